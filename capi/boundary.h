@@ -1,0 +1,95 @@
+// The border between C and core: every call runs inside boundary(), which turns
+// a failure into a status and a last error and lets no exception out; structs
+// that may grow are read and written by their struct_size.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "error.h"
+#include "st/st.h"
+#include "store/checkpoint.h"
+#include "store/transaction.h"
+
+struct st_file {
+  std::unique_ptr<st::store::Checkpoint> checkpoint;
+  std::mutex mutex;
+  std::vector<st_txn *> transactions;  // that live
+};
+
+struct st_txn {
+  st_file *file;
+  std::unique_ptr<st::store::Transaction> transaction;
+};
+
+namespace st::capi {
+
+st_status set_last_error(Error &&e) noexcept;
+st_status set_last_error(Status status, const char *static_message) noexcept;
+
+template <class Body>
+st_status boundary(Body body) noexcept {
+  try {
+    Result<void> r = body();
+    if (r) return ST_OK;
+    return set_last_error(std::move(r.error()));
+  } catch (const std::bad_alloc &) {
+    return set_last_error(Status::nomem, "no memory for this call; free some and try again");
+  } catch (const std::exception &e) {
+    return set_last_error(Status::internal, "an unexpected exception inside libst; please report it");
+  } catch (...) {
+    return set_last_error(Status::internal, "an unexpected exception inside libst; please report it");
+  }
+}
+
+// Arguments that may not be NULL.
+template <class... Pointers>
+Result<void> require(const char *call, Pointers... pointers) {
+  if (((pointers == nullptr) || ...)) return fail(Status::invalid_argument, call, " was given NULL where that is not allowed; see st.h");
+  return {};
+}
+
+template <class T>
+concept Sized = std::is_trivially_copyable_v<T> && requires(T t) { t.struct_size; };
+
+// The caller's options over the defaults: a caller from an older header gives
+// fewer, one from a newer header may give more if they are zero.
+template <Sized T>
+Result<T> read_options(const T *given, T defaults) {
+  if (!given) return defaults;
+  const size_t size = given->struct_size;
+  if (size < sizeof(uint32_t)) return fail(Status::invalid_argument, "an option struct's struct_size is ", size, "; set it up with its ST_..._INIT");
+  const auto *bytes = reinterpret_cast<const unsigned char *>(given);
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char b) { return b != 0; }))
+    return fail(Status::unsupported, "an option was set that libst ", st_version(), " does not know; use a newer library");
+  std::memcpy(&defaults, given, std::min(size, sizeof(T)));
+  return defaults;
+}
+
+template <Sized T>
+Result<void> write_result(T *out, T value) {
+  const uint32_t size = out->struct_size;
+  if (size < sizeof(uint32_t)) return fail(Status::invalid_argument, "a result struct's struct_size is ", size, "; set it up with its ST_..._INIT");
+  value.struct_size = size;
+  std::memcpy(out, &value, std::min<size_t>(size, sizeof(T)));
+  if (size > sizeof(T)) std::memset(reinterpret_cast<unsigned char *>(out) + sizeof(T), 0, size - sizeof(T));
+  return {};
+}
+
+inline Progress progress_of(st_progress_fn fn, void *user) {
+  if (!fn) return {};
+  return [fn, user](uint64_t done, uint64_t total) { return fn(user, done, total) == 0; };
+}
+
+void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out);
+Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len);
+
+}  // namespace st::capi
+
+#define ST_CAPI_TRY(expression) \
+  if (auto tried_ = (expression); !tried_) return st::Failure(std::move(tried_.error()))

@@ -1,0 +1,164 @@
+// Open, close and the catalogue.
+#include "boundary.h"
+
+namespace st::capi {
+namespace {
+
+Result<store::OpenOptions> translate(const st_open_options *given) {
+  auto o = read_options(given, st_open_options ST_OPEN_OPTIONS_INIT);
+  if (!o) return Failure(std::move(o.error()));
+  if (o->flags & ~ST_OPEN_READ_WRITE) return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
+  if (o->map > ST_MAP_NONE) return fail(Status::invalid_argument, "st_open_options.map is ", o->map, "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE or _NONE");
+  store::OpenOptions options;
+  options.writable = o->flags & ST_OPEN_READ_WRITE;
+  options.map = static_cast<read::MapMode>(o->map);
+  options.lock_timeout_ms = o->lock_timeout_ms;
+  options.progress = progress_of(o->progress, o->progress_user);
+  if (o->log)
+    options.log = [fn = o->log, user = o->log_user](LogLevel level, const std::string &message) { fn(user, static_cast<uint32_t>(level), message.c_str()); };
+  return options;
+}
+
+Result<void> hand_out(Result<std::unique_ptr<store::Checkpoint>> opened, st_file **out) {
+  if (!opened) return Failure(std::move(opened.error()));
+  auto file = std::make_unique<st_file>();
+  file->checkpoint = std::move(*opened);
+  *out = file.release();
+  return {};
+}
+
+Result<void> check_index(const store::Snapshot &snapshot, size_t i) {
+  if (i >= snapshot.header.index.size()) return fail(Status::out_of_range, "tensor ", i, " was asked for, of ", snapshot.header.index.size());
+  return {};
+}
+
+}  // namespace
+
+void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out) {
+  const TensorView t = snapshot.header.index.at(i);
+  *out = st_tensor{};
+  out->name = t.name.data();
+  out->name_len = t.name.size();
+  out->dtype = static_cast<st_dtype>(t.dtype);
+  out->rank = static_cast<uint32_t>(t.shape.size());
+  out->shape = t.shape.data();
+  out->data = data;
+  out->nbytes = t.nbytes;
+  out->file_offset = snapshot.file_offset(t);
+}
+
+Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len) {
+  const std::string_view wanted(name, name_len);
+  const auto i = snapshot.header.index.find(wanted);
+  if (i) return *i;
+  const std::string where = snapshot.file ? text(" in ", quoted(snapshot.file.path())) : std::string();
+  return Failure(error(Status::not_found, "no tensor is named ", quoted(wanted), where, "; list the names to see what there is").about_tensor(wanted));
+}
+
+}  // namespace st::capi
+
+using namespace st;
+using namespace st::capi;
+
+void st_open_options_init(st_open_options *out) {
+  if (out) *out = ST_OPEN_OPTIONS_INIT;
+}
+
+st_status st_open(const char *path, const st_open_options *opts, st_file **out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_open", path, out));
+    auto options = translate(opts);
+    if (!options) return Failure(std::move(options.error()));
+    return hand_out(store::Checkpoint::open(os::Env::posix(), path, std::move(*options)), out);
+  });
+}
+
+st_status st_open_memory(const void *bytes, size_t size, st_file **out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_open_memory", bytes, out));
+    return hand_out(store::Checkpoint::open_memory(os::Env::posix(), static_cast<const std::byte *>(bytes), size), out);
+  });
+}
+
+st_status st_reopen(const st_file *file, st_file **out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_reopen", file, out));
+    return hand_out(file->checkpoint->reopen(), out);
+  });
+}
+
+st_status st_close(st_file *file) {
+  if (!file) return ST_OK;
+  for (st_txn *txn : file->transactions) delete txn;
+  delete file;
+  return ST_OK;
+}
+
+void st_interrupt(st_file *file) {
+  if (file) file->checkpoint->interrupt();
+}
+
+size_t st_count(const st_file *file) { return file ? file->checkpoint->snapshot().header.index.size() : 0; }
+
+st_status st_at(st_file *file, size_t i, st_tensor *out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_at", file, out));
+    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    ST_CAPI_TRY(check_index(snapshot, i));
+    describe(snapshot, i, nullptr, out);
+    return {};
+  });
+}
+
+st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_find", file, name, out));
+    auto i = find(file->checkpoint->snapshot(), name, name_len);
+    if (!i) return Failure(std::move(i.error()));
+    *out = *i;
+    return {};
+  });
+}
+
+st_status st_get_at(st_file *file, size_t i, st_tensor *out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_get_at", file, out));
+    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    ST_CAPI_TRY(check_index(snapshot, i));
+    auto data = file->checkpoint->view(snapshot, i);
+    if (!data) return Failure(std::move(data.error()));
+    describe(snapshot, i, *data, out);
+    return {};
+  });
+}
+
+size_t st_metadata_count(const st_file *file) { return file ? file->checkpoint->snapshot().header.index.metadata_size() : 0; }
+
+st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len, const char **value, size_t *value_len) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_metadata_at", file));
+    const Index &index = file->checkpoint->snapshot().header.index;
+    if (i >= index.metadata_size()) return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", index.metadata_size());
+    const auto [k, v] = index.metadata_at(i);
+    if (key) *key = k.data();
+    if (key_len) *key_len = k.size();
+    if (value) *value = v.data();
+    if (value_len) *value_len = v.size();
+    return {};
+  });
+}
+
+st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, const char **value, size_t *value_len) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_metadata_get", file, key));
+    const auto found = file->checkpoint->snapshot().header.index.metadata_find({key, key_len});
+    if (!found) return fail(Status::not_found, "the metadata has no key ", quoted({key, key_len}));
+    if (value) *value = found->data();
+    if (value_len) *value_len = found->size();
+    return {};
+  });
+}
+
+st_status st_metadata_get(st_file *file, const char *key, const char **value, size_t *value_len) {
+  return st_metadata_get_n(file, key, key ? std::strlen(key) : 0, value, value_len);
+}

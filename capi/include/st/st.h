@@ -1,0 +1,489 @@
+/* st.h: libst, a storage engine for safetensors files.
+ *
+ * Open a file, look at its tensors without a copy, change them in place with
+ * all the guarantees of a database, close it:
+ *
+ *     st_open_options opts = ST_OPEN_OPTIONS_INIT;
+ *     opts.flags = ST_OPEN_READ_WRITE;
+ *     st_file *f;  st_tensor w;
+ *     if (st_open("model.safetensors", &opts, &f) != ST_OK) puts(st_last_error());
+ *     st_get(f, "w", &w);                      (w.data: the bytes, not a copy)
+ *     w.data = my_new_bytes;
+ *     st_update(f, "w", &w);                   (durable when it returns ST_OK)
+ *     st_close(f);
+ *
+ * Conventions, which hold unless a function says otherwise:
+ *
+ *  - Every function that can fail returns an st_status; ST_OK is 0. On failure
+ *    st_last_error() holds one sentence for the calling thread: what, where,
+ *    what to do. Output parameters are untouched on failure.
+ *  - Any function may return ST_E_INVALID_ARGUMENT (a NULL that may not be, a
+ *    struct_size that is zero), ST_E_NOMEM, or ST_E_INTERNAL (a bug in libst).
+ *  - Sizes of memory are size_t; file quantities are uint64_t bytes.
+ *  - Strings are UTF-8. Tensor names and metadata may hold NUL, so every name
+ *    has a length beside it, and every function that takes a name has a twin
+ *    ending in _n that takes a length.
+ *  - No memory that the caller must free crosses this interface.
+ *  - Structs that may grow begin with struct_size: set them up with their
+ *    ST_..._INIT macro, or with the function st_..._init. In option structs,
+ *    bytes beyond what the library knows must be zero (else ST_E_UNSUPPORTED).
+ *    In results, the library fills no more than struct_size bytes and zeroes
+ *    those it does not know.
+ *  - A handle (st_file) may be used from many threads at once; a transaction
+ *    (st_txn) belongs to one thread at a time. st_close must not race with
+ *    another call on the same handle.
+ *  - A handle is a snapshot: what other handles add or remove shows after
+ *    reopening it. New values of a tensor that somebody patches in place show
+ *    through shared mappings at once, so bytes under a view may change while
+ *    they are read; st_read copies instead.
+ *
+ * Types, statuses and functions are stable within libst.so.2: they are added,
+ * never renamed, renumbered or removed. "Since 2.x" names the first version.
+ */
+#ifndef ST_ST_H
+#define ST_ST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ST_VERSION_MAJOR 2
+#define ST_VERSION_MINOR 0
+#define ST_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------ types */
+
+/* An open file, and a transaction on it. Both opaque. Since 2.0. */
+typedef struct st_file st_file;
+typedef struct st_txn st_txn;
+
+/* ---------------------------------------------------------------- status */
+
+/* What a call answers. Each value is fixed for ever. Since 2.0. */
+typedef int32_t st_status;
+
+#define ST_OK 0
+
+/* The call. */
+#define ST_E_INVALID_ARGUMENT 1 /* a parameter is not what the function takes */
+#define ST_E_NOMEM 2            /* memory could not be had */
+#define ST_E_INTERNAL 3         /* a bug in libst; please report it */
+#define ST_E_UNSUPPORTED 4      /* an option or struct from a newer version, or a thing this platform cannot do */
+#define ST_E_CANCELLED 5        /* a progress callback asked to stop; nothing changed */
+#define ST_E_INTERRUPTED 6      /* st_interrupt was called; nothing changed */
+#define ST_E_NOT_FOUND 7        /* no tensor, or no metadata key, of that name */
+#define ST_E_OUT_OF_RANGE 8     /* an index or a slice lies outside */
+#define ST_E_BUFFER_SIZE 9      /* the destination buffer is too small */
+#define ST_E_READ_ONLY 10       /* the handle was opened for reading only */
+#define ST_E_BUSY 11            /* another worker holds the lock; try again later */
+#define ST_E_FORKED 12          /* this transaction belongs to the parent process */
+
+/* The storage. */
+#define ST_E_IO 20                /* the operating system failed a call; st_last_error_info has errno */
+#define ST_E_NO_FILE 21           /* no such file */
+#define ST_E_PERMISSION 22        /* the operating system forbids it */
+#define ST_E_NO_SPACE 23          /* the disk, or the quota, is full; nothing changed */
+#define ST_E_NOT_REGULAR 24       /* a folder, a device or a pipe, where a plain file is needed */
+#define ST_E_FILE_CHANGED 25      /* the file was truncated or rewritten under an open handle */
+#define ST_E_LOCK_UNSUPPORTED 26  /* the filesystem cannot lock, or grants every lock; changing is refused */
+#define ST_E_POISONED 27          /* a sync failed on this handle earlier; close it and open anew */
+
+/* The format. One per rule; see capi/README.md for the list with examples. */
+#define ST_E_HEADER_TOO_SMALL 40    /* the file is shorter than its 8-byte length */
+#define ST_E_HEADER_TOO_LARGE 41    /* the header is longer than 100,000,000 bytes */
+#define ST_E_HEADER_TRUNCATED 42    /* the file ends inside its header */
+#define ST_E_HEADER_UTF8 43         /* the header is not UTF-8 */
+#define ST_E_HEADER_JSON 44         /* the header is not one JSON object */
+#define ST_E_METADATA 45            /* __metadata__ is not a map from string to string */
+#define ST_E_TENSOR_INFO 46         /* an entry is not {dtype, shape, data_offsets}, each once and of the right type */
+#define ST_E_DTYPE 47               /* a dtype that the format does not have */
+#define ST_E_SHAPE_OVERFLOW 48      /* the product of the shape, in bits, exceeds 2^64 */
+#define ST_E_OFFSETS 49             /* data_offsets end before they begin */
+#define ST_E_OVERLAP 50             /* two tensors share bytes */
+#define ST_E_HOLE 51                /* bytes between tensors, or before the first, belong to none */
+#define ST_E_SIZE_MISMATCH 52       /* data_offsets span another size than shape and dtype ask for */
+#define ST_E_SUBBYTE 53             /* 4- and 6-bit elements that do not fill whole bytes */
+#define ST_E_TRUNCATED 54           /* the file ends before the last tensor does */
+#define ST_E_TRAILING_DATA 55       /* bytes follow the last tensor */
+#define ST_E_DUPLICATE_NAME 56      /* a name stands twice, which would hide a tensor */
+
+/* Changing. */
+#define ST_E_DTYPE_MISMATCH 70   /* an update may not change the dtype */
+#define ST_E_SHAPE_MISMATCH 71   /* an update may not change the shape */
+#define ST_E_NBYTES_MISMATCH 72  /* the payload has another size than the tensor */
+#define ST_E_NEEDS_RECOVERY 73   /* a committed journal waits: recover from where the file can be written */
+#define ST_E_JOURNAL 74          /* a journal that is damaged, foreign or planted; it was not applied */
+#define ST_E_TXN_FAILED 75       /* an earlier call of this transaction failed; abort it */
+
+/* The name of a status, as above ("ST_E_BUSY"); "ST_E_UNKNOWN" for a number
+ * that is none. Static. Any thread. Since 2.0. */
+const char *st_status_name(st_status status);
+
+/* The sentence for the last failed call of this thread; "" if none failed yet.
+ * Lives until this thread's next failing call. Since 2.0. */
+const char *st_last_error(void);
+
+/* The last failure of this thread, in parts. Since 2.0. */
+typedef struct st_error_info {
+  uint32_t struct_size;
+  st_status status;
+  int32_t os_errno;      /* errno of the failed system call; 0 if there was none */
+  uint32_t shard;        /* shard number; 0 in a single file */
+  uint64_t offset;       /* file offset that the failure is about; UINT64_MAX if none */
+  const char *message;   /* as st_last_error() */
+  const char *tensor;    /* the tensor's name; NULL if the failure is about none */
+  size_t tensor_len;
+  int64_t holder_pid;    /* ST_E_BUSY: the process that holds the lock; 0 if unknown */
+} st_error_info;
+#define ST_ERROR_INFO_INIT { (uint32_t)sizeof(st_error_info), 0, 0, 0, 0, NULL, NULL, 0, 0 }
+void st_error_info_init(st_error_info *out);
+
+/* Fill *out. The strings live until this thread's next failing call. Since 2.0. */
+st_status st_last_error_info(st_error_info *out);
+
+/* ----------------------------------------------------------------- dtypes */
+
+/* An element type of the format. 0 is never valid. Since 2.0. */
+typedef uint32_t st_dtype;
+
+#define ST_DTYPE_BOOL 1
+#define ST_DTYPE_F4 2 /* two elements a byte */
+#define ST_DTYPE_F6_E2M3 3
+#define ST_DTYPE_F6_E3M2 4
+#define ST_DTYPE_U8 5
+#define ST_DTYPE_I8 6
+#define ST_DTYPE_F8_E5M2 7
+#define ST_DTYPE_F8_E4M3 8
+#define ST_DTYPE_F8_E8M0 9
+#define ST_DTYPE_F8_E4M3FNUZ 10
+#define ST_DTYPE_F8_E5M2FNUZ 11
+#define ST_DTYPE_I16 12
+#define ST_DTYPE_U16 13
+#define ST_DTYPE_F16 14
+#define ST_DTYPE_BF16 15
+#define ST_DTYPE_I32 16
+#define ST_DTYPE_U32 17
+#define ST_DTYPE_F32 18
+#define ST_DTYPE_C64 19
+#define ST_DTYPE_F64 20
+#define ST_DTYPE_I64 21
+#define ST_DTYPE_U64 22
+
+/* The name as in a header ("BF16"); NULL for a number that is none. Static. Since 2.0. */
+const char *st_dtype_name(st_dtype dtype);
+/* Bits an element: 4, 6, 8, 16, 32 or 64; 0 for a number that is none. Since 2.0. */
+uint32_t st_dtype_bits(st_dtype dtype);
+/* The dtype of that name. ST_E_DTYPE if there is none. Since 2.0. */
+st_status st_dtype_parse(const char *name, st_dtype *out);
+
+/* The version of the library that runs, as "2.0.0". Static. Since 2.0. */
+const char *st_version(void);
+
+/* -------------------------------------------------------------- callbacks */
+
+/* Told now and then during long work. Return non-zero to cancel it: the call
+ * then answers ST_E_CANCELLED and nothing has changed. Called on the thread
+ * that called libst. `total` is 0 if not known. */
+typedef int (*st_progress_fn)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+
+/* Told what a user may want to know: a mapping fell back, a journal was
+ * recovered. Called on the thread that called libst; must not call libst with
+ * the same handle. `message` lives during the call. */
+typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
+#define ST_LOG_INFO 1
+#define ST_LOG_WARNING 2
+
+/* ---------------------------------------------------------- open and close */
+
+#define ST_OPEN_READ_WRITE 1u  /* allow changes; the file must be writable */
+
+/* How the data is reached (st_open_options.map). */
+#define ST_MAP_AUTO 0u     /* as the storage asks: see st_get_io_info */
+#define ST_MAP_SHARED 1u   /* MAP_SHARED; falls back to private, then to none */
+#define ST_MAP_PRIVATE 2u  /* MAP_PRIVATE; falls back to none */
+#define ST_MAP_NONE 3u     /* no mapping: tensors are read into owned memory when first viewed */
+
+#define ST_TIMEOUT_FOREVER (-1)
+
+typedef struct st_open_options {
+  uint32_t struct_size;
+  uint32_t flags;           /* ST_OPEN_...; default: read only */
+  uint32_t map;             /* ST_MAP_...; default ST_MAP_AUTO, which the environment's ST_MAP
+                               ("shared", "private", "none") overrides */
+  int32_t lock_timeout_ms;  /* how long to wait for locks: 0 not at all, ST_TIMEOUT_FOREVER;
+                               default 10,000; of this handle's updates and recovery */
+  st_progress_fn progress;  /* of this handle's long calls; may be NULL */
+  void *progress_user;
+  st_log_fn log;            /* may be NULL */
+  void *log_user;
+} st_open_options;
+#define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL }
+void st_open_options_init(st_open_options *out);
+
+/* Open a safetensors file: read and check its header, map its data, and first
+ * of all finish what a crashed writer had committed (see st_recover).
+ *   path  the file; symbolic links are followed.
+ *   opts  NULL for the defaults.
+ *   out   the handle; free it with st_close.
+ * Cost: the header is read and indexed; data is not touched.
+ * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
+ * format status (40 to 56); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery).
+ * Any thread. Since 2.0. */
+st_status st_open(const char *path, const st_open_options *opts, st_file **out);
+
+/* Open a file that lies in memory. `bytes` is borrowed until st_close and must
+ * not change meanwhile. Read-only. Statuses: the format's. Since 2.0. */
+st_status st_open_memory(const void *bytes, size_t size, st_file **out);
+
+/* A second handle on the same file, with the same options: its own descriptor,
+ * its own mapping, its own locks. For worker threads. ST_E_FILE_CHANGED if the
+ * path now names another file. Since 2.0. */
+st_status st_reopen(const st_file *file, st_file **out);
+
+/* Free the handle. Every view, name and shape taken from it dies with it;
+ * transactions of it that still live are aborted and freed. NULL is fine.
+ * Always frees, and answers ST_OK. Since 2.0. */
+st_status st_close(st_file *file);
+
+/* Ask the calls that now run on this handle, in any thread, to give up waiting
+ * for locks and to stop long reads: they answer ST_E_INTERRUPTED. May be called
+ * from any thread and from a signal handler. Since 2.0. */
+void st_interrupt(st_file *file);
+
+/* -------------------------------------------------------------- catalogue */
+
+/* A tensor: a description and, where there is one, a view of its bytes.
+ * This struct is frozen. Since 2.0. */
+typedef struct st_tensor {
+  const char *name;       /* UTF-8, NUL-terminated, but may also hold NUL */
+  size_t name_len;        /* bytes, without the terminator */
+  st_dtype dtype;
+  uint32_t rank;          /* 0: a scalar */
+  const uint64_t *shape;  /* `rank` numbers, slowest first (C order); not NULL even if rank is 0 */
+  const void *data;       /* little-endian elements in C order, no strides; may be unaligned;
+                             NULL in a mere description and for zero bytes */
+  uint64_t nbytes;        /* product(shape) * bits / 8 */
+  uint64_t file_offset;   /* of the first byte, from the start of the file */
+  uint32_t shard;         /* number of the file in a sharded checkpoint; else 0 */
+  uint32_t reserved0;     /* zero */
+  uint64_t reserved[2];   /* zero */
+} st_tensor;
+
+/* The number of tensors. 0 for NULL. Since 2.0. */
+size_t st_count(const st_file *file);
+
+/* Describe tensor i, 0 <= i < st_count, in the order of file offsets. `data` is
+ * NULL. Name and shape live until st_close. ST_E_OUT_OF_RANGE. Since 2.0. */
+st_status st_at(st_file *file, size_t i, st_tensor *out);
+
+/* The index, for st_at, of the tensor of that name. O(1). ST_E_NOT_FOUND. Since 2.0. */
+st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out);
+
+/* Metadata: the pairs of __metadata__, in the order of the header. Strings are
+ * NUL-terminated, may hold NUL, and live until st_close. Since 2.0. */
+size_t st_metadata_count(const st_file *file);
+st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len,
+                         const char **value, size_t *value_len); /* ST_E_OUT_OF_RANGE */
+st_status st_metadata_get(st_file *file, const char *key, const char **value,
+                          size_t *value_len); /* ST_E_NOT_FOUND */
+st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, const char **value,
+                            size_t *value_len);
+
+/* ---------------------------------------------------------------- reading */
+
+/* A view of a tensor, without a copy: `data` points into the mapping (or, where
+ * there is none, into memory that the handle owns and fills on first use).
+ * Read-only. Valid until st_close, also across this handle's own commits: under
+ * a shared mapping a patched tensor then shows its new bytes.
+ * A mapped view of a file that somebody truncates is a hazard (SIGBUS on
+ * touching it); where that can happen use st_read, or map = ST_MAP_NONE.
+ * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO, ST_E_FILE_CHANGED.
+ * Any thread. Since 2.0. */
+st_status st_get(st_file *file, const char *name, st_tensor *out);
+st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *out);
+st_status st_get_at(st_file *file, size_t i, st_tensor *out); /* by index, as st_at */
+
+/* Copy a tensor into dst. Reads with pread: a file truncated meanwhile is
+ * ST_E_FILE_CHANGED, never a signal.
+ *   dst_size  at least the tensor's nbytes, else ST_E_BUFFER_SIZE.
+ * Statuses: ST_E_NOT_FOUND, ST_E_BUFFER_SIZE, ST_E_IO, ST_E_FILE_CHANGED,
+ * ST_E_CANCELLED, ST_E_INTERRUPTED. Any thread. Since 2.0. */
+st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size);
+st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size);
+
+/* One dimension's part of a slice, as Python's start:stop:step: negative start
+ * and stop count from the end, both are clipped to the dimension, step is not 0
+ * and may be negative. A missing start or stop is written as INT64_MIN or
+ * INT64_MAX, whichever lies that way. This struct is frozen. Since 2.0. */
+typedef struct st_range {
+  int64_t start;
+  int64_t stop;
+  int64_t step;
+} st_range;
+#define ST_RANGE_ALL { 0, INT64_MAX, 1 }
+
+/* The shape (rank numbers, may be NULL) and size in bytes (may be NULL) of what
+ * st_read_slice would read. Statuses: ST_E_NOT_FOUND; ST_E_INVALID_ARGUMENT for
+ * a step of 0; ST_E_OUT_OF_RANGE for more ranges than dimensions; ST_E_SUBBYTE
+ * where 4- or 6-bit elements would be cut inside a byte. Since 2.0. */
+st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges,
+                         size_t n, uint64_t *shape, uint64_t *nbytes);
+
+/* Copy part of a tensor into dst, packed in C order. `ranges` are for the n
+ * leading dimensions; the others are taken whole. Only the bytes needed are
+ * read, in file order, with small gaps read through. Statuses: as
+ * st_slice_shape and st_read. Any thread. Since 2.0. */
+st_status st_read_slice(st_file *file, const char *name, const st_range *ranges, size_t n,
+                        void *dst, size_t dst_size);
+st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges,
+                          size_t n, void *dst, size_t dst_size);
+
+/* --------------------------------------------------------------- changing */
+
+#define ST_TXN_COPY 1u /* st_txn_update copies its payload at once, so that the caller may free it */
+
+typedef struct st_txn_options {
+  uint32_t struct_size;
+  uint32_t flags;           /* ST_TXN_... */
+  int32_t lock_timeout_ms;  /* at commit: 0 not at all, ST_TIMEOUT_FOREVER; default 10,000 */
+  uint32_t reserved0;       /* zero */
+  st_progress_fn progress;  /* of this transaction's calls; may be NULL */
+  void *progress_user;
+} st_txn_options;
+#define ST_TXN_OPTIONS_INIT { (uint32_t)sizeof(st_txn_options), 0, 10000, 0, NULL, NULL }
+void st_txn_options_init(st_txn_options *out);
+
+/* Replace the bytes of one tensor, in place, as a transaction of its own:
+ * checked, locked, journalled, durable on return; on failure the file is as it
+ * was, unless the status is ST_E_NEEDS_RECOVERY.
+ *   value  dtype, rank, shape, nbytes and data of the new tensor; dtype and
+ *          shape must equal those in the file. Its other fields are not read.
+ *          `data` is borrowed during the call.
+ * Statuses: as st_txn_update and st_commit. Any thread. Since 2.0. */
+st_status st_update(st_file *file, const char *name, const st_tensor *value);
+st_status st_update_n(st_file *file, const char *name, size_t name_len, const st_tensor *value);
+
+/* Begin a transaction on a handle opened with ST_OPEN_READ_WRITE. Holds no lock
+ * until st_commit. Free it with st_commit or st_abort. Statuses:
+ * ST_E_READ_ONLY, ST_E_POISONED. Since 2.0. */
+st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out);
+
+/* Stage a tensor's new bytes: same dtype, shape and size as in the file. They
+ * stream to the journal during the call, so a transaction may be larger than
+ * memory. `value->data` is to stay valid until commit or abort unless the
+ * transaction has ST_TXN_COPY. A tensor staged twice takes the last value. A failure other than a
+ * bad argument dooms the transaction: every later call but st_abort answers
+ * ST_E_TXN_FAILED. Statuses: ST_E_NOT_FOUND, ST_E_DTYPE_MISMATCH,
+ * ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH (these four leave the transaction
+ * as it was); ST_E_NO_SPACE, ST_E_PERMISSION, ST_E_IO, ST_E_CANCELLED,
+ * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED. Since 2.0. */
+st_status st_txn_update(st_txn *txn, const char *name, const st_tensor *value);
+st_status st_txn_update_n(st_txn *txn, const char *name, size_t name_len, const st_tensor *value);
+
+/* Make all staged changes durable, or none. Frees the transaction, whatever it
+ * answers, except on ST_E_BUSY, after which it may be committed again or
+ * aborted. Statuses: ST_E_BUSY (a lock was not to be had in time; the error
+ * info names the tensor); ST_E_FILE_CHANGED (the file was replaced by one
+ * in which a staged tensor is missing or has another form);
+ * ST_E_NEEDS_RECOVERY (the change is decided by recovery: it failed after, or
+ * at, the point of no return; close the handle and open anew);
+ * ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED, ST_E_CANCELLED,
+ * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED (nothing changed). Since 2.0. */
+st_status st_commit(st_txn *txn);
+
+/* Drop all staged changes and free the transaction. NULL is fine. Since 2.0. */
+void st_abort(st_txn *txn);
+
+/* ------------------------------------------------------ recover and verify */
+
+/* One finding of st_verify or st_recover. Filled by the library; struct_size
+ * says how much of it this version fills. Pointers live during the call. */
+typedef struct st_report {
+  uint32_t struct_size;
+  uint32_t level;        /* ST_LOG_INFO, ST_LOG_WARNING, or ST_REPORT_ERROR */
+  st_status status;      /* what is wrong; ST_OK if nothing is */
+  uint32_t reserved0;
+  uint64_t offset;       /* in the file; UINT64_MAX if it is about no place */
+  const char *message;   /* one sentence */
+} st_report;
+#define ST_REPORT_ERROR 3u
+/* Return non-zero to stop (ST_E_CANCELLED). */
+typedef int (*st_report_fn)(void *user, const st_report *report);
+
+/* Check a file against every rule of the format and read all its bytes once.
+ * Tells each finding; answers the status of the first error, or ST_OK. Journals
+ * that wait are reported, not touched. `report` may be NULL. Since 2.0. */
+st_status st_verify(const char *path, st_report_fn report, void *user);
+
+/* Finish or drop what crashed writers left beside the file: uncommitted
+ * journals are removed, committed ones are applied and removed. st_open does
+ * the same. Safe to call at any time, again, and from many processes. Statuses:
+ * ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written here);
+ * ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
+ * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY. Since 2.0. */
+st_status st_recover(const char *path);
+
+/* The same, with options and reports. */
+typedef struct st_recover_options {
+  uint32_t struct_size;
+  int32_t lock_timeout_ms;  /* default 10,000 */
+  st_report_fn report;      /* one call per journal found; may be NULL */
+  void *user;
+} st_recover_options;
+#define ST_RECOVER_OPTIONS_INIT { (uint32_t)sizeof(st_recover_options), 10000, NULL, NULL }
+void st_recover_options_init(st_recover_options *out);
+st_status st_recover_with(const char *path, const st_recover_options *opts); /* since 2.0 */
+
+/* ------------------------------------------------------------- observation */
+
+/* What kind of storage lies behind a path (st_io_info.storage). */
+#define ST_STORAGE_UNKNOWN 0u
+#define ST_STORAGE_LOCAL 1u
+#define ST_STORAGE_MEMORY 2u
+#define ST_STORAGE_NETWORK 3u
+#define ST_STORAGE_PARALLEL 4u
+#define ST_STORAGE_FUSE 5u
+#define ST_STORAGE_OBJECT_STORE 6u /* a FUSE filesystem over an object store */
+
+typedef struct st_io_info {
+  uint32_t struct_size;
+  uint32_t storage;        /* ST_STORAGE_... */
+  uint32_t map;            /* the ST_MAP_... in use: SHARED, PRIVATE or NONE */
+  uint32_t map_fallbacks;  /* how many steps down from the one first tried */
+  uint64_t file_size;
+  uint64_t header_size;    /* n: bytes of JSON with padding */
+  uint64_t data_offset;    /* 8 + n: where tensors begin */
+  char filesystem[64];     /* its type, as in the mount table: "ext4", "fuse.gcsfuse" */
+  char reason[256];        /* one sentence: why this mapping */
+} st_io_info;
+#define ST_IO_INFO_INIT { (uint32_t)sizeof(st_io_info), 0, 0, 0, 0, 0, 0, {0}, {0} }
+void st_io_info_init(st_io_info *out);
+st_status st_get_io_info(const st_file *file, st_io_info *out); /* since 2.0 */
+
+typedef struct st_stats {
+  uint32_t struct_size;
+  uint32_t map_fallbacks;
+  uint64_t bytes_read;           /* by libst's own reads, of this handle */
+  uint64_t bytes_mapped;         /* address space */
+  uint64_t bytes_resident;       /* of the mapping, in memory now (mincore) */
+  uint64_t bytes_private_dirty;  /* of the mapping, copied on write: 0 as views are read-only */
+  uint64_t bytes_owned;          /* filled in memory that the handle owns */
+  uint64_t index_bytes;          /* names, shapes, offsets, hash table */
+  uint64_t bytes_written;        /* into the file, of this handle */
+  uint64_t journal_bytes;        /* into journals */
+  uint64_t commits;              /* transactions committed */
+  uint64_t recoveries;           /* journals applied or dropped */
+  uint64_t lock_waits;           /* times that a lock was not free at once */
+} st_stats;
+#define ST_STATS_INIT { (uint32_t)sizeof(st_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+void st_stats_init(st_stats *out);
+st_status st_get_stats(const st_file *file, st_stats *out); /* since 2.0 */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ST_ST_H */

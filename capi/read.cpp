@@ -1,0 +1,87 @@
+// Views, copies and slices.
+#include "boundary.h"
+
+using namespace st;
+using namespace st::capi;
+
+namespace {
+
+static_assert(sizeof(Range) == sizeof(st_range) && offsetof(Range, stop) == offsetof(st_range, stop) && offsetof(Range, step) == offsetof(st_range, step));
+
+Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n) {
+  const TensorView t = snapshot.header.index.at(i);
+  auto made = SlicePlan::make(t.dtype, t.shape, {reinterpret_cast<const Range *>(ranges), n});
+  if (!made) made.error() = std::move(made.error()).about_tensor(t.name);
+  return made;
+}
+
+Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size) {
+  if (need > dst_size) return fail(Status::buffer_size, call, " needs a buffer of ", need, " bytes but was given ", dst_size);
+  if (!dst && need > 0) return fail(Status::invalid_argument, call, " was given NULL to read into");
+  return {};
+}
+
+size_t length(const char *name) { return name ? std::strlen(name) : 0; }
+
+}  // namespace
+
+st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_get", file, name, out));
+    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    auto i = find(snapshot, name, name_len);
+    if (!i) return Failure(std::move(i.error()));
+    auto data = file->checkpoint->view(snapshot, *i);
+    if (!data) return Failure(std::move(data.error()));
+    describe(snapshot, *i, *data, out);
+    return {};
+  });
+}
+
+st_status st_get(st_file *file, const char *name, st_tensor *out) { return st_get_n(file, name, length(name), out); }
+
+st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_read", file, name));
+    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    auto i = find(snapshot, name, name_len);
+    if (!i) return Failure(std::move(i.error()));
+    ST_CAPI_TRY(check_room("st_read", snapshot.header.index.at(*i).nbytes, dst, dst_size));
+    return file->checkpoint->read(snapshot, *i, dst);
+  });
+}
+
+st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size) { return st_read_n(file, name, length(name), dst, dst_size); }
+
+st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, uint64_t *shape, uint64_t *nbytes) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_slice_shape", file, name));
+    if (n > 0) ST_CAPI_TRY(require("st_slice_shape", ranges));
+    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    auto i = find(snapshot, name, name_len);
+    if (!i) return Failure(std::move(i.error()));
+    auto made = plan(snapshot, *i, ranges, n);
+    if (!made) return Failure(std::move(made.error()));
+    if (shape) std::copy(made->shape().begin(), made->shape().end(), shape);
+    if (nbytes) *nbytes = made->nbytes();
+    return {};
+  });
+}
+
+st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst, size_t dst_size) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_read_slice", file, name));
+    if (n > 0) ST_CAPI_TRY(require("st_read_slice", ranges));
+    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    auto i = find(snapshot, name, name_len);
+    if (!i) return Failure(std::move(i.error()));
+    auto made = plan(snapshot, *i, ranges, n);
+    if (!made) return Failure(std::move(made.error()));
+    ST_CAPI_TRY(check_room("st_read_slice", made->nbytes(), dst, dst_size));
+    return file->checkpoint->read_slice(snapshot, *i, *made, dst);
+  });
+}
+
+st_status st_read_slice(st_file *file, const char *name, const st_range *ranges, size_t n, void *dst, size_t dst_size) {
+  return st_read_slice_n(file, name, length(name), ranges, n, dst, dst_size);
+}

@@ -1,0 +1,48 @@
+// Recovery and verification.
+#include "boundary.h"
+#include "store/verify.h"
+#include "write/recover.h"
+
+using namespace st;
+using namespace st::capi;
+
+namespace {
+
+bool told(st_report_fn report, void *user, uint32_t level, Status status, uint64_t offset, const std::string &message) {
+  if (!report) return true;
+  const st_report r{static_cast<uint32_t>(sizeof(st_report)), level, static_cast<st_status>(status), 0, offset, message.c_str()};
+  return report(user, &r) == 0;
+}
+
+}  // namespace
+
+void st_recover_options_init(st_recover_options *out) {
+  if (out) *out = ST_RECOVER_OPTIONS_INIT;
+}
+
+st_status st_verify(const char *path, st_report_fn report, void *user) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_verify", path));
+    return store::verify(os::Env::posix(), path, [&](const store::Finding &f) {
+      return told(report, user, static_cast<uint32_t>(f.severity), f.status, f.offset, f.message);
+    });
+  });
+}
+
+st_status st_recover_with(const char *path, const st_recover_options *opts) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_recover", path));
+    auto o = read_options(opts, st_recover_options ST_RECOVER_OPTIONS_INIT);
+    if (!o) return Failure(std::move(o.error()));
+    std::string real;
+    if (const int r = os::Env::posix().realpath(path, &real); r < 0) return Failure(os_error(-r, "open", path));
+    auto done = write::recover(os::Env::posix(), real, {o->lock_timeout_ms, nullptr, nullptr}, [&](const write::Finding &f) {
+      told(o->report, o->user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
+    });
+    if (!done) return Failure(std::move(done.error()));
+    if (done->aside > 0) return fail(Status::journal, done->why_aside);
+    return {};
+  });
+}
+
+st_status st_recover(const char *path) { return st_recover_with(path, nullptr); }

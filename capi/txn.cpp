@@ -1,0 +1,84 @@
+// Updates and transactions.
+#include "boundary.h"
+
+using namespace st;
+using namespace st::capi;
+
+namespace {
+
+Result<store::NewBytes> translate(const st_tensor *value) {
+  if (value->rank > 0 && !value->shape) return fail(Status::invalid_argument, "the new value has rank ", value->rank, " but no shape");
+  if (value->nbytes > 0 && !value->data) return fail(Status::invalid_argument, "the new value has ", value->nbytes, " bytes but no data");
+  return store::NewBytes{value->dtype, {value->shape, value->rank}, value->data, value->nbytes};
+}
+
+void forget(st_txn *txn) {
+  std::lock_guard lock(txn->file->mutex);
+  std::erase(txn->file->transactions, txn);
+}
+
+void free_txn(st_txn *txn) {
+  forget(txn);
+  delete txn;
+}
+
+}  // namespace
+
+void st_txn_options_init(st_txn_options *out) {
+  if (out) *out = ST_TXN_OPTIONS_INIT;
+}
+
+st_status st_update_n(st_file *file, const char *name, size_t name_len, const st_tensor *value) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_update", file, name, value));
+    auto bytes = translate(value);
+    if (!bytes) return Failure(std::move(bytes.error()));
+    store::TransactionOptions options;
+    options.lock_timeout_ms = file->checkpoint->options().lock_timeout_ms;
+    options.progress = file->checkpoint->options().progress;
+    auto transaction = store::Transaction::begin(*file->checkpoint, std::move(options));
+    if (!transaction) return Failure(std::move(transaction.error()));
+    ST_CAPI_TRY((*transaction)->update({name, name_len}, *bytes));
+    return (*transaction)->commit();
+  });
+}
+
+st_status st_update(st_file *file, const char *name, const st_tensor *value) { return st_update_n(file, name, name ? std::strlen(name) : 0, value); }
+
+st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_begin", file, out));
+    auto o = read_options(opts, st_txn_options ST_TXN_OPTIONS_INIT);
+    if (!o) return Failure(std::move(o.error()));
+    if (o->flags & ~ST_TXN_COPY || o->reserved0 != 0) return fail(Status::unsupported, "st_begin was given a flag that libst ", st_version(), " does not know");
+    auto transaction = store::Transaction::begin(*file->checkpoint, {(o->flags & ST_TXN_COPY) != 0, o->lock_timeout_ms, progress_of(o->progress, o->progress_user)});
+    if (!transaction) return Failure(std::move(transaction.error()));
+    auto txn = std::make_unique<st_txn>(st_txn{file, std::move(*transaction)});
+    std::lock_guard lock(file->mutex);
+    file->transactions.push_back(txn.get());
+    *out = txn.release();
+    return {};
+  });
+}
+
+st_status st_txn_update_n(st_txn *txn, const char *name, size_t name_len, const st_tensor *value) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_txn_update", txn, name, value));
+    auto bytes = translate(value);
+    if (!bytes) return Failure(std::move(bytes.error()));
+    return txn->transaction->update({name, name_len}, *bytes);
+  });
+}
+
+st_status st_txn_update(st_txn *txn, const char *name, const st_tensor *value) { return st_txn_update_n(txn, name, name ? std::strlen(name) : 0, value); }
+
+st_status st_commit(st_txn *txn) {
+  if (!txn) return set_last_error(Status::invalid_argument, "st_commit was given NULL where that is not allowed; see st.h");
+  const st_status status = boundary([&] { return txn->transaction->commit(); });
+  if (status != ST_E_BUSY) free_txn(txn);
+  return status;
+}
+
+void st_abort(st_txn *txn) {
+  if (txn) free_txn(txn);
+}

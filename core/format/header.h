@@ -1,0 +1,59 @@
+// The header of a safetensors file: `u64le n | n bytes of JSON | data`.
+// Pure: bytes in, values out; no I/O.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "error.h"
+#include "format/index.h"
+
+namespace st {
+
+inline constexpr uint64_t length_bytes = 8;            // the u64le before the JSON
+inline constexpr uint64_t max_header_bytes = 100000000;
+inline constexpr size_t header_padding = 64;           // readable bytes that the parser wants after the JSON
+inline constexpr uint64_t default_alignment = 64;      // of the first data byte, in files that we write
+
+struct Header {
+  uint64_t json_bytes = 0;  // n, padding included
+  Index index;
+
+  uint64_t data_offset() const { return length_bytes + json_bytes; }
+};
+
+uint64_t load_u64le(const void *bytes);
+void store_u64le(void *bytes, uint64_t value);
+
+// n, from the first 8 bytes, checked against the format's limit and the file's
+// size.
+Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size);
+
+// Parse `json_bytes` of JSON at `json`, after which header_padding bytes must
+// be readable, and check every rule of the format against the file's size.
+// Accepts what the reference reader (safetensors 0.8) accepts, but for names
+// that stand twice. Time and memory are linear in json_bytes.
+Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed);
+
+// A tensor to be written; begin and nbytes as in the index.
+struct HeaderTensor {
+  std::string_view name;
+  Dtype dtype;
+  std::span<const uint64_t> shape;
+  uint64_t begin;
+  uint64_t nbytes;
+};
+using MetadataPairs = std::span<const std::pair<std::string_view, std::string_view>>;
+
+// The first bytes of a file, length included: JSON as the stock writer spells
+// it, then spaces so that data begins at a multiple of `alignment` (a multiple
+// of 8) with at least `reserve` spare bytes. Refuses what the format refuses,
+// names that stand twice, and offsets beyond 2^63.
+Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata,
+                                     uint64_t alignment = default_alignment, uint64_t reserve = 0);
+
+}  // namespace st

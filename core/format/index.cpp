@@ -1,0 +1,193 @@
+#include "format/index.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "check.h"
+#include "hash.h"
+
+namespace st {
+
+TensorView Index::at(size_t i) const {
+  ST_ASSERT(i < entries_.size());
+  const Entry &e = entries_[i];
+  return {string_at(e.name, e.name_len), static_cast<Dtype>(e.dtype),
+          {dims_.data() + e.shape, e.rank}, e.begin, e.end - e.begin};
+}
+
+uint64_t Index::hash(std::string_view name) const {
+  return hash64(name.data(), name.size(), seed_);
+}
+
+std::optional<size_t> Index::find(std::string_view name) const {
+  const uint64_t h = hash(name);
+  const uint64_t mask = slots_.size() - 1;
+  for (uint64_t i = h & mask; slots_[i] != 0; i = (i + 1) & mask) {
+    if (slots_[i] >> 32 != h >> 32) continue;
+    const size_t candidate = (slots_[i] & UINT32_MAX) - 1;
+    const Entry &e = entries_[candidate];
+    if (string_at(e.name, e.name_len) == name) return candidate;
+  }
+  return std::nullopt;
+}
+
+std::pair<std::string_view, std::string_view> Index::metadata_at(size_t i) const {
+  const Pair &p = metadata_[i];
+  return {string_at(p.key, p.key_len), string_at(p.value, p.value_len)};
+}
+
+std::optional<std::string_view> Index::metadata_find(std::string_view key) const {
+  auto found = std::lower_bound(by_key_.begin(), by_key_.end(), key, [this](uint32_t i, std::string_view k) {
+    return metadata_at(i).first < k;
+  });
+  if (found == by_key_.end() || metadata_at(*found).first != key) return std::nullopt;
+  return metadata_at(*found).second;
+}
+
+size_t Index::memory_bytes() const {
+  return strings_.capacity() + dims_.capacity() * sizeof(uint64_t) + entries_.capacity() * sizeof(Entry) +
+         slots_.capacity() * sizeof(uint64_t) + metadata_.capacity() * sizeof(Pair) +
+         by_key_.capacity() * sizeof(uint32_t);
+}
+
+void IndexBuilder::reserve(size_t header_bytes) {
+  // The least a stock writer spends on a tensor besides its name is
+  // {"dtype":"F32","shape":[],"data_offsets":[0,4]}: so this is no more than
+  // twice what is needed, and finish() gives the rest back.
+  const size_t tensors = header_bytes / 64;
+  index_.entries_.reserve(tensors);
+  index_.dims_.reserve(2 * tensors + 1);
+  index_.strings_.reserve(header_bytes / 2);
+}
+
+uint32_t IndexBuilder::add_string(std::string_view s) {
+  const auto offset = static_cast<uint32_t>(index_.strings_.size());
+  index_.strings_.insert(index_.strings_.end(), s.begin(), s.end());
+  index_.strings_.push_back('\0');
+  return offset;
+}
+
+void IndexBuilder::begin_tensor(std::string_view name) {
+  name_ = add_string(name);
+  name_len_ = static_cast<uint32_t>(name.size());
+  shape_ = static_cast<uint32_t>(index_.dims_.size());
+}
+
+
+void IndexBuilder::end_tensor(Dtype dtype, uint64_t begin, uint64_t end) {
+  Index::Entry e;
+  e.begin = begin;
+  e.end = end;
+  e.name = name_;
+  e.name_len = name_len_;
+  e.shape = shape_;
+  e.dtype = static_cast<uint32_t>(dtype) & 31;
+  e.rank = static_cast<uint32_t>(index_.dims_.size() - shape_) & ((1u << 27) - 1);
+  index_.entries_.push_back(e);
+}
+
+void IndexBuilder::add_metadata(std::string_view key, std::string_view value) {
+  Index::Pair p;
+  p.key = add_string(key);
+  p.key_len = static_cast<uint32_t>(key.size());
+  p.value = add_string(value);
+  p.value_len = static_cast<uint32_t>(value.size());
+  index_.metadata_.push_back(p);
+}
+
+Result<Index> IndexBuilder::finish() {
+  auto by_offsets = [](const Index::Entry &a, const Index::Entry &b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  };
+  auto &entries = index_.entries_;
+  if (!std::is_sorted(entries.begin(), entries.end(), by_offsets))
+    std::stable_sort(entries.begin(), entries.end(), by_offsets);
+
+  if (auto checked = check_layout(); !checked) return Failure(std::move(checked.error()));
+  if (auto built = build_lookup(); !built) return Failure(std::move(built.error()));
+  finish_metadata();
+
+  if (index_.dims_.empty()) index_.dims_.push_back(0);  // a scalar's shape still points somewhere
+  index_.strings_.shrink_to_fit();
+  index_.dims_.shrink_to_fit();
+  index_.entries_.shrink_to_fit();
+  return std::move(index_);
+}
+
+Result<void> IndexBuilder::check_layout() {
+  uint64_t at = 0;
+  for (size_t i = 0; i < index_.size(); ++i) {
+    const TensorView t = index_.at(i);
+    const Index::Entry &e = index_.entries_[i];
+    auto refuse = [&](Status status, const auto &...parts) {
+      return Failure(error(status, "tensor ", quoted(t.name), " ", parts...).about_tensor(t.name).at_offset(e.begin));
+    };
+    if (e.begin < at) return refuse(Status::overlap, "begins at data offset ", e.begin, " but the tensor before it ends at ", at);
+    if (e.begin > at) return refuse(Status::hole, "begins at data offset ", e.begin, " but the tensor before it ends at ", at, "; bytes may not be skipped");
+    if (e.end < e.begin) return refuse(Status::offsets, "has data_offsets [", e.begin, ", ", e.end, "], which end before they begin");
+    auto nbytes = tensor_nbytes(t.dtype, t.shape);
+    if (!nbytes) return refuse(nbytes.error().status, nbytes.error().message);
+    if (*nbytes != e.end - e.begin)
+      return refuse(Status::size_mismatch, "spans ", e.end - e.begin, " bytes, but its shape and dtype ", dtype_name(t.dtype), " need ", *nbytes);
+    at = e.end;
+  }
+  index_.data_bytes_ = at;
+  return {};
+}
+
+Result<void> IndexBuilder::build_lookup() {
+  const size_t n = index_.size();
+  index_.slots_.assign(std::bit_ceil(n + n / 3 + 1), 0);
+  const uint64_t mask = index_.slots_.size() - 1;
+  for (size_t i = 0; i < n; ++i) {
+    const Index::Entry &e = index_.entries_[i];
+    const std::string_view name = index_.string_at(e.name, e.name_len);
+    const uint64_t h = index_.hash(name);
+    uint64_t slot = h & mask;
+    for (; index_.slots_[slot] != 0; slot = (slot + 1) & mask) {
+      if (index_.slots_[slot] >> 32 != h >> 32) continue;
+      const Index::Entry &other = index_.entries_[(index_.slots_[slot] & UINT32_MAX) - 1];
+      if (index_.string_at(other.name, other.name_len) == name)
+        return Failure(error(Status::duplicate_name, "the name ", quoted(name), " stands twice in the header, so one tensor would hide the other; write the file anew with distinct names")
+                           .about_tensor(name));
+    }
+    index_.slots_[slot] = (h >> 32) << 32 | (i + 1);
+  }
+  return {};
+}
+
+// A key given twice keeps its last value, as in the reference.
+void IndexBuilder::finish_metadata() {
+  auto key = [this](uint32_t i) { return index_.metadata_at(i).first; };
+  std::vector<uint32_t> order(index_.metadata_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+
+  std::vector<bool> hidden(order.size());
+  for (size_t i = 1; i < order.size(); ++i) hidden[order[i - 1]] = key(order[i - 1]) == key(order[i]);
+
+  std::vector<uint32_t> moved(order.size());
+  std::vector<Index::Pair> kept;
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    moved[i] = static_cast<uint32_t>(kept.size());
+    if (!hidden[i]) kept.push_back(index_.metadata_[i]);
+  }
+  index_.by_key_.clear();
+  for (uint32_t i : order)
+    if (!hidden[i]) index_.by_key_.push_back(moved[i]);
+  index_.metadata_ = std::move(kept);
+}
+
+Result<uint64_t> tensor_nbytes(Dtype dtype, std::span<const uint64_t> shape) {
+  uint64_t bits = 1;
+  bool overflow = false;
+  for (uint64_t dim : shape) overflow |= __builtin_mul_overflow(bits, dim, &bits);
+  overflow |= __builtin_mul_overflow(bits, uint64_t{dtype_bits(dtype)}, &bits);
+  if (overflow) return fail(Status::shape_overflow, "has a shape whose size in bits exceeds 2^64");
+  if (bits % 8 != 0)
+    return fail(Status::subbyte, "holds ", bits, " bits of ", dtype_name(dtype), ", which do not fill whole bytes");
+  return bits / 8;
+}
+
+}  // namespace st

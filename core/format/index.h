@@ -1,0 +1,101 @@
+// The catalogue of one file: names, dtypes, shapes, offsets and metadata, in
+// one allocation per kind however many tensors there are. Built once by the
+// header parser, immutable afterwards, so any thread may read it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "error.h"
+#include "format/dtype.h"
+
+namespace st {
+
+// What the index knows of a tensor. Views live as long as the index.
+struct TensorView {
+  std::string_view name;  // NUL-terminated in memory
+  Dtype dtype;
+  std::span<const uint64_t> shape;  // data() is never null
+  uint64_t begin;                   // from the start of the data
+  uint64_t nbytes;
+};
+
+class Index {
+ public:
+  size_t size() const { return entries_.size(); }
+  TensorView at(size_t i) const;  // by offset
+  std::optional<size_t> find(std::string_view name) const;
+
+  size_t metadata_size() const { return metadata_.size(); }
+  std::pair<std::string_view, std::string_view> metadata_at(size_t i) const;  // in header order
+  std::optional<std::string_view> metadata_find(std::string_view key) const;
+
+  uint64_t data_bytes() const { return data_bytes_; }
+  size_t memory_bytes() const;
+
+ private:
+  friend class IndexBuilder;
+
+  // 32 bytes a tensor. A name or shape is shorter than the header, which is
+  // shorter than 10^8 bytes, so 32 bits (27 for the rank) reach.
+  struct Entry {
+    uint64_t begin;
+    uint64_t end;
+    uint32_t name;
+    uint32_t name_len;
+    uint32_t shape;
+    uint32_t dtype : 5;
+    uint32_t rank : 27;
+  };
+  struct Pair {
+    uint32_t key, key_len, value, value_len;
+  };
+
+  std::string_view string_at(uint32_t offset, uint32_t len) const { return {&strings_[offset], len}; }
+  uint64_t hash(std::string_view name) const;
+
+  std::vector<char> strings_;         // every name and metadata string, each NUL-terminated
+  std::vector<uint64_t> dims_;        // every shape
+  std::vector<Entry> entries_;        // sorted by (begin, end)
+  std::vector<uint64_t> slots_;       // open addressing: high half hash, low half index + 1
+  std::vector<Pair> metadata_;        // in header order
+  std::vector<uint32_t> by_key_;      // metadata, sorted by key
+  uint64_t seed_ = 0;
+  uint64_t data_bytes_ = 0;
+};
+
+// Collects what a header says; finish() sorts, checks the layout rules of the
+// format (contiguous from 0, sizes match) and builds the lookup.
+class IndexBuilder {
+ public:
+  // `seed` must be unpredictable to whoever wrote the file: names that collide
+  // under one seed do not under another.
+  explicit IndexBuilder(uint64_t seed) { index_.seed_ = seed; }
+
+  void reserve(size_t header_bytes);
+  void begin_tensor(std::string_view name);
+  void add_dim(uint64_t dim) { index_.dims_.push_back(dim); }
+  void end_tensor(Dtype dtype, uint64_t begin, uint64_t end);
+  void add_metadata(std::string_view key, std::string_view value);
+
+  Result<Index> finish();
+
+ private:
+  uint32_t add_string(std::string_view s);
+  Result<void> check_layout();
+  Result<void> build_lookup();
+  void finish_metadata();
+
+  Index index_;
+  uint32_t name_ = 0, name_len_ = 0, shape_ = 0;
+};
+
+// Bytes that a tensor of this dtype and shape takes: overflow-checked in the
+// order of the dimensions, as the reference does (so [2^63, 4, 0] overflows).
+Result<uint64_t> tensor_nbytes(Dtype dtype, std::span<const uint64_t> shape);
+
+}  // namespace st

@@ -1,0 +1,429 @@
+// Header parsing on simdjson On Demand. Follows what serde makes of the
+// reference's types, down to its odd corners: a tensor may be an array
+// [dtype, shape, data_offsets], a dtype may be {"F32": null}, unknown fields
+// are ignored but must be valid JSON, nesting ends at 127.
+#include <simdjson.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "check.h"
+#include "format/header.h"
+
+namespace st {
+namespace {
+
+namespace od = simdjson::ondemand;
+
+constexpr int max_depth = 127;
+
+// What simdjson calls an error, in our terms.
+Failure json_failure(simdjson::error_code code, std::string_view where) {
+  switch (code) {
+    case simdjson::UTF8_ERROR:
+      return fail(Status::header_utf8, "the header is not valid UTF-8; the file is damaged or no safetensors file");
+    case simdjson::MEMALLOC:
+      return fail(Status::nomem, "no memory to parse the header");
+    default:
+      return fail(Status::header_json, "the header is not valid JSON", where.empty() ? "" : " in ", where, " (",
+                  simdjson::error_message(code), "); the file is damaged or no safetensors file");
+  }
+}
+
+bool is_plain(std::string_view s) { return std::memchr(s.data(), '\\', s.size()) == nullptr; }
+
+// A JSON number that is read only to be ignored: serde refuses one whose
+// magnitude a double cannot hold, and takes one too small for it as zero.
+bool is_number(std::string_view token) {
+  const char *p = token.data(), *end = p + token.size();
+  auto digits = [&] {
+    const char *from = p;
+    while (p != end && *p >= '0' && *p <= '9') ++p;
+    return p != from;
+  };
+  if (p != end && *p == '-') ++p;
+  const char *whole = p;
+  if (!digits() || (*whole == '0' && p - whole > 1)) return false;
+  const bool whole_is_zero = *whole == '0';
+  bool small = whole_is_zero;
+  if (p != end && *p == '.') {
+    ++p;
+    if (!digits()) return false;
+  }
+  if (p != end && (*p == 'e' || *p == 'E')) {
+    ++p;
+    if (p != end && (*p == '-' || *p == '+')) small = *p++ == '-';
+    else small = false;
+    if (!digits()) return false;
+  }
+  if (p != end) return false;
+  double ignored;
+  const auto [_, ec] = std::from_chars(token.data(), end, ignored);
+  return ec != std::errc::result_out_of_range || small;
+}
+
+std::string_view trimmed(std::string_view token) {
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r'))
+    token.remove_suffix(1);
+  return token;
+}
+
+class HeaderParser {
+ public:
+  HeaderParser(const char *json, uint64_t size, uint64_t seed) : end_(json + size), builder_(seed) {
+    builder_.reserve(size);
+  }
+
+  Result<Index> parse(od::document &document);
+
+ private:
+  Result<std::string_view> key(od::field &field);
+  Result<std::string_view> string(od::value &value, Status wrong_type, std::string_view what);
+  Result<void> metadata(od::value value);
+  Result<void> tensor(od::value value);
+  Result<void> tensor_fields(od::object object);
+  Result<void> tensor_elements(od::array array);
+  Result<Dtype> dtype(od::value value);
+  Result<void> shape(od::value value);
+  Result<void> offsets(od::value value);
+  Result<uint64_t> number(od::value value, std::string_view what);
+  Result<void> skip(od::value value, int depth);
+
+  // An entry that is no tensor, said with its name; and simdjson's errors,
+  // which are either a wrong type or broken JSON.
+  Failure bad(Status status, std::string_view what) const {
+    return Failure(error(status, "tensor ", quoted(name_), " ", what).about_tensor(name_));
+  }
+  Failure bad(simdjson::error_code code, std::string_view what) const {
+    if (code == simdjson::INCORRECT_TYPE) return bad(Status::tensor_info, what);
+    return json_failure(code, name_);
+  }
+
+  const char *end_;
+  IndexBuilder builder_;
+  std::string_view name_;  // of the entry under way
+  uint64_t begin_offset_ = 0, end_offset_ = 0;
+};
+
+#define ST_TRY(expression) \
+  if (auto tried_ = (expression); !tried_) return Failure(std::move(tried_.error()))
+
+Result<Index> HeaderParser::parse(od::document &document) {
+  od::object top;
+  if (auto code = document.get_object().get(top)) {
+    if (code == simdjson::INCORRECT_TYPE)
+      return fail(Status::header_json, "the header is not a JSON object; the file is damaged or no safetensors file");
+    return json_failure(code, "");
+  }
+  bool metadata_seen = false;
+  for (auto entry : top) {
+    od::field field;
+    if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
+    auto name = key(field);
+    if (!name) return Failure(std::move(name.error()));
+    name_ = *name;
+    if (name_ != "__metadata__") {
+      builder_.begin_tensor(name_);
+      ST_TRY(tensor(field.value()));
+    } else if (metadata_seen) {
+      return fail(Status::metadata, "the header has two __metadata__ entries");
+    } else {
+      metadata_seen = true;
+      ST_TRY(metadata(field.value()));
+    }
+  }
+  if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
+    return fail(Status::header_json, "something follows the JSON object in the header; only spaces may");
+  return builder_.finish();
+}
+
+// A key: in place where it has no escapes, else unescaped into simdjson's
+// buffer, which outlives the parse.
+Result<std::string_view> HeaderParser::key(od::field &field) {
+  const char *raw = field.key().raw();
+  const auto *quote = static_cast<const char *>(std::memchr(raw, '"', static_cast<size_t>(end_ - raw)));
+  if (quote) {
+    const std::string_view in_place(raw, static_cast<size_t>(quote - raw));
+    if (is_plain(in_place)) return in_place;
+  }
+  std::string_view unescaped;
+  if (auto code = field.unescaped_key().get(unescaped)) return json_failure(code, name_);
+  return unescaped;
+}
+
+Result<std::string_view> HeaderParser::string(od::value &value, Status wrong_type, std::string_view what) {
+  const std::string_view token = trimmed(value.raw_json_token());
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"' && is_plain(token)) {
+    od::raw_json_string consumed;
+    if (auto code = value.get_raw_json_string().get(consumed)) return json_failure(code, name_);
+    return token.substr(1, token.size() - 2);
+  }
+  std::string_view unescaped;
+  if (auto code = value.get_string().get(unescaped)) {
+    if (code == simdjson::INCORRECT_TYPE) return fail(wrong_type, what);
+    return json_failure(code, name_);
+  }
+  return unescaped;
+}
+
+Result<void> HeaderParser::metadata(od::value value) {
+  constexpr std::string_view not_a_map = "__metadata__ must map strings to strings";
+  od::object object;
+  if (auto code = value.get_object().get(object)) {
+    bool null = false;
+    if (code == simdjson::INCORRECT_TYPE && !value.is_null().get(null) && null) return {};
+    if (code == simdjson::INCORRECT_TYPE) return fail(Status::metadata, not_a_map);
+    return json_failure(code, name_);
+  }
+  for (auto entry : object) {
+    od::field field;
+    if (auto code = std::move(entry).get(field)) return json_failure(code, "__metadata__");
+    auto k = key(field);
+    if (!k) return Failure(std::move(k.error()));
+    auto v = string(field.value(), Status::metadata, not_a_map);
+    if (!v) return Failure(std::move(v.error()));
+    builder_.add_metadata(*k, *v);
+  }
+  return {};
+}
+
+Result<void> HeaderParser::tensor(od::value value) {
+  od::json_type type;
+  if (auto code = value.type().get(type)) return json_failure(code, name_);
+  if (type == od::json_type::object) {
+    od::object object;
+    if (auto code = value.get_object().get(object)) return json_failure(code, name_);
+    return tensor_fields(object);
+  }
+  if (type == od::json_type::array) {
+    od::array array;
+    if (auto code = value.get_array().get(array)) return json_failure(code, name_);
+    return tensor_elements(array);
+  }
+  return bad(Status::tensor_info, "is not described by an object");
+}
+
+Result<void> HeaderParser::tensor_fields(od::object object) {
+  std::optional<Dtype> type;
+  bool has_shape = false, has_offsets = false;
+  for (auto entry : object) {
+    od::field field;
+    if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
+    auto k = key(field);
+    if (!k) return Failure(std::move(k.error()));
+    if (*k == "dtype") {
+      if (type) return bad(Status::tensor_info, "has two dtypes");
+      auto parsed = dtype(field.value());
+      if (!parsed) return Failure(std::move(parsed.error()));
+      type = *parsed;
+    } else if (*k == "shape") {
+      if (has_shape) return bad(Status::tensor_info, "has two shapes");
+      has_shape = true;
+      ST_TRY(shape(field.value()));
+    } else if (*k == "data_offsets") {
+      if (has_offsets) return bad(Status::tensor_info, "has data_offsets twice");
+      has_offsets = true;
+      ST_TRY(offsets(field.value()));
+    } else {
+      ST_TRY(skip(field.value(), 3));
+    }
+  }
+  if (!type) return bad(Status::tensor_info, "has no dtype");
+  if (!has_shape) return bad(Status::tensor_info, "has no shape");
+  if (!has_offsets) return bad(Status::tensor_info, "has no data_offsets");
+  builder_.end_tensor(*type, begin_offset_, end_offset_);
+  return {};
+}
+
+Result<void> HeaderParser::tensor_elements(od::array array) {
+  constexpr std::string_view wrong_count = "is an array of other than three elements (dtype, shape, data_offsets)";
+  std::optional<Dtype> type;
+  int count = 0;
+  for (auto element : array) {
+    od::value value;
+    if (auto code = element.get(value)) return json_failure(code, name_);
+    switch (count++) {
+      case 0: {
+        auto parsed = dtype(value);
+        if (!parsed) return Failure(std::move(parsed.error()));
+        type = *parsed;
+        break;
+      }
+      case 1:
+        ST_TRY(shape(value));
+        break;
+      case 2:
+        ST_TRY(offsets(value));
+        break;
+      default:
+        return bad(Status::tensor_info, wrong_count);
+    }
+  }
+  if (count != 3) return bad(Status::tensor_info, wrong_count);
+  builder_.end_tensor(*type, begin_offset_, end_offset_);
+  return {};
+}
+
+Result<Dtype> HeaderParser::dtype(od::value value) {
+  constexpr std::string_view no_string = "has a dtype that is no string";
+  auto named = [this](std::string_view name) -> Result<Dtype> {
+    if (auto known = parse_dtype(name)) return *known;
+    return bad(Status::dtype, text("has the dtype ", quoted(name), ", which the format does not have"));
+  };
+  od::json_type type;
+  if (auto code = value.type().get(type)) return json_failure(code, name_);
+  if (type != od::json_type::object) {
+    auto name = string(value, Status::tensor_info, text("tensor ", quoted(name_), " ", no_string));
+    if (!name) return Failure(std::move(name.error()));
+    return named(*name);
+  }
+  // serde's other spelling of an enum: {"F32": null}
+  od::object object;
+  if (auto code = value.get_object().get(object)) return bad(code, no_string);
+  std::optional<Dtype> found;
+  for (auto entry : object) {
+    od::field field;
+    if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
+    auto name = key(field);
+    if (!name) return Failure(std::move(name.error()));
+    bool null = false;
+    if (auto code = field.value().is_null().get(null); (code && code != simdjson::INCORRECT_TYPE) || found || !null)
+      return bad(Status::tensor_info, no_string);
+    auto known = named(*name);
+    if (!known) return known;
+    found = *known;
+  }
+  if (!found) return bad(Status::tensor_info, no_string);
+  return *found;
+}
+
+Result<void> HeaderParser::shape(od::value value) {
+  od::array array;
+  if (auto code = value.get_array().get(array)) return bad(code, "has a shape that is no array");
+  for (auto element : array) {
+    od::value dim;
+    if (auto code = element.get(dim)) return json_failure(code, name_);
+    auto n = number(dim, "has a dimension that is no whole number from 0 to 2^64 - 1");
+    if (!n) return Failure(std::move(n.error()));
+    builder_.add_dim(*n);
+  }
+  return {};
+}
+
+Result<void> HeaderParser::offsets(od::value value) {
+  constexpr std::string_view not_two = "has data_offsets that are not two whole numbers";
+  od::array array;
+  if (auto code = value.get_array().get(array)) return bad(code, not_two);
+  int count = 0;
+  for (auto element : array) {
+    od::value offset;
+    if (auto code = element.get(offset)) return json_failure(code, name_);
+    if (count == 2) return bad(Status::tensor_info, not_two);
+    auto n = number(offset, not_two);
+    if (!n) return Failure(std::move(n.error()));
+    (count++ == 0 ? begin_offset_ : end_offset_) = *n;
+  }
+  if (count != 2) return bad(Status::tensor_info, not_two);
+  return {};
+}
+
+Result<uint64_t> HeaderParser::number(od::value value, std::string_view what) {
+  const std::string_view token = trimmed(value.raw_json_token());
+  uint64_t n = 0;
+  auto code = value.get_uint64().get(n);
+  if (!code) return n;
+  if (code == simdjson::INCORRECT_TYPE || is_number(token)) return bad(Status::tensor_info, what);
+  return json_failure(code, name_);
+}
+
+// A value of a field that the format does not know: ignored, but it must be
+// valid JSON, which On Demand checks only where it is looked at.
+Result<void> HeaderParser::skip(od::value value, int depth) {
+  od::json_type type;
+  if (auto code = value.type().get(type)) return json_failure(code, name_);
+  const bool nests = type == od::json_type::object || type == od::json_type::array;
+  if (nests && depth > max_depth)
+    return fail(Status::header_json, "the header nests deeper than ", max_depth, " levels");
+  switch (type) {
+    case od::json_type::object: {
+      od::object object;
+      if (auto code = value.get_object().get(object)) return json_failure(code, name_);
+      for (auto entry : object) {
+        od::field field;
+        if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
+        if (auto k = key(field); !k) return Failure(std::move(k.error()));
+        ST_TRY(skip(field.value(), depth + 1));
+      }
+      return {};
+    }
+    case od::json_type::array: {
+      od::array array;
+      if (auto code = value.get_array().get(array)) return json_failure(code, name_);
+      for (auto element : array) {
+        od::value inner;
+        if (auto code = element.get(inner)) return json_failure(code, name_);
+        ST_TRY(skip(inner, depth + 1));
+      }
+      return {};
+    }
+    case od::json_type::string: {
+      auto ignored = string(value, Status::header_json, "a string was expected");
+      if (!ignored) return Failure(std::move(ignored.error()));
+      return {};
+    }
+    case od::json_type::number: {
+      if (!is_number(trimmed(value.raw_json_token()))) return json_failure(simdjson::NUMBER_ERROR, name_);
+      return {};  // On Demand moves past what is not taken
+    }
+    case od::json_type::boolean: {
+      bool ignored;
+      if (auto code = value.get_bool().get(ignored)) return json_failure(code, name_);
+      return {};
+    }
+    case od::json_type::null: {
+      bool null = false;
+      if (auto code = value.is_null().get(null); code || !null) return json_failure(simdjson::N_ATOM_ERROR, name_);
+      return {};
+    }
+  }
+  return fail(Status::internal, "simdjson names a type that JSON does not have");
+}
+
+}  // namespace
+
+uint64_t load_u64le(const void *bytes) {
+  uint64_t value = 0;
+  const auto *b = static_cast<const unsigned char *>(bytes);
+  for (int i = 7; i >= 0; --i) value = value << 8 | b[i];
+  return value;
+}
+
+Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size) {
+  if (file_size < length_bytes || first_bytes.size() < length_bytes)
+    return fail(Status::header_too_small, "the file has ", file_size, " bytes, fewer than the 8 that give the header's length; it is no safetensors file");
+  const uint64_t n = load_u64le(first_bytes.data());
+  if (n > max_header_bytes)
+    return fail(Status::header_too_large, "the header claims ", n, " bytes, more than the format's ", max_header_bytes, "; the file is damaged or no safetensors file");
+  if (n > file_size - length_bytes)
+    return fail(Status::header_truncated, "the header claims ", n, " bytes but the file ends after ", file_size - length_bytes, " of them; fetch the file again");
+  return n;
+}
+
+Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed) {
+  od::parser parser;
+  od::document document;
+  if (auto code = parser.iterate(json, json_bytes, json_bytes + header_padding).get(document)) return json_failure(code, "");
+  auto index = HeaderParser(json, json_bytes, hash_seed).parse(document);
+  if (!index) return Failure(std::move(index.error()));
+
+  Header header{json_bytes, std::move(*index)};
+  const uint64_t have = file_size - header.data_offset();
+  const uint64_t need = header.index.data_bytes();
+  if (have < need)
+    return Failure(error(Status::truncated, "the tensors need ", need, " bytes but the file has only ", have, " after its header; fetch the file again").at_offset(file_size));
+  if (have > need)
+    return Failure(error(Status::trailing_data, have - need, " bytes follow the last tensor and belong to none; the file is damaged").at_offset(header.data_offset() + need));
+  return header;
+}
+
+}  // namespace st

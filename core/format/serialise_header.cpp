@@ -1,0 +1,108 @@
+// Header writing: JSON spelled as the stock writer spells it (serde_json,
+// compact), so that the same input gives the same bytes.
+#include <algorithm>
+#include <unordered_set>
+
+#include "format/header.h"
+
+namespace st {
+namespace {
+
+void append_json_string(std::string &out, std::string_view s) {
+  constexpr char hex[] = "0123456789abcdef";
+  out += '"';
+  for (char c : s) {
+    switch (c) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\b': out += "\\b"; break;
+      case '\f': out += "\\f"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out += "\\u00";
+          out += hex[c >> 4];
+          out += hex[c & 15];
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+void append_tensor(std::string &out, const HeaderTensor &t) {
+  append_json_string(out, t.name);
+  out += ":{\"dtype\":\"";
+  out += dtype_name(t.dtype);
+  out += "\",\"shape\":[";
+  for (size_t i = 0; i < t.shape.size(); ++i) {
+    if (i) out += ',';
+    append_text(out, t.shape[i]);
+  }
+  out += "],\"data_offsets\":[";
+  append_text(out, t.begin);
+  out += ',';
+  append_text(out, t.begin + t.nbytes);
+  out += "]}";
+}
+
+Result<void> check(std::span<const HeaderTensor> tensors) {
+  std::unordered_set<std::string_view> names{"__metadata__"};
+  for (const HeaderTensor &t : tensors) {
+    auto refuse = [&](Status status, std::string_view why) {
+      return Failure(error(status, "tensor ", quoted(t.name), " ", why).about_tensor(t.name));
+    };
+    if (!names.insert(t.name).second)
+      return refuse(Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
+    auto nbytes = tensor_nbytes(t.dtype, t.shape);
+    if (!nbytes) return refuse(nbytes.error().status, nbytes.error().message);
+    if (*nbytes != t.nbytes) return refuse(Status::size_mismatch, text("has ", t.nbytes, " bytes; its dtype and shape need ", *nbytes));
+    uint64_t end;
+    if (__builtin_add_overflow(t.begin, t.nbytes, &end) || end > INT64_MAX)
+      return refuse(Status::offsets, "would end beyond 2^63 bytes, where no file reaches");
+  }
+  return {};
+}
+
+}  // namespace
+
+void store_u64le(void *bytes, uint64_t value) {
+  auto *b = static_cast<unsigned char *>(bytes);
+  for (int i = 0; i < 8; ++i, value >>= 8) b[i] = static_cast<unsigned char>(value);
+}
+
+Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata, uint64_t alignment, uint64_t reserve) {
+  if (alignment == 0 || alignment % 8 != 0)
+    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8");
+  if (auto checked = check(tensors); !checked) return Failure(std::move(checked.error()));
+
+  std::string out(length_bytes, '\0');
+  out += '{';
+  if (!metadata.empty()) {
+    out += "\"__metadata__\":{";
+    for (size_t i = 0; i < metadata.size(); ++i) {
+      if (i) out += ',';
+      append_json_string(out, metadata[i].first);
+      out += ':';
+      append_json_string(out, metadata[i].second);
+    }
+    out += '}';
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (i || !metadata.empty()) out += ',';
+    append_tensor(out, tensors[i]);
+  }
+  out += '}';
+
+  if (reserve > max_header_bytes || out.size() + reserve > length_bytes + max_header_bytes - alignment)
+    return fail(Status::header_too_large, "the header would have ", out.size(), " bytes and a reserve of ", reserve, ", more than the format's ", max_header_bytes);
+  const uint64_t unpadded = out.size() + reserve;
+  out.resize((unpadded + alignment - 1) / alignment * alignment, ' ');
+  store_u64le(out.data(), out.size() - length_bytes);
+  return out;
+}
+
+}  // namespace st

@@ -1,0 +1,58 @@
+// Every system call that libst makes, as one virtual method each, so that tests
+// can record, delay, fail, tear or cut the power at any of them. A method makes
+// exactly one call, retries nothing and answers what the kernel answers: a
+// result, or -errno. What to do about it is the business of File, Directory,
+// Mapping and RangeLock, which are built on this and thus tested with it.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace st::os {
+
+class Env {
+ public:
+  virtual ~Env() = default;
+
+  virtual int openat(int dir, const char *path, int flags, mode_t mode) = 0;
+  virtual int close(int fd) = 0;
+  virtual ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) = 0;
+  virtual ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) = 0;
+  virtual int fsync(int fd) = 0;
+  virtual int fdatasync(int fd) = 0;
+  virtual int fallocate(int fd, int mode, uint64_t offset, uint64_t n) = 0;
+  virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;  // start writing out; a hint
+  virtual int fstat(int fd, struct stat *out) = 0;
+  virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
+  virtual int fstatfs(int fd, struct statfs *out) = 0;
+
+  virtual int realpath(const char *path, std::string *out) = 0;
+  virtual int list(int dir, std::vector<std::string> *out) = 0;  // without . and ..
+  virtual int mkdirat(int dir, const char *name, mode_t mode) = 0;
+  virtual int unlinkat(int dir, const char *name, int flags) = 0;
+  virtual int renameat(int from_dir, const char *from, int to_dir, const char *to) = 0;
+
+  virtual int lock(int fd, int command, struct flock *lock) = 0;  // F_OFD_SETLK, F_OFD_GETLK
+
+  virtual int mmap(size_t n, int protection, int flags, int fd, void **out) = 0;  // from offset 0
+  virtual int munmap(void *address, size_t n) = 0;
+  virtual int madvise(void *address, size_t n, int advice) = 0;
+  virtual int mincore(void *address, size_t n, unsigned char *out) = 0;
+
+  virtual int random(void *out, size_t n) = 0;
+  virtual pid_t getpid() = 0;
+  virtual uid_t geteuid() = 0;
+  virtual uint64_t monotonic_ms() = 0;
+  virtual void sleep_us(uint32_t microseconds) = 0;
+  virtual const char *getenv(const char *name) = 0;
+
+  static Env &posix();
+};
+
+}  // namespace st::os

@@ -1,0 +1,88 @@
+#include "os/file.h"
+
+#include <algorithm>
+
+#include "check.h"
+
+namespace st::os {
+namespace {
+
+constexpr size_t most_at_once = size_t{1} << 30;  // the kernel moves at most 2 GiB a call
+
+}  // namespace
+
+Result<File> File::open(Env &env, int dir, const std::string &path, int flags, mode_t mode, std::string shown) {
+  File file;
+  file.env_ = &env;
+  file.path_ = std::move(shown);
+  const int fd = repeat_interrupted([&] { return env.openat(dir, path.c_str(), flags, mode); });
+  if (fd < 0) return Failure(file.error(-fd, flags & O_CREAT ? "create" : "open"));
+  file.fd_ = fd;
+  return file;
+}
+
+void File::close() {
+  if (fd_ >= 0) env_->close(std::exchange(fd_, -1));
+}
+
+Result<size_t> File::read_up_to(void *buffer, size_t n, uint64_t offset) const {
+  size_t done = 0;
+  while (done < n) {
+    const ssize_t got = repeat_interrupted([&] { return env_->pread(fd_, static_cast<char *>(buffer) + done, std::min(n - done, most_at_once), offset + done); });
+    if (got < 0) return Failure(error(static_cast<int>(-got), "read").at_offset(offset + done));
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
+  auto got = read_up_to(buffer, n, offset);
+  if (!got) return Failure(std::move(got.error()));
+  if (*got < n)
+    return Failure(st::error(Status::file_changed, quoted(path_), " ends at ", offset + *got, ", inside what is to be read: it was truncated while open; open it anew")
+                       .at_offset(offset + *got));
+  return {};
+}
+
+Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
+  size_t done = 0;
+  while (done < n) {
+    const ssize_t put = repeat_interrupted([&] { return env_->pwrite(fd_, static_cast<const char *>(buffer) + done, std::min(n - done, most_at_once), offset + done); });
+    if (put < 0) return Failure(error(static_cast<int>(-put), "write").at_offset(offset + done));
+    if (put == 0) return Failure(error(EIO, "write").at_offset(offset + done));
+    done += static_cast<size_t>(put);
+  }
+  return {};
+}
+
+// A failed sync is never repeated: the kernel may have dropped the pages and
+// would answer the second call with a lie.
+Result<void> File::sync_data() const {
+  if (const int r = env_->fdatasync(fd_); r < 0) return Failure(error(-r, "sync"));
+  return {};
+}
+
+Result<void> File::sync() const {
+  if (const int r = env_->fsync(fd_); r < 0) return Failure(error(-r, "sync"));
+  return {};
+}
+
+Result<struct stat> File::stat() const {
+  struct stat s;
+  if (const int r = env_->fstat(fd_, &s); r < 0) return Failure(error(-r, "stat"));
+  return s;
+}
+
+bool same_inode(const struct stat &a, const struct stat &b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+Result<bool> was_replaced(const File &file, const std::string &path) {
+  auto opened = file.stat();
+  if (!opened) return Failure(std::move(opened.error()));
+  struct stat named;
+  const int r = file.env().fstatat(AT_FDCWD, path.c_str(), &named, 0);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", path));
+  return r < 0 || !same_inode(*opened, named);
+}
+
+}  // namespace st::os

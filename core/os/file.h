@@ -1,0 +1,71 @@
+// An open file or folder: owns its descriptor, turns -errno into sentences,
+// finishes short reads and writes, repeats EINTR where that is right (reads and
+// writes) and never where it is not (syncs and closes).
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "error.h"
+#include "os/env.h"
+
+namespace st::os {
+
+// Makes a call again while a signal interrupts it; not for ever, as a daemon
+// that answers EINTR always would hang us.
+template <class Call>
+auto repeat_interrupted(Call call) {
+  auto r = call();
+  for (int left = 100; r == -EINTR && left > 0; --left) r = call();
+  return r;
+}
+
+class File {
+ public:
+  File() = default;
+  // `path` is for the system call, `shown` for messages.
+  static Result<File> open(Env &env, int dir, const std::string &path, int flags, mode_t mode, std::string shown);
+  ~File() { close(); }
+  File(File &&other) noexcept { swap(other); }
+  File &operator=(File &&other) noexcept {
+    File(std::move(other)).swap(*this);
+    return *this;
+  }
+
+  explicit operator bool() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  Env &env() const { return *env_; }
+  const std::string &path() const { return path_; }
+  void close();
+
+  // As many bytes as there are, up to n.
+  Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;
+  // All n bytes; a file that ends before is ST_E_FILE_CHANGED.
+  Result<void> read(void *buffer, size_t n, uint64_t offset) const;
+  Result<void> write(const void *buffer, size_t n, uint64_t offset) const;
+  Result<void> sync_data() const;
+  Result<void> sync() const;
+  Result<struct stat> stat() const;
+
+  // An error about this file: "cannot WHAT 'PATH': …".
+  Error error(int err, std::string_view what) const { return os_error(err, what, path_); }
+
+ private:
+  void swap(File &other) noexcept {
+    std::swap(env_, other.env_);
+    std::swap(fd_, other.fd_);
+    path_.swap(other.path_);
+  }
+
+  Env *env_ = nullptr;
+  int fd_ = -1;
+  std::string path_;
+};
+
+bool same_inode(const struct stat &a, const struct stat &b);
+
+// Does `path` by now name another file than the open one?
+Result<bool> was_replaced(const File &file, const std::string &path);
+
+}  // namespace st::os

@@ -1,0 +1,31 @@
+// What storage lies behind an open file: its class and its type as the mount
+// table names it ("ext4", "fuse.gcsfuse").
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "os/file.h"
+
+namespace st::os {
+
+enum class Storage : uint32_t { unknown = 0, local = 1, memory = 2, network = 3, parallel = 4, fuse = 5, object_store = 6 };
+
+struct Filesystem {
+  Storage storage = Storage::unknown;
+  std::string type;
+};
+
+std::string_view storage_name(Storage);
+
+// The class of a filesystem type as in the mount table. Pure.
+Storage storage_of_type(std::string_view type);
+
+// The type of the mount that holds device `dev`, from the text of
+// /proc/self/mountinfo; empty if it lists none. Pure.
+std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev);
+
+// Never fails: what cannot be told is Storage::unknown.
+Filesystem probe_filesystem(const File &file);
+
+}  // namespace st::os

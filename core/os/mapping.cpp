@@ -1,0 +1,60 @@
+#include "os/mapping.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace st::os {
+
+Result<Mapping> Mapping::of_file(const File &file, size_t size, MapKind kind) {
+  Mapping m;
+  void *address = nullptr;
+  const int flags = kind == MapKind::shared ? MAP_SHARED : MAP_PRIVATE;
+  if (const int r = file.env().mmap(size, PROT_READ, flags, file.fd(), &address); r < 0)
+    return Failure(file.error(-r, kind == MapKind::shared ? "map (shared)" : "map (private)"));
+  m.env_ = &file.env();
+  m.data_ = static_cast<std::byte *>(address);
+  m.size_ = size;
+  return m;
+}
+
+Result<Mapping> Mapping::anonymous(Env &env, size_t size) {
+  Mapping m;
+  void *address = nullptr;
+  if (const int r = env.mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, &address); r < 0)
+    return fail(Status::nomem, "no ", size, " bytes of memory to read the file into; read tensors one by one with st_read");
+  m.env_ = &env;
+  m.data_ = static_cast<std::byte *>(address);
+  m.size_ = size;
+  return m;
+}
+
+Mapping::~Mapping() {
+  if (data_) env_->munmap(data_, size_);
+}
+
+uint64_t Mapping::resident() const {
+  if (!data_) return 0;
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  constexpr size_t window = size_t{1} << 30;  // so that the answer of a huge file needs little memory
+  std::vector<unsigned char> in_core(std::min(size_, window) / page + 1);
+  uint64_t pages = 0;
+  for (size_t at = 0; at < size_; at += window) {
+    const size_t n = std::min(window, size_ - at);
+    if (env_->mincore(data_ + at, n, in_core.data()) < 0) return 0;
+    const size_t count = (n + page - 1) / page;
+    pages += static_cast<uint64_t>(std::count_if(in_core.begin(), in_core.begin() + static_cast<std::ptrdiff_t>(count), [](unsigned char c) { return c & 1; }));
+  }
+  return std::min<uint64_t>(pages * page, size_);
+}
+
+void Mapping::drop(size_t offset, size_t n) const {
+  if (n == 0) return;
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t from = offset / page * page;
+  env_->madvise(data_ + from, offset + n - from, MADV_DONTNEED);
+}
+
+}  // namespace st::os

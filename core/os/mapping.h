@@ -1,0 +1,46 @@
+// A read-only mapping of a file, or anonymous memory, unmapped when it dies.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "error.h"
+#include "os/file.h"
+
+namespace st::os {
+
+enum class MapKind { shared, private_copy };
+
+class Mapping {
+ public:
+  Mapping() = default;
+  static Result<Mapping> of_file(const File &file, size_t size, MapKind kind);
+  // Writable zero pages, 4096-aligned, taken from the system only when touched.
+  static Result<Mapping> anonymous(Env &env, size_t size);
+  ~Mapping();
+  Mapping(Mapping &&other) noexcept { swap(other); }
+  Mapping &operator=(Mapping &&other) noexcept {
+    Mapping(std::move(other)).swap(*this);
+    return *this;
+  }
+
+  std::byte *data() const { return data_; }
+  size_t size() const { return size_; }
+  // Bytes in memory now; 0 where the system does not tell.
+  uint64_t resident() const;
+  // Forget cached pages of a private mapping, so that they are read anew.
+  void drop(size_t offset, size_t n) const;
+
+ private:
+  void swap(Mapping &other) noexcept {
+    std::swap(env_, other.env_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  Env *env_ = nullptr;
+  std::byte *data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace st::os

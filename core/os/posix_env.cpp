@@ -1,0 +1,102 @@
+// Env on Linux: each method is its system call.
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "os/env.h"
+
+namespace st::os {
+namespace {
+
+template <class R>
+R answer(R r) {
+  return r < 0 ? static_cast<R>(-errno) : r;
+}
+
+class PosixEnv final : public Env {
+ public:
+  int openat(int dir, const char *path, int flags, mode_t mode) override { return answer(::openat(dir, path, flags | O_CLOEXEC, mode)); }
+  int close(int fd) override { return answer(::close(fd)); }
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override { return answer(::pread(fd, buffer, n, static_cast<off_t>(offset))); }
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override { return answer(::pwrite(fd, buffer, n, static_cast<off_t>(offset))); }
+  int fsync(int fd) override { return answer(::fsync(fd)); }
+  int fdatasync(int fd) override { return answer(::fdatasync(fd)); }
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override { return answer(::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(n))); }
+  int sync_range(int fd, uint64_t offset, uint64_t n) override { return answer(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(n), SYNC_FILE_RANGE_WRITE)); }
+  int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override { return answer(::fstatat(dir, path, out, flags)); }
+  int fstatfs(int fd, struct statfs *out) override { return answer(::fstatfs(fd, out)); }
+
+  int realpath(const char *path, std::string *out) override {
+    std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path, nullptr), &std::free);
+    if (!resolved) return -errno;
+    *out = resolved.get();
+    return 0;
+  }
+
+  int list(int dir, std::vector<std::string> *out) override {
+    // A descriptor of its own: readdir moves the position that dup would share.
+    const int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0) return fd;
+    DIR *stream = ::fdopendir(fd);
+    if (!stream) {
+      const int err = errno;
+      ::close(fd);
+      return -err;
+    }
+    struct Close {
+      void operator()(DIR *d) const { ::closedir(d); }
+    };
+    std::unique_ptr<DIR, Close> owner(stream);
+    out->clear();
+    for (errno = 0; const dirent *entry = ::readdir(stream); errno = 0)
+      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) out->emplace_back(entry->d_name);
+    return -errno;
+  }
+
+  int mkdirat(int dir, const char *name, mode_t mode) override { return answer(::mkdirat(dir, name, mode)); }
+  int unlinkat(int dir, const char *name, int flags) override { return answer(::unlinkat(dir, name, flags)); }
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override { return answer(::renameat(from_dir, from, to_dir, to)); }
+  int lock(int fd, int command, struct flock *lock) override { return answer(::fcntl(fd, command, lock)); }
+
+  int mmap(size_t n, int protection, int flags, int fd, void **out) override {
+    void *address = ::mmap(nullptr, n, protection, flags, fd, 0);
+    if (address == MAP_FAILED) return -errno;
+    *out = address;
+    return 0;
+  }
+  int munmap(void *address, size_t n) override { return answer(::munmap(address, n)); }
+  int madvise(void *address, size_t n, int advice) override { return answer(::madvise(address, n, advice)); }
+  int mincore(void *address, size_t n, unsigned char *out) override { return answer(::mincore(address, n, out)); }
+
+  int random(void *out, size_t n) override { return static_cast<int>(answer(::getrandom(out, n, 0))); }
+  pid_t getpid() override { return ::getpid(); }
+  uid_t geteuid() override { return ::geteuid(); }
+  uint64_t monotonic_ms() override {
+    timespec t;
+    ::clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1000 + static_cast<uint64_t>(t.tv_nsec) / 1000000;
+  }
+  void sleep_us(uint32_t microseconds) override {
+    const timespec t{static_cast<time_t>(microseconds / 1000000), static_cast<long>(microseconds % 1000000) * 1000};
+    ::nanosleep(&t, nullptr);  // cut short by a signal is fine: callers look again
+  }
+  const char *getenv(const char *name) override { return ::secure_getenv(name); }
+};
+
+}  // namespace
+
+Env &Env::posix() {
+  static PosixEnv env;
+  return env;
+}
+
+}  // namespace st::os

@@ -1,0 +1,69 @@
+#include "read/copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+namespace st::read {
+namespace {
+
+constexpr uint64_t block = uint64_t{16} << 20;  // between looks at progress
+constexpr uint64_t window = uint64_t{1} << 20;  // most that one gathering read fetches
+constexpr uint64_t gap = uint64_t{16} << 10;    // cheaper to read through than to read twice
+
+}  // namespace
+
+Result<void> Source::read(void *to, size_t n, uint64_t offset) const {
+  if (file) return file->read(to, n, offset);
+  std::memcpy(to, memory + offset, n);
+  return {};
+}
+
+Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, const Control &control) {
+  for (uint64_t done = 0; done < n; done += std::min(block, n - done)) {
+    if (auto go = control.check(done, n); !go) return go;
+    if (auto got = source.read(static_cast<std::byte *>(to) + done, std::min(block, n - done), offset + done); !got) return got;
+  }
+  return {};
+}
+
+Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePlan &plan, void *to, const Control &control) {
+  auto *out = static_cast<std::byte *>(to);
+  uint64_t bytes_read = 0, bytes_done = 0, next_check = 0;
+  std::unique_ptr<std::byte[]> scratch;
+
+  for (SlicePlan::Cursor run(plan); !run.done();) {
+    if (bytes_done >= next_check) {
+      if (auto go = control.check(bytes_done, plan.nbytes()); !go) return Failure(std::move(go.error()));
+      next_check = bytes_done + block;
+    }
+    // How far one read can go: the window's runs are walked twice, once to see
+    // its end and once to scatter it.
+    const uint64_t begin = run.source();
+    uint64_t end = begin + plan.run_bytes();
+    if (plan.run_bytes() < window) {
+      for (SlicePlan::Cursor ahead = run; !ahead.done(); ahead.next()) {
+        const uint64_t stop = ahead.source() + plan.run_bytes();
+        if (ahead.source() > end + gap || stop - begin > window) break;
+        end = std::max(end, stop);
+      }
+    }
+    if (end - begin == plan.run_bytes()) {
+      if (auto got = source.read(out + run.destination(), plan.run_bytes(), offset + begin); !got) return Failure(std::move(got.error()));
+      bytes_done += plan.run_bytes();
+      bytes_read += plan.run_bytes();
+      run.next();
+      continue;
+    }
+    if (!scratch) scratch = std::make_unique_for_overwrite<std::byte[]>(window);
+    if (auto got = source.read(scratch.get(), end - begin, offset + begin); !got) return Failure(std::move(got.error()));
+    bytes_read += end - begin;
+    for (; !run.done() && run.source() + plan.run_bytes() <= end; run.next()) {
+      std::memcpy(out + run.destination(), scratch.get() + (run.source() - begin), plan.run_bytes());
+      bytes_done += plan.run_bytes();
+    }
+  }
+  return bytes_read;
+}
+
+}  // namespace st::read

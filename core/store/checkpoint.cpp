@@ -1,0 +1,107 @@
+#include "store/checkpoint.h"
+
+#include "write/recover.h"
+
+namespace st::store {
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::string &path, OpenOptions options) {
+  std::unique_ptr<Checkpoint> c(new Checkpoint(env, std::move(options)));
+  if (const int r = env.realpath(path.c_str(), &c->path_); r < 0) return Failure(os_error(-r, "open", path));
+
+  auto file = open_regular(env, c->path_, c->options_.writable ? O_RDWR : O_RDONLY);
+  if (!file) return Failure(std::move(file.error()));
+  if (auto recovered = c->recover_if_needed(*file); !recovered) return Failure(std::move(recovered.error()));
+  auto snapshot = Snapshot::take(std::move(*file), c->options_.map, c->options_.log);
+  if (!snapshot) {
+    snapshot.error().message += text(" (", quoted(path), ")");
+    return Failure(std::move(snapshot.error()));
+  }
+  if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(env, c->path_, (*snapshot)->identity);
+  c->adopt(std::move(*snapshot));
+  return c;
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open_memory(os::Env &env, const std::byte *bytes, size_t size) {
+  std::unique_ptr<Checkpoint> c(new Checkpoint(env, {}));
+  auto snapshot = Snapshot::of_memory(env, bytes, size);
+  if (!snapshot) return Failure(std::move(snapshot.error()));
+  c->adopt(std::move(*snapshot));
+  return c;
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen() const {
+  if (path_.empty()) return fail(Status::unsupported, "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
+  auto replaced = os::was_replaced(snapshot().file, path_);
+  if (!replaced) return Failure(std::move(replaced.error()));
+  if (*replaced) return fail(Status::file_changed, quoted(path_), " now names another file; open it anew by its path");
+  return open(env_, path_, options_);
+}
+
+void Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
+  std::lock_guard lock(mutex_);
+  snapshots_.push_back(std::move(snapshot));
+  current_.store(snapshots_.back().get(), std::memory_order_release);
+}
+
+// Before the header is believed, what a crashed writer had promised is kept.
+Result<void> Checkpoint::recover_if_needed(const os::File &file) {
+  auto s = file.stat();
+  if (!s) return Failure(std::move(s.error()));
+  auto folder = write::Folder::open(env_, path_, *s, options_.log);
+  if (!folder) return Failure(std::move(folder.error()));
+  if (!*folder) return {};
+  auto waits = write::has_committed_orphan(**folder, *s, options_.writable, nullptr);
+  if (!waits) return Failure(std::move(waits.error()));
+  return *waits ? recover() : Result<void>();
+}
+
+Result<void> Checkpoint::recover() {
+  const Control control = this->control();
+  const os::LockWait wait{options_.lock_timeout_ms, &control, &counters_.lock_waits};
+  auto done = write::recover(env_, path_, wait, [this](const write::Finding &f) {
+    if (options_.log) options_.log(f.level, f.message);
+  });
+  if (!done) return Failure(std::move(done.error()));
+  counters_.recoveries += done->applied + done->dropped;
+  if (done->aside > 0) return fail(Status::journal, done->why_aside, "; the file may hold a half-finished change: verify it, then open again");
+  return {};
+}
+
+read::Source Checkpoint::source(const Snapshot &s) const {
+  if (s.file) return {&s.file, nullptr};
+  return {nullptr, s.content.bytes()};
+}
+
+namespace {
+
+Error about(Error e, const TensorView &t) {
+  if (!e.has_tensor) e = std::move(e).about_tensor(t.name);
+  return e;
+}
+
+}  // namespace
+
+Result<const std::byte *> Checkpoint::view(const Snapshot &s, size_t i) const {
+  const TensorView t = s.header.index.at(i);
+  if (t.nbytes == 0) return nullptr;
+  auto bytes = s.content.view(s.file, i, s.file_offset(t), t.nbytes);
+  if (!bytes) return Failure(about(std::move(bytes.error()), t));
+  return bytes;
+}
+
+Result<void> Checkpoint::read(const Snapshot &s, size_t i, void *to) const {
+  const TensorView t = s.header.index.at(i);
+  if (auto done = read::copy(source(s), s.file_offset(t), t.nbytes, to, control()); !done) return Failure(about(std::move(done.error()), t));
+  counters_.bytes_read += t.nbytes;
+  return {};
+}
+
+Result<void> Checkpoint::read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const {
+  const TensorView t = s.header.index.at(i);
+  auto bytes = read::copy_slice(source(s), s.file_offset(t), plan, to, control());
+  if (!bytes) return Failure(about(std::move(bytes.error()), t));
+  counters_.bytes_read += *bytes;
+  return {};
+}
+
+}  // namespace st::store

@@ -1,0 +1,35 @@
+// One state of a file as a handle sees it: its descriptor, its parsed header,
+// its bytes. Immutable but for the bytes themselves. A handle that finds its
+// file replaced takes a new snapshot and keeps the old ones, so that views and
+// names that were given out stay valid until the handle is closed.
+#pragma once
+
+#include <memory>
+
+#include "format/header.h"
+#include "os/file.h"
+#include "os/filesystem.h"
+#include "read/content.h"
+
+namespace st::store {
+
+struct Snapshot {
+  os::File file;  // not open where the file was given as memory
+  struct stat identity = {};
+  os::Filesystem filesystem;
+  Header header;
+  uint64_t header_hash = 0;  // of the first data_offset() bytes
+  read::Content content;
+
+  uint64_t file_size() const { return header.data_offset() + header.index.data_bytes(); }
+  uint64_t file_offset(const TensorView &t) const { return header.data_offset() + t.begin; }
+
+  // Takes over `file`, which is open for reading. Status: the format's.
+  static Result<std::unique_ptr<Snapshot>> take(os::File file, read::MapMode map, const Log &log);
+  static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
+};
+
+// A plain file, opened without blocking on pipes and devices.
+Result<os::File> open_regular(os::Env &env, const std::string &path, int flags);
+
+}  // namespace st::store

@@ -1,0 +1,225 @@
+#include "store/transaction.h"
+
+#include <algorithm>
+
+#include "check.h"
+#include "write/identity.h"
+#include "write/recover.h"
+
+namespace st::store {
+
+Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
+    : checkpoint_(checkpoint),
+      options_(std::move(options)),
+      control_(options_.progress, &checkpoint.interrupts_),
+      process_(checkpoint.env_.getpid()),
+      snapshot_(&checkpoint.snapshot()) {}
+
+Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, TransactionOptions options) {
+  if (!checkpoint.options_.writable)
+    return fail(Status::read_only, checkpoint.path_.empty() ? "a file that was given as memory" : quoted(checkpoint.path_),
+                " was opened for reading only; open it for reading and writing to change it");
+  std::unique_ptr<Transaction> t(new Transaction(checkpoint, std::move(options)));
+  if (auto ok = t->may_go_on(); !ok) return Failure(std::move(ok.error()));
+  return t;
+}
+
+Transaction::~Transaction() {
+  if (journal_.journal && checkpoint_.env_.getpid() == process_) checkpoint_.journals_->give_back(std::move(journal_));
+}
+
+Result<void> Transaction::may_go_on() const {
+  if (checkpoint_.env_.getpid() != process_)
+    return fail(Status::forked, "this transaction was begun by the parent process; begin one on a handle opened after the fork");
+  if (checkpoint_.poisoned_)
+    return fail(Status::poisoned, "an earlier sync of ", quoted(checkpoint_.path_), " failed, so what was written since may be lost; close the handle and open the file anew");
+  if (failed_) return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  return {};
+}
+
+Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  const auto index = snapshot_->header.index.find(name);
+  if (!index) return Failure(error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(checkpoint_.path_)).about_tensor(name));
+  const TensorView t = snapshot_->header.index.at(*index);
+  auto refuse = [&](Status status, const auto &...parts) {
+    return Failure(error(status, "tensor ", quoted(name), " ", parts...).about_tensor(name));
+  };
+  if (value.dtype != static_cast<uint32_t>(t.dtype))
+    return refuse(Status::dtype_mismatch, "is ", dtype_name(t.dtype), " but the new value is ",
+                  is_dtype(value.dtype) ? dtype_name(static_cast<Dtype>(value.dtype)) : "of no dtype", "; an update keeps the dtype");
+  if (!std::equal(value.shape.begin(), value.shape.end(), t.shape.begin(), t.shape.end())) {
+    auto list = [](std::span<const uint64_t> shape) {
+      std::string out = "[";
+      for (size_t i = 0; i < shape.size(); ++i) out += text(i ? ", " : "", shape[i]);
+      return out + "]";
+    };
+    return refuse(Status::shape_mismatch, "has shape ", list(t.shape), " but the new value has ", list(value.shape), "; an update keeps the shape");
+  }
+  if (value.nbytes != t.nbytes) return refuse(Status::nbytes_mismatch, "has ", t.nbytes, " bytes but the new value has ", value.nbytes);
+  if (t.nbytes == 0) return {};
+  auto staged = stage(*index, t, value);
+  if (!staged) {
+    failed_ = true;
+    if (!staged.error().has_tensor) staged.error() = std::move(staged.error()).about_tensor(name);
+  }
+  return staged;
+}
+
+Result<void> Transaction::stage(size_t index, const TensorView &tensor, const NewBytes &value) {
+  if (!journal_.journal) {
+    auto taken = checkpoint_.journals_->take();
+    if (!taken) return Failure(std::move(taken.error()));
+    journal_ = std::move(*taken);
+  }
+  const void *bytes = options_.copy ? nullptr : value.bytes;
+  auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
+  if (!fresh) {
+    write::Piece &piece = staged_[found->second].piece;
+    auto payload = journal_.journal->overwrite(piece.payload, value.bytes, control_);
+    if (!payload) return Failure(std::move(payload.error()));
+    piece.payload = *payload;
+    piece.bytes = bytes;
+    return {};
+  }
+  auto payload = journal_.journal->append(value.bytes, value.nbytes, control_);
+  if (!payload) return Failure(std::move(payload.error()));
+  staged_.push_back({tensor.name, index, {snapshot_->file_offset(tensor), *payload, bytes}});
+  return {};
+}
+
+Result<void> Transaction::commit() {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (staged_.empty()) return {};
+  auto locked = lock();
+  if (!locked) {
+    if (locked.error().status != Status::busy) failed_ = true;
+    return Failure(name_blocked(std::move(locked.error())));
+  }
+  failed_ = true;  // whatever comes now, there is no second commit
+  return finish(**locked);
+}
+
+Result<void> Transaction::finish(const Locked &locked) {
+  std::vector<write::Piece> pieces;
+  for (const Staged &s : staged_) pieces.push_back(s.piece);
+  std::sort(pieces.begin(), pieces.end(), [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+
+  const uint64_t journal_before = journal_.journal->bytes_written();
+  auto done = write::apply_patch(locked.file, journal_.folder->dir(), *journal_.journal, pieces, locked.identity, control_);
+  checkpoint_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_before;
+  if (!done) {
+    write::PatchFailure &failure = done.error();
+    if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;
+    if (!failure.open_outcome) return Failure(std::move(failure.error));
+    journal_.journal.reset();  // kept on disk, unlocked: recovery decides
+    Error e = std::move(failure.error);
+    e.message = text("the change was not finished (", e.message, "); close the handle and open the file anew, which finishes or drops it");
+    e.status = Status::needs_recovery;
+    return Failure(std::move(e));
+  }
+  ++checkpoint_.counters_.commits;
+  for (const Staged &s : staged_) {
+    checkpoint_.counters_.bytes_written += s.piece.payload.length;
+    // The change stands; a view that cannot be brought up to date keeps its old bytes.
+    auto shown = snapshot_->content.refresh(snapshot_->file, s.index, s.piece.offset, s.piece.payload.length);
+    if (!shown && checkpoint_.options_.log) checkpoint_.options_.log(LogLevel::warning, shown.error().message);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Transaction::Locked>> Transaction::lock() {
+  constexpr int attempts = 1000;
+  for (int i = 0; i < attempts; ++i) {
+    auto locked = try_lock();
+    if (!locked || *locked) return locked;
+  }
+  return fail(Status::busy, quoted(checkpoint_.path_), " is being replaced or recovered all the time; try again");
+}
+
+// The header's bytes shared, so that nobody publishes or recovers meanwhile,
+// and the tensors' bytes exclusive. Then look whether what is locked is still
+// what the path names, what the header said, and free of orphans.
+Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock() {
+  auto file = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
+  if (!file) return Failure(std::move(file.error()));
+  auto locked = std::make_unique<Locked>();
+  locked->file = std::move(*file);
+
+  std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
+  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
+  auto lock = os::RangeLock::acquire(locked->file, std::move(ranges), {options_.lock_timeout_ms, &control_, &checkpoint_.counters_.lock_waits});
+  if (!lock) return Failure(std::move(lock.error()));
+  locked->lock = std::move(*lock);
+
+  auto replaced = os::was_replaced(locked->file, checkpoint_.path_);
+  if (!replaced) return Failure(std::move(replaced.error()));
+  if (*replaced) return nullptr;
+  auto identity = write::identify(locked->file);
+  if (!identity) return Failure(std::move(identity.error()));
+  const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(), snapshot_->header_hash};
+  if (*identity != known) {
+    locked->lock.release();
+    auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, checkpoint_.options_.log);
+    if (!snapshot) return Failure(std::move(snapshot.error()));
+    if (auto followed = follow_to(std::move(*snapshot)); !followed) return Failure(std::move(followed.error()));
+    return nullptr;
+  }
+  locked->identity = *identity;
+
+  const std::string &own = journal_.journal->name();
+  auto orphaned = write::has_committed_orphan(*journal_.folder, snapshot_->identity, true, [&](const std::string &name) { return name == own; });
+  if (!orphaned) return Failure(std::move(orphaned.error()));
+  if (*orphaned) {
+    locked->lock.release();
+    if (auto recovered = checkpoint_.recover(); !recovered) return Failure(std::move(recovered.error()));
+    return nullptr;
+  }
+  if (auto tested = test_locks(*locked); !tested) return Failure(std::move(tested.error()));
+  return locked;
+}
+
+// The path names another file by now, or the file has another header: stage the
+// same values there, if they still fit.
+Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
+  const Index &index = snapshot->header.index;
+  by_index_.clear();
+  for (size_t k = 0; k < staged_.size(); ++k) {
+    Staged &s = staged_[k];
+    const TensorView old = snapshot_->header.index.at(s.index);
+    const auto found = index.find(s.name);
+    if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
+      return Failure(error(Status::file_changed, quoted(checkpoint_.path_), " was replaced, and tensor ", quoted(s.name), " is gone from it or has another form; open it anew").about_tensor(s.name));
+    s.index = *found;
+    s.piece.offset = snapshot->file_offset(index.at(*found));
+    by_index_[*found] = k;
+  }
+  snapshot_ = snapshot.get();
+  checkpoint_.adopt(std::move(snapshot));
+  return {};
+}
+
+// Once a handle: is a second descriptor really kept out?
+Result<void> Transaction::test_locks(const Locked &locked) {
+  if (checkpoint_.locks_tested_) return {};
+  auto exclude = os::locks_exclude(locked.file, snapshot_->file, {staged_.front().piece.offset, staged_.front().piece.payload.length, true});
+  if (!exclude) return Failure(std::move(exclude.error()));
+  if (!*exclude)
+    return fail(Status::lock_unsupported, "the filesystem of ", quoted(checkpoint_.path_), " (", snapshot_->filesystem.type,
+                ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");
+  checkpoint_.locks_tested_ = true;
+  return {};
+}
+
+// Which tensor was it that could not be locked?
+Error Transaction::name_blocked(Error busy) const {
+  if (busy.status != Status::busy || busy.offset == no_offset) return busy;
+  for (const Staged &s : staged_)
+    if (s.piece.offset == busy.offset) {
+      busy.message = text("another worker is changing tensor ", quoted(s.name), " of ", quoted(checkpoint_.path_), "; try again, or allow more time");
+      return std::move(busy).about_tensor(s.name);
+    }
+  return busy;
+}
+
+}  // namespace st::store

@@ -1,0 +1,203 @@
+#include "write/journal.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "check.h"
+#include "hash.h"
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t chunk = uint64_t{1} << 20;       // hashed while it is in the cache
+constexpr uint64_t write_out = uint64_t{8} << 20;   // let the disk start after so much
+constexpr uint64_t tail_limit = uint64_t{256} << 10;
+constexpr uint64_t page = 4096;
+constexpr uint64_t step = uint64_t{64} << 10;       // reserved at once
+
+std::string random_name(os::Env &env) {
+  constexpr char hex[] = "0123456789abcdef";
+  unsigned char bytes[8] = {};
+  env.random(bytes, sizeof bytes);
+  std::string name;
+  for (unsigned char b : bytes) {
+    name += hex[b >> 4];
+    name += hex[b & 15];
+  }
+  return name;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, mode_t mode) {
+  constexpr int attempts = 100;
+  Error last;
+  for (int i = 0; i < attempts; ++i) {
+    auto journal = std::make_unique<Journal>();
+    journal->name_ = random_name(dir.env());
+    auto file = os::File::open(dir.env(), dir.fd(), journal->name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode, dir.path() + "/" + journal->name_);
+    if (!file) {
+      if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
+      last = std::move(file.error());
+      continue;
+    }
+    journal->file_ = std::move(*file);
+    // Between the two calls a recoverer may take the new file for an orphan's
+    // and remove it: it is ours once it is both locked and linked.
+    auto lock = os::RangeLock::acquire(journal->file_, {{0, 0, true}}, {});
+    if (!lock) {
+      last = std::move(lock.error());
+      if (last.status != Status::busy) {
+        dir.env().unlinkat(dir.fd(), journal->name_.c_str(), 0);
+        return Failure(std::move(last));
+      }
+      continue;
+    }
+    journal->lock_ = std::move(*lock);
+    auto s = journal->file_.stat();
+    if (!s) return Failure(std::move(s.error()));
+    if (s->st_nlink > 0) return journal;
+  }
+  return Failure(std::move(last));
+}
+
+Result<void> Journal::reserve(uint64_t end) {
+  if (end <= allocated_ || !can_allocate_) return {};
+  const uint64_t rounded = (end + step - 1) / step * step;
+  const int r = os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
+  if (r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) {
+    can_allocate_ = false;  // a full disk then shows when writing, still before commit
+    return {};
+  }
+  if (r < 0) return Failure(file_.error(-r, text("reserve ", rounded - allocated_, " bytes for")));
+  const bool fresh = allocated_ == 0;
+  allocated_ = rounded;
+  if (!fresh) return {};
+  // Written now, the header's block needs no change of metadata at commit.
+  constexpr std::byte zeros[header_bytes] = {};
+  return file_.write(zeros, sizeof zeros, 0);
+}
+
+Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
+  Hasher hasher;
+  uint64_t started = 0;
+  for (uint64_t done = 0; done < n;) {
+    if (auto go = control.check(done, n); !go) return Failure(std::move(go.error()));
+    const uint64_t take = std::min(chunk, n - done);
+    const auto *from = static_cast<const std::byte *>(bytes) + done;
+    hasher.add(from, take);
+    if (auto put = file_.write(from, take, offset + done); !put) return Failure(std::move(put.error()));
+    done += take;
+    if (done - started >= write_out || done == n) {
+      file_.env().sync_range(file_.fd(), offset + started, done - started);
+      started = done;
+    }
+  }
+  bytes_written_ += n;
+  return hasher.digest();
+}
+
+Result<void> Journal::flush() {
+  if (tail_.empty()) return {};
+  if (auto put = file_.write(tail_.data(), tail_.size(), end_ - tail_.size()); !put) return put;
+  bytes_written_ += tail_.size();
+  tail_.clear();
+  return {};
+}
+
+Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {
+  const auto *from = static_cast<const std::byte *>(bytes);
+  tail_.insert(tail_.end(), from, from + n);
+  end_ += n;
+  if (tail_.size() < tail_limit) return {};
+  return flush();
+}
+
+Result<void> Journal::align(uint64_t alignment) {
+  constexpr std::byte zeros[page] = {};
+  return append_bytes(zeros, (alignment - end_ % alignment) % alignment);
+}
+
+Result<Payload> Journal::append(const void *bytes, uint64_t n, const Control &control) {
+  const bool large = n >= tail_limit;
+  const uint64_t hashes = sectors_of(0, n + sector_bytes) * sizeof(uint32_t);
+  if (auto ok = reserve(end_ + page + n + hashes + range_record_bytes); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = align(large ? page : 8); !ok) return Failure(std::move(ok.error()));
+  Payload payload{end_, n, 0};
+  if (large) {
+    if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+    auto hash = write_hashed(bytes, n, end_, control);
+    if (!hash) return Failure(std::move(hash.error()));
+    payload.hash = *hash;
+    end_ += n;
+  } else {
+    if (auto go = control.check(0, n); !go) return Failure(std::move(go.error()));
+    payload.hash = hash64(bytes, n);
+    if (auto ok = append_bytes(bytes, n); !ok) return Failure(std::move(ok.error()));
+  }
+  return payload;
+}
+
+Result<Payload> Journal::overwrite(const Payload &old, const void *bytes, const Control &control) {
+  if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+  auto hash = write_hashed(bytes, old.length, old.offset, control);
+  if (!hash) return Failure(std::move(hash.error()));
+  return Payload{old.offset, old.length, *hash};
+}
+
+Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload) {
+  if (auto ok = align(8); !ok) return Failure(std::move(ok.error()));
+  RangeRecord range{offset, payload.length, payload.offset, payload.hash, end_, 0};
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, payload.length));
+  std::vector<uint32_t> hashes;
+  Hasher table;
+  for (uint64_t at = offset, end = offset + payload.length; at < end;) {
+    const uint64_t n = std::min(chunk - at % sector_bytes, end - at);  // chunks end at sectors
+    if (auto got = data.read(buffer.get(), n, at); !got) return Failure(std::move(got.error()));
+    hashes.clear();
+    hash_sectors(at, {buffer.get(), n}, &hashes);
+    table.add(hashes.data(), hashes.size() * sizeof(uint32_t));
+    if (auto ok = append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)); !ok) return Failure(std::move(ok.error()));
+    at += n;
+  }
+  range.sectors_hash = table.digest();
+  return range;
+}
+
+Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges) {
+  const std::vector<std::byte> manifest = encode(ranges);
+  if (auto ok = align(8); !ok) return ok;
+  uint64_t id = 0;
+  file_.env().random(&id, sizeof id);
+  record_ = {id, identity, end_, ranges.size(), hash64(manifest.data(), manifest.size()), 0};
+  if (auto ok = reserve(end_ + manifest.size()); !ok) return ok;
+  if (auto ok = append_bytes(manifest.data(), manifest.size()); !ok) return ok;
+  return flush();
+}
+
+Result<void> Journal::sync_payload(const os::File &dir) {
+  ST_ASSERT(tail_.empty());
+  if (auto ok = file_.sync_data(); !ok) return ok;
+  if (name_durable_) return {};
+  if (auto ok = dir.sync(); !ok) return ok;
+  name_durable_ = true;
+  return {};
+}
+
+Result<void> Journal::commit() {
+  const auto block = encode(record_);
+  bytes_written_ += block.size();
+  if (auto ok = file_.write(block.data(), block.size(), 0); !ok) return ok;
+  return file_.sync_data();
+}
+
+Result<void> Journal::retire() {
+  constexpr std::byte zeros[header_bytes] = {};
+  bytes_written_ += sizeof zeros;
+  if (auto ok = file_.write(zeros, sizeof zeros, 0); !ok) return ok;
+  if (auto ok = file_.sync_data(); !ok) return ok;
+  begin();
+  return {};
+}
+
+}  // namespace st::write

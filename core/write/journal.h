@@ -1,0 +1,75 @@
+// One journal: an open file, locked by the transaction that writes it. Grows by
+// payloads, is sealed with a manifest, made durable, committed, and at last
+// emptied ("retired"). See journal_layout.h for its bytes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "control.h"
+#include "os/file.h"
+#include "os/range_lock.h"
+#include "write/journal_layout.h"
+
+namespace st::write {
+
+// Where staged bytes lie in the journal.
+struct Payload {
+  uint64_t offset = 0, length = 0, hash = 0;
+};
+
+class Journal {
+ public:
+  // Creates a file of a new name in `dir`, empty and locked. Status no_file if
+  // the folder has vanished.
+  static Result<std::unique_ptr<Journal>> create(const os::File &dir, mode_t mode);
+
+  const std::string &name() const { return name_; }
+  const os::File &file() const { return file_; }
+  uint64_t bytes_written() const { return bytes_written_; }
+  uint64_t allocated() const { return allocated_; }
+
+  // Begin a transaction on this empty journal.
+  void begin() {
+    end_ = header_bytes;
+    tail_.clear();
+  }
+  // Stage n bytes: at the end, or over a payload of the same length.
+  Result<Payload> append(const void *bytes, uint64_t n, const Control &control);
+  Result<Payload> overwrite(const Payload &old, const void *bytes, const Control &control);
+
+  // Note the old bytes of the range that `payload` will replace.
+  Result<RangeRecord> record_old(const os::File &data, uint64_t offset, const Payload &payload);
+  // The manifest. Then: payload and name durable; then the commit record, then
+  // that durable too. From the moment commit() is called until it answers ok
+  // the outcome is open: recovery may find it either way.
+  Result<void> seal(const Identity &identity, std::vector<RangeRecord> ranges);
+  Result<void> sync_payload(const os::File &dir);
+  Result<void> commit();
+  // Empty again, durably: from here on it is as if it had never been.
+  Result<void> retire();
+
+  // Staged bytes, read back.
+  Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read(to, n, offset); }
+
+ private:
+  Result<void> reserve(uint64_t end);
+  Result<void> append_bytes(const void *bytes, uint64_t n);
+  Result<void> align(uint64_t alignment);
+  Result<void> flush();
+  Result<uint64_t> write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control);
+
+  os::File file_;
+  os::RangeLock lock_;  // of file_: dies first
+  std::string name_;
+  uint64_t allocated_ = 0;      // reserved on disk
+  bool can_allocate_ = true;
+  bool name_durable_ = false;
+  uint64_t end_ = header_bytes;  // where the next byte goes
+  std::vector<std::byte> tail_;  // small pieces, not yet written: they end at end_
+  CommitRecord record_;
+  uint64_t bytes_written_ = 0;
+};
+
+}  // namespace st::write

@@ -1,0 +1,72 @@
+// The folder `<file>.st-journal` beside a data file, where each transaction has
+// one journal. Holds no paths, follows no links, and trusts only what the
+// file's owner, root or this user made: anything else may have been planted.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control.h"
+#include "os/file.h"
+#include "write/journal.h"
+
+namespace st::write {
+
+inline constexpr std::string_view folder_suffix = ".st-journal";
+inline constexpr std::string_view aside_suffix = ".bad";
+
+// An open journal folder.
+class Folder {
+ public:
+  // Nothing, if there is none: the usual case costs one system call. Status
+  // journal if it may have been planted; where anybody may create files beside
+  // `path` that says nothing about it, so it is logged and passed over.
+  static Result<std::optional<Folder>> open(os::Env &env, const std::string &path, const struct stat &data, const Log &log);
+  // Made if there is none, and its entry in the parent durable.
+  static Result<Folder> create(os::Env &env, const std::string &path, const struct stat &data);
+
+  const os::File &dir() const { return dir_; }
+  Result<std::vector<std::string>> journals() const;  // names, without those moved aside
+
+ private:
+  static Result<os::File> open_dir(os::Env &env, const std::string &path);
+  os::File dir_;
+};
+
+// Why a journal or folder is not to be trusted; empty if it is.
+std::string distrust(const struct stat &s, const struct stat &data, uid_t self);
+
+// A handle's journals. Retired ones are parked for the next transaction, which
+// saves creating, allocating and freeing a file each time; they are unlinked,
+// and the folder with the last, when the handle is closed.
+class JournalFolder {
+ public:
+  JournalFolder(os::Env &env, std::string path, struct stat data);
+  ~JournalFolder();
+
+  // A journal and the folder that it lies in.
+  struct Taken {
+    std::unique_ptr<Journal> journal;
+    std::shared_ptr<Folder> folder;
+  };
+  // One that is empty and locked, for a transaction.
+  Result<Taken> take();
+  // Takes an empty one back: retired, or never committed.
+  void give_back(Taken taken);
+
+ private:
+  bool is_beside(const Journal &journal) const;
+
+  os::Env &env_;
+  const std::string path_;
+  const struct stat data_;
+  const pid_t process_;
+  std::mutex mutex_;
+  std::shared_ptr<Folder> folder_;
+  std::vector<std::unique_ptr<Journal>> parked_;
+};
+
+}  // namespace st::write

@@ -1,0 +1,72 @@
+// The bytes of a journal (redo record) of one transaction. Pure: no I/O.
+//
+//   0       commit record in the first 512-byte sector, zero but when committed;
+//           the rest of the 4096-byte block is zero
+//   4096    payloads: the new bytes of each range
+//           for each range, a 32-bit hash of every 512-byte sector of the old bytes
+//           manifest: one range record of 48 bytes each
+//
+// All integers are little-endian. The commit record fits one sector, which
+// disks write whole or not at all, and holds a hash of itself and of the
+// manifest, which holds hashes of all the rest. So a journal is in one of three
+// states: empty (zero sector: nothing was promised), committed, or damaged.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace st::write {
+
+inline constexpr uint64_t sector_bytes = 512;
+inline constexpr uint64_t header_bytes = 4096;
+inline constexpr uint64_t range_record_bytes = 48;
+
+// The file that a journal is for. A device number is no part of it, as it may
+// change over a reboot.
+struct Identity {
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  uint64_t data_offset = 0;
+  uint64_t header_hash = 0;  // of the file's first data_offset bytes
+  bool operator==(const Identity &) const = default;
+};
+
+struct CommitRecord {
+  uint64_t transaction = 0;
+  Identity identity;
+  uint64_t manifest = 0;  // offset of the manifest in the journal
+  uint64_t ranges = 0;
+  uint64_t manifest_hash = 0;
+  uint64_t flags = 0;  // zero; a version to come that sets any is refused
+};
+
+// One piece of the data file, and where its new bytes and old hashes lie.
+struct RangeRecord {
+  uint64_t offset = 0, length = 0;  // in the data file
+  uint64_t payload = 0, payload_hash = 0;
+  uint64_t sectors = 0, sectors_hash = 0;
+};
+
+enum class JournalState { empty, committed, damaged };
+
+std::array<std::byte, header_bytes> encode(const CommitRecord &);
+JournalState decode(std::span<const std::byte> header_block, CommitRecord *out);
+std::vector<std::byte> encode(std::span<const RangeRecord>);
+std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest);
+
+// How many sectors the file's bytes [offset, offset + n) touch.
+uint64_t sectors_of(uint64_t offset, uint64_t n);
+// The hash of each of them, of the part inside the piece.
+void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector<uint32_t> *out);
+uint32_t hash_sector(std::span<const std::byte> bytes);
+
+// What is wrong with a manifest: every range must lie in the file's data and
+// every reference inside the journal, in order and without overlap. Empty: it
+// is sound.
+std::string check_ranges(std::span<const RangeRecord> ranges, const Identity &identity, uint64_t journal_bytes);
+
+}  // namespace st::write

@@ -1,0 +1,296 @@
+#include "write/recover.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "hash.h"
+#include "write/identity.h"
+#include "write/journal_layout.h"
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t chunk = uint64_t{1} << 20;
+
+// A journal found in the folder, opened and locked by us: an orphan.
+struct Orphan {
+  os::File file;
+  os::RangeLock lock;
+  uint64_t size = 0;
+  JournalState state = JournalState::empty;
+  CommitRecord record;
+  std::string damage;  // why it must not be applied
+
+  bool waits() const { return state != JournalState::empty || !damage.empty(); }
+};
+
+// Nothing if somebody works on it, or it has gone meanwhile.
+Result<std::unique_ptr<Orphan>> open_orphan(const Folder &folder, const std::string &name, const struct stat &data) {
+  os::Env &env = folder.dir().env();
+  const std::string shown = folder.dir().path() + "/" + name;
+  auto orphan = std::make_unique<Orphan>();
+  struct stat s;
+  if (const int r = env.fstatat(folder.dir().fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW); r < 0) {
+    if (r == -ENOENT) return nullptr;
+    return Failure(os_error(-r, "look at", shown));
+  }
+  if (!S_ISREG(s.st_mode)) orphan->damage = "it is no plain file";
+  else if (s.st_nlink > 1) orphan->damage = "it has a second link";
+  else orphan->damage = distrust(s, data, env.geteuid());
+  if (!orphan->damage.empty()) return orphan;
+
+  auto file = os::File::open(env, folder.dir().fd(), name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0, shown);
+  if (!file) {
+    if (file.error().os_errno == ENOENT) return nullptr;
+    return Failure(std::move(file.error()));
+  }
+  orphan->file = std::move(*file);
+  auto lock = os::RangeLock::acquire(orphan->file, {{0, 0, true}}, {});
+  if (!lock) {
+    if (lock.error().status == Status::busy) return nullptr;
+    return Failure(std::move(lock.error()));
+  }
+  orphan->lock = std::move(*lock);
+
+  auto opened = orphan->file.stat();
+  if (!opened) return Failure(std::move(opened.error()));
+  if (opened->st_nlink == 0) return nullptr;  // dropped by another before our lock
+  orphan->size = static_cast<uint64_t>(opened->st_size);
+  std::byte block[header_bytes] = {};
+  auto got = orphan->file.read_up_to(block, sizeof block, 0);
+  if (!got) return Failure(std::move(got.error()));
+  orphan->state = decode({block, std::max<size_t>(*got, sector_bytes)}, &orphan->record);
+  if (orphan->state == JournalState::damaged) orphan->damage = "its commit record is damaged, or of a newer version";
+  return orphan;
+}
+
+// A reader may look without being allowed to write: is the journal locked, and
+// is its sector zero? Answers true for a committed (or damaged) orphan.
+Result<bool> waits_unlocked(const Folder &folder, const std::string &name) {
+  auto file = os::File::open(folder.dir().env(), folder.dir().fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, folder.dir().path() + "/" + name);
+  if (!file) {
+    if (file.error().os_errno == ENOENT) return false;
+    if (file.error().os_errno == ELOOP) return true;
+    return Failure(std::move(file.error()));
+  }
+  auto locked = os::is_locked(*file, {0, 0, true});
+  if (!locked) return locked;
+  if (*locked) return false;
+  std::byte block[header_bytes] = {};
+  auto got = file->read_up_to(block, sizeof block, 0);
+  if (!got) return Failure(std::move(got.error()));
+  CommitRecord ignored;
+  return decode({block, std::max<size_t>(*got, sector_bytes)}, &ignored) != JournalState::empty;
+}
+
+void drop(const Folder &folder, const std::string &name) { folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0); }
+
+// Everything that must hold before a byte is written. Empty: it does.
+class Replay {
+ public:
+  Replay(const os::File &data, const Orphan &orphan) : data_(data), orphan_(orphan) {}
+
+  Result<std::string> why_not();
+  Result<void> apply();
+  size_t ranges() const { return ranges_.size(); }
+  uint64_t bytes() const;
+
+ private:
+  Result<std::string> why_not_range(const RangeRecord &range);
+
+  const os::File &data_;
+  const Orphan &orphan_;
+  std::vector<RangeRecord> ranges_;
+  std::unique_ptr<std::byte[]> now_ = std::make_unique_for_overwrite<std::byte[]>(chunk);
+  std::unique_ptr<std::byte[]> new_ = std::make_unique_for_overwrite<std::byte[]>(chunk);
+};
+
+uint64_t Replay::bytes() const {
+  uint64_t sum = 0;
+  for (const RangeRecord &r : ranges_) sum += r.length;
+  return sum;
+}
+
+Result<std::string> Replay::why_not() {
+  const CommitRecord &record = orphan_.record;
+  auto identity = identify(data_);
+  if (!identity) return Failure(std::move(identity.error()));
+  if (*identity != record.identity) return std::string("it is the journal of another file, or of another state of this one");
+
+  const uint64_t n = record.ranges * range_record_bytes;
+  if (record.ranges > orphan_.size / range_record_bytes || record.manifest > orphan_.size || n > orphan_.size - record.manifest)
+    return std::string("its manifest lies outside of it");
+  std::vector<std::byte> manifest(n);
+  if (auto got = orphan_.file.read(manifest.data(), n, record.manifest); !got) return Failure(std::move(got.error()));
+  if (hash64(manifest.data(), n) != record.manifest_hash) return std::string("its manifest is damaged");
+  ranges_ = decode_ranges(manifest);
+  if (std::string why = check_ranges(ranges_, record.identity, orphan_.size); !why.empty()) return why;
+  for (const RangeRecord &range : ranges_) {
+    auto why = why_not_range(range);
+    if (!why || !why->empty()) return why;
+  }
+  return std::string();
+}
+
+// The payload is whole; and each sector of the file holds its old bytes or its
+// new ones, so that nobody else has changed them since.
+Result<std::string> Replay::why_not_range(const RangeRecord &range) {
+  Hasher payload_hash, table_hash;
+  std::vector<uint32_t> table;
+  uint64_t table_at = range.sectors;
+  std::string foreign;
+  for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
+    const uint64_t n = std::min(chunk - at % sector_bytes, end - at);
+    if (auto got = orphan_.file.read(new_.get(), n, range.payload + (at - range.offset)); !got) return Failure(std::move(got.error()));
+    if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));
+    table.resize(sectors_of(at, n));
+    if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got) return Failure(std::move(got.error()));
+    table_at += table.size() * sizeof(uint32_t);
+    payload_hash.add(new_.get(), n);
+    table_hash.add(table.data(), table.size() * sizeof(uint32_t));
+    uint64_t from = 0;
+    for (uint32_t old : table) {
+      const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
+      if (std::memcmp(now_.get() + from, new_.get() + from, piece) != 0 && hash_sector({now_.get() + from, piece}) != old && foreign.empty())
+        foreign = text("the file's bytes at ", at + from, " are neither the old nor the new ones: something else has changed them since");
+      from += piece;
+    }
+    at += n;
+  }
+  if (payload_hash.digest() != range.payload_hash) return std::string("a payload is damaged");
+  if (table_hash.digest() != range.sectors_hash) return std::string("a table of hashes is damaged");
+  return foreign;
+}
+
+Result<void> Replay::apply() {
+  for (const RangeRecord &range : ranges_)
+    for (uint64_t done = 0; done < range.length;) {
+      const uint64_t n = std::min(chunk, range.length - done);
+      if (auto got = orphan_.file.read(new_.get(), n, range.payload + done); !got) return got;
+      if (auto put = data_.write(new_.get(), n, range.offset + done); !put) return put;
+      done += n;
+    }
+  return data_.sync_data();
+}
+
+Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Orphan &orphan) {
+  constexpr std::byte zeros[header_bytes] = {};
+  if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;
+  if (auto synced = orphan.file.sync_data(); !synced) return synced;
+  drop(folder, name);
+  return {};
+}
+
+Error needs_recovery(const std::string &path, const Error &cause) {
+  Error e = error(Status::needs_recovery, "a committed journal waits beside ", quoted(path), " but cannot be applied here (", cause.message,
+                  "); open the file once where it can be written");
+  e.os_errno = cause.os_errno;
+  return e;
+}
+
+bool means_read_only(const Error &e) { return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY; }
+
+// Alone with the file that the path names now: no transaction is under way, so
+// every journal that is not locked is an orphan, and no two of them touch the
+// same bytes.
+struct Exclusive {
+  os::File file;
+  os::RangeLock lock;  // of file: dies first
+};
+
+Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::string &path, const os::LockWait &wait) {
+  constexpr int attempts = 100;
+  for (int i = 0; i < attempts; ++i) {
+    auto file = os::File::open(env, AT_FDCWD, path, O_RDWR | O_NONBLOCK, 0, path);
+    if (!file) return Failure(means_read_only(file.error()) ? needs_recovery(path, file.error()) : std::move(file.error()));
+    auto exclusive = std::make_unique<Exclusive>();
+    exclusive->file = std::move(*file);
+    auto lock = os::RangeLock::acquire(exclusive->file, {{0, 0, true}}, wait);
+    if (!lock) return Failure(std::move(lock.error()));
+    exclusive->lock = std::move(*lock);
+    auto replaced = os::was_replaced(exclusive->file, path);
+    if (!replaced) return Failure(std::move(replaced.error()));
+    if (!*replaced) return exclusive;
+  }
+  return fail(Status::busy, quoted(path), " is being replaced all the time; try again");
+}
+
+}  // namespace
+
+Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean, const std::function<bool(const std::string &)> &is_own) {
+  auto names = folder.journals();
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string &name : *names) {
+    if (is_own && is_own(name)) continue;
+    if (!clean) {
+      auto waits = waits_unlocked(folder, name);
+      if (!waits || *waits) return waits;
+      continue;
+    }
+    auto orphan = open_orphan(folder, name, data);
+    if (!orphan) return Failure(std::move(orphan.error()));
+    if (!*orphan) continue;
+    if ((*orphan)->waits()) return true;
+    drop(folder, name);
+  }
+  return false;
+}
+
+Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockWait &wait, const Findings &findings) {
+  Recovered result;
+  auto tell = [&](LogLevel level, Status status, std::string message) {
+    if (findings) findings({level, status, std::move(message)});
+  };
+  struct stat by_path;
+  if (const int r = env.fstatat(AT_FDCWD, path.c_str(), &by_path, 0); r < 0) return Failure(os_error(-r, "look at", path));
+  auto folder = Folder::open(env, path, by_path, [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); });
+  if (!folder) return Failure(std::move(folder.error()));
+  if (!*folder) return result;
+
+  auto exclusive = lock_whole_file(env, path, wait);
+  if (!exclusive) return Failure(std::move(exclusive.error()));
+  const os::File &data = (*exclusive)->file;
+  auto identity = data.stat();
+  if (!identity) return Failure(std::move(identity.error()));
+
+  auto names = (*folder)->journals();
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string &name : *names) {
+    auto found = open_orphan(**folder, name, *identity);
+    if (!found) return Failure(means_read_only(found.error()) ? needs_recovery(path, found.error()) : std::move(found.error()));
+    if (!*found) continue;
+    Orphan &orphan = **found;
+    if (!orphan.waits()) {
+      drop(**folder, name);
+      ++result.dropped;
+      tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction had not committed; it was dropped"));
+      continue;
+    }
+    Replay replay(data, orphan);
+    if (orphan.damage.empty()) {
+      auto why = replay.why_not();
+      if (!why) return Failure(std::move(why.error()));
+      orphan.damage = std::move(*why);
+    }
+    if (!orphan.damage.empty()) {
+      const std::string aside = name + std::string(aside_suffix);
+      const int moved = env.renameat((*folder)->dir().fd(), name.c_str(), (*folder)->dir().fd(), aside.c_str());
+      if (moved < 0) return Failure(os_error(-moved, "move aside", (*folder)->dir().path() + "/" + name));
+      ++result.aside;
+      result.why_aside = text("journal ", name, " was not applied: ", orphan.damage, "; it was moved aside to ", quoted((*folder)->dir().path() + "/" + aside));
+      tell(LogLevel::warning, Status::journal, result.why_aside);
+      continue;
+    }
+    if (auto applied = replay.apply(); !applied) return Failure(std::move(applied.error()));
+    if (auto emptied = empty_and_drop(**folder, name, orphan); !emptied) return Failure(std::move(emptied.error()));
+    ++result.applied;
+    tell(LogLevel::info, Status::ok, text("journal ", name, ": its committed transaction was finished, ", replay.bytes(), " bytes in ", replay.ranges(), " pieces"));
+  }
+  (*exclusive)->lock.release();
+  env.unlinkat(AT_FDCWD, (path + std::string(folder_suffix)).c_str(), AT_REMOVEDIR);  // fails unless empty
+  return result;
+}
+
+}  // namespace st::write

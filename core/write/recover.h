@@ -1,0 +1,38 @@
+// Recovery: what crashed writers left beside a file is finished or dropped.
+// A journal that nobody holds locked is an orphan. Empty: dropped. Committed:
+// checked to the last byte, applied, made durable, dropped. Anything else is
+// moved aside and never applied.
+//
+// May be interrupted at any point and run again: applying writes the same bytes
+// once more, and a journal is emptied only after its bytes are durable.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "os/range_lock.h"
+#include "write/journal_folder.h"
+
+namespace st::write {
+
+struct Finding {
+  LogLevel level;
+  Status status;  // ok, or what is wrong
+  std::string message;
+};
+using Findings = std::function<void(const Finding &)>;
+
+struct Recovered {
+  uint32_t applied = 0, dropped = 0, aside = 0;
+  std::string why_aside;
+};
+
+// Are there committed journals that nobody works on? Drops empty orphans if
+// `clean`. `is_own` names journals of the caller's own handle.
+Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean, const std::function<bool(const std::string &)> &is_own);
+
+// Under an exclusive lock on the whole file `path`. Status needs_recovery if
+// there is a committed journal but the file cannot be written; busy.
+Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockWait &wait, const Findings &findings);
+
+}  // namespace st::write
