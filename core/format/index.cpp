@@ -51,7 +51,8 @@ size_t Index::memory_bytes() const {
          by_key_.capacity() * sizeof(uint32_t);
 }
 
-void IndexBuilder::reserve(size_t header_bytes) {
+IndexBuilder::IndexBuilder(uint64_t seed, size_t header_bytes) {
+  index_.seed_ = seed;
   // The least a stock writer spends on a tensor besides its name is
   // {"dtype":"F32","shape":[],"data_offsets":[0,4]}: so this is no more than
   // twice what is needed, and finish() gives the rest back.
@@ -96,6 +97,16 @@ void IndexBuilder::add_metadata(std::string_view key, std::string_view value) {
   index_.metadata_.push_back(p);
 }
 
+namespace {
+
+// Room that was never touched costs only address space; a copy costs time.
+template <class Vector>
+void give_back(Vector &v) {
+  if (v.capacity() > 2 * v.size()) v.shrink_to_fit();
+}
+
+}  // namespace
+
 Result<Index> IndexBuilder::finish() {
   auto by_offsets = [](const Index::Entry &a, const Index::Entry &b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -109,9 +120,9 @@ Result<Index> IndexBuilder::finish() {
   finish_metadata();
 
   if (index_.dims_.empty()) index_.dims_.push_back(0);  // a scalar's shape still points somewhere
-  index_.strings_.shrink_to_fit();
-  index_.dims_.shrink_to_fit();
-  index_.entries_.shrink_to_fit();
+  give_back(index_.strings_);
+  give_back(index_.dims_);
+  give_back(entries);
   return std::move(index_);
 }
 

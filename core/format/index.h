@@ -12,6 +12,7 @@
 
 #include "error.h"
 #include "format/dtype.h"
+#include "huge_memory.h"
 
 namespace st {
 
@@ -58,10 +59,10 @@ class Index {
   std::string_view string_at(uint32_t offset, uint32_t len) const { return {&strings_[offset], len}; }
   uint64_t hash(std::string_view name) const;
 
-  std::vector<char> strings_;         // every name and metadata string, each NUL-terminated
-  std::vector<uint64_t> dims_;        // every shape
-  std::vector<Entry> entries_;        // sorted by (begin, end)
-  std::vector<uint64_t> slots_;       // open addressing: high half hash, low half index + 1
+  std::vector<char, HugeAllocator<char>> strings_;         // every name and metadata string, each NUL-terminated
+  std::vector<uint64_t, HugeAllocator<uint64_t>> dims_;        // every shape
+  std::vector<Entry, HugeAllocator<Entry>> entries_;        // sorted by (begin, end)
+  std::vector<uint64_t, HugeAllocator<uint64_t>> slots_;       // open addressing: high half hash, low half index + 1
   std::vector<Pair> metadata_;        // in header order
   std::vector<uint32_t> by_key_;      // metadata, sorted by key
   uint64_t seed_ = 0;
@@ -74,9 +75,8 @@ class IndexBuilder {
  public:
   // `seed` must be unpredictable to whoever wrote the file: names that collide
   // under one seed do not under another.
-  explicit IndexBuilder(uint64_t seed) { index_.seed_ = seed; }
+  IndexBuilder(uint64_t seed, size_t header_bytes);
 
-  void reserve(size_t header_bytes);
   void begin_tensor(std::string_view name);
   void add_dim(uint64_t dim) { index_.dims_.push_back(dim); }
   void end_tensor(Dtype dtype, uint64_t begin, uint64_t end);

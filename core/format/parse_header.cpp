@@ -1,4 +1,5 @@
-// Header parsing on simdjson On Demand. Follows what serde makes of the
+// Header parsing: the plain form by scan_header, which is several times faster
+// on 10^5 tensors, everything else on simdjson On Demand. The latter follows what serde makes of the
 // reference's types, down to its odd corners: a tensor may be an array
 // [dtype, shape, data_offsets], a dtype may be {"F32": null}, unknown fields
 // are ignored but must be valid JSON, nesting ends at 127.
@@ -9,6 +10,7 @@
 
 #include "check.h"
 #include "format/header.h"
+#include "format/scan_header.h"
 
 namespace st {
 namespace {
@@ -70,20 +72,19 @@ std::string_view trimmed(std::string_view token) {
 
 class HeaderParser {
  public:
-  HeaderParser(const char *json, uint64_t size, uint64_t seed) : end_(json + size), builder_(seed) {
-    builder_.reserve(size);
-  }
+  HeaderParser(const char *json, uint64_t size, uint64_t seed) : end_(json + size), builder_(seed, size) {}
 
   Result<Index> parse(od::document &document);
 
  private:
   Result<std::string_view> key(od::field &field);
-  Result<std::string_view> string(od::value &value, Status wrong_type, std::string_view what);
+  Result<std::string_view> string(od::value &value);  // which is one
   Result<void> metadata(od::value value);
   Result<void> tensor(od::value value);
   Result<void> tensor_fields(od::object object);
   Result<void> tensor_elements(od::array array);
   Result<Dtype> dtype(od::value value);
+  Result<Dtype> named_dtype(std::string_view name);
   Result<void> shape(od::value value);
   Result<void> offsets(od::value value);
   Result<uint64_t> number(od::value value, std::string_view what);
@@ -151,18 +152,12 @@ Result<std::string_view> HeaderParser::key(od::field &field) {
   return unescaped;
 }
 
-Result<std::string_view> HeaderParser::string(od::value &value, Status wrong_type, std::string_view what) {
+Result<std::string_view> HeaderParser::string(od::value &value) {
   const std::string_view token = trimmed(value.raw_json_token());
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"' && is_plain(token)) {
-    od::raw_json_string consumed;
-    if (auto code = value.get_raw_json_string().get(consumed)) return json_failure(code, name_);
-    return token.substr(1, token.size() - 2);
-  }
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"' && is_plain(token))
+    return token.substr(1, token.size() - 2);  // On Demand moves past what is not taken
   std::string_view unescaped;
-  if (auto code = value.get_string().get(unescaped)) {
-    if (code == simdjson::INCORRECT_TYPE) return fail(wrong_type, what);
-    return json_failure(code, name_);
-  }
+  if (auto code = value.get_string().get(unescaped)) return json_failure(code, name_);
   return unescaped;
 }
 
@@ -180,7 +175,10 @@ Result<void> HeaderParser::metadata(od::value value) {
     if (auto code = std::move(entry).get(field)) return json_failure(code, "__metadata__");
     auto k = key(field);
     if (!k) return Failure(std::move(k.error()));
-    auto v = string(field.value(), Status::metadata, not_a_map);
+    od::json_type type;
+    if (auto code = field.value().type().get(type)) return json_failure(code, "__metadata__");
+    if (type != od::json_type::string) return fail(Status::metadata, not_a_map);
+    auto v = string(field.value());
     if (!v) return Failure(std::move(v.error()));
     builder_.add_metadata(*k, *v);
   }
@@ -264,19 +262,21 @@ Result<void> HeaderParser::tensor_elements(od::array array) {
   return {};
 }
 
+Result<Dtype> HeaderParser::named_dtype(std::string_view name) {
+  if (auto known = parse_dtype(name)) return *known;
+  return bad(Status::dtype, text("has the dtype ", quoted(name), ", which the format does not have"));
+}
+
 Result<Dtype> HeaderParser::dtype(od::value value) {
   constexpr std::string_view no_string = "has a dtype that is no string";
-  auto named = [this](std::string_view name) -> Result<Dtype> {
-    if (auto known = parse_dtype(name)) return *known;
-    return bad(Status::dtype, text("has the dtype ", quoted(name), ", which the format does not have"));
-  };
   od::json_type type;
   if (auto code = value.type().get(type)) return json_failure(code, name_);
-  if (type != od::json_type::object) {
-    auto name = string(value, Status::tensor_info, text("tensor ", quoted(name_), " ", no_string));
+  if (type == od::json_type::string) {
+    auto name = string(value);
     if (!name) return Failure(std::move(name.error()));
-    return named(*name);
+    return named_dtype(*name);
   }
+  if (type != od::json_type::object) return bad(Status::tensor_info, no_string);
   // serde's other spelling of an enum: {"F32": null}
   od::object object;
   if (auto code = value.get_object().get(object)) return bad(code, no_string);
@@ -289,7 +289,7 @@ Result<Dtype> HeaderParser::dtype(od::value value) {
     bool null = false;
     if (auto code = field.value().is_null().get(null); (code && code != simdjson::INCORRECT_TYPE) || found || !null)
       return bad(Status::tensor_info, no_string);
-    auto known = named(*name);
+    auto known = named_dtype(*name);
     if (!known) return known;
     found = *known;
   }
@@ -367,7 +367,7 @@ Result<void> HeaderParser::skip(od::value value, int depth) {
       return {};
     }
     case od::json_type::string: {
-      auto ignored = string(value, Status::header_json, "a string was expected");
+      auto ignored = string(value);
       if (!ignored) return Failure(std::move(ignored.error()));
       return {};
     }
@@ -409,11 +409,23 @@ Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t
   return n;
 }
 
-Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed) {
+namespace {
+
+Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_seed) {
+  if (simdjson::validate_utf8(json, json_bytes)) {
+    IndexBuilder builder(hash_seed, json_bytes);
+    if (scan_header({json, json_bytes}, builder)) return builder.finish();
+  }
   od::parser parser;
   od::document document;
   if (auto code = parser.iterate(json, json_bytes, json_bytes + header_padding).get(document)) return json_failure(code, "");
-  auto index = HeaderParser(json, json_bytes, hash_seed).parse(document);
+  return HeaderParser(json, json_bytes, hash_seed).parse(document);
+}
+
+}  // namespace
+
+Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed) {
+  auto index = parse_index(json, json_bytes, hash_seed);
   if (!index) return Failure(std::move(index.error()));
 
   Header header{json_bytes, std::move(*index)};

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "hash.h"
+#include "huge_memory.h"
 
 namespace st::store {
 namespace {
@@ -15,7 +16,7 @@ uint64_t random_seed(os::Env &env) {
 }
 
 struct RawHeader {
-  std::unique_ptr<char[]> bytes;  // length, JSON, padding
+  HugeBuffer bytes;  // length, JSON, padding of zeros
   uint64_t json_bytes;
 };
 
@@ -25,10 +26,11 @@ Result<RawHeader> read_header(const os::File &file, uint64_t file_size) {
   if (!got) return Failure(std::move(got.error()));
   auto n = parse_header_length({first, *got}, file_size);
   if (!n) return Failure(std::move(n.error()));
-  RawHeader raw{std::make_unique_for_overwrite<char[]>(length_bytes + *n + header_padding), *n};
-  std::memcpy(raw.bytes.get(), first, sizeof first);
-  if (auto read = file.read(raw.bytes.get() + length_bytes, *n, length_bytes); !read) return Failure(std::move(read.error()));
-  std::memset(raw.bytes.get() + length_bytes + *n, 0, header_padding);
+  RawHeader raw{HugeBuffer(length_bytes + *n + header_padding), *n};
+  char *bytes = raw.bytes.get();
+  std::memcpy(bytes, first, sizeof first);
+  if (auto read = file.read(bytes + length_bytes, *n, length_bytes); !read) return Failure(std::move(read.error()));
+  std::memset(bytes + length_bytes + *n, 0, header_padding);
   return raw;
 }
 
@@ -43,7 +45,7 @@ Result<os::File> open_regular(os::Env &env, const std::string &path, int flags) 
   return file;
 }
 
-Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
+Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, bool hash_header, const Log &log) {
   auto snapshot = std::make_unique<Snapshot>();
   auto identity = file.stat();
   if (!identity) return Failure(std::move(identity.error()));
@@ -56,7 +58,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode ma
 
   snapshot->identity = *identity;
   snapshot->header = std::move(*header);
-  snapshot->header_hash = hash64(raw->bytes.get(), snapshot->header.data_offset());
+  if (hash_header) snapshot->header_hash = hash64(raw->bytes.get(), snapshot->header.data_offset());
   snapshot->filesystem = os::probe_filesystem(file);
   auto content = read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log);
   if (!content) return Failure(std::move(content.error()));
@@ -70,7 +72,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::b
   auto n = parse_header_length({chars, std::min<size_t>(size, length_bytes)}, size);
   if (!n) return Failure(std::move(n.error()));
   // A copy of the header, since the parser wants padding after it.
-  auto json = std::make_unique_for_overwrite<char[]>(*n + header_padding);
+  const HugeBuffer json(*n + header_padding);
   std::memcpy(json.get(), chars + length_bytes, *n);
   std::memset(json.get() + *n, 0, header_padding);
   auto header = parse_header(json.get(), *n, size, random_seed(env));

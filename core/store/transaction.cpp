@@ -160,7 +160,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock() {
   const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(), snapshot_->header_hash};
   if (*identity != known) {
     locked->lock.release();
-    auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, checkpoint_.options_.log);
+    auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, true, checkpoint_.options_.log);
     if (!snapshot) return Failure(std::move(snapshot.error()));
     if (auto followed = follow_to(std::move(*snapshot)); !followed) return Failure(std::move(followed.error()));
     return nullptr;
