@@ -110,6 +110,19 @@ st_status st_at(st_file *file, size_t i, st_tensor *out) {
   });
 }
 
+st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_at_many", file));
+    if (n == 0) return {};
+    ST_CAPI_TRY(require("st_at_many", out));
+    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    const size_t count = snapshot.header.index.size();
+    if (first > count || n > count - first) return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
+    for (size_t i = 0; i < n; ++i) describe(snapshot, first + i, nullptr, out + i);
+    return {};
+  });
+}
+
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_find", file, name, out));

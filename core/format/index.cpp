@@ -115,8 +115,9 @@ Result<Index> IndexBuilder::finish() {
   if (!std::is_sorted(entries.begin(), entries.end(), by_offsets))
     std::stable_sort(entries.begin(), entries.end(), by_offsets);
 
-  if (auto checked = check_layout(); !checked) return Failure(std::move(checked.error()));
+  // A name that stands twice first: it is why its tensors overlap.
   if (auto built = build_lookup(); !built) return Failure(std::move(built.error()));
+  if (auto checked = check_layout(); !checked) return Failure(std::move(checked.error()));
   finish_metadata();
 
   if (index_.dims_.empty()) index_.dims_.push_back(0);  // a scalar's shape still points somewhere
@@ -134,9 +135,9 @@ Result<void> IndexBuilder::check_layout() {
     auto refuse = [&](Status status, const auto &...parts) {
       return Failure(error(status, "tensor ", quoted(t.name), " ", parts...).about_tensor(t.name).at_offset(e.begin));
     };
+    if (e.end < e.begin) return refuse(Status::offsets, "has data_offsets [", e.begin, ", ", e.end, "], which end before they begin");
     if (e.begin < at) return refuse(Status::overlap, "begins at data offset ", e.begin, " but the tensor before it ends at ", at);
     if (e.begin > at) return refuse(Status::hole, "begins at data offset ", e.begin, " but the tensor before it ends at ", at, "; bytes may not be skipped");
-    if (e.end < e.begin) return refuse(Status::offsets, "has data_offsets [", e.begin, ", ", e.end, "], which end before they begin");
     auto nbytes = tensor_nbytes(t.dtype, t.shape);
     if (!nbytes) return refuse(nbytes.error().status, nbytes.error().message);
     if (*nbytes != e.end - e.begin)

@@ -5,7 +5,9 @@
 // are ignored but must be valid JSON, nesting ends at 127.
 #include <simdjson.h>
 
-#include <charconv>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "check.h"
@@ -34,35 +36,81 @@ Failure json_failure(simdjson::error_code code, std::string_view where) {
 
 bool is_plain(std::string_view s) { return std::memchr(s.data(), '\\', s.size()) == nullptr; }
 
-// A JSON number that is read only to be ignored: serde refuses one whose
-// magnitude a double cannot hold, and takes one too small for it as zero.
-bool is_number(std::string_view token) {
-  const char *p = token.data(), *end = p + token.size();
-  auto digits = [&] {
-    const char *from = p;
-    while (p != end && *p >= '0' && *p <= '9') ++p;
-    return p != from;
-  };
-  if (p != end && *p == '-') ++p;
-  const char *whole = p;
-  if (!digits() || (*whole == '0' && p - whole > 1)) return false;
-  const bool whole_is_zero = *whole == '0';
-  bool small = whole_is_zero;
-  if (p != end && *p == '.') {
-    ++p;
-    if (!digits()) return false;
+// A JSON number that is read only to be ignored. serde_json refuses one whose
+// magnitude it cannot hold, by arithmetic of its own: at most as many digits as
+// fit 64 bits, scaled by powers of ten. So do we, digit for digit.
+class IgnoredNumber {
+ public:
+  static bool is_valid(std::string_view token) { return IgnoredNumber(token).parse(); }
+
+ private:
+  explicit IgnoredNumber(std::string_view token) : at_(token.data()), end_(at_ + token.size()) {}
+
+  bool more() const { return at_ != end_; }
+  bool digit() const { return more() && *at_ >= '0' && *at_ <= '9'; }
+  bool fits(uint64_t d) const { return significand_ <= (UINT64_MAX - d) / 10; }
+  void add(uint64_t d) { significand_ = significand_ * 10 + d; }
+
+  bool parse() {
+    if (more() && *at_ == '-') ++at_;
+    if (!whole() || !fraction() || !exponent() || more()) return false;
+    return refuse_ ? significand_ == 0 || !huge_ : scales();
   }
-  if (p != end && (*p == 'e' || *p == 'E')) {
-    ++p;
-    if (p != end && (*p == '-' || *p == '+')) small = *p++ == '-';
-    else small = false;
-    if (!digits()) return false;
+  bool whole() {
+    if (!digit()) return false;
+    if (*at_ == '0') return ++at_, !digit();
+    for (bool full = false; digit(); ++at_) {
+      const auto d = static_cast<uint64_t>(*at_ - '0');
+      full = full || !fits(d);
+      if (full) ++exponent_;
+      else add(d);
+    }
+    return true;
   }
-  if (p != end) return false;
-  double ignored;
-  const auto [_, ec] = std::from_chars(token.data(), end, ignored);
-  return ec != std::errc::result_out_of_range || small;
-}
+  bool fraction() {
+    if (!more() || *at_ != '.') return true;
+    ++at_;
+    if (!digit()) return false;
+    for (bool full = false; digit(); ++at_) {
+      const auto d = static_cast<uint64_t>(*at_ - '0');
+      full = full || !fits(d);
+      if (full) continue;
+      add(d);
+      --exponent_;
+    }
+    return true;
+  }
+  bool exponent() {
+    if (!more() || (*at_ != 'e' && *at_ != 'E')) return true;
+    ++at_;
+    bool negative = false;
+    if (more() && (*at_ == '-' || *at_ == '+')) negative = *at_++ == '-';
+    if (!digit()) return false;
+    int32_t n = 0;
+    for (; digit(); ++at_)
+      if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *at_ - '0', &n)) {
+        refuse_ = true;
+        n = 0;
+      }
+    huge_ = !negative;
+    exponent_ += negative ? -int64_t{n} : int64_t{n};
+    return true;
+  }
+  bool scales() const {
+    double f = static_cast<double>(significand_);
+    for (int64_t e = std::clamp<int64_t>(exponent_, INT32_MIN, INT32_MAX); e < -308; e += 308) {
+      f /= 1e308;
+      if (f == 0) return true;
+    }
+    if (exponent_ > 308) return f == 0;
+    return exponent_ < 0 || std::isfinite(f * std::strtod(text("1e", exponent_).c_str(), nullptr));
+  }
+
+  const char *at_, *end_;
+  uint64_t significand_ = 0;
+  int64_t exponent_ = 0;
+  bool refuse_ = false, huge_ = false;  // an exponent beyond 32 bits, and its sign
+};
 
 std::string_view trimmed(std::string_view token) {
   while (!token.empty() && (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r'))
@@ -328,12 +376,14 @@ Result<void> HeaderParser::offsets(od::value value) {
 }
 
 Result<uint64_t> HeaderParser::number(od::value value, std::string_view what) {
+  od::json_type type;
+  if (auto code = value.type().get(type)) return json_failure(code, name_);
+  if (type != od::json_type::number) return bad(Status::tensor_info, what);
   const std::string_view token = trimmed(value.raw_json_token());
   uint64_t n = 0;
-  auto code = value.get_uint64().get(n);
-  if (!code) return n;
-  if (code == simdjson::INCORRECT_TYPE || is_number(token)) return bad(Status::tensor_info, what);
-  return json_failure(code, name_);
+  if (!value.get_uint64().get(n)) return n;
+  if (IgnoredNumber::is_valid(token)) return bad(Status::tensor_info, what);
+  return json_failure(simdjson::NUMBER_ERROR, name_);
 }
 
 // A value of a field that the format does not know: ignored, but it must be
@@ -372,7 +422,7 @@ Result<void> HeaderParser::skip(od::value value, int depth) {
       return {};
     }
     case od::json_type::number: {
-      if (!is_number(trimmed(value.raw_json_token()))) return json_failure(simdjson::NUMBER_ERROR, name_);
+      if (!IgnoredNumber::is_valid(trimmed(value.raw_json_token()))) return json_failure(simdjson::NUMBER_ERROR, name_);
       return {};  // On Demand moves past what is not taken
     }
     case od::json_type::boolean: {
@@ -412,10 +462,9 @@ Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t
 namespace {
 
 Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_seed) {
-  if (simdjson::validate_utf8(json, json_bytes)) {
-    IndexBuilder builder(hash_seed, json_bytes);
-    if (scan_header({json, json_bytes}, builder)) return builder.finish();
-  }
+  if (!simdjson::validate_utf8(json, json_bytes)) return json_failure(simdjson::UTF8_ERROR, "");
+  IndexBuilder builder(hash_seed, json_bytes);
+  if (scan_header({json, json_bytes}, builder)) return builder.finish();
   od::parser parser;
   od::document document;
   if (auto code = parser.iterate(json, json_bytes, json_bytes + header_padding).get(document)) return json_failure(code, "");

@@ -279,6 +279,10 @@ size_t st_count(const st_file *file);
  * NULL. Name and shape live until st_close. ST_E_OUT_OF_RANGE. Since 2.0. */
 st_status st_at(st_file *file, size_t i, st_tensor *out);
 
+/* Describe the n tensors from `first` on, as st_at: one call where a binding
+ * lists 10^5 of them. ST_E_OUT_OF_RANGE if there are fewer. Since 2.0. */
+st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out);
+
 /* The index, for st_at, of the tensor of that name. O(1). ST_E_NOT_FOUND. Since 2.0. */
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out);
 
