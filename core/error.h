@@ -73,12 +73,12 @@ struct Error {
   bool has_tensor = false;
   int64_t holder_pid = 0;
 
-  Error &&about_tensor(std::string_view name) && {
+  Error about_tensor(std::string_view name) && {
     tensor = name;
     has_tensor = true;
     return std::move(*this);
   }
-  Error &&at_offset(uint64_t o) && {
+  Error at_offset(uint64_t o) && {
     offset = o;
     return std::move(*this);
   }

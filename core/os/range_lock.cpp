@@ -33,16 +33,16 @@ Result<void> take(const File &file, const LockRange &range, const LockWait &wait
   bool waited = false;
   for (uint32_t pause_us = shortest_us;; pause_us = std::min(pause_us * 2, longest_us)) {
     struct flock lock = flock_of(range, type_of(range));
-    const int r = file.env().lock(file.fd(), F_OFD_SETLK, &lock);
+    const int r = repeat_interrupted([&] { return file.env().lock(file.fd(), F_OFD_SETLK, &lock); });
     if (r >= 0) return {};
-    if (r != -EAGAIN && r != -EACCES && r != -EINTR) return lock_failure(file, -r);
-    if (r != -EINTR && !waited) {
+    if (r != -EAGAIN && r != -EACCES) return lock_failure(file, -r);
+    if (!waited) {
       waited = true;
       if (wait.waits) ++*wait.waits;
     }
     if (wait.control && wait.control->interrupted())
       return fail(Status::interrupted, "the wait for a lock on ", quoted(file.path()), " was interrupted; nothing was changed");
-    if (r != -EINTR && wait.timeout_ms >= 0 && file.env().monotonic_ms() >= deadline)
+    if (wait.timeout_ms >= 0 && file.env().monotonic_ms() >= deadline)
       return Failure(error(Status::busy, "another worker holds a lock on ", quoted(file.path()), "; try again, or allow more time").at_offset(range.begin));
     file.env().sleep_us(pause_us);
   }

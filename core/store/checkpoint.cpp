@@ -52,7 +52,9 @@ Result<void> Checkpoint::recover_if_needed(const os::File &file) {
   if (!*folder) return {};
   auto waits = write::has_committed_orphan(**folder, *s, options_.writable, nullptr);
   if (!waits) return Failure(std::move(waits.error()));
-  return *waits ? recover() : Result<void>();
+  if (*waits) return recover();
+  if (options_.writable) write::Folder::remove_if_empty(env_, path_);
+  return {};
 }
 
 Result<void> Checkpoint::recover() {

@@ -80,6 +80,10 @@ Result<Folder> Folder::create(os::Env &env, const std::string &path, const struc
   return folder;
 }
 
+void Folder::remove_if_empty(os::Env &env, const std::string &path) {
+  env.unlinkat(AT_FDCWD, folder_path(path).c_str(), AT_REMOVEDIR);
+}
+
 Result<std::vector<std::string>> Folder::journals() const {
   std::vector<std::string> names;
   if (const int r = dir_.env().list(dir_.fd(), &names); r < 0) return Failure(dir_.error(-r, "list"));
@@ -93,7 +97,7 @@ JournalFolder::JournalFolder(os::Env &env, std::string path, struct stat data)
 JournalFolder::~JournalFolder() {
   if (!folder_ || env_.getpid() != process_) return;  // after fork they are the parent's
   for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
-  env_.unlinkat(AT_FDCWD, folder_path(path_).c_str(), AT_REMOVEDIR);  // fails if others use it
+  Folder::remove_if_empty(env_, path_);
 }
 
 bool JournalFolder::is_beside(const Journal &journal) const {

@@ -27,6 +27,8 @@ class Folder {
   static Result<std::optional<Folder>> open(os::Env &env, const std::string &path, const struct stat &data, const Log &log);
   // Made if there is none, and its entry in the parent durable.
   static Result<Folder> create(os::Env &env, const std::string &path, const struct stat &data);
+  // Does nothing while anybody has a journal in it.
+  static void remove_if_empty(os::Env &env, const std::string &path);
 
   const os::File &dir() const { return dir_; }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside

@@ -289,7 +289,7 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
     tell(LogLevel::info, Status::ok, text("journal ", name, ": its committed transaction was finished, ", replay.bytes(), " bytes in ", replay.ranges(), " pieces"));
   }
   (*exclusive)->lock.release();
-  env.unlinkat(AT_FDCWD, (path + std::string(folder_suffix)).c_str(), AT_REMOVEDIR);  // fails unless empty
+  Folder::remove_if_empty(env, path);
   return result;
 }
 

@@ -1,0 +1,149 @@
+#include "workload.h"
+
+#include <cstring>
+
+#include "format/header.h"
+
+namespace st::testing {
+namespace {
+
+struct Shape {
+  std::string_view name;
+  uint64_t bytes;
+};
+// Smaller than a sector, across two, across several, and three pages.
+constexpr Shape shapes[] = {{"a", 200}, {"b", 700}, {"c", 2500}, {"d", 9000}};
+
+std::string value(size_t tensor, uint32_t version) {
+  std::string bytes(shapes[tensor].bytes, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(version * 37 + tensor * 11 + i / 64 * 5);
+  return bytes;
+}
+
+store::NewBytes new_bytes(size_t tensor, const std::string &bytes) {
+  return {static_cast<uint32_t>(Dtype::U8), {&shapes[tensor].bytes, 1}, bytes.data(), bytes.size()};
+}
+
+}  // namespace
+
+std::string describe(const std::vector<Operation> &operations) {
+  constexpr std::string_view names[] = {"update_a", "update_b", "both", "all", "staged_twice", "from_journal", "abandoned", "reopen"};
+  std::string out;
+  for (const Operation &o : operations) out += text(out.empty() ? "" : ", ", names[o.kind], "@", o.handle);
+  return out;
+}
+
+size_t Workload::tensor_count() { return std::size(shapes); }
+
+std::string Workload::file_bytes(const State &state) {
+  std::vector<HeaderTensor> tensors;
+  uint64_t at = 0;
+  for (const Shape &s : shapes) {
+    tensors.push_back({s.name, Dtype::U8, {&s.bytes, 1}, at, s.bytes});
+    at += s.bytes;
+  }
+  std::string bytes = *serialise_header(tensors, {}, 8);
+  for (size_t i = 0; i < tensor_count(); ++i) bytes += value(i, state[i]);
+  return bytes;
+}
+
+SimEnv Workload::fresh_disk() {
+  SimEnv env;
+  env.mkdirat(AT_FDCWD, "/models", 0755);
+  const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
+  env.fsync(root);
+  env.close(root);
+  env.add_file(model_path, file_bytes(State(tensor_count(), 0)));
+  return env;
+}
+
+Result<store::Checkpoint *> Workload::handle(int i) {
+  if (!handles_[i]) {
+    store::OpenOptions options;
+    options.writable = true;
+    options.lock_timeout_ms = 50;
+    auto opened = store::Checkpoint::open(env_, model_path, options);
+    if (!opened) return Failure(std::move(opened.error()));
+    handles_[i] = std::move(*opened);
+  }
+  return handles_[i].get();
+}
+
+void Workload::close() {
+  for (auto &h : handles_) h.reset();
+}
+
+Result<void> Workload::run(const Operation &operation) {
+  target_ = state_;
+  const uint32_t version = next_version_++;
+  std::vector<size_t> changed;
+  switch (operation.kind) {
+    case Operation::update_a: changed = {0}; break;
+    case Operation::update_b: changed = {1}; break;
+    case Operation::both: changed = {2, 0}; break;
+    case Operation::all:
+    case Operation::from_journal: changed = {0, 1, 2, 3}; break;
+    case Operation::staged_twice: changed = {1, 3}; break;
+    case Operation::abandoned: break;
+    case Operation::reopen: handles_[operation.handle].reset(); break;
+  }
+  for (size_t t : changed) target_[t] = version;
+
+  auto checkpoint = handle(operation.handle);
+  if (!checkpoint) return Failure(std::move(checkpoint.error()));
+  if (operation.kind == Operation::reopen) return {};
+  store::TransactionOptions options;
+  options.copy = operation.kind == Operation::from_journal;
+  options.lock_timeout_ms = 50;
+  auto transaction = store::Transaction::begin(**checkpoint, options);
+  if (!transaction) return Failure(std::move(transaction.error()));
+
+  std::vector<std::string> values;  // borrowed until commit
+  values.reserve(16);
+  auto stage = [&](size_t tensor, uint32_t v) -> Result<void> {
+    values.push_back(value(tensor, v));
+    auto staged = (*transaction)->update(shapes[tensor].name, new_bytes(tensor, values.back()));
+    if (options.copy) values.back().assign(values.back().size(), '!');
+    return staged;
+  };
+  if (operation.kind == Operation::abandoned) return stage(3, version);
+  if (operation.kind == Operation::staged_twice)
+    if (auto ok = stage(1, version + 1000); !ok) return ok;
+  for (size_t t : changed)
+    if (auto ok = stage(t, version); !ok) return ok;
+  if (auto ok = (*transaction)->commit(); !ok) return ok;
+  state_ = target_;
+  return {};
+}
+
+std::string check_disk(const SimDisk &disk, const State &old_state, const State &new_state, const std::function<void(const SimDisk &)> &before_change) {
+  SimEnv env(disk);
+  const std::string old_bytes = Workload::file_bytes(old_state), new_bytes = Workload::file_bytes(new_state);
+  auto is_valid = [&](std::string_view bytes) {  // what a stock reader needs
+    auto n = parse_header_length(bytes.substr(0, std::min<size_t>(bytes.size(), 8)), bytes.size());
+    if (!n) return false;
+    std::string json(bytes.substr(8, *n));
+    json.resize(json.size() + header_padding);
+    return parse_header(json.data(), *n, bytes.size(), 1).has_value();
+  };
+  if (!is_valid(env.contents(model_path))) return "before recovery the file is not valid";
+
+  if (before_change) env.before_change = [&] { before_change(env.disk()); };
+  {
+    store::OpenOptions options;
+    options.writable = true;
+    auto opened = store::Checkpoint::open(env, model_path, options);
+    if (!opened) return "it does not open: " + opened.error().message;
+  }
+  const std::string found = env.contents(model_path);
+  if (found != old_bytes && found != new_bytes) {
+    for (size_t i = 0; i < found.size(); ++i)
+      if (found[i] != old_bytes[i] && found[i] != new_bytes[i]) return text("byte ", i, " is of neither state");
+    return "it mixes the old state and the new one";
+  }
+  if (auto names = env.names("/models"); names.size() != 1) return "journals are left over";
+  if (env.open_files() != 0) return "descriptors are left open";
+  return {};
+}
+
+}  // namespace st::testing

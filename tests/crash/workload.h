@@ -1,0 +1,59 @@
+// What the crash tests do to a small file, and what must be true of it
+// afterwards: a few tensors whose bytes tell which version wrote them,
+// operations on one of two handles, and the check that a disk holds an allowed
+// state.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim_env.h"
+#include "store/transaction.h"
+
+namespace st::testing {
+
+inline const std::string model_path = "/models/m.safetensors";
+
+// Version of each tensor, by number.
+using State = std::vector<uint32_t>;
+
+struct Operation {
+  enum Kind { update_a, update_b, both, all, staged_twice, from_journal, abandoned, reopen } kind;
+  int handle;  // 0 or 1
+};
+inline constexpr int operation_kinds = 8;
+std::string describe(const std::vector<Operation> &operations);
+
+class Workload {
+ public:
+  static size_t tensor_count();
+  static std::string file_bytes(const State &state);
+  static SimEnv fresh_disk();
+
+  explicit Workload(os::Env &env) : Workload(env, State(tensor_count(), 0), 1) {}
+  // On a file that holds `state` already; versions from `next` on are new.
+  Workload(os::Env &env, State state, uint32_t next) : env_(env), state_(std::move(state)), target_(state_), next_version_(next) {}
+
+  const State &before() const { return state_; }
+  const State &after() const { return target_; }  // of the operation under way
+  // Opens what is needed, runs it, and answers what libst answered.
+  Result<void> run(const Operation &operation);
+  void close();
+
+ private:
+  Result<store::Checkpoint *> handle(int i);
+
+  os::Env &env_;
+  std::unique_ptr<store::Checkpoint> handles_[2];
+  State state_, target_;
+  uint32_t next_version_;
+};
+
+// Opens the file on `disk`, which recovers it, and says what is wrong: neither
+// of the allowed states, an invalid file, journals left over. Empty: all well.
+// `before_change` is told of each change that recovery makes.
+std::string check_disk(const SimDisk &disk, const State &old_state, const State &new_state, const std::function<void(const SimDisk &)> &before_change = {});
+
+}  // namespace st::testing

@@ -1,0 +1,168 @@
+#include "fault_env.h"
+
+#include <cerrno>
+
+namespace st::testing {
+
+std::string_view call_name(Call call) {
+  constexpr std::string_view names[] = {"openat",   "close",    "pread", "pwrite", "fsync",  "fdatasync", "fallocate", "sync_range", "fstat",
+                                        "fstatat",  "fstatfs",  "realpath", "list", "mkdirat", "unlinkat", "renameat", "lock",     "mmap",
+                                        "munmap",   "madvise",  "mincore", "random", "getpid", "geteuid",  "clock",    "sleep",    "getenv"};
+  return names[static_cast<size_t>(call)];
+}
+
+bool can_fail(Call call) {
+  switch (call) {
+    case Call::close:
+    case Call::sync_range:
+    case Call::munmap:
+    case Call::madvise:
+    case Call::mincore:
+    case Call::random:
+    case Call::getpid:
+    case Call::geteuid:
+    case Call::clock:
+    case Call::sleep:
+    case Call::getenv:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::function<int(Call)> nth_call_fails(size_t n, int error, bool sticky, std::function<bool(Call)> counts) {
+  return [=, seen = size_t{0}](Call call) mutable {
+    if (!counts(call)) return 0;
+    const size_t k = seen++;
+    return k == n || (sticky && k > n) ? error : 0;
+  };
+}
+
+int FaultEnv::ask(Call call) {
+  calls.push_back(call);
+  return before ? before(call) : 0;
+}
+
+// A short count makes sense for reads and writes only; elsewhere the call goes on.
+#define ST_ASK(call) \
+  if (const int answer = ask(Call::call); answer < 0) return answer
+
+ssize_t FaultEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
+  const int answer = ask(Call::pread);
+  if (answer < 0) return answer;
+  return base_.pread(fd, buffer, answer == short_io && n > 1 ? n / 2 : n, offset);
+}
+
+ssize_t FaultEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
+  const int answer = ask(Call::pwrite);
+  if (answer < 0) return answer;
+  return base_.pwrite(fd, buffer, answer == short_io && n > 1 ? n / 2 : n, offset);
+}
+
+int FaultEnv::openat(int dir, const char *path, int flags, mode_t mode) {
+  ST_ASK(openat);
+  return base_.openat(dir, path, flags, mode);
+}
+
+int FaultEnv::close(int fd) {
+  ST_ASK(close);
+  return base_.close(fd);
+}
+
+int FaultEnv::fsync(int fd) {
+  ST_ASK(fsync);
+  return base_.fsync(fd);
+}
+
+int FaultEnv::fdatasync(int fd) {
+  ST_ASK(fdatasync);
+  return base_.fdatasync(fd);
+}
+
+int FaultEnv::fallocate(int fd, int mode, uint64_t offset, uint64_t n) {
+  ST_ASK(fallocate);
+  return base_.fallocate(fd, mode, offset, n);
+}
+
+int FaultEnv::sync_range(int fd, uint64_t offset, uint64_t n) {
+  ST_ASK(sync_range);
+  return base_.sync_range(fd, offset, n);
+}
+
+int FaultEnv::fstat(int fd, struct stat *out) {
+  ST_ASK(fstat);
+  return base_.fstat(fd, out);
+}
+
+int FaultEnv::fstatat(int dir, const char *path, struct stat *out, int flags) {
+  ST_ASK(fstatat);
+  return base_.fstatat(dir, path, out, flags);
+}
+
+int FaultEnv::fstatfs(int fd, struct statfs *out) {
+  ST_ASK(fstatfs);
+  return base_.fstatfs(fd, out);
+}
+
+int FaultEnv::realpath(const char *path, std::string *out) {
+  ST_ASK(realpath);
+  return base_.realpath(path, out);
+}
+
+int FaultEnv::list(int dir, std::vector<std::string> *out) {
+  ST_ASK(list);
+  return base_.list(dir, out);
+}
+
+int FaultEnv::mkdirat(int dir, const char *name, mode_t mode) {
+  ST_ASK(mkdirat);
+  return base_.mkdirat(dir, name, mode);
+}
+
+int FaultEnv::unlinkat(int dir, const char *name, int flags) {
+  ST_ASK(unlinkat);
+  return base_.unlinkat(dir, name, flags);
+}
+
+int FaultEnv::renameat(int from_dir, const char *from, int to_dir, const char *to) {
+  ST_ASK(renameat);
+  return base_.renameat(from_dir, from, to_dir, to);
+}
+
+int FaultEnv::lock(int fd, int command, struct flock *lock) {
+  ST_ASK(lock);
+  return base_.lock(fd, command, lock);
+}
+
+int FaultEnv::mmap(size_t n, int protection, int flags, int fd, void **out) {
+  ST_ASK(mmap);
+  return base_.mmap(n, protection, flags, fd, out);
+}
+
+int FaultEnv::munmap(void *address, size_t n) {
+  ST_ASK(munmap);
+  return base_.munmap(address, n);
+}
+
+int FaultEnv::madvise(void *address, size_t n, int advice) {
+  ST_ASK(madvise);
+  return base_.madvise(address, n, advice);
+}
+
+int FaultEnv::mincore(void *address, size_t n, unsigned char *out) {
+  ST_ASK(mincore);
+  return base_.mincore(address, n, out);
+}
+
+int FaultEnv::random(void *out, size_t n) {
+  ST_ASK(random);
+  return base_.random(out, n);
+}
+
+pid_t FaultEnv::getpid() { return base_.getpid(); }
+uid_t FaultEnv::geteuid() { return base_.geteuid(); }
+uint64_t FaultEnv::monotonic_ms() { return base_.monotonic_ms(); }
+void FaultEnv::sleep_us(uint32_t microseconds) { base_.sleep_us(microseconds); }
+const char *FaultEnv::getenv(const char *name) { return base_.getenv(name); }
+
+}  // namespace st::testing

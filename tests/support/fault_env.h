@@ -1,0 +1,71 @@
+// An Env that stands in front of another, counts its calls, and makes the n-th
+// one of a kind fail, once or for good. For "what if this call fails?" tests.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "os/env.h"
+
+namespace st::testing {
+
+enum class Call {
+  openat, close, pread, pwrite, fsync, fdatasync, fallocate, sync_range, fstat, fstatat, fstatfs, realpath, list,
+  mkdirat, unlinkat, renameat, lock, mmap, munmap, madvise, mincore, random, getpid, geteuid, clock, sleep, getenv,
+};
+std::string_view call_name(Call);
+
+// Forwards every call to `base`, after asking before(call).
+class FaultEnv : public os::Env {
+ public:
+  explicit FaultEnv(os::Env &base) : base_(base) {}
+
+  // Answers 0 to go on, a negative errno to fail with, or short_io to move half
+  // of the bytes asked for (reads and writes only).
+  static constexpr int short_io = 1;
+  std::function<int(Call)> before;
+  std::vector<Call> calls;  // made so far
+
+  int openat(int dir, const char *path, int flags, mode_t mode) override;
+  int close(int fd) override;
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
+  int fsync(int fd) override;
+  int fdatasync(int fd) override;
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
+  int sync_range(int fd, uint64_t offset, uint64_t n) override;
+  int fstat(int fd, struct stat *out) override;
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override;
+  int fstatfs(int fd, struct statfs *out) override;
+  int realpath(const char *path, std::string *out) override;
+  int list(int dir, std::vector<std::string> *out) override;
+  int mkdirat(int dir, const char *name, mode_t mode) override;
+  int unlinkat(int dir, const char *name, int flags) override;
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override;
+  int lock(int fd, int command, struct flock *lock) override;
+  int mmap(size_t n, int protection, int flags, int fd, void **out) override;
+  int munmap(void *address, size_t n) override;
+  int madvise(void *address, size_t n, int advice) override;
+  int mincore(void *address, size_t n, unsigned char *out) override;
+  int random(void *out, size_t n) override;
+  pid_t getpid() override;
+  uid_t geteuid() override;
+  uint64_t monotonic_ms() override;
+  void sleep_us(uint32_t microseconds) override;
+  const char *getenv(const char *name) override;
+
+ private:
+  int ask(Call call);
+  os::Env &base_;
+};
+
+// Fails the n-th call (from 0) among those that `counts` accepts, and with
+// `sticky` every one after it.
+std::function<int(Call)> nth_call_fails(size_t n, int error, bool sticky, std::function<bool(Call)> counts);
+
+// Calls that can fail in the field with an error that must be handled: not
+// close, munmap and such, whose answers are not looked at.
+bool can_fail(Call);
+
+}  // namespace st::testing

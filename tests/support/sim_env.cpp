@@ -1,0 +1,410 @@
+#include "sim_env.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "hash.h"
+
+namespace st::testing {
+
+void SimBytes::write(uint64_t offset, const char *from, size_t n) {
+  if (bytes.size() < offset + n) bytes.resize(offset + n);
+  std::memcpy(bytes.data() + offset, from, n);
+  size = std::max<uint64_t>(size, offset + n);
+}
+
+size_t SimBytes::read(uint64_t offset, char *to, size_t n) const {
+  if (offset >= size) return 0;
+  n = static_cast<size_t>(std::min<uint64_t>(n, size - offset));
+  std::memset(to, 0, n);
+  if (offset < bytes.size()) std::memcpy(to, bytes.data() + offset, std::min<size_t>(n, bytes.size() - offset));
+  return n;
+}
+
+void SimBytes::resize(uint64_t new_size) {
+  size = new_size;
+  if (bytes.size() > size) bytes.resize(size);
+}
+
+std::string SimBytes::all() const {
+  std::string out = bytes;
+  out.resize(size);
+  return out;
+}
+
+namespace {
+
+void make_durable(SimInode &inode, const SimWrite &w) {
+  if (w.bytes.empty()) inode.durable.resize(w.new_size);
+  else inode.durable.write(w.offset, w.bytes.data(), w.bytes.size());
+}
+
+void make_durable(SimInode &inode, const SimEntryChange &e) {
+  if (e.inode == 0) inode.durable_entries.erase(e.name);
+  else inode.durable_entries[e.name] = e.inode;
+}
+
+}  // namespace
+
+std::vector<SimChange> pending_changes(const SimDisk &disk) {
+  std::vector<SimChange> changes;
+  for (const auto &[id, inode] : disk.inodes) {
+    for (size_t i = 0; i < inode->pending.size(); ++i) {
+      const SimWrite &w = inode->pending[i];
+      const uint64_t sectors = w.bytes.empty() ? 1 : (w.offset + w.bytes.size() - 1) / sim_sector - w.offset / sim_sector + 1;
+      changes.push_back({id, i, false, sectors});
+    }
+    for (size_t i = 0; i < inode->pending_entries.size(); ++i) changes.push_back({id, i, true, 1});
+  }
+  return changes;
+}
+
+SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep) {
+  SimDisk cut;
+  cut.next_inode = disk.next_inode;
+  std::map<uint64_t, std::shared_ptr<SimInode>> made;
+  for (const auto &[id, inode] : disk.inodes) {
+    auto fresh = std::make_shared<SimInode>();
+    fresh->is_dir = inode->is_dir;
+    fresh->mode = inode->mode;
+    fresh->uid = inode->uid;
+    fresh->durable = inode->durable;
+    fresh->durable_entries = inode->durable_entries;
+    made[id] = std::move(fresh);
+  }
+  for (size_t c = 0; c < changes.size(); ++c) {
+    if (keep[c] == 0) continue;
+    const SimInode &from = *disk.inodes.at(changes[c].inode);
+    SimInode &to = *made.at(changes[c].inode);
+    if (changes[c].is_entry) {
+      make_durable(to, from.pending_entries[changes[c].index]);
+      continue;
+    }
+    const SimWrite &w = from.pending[changes[c].index];
+    if (keep[c] == 1) {
+      make_durable(to, w);
+      continue;
+    }
+    std::minstd_rand pick(keep[c]);
+    for (uint64_t at = w.offset, end = w.offset + w.bytes.size(); at < end;) {
+      const uint64_t stop = std::min(end, (at / sim_sector + 1) * sim_sector);
+      if (pick() % 2) to.durable.write(at, w.bytes.data() + (at - w.offset), stop - at);
+      at = stop;
+    }
+  }
+  // Only what the root still reaches.
+  std::vector<uint64_t> reach{1};
+  for (size_t i = 0; i < reach.size(); ++i) {
+    auto &inode = made.at(reach[i]);
+    inode->now = inode->durable;
+    inode->entries = inode->durable_entries;
+    for (const auto &[name, child] : inode->entries) reach.push_back(child);
+  }
+  for (uint64_t id : reach) cut.inodes[id] = made.at(id);
+  return cut;
+}
+
+uint64_t fingerprint(const SimDisk &disk) {
+  uint64_t sum = 0;
+  for (const auto &[id, inode] : disk.inodes) {
+    uint64_t h = hash64(inode->durable.bytes.data(), inode->durable.bytes.size(), id * 1000003 + inode->durable.size);
+    for (const auto &[name, child] : inode->durable_entries) h = hash64(name.data(), name.size(), h ^ child);
+    sum = hash64(&h, sizeof h, sum);
+  }
+  return sum;
+}
+
+SimEnv::SimEnv() {
+  auto root = std::make_shared<SimInode>();
+  root->is_dir = true;
+  root->mode = S_IFDIR | 0755;
+  disk_.inodes[1] = root;
+}
+
+SimInode &SimEnv::change(uint64_t inode) {
+  auto copy = std::make_shared<SimInode>(*disk_.inodes.at(inode));
+  disk_.inodes[inode] = copy;
+  return *copy;
+}
+
+uint64_t SimEnv::resolve(const std::string &path) const {
+  uint64_t at = 1;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    begin = end + 1;
+    if (part.empty() || part == ".") continue;
+    const auto &inode = disk_.inodes.at(at);
+    const auto found = inode->entries.find(part);
+    if (found == inode->entries.end()) return 0;
+    at = found->second;
+  }
+  return at;
+}
+
+uint64_t SimEnv::resolve_at(int dir, const std::string &path, uint64_t *parent, std::string *name) const {
+  const size_t slash = path.rfind('/');
+  *name = slash == std::string::npos ? path : path.substr(slash + 1);
+  if (slash == std::string::npos && dir != AT_FDCWD) {
+    const auto open = files_.find(dir);
+    *parent = open == files_.end() ? 0 : open->second;
+  } else {
+    *parent = resolve(slash == std::string::npos ? "" : path.substr(0, slash));
+  }
+  if (*parent == 0) return 0;
+  if (name->empty() || *name == ".") return *parent;
+  const auto &entries = disk_.inodes.at(*parent)->entries;
+  const auto found = entries.find(*name);
+  return found == entries.end() ? 0 : found->second;
+}
+
+void SimEnv::add_file(const std::string &path, std::string bytes, mode_t mode) {
+  uint64_t parent;
+  std::string name;
+  uint64_t inode = resolve_at(AT_FDCWD, path, &parent, &name);
+  if (inode == 0) inode = disk_.next_inode++;
+  auto file = std::make_shared<SimInode>();
+  file->mode = S_IFREG | mode;
+  file->now.size = bytes.size();
+  file->now.bytes = std::move(bytes);
+  file->durable = file->now;
+  disk_.inodes[inode] = file;
+  SimInode &folder = change(parent);
+  folder.entries[name] = folder.durable_entries[name] = inode;
+}
+
+std::string SimEnv::contents(const std::string &path) const {
+  const uint64_t inode = resolve(path);
+  return inode == 0 ? std::string() : disk_.inodes.at(inode)->now.all();
+}
+
+std::vector<std::string> SimEnv::names(const std::string &folder) const {
+  std::vector<std::string> out;
+  if (const uint64_t inode = resolve(folder))
+    for (const auto &[name, child] : disk_.inodes.at(inode)->entries) out.push_back(name);
+  return out;
+}
+
+int SimEnv::openat(int dir, const char *path, int flags, mode_t mode) {
+  uint64_t parent;
+  std::string name;
+  uint64_t inode = resolve_at(dir, path, &parent, &name);
+  if (inode == 0) {
+    // A folder that was removed takes no new names.
+    if (!(flags & O_CREAT) || parent == 0 || (parent != 1 && links(parent) == 0)) return -ENOENT;
+    changing();
+    inode = disk_.next_inode++;
+    auto file = std::make_shared<SimInode>();
+    file->mode = S_IFREG | mode;
+    disk_.inodes[inode] = file;
+    SimInode &folder = change(parent);
+    folder.entries[name] = inode;
+    folder.pending_entries.push_back({name, inode});
+  } else if ((flags & O_CREAT) && (flags & O_EXCL)) {
+    return -EEXIST;
+  }
+  if ((flags & O_DIRECTORY) && !disk_.inodes.at(inode)->is_dir) return -ENOTDIR;
+  files_[next_fd_] = inode;
+  return next_fd_++;
+}
+
+int SimEnv::close(int fd) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  std::erase_if(locks_[open->second], [fd](const Lock &l) { return l.fd == fd; });
+  files_.erase(open);
+  return 0;
+}
+
+ssize_t SimEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  return static_cast<ssize_t>(disk_.inodes.at(open->second)->now.read(offset, static_cast<char *>(buffer), n));
+}
+
+ssize_t SimEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  changing();
+  SimInode &inode = change(open->second);
+  const uint64_t grows = offset + n > inode.now.size ? offset + n - inode.now.size : 0;
+  if (grows > free_bytes) return -ENOSPC;
+  free_bytes -= grows;
+  inode.now.write(offset, static_cast<const char *>(buffer), n);
+  inode.pending.push_back({offset, std::string(static_cast<const char *>(buffer), n), 0});
+  return static_cast<ssize_t>(n);
+}
+
+int SimEnv::fallocate(int fd, int, uint64_t offset, uint64_t n) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  changing();
+  SimInode &inode = change(open->second);
+  if (offset + n <= inode.now.size) return 0;
+  const uint64_t grows = offset + n - inode.now.size;
+  if (grows > free_bytes) return -ENOSPC;
+  free_bytes -= grows;
+  inode.now.resize(offset + n);
+  inode.pending.push_back({0, {}, offset + n});
+  return 0;
+}
+
+int SimEnv::fsync(int fd) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  changing();
+  SimInode &inode = change(open->second);
+  const int fault = sync_fault ? sync_fault() : 0;
+  // A failed sync may have written some of it; what it has not is forgotten, and
+  // no later sync will make it good.
+  for (const SimWrite &w : inode.pending)
+    if (fault == 0 || random_() % 2) make_durable(inode, w);
+  for (const SimEntryChange &e : inode.pending_entries)
+    if (fault == 0 || random_() % 2) make_durable(inode, e);
+  inode.pending.clear();
+  inode.pending_entries.clear();
+  return fault;
+}
+
+uint64_t SimEnv::links(uint64_t inode) const {
+  uint64_t n = 0;
+  for (const auto &[id, other] : disk_.inodes)
+    for (const auto &[name, child] : other->entries) n += child == inode;
+  return n;
+}
+
+void SimEnv::fill(uint64_t inode, struct stat *out) const {
+  const SimInode &i = *disk_.inodes.at(inode);
+  *out = {};
+  out->st_dev = 77;
+  out->st_ino = inode;
+  out->st_mode = i.mode;
+  out->st_uid = i.uid;
+  out->st_nlink = links(inode);
+  out->st_size = static_cast<off_t>(i.now.size);
+}
+
+int SimEnv::fstat(int fd, struct stat *out) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  fill(open->second, out);
+  return 0;
+}
+
+int SimEnv::fstatat(int dir, const char *path, struct stat *out, int) {
+  uint64_t parent;
+  std::string name;
+  const uint64_t inode = resolve_at(dir, path, &parent, &name);
+  if (inode == 0) return -ENOENT;
+  fill(inode, out);
+  return 0;
+}
+
+int SimEnv::fstatfs(int, struct statfs *out) {
+  *out = {};
+  out->f_type = 0xEF53;
+  return 0;
+}
+
+int SimEnv::realpath(const char *path, std::string *out) {
+  if (resolve(path) == 0) return -ENOENT;
+  *out = path;
+  return 0;
+}
+
+int SimEnv::list(int dir, std::vector<std::string> *out) {
+  const auto open = files_.find(dir);
+  if (open == files_.end()) return -EBADF;
+  out->clear();
+  for (const auto &[name, child] : disk_.inodes.at(open->second)->entries) out->push_back(name);
+  return 0;
+}
+
+int SimEnv::mkdirat(int dir, const char *path, mode_t mode) {
+  uint64_t parent;
+  std::string name;
+  if (resolve_at(dir, path, &parent, &name) != 0) return -EEXIST;
+  if (parent == 0) return -ENOENT;
+  changing();
+  auto made = std::make_shared<SimInode>();
+  made->is_dir = true;
+  made->mode = S_IFDIR | mode;
+  const uint64_t inode = disk_.next_inode++;
+  disk_.inodes[inode] = made;
+  SimInode &folder = change(parent);
+  folder.entries[name] = inode;
+  folder.pending_entries.push_back({name, inode});
+  return 0;
+}
+
+int SimEnv::unlinkat(int dir, const char *path, int flags) {
+  uint64_t parent;
+  std::string name;
+  const uint64_t inode = resolve_at(dir, path, &parent, &name);
+  if (inode == 0) return -ENOENT;
+  if ((flags & AT_REMOVEDIR) && !disk_.inodes.at(inode)->entries.empty()) return -ENOTEMPTY;
+  changing();
+  SimInode &folder = change(parent);
+  folder.entries.erase(name);
+  folder.pending_entries.push_back({name, 0});
+  return 0;
+}
+
+int SimEnv::renameat(int from_dir, const char *from, int to_dir, const char *to) {
+  uint64_t from_parent, to_parent;
+  std::string from_name, to_name;
+  const uint64_t inode = resolve_at(from_dir, from, &from_parent, &from_name);
+  resolve_at(to_dir, to, &to_parent, &to_name);
+  if (inode == 0 || to_parent == 0) return -ENOENT;
+  changing();
+  SimInode &target = change(to_parent);
+  target.entries[to_name] = inode;
+  target.pending_entries.push_back({to_name, inode});
+  SimInode &source = change(from_parent);
+  source.entries.erase(from_name);
+  source.pending_entries.push_back({from_name, 0});
+  return 0;
+}
+
+int SimEnv::lock(int fd, int command, struct flock *lock) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  std::vector<Lock> &held = locks_[open->second];
+  const auto begin = static_cast<uint64_t>(lock->l_start);
+  const uint64_t end = lock->l_len == 0 ? UINT64_MAX : begin + static_cast<uint64_t>(lock->l_len);
+  const bool conflict = std::any_of(held.begin(), held.end(), [&](const Lock &l) {
+    return l.fd != fd && l.begin < end && begin < l.end && (l.exclusive || lock->l_type == F_WRLCK);
+  });
+  if (command == F_OFD_GETLK) {
+    if (!conflict) lock->l_type = F_UNLCK;
+    return 0;
+  }
+  if (lock->l_type == F_UNLCK) {
+    // Whole-range unlocks are all that is ever asked.
+    std::erase_if(held, [&](const Lock &l) { return l.fd == fd && begin <= l.begin && l.end <= end; });
+    return 0;
+  }
+  if (conflict) return -EAGAIN;
+  held.push_back({fd, begin, end, lock->l_type == F_WRLCK});
+  return 0;
+}
+
+int SimEnv::mmap(size_t n, int protection, int flags, int fd, void **out) {
+  if (fd >= 0) return -ENODEV;  // files are read into owned memory
+  void *address = ::mmap(nullptr, n, protection, flags, -1, 0);
+  if (address == MAP_FAILED) return -errno;
+  *out = address;
+  return 0;
+}
+
+int SimEnv::munmap(void *address, size_t n) { return ::munmap(address, n) < 0 ? -errno : 0; }
+
+int SimEnv::random(void *out, size_t n) {
+  for (size_t i = 0; i < n; ++i) static_cast<unsigned char *>(out)[i] = static_cast<unsigned char>(random_());
+  return static_cast<int>(n);
+}
+
+}  // namespace st::testing

@@ -1,0 +1,145 @@
+// A filesystem in memory that knows what a power cut leaves behind. Every write
+// and every change of a folder is pending until its file or folder is synced; a
+// cut keeps any subset of what is pending, and tears writes at 512 bytes. It
+// promises no more than POSIX does: syncing a file does not sync its name.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "os/env.h"
+
+namespace st::testing {
+
+inline constexpr uint64_t sim_sector = 512;
+
+// A file's bytes; what lies beyond `bytes` up to `size` is zero.
+struct SimBytes {
+  std::string bytes;
+  uint64_t size = 0;
+  void write(uint64_t offset, const char *from, size_t n);
+  size_t read(uint64_t offset, char *to, size_t n) const;
+  void resize(uint64_t new_size);
+  std::string all() const;
+};
+
+// One pending change of a file: bytes, or (empty) a new size.
+struct SimWrite {
+  uint64_t offset = 0;
+  std::string bytes;
+  uint64_t new_size = 0;
+};
+
+struct SimEntryChange {
+  std::string name;
+  uint64_t inode = 0;  // 0: removed
+};
+
+struct SimInode {
+  bool is_dir = false;
+  mode_t mode = 0;
+  uid_t uid = 0;
+  SimBytes now, durable;
+  std::vector<SimWrite> pending;
+  std::map<std::string, uint64_t> entries, durable_entries;  // of a folder
+  std::vector<SimEntryChange> pending_entries;
+};
+
+// The whole disk: what is visible, what is durable, and what is pending.
+struct SimDisk {
+  std::map<uint64_t, std::shared_ptr<const SimInode>> inodes;  // shared by snapshots, replaced when changed
+  uint64_t next_inode = 2;                                     // 1 is the root folder
+};
+
+// The pending changes of a disk, numbered, so that a cut is a choice of them.
+struct SimChange {
+  uint64_t inode;
+  size_t index;     // in pending or pending_entries
+  bool is_entry;
+  uint64_t sectors; // that a torn write may be cut into; 1 if it cannot be torn
+};
+std::vector<SimChange> pending_changes(const SimDisk &disk);
+
+// The disk after a cut: the durable state, and of change i what keep[i] says:
+// 0 nothing, 1 all, else a seed that picks some of its sectors.
+SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep);
+uint64_t fingerprint(const SimDisk &disk);
+
+class SimEnv : public os::Env {
+ public:
+  SimEnv();
+  explicit SimEnv(SimDisk disk, uint64_t seed = 1) : disk_(std::move(disk)), random_(seed) {}
+
+  const SimDisk &disk() const { return disk_; }
+  void add_file(const std::string &path, std::string bytes, mode_t mode = 0644);  // durable
+  std::string contents(const std::string &path) const;
+  std::vector<std::string> names(const std::string &folder) const;
+  bool exists(const std::string &path) const { return resolve(path) != 0; }
+
+  // Called before every call that changes the disk.
+  std::function<void()> before_change;
+  // A failed sync loses what was pending, as on Linux: it stays visible, and
+  // may or may not be on the disk, whatever is synced later.
+  std::function<int()> sync_fault;
+  uint64_t free_bytes = UINT64_MAX;  // what fallocate and growing writes may still take
+
+  int openat(int dir, const char *path, int flags, mode_t mode) override;
+  int close(int fd) override;
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
+  int fsync(int fd) override;
+  int fdatasync(int fd) override { return fsync(fd); }
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
+  int sync_range(int, uint64_t, uint64_t) override { return 0; }
+  int fstat(int fd, struct stat *out) override;
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override;
+  int fstatfs(int fd, struct statfs *out) override;
+  int realpath(const char *path, std::string *out) override;
+  int list(int dir, std::vector<std::string> *out) override;
+  int mkdirat(int dir, const char *name, mode_t mode) override;
+  int unlinkat(int dir, const char *name, int flags) override;
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override;
+  int lock(int fd, int command, struct flock *lock) override;
+  int mmap(size_t n, int protection, int flags, int fd, void **out) override;
+  int munmap(void *address, size_t n) override;
+  int madvise(void *, size_t, int) override { return 0; }
+  int mincore(void *, size_t, unsigned char *) override { return -ENOSYS; }
+  int random(void *out, size_t n) override;
+  pid_t getpid() override { return 4242; }
+  uid_t geteuid() override { return 0; }
+  uint64_t monotonic_ms() override { return clock_us_ / 1000; }
+  void sleep_us(uint32_t microseconds) override { clock_us_ += microseconds; }
+  const char *getenv(const char *) override { return nullptr; }
+  size_t open_files() const { return files_.size(); }
+
+ private:
+  struct Lock {
+    int fd;
+    uint64_t begin, end;
+    bool exclusive;
+  };
+
+  uint64_t resolve(const std::string &path) const;  // 0: none
+  uint64_t resolve_at(int dir, const std::string &path, uint64_t *parent, std::string *name) const;
+  SimInode &change(uint64_t inode);
+  void fill(uint64_t inode, struct stat *out) const;
+  uint64_t links(uint64_t inode) const;
+  void changing() {
+    if (before_change) before_change();
+  }
+
+  SimDisk disk_;
+  std::map<int, uint64_t> files_;  // descriptor to inode
+  std::map<uint64_t, std::vector<Lock>> locks_;
+  int next_fd_ = 1000;
+  uint64_t clock_us_ = 0;
+  std::mt19937_64 random_{1};
+};
+
+}  // namespace st::testing
