@@ -20,13 +20,28 @@ void st_recover_options_init(st_recover_options *out) {
   if (out) *out = ST_RECOVER_OPTIONS_INIT;
 }
 
-st_status st_verify(const char *path, st_report_fn report, void *user) {
+void st_verify_options_init(st_verify_options *out) {
+  if (out) *out = ST_VERIFY_OPTIONS_INIT;
+}
+
+st_status st_verify_with(const char *path, const st_verify_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_verify", path));
-    return store::verify(os::Env::posix(), path, [&](const store::Finding &f) {
-      return told(report, user, static_cast<uint32_t>(f.severity), f.status, f.offset, f.message);
+    auto o = read_options(opts, st_verify_options ST_VERIFY_OPTIONS_INIT);
+    if (!o) return Failure(std::move(o.error()));
+    if (o->reserved0 != 0) return fail(Status::unsupported, "st_verify was given an option that libst ", st_version(), " does not know");
+    const Control control(progress_of(o->progress, o->progress_user), nullptr);
+    return store::verify(os::Env::posix(), path, control, [&](const store::Finding &f) {
+      return told(o->report, o->report_user, static_cast<uint32_t>(f.severity), f.status, f.offset, f.message);
     });
   });
+}
+
+st_status st_verify(const char *path, st_report_fn report, void *user) {
+  st_verify_options options = ST_VERIFY_OPTIONS_INIT;
+  options.report = report;
+  options.report_user = user;
+  return st_verify_with(path, &options);
 }
 
 st_status st_recover_with(const char *path, const st_recover_options *opts) {

@@ -70,7 +70,7 @@ Content Content::borrowed(const std::byte *bytes, size_t size) {
   return c;
 }
 
-Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
+Result<Content::View> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
   if (owned_ && !owned_->filled[slot].load(std::memory_order_acquire)) {
     std::lock_guard lock(owned_->mutex);
@@ -78,9 +78,10 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
       if (auto read = file.read(mapping_.data() + offset, n, offset); !read) return Failure(std::move(read.error()));
       owned_->filled_bytes.fetch_add(n, std::memory_order_relaxed);
       owned_->filled[slot].store(true, std::memory_order_release);
+      return View{bytes_ + offset, n};
     }
   }
-  return bytes_ + offset;
+  return View{bytes_ + offset, 0};
 }
 
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {

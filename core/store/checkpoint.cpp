@@ -86,9 +86,10 @@ Error about(Error e, const TensorView &t) {
 Result<const std::byte *> Checkpoint::view(const Snapshot &s, size_t i) const {
   const TensorView t = s.header.index.at(i);
   if (t.nbytes == 0) return nullptr;
-  auto bytes = s.content.view(s.file, i, s.file_offset(t), t.nbytes);
-  if (!bytes) return Failure(about(std::move(bytes.error()), t));
-  return bytes;
+  auto viewed = s.content.view(s.file, i, s.file_offset(t), t.nbytes);
+  if (!viewed) return Failure(about(std::move(viewed.error()), t));
+  counters_.bytes_read += viewed->bytes_read;
+  return viewed->bytes;
 }
 
 Result<void> Checkpoint::read(const Snapshot &s, size_t i, void *to) const {

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "check.h"
+#include "os/lock_holder.h"
 #include "write/identity.h"
 #include "write/recover.h"
+#include "write/space.h"
 
 namespace st::store {
 
@@ -71,6 +72,7 @@ Result<void> Transaction::stage(size_t index, const TensorView &tensor, const Ne
     auto taken = checkpoint_.journals_->take();
     if (!taken) return Failure(std::move(taken.error()));
     journal_ = std::move(*taken);
+    journal_start_ = journal_.journal->bytes_written();
   }
   const void *bytes = options_.copy ? nullptr : value.bytes;
   auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
@@ -94,7 +96,7 @@ Result<void> Transaction::commit() {
   auto locked = lock();
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;
-    return Failure(name_blocked(std::move(locked.error())));
+    return Failure(std::move(locked.error()));
   }
   failed_ = true;  // whatever comes now, there is no second commit
   return finish(**locked);
@@ -105,9 +107,9 @@ Result<void> Transaction::finish(const Locked &locked) {
   for (const Staged &s : staged_) pieces.push_back(s.piece);
   std::sort(pieces.begin(), pieces.end(), [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
 
-  const uint64_t journal_before = journal_.journal->bytes_written();
+  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces); !room) return room;
   auto done = write::apply_patch(locked.file, journal_.folder->dir(), *journal_.journal, pieces, locked.identity, control_);
-  checkpoint_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_before;
+  checkpoint_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
   if (!done) {
     write::PatchFailure &failure = done.error();
     if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;
@@ -149,7 +151,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock() {
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
   for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
   auto lock = os::RangeLock::acquire(locked->file, std::move(ranges), {options_.lock_timeout_ms, &control_, &checkpoint_.counters_.lock_waits});
-  if (!lock) return Failure(std::move(lock.error()));
+  if (!lock) return Failure(name_blocked(std::move(lock.error()), locked->file));
   locked->lock = std::move(*lock);
 
   auto replaced = os::was_replaced(locked->file, checkpoint_.path_);
@@ -211,15 +213,16 @@ Result<void> Transaction::test_locks(const Locked &locked) {
   return {};
 }
 
-// Which tensor was it that could not be locked?
-Error Transaction::name_blocked(Error busy) const {
-  if (busy.status != Status::busy || busy.offset == no_offset) return busy;
-  for (const Staged &s : staged_)
-    if (s.piece.offset == busy.offset) {
-      busy.message = text("another worker is changing tensor ", quoted(s.name), " of ", quoted(checkpoint_.path_), "; try again, or allow more time");
-      return std::move(busy).about_tensor(s.name);
-    }
-  return busy;
+// Which tensor was it that could not be locked, and who holds it?
+Error Transaction::name_blocked(Error busy, const os::File &file) const {
+  if (busy.status != Status::busy) return busy;
+  const auto blocked = std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
+  const bool is_tensor = blocked != staged_.end();
+  const os::LockRange range = is_tensor ? os::LockRange{busy.offset, blocked->piece.payload.length, true} : os::LockRange{0, snapshot_->header.data_offset(), false};
+  busy.holder_pid = os::find_lock_holder(file, range);
+  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"), is_tensor ? " is changing tensor " : " is working on all",
+                      is_tensor ? quoted(blocked->name) : std::string(), " of ", quoted(checkpoint_.path_), "; try again, or allow more time");
+  return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
 }
 
 }  // namespace st::store

@@ -57,7 +57,7 @@ class Transaction {
   Result<std::unique_ptr<Locked>> try_lock();  // null: the file changed, look again
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
   Result<void> test_locks(const Locked &locked);
-  Error name_blocked(Error busy) const;
+  Error name_blocked(Error busy, const os::File &file) const;
   Result<void> finish(const Locked &locked);
 
   Checkpoint &checkpoint_;
@@ -68,6 +68,7 @@ class Transaction {
   std::vector<Staged> staged_;
   std::unordered_map<size_t, size_t> by_index_;  // index of a tensor to its place in staged_
   write::JournalFolder::Taken journal_;
+  uint64_t journal_start_ = 0;  // bytes written to it before this transaction
   bool failed_ = false;
 };
 

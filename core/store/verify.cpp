@@ -11,7 +11,7 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(os::Env &env, std::string path, const Report &report) : env_(env), path_(std::move(path)), report_(report) {}
+  Verifier(os::Env &env, std::string path, const Control &control, const Report &report) : env_(env), path_(std::move(path)), control_(control), report_(report) {}
 
   Result<void> run() {
     if (auto told = check(); !told) return told;
@@ -29,6 +29,7 @@ class Verifier {
 
   os::Env &env_;
   const std::string path_;
+  const Control &control_;
   const Report &report_;
   Error first_error_ = {Status::ok, {}};
 };
@@ -85,13 +86,16 @@ Result<void> Verifier::check_alignment(const Snapshot &snapshot) {
 Result<void> Verifier::read_all(const Snapshot &snapshot) {
   constexpr uint64_t block = uint64_t{4} << 20;
   const auto buffer = std::make_unique_for_overwrite<char[]>(block);
-  for (uint64_t at = snapshot.header.data_offset(), end = snapshot.file_size(); at < end; at += block)
+  const uint64_t begin = snapshot.header.data_offset(), end = snapshot.file_size();
+  for (uint64_t at = begin; at < end; at += block) {
+    if (auto go = control_.check(at - begin, end - begin); !go) return go;
     if (auto got = snapshot.file.read(buffer.get(), std::min(block, end - at), at); !got) return tell(Severity::error, std::move(got.error()));
+  }
   return {};
 }
 
 }  // namespace
 
-Result<void> verify(os::Env &env, const std::string &path, const Report &report) { return Verifier(env, path, report).run(); }
+Result<void> verify(os::Env &env, const std::string &path, const Control &control, const Report &report) { return Verifier(env, path, control, report).run(); }
 
 }  // namespace st::store

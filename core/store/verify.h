@@ -21,6 +21,6 @@ struct Finding {
 using Report = std::function<bool(const Finding &)>;
 
 // Ok, the first error, or cancelled.
-Result<void> verify(os::Env &env, const std::string &path, const Report &report);
+Result<void> verify(os::Env &env, const std::string &path, const Control &control, const Report &report);
 
 }  // namespace st::store

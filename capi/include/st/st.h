@@ -184,7 +184,7 @@ const char *st_version(void);
 
 /* -------------------------------------------------------------- callbacks */
 
-/* Told now and then during long work. Return non-zero to cancel it: the call
+/* Told now and then during long work; done and total are bytes of this call. Return non-zero to cancel it: the call
  * then answers ST_E_CANCELLED and nothing has changed. Called on the thread
  * that called libst. `total` is 0 if not known. */
 typedef int (*st_progress_fn)(void *user, uint64_t done_bytes, uint64_t total_bytes);
@@ -421,6 +421,19 @@ typedef int (*st_report_fn)(void *user, const st_report *report);
  * Tells each finding; answers the status of the first error, or ST_OK. Journals
  * that wait are reported, not touched. `report` may be NULL. Since 2.0. */
 st_status st_verify(const char *path, st_report_fn report, void *user);
+
+/* The same, with progress over the bytes read. Since 2.0. */
+typedef struct st_verify_options {
+  uint32_t struct_size;
+  uint32_t reserved0;       /* zero */
+  st_report_fn report;      /* may be NULL */
+  void *report_user;
+  st_progress_fn progress;  /* may be NULL; non-zero answers ST_E_CANCELLED */
+  void *progress_user;
+} st_verify_options;
+#define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL }
+void st_verify_options_init(st_verify_options *out);
+st_status st_verify_with(const char *path, const st_verify_options *opts);
 
 /* Finish or drop what crashed writers left beside the file: uncommitted
  * journals are removed, committed ones are applied and removed. st_open does

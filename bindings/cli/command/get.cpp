@@ -1,0 +1,154 @@
+// stctl get: the values of a tensor, or of a slice of it, as text, bytes or .npy.
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+
+#include "../array_text.h"
+#include "../commands.h"
+#include "../handle.h"
+#include "../interrupt.h"
+#include "../json.h"
+#include "../npy.h"
+#include "../progress.h"
+#include "../slice.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+enum class Format { unset, text, raw, npy };
+
+struct Get {
+  std::string file;
+  std::string tensor;
+  std::string slice;
+  std::string output;  // "": standard output, as text; "-": the same, as raw bytes
+  Format format = Format::unset;
+  uint64_t limit = 1000;
+
+  bool to_stdout() const { return output.empty() || output == "-"; }
+};
+
+constexpr uint64_t piece_bytes = 16 << 20;
+constexpr uint64_t edge = 3;  // entries shown at each end of a dimension, as NumPy does
+
+Format format_of(const Get &options) {
+  if (options.format != Format::unset) return options.format;
+  if (options.output.empty()) return Format::text;
+  return options.output.ends_with(".npy") ? Format::npy : Format::raw;
+}
+
+void write_text(Output &out, const Slice &slice, uint64_t limit) {
+  const bool all = limit == 0 || slice.elements() <= limit;
+  write_array(out, slice.corner(all ? INT64_MAX : edge));
+}
+
+void write_bytes(Output &out, const Session &session, const Slice &slice, bool npy) {
+  if (npy) out.write(npy_header(slice.tensor().dtype, slice.shape()));
+  Progress progress(session.quiet, "reading", slice.nbytes());
+  uint64_t done = 0;
+  slice.read(piece_bytes, [&](std::string_view bytes) {
+    out.write(bytes);
+    progress.done(done += bytes.size());
+  });
+}
+
+void write_shape(Json &json, const std::vector<uint64_t> &shape) {
+  json.key("shape");
+  json.begin_array();
+  for (uint64_t n : shape) json.value(n);
+  json.end_array();
+}
+
+void write_json(Session &session, const Get &options, const Slice &slice) {
+  Json json(session.out);
+  json.begin_object();
+  json.field("file", options.file);
+  json.field("name", name_of(slice.tensor()));
+  json.field("dtype", st_dtype_name(slice.tensor().dtype));
+  write_shape(json, slice.shape());
+  json.field("nbytes", slice.nbytes());
+  if (options.to_stdout()) {
+    json.key("values");
+    Progress progress(session.quiet, "reading", slice.nbytes());
+    write_array(json, slice, piece_bytes, [&](uint64_t done) { progress.done(done); });
+  } else {
+    json.field("output", options.output);
+  }
+  json.end_object();
+  session.out.write("\n");
+}
+
+int run(Session &session, const Get &options) {
+  const Format format = format_of(options);
+  if (options.to_stdout() && format != Format::text) {
+    if (session.json) throw UsageFailure("--json and raw bytes can't both be standard output: use -o FILE");
+    if (isatty(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
+  }
+  if (!options.to_stdout() && same_file(options.output, options.file)) {
+    throw UsageFailure(fmt::format("-o '{}' would replace the file that is read", escape(options.output)));
+  }
+  const File file(session, options.file);
+  const Interruptible guard(file.get());
+  const Slice slice(file, file.find(options.tensor), options.slice);
+  const auto write = [&](Output &out) {
+    if (format == Format::text) {
+      write_text(out, slice, options.limit);
+    } else {
+      write_bytes(out, session, slice, format == Format::npy);
+    }
+  };
+
+  if (options.to_stdout()) {
+    if (session.json) {
+      write_json(session, options, slice);
+    } else {
+      write(session.out);
+    }
+    return exit_ok;
+  }
+  if (format == Format::npy) npy_header(slice.tensor().dtype, slice.shape());  // refuse before a file is made
+  OutputFile out(options.output);
+  write(out);
+  out.commit();
+  if (session.json) write_json(session, options, slice);
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_get(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Get>();
+  CLI::App *command = add_command(
+      app, session, "get",
+      "The values of a tensor, or of a slice of it\n\n"
+      "Prints values as NumPy does, all 22 dtypes decoded, with … in place of the middle of\n"
+      "large tensors; or writes the bytes, raw or as a .npy file. Reads only the bytes that\n"
+      "it needs. A file is complete or not there. With --json all values are in \"values\",\n"
+      "nested; NaN and infinities are strings, complex numbers [re, im].",
+      "  stctl get model.safetensors lm_head.weight\n"
+      "  stctl get model.safetensors lm_head.weight --slice 0:2,:,::2\n"
+      "  stctl get model.safetensors lm_head.weight --slice=-1 -o last_row.npy\n"
+      "  stctl get model.safetensors lm_head.weight -o - | sha256sum\n"
+      "  stctl get --json model.safetensors step | jq .values\n");
+  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
+  command->add_option("TENSOR", options->tensor, "A tensor's name")->required()->type_name("");
+  command->add_option("--slice", options->slice, "What to take of each dimension, as NumPy: start:stop:step,\n"
+                                                 "an index, or ... for all dimensions between")
+      ->type_name("SLICE");
+  command->add_option("-o,--output", options->output, "Write to a file; - is standard output")->type_name("FILE");
+  static const std::map<std::string, Format> formats = {
+      {"text", Format::text}, {"raw", Format::raw}, {"npy", Format::npy}};
+  command->add_option("--format", options->format, "text, raw (little-endian, C order) or npy. Default: text;\n"
+                                                   "with -o, npy if FILE ends so, else raw")
+      ->type_name("FORMAT")
+      ->transform(CLI::CheckedTransformer(formats).description(""));
+  command->add_option("--limit", options->limit, "Print all of at most N elements, else the edges; 0: always\n"
+                                                 "all (default 1000)")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""));
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,186 @@
+// stctl info: the facts of a file, or of one tensor.
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "../commands.h"
+#include "../handle.h"
+#include "../json.h"
+#include "../table.h"
+
+namespace stctl {
+namespace {
+
+struct Info {
+  std::string file;
+  std::optional<std::string> tensor;
+};
+
+constexpr size_t shown_metadata = 200;  // characters of a value, for people
+
+struct Kind {  // of tensors: one dtype
+  uint64_t tensors = 0;
+  uint64_t elements = 0;
+  uint64_t nbytes = 0;
+};
+
+struct Summary {
+  std::array<Kind, ST_DTYPE_U64 + 1> kinds;  // by dtype
+  Kind all;
+};
+
+Summary summarise(const File &file) {
+  Summary summary = {};
+  for (size_t i = 0; i < file.count(); ++i) {
+    const st_tensor tensor = file.at(i);
+    for (Kind *kind : {&summary.kinds.at(tensor.dtype), &summary.all}) {
+      kind->tensors += 1;
+      kind->elements += elements_of(tensor);
+      kind->nbytes += tensor.nbytes;
+    }
+  }
+  return summary;
+}
+
+// The largest power of two that divides the offset at which data starts.
+uint64_t alignment_of(uint64_t offset) { return offset & (~offset + 1); }
+
+template <class Use>  // use(key, value)
+void each_metadata(const File &file, Use use) {
+  for (size_t i = 0; i < st_metadata_count(file.get()); ++i) {
+    const char *key, *value;
+    size_t key_len, value_len;
+    check(st_metadata_at(file.get(), i, &key, &key_len, &value, &value_len));
+    use(std::string_view(key, key_len), std::string_view(value, value_len));
+  }
+}
+
+void write_kind(Json &json, const Kind &kind) {
+  json.field("tensors", kind.tensors);
+  json.field("parameters", kind.elements);
+  json.field("nbytes", kind.nbytes);
+}
+
+void file_json(Session &session, const File &file, const Summary &summary, const st_io_info &io) {
+  Json json(session.out);
+  json.begin_object();
+  json.field("file", file.path());
+  json.field("file_size", io.file_size);
+  json.field("header_size", io.header_size);
+  json.field("data_offset", io.data_offset);
+  json.field("data_alignment", alignment_of(io.data_offset));
+  write_kind(json, summary.all);
+  json.key("dtypes");
+  json.begin_object();
+  for (uint32_t dtype = 0; dtype < summary.kinds.size(); ++dtype) {
+    if (summary.kinds[dtype].tensors == 0) continue;
+    json.key(st_dtype_name(dtype));
+    json.begin_object();
+    write_kind(json, summary.kinds[dtype]);
+    json.end_object();
+  }
+  json.end_object();
+  json.key("metadata");
+  json.begin_object();
+  each_metadata(file, [&](std::string_view key, std::string_view value) { json.field(key, value); });
+  json.end_object();
+  json.field("storage", storage_name(io.storage));
+  json.field("filesystem", io.filesystem);
+  json.field("map", map_name(io.map));
+  json.field("reason", io.reason);
+  json.end_object();
+  session.out.write("\n");
+}
+
+void file_text(Session &session, const File &file, const Summary &summary, const st_io_info &io) {
+  Table facts({{"", Table::left}, {"", Table::left}});
+  const auto bytes = [](uint64_t n) {
+    return n < 1024 ? human_size(n) : fmt::format("{} ({} bytes)", human_size(n), grouped(n));
+  };
+  facts.add({"File", escape(file.path())});
+  facts.add({"Tensors", grouped(summary.all.tensors)});
+  facts.add({"Parameters", grouped(summary.all.elements)});
+  facts.add({"Data", bytes(summary.all.nbytes)});
+  facts.add({"Header", bytes(io.header_size)});
+  facts.add({"Data starts at", fmt::format("{}, a multiple of {}", io.data_offset, alignment_of(io.data_offset))});
+  facts.add({"Filesystem", fmt::format("{} ({})", escape(io.filesystem), storage_name(io.storage))});
+  facts.add({"Mapping", fmt::format("{}: {}", map_name(io.map), escape(io.reason))});
+  facts.write(session.out);
+
+  if (summary.all.tensors > 0) {
+    Table kinds({{"DTYPE", Table::left}, {"TENSORS", Table::right}, {"PARAMETERS", Table::right},
+                 {"SIZE", Table::right}});
+    for (uint32_t dtype = 0; dtype < summary.kinds.size(); ++dtype) {
+      const Kind &kind = summary.kinds[dtype];
+      if (kind.tensors == 0) continue;
+      kinds.add({st_dtype_name(dtype), grouped(kind.tensors), grouped(kind.elements), human_size(kind.nbytes)});
+    }
+    session.out.write("\n");
+    kinds.write(session.out);
+  }
+
+  if (st_metadata_count(file.get()) > 0) {
+    Table metadata({{"METADATA", Table::left}, {"", Table::left}});
+    each_metadata(file, [&](std::string_view key, std::string_view value) {
+      metadata.add({escape_short(key, shown_metadata), escape_short(value, shown_metadata)});
+    });
+    session.out.write("\n");
+    metadata.write(session.out);
+  }
+}
+
+void tensor_info(Session &session, const File &file, size_t index) {
+  const st_tensor tensor = file.at(index);
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", file.path());
+    json.field("index", uint64_t{index});
+    write_description(json, tensor);
+    json.field("bits", uint64_t{st_dtype_bits(tensor.dtype)});
+    json.field("elements", elements_of(tensor));
+    json.end_object();
+    session.out.write("\n");
+    return;
+  }
+  Table facts({{"", Table::left}, {"", Table::left}});
+  facts.add({"Tensor", escape(name_of(tensor))});
+  facts.add({"Dtype", fmt::format("{}, {} bits an element", st_dtype_name(tensor.dtype), st_dtype_bits(tensor.dtype))});
+  facts.add({"Shape", shape_text(tensor.shape, tensor.rank)});
+  facts.add({"Elements", grouped(elements_of(tensor))});
+  facts.add({"Size", fmt::format("{} ({} bytes)", human_size(tensor.nbytes), grouped(tensor.nbytes))});
+  facts.add({"File bytes", fmt::format("{} to {}", tensor.file_offset, tensor.file_offset + tensor.nbytes)});
+  facts.add({"Place in file", fmt::format("{} of {}", index + 1, file.count())});
+  facts.write(session.out);
+}
+
+int run(Session &session, const Info &options) {
+  const File file(session, options.file);
+  if (options.tensor) {
+    tensor_info(session, file, file.find(*options.tensor));
+  } else {
+    (session.json ? file_json : file_text)(session, file, summarise(file), file.io_info());
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_info(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Info>();
+  CLI::App *command = add_command(
+      app, session, "info",
+      "The facts of a file, or of one tensor\n\n"
+      "For a file: number of tensors and parameters, sizes, where the data starts and how\n"
+      "well that is aligned, tensors by dtype, the metadata, and how the file would be\n"
+      "read. For a tensor: dtype, shape, size and its bytes in the file. Reads only the\n"
+      "header.",
+      "  stctl info model.safetensors\n"
+      "  stctl info model.safetensors lm_head.weight\n"
+      "  stctl info --json model.safetensors | jq .parameters\n");
+  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
+  command->add_option("TENSOR", options->tensor, "A tensor's name")->type_name("");
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,83 @@
+// stctl io: how libst would reach a file, and why.
+#include <memory>
+
+#include "../commands.h"
+#include "../handle.h"
+#include "../json.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Io {
+  std::string file;
+  uint32_t map = ST_MAP_AUTO;
+};
+
+const char *storage_sentence(uint32_t storage) {
+  switch (storage) {
+    case ST_STORAGE_LOCAL: return "a local disk";
+    case ST_STORAGE_MEMORY: return "memory";
+    case ST_STORAGE_NETWORK: return "a network filesystem";
+    case ST_STORAGE_PARALLEL: return "a parallel filesystem";
+    case ST_STORAGE_FUSE: return "a FUSE filesystem";
+    case ST_STORAGE_OBJECT_STORE: return "an object store behind a FUSE filesystem";
+    default: return "of a kind that libst does not know";
+  }
+}
+
+const char *map_sentence(uint32_t map) {
+  switch (map) {
+    case ST_MAP_SHARED: return "shared, so changes by other processes show at once";
+    case ST_MAP_PRIVATE: return "private, read-only";
+    default: return "none, tensors are read into memory when first viewed";
+  }
+}
+
+int run(Session &session, const Io &options) {
+  const File file(session, options.file, {.map = options.map});
+  const st_io_info io = file.io_info();
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", file.path());
+    json.field("storage", storage_name(io.storage));
+    json.field("filesystem", io.filesystem);
+    json.field("map", map_name(io.map));
+    json.field("map_fallbacks", uint64_t{io.map_fallbacks});
+    json.field("reason", io.reason);
+    json.field("file_size", io.file_size);
+    json.field("header_size", io.header_size);
+    json.field("data_offset", io.data_offset);
+    json.end_object();
+    session.out.write("\n");
+    return exit_ok;
+  }
+  session.out.print("Storage: {}.\n", storage_sentence(io.storage));
+  session.out.print("Filesystem: {}.\n", escape(io.filesystem));
+  session.out.print("Mapping: {}{}.\n", map_sentence(io.map),
+                    io.map_fallbacks ? fmt::format("; {} refused before", counted(io.map_fallbacks, "way")) : "");
+  const std::string reason = escape(io.reason);
+  session.out.print("Why: {}{}\n", reason, reason.ends_with('.') ? "" : ".");
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_io(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Io>();
+  CLI::App *command = add_command(
+      app, session, "io",
+      "How libst reaches a file, and why\n\n"
+      "Says what storage a file lies on, its filesystem, how libst maps it into memory,\n"
+      "and the reason of that choice. The environment's ST_MAP (shared, private, none)\n"
+      "overrides the choice; --map overrides both.",
+      "  stctl io /mnt/bucket/model.safetensors\n"
+      "  stctl io --map shared model.safetensors     is a shared mapping possible?\n"
+      "  stctl io --json model.safetensors | jq -r .map\n");
+  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
+  add_map(*command, options->map);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

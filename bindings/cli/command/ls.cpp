@@ -1,0 +1,85 @@
+// stctl ls: the tensors of a file, one a line.
+#include <algorithm>
+#include <memory>
+
+#include "../commands.h"
+#include "../handle.h"
+#include "../json.h"
+#include "../table.h"
+
+namespace stctl {
+namespace {
+
+struct Ls {
+  std::string file;
+  std::vector<std::string> patterns;
+  bool bytes = false;
+};
+
+int run(Session &session, const Ls &options) {
+  const File file(session, options.file);
+  std::vector<st_tensor> chosen;
+  uint64_t total = 0;
+  for (size_t i = 0; i < file.count(); ++i) {
+    const st_tensor tensor = file.at(i);
+    const auto matches = [&](const std::string &pattern) { return glob_matches(pattern, name_of(tensor)); };
+    if (!options.patterns.empty() && std::none_of(options.patterns.begin(), options.patterns.end(), matches)) continue;
+    chosen.push_back(tensor);
+    total += tensor.nbytes;
+  }
+  if (chosen.empty() && !options.patterns.empty()) {
+    throw Failure(exit_failed, fmt::format("no tensor of '{}' matches", escape(options.file)));
+  }
+
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", options.file);
+    json.key("tensors");
+    json.begin_array();
+    for (const st_tensor &tensor : chosen) {
+      json.begin_object();
+      write_description(json, tensor);
+      json.end_object();
+    }
+    json.end_array();
+    json.field("count", uint64_t{chosen.size()});
+    json.field("nbytes", total);
+    json.end_object();
+    session.out.write("\n");
+    return exit_ok;
+  }
+
+  const auto size = [&](uint64_t n) { return options.bytes ? std::to_string(n) : human_size(n); };
+  Table table({{"NAME", Table::left}, {"DTYPE", Table::left}, {"SHAPE", Table::left},
+               {options.bytes ? "BYTES" : "SIZE", Table::right}, {"OFFSET", Table::right}});
+  for (const st_tensor &tensor : chosen) {
+    table.add({escape(name_of(tensor)), st_dtype_name(tensor.dtype), shape_text(tensor.shape, tensor.rank),
+               size(tensor.nbytes), std::to_string(tensor.file_offset)});
+  }
+  table.write(session.out);
+  session.out.print("{}, {}\n", counted(chosen.size(), "tensor"), options.bytes ? counted(total, "byte") : size(total));
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_ls(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Ls>();
+  CLI::App *command = add_command(
+      app, session, "ls",
+      "List the tensors of a file\n\n"
+      "Prints name, dtype, shape, size and file offset of each tensor, in the order in\n"
+      "which they lie in the file, and a line of totals. Reads only the header.",
+      "  stctl ls model.safetensors\n"
+      "  stctl ls model.safetensors '*.weight' 'model.layers.[0-3].*'\n"
+      "  stctl ls --json model.safetensors | jq -r '.tensors[].name'\n");
+  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
+  command->add_option("PATTERN", options->patterns, "List the tensors that match a shell pattern: * ? [a-z] [!a-z],\n"
+                                                    "\\x for x itself")
+      ->type_name("");
+  command->add_flag("--bytes", options->bytes, "Exact sizes, in bytes");
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,60 @@
+// stctl recover: finish, or drop, what crashed writers left beside a file.
+#include <memory>
+
+#include "../commands.h"
+#include "../findings.h"
+#include "../interrupt.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Recover {
+  std::vector<std::string> files;
+  int32_t lock_timeout_ms = 10000;
+};
+
+Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
+  Outcome outcome;
+  st_recover_options opts = ST_RECOVER_OPTIONS_INIT;
+  opts.lock_timeout_ms = lock_timeout_ms;
+  opts.report = collect_finding;
+  opts.user = &outcome.findings;
+  const Interruptible guard(nullptr);  // stops between journals
+  const st_status status = st_recover_with(path.c_str(), &opts);
+  outcome.facts = {{"journals", outcome.findings.size()}};
+  if (status != ST_OK) {
+    outcome.failure = Failure::of_libst(status);
+  } else if (outcome.findings.empty()) {
+    outcome.summary = "nothing to recover";
+  } else {
+    outcome.summary = fmt::format("recovered ({})", counted(outcome.findings.size(), "journal"));
+  }
+  return outcome;
+}
+
+}  // namespace
+
+void add_recover(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Recover>();
+  CLI::App *command = add_command(
+      app, session, "recover",
+      "Finish what a crashed writer left\n\n"
+      "A writer that dies leaves a journal beside the file. One that was committed is\n"
+      "applied, so the change is there whole; one that was not is dropped, so the file is\n"
+      "as before; one that does not fit the file is moved aside. Prints what was found and\n"
+      "done. Opening a file does the same, so this is for looking, and for files that are\n"
+      "only read elsewhere. Safe at any time, again, and from many processes.",
+      "  stctl recover model.safetensors\n"
+      "  stctl recover --json --lock-timeout 0 *.safetensors\n");
+  command->add_option("FILE", options->files, "Safetensors files")->required()->type_name("");
+  add_lock_timeout(*command, options->lock_timeout_ms);
+  command->callback([&session, options] {
+    session.run = [&session, options] {
+      return tell_outcomes(session, options->files,
+                           [&](const std::string &file) { return recover(file, options->lock_timeout_ms); });
+    };
+  });
+}
+
+}  // namespace stctl

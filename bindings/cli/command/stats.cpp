@@ -1,0 +1,104 @@
+// stctl stats: what a handle has read, mapped and written, and how much of the
+// file is in memory now.
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "../commands.h"
+#include "../handle.h"
+#include "../interrupt.h"
+#include "../json.h"
+#include "../progress.h"
+#include "../table.h"
+
+namespace stctl {
+namespace {
+
+struct Stats {
+  std::string file;
+  uint32_t map = ST_MAP_AUTO;
+  bool touch = false;
+};
+
+// Looks at one byte of each page of each tensor, so that all of them are in memory.
+void touch_all(Session &session, const File &file) {
+  const Interruptible guard(file.get());
+  const st_io_info io = file.io_info();
+  Progress progress(session.quiet, "reading", io.file_size - io.data_offset);
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  constexpr uint64_t between_looks = 1 << 20;
+  for (size_t i = 0; i < file.count(); ++i) {
+    const st_tensor tensor = file.view(i);
+    const volatile char *bytes = static_cast<const volatile char *>(tensor.data);
+    for (uint64_t part = 0; part < tensor.nbytes; part += between_looks) {
+      throw_if_interrupted();
+      const uint64_t end = std::min(part + between_looks, tensor.nbytes);
+      for (uint64_t at = part; at < end; at += page) static_cast<void>(bytes[at]);
+      static_cast<void>(bytes[end - 1]);
+      progress.done(tensor.file_offset - io.data_offset + end);
+    }
+  }
+}
+
+int run(Session &session, const Stats &options) {
+  const File file(session, options.file, {.map = options.map});
+  if (options.touch) touch_all(session, file);
+  const st_stats s = file.stats();
+  struct Line {
+    const char *key;
+    uint64_t value;
+    const char *meaning;
+    bool is_bytes;
+  };
+  const Line lines[] = {
+      {"bytes_read", s.bytes_read, "read by libst itself", true},
+      {"bytes_mapped", s.bytes_mapped, "of address space mapped", true},
+      {"bytes_resident", s.bytes_resident, "of the mapping in memory now", true},
+      {"bytes_private_dirty", s.bytes_private_dirty, "of the mapping copied on write", true},
+      {"bytes_owned", s.bytes_owned, "of tensors in memory of the handle's own", true},
+      {"index_bytes", s.index_bytes, "for names, shapes and offsets", true},
+      {"bytes_written", s.bytes_written, "written into the file", true},
+      {"journal_bytes", s.journal_bytes, "written into journals", true},
+      {"map_fallbacks", s.map_fallbacks, "steps down from the mapping first tried", false},
+      {"commits", s.commits, "transactions committed", false},
+      {"recoveries", s.recoveries, "journals applied or dropped", false},
+      {"lock_waits", s.lock_waits, "times that a lock was not free at once", false},
+  };
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", file.path());
+    for (const Line &line : lines) json.field(line.key, line.value);
+    json.end_object();
+    session.out.write("\n");
+    return exit_ok;
+  }
+  Table table({{"", Table::left}, {"", Table::right}, {"", Table::left}});
+  for (const Line &line : lines) {
+    table.add({line.key, line.is_bytes ? human_size(line.value) : grouped(line.value), line.meaning});
+  }
+  table.write(session.out);
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_stats(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Stats>();
+  CLI::App *command = add_command(
+      app, session, "stats",
+      "What opening a file costs, and what of it is in memory\n\n"
+      "Opens a file and prints the counters of the handle: bytes read, mapped, in memory\n"
+      "now (also those that other processes brought in), owned, and what recovery did.\n"
+      "With --touch, every page of every tensor is looked at first.",
+      "  stctl stats model.safetensors              how much of it is in the page cache?\n"
+      "  stctl stats --touch model.safetensors      bring it all in\n"
+      "  stctl stats --json --map none --touch model.safetensors\n");
+  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
+  command->add_flag("--touch", options->touch, "Look at every page of every tensor first");
+  add_map(*command, options->map);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

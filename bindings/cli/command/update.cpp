@@ -1,0 +1,182 @@
+// stctl update: new bytes for tensors of a file, in place, as one transaction.
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "../commands.h"
+#include "../handle.h"
+#include "../input.h"
+#include "../interrupt.h"
+#include "../json.h"
+#include "../npy.h"
+#include "../number.h"
+#include "../progress.h"
+#include "../table.h"
+
+namespace stctl {
+namespace {
+
+struct Update {
+  std::string file;
+  std::vector<std::string> names;
+  std::string raw, npy, fill, from;  // one of them; which, say the options below
+  CLI::Option *has_raw = nullptr, *has_npy = nullptr, *has_fill = nullptr, *has_from = nullptr;
+  int32_t lock_timeout_ms = 10000;
+};
+
+// The new tensors, and whatever their bytes lie in.
+struct Payload {
+  std::vector<st_tensor> tensors;
+  std::optional<Input> input;
+  std::optional<Npy> npy;
+  std::string bytes;
+  std::unique_ptr<File> from;
+};
+
+void set_data(st_tensor &tensor, std::string_view bytes) {
+  tensor.data = bytes.data();
+  tensor.nbytes = bytes.size();
+}
+
+// Views of another file, passed on as they are.
+void take_from(Session &session, const Update &options, Payload &payload) {
+  payload.from = std::make_unique<File>(session, options.from);
+  const File &from = *payload.from;
+  if (options.names.empty()) {
+    for (size_t i = 0; i < from.count(); ++i) payload.tensors.push_back(from.view(i));
+  } else {
+    for (const std::string &name : options.names) payload.tensors.push_back(from.view(from.find(name)));
+  }
+}
+
+// One tensor of `file`, with other bytes.
+void take_one(const Update &options, const File &file, Payload &payload) {
+  st_tensor tensor = file.at(file.find(options.names[0]));
+  if (*options.has_raw) {
+    payload.input.emplace(Input::read(options.raw));
+    set_data(tensor, payload.input->bytes());
+  } else if (*options.has_npy) {
+    payload.input.emplace(Input::read(options.npy));
+    payload.npy = parse_npy(payload.input->bytes(), options.npy);
+    set_data(tensor, payload.npy->data);
+    tensor.dtype = payload.npy->dtype;
+    tensor.shape = payload.npy->shape.data();
+    tensor.rank = static_cast<uint32_t>(payload.npy->shape.size());
+  } else {
+    payload.bytes = filled(tensor.dtype, tensor.nbytes, options.fill);
+    set_data(tensor, payload.bytes);
+  }
+  payload.tensors.push_back(tensor);
+}
+
+void tell(Session &session, const File &file, const std::vector<st_tensor> &tensors, uint64_t nbytes) {
+  const st_stats stats = file.stats();
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", file.path());
+    json.key("tensors");
+    json.begin_array();
+    for (const st_tensor &tensor : tensors) {
+      json.begin_object();
+      write_description(json, tensor);
+      json.end_object();
+    }
+    json.end_array();
+    json.field("count", uint64_t{tensors.size()});
+    json.field("nbytes", nbytes);
+    json.field("bytes_written", stats.bytes_written);
+    json.field("journal_bytes", stats.journal_bytes);
+    json.end_object();
+    session.out.write("\n");
+    return;
+  }
+  Table table({{"", Table::left}, {"", Table::left}, {"", Table::left}, {"", Table::right}});
+  for (const st_tensor &tensor : tensors) {
+    table.add({escape(name_of(tensor)), st_dtype_name(tensor.dtype), shape_text(tensor.shape, tensor.rank),
+               human_size(tensor.nbytes)});
+  }
+  table.write(session.out);
+  session.out.print("updated {}, {} ({} journalled)\n", counted(tensors.size(), "tensor"), counted(nbytes, "byte"),
+                    human_size(stats.journal_bytes));
+}
+
+int run(Session &session, const Update &options) {
+  size_t sources = 0;
+  for (const CLI::Option *option : {options.has_raw, options.has_npy, options.has_fill, options.has_from}) {
+    sources += *option ? 1 : 0;
+  }
+  if (sources != 1) throw UsageFailure("one of --from-raw, --npy, --fill and --from is needed");
+  if (!*options.has_from && options.names.size() != 1) {
+    throw UsageFailure(
+        fmt::format("--from-raw, --npy and --fill change one tensor, but {} were named", options.names.size()));
+  }
+  const File file(session, options.file, {.write = true, .lock_timeout_ms = options.lock_timeout_ms});
+  const Interruptible guard(file.get());
+  Payload payload;
+  if (*options.has_from) {
+    take_from(session, options, payload);
+  } else {
+    take_one(options, file, payload);
+  }
+  uint64_t nbytes = 0;
+  std::map<size_t, st_tensor> changed;  // by place in the file: a tensor named twice is one change
+  for (const st_tensor &tensor : payload.tensors) {
+    const size_t i = file.find_exactly(name_of(tensor));
+    if (changed.emplace(i, file.at(i)).second) nbytes += tensor.nbytes;
+  }
+
+  throw_if_interrupted();
+  Progress progress(session.quiet, "updating", 2 * nbytes);  // into the journal, then into the file
+  st_txn_options opts = ST_TXN_OPTIONS_INIT;
+  opts.lock_timeout_ms = options.lock_timeout_ms;
+  opts.progress = Progress::callback;
+  opts.progress_user = &progress;
+  Transaction transaction(file, opts);
+  for (const st_tensor &tensor : payload.tensors) {
+    transaction.update(tensor);
+    progress.part_done();
+  }
+  transaction.commit();
+  forget_interrupt();  // it came too late: what has been done is told
+
+  std::vector<st_tensor> tensors;
+  for (const auto &[i, tensor] : changed) tensors.push_back(tensor);
+  tell(session, file, tensors, nbytes);
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_update(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Update>();
+  CLI::App *command = add_command(
+      app, session, "update",
+      "New values for tensors, in place, as one transaction\n\n"
+      "Replaces the bytes of one tensor, or of many with those of another file; dtype and\n"
+      "shape stay. All of it is durable when the command ends with 0, or nothing has\n"
+      "changed; a crash in between is sorted out when the file is next opened. Only the\n"
+      "bytes that change are written, so this costs the same in a large file as in a small\n"
+      "one. Other processes may read the file meanwhile, and update other tensors of it.",
+      "  stctl update model.safetensors lm_head.weight --npy new.npy\n"
+      "  stctl update model.safetensors lm_head.weight --fill 0\n"
+      "  generate | stctl update model.safetensors lm_head.weight --from-raw -\n"
+      "  stctl update model.safetensors --from tuned.safetensors          all of its tensors\n"
+      "  stctl update model.safetensors --from tuned.safetensors 'lm_head.weight'\n");
+  command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
+  command->add_option("TENSOR", options->names, "Names of tensors: one; with --from any number, none for all\n"
+                                                "that the other file has")
+      ->type_name("");
+  const auto source = [command](const char *name, std::string &value, const char *type, const char *what) {
+    return command->add_option(name, value, what)->type_name(type);
+  };
+  options->has_raw =
+      source("--from-raw", options->raw, "FILE", "Little-endian elements in C order; - is standard input");
+  options->has_npy = source("--npy", options->npy, "FILE", "A NumPy file of the tensor's dtype and shape");
+  options->has_fill = source("--fill", options->fill, "VALUE", "One number for all elements, rounded to the dtype");
+  options->has_from = source("--from", options->from, "FILE", "Tensors of the same names of another safetensors file");
+  add_lock_timeout(*command, options->lock_timeout_ms);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

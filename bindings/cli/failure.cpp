@@ -1,0 +1,64 @@
+#include "failure.h"
+
+#include <cstring>
+
+#include "interrupt.h"
+#include "json.h"
+#include "text.h"
+
+namespace stctl {
+
+Failure Failure::of_libst(st_status status) {
+  st_error_info info = ST_ERROR_INFO_INIT;
+  Failure failure(exit_code_of(status), st_last_error());
+  failure.status_ = status;
+  if (st_last_error_info(&info) == ST_OK && info.status == status) {
+    failure.os_errno_ = info.os_errno;
+    failure.holder_pid_ = info.holder_pid;
+    if (info.offset != UINT64_MAX) failure.offset_ = info.offset;
+    if (info.tensor) failure.tensor_ = std::string(info.tensor, info.tensor_len);
+  }
+  const bool stopped = status == ST_E_INTERRUPTED || status == ST_E_CANCELLED;
+  if (stopped && interrupted()) failure.exit_code_ = exit_signal + interrupted();
+  return failure;
+}
+
+Failure Failure::of_errno(int err, const char *what, const std::string &path) {
+  Failure failure(exit_failed,
+                  std::string("cannot ") + what + " '" + escape(path) + "': " + std::strerror(err));
+  failure.os_errno_ = err;
+  return failure;
+}
+
+Failure Failure::with_exit_code(int code) const {
+  Failure copy = *this;
+  copy.exit_code_ = code;
+  return copy;
+}
+
+std::string Failure::sentence() const {
+  return status_ == ST_OK ? message_ : message_ + " (" + st_status_name(status_) + ")";
+}
+
+void Failure::write(Json &json) const {
+  json.begin_object();
+  json.key("status");
+  if (status_ == ST_OK) {
+    json.null();
+  } else {
+    json.value(st_status_name(status_));
+  }
+  json.field("message", message_);
+  json.field("exit_code", static_cast<int64_t>(exit_code_));
+  if (os_errno_) json.field("errno", static_cast<int64_t>(os_errno_));
+  if (tensor_) json.field("tensor", *tensor_);
+  if (offset_) json.field("offset", *offset_);
+  if (holder_pid_) json.field("holder_pid", holder_pid_);
+  json.end_object();
+}
+
+void check(st_status status) {
+  if (status != ST_OK) throw Failure::of_libst(status);
+}
+
+}  // namespace stctl

@@ -1,0 +1,104 @@
+#include "handle.h"
+
+#include "json.h"
+#include "progress.h"
+#include "text.h"
+
+namespace stctl {
+namespace {
+
+void log(void *user, uint32_t level, const char *message) {
+  const Session &session = *static_cast<const Session *>(user);
+  if (session.quiet || (level < ST_LOG_WARNING && !session.verbose)) return;
+  say(fmt::format("{}: {}", level < ST_LOG_WARNING ? "note" : "warning", message));
+}
+
+}  // namespace
+
+File::File(Session &session, const std::string &path, const FileOptions &options) : path_(path) {
+  st_open_options opts = ST_OPEN_OPTIONS_INIT;
+  opts.flags = options.write ? ST_OPEN_READ_WRITE : 0;
+  opts.map = options.map;
+  opts.lock_timeout_ms = options.lock_timeout_ms;
+  opts.progress = stop_if_interrupted;
+  opts.log = log;
+  opts.log_user = &session;
+  check(st_open(path.c_str(), &opts, &file_));
+}
+
+File::~File() { st_close(file_); }
+
+st_tensor File::at(size_t i) const {
+  st_tensor tensor = {};
+  check(st_at(file_, i, &tensor));
+  return tensor;
+}
+
+st_tensor File::view(size_t i) const {
+  st_tensor tensor = {};
+  check(st_get_at(file_, i, &tensor));
+  return tensor;
+}
+
+st_io_info File::io_info() const {
+  st_io_info info = ST_IO_INFO_INIT;
+  check(st_get_io_info(file_, &info));
+  return info;
+}
+
+st_stats File::stats() const {
+  st_stats stats = ST_STATS_INIT;
+  check(st_get_stats(file_, &stats));
+  return stats;
+}
+
+size_t File::find(const std::string &name) const {
+  // Escapes first, so that what `ls` prints names the tensor it was printed for.
+  if (name.find('\\') != std::string::npos) {
+    size_t i = 0;
+    const std::optional<std::string> plain = unescape(name);
+    if (plain && st_find(file_, plain->data(), plain->size(), &i) == ST_OK) return i;
+  }
+  return find_exactly(name);
+}
+
+size_t File::find_exactly(std::string_view name) const {
+  size_t i = 0;
+  check(st_find(file_, name.data(), name.size(), &i));
+  return i;
+}
+
+void write_description(Json &json, const st_tensor &tensor) {
+  json.field("name", name_of(tensor));
+  json.field("dtype", st_dtype_name(tensor.dtype));
+  json.key("shape");
+  json.begin_array();
+  for (uint32_t d = 0; d < tensor.rank; ++d) json.value(tensor.shape[d]);
+  json.end_array();
+  json.field("nbytes", tensor.nbytes);
+  json.field("offset", tensor.file_offset);
+}
+
+const char *map_name(uint32_t map) {
+  switch (map) {
+    case ST_MAP_AUTO: return "auto";
+    case ST_MAP_SHARED: return "shared";
+    case ST_MAP_PRIVATE: return "private";
+    case ST_MAP_NONE: return "none";
+    default: return "unknown";
+  }
+}
+
+const char *storage_name(uint32_t storage) {
+  switch (storage) {
+    case ST_STORAGE_LOCAL: return "local";
+    case ST_STORAGE_MEMORY: return "memory";
+    case ST_STORAGE_NETWORK: return "network";
+    case ST_STORAGE_PARALLEL: return "parallel";
+    case ST_STORAGE_FUSE: return "fuse";
+    case ST_STORAGE_OBJECT_STORE: return "object-store";
+    default: return "unknown";
+  }
+}
+
+}  // namespace stctl

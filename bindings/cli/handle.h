@@ -1,0 +1,79 @@
+// st_file and st_txn as objects: open or thrown, always freed.
+#pragma once
+
+#include <st/st.h>
+
+#include <string>
+#include <string_view>
+
+#include "failure.h"
+#include "session.h"
+
+namespace stctl {
+
+struct FileOptions {
+  bool write = false;
+  uint32_t map = ST_MAP_AUTO;
+  int32_t lock_timeout_ms = 10000;
+};
+
+class File {
+ public:
+  File(Session &session, const std::string &path, const FileOptions &options = {});
+  ~File();
+  File(const File &) = delete;
+  File &operator=(const File &) = delete;
+
+  st_file *get() const { return file_; }
+  const std::string &path() const { return path_; }
+  size_t count() const { return st_count(file_); }
+  st_tensor at(size_t i) const;        // a description
+  st_tensor view(size_t i) const;      // with its bytes
+  st_io_info io_info() const;
+  st_stats stats() const;
+
+  // The tensor of that name: as `ls` prints it, with escapes, or else literally.
+  size_t find(const std::string &name) const;
+  size_t find_exactly(std::string_view name) const;
+
+ private:
+  std::string path_;
+  st_file *file_;
+};
+
+class Transaction {
+ public:
+  Transaction(const File &file, const st_txn_options &options) { check(st_begin(file.get(), &options, &txn_)); }
+  ~Transaction() { st_abort(txn_); }
+  Transaction(const Transaction &) = delete;
+  Transaction &operator=(const Transaction &) = delete;
+
+  void update(const st_tensor &value) { check(st_txn_update_n(txn_, value.name, value.name_len, &value)); }
+
+  void commit() {
+    const st_status status = st_commit(txn_);
+    if (status != ST_E_BUSY) txn_ = nullptr;  // freed, whatever it answered
+    check(status);
+  }
+
+ private:
+  st_txn *txn_ = nullptr;
+};
+
+inline std::string_view name_of(const st_tensor &tensor) { return {tensor.name, tensor.name_len}; }
+
+// The number of elements in so many bytes: nbytes * 8 / bits, which here does not overflow.
+inline uint64_t elements_of(st_dtype dtype, uint64_t nbytes) {
+  const uint32_t bits = st_dtype_bits(dtype);
+  return nbytes / bits * 8 + nbytes % bits * 8 / bits;
+}
+inline uint64_t elements_of(const st_tensor &tensor) { return elements_of(tensor.dtype, tensor.nbytes); }
+
+// The fields "name", "dtype", "shape", "nbytes", "offset" of an object.
+class Json;
+void write_description(Json &json, const st_tensor &tensor);
+
+const char *map_name(uint32_t map);          // "shared", "private", "none"
+const char *storage_name(uint32_t storage);  // "local", "fuse", …
+
+}  // namespace stctl

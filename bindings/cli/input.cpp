@@ -1,0 +1,72 @@
+#include "input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "failure.h"
+#include "interrupt.h"
+
+namespace stctl {
+namespace {
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd > STDERR_FILENO) close(fd);
+  }
+};
+
+}  // namespace
+
+std::optional<Input> Input::map(const std::string &path) {
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat st = {};
+  if (file.fd < 0 || fstat(file.fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return std::nullopt;
+  const size_t size = static_cast<size_t>(st.st_size);
+  void *mapping = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (mapping == MAP_FAILED) return std::nullopt;
+  Input input;
+  input.mapping_ = mapping;
+  input.data_ = static_cast<const char *>(mapping);
+  input.size_ = size;
+  return input;
+}
+
+Input Input::read(const std::string &path) {
+  const bool standard = path == "-";
+  if (!standard) {
+    if (std::optional<Input> mapped = map(path)) return std::move(*mapped);
+  }
+  const Descriptor file{standard ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) throw Failure::of_errno(errno, "read", path);
+  Input input;
+  std::vector<char> block(1 << 20);
+  while (true) {
+    const Blocking guard;
+    const ssize_t n = ::read(file.fd, block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Failure::of_errno(errno, "read", path);
+    if (n == 0) break;
+    input.memory_.append(block.data(), static_cast<size_t>(n));
+  }
+  input.data_ = input.memory_.data();
+  input.size_ = input.memory_.size();
+  return input;
+}
+
+Input::Input(Input &&other) noexcept
+    : memory_(std::move(other.memory_)),
+      mapping_(std::exchange(other.mapping_, nullptr)),
+      data_(mapping_ ? other.data_ : memory_.data()),
+      size_(other.size_) {}
+
+Input::~Input() {
+  if (mapping_) munmap(mapping_, size_);
+}
+
+}  // namespace stctl

@@ -1,0 +1,72 @@
+#include "interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "failure.h"
+
+namespace stctl {
+namespace {
+
+std::atomic<int> came{0};
+std::atomic<st_file *> to_interrupt{nullptr};
+std::atomic<bool> polite{false};
+static_assert(std::atomic<st_file *>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void on_signal(int signal) {
+  if (came.exchange(signal) != 0 || !polite.load()) {
+    static constexpr char sentence[] = "stctl: interrupted\n";
+    if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(exit_signal + signal);
+    _exit(exit_signal + signal);
+  }
+  if (st_file *file = to_interrupt.load()) st_interrupt(file);
+}
+
+}  // namespace
+
+void catch_signals() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;  // without SA_RESTART: a blocked read or write returns EINTR
+  sigemptyset(&action.sa_mask);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    // One that was ignored stays so: `nohup stctl …`, or a shell's background job.
+    struct sigaction old = {};
+    if (sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) {
+      sigaction(signal, &action, nullptr);
+    }
+  }
+  signal(SIGPIPE, SIG_IGN);  // a write answers EPIPE instead
+}
+
+int interrupted() { return came.load(); }
+
+void forget_interrupt() { came.store(0); }
+
+void throw_if_interrupted() {
+  if (int signal = interrupted()) throw Failure(exit_signal + signal, "interrupted");
+}
+
+Interruptible::Interruptible(st_file *file) : outer_file_(to_interrupt.load()), outer_(polite.load()) {
+  to_interrupt.store(file);
+  polite.store(true);
+}
+
+Interruptible::~Interruptible() {
+  polite.store(outer_);
+  to_interrupt.store(outer_file_);
+}
+
+// The order matters: a signal before the store is seen by the look after it, one after the store does
+// not come back.
+Blocking::Blocking() : outer_(polite.exchange(false)) {
+  if (interrupted()) {
+    polite.store(outer_);
+    throw_if_interrupted();
+  }
+}
+
+Blocking::~Blocking() { polite.store(outer_); }
+
+}  // namespace stctl

@@ -1,0 +1,117 @@
+#include "npy.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <iterator>
+
+#include "failure.h"
+#include "text.h"
+
+namespace stctl {
+namespace {
+
+constexpr std::string_view magic = "\x93NUMPY";
+
+struct Kind {
+  st_dtype dtype;
+  std::string_view descr;
+};
+constexpr Kind kinds[] = {
+    {ST_DTYPE_BOOL, "|b1"}, {ST_DTYPE_U8, "|u1"},  {ST_DTYPE_I8, "|i1"},  {ST_DTYPE_I16, "<i2"}, {ST_DTYPE_U16, "<u2"},
+    {ST_DTYPE_F16, "<f2"},  {ST_DTYPE_I32, "<i4"}, {ST_DTYPE_U32, "<u4"}, {ST_DTYPE_F32, "<f4"}, {ST_DTYPE_C64, "<c8"},
+    {ST_DTYPE_F64, "<f8"},  {ST_DTYPE_I64, "<i8"}, {ST_DTYPE_U64, "<u8"},
+};
+
+// What stands behind 'key': in the header's Python dict, between `begin` and `end`.
+std::optional<std::string_view> value_of(std::string_view dict, std::string_view key, std::string_view begin,
+                                         std::string_view end) {
+  const std::string quoted = fmt::format("'{}':", key);
+  size_t at = dict.find(quoted);
+  if (at == dict.npos) return std::nullopt;
+  dict.remove_prefix(at + quoted.size());
+  dict.remove_prefix(std::min(dict.find_first_not_of(' '), dict.size()));
+  if (!dict.starts_with(begin)) return std::nullopt;
+  dict.remove_prefix(begin.size());
+  at = dict.find(end);
+  if (at == dict.npos) return std::nullopt;
+  return dict.substr(0, at);
+}
+
+// "2, 3" or "2," or ""
+std::optional<std::vector<uint64_t>> parse_shape(std::optional<std::string_view> tuple) {
+  if (!tuple) return std::nullopt;
+  std::string_view text = *tuple;
+  std::vector<uint64_t> shape;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(" ,"), text.size()));
+    if (text.empty()) return shape;
+    uint64_t n = 0;
+    const std::from_chars_result result = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (result.ec != std::errc()) return std::nullopt;
+    shape.push_back(n);
+    text.remove_prefix(static_cast<size_t>(result.ptr - text.data()));
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> npy_descr(st_dtype dtype) {
+  for (const Kind &kind : kinds) {
+    if (kind.dtype == dtype) return std::string(kind.descr);
+  }
+  return std::nullopt;
+}
+
+std::string npy_header(st_dtype dtype, const std::vector<uint64_t> &shape) {
+  const std::optional<std::string> descr = npy_descr(dtype);
+  if (!descr) {
+    throw UsageFailure(fmt::format("NumPy has no {}: use --format raw or text", st_dtype_name(dtype)));
+  }
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", *descr,
+                                 fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  const size_t before = magic.size() + 4;
+  dict.append(63 - (before + dict.size()) % 64, ' ');
+  dict += '\n';
+  std::string header(magic);
+  if (dict.size() > 65535) throw Failure(exit_failed, "a shape too long for a .npy file");
+  header += {'\1', '\0', static_cast<char>(dict.size() & 0xff), static_cast<char>(dict.size() >> 8)};
+  return header + dict;
+}
+
+Npy parse_npy(std::string_view file, const std::string &path) {
+  const auto refuse = [&path](const std::string &why) {
+    return Failure(exit_failed, fmt::format("'{}' {}", escape(path), why));
+  };
+  if (!file.starts_with(magic) || file.size() < magic.size() + 4) throw refuse("is no .npy file");
+  const int version = static_cast<uint8_t>(file[magic.size()]);
+  if (version < 1 || version > 3) throw refuse(fmt::format("is a .npy file of the unknown version {}", version));
+  const size_t length_bytes = version == 1 ? 2 : 4;
+  size_t at = magic.size() + 2;
+  uint64_t length = 0;
+  for (size_t i = 0; i < length_bytes && at < file.size(); ++i, ++at) {
+    length |= static_cast<uint64_t>(static_cast<uint8_t>(file[at])) << (8 * i);
+  }
+  if (length > file.size() - at) throw refuse("ends inside its .npy header");
+  const std::string_view dict = file.substr(at, length);
+
+  const std::optional<std::string_view> descr = value_of(dict, "descr", "'", "'");
+  Npy npy = {0, {}, file.substr(at + length)};
+  for (const Kind &kind : kinds) {
+    // One byte has no order, and NumPy writes "|"; "=" is never written.
+    if (kind.descr == descr) npy.dtype = kind.dtype;
+  }
+  if (npy.dtype == 0) {
+    throw refuse(fmt::format("holds elements of type '{}', which no safetensors dtype is "
+                             "(use --from-raw for the bytes)",
+                             descr ? escape(*descr) : "structure"));
+  }
+  const std::optional<std::vector<uint64_t>> shape = parse_shape(value_of(dict, "shape", "(", ")"));
+  if (!shape) throw refuse("has a .npy header without a shape");
+  npy.shape = *shape;
+  const bool c_order = value_of(dict, "fortran_order", "", ",") == "False";
+  if (!c_order && npy.shape.size() > 1) throw refuse("is in Fortran order: save numpy.ascontiguousarray(x) instead");
+  return npy;
+}
+
+}  // namespace stctl

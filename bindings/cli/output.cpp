@@ -1,0 +1,126 @@
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "failure.h"
+#include "interrupt.h"
+
+namespace stctl {
+namespace {
+constexpr size_t buffer_bytes = 64 * 1024;
+}
+
+void Output::write(std::string_view bytes) {
+  if (buffer_.size() + bytes.size() > buffer_bytes) flush();
+  if (bytes.size() >= buffer_bytes) {
+    write_through(bytes.data(), bytes.size());
+  } else {
+    buffer_ += bytes;
+  }
+}
+
+void Output::flush() {
+  write_through(buffer_.data(), buffer_.size());
+  buffer_.clear();
+}
+
+void Output::write_through(const char *bytes, size_t n) {
+  while (n > 0) {
+    const ssize_t done = write_some(bytes, n);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) fail(errno);
+    written_ = true;
+    bytes += done;
+    n -= static_cast<size_t>(done);
+  }
+}
+
+ssize_t Output::write_some(const char *bytes, size_t n) {
+  const Blocking guard;
+  return ::write(fd_, bytes, n);
+}
+
+void Output::close() {
+  flush();
+  const int fd = fd_;
+  fd_ = -1;
+  // Linux has closed it even after EINTR.
+  if (::close(fd) != 0 && errno != EINTR) fail(errno);
+}
+
+bool Output::discard() {
+  buffer_.clear();
+  return !written_;
+}
+
+OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path), target_(path) {
+  struct stat st = {};
+  const bool exists = stat(path.c_str(), &st) == 0;
+  if (exists && !S_ISREG(st.st_mode)) {
+    fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0) fail(errno);
+    return;
+  }
+  if (exists) {
+    char real[PATH_MAX];
+    if (realpath(path.c_str(), real)) target_ = real;
+  }
+  temporary_ = target_ + "." + std::to_string(getpid()) + ".part";
+  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) {
+    temporary_.clear();
+    fail(errno);
+  }
+  if (exists && fchmod(fd_, st.st_mode & 07777) != 0) {
+    const int err = errno;  // no destructor runs for what a constructor left
+    ::close(fd_);
+    unlink(temporary_.c_str());
+    fail(err);
+  }
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void OutputFile::commit() {
+  close();
+  if (temporary_.empty()) return;
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
+  temporary_.clear();
+}
+
+ssize_t OutputFile::write_some(const char *bytes, size_t n) {
+  if (temporary_.empty()) return Output::write_some(bytes, n);
+  throw_if_interrupted();  // and so to the destructor, which removes the temporary file
+  return ::write(fd_, bytes, n);
+}
+
+void OutputFile::fail(int err) { throw Failure::of_errno(err, "write", path_); }
+
+void say(std::string_view sentence) {
+  const std::string line = fmt::format("stctl: {}\n", sentence);
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+void reserve_standard_descriptors() {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDONLY);  // takes the lowest that is free
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
+bool same_file(const std::string &a, const std::string &b) {
+  struct stat x = {}, y = {};
+  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+}  // namespace stctl

@@ -1,0 +1,77 @@
+// What a command writes, buffered, with every write checked: a full disk or a
+// reader that left is an exit code, never silence.
+#pragma once
+
+#include <fmt/format.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace stctl {
+
+// Standard output could not be written. A reader that left (EPIPE) knows why, so
+// main.cpp says nothing about it.
+struct OutputFailure {
+  int os_errno;
+};
+
+class Output {
+ public:
+  explicit Output(int fd) : fd_(fd) {}
+  virtual ~Output() = default;
+  Output(const Output &) = delete;
+  Output &operator=(const Output &) = delete;
+
+  void write(std::string_view bytes);
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args &&...args) {
+    write(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void flush();
+  void close();  // flush, and see what the filesystem says at last
+
+  // Drops what no reader has seen. False if some has been written already.
+  bool discard();
+
+ protected:
+  [[noreturn]] virtual void fail(int err) { throw OutputFailure{err}; }
+  // write(2), for a file or a pipe that may be full for ever.
+  virtual ssize_t write_some(const char *bytes, size_t n);
+  int fd_;
+
+ private:
+  void write_through(const char *bytes, size_t n);
+  std::string buffer_;
+  bool written_ = false;
+};
+
+// A file to be created or replaced: written beside it under another name, and
+// renamed by commit(), so that a failure leaves no half file. An existing path that is no plain
+// file (/dev/null, a pipe) is written to directly.
+class OutputFile : public Output {
+ public:
+  explicit OutputFile(const std::string &path);
+  ~OutputFile() override;
+  void commit();
+
+ private:
+  [[noreturn]] void fail(int err) override;
+  ssize_t write_some(const char *bytes, size_t n) override;
+  std::string path_;       // as given
+  std::string target_;     // with symbolic links followed
+  std::string temporary_;  // "" if written directly or committed
+};
+
+// One line on standard error: "stctl: …". There is nobody to tell if that fails.
+void say(std::string_view sentence);
+
+// Called first: a descriptor 0, 1 or 2 that the shell closed must not become the model's, or
+// output would be written into it. Writing to such a one fails.
+void reserve_standard_descriptors();
+
+// True if both paths name the same existing file.
+bool same_file(const std::string &a, const std::string &b);
+
+}  // namespace stctl

@@ -1,0 +1,254 @@
+#include "text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace stctl {
+namespace {
+
+bool needs_escape(uint32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == '\\' || c == bad_utf8 ||
+         c == 0xad || c == 0x61c ||                            // soft hyphen, Arabic letter mark
+         (c >= 0x200b && c <= 0x200f) ||                       // zero width, direction marks
+         (c >= 0x2028 && c <= 0x202e) ||                       // line ends, direction overrides
+         (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||        // invisible operators, isolates
+         (c >= 0xfff9 && c <= 0xfffb) || (c >> 8) == 0xe00;    // annotations, tags
+}
+
+// The blocks that matter, after Unicode's EastAsianWidth; wcwidth(3) would need a locale.
+size_t columns_of(uint32_t c) {
+  struct Block {
+    uint32_t first, last;
+  };
+  static constexpr Block combining[] = {{0x300, 0x36f}, {0x1ab0, 0x1aff}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}};
+  static constexpr Block wide[] = {{0x1100, 0x115f},   {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
+                                   {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},   {0x1f300, 0x1f64f},
+                                   {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
+  const auto holds = [c](const Block &block) { return block.first <= c && c <= block.last; };
+  if (std::any_of(std::begin(combining), std::end(combining), holds)) return 0;
+  return std::any_of(std::begin(wide), std::end(wide), holds) ? 2 : 1;
+}
+
+void append_utf8(std::string &out, uint32_t c) {
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += static_cast<char>(0xc0 | c >> 6);
+    out += static_cast<char>(0x80 | (c & 0x3f));
+  } else if (c < 0x10000) {
+    out += static_cast<char>(0xe0 | c >> 12);
+    out += static_cast<char>(0x80 | (c >> 6 & 0x3f));
+    out += static_cast<char>(0x80 | (c & 0x3f));
+  } else {
+    out += static_cast<char>(0xf0 | c >> 18);
+    out += static_cast<char>(0x80 | (c >> 12 & 0x3f));
+    out += static_cast<char>(0x80 | (c >> 6 & 0x3f));
+    out += static_cast<char>(0x80 | (c & 0x3f));
+  }
+}
+
+// The hexadecimal number at the front of `s`, at most `max` digits.
+std::optional<uint32_t> take_hex(std::string_view &s, size_t max) {
+  uint32_t value = 0;
+  size_t n = 0;
+  for (; n < max && n < s.size(); ++n) {
+    const char c = s[n];
+    if (c >= '0' && c <= '9') {
+      value = value * 16 + static_cast<uint32_t>(c - '0');
+    } else if (c >= 'a' && c <= 'f') {
+      value = value * 16 + static_cast<uint32_t>(c - 'a') + 10;
+    } else {
+      break;
+    }
+  }
+  if (n == 0) return std::nullopt;
+  s.remove_prefix(n);
+  return value;
+}
+
+// One "[…]" off the front of `pattern`; does it hold c? Nothing if it has no end.
+std::optional<bool> take_class(std::string_view &pattern, uint32_t c) {
+  std::string_view p = pattern.substr(1);
+  const bool negated = !p.empty() && (p[0] == '!' || p[0] == '^');
+  if (negated) p.remove_prefix(1);
+  bool found = false;
+  for (bool first = true; !p.empty(); first = false) {
+    if (p[0] == ']' && !first) {
+      pattern = p.substr(1);
+      return found != negated;
+    }
+    if (p[0] == '\\' && p.size() > 1) p.remove_prefix(1);
+    const uint32_t low = take_code_point(p);
+    uint32_t high = low;
+    if (p.size() > 1 && p[0] == '-' && p[1] != ']') {
+      p.remove_prefix(1);
+      if (p[0] == '\\' && p.size() > 1) p.remove_prefix(1);
+      high = take_code_point(p);
+    }
+    found = found || (low <= c && c <= high);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+uint32_t take_code_point(std::string_view &s) {
+  const auto byte = [&s](size_t i) { return static_cast<uint8_t>(s[i]); };
+  const uint32_t lead = byte(0);
+  size_t n = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3
+                               : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  uint32_t c = n == 1 ? lead : n == 0 ? 0 : lead & (0x7f >> n);
+  bool good = n != 0 && n <= s.size();
+  for (size_t i = 1; good && i < n; ++i) {
+    good = (byte(i) & 0xc0) == 0x80;
+    c = c << 6 | (byte(i) & 0x3f);
+  }
+  good = good && !(n == 3 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) && !(n == 4 && (c < 0x10000 || c > 0x10ffff));
+  s.remove_prefix(good ? n : 1);
+  return good ? c : bad_utf8;
+}
+
+std::string escape(std::string_view name) {
+  std::string out;
+  while (!name.empty()) {
+    const std::string_view before = name;
+    const uint32_t c = take_code_point(name);
+    const std::string_view raw = before.substr(0, before.size() - name.size());
+    if (!needs_escape(c)) {
+      out += raw;
+    } else if (c == '\\') {
+      out += "\\\\";
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c < 0x80 || c == bad_utf8) {
+      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(raw[0]));
+    } else {
+      out += fmt::format("\\u{{{:x}}}", c);
+    }
+  }
+  return out;
+}
+
+std::optional<std::string> unescape(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const char c = text[0];
+    text.remove_prefix(1);
+    if (c != '\\') {
+      out += c;
+      continue;
+    }
+    if (text.empty()) return std::nullopt;
+    const char kind = text[0];
+    text.remove_prefix(1);
+    if (kind == '\\') {
+      out += '\\';
+    } else if (kind == 'n') {
+      out += '\n';
+    } else if (kind == 'r') {
+      out += '\r';
+    } else if (kind == 't') {
+      out += '\t';
+    } else if (kind == 'x') {
+      const size_t before = text.size();
+      const std::optional<uint32_t> value = take_hex(text, 2);
+      if (!value || before - text.size() != 2) return std::nullopt;
+      out += static_cast<char>(*value);
+    } else if (kind == 'u' && !text.empty() && text[0] == '{') {
+      text.remove_prefix(1);
+      const std::optional<uint32_t> value = take_hex(text, 6);
+      if (!value || *value > 0x10ffff || text.empty() || text[0] != '}') return std::nullopt;
+      text.remove_prefix(1);
+      append_utf8(out, *value);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return out;
+}
+
+std::string escape_short(std::string_view text, size_t max) {
+  std::string_view rest = text;
+  for (size_t n = 0; !rest.empty(); ++n) {
+    if (n == max) return escape(text.substr(0, text.size() - rest.size())) + "…";
+    take_code_point(rest);
+  }
+  return escape(text);
+}
+
+size_t width(std::string_view utf8) {
+  size_t n = 0;
+  while (!utf8.empty()) n += columns_of(take_code_point(utf8));
+  return n;
+}
+
+std::string human_size(uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  static constexpr const char *units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1023.995 && unit + 1 < std::size(units); ++unit) value /= 1024;
+  return fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+std::string grouped(uint64_t n) {
+  std::string out = std::to_string(n);
+  for (size_t at = out.size(); at > 3;) out.insert(at -= 3, 1, ',');
+  return out;
+}
+
+std::string counted(uint64_t n, const char *thing) {
+  return fmt::format("{} {}{}", grouped(n), thing, n == 1 ? "" : "s");
+}
+
+std::string shape_text(const uint64_t *shape, size_t rank) {
+  return fmt::format("[{}]", fmt::join(shape, shape + rank, ", "));
+}
+
+bool glob_matches(std::string_view pattern, std::string_view name) {
+  // On a mismatch, go back to the last star and let it swallow one character more: with
+  // that, only the last star ever needs another try.
+  std::optional<std::string_view> star;
+  std::string_view star_name;
+  while (true) {
+    if (!pattern.empty() && pattern[0] == '*') {
+      pattern.remove_prefix(1);
+      star = pattern;
+      star_name = name;
+      continue;
+    }
+    if (pattern.empty() && name.empty()) return true;
+    if (!pattern.empty() && !name.empty()) {
+      std::string_view p = pattern, n = name;
+      const uint32_t c = take_code_point(n);
+      bool match = false;
+      std::optional<bool> in_class;
+      if (p[0] == '?') {
+        p.remove_prefix(1);
+        match = true;
+      } else if (p[0] == '[' && (in_class = take_class(p, c))) {
+        match = *in_class;
+      } else {
+        if (p[0] == '\\' && p.size() > 1) p.remove_prefix(1);
+        match = take_code_point(p) == c;
+      }
+      if (match) {
+        pattern = p;
+        name = n;
+        continue;
+      }
+    }
+    if (!star || star_name.empty()) return false;
+    take_code_point(star_name);
+    pattern = *star;
+    name = star_name;
+  }
+}
+
+}  // namespace stctl

@@ -1,0 +1,40 @@
+// How stctl writes names, sizes and shapes for people. Names are bytes that a
+// stranger chose: nothing in them may move a terminal's cursor or hide.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stctl {
+
+inline constexpr uint32_t bad_utf8 = UINT32_MAX;
+
+// Takes one code point off the front of `s` (not empty); one byte, and bad_utf8, where
+// there is none.
+uint32_t take_code_point(std::string_view &s);
+
+// With backslash, control characters and invisible or direction-changing ones
+// as \\ \n \r \t \xHH \u{HEX}. Different names look different.
+std::string escape(std::string_view name);
+
+// The reverse; nothing if `text` is not what escape() could write.
+std::optional<std::string> unescape(std::string_view text);
+
+// As escape(), but cut to `max` characters and "…".
+std::string escape_short(std::string_view text, size_t max);
+
+// Columns on a terminal: two for wide characters, none for combining ones.
+size_t width(std::string_view utf8);
+
+std::string human_size(uint64_t bytes);        // "4.00 MiB"
+std::string grouped(uint64_t n);               // "13,476,831,232"
+std::string counted(uint64_t n, const char *thing);  // "1 tensor", "2 tensors"
+std::string shape_text(const uint64_t *shape, size_t rank);  // "[2, 3]"
+
+// Does the shell pattern match all of `name`? * ? [abc] [a-z] [!abc] and \x for
+// x itself. Unlike fnmatch(3): takes names with NUL, knows UTF-8 in every locale.
+bool glob_matches(std::string_view pattern, std::string_view name);
+
+}  // namespace stctl

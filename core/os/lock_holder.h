@@ -1,0 +1,19 @@
+// Who holds a lock: the kernel does not say it of open-file-description locks
+// (their pid is -1), but /proc/PID/fdinfo lists them for processes that we may
+// look at.
+#pragma once
+
+#include "os/file.h"
+#include "os/range_lock.h"
+
+namespace st::os {
+
+// A process other than ourselves with a lock that covers a byte of `range` of
+// this file; 0 if none can be seen.
+pid_t find_lock_holder(const File &file, const LockRange &range);
+
+// Does a line of fdinfo ("lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 99")
+// tell of a lock that covers a byte of `range` of inode `inode`? Pure.
+bool line_locks(std::string_view line, uint64_t inode, const LockRange &range);
+
+}  // namespace st::os

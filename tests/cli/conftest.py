@@ -1,0 +1,84 @@
+"""Runs the stctl binary: $STCTL, or the one of the build tree."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STCTL = os.environ.get("STCTL", str(ROOT / "build/bindings/cli/stctl"))
+
+
+def pytest_collection_modifyitems(items):
+    if not os.access(STCTL, os.X_OK):
+        raise pytest.UsageError(f"no stctl at {STCTL}: build it, or set STCTL")
+
+
+class Stctl:
+    path = STCTL
+
+    def __call__(self, *args, input=b"", code=0, **options):
+        """Run it, check its exit code, and return (stdout, stderr) as text."""
+        result = self.raw(*args, input=input, **options)
+        shown = f"stctl {args}: {result.returncode}\n{result.stdout[-2000:]!r}\n{result.stderr[-2000:]!r}"
+        assert result.returncode == code, shown
+        return result.stdout.decode(), result.stderr.decode()
+
+    def raw(self, *args, input=b"", **options):
+        return subprocess.run([STCTL, *map(os.fspath, args)], input=input, capture_output=True, timeout=120, **options)
+
+    def json(self, *args, code=0, **options):
+        """Run it with --json: the one object on standard output."""
+        command, *rest = args
+        out, err = self(command, "--json", *rest, code=code, **options)
+        assert out.count("\n") == 1 and out.endswith("\n")
+        value = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+        assert isinstance(value, dict)
+        return value
+
+    def popen(self, *args, **options):
+        return subprocess.Popen([STCTL, *map(os.fspath, args)], **options)
+
+
+@pytest.fixture(scope="session")
+def stctl():
+    return Stctl()
+
+
+@pytest.fixture
+def arrays():
+    return {
+        "layer.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
+        "layer.0.bias": np.array([-1.5, 0.1, 3e30, np.nan], dtype=np.float32),
+        "layer.1.weight": np.arange(24, dtype=np.int64).reshape(2, 3, 4) - 7,
+        "half": np.array([0.1, 65504, -0.0, np.inf], dtype=np.float16),
+        "scalar": np.array(42, dtype=np.uint8),
+        "empty": np.zeros((0, 3), dtype=np.float64),
+    }
+
+
+@pytest.fixture
+def model(tmp_path, arrays):
+    path = tmp_path / "model.safetensors"
+    save_file(arrays, path, metadata={"format": "np", "note": "a\nb"})
+    return path
+
+
+@pytest.fixture
+def read_only_mount(tmp_path):
+    """tmp_path, once more, as a read-only mount."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount")
+    mount = tmp_path.with_name(tmp_path.name + "-ro")
+    mount.mkdir()
+    made = subprocess.run(["mount", "--bind", tmp_path, mount]).returncode == 0
+    if not made or subprocess.run(["mount", "-o", "remount,ro,bind", mount]).returncode != 0:
+        if made:
+            subprocess.run(["umount", mount], check=True)
+        pytest.skip("mounting is not allowed here")
+    yield mount
+    subprocess.run(["umount", mount], check=True)

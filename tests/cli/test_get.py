@@ -1,0 +1,241 @@
+"""stctl get: formats, destinations, slices."""
+
+import io
+import itertools
+import os
+
+import numpy as np
+import pytest
+from cli_files import BITS, IN_NUMPY, NUMPY, sparse, tensor_bytes, write
+from safetensors.numpy import save_file
+
+
+@pytest.fixture
+def cube(tmp_path):
+    array = np.arange(5 * 4 * 6, dtype=np.int32).reshape(5, 4, 6)
+    path = tmp_path / "cube.safetensors"
+    save_file({"w": array, "x": np.zeros(3, np.float32)}, path)
+    return path, array
+
+
+# ------------------------------------------------------------------ slices
+
+
+def python_slice(text):
+    """--slice text, as the index that numpy takes."""
+    parts = []
+    for part in text.split(","):
+        if part == "...":
+            parts.append(...)
+        elif ":" in part:
+            parts.append(slice(*[int(n) if n else None for n in part.split(":")]))
+        else:
+            parts.append(int(part))
+    return tuple(parts)
+
+
+SLICES = [
+    "0:2,:,::2", "1:3", ":", ":,:", "0", "-1", "-1,-1,-1", "2,:,3", "::-1", "::-2,::-1,::-3", "...,0", "...,1:3",
+    "1,...", "0,...,5", "...", "-3:-1", ":-2", "-2:", "10:20", "3:1", "3:1:-1", "4::-1", "-1:-100:-1", "-100:100",
+    "::100", "0:5:3", "5:0:-2,1:3,::-1", "0:9223372036854775807", "2:2", ":, 1:2 ,0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SLICES)
+def test_slices_are_those_of_numpy(stctl, cube, text):
+    path, array = cube
+    want = array[python_slice(text)]
+    got = stctl.json("get", path, "w", f"--slice={text}")
+    assert got["shape"] == list(want.shape)
+    assert got["nbytes"] == want.nbytes
+    assert got["values"] == (want.tolist() if want.size else [])
+    raw = stctl.raw("get", path, "w", "--slice", text, "--format", "raw")
+    assert (raw.returncode, raw.stdout) == (0, np.ascontiguousarray(want).tobytes())
+    npy = stctl.raw("get", path, "w", "--slice", f"[{text}]", "--format", "npy")
+    assert np.array_equal(np.load(io.BytesIO(npy.stdout)), want)
+
+
+def test_many_slices_of_a_dimension(stctl, tmp_path):
+    array = np.arange(4, dtype=np.uint8)
+    path = tmp_path / "m.safetensors"
+    save_file({"w": array}, path)
+    for start, stop, step in itertools.product(
+        ["", "0", "2", "-3", "9", "-9"], ["", "1", "-1", "9", "-9"], ["", "2", "-1"]
+    ):
+        text = f"{start}:{stop}:{step}"
+        raw = stctl.raw("get", path, "w", "--slice", text, "-o", "-")
+        assert (raw.returncode, raw.stdout) == (0, array[python_slice(text)].tobytes()), text
+
+
+@pytest.mark.parametrize("text", ["a", "0:1:2:3", "0:x", "::0", "1,,2", "1.5", "0x1", "99999999999999999999"])
+def test_what_is_no_slice_is_a_usage_error(stctl, cube, text):
+    assert "slice" in stctl("get", cube[0], "w", "--slice", text, code=2)[1]
+
+
+@pytest.mark.parametrize("text", ["5", "-6", "0,0,6", "0,0,0,0", ":,:,:,:", "...,0,0,0,0"])
+def test_a_slice_outside_the_tensor_fails(stctl, cube, text):
+    assert "slice" in stctl.json("get", cube[0], "w", "--slice", text, code=1)["error"]["message"]
+
+
+def test_a_scalar_and_an_empty_tensor(stctl, model):
+    assert stctl.json("get", model, "scalar")["values"] == 42
+    assert stctl.json("get", model, "scalar", "--slice", "...")["values"] == 42
+    assert stctl("get", model, "scalar")[0] == "42\n"
+    empty = stctl.json("get", model, "empty")
+    assert (empty["shape"], empty["values"]) == ([0, 3], [])
+    assert stctl("get", model, "empty")[0] == "[]\n"
+    assert stctl.raw("get", model, "empty", "-o", "-").stdout == b""
+    assert "slice" in stctl("get", model, "scalar", "--slice", "0", code=1)[1]
+
+
+@pytest.mark.parametrize("dtype", ["F4", "F6_E2M3", "F6_E3M2"])
+def test_packed_elements_are_sliced_at_whole_bytes(stctl, tmp_path, dtype):
+    kind = NUMPY[dtype]
+    array = np.arange(24, dtype=np.uint8).reshape(3, 8).astype(np.uint8) % 16
+    array = array.view(kind)
+    path = write(tmp_path / "m.safetensors", {"w": (dtype, [3, 8], tensor_bytes(dtype, array))})
+    got = stctl.json("get", path, "w", "--slice", "1:,0:4")
+    assert got["values"] == array[1:, 0:4].astype(float).tolist()
+    assert stctl.json("get", path, "w", "--slice", ":,1:2", code=1)["error"]["status"] == "ST_E_SUBBYTE"
+
+
+# -------------------------------------------------------------------- text
+
+
+def test_rows_and_brackets(stctl, cube):
+    text, err = stctl("get", cube[0], "w", "--slice", "0:2,0:2")
+    assert err == ""
+    assert text == "[[[ 0  1  2  3  4  5]\n  [ 6  7  8  9 10 11]]\n\n [[24 25 26 27 28 29]\n  [30 31 32 33 34 35]]]\n"
+
+
+def test_the_middle_of_a_large_tensor_is_left_out(stctl, tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_file({"w": np.arange(10000, dtype=np.int32).reshape(100, 100), "v": np.arange(2000, dtype=np.int16)}, path)
+    assert stctl("get", path, "v")[0] == "[   0    1    2 … 1997 1998 1999]\n"
+    assert stctl("get", path, "w")[0].splitlines() == [
+        "[[   0    1    2 …   97   98   99]",
+        " [ 100  101  102 …  197  198  199]",
+        " [ 200  201  202 …  297  298  299]",
+        " …",
+        " [9700 9701 9702 … 9797 9798 9799]",
+        " [9800 9801 9802 … 9897 9898 9899]",
+        " [9900 9901 9902 … 9997 9998 9999]]",
+    ]
+    part = stctl("get", path, "w", "--slice", "::-2,5", "--limit", "10")[0]
+    assert part == "[9905 9705 9505 …  505  305  105]\n"
+    everything = stctl("get", path, "w", "--limit", "0")[0]
+    assert "…" not in everything
+    assert [int(n) for n in everything.replace("[", " ").replace("]", " ").split()] == list(range(10000))
+    assert max(len(line) for line in everything.splitlines()) <= 82
+    assert "…" not in stctl("get", path, "v", "--limit", "2000")[0]
+    assert "…" in stctl("get", path, "v", "--limit", "1999")[0]
+
+
+@pytest.mark.parametrize("dtype", BITS)
+def test_the_edges_are_right_in_every_dtype(stctl, tmp_path, dtype):
+    rng = np.random.default_rng(3)
+    kind = NUMPY[dtype]
+    codes = rng.integers(
+        0, 2 if dtype == "BOOL" else 2 ** min(BITS[dtype], 8), (9, 4, 16 * max(BITS[dtype], 8) // 8), np.uint8
+    )
+    array = codes.view(kind)[..., :16]
+    path = write(tmp_path / "m.safetensors", {"w": (dtype, array.shape, tensor_bytes(dtype, array))})
+    words = stctl("get", path, "w", "--limit", "1")[0].replace("[", " ").replace("]", " ").split()
+    assert words.count("…") == 1 + 6 * 4
+    edges = np.r_[0:3, -3:0]
+    all_words = stctl("get", path, "w", "--limit", "0")[0].replace("[", " ").replace("]", " ").split()
+    want = np.array(all_words).reshape(9, 4, 16)[edges][:, :, edges].ravel().tolist()
+    assert [w for w in words if w != "…"] == want
+
+
+def test_text_reads_only_what_it_shows(stctl, tmp_path):
+    path = sparse(tmp_path / "big.safetensors", "w", 1 << 36)  # more than memory
+    assert stctl("get", path, "w")[0] == "[0 0 0 … 0 0 0]\n"
+
+
+# ------------------------------------------------------------ destinations
+
+
+@pytest.mark.parametrize("dtype", BITS)
+def test_raw_bytes_are_those_of_the_file(stctl, tmp_path, dtype):
+    payload = np.random.default_rng(1).integers(0, 2, 4 * BITS[dtype], np.uint8).tobytes()
+    path = write(tmp_path / "m.safetensors", {"w": (dtype, [8, 4], payload)})
+    assert stctl.raw("get", path, "w", "-o", "-").stdout == payload
+    out, err = stctl("get", path, "w", "-o", tmp_path / "w.bin")
+    assert (out, err) == ("", "")
+    assert (tmp_path / "w.bin").read_bytes() == payload
+
+
+@pytest.mark.parametrize("dtype", IN_NUMPY)
+def test_npy_files_load(stctl, tmp_path, dtype):
+    array = np.arange(12).reshape(3, 4).astype(NUMPY[dtype])
+    tensors = {"w": (dtype, [3, 4], array.tobytes()), "v": (dtype, [12], array.tobytes())}
+    tensors["s"] = (dtype, [], array.tobytes()[: array.itemsize])
+    path = write(tmp_path / "m.safetensors", tensors)
+    for name, want in [("w", array), ("v", array.ravel()), ("s", array[0, 0])]:
+        stctl("get", path, name, "-o", tmp_path / "w.npy")
+        got = np.load(tmp_path / "w.npy")
+        assert got.dtype == want.dtype and got.shape == want.shape and np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [d for d in BITS if d not in IN_NUMPY])
+def test_npy_refuses_what_numpy_has_not(stctl, tmp_path, dtype):
+    path = write(tmp_path / "m.safetensors", {"w": (dtype, [8], bytes(BITS[dtype]))})
+    err = stctl("get", path, "w", "-o", tmp_path / "w.npy", code=2)[1]
+    assert f"NumPy has no {dtype}" in err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.safetensors"]
+
+
+def test_large_tensors_stream_in_pieces(stctl, tmp_path):
+    """Cut along the first, the second and the third dimension."""
+    array = np.random.default_rng(5).integers(0, 2**63, (3, 3, 1 << 20), np.int64)
+    path = tmp_path / "m.safetensors"
+    save_file({"rows": array.reshape(3 << 10, -1), "planes": array, "flat": array.reshape(1, 1, -1)}, path)
+    for name in ["rows", "planes", "flat"]:
+        assert stctl.raw("get", path, name, "-o", "-").stdout == array.tobytes(), name
+    want = array[::-1, 1:, ::-1]
+    assert stctl.raw("get", path, "planes", "--slice", "::-1,1:,::-1", "-o", "-").stdout == want.tobytes()
+
+
+def test_output_replaces_a_file_and_keeps_its_mode(stctl, model, tmp_path, arrays):
+    out = tmp_path / "out.bin"
+    out.write_bytes(b"old")
+    out.chmod(0o640)
+    (tmp_path / "link").symlink_to(out)
+    stctl("get", model, "layer.0.weight", "-o", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert out.read_bytes() == arrays["layer.0.weight"].tobytes()
+    assert out.stat().st_mode & 0o777 == 0o640
+
+
+def test_output_follows_the_umask(stctl, model, tmp_path):
+    stctl("get", model, "half", "-o", tmp_path / "out.bin", preexec_fn=lambda: os.umask(0o027))
+    assert (tmp_path / "out.bin").stat().st_mode & 0o777 == 0o640
+
+
+def test_output_never_replaces_the_model(stctl, model):
+    before = model.read_bytes()
+    assert "replace" in stctl("get", model, "half", "-o", model, code=2)[1]
+    assert model.read_bytes() == before
+
+
+def test_a_failure_leaves_no_output(stctl, model, tmp_path):
+    stctl("get", model, "nothing", "-o", tmp_path / "out.bin", code=1)
+    stctl("get", model, "half", "-o", tmp_path / "no" / "out.bin", code=1)
+    assert list(tmp_path.iterdir()) == [model]
+
+
+def test_json_of_a_written_file_is_a_summary(stctl, model, tmp_path):
+    out = tmp_path / "half.npy"
+    got = stctl.json("get", model, "half", "-o", out)
+    assert got == {"file": str(model), "name": "half", "dtype": "F16", "shape": [4], "nbytes": 8, "output": str(out)}
+    assert np.load(out).shape == (4,)
+
+
+def test_json_and_raw_bytes_do_not_mix(stctl, model):
+    assert stctl.json("get", model, "half", "-o", "-", code=2)["error"]["exit_code"] == 2
+
+
+def test_text_to_a_file(stctl, model, tmp_path):
+    stctl("get", model, "scalar", "--format", "text", "-o", tmp_path / "x.txt")
+    assert (tmp_path / "x.txt").read_text() == "42\n"

@@ -1,0 +1,90 @@
+"""--help, --version, and command lines that are none."""
+
+import json
+import re
+
+import pytest
+
+COMMANDS = ["ls", "info", "get", "update", "verify", "recover", "io", "stats"]
+
+
+def test_version_names_stctl_and_libst(stctl):
+    out, err = stctl("--version")
+    assert re.fullmatch(r"stctl \d+\.\d+\.\d+ \(libst \d+\.\d+\.\d+\)\n", out)
+    assert err == ""
+
+
+def test_help_lists_every_command_on_one_line(stctl):
+    out, _ = stctl("--help")
+    for command in COMMANDS:
+        assert len(re.findall(rf"^  {command} +[A-Z].*$", out, re.M)) == 1, command
+    assert "Exit codes:" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_teaches(stctl, command):
+    out, err = stctl(command, "--help")
+    assert err == ""
+    purpose, _, rest = out.partition("Usage:")
+    assert len(purpose.splitlines()) >= 4
+    assert f"stctl {command}" in rest.splitlines()[0]
+    for option in ["--json", "--quiet", "--verbose", "--help"]:
+        assert option in rest
+    examples = rest.partition("Examples:")[2].partition("Exit codes:")
+    assert f"stctl {command} " in examples[0]
+    for code in ["0", "1", "2", "3", "4", "5", "6", "130"]:
+        assert re.search(rf"^ +{code}  ", examples[2], re.M), code
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["frobnicate"],
+        ["ls"],
+        ["ls", "--no-such-option", "x"],
+        ["get", "x"],
+        ["get", "x", "y", "--format", "png"],
+        ["get", "x", "y", "--limit", "-1"],
+        ["update", "x", "y"],
+        ["update", "x", "y", "--fill", "1", "--from-raw", "z"],
+        ["update", "x", "--fill", "1"],
+        ["update", "x", "y", "z", "--fill", "1"],
+        ["update", "x", "y", "--fill", "1", "--lock-timeout", "soon"],
+        ["update", "x", "y", "--fill", "1", "--lock-timeout", "-2"],
+        ["verify"],
+        ["recover"],
+        ["io", "x", "--map", "sideways"],
+        ["io", "x", "y"],
+    ],
+)
+def test_usage_errors_exit_2_with_one_sentence(stctl, args):
+    out, err = stctl(*args, code=2)
+    assert out == ""
+    assert re.fullmatch(r"stctl: .+\n", err)
+
+
+def test_usage_error_with_json_is_an_object(stctl):
+    result = stctl.json("ls", code=2)
+    assert result["error"]["exit_code"] == 2
+    assert result["error"]["status"] is None
+    assert "FILE" in result["error"]["message"]
+
+
+@pytest.mark.parametrize("command", ["ls", "info", "io", "stats"])
+def test_missing_file_is_a_sentence_and_an_object(stctl, command, tmp_path):
+    missing = tmp_path / "none.safetensors"
+    out, err = stctl(command, missing, code=1)
+    assert out == ""
+    assert re.fullmatch(r"stctl: .*none\.safetensors.* \(ST_E_NO_FILE\)\n", err)
+    out, err = stctl(command, "--json", missing, code=1)
+    error = json.loads(out)["error"]
+    assert error["status"] == "ST_E_NO_FILE"
+    assert error["exit_code"] == 1
+    assert error["errno"] == 2
+    assert f"stctl: {error['message']} (ST_E_NO_FILE)\n" == err
+
+
+def test_a_folder_is_no_file(stctl, tmp_path):
+    assert stctl.json("ls", tmp_path, code=1)["error"]["status"] == "ST_E_NOT_REGULAR"

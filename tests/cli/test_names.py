@@ -1,0 +1,121 @@
+"""Names and metadata that a stranger chose: shown harmlessly, and still usable."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from cli_files import write
+
+NAMES = {
+    "a\0b": r"a\x00b",
+    "line\nbreak\ttab\rreturn": r"line\nbreak\ttab\rreturn",
+    "\x1b[31mred\x1b[0m": r"\x1b[31mred\x1b[0m",
+    "back\\slash": r"back\\slash",
+    r"a\x00b": r"a\\x00b",
+    "del\x7f": r"del\x7f",
+    "c1\x9b31m": r"c1\u{9b}31m",
+    "\u202eesrever": r"\u{202e}esrever",
+    "zero\u200bwidth": r"zero\u{200b}width",
+    "é 漢字 🙂": "é 漢字 🙂",
+    'quote"s': 'quote"s',
+    "": "",
+    " ": " ",
+    "-dash": "-dash",
+    "[a,b]": "[a,b]",
+    "*": "*",
+    "\U000e0041tag": r"\u{e0041}tag",
+}
+
+
+@pytest.fixture
+def odd(tmp_path):
+    tensors = {name: ("U8", [1], bytes([i])) for i, name in enumerate(NAMES)}
+    return write(tmp_path / "odd.safetensors", tensors, {name: name for name in NAMES if name})
+
+
+def test_json_has_the_names_exactly(stctl, odd):
+    assert [t["name"] for t in stctl.json("ls", odd)["tensors"]] == list(NAMES)
+    assert stctl.json("info", odd)["metadata"] == {name: name for name in NAMES if name}
+
+
+def test_text_shows_them_escaped(stctl, odd):
+    lines = stctl("ls", odd)[0].splitlines()
+    assert [line.partition("  U8 ")[0].rstrip() for line in lines[1:-1]] == [s.rstrip() for s in NAMES.values()]
+
+
+def test_wide_characters_keep_the_columns(stctl, odd):
+    lines = stctl("ls", odd)[0].splitlines()[:-1]
+    column = lines[0].index("DTYPE")
+    wide = [line.index("U8") for line in lines[1:] if "漢字" in line]
+    assert wide == [column - 3]  # three characters take two columns each
+    assert all(line.index("U8") == column for line in lines[1:] if "漢字" not in line)
+
+
+@pytest.mark.parametrize("command", ["ls", "info"])
+def test_text_holds_nothing_that_moves_a_cursor(stctl, odd, command):
+    out = stctl(command, odd)[0]
+    assert all(c == "\n" or c.isprintable() for c in out)
+
+
+@pytest.mark.parametrize("command", ["ls", "info"])
+def test_json_holds_no_raw_control_characters(stctl, odd, command):
+    out = stctl(command, "--json", odd)[0]
+    assert all(c >= " " and c != "\x7f" for c in out[:-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_shown_names_the_tensor(stctl, odd, name):
+    got = stctl.json("get", odd, "--", NAMES[name])
+    assert (got["name"], got["values"]) == (name, [list(NAMES).index(name)])
+    if name:
+        assert stctl.json("info", odd, "--", NAMES[name])["name"] == name
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "\0" not in n and n != r"a\x00b"])
+def test_the_name_itself_does_too(stctl, odd, name):
+    assert stctl.json("get", odd, "--", name)["name"] == name
+
+
+def test_update_takes_the_shown_name(stctl, odd):
+    stctl("update", odd, r"a\x00b", "--fill", "99")
+    stctl("update", odd, r"a\\x00b", "--fill", "98")
+    assert stctl.json("get", odd, r"a\x00b")["values"] == [99]
+    data = odd.read_bytes()[-len(NAMES) :]
+    want = bytearray(range(len(NAMES)))
+    want[list(NAMES).index("a\0b")] = 99
+    want[list(NAMES).index(r"a\x00b")] = 98
+    assert data == bytes(want)
+
+
+def test_errors_show_names_escaped(stctl, odd):
+    for name in ["no\x1b[31m", "no\nsuch"]:
+        err = stctl("get", odd, name, code=1)[1]
+        assert err.count("\n") == 1
+        assert all(c == "\n" or c.isprintable() for c in err)
+        assert stctl.json("get", odd, name, code=1)["error"]["tensor"] == name
+
+
+def test_patterns_see_the_names_themselves(stctl, odd):
+    names = [t["name"] for t in stctl.json("ls", odd, "?????")["tensors"]]
+    assert names == [n for n in NAMES if len(n) == 5]
+    assert [t["name"] for t in stctl.json("ls", odd, r"\*")["tensors"]] == ["*"]
+    assert [t["name"] for t in stctl.json("ls", odd, "a?b")["tensors"]] == ["a\0b"]
+
+
+def test_a_path_that_is_not_utf8(stctl, tmp_path):
+    path = os.fsdecode(bytes(tmp_path) + b"/m\xff\x1b.safetensors")
+    os.rename(write(tmp_path / "m.safetensors", {"w": ("U8", [1], b"x")}), path)
+    assert stctl.json("ls", path)["file"] == str(tmp_path) + "/m\ufffd\x1b.safetensors"
+    assert rb"/m\xff\x1b.safetensors: ok" in stctl.raw("verify", path).stdout
+
+
+def test_many_tensors(stctl, tmp_path):
+    count = 20000
+    header = {f"t{i:05}": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(count)}
+    text = json.dumps(header).encode()
+    path = tmp_path / "many.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + (np.arange(count) % 251).astype(np.uint8).tobytes())
+    result = stctl.json("ls", path)
+    assert result["count"] == len(result["tensors"]) == count
+    assert stctl("ls", path)[0].count("\n") == count + 2

@@ -1,0 +1,237 @@
+"""Standard output that cannot be written, terminals, and signals."""
+
+import errno
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from cli_files import sparse, stock
+from safetensors.numpy import save_file
+
+EVERY_COMMAND = [
+    ["--help"], ["--version"], ["ls", "--help"], ["ls", "MODEL"], ["ls", "--json", "MODEL"], ["info", "MODEL"],
+    ["info", "MODEL", "half"], ["get", "MODEL", "half"], ["get", "MODEL", "half", "-o", "-"],
+    ["get", "--json", "MODEL", "half"], ["verify", "MODEL"], ["verify", "--json", "MODEL"], ["recover", "MODEL"],
+    ["io", "MODEL"], ["stats", "MODEL"], ["update", "MODEL", "scalar", "--fill", "1"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("args", EVERY_COMMAND, ids=" ".join)
+def test_a_full_disk_under_standard_output_is_exit_code_6(stctl, model, args):
+    with open("/dev/full", "wb") as full:
+        process = stctl.popen(*[model if a == "MODEL" else a for a in args], stdout=full, stderr=subprocess.PIPE)
+        err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 6
+    assert err == f"stctl: cannot write to standard output: {os.strerror(errno.ENOSPC)}\n"
+
+
+@pytest.mark.parametrize("args", EVERY_COMMAND, ids=" ".join)
+def test_a_reader_that_left_is_exit_code_6_and_silent(stctl, model, args):
+    read, write = os.pipe()
+    os.close(read)
+    process = stctl.popen(*[model if a == "MODEL" else a for a in args], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 6
+
+
+def test_a_reader_that_leaves_in_the_middle(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 64 << 20)
+    with stctl.popen("get", path, "w", "-o", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.read(10) == bytes(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 6
+
+
+def test_a_failure_and_a_full_disk(stctl, tmp_path):
+    with open("/dev/full", "wb") as full:
+        process = stctl.popen("ls", "--json", tmp_path / "none", stdout=full, stderr=subprocess.PIPE)
+        err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 6
+    assert "ST_E_NO_FILE" in err and "standard output" in err
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2", "0 1 2"])
+def test_closed_descriptors_never_become_the_model(stctl, model, closed):
+    before = model.read_bytes()
+    redirections = " ".join(f"{fd}>&-" for fd in closed.split())
+    for args in ["ls", "ls --json", "verify", "ls --bad-option"]:
+        result = subprocess.run(["sh", "-c", f'"$0" {args} "$1" {redirections}', stctl.path, model], timeout=60)
+        bad = "bad" in args
+        assert result.returncode == (2 if bad else 6 if "1" in closed else 0)
+    result = subprocess.run(["sh", "-c", f'"$0" update "$1" scalar --fill 42 {redirections}', stctl.path, model])
+    assert result.returncode == (6 if "1" in closed else 0)
+    assert model.read_bytes() == before  # 42 is what it was
+
+
+# --------------------------------------------------------------- terminals
+
+
+class Terminal:
+    """A pseudo-terminal that collects what is written to it."""
+
+    def __enter__(self):
+        self.mine, self.theirs = pty.openpty()
+        self.text = b""
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.mine)
+        if self.theirs is not None:
+            os.close(self.theirs)
+
+    def handed_over(self):
+        os.close(self.theirs)
+        self.theirs = None
+
+    def read(self, seconds):
+        """What comes within that time; False when the other side has closed."""
+        if select.select([self.mine], [], [], seconds)[0]:
+            try:
+                got = os.read(self.mine, 4096)
+            except OSError:  # EIO: nobody has it open any more
+                return False
+            self.text += got
+        return True
+
+
+def slow_read(stctl, path, *more):
+    """`get` into a pipe that is emptied slowly, with a terminal as standard error: what that showed."""
+    with Terminal() as terminal:
+        args = ["get", path, "w", "-o", "-", *more]
+        with stctl.popen(*args, stdout=subprocess.PIPE, stderr=terminal.theirs) as process:
+            terminal.handed_over()
+            start, pipe = time.monotonic(), process.stdout.fileno()
+            while os.read(pipe, 1 << 16):
+                while b"%" not in terminal.text and time.monotonic() < start + 0.5 and terminal.read(0.05):
+                    pass
+            assert process.wait(60) == 0
+        while terminal.read(1):
+            pass
+        return terminal.text.decode()
+
+
+def test_progress_is_drawn_on_a_terminal_and_wiped(stctl, tmp_path):
+    shown = slow_read(stctl, sparse(tmp_path / "m.safetensors", "w", 160 << 20))
+    assert "\rreading [" in shown
+    assert "% of 160.00 MiB" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_quiet_silences_progress(stctl, tmp_path):
+    assert slow_read(stctl, sparse(tmp_path / "m.safetensors", "w", 160 << 20), "--quiet") == ""
+
+
+def test_raw_bytes_are_not_for_a_terminal(stctl, model):
+    with Terminal() as terminal:
+        process = stctl.popen("get", model, "half", "-o", "-", stdout=terminal.theirs, stderr=subprocess.PIPE)
+        err = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert b"terminal" in err
+
+
+# ----------------------------------------------------------------- signals
+
+
+def wait_until(condition, process):
+    """Until the condition holds; the process must not end before."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, f"ended with {process.returncode}"
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def has_open(process, path):
+    folder = f"/proc/{process.pid}/fd"
+    try:
+        return any(os.readlink(f"{folder}/{fd}") == str(path) for fd in os.listdir(folder))
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_writing_to_a_pipe(stctl, tmp_path, number):
+    path = sparse(tmp_path / "m.safetensors", "w", 256 << 20)
+    with stctl.popen("get", path, "w", "-o", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.read(1) == b"\0"
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+        assert process.stderr.read() == b"stctl: interrupted\n"
+
+
+def test_ctrl_c_leaves_no_half_file(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 1 << 36)
+    with stctl.popen("get", path, "w", "-o", tmp_path / "w.bin", stderr=subprocess.PIPE) as process:
+        wait_until(lambda: any(p.stat().st_size for p in tmp_path.glob("w.bin.*.part")), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert b"interrupted" in process.stderr.read().lower()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ctrl_c_stops_verify(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
+    with stctl.popen("verify", path) as process:
+        wait_until(lambda: has_open(process, path), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+def test_ctrl_c_stops_touching(stctl, tmp_path):
+    path = sparse(tmp_path / "m.safetensors", "w", 1 << 38)
+    with stctl.popen("stats", "--touch", path) as process:
+        wait_until(lambda: has_open(process, path), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_ctrl_c_while_waiting_for_a_lock_changes_nothing(stctl, model, arrays, json):
+    import fcntl
+
+    folder = model.with_name(model.name + ".st-journal")
+
+    def staged():
+        return folder.exists() and any(p.stat().st_size for p in folder.iterdir())
+
+    with open(model, "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        args = ["update", model, "scalar", "--fill", "1", "--lock-timeout", "-1"] + ["--json"] * json
+        with stctl.popen(*args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            wait_until(staged, process)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 130
+        assert err.startswith(b"stctl: ") and err.count(b"\n") == 1
+        assert (b'"exit_code":130' in out) if json else out == b""
+    assert stock(model)["scalar"] == arrays["scalar"]
+    assert stctl("recover", model)[0] == f"{model}: nothing to recover\n"
+
+
+def test_ctrl_c_while_reading_standard_input(stctl, model):
+    before = model.read_bytes()
+    args = ["update", model, "scalar", "--from-raw", "-"]
+    with stctl.popen(*args, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_until(lambda: has_open(process, model), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert model.read_bytes() == before
+
+
+def test_an_ignored_signal_stays_ignored(stctl, tmp_path):
+    """nohup, or a background job of a shell without job control."""
+    path = tmp_path / "m.safetensors"
+    save_file({"w": np.zeros(1 << 20, np.uint8)}, path)
+    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
+    with stctl.popen("get", path, "w", "-o", "-", stdout=subprocess.PIPE, preexec_fn=ignore) as process:
+        assert process.stdout.read(1) == b"\0"
+        process.send_signal(signal.SIGINT)
+        assert len(process.stdout.read()) == (1 << 20) - 1
+        assert process.wait(60) == 0

@@ -1,0 +1,111 @@
+"""stctl recover, and what a writer that died leaves."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+from cli_files import stock
+
+
+@pytest.fixture(scope="session")
+def killer(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("needs a C compiler")
+    library = tmp_path_factory.mktemp("killer") / "killer.so"
+    source = pathlib.Path(__file__).with_name("killer.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def crashed(stctl, model, killer):
+    """A model whose writer died after its commit, before the new bytes were in the file."""
+    environment = {**os.environ, "LD_PRELOAD": str(killer), "KILL_WRITE_TO": str(model.resolve()), "KILL_AT": "1"}
+    before = model.read_bytes()
+    result = stctl.raw("update", model, "layer.0.weight", "--fill", "7", env=environment)
+    assert result.returncode == -signal.SIGKILL
+    assert model.read_bytes() == before
+    assert journals(model)
+    return model
+
+
+def journals(model):
+    folder = model.with_name(model.name + ".st-journal")
+    return sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+
+
+def assert_recovered(model, arrays):
+    now = stock(model)
+    for name, array in (arrays | {"layer.0.weight": np.full((3, 4), 7, np.float32)}).items():
+        assert now[name].tobytes() == array.tobytes(), name
+    assert journals(model) == []
+
+
+def test_nothing_to_recover(stctl, model):
+    before = model.read_bytes()
+    assert stctl("recover", model) == (f"{model}: nothing to recover\n", "")
+    assert stctl.json("recover", model) == {
+        "files": [{"file": str(model), "ok": True, "journals": 0, "findings": []}],
+        "ok": True,
+    }
+    assert model.read_bytes() == before
+
+
+def test_a_committed_journal_is_applied(stctl, crashed, arrays):
+    out, err = stctl("recover", crashed)
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[-1] == f"{crashed}: recovered (1 journal)"
+    assert len(lines) == 2 and lines[0].startswith(f"{crashed}: ")
+    assert_recovered(crashed, arrays)
+    assert stctl("recover", crashed)[0] == f"{crashed}: nothing to recover\n"
+
+
+def test_json_has_the_findings(stctl, crashed, arrays):
+    (file,) = stctl.json("recover", crashed)["files"]
+    assert (file["ok"], file["journals"], len(file["findings"])) == (True, 1, 1)
+    assert file["findings"][0]["message"]
+    assert_recovered(crashed, arrays)
+
+
+def test_opening_recovers_too_and_says_so_when_asked(stctl, crashed, arrays):
+    out, err = stctl("get", crashed, "layer.0.weight", "--slice", "0,0", "--verbose")
+    assert out == "7.0\n"
+    assert err.startswith("stctl: ")
+    assert_recovered(crashed, arrays)
+
+
+def test_stats_count_the_recovery(stctl, crashed):
+    assert stctl.json("stats", crashed)["recoveries"] == 1
+    assert stctl.json("stats", crashed)["recoveries"] == 0
+
+
+def test_verify_reports_a_journal_and_leaves_it(stctl, crashed):
+    before, waiting = crashed.read_bytes(), journals(crashed)
+    result = stctl.raw("verify", "--json", crashed)
+    assert b"journal" in result.stdout
+    assert crashed.read_bytes() == before
+    assert journals(crashed) == waiting
+
+
+def test_several_files(stctl, crashed, arrays, tmp_path):
+    missing = tmp_path / "missing.safetensors"
+    out, err = stctl("recover", missing, crashed, code=1)
+    assert "ST_E_NO_FILE" in err and f"{crashed}: recovered" in out
+    assert_recovered(crashed, arrays)
+
+
+def test_a_journal_on_a_read_only_medium_is_exit_code_4(stctl, crashed, arrays, read_only_mount):
+    there = read_only_mount / crashed.name
+    for command in [["ls", there], ["get", there, "scalar"], ["recover", there]]:
+        out, err = stctl(*command, code=4)
+        assert "ST_E_NEEDS_RECOVERY" in err
+    assert stctl.json("info", there, code=4)["error"]["exit_code"] == 4
+    stctl("recover", crashed)
+    assert_recovered(crashed, arrays)
+    assert stctl("ls", there)[0]

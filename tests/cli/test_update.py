@@ -1,0 +1,253 @@
+"""stctl update: what it writes, as stock safetensors reads it, and what it refuses."""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cli_files import BITS, IN_NUMPY, NUMPY, stock, write
+from safetensors.numpy import save_file
+
+NEW = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+
+
+def assert_changed_only(model, arrays, changed):
+    """Stock reads the new values of `changed` and the old ones of all else; nothing lies beside the file."""
+    now = stock(model)
+    assert set(now) == set(arrays)
+    for name, array in (arrays | changed).items():
+        assert now[name].dtype == array.dtype
+        assert now[name].tobytes() == array.tobytes(), name
+
+
+@pytest.fixture
+def unchanged(model):
+    """The file is byte by byte the same after the test, and the same inode."""
+    before, inode = model.read_bytes(), model.stat().st_ino
+    yield
+    assert model.read_bytes() == before
+    assert model.stat().st_ino == inode
+
+
+def test_from_raw_file(stctl, model, arrays, tmp_path):
+    (tmp_path / "new.bin").write_bytes(NEW.tobytes())
+    inode, mode = model.stat().st_ino, model.stat().st_mode
+    out, err = stctl("update", model, "layer.0.weight", "--from-raw", tmp_path / "new.bin")
+    assert err == ""
+    assert out.splitlines()[0].split() == ["layer.0.weight", "F32", "[3,", "4]", "48", "B"]
+    assert out.splitlines()[1].startswith("updated 1 tensor, 48 bytes (")
+    assert_changed_only(model, arrays, {"layer.0.weight": NEW})
+    assert (model.stat().st_ino, model.stat().st_mode) == (inode, mode)
+
+
+def test_from_standard_input(stctl, model, arrays):
+    stctl("update", model, "layer.0.weight", "--from-raw", "-", input=NEW.tobytes())
+    assert_changed_only(model, arrays, {"layer.0.weight": NEW})
+
+
+def test_from_a_pipe(stctl, model, arrays):
+    read, write_end = os.pipe()
+    os.write(write_end, NEW.tobytes())
+    os.close(write_end)
+    stctl("update", model, "layer.0.weight", "--from-raw", f"/dev/fd/{read}", pass_fds=[read])
+    os.close(read)
+    assert_changed_only(model, arrays, {"layer.0.weight": NEW})
+
+
+def test_json_tells_what_changed(stctl, model, tmp_path):
+    (tmp_path / "new.bin").write_bytes(NEW.tobytes())
+    result = stctl.json("update", model, "layer.0.weight", "--from-raw", tmp_path / "new.bin")
+    assert result["file"] == str(model)
+    assert [t["name"] for t in result["tensors"]] == ["layer.0.weight"]
+    assert (result["count"], result["nbytes"], result["bytes_written"]) == (1, 48, 48)
+    assert result["journal_bytes"] >= 48
+
+
+@pytest.mark.parametrize("dtype", IN_NUMPY)
+def test_npy_of_every_dtype(stctl, tmp_path, dtype):
+    new = np.array([[0, 1, 1], [1, 0, 1]]).astype(NUMPY[dtype])
+    size = BITS[dtype] // 8
+    path = write(tmp_path / "m.safetensors", {"w": (dtype, [2, 3], bytes(6 * size)), "s": (dtype, [], bytes(size))})
+    np.save(tmp_path / "new.npy", new)
+    np.save(tmp_path / "scalar.npy", new[0, 1])
+    stctl("update", path, "w", "--npy", tmp_path / "new.npy")
+    stctl("update", path, "s", "--npy", tmp_path / "scalar.npy")
+    assert np.array_equal(stock(path)["w"], new)
+    assert stock(path)["s"] == new[0, 1]
+
+
+def test_npy_of_other_versions(stctl, model, arrays, tmp_path):
+    for version in [(1, 0), (2, 0), (3, 0)]:
+        with open(tmp_path / "new.npy", "wb") as file:
+            np.lib.format.write_array(file, NEW + version[0], version=version)
+        stctl("update", model, "layer.0.weight", "--npy", tmp_path / "new.npy")
+        assert_changed_only(model, arrays, {"layer.0.weight": NEW + version[0]})
+
+
+@pytest.mark.parametrize(
+    "array, status, word",
+    [
+        (NEW.astype(np.float64), "ST_E_DTYPE_MISMATCH", "F64"),
+        (NEW.reshape(4, 3), "ST_E_SHAPE_MISMATCH", ""),
+        (NEW.ravel(), "ST_E_SHAPE_MISMATCH", ""),
+        (NEW.astype(">f4"), None, ">f4"),
+        (np.asfortranarray(NEW), None, "Fortran"),
+        (np.array(["a"]), None, "<U1"),
+        (np.zeros(3, [("a", "f4")]), None, "structure"),
+        (NEW.astype(ml_dtypes.bfloat16), None, "V2"),
+    ],
+)
+@pytest.mark.usefixtures("unchanged")
+def test_npy_of_another_kind_is_refused(stctl, model, tmp_path, array, status, word):
+    np.save(tmp_path / "new.npy", array)
+    error = stctl.json("update", model, "layer.0.weight", "--npy", tmp_path / "new.npy", code=1)["error"]
+    assert error["status"] == status
+    assert word in error["message"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\xff\xff{}", b"\x93NUMPY\x09\x00\x02\x00{}", b"x" * 200,
+     b"\x93NUMPY\x01\x00\x02\x00{}", b"\x93NUMPY\x01\x00\x2a\x00{'descr': '<f4', 'fortran_order': False, }"],
+)  # fmt: skip
+@pytest.mark.usefixtures("unchanged")
+def test_what_is_no_npy_file_is_refused(stctl, model, tmp_path, content):
+    (tmp_path / "new.npy").write_bytes(content)
+    assert "npy" in stctl("update", model, "layer.0.weight", "--npy", tmp_path / "new.npy", code=1)[1]
+
+
+def test_a_cut_npy_file_is_refused(stctl, model, arrays, tmp_path):
+    np.save(tmp_path / "new.npy", NEW)
+    whole = (tmp_path / "new.npy").read_bytes()
+    (tmp_path / "new.npy").write_bytes(whole[:-1])
+    error = stctl.json("update", model, "layer.0.weight", "--npy", tmp_path / "new.npy", code=1)["error"]
+    assert error["status"] == "ST_E_NBYTES_MISMATCH"
+    assert_changed_only(model, arrays, {})
+
+
+def test_fill(stctl, model, arrays):
+    stctl("update", model, "layer.0.weight", "--fill", "-1.5")
+    assert_changed_only(model, arrays, {"layer.0.weight": np.full((3, 4), -1.5, np.float32)})
+    stctl("update", model, "empty", "--fill", "1")
+    assert_changed_only(model, arrays, {"layer.0.weight": np.full((3, 4), -1.5, np.float32)})
+
+
+@pytest.mark.parametrize("size", [0, 47, 49])
+@pytest.mark.usefixtures("unchanged")
+def test_raw_bytes_of_another_size_are_refused(stctl, model, size):
+    error = stctl.json("update", model, "layer.0.weight", "--from-raw", "-", input=bytes(size), code=1)["error"]
+    assert error["status"] == "ST_E_NBYTES_MISMATCH"
+
+
+# ------------------------------------------------------------------ --from
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    arrays = {"layer.0.weight": NEW, "half": np.array([1, 2, 3, 4], np.float16), "scalar": np.array(7, np.uint8)}
+    save_file(arrays, tmp_path / "tuned.safetensors")
+    return tmp_path / "tuned.safetensors", arrays
+
+
+def test_from_takes_all_tensors_in_one_transaction(stctl, model, arrays, tuned):
+    result = stctl.json("update", model, "--from", tuned[0])
+    assert {t["name"] for t in result["tensors"]} == set(tuned[1])
+    assert (result["count"], result["nbytes"]) == (3, 48 + 8 + 1)
+    assert_changed_only(model, arrays, tuned[1])
+    assert_changed_only(tuned[0], tuned[1], {})
+
+
+def test_from_takes_named_tensors(stctl, model, arrays, tuned):
+    out = stctl("update", model, "scalar", "half", "--from", tuned[0])[0]
+    assert out.splitlines()[-1].startswith("updated 2 tensors, 9 bytes (")
+    assert_changed_only(model, arrays, {n: tuned[1][n] for n in ["scalar", "half"]})
+
+
+def test_from_counts_a_tensor_named_twice_once(stctl, model, arrays, tuned):
+    result = stctl.json("update", model, "scalar", "scalar", "--from", tuned[0])
+    assert (result["count"], result["nbytes"]) == (1, 1)
+    assert_changed_only(model, arrays, {"scalar": tuned[1]["scalar"]})
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_from_is_all_or_nothing(stctl, model, tmp_path):
+    good = np.array([1, 2, 3, 4], np.float16)
+    for name, bad, status in [
+        ("scalar", np.array(7, np.int8), "ST_E_DTYPE_MISMATCH"),
+        ("scalar", np.zeros(1, np.uint8), "ST_E_SHAPE_MISMATCH"),
+        ("no such", np.zeros(1, np.uint8), "ST_E_NOT_FOUND"),
+    ]:
+        save_file({"half": good, name: bad}, tmp_path / "bad.safetensors")
+        error = stctl.json("update", model, "--from", tmp_path / "bad.safetensors", code=1)["error"]
+        assert (error["status"], error["tensor"]) == (status, name)
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_names_that_are_not_there(stctl, model, tuned):
+    assert stctl.json("update", model, "x", "--fill", "1", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+    assert stctl.json("update", model, "empty", "--from", tuned[0], code=1)["error"]["tensor"] == "empty"
+    assert stctl.json("update", model, "--from", "/no/file", code=1)["error"]["status"] == "ST_E_NO_FILE"
+    assert "'/no/file'" in stctl("update", model, "half", "--from-raw", "/no/file", code=1)[1]
+
+
+def test_update_through_a_symbolic_link(stctl, model, arrays, tmp_path):
+    (tmp_path / "link.safetensors").symlink_to(model)
+    stctl("update", tmp_path / "link.safetensors", "scalar", "--fill", "9")
+    assert (tmp_path / "link.safetensors").is_symlink()
+    assert_changed_only(model, arrays, {"scalar": np.array(9, np.uint8)})
+
+
+# ------------------------------------------------------------------- locks
+
+
+@contextlib.contextmanager
+def locked(path):
+    """The whole file, held exclusively by another process than stctl: this one."""
+    with open(path, "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_locked_file_is_busy(stctl, model):
+    with locked(model):
+        result = stctl.json("update", model, "scalar", "--fill", "1", "--lock-timeout", "0", code=3)
+        assert result["error"]["status"] == "ST_E_BUSY"
+        assert result["error"]["exit_code"] == 3
+        out, err = stctl("update", model, "scalar", "--fill", "1", "--lock-timeout", "50", code=3)
+        assert out == "" and err.startswith("stctl: ") and err.endswith("(ST_E_BUSY)\n")
+    assert stctl.json("verify", model)["ok"]
+
+
+def test_it_waits_for_the_lock(stctl, model, arrays):
+    with locked(model):
+        waiting = stctl.popen("update", model, "scalar", "--fill", "5", "--lock-timeout", "-1", "--quiet")
+        assert not waiting.poll()
+    assert waiting.wait(60) == 0
+    assert_changed_only(model, arrays, {"scalar": np.array(5, np.uint8)})
+
+
+def without_override():
+    """Root may write to any file; without CAP_DAC_OVERRIDE it is as others are."""
+    pr_capbset_drop, cap_dac_override = 24, 1
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(pr_capbset_drop, cap_dac_override) != 0:
+        raise OSError("prctl")
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_read_only_file_is_refused(stctl, model):
+    model.chmod(0o444)
+    result = stctl.json("update", model, "scalar", "--fill", "1", code=1, preexec_fn=without_override)
+    assert result["error"]["status"] == "ST_E_PERMISSION"
+    assert stctl.json("get", model, "scalar", preexec_fn=without_override)["values"] == 42
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_read_only_medium_is_refused(stctl, model, read_only_mount):
+    there = read_only_mount / model.name
+    error = stctl.json("update", there, "scalar", "--fill", "1", code=1)["error"]
+    assert error["status"] in ("ST_E_PERMISSION", "ST_E_READ_ONLY", "ST_E_IO")
+    assert stctl.json("get", there, "scalar")["values"] == 42
