@@ -37,6 +37,7 @@ st_status boundary(Body body) noexcept {
   try {
     Result<void> r = body();
     if (r) return ST_OK;
+    if (r.error().message.empty()) return set_last_error(r.error().status, "memory ran out after the point of no return; close the handle and open the file anew, which finishes the change");
     return set_last_error(std::move(r.error()));
   } catch (const std::bad_alloc &) {
     return set_last_error(Status::nomem, "no memory for this call; free some and try again");

@@ -50,7 +50,7 @@ st_status st_get_stats(const st_file *file, st_stats *out) {
     const store::Counters &c = file->checkpoint->counters();
     st_stats stats = ST_STATS_INIT;
     stats.map_fallbacks = s.content.fallbacks();
-    stats.bytes_read = c.bytes_read;
+    stats.bytes_read = c.bytes_read + s.content.bytes_owned();
     stats.bytes_mapped = s.content.bytes_mapped();
     stats.bytes_resident = s.content.bytes_resident();
     stats.bytes_owned = s.content.bytes_owned();

@@ -52,7 +52,7 @@ st_status st_recover_with(const char *path, const st_recover_options *opts) {
     std::string real;
     if (const int r = os::Env::posix().realpath(path, &real); r < 0) return Failure(os_error(-r, "open", path));
     auto done = write::recover(os::Env::posix(), real, {o->lock_timeout_ms, nullptr, nullptr}, [&](const write::Finding &f) {
-      told(o->report, o->user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
+      return told(o->report, o->user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
     });
     if (!done) return Failure(std::move(done.error()));
     if (done->aside > 0) return fail(Status::journal, done->why_aside);

@@ -1,7 +1,10 @@
 // Header writing: JSON spelled as the stock writer spells it (serde_json,
 // compact), so that the same input gives the same bytes.
+#include <simdjson.h>
+
 #include <algorithm>
 #include <unordered_set>
+#include <vector>
 
 #include "format/header.h"
 
@@ -49,8 +52,10 @@ void append_tensor(std::string &out, const HeaderTensor &t) {
   out += "]}";
 }
 
+// What a reader would refuse is not written.
 Result<void> check(std::span<const HeaderTensor> tensors) {
   std::unordered_set<std::string_view> names{"__metadata__"};
+  std::vector<const HeaderTensor *> by_offset;
   for (const HeaderTensor &t : tensors) {
     auto refuse = [&](Status status, std::string_view why) {
       return Failure(error(status, "tensor ", quoted(t.name), " ", why).about_tensor(t.name));
@@ -63,6 +68,16 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
     uint64_t end;
     if (__builtin_add_overflow(t.begin, t.nbytes, &end) || end > INT64_MAX)
       return refuse(Status::offsets, "would end beyond 2^63 bytes, where no file reaches");
+    by_offset.push_back(&t);
+  }
+  std::sort(by_offset.begin(), by_offset.end(), [](const HeaderTensor *a, const HeaderTensor *b) {
+    return a->begin != b->begin ? a->begin < b->begin : a->nbytes < b->nbytes;
+  });
+  uint64_t at = 0;
+  for (const HeaderTensor *t : by_offset) {
+    if (t->begin != at)
+      return Failure(error(t->begin < at ? Status::overlap : Status::hole, "tensor ", quoted(t->name), " begins at ", t->begin, " but the one before it ends at ", at).about_tensor(t->name));
+    at += t->nbytes;
   }
   return {};
 }
@@ -75,8 +90,9 @@ void store_u64le(void *bytes, uint64_t value) {
 }
 
 Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata, uint64_t alignment, uint64_t reserve) {
-  if (alignment == 0 || alignment % 8 != 0)
-    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8");
+  constexpr uint64_t largest_alignment = uint64_t{1} << 20;
+  if (alignment == 0 || alignment % 8 != 0 || alignment > largest_alignment)
+    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ", largest_alignment);
   if (auto checked = check(tensors); !checked) return Failure(std::move(checked.error()));
 
   std::string out(length_bytes, '\0');
@@ -99,6 +115,7 @@ Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, Meta
 
   if (reserve > max_header_bytes || out.size() + reserve > length_bytes + max_header_bytes - alignment)
     return fail(Status::header_too_large, "the header would have ", out.size(), " bytes and a reserve of ", reserve, ", more than the format's ", max_header_bytes);
+  if (!simdjson::validate_utf8(out.data() + length_bytes, out.size() - length_bytes)) return fail(Status::header_utf8, "a name or the metadata is not valid UTF-8");
   const uint64_t unpadded = out.size() + reserve;
   out.resize((unpadded + alignment - 1) / alignment * alignment, ' ');
   store_u64le(out.data(), out.size() - length_bytes);

@@ -31,6 +31,8 @@ class Env {
   virtual int fstat(int fd, struct stat *out) = 0;
   virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
   virtual int fstatfs(int fd, struct statfs *out) = 0;
+  virtual int fchmod(int fd, mode_t mode) = 0;
+  virtual int fchown(int fd, uid_t uid, gid_t gid) = 0;
 
   virtual int realpath(const char *path, std::string *out) = 0;
   virtual int list(int dir, std::vector<std::string> *out) = 0;  // without . and ..
@@ -38,7 +40,8 @@ class Env {
   virtual int unlinkat(int dir, const char *name, int flags) = 0;
   virtual int renameat(int from_dir, const char *from, int to_dir, const char *to) = 0;
 
-  virtual int lock(int fd, int command, struct flock *lock) = 0;  // F_OFD_SETLK, F_OFD_GETLK
+  // F_OFD_SETLK, F_OFD_GETLK. A lock does not pass to a child over fork().
+  virtual int lock(int fd, int command, struct flock *lock) = 0;
 
   virtual int mmap(size_t n, int protection, int flags, int fd, void **out) = 0;  // from offset 0
   virtual int munmap(void *address, size_t n) = 0;

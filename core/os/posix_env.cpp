@@ -1,20 +1,59 @@
-// Env on Linux: each method is its system call.
+// Env on Linux: each method is its system call. Beyond that it keeps one list,
+// of descriptors that hold locks: see LockedDescriptors.
 #include <dirent.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 #include "os/env.h"
 
 namespace st::os {
 namespace {
+
+// A lock lives as long as any descriptor of its open file, a forked child's
+// included: if the parent were killed, its locks would stay, and nobody would
+// recover what it left. So a child points its copies elsewhere at once. (To
+// /dev/null and not nowhere: the numbers still belong to objects that will close
+// them.)
+class LockedDescriptors {
+ public:
+  LockedDescriptors() {
+    current = this;
+    ::pthread_atfork([] { current->mutex_.lock(); }, [] { current->mutex_.unlock(); }, [] { current->in_child(); });
+  }
+  void note(int fd) {
+    std::lock_guard lock(mutex_);
+    if (std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
+  }
+  void forget(int fd) {
+    std::lock_guard lock(mutex_);
+    std::erase(fds_, fd);
+  }
+
+ private:
+  void in_child() {
+    const int null = fds_.empty() ? -1 : ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd : fds_)
+      if (null >= 0) ::dup3(null, fd, O_CLOEXEC);
+    if (null >= 0) ::close(null);
+    fds_.clear();
+    mutex_.unlock();
+  }
+
+  static inline LockedDescriptors *current = nullptr;
+  std::mutex mutex_;
+  std::vector<int> fds_;
+};
 
 template <class R>
 R answer(R r) {
@@ -24,7 +63,10 @@ R answer(R r) {
 class PosixEnv final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t mode) override { return answer(::openat(dir, path, flags | O_CLOEXEC, mode)); }
-  int close(int fd) override { return answer(::close(fd)); }
+  int close(int fd) override {
+    locked_.forget(fd);
+    return answer(::close(fd));
+  }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override { return answer(::pread(fd, buffer, n, static_cast<off_t>(offset))); }
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override { return answer(::pwrite(fd, buffer, n, static_cast<off_t>(offset))); }
   int fsync(int fd) override { return answer(::fsync(fd)); }
@@ -34,6 +76,8 @@ class PosixEnv final : public Env {
   int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override { return answer(::fstatat(dir, path, out, flags)); }
   int fstatfs(int fd, struct statfs *out) override { return answer(::fstatfs(fd, out)); }
+  int fchmod(int fd, mode_t mode) override { return answer(::fchmod(fd, mode)); }
+  int fchown(int fd, uid_t uid, gid_t gid) override { return answer(::fchown(fd, uid, gid)); }
 
   int realpath(const char *path, std::string *out) override {
     std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path, nullptr), &std::free);
@@ -65,7 +109,10 @@ class PosixEnv final : public Env {
   int mkdirat(int dir, const char *name, mode_t mode) override { return answer(::mkdirat(dir, name, mode)); }
   int unlinkat(int dir, const char *name, int flags) override { return answer(::unlinkat(dir, name, flags)); }
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override { return answer(::renameat(from_dir, from, to_dir, to)); }
-  int lock(int fd, int command, struct flock *lock) override { return answer(::fcntl(fd, command, lock)); }
+  int lock(int fd, int command, struct flock *lock) override {
+    if (command == F_OFD_SETLK && lock->l_type != F_UNLCK) locked_.note(fd);
+    return answer(::fcntl(fd, command, lock));
+  }
 
   int mmap(size_t n, int protection, int flags, int fd, void **out) override {
     void *address = ::mmap(nullptr, n, protection, flags, fd, 0);
@@ -90,6 +137,9 @@ class PosixEnv final : public Env {
     ::nanosleep(&t, nullptr);  // cut short by a signal is fine: callers look again
   }
   const char *getenv(const char *name) override { return ::secure_getenv(name); }
+
+ private:
+  LockedDescriptors locked_;
 };
 
 }  // namespace

@@ -29,8 +29,9 @@ Failure lock_failure(const File &file, int err) {
 
 // One range: try, then look again at growing intervals until time is up.
 Result<void> take(const File &file, const LockRange &range, const LockWait &wait, uint64_t deadline) {
-  constexpr uint32_t shortest_us = 100, longest_us = 10000;
+  constexpr uint32_t shortest_us = 100, longest_us = 10000, between_checks_us = 100000;
   bool waited = false;
+  uint32_t unchecked_us = 0;
   for (uint32_t pause_us = shortest_us;; pause_us = std::min(pause_us * 2, longest_us)) {
     struct flock lock = flock_of(range, type_of(range));
     const int r = repeat_interrupted([&] { return file.env().lock(file.fd(), F_OFD_SETLK, &lock); });
@@ -44,7 +45,12 @@ Result<void> take(const File &file, const LockRange &range, const LockWait &wait
       return fail(Status::interrupted, "the wait for a lock on ", quoted(file.path()), " was interrupted; nothing was changed");
     if (wait.timeout_ms >= 0 && file.env().monotonic_ms() >= deadline)
       return Failure(error(Status::busy, "another worker holds a lock on ", quoted(file.path()), "; try again, or allow more time").at_offset(range.begin));
+    if (unchecked_us >= between_checks_us && wait.control) {
+      unchecked_us = 0;
+      if (auto go = wait.control->check(0, 0); !go) return go;
+    }
     file.env().sleep_us(pause_us);
+    unchecked_us += pause_us;
   }
 }
 

@@ -70,7 +70,7 @@ Content Content::borrowed(const std::byte *bytes, size_t size) {
   return c;
 }
 
-Result<Content::View> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
+Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
   if (owned_ && !owned_->filled[slot].load(std::memory_order_acquire)) {
     std::lock_guard lock(owned_->mutex);
@@ -78,10 +78,9 @@ Result<Content::View> Content::view(const os::File &file, size_t slot, uint64_t 
       if (auto read = file.read(mapping_.data() + offset, n, offset); !read) return Failure(std::move(read.error()));
       owned_->filled_bytes.fetch_add(n, std::memory_order_relaxed);
       owned_->filled[slot].store(true, std::memory_order_release);
-      return View{bytes_ + offset, n};
     }
   }
-  return View{bytes_ + offset, 0};
+  return bytes_ + offset;
 }
 
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {

@@ -24,12 +24,8 @@ class Content {
   // Bytes that somebody else keeps alive.
   static Content borrowed(const std::byte *bytes, size_t size);
 
-  struct View {
-    const std::byte *bytes;
-    uint64_t bytes_read;  // to fill memory of our own; else 0
-  };
   // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread.
-  Result<View> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
+  Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
   // Piece `slot` was changed in the file: let views that can show it, show it.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
 

@@ -62,6 +62,7 @@ Result<void> Checkpoint::recover() {
   const os::LockWait wait{options_.lock_timeout_ms, &control, &counters_.lock_waits};
   auto done = write::recover(env_, path_, wait, [this](const write::Finding &f) {
     if (options_.log) options_.log(f.level, f.message);
+    return true;
   });
   if (!done) return Failure(std::move(done.error()));
   counters_.recoveries += done->applied + done->dropped;
@@ -86,10 +87,9 @@ Error about(Error e, const TensorView &t) {
 Result<const std::byte *> Checkpoint::view(const Snapshot &s, size_t i) const {
   const TensorView t = s.header.index.at(i);
   if (t.nbytes == 0) return nullptr;
-  auto viewed = s.content.view(s.file, i, s.file_offset(t), t.nbytes);
-  if (!viewed) return Failure(about(std::move(viewed.error()), t));
-  counters_.bytes_read += viewed->bytes_read;
-  return viewed->bytes;
+  auto bytes = s.content.view(s.file, i, s.file_offset(t), t.nbytes);
+  if (!bytes) return Failure(about(std::move(bytes.error()), t));
+  return bytes;
 }
 
 Result<void> Checkpoint::read(const Snapshot &s, size_t i, void *to) const {

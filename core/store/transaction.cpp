@@ -1,6 +1,7 @@
 #include "store/transaction.h"
 
 #include <algorithm>
+#include <new>
 
 #include "os/lock_holder.h"
 #include "write/identity.h"
@@ -12,7 +13,6 @@ namespace st::store {
 Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
     : checkpoint_(checkpoint),
       options_(std::move(options)),
-      control_(options_.progress, &checkpoint.interrupts_),
       process_(checkpoint.env_.getpid()),
       snapshot_(&checkpoint.snapshot()) {}
 
@@ -26,7 +26,10 @@ Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, 
 }
 
 Transaction::~Transaction() {
-  if (journal_.journal && checkpoint_.env_.getpid() == process_) checkpoint_.journals_->give_back(std::move(journal_));
+  if (!journal_.journal || checkpoint_.env_.getpid() != process_) return;
+  // Committed, but not finished: stays on disk, unlocked, for recovery.
+  if (journal_.journal->committed()) checkpoint_.poisoned_ = true;
+  else checkpoint_.journals_->give_back(std::move(journal_));
 }
 
 Result<void> Transaction::may_go_on() const {
@@ -59,6 +62,7 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   }
   if (value.nbytes != t.nbytes) return refuse(Status::nbytes_mismatch, "has ", t.nbytes, " bytes but the new value has ", value.nbytes);
   if (t.nbytes == 0) return {};
+  control_ = Control(options_.progress, &checkpoint_.interrupts_);
   auto staged = stage(*index, t, value);
   if (!staged) {
     failed_ = true;
@@ -92,6 +96,7 @@ Result<void> Transaction::stage(size_t index, const TensorView &tensor, const Ne
 
 Result<void> Transaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
+  control_ = Control(options_.progress, &checkpoint_.interrupts_);
   if (staged_.empty()) return {};
   auto locked = lock();
   if (!locked) {
@@ -99,7 +104,12 @@ Result<void> Transaction::commit() {
     return Failure(std::move(locked.error()));
   }
   failed_ = true;  // whatever comes now, there is no second commit
-  return finish(**locked);
+  try {
+    return finish(**locked);
+  } catch (const std::bad_alloc &) {
+    if (!journal_.journal->committed()) throw;
+    return Failure(Error{Status::needs_recovery, {}});  // its sentence would take memory
+  }
 }
 
 Result<void> Transaction::finish(const Locked &locked) {
@@ -114,7 +124,6 @@ Result<void> Transaction::finish(const Locked &locked) {
     write::PatchFailure &failure = done.error();
     if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;
     if (!failure.open_outcome) return Failure(std::move(failure.error));
-    journal_.journal.reset();  // kept on disk, unlocked: recovery decides
     Error e = std::move(failure.error);
     e.message = text("the change was not finished (", e.message, "); close the handle and open the file anew, which finishes or drops it");
     e.status = Status::needs_recovery;

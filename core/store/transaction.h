@@ -62,7 +62,7 @@ class Transaction {
 
   Checkpoint &checkpoint_;
   const TransactionOptions options_;
-  const Control control_;
+  Control control_;  // of the call under way
   const pid_t process_;
   const Snapshot *snapshot_;
   std::vector<Staged> staged_;

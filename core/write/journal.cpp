@@ -29,13 +29,23 @@ std::string random_name(os::Env &env) {
 
 }  // namespace
 
-Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, mode_t mode) {
+void open_to_readers(const os::File &made, const struct stat &data) {
+  os::Env &env = made.env();
+  const auto s = made.stat();
+  if (!s) return;
+  mode_t read = data.st_mode & (S_IRGRP | S_IROTH);
+  if (s->st_gid != data.st_gid && env.fchown(made.fd(), static_cast<uid_t>(-1), data.st_gid) < 0) read &= static_cast<mode_t>(~S_IRGRP);
+  const mode_t search = S_ISDIR(s->st_mode) ? S_IXUSR | read >> 2 : 0;
+  if (read != 0) env.fchmod(made.fd(), S_IRUSR | S_IWUSR | read | search);
+}
+
+Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const struct stat &data) {
   constexpr int attempts = 100;
   Error last;
   for (int i = 0; i < attempts; ++i) {
     auto journal = std::make_unique<Journal>();
     journal->name_ = random_name(dir.env());
-    auto file = os::File::open(dir.env(), dir.fd(), journal->name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode, dir.path() + "/" + journal->name_);
+    auto file = os::File::open(dir.env(), dir.fd(), journal->name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, dir.path() + "/" + journal->name_);
     if (!file) {
       if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
       last = std::move(file.error());
@@ -56,12 +66,21 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, mode_t mod
     journal->lock_ = std::move(*lock);
     auto s = journal->file_.stat();
     if (!s) return Failure(std::move(s.error()));
-    if (s->st_nlink > 0) return journal;
+    if (s->st_nlink == 0) continue;
+    open_to_readers(journal->file_, data);
+    return journal;
   }
   return Failure(std::move(last));
 }
 
 Result<void> Journal::reserve(uint64_t end) {
+  if (!header_written_) {
+    // Written now, the header's block needs neither space nor a change of
+    // metadata at commit.
+    constexpr std::byte zeros[header_bytes] = {};
+    if (auto put = file_.write(zeros, sizeof zeros, 0); !put) return put;
+    header_written_ = true;
+  }
   if (end <= allocated_ || !can_allocate_) return {};
   const uint64_t rounded = (end + step - 1) / step * step;
   const int r = os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
@@ -70,12 +89,8 @@ Result<void> Journal::reserve(uint64_t end) {
     return {};
   }
   if (r < 0) return Failure(file_.error(-r, text("reserve ", rounded - allocated_, " bytes for")));
-  const bool fresh = allocated_ == 0;
   allocated_ = rounded;
-  if (!fresh) return {};
-  // Written now, the header's block needs no change of metadata at commit.
-  constexpr std::byte zeros[header_bytes] = {};
-  return file_.write(zeros, sizeof zeros, 0);
+  return {};
 }
 
 Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
@@ -187,6 +202,7 @@ Result<void> Journal::sync_payload(const os::File &dir) {
 Result<void> Journal::commit() {
   const auto block = encode(record_);
   bytes_written_ += block.size();
+  committed_ = true;
   if (auto ok = file_.write(block.data(), block.size(), 0); !ok) return ok;
   return file_.sync_data();
 }
@@ -196,6 +212,7 @@ Result<void> Journal::retire() {
   bytes_written_ += sizeof zeros;
   if (auto ok = file_.write(zeros, sizeof zeros, 0); !ok) return ok;
   if (auto ok = file_.sync_data(); !ok) return ok;
+  committed_ = false;
   begin();
   return {};
 }

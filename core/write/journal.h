@@ -19,16 +19,22 @@ struct Payload {
   uint64_t offset = 0, length = 0, hash = 0;
 };
 
+// A journal holds nothing that the file does not, or will not. So whoever may
+// read the one may read the other, and can tell whether the file is whole.
+void open_to_readers(const os::File &made, const struct stat &data);
+
 class Journal {
  public:
   // Creates a file of a new name in `dir`, empty and locked. Status no_file if
   // the folder has vanished.
-  static Result<std::unique_ptr<Journal>> create(const os::File &dir, mode_t mode);
+  static Result<std::unique_ptr<Journal>> create(const os::File &dir, const struct stat &data);
 
   const std::string &name() const { return name_; }
   const os::File &file() const { return file_; }
   uint64_t bytes_written() const { return bytes_written_; }
   uint64_t allocated() const { return allocated_; }
+  // Between commit() and retire(): recovery's business, if we do not get there.
+  bool committed() const { return committed_; }
 
   // Begin a transaction on this empty journal.
   void begin() {
@@ -66,6 +72,8 @@ class Journal {
   uint64_t allocated_ = 0;      // reserved on disk
   bool can_allocate_ = true;
   bool name_durable_ = false;
+  bool header_written_ = false;
+  bool committed_ = false;
   uint64_t end_ = header_bytes;  // where the next byte goes
   std::vector<std::byte> tail_;  // small pieces, not yet written: they end at end_
   CommitRecord record_;

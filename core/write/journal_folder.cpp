@@ -15,10 +15,6 @@ std::pair<std::string, std::string> split(const std::string &path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// A journal holds nothing that the file does not, or will not: whoever may read
-// the one may read the other, and so can tell whether the file is whole.
-bool open_to_readers(const struct stat &data) { return data.st_mode & S_IROTH; }
-
 std::string folder_path(const std::string &path) { return path + std::string(folder_suffix); }
 
 }  // namespace
@@ -62,7 +58,7 @@ Result<std::optional<Folder>> Folder::open(os::Env &env, const std::string &path
 
 Result<Folder> Folder::create(os::Env &env, const std::string &path, const struct stat &data) {
   const std::string name = folder_path(path);
-  const int made = os::repeat_interrupted([&] { return env.mkdirat(AT_FDCWD, name.c_str(), open_to_readers(data) ? 0755 : 0700); });
+  const int made = os::repeat_interrupted([&] { return env.mkdirat(AT_FDCWD, name.c_str(), 0700); });
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", name));
   auto dir = open_dir(env, path);
   if (!dir) return Failure(std::move(dir.error()));
@@ -71,6 +67,7 @@ Result<Folder> Folder::create(os::Env &env, const std::string &path, const struc
   if (const std::string why = distrust(*s, data, env.geteuid()); !why.empty())
     return fail(Status::journal, "the journal folder ", quoted(name), " is not to be trusted: ", why, "; remove it, or move the file to a folder of your own");
 
+  if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: he may not have come to this yet.
   auto parent = os::File::open(env, AT_FDCWD, split(path).first, O_RDONLY | O_DIRECTORY, 0, split(path).first);
   if (!parent) return Failure(std::move(parent.error()));
@@ -92,17 +89,28 @@ Result<std::vector<std::string>> Folder::journals() const {
 }
 
 JournalFolder::JournalFolder(os::Env &env, std::string path, struct stat data)
-    : env_(env), path_(std::move(path)), data_(data), process_(env.getpid()) {}
+    : env_(env), path_(std::move(path)), folder_path_(folder_path(path_)), data_(data), process_(env.getpid()) {
+  parked_.reserve(most_parked);
+}
 
 JournalFolder::~JournalFolder() {
-  if (!folder_ || env_.getpid() != process_) return;  // after fork they are the parent's
+  if (!folder_ || env_.getpid() != process_) return;  // see forget_if_forked
   for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
-  Folder::remove_if_empty(env_, path_);
+  env_.unlinkat(AT_FDCWD, folder_path_.c_str(), AT_REMOVEDIR);  // fails while others use it
+}
+
+// In a child these are the parent's, and its locks with them.
+void JournalFolder::forget_if_forked() {
+  const pid_t self = env_.getpid();
+  if (self == process_) return;
+  process_ = self;
+  parked_.clear();
+  folder_.reset();
 }
 
 bool JournalFolder::is_beside(const Journal &journal) const {
   struct stat by_name;
-  const std::string path = folder_path(path_) + "/" + journal.name();
+  const std::string path = folder_path_ + "/" + journal.name();
   const auto ours = journal.file().stat();
   return ours && env_.fstatat(AT_FDCWD, path.c_str(), &by_name, AT_SYMLINK_NOFOLLOW) == 0 && os::same_inode(by_name, *ours);
 }
@@ -110,6 +118,7 @@ bool JournalFolder::is_beside(const Journal &journal) const {
 Result<JournalFolder::Taken> JournalFolder::take() {
   constexpr int attempts = 100;
   std::lock_guard lock(mutex_);
+  forget_if_forked();
   Error last;
   for (int i = 0; i < attempts; ++i) {
     if (!folder_) {
@@ -126,7 +135,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
       journal = std::move(parked_.back());
       parked_.pop_back();
       journal->begin();
-    } else if (auto created = Journal::create(folder_->dir(), open_to_readers(data_) ? 0644 : 0600)) {
+    } else if (auto created = Journal::create(folder_->dir(), data_)) {
       journal = std::move(*created);
     } else if (created.error().os_errno != ENOENT) {
       return Failure(std::move(created.error()));
@@ -140,7 +149,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
   return Failure(std::move(last));
 }
 
-void JournalFolder::give_back(Taken taken) {
+void JournalFolder::give_back(Taken taken) noexcept {
   std::lock_guard lock(mutex_);
   if (taken.folder == folder_ && parked_.size() < most_parked && taken.journal->allocated() <= largest_parked)
     parked_.push_back(std::move(taken.journal));

@@ -57,15 +57,16 @@ class JournalFolder {
   // One that is empty and locked, for a transaction.
   Result<Taken> take();
   // Takes an empty one back: retired, or never committed.
-  void give_back(Taken taken);
+  void give_back(Taken taken) noexcept;
 
  private:
   bool is_beside(const Journal &journal) const;
+  void forget_if_forked();
 
   os::Env &env_;
-  const std::string path_;
+  const std::string path_, folder_path_;
   const struct stat data_;
-  const pid_t process_;
+  pid_t process_;
   std::mutex mutex_;
   std::shared_ptr<Folder> folder_;
   std::vector<std::unique_ptr<Journal>> parked_;

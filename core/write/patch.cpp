@@ -23,15 +23,14 @@ Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<con
   return journal.seal(identity, ranges);
 }
 
-Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece) {
-  std::unique_ptr<std::byte[]> buffer;
-  if (!piece.bytes) buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, piece.payload.length));
+// `buffer` holds a chunk; it is for pieces that are only in the journal.
+Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece, std::byte *buffer) {
   uint64_t started = 0;
   for (uint64_t done = 0; done < piece.payload.length;) {
     const uint64_t n = std::min(chunk, piece.payload.length - done);
-    if (buffer)
-      if (auto got = journal.read(buffer.get(), n, piece.payload.offset + done); !got) return got;
-    const std::byte *from = buffer ? buffer.get() : static_cast<const std::byte *>(piece.bytes) + done;
+    if (!piece.bytes)
+      if (auto got = journal.read(buffer, n, piece.payload.offset + done); !got) return got;
+    const std::byte *from = !piece.bytes ? buffer : static_cast<const std::byte *>(piece.bytes) + done;
     if (auto put = data.write(from, n, piece.offset + done); !put) return put;
     done += n;
     if (done - started >= write_out) {
@@ -42,9 +41,9 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
   return {};
 }
 
-Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces) {
+Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces, std::byte *buffer) {
   for (const Piece &piece : pieces)
-    if (auto put = write_piece(data, journal, piece); !put) return put;
+    if (auto put = write_piece(data, journal, piece, buffer); !put) return put;
   return data.sync_data();
 }
 
@@ -55,9 +54,13 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   if (auto sealed = note_and_seal(data, journal, pieces, identity, control); !sealed) return Failed({std::move(sealed.error()), false, false});
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
 
+  // Memory for what follows, since running out of it would be too late there.
+  std::unique_ptr<std::byte[]> buffer;
+  if (std::any_of(pieces.begin(), pieces.end(), [](const Piece &p) { return !p.bytes; })) buffer = std::make_unique_for_overwrite<std::byte[]>(chunk);
+
   // The point of no return.
   if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), true, true});
-  if (auto written = write_pieces(data, journal, pieces); !written) return Failed({std::move(written.error()), true, true});
+  if (auto written = write_pieces(data, journal, pieces, buffer.get()); !written) return Failed({std::move(written.error()), true, true});
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
   return {};
 }

@@ -240,8 +240,9 @@ Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data,
 
 Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockWait &wait, const Findings &findings) {
   Recovered result;
+  bool stopped = false;
   auto tell = [&](LogLevel level, Status status, std::string message) {
-    if (findings) findings({level, status, std::move(message)});
+    if (findings && !findings({level, status, std::move(message)})) stopped = true;
   };
   struct stat by_path;
   if (const int r = env.fstatat(AT_FDCWD, path.c_str(), &by_path, 0); r < 0) return Failure(os_error(-r, "look at", path));
@@ -258,6 +259,7 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
   auto names = (*folder)->journals();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
+    if (stopped) return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
     auto found = open_orphan(**folder, name, *identity);
     if (!found) return Failure(means_read_only(found.error()) ? needs_recovery(path, found.error()) : std::move(found.error()));
     if (!*found) continue;

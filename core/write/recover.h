@@ -20,7 +20,7 @@ struct Finding {
   Status status;  // ok, or what is wrong
   std::string message;
 };
-using Findings = std::function<void(const Finding &)>;
+using Findings = std::function<bool(const Finding &)>;  // false: stop
 
 struct Recovered {
   uint32_t applied = 0, dropped = 0, aside = 0;

@@ -6,7 +6,7 @@ namespace st::testing {
 
 std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {"openat",   "close",    "pread", "pwrite", "fsync",  "fdatasync", "fallocate", "sync_range", "fstat",
-                                        "fstatat",  "fstatfs",  "realpath", "list", "mkdirat", "unlinkat", "renameat", "lock",     "mmap",
+                                        "fstatat",  "fstatfs",  "fchmod", "fchown", "realpath", "list", "mkdirat", "unlinkat", "renameat", "lock",     "mmap",
                                         "munmap",   "madvise",  "mincore", "random", "getpid", "geteuid",  "clock",    "sleep",    "getenv"};
   return names[static_cast<size_t>(call)];
 }
@@ -102,6 +102,16 @@ int FaultEnv::fstatat(int dir, const char *path, struct stat *out, int flags) {
 int FaultEnv::fstatfs(int fd, struct statfs *out) {
   ST_ASK(fstatfs);
   return base_.fstatfs(fd, out);
+}
+
+int FaultEnv::fchmod(int fd, mode_t mode) {
+  ST_ASK(fchmod);
+  return base_.fchmod(fd, mode);
+}
+
+int FaultEnv::fchown(int fd, uid_t uid, gid_t gid) {
+  ST_ASK(fchown);
+  return base_.fchown(fd, uid, gid);
 }
 
 int FaultEnv::realpath(const char *path, std::string *out) {

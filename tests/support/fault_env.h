@@ -11,7 +11,7 @@
 namespace st::testing {
 
 enum class Call {
-  openat, close, pread, pwrite, fsync, fdatasync, fallocate, sync_range, fstat, fstatat, fstatfs, realpath, list,
+  openat, close, pread, pwrite, fsync, fdatasync, fallocate, sync_range, fstat, fstatat, fstatfs, fchmod, fchown, realpath, list,
   mkdirat, unlinkat, renameat, lock, mmap, munmap, madvise, mincore, random, getpid, geteuid, clock, sleep, getenv,
 };
 std::string_view call_name(Call);
@@ -38,6 +38,8 @@ class FaultEnv : public os::Env {
   int fstat(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int fstatfs(int fd, struct statfs *out) override;
+  int fchmod(int fd, mode_t mode) override;
+  int fchown(int fd, uid_t uid, gid_t gid) override;
   int realpath(const char *path, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override;
   int mkdirat(int dir, const char *name, mode_t mode) override;

@@ -285,6 +285,7 @@ void SimEnv::fill(uint64_t inode, struct stat *out) const {
   out->st_uid = i.uid;
   out->st_nlink = links(inode);
   out->st_size = static_cast<off_t>(i.now.size);
+  out->st_blocks = static_cast<blkcnt_t>((i.now.size + 511) / 512);
 }
 
 int SimEnv::fstat(int fd, struct stat *out) {

@@ -100,6 +100,8 @@ class SimEnv : public os::Env {
   int fstat(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int fstatfs(int fd, struct statfs *out) override;
+  int fchmod(int, mode_t) override { return 0; }
+  int fchown(int, uid_t, gid_t) override { return 0; }
   int realpath(const char *path, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override;
   int mkdirat(int dir, const char *name, mode_t mode) override;

@@ -395,7 +395,8 @@ st_status st_txn_update_n(st_txn *txn, const char *name, size_t name_len, const 
  * ST_E_NEEDS_RECOVERY (the change is decided by recovery: it failed after, or
  * at, the point of no return; close the handle and open anew);
  * ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED, ST_E_CANCELLED,
- * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED (nothing changed). Since 2.0. */
+ * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED, and ST_E_JOURNAL from the
+ * recovery of another writer's journal (nothing changed). Since 2.0. */
 st_status st_commit(st_txn *txn);
 
 /* Drop all staged changes and free the transaction. NULL is fine. Since 2.0. */
