@@ -52,14 +52,15 @@ Result<void> Checkpoint::recover_if_needed(const os::File &file) {
   if (!*folder) return {};
   auto waits = write::has_committed_orphan(**folder, *s, options_.writable, nullptr);
   if (!waits) return Failure(std::move(waits.error()));
-  if (*waits) return recover();
+  if (*waits) {
+    const Control control = this->control();
+    return recover({options_.lock_timeout_ms, &control, &counters_.lock_waits});
+  }
   if (options_.writable) write::Folder::remove_if_empty(env_, path_);
   return {};
 }
 
-Result<void> Checkpoint::recover() {
-  const Control control = this->control();
-  const os::LockWait wait{options_.lock_timeout_ms, &control, &counters_.lock_waits};
+Result<void> Checkpoint::recover(const os::LockWait &wait) {
   auto done = write::recover(env_, path_, wait, [this](const write::Finding &f) {
     if (options_.log) options_.log(f.level, f.message);
     return true;

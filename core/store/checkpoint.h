@@ -53,7 +53,7 @@ class Checkpoint {
   read::Source source(const Snapshot &) const;
   void adopt(std::unique_ptr<Snapshot> snapshot);
   Result<void> recover_if_needed(const os::File &file);
-  Result<void> recover();
+  Result<void> recover(const os::LockWait &wait);
 
   os::Env &env_;
   OpenOptions options_;

@@ -141,8 +141,12 @@ Result<void> Transaction::finish(const Locked &locked) {
 
 Result<std::unique_ptr<Transaction::Locked>> Transaction::lock() {
   constexpr int attempts = 1000;
+  os::Env &env = checkpoint_.env_;
+  const int32_t timeout = options_.lock_timeout_ms;
+  const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
   for (int i = 0; i < attempts; ++i) {
-    auto locked = try_lock();
+    const uint64_t now = env.monotonic_ms();
+    auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_, &checkpoint_.counters_.lock_waits});
     if (!locked || *locked) return locked;
   }
   return fail(Status::busy, quoted(checkpoint_.path_), " is being replaced or recovered all the time; try again");
@@ -151,7 +155,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::lock() {
 // The header's bytes shared, so that nobody publishes or recovers meanwhile,
 // and the tensors' bytes exclusive. Then look whether what is locked is still
 // what the path names, what the header said, and free of orphans.
-Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock() {
+Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait) {
   auto file = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
   if (!file) return Failure(std::move(file.error()));
   auto locked = std::make_unique<Locked>();
@@ -159,7 +163,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock() {
 
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
   for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
-  auto lock = os::RangeLock::acquire(locked->file, std::move(ranges), {options_.lock_timeout_ms, &control_, &checkpoint_.counters_.lock_waits});
+  auto lock = os::RangeLock::acquire(locked->file, std::move(ranges), wait);
   if (!lock) return Failure(name_blocked(std::move(lock.error()), locked->file));
   locked->lock = std::move(*lock);
 
@@ -183,7 +187,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock() {
   if (!orphaned) return Failure(std::move(orphaned.error()));
   if (*orphaned) {
     locked->lock.release();
-    if (auto recovered = checkpoint_.recover(); !recovered) return Failure(std::move(recovered.error()));
+    if (auto recovered = checkpoint_.recover(wait); !recovered) return Failure(std::move(recovered.error()));
     return nullptr;
   }
   if (auto tested = test_locks(*locked); !tested) return Failure(std::move(tested.error()));

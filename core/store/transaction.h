@@ -54,7 +54,7 @@ class Transaction {
   Result<void> may_go_on() const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
   Result<std::unique_ptr<Locked>> lock();
-  Result<std::unique_ptr<Locked>> try_lock();  // null: the file changed, look again
+  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait);  // null: the file changed, look again
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
   Result<void> test_locks(const Locked &locked);
   Error name_blocked(Error busy, const os::File &file) const;

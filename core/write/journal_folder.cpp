@@ -143,6 +143,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
     if (journal && is_beside(*journal)) return Taken{std::move(journal), folder_};
     // Somebody removed or moved the folder; a journal that recovery would not
     // find is worth nothing.
+    if (journal) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
     last = error(Status::io, "the journal folder of ", quoted(path_), " vanishes as soon as it is made; see what removes it");
     folder_.reset();
   }

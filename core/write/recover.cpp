@@ -14,10 +14,11 @@ namespace {
 
 constexpr uint64_t chunk = uint64_t{1} << 20;
 
-// A journal found in the folder, opened and locked by us: an orphan.
-struct Orphan {
+// A journal found in the folder, and what its first sector says. Reading takes
+// no lock: whoever looks must not be taken for the journal's writer by another
+// who looks at the same time.
+struct Found {
   os::File file;
-  os::RangeLock lock;
   uint64_t size = 0;
   JournalState state = JournalState::empty;
   CommitRecord record;
@@ -26,71 +27,63 @@ struct Orphan {
   bool waits() const { return state != JournalState::empty || !damage.empty(); }
 };
 
-// Nothing if somebody works on it, or it has gone meanwhile.
-Result<std::unique_ptr<Orphan>> open_orphan(const Folder &folder, const std::string &name, const struct stat &data) {
+Result<void> read_state(Found &found) {
+  auto s = found.file.stat();
+  if (!s) return Failure(std::move(s.error()));
+  found.size = static_cast<uint64_t>(s->st_size);
+  std::byte block[header_bytes] = {};
+  auto got = found.file.read_up_to(block, sizeof block, 0);
+  if (!got) return Failure(std::move(got.error()));
+  found.state = decode({block, std::max<size_t>(*got, sector_bytes)}, &found.record);
+  if (found.state == JournalState::damaged) found.damage = "its commit record is damaged, or of a newer version";
+  return {};
+}
+
+// Null if it has gone meanwhile. Opened for writing if `write`.
+Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data, bool write) {
   os::Env &env = folder.dir().env();
   const std::string shown = folder.dir().path() + "/" + name;
-  auto orphan = std::make_unique<Orphan>();
+  auto found = std::make_unique<Found>();
   struct stat s;
   if (const int r = env.fstatat(folder.dir().fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW); r < 0) {
     if (r == -ENOENT) return nullptr;
     return Failure(os_error(-r, "look at", shown));
   }
-  if (!S_ISREG(s.st_mode)) orphan->damage = "it is no plain file";
-  else if (s.st_nlink > 1) orphan->damage = "it has a second link";
-  else orphan->damage = distrust(s, data, env.geteuid());
-  if (!orphan->damage.empty()) return orphan;
+  if (!S_ISREG(s.st_mode)) found->damage = "it is no plain file";
+  else if (s.st_nlink > 1) found->damage = "it has a second link";
+  else found->damage = distrust(s, data, env.geteuid());
+  if (!found->damage.empty()) return found;
 
-  auto file = os::File::open(env, folder.dir().fd(), name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0, shown);
+  auto file = os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
   if (!file) {
     if (file.error().os_errno == ENOENT) return nullptr;
     return Failure(std::move(file.error()));
   }
-  orphan->file = std::move(*file);
-  auto lock = os::RangeLock::acquire(orphan->file, {{0, 0, true}}, {});
-  if (!lock) {
-    if (lock.error().status == Status::busy) return nullptr;
-    return Failure(std::move(lock.error()));
-  }
-  orphan->lock = std::move(*lock);
-
-  auto opened = orphan->file.stat();
-  if (!opened) return Failure(std::move(opened.error()));
-  if (opened->st_nlink == 0) return nullptr;  // dropped by another before our lock
-  orphan->size = static_cast<uint64_t>(opened->st_size);
-  std::byte block[header_bytes] = {};
-  auto got = orphan->file.read_up_to(block, sizeof block, 0);
-  if (!got) return Failure(std::move(got.error()));
-  orphan->state = decode({block, std::max<size_t>(*got, sector_bytes)}, &orphan->record);
-  if (orphan->state == JournalState::damaged) orphan->damage = "its commit record is damaged, or of a newer version";
-  return orphan;
-}
-
-// A reader may look without being allowed to write: is the journal locked, and
-// is its sector zero? Answers true for a committed (or damaged) orphan.
-Result<bool> waits_unlocked(const Folder &folder, const std::string &name) {
-  auto file = os::File::open(folder.dir().env(), folder.dir().fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, folder.dir().path() + "/" + name);
-  if (!file) {
-    if (file.error().os_errno == ENOENT) return false;
-    if (file.error().os_errno == ELOOP) return true;
-    return Failure(std::move(file.error()));
-  }
-  auto locked = os::is_locked(*file, {0, 0, true});
-  if (!locked) return locked;
-  if (*locked) return false;
-  std::byte block[header_bytes] = {};
-  auto got = file->read_up_to(block, sizeof block, 0);
-  if (!got) return Failure(std::move(got.error()));
-  CommitRecord ignored;
-  return decode({block, std::max<size_t>(*got, sector_bytes)}, &ignored) != JournalState::empty;
+  found->file = std::move(*file);
+  if (auto read = read_state(*found); !read) return Failure(std::move(read.error()));
+  return found;
 }
 
 void drop(const Folder &folder, const std::string &name) { folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0); }
 
+// Removes an empty journal if nobody is filling it: true if it did. Only here is
+// a journal's lock taken by anybody but its writer; to see it taken means
+// nothing worse than that it stays a while.
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, Found &found) {
+  auto lock = os::RangeLock::acquire(found.file, {{0, 0, true}}, {});
+  if (!lock && lock.error().status == Status::busy) return false;
+  if (!lock) return Failure(std::move(lock.error()));
+  // What was read before the lock may be out of date.
+  if (auto read = read_state(found); !read) return Failure(std::move(read.error()));
+  if (found.waits()) return false;
+  drop(folder, name);
+  return true;
+}
+
 // Everything that must hold before a byte is written. Empty: it does.
 class Replay {
  public:
-  Replay(const os::File &data, const Orphan &orphan) : data_(data), orphan_(orphan) {}
+  Replay(const os::File &data, const Found &orphan) : data_(data), orphan_(orphan) {}
 
   Result<std::string> why_not();
   Result<void> apply();
@@ -101,8 +94,9 @@ class Replay {
   Result<std::string> why_not_range(const RangeRecord &range);
 
   const os::File &data_;
-  const Orphan &orphan_;
+  const Found &orphan_;
   std::vector<RangeRecord> ranges_;
+  bool touched_ = false;  // the file holds new bytes that are not the old ones
   std::unique_ptr<std::byte[]> now_ = std::make_unique_for_overwrite<std::byte[]>(chunk);
   std::unique_ptr<std::byte[]> new_ = std::make_unique_for_overwrite<std::byte[]>(chunk);
 };
@@ -117,6 +111,8 @@ Result<std::string> Replay::why_not() {
   const CommitRecord &record = orphan_.record;
   auto identity = identify(data_);
   if (!identity) return Failure(std::move(identity.error()));
+  const bool same_inode = identity->inode == record.identity.inode;
+  identity->inode = record.identity.inode;
   if (*identity != record.identity) return std::string("it is the journal of another file, or of another state of this one");
 
   const uint64_t n = record.ranges * range_record_bytes;
@@ -131,6 +127,9 @@ Result<std::string> Replay::why_not() {
     auto why = why_not_range(range);
     if (!why || !why->empty()) return why;
   }
+  // Some filesystems number their inodes anew at each mount (FUSE), and a copy
+  // has another, too. Then the bytes must tell: some of them are new already.
+  if (!same_inode && !touched_) return std::string("it is the journal of another file, which it has not touched");
   return std::string();
 }
 
@@ -153,7 +152,10 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
     uint64_t from = 0;
     for (uint32_t old : table) {
       const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
-      if (std::memcmp(now_.get() + from, new_.get() + from, piece) != 0 && hash_sector({now_.get() + from, piece}) != old && foreign.empty())
+      const bool is_old = hash_sector({now_.get() + from, piece}) == old;
+      const bool is_new = std::memcmp(now_.get() + from, new_.get() + from, piece) == 0;
+      touched_ |= is_new && !is_old;
+      if (!is_new && !is_old && foreign.empty())
         foreign = text("the file's bytes at ", at + from, " are neither the old nor the new ones: something else has changed them since");
       from += piece;
     }
@@ -175,7 +177,7 @@ Result<void> Replay::apply() {
   return data_.sync_data();
 }
 
-Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Orphan &orphan) {
+Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &orphan) {
   constexpr std::byte zeros[header_bytes] = {};
   if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;
   if (auto synced = orphan.file.sync_data(); !synced) return synced;
@@ -192,9 +194,8 @@ Error needs_recovery(const std::string &path, const Error &cause) {
 
 bool means_read_only(const Error &e) { return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY; }
 
-// Alone with the file that the path names now: no transaction is under way, so
-// every journal that is not locked is an orphan, and no two of them touch the
-// same bytes.
+// Alone with the file that the path names now: no commit is under way, so every
+// committed journal is an orphan, and no two of them touch the same bytes.
 struct Exclusive {
   os::File file;
   os::RangeLock lock;  // of file: dies first
@@ -224,16 +225,20 @@ Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data,
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
     if (is_own && is_own(name)) continue;
-    if (!clean) {
-      auto waits = waits_unlocked(folder, name);
-      if (!waits || *waits) return waits;
-      continue;
+    auto looked = look_at(folder, name, data, clean);
+    if (!looked) return Failure(std::move(looked.error()));
+    if (!*looked) continue;
+    Found &found = **looked;
+    if (!found.waits()) {
+      if (!clean) continue;
+      auto dropped = drop_if_idle(folder, name, found);
+      if (!dropped) return dropped;
+      if (*dropped || !found.waits()) continue;
     }
-    auto orphan = open_orphan(folder, name, data);
-    if (!orphan) return Failure(std::move(orphan.error()));
-    if (!*orphan) continue;
-    if ((*orphan)->waits()) return true;
-    drop(folder, name);
+    if (!found.file) return true;  // of the wrong kind
+    auto locked = os::is_locked(found.file, {0, 0, true});
+    if (!locked) return locked;
+    if (!*locked) return true;
   }
   return false;
 }
@@ -260,15 +265,18 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
     if (stopped) return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
-    auto found = open_orphan(**folder, name, *identity);
-    if (!found) return Failure(means_read_only(found.error()) ? needs_recovery(path, found.error()) : std::move(found.error()));
-    if (!*found) continue;
-    Orphan &orphan = **found;
+    auto looked = look_at(**folder, name, *identity, true);
+    if (!looked) return Failure(means_read_only(looked.error()) ? needs_recovery(path, looked.error()) : std::move(looked.error()));
+    if (!*looked) continue;
+    Found &orphan = **looked;
     if (!orphan.waits()) {
-      drop(**folder, name);
-      ++result.dropped;
-      tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction had not committed; it was dropped"));
-      continue;
+      auto dropped = drop_if_idle(**folder, name, orphan);
+      if (!dropped) return Failure(std::move(dropped.error()));
+      if (*dropped) {
+        ++result.dropped;
+        tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction had not committed; it was dropped"));
+      }
+      if (!orphan.waits()) continue;
     }
     Replay replay(data, orphan);
     if (orphan.damage.empty()) {

@@ -1,7 +1,7 @@
 // Recovery: what crashed writers left beside a file is finished or dropped.
-// A journal that nobody holds locked is an orphan. Empty: dropped. Committed:
-// checked to the last byte, applied, made durable, dropped. Anything else is
-// moved aside and never applied.
+// An empty journal that nobody holds locked is dropped. A committed one whose
+// writer is gone is checked to the last byte, applied, made durable, dropped.
+// Anything else is moved aside and never applied.
 //
 // May be interrupted at any point and run again: applying writes the same bytes
 // once more, and a journal is emptied only after its bytes are durable.
@@ -27,7 +27,7 @@ struct Recovered {
   std::string why_aside;
 };
 
-// Are there committed journals that nobody works on? Drops empty orphans if
+// Is there a committed journal whose writer is gone? Drops empty ones if
 // `clean`. `is_own` names journals of the caller's own handle.
 Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean, const std::function<bool(const std::string &)> &is_own);
 
