@@ -8,10 +8,12 @@
 //   crash_enumeration --full    the campaign
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <random>
 #include <unordered_set>
 
+#include "fault_env.h"
 #include "hash.h"
 #include "workload.h"
 
@@ -153,6 +155,30 @@ TEST(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
     }
   }
   std::printf("an operation after a recovery: %lu points, %lu distinct disks\n", e.points, e.distinct);
+}
+
+// The same, where the folder stays in use and its names are durable: a second
+// writer recovers what the first left, and goes on with a parked journal.
+TEST(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
+  SimEnv disk = Workload::fresh_disk();
+  FaultEnv env(disk);
+  Workload second(env);
+  ASSERT_TRUE(second.run({Operation::update_b, 1}));
+  const State b_done = second.before();
+
+  Workload first(env, b_done, 50);
+  env.before = [&](Call call) { return call == Call::pwrite && disk.contents(model_path) != Workload::file_bytes(b_done) ? -EIO : 0; };
+  ASSERT_FALSE(first.run({Operation::all, 0}));
+  const State all_done = first.after();
+  env.before = nullptr;
+  first.close();
+
+  // What the second writer sees when it begins is the first one's change, done.
+  second.assume(all_done);
+  ASSERT_TRUE(second.run({Operation::both, 1}));
+  Enumerator e;
+  e.cut(disk.disk(), second.before(), second.before(), 1, "recovered by another writer");
+  std::printf("an operation after another writer's recovery: %lu points, %lu distinct disks\n", e.points, e.distinct);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ class Workload {
   // On a file that holds `state` already; versions from `next` on are new.
   Workload(os::Env &env, State state, uint32_t next) : env_(env), state_(std::move(state)), target_(state_), next_version_(next) {}
 
+  void assume(const State &state) { state_ = state; }  // somebody else changed it
   const State &before() const { return state_; }
   const State &after() const { return target_; }  // of the operation under way
   // Opens what is needed, runs it, and answers what libst answered.
