@@ -123,6 +123,24 @@ st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out) {
   });
 }
 
+st_status st_names(st_file *file, char *dst, size_t *size) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_names", file, size));
+    const Index &index = file->checkpoint->snapshot().header.index;
+    size_t need = 0;
+    for (size_t i = 0; i < index.size(); ++i) need += index.at(i).name.size() + 1;
+    const size_t room = std::exchange(*size, need);
+    if (!dst) return {};
+    if (room < need) return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
+    for (size_t i = 0; i < index.size(); ++i) {
+      const std::string_view name = index.at(i).name;
+      std::memcpy(dst, name.data(), name.size() + 1);
+      dst += name.size() + 1;
+    }
+    return {};
+  });
+}
+
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_find", file, name, out));

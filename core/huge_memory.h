@@ -1,6 +1,6 @@
 // Memory for large arrays, on 2 MiB pages where the system gives them: filling
 // megabytes by 4 KiB pages costs a fault for each, which is half the time of
-// opening a file of 10^5 tensors. Small arrays come from the ordinary heap.
+// opening a file of 10^4 tensors or more. Small arrays come from the heap.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,16 +12,18 @@
 namespace st {
 
 inline constexpr size_t huge_page = size_t{2} << 20;
+inline constexpr size_t worth_a_huge_page = size_t{512} << 10;
 
 inline void *allocate_memory(size_t n) {
-  if (n < huge_page) return ::operator new(n);
-  void *memory = ::operator new(n, std::align_val_t{huge_page});
-  ::madvise(memory, n, MADV_HUGEPAGE);  // a hint
+  if (n < worth_a_huge_page) return ::operator new(n);
+  const size_t whole = (n + huge_page - 1) / huge_page * huge_page;
+  void *memory = ::operator new(whole, std::align_val_t{huge_page});
+  ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint
   return memory;
 }
 
 inline void free_memory(void *memory, size_t n) noexcept {
-  if (n < huge_page) ::operator delete(memory);
+  if (n < worth_a_huge_page) ::operator delete(memory);
   else ::operator delete(memory, std::align_val_t{huge_page});
 }
 

@@ -52,8 +52,10 @@ void Progress::draw(Clock::time_point now) {
   next_ = now + between_drawings;
 }
 
-int Progress::callback(void *user, uint64_t done_bytes, uint64_t) {
-  static_cast<Progress *>(user)->done(done_bytes);
+int Progress::callback(void *user, uint64_t done_bytes, uint64_t total_bytes) {
+  auto *progress = static_cast<Progress *>(user);
+  if (progress->total_ == 0) progress->total_ = total_bytes;
+  progress->done(done_bytes);
   return interrupted() != 0;
 }
 

@@ -10,7 +10,7 @@ namespace stctl {
 
 class Progress {
  public:
-  // Bars for `total` bytes of work; "reading", "writing" … is its label.
+  // Bars for `total` bytes of work, 0 if only libst knows; "reading", "writing" … is its label.
   Progress(bool quiet, std::string label, uint64_t total);
   ~Progress();  // wipes the bar
   Progress(const Progress &) = delete;

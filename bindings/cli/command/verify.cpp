@@ -4,6 +4,8 @@
 #include "../commands.h"
 #include "../findings.h"
 #include "../input.h"
+#include "../interrupt.h"
+#include "../progress.h"
 #include "../text.h"
 
 namespace stctl {
@@ -24,10 +26,21 @@ void count(const std::string &path, Outcome &outcome) {
   outcome.summary = fmt::format("ok ({}, {})", counted(tensors, "tensor"), counted(bytes, "byte"));
 }
 
-Outcome verify(const std::string &path) {
+Outcome verify(Session &session, const std::string &path) {
   Outcome outcome;
   outcome.notes_are_details = true;
-  const st_status status = st_verify(path.c_str(), collect_finding, &outcome.findings);
+  st_status status;
+  {
+    Interruptible interruptible(nullptr);
+    Progress progress(session.quiet, "reading", 0);
+    st_verify_options options = ST_VERIFY_OPTIONS_INIT;
+    options.report = collect_finding;
+    options.report_user = &outcome.findings;
+    options.progress = Progress::callback;
+    options.progress_user = &progress;
+    status = st_verify_with(path.c_str(), &options);
+  }
+  throw_if_interrupted();
   if (status == ST_OK) {
     count(path, outcome);
     return outcome;
@@ -53,7 +66,7 @@ void add_verify(CLI::App &app, Session &session) {
       "  stctl verify --json *.safetensors | jq -r '.files[] | select(.ok | not).file'\n");
   command->add_option("FILE", *files, "Safetensors files")->required()->type_name("");
   command->callback([&session, files] {
-    session.run = [&session, files] { return tell_outcomes(session, *files, verify); };
+    session.run = [&session, files] { return tell_outcomes(session, *files, [&session](const std::string &file) { return verify(session, file); }); };
   });
 }
 

@@ -283,6 +283,14 @@ st_status st_at(st_file *file, size_t i, st_tensor *out);
  * lists 10^5 of them. ST_E_OUT_OF_RANGE if there are fewer. Since 2.0. */
 st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out);
 
+/* All names, in the order of st_at, each followed by a NUL: what a binding needs
+ * to list them at once. A name that holds NUL makes the parts ambiguous: there
+ * will be more of them than st_count, and st_at tells them apart.
+ *   dst   at least *size bytes, or NULL to ask only for the size.
+ *   size  in: of dst; out: the bytes that all names take, ST_E_BUFFER_SIZE if
+ *         that is more. Since 2.0. */
+st_status st_names(st_file *file, char *dst, size_t *size);
+
 /* The index, for st_at, of the tensor of that name. O(1). ST_E_NOT_FOUND. Since 2.0. */
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out);
 

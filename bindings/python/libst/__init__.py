@@ -1,0 +1,99 @@
+"""libst: open, read, verify and change safetensors files, safely.
+
+import libst
+
+with libst.open("model.safetensors", "r+") as f:
+    w = f["w"]                      # a zero-copy, read-only numpy view
+    f.update("w", w * 2)            # in place, durable when it returns
+
+with libst.open("model.safetensors", "r+") as f, f.transaction() as t:
+    t.update("a", a)                # all of it, or nothing
+    t.update("b", b)
+"""
+
+from ._library import version
+from .check import Finding, recover, verify
+from .errors import (
+    AccessError,
+    BufferSizeError,
+    BusyError,
+    CancelledError,
+    ClosedError,
+    DtypeMismatchError,
+    Error,
+    FileChangedError,
+    ForkedError,
+    FormatError,
+    InternalError,
+    InterruptedCallError,
+    InvalidArgumentError,
+    JournalError,
+    LockUnsupportedError,
+    NbytesMismatchError,
+    NeedsRecoveryError,
+    NoFileError,
+    NoSpaceError,
+    NotFoundError,
+    NotRegularError,
+    OutOfMemoryError,
+    OutOfRangeError,
+    PoisonedError,
+    ReadOnlyError,
+    ShapeMismatchError,
+    StorageError,
+    TransactionFailedError,
+    UnsupportedError,
+)
+from .file import File, open, open_memory
+from .info import IoInfo, Stats, TensorInfo
+from .slices import TensorSlice
+from .status import Status
+from .transaction import Transaction
+
+#: The version of the library that runs, and so of this package: "2.0.0".
+__version__ = version
+
+__all__ = [
+    "AccessError",
+    "BufferSizeError",
+    "BusyError",
+    "CancelledError",
+    "ClosedError",
+    "DtypeMismatchError",
+    "Error",
+    "File",
+    "FileChangedError",
+    "Finding",
+    "ForkedError",
+    "FormatError",
+    "InternalError",
+    "InterruptedCallError",
+    "InvalidArgumentError",
+    "IoInfo",
+    "JournalError",
+    "LockUnsupportedError",
+    "NbytesMismatchError",
+    "NeedsRecoveryError",
+    "NoFileError",
+    "NoSpaceError",
+    "NotFoundError",
+    "NotRegularError",
+    "OutOfMemoryError",
+    "OutOfRangeError",
+    "PoisonedError",
+    "ReadOnlyError",
+    "ShapeMismatchError",
+    "Stats",
+    "Status",
+    "StorageError",
+    "TensorInfo",
+    "TensorSlice",
+    "Transaction",
+    "TransactionFailedError",
+    "UnsupportedError",
+    "open",
+    "open_memory",
+    "recover",
+    "verify",
+    "version",
+]

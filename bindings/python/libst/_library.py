@@ -1,0 +1,53 @@
+"""Find libst.so.2 and load it.
+
+In this order: the file that the environment's LIBST_LIBRARY names, the library
+beside this file (where a wheel has it), the system's `libst.so.2`.
+"""
+
+import ctypes
+import os
+import sys
+
+SONAME = "libst.so.2"
+MAJOR = 2
+
+
+def _load() -> tuple[ctypes.CDLL, str]:
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
+    named = os.environ.get("LIBST_LIBRARY")
+    if named:
+        candidates = [named]  # what the user asked for, or nothing
+    elif os.path.exists(beside):
+        candidates = [beside]
+    else:
+        candidates = [SONAME]
+    failures: list[str] = []
+    for path in candidates:
+        try:
+            return ctypes.CDLL(path), path
+        except OSError as error:
+            failures.append(str(error))
+    raise ImportError(
+        f"libst cannot load its library {SONAME}: {'; '.join(failures)}. "
+        "Install the libst wheel, or let LIBST_LIBRARY name the file."
+    )
+
+
+def _checked() -> tuple[ctypes.CDLL, str, str]:
+    library, path = _load()
+    try:
+        st_version = library.st_version
+    except AttributeError:
+        raise ImportError(f"{path} is not libst: it has no st_version") from None
+    st_version.restype = ctypes.c_char_p
+    st_version.argtypes = []
+    version = st_version().decode()
+    if int(version.split(".")[0]) != MAJOR:
+        raise ImportError(f"{path} is libst {version}; this package needs {MAJOR}.x")
+    return library, path, version
+
+
+if sys.byteorder != "little":
+    raise ImportError("libst for Python needs a little-endian machine")
+
+library, path, version = _checked()

@@ -1,0 +1,82 @@
+"""Names of tensors, to C and back, one or all of them."""
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _abi
+from ._handle import Handle
+from .errors import NotFoundError, check, error
+
+_COLUMNS = np.dtype(
+    {
+        "names": ["name", "length"],
+        "formats": [np.uintp, np.uintp],
+        "offsets": [_abi.Tensor.name.offset, _abi.Tensor.name_len.offset],
+        "itemsize": ctypes.sizeof(_abi.Tensor),
+    }
+)
+_CHUNK = 4096
+
+
+def no_name(name: object) -> Exception:
+    """What to raise for a name that has no UTF-8."""
+    if isinstance(name, str):  # with a lone surrogate
+        return NotFoundError(f"no tensor {name!r}: the name is not valid Unicode")
+    return TypeError(f"a tensor's name is a str, not {type(name).__name__}")
+
+
+def encoded(name: str) -> bytes:
+    try:
+        return name.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise no_name(name) from None
+
+
+class Description(NamedTuple):
+    """An st_tensor without pointers, which nothing has to keep alive."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    nbytes: int
+    file_offset: int
+    shard: int
+
+
+def describe(handle: Handle, raw: bytes) -> Description:
+    """The tensor of that name, without its data."""
+    index = ctypes.c_size_t()
+    t = _abi.Tensor()
+    status = _abi.st_find(handle, raw, len(raw), index)
+    status = status or _abi.st_at(handle, index.value, t)
+    if status:
+        del handle  # not in the traceback of an error, where it would keep the file open
+        raise error(status)
+    return Description(t.dtype, tuple(t.shape[: t.rank]), t.nbytes, t.file_offset, t.shard)
+
+
+def names(handle: Handle) -> Iterator[str]:
+    """All names, in the order of file offsets, without a Python call for each."""
+    size = ctypes.c_size_t()
+    check(_abi.st_names(handle, None, size))
+    packed = ctypes.create_string_buffer(size.value)
+    check(_abi.st_names(handle, packed, size))
+    parts = packed.raw.decode().split("\0")
+    parts.pop()  # after the last terminator
+    count = _abi.st_count(handle)
+    return iter(parts) if len(parts) == count else _names_with_nul(handle, count)
+
+
+def _names_with_nul(handle: Handle, count: int) -> Iterator[str]:
+    """The same where a name holds NUL: the iterator keeps the handle, and reads whole columns of descriptions."""
+    for first in range(0, count, _CHUNK):
+        rows = np.empty(min(_CHUNK, count - first), _COLUMNS)
+        check(_abi.st_at_many(handle, first, len(rows), rows.__array_interface__["data"][0]))
+        pointers: Any = np.ascontiguousarray(rows["name"])
+        texts: Any = (ctypes.c_char_p * len(rows)).from_buffer(pointers)[:]  # up to a NUL
+        lengths = rows["length"]
+        for i in np.flatnonzero(lengths != np.fromiter(map(len, texts), np.uintp, len(texts))):
+            texts[i] = ctypes.string_at(int(pointers[i]), int(lengths[i]))
+        yield from [text.decode() for text in texts]

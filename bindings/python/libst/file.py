@@ -1,0 +1,472 @@
+"""A safetensors file, open: `libst.open`, `libst.open_memory` and `File`."""
+
+import ctypes
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, TracebackType
+from typing import Any, NoReturn, Optional, Union
+
+import numpy as np
+
+from . import _abi
+from ._callbacks import Callbacks, Log, Progress
+from ._handle import Handle, memory
+from ._names import describe, encoded, names, no_name
+from ._waiting import Waiting
+from .dtypes import BYTES, NAMES, NUMPY, PACKED
+from .errors import ClosedError, DtypeMismatchError, Error, ShapeMismatchError, check, error
+from .info import IoInfo, Stats, TensorInfo, map_name, map_number, storage_name
+from .slices import TensorSlice, c_ranges
+from .transaction import Transaction
+
+Array = np.ndarray[Any, Any]
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+# Where views of a mapped file lie: first address, end, and a buffer from the first to the end.
+_NOT_YET: tuple[int, int, Any] = (0, 0, None)
+_NO_MAPPING: tuple[int, int, Any] = (0, 0, ())
+
+_INHERIT: Any = object()  # "as the file has it", where None means something else
+
+_ndarray = np.ndarray
+_get = _abi.st_get_n
+_Tensor = _abi.Tensor
+
+
+def open(
+    path: Path,
+    mode: str = "r",
+    map: str = "auto",
+    *,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+    log: Optional[Log] = None,
+) -> "File":
+    """Open a safetensors file; first of all, finish what a crashed writer had committed.
+
+    Cost: the header is read and indexed; data is not touched.
+
+    Args:
+        path: the file; symbolic links are followed.
+        mode: "r", or "r+" to allow changes.
+        map: how the data is reached. "auto" as the storage asks (the environment's
+            ST_MAP overrides it), "shared", "private", or "none": no mapping, a
+            tensor is read into memory of its own when first viewed. What was chosen,
+            and why, is in `File.io_info`.
+        lock_timeout: seconds to wait for other workers' locks, when changing and
+            recovering; 0 not at all, None for ever.
+        progress: `progress(done_bytes, total_bytes)`, called now and then during
+            long calls; total is 0 if it is not known. To cancel, raise: the exception
+            comes out of the call that was running, and nothing has changed. What it
+            returns is ignored.
+        log: `log(level, sentence)` with level "info" or "warning", for what a user may
+            want to know: a mapping fell back, a journal was recovered. It must not use the
+            same file. What it raises comes out of the running call.
+
+    Raises:
+        NoFileError, AccessError, NotRegularError, StorageError; FormatError;
+        NeedsRecoveryError, JournalError and BusyError from recovery.
+    """
+    if mode not in ("r", "r+"):
+        raise ValueError(f"mode is 'r' or 'r+', not {mode!r}")
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress, log)
+    options = _abi.OpenOptions()
+    _abi.st_open_options_init(options)
+    options.flags = _abi.ST_OPEN_READ_WRITE if mode == "r+" else 0
+    options.map = map_number(map)
+    options.lock_timeout_ms = waiting.turn_ms
+    options.progress = callbacks.progress
+    options.log = callbacks.log
+    raw = fs_path(path)
+    handle = _opened(callbacks, lambda out: waiting.run(lambda: callbacks.call(_abi.st_open, raw, options, out)))
+    guarded = progress is not None or log is not None
+    return File._of(handle, callbacks, guarded, os.fsdecode(raw), mode, lock_timeout)
+
+
+def open_memory(data: Any) -> "File":
+    """Open a safetensors file that lies in memory, for reading.
+
+    `data` is anything with a C-contiguous buffer: bytes, a bytearray, an mmap, an array. It is
+    not copied, is kept alive by the file and its views, and must not change
+    meanwhile. Raises FormatError.
+    """
+    view = memoryview(data).cast("B")
+    source = np.frombuffer(view, BYTES) if view.nbytes else np.empty(0, BYTES)
+    handle = _opened(source, lambda out: int(_abi.st_open_memory(_address(source), source.nbytes, out)))
+    return File._of(handle, Callbacks(), False, None, "r", 0)
+
+
+class File(Mapping[str, Array]):
+    """An open safetensors file: a read-only mapping of names to zero-copy arrays.
+
+    `f["w"]` is a numpy view of the file's bytes. Use it in a `with` block or
+    call `close()`. Views stay valid after that: the file is really closed when the last
+    of them dies.
+
+    The names are a snapshot: what other workers add or remove shows after
+    opening anew. New values that somebody patches in place show through views of a
+    shared mapping at once, and so may change under the reader; `read` copies.
+    A mapped view of a file that somebody truncates is a hazard (SIGBUS on
+    touching it); where that can happen use `read`, or `map="none"`.
+
+    Threads: a file may be used from many at once. Processes: open it in each, or `reopen`.
+    """
+
+    __slots__ = (
+        "_handle", "_mapping", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_transactions",
+        "__weakref__",
+    )  # fmt: skip
+
+    _handle: Optional[Handle]  # None: closed
+    _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
+    _callbacks: Callbacks
+    _guarded: bool  # whether a callback may run when a view is taken
+    _path: Optional[str]
+    _mode: str
+    _lock_timeout: Optional[float]
+    _transactions: "weakref.WeakSet[Transaction]"
+
+    def __init__(self) -> None:
+        raise TypeError("use libst.open(path) or libst.open_memory(data)")
+
+    @classmethod
+    def _of(
+        cls,
+        handle: Handle,
+        callbacks: Callbacks,
+        guarded: bool,
+        path: Optional[str],
+        mode: str,
+        lock_timeout: Optional[float],
+    ) -> "File":
+        self = cls.__new__(cls)
+        self._handle = handle
+        self._mapping = _NOT_YET
+        self._callbacks = callbacks
+        self._guarded = guarded
+        self._path = path
+        self._mode = mode
+        self._lock_timeout = lock_timeout
+        self._transactions = weakref.WeakSet()
+        return self
+
+    # ---------------------------------------------------------- open and close
+
+    @property
+    def path(self) -> Optional[str]:
+        """As it was opened; None for a file in memory."""
+        return self._path
+
+    @property
+    def mode(self) -> str:
+        """ "r" or "r+"."""
+        return self._mode
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def close(self) -> None:
+        """Abort live transactions and let go of the file; views that live keep it. May be repeated."""
+        for transaction in list(self._transactions):
+            transaction._lose()
+        self._mapping = _NOT_YET
+        self._handle = None
+
+    def __enter__(self) -> "File":
+        self._live()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def reopen(self) -> "File":
+        """A second file on the same path, with the same options: its own descriptor, its own
+        mapping, its own locks. For workers. FileChangedError if the path names another
+        file by now."""
+        callbacks = self._callbacks
+        handle = _opened(callbacks, lambda out: callbacks.call(_abi.st_reopen, self._live(), out))
+        return File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)
+
+    def interrupt(self) -> None:
+        """Make the calls that now run on this file, in any thread, give up waiting for locks
+        and stop long reads; they raise InterruptedCallError. Call it from another thread."""
+        _abi.st_interrupt(self._live())
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an open file cannot be copied or pickled; open its path in the other process")
+
+    def __repr__(self) -> str:
+        what = "closed" if self._handle is None else f"tensors={_abi.st_count(self._handle)}"
+        return f"<libst.File {self._path or 'in memory'!r} mode={self._mode!r} {what}>"
+
+    # --------------------------------------------------------------- a mapping
+
+    def __getitem__(self, name: str) -> Array:
+        """A read-only view of a tensor, without a copy, in the file's shape and dtype.
+
+        BF16 and F8 arrays have the dtypes of the package ml_dtypes. A tensor of F4 or
+        F6 is a flat uint8 array of its packed bytes. The view may be unaligned, and
+        keeps the file open while it lives.
+
+        Raises NotFoundError (a KeyError), ClosedError; without a mapping also
+        StorageError and FileChangedError, as the tensor is then read at its first view.
+        """
+        handle = self._handle
+        if handle is None:
+            raise self._closed()
+        try:
+            raw = name.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise no_name(name) from None
+        tensor = _Tensor()
+        if self._guarded:
+            status = self._callbacks.call(_get, handle, raw, len(raw), tensor)
+        else:
+            status = _get(handle, raw, len(raw), tensor)
+        if status:
+            del handle  # not in the traceback of an error, where it would keep the file open
+            raise error(status)
+        number = tensor.dtype
+        nbytes = tensor.nbytes
+        shape = (nbytes,) if number in PACKED else tensor.shape[: tensor.rank]
+        if not nbytes:
+            empty = np.empty(shape, NUMPY[number])
+            empty.flags.writeable = False
+            return empty
+        address = tensor.data
+        start, end, buffer = self._mapping
+        if address < start or address + nbytes > end:
+            start, buffer = self._map(handle, tensor)
+        return _ndarray(shape, NUMPY[number], buffer, address - start)
+
+    def _map(self, handle: Handle, tensor: _abi.Tensor) -> tuple[int, Any]:
+        """The memory that a view lies in, from its first address: the mapping of the whole file,
+        made once, or of this tensor alone where there is none."""
+        mapping = self._mapping
+        if mapping is not _NO_MAPPING:
+            info = _io_info(handle)
+            mapping = _NO_MAPPING
+            if info.map in (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE) and not tensor.shard:
+                start = tensor.data - tensor.file_offset
+                mapping = (start, start + info.file_size, memory(handle, start, info.file_size))
+            if self._handle is not None:  # else a close in another thread overtook this
+                self._mapping = mapping
+        if mapping is _NO_MAPPING:
+            return tensor.data, memory(handle, tensor.data, tensor.nbytes)
+        return mapping[0], mapping[2]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in the order of their places in the file."""
+        return names(self._live())
+
+    def __len__(self) -> int:
+        return int(_abi.st_count(self._live()))
+
+    def __contains__(self, name: object) -> bool:
+        handle = self._live()
+        try:
+            raw = name.encode()  # type: ignore[attr-defined]
+        except (AttributeError, UnicodeEncodeError):
+            return False
+        return not _abi.st_find(handle, raw, len(raw), ctypes.c_size_t())
+
+    # Two files are equal if they are the same object: comparing all their arrays is not what
+    # `==` should start.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def metadata(self) -> "MappingProxyType[str, str]":
+        """The pairs of `__metadata__`, read-only, in the order of the header."""
+        handle = self._live()
+        key, value = ctypes.c_void_p(), ctypes.c_void_p()
+        key_len, value_len = ctypes.c_size_t(), ctypes.c_size_t()
+        pairs: dict[str, str] = {}
+        for i in range(_abi.st_metadata_count(handle)):
+            check(_abi.st_metadata_at(handle, i, key, key_len, value, value_len))
+            pairs[_text(key, key_len)] = _text(value, value_len)
+        return MappingProxyType(pairs)
+
+    def info(self, name: str) -> TensorInfo:
+        """A tensor's dtype, shape, size and place. Reads no data. Raises NotFoundError."""
+        tensor = describe(self._live(), encoded(name))
+        return TensorInfo(
+            name=name,
+            dtype=NAMES.get(tensor.dtype) or _abi.st_dtype_name(tensor.dtype).decode(),
+            shape=tensor.shape,
+            nbytes=tensor.nbytes,
+            file_offset=tensor.file_offset,
+            shard=tensor.shard,
+        )
+
+    # ----------------------------------------------------------------- reading
+
+    def read(self, name: str, out: Optional[Array] = None) -> Array:
+        """Copy a tensor, with reads and not through a mapping.
+
+        Args:
+            out: where to: a writable C-contiguous array of the dtype and shape that `f[name]`
+                has. None: a new array.
+        Returns: `out`, or the new array, which is the caller's.
+
+        A file truncated meanwhile raises FileChangedError, where touching a mapped view would
+        be a signal. Raises also NotFoundError, StorageError, InterruptedCallError;
+        DtypeMismatchError and ShapeMismatchError where `out` does not fit.
+        """
+        raw = encoded(name)
+        tensor = describe(self._live(), raw)
+        dtype = NUMPY[tensor.dtype]
+        shape = (tensor.nbytes,) if tensor.dtype in PACKED else tensor.shape
+        if out is None:
+            out = np.empty(shape, dtype)
+        elif out.dtype != dtype:
+            raise DtypeMismatchError(f"out has dtype {out.dtype}, the tensor {name!r} {dtype}", tensor=name)
+        elif out.shape != shape:
+            raise ShapeMismatchError(f"out has shape {out.shape}, the tensor {name!r} {shape}", tensor=name)
+        elif not out.flags.c_contiguous or not out.flags.writeable:
+            raise ValueError("out must be writable and C-contiguous")
+        self._call(_abi.st_read_n, raw, len(raw), _address(out), out.nbytes)
+        return out
+
+    def slice(self, name: str) -> TensorSlice:
+        """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`. Raises NotFoundError."""
+        tensor = describe(self._live(), encoded(name))
+        return TensorSlice(self, name, tensor.dtype, tensor.shape)
+
+    def _read_ranges(
+        self, name: str, ranges: list[tuple[int, int, int]], dtype: Any, shape: tuple[int, ...], packed: bool
+    ) -> Array:
+        raw = encoded(name)
+        parts = c_ranges(ranges)
+        if packed:
+            nbytes = ctypes.c_uint64()
+            check(_abi.st_slice_shape(self._live(), raw, len(raw), parts, len(ranges), None, nbytes))
+            shape = (nbytes.value,)
+        out = np.empty(shape, dtype)
+        self._call(_abi.st_read_slice_n, raw, len(raw), parts, len(ranges), _address(out), out.nbytes)
+        return out
+
+    # ---------------------------------------------------------------- changing
+
+    def update(self, name: str, array: Any) -> None:
+        """Replace the bytes of one tensor, in place: checked, locked, journalled, and durable on return.
+
+        Dtype and shape must be those in the file. BF16 and F8 take arrays of the
+        ml_dtypes types, F4 and F6 a flat uint8 array of packed bytes. An array that is not
+        C-contiguous is copied; a big-endian one is refused.
+
+        Raises ReadOnlyError, NotFoundError, DtypeMismatchError, ShapeMismatchError,
+        NbytesMismatchError, and what `Transaction.commit` raises; then the file is as it was,
+        unless it is NeedsRecoveryError.
+        """
+        with self.transaction(copy=False) as transaction:
+            transaction.update(name, array)
+
+    def transaction(
+        self,
+        *,
+        lock_timeout: Optional[float] = _INHERIT,
+        progress: Optional[Progress] = None,
+        copy: bool = True,
+    ) -> Transaction:
+        """Change several tensors, all or none.
+
+            with f.transaction() as t:
+                t.update("a", a)
+                t.update("b", b)
+
+        The block's end commits; an exception in it aborts. No lock is held before the commit.
+
+        Args:
+            lock_timeout: as in `open`; by default the file's.
+            progress: as in `open`; by default the file's.
+            copy: whether an array may change as soon as `update` has taken it. False spares reading its
+                bytes back from the journal, but then it must not change until the block's end.
+
+        Raises ReadOnlyError, PoisonedError.
+        """
+        waiting = Waiting.of(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
+        callbacks = self._callbacks if progress is None else Callbacks(progress)
+        transaction = Transaction._begin(self._live(), callbacks, waiting, copy)
+        self._transactions.add(transaction)
+        return transaction
+
+    # ------------------------------------------------------------- observation
+
+    def io_info(self) -> IoInfo:
+        """What storage lies behind the file, how its data is reached, and why."""
+        raw = _io_info(self._live())
+        return IoInfo(
+            storage=storage_name(raw.storage),
+            map=map_name(raw.map),
+            map_fallbacks=raw.map_fallbacks,
+            file_size=raw.file_size,
+            header_size=raw.header_size,
+            data_offset=raw.data_offset,
+            filesystem=raw.filesystem.decode("utf-8", "replace"),
+            reason=raw.reason.decode("utf-8", "replace"),
+        )
+
+    def stats(self) -> Stats:
+        """What this handle has read, mapped, written and waited for so far."""
+        raw = _abi.Stats()
+        _abi.st_stats_init(raw)
+        check(_abi.st_get_stats(self._live(), raw))
+        return Stats(**{name: getattr(raw, name) for name in Stats.__dataclass_fields__})
+
+    # ------------------------------------------------------------------ inside
+
+    def _closed(self) -> Error:
+        return ClosedError(f"the file {self._path or 'in memory'!r} is closed")
+
+    def _live(self) -> Handle:
+        handle = self._handle
+        if handle is None:
+            raise self._closed()
+        return handle
+
+    def _call(self, function: Any, *args: Any) -> None:
+        """A call that may take long, with this file's callbacks."""
+        check(self._callbacks.call(function, self._live(), *args))
+
+
+def _opened(borrowed: Any, call: Callable[[ctypes.c_void_p], int]) -> Handle:
+    """The handle that a call puts out, which borrows callbacks or bytes."""
+    out = ctypes.c_void_p()
+    try:
+        check(call(out))
+    except BaseException:
+        _abi.st_close(out)  # a callback may have raised although the file is open
+        raise
+    assert out.value is not None
+    return Handle(out.value, borrowed)
+
+
+def fs_path(path: Path) -> bytes:
+    raw = os.fsencode(path)
+    if b"\0" in raw:
+        raise ValueError("embedded null byte in the path")
+    return raw
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _text(pointer: ctypes.c_void_p, length: ctypes.c_size_t) -> str:
+    return ctypes.string_at(pointer.value or 0, length.value).decode("utf-8", "replace")
+
+
+def _io_info(handle: Handle) -> _abi.IoInfo:
+    info = _abi.IoInfo()
+    _abi.st_io_info_init(info)
+    check(_abi.st_get_io_info(handle, info))
+    return info

@@ -1,0 +1,65 @@
+"""What a file tells about itself: plain values, no handle behind them."""
+
+from dataclasses import dataclass
+
+_MAPS = ("auto", "shared", "private", "none")
+_STORAGES = ("unknown", "local", "memory", "network", "parallel", "fuse", "object store")
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor's place and form."""
+
+    name: str
+    dtype: str  #: as in the header: "BF16"
+    shape: tuple[int, ...]  #: in elements, slowest first; () for a scalar
+    nbytes: int
+    file_offset: int  #: of the first byte, from the start of the file
+    shard: int  #: number of the file in a sharded checkpoint; else 0
+
+
+@dataclass(frozen=True)
+class IoInfo:
+    """What storage lies behind a file, how its data is reached, and why."""
+
+    storage: str  #: "local", "memory", "network", "parallel", "fuse", "object store", "unknown"
+    map: str  #: the mapping in use: "shared", "private" or "none"
+    map_fallbacks: int  #: steps down from the mapping first tried
+    file_size: int  #: bytes
+    header_size: int  #: bytes of JSON with padding
+    data_offset: int  #: where tensors begin, in bytes
+    filesystem: str  #: its type as in the mount table: "ext4", "fuse.gcsfuse"
+    reason: str  #: one sentence: why this mapping
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a handle has cost so far. Bytes, but for the four counts."""
+
+    map_fallbacks: int  #: count: steps down from the mapping first tried
+    bytes_read: int  #: by libst's own reads
+    bytes_mapped: int  #: address space
+    bytes_resident: int  #: of the mapping, in memory now
+    bytes_private_dirty: int  #: of the mapping, copied on write: 0, as views are read-only
+    bytes_owned: int  #: filled in memory that the handle owns
+    index_bytes: int  #: names, shapes, offsets, hash table
+    bytes_written: int  #: into the file
+    journal_bytes: int  #: into journals
+    commits: int  #: count: transactions committed
+    recoveries: int  #: count: journals applied or dropped
+    lock_waits: int  #: count: times that a lock was not free at once; a long wait is several turns of 0.2 s
+
+
+def map_name(number: int) -> str:
+    return _MAPS[number] if number < len(_MAPS) else str(number)
+
+
+def storage_name(number: int) -> str:
+    return _STORAGES[number] if number < len(_STORAGES) else _STORAGES[0]
+
+
+def map_number(name: str) -> int:
+    try:
+        return _MAPS.index(name)
+    except ValueError:
+        raise ValueError(f"map is one of {', '.join(map(repr, _MAPS))}, not {name!r}") from None

@@ -1,0 +1,142 @@
+"""Several changes that become durable together, or not at all."""
+
+import ctypes
+from types import TracebackType
+from typing import Any, NoReturn, Optional
+
+from . import _abi
+from ._callbacks import Callbacks
+from ._handle import Handle
+from ._names import describe, encoded
+from ._payload import payload
+from ._waiting import Waiting
+from .errors import ClosedError, check, error
+from .status import Status
+
+
+class Transaction:
+    """Changes staged on a file; see `File.transaction`.
+
+    Belongs to one thread at a time. One that is neither committed nor aborted is
+    aborted when its file is closed or it is no longer referenced.
+    """
+
+    __slots__ = ("_handle", "_callbacks", "_waiting", "_address", "_borrowed", "_copy", "_lost", "__weakref__")
+
+    _handle: Optional[Handle]  # kept while the transaction lives, as an st_txn dies with its st_file
+    _callbacks: Callbacks
+    _waiting: Waiting
+    _address: Optional[int]  # None: finished
+    _borrowed: list[Any]  # arrays that the library points into
+    _copy: bool
+    _lost: bool  # its file was closed while it lived
+
+    def __init__(self) -> None:
+        raise TypeError("use File.transaction()")
+
+    @classmethod
+    def _begin(cls, handle: Handle, callbacks: Callbacks, waiting: Waiting, copy: bool) -> "Transaction":
+        self = cls.__new__(cls)
+        self._handle = handle
+        self._callbacks = callbacks
+        self._waiting = waiting
+        self._address = None
+        self._borrowed = []
+        self._copy = copy
+        self._lost = False
+        options = _abi.TxnOptions()
+        _abi.st_txn_options_init(options)
+        options.flags = _abi.ST_TXN_COPY if copy else 0
+        options.lock_timeout_ms = waiting.turn_ms
+        options.progress = callbacks.progress
+        out = ctypes.c_void_p()
+        try:
+            status = callbacks.call(_abi.st_begin, handle, options, out)
+        finally:  # a callback may have raised although the transaction has begun
+            self._address = out.value
+        if status:
+            self._handle = None
+            del handle  # not in the traceback of an error, where it would keep the file open
+            raise error(status)
+        return self
+
+    def update(self, name: str, array: Any) -> None:
+        """Stage a tensor's new bytes, as `File.update` takes them. The last value of a name counts.
+
+        They go to the journal during the call. Without `copy` the array must not
+        change until the transaction ends.
+
+        NotFoundError, DtypeMismatchError, ShapeMismatchError and NbytesMismatchError leave
+        the transaction as it was; after any other error (NoSpaceError, AccessError,
+        StorageError, what a progress callback raised) it can only be aborted.
+        """
+        address = self._live()
+        assert self._handle is not None
+        raw = encoded(name)
+        tensor, array = payload(array, describe(self._handle, raw))
+        if not self._copy:
+            self._borrowed.append(array)
+        check(self._callbacks.call(_abi.st_txn_update_n, address, raw, len(raw), tensor))
+
+    def commit(self) -> None:
+        """Make all staged changes durable, or none. The transaction is finished then,
+        except after BusyError, when it may be committed again or aborted.
+
+        Raises BusyError (whose `tensor` could not be locked in time), FileChangedError,
+        LockUnsupportedError, NoSpaceError, StorageError, PoisonedError, TransactionFailedError:
+        nothing changed. NeedsRecoveryError: it failed after, or at, the point of no return, and
+        recovery decides; close the file and open it anew.
+        """
+        self._live()
+        check(self._waiting.run(lambda: self._callbacks.call(self._commit_once)))
+
+    def _commit_once(self) -> int:
+        status = int(_abi.st_commit(self._live()))
+        if status != Status.BUSY:  # here, as a callback may raise although the transaction is over
+            self._finish()
+        return status
+
+    def _finish(self) -> None:
+        self._address = None
+        self._borrowed = []
+        self._handle = None
+
+    def abort(self) -> None:
+        """Drop all staged changes. May be repeated, and called after a commit."""
+        address, self._address = self._address, None
+        if address is not None:
+            _abi.st_abort(address)
+            self._finish()
+
+    def _lose(self) -> None:
+        self._lost = self._address is not None
+        self.abort()
+
+    def __enter__(self) -> "Transaction":
+        self._live()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        try:
+            if kind is None and (self._address is not None or self._lost):
+                self.commit()
+        finally:
+            self.abort()
+
+    def __del__(self) -> None:
+        if getattr(self, "_address", None) is not None:
+            self.abort()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a transaction cannot be copied or pickled")
+
+    def _live(self) -> int:
+        if self._address is None:
+            why = "was aborted, as its file was closed" if self._lost else "is finished"
+            raise ClosedError(f"the transaction {why}")
+        return self._address

@@ -1,0 +1,279 @@
+"""A view keeps the file open, and nothing else does."""
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import libst
+import numpy as np
+import pytest
+from conftest import TENSORS, is_descriptor_open, is_mapped
+
+
+@pytest.fixture(autouse=True)
+def no_collector():
+    """Everything here must happen by reference counts alone."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_a_view_outlives_close(model):
+    f = libst.open(model)
+    view = f["w"]
+    f.close()
+    del f
+    assert is_mapped(model)
+    assert np.array_equal(view, TENSORS["w"])
+    del view
+    assert not is_mapped(model)
+
+
+def test_close_unmaps_at_once_where_no_view_lives(model):
+    f = libst.open(model)
+    f["w"]
+    assert is_mapped(model) and is_descriptor_open(model)
+    f.close()
+    assert not is_mapped(model) and not is_descriptor_open(model)
+
+
+def test_the_last_of_several_views_closes(model):
+    with libst.open(model) as f:
+        views = [f["w"], f["b"], f["w"][1:], f["w"].reshape(-1)[::2], f["scalar"]]
+    while views:
+        assert is_mapped(model)
+        views.pop(0)
+    assert not is_mapped(model)
+
+
+def test_a_derived_array_keeps_the_file(model):
+    with libst.open(model) as f:
+        derived = f["w"][1].T[::-1]
+    assert is_mapped(model)
+    assert np.array_equal(derived, TENSORS["w"][1].T[::-1])
+    del derived
+    assert not is_mapped(model)
+
+
+def test_a_buffer_of_a_view_keeps_the_file(model):
+    with libst.open(model) as f:
+        buffer = memoryview(f["b"])
+    assert buffer.tolist() == TENSORS["b"].tolist()
+    assert is_mapped(model)
+    del buffer
+    assert not is_mapped(model)
+
+
+def test_an_empty_view_keeps_nothing(model):
+    with libst.open(model) as f:
+        empty = f["empty"]
+    assert not is_mapped(model)
+    assert empty.shape == (0, 3)
+
+
+def test_without_a_mapping_the_memory_lives_as_long(model):
+    with libst.open(model, map="none") as f:
+        view = f["w"]
+    assert is_descriptor_open(model)
+    assert np.array_equal(view, TENSORS["w"])
+    del view
+    assert not is_descriptor_open(model)
+
+
+def test_an_unclosed_file_is_closed_when_it_dies(model):
+    f = libst.open(model)
+    f["w"]
+    alive = weakref.ref(f)
+    del f
+    assert alive() is None
+    assert not is_mapped(model) and not is_descriptor_open(model)
+
+
+def test_an_iterator_keeps_the_file(model):
+    f = libst.open(model)
+    names = iter(f)
+    first = next(names)
+    f.close()
+    assert {first, *names} == set(TENSORS)
+    del names
+    assert not is_descriptor_open(model)
+
+
+def test_a_failed_open_leaves_nothing_open(tmp_path):
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(b"\x05\0\0\0\0\0\0\0{bad}")
+    for mode in ("r", "r+"):
+        with pytest.raises(libst.FormatError):
+            libst.open(path, mode)
+    assert not is_descriptor_open(path) and not is_mapped(path)
+
+
+def test_an_error_does_not_keep_the_file(model):
+    """Though its traceback keeps the frames it came through."""
+    f = libst.open(model)
+    calls = [
+        lambda: f["nope"],
+        lambda: f.info("nope"),
+        lambda: f.read("nope"),
+        lambda: f.slice("nope"),
+        lambda: f.slice("w")[::0],
+        lambda: f.transaction(),
+        lambda: f.update("b", TENSORS["b"]),
+    ]
+    kept = []
+    for call in calls:
+        try:
+            call()
+        except (libst.Error, ValueError) as error:
+            kept.append(error)
+    f.close()
+    assert len(kept) == len(calls) and all(error.__traceback__ for error in kept)
+    assert not is_descriptor_open(model)
+
+
+def test_an_error_of_a_callback_or_transaction_does_not_keep_the_file(model):
+    kept = []
+    with libst.open(model, "r+", progress=lambda done, total: 1 / 0) as f:
+        try:
+            f.read("b")
+        except ZeroDivisionError as error:
+            kept.append(error)
+        t = f.transaction()
+        for name in ("nope", "b"):
+            try:
+                t.update(name, TENSORS["b"])
+            except (libst.NotFoundError, ZeroDivisionError) as error:
+                kept.append(error)
+    assert len(kept) == 3
+    assert not is_descriptor_open(model)
+
+
+def test_a_transaction_does_not_keep_a_closed_file(model):
+    f = libst.open(model, "r+")
+    t = f.transaction()
+    t.update("b", TENSORS["b"] * 2)
+    f.close()
+    with pytest.raises(libst.ClosedError, match="closed"):
+        t.commit()
+    del f, t
+    assert not is_descriptor_open(model)
+    with libst.open(model) as f:
+        assert np.array_equal(f["b"], TENSORS["b"])
+
+
+def test_memory_is_held_until_the_last_view_dies(model):
+    data = bytearray(model.read_bytes())
+    with libst.open_memory(data) as f:
+        view = f["w"]
+    with pytest.raises(BufferError):
+        data.append(0)
+    assert np.array_equal(view, TENSORS["w"])
+    del view
+    data.append(0)
+    assert f.closed
+
+
+def test_everything_raises_closed_after_close(model):
+    f = libst.open(model, "r+")
+    part = f.slice("w")
+    f.close()
+    f.close()
+    assert f.closed
+    calls = {
+        "getitem": lambda: f["w"],
+        "contains": lambda: "w" in f,
+        "len": lambda: len(f),
+        "iter": lambda: iter(f),
+        "keys": lambda: list(f.keys()),
+        "get": lambda: f.get("w"),
+        "info": lambda: f.info("w"),
+        "slice": lambda: f.slice("w"),
+        "part": lambda: part[0],
+        "read": lambda: f.read("w"),
+        "metadata": lambda: f.metadata,
+        "update": lambda: f.update("b", TENSORS["b"]),
+        "transaction": lambda: f.transaction(),
+        "reopen": lambda: f.reopen(),
+        "stats": lambda: f.stats(),
+        "io_info": lambda: f.io_info(),
+        "interrupt": lambda: f.interrupt(),
+        "enter": lambda: f.__enter__(),
+    }
+    for name, call in calls.items():
+        with pytest.raises(libst.ClosedError) as caught:
+            call()
+        assert isinstance(caught.value, ValueError), name
+        assert str(model) in str(caught.value), name
+
+
+def test_closing_under_readers_in_other_threads_is_safe(model):
+    """They see the right bytes or ClosedError, whenever the close comes."""
+    failures, reads = [], []
+
+    def read(f):
+        try:
+            for _ in range(2000):
+                assert f["b"].tolist() == TENSORS["b"].tolist()
+                assert f.read("scalar") == 2.5
+                reads.append(1)
+        except libst.ClosedError:
+            pass
+        except BaseException as error:
+            failures.append(error)
+
+    for _ in range(10):
+        f = libst.open(model)
+        threads = [threading.Thread(target=read, args=(f,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.01)
+        f.close()
+        for thread in threads:
+            thread.join()
+    assert failures == [] and reads
+    assert not is_mapped(model)
+
+
+def test_the_collector_does_not_close_under_a_finalizer(model):
+    """The cycle collector calls every __del__ of a dead cycle before it frees any: all of them may use the file."""
+    program = """
+import gc, sys, libst
+class Model:
+    def __init__(self, file):
+        self.me = self
+        self.file = file
+        self.transaction = self.file.transaction()
+        self.transaction.update("b", self.file.read("b"))
+        self.w = self.file["w"] if sys.argv[2] == "with view" else None
+    def __del__(self):
+        assert any(sys.argv[1] in line for line in open("/proc/self/maps"))
+        print(float(self.file["w"].sum()))
+        self.transaction.update("b", self.file.read("b"))
+gc.disable()
+for _ in range(2):
+    Model(libst.open(sys.argv[1], "r+"))  # the file first, as the collector takes the oldest first
+gc.collect()
+print(any(sys.argv[1] in line for line in open("/proc/self/maps")))
+"""
+    for view in ("with view", "without view"):
+        done = subprocess.run([sys.executable, "-c", program, str(model), view], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == "", done
+        assert done.stdout.split() == [str(float(TENSORS["w"].sum()))] * 2 + ["False"]
+
+
+def test_a_view_may_live_until_the_interpreter_ends(model):
+    program = """
+import atexit, sys, libst
+f = libst.open(sys.argv[1], "r+", log=print, progress=print)
+w = f["w"]
+t = f.transaction()
+t.update("b", f["b"])
+atexit.register(lambda: print("sum", float(w.sum())))
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(model)], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done
+    assert done.stdout.split()[-2:] == ["sum", str(float(TENSORS["w"].sum()))]

@@ -1,0 +1,165 @@
+"""f.slice(name)[...] is what numpy's basic indexing of the whole gives."""
+
+import libst
+import numpy as np
+import pytest
+from conftest import TENSORS
+from safetensors.numpy import save_file
+
+W = TENSORS["w"]
+
+
+@pytest.fixture
+def w(model):
+    with libst.open(model) as f:
+        yield f.slice("w")
+
+
+def same(got, expected):
+    expected = np.asarray(expected)
+    return got.dtype == expected.dtype and got.shape == expected.shape and np.array_equal(got, expected)
+
+
+BASIC = np.index_exp[
+    0,
+    -1,
+    1:2,
+    ::-1,
+    ...,
+    (),
+    (1, 2, 3),
+    (-1, -1, -1),
+    (0, slice(None), 1),
+    (slice(1, 3), slice(None, None, 2), ..., 0),
+    (..., 2),
+    (..., slice(None, None, -2)),
+    (0, ...),
+    (0, 1, ..., 2),
+    (0, 1, 2, ...),
+    (slice(None), slice(2, None, -1)),
+    (slice(None), slice(2, 0, -1)),
+    (slice(None), slice(-1, -4, -1)),
+    (slice(5, 2),),
+    (slice(None), slice(100, -100, -3)),
+    (slice(-100, 100), slice(-2, None)),
+    (slice(None), slice(0, 0)),
+    (slice(10**30), slice(-(10**30), 10**30, 10**30), slice(None, None, -(10**30))),
+    (np.int64(1), np.uint8(2)),
+]
+
+
+@pytest.mark.parametrize("index", BASIC, ids=repr)
+def test_is_numpys(w, index):
+    assert same(w[index], W[index])
+
+
+def test_random_slices_are_numpys(tmp_path):
+    random = np.random.default_rng(20)
+
+    def bound(size):
+        return None if random.random() < 0.25 else int(random.integers(-size - 2, size + 3))
+
+    def part(size):
+        if size and random.random() < 0.3:
+            return int(random.integers(-size, size))
+        step = None if random.random() < 0.3 else int(random.choice([-3, -2, -1, 1, 2, 3, 7]))
+        return slice(bound(size), bound(size), step)
+
+    kinds = [np.uint8, np.int16, np.float32, np.complex64]
+    arrays = {}
+    for i in range(60):
+        shape = [int(n) for n in random.integers(0 if i % 7 == 0 else 1, 9, int(random.integers(0, 5)))]
+        arrays[f"t{i}"] = random.integers(0, 100, shape).astype(kinds[i % 4])
+    path = tmp_path / "random.safetensors"
+    save_file(arrays, path)
+    tried = 0
+    with libst.open(path) as f:
+        for name, array in arrays.items():
+            part_of = f.slice(name)
+            for _ in range(40):
+                index = [part(size) for size in array.shape[: int(random.integers(0, array.ndim + 1))]]
+                if random.random() < 0.4:
+                    index.insert(int(random.integers(0, len(index) + 1)), ...)
+                    # what follows the ellipsis indexes the last dimensions
+                    behind = len(index) - index.index(...) - 1
+                    if behind:
+                        index[-behind:] = [part(size) for size in array.shape[array.ndim - behind :]]
+                assert same(part_of[tuple(index)], array[tuple(index)]), (name, array.shape, index)
+                tried += 1
+    assert tried == 2400
+
+
+def test_result_is_the_callers(w):
+    part = w[0]
+    assert part.flags.writeable and part.base is None
+    part[:] = 0
+    assert same(w[0], W[0])
+
+
+def test_tells_dtype_and_shape_without_reading(model):
+    with libst.open(model) as f:
+        part = f.slice("w")
+        before = f.stats().bytes_read
+        assert (part.name, part.dtype, part.shape, len(part)) == ("w", "F32", (2, 3, 4), 2)
+        assert "F32" in repr(part)
+        with pytest.raises(TypeError):
+            len(f.slice("scalar"))
+        assert f.stats().bytes_read == before
+
+
+def test_reads_only_what_it_needs(tmp_path):
+    path = tmp_path / "big.safetensors"
+    save_file({"big": np.zeros((1000, 1000), np.float32)}, path)
+    with libst.open(path) as f:
+        before = f.stats().bytes_read
+        f.slice("big")[500:502]
+        assert 8000 <= f.stats().bytes_read - before < 100_000
+
+
+def test_scalars_and_empty_tensors(model):
+    with libst.open(model) as f:
+        assert same(f.slice("scalar")[()], TENSORS["scalar"])
+        assert same(f.slice("scalar")[...], TENSORS["scalar"])
+        assert same(f.slice("empty")[:, 1:], TENSORS["empty"][:, 1:])
+
+
+@pytest.mark.parametrize("index", [2, -3, (0, 3), (..., 4), 10**30, (0, 0, 0, 0), (..., 0, ...)], ids=repr)
+def test_outside_is_an_index_error(w, index):
+    with pytest.raises(IndexError):
+        W[index]
+    with pytest.raises(IndexError):
+        w[index]
+
+
+@pytest.mark.parametrize(
+    "index", [None, True, [0, 1], np.array([0, 1]), np.True_, "w", 1.0, (0, [1])], ids=lambda i: type(i).__name__
+)
+def test_fancy_indexing_is_a_type_error(w, index):
+    with pytest.raises(TypeError, match="slice takes"):
+        w[index]
+
+
+def test_a_step_of_zero_is_refused(w):
+    with pytest.raises(ValueError):
+        w[::0]
+
+
+def test_a_missing_tensor_is_not_found(model):
+    with libst.open(model) as f, pytest.raises(libst.NotFoundError):
+        f.slice("nope")
+
+
+def test_packed_types_are_cut_at_whole_bytes(raw):
+    data = bytes(range(16))
+    with libst.open(raw([("t", "F4", [4, 8], data)])) as f:
+        part = f.slice("t")
+        assert part.shape == (4, 8) and part.dtype == "F4"
+        assert part[1].tobytes() == data[4:8]
+        assert part[1:3].tobytes() == data[4:12]
+        assert part[::-1].tobytes() == data[12:] + data[8:12] + data[4:8] + data[:4]
+        assert part[:, 2:4].tobytes() == bytes([data[1], data[5], data[9], data[13]])
+        assert part[1].dtype == np.uint8 and part[1].shape == (4,)
+        for cut in (np.index_exp[:, 1:3], np.index_exp[0, 0], np.index_exp[:, ::2]):
+            with pytest.raises(libst.FormatError) as caught:
+                part[cut]
+            assert caught.value.status == libst.Status.SUBBYTE

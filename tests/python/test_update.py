@@ -1,0 +1,390 @@
+"""Changing a tensor, and several at once."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import crash
+import libst
+import numpy as np
+import pytest
+from conftest import TENSORS
+from libst._waiting import Waiting
+from locks import exclusive
+from safetensors.numpy import load_file
+
+
+def check_only_changed(path, changed):
+    """The stock reader sees these new values, and all others as they were."""
+    seen = load_file(path)
+    assert set(seen) == set(TENSORS)
+    for name, array in seen.items():
+        assert np.array_equal(array, changed.get(name, TENSORS[name])), name
+    assert crash.journals(path) == []
+
+
+# ------------------------------------------------------------------- update
+
+
+def test_update_is_seen_by_stock(model):
+    inode = model.stat().st_ino
+    with libst.open(model, "r+") as f:
+        f.update("w", TENSORS["w"] * 2)
+        assert np.array_equal(f["w"], TENSORS["w"] * 2)
+    check_only_changed(model, {"w": TENSORS["w"] * 2})
+    assert model.stat().st_ino == inode
+
+
+def test_update_shows_through_shared_views(model):
+    with libst.open(model, "r+", map="shared") as f, libst.open(model, map="shared") as other:
+        mine, theirs = f["b"], other["b"]
+        f.update("b", TENSORS["b"] + 1)
+        assert np.array_equal(mine, TENSORS["b"] + 1)
+        assert np.array_equal(theirs, TENSORS["b"] + 1)
+
+
+@pytest.mark.parametrize("kind", ["shared", "private", "none"])
+def test_a_new_view_shows_the_new_value(model, kind):
+    with libst.open(model, "r+", map=kind) as f:
+        old = f["b"]
+        assert np.array_equal(old, TENSORS["b"])
+        f.update("b", TENSORS["b"] + 1)
+        assert np.array_equal(f.read("b"), TENSORS["b"] + 1)
+        assert np.array_equal(f["b"], TENSORS["b"] + 1)
+        del old  # which would keep the file
+    check_only_changed(model, {"b": TENSORS["b"] + 1})
+
+
+def test_scalars_and_empty_tensors(model):
+    with libst.open(model, "r+") as f:
+        f.update("scalar", np.array(-1.5))
+        f.update("scalar", np.float64(-7.5))
+        f.update("empty", np.empty((0, 3), np.float16))
+    check_only_changed(model, {"scalar": np.array(-7.5)})
+
+
+def test_arrays_that_are_not_contiguous(model):
+    new = np.arange(100, 148, dtype=np.float32).reshape(4, 3, 4)[::2].swapaxes(1, 2).copy(order="F").swapaxes(1, 2)
+    assert new.shape == (2, 3, 4) and not new.flags.c_contiguous
+    with libst.open(model, "r+") as f:
+        f.update("w", new)
+        with f.transaction(copy=False) as t:
+            t.update("b", np.arange(10)[::2])
+    check_only_changed(model, {"w": new, "b": np.arange(10)[::2]})
+
+
+def test_a_tensor_may_be_made_from_the_files_own_views(model):
+    with libst.open(model, "r+") as f:
+        f.update("b", f["b"][::-1])
+        f.update("w", f["w"])
+    check_only_changed(model, {"b": TENSORS["b"][::-1]})
+
+
+@pytest.mark.parametrize("swapped", [">i8", ">f8"])
+def test_big_endian_is_refused(model, swapped):
+    before = model.read_bytes()
+    with libst.open(model, "r+") as f:
+        with pytest.raises(libst.DtypeMismatchError, match="big-endian"):
+            f.update("b", TENSORS["b"].astype(swapped))
+    assert model.read_bytes() == before
+
+
+REFUSED = {
+    "dtype": ("w", TENSORS["w"].astype(np.float64), libst.DtypeMismatchError, TypeError, "DTYPE_MISMATCH"),
+    "same size": ("w", TENSORS["w"].view(np.int32), libst.DtypeMismatchError, TypeError, "DTYPE_MISMATCH"),
+    "no dtype": ("w", np.array(["text"]), libst.DtypeMismatchError, TypeError, "DTYPE_MISMATCH"),
+    "shape": ("w", TENSORS["w"].reshape(4, 3, 2), libst.ShapeMismatchError, ValueError, "SHAPE_MISMATCH"),
+    "rank": ("w", TENSORS["w"].reshape(-1), libst.ShapeMismatchError, ValueError, "SHAPE_MISMATCH"),
+    "size": ("b", np.arange(6), libst.ShapeMismatchError, ValueError, "SHAPE_MISMATCH"),
+    "scalar": ("scalar", np.array([2.5]), libst.ShapeMismatchError, ValueError, "SHAPE_MISMATCH"),
+    "name": ("nope", TENSORS["b"], libst.NotFoundError, KeyError, "NOT_FOUND"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_fit_is_refused(model, what):
+    name, array, kind, natural, status = REFUSED[what]
+    before = model.read_bytes()
+    with libst.open(model, "r+") as f:
+        with pytest.raises(kind) as caught:
+            f.update(name, array)
+        assert isinstance(caught.value, natural)
+        assert caught.value.status == libst.Status[status]
+        assert len(str(caught.value)) > 10
+    assert model.read_bytes() == before
+    assert crash.journals(model) == []
+
+
+def test_a_file_opened_for_reading_is_not_changed(model):
+    before = model.read_bytes()
+    with libst.open(model) as f:
+        with pytest.raises(libst.ReadOnlyError) as caught:
+            f.update("b", TENSORS["b"] * 2)
+        assert isinstance(caught.value, (OSError, ValueError))
+        with pytest.raises(libst.ReadOnlyError):
+            f.transaction()
+    assert model.read_bytes() == before
+
+
+def test_stats_count_commits(model):
+    with libst.open(model, "r+") as f:
+        assert f.stats().commits == 0
+        f.update("b", TENSORS["b"] * 2)
+        stats = f.stats()
+    assert stats.commits == 1
+    assert stats.bytes_written == TENSORS["b"].nbytes
+    assert stats.journal_bytes >= TENSORS["b"].nbytes
+
+
+# ------------------------------------------------------------- transactions
+
+
+def test_a_transaction_commits_at_the_end_of_its_block(model):
+    with libst.open(model, "r+") as f:
+        with f.transaction() as t:
+            t.update("w", TENSORS["w"] + 1)
+            t.update("b", TENSORS["b"] + 1)
+            assert np.array_equal(f.read("w"), TENSORS["w"])  # not yet
+        assert np.array_equal(f.read("w"), TENSORS["w"] + 1)
+        assert f.stats().commits == 1
+    check_only_changed(model, {"w": TENSORS["w"] + 1, "b": TENSORS["b"] + 1})
+
+
+def test_an_exception_aborts_it(model):
+    with libst.open(model, "r+") as f:
+        with pytest.raises(ZeroDivisionError):
+            with f.transaction() as t:
+                t.update("w", TENSORS["w"] + 1)
+                raise ZeroDivisionError
+        with pytest.raises(libst.ClosedError, match="finished"):
+            t.update("w", TENSORS["w"])
+        assert f.stats().commits == 0
+    check_only_changed(model, {})
+
+
+def test_the_last_value_of_a_name_counts(model):
+    with libst.open(model, "r+") as f, f.transaction() as t:
+        t.update("b", TENSORS["b"] * 2)
+        t.update("b", TENSORS["b"] * 3)
+    check_only_changed(model, {"b": TENSORS["b"] * 3})
+
+
+def test_explicit_commit_and_abort(model):
+    with libst.open(model, "r+") as f:
+        with f.transaction() as t:
+            t.update("b", TENSORS["b"] * 2)
+            t.commit()
+            assert np.array_equal(f.read("b"), TENSORS["b"] * 2)
+        with f.transaction() as t:
+            t.update("b", TENSORS["b"] * 3)
+            t.abort()
+            t.abort()
+            with pytest.raises(libst.ClosedError):
+                t.commit()
+        with pytest.raises(libst.ClosedError), t:
+            pass
+    check_only_changed(model, {"b": TENSORS["b"] * 2})
+
+
+def test_a_misfit_leaves_the_transaction_as_it_was(model):
+    with libst.open(model, "r+") as f, f.transaction() as t:
+        t.update("b", TENSORS["b"] * 2)
+        for name, array, kind, _, _ in REFUSED.values():
+            with pytest.raises(kind):
+                t.update(name, array)
+    check_only_changed(model, {"b": TENSORS["b"] * 2})
+
+
+def test_an_array_may_change_after_it_was_staged(model):
+    with libst.open(model, "r+") as f, f.transaction() as t:
+        buffer = TENSORS["b"] * 2
+        t.update("b", buffer)
+        buffer[:] = 99
+    check_only_changed(model, {"b": TENSORS["b"] * 2})
+
+
+def test_an_array_may_be_dropped_after_it_was_staged(model):
+    with libst.open(model, "r+") as f, f.transaction(copy=False) as t:
+        for i in range(3):
+            t.update("w", TENSORS["w"] + i)
+            t.update("b", TENSORS["b"] + i)
+            np.full((2, 3, 4), 77, np.float32), np.full(5, 77)  # where the dropped ones may have lain
+    check_only_changed(model, {"w": TENSORS["w"] + 2, "b": TENSORS["b"] + 2})
+
+
+def test_an_empty_transaction_changes_nothing(model):
+    before = model.read_bytes()
+    with libst.open(model, "r+") as f, f.transaction():
+        pass
+    assert model.read_bytes() == before
+
+
+def test_a_dropped_transaction_is_aborted(model):
+    with libst.open(model, "r+") as f:
+        t = f.transaction()
+        t.update("b", TENSORS["b"] * 2)
+        del t
+        with libst.open(model, "r+") as other:
+            other.update("scalar", TENSORS["scalar"])  # which no lock of `t` hinders
+    check_only_changed(model, {})
+
+
+def test_closing_the_file_inside_the_block_is_told(model):
+    with pytest.raises(libst.ClosedError, match="aborted"):
+        with libst.open(model, "r+") as f, f.transaction() as t:
+            t.update("b", TENSORS["b"] * 2)
+            f.close()
+    check_only_changed(model, {})
+
+
+def test_two_transactions_on_one_file(model):
+    with libst.open(model, "r+") as f:
+        a, b = f.transaction(), f.transaction()
+        a.update("w", TENSORS["w"] + 1)
+        b.update("b", TENSORS["b"] + 1)
+        b.commit()
+        a.commit()
+    check_only_changed(model, {"w": TENSORS["w"] + 1, "b": TENSORS["b"] + 1})
+
+
+def test_threads_that_share_a_file_lose_no_update(raw):
+    count, rounds = 4, 15
+    path = raw([(f"t{i}", "I64", [64], bytes(512)) for i in range(count)])
+    failures = []
+    with libst.open(path, "r+", lock_timeout=None) as f:
+
+        def work(i):
+            try:
+                for n in range(1, rounds + 1):
+                    f.update(f"t{i}", np.full(64, n))
+                    assert (f.read(f"t{i}") == n).all()
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert f.stats().commits == count * rounds
+    assert all((array == rounds).all() for array in load_file(path).values())
+
+
+# -------------------------------------------------------------------- locks
+
+
+def test_busy_after_the_timeout(model):
+    with exclusive(model), libst.open(model, "r+", lock_timeout=0.5) as f:
+        begin = time.monotonic()
+        with pytest.raises(libst.BusyError) as caught:
+            f.update("b", TENSORS["b"] * 2)
+        assert 0.4 < time.monotonic() - begin < 5
+        assert isinstance(caught.value, TimeoutError)
+        assert caught.value.status == libst.Status.BUSY
+    check_only_changed(model, {})
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0001, 0.05, 0.2, 0.201, 0.5, 10, 3600])
+def test_a_timeout_is_waited_in_short_turns(seconds):
+    waiting = Waiting.of(seconds)
+    assert waiting.turn_ms <= 200
+    assert seconds <= waiting.turn_ms * waiting.turns / 1000 < seconds * 1.01 + 0.002
+    attempts = []
+    assert waiting.run(lambda: attempts.append(1) or libst.Status.BUSY) == libst.Status.BUSY
+    assert len(attempts) == waiting.turns
+    assert waiting.run(lambda: libst.Status.OK) == libst.Status.OK
+
+
+def test_a_wait_for_ever_has_no_last_turn():
+    assert Waiting.of(None).turns is None
+    assert Waiting.of(float("inf")).turns is None
+    answers = iter([libst.Status.BUSY] * 1000 + [libst.Status.NO_SPACE])
+    assert Waiting.of(None).run(lambda: next(answers)) == libst.Status.NO_SPACE
+
+
+def test_a_timeout_of_zero_does_not_wait(model):
+    with exclusive(model), libst.open(model, "r+") as f:
+        begin = time.monotonic()
+        with pytest.raises(libst.BusyError), f.transaction(lock_timeout=0) as t:
+            t.update("b", TENSORS["b"] * 2)
+        assert time.monotonic() - begin < 0.4
+    check_only_changed(model, {})
+
+
+@pytest.mark.parametrize("timeout", [10, None])
+def test_an_update_waits_for_the_lock(model, timeout):
+    lock = exclusive(model)
+    lock.__enter__()
+    release = threading.Timer(0.7, lock.__exit__, (None, None, None))
+    with libst.open(model, "r+", lock_timeout=timeout) as f:
+        release.start()
+        f.update("b", TENSORS["b"] * 2)
+        release.join()
+        assert f.stats().lock_waits > 0
+    check_only_changed(model, {"b": TENSORS["b"] * 2})
+
+
+def test_a_busy_transaction_may_be_committed_again(model):
+    with libst.open(model, "r+", lock_timeout=0) as f:
+        t = f.transaction()
+        t.update("b", TENSORS["b"] * 2)
+        with exclusive(model):
+            with pytest.raises(libst.BusyError):
+                t.commit()
+        t.commit()
+    check_only_changed(model, {"b": TENSORS["b"] * 2})
+
+
+def test_the_holder_of_a_lock_is_named(model):
+    """The process, where the system tells it, and the tensor."""
+    with exclusive(model), libst.open(model, "r+", lock_timeout=0) as f:
+        with pytest.raises(libst.BusyError) as caught:
+            f.update("b", TENSORS["b"] * 2)
+        assert caught.value.holder_pid in (0, os.getpid())
+        assert caught.value.tensor in (None, "b")
+
+
+def test_control_c_ends_a_wait_for_ever(model):
+    program = """
+import sys, numpy as np, libst
+with libst.open(sys.argv[1], "r+", lock_timeout=None) as f:
+    print("waiting", flush=True)
+    try:
+        f.update("b", np.zeros(5, np.int64))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+    with exclusive(model):
+        child = subprocess.Popen([sys.executable, "-c", program, str(model)], stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "waiting\n"
+        time.sleep(0.3)
+        child.send_signal(2)
+        try:
+            out, _ = child.communicate(timeout=20)
+        finally:
+            child.kill()
+    assert (out, child.returncode) == ("interrupted\n", 0)
+    check_only_changed(model, {})
+
+
+def test_interrupt_ends_a_wait(model):
+    with exclusive(model), libst.open(model, "r+", lock_timeout=None) as f:
+        stop = threading.Event()
+
+        def interrupt():  # again and again: it ends calls that run, not those to come
+            while not stop.wait(0.05):
+                f.interrupt()
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            with pytest.raises(libst.InterruptedCallError) as caught:
+                f.update("b", TENSORS["b"] * 2)
+        finally:
+            stop.set()
+            thread.join()
+        assert caught.value.status == libst.Status.INTERRUPTED
+    check_only_changed(model, {})

@@ -1,0 +1,241 @@
+// How the bytes of a file are reached: the fallback from shared mapping to
+// private mapping to owned memory, and that all three show the same bytes.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "fault_env.h"
+#include "read/content.h"
+#include "test_files.h"
+
+namespace st::read {
+namespace {
+
+using os::Storage;
+using testing::fails_with;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::TempDir;
+
+// Refuses mappings of files, and counts reads; for many threads.
+class StubbornEnv : public FaultEnv {
+ public:
+  explicit StubbornEnv() : FaultEnv(os::Env::posix()) {}
+  int mmap(size_t n, int protection, int flags, int fd, void **out) override {
+    if (fd >= 0 && flags == MAP_SHARED && shared_error) return -shared_error;
+    if (fd >= 0 && flags == MAP_PRIVATE && private_error) return -private_error;
+    if (fd < 0 && anonymous_error) return -anonymous_error;
+    return os::Env::posix().mmap(n, protection, flags, fd, out);
+  }
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+    ++reads;
+    if (read_error) return -read_error;
+    return os::Env::posix().pread(fd, buffer, n, offset);
+  }
+  const char *getenv(const char *name) override { return std::strcmp(name, "ST_MAP") == 0 ? st_map : nullptr; }
+
+  int shared_error = 0, private_error = 0, anonymous_error = 0;
+  std::atomic<int> read_error = 0, reads = 0;
+  const char *st_map = nullptr;
+};
+
+class ContentTest : public ::testing::Test {
+ protected:
+  static constexpr size_t slots = 50, slot_bytes = 3001;
+  ContentTest() {
+    testing::put_bytes(path, bytes);
+    auto opened = os::File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
+    EXPECT_TRUE(is_ok(opened));
+    file = std::move(*opened);
+  }
+  Result<Content> open(MapMode wanted = MapMode::automatic, Storage storage = Storage::local) {
+    return Content::open(file, bytes.size(), slots, wanted, {storage, "testfs"}, [this](LogLevel level, const std::string &message) {
+      EXPECT_EQ(level, LogLevel::warning);
+      logged.push_back(message);
+    });
+  }
+  void expect_all_bytes(const Content &content) {
+    for (size_t slot = 0; slot < slots; ++slot) {
+      auto view = content.view(file, slot, slot * slot_bytes, slot_bytes);
+      ASSERT_TRUE(is_ok(view));
+      ASSERT_EQ(std::memcmp(*view, bytes.data() + slot * slot_bytes, slot_bytes), 0) << slot;
+    }
+  }
+
+  TempDir dir;
+  const std::string path = dir / "f", bytes = testing::pattern(slots * slot_bytes, 5);
+  StubbornEnv env;
+  os::File file;
+  std::vector<std::string> logged;
+};
+
+TEST_F(ContentTest, LocalStorageIsMappedShared) {
+  auto c = open();
+  ASSERT_TRUE(is_ok(c));
+  EXPECT_EQ(c->map(), MapMode::shared);
+  EXPECT_EQ(c->fallbacks(), 0u);
+  EXPECT_EQ(c->bytes_mapped(), bytes.size());
+  EXPECT_EQ(c->bytes_owned(), 0u);
+  EXPECT_TRUE(logged.empty());
+  expect_all_bytes(*c);
+  EXPECT_EQ(env.reads, 0);
+  EXPECT_GT(c->bytes_resident(), 0u);
+}
+
+TEST_F(ContentTest, StorageChoosesAndSaysWhy) {
+  const std::pair<Storage, MapMode> table[] = {{Storage::local, MapMode::shared},         {Storage::memory, MapMode::shared},       {Storage::network, MapMode::private_copy},
+                                               {Storage::parallel, MapMode::private_copy}, {Storage::fuse, MapMode::private_copy},   {Storage::object_store, MapMode::private_copy},
+                                               {Storage::unknown, MapMode::private_copy}};
+  for (const auto &[storage, map] : table) {
+    auto c = open(MapMode::automatic, storage);
+    ASSERT_TRUE(is_ok(c));
+    EXPECT_EQ(c->map(), map) << storage_name(storage);
+    EXPECT_NE(c->reason().find("testfs"), std::string::npos);
+    EXPECT_NE(c->reason().find(storage_name(storage)), std::string::npos);
+    expect_all_bytes(*c);
+  }
+}
+
+TEST_F(ContentTest, TheEnvironmentOverridesTheStorageAndTheCallerBoth) {
+  const std::pair<const char *, MapMode> table[] = {{"shared", MapMode::shared}, {"private", MapMode::private_copy}, {"none", MapMode::none}};
+  for (const auto &[name, map] : table) {
+    env.st_map = name;
+    auto c = open(MapMode::automatic, Storage::network);
+    ASSERT_TRUE(is_ok(c));
+    EXPECT_EQ(c->map(), map);
+    EXPECT_NE(c->reason().find("ST_MAP"), std::string::npos);
+    auto asked = open(MapMode::private_copy);
+    EXPECT_EQ(asked->map(), MapMode::private_copy);
+  }
+  env.st_map = "rubbish";
+  EXPECT_EQ(open()->map(), MapMode::shared);
+}
+
+TEST_F(ContentTest, ARefusedSharedMappingBecomesAPrivateOne) {
+  for (int error : {ENODEV, EACCES, EPERM, EINVAL, EOPNOTSUPP, ENOSYS, EAGAIN}) {
+    logged.clear();
+    env.shared_error = error;
+    auto c = open();
+    ASSERT_TRUE(is_ok(c)) << error;
+    EXPECT_EQ(c->map(), MapMode::private_copy);
+    EXPECT_EQ(c->fallbacks(), 1u);
+    EXPECT_NE(c->reason().find("map (shared)"), std::string::npos) << c->reason();
+    ASSERT_EQ(logged.size(), 1u);
+    EXPECT_NE(logged[0].find("private"), std::string::npos);
+    expect_all_bytes(*c);
+  }
+}
+
+TEST_F(ContentTest, WhereNothingCanBeMappedBytesAreReadOnceIntoOwnedMemory) {
+  env.shared_error = env.private_error = ENODEV;
+  auto c = open();
+  ASSERT_TRUE(is_ok(c));
+  EXPECT_EQ(c->map(), MapMode::none);
+  EXPECT_EQ(c->fallbacks(), 2u);
+  EXPECT_EQ(logged.size(), 2u);
+  EXPECT_EQ(c->bytes_mapped(), 0u);
+  EXPECT_EQ(env.reads, 0);  // not before somebody looks
+  ASSERT_TRUE(is_ok(c->view(file, 7, 7 * slot_bytes, slot_bytes)));
+  EXPECT_EQ(c->bytes_owned(), slot_bytes);
+  expect_all_bytes(*c);
+  expect_all_bytes(*c);
+  EXPECT_EQ(env.reads, static_cast<int>(slots));
+  EXPECT_EQ(c->bytes_owned(), bytes.size());
+}
+
+TEST_F(ContentTest, AskingForPrivateFallsOnlyToNone) {
+  env.private_error = ENODEV;
+  auto c = open(MapMode::private_copy);
+  ASSERT_TRUE(is_ok(c));
+  EXPECT_EQ(c->map(), MapMode::none);
+  EXPECT_EQ(c->fallbacks(), 1u);
+  auto none = open(MapMode::none);
+  EXPECT_EQ(none->map(), MapMode::none);
+  EXPECT_EQ(none->fallbacks(), 0u);
+}
+
+TEST_F(ContentTest, OtherErrorsAreNoRefusal) {
+  for (int error : {EBADF, ENFILE, EIO}) {
+    env.shared_error = error;
+    auto c = open();
+    ASSERT_FALSE(c);
+    EXPECT_EQ(c.error().os_errno, error);
+  }
+  env.shared_error = env.private_error = ENODEV;
+  env.anonymous_error = ENOMEM;
+  EXPECT_TRUE(fails_with(Status::nomem, open()));
+}
+
+TEST_F(ContentTest, OwnedMemoryIsFilledOnceHoweverManyThreadsLook) {
+  auto c = open(MapMode::none);
+  ASSERT_TRUE(is_ok(c));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < slots; ++i) {
+        const size_t slot = t % 2 ? i : slots - 1 - i;
+        auto view = c->view(file, slot, slot * slot_bytes, slot_bytes);
+        if (!view || std::memcmp(*view, bytes.data() + slot * slot_bytes, slot_bytes) != 0) ++wrong;
+      }
+    });
+  for (std::thread &t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(env.reads, static_cast<int>(slots));
+}
+
+TEST_F(ContentTest, AFailedReadIsTriedAgainByTheNextLook) {
+  auto c = open(MapMode::none);
+  env.read_error = EIO;
+  EXPECT_TRUE(fails_with(Status::io, c->view(file, 3, 3 * slot_bytes, slot_bytes)));
+  EXPECT_EQ(c->bytes_owned(), 0u);
+  env.read_error = 0;
+  auto view = c->view(file, 3, 3 * slot_bytes, slot_bytes);
+  ASSERT_TRUE(is_ok(view));
+  EXPECT_EQ(std::memcmp(*view, bytes.data() + 3 * slot_bytes, slot_bytes), 0);
+}
+
+TEST_F(ContentTest, ATruncatedFileIsAnErrorWithoutAMapping) {
+  auto c = open(MapMode::none);
+  std::filesystem::resize_file(path, 5 * slot_bytes + 1);
+  EXPECT_TRUE(fails_with(Status::file_changed, c->view(file, 5, 5 * slot_bytes, slot_bytes)));
+  EXPECT_TRUE(is_ok(c->view(file, 4, 4 * slot_bytes, slot_bytes)));
+}
+
+TEST_F(ContentTest, APatchShowsInEveryMode) {
+  for (MapMode mode : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    testing::put_bytes(path, bytes);
+    auto c = open(mode);
+    ASSERT_TRUE(is_ok(c));
+    auto view = c->view(file, 9, 9 * slot_bytes, slot_bytes);
+    ASSERT_TRUE(is_ok(view));
+    ASSERT_EQ(std::memcmp(*view, bytes.data() + 9 * slot_bytes, slot_bytes), 0);
+    const std::string fresh = testing::pattern(slot_bytes, 77);
+    testing::poke(path, 9 * slot_bytes, fresh);
+    ASSERT_TRUE(is_ok(c->refresh(file, 9, 9 * slot_bytes, slot_bytes)));
+    EXPECT_EQ(std::memcmp(*view, fresh.data(), slot_bytes), 0);  // under the old pointer
+    auto neighbour = c->view(file, 10, 10 * slot_bytes, slot_bytes);
+    EXPECT_EQ(std::memcmp(*neighbour, bytes.data() + 10 * slot_bytes, slot_bytes), 0);
+  }
+}
+
+TEST_F(ContentTest, RefreshingWhatNobodyLookedAtReadsNothing) {
+  auto c = open(MapMode::none);
+  ASSERT_TRUE(is_ok(c->refresh(file, 2, 2 * slot_bytes, slot_bytes)));
+  EXPECT_EQ(env.reads, 0);
+  EXPECT_EQ(c->bytes_owned(), 0u);
+}
+
+TEST_F(ContentTest, BorrowedMemoryIsShownAsItIs) {
+  const auto *memory = reinterpret_cast<const std::byte *>(bytes.data());
+  const Content c = Content::borrowed(memory, bytes.size());
+  EXPECT_EQ(c.view({}, 0, 100, 10).value(), memory + 100);
+  EXPECT_EQ(c.bytes_mapped(), 0u);
+  EXPECT_EQ(c.map(), MapMode::none);
+}
+
+}  // namespace
+}  // namespace st::read

@@ -1,0 +1,183 @@
+// Files on a system that does its calls by halves, with interruptions, or not
+// at all.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "fault_env.h"
+#include "os/file.h"
+#include "test_files.h"
+
+namespace st::os {
+namespace {
+
+using testing::bytes_of;
+using testing::Call;
+using testing::fails_with;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::put_bytes;
+using testing::same_bytes;
+using testing::TempDir;
+
+class FileTest : public ::testing::Test {
+ protected:
+  File open(int flags = O_RDWR) {
+    auto file = File::open(env, AT_FDCWD, path, flags, 0600, path);
+    EXPECT_TRUE(is_ok(file));
+    return std::move(*file);
+  }
+  size_t calls_of(Call call) const { return static_cast<size_t>(std::count(env.calls.begin(), env.calls.end(), call)); }
+
+  TempDir dir;
+  const std::string path = dir / "f";
+  FaultEnv env{Env::posix()};
+};
+
+TEST_F(FileTest, ShortReadsAndWritesAreFinished) {
+  put_bytes(path, "");
+  File file = open();
+  env.before = [](Call call) { return call == Call::pread || call == Call::pwrite ? FaultEnv::short_io : 0; };
+  const std::string data = testing::pattern(10000, 1);
+  ASSERT_TRUE(is_ok(file.write(data.data(), data.size(), 5)));
+  EXPECT_GT(calls_of(Call::pwrite), 10u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), std::string(5, '\0') + data));
+  std::string back(data.size(), '?');
+  ASSERT_TRUE(is_ok(file.read(back.data(), back.size(), 5)));
+  EXPECT_GT(calls_of(Call::pread), 10u);
+  EXPECT_TRUE(same_bytes(back, data));
+}
+
+TEST_F(FileTest, InterruptedReadsAndWritesAreRepeated) {
+  put_bytes(path, "");
+  File file = open();
+  int left = 50;
+  env.before = [&](Call call) { return (call == Call::pread || call == Call::pwrite) && left-- > 0 ? -EINTR : 0; };
+  ASSERT_TRUE(is_ok(file.write("abc", 3, 0)));
+  left = 50;
+  char back[3];
+  ASSERT_TRUE(is_ok(file.read(back, 3, 0)));
+  EXPECT_EQ(std::string(back, 3), "abc");
+}
+
+TEST_F(FileTest, EndlessInterruptionsAreAnErrorAndNoHang) {
+  put_bytes(path, "abc");
+  File file = open();
+  env.before = [](Call call) { return call == Call::pread || call == Call::pwrite || call == Call::openat ? -EINTR : 0; };
+  char byte = 0;
+  auto read = file.read(&byte, 1, 0);
+  ASSERT_TRUE(fails_with(Status::io, read));
+  EXPECT_EQ(read.error().os_errno, EINTR);
+  EXPECT_TRUE(fails_with(Status::io, file.write(&byte, 1, 0)));
+  EXPECT_TRUE(fails_with(Status::io, File::open(env, AT_FDCWD, path, O_RDONLY, 0, path)));
+}
+
+TEST_F(FileTest, SyncsAreNeverRepeated) {
+  put_bytes(path, "abc");
+  File file = open();
+  for (int error : {EINTR, EIO, ENOSPC}) {
+    env.calls.clear();
+    env.before = [&](Call call) { return call == Call::fsync || call == Call::fdatasync ? -error : 0; };
+    EXPECT_FALSE(file.sync_data());
+    EXPECT_FALSE(file.sync());
+    EXPECT_EQ(calls_of(Call::fdatasync), 1u);
+    EXPECT_EQ(calls_of(Call::fsync), 1u);
+  }
+}
+
+TEST_F(FileTest, AFileThatEndsEarlyHasChanged) {
+  put_bytes(path, std::string(100, 'x'));
+  File file = open();
+  char buffer[64];
+  auto r = file.read(buffer, 64, 80);
+  ASSERT_TRUE(fails_with(Status::file_changed, r));
+  EXPECT_EQ(r.error().offset, 100u);
+  EXPECT_NE(r.error().message.find(path), std::string::npos);
+  EXPECT_EQ(file.read_up_to(buffer, 64, 80).value(), 20u);
+  EXPECT_EQ(file.read_up_to(buffer, 64, 200).value(), 0u);
+}
+
+TEST_F(FileTest, AFailureSaysWhereAndKeepsTheErrno) {
+  put_bytes(path, std::string(100, 'x'));
+  File file = open();
+  env.before = testing::nth_call_fails(1, -EIO, true, [](Call call) { return call == Call::pread; });
+  char buffer[100];
+  auto first = file.read(buffer, 10, 0);
+  ASSERT_TRUE(is_ok(first));
+  auto r = file.read(buffer, 10, 30);
+  ASSERT_TRUE(fails_with(Status::io, r));
+  EXPECT_EQ(r.error().os_errno, EIO);
+  EXPECT_EQ(r.error().offset, 30u);
+  EXPECT_NE(r.error().message.find("cannot read"), std::string::npos);
+}
+
+TEST_F(FileTest, AWriteThatMovesNothingIsAnError) {
+  put_bytes(path, "");
+  File file = open();
+  // Nothing written, no error: the loop must not spin.
+  class Nothing : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    ssize_t pwrite(int, const void *, size_t, uint64_t) override { return 0; }
+  } nothing{Env::posix()};
+  auto stuck = File::open(nothing, AT_FDCWD, path, O_RDWR, 0, path);
+  ASSERT_TRUE(is_ok(stuck));
+  EXPECT_TRUE(fails_with(Status::io, stuck->write("abc", 3, 0)));
+}
+
+TEST_F(FileTest, EveryErrnoHasItsStatus) {
+  const std::pair<int, Status> table[] = {{ENOENT, Status::no_file},   {ENOTDIR, Status::no_file},  {EACCES, Status::permission}, {EPERM, Status::permission},
+                                          {EROFS, Status::permission}, {ENOSPC, Status::no_space},  {EDQUOT, Status::no_space},   {ENOMEM, Status::nomem},
+                                          {EISDIR, Status::not_regular}, {EIO, Status::io},         {EMFILE, Status::io},         {ESTALE, Status::io}};
+  for (const auto &[error, status] : table) {
+    env.before = [e = error](Call call) { return call == Call::openat ? -e : 0; };
+    auto r = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
+    EXPECT_TRUE(fails_with(status, r));
+    EXPECT_EQ(r.error().os_errno, error);
+  }
+}
+
+TEST_F(FileTest, DescriptorsCloseOnExecAndOnce) {
+  put_bytes(path, "abc");
+  {
+    File file = open();
+    EXPECT_TRUE(::fcntl(file.fd(), F_GETFD) & FD_CLOEXEC);
+    File moved = std::move(file);
+    EXPECT_FALSE(file);  // NOLINT: a moved-from file is closed
+    EXPECT_TRUE(moved);
+    moved.close();
+    EXPECT_FALSE(moved);
+    moved.close();
+  }
+  EXPECT_EQ(calls_of(Call::close), 1u);
+  File a = open(), b = open();
+  const int kept = b.fd();
+  a = std::move(b);
+  EXPECT_EQ(a.fd(), kept);
+  EXPECT_EQ(calls_of(Call::close), 2u);
+}
+
+TEST_F(FileTest, AReplacedFileIsNoticed) {
+  put_bytes(path, "abc");
+  File file = open();
+  EXPECT_EQ(was_replaced(file, path).value(), false);
+  ASSERT_EQ(::link(path.c_str(), (dir / "second").c_str()), 0);
+  EXPECT_EQ(was_replaced(file, dir / "second").value(), false);  // the same inode by another name
+  put_bytes(dir / "new", "abc");
+  ASSERT_EQ(::rename((dir / "new").c_str(), path.c_str()), 0);
+  EXPECT_EQ(was_replaced(file, path).value(), true);
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  EXPECT_EQ(was_replaced(file, path).value(), true);
+  env.before = [](Call call) { return call == Call::fstatat ? -EACCES : 0; };
+  EXPECT_TRUE(fails_with(Status::permission, was_replaced(file, path)));
+}
+
+TEST(ErrorText, NamesAreQuotedEscapedAndCut) {
+  EXPECT_EQ(quoted("a b"), "'a b'");
+  EXPECT_EQ(quoted(std::string_view("a\0\n\x7f", 4)), "'a\\x00\\x0a\\x7f'");
+  EXPECT_EQ(quoted("ü"), "'ü'");
+  EXPECT_LT(st::quoted(std::string(1000000, 'x')).size(), 200u);
+  EXPECT_TRUE(st::quoted(std::string(1000000, 'x')).ends_with("...'"));
+}
+
+}  // namespace
+}  // namespace st::os

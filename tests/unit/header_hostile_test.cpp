@@ -1,0 +1,131 @@
+// Headers made to hurt: large, deep, colliding. Each must be answered, and what
+// an index keeps must grow no faster than the header.
+#include "hash.h"
+#include "parse.h"
+
+namespace st {
+namespace {
+
+using testing::fails_with;
+using testing::is_ok;
+using testing::parse;
+
+constexpr uint64_t most = max_header_bytes;
+
+// One buffer for all; the helper parse() would copy 100 MB.
+Result<Header> parse_filled(std::string_view front, char fill, std::string_view back, uint64_t data_bytes) {
+  std::string room(most + header_padding, fill);
+  room.replace(0, front.size(), front);
+  room.replace(most - back.size(), back.size(), back);
+  return parse_header(room.data(), most, length_bytes + most + data_bytes, 1);
+}
+
+TEST(HostileHeader, HundredMillionSpacesCostNoMemory) {
+  auto padded = parse_filled("{}", ' ', "", 0);
+  ASSERT_TRUE(is_ok(padded));
+  EXPECT_LT(padded->index.memory_bytes(), 4096u);
+  EXPECT_TRUE(fails_with(Status::header_json, parse_filled("", ' ', "", 0)));
+  auto inside = parse_filled("{", ' ', R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+  ASSERT_TRUE(is_ok(inside));
+  EXPECT_LT(inside->index.memory_bytes(), 4096u);
+}
+
+TEST(HostileHeader, HundredMillionBracketsAreRefused) {
+  EXPECT_TRUE(fails_with(Status::header_json, parse_filled("", '[', "", 0)));
+  EXPECT_TRUE(fails_with(Status::header_json, parse_filled(R"({"a":{"x":)", '[', "", 0)));
+  EXPECT_TRUE(fails_with(Status::header_json, parse_filled(R"({"a":{"x":)", '{', "", 0)));
+}
+
+TEST(HostileHeader, ANumberOfAHundredMillionDigitsIsRefused) {
+  EXPECT_TRUE(fails_with(Status::tensor_info, parse_filled(R"({"a":{"dtype":"U8","shape":[0.)", '0', R"(],"data_offsets":[0,0]}})", 0)));
+  EXPECT_TRUE(fails_with(Status::header_json, parse_filled(R"({"a":{"dtype":"U8","shape":[)", '9', R"(],"data_offsets":[0,0]}})", 0)));
+  EXPECT_TRUE(fails_with(Status::header_json, parse_filled(R"({"a":{"x":)", '9', R"(,"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0)));
+  EXPECT_TRUE(is_ok(parse_filled(R"({"a":{"x":0.)", '9', R"(,"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0)));
+}
+
+TEST(HostileHeader, ANameOfFiftyMegabytesIsFound) {
+  const std::string name(50'000'000, 'n');
+  auto r = parse("{\"" + name + R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+  ASSERT_TRUE(is_ok(r));
+  EXPECT_EQ(r->index.find(name), 0u);
+  EXPECT_EQ(r->index.find(name.substr(1)), std::nullopt);
+  EXPECT_LT(r->index.memory_bytes(), 3 * name.size());
+  // In a failure it is cut to something that fits a sentence.
+  auto bad = parse("{\"" + name + R"(":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", 1);
+  ASSERT_TRUE(fails_with(Status::size_mismatch, bad));
+  EXPECT_LT(bad.error().message.size(), 1000u);
+}
+
+TEST(HostileHeader, AShapeOfFortyMillionDimensionsIsHeld) {
+  auto r = parse_filled(R"({"a":{"dtype":"U8","shape":[0)", ' ', R"(],"data_offsets":[0,0]}})", 0);
+  ASSERT_TRUE(is_ok(r));
+  std::string ones;
+  for (size_t i = 0; i < 20'000'000; ++i) ones += ",1";
+  auto many = parse(R"({"a":{"dtype":"U8","shape":[1)" + ones + R"(],"data_offsets":[0,1]}})", 1);
+  ASSERT_TRUE(is_ok(many));
+  EXPECT_EQ(many->index.at(0).shape.size(), 20'000'001u);
+  EXPECT_LT(many->index.memory_bytes(), 16 * 20'000'001u + 4096);
+}
+
+std::string header_of(size_t count, bool escaped) {
+  std::string json = "{";
+  for (size_t i = 0; i < count; ++i)
+    json += text(i ? "," : "", "\"", escaped ? "\\u0074" : "t", i, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", i, ",", i + 1, "]}");
+  return json + "}";
+}
+
+TEST(HostileHeader, AMillionTensorsCostMemoryLinearInTheHeader) {
+  for (bool escaped : {false, true}) {
+    const std::string json = header_of(1'000'000, escaped);
+    auto r = parse(json, 1'000'000);
+    ASSERT_TRUE(is_ok(r));
+    ASSERT_EQ(r->index.size(), 1'000'000u);
+    EXPECT_LT(r->index.memory_bytes(), 3 * json.size());
+    EXPECT_EQ(r->index.find("t999999"), 999'999u);
+    EXPECT_EQ(r->index.find("t1000000"), std::nullopt);
+  }
+}
+
+TEST(HostileHeader, AMillionMetadataPairsOfOneKeyKeepTheLast) {
+  std::string json = R"({"__metadata__":{"k":"0")";
+  for (size_t i = 1; i < 1'000'000; ++i) json += text(",\"k\":\"", i, "\"");
+  json += "}}";
+  auto r = parse(json, 0);
+  ASSERT_TRUE(is_ok(r));
+  ASSERT_EQ(r->index.metadata_size(), 1u);
+  EXPECT_EQ(r->index.metadata_find("k"), "999999");
+  EXPECT_LT(r->index.memory_bytes(), 4 * json.size());
+}
+
+// Names that collide under one seed do not under another; and either way all
+// are found. These collide in the low bits of the hash under seed 1.
+TEST(HostileHeader, CollidingNamesAreFoundUnderEverySeed) {
+  std::string json = "{";
+  std::vector<std::string> names;
+  for (size_t i = 0; names.size() < 2000; ++i) {
+    const std::string name = text("w", i);
+    if ((XXH3_64bits_withSeed(name.data(), name.size(), 1) & 255) != 7) continue;
+    json += text(names.empty() ? "" : ",", "\"", name, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", names.size(), ",", names.size() + 1, "]}");
+    names.push_back(name);
+  }
+  json += "}";
+  for (uint64_t seed : {uint64_t{1}, uint64_t{2}, uint64_t{0}, UINT64_MAX}) {
+    auto r = parse(json, names.size(), seed);
+    ASSERT_TRUE(is_ok(r));
+    for (size_t i = 0; i < names.size(); ++i) ASSERT_EQ(r->index.find(names[i]), i) << names[i];
+    for (size_t i = 0; i < 1000; ++i) ASSERT_EQ(r->index.find(text("v", i)), std::nullopt);
+  }
+}
+
+TEST(HostileHeader, OffsetsAtTheEndOf64BitsDoNotWrap) {
+  auto tensor = [](uint64_t begin, uint64_t end, std::string_view shape) {
+    return text("{\"a\":{\"dtype\":\"U8\",\"shape\":[", shape, "],\"data_offsets\":[", begin, ",", end, "]}}");
+  };
+  EXPECT_TRUE(fails_with(Status::shape_overflow, parse(tensor(0, UINT64_MAX, text(UINT64_MAX)), 16)));
+  EXPECT_TRUE(fails_with(Status::truncated, parse(tensor(0, (uint64_t{1} << 61) - 1, text((uint64_t{1} << 61) - 1)), 16)));
+  EXPECT_TRUE(fails_with(Status::hole, parse(tensor(UINT64_MAX, UINT64_MAX, "0"), 16)));
+  EXPECT_TRUE(fails_with(Status::size_mismatch, parse(tensor(0, UINT64_MAX, "7"), 16)));
+}
+
+}  // namespace
+}  // namespace st

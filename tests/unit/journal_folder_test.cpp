@@ -1,0 +1,282 @@
+// The folder beside a file where its journals lie: whom it trusts, what it keeps
+// for the next transaction, and that it goes when the handle does.
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "crash_scene.h"
+#include "fault_env.h"
+
+namespace st::write {
+namespace {
+
+using testing::bytes_of;
+using testing::fails_with;
+using testing::is_ok;
+using testing::names_in;
+using testing::same_bytes;
+namespace fs = std::filesystem;
+
+class FolderTest : public testing::CrashScene {
+ protected:
+  struct stat data() const {
+    struct stat s = {};
+    ::stat(path.c_str(), &s);
+    return s;
+  }
+  Result<std::optional<Folder>> open() {
+    logged.clear();
+    return Folder::open(env, path, data(), [this](LogLevel, const std::string &m) { logged.push_back(m); });
+  }
+  static mode_t mode_of(const std::string &p) {
+    struct stat s = {};
+    ::lstat(p.c_str(), &s);
+    return s.st_mode & 0777;
+  }
+  std::vector<std::string> logged;
+};
+
+TEST(Distrust, IsOfWhatStrangersMayHaveMade) {
+  auto made = [](uid_t owner, mode_t mode) {
+    struct stat s = {};
+    s.st_uid = owner;
+    s.st_mode = mode;
+    return s;
+  };
+  const struct stat data = made(1000, 0644);
+  EXPECT_EQ(distrust(made(1000, 0700), data, 2000), "");  // the file's owner
+  EXPECT_EQ(distrust(made(2000, 0700), data, 2000), "");  // this user
+  EXPECT_EQ(distrust(made(0, 0755), data, 2000), "");     // root
+  EXPECT_NE(distrust(made(3000, 0700), data, 2000), "");
+  EXPECT_NE(distrust(made(1000, 0707), data, 2000), "");
+  EXPECT_NE(distrust(made(2000, 0702), data, 2000), "");
+  EXPECT_NE(distrust(made(3000, 0700), data, 0), "");  // root trusts no stranger either
+}
+
+TEST_F(FolderTest, IsNotThereUntilItIsMade) {
+  auto none = open();
+  ASSERT_TRUE(is_ok(none));
+  EXPECT_FALSE(none->has_value());
+  ASSERT_TRUE(is_ok(Folder::create(env, path, data())));
+  auto some = open();
+  ASSERT_TRUE(is_ok(some));
+  ASSERT_TRUE(some->has_value());
+  EXPECT_TRUE((*some)->journals().value().empty());
+  ASSERT_TRUE(is_ok(Folder::create(env, path, data())));  // it may be there already
+}
+
+TEST_F(FolderTest, IsAsOpenToReadersAsTheFile) {
+  const mode_t before = ::umask(022);
+  for (const auto &[file_mode, folder_mode] : {std::pair<mode_t, mode_t>{0644, 0755}, {0600, 0700}}) {
+    ::chmod(path.c_str(), file_mode);
+    ASSERT_TRUE(is_ok(Folder::create(env, path, data())));
+    EXPECT_EQ(mode_of(folder()), folder_mode);
+    fs::remove(folder());
+  }
+  ::umask(before);
+}
+
+TEST_F(FolderTest, NamesJournalsButNotThoseMovedAside) {
+  fs::create_directory(folder());
+  testing::put_bytes(folder() + "/aa", "");
+  testing::put_bytes(folder() + "/bb.bad", "");
+  auto opened = open();
+  EXPECT_EQ((*opened)->journals().value(), std::vector<std::string>{"aa"});
+}
+
+TEST_F(FolderTest, ALinkOrAFileInItsPlaceIsRefused) {
+  fs::create_directory(dir / "elsewhere");
+  fs::create_symlink(dir / "elsewhere", folder());
+  EXPECT_TRUE(fails_with(Status::journal, open()));
+  EXPECT_FALSE(Folder::create(env, path, data()));
+  EXPECT_TRUE(fs::is_empty(dir / "elsewhere"));
+  fs::remove(folder());
+  testing::put_bytes(folder(), "a file");
+  EXPECT_TRUE(fails_with(Status::journal, open()));
+  EXPECT_FALSE(Folder::create(env, path, data()));
+  EXPECT_TRUE(same_bytes(bytes_of(folder()), "a file"));
+}
+
+TEST_F(FolderTest, OneThatAnybodyMayWriteToIsRefused) {
+  fs::create_directory(folder());
+  ::chmod(folder().c_str(), 0777);
+  EXPECT_TRUE(fails_with(Status::journal, open()));
+  EXPECT_TRUE(fails_with(Status::journal, Folder::create(env, path, data())));
+}
+
+TEST_F(FolderTest, OneOfAStrangerIsRefused) {
+  fs::create_directory(folder());
+  if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root can give a folder away";
+  EXPECT_TRUE(fails_with(Status::journal, open()));
+  EXPECT_TRUE(fails_with(Status::journal, Folder::create(env, path, data())));
+}
+
+// In /tmp anybody can put such a folder beside anybody's file: that must not
+// keep the owner from reading it.
+TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
+  ::chmod(dir.path().c_str(), 01777);
+  fs::create_directory(folder());
+  ::chmod(folder().c_str(), 0777);
+  auto opened = open();
+  ASSERT_TRUE(is_ok(opened));
+  EXPECT_FALSE(opened->has_value());
+  ASSERT_EQ(logged.size(), 1u);
+  EXPECT_NE(logged[0].find(folder()), std::string::npos);
+  EXPECT_TRUE(fails_with(Status::journal, Folder::create(env, path, data())));  // but nothing is written into it
+}
+
+class JournalFolderTest : public FolderTest {
+ protected:
+  JournalFolder::Taken take(JournalFolder &journals) {
+    auto taken = journals.take();
+    EXPECT_TRUE(is_ok(taken));
+    return std::move(*taken);
+  }
+};
+
+TEST_F(JournalFolderTest, KeepsARetiredJournalForTheNextTransaction) {
+  {
+    JournalFolder journals(env, path, data());
+    EXPECT_FALSE(fs::exists(folder()));  // nothing until it is needed
+    auto first = take(journals), second = take(journals);
+    const std::string name = first.journal->name();
+    EXPECT_NE(second.journal->name(), name);
+    EXPECT_EQ(names_in(folder()).size(), 2u);
+    journals.give_back(std::move(first));
+    auto again = take(journals);
+    EXPECT_EQ(again.journal->name(), name);
+    journals.give_back(std::move(again));
+    journals.give_back(std::move(second));
+  }
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+TEST_F(JournalFolderTest, KeepsOnlyAFew) {
+  JournalFolder journals(env, path, data());
+  std::vector<JournalFolder::Taken> many;
+  for (int i = 0; i < 10; ++i) many.push_back(take(journals));
+  EXPECT_EQ(names_in(folder()).size(), 10u);
+  for (auto &taken : many) journals.give_back(std::move(taken));
+  EXPECT_EQ(names_in(folder()).size(), 4u);
+}
+
+TEST_F(JournalFolderTest, MakesAnotherFolderIfSomebodyRemovesIt) {
+  JournalFolder journals(env, path, data());
+  journals.give_back(take(journals));
+  fs::remove_all(folder());
+  auto taken = take(journals);
+  EXPECT_EQ(names_in(folder()), std::vector<std::string>{taken.journal->name()});
+  journals.give_back(std::move(taken));
+}
+
+TEST_F(JournalFolderTest, MakesAnotherJournalIfSomebodyRemovesOrReplacesIt) {
+  JournalFolder journals(env, path, data());
+  auto taken = take(journals);
+  const std::string name = taken.journal->name();
+  journals.give_back(std::move(taken));
+  fs::remove(folder() + "/" + name);
+  testing::put_bytes(folder() + "/" + name, "another file of that name");
+  auto other = take(journals);
+  EXPECT_NE(other.journal->name(), name);
+  EXPECT_TRUE(fs::exists(folder() + "/" + other.journal->name()));
+}
+
+TEST_F(JournalFolderTest, IsNotFooledByAFolderMovedAway) {
+  JournalFolder journals(env, path, data());
+  journals.give_back(take(journals));
+  fs::rename(folder(), dir / "away");
+  auto taken = take(journals);
+  EXPECT_EQ(names_in(folder()), std::vector<std::string>{taken.journal->name()});
+}
+
+TEST_F(JournalFolderTest, AJournalGivenBackAfterTheFolderWentIsDropped) {
+  JournalFolder journals(env, path, data());
+  auto taken = take(journals);
+  const std::string name = taken.journal->name();
+  fs::rename(folder(), dir / "away");
+  auto second = take(journals);
+  journals.give_back(std::move(taken));
+  EXPECT_FALSE(fs::exists((dir / "away/") + name));
+  auto third = take(journals);
+  EXPECT_EQ(names_in(folder()).size(), 2u);
+}
+
+TEST_F(JournalFolderTest, LeavesWhatBelongsToOthers) {
+  {
+    JournalFolder journals(env, path, data());
+    journals.give_back(take(journals));
+    testing::put_bytes(folder() + "/somebodys.bad", "evidence");
+  }
+  EXPECT_EQ(names_in(folder()), std::vector<std::string>{"somebodys.bad"});
+}
+
+TEST_F(JournalFolderTest, TwoHandlesShareTheFolder) {
+  auto first = std::make_unique<JournalFolder>(env, path, data());
+  JournalFolder second(env, path, data());
+  first->give_back(take(*first));
+  auto taken = take(second);
+  first.reset();
+  EXPECT_EQ(names_in(folder()), std::vector<std::string>{taken.journal->name()});
+  second.give_back(std::move(taken));
+}
+
+TEST_F(JournalFolderTest, AForkedChildLeavesItsParentsJournals) {
+  auto journals = std::make_unique<JournalFolder>(env, path, data());
+  auto taken = take(*journals);
+  const std::string name = taken.journal->name();
+  journals->give_back(std::move(taken));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    journals.reset();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(names_in(folder()), std::vector<std::string>{name});
+  EXPECT_EQ(take(*journals).journal->name(), name);
+}
+
+// Lock and descriptor of a parked journal are one with the parent's: a child
+// that used it would write where the parent writes.
+TEST_F(JournalFolderTest, AForkedChildIsNotGivenItsParentsJournal) {
+  JournalFolder journals(env, path, data());
+  auto taken = take(journals);
+  const std::string name = taken.journal->name();
+  journals.give_back(std::move(taken));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto mine = journals.take();
+    ::_exit(mine && mine->journal->name() == name ? 1 : 0);  // refused, or one of its own
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "the child was given the journal that the parent will use";
+}
+
+TEST_F(JournalFolderTest, AFolderThatCannotBeMadeIsAnError) {
+  testing::FaultEnv faulty(env);
+  faulty.before = [](testing::Call call) { return call == testing::Call::mkdirat ? -EROFS : 0; };
+  JournalFolder journals(faulty, path, data());
+  EXPECT_TRUE(fails_with(Status::permission, journals.take()));
+}
+
+TEST_F(JournalFolderTest, AFolderThatVanishesForEverIsAnErrorAndNoHang) {
+  class Vanishing : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int mkdirat(int, const char *, mode_t) override { return 0; }  // it says so
+  } vanishing(env);
+  JournalFolder journals(vanishing, path, data());
+  EXPECT_FALSE(journals.take());
+}
+
+TEST_F(JournalFolderTest, MakesItsNameDurable) {
+  testing::FaultEnv watched(env);
+  JournalFolder journals(watched, path, data());
+  take(journals);
+  EXPECT_EQ(std::count(watched.calls.begin(), watched.calls.end(), testing::Call::fsync), 1);
+  watched.before = [](testing::Call call) { return call == testing::Call::fsync ? -EIO : 0; };
+  JournalFolder others(watched, path, data());
+  EXPECT_TRUE(fails_with(Status::io, others.take()));
+}
+
+}  // namespace
+}  // namespace st::write

@@ -1,0 +1,245 @@
+// One journal: made so that nobody else can take it, filled, committed, emptied.
+#include <cstring>
+
+#include "crash_scene.h"
+#include "fault_env.h"
+
+namespace st::write {
+namespace {
+
+using testing::bytes_of;
+using testing::Call;
+using testing::fails_with;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::names_in;
+using testing::pattern;
+using testing::same_bytes;
+using testing::TempDir;
+
+class JournalTest : public ::testing::Test {
+ protected:
+  os::File open_dir(os::Env &with) {
+    auto opened = os::File::open(with, AT_FDCWD, place.path(), O_RDONLY | O_DIRECTORY, 0, place.path());
+    EXPECT_TRUE(is_ok(opened));
+    return std::move(*opened);
+  }
+  std::unique_ptr<Journal> create() {
+    auto journal = Journal::create(folder, {});
+    EXPECT_TRUE(is_ok(journal));
+    (*journal)->begin();
+    return std::move(*journal);
+  }
+  std::string path_of(const Journal &journal) const { return place / journal.name(); }
+  JournalState state(const Journal &journal, CommitRecord *record) const {
+    const std::string bytes = bytes_of(path_of(journal));
+    return decode({reinterpret_cast<const std::byte *>(bytes.data()), std::min<size_t>(bytes.size(), header_bytes)}, record);
+  }
+  std::string payload(const Journal &journal, const Payload &p) const { return bytes_of(path_of(journal)).substr(p.offset, p.length); }
+
+  TempDir place;
+  FaultEnv env{os::Env::posix()};
+  os::File folder = open_dir(env);
+};
+
+TEST_F(JournalTest, IsNewLockedAndPrivate) {
+  auto journal = create();
+  EXPECT_EQ(journal->name().size(), 16u);
+  EXPECT_EQ(journal->name().find_first_not_of("0123456789abcdef"), std::string::npos);
+  struct stat s;
+  ASSERT_EQ(::stat(path_of(*journal).c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0600u);
+  EXPECT_EQ(s.st_nlink, 1u);
+  auto other = os::File::open(env, AT_FDCWD, path_of(*journal), O_RDWR, 0, "j");
+  EXPECT_TRUE(fails_with(Status::busy, os::RangeLock::acquire(*other, {{0, 0, true}}, {})));
+  journal.reset();
+  EXPECT_TRUE(is_ok(os::RangeLock::acquire(*other, {{0, 0, true}}, {})));
+}
+
+TEST_F(JournalTest, TakesAnotherNameWhereOneIsTaken) {
+  class SameTwice : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int random(void *out, size_t n) override {
+      std::memset(out, calls_made++ < 3 ? 0x11 : 0x22, n);
+      return static_cast<int>(n);
+    }
+    int calls_made = 0;
+  } random{os::Env::posix()};
+  const os::File dir = open_dir(random);
+  testing::put_bytes(place / "1111111111111111", "somebody's");
+  auto journal = Journal::create(dir, {});
+  ASSERT_TRUE(is_ok(journal));
+  EXPECT_EQ((*journal)->name(), "2222222222222222");
+  EXPECT_TRUE(same_bytes(bytes_of(place / "1111111111111111"), "somebody's"));
+}
+
+TEST_F(JournalTest, FollowsNoLinkThatWaitsUnderItsName) {
+  class Fixed : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int random(void *out, size_t n) override { return std::memset(out, 0x11, n), static_cast<int>(n); }
+  } random{os::Env::posix()};
+  const os::File dir = open_dir(random);
+  std::filesystem::create_symlink(place / "victim", place / "1111111111111111");
+  auto journal = Journal::create(dir, {});
+  EXPECT_FALSE(journal);  // every try meets the link
+  EXPECT_FALSE(std::filesystem::exists(place / "victim"));
+}
+
+// A recoverer may see the new file before it is locked, and remove it.
+TEST_F(JournalTest, IsMadeAnewIfARecovererTookItForAnOrphan) {
+  class Recoverer : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int openat(int dir, const char *path, int flags, mode_t mode) override {
+      const int fd = FaultEnv::openat(dir, path, flags, mode);
+      if (flags & O_CREAT && removed < 3) ++removed, ::unlinkat(dir, path, 0);
+      return fd;
+    }
+    int removed = 0;
+  } recoverer{os::Env::posix()};
+  const os::File dir = open_dir(recoverer);
+  auto journal = Journal::create(dir, {});
+  ASSERT_TRUE(is_ok(journal));
+  EXPECT_EQ(recoverer.removed, 3);
+  EXPECT_EQ(names_in(place.path()), std::vector<std::string>{(*journal)->name()});
+}
+
+TEST_F(JournalTest, AVanishedFolderIsNoFile) {
+  std::filesystem::remove(place.path());
+  auto journal = Journal::create(folder, {});
+  ASSERT_TRUE(fails_with(Status::no_file, journal));
+  EXPECT_EQ(journal.error().os_errno, ENOENT);
+}
+
+TEST_F(JournalTest, HoldsPayloadsOfEverySize) {
+  auto journal = create();
+  std::vector<std::pair<Payload, std::string>> all;
+  for (size_t n : {1u, 7u, 8u, 4096u, 100'000u, 262'143u, 262'144u, 3'000'001u, 5u}) {
+    const std::string bytes = pattern(n, static_cast<unsigned>(n));
+    auto p = journal->append(bytes.data(), n, {});
+    ASSERT_TRUE(is_ok(p));
+    EXPECT_EQ(p->length, n);
+    EXPECT_EQ(p->hash, hash64(bytes.data(), n));
+    EXPECT_EQ(p->offset % 8, 0u);
+    all.emplace_back(*p, bytes);
+  }
+  ASSERT_TRUE(is_ok(journal->seal({}, {})));
+  uint64_t end = header_bytes;
+  for (const auto &[p, bytes] : all) {
+    EXPECT_GE(p.offset, end);  // none upon another
+    end = p.offset + p.length;
+    EXPECT_TRUE(same_bytes(payload(*journal, p), bytes)) << bytes.size();
+    std::string back(bytes.size(), '?');
+    ASSERT_TRUE(is_ok(journal->read(back.data(), back.size(), p.offset)));
+    EXPECT_TRUE(same_bytes(back, bytes));
+  }
+}
+
+TEST_F(JournalTest, APayloadMayBeReplacedByAnotherOfItsSize) {
+  auto journal = create();
+  for (size_t n : {100u, 300'000u}) {
+    const std::string first = pattern(n, 1), second = pattern(n, 2), next = pattern(50, 3);
+    auto p = journal->append(first.data(), n, {});
+    auto q = journal->append(next.data(), next.size(), {});
+    auto replaced = journal->overwrite(*p, second.data(), {});
+    ASSERT_TRUE(is_ok(replaced));
+    EXPECT_EQ(replaced->offset, p->offset);
+    EXPECT_EQ(replaced->hash, hash64(second.data(), n));
+    ASSERT_TRUE(is_ok(journal->seal({}, {})));
+    EXPECT_TRUE(same_bytes(payload(*journal, *replaced), second));
+    EXPECT_TRUE(same_bytes(payload(*journal, *q), next));
+    journal->begin();
+  }
+}
+
+TEST_F(JournalTest, IsEmptyUntilCommittedAndEmptyOnceRetired) {
+  testing::put_bytes(place / "data", pattern(10000, 1));
+  auto data = os::File::open(env, AT_FDCWD, place / "data", O_RDWR, 0, "data");
+  auto journal = create();
+  CommitRecord record;
+  for (unsigned round = 1; round <= 3; ++round) {  // and it can be used again
+    journal->begin();
+    const std::string bytes = pattern(1000 / round, round);
+    auto p = journal->append(bytes.data(), bytes.size(), {});
+    ASSERT_TRUE(is_ok(p));
+    auto range = journal->record_old(*data, 3000, *p);
+    ASSERT_TRUE(is_ok(range));
+    const Identity identity{1, 2, 3, round};
+    ASSERT_TRUE(is_ok(journal->seal(identity, {*range})));
+    ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
+    EXPECT_EQ(state(*journal, &record), JournalState::empty);
+    ASSERT_TRUE(is_ok(journal->commit()));
+    ASSERT_EQ(state(*journal, &record), JournalState::committed);
+    EXPECT_EQ(record.identity, identity);
+    ASSERT_EQ(record.ranges, 1u);
+    const std::string whole = bytes_of(path_of(*journal));
+    const std::span manifest(reinterpret_cast<const std::byte *>(whole.data()) + record.manifest, range_record_bytes);
+    EXPECT_EQ(hash64(manifest.data(), manifest.size()), record.manifest_hash);
+    const RangeRecord back = decode_ranges(manifest)[0];
+    EXPECT_EQ(back.offset, 3000u);
+    EXPECT_EQ(whole.substr(back.payload, back.length), bytes);
+    EXPECT_EQ(back.payload_hash, hash64(bytes.data(), bytes.size()));
+    std::vector<uint32_t> old_hashes;
+    const std::string old = pattern(10000, 1).substr(3000, bytes.size());
+    hash_sectors(3000, {reinterpret_cast<const std::byte *>(old.data()), old.size()}, &old_hashes);
+    EXPECT_EQ(std::memcmp(whole.data() + back.sectors, old_hashes.data(), old_hashes.size() * 4), 0);
+    EXPECT_EQ(back.sectors_hash, hash64(old_hashes.data(), old_hashes.size() * 4));
+    ASSERT_TRUE(is_ok(journal->retire()));
+    EXPECT_EQ(state(*journal, &record), JournalState::empty);
+  }
+}
+
+TEST_F(JournalTest, SyncsTheFolderOnceAndTheDataEachTime) {
+  auto journal = create();
+  env.calls.clear();
+  ASSERT_TRUE(is_ok(journal->seal({}, {})));
+  ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
+  ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
+  EXPECT_EQ(std::count(env.calls.begin(), env.calls.end(), Call::fdatasync), 2);
+  EXPECT_EQ(std::count(env.calls.begin(), env.calls.end(), Call::fsync), 1);
+}
+
+TEST_F(JournalTest, AFullDiskShowsBeforeAnythingIsPromised) {
+  auto journal = create();
+  env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };
+  const std::string bytes = pattern(1000, 1);
+  auto r = journal->append(bytes.data(), bytes.size(), {});
+  ASSERT_TRUE(fails_with(Status::no_space, r));
+  EXPECT_EQ(r.error().os_errno, ENOSPC);
+}
+
+// Where space cannot be reserved, writing it takes it: all of it before the
+// commit, whose own block must not be the one that finds the disk full.
+TEST_F(JournalTest, WithoutFallocateItsSpaceIsTakenBeforeTheCommit) {
+  for (int error : {EOPNOTSUPP, ENOSYS, EINVAL}) {
+    auto journal = create();
+    env.before = [&](Call call) { return call == Call::fallocate ? -error : 0; };
+    const std::string bytes = pattern(300'000, 1);
+    auto p = journal->append(bytes.data(), bytes.size(), {});
+    ASSERT_TRUE(is_ok(p));
+    ASSERT_TRUE(is_ok(journal->seal({}, {})));
+    ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
+    EXPECT_TRUE(same_bytes(payload(*journal, *p), bytes));
+    const os::File file = std::move(*os::File::open(os::Env::posix(), AT_FDCWD, path_of(*journal), O_RDONLY, 0, "j"));
+    EXPECT_EQ(::lseek(file.fd(), 0, SEEK_HOLE), static_cast<off_t>(bytes_of(path_of(*journal)).size())) << "the journal has a hole";
+    ASSERT_TRUE(is_ok(journal->commit()));
+  }
+}
+
+TEST_F(JournalTest, StagingCanBeCancelledAndInterrupted) {
+  auto journal = create();
+  const std::string bytes = pattern(4 << 20, 1);
+  const Control cancel([](uint64_t done, uint64_t) { return done < (2 << 20); }, nullptr);
+  EXPECT_TRUE(fails_with(Status::cancelled, journal->append(bytes.data(), bytes.size(), cancel)));
+  std::atomic<uint64_t> interrupts = 0;
+  const Control interrupt({}, &interrupts);
+  ++interrupts;
+  EXPECT_TRUE(fails_with(Status::interrupted, journal->append(bytes.data(), 10, interrupt)));
+  CommitRecord record;
+  EXPECT_EQ(state(*journal, &record), JournalState::empty);
+}
+
+}  // namespace
+}  // namespace st::write

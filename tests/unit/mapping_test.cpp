@@ -1,0 +1,107 @@
+// Mappings: the two kinds of a file, and memory without one.
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "fault_env.h"
+#include "os/mapping.h"
+#include "test_files.h"
+
+namespace st::os {
+namespace {
+
+using testing::Call;
+using testing::FaultEnv;
+using testing::fails_with;
+using testing::is_ok;
+using testing::TempDir;
+
+class MappingTest : public ::testing::Test {
+ protected:
+  MappingTest() {
+    testing::put_bytes(path, bytes);
+    auto opened = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
+    EXPECT_TRUE(is_ok(opened));
+    file = std::move(*opened);
+  }
+  long calls_of(Call call) const { return std::count(env.calls.begin(), env.calls.end(), call); }
+
+  TempDir dir;
+  const std::string path = dir / "f", bytes = testing::pattern(20000, 1);
+  FaultEnv env{Env::posix()};
+  File file;
+};
+
+TEST_F(MappingTest, BothKindsShowTheBytes) {
+  for (MapKind kind : {MapKind::shared, MapKind::private_copy}) {
+    auto m = Mapping::of_file(file, bytes.size(), kind);
+    ASSERT_TRUE(is_ok(m));
+    EXPECT_EQ(std::memcmp(m->data(), bytes.data(), bytes.size()), 0);
+    EXPECT_EQ(m->size(), bytes.size());
+    EXPECT_GT(m->resident(), 0u);
+    EXPECT_LE(m->resident(), bytes.size());
+  }
+}
+
+TEST_F(MappingTest, ASharedOneShowsWhatOthersWriteInPlace) {
+  auto m = Mapping::of_file(file, bytes.size(), MapKind::shared);
+  ASSERT_TRUE(is_ok(m));
+  testing::poke(path, 12345, "NEW");
+  EXPECT_EQ(std::memcmp(m->data() + 12345, "NEW", 3), 0);
+}
+
+TEST_F(MappingTest, APrivateOneShowsItOnceDropped) {
+  auto m = Mapping::of_file(file, bytes.size(), MapKind::private_copy);
+  ASSERT_TRUE(is_ok(m));
+  ASSERT_EQ(std::memcmp(m->data(), bytes.data(), bytes.size()), 0);
+  testing::poke(path, 12345, "NEW");
+  m->drop(12345, 3);
+  EXPECT_EQ(std::memcmp(m->data() + 12345, "NEW", 3), 0);
+  EXPECT_EQ(std::memcmp(m->data(), bytes.data(), 12345), 0);
+  m->drop(0, 0);
+}
+
+TEST_F(MappingTest, IsUnmappedOnce) {
+  {
+    auto m = Mapping::of_file(file, bytes.size(), MapKind::shared);
+    Mapping moved = std::move(*m);
+    Mapping other;
+    other = std::move(moved);
+    EXPECT_EQ(std::memcmp(other.data(), bytes.data(), bytes.size()), 0);
+    EXPECT_EQ(m->data(), nullptr);
+  }
+  EXPECT_EQ(calls_of(Call::munmap), 1);
+}
+
+TEST_F(MappingTest, OutlivesItsDescriptor) {
+  auto m = Mapping::of_file(file, bytes.size(), MapKind::shared);
+  file.close();
+  EXPECT_EQ(std::memcmp(m->data(), bytes.data(), bytes.size()), 0);
+}
+
+TEST_F(MappingTest, AnonymousMemoryIsZeroWritableAndAligned) {
+  auto m = Mapping::anonymous(env, size_t{1} << 30);
+  ASSERT_TRUE(is_ok(m));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(m->data()) % 4096, 0u);
+  EXPECT_EQ(m->data()[(size_t{1} << 30) - 1], std::byte{0});
+  m->data()[5] = std::byte{7};
+  EXPECT_LT(m->resident(), uint64_t{1} << 26);  // taken only when touched
+}
+
+TEST_F(MappingTest, RefusalsKeepTheErrno) {
+  env.before = [](Call call) { return call == Call::mmap ? -ENODEV : 0; };
+  auto m = Mapping::of_file(file, bytes.size(), MapKind::shared);
+  ASSERT_TRUE(fails_with(Status::io, m));
+  EXPECT_EQ(m.error().os_errno, ENODEV);
+  EXPECT_TRUE(fails_with(Status::nomem, Mapping::anonymous(env, 4096)));
+}
+
+TEST_F(MappingTest, WithoutMincoreNothingCountsAsResident) {
+  auto m = Mapping::of_file(file, bytes.size(), MapKind::shared);
+  env.before = [](Call call) { return call == Call::mincore ? -ENOSYS : 0; };
+  EXPECT_EQ(m->resident(), 0u);
+  EXPECT_EQ(Mapping().resident(), 0u);
+}
+
+}  // namespace
+}  // namespace st::os

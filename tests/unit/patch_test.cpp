@@ -1,0 +1,163 @@
+// The patch protocol: the order of its writes and syncs, and what it says when
+// one of them fails.
+#include "crash_scene.h"
+#include "fault_env.h"
+#include "write/patch.h"
+
+namespace st::write {
+namespace {
+
+using testing::bytes_of;
+using testing::Call;
+using testing::Change;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::pattern;
+using testing::same_bytes;
+
+// Writes down what is done to which file: d the data file, j the journal, f the folder.
+class Recorder : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    if (const int error = note(fd == data_fd ? "d:write" : offset == 0 ? is_zero(buffer, n) ? "j:empty" : "j:commit" : "j:write"); error) return error;
+    return FaultEnv::pwrite(fd, buffer, n, offset);
+  }
+  int fdatasync(int fd) override {
+    if (const int error = note(fd == data_fd ? "d:sync" : "j:sync"); error) return error;
+    return FaultEnv::fdatasync(fd);
+  }
+  int fsync(int fd) override {
+    if (const int error = note("f:sync"); error) return error;
+    return FaultEnv::fsync(fd);
+  }
+  int data_fd = -1;
+  std::vector<std::string> steps;
+  std::function<int(const std::string &)> fails;
+
+ private:
+  int note(const std::string &step) {
+    if (steps.empty() || steps.back() != step) steps.push_back(step);
+    return fails ? fails(step) : 0;
+  }
+  static bool is_zero(const void *buffer, size_t n) {
+    const auto *bytes = static_cast<const char *>(buffer);
+    return std::all_of(bytes, bytes + n, [](char c) { return c == 0; });
+  }
+};
+
+class PatchTest : public testing::CrashScene {
+ protected:
+  // Patches `changes`, by memory or by what the journal holds.
+  tl::expected<void, PatchFailure> patch(bool from_memory, const Control &control = {}) {
+    auto data = os::File::open(recorder, AT_FDCWD, path, O_RDWR, 0, path);
+    JournalFolder journals(recorder, path, *data->stat());
+    auto taken = journals.take();
+    EXPECT_TRUE(is_ok(taken));
+    std::vector<Piece> pieces;
+    for (const Change &c : changes) {
+      auto payload = taken->journal->append(c.bytes.data(), c.bytes.size(), {});
+      EXPECT_TRUE(is_ok(payload));
+      pieces.push_back({c.offset, *payload, from_memory ? c.bytes.data() : nullptr});
+    }
+    auto identity = identify(*data);
+    recorder.data_fd = data->fd();
+    recorder.steps.clear();
+    recorder.fails = fails;
+    auto done = apply_patch(*data, taken->folder->dir(), *taken->journal, pieces, *identity, control);
+    recorder.fails = nullptr;
+    return done;  // the journal is kept, as after a crash
+  }
+  size_t orphans() const { return testing::names_in(folder()).size(); }
+
+  Recorder recorder{env};
+  std::function<int(const std::string &)> fails;
+  const std::vector<Change> changes = {{a_at, pattern(4000, 51)}, {b_at, pattern(10007, 52)}};
+};
+
+TEST_F(PatchTest, WritesTheBytesFromMemoryOrFromTheJournal) {
+  for (bool from_memory : {true, false}) {
+    testing::put_bytes(path, old);
+    ASSERT_TRUE(patch(from_memory));
+    EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+  }
+}
+
+TEST_F(PatchTest, DoesEverythingInItsOrder) {
+  ASSERT_TRUE(patch(true));
+  EXPECT_EQ(recorder.steps, (std::vector<std::string>{"j:write", "j:sync", "f:sync", "j:commit", "j:sync", "d:write", "d:sync", "j:empty", "j:sync"}));
+}
+
+struct FailedStep {
+  const char *step;
+  int which;  // of equal steps
+  bool open_outcome, sync_failed;
+  uint32_t applied;  // by recovery afterwards
+  bool is_new;       // the file, in the end
+};
+void PrintTo(const FailedStep &f, std::ostream *out) { *out << f.step << " " << f.which; }
+
+class PatchFailsAt : public PatchTest, public ::testing::WithParamInterface<FailedStep> {};
+
+// Before the commit record is written nothing has changed; from then on recovery decides.
+TEST_P(PatchFailsAt, AndSaysWhatThatMeans) {
+  const FailedStep &p = GetParam();
+  for (int error : {EIO, ENOSPC}) {
+    testing::put_bytes(path, old);
+    int seen = 0;
+    fails = [&](const std::string &step) { return step == p.step && seen++ == p.which ? -error : 0; };
+    auto r = patch(true);
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error().open_outcome, p.open_outcome);
+    EXPECT_EQ(r.error().sync_failed, p.sync_failed);
+    EXPECT_EQ(r.error().error.os_errno, error);
+    if (!p.open_outcome) {
+      EXPECT_TRUE(same_bytes(bytes_of(path), old));
+    }
+    auto recovered = recover();
+    ASSERT_TRUE(is_ok(recovered));
+    EXPECT_EQ(recovered->aside, 0u) << recovered->why_aside;
+    EXPECT_EQ(recovered->applied, p.applied);
+    EXPECT_TRUE(same_bytes(bytes_of(path), p.is_new ? with(changes) : old));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, PatchFailsAt,
+                         ::testing::Values(FailedStep{"j:write", 0, false, false, 0, false},  // the manifest
+                                           FailedStep{"j:sync", 0, false, true, 0, false},    // the payload
+                                           FailedStep{"f:sync", 0, false, true, 0, false},    // its name
+                                           FailedStep{"j:commit", 0, true, true, 0, false},   // not a byte of it was written
+                                           FailedStep{"j:sync", 1, true, true, 1, true},      // the commit record
+                                           FailedStep{"d:write", 0, true, true, 1, true},     // the first piece
+                                           FailedStep{"d:write", 1, true, true, 1, true},     // the second
+                                           FailedStep{"d:sync", 0, true, true, 1, true},      // the file
+                                           FailedStep{"j:empty", 0, true, true, 1, true},     // to retire
+                                           FailedStep{"j:sync", 2, true, true, 0, true}));    // that
+
+TEST_F(PatchTest, CanBeCancelledBeforeThePointOfNoReturn) {
+  int calls = 0;
+  const Control cancel([&](uint64_t, uint64_t) { return ++calls < 2; }, nullptr);
+  auto r = patch(true, cancel);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().error.status, Status::cancelled);
+  EXPECT_FALSE(r.error().open_outcome);
+  EXPECT_FALSE(r.error().sync_failed);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(PatchTest, AFileTruncatedMeanwhileIsFoundBeforeTheCommit) {
+  recorder.before = [this](Call call) {
+    if (call == Call::pread) std::filesystem::resize_file(path, b_at + 10);
+    return 0;
+  };
+  auto data = os::File::open(recorder, AT_FDCWD, path, O_RDWR, 0, path);
+  auto journal = make_journal({}, false);
+  ASSERT_TRUE(journal);
+  journal->begin();
+  auto payload = journal->append(changes[1].bytes.data(), changes[1].bytes.size(), {});
+  auto range = journal->record_old(*data, b_at, *payload);
+  EXPECT_TRUE(testing::fails_with(Status::file_changed, range));
+}
+
+}  // namespace
+}  // namespace st::write

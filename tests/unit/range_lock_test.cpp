@@ -1,0 +1,281 @@
+// Byte-range locks: what excludes what, how long one waits, and who may end them.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <stdexcept>
+#include <thread>
+
+#include "fault_env.h"
+#include "os/range_lock.h"
+#include "test_files.h"
+
+namespace st::os {
+namespace {
+
+using testing::Call;
+using testing::FaultEnv;
+using testing::fails_with;
+using testing::is_ok;
+using testing::TempDir;
+
+constexpr bool shared = false, exclusive = true;
+
+// Time that passes only while somebody sleeps.
+class ClockEnv : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  uint64_t monotonic_ms() override { return now_us / 1000; }
+  void sleep_us(uint32_t us) override {
+    now_us += us;
+    ++sleeps;
+    if (on_sleep) on_sleep();
+  }
+  uint64_t now_us = 5'000'000;
+  size_t sleeps = 0;
+  std::function<void()> on_sleep;
+};
+
+class RangeLockTest : public ::testing::Test {
+ protected:
+  static std::string made(const std::string &path) {
+    testing::put_bytes(path, std::string(1000, 'x'));
+    return path;
+  }
+  File open(Env &with) {
+    auto file = File::open(with, AT_FDCWD, path, O_RDWR, 0, path);
+    EXPECT_TRUE(is_ok(file));
+    return std::move(*file);
+  }
+  static Result<RangeLock> take(const File &file, std::vector<LockRange> ranges, int32_t timeout_ms = 0) {
+    return RangeLock::acquire(file, std::move(ranges), {timeout_ms, nullptr, nullptr});
+  }
+
+  TempDir dir;
+  const std::string path = made(dir / "f");
+  ClockEnv env{Env::posix()};
+  File a = open(env), b = open(env), c = open(env);
+};
+
+TEST_F(RangeLockTest, ExclusiveRangesKeepOutWhatTouchesThem) {
+  auto held = take(a, {{100, 50, exclusive}});
+  ASSERT_TRUE(is_ok(held));
+  for (const LockRange &touching : {LockRange{100, 50, exclusive}, {149, 1, exclusive}, {90, 11, shared}, {0, 0, shared}, {120, 0, exclusive}})
+    EXPECT_TRUE(fails_with(Status::busy, take(b, {touching}))) << touching.begin;
+  for (const LockRange &beside : {LockRange{0, 100, exclusive}, {150, 0, exclusive}, {150, 10, shared}}) EXPECT_TRUE(is_ok(take(b, {beside}))) << beside.begin;
+}
+
+TEST_F(RangeLockTest, SharedRangesKeepOutOnlyExclusiveOnes) {
+  auto one = take(a, {{0, 10, shared}}), two = take(b, {{0, 10, shared}});
+  ASSERT_TRUE(is_ok(one));
+  ASSERT_TRUE(is_ok(two));
+  EXPECT_TRUE(fails_with(Status::busy, take(c, {{5, 1, exclusive}})));
+  one->release();
+  EXPECT_TRUE(fails_with(Status::busy, take(c, {{5, 1, exclusive}})));
+  two->release();
+  EXPECT_TRUE(is_ok(take(c, {{5, 1, exclusive}})));
+}
+
+TEST_F(RangeLockTest, ALengthOfZeroReachesBeyondAnyGrowth) {
+  auto held = take(a, {{0, 0, exclusive}});
+  ASSERT_TRUE(is_ok(held));
+  EXPECT_TRUE(fails_with(Status::busy, take(b, {{uint64_t{1} << 60, 1, exclusive}})));
+}
+
+TEST_F(RangeLockTest, DiesWithItsHolderAndMovesWhole) {
+  {
+    auto held = take(a, {{0, 10, exclusive}, {20, 10, exclusive}});
+    ASSERT_TRUE(is_ok(held));
+    RangeLock moved = std::move(*held);
+    EXPECT_TRUE(fails_with(Status::busy, take(b, {{25, 1, exclusive}})));
+  }
+  EXPECT_TRUE(is_ok(take(b, {{0, 30, exclusive}})));
+}
+
+TEST_F(RangeLockTest, WhatCouldNotBeTakenWholeIsNotHeldAtAll) {
+  auto held = take(a, {{50, 1, exclusive}});
+  ASSERT_TRUE(is_ok(held));
+  auto half = take(b, {{0, 10, exclusive}, {50, 1, exclusive}});
+  ASSERT_TRUE(fails_with(Status::busy, half));
+  EXPECT_EQ(half.error().offset, 50u);  // which range it was
+  EXPECT_TRUE(is_ok(take(c, {{0, 10, exclusive}})));
+}
+
+// Nobody can wait for another who waits for him.
+TEST_F(RangeLockTest, RangesAreTakenInAscendingOrder) {
+  class Watch : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int lock(int fd, int command, struct flock *l) override {
+      if (l->l_type != F_UNLCK) starts.push_back(l->l_start);
+      return FaultEnv::lock(fd, command, l);
+    }
+    std::vector<off_t> starts;
+  } watch{Env::posix()};
+  File file = open(watch);
+  ASSERT_TRUE(is_ok(take(file, {{300, 5, exclusive}, {0, 8, shared}, {200, 5, exclusive}, {100, 5, exclusive}})));
+  EXPECT_EQ(watch.starts, (std::vector<off_t>{0, 100, 200, 300}));
+}
+
+TEST_F(RangeLockTest, NoTimeMeansOneTry) {
+  auto held = take(a, {{0, 10, exclusive}});
+  std::atomic<uint64_t> waits = 0;
+  EXPECT_TRUE(fails_with(Status::busy, RangeLock::acquire(b, {{0, 10, exclusive}}, {0, nullptr, &waits})));
+  EXPECT_EQ(env.sleeps, 0u);
+  EXPECT_EQ(waits, 1u);
+}
+
+TEST_F(RangeLockTest, WaitsAsLongAsItMayAndNoLonger) {
+  auto held = take(a, {{0, 10, exclusive}});
+  const uint64_t begin = env.now_us;
+  EXPECT_TRUE(fails_with(Status::busy, take(b, {{0, 10, exclusive}}, 2500)));
+  EXPECT_GE(env.now_us - begin, 2'500'000u);
+  EXPECT_LT(env.now_us - begin, 2'600'000u);
+  EXPECT_GT(env.sleeps, 100u);  // and looked again often
+}
+
+TEST_F(RangeLockTest, TheTimeIsForAllRangesTogether) {
+  auto first = take(a, {{0, 1, exclusive}}), second = take(c, {{10, 1, exclusive}});
+  env.on_sleep = [&] {
+    if (env.now_us > 5'000'000 + 900'000) first->release();
+  };
+  const uint64_t begin = env.now_us;
+  EXPECT_TRUE(fails_with(Status::busy, take(b, {{0, 1, exclusive}, {10, 1, exclusive}}, 1000)));
+  EXPECT_LT(env.now_us - begin, 1'100'000u);
+}
+
+TEST_F(RangeLockTest, IsHadOnceItIsFree) {
+  auto held = take(a, {{0, 10, exclusive}});
+  env.on_sleep = [&] {
+    if (env.sleeps == 20) held->release();
+  };
+  std::atomic<uint64_t> waits = 0;
+  EXPECT_TRUE(is_ok(RangeLock::acquire(b, {{0, 10, exclusive}}, {-1, nullptr, &waits})));
+  EXPECT_EQ(env.sleeps, 20u);
+  EXPECT_EQ(waits, 1u);  // waited once, however often it looked
+}
+
+TEST_F(RangeLockTest, AWaitForEverCanBeInterrupted) {
+  auto held = take(a, {{0, 10, exclusive}});
+  std::atomic<uint64_t> interrupts = 0;
+  env.on_sleep = [&] {
+    if (env.sleeps == 30) ++interrupts;
+  };
+  const Control control({}, &interrupts);
+  EXPECT_TRUE(fails_with(Status::interrupted, RangeLock::acquire(b, {{0, 10, exclusive}}, {-1, &control, nullptr})));
+  EXPECT_EQ(env.sleeps, 30u);
+}
+
+TEST_F(RangeLockTest, SignalsDoNotCountAsSomebodyElsesLock) {
+  int left = 5;
+  env.before = [&](Call call) { return call == Call::lock && left-- > 0 ? -EINTR : 0; };
+  std::atomic<uint64_t> waits = 0;
+  EXPECT_TRUE(is_ok(RangeLock::acquire(a, {{0, 10, exclusive}}, {0, nullptr, &waits})));
+  EXPECT_EQ(waits, 0u);
+}
+
+TEST_F(RangeLockTest, EndlessInterruptionsEndWithTheTime) {
+  struct Hang : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  env.before = [](Call call) { return call == Call::lock ? -EINTR : 0; };
+  env.on_sleep = [&] {
+    if (env.sleeps > 100'000) throw Hang("it would wait for ever");
+  };
+  try {
+    EXPECT_FALSE(take(a, {{0, 10, exclusive}}, 1000));
+  } catch (const Hang &hang) {
+    FAIL() << hang.what();
+  }
+}
+
+TEST_F(RangeLockTest, AFilesystemWithoutLocksIsNamedSo) {
+  for (int error : {EINVAL, ENOSYS, EOPNOTSUPP, ENOLCK}) {
+    env.before = [&](Call call) { return call == Call::lock ? -error : 0; };
+    EXPECT_TRUE(fails_with(Status::lock_unsupported, take(a, {{0, 10, exclusive}}))) << error;
+    EXPECT_TRUE(fails_with(Status::lock_unsupported, is_locked(a, {0, 10, exclusive}))) << error;
+  }
+  env.before = [&](Call call) { return call == Call::lock ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, take(a, {{0, 10, exclusive}})));
+}
+
+TEST_F(RangeLockTest, AForkedChildDoesNotEndItsParentsLock) {
+  auto held = take(a, {{0, 10, exclusive}});
+  ASSERT_TRUE(is_ok(held));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    held->release();  // as its destructor would
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  EXPECT_TRUE(fails_with(Status::busy, take(b, {{0, 10, exclusive}})));
+}
+
+// A child that lives on shares the description; the parent's release must end
+// the lock all the same.
+TEST_F(RangeLockTest, ALivingChildDoesNotKeepItsParentsLock) {
+  auto held = take(a, {{0, 10, exclusive}});
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(pipe[1]);
+    char byte;
+    ::_exit(::read(pipe[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ::close(pipe[0]);
+  held->release();
+  EXPECT_TRUE(is_ok(take(b, {{0, 10, exclusive}})));
+  ::close(pipe[1]);
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(RangeLockTest, LookingTellsOthersLocksAndTakesNone) {
+  EXPECT_EQ(is_locked(b, {0, 10, exclusive}).value(), false);
+  auto held = take(a, {{5, 1, shared}});
+  EXPECT_EQ(is_locked(b, {0, 10, exclusive}).value(), true);
+  EXPECT_EQ(is_locked(b, {0, 10, shared}).value(), false);
+  EXPECT_EQ(is_locked(a, {0, 10, exclusive}).value(), false);  // one's own do not count
+  EXPECT_TRUE(is_ok(take(c, {{6, 1, exclusive}})));
+}
+
+TEST_F(RangeLockTest, AFilesystemThatGrantsEveryLockIsFoundOut) {
+  auto held = take(a, {{0, 10, exclusive}});
+  EXPECT_EQ(locks_exclude(a, b, {0, 10, exclusive}).value(), true);
+  class Generous : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int lock(int, int, struct flock *) override { return 0; }
+  } generous{Env::posix()};
+  File second = open(generous);
+  EXPECT_EQ(locks_exclude(a, second, {0, 10, exclusive}).value(), false);
+  // And the test leaves no lock behind where it was granted.
+  held->release();
+  EXPECT_EQ(locks_exclude(a, b, {0, 10, exclusive}).value(), false);
+  EXPECT_TRUE(is_ok(take(c, {{0, 10, exclusive}})));
+}
+
+TEST_F(RangeLockTest, ThreadsWithTheirOwnDescriptionsExcludeEachOther) {
+  uint64_t counter = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      auto file = File::open(Env::posix(), AT_FDCWD, path, O_RDWR, 0, path);
+      for (int i = 0; i < 100; ++i) {
+        auto lock = RangeLock::acquire(*file, {{0, 1, exclusive}}, {-1, nullptr, nullptr});
+        if (!lock) return;
+        const uint64_t seen = counter;
+        std::this_thread::yield();
+        counter = seen + 1;
+      }
+    });
+  for (std::thread &t : threads) t.join();
+  EXPECT_EQ(counter, 400u);
+}
+
+}  // namespace
+}  // namespace st::os

@@ -1,0 +1,274 @@
+// Recovery of what an honest writer left: dropped or finished, whenever he
+// crashed, whoever recovers, and however often.
+#include <random>
+
+#include "crash_scene.h"
+#include "fault_env.h"
+
+namespace st::write {
+namespace {
+
+using testing::AsUser;
+using testing::bytes_of;
+using testing::Call;
+using testing::Change;
+using testing::fails_with;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::names_in;
+using testing::pattern;
+using testing::poke;
+using testing::same_bytes;
+
+class Recover : public testing::CrashScene {
+ protected:
+  const std::vector<Change> changes = {{a_at, pattern(4000, 51)}, {b_at, pattern(10007, 52)}};
+};
+
+TEST_F(Recover, WithoutAFolderDoesNothing) {
+  auto r = recover();
+  ASSERT_TRUE(is_ok(r));
+  EXPECT_EQ(r->applied + r->dropped + r->aside, 0u);
+  EXPECT_TRUE(found.empty());
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(Recover, DropsWhatWasNotCommitted) {
+  ASSERT_NE(leave(changes, false), "");
+  auto r = recover();
+  ASSERT_TRUE(is_ok(r));
+  EXPECT_EQ(r->dropped, 1u);
+  EXPECT_EQ(r->applied, 0u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_FALSE(std::filesystem::exists(folder()));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].status, Status::ok);
+}
+
+TEST_F(Recover, FinishesWhatWasCommitted) {
+  ASSERT_NE(leave(changes, true), "");
+  auto r = recover();
+  ASSERT_TRUE(is_ok(r));
+  EXPECT_EQ(r->applied, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+  EXPECT_FALSE(std::filesystem::exists(folder()));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, LogLevel::info);
+  EXPECT_NE(found[0].message.find("14007 bytes in 2 pieces"), std::string::npos) << found[0].message;
+}
+
+// Any sectors may have reached the disk before the crash.
+TEST_F(Recover, FinishesWhatWasHalfApplied) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    testing::put_bytes(path, old);
+    ASSERT_NE(leave(changes, true), "");
+    for (const Change &c : changes)
+      for (uint64_t at = c.offset, end = c.offset + c.bytes.size(); at < end;) {
+        const uint64_t n = std::min(sector_bytes - at % sector_bytes, end - at);
+        if (random() % 2) poke(path, at, std::string_view(c.bytes).substr(at - c.offset, n));
+        at += n;
+      }
+    auto r = recover();
+    ASSERT_TRUE(is_ok(r));
+    ASSERT_EQ(r->applied, 1u) << r->why_aside;
+    ASSERT_TRUE(same_bytes(bytes_of(path), with(changes)));
+  }
+}
+
+TEST_F(Recover, FinishesAChangeOfSeveralMegabytesAtAnOddOffset) {
+  const std::string big = testing::file_of({testing::u8_tensor("x", 13, 1), testing::u8_tensor("y", 5 * 1000 * 1000 + 7, 2), testing::u8_tensor("z", 9, 3)});
+  testing::put_bytes(path, big);
+  const uint64_t at = big.size() - 9 - (5 * 1000 * 1000 + 7);
+  const std::string fresh = pattern(5 * 1000 * 1000 + 7, 60);
+  ASSERT_NE(leave({{at, fresh}}, true), "");
+  poke(path, at, std::string_view(fresh).substr(0, 2 * 512 * 1000 + 512 - at % 512));
+  ASSERT_EQ(recover().value().applied, 1u);
+  EXPECT_TRUE(bytes_of(path) == big.substr(0, at) + fresh + big.substr(big.size() - 9));
+}
+
+TEST_F(Recover, FinishesEveryJournalThatWaits) {
+  const Change one{a_at, pattern(4000, 61)}, two{c_at, pattern(3000, 62)};
+  ASSERT_NE(leave({one}, true), "");
+  ASSERT_NE(leave({two}, true), "");
+  ASSERT_NE(leave({{b_at, pattern(10007, 63)}}, false), "");
+  auto r = recover();
+  ASSERT_TRUE(is_ok(r));
+  EXPECT_EQ(r->applied, 2u);
+  EXPECT_EQ(r->dropped, 1u);
+  EXPECT_EQ(found.size(), 3u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({one, two})));
+}
+
+TEST_F(Recover, AgainChangesNothing) {
+  ASSERT_NE(leave(changes, true), "");
+  ASSERT_EQ(recover().value().applied, 1u);
+  auto again = recover();
+  ASSERT_TRUE(is_ok(again));
+  EXPECT_EQ(again->applied + again->dropped + again->aside, 0u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+}
+
+// Interrupted by a failing call at any point, and run again.
+TEST_F(Recover, IsFinishedByTheNextOneWhereverItFailed) {
+  size_t points = 0;
+  for (size_t n = 0;; ++n) {
+    testing::put_bytes(path, old);
+    ASSERT_NE(leave(changes, true), "");
+    FaultEnv faulty(env);
+    faulty.before = testing::nth_call_fails(n, -EIO, true, testing::can_fail);
+    auto failed = recover(faulty);
+    if (failed && failed->applied == 1 && !std::filesystem::exists(folder())) break;
+    ++points;
+    EXPECT_EQ(failed && failed->aside > 0, false) << n;
+    auto r = recover();
+    ASSERT_TRUE(is_ok(r)) << n;
+    ASSERT_EQ(r->aside, 0u) << n << r->why_aside;
+    ASSERT_TRUE(same_bytes(bytes_of(path), with(changes))) << n;
+    ASSERT_FALSE(std::filesystem::exists(folder())) << n;
+  }
+  EXPECT_GT(points, 15u);
+}
+
+// What is emptied must be durable in the file before.
+TEST_F(Recover, SyncsTheFileBeforeItEmptiesTheJournal) {
+  ASSERT_NE(leave(changes, true), "");
+  class Watch : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+      steps += offset == 0 ? "Z" : "W";
+      return FaultEnv::pwrite(fd, buffer, n, offset);
+    }
+    int fdatasync(int fd) override {
+      steps += "S";
+      return FaultEnv::fdatasync(fd);
+    }
+    int unlinkat(int folder, const char *name, int flags) override {
+      steps += flags ? "" : "U";
+      return FaultEnv::unlinkat(folder, name, flags);
+    }
+    std::string steps;
+  } watch(env);
+  ASSERT_TRUE(is_ok(recover(watch)));
+  EXPECT_EQ(watch.steps, "WWSZSU");
+}
+
+TEST_F(Recover, LeavesALiveJournalAlone) {
+  for (bool committed : {false, true}) {
+    auto live = make_journal(changes, committed);
+    ASSERT_TRUE(live);
+    // A writer that has committed holds the header shared until it is done.
+    auto file = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
+    auto lock = os::RangeLock::acquire(*file, {{0, 8, false}}, {});
+    ASSERT_TRUE(is_ok(lock));
+    if (!committed) lock->release();
+    auto r = recover();
+    if (committed) {
+      EXPECT_TRUE(fails_with(Status::busy, r));
+    } else {
+      ASSERT_TRUE(is_ok(r));
+      EXPECT_EQ(r->applied + r->dropped + r->aside, 0u);
+    }
+    EXPECT_TRUE(same_bytes(bytes_of(path), old));
+    EXPECT_EQ(names_in(folder()), std::vector<std::string>{live->name()});
+    live.reset();
+    lock->release();
+    EXPECT_EQ(recover().value().applied, committed ? 1u : 0u);
+  }
+}
+
+TEST_F(Recover, WaitsForNobodyLongerThanItMay) {
+  const std::string journal = leave(changes, true);
+  auto other = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
+  auto lock = os::RangeLock::acquire(*other, {{c_at, 10, true}}, {});
+  ASSERT_TRUE(is_ok(lock));
+  EXPECT_TRUE(fails_with(Status::busy, recover()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_TRUE(std::filesystem::exists(journal));
+  lock->release();
+  EXPECT_EQ(recover().value().applied, 1u);
+}
+
+class ReadOnlyEnv : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    if ((flags & O_ACCMODE) != O_RDONLY) return -error;
+    return FaultEnv::openat(dir, path, flags, mode);
+  }
+  int error = EROFS;
+};
+
+TEST_F(Recover, OnAReadOnlyMediumSaysThatRecoveryIsNeeded) {
+  const std::string journal = leave(changes, true);
+  ReadOnlyEnv read_only(env);
+  for (int error : {EROFS, EACCES, EPERM}) {
+    read_only.error = error;
+    auto r = recover(read_only);
+    ASSERT_TRUE(fails_with(Status::needs_recovery, r));
+    EXPECT_EQ(r.error().os_errno, error);
+  }
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_TRUE(std::filesystem::exists(journal));
+}
+
+TEST_F(Recover, OfAFileThatOneMayOnlyReadSaysThatRecoveryIsNeeded) {
+  ASSERT_NE(leave(changes, true), "");
+  std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
+  {
+    AsUser user(testing::somebody);
+    if (!user) GTEST_SKIP() << "only root can act as somebody else";
+    EXPECT_TRUE(fails_with(Status::needs_recovery, recover()));
+  }
+  EXPECT_EQ(recover().value().applied, 1u);
+}
+
+TEST_F(Recover, OfAMissingFileSaysSo) {
+  std::filesystem::remove(path);
+  EXPECT_TRUE(fails_with(Status::no_file, recover()));
+}
+
+class Orphans : public Recover {
+ protected:
+  Result<bool> wait(bool clean, const std::function<bool(const std::string &)> &is_own = nullptr) {
+    struct stat s;
+    ::stat(path.c_str(), &s);
+    auto opened = Folder::open(env, path, s, {});
+    EXPECT_TRUE(is_ok(opened));
+    return has_committed_orphan(**opened, s, clean, is_own);
+  }
+};
+
+TEST_F(Orphans, UncommittedOnesAreDroppedOnlyByWriters) {
+  const std::string journal = leave(changes, false);
+  EXPECT_EQ(wait(false).value(), false);
+  EXPECT_TRUE(std::filesystem::exists(journal));
+  EXPECT_EQ(wait(true).value(), false);
+  EXPECT_FALSE(std::filesystem::exists(journal));
+}
+
+TEST_F(Orphans, CommittedOnesAreToldAndKept) {
+  const std::string journal = leave(changes, true);
+  for (bool clean : {false, true}) {
+    EXPECT_EQ(wait(clean).value(), true);
+    EXPECT_EQ(wait(clean, [&](const std::string &name) { return journal.ends_with(name); }).value(), false);
+  }
+  EXPECT_TRUE(std::filesystem::exists(journal));
+  auto live = make_journal({{c_at, "x"}}, true);
+  std::filesystem::remove(journal);
+  for (bool clean : {false, true}) EXPECT_EQ(wait(clean).value(), false);  // somebody is at work on it
+}
+
+TEST_F(Orphans, AreSeenByReadersWhoMayNotWrite) {
+  ASSERT_NE(leave(changes, true), "");
+  ReadOnlyEnv read_only(env);
+  struct stat s;
+  ::stat(path.c_str(), &s);
+  auto opened = Folder::open(read_only, path, s, {});
+  ASSERT_TRUE(is_ok(opened));
+  EXPECT_EQ(has_committed_orphan(**opened, s, false, nullptr).value(), true);
+}
+
+}  // namespace
+}  // namespace st::write

@@ -1,0 +1,226 @@
+// Recovery of what no honest writer left: damaged, foreign or planted journals.
+// None is applied, each is moved aside, and the file stays as it is.
+#include <sys/stat.h>
+
+#include "crash_scene.h"
+
+namespace st::write {
+namespace {
+
+using testing::AsUser;
+using testing::bytes_of;
+using testing::Change;
+using testing::is_ok;
+using testing::pattern;
+using testing::poke;
+using testing::put_bytes;
+using testing::same_bytes;
+
+class RecoverDistrusts : public testing::CrashScene {
+ protected:
+  const std::vector<Change> changes = {{a_at, pattern(4000, 51)}, {b_at, pattern(10007, 52)}};
+
+  static CommitRecord record_of(const std::string &journal) {
+    const std::string bytes = bytes_of(journal);
+    CommitRecord record;
+    EXPECT_EQ(decode({reinterpret_cast<const std::byte *>(bytes.data()), header_bytes}, &record), JournalState::committed);
+    return record;
+  }
+  static std::vector<RangeRecord> ranges_of(const std::string &journal) {
+    const CommitRecord record = record_of(journal);
+    const std::string bytes = bytes_of(journal);
+    return decode_ranges({reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges * range_record_bytes});
+  }
+  static void flip(const std::string &path, uint64_t at) { poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40))); }
+  // The journal as somebody would forge it who knows the hashes.
+  static void forge(const std::string &journal, const std::function<void(CommitRecord &, std::vector<RangeRecord> &)> &change) {
+    CommitRecord record = record_of(journal);
+    std::vector<RangeRecord> ranges = ranges_of(journal);
+    change(record, ranges);
+    const auto manifest = encode(ranges);
+    if (record.manifest < uint64_t{1} << 20) poke(journal, record.manifest, {reinterpret_cast<const char *>(manifest.data()), manifest.size()});
+    record.manifest_hash = hash64(manifest.data(), manifest.size());
+    const auto block = encode(record);
+    poke(journal, 0, {reinterpret_cast<const char *>(block.data()), block.size()});
+  }
+};
+
+TEST_F(RecoverDistrusts, ForeignBytesInTheFile) {
+  // In the first, a middle, and the last sector of a range; and in one already written.
+  for (uint64_t at : {a_at, b_at + 5000, b_at + 10006}) {
+    put_bytes(path, old);
+    const std::string journal = leave(changes, true);
+    poke(path, a_at + 1024, std::string_view(changes[0].bytes).substr(1024, 512 - (a_at + 1024) % 512));
+    flip(path, at);
+    ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "neither the old nor the new"));
+    std::filesystem::remove_all(folder());
+  }
+}
+
+TEST_F(RecoverDistrusts, NotBytesThatAreNoneOfItsBusiness) {
+  const std::string journal = leave({changes[0]}, true);
+  flip(path, b_at + 77);
+  std::string wanted = old;
+  wanted[b_at + 77] ^= 0x40;
+  wanted.replace(a_at, 4000, changes[0].bytes);
+  ASSERT_EQ(recover().value().applied, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), wanted));
+}
+
+TEST_F(RecoverDistrusts, TheJournalOfAnotherFile) {
+  const std::string other = dir / "other.safetensors";
+  put_bytes(other, old);  // the same bytes, another inode
+  auto foreign = make_journal(changes, true, other);
+  ASSERT_TRUE(foreign);
+  const std::string name = foreign->name();
+  foreign.reset();
+  std::filesystem::create_directory(folder());
+  std::filesystem::rename(other + ".st-journal/" + name, folder() + "/" + name);
+  expect_aside(folder() + "/" + name, "another file");
+}
+
+TEST_F(RecoverDistrusts, AJournalFromBeforeTheHeaderChanged) {
+  const std::string journal = leave(changes, true);
+  poke(path, data_offset - 1, "\t");  // a space of the padding
+  expect_aside(journal, "another file, or of another state");
+}
+
+TEST_F(RecoverDistrusts, AJournalFromBeforeTheFileGrew) {
+  const std::string journal = leave(changes, true);
+  std::ofstream(path, std::ios::app) << "more";
+  expect_aside(journal, "another file, or of another state");
+}
+
+TEST_F(RecoverDistrusts, ATamperedPayload) {
+  const std::string journal = leave(changes, true);
+  flip(journal, ranges_of(journal)[1].payload + 10006);
+  expect_aside(journal, "payload is damaged");
+}
+
+TEST_F(RecoverDistrusts, ATamperedTableOfHashes) {
+  const std::string journal = leave(changes, true);
+  // A hash of a sector that was written already, so that only the table's own hash tells.
+  poke(path, b_at, changes[1].bytes);
+  flip(journal, ranges_of(journal)[1].sectors + 8);
+  expect_aside(journal, "table of hashes is damaged");
+}
+
+TEST_F(RecoverDistrusts, ATamperedManifest) {
+  const std::string journal = leave(changes, true);
+  flip(journal, record_of(journal).manifest + 3);
+  expect_aside(journal, "manifest is damaged");
+}
+
+TEST_F(RecoverDistrusts, ATamperedCommitRecord) {
+  for (uint64_t at : {0u, 20u, 60u, 95u}) {
+    const std::string journal = leave(changes, true);
+    flip(journal, at);
+    ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "commit record is damaged"));
+    std::filesystem::remove_all(folder());
+  }
+}
+
+TEST_F(RecoverDistrusts, ATruncatedJournal) {
+  const std::string whole = leave(changes, true);
+  const uint64_t manifest = record_of(whole).manifest;
+  std::filesystem::remove_all(folder());
+  for (uint64_t size : {uint64_t{4096}, manifest - 1, manifest + 10}) {
+    const std::string journal = leave(changes, true);
+    std::filesystem::resize_file(journal, size);
+    ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "manifest lies outside"));
+    std::filesystem::remove_all(folder());
+  }
+}
+
+TEST_F(RecoverDistrusts, ForgedRangesAndNumbers) {
+  const std::pair<const char *, std::function<void(CommitRecord &, std::vector<RangeRecord> &)>> forgeries[] = {
+      {"into the header", [](auto &, auto &r) { r[0].offset = 8; }},
+      {"beyond the file", [this](auto &, auto &r) { r[1].offset = old.size() - 5; }},
+      {"wrapping", [](auto &, auto &r) { r[0].length = UINT64_MAX - 100; }},
+      {"payload outside the journal", [](auto &, auto &r) { r[0].payload = uint64_t{1} << 40; }},
+      {"hashes outside the journal", [](auto &, auto &r) { r[0].sectors = uint64_t{1} << 40; }},
+      {"overlapping", [](auto &, auto &r) { r[1] = r[0]; }},
+      {"a manifest beyond the journal", [](auto &c, auto &) { c.manifest = uint64_t{1} << 50; }},
+      {"more ranges than fit", [](auto &c, auto &) { c.ranges = UINT64_MAX / 2; }},
+      {"ranges whose size wraps to nothing", [](auto &c, auto &) { c.ranges = uint64_t{1} << 60; }},
+  };
+  for (const auto &[what, forgery] : forgeries) {
+    SCOPED_TRACE(what);
+    const std::string journal = leave(changes, true);
+    forge(journal, forgery);
+    ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "was not applied"));
+    std::filesystem::remove_all(folder());
+  }
+}
+
+TEST_F(RecoverDistrusts, AJournalWithASecondLink) {
+  const std::string journal = leave(changes, true);
+  std::filesystem::create_hard_link(journal, dir / "link");
+  expect_aside(journal, "second link");
+}
+
+TEST_F(RecoverDistrusts, AJournalThatAnybodyMayWriteTo) {
+  const std::string journal = leave(changes, true);
+  ASSERT_EQ(::chmod(journal.c_str(), 0666), 0);
+  expect_aside(journal, "anybody may write");
+}
+
+TEST_F(RecoverDistrusts, AJournalOfSomebodyElse) {
+  const std::string journal = leave(changes, true);
+  if (::chown(journal.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root can give a file away";
+  expect_aside(journal, "belongs to user 4242");
+}
+
+TEST_F(RecoverDistrusts, NotAJournalOfTheFilesOwner) {
+  const std::string journal = leave(changes, true);
+  for (const std::string &p : {journal, folder(), path})
+    if (::chown(p.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root can give a file away";
+  EXPECT_EQ(recover().value().applied, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+}
+
+TEST_F(RecoverDistrusts, ALinkAPipeAndAFolder) {
+  std::filesystem::create_directory(folder());
+  const std::string journal = folder() + "/0123456789abcdef";
+  std::filesystem::create_symlink(path, journal);
+  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "no plain file"));
+  std::filesystem::remove_all(folder());
+  std::filesystem::create_directory(folder());
+  ASSERT_EQ(::mkfifo(journal.c_str(), 0600), 0);  // and opening it would hang
+  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "no plain file"));
+  std::filesystem::remove_all(folder());
+  std::filesystem::create_directories(journal);
+  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "no plain file"));
+}
+
+TEST_F(RecoverDistrusts, AFileOfRubbish) {
+  std::filesystem::create_directory(folder());
+  const std::string journal = folder() + "/rubbish";
+  put_bytes(journal, pattern(10000, 1));
+  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "commit record is damaged"));
+  std::filesystem::remove_all(folder());
+  std::filesystem::create_directory(folder());
+  put_bytes(journal, "x");
+  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "commit record is damaged"));
+}
+
+TEST_F(RecoverDistrusts, ButStillFinishesTheGoodOnes) {
+  const std::string bad = leave({changes[0]}, true), good = leave({changes[1]}, true);
+  flip(bad, 50);
+  auto r = recover();
+  ASSERT_TRUE(is_ok(r));
+  EXPECT_EQ(r->aside, 1u);
+  EXPECT_EQ(r->applied, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
+  EXPECT_EQ(testing::names_in(folder()).size(), 1u);
+}
+
+TEST_F(RecoverDistrusts, AnEmptyFileIsDropped) {
+  std::filesystem::create_directory(folder());
+  put_bytes(folder() + "/0123456789abcdef", "");
+  EXPECT_EQ(recover().value().dropped, 1u);
+  EXPECT_FALSE(std::filesystem::exists(folder()));
+}
+
+}  // namespace
+}  // namespace st::write

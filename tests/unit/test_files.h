@@ -1,0 +1,132 @@
+// What the unit tests share: folders that vanish, small safetensors files, and
+// assertions that print the sentence of a failure.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "error.h"
+#include "format/header.h"
+
+namespace st::testing {
+
+template <class T>
+::testing::AssertionResult is_ok(const Result<T> &r) {
+  if (r) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "status " << static_cast<int>(r.error().status) << ": " << r.error().message;
+}
+
+template <class T>
+::testing::AssertionResult fails_with(Status wanted, const Result<T> &r) {
+  if (r) return ::testing::AssertionFailure() << "it succeeded; wanted status " << static_cast<int>(wanted);
+  if (r.error().status == wanted && !r.error().message.empty()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "status " << static_cast<int>(r.error().status) << " (" << r.error().message << "), wanted " << static_cast<int>(wanted);
+}
+
+// Equality of what is no text: tells where they part, not all of both.
+inline ::testing::AssertionResult same_bytes(std::string_view got, std::string_view wanted) {
+  if (got == wanted) return ::testing::AssertionSuccess();
+  if (got.size() != wanted.size()) return ::testing::AssertionFailure() << got.size() << " bytes, not " << wanted.size();
+  const auto at = std::mismatch(got.begin(), got.end(), wanted.begin()).first - got.begin();
+  return ::testing::AssertionFailure() << "of " << got.size() << " bytes the one at " << at << " is the first to differ";
+}
+
+// A folder of its own for each test, gone with it.
+class TempDir {
+ public:
+  TempDir() {
+    const char *base = std::getenv("TMPDIR");
+    std::string made = std::string(base && *base ? base : "/tmp") + "/libst-unit-XXXXXX";
+    if (!::mkdtemp(made.data())) std::abort();
+    path_ = std::filesystem::canonical(made);
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDir(const TempDir &) = delete;
+  TempDir &operator=(const TempDir &) = delete;
+  const std::string &path() const { return path_; }
+  std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
+
+ private:
+  std::string path_;
+};
+
+inline std::string bytes_of(const std::string &path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void put_bytes(const std::string &path, std::string_view bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+// Writes into an existing file, in place.
+inline void poke(const std::string &path, uint64_t offset, std::string_view bytes) {
+  std::fstream io(path, std::ios::binary | std::ios::in | std::ios::out);
+  io.seekp(static_cast<std::streamoff>(offset));
+  io.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+inline std::vector<std::string> names_in(const std::string &folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto &entry : std::filesystem::directory_iterator(folder, ignored)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// n bytes that differ by seed and by place.
+inline std::string pattern(size_t n, unsigned seed) {
+  std::string out(n, '\0');
+  uint64_t x = seed * 0x9E3779B97F4A7C15u + 1;
+  for (char &c : out) {
+    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    c = static_cast<char>(x >> 24);
+  }
+  return out;
+}
+
+// The length, the JSON and the data: a file as its bytes.
+inline std::string raw_file(std::string_view json, std::string_view data) {
+  std::string out(8, '\0');
+  store_u64le(out.data(), json.size());
+  return out.append(json).append(data);
+}
+
+struct TestTensor {
+  std::string name;
+  Dtype dtype;
+  std::vector<uint64_t> shape;
+  std::string bytes;
+};
+
+inline TestTensor u8_tensor(std::string name, size_t n, unsigned seed) { return {std::move(name), Dtype::U8, {n}, pattern(n, seed)}; }
+
+// The tensors one after the other, under a header as we write it.
+inline std::string file_of(const std::vector<TestTensor> &tensors, MetadataPairs metadata = {}, uint64_t reserve = 0) {
+  std::vector<HeaderTensor> entries;
+  std::string data;
+  for (const TestTensor &t : tensors) {
+    entries.push_back({t.name, t.dtype, t.shape, data.size(), t.bytes.size()});
+    data += t.bytes;
+  }
+  auto header = serialise_header(entries, metadata, default_alignment, reserve);
+  if (!header) {
+    ADD_FAILURE() << header.error().message;
+    return {};
+  }
+  return *header + data;
+}
+
+}  // namespace st::testing

@@ -1,0 +1,161 @@
+// Transactions and locks: who keeps out whom, and what is said about it.
+#include <sys/file.h>
+
+#include "store_scene.h"
+
+namespace st::store {
+namespace {
+
+using testing::bytes_of;
+using testing::fails_with;
+using testing::is_ok;
+using testing::same_bytes;
+
+class TransactionLock : public testing::StoreScene {
+ protected:
+  // Somebody else, who holds part of the file.
+  os::RangeLock hold(uint64_t begin, uint64_t length, bool exclusive = true) {
+    auto lock = os::RangeLock::acquire(other, {{begin, length, exclusive}}, {});
+    EXPECT_TRUE(is_ok(lock));
+    return std::move(*lock);
+  }
+  os::File open_other() { return std::move(*os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path)); }
+  static TransactionOptions within(int32_t ms) {
+    TransactionOptions options;
+    options.lock_timeout_ms = ms;
+    return options;
+  }
+  os::File other = open_other();
+};
+
+TEST_F(TransactionLock, BusyNamesTheTensorAndCommitMayBeTriedAgain) {
+  auto c = open();
+  auto t = begin(*c, within(0));
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
+  {
+    const os::RangeLock held = hold(b_at + 5000, 1);
+    for (int i = 0; i < 3; ++i) {
+      auto busy = t->commit();
+      ASSERT_TRUE(fails_with(Status::busy, busy));
+      EXPECT_TRUE(busy.error().has_tensor);
+      EXPECT_EQ(busy.error().tensor, "b");
+      EXPECT_NE(busy.error().message.find("'b'"), std::string::npos);
+    }
+    EXPECT_TRUE(same_bytes(bytes_of(path), old));
+    ASSERT_TRUE(is_ok(t->update("c", value(*c, "c", new_c))));  // still alive
+  }
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}, {c_at, new_c}})));
+  EXPECT_EQ(c->counters().lock_waits, 3u);
+}
+
+TEST_F(TransactionLock, OthersTensorsDoNotMatter) {
+  const os::RangeLock held = hold(b_at, 10007);
+  EXPECT_TRUE(is_ok(update(*open(), "a", new_a, within(0))));
+  EXPECT_TRUE(is_ok(update(*open(), "c", new_c, within(0))));
+}
+
+TEST_F(TransactionLock, AReaderOfTheHeaderDoesNotMatterButAPublisherDoes) {
+  {
+    const os::RangeLock reader = hold(0, data_offset, false);
+    EXPECT_TRUE(is_ok(update(*open(), "a", new_a, within(0))));
+  }
+  const os::RangeLock publisher = hold(0, 1);
+  auto busy = update(*open(), "a", new_a, within(0));
+  ASSERT_TRUE(fails_with(Status::busy, busy));
+  EXPECT_FALSE(busy.error().has_tensor);
+}
+
+TEST_F(TransactionLock, HoldsNothingUntilCommitAndNothingAfterIt) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  hold(0, 0);
+  ASSERT_TRUE(is_ok(t->commit()));
+  hold(0, 0);
+  t.reset();
+}
+
+TEST_F(TransactionLock, HoldsNothingAfterAFailure) {
+  testing::FaultEnv faulty(env);
+  auto c = open(faulty);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  faulty.before = [](testing::Call call) { return call == testing::Call::fdatasync ? -EIO : 0; };
+  ASSERT_FALSE(t->commit());
+  hold(0, 0);
+}
+
+TEST_F(TransactionLock, AFilesystemWithoutLocksCannotBeChanged) {
+  class Lockless : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int lock(int fd, int command, struct flock *l) override { return data_only && !is_data(fd) ? FaultEnv::lock(fd, command, l) : answer; }
+    static bool is_data(int fd) {
+      struct stat s;
+      return ::fstat(fd, &s) == 0 && s.st_size > 17000 && s.st_size < 20000;
+    }
+    bool data_only = true;
+    int answer = -ENOLCK;
+  } lockless(env);
+  auto c = open(lockless);
+  EXPECT_TRUE(fails_with(Status::lock_unsupported, update(*c, "a", new_a)));
+  lockless.answer = 0;  // every lock is granted to everybody
+  auto second = open(lockless);
+  EXPECT_TRUE(fails_with(Status::lock_unsupported, update(*second, "a", new_a)));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(TransactionLock, FlockOfOthersDoesNotMatter) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  EXPECT_TRUE(is_ok(update(*open(), "a", new_a, within(0))));
+  ::close(fd);
+}
+
+TEST_F(TransactionLock, AWaitForALockCanBeInterrupted) {
+  class Interrupting : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    void sleep_us(uint32_t) override {
+      if (++sleeps == 10) checkpoint->interrupt();
+    }
+    uint64_t monotonic_ms() override { return 0; }
+    int sleeps = 0;
+    Checkpoint *checkpoint = nullptr;
+  } interrupting(env);
+  auto c = open(interrupting);
+  interrupting.checkpoint = c.get();
+  const os::RangeLock held = hold(a_at, 1);
+  EXPECT_TRUE(fails_with(Status::interrupted, update(*c, "a", new_a, within(-1))));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(TransactionLock, AJournalThatWaitsIsFinishedBeforeTheCommit) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  ASSERT_NE(leave({{b_at, new_b}}, true), "");  // a neighbour crashes
+  testing::poke(path, b_at, new_b.substr(0, 512 - b_at % 512));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}})));
+  EXPECT_EQ(c->counters().recoveries, 1u);
+}
+
+// The older change of the same tensor first, so that it cannot come back later.
+TEST_F(TransactionLock, AJournalOfTheSameTensorIsFinishedFirstAndThenOverwritten) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
+  ASSERT_NE(leave({{b_at, testing::pattern(10007, 99)}}, true), "");
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+  t.reset();
+  c.reset();
+  EXPECT_EQ(recover().value().applied, 0u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+}
+
+}  // namespace
+}  // namespace st::store
