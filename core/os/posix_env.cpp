@@ -31,9 +31,16 @@ class LockedDescriptors {
     current = this;
     ::pthread_atfork([] { current->mutex_.lock(); }, [] { current->mutex_.unlock(); }, [] { current->in_child(); });
   }
-  void note(int fd) {
+  // F_OFD_SETLK, which does not wait, under the list's mutex: no fork comes
+  // between a lock and its note.
+  int set(int fd, struct flock *range) {
     std::lock_guard lock(mutex_);
-    if (std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
+    fds_.reserve(fds_.size() + 1);
+    if (::fcntl(fd, F_OFD_SETLK, range) < 0) return -errno;
+    const bool whole = range->l_start == 0 && range->l_len == 0;
+    if (range->l_type == F_UNLCK && whole) std::erase(fds_, fd);
+    else if (range->l_type != F_UNLCK && std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
+    return 0;
   }
   void forget(int fd) {
     std::lock_guard lock(mutex_);
@@ -110,8 +117,7 @@ class PosixEnv final : public Env {
   int unlinkat(int dir, const char *name, int flags) override { return answer(::unlinkat(dir, name, flags)); }
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override { return answer(::renameat(from_dir, from, to_dir, to)); }
   int lock(int fd, int command, struct flock *lock) override {
-    if (command == F_OFD_SETLK && lock->l_type != F_UNLCK) locked_.note(fd);
-    return answer(::fcntl(fd, command, lock));
+    return command == F_OFD_SETLK ? locked_.set(fd, lock) : answer(::fcntl(fd, command, lock));
   }
 
   int mmap(size_t n, int protection, int flags, int fd, void **out) override {

@@ -86,7 +86,7 @@ Result<bool> locks_exclude(const File &locked, const File &second, const LockRan
   const int r = second.env().lock(second.fd(), F_OFD_SETLK, &lock);
   if (r == -EAGAIN || r == -EACCES) return true;
   if (r < 0) return lock_failure(second, -r);
-  lock = flock_of(range, F_UNLCK);
+  lock = flock_of({0, 0, false}, F_UNLCK);
   second.env().lock(second.fd(), F_OFD_SETLK, &lock);
   return false;
 }

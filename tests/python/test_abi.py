@@ -27,6 +27,7 @@ STRUCTS = {
     "st_range": _abi.Range,
     "st_txn_options": _abi.TxnOptions,
     "st_report": _abi.Report,
+    "st_verify_options": _abi.VerifyOptions,
     "st_recover_options": _abi.RecoverOptions,
     "st_io_info": _abi.IoInfo,
     "st_stats": _abi.Stats,
