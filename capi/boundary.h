@@ -37,7 +37,10 @@ st_status boundary(Body body) noexcept {
   try {
     Result<void> r = body();
     if (r) return ST_OK;
-    if (r.error().message.empty()) return set_last_error(r.error().status, "memory ran out after the point of no return; close the handle and open the file anew, which finishes the change");
+    if (r.error().message.empty())
+      return set_last_error(r.error().status,
+                            "memory ran out after the point of no return; close the handle and open the file anew, "
+                            "which finishes the change");
     return set_last_error(std::move(r.error()));
   } catch (const std::bad_alloc &) {
     return set_last_error(Status::nomem, "no memory for this call; free some and try again");
@@ -51,12 +54,15 @@ st_status boundary(Body body) noexcept {
 // Arguments that may not be NULL.
 template <class... Pointers>
 Result<void> require(const char *call, Pointers... pointers) {
-  if (((pointers == nullptr) || ...)) return fail(Status::invalid_argument, call, " was given NULL where that is not allowed; see st.h");
+  if (((pointers == nullptr) || ...))
+    return fail(Status::invalid_argument, call, " was given NULL where that is not allowed; see st.h");
   return {};
 }
 
 template <class T>
-concept Sized = std::is_trivially_copyable_v<T> && requires(T t) { t.struct_size; };
+concept Sized = std::is_trivially_copyable_v<T> && requires(T t) {
+  t.struct_size;
+};
 
 // The caller's options over the defaults: a caller from an older header gives
 // fewer, one from a newer header may give more if they are zero.
@@ -64,10 +70,13 @@ template <Sized T>
 Result<T> read_options(const T *given, T defaults) {
   if (!given) return defaults;
   const size_t size = given->struct_size;
-  if (size < sizeof(uint32_t)) return fail(Status::invalid_argument, "an option struct's struct_size is ", size, "; set it up with its ST_..._INIT");
+  if (size < sizeof(uint32_t))
+    return fail(Status::invalid_argument, "an option struct's struct_size is ", size,
+                "; set it up with its ST_..._INIT");
   const auto *bytes = reinterpret_cast<const unsigned char *>(given);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char b) { return b != 0; }))
-    return fail(Status::unsupported, "an option was set that libst ", st_version(), " does not know; use a newer library");
+    return fail(Status::unsupported, "an option was set that libst ", st_version(),
+                " does not know; use a newer library");
   std::memcpy(&defaults, given, std::min(size, sizeof(T)));
   return defaults;
 }
@@ -75,7 +84,9 @@ Result<T> read_options(const T *given, T defaults) {
 template <Sized T>
 Result<void> write_result(T *out, T value) {
   const uint32_t size = out->struct_size;
-  if (size < sizeof(uint32_t)) return fail(Status::invalid_argument, "a result struct's struct_size is ", size, "; set it up with its ST_..._INIT");
+  if (size < sizeof(uint32_t))
+    return fail(Status::invalid_argument, "a result struct's struct_size is ", size,
+                "; set it up with its ST_..._INIT");
   value.struct_size = size;
   std::memcpy(out, &value, std::min<size_t>(size, sizeof(T)));
   if (size > sizeof(T)) std::memset(reinterpret_cast<unsigned char *>(out) + sizeof(T), 0, size - sizeof(T));

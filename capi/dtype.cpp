@@ -5,13 +5,19 @@
 #define ST_STRING(x) #x
 #define ST_EXPANDED(x) ST_STRING(x)
 
-static_assert(static_cast<uint32_t>(st::Dtype::BOOL) == ST_DTYPE_BOOL && static_cast<uint32_t>(st::Dtype::F4) == ST_DTYPE_F4 &&
-              static_cast<uint32_t>(st::Dtype::F8_E8M0) == ST_DTYPE_F8_E8M0 && static_cast<uint32_t>(st::Dtype::BF16) == ST_DTYPE_BF16 &&
+static_assert(static_cast<uint32_t>(st::Dtype::BOOL) == ST_DTYPE_BOOL &&
+              static_cast<uint32_t>(st::Dtype::F4) == ST_DTYPE_F4 &&
+              static_cast<uint32_t>(st::Dtype::F8_E8M0) == ST_DTYPE_F8_E8M0 &&
+              static_cast<uint32_t>(st::Dtype::BF16) == ST_DTYPE_BF16 &&
               static_cast<uint32_t>(st::Dtype::U64) == ST_DTYPE_U64 && st::dtype_count == ST_DTYPE_U64);
 
-const char *st_dtype_name(st_dtype dtype) { return st::is_dtype(dtype) ? st::dtype_name(static_cast<st::Dtype>(dtype)).data() : nullptr; }
+const char *st_dtype_name(st_dtype dtype) {
+  return st::is_dtype(dtype) ? st::dtype_name(static_cast<st::Dtype>(dtype)).data() : nullptr;
+}
 
-uint32_t st_dtype_bits(st_dtype dtype) { return st::is_dtype(dtype) ? st::dtype_bits(static_cast<st::Dtype>(dtype)) : 0; }
+uint32_t st_dtype_bits(st_dtype dtype) {
+  return st::is_dtype(dtype) ? st::dtype_bits(static_cast<st::Dtype>(dtype)) : 0;
+}
 
 st_status st_dtype_parse(const char *name, st_dtype *out) {
   return st::capi::boundary([&]() -> st::Result<void> {
@@ -23,4 +29,6 @@ st_status st_dtype_parse(const char *name, st_dtype *out) {
   });
 }
 
-const char *st_version(void) { return ST_EXPANDED(ST_VERSION_MAJOR) "." ST_EXPANDED(ST_VERSION_MINOR) "." ST_EXPANDED(ST_VERSION_PATCH); }
+const char *st_version(void) {
+  return ST_EXPANDED(ST_VERSION_MAJOR) "." ST_EXPANDED(ST_VERSION_MINOR) "." ST_EXPANDED(ST_VERSION_PATCH);
+}

@@ -58,7 +58,9 @@ ST_SAME(journal) == ST_E_JOURNAL);
 ST_SAME(txn_failed) == ST_E_TXN_FAILED);
 #undef ST_SAME
 
-const char *message() { return last.static_message ? last.static_message : last.error.message.c_str(); }
+const char *message() {
+  return last.static_message ? last.static_message : last.error.message.c_str();
+}
 
 }  // namespace
 
@@ -81,8 +83,7 @@ using namespace st::capi;
 const char *st_status_name(st_status status) {
   switch (status) {
 #define ST_NAME(name) \
-  case name:          \
-    return #name;
+  case name: return #name;
     ST_NAME(ST_OK)
     ST_NAME(ST_E_INVALID_ARGUMENT)
     ST_NAME(ST_E_NOMEM)
@@ -128,12 +129,13 @@ const char *st_status_name(st_status status) {
     ST_NAME(ST_E_JOURNAL)
     ST_NAME(ST_E_TXN_FAILED)
 #undef ST_NAME
-    default:
-      return "ST_E_UNKNOWN";
+    default: return "ST_E_UNKNOWN";
   }
 }
 
-const char *st_last_error(void) { return message(); }
+const char *st_last_error(void) {
+  return message();
+}
 
 void st_error_info_init(st_error_info *out) {
   if (out) *out = ST_ERROR_INFO_INIT;

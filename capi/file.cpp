@@ -7,15 +7,20 @@ namespace {
 Result<store::OpenOptions> translate(const st_open_options *given) {
   auto o = read_options(given, st_open_options ST_OPEN_OPTIONS_INIT);
   if (!o) return Failure(std::move(o.error()));
-  if (o->flags & ~ST_OPEN_READ_WRITE) return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
-  if (o->map > ST_MAP_NONE) return fail(Status::invalid_argument, "st_open_options.map is ", o->map, "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE or _NONE");
+  if (o->flags & ~ST_OPEN_READ_WRITE)
+    return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
+  if (o->map > ST_MAP_NONE)
+    return fail(Status::invalid_argument, "st_open_options.map is ", o->map,
+                "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE or _NONE");
   store::OpenOptions options;
   options.writable = o->flags & ST_OPEN_READ_WRITE;
   options.map = static_cast<read::MapMode>(o->map);
   options.lock_timeout_ms = o->lock_timeout_ms;
   options.progress = progress_of(o->progress, o->progress_user);
   if (o->log)
-    options.log = [fn = o->log, user = o->log_user](LogLevel level, const std::string &message) { fn(user, static_cast<uint32_t>(level), message.c_str()); };
+    options.log = [fn = o->log, user = o->log_user](LogLevel level, const std::string &message) {
+      fn(user, static_cast<uint32_t>(level), message.c_str());
+    };
   return options;
 }
 
@@ -28,7 +33,8 @@ Result<void> hand_out(Result<std::unique_ptr<store::Checkpoint>> opened, st_file
 }
 
 Result<void> check_index(const store::Snapshot &snapshot, size_t i) {
-  if (i >= snapshot.header.index.size()) return fail(Status::out_of_range, "tensor ", i, " was asked for, of ", snapshot.header.index.size());
+  if (i >= snapshot.header.index.size())
+    return fail(Status::out_of_range, "tensor ", i, " was asked for, of ", snapshot.header.index.size());
   return {};
 }
 
@@ -52,7 +58,9 @@ Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t na
   const auto i = snapshot.header.index.find(wanted);
   if (i) return *i;
   const std::string where = snapshot.file ? text(" in ", quoted(snapshot.file.path())) : std::string();
-  return Failure(error(Status::not_found, "no tensor is named ", quoted(wanted), where, "; list the names to see what there is").about_tensor(wanted));
+  return Failure(
+      error(Status::not_found, "no tensor is named ", quoted(wanted), where, "; list the names to see what there is")
+          .about_tensor(wanted));
 }
 
 }  // namespace st::capi
@@ -98,7 +106,9 @@ void st_interrupt(st_file *file) {
   if (file) file->checkpoint->interrupt();
 }
 
-size_t st_count(const st_file *file) { return file ? file->checkpoint->snapshot().header.index.size() : 0; }
+size_t st_count(const st_file *file) {
+  return file ? file->checkpoint->snapshot().header.index.size() : 0;
+}
 
 st_status st_at(st_file *file, size_t i, st_tensor *out) {
   return boundary([&]() -> Result<void> {
@@ -117,7 +127,8 @@ st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out) {
     ST_CAPI_TRY(require("st_at_many", out));
     const store::Snapshot &snapshot = file->checkpoint->snapshot();
     const size_t count = snapshot.header.index.size();
-    if (first > count || n > count - first) return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
+    if (first > count || n > count - first)
+      return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
     for (size_t i = 0; i < n; ++i) describe(snapshot, first + i, nullptr, out + i);
     return {};
   });
@@ -131,7 +142,8 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
     for (size_t i = 0; i < index.size(); ++i) need += index.at(i).name.size() + 1;
     const size_t room = std::exchange(*size, need);
     if (!dst) return {};
-    if (room < need) return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
+    if (room < need)
+      return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
     for (size_t i = 0; i < index.size(); ++i) {
       const std::string_view name = index.at(i).name;
       std::memcpy(dst, name.data(), name.size() + 1);
@@ -163,13 +175,17 @@ st_status st_get_at(st_file *file, size_t i, st_tensor *out) {
   });
 }
 
-size_t st_metadata_count(const st_file *file) { return file ? file->checkpoint->snapshot().header.index.metadata_size() : 0; }
+size_t st_metadata_count(const st_file *file) {
+  return file ? file->checkpoint->snapshot().header.index.metadata_size() : 0;
+}
 
-st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len, const char **value, size_t *value_len) {
+st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len, const char **value,
+                         size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_metadata_at", file));
     const Index &index = file->checkpoint->snapshot().header.index;
-    if (i >= index.metadata_size()) return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", index.metadata_size());
+    if (i >= index.metadata_size())
+      return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", index.metadata_size());
     const auto [k, v] = index.metadata_at(i);
     if (key) *key = k.data();
     if (key_len) *key_len = k.size();

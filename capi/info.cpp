@@ -6,8 +6,10 @@ using namespace st::capi;
 
 namespace {
 
-static_assert(static_cast<uint32_t>(os::Storage::local) == ST_STORAGE_LOCAL && static_cast<uint32_t>(os::Storage::object_store) == ST_STORAGE_OBJECT_STORE);
-static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED && static_cast<uint32_t>(read::MapMode::none) == ST_MAP_NONE);
+static_assert(static_cast<uint32_t>(os::Storage::local) == ST_STORAGE_LOCAL &&
+              static_cast<uint32_t>(os::Storage::object_store) == ST_STORAGE_OBJECT_STORE);
+static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
+              static_cast<uint32_t>(read::MapMode::none) == ST_MAP_NONE);
 
 template <size_t N>
 void copy_text(char (&to)[N], std::string_view from) {

@@ -6,7 +6,8 @@ using namespace st::capi;
 
 namespace {
 
-static_assert(sizeof(Range) == sizeof(st_range) && offsetof(Range, stop) == offsetof(st_range, stop) && offsetof(Range, step) == offsetof(st_range, step));
+static_assert(sizeof(Range) == sizeof(st_range) && offsetof(Range, stop) == offsetof(st_range, stop) &&
+              offsetof(Range, step) == offsetof(st_range, step));
 
 Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n) {
   const TensorView t = snapshot.header.index.at(i);
@@ -16,12 +17,15 @@ Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range
 }
 
 Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size) {
-  if (need > dst_size) return fail(Status::buffer_size, call, " needs a buffer of ", need, " bytes but was given ", dst_size);
+  if (need > dst_size)
+    return fail(Status::buffer_size, call, " needs a buffer of ", need, " bytes but was given ", dst_size);
   if (!dst && need > 0) return fail(Status::invalid_argument, call, " was given NULL to read into");
   return {};
 }
 
-size_t length(const char *name) { return name ? std::strlen(name) : 0; }
+size_t length(const char *name) {
+  return name ? std::strlen(name) : 0;
+}
 
 }  // namespace
 
@@ -38,7 +42,9 @@ st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *
   });
 }
 
-st_status st_get(st_file *file, const char *name, st_tensor *out) { return st_get_n(file, name, length(name), out); }
+st_status st_get(st_file *file, const char *name, st_tensor *out) {
+  return st_get_n(file, name, length(name), out);
+}
 
 st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size) {
   return boundary([&]() -> Result<void> {
@@ -51,9 +57,12 @@ st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst,
   });
 }
 
-st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size) { return st_read_n(file, name, length(name), dst, dst_size); }
+st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size) {
+  return st_read_n(file, name, length(name), dst, dst_size);
+}
 
-st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, uint64_t *shape, uint64_t *nbytes) {
+st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                         uint64_t *shape, uint64_t *nbytes) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_slice_shape", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_slice_shape", ranges));
@@ -68,7 +77,8 @@ st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const
   });
 }
 
-st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst, size_t dst_size) {
+st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst,
+                          size_t dst_size) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read_slice", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_read_slice", ranges));

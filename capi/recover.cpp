@@ -10,7 +10,8 @@ namespace {
 
 bool told(st_report_fn report, void *user, uint32_t level, Status status, uint64_t offset, const std::string &message) {
   if (!report) return true;
-  const st_report r{static_cast<uint32_t>(sizeof(st_report)), level, static_cast<st_status>(status), 0, offset, message.c_str()};
+  const st_report r{
+      static_cast<uint32_t>(sizeof(st_report)), level, static_cast<st_status>(status), 0, offset, message.c_str()};
   return report(user, &r) == 0;
 }
 
@@ -29,7 +30,8 @@ st_status st_verify_with(const char *path, const st_verify_options *opts) {
     ST_CAPI_TRY(require("st_verify", path));
     auto o = read_options(opts, st_verify_options ST_VERIFY_OPTIONS_INIT);
     if (!o) return Failure(std::move(o.error()));
-    if (o->reserved0 != 0) return fail(Status::unsupported, "st_verify was given an option that libst ", st_version(), " does not know");
+    if (o->reserved0 != 0)
+      return fail(Status::unsupported, "st_verify was given an option that libst ", st_version(), " does not know");
     const Control control(progress_of(o->progress, o->progress_user), nullptr);
     return store::verify(os::Env::posix(), path, control, [&](const store::Finding &f) {
       return told(o->report, o->report_user, static_cast<uint32_t>(f.severity), f.status, f.offset, f.message);
@@ -51,13 +53,16 @@ st_status st_recover_with(const char *path, const st_recover_options *opts) {
     if (!o) return Failure(std::move(o.error()));
     std::string real;
     if (const int r = os::Env::posix().realpath(path, &real); r < 0) return Failure(os_error(-r, "open", path));
-    auto done = write::recover(os::Env::posix(), real, {o->lock_timeout_ms, nullptr, nullptr}, [&](const write::Finding &f) {
-      return told(o->report, o->user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
-    });
+    auto done =
+        write::recover(os::Env::posix(), real, {o->lock_timeout_ms, nullptr, nullptr}, [&](const write::Finding &f) {
+          return told(o->report, o->user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
+        });
     if (!done) return Failure(std::move(done.error()));
     if (done->aside > 0) return fail(Status::journal, done->why_aside);
     return {};
   });
 }
 
-st_status st_recover(const char *path) { return st_recover_with(path, nullptr); }
+st_status st_recover(const char *path) {
+  return st_recover_with(path, nullptr);
+}

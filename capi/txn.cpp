@@ -7,8 +7,10 @@ using namespace st::capi;
 namespace {
 
 Result<store::NewBytes> translate(const st_tensor *value) {
-  if (value->rank > 0 && !value->shape) return fail(Status::invalid_argument, "the new value has rank ", value->rank, " but no shape");
-  if (value->nbytes > 0 && !value->data) return fail(Status::invalid_argument, "the new value has ", value->nbytes, " bytes but no data");
+  if (value->rank > 0 && !value->shape)
+    return fail(Status::invalid_argument, "the new value has rank ", value->rank, " but no shape");
+  if (value->nbytes > 0 && !value->data)
+    return fail(Status::invalid_argument, "the new value has ", value->nbytes, " bytes but no data");
   return store::NewBytes{value->dtype, {value->shape, value->rank}, value->data, value->nbytes};
 }
 
@@ -43,15 +45,19 @@ st_status st_update_n(st_file *file, const char *name, size_t name_len, const st
   });
 }
 
-st_status st_update(st_file *file, const char *name, const st_tensor *value) { return st_update_n(file, name, name ? std::strlen(name) : 0, value); }
+st_status st_update(st_file *file, const char *name, const st_tensor *value) {
+  return st_update_n(file, name, name ? std::strlen(name) : 0, value);
+}
 
 st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_begin", file, out));
     auto o = read_options(opts, st_txn_options ST_TXN_OPTIONS_INIT);
     if (!o) return Failure(std::move(o.error()));
-    if (o->flags & ~ST_TXN_COPY || o->reserved0 != 0) return fail(Status::unsupported, "st_begin was given a flag that libst ", st_version(), " does not know");
-    auto transaction = store::Transaction::begin(*file->checkpoint, {(o->flags & ST_TXN_COPY) != 0, o->lock_timeout_ms, progress_of(o->progress, o->progress_user)});
+    if (o->flags & ~ST_TXN_COPY || o->reserved0 != 0)
+      return fail(Status::unsupported, "st_begin was given a flag that libst ", st_version(), " does not know");
+    auto transaction = store::Transaction::begin(*file->checkpoint, {(o->flags & ST_TXN_COPY) != 0, o->lock_timeout_ms,
+                                                                     progress_of(o->progress, o->progress_user)});
     if (!transaction) return Failure(std::move(transaction.error()));
     auto txn = std::make_unique<st_txn>(st_txn{file, std::move(*transaction)});
     std::lock_guard lock(file->mutex);
@@ -70,10 +76,13 @@ st_status st_txn_update_n(st_txn *txn, const char *name, size_t name_len, const 
   });
 }
 
-st_status st_txn_update(st_txn *txn, const char *name, const st_tensor *value) { return st_txn_update_n(txn, name, name ? std::strlen(name) : 0, value); }
+st_status st_txn_update(st_txn *txn, const char *name, const st_tensor *value) {
+  return st_txn_update_n(txn, name, name ? std::strlen(name) : 0, value);
+}
 
 st_status st_commit(st_txn *txn) {
-  if (!txn) return set_last_error(Status::invalid_argument, "st_commit was given NULL where that is not allowed; see st.h");
+  if (!txn)
+    return set_last_error(Status::invalid_argument, "st_commit was given NULL where that is not allowed; see st.h");
   const st_status status = boundary([&] { return txn->transaction->commit(); });
   if (status != ST_E_BUSY) free_txn(txn);
   return status;

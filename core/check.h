@@ -5,12 +5,12 @@
 #ifdef ST_CHECKS
 #include <cstdio>
 #include <cstdlib>
-#define ST_ASSERT(condition)                                                              \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
+#define ST_ASSERT(condition)                                                                 \
+  do {                                                                                       \
+    if (!(condition)) {                                                                      \
       std::fprintf(stderr, "%s:%d: invariant broken: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                       \
-    }                                                                                     \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (0)
 #else
 #define ST_ASSERT(condition) static_cast<void>(sizeof(!(condition)))

@@ -18,13 +18,16 @@ class Control {
   Control() = default;
   // Interrupted once *interrupts moves on from what it is now.
   Control(Progress progress, const std::atomic<uint64_t> *interrupts)
-      : progress_(std::move(progress)), interrupts_(interrupts), seen_(interrupts ? interrupts->load(std::memory_order_relaxed) : 0) {}
+      : progress_(std::move(progress)),
+        interrupts_(interrupts),
+        seen_(interrupts ? interrupts->load(std::memory_order_relaxed) : 0) {}
 
   bool interrupted() const { return interrupts_ && interrupts_->load(std::memory_order_relaxed) != seen_; }
 
   Result<void> check(uint64_t done, uint64_t total) const {
     if (interrupted()) return fail(Status::interrupted, "the call was interrupted; nothing was changed");
-    if (progress_ && !progress_(done, total)) return fail(Status::cancelled, "the progress callback cancelled the call; nothing was changed");
+    if (progress_ && !progress_(done, total))
+      return fail(Status::cancelled, "the progress callback cancelled the call; nothing was changed");
     return {};
   }
 

@@ -25,23 +25,17 @@ std::string quoted(std::string_view name) {
 Status status_of_errno(int err) {
   switch (err) {
     case ENOENT:
-    case ENOTDIR:
-      return Status::no_file;
+    case ENOTDIR: return Status::no_file;
     case EACCES:
     case EPERM:
     case EROFS:
-    case ETXTBSY:
-      return Status::permission;
+    case ETXTBSY: return Status::permission;
     case ENOSPC:
-    case EDQUOT:
-      return Status::no_space;
-    case ENOMEM:
-      return Status::nomem;
+    case EDQUOT: return Status::no_space;
+    case ENOMEM: return Status::nomem;
     case EISDIR:
-    case ENXIO:
-      return Status::not_regular;
-    default:
-      return Status::io;
+    case ENXIO: return Status::not_regular;
+    default: return Status::io;
   }
 }
 

@@ -89,7 +89,9 @@ using Result = tl::expected<T, Error>;
 using Failure = tl::unexpected<Error>;
 
 // text("n is ", 3, ", not ", name): the parts joined.
-inline void append_text(std::string &out, std::string_view part) { out += part; }
+inline void append_text(std::string &out, std::string_view part) {
+  out += part;
+}
 template <std::integral N>
 void append_text(std::string &out, N number) {
   out += std::to_string(number);

@@ -10,8 +10,12 @@
 
 namespace st {
 
-inline uint64_t hash64(const void *bytes, size_t n) { return XXH3_64bits(bytes, n); }
-inline uint64_t hash64(const void *bytes, size_t n, uint64_t seed) { return XXH3_64bits_withSeed(bytes, n, seed); }
+inline uint64_t hash64(const void *bytes, size_t n) {
+  return XXH3_64bits(bytes, n);
+}
+inline uint64_t hash64(const void *bytes, size_t n, uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes, n, seed);
+}
 
 class Hasher {
  public:

@@ -17,14 +17,16 @@ inline constexpr size_t worth_a_huge_page = size_t{512} << 10;
 inline void *allocate_memory(size_t n) {
   if (n < worth_a_huge_page) return ::operator new(n);
   const size_t whole = (n + huge_page - 1) / huge_page * huge_page;
-  void *memory = ::operator new(whole, std::align_val_t{huge_page});
+  void *memory = ::operator new (whole, std::align_val_t{huge_page});
   ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint
   return memory;
 }
 
 inline void free_memory(void *memory, size_t n) noexcept {
-  if (n < worth_a_huge_page) ::operator delete(memory);
-  else ::operator delete(memory, std::align_val_t{huge_page});
+  if (n < worth_a_huge_page)
+    ::operator delete(memory);
+  else
+    ::operator delete (memory, std::align_val_t{huge_page});
 }
 
 // For std::vector.

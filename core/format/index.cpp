@@ -12,8 +12,11 @@ namespace st {
 TensorView Index::at(size_t i) const {
   ST_ASSERT(i < entries_.size());
   const Entry &e = entries_[i];
-  return {string_at(e.name, e.name_len), static_cast<Dtype>(e.dtype),
-          {dims_.data() + e.shape, e.rank}, e.begin, e.end - e.begin};
+  return {string_at(e.name, e.name_len),
+          static_cast<Dtype>(e.dtype),
+          {dims_.data() + e.shape, e.rank},
+          e.begin,
+          e.end - e.begin};
 }
 
 uint64_t Index::hash(std::string_view name) const {
@@ -38,9 +41,8 @@ std::pair<std::string_view, std::string_view> Index::metadata_at(size_t i) const
 }
 
 std::optional<std::string_view> Index::metadata_find(std::string_view key) const {
-  auto found = std::lower_bound(by_key_.begin(), by_key_.end(), key, [this](uint32_t i, std::string_view k) {
-    return metadata_at(i).first < k;
-  });
+  auto found = std::lower_bound(by_key_.begin(), by_key_.end(), key,
+                                [this](uint32_t i, std::string_view k) { return metadata_at(i).first < k; });
   if (found == by_key_.end() || metadata_at(*found).first != key) return std::nullopt;
   return metadata_at(*found).second;
 }
@@ -74,7 +76,6 @@ void IndexBuilder::begin_tensor(std::string_view name) {
   name_len_ = static_cast<uint32_t>(name.size());
   shape_ = static_cast<uint32_t>(index_.dims_.size());
 }
-
 
 void IndexBuilder::end_tensor(Dtype dtype, uint64_t begin, uint64_t end) {
   Index::Entry e;
@@ -135,13 +136,18 @@ Result<void> IndexBuilder::check_layout() {
     auto refuse = [&](Status status, const auto &...parts) {
       return Failure(error(status, "tensor ", quoted(t.name), " ", parts...).about_tensor(t.name).at_offset(e.begin));
     };
-    if (e.end < e.begin) return refuse(Status::offsets, "has data_offsets [", e.begin, ", ", e.end, "], which end before they begin");
-    if (e.begin < at) return refuse(Status::overlap, "begins at data offset ", e.begin, " but the tensor before it ends at ", at);
-    if (e.begin > at) return refuse(Status::hole, "begins at data offset ", e.begin, " but the tensor before it ends at ", at, "; bytes may not be skipped");
+    if (e.end < e.begin)
+      return refuse(Status::offsets, "has data_offsets [", e.begin, ", ", e.end, "], which end before they begin");
+    if (e.begin < at)
+      return refuse(Status::overlap, "begins at data offset ", e.begin, " but the tensor before it ends at ", at);
+    if (e.begin > at)
+      return refuse(Status::hole, "begins at data offset ", e.begin, " but the tensor before it ends at ", at,
+                    "; bytes may not be skipped");
     auto nbytes = tensor_nbytes(t.dtype, t.shape);
     if (!nbytes) return refuse(nbytes.error().status, nbytes.error().message);
     if (*nbytes != e.end - e.begin)
-      return refuse(Status::size_mismatch, "spans ", e.end - e.begin, " bytes, but its shape and dtype ", dtype_name(t.dtype), " need ", *nbytes);
+      return refuse(Status::size_mismatch, "spans ", e.end - e.begin, " bytes, but its shape and dtype ",
+                    dtype_name(t.dtype), " need ", *nbytes);
     at = e.end;
   }
   index_.data_bytes_ = at;
@@ -161,7 +167,9 @@ Result<void> IndexBuilder::build_lookup() {
       if (index_.slots_[slot] >> 32 != h >> 32) continue;
       const Index::Entry &other = index_.entries_[(index_.slots_[slot] & UINT32_MAX) - 1];
       if (index_.string_at(other.name, other.name_len) == name)
-        return Failure(error(Status::duplicate_name, "the name ", quoted(name), " stands twice in the header, so one tensor would hide the other; write the file anew with distinct names")
+        return Failure(error(Status::duplicate_name, "the name ", quoted(name),
+                             " stands twice in the header, so one tensor would hide the other; write the file anew "
+                             "with distinct names")
                            .about_tensor(name));
     }
     index_.slots_[slot] = (h >> 32) << 32 | (i + 1);

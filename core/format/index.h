@@ -59,12 +59,12 @@ class Index {
   std::string_view string_at(uint32_t offset, uint32_t len) const { return {&strings_[offset], len}; }
   uint64_t hash(std::string_view name) const;
 
-  std::vector<char, HugeAllocator<char>> strings_;         // every name and metadata string, each NUL-terminated
-  std::vector<uint64_t, HugeAllocator<uint64_t>> dims_;        // every shape
-  std::vector<Entry, HugeAllocator<Entry>> entries_;        // sorted by (begin, end)
-  std::vector<uint64_t, HugeAllocator<uint64_t>> slots_;       // open addressing: high half hash, low half index + 1
-  std::vector<Pair> metadata_;        // in header order
-  std::vector<uint32_t> by_key_;      // metadata, sorted by key
+  std::vector<char, HugeAllocator<char>> strings_;        // every name and metadata string, each NUL-terminated
+  std::vector<uint64_t, HugeAllocator<uint64_t>> dims_;   // every shape
+  std::vector<Entry, HugeAllocator<Entry>> entries_;      // sorted by (begin, end)
+  std::vector<uint64_t, HugeAllocator<uint64_t>> slots_;  // open addressing: high half hash, low half index + 1
+  std::vector<Pair> metadata_;                            // in header order
+  std::vector<uint32_t> by_key_;                          // metadata, sorted by key
   uint64_t seed_ = 0;
   uint64_t data_bytes_ = 0;
 };

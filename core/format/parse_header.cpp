@@ -26,15 +26,16 @@ Failure json_failure(simdjson::error_code code, std::string_view where) {
   switch (code) {
     case simdjson::UTF8_ERROR:
       return fail(Status::header_utf8, "the header is not valid UTF-8; the file is damaged or no safetensors file");
-    case simdjson::MEMALLOC:
-      return fail(Status::nomem, "no memory to parse the header");
+    case simdjson::MEMALLOC: return fail(Status::nomem, "no memory to parse the header");
     default:
       return fail(Status::header_json, "the header is not valid JSON", where.empty() ? "" : " in ", where, " (",
                   simdjson::error_message(code), "); the file is damaged or no safetensors file");
   }
 }
 
-bool is_plain(std::string_view s) { return std::memchr(s.data(), '\\', s.size()) == nullptr; }
+bool is_plain(std::string_view s) {
+  return std::memchr(s.data(), '\\', s.size()) == nullptr;
+}
 
 // A JSON number that is read only to be ignored. serde_json refuses one whose
 // magnitude it cannot hold, by arithmetic of its own: at most as many digits as
@@ -62,8 +63,10 @@ class IgnoredNumber {
     for (bool full = false; digit(); ++at_) {
       const auto d = static_cast<uint64_t>(*at_ - '0');
       full = full || !fits(d);
-      if (full) ++exponent_;
-      else add(d);
+      if (full)
+        ++exponent_;
+      else
+        add(d);
     }
     return true;
   }
@@ -113,7 +116,8 @@ class IgnoredNumber {
 };
 
 std::string_view trimmed(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r'))
+  while (!token.empty() &&
+         (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r'))
     token.remove_suffix(1);
   return token;
 }
@@ -298,14 +302,9 @@ Result<void> HeaderParser::tensor_elements(od::array array) {
         type = *parsed;
         break;
       }
-      case 1:
-        ST_TRY(shape(value));
-        break;
-      case 2:
-        ST_TRY(offsets(value));
-        break;
-      default:
-        return bad(Status::tensor_info, wrong_count);
+      case 1: ST_TRY(shape(value)); break;
+      case 2: ST_TRY(offsets(value)); break;
+      default: return bad(Status::tensor_info, wrong_count);
     }
   }
   if (count != 3) return bad(Status::tensor_info, wrong_count);
@@ -457,12 +456,15 @@ uint64_t load_u64le(const void *bytes) {
 
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size) {
   if (file_size < length_bytes || first_bytes.size() < length_bytes)
-    return fail(Status::header_too_small, "the file has ", file_size, " bytes, fewer than the 8 that give the header's length; it is no safetensors file");
+    return fail(Status::header_too_small, "the file has ", file_size,
+                " bytes, fewer than the 8 that give the header's length; it is no safetensors file");
   const uint64_t n = load_u64le(first_bytes.data());
   if (n > max_header_bytes)
-    return fail(Status::header_too_large, "the header claims ", n, " bytes, more than the format's ", max_header_bytes, "; the file is damaged or no safetensors file");
+    return fail(Status::header_too_large, "the header claims ", n, " bytes, more than the format's ", max_header_bytes,
+                "; the file is damaged or no safetensors file");
   if (n > file_size - length_bytes)
-    return fail(Status::header_truncated, "the header claims ", n, " bytes but the file ends after ", file_size - length_bytes, " of them; fetch the file again");
+    return fail(Status::header_truncated, "the header claims ", n, " bytes but the file ends after ",
+                file_size - length_bytes, " of them; fetch the file again");
   return n;
 }
 
@@ -474,7 +476,8 @@ Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_s
   if (scan_header({json, json_bytes}, builder)) return builder.finish();
   od::parser parser;
   od::document document;
-  if (auto code = parser.iterate(json, json_bytes, json_bytes + header_padding).get(document)) return json_failure(code, "");
+  if (auto code = parser.iterate(json, json_bytes, json_bytes + header_padding).get(document))
+    return json_failure(code, "");
   return HeaderParser(json, json_bytes, hash_seed).parse(document);
 }
 
@@ -488,9 +491,13 @@ Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file
   const uint64_t have = file_size - header.data_offset();
   const uint64_t need = header.index.data_bytes();
   if (have < need)
-    return Failure(error(Status::truncated, "the tensors need ", need, " bytes but the file has only ", have, " after its header; fetch the file again").at_offset(file_size));
+    return Failure(error(Status::truncated, "the tensors need ", need, " bytes but the file has only ", have,
+                         " after its header; fetch the file again")
+                       .at_offset(file_size));
   if (have > need)
-    return Failure(error(Status::trailing_data, have - need, " bytes follow the last tensor and belong to none; the file is damaged").at_offset(header.data_offset() + need));
+    return Failure(error(Status::trailing_data, have - need,
+                         " bytes follow the last tensor and belong to none; the file is damaged")
+                       .at_offset(header.data_offset() + need));
   return header;
 }
 

@@ -7,7 +7,8 @@ namespace {
 
 class Scanner {
  public:
-  Scanner(std::string_view json, IndexBuilder &builder) : at_(json.data()), end_(json.data() + json.size()), builder_(builder) {}
+  Scanner(std::string_view json, IndexBuilder &builder)
+      : at_(json.data()), end_(json.data() + json.size()), builder_(builder) {}
 
   bool header();
 
@@ -56,7 +57,9 @@ uint64_t ends_of(uint64_t word) {
   return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((word - ones * 0x20) & ~word)) & highs;
 }
 
-bool Scanner::string(std::string_view *out) { return take('"') && rest_of_string(out); }
+bool Scanner::string(std::string_view *out) {
+  return take('"') && rest_of_string(out);
+}
 
 bool Scanner::rest_of_string(std::string_view *out) {
   const char *begin = at_;
@@ -119,15 +122,21 @@ bool Scanner::tensor(std::string_view name) {
   for (int field = 0; field < 3; ++field) {
     if (field > 0 && !take(',')) return false;
     enum { unknown, is_dtype, is_shape, is_offsets } key = unknown;
-    if (literal("\"dtype\":")) key = is_dtype;
-    else if (literal("\"shape\":")) key = is_shape;
-    else if (literal("\"data_offsets\":")) key = is_offsets;
+    if (literal("\"dtype\":"))
+      key = is_dtype;
+    else if (literal("\"shape\":"))
+      key = is_shape;
+    else if (literal("\"data_offsets\":"))
+      key = is_offsets;
     else {
       std::string_view name;
       if (!string(&name) || !take(':')) return false;
-      if (name == "dtype") key = is_dtype;
-      else if (name == "shape") key = is_shape;
-      else if (name == "data_offsets") key = is_offsets;
+      if (name == "dtype")
+        key = is_dtype;
+      else if (name == "shape")
+        key = is_shape;
+      else if (name == "data_offsets")
+        key = is_offsets;
     }
     if (key == is_dtype && !type) {
       if (!dtype(&type)) return false;
@@ -180,6 +189,8 @@ bool Scanner::header() {
 
 }  // namespace
 
-bool scan_header(std::string_view json, IndexBuilder &builder) { return Scanner(json, builder).header(); }
+bool scan_header(std::string_view json, IndexBuilder &builder) {
+  return Scanner(json, builder).header();
+}
 
 }  // namespace st

@@ -64,7 +64,8 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
       return refuse(Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
     auto nbytes = tensor_nbytes(t.dtype, t.shape);
     if (!nbytes) return refuse(nbytes.error().status, nbytes.error().message);
-    if (*nbytes != t.nbytes) return refuse(Status::size_mismatch, text("has ", t.nbytes, " bytes; its dtype and shape need ", *nbytes));
+    if (*nbytes != t.nbytes)
+      return refuse(Status::size_mismatch, text("has ", t.nbytes, " bytes; its dtype and shape need ", *nbytes));
     uint64_t end;
     if (__builtin_add_overflow(t.begin, t.nbytes, &end) || end > INT64_MAX)
       return refuse(Status::offsets, "would end beyond 2^63 bytes, where no file reaches");
@@ -76,7 +77,9 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
   uint64_t at = 0;
   for (const HeaderTensor *t : by_offset) {
     if (t->begin != at)
-      return Failure(error(t->begin < at ? Status::overlap : Status::hole, "tensor ", quoted(t->name), " begins at ", t->begin, " but the one before it ends at ", at).about_tensor(t->name));
+      return Failure(error(t->begin < at ? Status::overlap : Status::hole, "tensor ", quoted(t->name), " begins at ",
+                           t->begin, " but the one before it ends at ", at)
+                         .about_tensor(t->name));
     at += t->nbytes;
   }
   return {};
@@ -89,10 +92,12 @@ void store_u64le(void *bytes, uint64_t value) {
   for (int i = 0; i < 8; ++i, value >>= 8) b[i] = static_cast<unsigned char>(value);
 }
 
-Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata, uint64_t alignment, uint64_t reserve) {
+Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata, uint64_t alignment,
+                                     uint64_t reserve) {
   constexpr uint64_t largest_alignment = uint64_t{1} << 20;
   if (alignment == 0 || alignment % 8 != 0 || alignment > largest_alignment)
-    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ", largest_alignment);
+    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ",
+                largest_alignment);
   if (auto checked = check(tensors); !checked) return Failure(std::move(checked.error()));
 
   std::string out(length_bytes, '\0');
@@ -114,8 +119,10 @@ Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, Meta
   out += '}';
 
   if (reserve > max_header_bytes || out.size() + reserve > length_bytes + max_header_bytes - alignment)
-    return fail(Status::header_too_large, "the header would have ", out.size(), " bytes and a reserve of ", reserve, ", more than the format's ", max_header_bytes);
-  if (!simdjson::validate_utf8(out.data() + length_bytes, out.size() - length_bytes)) return fail(Status::header_utf8, "a name or the metadata is not valid UTF-8");
+    return fail(Status::header_too_large, "the header would have ", out.size(), " bytes and a reserve of ", reserve,
+                ", more than the format's ", max_header_bytes);
+  if (!simdjson::validate_utf8(out.data() + length_bytes, out.size() - length_bytes))
+    return fail(Status::header_utf8, "a name or the metadata is not valid UTF-8");
   const uint64_t unpadded = out.size() + reserve;
   out.resize((unpadded + alignment - 1) / alignment * alignment, ' ');
   store_u64le(out.data(), out.size() - length_bytes);

@@ -31,12 +31,14 @@ Extent adjust(const Range &range, uint64_t dim) {
 
 Result<SlicePlan> SlicePlan::make(Dtype dtype, std::span<const uint64_t> shape, std::span<const Range> ranges) {
   if (ranges.size() > shape.size())
-    return fail(Status::out_of_range, "a slice of ", ranges.size(), " ranges was asked of a tensor with ", shape.size(), " dimensions");
+    return fail(Status::out_of_range, "a slice of ", ranges.size(), " ranges was asked of a tensor with ", shape.size(),
+                " dimensions");
   SlicePlan plan;
   std::vector<Extent> extents;
   bool empty = false;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (d < ranges.size() && ranges[d].step == 0) return fail(Status::invalid_argument, "the step of dimension ", d, " is 0; a slice's step is never 0");
+    if (d < ranges.size() && ranges[d].step == 0)
+      return fail(Status::invalid_argument, "the step of dimension ", d, " is 0; a slice's step is never 0");
     extents.push_back(d < ranges.size() ? adjust(ranges[d], shape[d]) : Extent{0, 1, shape[d], false});
     plan.shape_.push_back(extents.back().count);
     empty |= extents.back().count == 0;
@@ -60,14 +62,16 @@ Result<SlicePlan> SlicePlan::make(Dtype dtype, std::span<const uint64_t> shape, 
         const uint64_t stride = e.step * source_stride;
         cut_inside_byte |= stride % 8 != 0 || destination_stride % 8 != 0;
         if (e.reversed) destination += (e.count - 1) * destination_stride;
-        plan.loops_.push_back({e.count, stride / 8, e.reversed ? uint64_t{0} - destination_stride / 8 : destination_stride / 8});
+        plan.loops_.push_back(
+            {e.count, stride / 8, e.reversed ? uint64_t{0} - destination_stride / 8 : destination_stride / 8});
       }
     }
     source_stride *= shape[d];
     destination_stride *= e.count;
   }
   if (cut_inside_byte || source % 8 != 0 || run % 8 != 0 || destination % 8 != 0 || destination_stride % 8 != 0)
-    return fail(Status::subbyte, "the slice cuts ", dtype_bits(dtype), "-bit elements inside a byte; take ranges that begin and end at whole bytes");
+    return fail(Status::subbyte, "the slice cuts ", dtype_bits(dtype),
+                "-bit elements inside a byte; take ranges that begin and end at whole bytes");
   std::reverse(plan.loops_.begin(), plan.loops_.end());
   plan.source_ = source / 8;
   plan.destination_ = destination / 8;

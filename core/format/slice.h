@@ -31,7 +31,11 @@ class SlicePlan {
   class Cursor {
    public:
     explicit Cursor(const SlicePlan &plan)
-        : plan_(plan), at_(plan.loops_.size()), left_(plan.run_count()), source_(plan.source_), destination_(plan.destination_) {}
+        : plan_(plan),
+          at_(plan.loops_.size()),
+          left_(plan.run_count()),
+          source_(plan.source_),
+          destination_(plan.destination_) {}
     bool done() const { return left_ == 0; }
     uint64_t source() const { return source_; }
     uint64_t destination() const { return destination_; }

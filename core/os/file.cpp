@@ -28,7 +28,9 @@ void File::close() {
 Result<size_t> File::read_up_to(void *buffer, size_t n, uint64_t offset) const {
   size_t done = 0;
   while (done < n) {
-    const ssize_t got = repeat_interrupted([&] { return env_->pread(fd_, static_cast<char *>(buffer) + done, std::min(n - done, most_at_once), offset + done); });
+    const ssize_t got = repeat_interrupted([&] {
+      return env_->pread(fd_, static_cast<char *>(buffer) + done, std::min(n - done, most_at_once), offset + done);
+    });
     if (got < 0) return Failure(error(static_cast<int>(-got), "read").at_offset(offset + done));
     if (got == 0) break;
     done += static_cast<size_t>(got);
@@ -40,7 +42,8 @@ Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
   auto got = read_up_to(buffer, n, offset);
   if (!got) return Failure(std::move(got.error()));
   if (*got < n)
-    return Failure(st::error(Status::file_changed, quoted(path_), " ends at ", offset + *got, ", inside what is to be read: it was truncated while open; open it anew")
+    return Failure(st::error(Status::file_changed, quoted(path_), " ends at ", offset + *got,
+                             ", inside what is to be read: it was truncated while open; open it anew")
                        .at_offset(offset + *got));
   return {};
 }
@@ -48,7 +51,10 @@ Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
 Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
   size_t done = 0;
   while (done < n) {
-    const ssize_t put = repeat_interrupted([&] { return env_->pwrite(fd_, static_cast<const char *>(buffer) + done, std::min(n - done, most_at_once), offset + done); });
+    const ssize_t put = repeat_interrupted([&] {
+      return env_->pwrite(fd_, static_cast<const char *>(buffer) + done, std::min(n - done, most_at_once),
+                          offset + done);
+    });
     if (put < 0) return Failure(error(static_cast<int>(-put), "write").at_offset(offset + done));
     if (put == 0) return Failure(error(EIO, "write").at_offset(offset + done));
     done += static_cast<size_t>(put);
@@ -74,7 +80,9 @@ Result<struct stat> File::stat() const {
   return s;
 }
 
-bool same_inode(const struct stat &a, const struct stat &b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+bool same_inode(const struct stat &a, const struct stat &b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
 
 Result<bool> was_replaced(const File &file, const std::string &path) {
   auto opened = file.stat();

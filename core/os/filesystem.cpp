@@ -15,13 +15,13 @@ struct Magic {
   std::string_view type;
 };
 constexpr Magic magics[] = {
-    {0xEF53, "ext4"},         {0x58465342, "xfs"},      {0x9123683E, "btrfs"},  {0x01021994, "tmpfs"},
-    {0x858458F6, "ramfs"},    {0xF2F52010, "f2fs"},     {0x2FC12FC1, "zfs"},    {0xCA451A4E, "bcachefs"},
-    {0x4d44, "vfat"},         {0x2011BAB0, "exfat"},    {0x73717368, "squashfs"}, {0xE0F5E1E2, "erofs"},
-    {0x958458F6, "hugetlbfs"}, {0x6969, "nfs"},         {0xFF534D42, "cifs"},   {0xFE534D42, "smb3"},
-    {0x517B, "smb"},          {0x01021997, "9p"},       {0x00C36400, "ceph"},   {0x0BD00BD0, "lustre"},
-    {0x47504653, "gpfs"},     {0x19830326, "beegfs"},   {0x5346414F, "afs"},    {0x7461636F, "ocfs2"},
-    {0x01161970, "gfs2"},     {0x73757245, "coda"},     {0x786F4256, "vboxsf"}, {0xAAD7AAEA, "panfs"},
+    {0xEF53, "ext4"},          {0x58465342, "xfs"},    {0x9123683E, "btrfs"},    {0x01021994, "tmpfs"},
+    {0x858458F6, "ramfs"},     {0xF2F52010, "f2fs"},   {0x2FC12FC1, "zfs"},      {0xCA451A4E, "bcachefs"},
+    {0x4d44, "vfat"},          {0x2011BAB0, "exfat"},  {0x73717368, "squashfs"}, {0xE0F5E1E2, "erofs"},
+    {0x958458F6, "hugetlbfs"}, {0x6969, "nfs"},        {0xFF534D42, "cifs"},     {0xFE534D42, "smb3"},
+    {0x517B, "smb"},           {0x01021997, "9p"},     {0x00C36400, "ceph"},     {0x0BD00BD0, "lustre"},
+    {0x47504653, "gpfs"},      {0x19830326, "beegfs"}, {0x5346414F, "afs"},      {0x7461636F, "ocfs2"},
+    {0x01161970, "gfs2"},      {0x73757245, "coda"},   {0x786F4256, "vboxsf"},   {0xAAD7AAEA, "panfs"},
 };
 constexpr uint32_t fuse_magic = 0x65735546;
 
@@ -30,21 +30,52 @@ struct Class {
   Storage storage;
 };
 constexpr Class classes[] = {
-    {"ext2", Storage::local},     {"ext3", Storage::local},       {"ext4", Storage::local},   {"xfs", Storage::local},
-    {"btrfs", Storage::local},    {"f2fs", Storage::local},       {"zfs", Storage::local},    {"bcachefs", Storage::local},
-    {"vfat", Storage::local},     {"exfat", Storage::local},      {"squashfs", Storage::local}, {"erofs", Storage::local},
-    {"iso9660", Storage::local},  {"ntfs3", Storage::local},      {"overlay", Storage::local},
-    {"tmpfs", Storage::memory},   {"ramfs", Storage::memory},     {"hugetlbfs", Storage::memory},
-    {"nfs", Storage::network},    {"nfs4", Storage::network},     {"cifs", Storage::network}, {"smb", Storage::network},
-    {"smb2", Storage::network},   {"smb3", Storage::network},     {"9p", Storage::network},   {"afs", Storage::network},
-    {"coda", Storage::network},   {"vboxsf", Storage::network},   {"virtiofs", Storage::network},
-    {"ceph", Storage::parallel},  {"lustre", Storage::parallel},  {"gpfs", Storage::parallel}, {"beegfs", Storage::parallel},
-    {"ocfs2", Storage::parallel}, {"gfs2", Storage::parallel},    {"panfs", Storage::parallel},
-    {"fuse.gcsfuse", Storage::object_store}, {"fuse.s3fs", Storage::object_store},
-    {"fuse.goofys", Storage::object_store},  {"fuse.geesefs", Storage::object_store},
-    {"fuse.rclone", Storage::object_store},  {"fuse.juicefs", Storage::object_store},
-    {"fuse.JuiceFS", Storage::object_store}, {"fuse.blobfuse", Storage::object_store},
-    {"fuse.blobfuse2", Storage::object_store}, {"fuse.mount-s3", Storage::object_store},
+    {"ext2", Storage::local},
+    {"ext3", Storage::local},
+    {"ext4", Storage::local},
+    {"xfs", Storage::local},
+    {"btrfs", Storage::local},
+    {"f2fs", Storage::local},
+    {"zfs", Storage::local},
+    {"bcachefs", Storage::local},
+    {"vfat", Storage::local},
+    {"exfat", Storage::local},
+    {"squashfs", Storage::local},
+    {"erofs", Storage::local},
+    {"iso9660", Storage::local},
+    {"ntfs3", Storage::local},
+    {"overlay", Storage::local},
+    {"tmpfs", Storage::memory},
+    {"ramfs", Storage::memory},
+    {"hugetlbfs", Storage::memory},
+    {"nfs", Storage::network},
+    {"nfs4", Storage::network},
+    {"cifs", Storage::network},
+    {"smb", Storage::network},
+    {"smb2", Storage::network},
+    {"smb3", Storage::network},
+    {"9p", Storage::network},
+    {"afs", Storage::network},
+    {"coda", Storage::network},
+    {"vboxsf", Storage::network},
+    {"virtiofs", Storage::network},
+    {"ceph", Storage::parallel},
+    {"lustre", Storage::parallel},
+    {"gpfs", Storage::parallel},
+    {"beegfs", Storage::parallel},
+    {"ocfs2", Storage::parallel},
+    {"gfs2", Storage::parallel},
+    {"panfs", Storage::parallel},
+    {"fuse.gcsfuse", Storage::object_store},
+    {"fuse.s3fs", Storage::object_store},
+    {"fuse.goofys", Storage::object_store},
+    {"fuse.geesefs", Storage::object_store},
+    {"fuse.rclone", Storage::object_store},
+    {"fuse.juicefs", Storage::object_store},
+    {"fuse.JuiceFS", Storage::object_store},
+    {"fuse.blobfuse", Storage::object_store},
+    {"fuse.blobfuse2", Storage::object_store},
+    {"fuse.mount-s3", Storage::object_store},
     {"fuse.mountpoint-s3", Storage::object_store},
 };
 
@@ -76,7 +107,8 @@ std::string_view storage_name(Storage s) {
 }
 
 Storage storage_of_type(std::string_view type) {
-  const auto *found = std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return c.type == type; });
+  const auto *found =
+      std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return c.type == type; });
   if (found != std::end(classes)) return found->storage;
   if (type == "fuse" || type == "fuseblk" || type.starts_with("fuse.")) return Storage::fuse;
   return Storage::unknown;
@@ -105,7 +137,8 @@ Filesystem probe_filesystem(const File &file) {
   struct statfs fs;
   if (file.env().fstatfs(file.fd(), &fs) < 0) return {};
   const auto magic = static_cast<uint32_t>(fs.f_type);
-  const auto *known = std::find_if(std::begin(magics), std::end(magics), [&](const Magic &m) { return m.magic == magic; });
+  const auto *known =
+      std::find_if(std::begin(magics), std::end(magics), [&](const Magic &m) { return m.magic == magic; });
   if (known != std::end(magics)) return {storage_of_type(known->type), std::string(known->type)};
 
   std::string type;

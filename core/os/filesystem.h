@@ -9,7 +9,15 @@
 
 namespace st::os {
 
-enum class Storage : uint32_t { unknown = 0, local = 1, memory = 2, network = 3, parallel = 4, fuse = 5, object_store = 6 };
+enum class Storage : uint32_t {
+  unknown = 0,
+  local = 1,
+  memory = 2,
+  network = 3,
+  parallel = 4,
+  fuse = 5,
+  object_store = 6
+};
 
 struct Filesystem {
   Storage storage = Storage::unknown;

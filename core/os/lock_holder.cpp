@@ -51,7 +51,8 @@ bool line_locks(std::string_view line, uint64_t inode, const LockRange &range) {
   for (int skip = 0; skip < 5; ++skip) next_word(line);  // number, kind, ADVISORY, READ or WRITE, pid
   std::string_view place = next_word(line);
   uint64_t its_inode, begin, end = UINT64_MAX;
-  if (!parse(place.substr(std::min(place.rfind(':') + 1, place.size())), &its_inode) || its_inode != inode) return false;
+  if (!parse(place.substr(std::min(place.rfind(':') + 1, place.size())), &its_inode) || its_inode != inode)
+    return false;
   if (!parse(next_word(line), &begin)) return false;
   const std::string_view last = next_word(line);
   if (last != "EOF" && !parse(last, &end)) return false;
@@ -67,7 +68,8 @@ pid_t find_lock_holder(const File &file, const LockRange &range) {
   if (!s || !proc || env.list(proc->fd(), &names) < 0) return 0;
   const std::string self = text(env.getpid());
   for (const std::string &name : names)
-    if (is_number(name) && name != self && holds(env, "/proc/" + name + "/fdinfo", s->st_ino, range)) return static_cast<pid_t>(std::atoll(name.c_str()));
+    if (is_number(name) && name != self && holds(env, "/proc/" + name + "/fdinfo", s->st_ino, range))
+      return static_cast<pid_t>(std::atoll(name.c_str()));
   return 0;
 }
 

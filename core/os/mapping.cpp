@@ -23,8 +23,10 @@ Result<Mapping> Mapping::of_file(const File &file, size_t size, MapKind kind) {
 Result<Mapping> Mapping::anonymous(Env &env, size_t size) {
   Mapping m;
   void *address = nullptr;
-  if (const int r = env.mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, &address); r < 0)
-    return fail(Status::nomem, "no ", size, " bytes of memory to read the file into; read tensors one by one with st_read");
+  if (const int r = env.mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, &address);
+      r < 0)
+    return fail(Status::nomem, "no ", size,
+                " bytes of memory to read the file into; read tensors one by one with st_read");
   m.env_ = &env;
   m.data_ = static_cast<std::byte *>(address);
   m.size_ = size;
@@ -45,7 +47,8 @@ uint64_t Mapping::resident() const {
     const size_t n = std::min(window, size_ - at);
     if (env_->mincore(data_ + at, n, in_core.data()) < 0) return 0;
     const size_t count = (n + page - 1) / page;
-    pages += static_cast<uint64_t>(std::count_if(in_core.begin(), in_core.begin() + static_cast<std::ptrdiff_t>(count), [](unsigned char c) { return c & 1; }));
+    pages += static_cast<uint64_t>(std::count_if(in_core.begin(), in_core.begin() + static_cast<std::ptrdiff_t>(count),
+                                                 [](unsigned char c) { return c & 1; }));
   }
   return std::min<uint64_t>(pages * page, size_);
 }

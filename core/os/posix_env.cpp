@@ -38,8 +38,10 @@ class LockedDescriptors {
     fds_.reserve(fds_.size() + 1);
     if (::fcntl(fd, F_OFD_SETLK, range) < 0) return -errno;
     const bool whole = range->l_start == 0 && range->l_len == 0;
-    if (range->l_type == F_UNLCK && whole) std::erase(fds_, fd);
-    else if (range->l_type != F_UNLCK && std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
+    if (range->l_type == F_UNLCK && whole)
+      std::erase(fds_, fd);
+    else if (range->l_type != F_UNLCK && std::find(fds_.begin(), fds_.end(), fd) == fds_.end())
+      fds_.push_back(fd);
     return 0;
   }
   void forget(int fd) {
@@ -69,19 +71,31 @@ R answer(R r) {
 
 class PosixEnv final : public Env {
  public:
-  int openat(int dir, const char *path, int flags, mode_t mode) override { return answer(::openat(dir, path, flags | O_CLOEXEC, mode)); }
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    return answer(::openat(dir, path, flags | O_CLOEXEC, mode));
+  }
   int close(int fd) override {
     locked_.forget(fd);
     return answer(::close(fd));
   }
-  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override { return answer(::pread(fd, buffer, n, static_cast<off_t>(offset))); }
-  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override { return answer(::pwrite(fd, buffer, n, static_cast<off_t>(offset))); }
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+    return answer(::pread(fd, buffer, n, static_cast<off_t>(offset)));
+  }
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    return answer(::pwrite(fd, buffer, n, static_cast<off_t>(offset)));
+  }
   int fsync(int fd) override { return answer(::fsync(fd)); }
   int fdatasync(int fd) override { return answer(::fdatasync(fd)); }
-  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override { return answer(::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(n))); }
-  int sync_range(int fd, uint64_t offset, uint64_t n) override { return answer(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(n), SYNC_FILE_RANGE_WRITE)); }
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override {
+    return answer(::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(n)));
+  }
+  int sync_range(int fd, uint64_t offset, uint64_t n) override {
+    return answer(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(n), SYNC_FILE_RANGE_WRITE));
+  }
   int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
-  int fstatat(int dir, const char *path, struct stat *out, int flags) override { return answer(::fstatat(dir, path, out, flags)); }
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+    return answer(::fstatat(dir, path, out, flags));
+  }
   int fstatfs(int fd, struct statfs *out) override { return answer(::fstatfs(fd, out)); }
   int fchmod(int fd, mode_t mode) override { return answer(::fchmod(fd, mode)); }
   int fchown(int fd, uid_t uid, gid_t gid) override { return answer(::fchown(fd, uid, gid)); }
@@ -109,13 +123,16 @@ class PosixEnv final : public Env {
     std::unique_ptr<DIR, Close> owner(stream);
     out->clear();
     for (errno = 0; const dirent *entry = ::readdir(stream); errno = 0)
-      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) out->emplace_back(entry->d_name);
+      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0)
+        out->emplace_back(entry->d_name);
     return -errno;
   }
 
   int mkdirat(int dir, const char *name, mode_t mode) override { return answer(::mkdirat(dir, name, mode)); }
   int unlinkat(int dir, const char *name, int flags) override { return answer(::unlinkat(dir, name, flags)); }
-  int renameat(int from_dir, const char *from, int to_dir, const char *to) override { return answer(::renameat(from_dir, from, to_dir, to)); }
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+    return answer(::renameat(from_dir, from, to_dir, to));
+  }
   int lock(int fd, int command, struct flock *lock) override {
     return command == F_OFD_SETLK ? locked_.set(fd, lock) : answer(::fcntl(fd, command, lock));
   }

@@ -17,13 +17,18 @@ struct flock flock_of(const LockRange &range, short type) {
   return lock;
 }
 
-short type_of(const LockRange &range) { return range.exclusive ? F_WRLCK : F_RDLCK; }
+short type_of(const LockRange &range) {
+  return range.exclusive ? F_WRLCK : F_RDLCK;
+}
 
-bool means_unsupported(int err) { return err == EINVAL || err == ENOSYS || err == EOPNOTSUPP || err == ENOLCK; }
+bool means_unsupported(int err) {
+  return err == EINVAL || err == ENOSYS || err == EOPNOTSUPP || err == ENOLCK;
+}
 
 Failure lock_failure(const File &file, int err) {
   if (means_unsupported(err))
-    return fail(Status::lock_unsupported, "the filesystem of ", quoted(file.path()), " has no byte-range locks, so it cannot be changed safely; copy the file to one that has");
+    return fail(Status::lock_unsupported, "the filesystem of ", quoted(file.path()),
+                " has no byte-range locks, so it cannot be changed safely; copy the file to one that has");
   return Failure(file.error(err, "lock"));
 }
 
@@ -42,9 +47,12 @@ Result<void> take(const File &file, const LockRange &range, const LockWait &wait
       if (wait.waits) ++*wait.waits;
     }
     if (wait.control && wait.control->interrupted())
-      return fail(Status::interrupted, "the wait for a lock on ", quoted(file.path()), " was interrupted; nothing was changed");
+      return fail(Status::interrupted, "the wait for a lock on ", quoted(file.path()),
+                  " was interrupted; nothing was changed");
     if (wait.timeout_ms >= 0 && file.env().monotonic_ms() >= deadline)
-      return Failure(error(Status::busy, "another worker holds a lock on ", quoted(file.path()), "; try again, or allow more time").at_offset(range.begin));
+      return Failure(
+          error(Status::busy, "another worker holds a lock on ", quoted(file.path()), "; try again, or allow more time")
+              .at_offset(range.begin));
     if (unchecked_us >= between_checks_us && wait.control) {
       unchecked_us = 0;
       if (auto go = wait.control->check(0, 0); !go) return go;

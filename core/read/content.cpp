@@ -9,7 +9,9 @@ namespace {
 
 using os::Storage;
 
-bool prefers_private(Storage s) { return s != Storage::local && s != Storage::memory; }
+bool prefers_private(Storage s) {
+  return s != Storage::local && s != Storage::memory;
+}
 
 // What to try first, and why.
 std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::Filesystem &filesystem) {
@@ -24,23 +26,27 @@ std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::F
     return {wanted, "the caller asked for it"};
   }
   const std::string storage = text(filesystem.type, " is ", storage_name(filesystem.storage), " storage");
-  if (prefers_private(filesystem.storage)) return {MapMode::private_copy, text(storage, ", where shared mappings may be refused")};
+  if (prefers_private(filesystem.storage))
+    return {MapMode::private_copy, text(storage, ", where shared mappings may be refused")};
   return {MapMode::shared, text(storage, ", where all readers can share the page cache")};
 }
 
 bool mapping_refused(int err) {
-  return err == ENODEV || err == EACCES || err == EPERM || err == EINVAL || err == EOPNOTSUPP || err == ENOSYS || err == ENOMEM || err == EAGAIN;
+  return err == ENODEV || err == EACCES || err == EPERM || err == EINVAL || err == EOPNOTSUPP || err == ENOSYS ||
+         err == ENOMEM || err == EAGAIN;
 }
 
 }  // namespace
 
-Result<Content> Content::open(const os::File &file, size_t size, size_t slots, MapMode wanted, const os::Filesystem &filesystem, const Log &log) {
+Result<Content> Content::open(const os::File &file, size_t size, size_t slots, MapMode wanted,
+                              const os::Filesystem &filesystem, const Log &log) {
   ST_ASSERT(size > 0);
   Content c;
   c.size_ = size;
   auto [mode, reason] = choose(file.env(), wanted, filesystem);
   for (; mode != MapMode::none; ++c.fallbacks_) {
-    auto mapping = os::Mapping::of_file(file, size, mode == MapMode::shared ? os::MapKind::shared : os::MapKind::private_copy);
+    auto mapping =
+        os::Mapping::of_file(file, size, mode == MapMode::shared ? os::MapKind::shared : os::MapKind::private_copy);
     if (mapping) {
       c.mapping_ = std::move(*mapping);
       break;
@@ -48,7 +54,9 @@ Result<Content> Content::open(const os::File &file, size_t size, size_t slots, M
     if (!mapping_refused(mapping.error().os_errno)) return Failure(std::move(mapping.error()));
     reason = mapping.error().message;
     mode = mode == MapMode::shared ? MapMode::private_copy : MapMode::none;
-    if (log) log(LogLevel::warning, text(reason, "; falling back to ", mode == MapMode::none ? "owned memory" : "a private mapping"));
+    if (log)
+      log(LogLevel::warning,
+          text(reason, "; falling back to ", mode == MapMode::none ? "owned memory" : "a private mapping"));
   }
   if (mode == MapMode::none) {
     auto memory = os::Mapping::anonymous(file.env(), size);

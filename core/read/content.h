@@ -20,7 +20,8 @@ class Content {
  public:
   Content() = default;
   // `size` > 0 bytes of `file`; `slots` is how many pieces will be looked at.
-  static Result<Content> open(const os::File &file, size_t size, size_t slots, MapMode wanted, const os::Filesystem &filesystem, const Log &log);
+  static Result<Content> open(const os::File &file, size_t size, size_t slots, MapMode wanted,
+                              const os::Filesystem &filesystem, const Log &log);
   // Bytes that somebody else keeps alive.
   static Content borrowed(const std::byte *bytes, size_t size);
 

@@ -22,12 +22,14 @@ Result<void> Source::read(void *to, size_t n, uint64_t offset) const {
 Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, const Control &control) {
   for (uint64_t done = 0; done < n; done += std::min(block, n - done)) {
     if (auto go = control.check(done, n); !go) return go;
-    if (auto got = source.read(static_cast<std::byte *>(to) + done, std::min(block, n - done), offset + done); !got) return got;
+    if (auto got = source.read(static_cast<std::byte *>(to) + done, std::min(block, n - done), offset + done); !got)
+      return got;
   }
   return {};
 }
 
-Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePlan &plan, void *to, const Control &control) {
+Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePlan &plan, void *to,
+                            const Control &control) {
   auto *out = static_cast<std::byte *>(to);
   uint64_t bytes_read = 0, bytes_done = 0, next_check = 0;
   std::unique_ptr<std::byte[]> scratch;
@@ -49,14 +51,16 @@ Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePl
       }
     }
     if (end - begin == plan.run_bytes()) {
-      if (auto got = source.read(out + run.destination(), plan.run_bytes(), offset + begin); !got) return Failure(std::move(got.error()));
+      if (auto got = source.read(out + run.destination(), plan.run_bytes(), offset + begin); !got)
+        return Failure(std::move(got.error()));
       bytes_done += plan.run_bytes();
       bytes_read += plan.run_bytes();
       run.next();
       continue;
     }
     if (!scratch) scratch = std::make_unique_for_overwrite<std::byte[]>(window);
-    if (auto got = source.read(scratch.get(), end - begin, offset + begin); !got) return Failure(std::move(got.error()));
+    if (auto got = source.read(scratch.get(), end - begin, offset + begin); !got)
+      return Failure(std::move(got.error()));
     bytes_read += end - begin;
     for (; !run.done() && run.source() + plan.run_bytes() <= end; run.next()) {
       std::memcpy(out + run.destination(), scratch.get() + (run.source() - begin), plan.run_bytes());

@@ -10,7 +10,7 @@ namespace st::read {
 
 // Where copies come from: a file, or memory where the file was given as such.
 struct Source {
-  const os::File *file;      // null: take bytes from `memory`
+  const os::File *file;  // null: take bytes from `memory`
   const std::byte *memory;
 
   Result<void> read(void *to, size_t n, uint64_t offset) const;
@@ -21,6 +21,7 @@ Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, c
 
 // The runs of `plan`, of a tensor that begins at `offset`, packed into `to`.
 // Runs near each other are fetched with one read. Answers the bytes read.
-Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePlan &plan, void *to, const Control &control);
+Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePlan &plan, void *to,
+                            const Control &control);
 
 }  // namespace st::read

@@ -30,7 +30,10 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open_memory(os::Env &env, const 
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen() const {
-  if (path_.empty()) return fail(Status::unsupported, "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
+  if (path_.empty())
+    return fail(
+        Status::unsupported,
+        "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
   auto replaced = os::was_replaced(snapshot().file, path_);
   if (!replaced) return Failure(std::move(replaced.error()));
   if (*replaced) return fail(Status::file_changed, quoted(path_), " now names another file; open it anew by its path");
@@ -67,7 +70,9 @@ Result<void> Checkpoint::recover(const os::LockWait &wait) {
   });
   if (!done) return Failure(std::move(done.error()));
   counters_.recoveries += done->applied + done->dropped;
-  if (done->aside > 0) return fail(Status::journal, done->why_aside, "; the file may hold a half-finished change: verify it, then open again");
+  if (done->aside > 0)
+    return fail(Status::journal, done->why_aside,
+                "; the file may hold a half-finished change: verify it, then open again");
   return {};
 }
 
@@ -95,7 +100,8 @@ Result<const std::byte *> Checkpoint::view(const Snapshot &s, size_t i) const {
 
 Result<void> Checkpoint::read(const Snapshot &s, size_t i, void *to) const {
   const TensorView t = s.header.index.at(i);
-  if (auto done = read::copy(source(s), s.file_offset(t), t.nbytes, to, control()); !done) return Failure(about(std::move(done.error()), t));
+  if (auto done = read::copy(source(s), s.file_offset(t), t.nbytes, to, control()); !done)
+    return Failure(about(std::move(done.error()), t));
   counters_.bytes_read += t.nbytes;
   return {};
 }

@@ -25,7 +25,8 @@ struct OpenOptions {
 };
 
 struct Counters {
-  std::atomic<uint64_t> bytes_read = 0, bytes_written = 0, journal_bytes = 0, commits = 0, recoveries = 0, lock_waits = 0;
+  std::atomic<uint64_t> bytes_read = 0, bytes_written = 0, journal_bytes = 0, commits = 0, recoveries = 0,
+                        lock_waits = 0;
 };
 
 class Checkpoint {

@@ -18,7 +18,8 @@ Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
 
 Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, TransactionOptions options) {
   if (!checkpoint.options_.writable)
-    return fail(Status::read_only, checkpoint.path_.empty() ? "a file that was given as memory" : quoted(checkpoint.path_),
+    return fail(Status::read_only,
+                checkpoint.path_.empty() ? "a file that was given as memory" : quoted(checkpoint.path_),
                 " was opened for reading only; open it for reading and writing to change it");
   std::unique_ptr<Transaction> t(new Transaction(checkpoint, std::move(options)));
   if (auto ok = t->may_go_on(); !ok) return Failure(std::move(ok.error()));
@@ -28,39 +29,49 @@ Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, 
 Transaction::~Transaction() {
   if (!journal_.journal || checkpoint_.env_.getpid() != process_) return;
   // Committed, but not finished: stays on disk, unlocked, for recovery.
-  if (journal_.journal->committed()) checkpoint_.poisoned_ = true;
-  else checkpoint_.journals_->give_back(std::move(journal_));
+  if (journal_.journal->committed())
+    checkpoint_.poisoned_ = true;
+  else
+    checkpoint_.journals_->give_back(std::move(journal_));
 }
 
 Result<void> Transaction::may_go_on() const {
   if (checkpoint_.env_.getpid() != process_)
-    return fail(Status::forked, "this transaction was begun by the parent process; begin one on a handle opened after the fork");
+    return fail(Status::forked,
+                "this transaction was begun by the parent process; begin one on a handle opened after the fork");
   if (checkpoint_.poisoned_)
-    return fail(Status::poisoned, "an earlier sync of ", quoted(checkpoint_.path_), " failed, so what was written since may be lost; close the handle and open the file anew");
-  if (failed_) return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+    return fail(Status::poisoned, "an earlier sync of ", quoted(checkpoint_.path_),
+                " failed, so what was written since may be lost; close the handle and open the file anew");
+  if (failed_)
+    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
   return {};
 }
 
 Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   if (auto ok = may_go_on(); !ok) return ok;
   const auto index = snapshot_->header.index.find(name);
-  if (!index) return Failure(error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(checkpoint_.path_)).about_tensor(name));
+  if (!index)
+    return Failure(error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(checkpoint_.path_))
+                       .about_tensor(name));
   const TensorView t = snapshot_->header.index.at(*index);
   auto refuse = [&](Status status, const auto &...parts) {
     return Failure(error(status, "tensor ", quoted(name), " ", parts...).about_tensor(name));
   };
   if (value.dtype != static_cast<uint32_t>(t.dtype))
     return refuse(Status::dtype_mismatch, "is ", dtype_name(t.dtype), " but the new value is ",
-                  is_dtype(value.dtype) ? dtype_name(static_cast<Dtype>(value.dtype)) : "of no dtype", "; an update keeps the dtype");
+                  is_dtype(value.dtype) ? dtype_name(static_cast<Dtype>(value.dtype)) : "of no dtype",
+                  "; an update keeps the dtype");
   if (!std::equal(value.shape.begin(), value.shape.end(), t.shape.begin(), t.shape.end())) {
     auto list = [](std::span<const uint64_t> shape) {
       std::string out = "[";
       for (size_t i = 0; i < shape.size(); ++i) out += text(i ? ", " : "", shape[i]);
       return out + "]";
     };
-    return refuse(Status::shape_mismatch, "has shape ", list(t.shape), " but the new value has ", list(value.shape), "; an update keeps the shape");
+    return refuse(Status::shape_mismatch, "has shape ", list(t.shape), " but the new value has ", list(value.shape),
+                  "; an update keeps the shape");
   }
-  if (value.nbytes != t.nbytes) return refuse(Status::nbytes_mismatch, "has ", t.nbytes, " bytes but the new value has ", value.nbytes);
+  if (value.nbytes != t.nbytes)
+    return refuse(Status::nbytes_mismatch, "has ", t.nbytes, " bytes but the new value has ", value.nbytes);
   if (t.nbytes == 0) return {};
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
   auto staged = stage(*index, t, value);
@@ -115,17 +126,20 @@ Result<void> Transaction::commit() {
 Result<void> Transaction::finish(const Locked &locked) {
   std::vector<write::Piece> pieces;
   for (const Staged &s : staged_) pieces.push_back(s.piece);
-  std::sort(pieces.begin(), pieces.end(), [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+  std::sort(pieces.begin(), pieces.end(),
+            [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
 
   if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces); !room) return room;
-  auto done = write::apply_patch(locked.file, journal_.folder->dir(), *journal_.journal, pieces, locked.identity, control_);
+  auto done =
+      write::apply_patch(locked.file, journal_.folder->dir(), *journal_.journal, pieces, locked.identity, control_);
   checkpoint_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
   if (!done) {
     write::PatchFailure &failure = done.error();
     if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;
     if (!failure.open_outcome) return Failure(std::move(failure.error));
     Error e = std::move(failure.error);
-    e.message = text("the change was not finished (", e.message, "); close the handle and open the file anew, which finishes or drops it");
+    e.message = text("the change was not finished (", e.message,
+                     "); close the handle and open the file anew, which finishes or drops it");
     e.status = Status::needs_recovery;
     return Failure(std::move(e));
   }
@@ -146,7 +160,8 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::lock() {
   const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
   for (int i = 0; i < attempts; ++i) {
     const uint64_t now = env.monotonic_ms();
-    auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_, &checkpoint_.counters_.lock_waits});
+    auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_,
+                            &checkpoint_.counters_.lock_waits});
     if (!locked || *locked) return locked;
   }
   return fail(Status::busy, quoted(checkpoint_.path_), " is being replaced or recovered all the time; try again");
@@ -172,7 +187,8 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   if (*replaced) return nullptr;
   auto identity = write::identify(locked->file);
   if (!identity) return Failure(std::move(identity.error()));
-  const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(), snapshot_->header_hash};
+  const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(),
+                              snapshot_->header_hash};
   if (*identity != known) {
     locked->lock.release();
     auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, true, checkpoint_.options_.log);
@@ -183,7 +199,8 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   locked->identity = *identity;
 
   const std::string &own = journal_.journal->name();
-  auto orphaned = write::has_committed_orphan(*journal_.folder, snapshot_->identity, true, [&](const std::string &name) { return name == own; });
+  auto orphaned = write::has_committed_orphan(*journal_.folder, snapshot_->identity, true,
+                                              [&](const std::string &name) { return name == own; });
   if (!orphaned) return Failure(std::move(orphaned.error()));
   if (*orphaned) {
     locked->lock.release();
@@ -204,7 +221,9 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
     const TensorView old = snapshot_->header.index.at(s.index);
     const auto found = index.find(s.name);
     if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
-      return Failure(error(Status::file_changed, quoted(checkpoint_.path_), " was replaced, and tensor ", quoted(s.name), " is gone from it or has another form; open it anew").about_tensor(s.name));
+      return Failure(error(Status::file_changed, quoted(checkpoint_.path_), " was replaced, and tensor ",
+                           quoted(s.name), " is gone from it or has another form; open it anew")
+                         .about_tensor(s.name));
     s.index = *found;
     s.piece.offset = snapshot->file_offset(index.at(*found));
     by_index_[*found] = k;
@@ -217,11 +236,13 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
 // Once a handle: is a second descriptor really kept out?
 Result<void> Transaction::test_locks(const Locked &locked) {
   if (checkpoint_.locks_tested_) return {};
-  auto exclude = os::locks_exclude(locked.file, snapshot_->file, {staged_.front().piece.offset, staged_.front().piece.payload.length, true});
+  auto exclude = os::locks_exclude(locked.file, snapshot_->file,
+                                   {staged_.front().piece.offset, staged_.front().piece.payload.length, true});
   if (!exclude) return Failure(std::move(exclude.error()));
   if (!*exclude)
-    return fail(Status::lock_unsupported, "the filesystem of ", quoted(checkpoint_.path_), " (", snapshot_->filesystem.type,
-                ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");
+    return fail(
+        Status::lock_unsupported, "the filesystem of ", quoted(checkpoint_.path_), " (", snapshot_->filesystem.type,
+        ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");
   checkpoint_.locks_tested_ = true;
   return {};
 }
@@ -229,12 +250,16 @@ Result<void> Transaction::test_locks(const Locked &locked) {
 // Which tensor was it that could not be locked, and who holds it?
 Error Transaction::name_blocked(Error busy, const os::File &file) const {
   if (busy.status != Status::busy) return busy;
-  const auto blocked = std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
+  const auto blocked =
+      std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
   const bool is_tensor = blocked != staged_.end();
-  const os::LockRange range = is_tensor ? os::LockRange{busy.offset, blocked->piece.payload.length, true} : os::LockRange{0, snapshot_->header.data_offset(), false};
+  const os::LockRange range = is_tensor ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
+                                        : os::LockRange{0, snapshot_->header.data_offset(), false};
   busy.holder_pid = os::find_lock_holder(file, range);
-  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"), is_tensor ? " is changing tensor " : " is working on all",
-                      is_tensor ? quoted(blocked->name) : std::string(), " of ", quoted(checkpoint_.path_), "; try again, or allow more time");
+  busy.message =
+      text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
+           is_tensor ? " is changing tensor " : " is working on all", is_tensor ? quoted(blocked->name) : std::string(),
+           " of ", quoted(checkpoint_.path_), "; try again, or allow more time");
   return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
 }
 

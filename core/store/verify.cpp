@@ -11,7 +11,8 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(os::Env &env, std::string path, const Control &control, const Report &report) : env_(env), path_(std::move(path)), control_(control), report_(report) {}
+  Verifier(os::Env &env, std::string path, const Control &control, const Report &report)
+      : env_(env), path_(std::move(path)), control_(control), report_(report) {}
 
   Result<void> run() {
     if (auto told = check(); !told) return told;
@@ -43,7 +44,8 @@ Result<void> Verifier::tell(Severity severity, Error e) {
 
 Result<void> Verifier::check() {
   std::string real;
-  if (const int r = env_.realpath(path_.c_str(), &real); r < 0) return tell(Severity::error, os_error(-r, "open", path_));
+  if (const int r = env_.realpath(path_.c_str(), &real); r < 0)
+    return tell(Severity::error, os_error(-r, "open", path_));
   auto file = open_regular(env_, real, O_RDONLY);
   if (!file) return tell(Severity::error, std::move(file.error()));
   if (auto told = check_journals(*file); !told) return told;
@@ -53,7 +55,9 @@ Result<void> Verifier::check() {
   if (auto told = read_all(**snapshot); !told) return told;
   if (first_error_.status != Status::ok) return {};
   const Index &index = (*snapshot)->header.index;
-  return tell(Severity::info, error(Status::ok, index.size(), " tensors, ", index.data_bytes(), " bytes of data, header of ", (*snapshot)->header.json_bytes, " bytes: every rule of the format holds"));
+  return tell(Severity::info,
+              error(Status::ok, index.size(), " tensors, ", index.data_bytes(), " bytes of data, header of ",
+                    (*snapshot)->header.json_bytes, " bytes: every rule of the format holds"));
 }
 
 Result<void> Verifier::check_journals(const os::File &file) {
@@ -65,7 +69,9 @@ Result<void> Verifier::check_journals(const os::File &file) {
   auto waits = write::has_committed_orphan(**folder, *s, false, nullptr);
   if (!waits) return tell(Severity::error, std::move(waits.error()));
   if (!*waits) return {};
-  return tell(Severity::error, error(Status::needs_recovery, "a committed journal waits in ", quoted((*folder)->dir().path()), "; recover the file (stctl recover, st_recover) to finish its change"));
+  return tell(Severity::error,
+              error(Status::needs_recovery, "a committed journal waits in ", quoted((*folder)->dir().path()),
+                    "; recover the file (stctl recover, st_recover) to finish its change"));
 }
 
 // Legal, but views of such tensors are slower, and some loaders copy them.
@@ -80,7 +86,10 @@ Result<void> Verifier::check_alignment(const Snapshot &snapshot) {
     if (unaligned++ == 0) first = snapshot.file_offset(t);
   }
   if (unaligned == 0) return {};
-  return tell(Severity::warning, error(Status::ok, unaligned, " tensors do not begin at a multiple of their element's size, the first at ", first, "; that is legal, but slower to use in place").at_offset(first));
+  return tell(Severity::warning,
+              error(Status::ok, unaligned, " tensors do not begin at a multiple of their element's size, the first at ",
+                    first, "; that is legal, but slower to use in place")
+                  .at_offset(first));
 }
 
 Result<void> Verifier::read_all(const Snapshot &snapshot) {
@@ -89,13 +98,16 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
   const uint64_t begin = snapshot.header.data_offset(), end = snapshot.file_size();
   for (uint64_t at = begin; at < end; at += block) {
     if (auto go = control_.check(at - begin, end - begin); !go) return go;
-    if (auto got = snapshot.file.read(buffer.get(), std::min(block, end - at), at); !got) return tell(Severity::error, std::move(got.error()));
+    if (auto got = snapshot.file.read(buffer.get(), std::min(block, end - at), at); !got)
+      return tell(Severity::error, std::move(got.error()));
   }
   return {};
 }
 
 }  // namespace
 
-Result<void> verify(os::Env &env, const std::string &path, const Control &control, const Report &report) { return Verifier(env, path, control, report).run(); }
+Result<void> verify(os::Env &env, const std::string &path, const Control &control, const Report &report) {
+  return Verifier(env, path, control, report).run();
+}
 
 }  // namespace st::store

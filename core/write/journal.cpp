@@ -9,11 +9,11 @@
 namespace st::write {
 namespace {
 
-constexpr uint64_t chunk = uint64_t{1} << 20;       // hashed while it is in the cache
-constexpr uint64_t write_out = uint64_t{8} << 20;   // let the disk start after so much
+constexpr uint64_t chunk = uint64_t{1} << 20;      // hashed while it is in the cache
+constexpr uint64_t write_out = uint64_t{8} << 20;  // let the disk start after so much
 constexpr uint64_t tail_limit = uint64_t{256} << 10;
 constexpr uint64_t page = 4096;
-constexpr uint64_t step = uint64_t{64} << 10;       // reserved at once
+constexpr uint64_t step = uint64_t{64} << 10;  // reserved at once
 
 std::string random_name(os::Env &env) {
   constexpr char hex[] = "0123456789abcdef";
@@ -34,7 +34,8 @@ void open_to_readers(const os::File &made, const struct stat &data) {
   const auto s = made.stat();
   if (!s) return;
   mode_t read = data.st_mode & (S_IRGRP | S_IROTH);
-  if (s->st_gid != data.st_gid && env.fchown(made.fd(), static_cast<uid_t>(-1), data.st_gid) < 0) read &= static_cast<mode_t>(~S_IRGRP);
+  if (s->st_gid != data.st_gid && env.fchown(made.fd(), static_cast<uid_t>(-1), data.st_gid) < 0)
+    read &= static_cast<mode_t>(~S_IRGRP);
   const mode_t search = S_ISDIR(s->st_mode) ? S_IXUSR | read >> 2 : 0;
   if (read != 0) env.fchmod(made.fd(), S_IRUSR | S_IWUSR | read | search);
 }
@@ -45,7 +46,8 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
   for (int i = 0; i < attempts; ++i) {
     auto journal = std::make_unique<Journal>();
     journal->name_ = random_name(dir.env());
-    auto file = os::File::open(dir.env(), dir.fd(), journal->name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, dir.path() + "/" + journal->name_);
+    auto file = os::File::open(dir.env(), dir.fd(), journal->name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600,
+                               dir.path() + "/" + journal->name_);
     if (!file) {
       if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
       last = std::move(file.error());
@@ -83,7 +85,8 @@ Result<void> Journal::reserve(uint64_t end) {
   }
   if (end <= allocated_ || !can_allocate_) return {};
   const uint64_t rounded = (end + step - 1) / step * step;
-  const int r = os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
+  const int r =
+      os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
   if (r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) {
     can_allocate_ = false;  // a full disk then shows when writing, still before commit
     return {};
@@ -172,7 +175,8 @@ Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, c
     hashes.clear();
     hash_sectors(at, {buffer.get(), n}, &hashes);
     table.add(hashes.data(), hashes.size() * sizeof(uint32_t));
-    if (auto ok = append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)); !ok)
+      return Failure(std::move(ok.error()));
     at += n;
   }
   range.sectors_hash = table.digest();

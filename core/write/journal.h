@@ -69,7 +69,7 @@ class Journal {
   os::File file_;
   os::RangeLock lock_;  // of file_: dies first
   std::string name_;
-  uint64_t allocated_ = 0;      // reserved on disk
+  uint64_t allocated_ = 0;  // reserved on disk
   bool can_allocate_ = true;
   bool name_durable_ = false;
   bool header_written_ = false;

@@ -15,7 +15,9 @@ std::pair<std::string, std::string> split(const std::string &path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-std::string folder_path(const std::string &path) { return path + std::string(folder_suffix); }
+std::string folder_path(const std::string &path) {
+  return path + std::string(folder_suffix);
+}
 
 }  // namespace
 
@@ -30,7 +32,8 @@ Result<os::File> Folder::open_dir(os::Env &env, const std::string &path) {
   return os::File::open(env, AT_FDCWD, folder_path(path), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, folder_path(path));
 }
 
-Result<std::optional<Folder>> Folder::open(os::Env &env, const std::string &path, const struct stat &data, const Log &log) {
+Result<std::optional<Folder>> Folder::open(os::Env &env, const std::string &path, const struct stat &data,
+                                           const Log &log) {
   auto dir = open_dir(env, path);
   if (!dir && dir.error().os_errno == ENOENT) return std::nullopt;
   std::string why;
@@ -65,7 +68,8 @@ Result<Folder> Folder::create(os::Env &env, const std::string &path, const struc
   auto s = dir->stat();
   if (!s) return Failure(std::move(s.error()));
   if (const std::string why = distrust(*s, data, env.geteuid()); !why.empty())
-    return fail(Status::journal, "the journal folder ", quoted(name), " is not to be trusted: ", why, "; remove it, or move the file to a folder of your own");
+    return fail(Status::journal, "the journal folder ", quoted(name), " is not to be trusted: ", why,
+                "; remove it, or move the file to a folder of your own");
 
   if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: he may not have come to this yet.
@@ -112,7 +116,8 @@ bool JournalFolder::is_beside(const Journal &journal) const {
   struct stat by_name;
   const std::string path = folder_path_ + "/" + journal.name();
   const auto ours = journal.file().stat();
-  return ours && env_.fstatat(AT_FDCWD, path.c_str(), &by_name, AT_SYMLINK_NOFOLLOW) == 0 && os::same_inode(by_name, *ours);
+  return ours && env_.fstatat(AT_FDCWD, path.c_str(), &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
+         os::same_inode(by_name, *ours);
 }
 
 Result<JournalFolder::Taken> JournalFolder::take() {
@@ -144,7 +149,8 @@ Result<JournalFolder::Taken> JournalFolder::take() {
     // Somebody removed or moved the folder; a journal that recovery would not
     // find is worth nothing.
     if (journal) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
-    last = error(Status::io, "the journal folder of ", quoted(path_), " vanishes as soon as it is made; see what removes it");
+    last = error(Status::io, "the journal folder of ", quoted(path_),
+                 " vanishes as soon as it is made; see what removes it");
     folder_.reset();
   }
   return Failure(std::move(last));

@@ -24,7 +24,8 @@ class Folder {
   // Nothing, if there is none: the usual case costs one system call. Status
   // journal if it may have been planted; where anybody may create files beside
   // `path` that says nothing about it, so it is logged and passed over.
-  static Result<std::optional<Folder>> open(os::Env &env, const std::string &path, const struct stat &data, const Log &log);
+  static Result<std::optional<Folder>> open(os::Env &env, const std::string &path, const struct stat &data,
+                                            const Log &log);
   // Made if there is none, and its entry in the parent durable.
   static Result<Folder> create(os::Env &env, const std::string &path, const struct stat &data);
   // Does nothing while anybody has a journal in it.

@@ -25,8 +25,8 @@ std::array<std::byte, header_bytes> encode(const CommitRecord &r) {
   std::array<std::byte, header_bytes> block = {};
   std::memcpy(block.data(), magic, sizeof magic);
   std::byte *at = block.data() + sizeof magic;
-  for (uint64_t number : {r.transaction, r.identity.inode, r.identity.size, r.identity.data_offset, r.identity.header_hash,
-                          r.manifest, r.ranges, r.manifest_hash, r.flags}) {
+  for (uint64_t number : {r.transaction, r.identity.inode, r.identity.size, r.identity.data_offset,
+                          r.identity.header_hash, r.manifest, r.ranges, r.manifest_hash, r.flags}) {
     store_u64le(at, number);
     at += 8;
   }
@@ -36,12 +36,15 @@ std::array<std::byte, header_bytes> encode(const CommitRecord &r) {
 
 JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) {
   const auto sector = header_block.first(std::min<size_t>(header_block.size(), sector_bytes));
-  if (std::all_of(sector.begin(), sector.end(), [](std::byte b) { return b == std::byte{0}; })) return JournalState::empty;
-  if (sector.size() < sector_bytes || std::memcmp(sector.data(), magic, sizeof magic) != 0) return JournalState::damaged;
+  if (std::all_of(sector.begin(), sector.end(), [](std::byte b) { return b == std::byte{0}; }))
+    return JournalState::empty;
+  if (sector.size() < sector_bytes || std::memcmp(sector.data(), magic, sizeof magic) != 0)
+    return JournalState::damaged;
   if (load_u64le(sector.data() + record_bytes) != hash64(sector.data(), record_bytes)) return JournalState::damaged;
   const std::byte *at = sector.data() + sizeof magic;
-  for (uint64_t *number : {&out->transaction, &out->identity.inode, &out->identity.size, &out->identity.data_offset,
-                           &out->identity.header_hash, &out->manifest, &out->ranges, &out->manifest_hash, &out->flags}) {
+  for (uint64_t *number :
+       {&out->transaction, &out->identity.inode, &out->identity.size, &out->identity.data_offset,
+        &out->identity.header_hash, &out->manifest, &out->ranges, &out->manifest_hash, &out->flags}) {
     *number = load_u64le(at);
     at += 8;
   }
@@ -74,7 +77,9 @@ uint64_t sectors_of(uint64_t offset, uint64_t n) {
   return n == 0 ? 0 : (offset + n - 1) / sector_bytes - offset / sector_bytes + 1;
 }
 
-uint32_t hash_sector(std::span<const std::byte> bytes) { return static_cast<uint32_t>(hash64(bytes.data(), bytes.size())); }
+uint32_t hash_sector(std::span<const std::byte> bytes) {
+  return static_cast<uint32_t>(hash64(bytes.data(), bytes.size()));
+}
 
 void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector<uint32_t> *out) {
   while (!bytes.empty()) {
@@ -88,9 +93,11 @@ void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector
 std::string check_ranges(std::span<const RangeRecord> ranges, const Identity &identity, uint64_t journal_bytes) {
   uint64_t end_of_last = identity.data_offset;
   for (const RangeRecord &r : ranges) {
-    if (r.length == 0 || !inside(r.offset, r.length, end_of_last, identity.size)) return "a range lies outside the file's data, or overlaps another";
+    if (r.length == 0 || !inside(r.offset, r.length, end_of_last, identity.size))
+      return "a range lies outside the file's data, or overlaps another";
     if (!inside(r.payload, r.length, header_bytes, journal_bytes)) return "a payload lies outside the journal";
-    if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes)) return "a table of hashes lies outside the journal";
+    if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes))
+      return "a table of hashes lies outside the journal";
     end_of_last = r.offset + r.length;
   }
   return {};

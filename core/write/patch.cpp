@@ -8,7 +8,8 @@ namespace {
 constexpr uint64_t chunk = uint64_t{1} << 20;
 constexpr uint64_t write_out = uint64_t{8} << 20;
 
-Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<const Piece> pieces, const Identity &identity, const Control &control) {
+Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<const Piece> pieces,
+                           const Identity &identity, const Control &control) {
   uint64_t done = 0, total = 0;
   for (const Piece &p : pieces) total += p.payload.length;
   std::vector<RangeRecord> ranges;
@@ -41,7 +42,8 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
   return {};
 }
 
-Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces, std::byte *buffer) {
+Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                          std::byte *buffer) {
   for (const Piece &piece : pieces)
     if (auto put = write_piece(data, journal, piece, buffer); !put) return put;
   return data.sync_data();
@@ -49,18 +51,23 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
 
 }  // namespace
 
-tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces, const Identity &identity, const Control &control) {
+tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
+                                             std::span<const Piece> pieces, const Identity &identity,
+                                             const Control &control) {
   using Failed = tl::unexpected<PatchFailure>;
-  if (auto sealed = note_and_seal(data, journal, pieces, identity, control); !sealed) return Failed({std::move(sealed.error()), false, false});
+  if (auto sealed = note_and_seal(data, journal, pieces, identity, control); !sealed)
+    return Failed({std::move(sealed.error()), false, false});
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
 
   // Memory for what follows, since running out of it would be too late there.
   std::unique_ptr<std::byte[]> buffer;
-  if (std::any_of(pieces.begin(), pieces.end(), [](const Piece &p) { return !p.bytes; })) buffer = std::make_unique_for_overwrite<std::byte[]>(chunk);
+  if (std::any_of(pieces.begin(), pieces.end(), [](const Piece &p) { return !p.bytes; }))
+    buffer = std::make_unique_for_overwrite<std::byte[]>(chunk);
 
   // The point of no return.
   if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), true, true});
-  if (auto written = write_pieces(data, journal, pieces, buffer.get()); !written) return Failed({std::move(written.error()), true, true});
+  if (auto written = write_pieces(data, journal, pieces, buffer.get()); !written)
+    return Failed({std::move(written.error()), true, true});
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
   return {};
 }

@@ -12,9 +12,9 @@
 namespace st::write {
 
 struct Piece {
-  uint64_t offset = 0;           // in the data file
-  Payload payload;               // in the journal
-  const void *bytes = nullptr;   // the same in memory; null: read them from the journal
+  uint64_t offset = 0;          // in the data file
+  Payload payload;              // in the journal
+  const void *bytes = nullptr;  // the same in memory; null: read them from the journal
 };
 
 struct PatchFailure {
@@ -24,6 +24,8 @@ struct PatchFailure {
 };
 
 // `pieces` ascend and do not overlap.
-tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces, const Identity &identity, const Control &control);
+tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
+                                             std::span<const Piece> pieces, const Identity &identity,
+                                             const Control &control);
 
 }  // namespace st::write

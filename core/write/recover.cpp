@@ -40,7 +40,8 @@ Result<void> read_state(Found &found) {
 }
 
 // Null if it has gone meanwhile. Opened for writing if `write`.
-Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data, bool write) {
+Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
+                                       bool write) {
   os::Env &env = folder.dir().env();
   const std::string shown = folder.dir().path() + "/" + name;
   auto found = std::make_unique<Found>();
@@ -49,12 +50,16 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
     if (r == -ENOENT) return nullptr;
     return Failure(os_error(-r, "look at", shown));
   }
-  if (!S_ISREG(s.st_mode)) found->damage = "it is no plain file";
-  else if (s.st_nlink > 1) found->damage = "it has a second link";
-  else found->damage = distrust(s, data, env.geteuid());
+  if (!S_ISREG(s.st_mode))
+    found->damage = "it is no plain file";
+  else if (s.st_nlink > 1)
+    found->damage = "it has a second link";
+  else
+    found->damage = distrust(s, data, env.geteuid());
   if (!found->damage.empty()) return found;
 
-  auto file = os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
+  auto file =
+      os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
   if (!file) {
     if (file.error().os_errno == ENOENT) return nullptr;
     return Failure(std::move(file.error()));
@@ -64,7 +69,9 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   return found;
 }
 
-void drop(const Folder &folder, const std::string &name) { folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0); }
+void drop(const Folder &folder, const std::string &name) {
+  folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
+}
 
 // Removes an empty journal if nobody is filling it: true if it did. Only here is
 // a journal's lock taken by anybody but its writer; to see it taken means
@@ -113,10 +120,12 @@ Result<std::string> Replay::why_not() {
   if (!identity) return Failure(std::move(identity.error()));
   const bool same_inode = identity->inode == record.identity.inode;
   identity->inode = record.identity.inode;
-  if (*identity != record.identity) return std::string("it is the journal of another file, or of another state of this one");
+  if (*identity != record.identity)
+    return std::string("it is the journal of another file, or of another state of this one");
 
   const uint64_t n = record.ranges * range_record_bytes;
-  if (record.ranges > orphan_.size / range_record_bytes || record.manifest > orphan_.size || n > orphan_.size - record.manifest)
+  if (record.ranges > orphan_.size / range_record_bytes || record.manifest > orphan_.size ||
+      n > orphan_.size - record.manifest)
     return std::string("its manifest lies outside of it");
   std::vector<std::byte> manifest(n);
   if (auto got = orphan_.file.read(manifest.data(), n, record.manifest); !got) return Failure(std::move(got.error()));
@@ -142,10 +151,12 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
   std::string foreign;
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
     const uint64_t n = std::min(chunk - at % sector_bytes, end - at);
-    if (auto got = orphan_.file.read(new_.get(), n, range.payload + (at - range.offset)); !got) return Failure(std::move(got.error()));
+    if (auto got = orphan_.file.read(new_.get(), n, range.payload + (at - range.offset)); !got)
+      return Failure(std::move(got.error()));
     if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));
     table.resize(sectors_of(at, n));
-    if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got) return Failure(std::move(got.error()));
+    if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got)
+      return Failure(std::move(got.error()));
     table_at += table.size() * sizeof(uint32_t);
     payload_hash.add(new_.get(), n);
     table_hash.add(table.data(), table.size() * sizeof(uint32_t));
@@ -156,7 +167,8 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
       const bool is_new = std::memcmp(now_.get() + from, new_.get() + from, piece) == 0;
       touched_ |= is_new && !is_old;
       if (!is_new && !is_old && foreign.empty())
-        foreign = text("the file's bytes at ", at + from, " are neither the old nor the new ones: something else has changed them since");
+        foreign = text("the file's bytes at ", at + from,
+                       " are neither the old nor the new ones: something else has changed them since");
       from += piece;
     }
     at += n;
@@ -186,13 +198,15 @@ Result<void> empty_and_drop(const Folder &folder, const std::string &name, const
 }
 
 Error needs_recovery(const std::string &path, const Error &cause) {
-  Error e = error(Status::needs_recovery, "a committed journal waits beside ", quoted(path), " but cannot be applied here (", cause.message,
-                  "); open the file once where it can be written");
+  Error e = error(Status::needs_recovery, "a committed journal waits beside ", quoted(path),
+                  " but cannot be applied here (", cause.message, "); open the file once where it can be written");
   e.os_errno = cause.os_errno;
   return e;
 }
 
-bool means_read_only(const Error &e) { return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY; }
+bool means_read_only(const Error &e) {
+  return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY;
+}
 
 // Alone with the file that the path names now: no commit is under way, so every
 // committed journal is an orphan, and no two of them touch the same bytes.
@@ -205,7 +219,8 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::stri
   constexpr int attempts = 100;
   for (int i = 0; i < attempts; ++i) {
     auto file = os::File::open(env, AT_FDCWD, path, O_RDWR | O_NONBLOCK, 0, path);
-    if (!file) return Failure(means_read_only(file.error()) ? needs_recovery(path, file.error()) : std::move(file.error()));
+    if (!file)
+      return Failure(means_read_only(file.error()) ? needs_recovery(path, file.error()) : std::move(file.error()));
     auto exclusive = std::make_unique<Exclusive>();
     exclusive->file = std::move(*file);
     auto lock = os::RangeLock::acquire(exclusive->file, {{0, 0, true}}, wait);
@@ -220,7 +235,8 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::stri
 
 }  // namespace
 
-Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean, const std::function<bool(const std::string &)> &is_own) {
+Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean,
+                                  const std::function<bool(const std::string &)> &is_own) {
   auto names = folder.journals();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
@@ -250,8 +266,10 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
     if (findings && !findings({level, status, std::move(message)})) stopped = true;
   };
   struct stat by_path;
-  if (const int r = env.fstatat(AT_FDCWD, path.c_str(), &by_path, 0); r < 0) return Failure(os_error(-r, "look at", path));
-  auto folder = Folder::open(env, path, by_path, [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); });
+  if (const int r = env.fstatat(AT_FDCWD, path.c_str(), &by_path, 0); r < 0)
+    return Failure(os_error(-r, "look at", path));
+  auto folder =
+      Folder::open(env, path, by_path, [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); });
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return result;
 
@@ -264,9 +282,12 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
   auto names = (*folder)->journals();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
-    if (stopped) return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
+    if (stopped)
+      return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
     auto looked = look_at(**folder, name, *identity, true);
-    if (!looked) return Failure(means_read_only(looked.error()) ? needs_recovery(path, looked.error()) : std::move(looked.error()));
+    if (!looked)
+      return Failure(means_read_only(looked.error()) ? needs_recovery(path, looked.error())
+                                                     : std::move(looked.error()));
     if (!*looked) continue;
     Found &orphan = **looked;
     if (!orphan.waits()) {
@@ -289,14 +310,17 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
       const int moved = env.renameat((*folder)->dir().fd(), name.c_str(), (*folder)->dir().fd(), aside.c_str());
       if (moved < 0) return Failure(os_error(-moved, "move aside", (*folder)->dir().path() + "/" + name));
       ++result.aside;
-      result.why_aside = text("journal ", name, " was not applied: ", orphan.damage, "; it was moved aside to ", quoted((*folder)->dir().path() + "/" + aside));
+      result.why_aside = text("journal ", name, " was not applied: ", orphan.damage, "; it was moved aside to ",
+                              quoted((*folder)->dir().path() + "/" + aside));
       tell(LogLevel::warning, Status::journal, result.why_aside);
       continue;
     }
     if (auto applied = replay.apply(); !applied) return Failure(std::move(applied.error()));
     if (auto emptied = empty_and_drop(**folder, name, orphan); !emptied) return Failure(std::move(emptied.error()));
     ++result.applied;
-    tell(LogLevel::info, Status::ok, text("journal ", name, ": its committed transaction was finished, ", replay.bytes(), " bytes in ", replay.ranges(), " pieces"));
+    tell(LogLevel::info, Status::ok,
+         text("journal ", name, ": its committed transaction was finished, ", replay.bytes(), " bytes in ",
+              replay.ranges(), " pieces"));
   }
   (*exclusive)->lock.release();
   Folder::remove_if_empty(env, path);

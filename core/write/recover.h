@@ -29,7 +29,8 @@ struct Recovered {
 
 // Is there a committed journal whose writer is gone? Drops empty ones if
 // `clean`. `is_own` names journals of the caller's own handle.
-Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean, const std::function<bool(const std::string &)> &is_own);
+Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean,
+                                  const std::function<bool(const std::string &)> &is_own);
 
 // Under an exclusive lock on the whole file `path`. Status needs_recovery if
 // there is a committed journal but the file cannot be written; busy.

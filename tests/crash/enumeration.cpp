@@ -56,7 +56,8 @@ class Enumerator {
   }
 
  private:
-  void leave(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep, const State &before, const State &after, int depth, const std::string &where) {
+  void leave(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep,
+             const State &before, const State &after, int depth, const std::string &where) {
     ++points;
     const SimDisk left = after_cut(disk, changes, keep);
     uint64_t key = fingerprint(left);
@@ -66,7 +67,9 @@ class Enumerator {
     ++distinct;
 
     std::vector<SimDisk> during;
-    const std::string wrong = check_disk(left, before, after, depth > 0 ? [&](const SimDisk &d) { during.push_back(d); } : std::function<void(const SimDisk &)>{});
+    const std::string wrong =
+        check_disk(left, before, after,
+                   depth > 0 ? [&](const SimDisk &d) { during.push_back(d); } : std::function<void(const SimDisk &)>{});
     EXPECT_EQ(wrong, "") << where << ", depth " << depth;
     for (const SimDisk &d : during) cut(d, before, after, depth - 1, where + ", cut in recovery");
   }
@@ -84,7 +87,9 @@ struct Moment {
 std::vector<Moment> moments_of(SimEnv &env, Workload workload, const std::vector<Operation> &sequence) {
   std::vector<Moment> moments;
   bool under_way = false;
-  env.before_change = [&] { moments.push_back({env.disk(), workload.before(), under_way ? workload.after() : workload.before()}); };
+  env.before_change = [&] {
+    moments.push_back({env.disk(), workload.before(), under_way ? workload.after() : workload.before()});
+  };
   for (const Operation &operation : sequence) {
     under_way = true;
     auto ok = workload.run(operation);
@@ -107,7 +112,9 @@ void enumerate(Enumerator &e, const std::vector<Operation> &sequence, int depth)
   for (const Moment &m : moments_of(sequence)) e.cut(m.disk, m.before, m.after, depth, describe(sequence));
 }
 
-Operation operation_of(int n) { return {static_cast<Operation::Kind>(n % operation_kinds), n / operation_kinds % 2}; }
+Operation operation_of(int n) {
+  return {static_cast<Operation::Kind>(n % operation_kinds), n / operation_kinds % 2};
+}
 constexpr int alphabet = 2 * operation_kinds;
 
 TEST(CrashEnumeration, EveryCutOfOneOperationLeavesOldOrNew) {
@@ -130,7 +137,8 @@ TEST(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
   for (int a = 0; a < operation_kinds; ++a)
     for (int b = 0; b < alphabet; ++b)
       for (int c = 0; c < alphabet; ++c)
-        if (random() % static_cast<unsigned>(every) == 0) enumerate(e, {operation_of(a), operation_of(b), operation_of(c)}, 0);
+        if (random() % static_cast<unsigned>(every) == 0)
+          enumerate(e, {operation_of(a), operation_of(b), operation_of(c)}, 0);
   std::printf("three operations: %lu points, %lu distinct disks\n", e.points, e.distinct);
 }
 
@@ -167,7 +175,9 @@ TEST(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
   const State b_done = second.before();
 
   Workload first(env, b_done, 50);
-  env.before = [&](Call call) { return call == Call::pwrite && disk.contents(model_path) != Workload::file_bytes(b_done) ? -EIO : 0; };
+  env.before = [&](Call call) {
+    return call == Call::pwrite && disk.contents(model_path) != Workload::file_bytes(b_done) ? -EIO : 0;
+  };
   ASSERT_FALSE(first.run({Operation::all, 0}));
   const State all_done = first.after();
   env.before = nullptr;

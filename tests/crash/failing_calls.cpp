@@ -17,10 +17,21 @@ struct Fault {
   int error;
   bool sticky;
 };
-constexpr Fault faults[] = {{-EIO, false},   {-EIO, true},    {-ENOSPC, false}, {-ENOSPC, true}, {-EDQUOT, false}, {-EDQUOT, true},
-                            {-EINTR, false}, {-EINTR, true},  {-EACCES, false}, {FaultEnv::short_io, false}, {FaultEnv::short_io, true}};
+constexpr Fault faults[] = {{-EIO, false},
+                            {-EIO, true},
+                            {-ENOSPC, false},
+                            {-ENOSPC, true},
+                            {-EDQUOT, false},
+                            {-EDQUOT, true},
+                            {-EINTR, false},
+                            {-EINTR, true},
+                            {-EACCES, false},
+                            {FaultEnv::short_io, false},
+                            {FaultEnv::short_io, true}};
 
-bool is_sync(Call call) { return call == Call::fsync || call == Call::fdatasync; }
+bool is_sync(Call call) {
+  return call == Call::fsync || call == Call::fdatasync;
+}
 
 struct Trial {
   size_t calls = 0;  // how many could have failed
@@ -33,7 +44,8 @@ Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t 
   SimEnv disk(Workload::fresh_disk().disk(), seed);
   FaultEnv env(disk);
   Workload workload(env);
-  const std::string where = text(describe({operation}), ", call ", n, ", errno ", -fault.error, fault.sticky ? " for good" : " once");
+  const std::string where =
+      text(describe({operation}), ", call ", n, ", errno ", -fault.error, fault.sticky ? " for good" : " once");
   env.before = [&](Call call) {
     if (!can_fail(call)) return 0;
     const size_t k = trial.calls++;
@@ -61,9 +73,11 @@ Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t 
   const State &allowed_new = answer || answer.error().status == Status::needs_recovery ? new_state : old_state;
   if (!answer) {
     EXPECT_NE(answer.error().status, Status::internal) << where;
-    EXPECT_NE(answer.error().message, "") << where << " status " << static_cast<int>(answer.error().status) << " errno " << answer.error().os_errno << " " << call_name(env.calls.back());
+    EXPECT_NE(answer.error().message, "") << where << " status " << static_cast<int>(answer.error().status) << " errno "
+                                          << answer.error().os_errno << " " << call_name(env.calls.back());
     if (answer.error().status != Status::needs_recovery) {
-      EXPECT_EQ(disk.contents(model_path), Workload::file_bytes(old_state)) << where << ": the file was touched: " << answer.error().message;
+      EXPECT_EQ(disk.contents(model_path), Workload::file_bytes(old_state))
+          << where << ": the file was touched: " << answer.error().message;
     }
   }
   // A later operation on the same handle must not lie either.
@@ -71,13 +85,16 @@ Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t 
   workload.close();
   EXPECT_EQ(disk.open_files(), 0u) << where;
   if (!again) {
-    EXPECT_EQ(check_disk(disk.disk(), allowed_old, allowed_new), "") << where << ": " << (answer ? "ok" : answer.error().message);
+    EXPECT_EQ(check_disk(disk.disk(), allowed_old, allowed_new), "")
+        << where << ": " << (answer ? "ok" : answer.error().message);
   }
   // And the power goes right after the answer.
   const auto changes = pending_changes(crashed);
   for (uint32_t keep : {0u, 1u}) {
-    const std::string wrong = check_disk(after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep)), allowed_old, allowed_new);
-    EXPECT_EQ(wrong, "") << where << ", then a cut keeping " << keep << ": " << (answer ? "ok" : answer.error().message);
+    const std::string wrong =
+        check_disk(after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep)), allowed_old, allowed_new);
+    EXPECT_EQ(wrong, "") << where << ", then a cut keeping " << keep << ": "
+                         << (answer ? "ok" : answer.error().message);
   }
   return trial;
 }
@@ -88,7 +105,8 @@ TEST(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
     for (const Fault &fault : faults)
       for (size_t n = 0;; ++n) {
         Trial last;
-        for (uint64_t seed = 1; seed <= 3; ++seed) last = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed), ++trials;
+        for (uint64_t seed = 1; seed <= 3; ++seed)
+          last = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed), ++trials;
         if (!last.hit || HasFailure()) break;
       }
   std::printf("failing calls of operations: %zu trials\n", trials);
@@ -101,7 +119,9 @@ SimDisk half_applied() {
   Workload workload(env);
   // Writing fails from the first byte that lands in the file on.
   env.before = [&](Call call) {
-    return call == Call::pwrite && disk.contents(model_path) != Workload::file_bytes(State(Workload::tensor_count(), 0)) ? -EIO : 0;
+    return call == Call::pwrite && disk.contents(model_path) != Workload::file_bytes(State(Workload::tensor_count(), 0))
+               ? -EIO
+               : 0;
   };
   auto answer = workload.run({Operation::all, 0});
   EXPECT_EQ(answer ? Status::ok : answer.error().status, Status::needs_recovery);
@@ -134,7 +154,8 @@ TEST(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgain) {
       if (opened) opened->reset();
       env.before = nullptr;
       EXPECT_EQ(disk.open_files(), 0u) << "call " << n << ", errno " << -fault.error;
-      EXPECT_EQ(check_disk(disk.disk(), new_state, new_state), "") << "call " << n << ", errno " << -fault.error << (fault.sticky ? " for good" : " once");
+      EXPECT_EQ(check_disk(disk.disk(), new_state, new_state), "")
+          << "call " << n << ", errno " << -fault.error << (fault.sticky ? " for good" : " once");
       if (!hit || HasFailure()) break;
     }
   std::printf("failing calls of recovery: %zu trials\n", trials);

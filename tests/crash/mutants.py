@@ -112,6 +112,16 @@ MUTANTS = [
 ]
 
 
+def change(text: str, old: str, new: str):
+    """`text` with its only `old` replaced, however lines are broken; None if it is not there once."""
+    places = [i for i, c in enumerate(text) if not c.isspace()]
+    dense, wanted = "".join(text[i] for i in places), "".join(old.split())
+    if dense.count(wanted) != 1:
+        return None
+    at = dense.index(wanted)
+    return text[: places[at]] + new + text[places[at + len(wanted) - 1] + 1 :]
+
+
 class Workshop:
     """A copy of the sources with a build folder of its own."""
 
@@ -167,10 +177,11 @@ def main() -> int:
     for mutant in chosen:
         path = shop.source / mutant.file
         text = path.read_text()
-        if text.count(mutant.old) != 1:
-            verdict = f"STALE: its text stands {text.count(mutant.old)} times in {mutant.file}"
+        changed = change(text, mutant.old, mutant.new)
+        if changed is None:
+            verdict = f"STALE: its text does not stand once in {mutant.file}"
         else:
-            path.write_text(text.replace(mutant.old, mutant.new))
+            path.write_text(changed)
             verdict = "the compiler" if not shop.make() else ", ".join(shop.killers()) or "SURVIVED"
             path.write_text(text)
         survived += verdict.isupper() or verdict.startswith(("STALE", "the compiler"))

@@ -27,13 +27,16 @@ store::NewBytes new_bytes(size_t tensor, const std::string &bytes) {
 }  // namespace
 
 std::string describe(const std::vector<Operation> &operations) {
-  constexpr std::string_view names[] = {"update_a", "update_b", "both", "all", "staged_twice", "from_journal", "abandoned", "reopen"};
+  constexpr std::string_view names[] = {"update_a",     "update_b",     "both",      "all",
+                                        "staged_twice", "from_journal", "abandoned", "reopen"};
   std::string out;
   for (const Operation &o : operations) out += text(out.empty() ? "" : ", ", names[o.kind], "@", o.handle);
   return out;
 }
 
-size_t Workload::tensor_count() { return std::size(shapes); }
+size_t Workload::tensor_count() {
+  return std::size(shapes);
+}
 
 std::string Workload::file_bytes(const State &state) {
   std::vector<HeaderTensor> tensors;
@@ -116,7 +119,8 @@ Result<void> Workload::run(const Operation &operation) {
   return {};
 }
 
-std::string check_disk(const SimDisk &disk, const State &old_state, const State &new_state, const std::function<void(const SimDisk &)> &before_change) {
+std::string check_disk(const SimDisk &disk, const State &old_state, const State &new_state,
+                       const std::function<void(const SimDisk &)> &before_change) {
   SimEnv env(disk);
   const std::string old_bytes = Workload::file_bytes(old_state), new_bytes = Workload::file_bytes(new_state);
   auto is_valid = [&](std::string_view bytes) {  // what a stock reader needs

@@ -34,7 +34,8 @@ class Workload {
 
   explicit Workload(os::Env &env) : Workload(env, State(tensor_count(), 0), 1) {}
   // On a file that holds `state` already; versions from `next` on are new.
-  Workload(os::Env &env, State state, uint32_t next) : env_(env), state_(std::move(state)), target_(state_), next_version_(next) {}
+  Workload(os::Env &env, State state, uint32_t next)
+      : env_(env), state_(std::move(state)), target_(state_), next_version_(next) {}
 
   void assume(const State &state) { state_ = state; }  // somebody else changed it
   const State &before() const { return state_; }
@@ -55,6 +56,7 @@ class Workload {
 // Opens the file on `disk`, which recovers it, and says what is wrong: neither
 // of the allowed states, an invalid file, journals left over. Empty: all well.
 // `before_change` is told of each change that recovery makes.
-std::string check_disk(const SimDisk &disk, const State &old_state, const State &new_state, const std::function<void(const SimDisk &)> &before_change = {});
+std::string check_disk(const SimDisk &disk, const State &old_state, const State &new_state,
+                       const std::function<void(const SimDisk &)> &before_change = {});
 
 }  // namespace st::testing

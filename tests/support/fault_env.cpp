@@ -5,9 +5,10 @@
 namespace st::testing {
 
 std::string_view call_name(Call call) {
-  constexpr std::string_view names[] = {"openat",   "close",    "pread", "pwrite", "fsync",  "fdatasync", "fallocate", "sync_range", "fstat",
-                                        "fstatat",  "fstatfs",  "fchmod", "fchown", "realpath", "list", "mkdirat", "unlinkat", "renameat", "lock",     "mmap",
-                                        "munmap",   "madvise",  "mincore", "random", "getpid", "geteuid",  "clock",    "sleep",    "getenv"};
+  constexpr std::string_view names[] = {
+      "openat",  "close",   "pread",   "pwrite",   "fsync",  "fdatasync", "fallocate", "sync_range", "fstat", "fstatat",
+      "fstatfs", "fchmod",  "fchown",  "realpath", "list",   "mkdirat",   "unlinkat",  "renameat",   "lock",  "mmap",
+      "munmap",  "madvise", "mincore", "random",   "getpid", "geteuid",   "clock",     "sleep",      "getenv"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -23,10 +24,8 @@ bool can_fail(Call call) {
     case Call::geteuid:
     case Call::clock:
     case Call::sleep:
-    case Call::getenv:
-      return false;
-    default:
-      return true;
+    case Call::getenv: return false;
+    default: return true;
   }
 }
 
@@ -169,10 +168,20 @@ int FaultEnv::random(void *out, size_t n) {
   return base_.random(out, n);
 }
 
-pid_t FaultEnv::getpid() { return base_.getpid(); }
-uid_t FaultEnv::geteuid() { return base_.geteuid(); }
-uint64_t FaultEnv::monotonic_ms() { return base_.monotonic_ms(); }
-void FaultEnv::sleep_us(uint32_t microseconds) { base_.sleep_us(microseconds); }
-const char *FaultEnv::getenv(const char *name) { return base_.getenv(name); }
+pid_t FaultEnv::getpid() {
+  return base_.getpid();
+}
+uid_t FaultEnv::geteuid() {
+  return base_.geteuid();
+}
+uint64_t FaultEnv::monotonic_ms() {
+  return base_.monotonic_ms();
+}
+void FaultEnv::sleep_us(uint32_t microseconds) {
+  base_.sleep_us(microseconds);
+}
+const char *FaultEnv::getenv(const char *name) {
+  return base_.getenv(name);
+}
 
 }  // namespace st::testing

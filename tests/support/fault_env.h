@@ -11,8 +11,35 @@
 namespace st::testing {
 
 enum class Call {
-  openat, close, pread, pwrite, fsync, fdatasync, fallocate, sync_range, fstat, fstatat, fstatfs, fchmod, fchown, realpath, list,
-  mkdirat, unlinkat, renameat, lock, mmap, munmap, madvise, mincore, random, getpid, geteuid, clock, sleep, getenv,
+  openat,
+  close,
+  pread,
+  pwrite,
+  fsync,
+  fdatasync,
+  fallocate,
+  sync_range,
+  fstat,
+  fstatat,
+  fstatfs,
+  fchmod,
+  fchown,
+  realpath,
+  list,
+  mkdirat,
+  unlinkat,
+  renameat,
+  lock,
+  mmap,
+  munmap,
+  madvise,
+  mincore,
+  random,
+  getpid,
+  geteuid,
+  clock,
+  sleep,
+  getenv,
 };
 std::string_view call_name(Call);
 

@@ -38,13 +38,17 @@ std::string SimBytes::all() const {
 namespace {
 
 void make_durable(SimInode &inode, const SimWrite &w) {
-  if (w.bytes.empty()) inode.durable.resize(w.new_size);
-  else inode.durable.write(w.offset, w.bytes.data(), w.bytes.size());
+  if (w.bytes.empty())
+    inode.durable.resize(w.new_size);
+  else
+    inode.durable.write(w.offset, w.bytes.data(), w.bytes.size());
 }
 
 void make_durable(SimInode &inode, const SimEntryChange &e) {
-  if (e.inode == 0) inode.durable_entries.erase(e.name);
-  else inode.durable_entries[e.name] = e.inode;
+  if (e.inode == 0)
+    inode.durable_entries.erase(e.name);
+  else
+    inode.durable_entries[e.name] = e.inode;
 }
 
 }  // namespace
@@ -54,7 +58,8 @@ std::vector<SimChange> pending_changes(const SimDisk &disk) {
   for (const auto &[id, inode] : disk.inodes) {
     for (size_t i = 0; i < inode->pending.size(); ++i) {
       const SimWrite &w = inode->pending[i];
-      const uint64_t sectors = w.bytes.empty() ? 1 : (w.offset + w.bytes.size() - 1) / sim_sector - w.offset / sim_sector + 1;
+      const uint64_t sectors =
+          w.bytes.empty() ? 1 : (w.offset + w.bytes.size() - 1) / sim_sector - w.offset / sim_sector + 1;
       changes.push_back({id, i, false, sectors});
     }
     for (size_t i = 0; i < inode->pending_entries.size(); ++i) changes.push_back({id, i, true, 1});
@@ -401,7 +406,9 @@ int SimEnv::mmap(size_t n, int protection, int flags, int fd, void **out) {
   return 0;
 }
 
-int SimEnv::munmap(void *address, size_t n) { return ::munmap(address, n) < 0 ? -errno : 0; }
+int SimEnv::munmap(void *address, size_t n) {
+  return ::munmap(address, n) < 0 ? -errno : 0;
+}
 
 int SimEnv::random(void *out, size_t n) {
   for (size_t i = 0; i < n; ++i) static_cast<unsigned char *>(out)[i] = static_cast<unsigned char>(random_());

@@ -60,9 +60,9 @@ struct SimDisk {
 // The pending changes of a disk, numbered, so that a cut is a choice of them.
 struct SimChange {
   uint64_t inode;
-  size_t index;     // in pending or pending_entries
+  size_t index;  // in pending or pending_entries
   bool is_entry;
-  uint64_t sectors; // that a torn write may be cut into; 1 if it cannot be torn
+  uint64_t sectors;  // that a torn write may be cut into; 1 if it cannot be torn
 };
 std::vector<SimChange> pending_changes(const SimDisk &disk);
 
