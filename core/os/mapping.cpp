@@ -20,19 +20,6 @@ Result<Mapping> Mapping::of_file(const File &file, size_t size, MapKind kind) {
   return m;
 }
 
-Result<Mapping> Mapping::anonymous(Env &env, size_t size) {
-  Mapping m;
-  void *address = nullptr;
-  if (const int r = env.mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, &address);
-      r < 0)
-    return fail(Status::nomem, "no ", size,
-                " bytes of memory to read the file into; read tensors one by one with st_read");
-  m.env_ = &env;
-  m.data_ = static_cast<std::byte *>(address);
-  m.size_ = size;
-  return m;
-}
-
 Mapping::~Mapping() {
   if (data_) env_->munmap(data_, size_);
 }

@@ -1,4 +1,4 @@
-// A read-only mapping of a file, or anonymous memory, unmapped when it dies.
+// A read-only mapping of a file, unmapped when it dies.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,6 @@ class Mapping {
  public:
   Mapping() = default;
   static Result<Mapping> of_file(const File &file, size_t size, MapKind kind);
-  // Writable zero pages, 4096-aligned, taken from the system only when touched.
-  static Result<Mapping> anonymous(Env &env, size_t size);
   ~Mapping();
   Mapping(Mapping &&other) noexcept { swap(other); }
   Mapping &operator=(Mapping &&other) noexcept {
@@ -24,7 +22,7 @@ class Mapping {
     return *this;
   }
 
-  std::byte *data() const { return data_; }
+  const std::byte *data() const { return data_; }
   size_t size() const { return size_; }
   // Bytes in memory now; 0 where the system does not tell.
   uint64_t resident() const;

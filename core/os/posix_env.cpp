@@ -92,6 +92,9 @@ class PosixEnv final : public Env {
   int sync_range(int fd, uint64_t offset, uint64_t n) override {
     return answer(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(n), SYNC_FILE_RANGE_WRITE));
   }
+  int64_t seek_hole(int fd, uint64_t offset) override {
+    return answer(::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE));
+  }
   int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {
     return answer(::fstatat(dir, path, out, flags));

@@ -1,6 +1,7 @@
 #include "read/content.h"
 
 #include <cerrno>
+#include <new>
 
 #include "check.h"
 
@@ -8,6 +9,8 @@ namespace st::read {
 namespace {
 
 using os::Storage;
+
+constexpr std::align_val_t piece_alignment{4096};
 
 bool prefers_private(Storage s) {
   return s != Storage::local && s != Storage::memory;
@@ -58,12 +61,7 @@ Result<Content> Content::open(const os::File &file, size_t size, size_t slots, M
       log(LogLevel::warning,
           text(reason, "; falling back to ", mode == MapMode::none ? "owned memory" : "a private mapping"));
   }
-  if (mode == MapMode::none) {
-    auto memory = os::Mapping::anonymous(file.env(), size);
-    if (!memory) return Failure(std::move(memory.error()));
-    c.mapping_ = std::move(*memory);
-    c.owned_ = std::make_unique<Owned>(slots);
-  }
+  if (mode == MapMode::none) c.owned_ = std::make_unique<Owned>(slots);
   c.map_ = mode;
   c.reason_ = std::move(reason);
   c.bytes_ = c.mapping_.data();
@@ -78,25 +76,33 @@ Content Content::borrowed(const std::byte *bytes, size_t size) {
   return c;
 }
 
+Content::Owned::~Owned() {
+  for (auto &piece : pieces) ::operator delete(piece.load(), piece_alignment);
+}
+
 Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
-  if (owned_ && !owned_->filled[slot].load(std::memory_order_acquire)) {
-    std::lock_guard lock(owned_->mutex);
-    if (!owned_->filled[slot].load(std::memory_order_relaxed)) {
-      if (auto read = file.read(mapping_.data() + offset, n, offset); !read) return Failure(std::move(read.error()));
-      owned_->filled_bytes.fetch_add(n, std::memory_order_relaxed);
-      owned_->filled[slot].store(true, std::memory_order_release);
-    }
-  }
-  return bytes_ + offset;
+  if (!owned_) return bytes_ + offset;
+  std::atomic<std::byte *> &piece = owned_->pieces[slot];
+  if (const std::byte *filled = piece.load(std::memory_order_acquire)) return filled;
+  std::lock_guard lock(owned_->mutex);
+  if (const std::byte *filled = piece.load(std::memory_order_relaxed)) return filled;
+  struct Free {
+    void operator()(std::byte *p) const { ::operator delete(p, piece_alignment); }
+  };
+  std::unique_ptr<std::byte, Free> memory(static_cast<std::byte *>(::operator new(n, piece_alignment)));
+  if (auto read = file.read(memory.get(), n, offset); !read) return Failure(std::move(read.error()));
+  owned_->filled_bytes.fetch_add(n, std::memory_order_relaxed);
+  piece.store(memory.get(), std::memory_order_release);
+  return memory.release();
 }
 
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   if (map_ == MapMode::private_copy) mapping_.drop(offset, n);
   if (!owned_) return {};
   std::lock_guard lock(owned_->mutex);
-  if (!owned_->filled[slot].load(std::memory_order_relaxed)) return {};
-  return file.read(mapping_.data() + offset, n, offset);
+  std::byte *filled = owned_->pieces[slot].load(std::memory_order_relaxed);
+  return filled ? file.read(filled, n, offset) : Result<void>();
 }
 
 }  // namespace st::read

@@ -39,10 +39,12 @@ class Content {
   uint64_t bytes_owned() const { return owned_ ? owned_->filled_bytes.load(std::memory_order_relaxed) : 0; }
 
  private:
+  // Memory of our own, a piece at a time, 4096-aligned.
   struct Owned {
-    explicit Owned(size_t slots) : filled(slots) {}
+    explicit Owned(size_t slots) : pieces(slots) {}
+    ~Owned();
     std::mutex mutex;
-    std::vector<std::atomic<bool>> filled;
+    std::vector<std::atomic<std::byte *>> pieces;  // null until first looked at
     std::atomic<uint64_t> filled_bytes = 0;
   };
 

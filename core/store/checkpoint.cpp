@@ -53,14 +53,17 @@ Result<void> Checkpoint::recover_if_needed(const os::File &file) {
   auto folder = write::Folder::open(env_, path_, *s, options_.log);
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return {};
-  auto waits = write::has_committed_orphan(**folder, *s, options_.writable, nullptr);
-  if (!waits) return Failure(std::move(waits.error()));
-  if (*waits) {
-    const Control control = this->control();
-    return recover({options_.lock_timeout_ms, &control, &counters_.lock_waits});
+  auto orphans = write::find_orphans(**folder, *s);
+  if (!orphans) return Failure(std::move(orphans.error()));
+  if (!orphans->committed && !options_.writable) return {};
+  if (!orphans->committed && !orphans->idle) {
+    write::Folder::remove_if_empty(env_, path_);
+    return {};
   }
-  if (options_.writable) write::Folder::remove_if_empty(env_, path_);
-  return {};
+  const Control control = this->control();
+  // Rubbish is removed only if nobody is in the way.
+  auto recovered = recover({orphans->committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
+  return orphans->committed ? recovered : Result<void>();
 }
 
 Result<void> Checkpoint::recover(const os::LockWait &wait) {

@@ -199,10 +199,10 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   locked->identity = *identity;
 
   const std::string &own = journal_.journal->name();
-  auto orphaned = write::has_committed_orphan(*journal_.folder, snapshot_->identity, true,
-                                              [&](const std::string &name) { return name == own; });
-  if (!orphaned) return Failure(std::move(orphaned.error()));
-  if (*orphaned) {
+  auto orphans = write::find_orphans(*journal_.folder, snapshot_->identity,
+                                     [&own](const std::string &name) { return name == own; });
+  if (!orphans) return Failure(std::move(orphans.error()));
+  if (orphans->committed) {
     locked->lock.release();
     if (auto recovered = checkpoint_.recover(wait); !recovered) return Failure(std::move(recovered.error()));
     return nullptr;

@@ -66,9 +66,9 @@ Result<void> Verifier::check_journals(const os::File &file) {
   auto folder = write::Folder::open(env_, file.path(), *s, {});
   if (!folder) return tell(Severity::error, std::move(folder.error()));
   if (!*folder) return {};
-  auto waits = write::has_committed_orphan(**folder, *s, false, nullptr);
-  if (!waits) return tell(Severity::error, std::move(waits.error()));
-  if (!*waits) return {};
+  auto orphans = write::find_orphans(**folder, *s);
+  if (!orphans) return tell(Severity::error, std::move(orphans.error()));
+  if (!orphans->committed) return {};
   return tell(Severity::error,
               error(Status::needs_recovery, "a committed journal waits in ", quoted((*folder)->dir().path()),
                     "; recover the file (stctl recover, st_recover) to finish its change"));

@@ -34,7 +34,10 @@ void open_to_readers(const os::File &made, const struct stat &data) {
   const auto s = made.stat();
   if (!s) return;
   mode_t read = data.st_mode & (S_IRGRP | S_IROTH);
-  if (s->st_gid != data.st_gid && env.fchown(made.fd(), static_cast<uid_t>(-1), data.st_gid) < 0)
+  // Root's go to the file's owner, who must be able to recover without root.
+  const uid_t owner = s->st_uid == data.st_uid || env.geteuid() != 0 ? static_cast<uid_t>(-1) : data.st_uid;
+  const bool foreign_group = s->st_gid != data.st_gid;
+  if ((foreign_group || owner != static_cast<uid_t>(-1)) && env.fchown(made.fd(), owner, data.st_gid) < 0 && foreign_group)
     read &= static_cast<mode_t>(~S_IRGRP);
   const mode_t search = S_ISDIR(s->st_mode) ? S_IXUSR | read >> 2 : 0;
   if (read != 0) env.fchmod(made.fd(), S_IRUSR | S_IWUSR | read | search);
@@ -170,7 +173,7 @@ Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, c
   std::vector<uint32_t> hashes;
   Hasher table;
   for (uint64_t at = offset, end = offset + payload.length; at < end;) {
-    const uint64_t n = std::min(chunk - at % sector_bytes, end - at);  // chunks end at sectors
+    const uint64_t n = up_to_sector(at, chunk, end - at);
     if (auto got = data.read(buffer.get(), n, at); !got) return Failure(std::move(got.error()));
     hashes.clear();
     hash_sectors(at, {buffer.get(), n}, &hashes);

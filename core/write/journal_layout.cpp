@@ -73,6 +73,10 @@ std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest) {
   return ranges;
 }
 
+uint64_t up_to_sector(uint64_t offset, uint64_t most, uint64_t left) {
+  return std::min(most - offset % sector_bytes, left);
+}
+
 uint64_t sectors_of(uint64_t offset, uint64_t n) {
   return n == 0 ? 0 : (offset + n - 1) / sector_bytes - offset / sector_bytes + 1;
 }

@@ -58,6 +58,9 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out);
 std::vector<std::byte> encode(std::span<const RangeRecord>);
 std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest);
 
+// How many of the `left` bytes at `offset` to take at once: at most `most`, and
+// so that whoever is stopped between two takes has not cut a sector.
+uint64_t up_to_sector(uint64_t offset, uint64_t most, uint64_t left);
 // How many sectors the file's bytes [offset, offset + n) touch.
 uint64_t sectors_of(uint64_t offset, uint64_t n);
 // The hash of each of them, of the part inside the piece.

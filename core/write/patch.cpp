@@ -1,6 +1,7 @@
 #include "write/patch.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace st::write {
 namespace {
@@ -24,15 +25,24 @@ Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<con
   return journal.seal(identity, ranges);
 }
 
-// `buffer` holds a chunk; it is for pieces that are only in the journal.
+// A chunk, from the caller's memory or from the journal. The caller's may fail
+// us (a mapped file that was truncated): then the journal has the same bytes,
+// and all of the chunk is written again, so that no sector is left cut.
+Result<void> write_chunk(const os::File &data, const Journal &journal, const Piece &piece, uint64_t done, uint64_t n,
+                         std::byte *buffer) {
+  if (piece.bytes) {
+    auto put = data.write(static_cast<const std::byte *>(piece.bytes) + done, n, piece.offset + done);
+    if (put || put.error().os_errno != EFAULT) return put;
+  }
+  if (auto got = journal.read(buffer, n, piece.payload.offset + done); !got) return got;
+  return data.write(buffer, n, piece.offset + done);
+}
+
 Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece, std::byte *buffer) {
   uint64_t started = 0;
   for (uint64_t done = 0; done < piece.payload.length;) {
-    const uint64_t n = std::min(chunk, piece.payload.length - done);
-    if (!piece.bytes)
-      if (auto got = journal.read(buffer, n, piece.payload.offset + done); !got) return got;
-    const std::byte *from = !piece.bytes ? buffer : static_cast<const std::byte *>(piece.bytes) + done;
-    if (auto put = data.write(from, n, piece.offset + done); !put) return put;
+    const uint64_t n = up_to_sector(piece.offset + done, chunk, piece.payload.length - done);
+    if (auto put = write_chunk(data, journal, piece, done, n, buffer); !put) return put;
     done += n;
     if (done - started >= write_out) {
       data.env().sync_range(data.fd(), piece.offset + started, done - started);
@@ -60,9 +70,7 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
 
   // Memory for what follows, since running out of it would be too late there.
-  std::unique_ptr<std::byte[]> buffer;
-  if (std::any_of(pieces.begin(), pieces.end(), [](const Piece &p) { return !p.bytes; }))
-    buffer = std::make_unique_for_overwrite<std::byte[]>(chunk);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(chunk);
 
   // The point of no return.
   if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), true, true});

@@ -34,6 +34,7 @@ Result<void> read_state(Found &found) {
   std::byte block[header_bytes] = {};
   auto got = found.file.read_up_to(block, sizeof block, 0);
   if (!got) return Failure(std::move(got.error()));
+  found.damage.clear();
   found.state = decode({block, std::max<size_t>(*got, sector_bytes)}, &found.record);
   if (found.state == JournalState::damaged) found.damage = "its commit record is damaged, or of a newer version";
   return {};
@@ -73,16 +74,13 @@ void drop(const Folder &folder, const std::string &name) {
   folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
 }
 
-// Removes an empty journal if nobody is filling it: true if it did. Only here is
-// a journal's lock taken by anybody but its writer; to see it taken means
-// nothing worse than that it stays a while.
-Result<bool> drop_if_idle(const Folder &folder, const std::string &name, Found &found) {
+// Removes an empty journal if nobody is filling it: true if it did. Only under
+// the lock of the whole file: a journal's lock in other hands than its writer's
+// would be taken for a sign of life.
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found) {
   auto lock = os::RangeLock::acquire(found.file, {{0, 0, true}}, {});
   if (!lock && lock.error().status == Status::busy) return false;
   if (!lock) return Failure(std::move(lock.error()));
-  // What was read before the lock may be out of date.
-  if (auto read = read_state(found); !read) return Failure(std::move(read.error()));
-  if (found.waits()) return false;
   drop(folder, name);
   return true;
 }
@@ -150,7 +148,7 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
   uint64_t table_at = range.sectors;
   std::string foreign;
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
-    const uint64_t n = std::min(chunk - at % sector_bytes, end - at);
+    const uint64_t n = up_to_sector(at, chunk, end - at);
     if (auto got = orphan_.file.read(new_.get(), n, range.payload + (at - range.offset)); !got)
       return Failure(std::move(got.error()));
     if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));
@@ -181,7 +179,7 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
 Result<void> Replay::apply() {
   for (const RangeRecord &range : ranges_)
     for (uint64_t done = 0; done < range.length;) {
-      const uint64_t n = std::min(chunk, range.length - done);
+      const uint64_t n = up_to_sector(range.offset + done, chunk, range.length - done);
       if (auto got = orphan_.file.read(new_.get(), n, range.payload + done); !got) return got;
       if (auto put = data_.write(new_.get(), n, range.offset + done); !put) return put;
       done += n;
@@ -235,28 +233,29 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::stri
 
 }  // namespace
 
-Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean,
-                                  const std::function<bool(const std::string &)> &is_own) {
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
+                             const std::function<bool(const std::string &)> &is_own) {
+  Orphans orphans;
   auto names = folder.journals();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
     if (is_own && is_own(name)) continue;
-    auto looked = look_at(folder, name, data, clean);
+    auto looked = look_at(folder, name, data, false);
     if (!looked) return Failure(std::move(looked.error()));
     if (!*looked) continue;
     Found &found = **looked;
-    if (!found.waits()) {
-      if (!clean) continue;
-      auto dropped = drop_if_idle(folder, name, found);
-      if (!dropped) return dropped;
-      if (*dropped || !found.waits()) continue;
+    if (found.file) {
+      auto locked = os::is_locked(found.file, {0, 0, true});
+      if (!locked) return Failure(std::move(locked.error()));
+      if (*locked) continue;
+      // Its writer may have finished since we read: look again, now that nobody
+      // writes to it.
+      if (found.waits())
+        if (auto read = read_state(found); !read) return Failure(std::move(read.error()));
     }
-    if (!found.file) return true;  // of the wrong kind
-    auto locked = os::is_locked(found.file, {0, 0, true});
-    if (!locked) return locked;
-    if (!*locked) return true;
+    (found.waits() ? orphans.committed : orphans.idle) = true;
   }
-  return false;
+  return orphans;
 }
 
 Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockWait &wait, const Findings &findings) {
@@ -293,11 +292,10 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
     if (!orphan.waits()) {
       auto dropped = drop_if_idle(**folder, name, orphan);
       if (!dropped) return Failure(std::move(dropped.error()));
-      if (*dropped) {
-        ++result.dropped;
-        tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction had not committed; it was dropped"));
-      }
-      if (!orphan.waits()) continue;
+      if (!*dropped) continue;
+      ++result.dropped;
+      tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction had not committed; it was dropped"));
+      continue;
     }
     Replay replay(data, orphan);
     if (orphan.damage.empty()) {

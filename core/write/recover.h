@@ -27,10 +27,14 @@ struct Recovered {
   std::string why_aside;
 };
 
-// Is there a committed journal whose writer is gone? Drops empty ones if
-// `clean`. `is_own` names journals of the caller's own handle.
-Result<bool> has_committed_orphan(const Folder &folder, const struct stat &data, bool clean,
-                                  const std::function<bool(const std::string &)> &is_own);
+// Journals whose writers are gone. Found without taking a lock.
+struct Orphans {
+  bool committed = false;  // recover() must come before the file is believed
+  bool idle = false;       // empty: rubbish, for recover() to remove
+};
+// `is_own`, if given, names journals of the caller's own handle.
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
+                             const std::function<bool(const std::string &)> &is_own = nullptr);
 
 // Under an exclusive lock on the whole file `path`. Status needs_recovery if
 // there is a committed journal but the file cannot be written; busy.

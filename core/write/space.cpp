@@ -10,15 +10,16 @@ bool not_supported(int r) {
   return r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL;
 }
 
-Result<void> allocate(const os::File &data, int mode, std::span<const Piece> pieces) {
-  for (const Piece &p : pieces) {
-    const int r =
-        os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, p.offset, p.payload.length); });
-    if (not_supported(r)) return {};  // the write itself must tell, then
-    if (r < 0)
-      return Failure(data.error(-r, text("make room for ", p.payload.length, " bytes in")).at_offset(p.offset));
-  }
-  return {};
+Result<void> allocate(const os::File &data, int mode, const Piece &p) {
+  const int r =
+      os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, p.offset, p.payload.length); });
+  if (r >= 0 || not_supported(r)) return {};  // not supported: the write itself must tell, then
+  return Failure(data.error(-r, text("make room for ", p.payload.length, " bytes in")).at_offset(p.offset));
+}
+
+bool has_hole(const os::File &data, const Piece &p) {
+  const int64_t hole = data.env().seek_hole(data.fd(), p.offset);
+  return hole >= 0 && static_cast<uint64_t>(hole) < p.offset + p.payload.length;
 }
 
 // Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
@@ -46,13 +47,11 @@ bool copies_on_write(const std::string &type) {
 
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces) {
   if (copies_on_write(filesystem.type)) return check_free(data, pieces);
-  auto s = data.stat();
-  if (!s) return Failure(std::move(s.error()));
-  constexpr uint64_t block = 512;  // the unit of st_blocks
-  const bool has_holes = static_cast<uint64_t>(s->st_blocks) * block < static_cast<uint64_t>(s->st_size);
-  if (filesystem.type == "xfs")
-    return allocate(data, FALLOC_FL_UNSHARE_RANGE | FALLOC_FL_KEEP_SIZE, pieces);  // fills holes, too
-  if (has_holes) return allocate(data, FALLOC_FL_KEEP_SIZE, pieces);
+  // On xfs extents may be shared by a reflink; this fills holes, too.
+  const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
+  for (const Piece &p : pieces)
+    if (filesystem.type == "xfs" || has_hole(data, p))
+      if (auto room = allocate(data, mode, p); !room) return room;
   return {};
 }
 

@@ -62,6 +62,7 @@ class FaultEnv : public os::Env {
   int fdatasync(int fd) override;
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int fd, uint64_t offset, uint64_t n) override;
+  int64_t seek_hole(int fd, uint64_t offset) override { return base_.seek_hole(fd, offset); }
   int fstat(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int fstatfs(int fd, struct statfs *out) override;

@@ -163,9 +163,6 @@ TEST_F(ContentTest, OtherErrorsAreNoRefusal) {
     ASSERT_FALSE(c);
     EXPECT_EQ(c.error().os_errno, error);
   }
-  env.shared_error = env.private_error = ENODEV;
-  env.anonymous_error = ENOMEM;
-  EXPECT_TRUE(fails_with(Status::nomem, open()));
 }
 
 TEST_F(ContentTest, OwnedMemoryIsFilledOnceHoweverManyThreadsLook) {

@@ -79,21 +79,11 @@ TEST_F(MappingTest, OutlivesItsDescriptor) {
   EXPECT_EQ(std::memcmp(m->data(), bytes.data(), bytes.size()), 0);
 }
 
-TEST_F(MappingTest, AnonymousMemoryIsZeroWritableAndAligned) {
-  auto m = Mapping::anonymous(env, size_t{1} << 30);
-  ASSERT_TRUE(is_ok(m));
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(m->data()) % 4096, 0u);
-  EXPECT_EQ(m->data()[(size_t{1} << 30) - 1], std::byte{0});
-  m->data()[5] = std::byte{7};
-  EXPECT_LT(m->resident(), uint64_t{1} << 26);  // taken only when touched
-}
-
 TEST_F(MappingTest, RefusalsKeepTheErrno) {
   env.before = [](Call call) { return call == Call::mmap ? -ENODEV : 0; };
   auto m = Mapping::of_file(file, bytes.size(), MapKind::shared);
   ASSERT_TRUE(fails_with(Status::io, m));
   EXPECT_EQ(m.error().os_errno, ENODEV);
-  EXPECT_TRUE(fails_with(Status::nomem, Mapping::anonymous(env, 4096)));
 }
 
 TEST_F(MappingTest, WithoutMincoreNothingCountsAsResident) {

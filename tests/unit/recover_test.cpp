@@ -229,45 +229,44 @@ TEST_F(Recover, OfAMissingFileSaysSo) {
   EXPECT_TRUE(fails_with(Status::no_file, recover()));
 }
 
-class Orphans : public Recover {
+class LookingForOrphans : public Recover {
  protected:
-  Result<bool> wait(bool clean, const std::function<bool(const std::string &)> &is_own = nullptr) {
+  Orphans look(const std::function<bool(const std::string &)> &is_own = nullptr) { return look(env, is_own); }
+  Orphans look(os::Env &with, const std::function<bool(const std::string &)> &is_own = nullptr) {
     struct stat s;
     ::stat(path.c_str(), &s);
-    auto opened = Folder::open(env, path, s, {});
+    auto opened = Folder::open(with, path, s, {});
     EXPECT_TRUE(is_ok(opened));
-    return has_committed_orphan(**opened, s, clean, is_own);
+    auto orphans = find_orphans(**opened, s, is_own);
+    EXPECT_TRUE(is_ok(orphans));
+    return *orphans;
   }
 };
 
-TEST_F(Orphans, UncommittedOnesAreDroppedOnlyByWriters) {
+TEST_F(LookingForOrphans, TellsRubbishFromPromises) {
   const std::string journal = leave(changes, false);
-  EXPECT_EQ(wait(false).value(), false);
+  EXPECT_FALSE(look().committed);
+  EXPECT_TRUE(look().idle);
   EXPECT_TRUE(std::filesystem::exists(journal));
-  EXPECT_EQ(wait(true).value(), false);
+  EXPECT_EQ(recover().value().dropped, 1u);
   EXPECT_FALSE(std::filesystem::exists(journal));
 }
 
-TEST_F(Orphans, CommittedOnesAreToldAndKept) {
+TEST_F(LookingForOrphans, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
   const std::string journal = leave(changes, true);
-  for (bool clean : {false, true}) {
-    EXPECT_EQ(wait(clean).value(), true);
-    EXPECT_EQ(wait(clean, [&](const std::string &name) { return journal.ends_with(name); }).value(), false);
-  }
+  EXPECT_TRUE(look().committed);
+  EXPECT_FALSE(look([&](const std::string &name) { return journal.ends_with(name); }).committed);
   EXPECT_TRUE(std::filesystem::exists(journal));
   auto live = make_journal({{c_at, "x"}}, true);
   std::filesystem::remove(journal);
-  for (bool clean : {false, true}) EXPECT_EQ(wait(clean).value(), false);  // somebody is at work on it
+  EXPECT_FALSE(look().committed);  // somebody is at work on it
+  EXPECT_FALSE(look().idle);
 }
 
-TEST_F(Orphans, AreSeenByReadersWhoMayNotWrite) {
+TEST_F(LookingForOrphans, ReadersWhoMayNotWriteSeeThem) {
   ASSERT_NE(leave(changes, true), "");
   ReadOnlyEnv read_only(env);
-  struct stat s;
-  ::stat(path.c_str(), &s);
-  auto opened = Folder::open(read_only, path, s, {});
-  ASSERT_TRUE(is_ok(opened));
-  EXPECT_EQ(has_committed_orphan(**opened, s, false, nullptr).value(), true);
+  EXPECT_TRUE(look(read_only).committed);
 }
 
 }  // namespace

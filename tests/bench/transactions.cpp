@@ -1,0 +1,158 @@
+// What many writers and many tensors cost.
+//   transactions_bench side-by-side FILE PROCESSES ROUNDS
+//       each process changes a tensor of its own, ROUNDS times; prints "<what> <nanoseconds>" for all of it:
+//       "libst" by st_update, "raw" by pwrite + fdatasync of the same bytes
+//   transactions_bench together FILE
+//       every tensor of the file is changed once: "transaction" all in one, "singles" by st_update one after
+//       the other, "raw" by pwrite of each and one fdatasync
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "clock.h"
+
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+Bytes noise(size_t n) {
+  static uint64_t state = 88172645463325252u;
+  Bytes bytes(n);
+  for (size_t i = 0; i + 8 <= n; i += 8) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    std::memcpy(&bytes[i], &state, 8);
+  }
+  return bytes;
+}
+
+st_file *open_for_writing(const char *path) {
+  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  options.flags = ST_OPEN_READ_WRITE;
+  st_file *file;
+  REQUIRE_OK(st_open(path, &options, &file));
+  return file;
+}
+
+void write_raw(int fd, const st_tensor &tensor) {
+  for (uint64_t done = 0; done < tensor.nbytes;) {
+    const ssize_t n = ::pwrite(fd, static_cast<const unsigned char *>(tensor.data) + done, tensor.nbytes - done,
+                               static_cast<off_t>(tensor.file_offset + done));
+    if (n <= 0) std::perror("pwrite"), std::exit(1);
+    done += static_cast<uint64_t>(n);
+  }
+}
+
+void sync(int fd) {
+  if (::fdatasync(fd)) std::perror("fdatasync"), std::exit(1);
+}
+
+void say(const char *what, long long ns) {
+  std::printf("%s %lld\n", what, ns);
+  std::fflush(stdout);
+}
+
+// `work(process, ready)` in each of n processes; the time from when all are ready until all have ended.
+template <class Work>
+long long by_processes(int n, Work work) {
+  struct Gate {
+    std::atomic<int> ready, open;
+  };
+  auto *gate =
+      static_cast<Gate *>(::mmap(nullptr, sizeof(Gate), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  require(gate != MAP_FAILED, "mmap");
+  for (int p = 0; p < n; ++p) {
+    if (::fork() != 0) continue;
+    work(p, [&] {
+      ++gate->ready;
+      while (!gate->open) ::usleep(100);
+    });
+    ::_exit(0);
+  }
+  while (gate->ready < n) ::usleep(1000);
+  const long long ns = nanoseconds([&] {
+    gate->open = 1;
+    for (int p = 0, status; p < n; ++p) require(::wait(&status) > 0 && status == 0, "a process");
+  });
+  ::munmap(gate, sizeof(Gate));
+  return ns;
+}
+
+// Two values by turns, so that every change changes every byte.
+void side_by_side(const char *path, int processes, int rounds) {
+  auto run = [&](bool raw) {
+    return by_processes(processes, [&](int p, auto ready) {
+      st_file *file = open_for_writing(path);
+      const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+      st_tensor tensor;
+      REQUIRE_OK(st_at(file, static_cast<size_t>(p), &tensor));
+      const Bytes values[2] = {noise(tensor.nbytes), noise(tensor.nbytes)};
+      auto change = [&](int i) {
+        tensor.data = values[i % 2].data();
+        if (raw)
+          write_raw(fd, tensor), sync(fd);
+        else
+          REQUIRE_OK(st_update(file, tensor.name, &tensor));
+      };
+      change(1);  // and all is warm
+      ready();
+      for (int i = 0; i < rounds; ++i) change(i);
+      st_close(file);
+    });
+  };
+  say("libst", run(false));
+  say("raw", run(true));
+}
+
+void together(const char *path) {
+  st_file *file = open_for_writing(path);
+  const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+  std::vector<st_tensor> tensors(st_count(file));
+  REQUIRE_OK(st_at_many(file, 0, tensors.size(), tensors.data()));
+  std::vector<Bytes> values(tensors.size());
+  auto renew = [&] {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      values[i] = noise(tensors[i].nbytes);
+      tensors[i].data = values[i].data();
+    }
+  };
+  auto check = [&] {
+    Bytes seen(tensors.back().nbytes);
+    REQUIRE_OK(st_read(file, tensors.back().name, seen.data(), seen.size()));
+    require(seen == values.back(), "what was written is not what is read; check");
+  };
+  renew();
+  REQUIRE_OK(st_update(file, tensors[0].name, &tensors[0]));
+  say("transaction", nanoseconds([&] {
+        st_txn *txn;
+        REQUIRE_OK(st_begin(file, nullptr, &txn));
+        for (const st_tensor &t : tensors) REQUIRE_OK(st_txn_update(txn, t.name, &t));
+        REQUIRE_OK(st_commit(txn));
+      }));
+  check(), renew();
+  say("raw", nanoseconds([&] {
+        for (const st_tensor &t : tensors) write_raw(fd, t);
+        sync(fd);
+      }));
+  check(), renew();
+  say("singles", nanoseconds([&] {
+        for (const st_tensor &t : tensors) REQUIRE_OK(st_update(file, t.name, &t));
+      }));
+  check();
+  st_close(file);
+  ::close(fd);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "side-by-side" && argc == 5) return side_by_side(argv[2], std::atoi(argv[3]), std::atoi(argv[4])), 0;
+  if (what == "together" && argc == 3) return together(argv[2]), 0;
+  return 2;
+}

@@ -1,0 +1,80 @@
+"""Many writers of one file, and many tensors in one transaction, against raw writes, in the table of run.py.
+
+    transactions.py BUILD-TREE [--quick]     as run.py, which it shares its settings with
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from statistics import median
+
+from run import BUILD, MIB, PLACE, QUICK, filesystem, row, seconds
+
+PROCESSES = 8
+ROUNDS = 1 if QUICK else 3
+CHANGES = 5 if QUICK else 25  # of each process, a round
+
+
+def make(path: Path, count: int, nbytes: int) -> None:
+    entries = {f"t{i:04}": {"dtype": "U8", "shape": [nbytes], "data_offsets": [i * nbytes, (i + 1) * nbytes]} for i in range(count)}
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    header += b" " * (-(len(header) + 8) % 4096)
+    with path.open("wb") as f:
+        f.write(len(header).to_bytes(8, "little") + header)
+        for _ in range(count):
+            f.write(os.urandom(nbytes))
+        os.fsync(f.fileno())
+
+
+def measured(*arguments: object) -> dict[str, float]:
+    """Medians, in seconds, of what the program tells."""
+    found: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        os.sync()
+        out = subprocess.run([BUILD / "tests/bench/transactions_bench", *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+        for line in out.splitlines():
+            what, ns = line.split()
+            found.setdefault(what, []).append(int(ns) / 1e9)
+    return {what: median(times) for what, times in found.items()}
+
+
+def per_second(rate: float) -> str:
+    return f"{rate:.0f}/s"
+
+
+def side_by_side() -> None:
+    path = PLACE / "side-by-side.safetensors"
+    make(path, PROCESSES, 4 * MIB)
+    rates = {n: {what: n * CHANGES / s for what, s in measured("side-by-side", path, n, CHANGES).items()} for n in (1, PROCESSES)}
+    many = rates[PROCESSES]
+    row(f"{PROCESSES} processes, a 4 MiB tensor each: commits, against one", rates[1]["libst"], many["libst"], per_second, multiple=True, peer="one")
+    row("  raw pwrite + fdatasync: 8 processes, against one", rates[1]["raw"], many["raw"], per_second, multiple=True, peer="raw")
+    row("  commits against raw, 8 processes each", many["raw"], many["libst"], per_second, multiple=True, peer="raw")
+    row("  commits against raw, one process each", rates[1]["raw"], rates[1]["libst"], per_second, multiple=True, peer="raw")
+
+
+def together() -> None:
+    path = PLACE / "together.safetensors"
+    make(path, 1_000, 4096)
+    m = measured("together", path)
+    row("1,000 tensors of 4 KiB: one transaction, against 1,000 updates", m["singles"], m["transaction"], seconds, peer="single")
+    row("  one transaction, against 1,000 pwrite + one fdatasync", m["raw"], m["transaction"], seconds, multiple=True, peer="raw")
+
+
+def main() -> None:
+    PLACE.mkdir(parents=True, exist_ok=True)
+    print(f"\nTransactions: files on {filesystem(PLACE)}; a rate is better if it is higher, a time if it is lower")
+    print(f"{'':58} {'peer':>6} {'the peer':>11} {'libst':>11} {'ratio':>9}")
+    try:
+        side_by_side()
+        together()
+    finally:
+        shutil.rmtree(PLACE)
+
+
+if __name__ == "__main__":
+    main()

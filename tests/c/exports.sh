@@ -1,0 +1,40 @@
+#!/bin/sh
+# What libst.so.2 exports is what st.h declares, what st.map lists, and nothing
+# else; all of it under a version; and lifecycle.c calls each. Speaks TAP.
+#   exports.sh CC LIBRARY CAPI-DIRECTORY LIFECYCLE.c
+cc=$1 library=$2 capi=$3 lifecycle=$4
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+n=0
+same() { # same NAME FILE FILE
+  n=$((n + 1))
+  if [ -s "$2" ] && diff "$2" "$3" >"$work/diff"; then echo "ok $n - $1"; else echo "not ok $n - $1"; sed 's/^/# /' "$work/diff"; fi
+}
+none() { # none NAME FILE
+  n=$((n + 1))
+  if [ -s "$2" ]; then echo "not ok $n - $1"; sed 's/^/# /' "$2"; else echo "ok $n - $1"; fi
+}
+
+# Functions in the header: a name before a parenthesis, comments gone.
+$cc -E -P -I"$capi/include" "$capi/include/st/st.h" | grep -oE '\bst_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$work/declared"
+grep -oE '^ +st_[a-z0-9_]+;' "$capi/st.map" | tr -d ' ;' | sort -u >"$work/mapped"
+nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort -u >"$work/versioned"
+sed 's/@.*//' "$work/versioned" | sort -u >"$work/exported"
+grep -v '^st_.*@@ST_2\.[0-9]*$' "$work/versioned" >"$work/odd"
+nm -D --defined-only "$library" | awk '$2 != "T" && $2 != "A"' >"$work/no_functions"
+$cc -E -P -I"$capi/include" "$lifecycle" | sed '1,/int failures/d' | grep -oE '\bst_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$work/called"
+
+same "exports are what st.h declares" "$work/declared" "$work/exported"
+same "exports are what st.map lists" "$work/mapped" "$work/exported"
+none "every export is an st_ function of a version" "$work/odd"
+none "no variables are exported" "$work/no_functions"
+same "lifecycle.c calls every function" "$work/declared" "$work/called"
+
+readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p' >"$work/soname"
+echo libst.so.2 >"$work/wanted_soname"
+same "the soname is libst.so.2" "$work/soname" "$work/wanted_soname"
+
+# An executable stack, or text that must be relocated, is a sign of a bad build.
+{ readelf -lW "$library" | awk '/GNU_STACK/ && /E/ && $7 ~ /E/'; readelf -d "$library" | grep TEXTREL; } >"$work/bad"
+none "no executable stack and no text relocations" "$work/bad"
+echo "1..$n"

@@ -1,0 +1,246 @@
+/* The whole life of a file by the C ABI, in C99 and with nothing but libst:
+ * written by stdio, opened, read, changed, recovered, closed. Every function of
+ * st.h is called at least once (exports.sh checks that), and every answer is
+ * looked at. Exits 0 if all is as it should be. */
+#include <st/st.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define CHECK(condition)                                                                           \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, st_last_error()); \
+      ++failures;                                                                                  \
+    }                                                                                              \
+  } while (0)
+#define CHECK_STATUS(wanted, call)                                                                             \
+  do {                                                                                                         \
+    const st_status status_ = (call);                                                                          \
+    if (status_ != (wanted)) {                                                                                 \
+      fprintf(stderr, "%s:%d: %s is %s, not " #wanted " (%s)\n", __FILE__, __LINE__, #call, st_status_name(status_), st_last_error()); \
+      ++failures;                                                                                              \
+    }                                                                                                          \
+  } while (0)
+
+static const char json[] =
+    "{\"__metadata__\":{\"format\":\"pt\"},"
+    "\"weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+    "\"bias\":{\"dtype\":\"I16\",\"shape\":[3],\"data_offsets\":[24,30]}}  ";
+static const float weight[6] = {0.0f, 1.0f, 2.0f, 10.0f, 11.0f, 12.0f};
+static const int16_t bias[3] = {-1, 0, 1};
+#define FILE_BYTES (8 + sizeof json - 1 + sizeof weight + sizeof bias)
+
+static int write_file(const char *path) {
+  unsigned char length[8] = {0};
+  FILE *f = fopen(path, "wb");
+  int ok;
+  length[0] = (unsigned char)(sizeof json - 1);
+  if (!f) return 0;
+  ok = fwrite(length, 1, 8, f) == 8 && fwrite(json, 1, sizeof json - 1, f) == sizeof json - 1 &&
+       fwrite(weight, 1, sizeof weight, f) == sizeof weight && fwrite(bias, 1, sizeof bias, f) == sizeof bias;
+  return fclose(f) == 0 && ok;
+}
+
+static void catalogue(st_file *file) {
+  st_tensor t, all[2];
+  size_t i = 99;
+  const char *key, *value;
+  size_t key_len, value_len;
+  CHECK(st_count(file) == 2);
+  CHECK_STATUS(ST_OK, st_at(file, 0, &t));
+  CHECK(strcmp(t.name, "weight") == 0 && t.name_len == 6 && t.dtype == ST_DTYPE_F32 && t.rank == 2);
+  CHECK(t.shape[0] == 2 && t.shape[1] == 3 && t.nbytes == 24 && t.data == NULL);
+  CHECK(t.file_offset == 8 + sizeof json - 1);
+  CHECK_STATUS(ST_OK, st_at_many(file, 0, 2, all));
+  CHECK(memcmp(&all[0], &t, sizeof t) == 0 && strcmp(all[1].name, "bias") == 0);
+  CHECK_STATUS(ST_E_OUT_OF_RANGE, st_at(file, 2, &t));
+  CHECK_STATUS(ST_OK, st_find(file, "bias", 4, &i));
+  CHECK(i == 1);
+  CHECK(st_metadata_count(file) == 1);
+  CHECK_STATUS(ST_OK, st_metadata_at(file, 0, &key, &key_len, &value, &value_len));
+  CHECK(strcmp(key, "format") == 0 && key_len == 6 && strcmp(value, "pt") == 0 && value_len == 2);
+  CHECK_STATUS(ST_OK, st_metadata_get(file, "format", &value, &value_len));
+  CHECK_STATUS(ST_OK, st_metadata_get_n(file, "formatted", 6, &value, &value_len));
+  CHECK(strcmp(value, "pt") == 0);
+  CHECK_STATUS(ST_E_NOT_FOUND, st_metadata_get(file, "absent", &value, &value_len));
+}
+
+static void reading(st_file *file) {
+  st_tensor t;
+  float floats[6];
+  int16_t shorts[3];
+  uint64_t shape[2], nbytes;
+  st_range columns[2] = {ST_RANGE_ALL, {0, 3, 2}};
+  const st_range last = {-1, INT64_MAX, 1};
+  CHECK_STATUS(ST_OK, st_get(file, "weight", &t));
+  CHECK(memcmp(t.data, weight, sizeof weight) == 0);
+  CHECK_STATUS(ST_OK, st_get_n(file, "bias!", 4, &t));
+  CHECK(memcmp(t.data, bias, sizeof bias) == 0);
+  CHECK_STATUS(ST_OK, st_get_at(file, 1, &t));
+  CHECK(strcmp(t.name, "bias") == 0 && t.data != NULL);
+  CHECK_STATUS(ST_OK, st_read(file, "weight", floats, sizeof floats));
+  CHECK(memcmp(floats, weight, sizeof weight) == 0);
+  CHECK_STATUS(ST_OK, st_read_n(file, "bias!", 4, shorts, sizeof shorts));
+  CHECK(memcmp(shorts, bias, sizeof bias) == 0);
+  CHECK_STATUS(ST_E_BUFFER_SIZE, st_read(file, "weight", floats, sizeof floats - 1));
+  CHECK_STATUS(ST_OK, st_slice_shape(file, "weight", 6, columns, 2, shape, &nbytes));
+  CHECK(shape[0] == 2 && shape[1] == 2 && nbytes == 16);
+  CHECK_STATUS(ST_OK, st_read_slice(file, "weight", columns, 2, floats, sizeof floats));
+  CHECK(floats[0] == 0.0f && floats[1] == 2.0f && floats[2] == 10.0f && floats[3] == 12.0f);
+  CHECK_STATUS(ST_OK, st_read_slice_n(file, "bias!", 4, &last, 1, shorts, sizeof shorts));
+  CHECK(shorts[0] == 1);
+  CHECK_STATUS(ST_E_NOT_FOUND, st_get(file, "absent", &t));
+}
+
+static void errors(void) {
+  st_error_info info, by_macro = ST_ERROR_INFO_INIT;
+  st_error_info_init(&info);
+  CHECK(memcmp(&info, &by_macro, sizeof info) == 0);
+  CHECK_STATUS(ST_OK, st_last_error_info(&info));
+  CHECK(info.status == ST_E_NOT_FOUND && strcmp(info.tensor, "absent") == 0 && info.tensor_len == 6);
+  CHECK(strcmp(info.message, st_last_error()) == 0);
+  CHECK(strcmp(st_status_name(info.status), "ST_E_NOT_FOUND") == 0);
+}
+
+static int count_call(void *user, uint64_t done, uint64_t total) {
+  CHECK(done <= total || total == 0);
+  ++*(int *)user;
+  return 0;
+}
+
+static void changing(const char *path) {
+  st_open_options options;
+  st_txn_options txn_options;
+  st_file *file = NULL;
+  st_txn *txn = NULL;
+  st_tensor t, view;
+  int calls = 0;
+  float fresh[6] = {6.0f, 5.0f, 4.0f, 3.0f, 2.0f, 1.0f};
+  int16_t ones[3] = {1, 1, 1};
+  st_open_options_init(&options);
+  options.flags = ST_OPEN_READ_WRITE;
+  CHECK_STATUS(ST_OK, st_open(path, &options, &file));
+  if (!file) return;
+  CHECK_STATUS(ST_OK, st_get(file, "weight", &view));
+
+  CHECK_STATUS(ST_OK, st_get(file, "weight", &t));
+  t.data = fresh;
+  CHECK_STATUS(ST_OK, st_update(file, "weight", &t));
+  CHECK(memcmp(view.data, fresh, sizeof fresh) == 0);
+  CHECK_STATUS(ST_OK, st_get(file, "bias", &t));
+  t.data = ones;
+  CHECK_STATUS(ST_OK, st_update_n(file, "bias!", 4, &t));
+
+  st_txn_options_init(&txn_options);
+  txn_options.flags = ST_TXN_COPY;
+  txn_options.progress = count_call;
+  txn_options.progress_user = &calls;
+  CHECK_STATUS(ST_OK, st_begin(file, &txn_options, &txn));
+  t.data = bias;
+  CHECK_STATUS(ST_OK, st_txn_update(txn, "bias", &t));
+  t = view;
+  t.data = weight;
+  CHECK_STATUS(ST_OK, st_txn_update_n(txn, "weight!", 6, &t));
+  t.dtype = ST_DTYPE_I32;
+  CHECK_STATUS(ST_E_DTYPE_MISMATCH, st_txn_update(txn, "weight", &t));
+  CHECK_STATUS(ST_OK, st_commit(txn));
+  CHECK(calls > 0);
+
+  CHECK_STATUS(ST_OK, st_begin(file, NULL, &txn));
+  t = view;
+  t.data = fresh;
+  CHECK_STATUS(ST_OK, st_txn_update(txn, "weight", &t));
+  st_abort(txn);
+  CHECK(memcmp(view.data, weight, sizeof weight) == 0);
+  st_interrupt(file); /* nothing runs: nothing happens */
+  CHECK_STATUS(ST_OK, st_close(file));
+}
+
+static void observing(st_file *file) {
+  st_io_info info;
+  st_stats stats;
+  st_io_info_init(&info);
+  st_stats_init(&stats);
+  CHECK_STATUS(ST_OK, st_get_io_info(file, &info));
+  CHECK(info.file_size == FILE_BYTES && info.header_size == sizeof json - 1 && info.data_offset == 8 + info.header_size);
+  CHECK(info.filesystem[0] != '\0' && info.reason[0] != '\0');
+  CHECK_STATUS(ST_OK, st_get_stats(file, &stats));
+  CHECK(stats.bytes_read >= sizeof weight && stats.commits == 0);
+}
+
+static void names(void) {
+  st_dtype dtype = 0;
+  char version[32];
+  CHECK_STATUS(ST_OK, st_dtype_parse("BF16", &dtype));
+  CHECK(dtype == ST_DTYPE_BF16 && st_dtype_bits(dtype) == 16 && strcmp(st_dtype_name(dtype), "BF16") == 0);
+  CHECK_STATUS(ST_E_DTYPE, st_dtype_parse("float", &dtype));
+  sprintf(version, "%d.%d.%d", ST_VERSION_MAJOR, ST_VERSION_MINOR, ST_VERSION_PATCH);
+  CHECK(strcmp(st_version(), version) == 0);
+}
+
+static int note_report(void *user, const st_report *report) {
+  CHECK(report->struct_size == sizeof *report && report->message[0] != '\0');
+  ++*(int *)user;
+  return 0;
+}
+
+static void recovering(const char *path) {
+  st_recover_options recover;
+  st_verify_options verify;
+  int reports = 0;
+  CHECK_STATUS(ST_OK, st_verify(path, note_report, &reports));
+  CHECK(reports >= 1);
+  st_verify_options_init(&verify);
+  verify.report = note_report;
+  verify.report_user = &reports;
+  CHECK_STATUS(ST_OK, st_verify_with(path, &verify));
+  CHECK_STATUS(ST_OK, st_recover(path));
+  st_recover_options_init(&recover);
+  recover.report = note_report;
+  recover.user = &reports;
+  CHECK_STATUS(ST_OK, st_recover_with(path, &recover));
+}
+
+static void memory(const char *path) {
+  unsigned char bytes[FILE_BYTES];
+  st_file *file = NULL;
+  FILE *f = fopen(path, "rb");
+  CHECK(f && fread(bytes, 1, sizeof bytes, f) == sizeof bytes);
+  if (f) fclose(f);
+  CHECK_STATUS(ST_OK, st_open_memory(bytes, sizeof bytes, &file));
+  if (!file) return;
+  catalogue(file);
+  reading(file); /* which also finds that the changes are all there */
+  CHECK_STATUS(ST_OK, st_close(file));
+}
+
+int main(int argc, char **argv) {
+  const char *path = argc > 1 ? argv[1] : "lifecycle.safetensors";
+  st_file *file = NULL, *second = NULL;
+  if (!write_file(path)) {
+    fprintf(stderr, "cannot write %s\n", path);
+    return 2;
+  }
+  names();
+  CHECK_STATUS(ST_OK, st_open(path, NULL, &file));
+  if (file) {
+    catalogue(file);
+    reading(file);
+    errors();
+    observing(file);
+    CHECK_STATUS(ST_OK, st_reopen(file, &second));
+    CHECK_STATUS(ST_OK, st_close(file));
+    if (second) reading(second);
+    CHECK_STATUS(ST_OK, st_close(second));
+  }
+  changing(path);
+  recovering(path);
+  memory(path);
+  CHECK(remove(path) == 0);
+  if (failures) fprintf(stderr, "%d failures\n", failures);
+  return failures != 0;
+}

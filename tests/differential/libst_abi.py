@@ -1,0 +1,165 @@
+"""libst through its C ABI, by ctypes alone: so that a verdict here is the library's and not a binding's.
+
+Knows only what the differential tests need: open, list, view, update, verify.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build/capi/libst.so.2"))
+
+OPEN_READ_WRITE = 1
+MAP_AUTO, MAP_SHARED, MAP_PRIVATE, MAP_NONE = range(4)
+
+
+class _Tensor(c.Structure):
+    _fields_ = [
+        ("name", c.c_void_p), ("name_len", c.c_size_t), ("dtype", c.c_uint32), ("rank", c.c_uint32),
+        ("shape", c.POINTER(c.c_uint64)), ("data", c.c_void_p), ("nbytes", c.c_uint64), ("file_offset", c.c_uint64),
+        ("shard", c.c_uint32), ("reserved0", c.c_uint32), ("reserved", c.c_uint64 * 2),
+    ]  # fmt: skip
+
+
+class _OpenOptions(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("map", c.c_uint32), ("lock_timeout_ms", c.c_int32),
+        ("progress", c.c_void_p), ("progress_user", c.c_void_p), ("log", c.c_void_p), ("log_user", c.c_void_p),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tensor:
+    dtype: str
+    shape: list[int]
+    data: bytes
+    file_offset: int
+
+
+class Refused(Exception):
+    """A status other than ST_OK; `status` is its name."""
+
+    def __init__(self, status: str, message: str):
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+def _load() -> c.CDLL:
+    lib = c.CDLL(str(LIBRARY))
+    handle, size, u64, text = c.c_void_p, c.c_size_t, c.c_uint64, c.c_char_p
+    out_string, out_size = c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)
+    for name, result, arguments in [
+        ("st_status_name", text, [c.c_int32]),
+        ("st_last_error", text, []),
+        ("st_dtype_name", text, [c.c_uint32]),
+        ("st_dtype_parse", c.c_int32, [text, c.POINTER(c.c_uint32)]),
+        ("st_open", c.c_int32, [text, c.POINTER(_OpenOptions), c.POINTER(handle)]),
+        ("st_open_memory", c.c_int32, [c.c_void_p, size, c.POINTER(handle)]),
+        ("st_open_options_init", None, [c.POINTER(_OpenOptions)]),
+        ("st_close", c.c_int32, [handle]),
+        ("st_count", size, [handle]),
+        ("st_at", c.c_int32, [handle, size, c.POINTER(_Tensor)]),
+        ("st_get_at", c.c_int32, [handle, size, c.POINTER(_Tensor)]),
+        ("st_find", c.c_int32, [handle, c.c_char_p, size, c.POINTER(size)]),
+        ("st_metadata_count", size, [handle]),
+        ("st_metadata_at", c.c_int32, [handle, size, out_string, out_size, out_string, out_size]),
+        ("st_metadata_get_n", c.c_int32, [handle, text, size, out_string, out_size]),
+        ("st_update_n", c.c_int32, [handle, text, size, c.POINTER(_Tensor)]),
+        ("st_verify", c.c_int32, [text, c.c_void_p, c.c_void_p]),
+    ]:  # fmt: skip
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+_lib: c.CDLL | None = None
+
+
+def lib() -> c.CDLL:
+    global _lib
+    if _lib is None:
+        _lib = _load()
+    return _lib
+
+
+def status_name(status: int) -> str:
+    return lib().st_status_name(status).decode()
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise Refused(status_name(status), lib().st_last_error().decode("utf-8", "replace"))
+
+
+class File:
+    """An open handle. `File(path)` or `File(memory=bytes)`; close it, or use `with`."""
+
+    def __init__(self, path: str | os.PathLike | None = None, *, memory: bytes | None = None, map: int = MAP_AUTO, write: bool = False):
+        self._handle = c.c_void_p()
+        self._memory = memory  # borrowed by the handle until close
+        if memory is not None:
+            _check(lib().st_open_memory(memory, len(memory), c.byref(self._handle)))
+        else:
+            options = _OpenOptions()
+            lib().st_open_options_init(c.byref(options))
+            options.map, options.flags = map, OPEN_READ_WRITE if write else 0
+            _check(lib().st_open(os.fsencode(path), c.byref(options), c.byref(self._handle)))
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle:
+            _check(lib().st_close(handle))
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def tensors(self, *, data: bool = True) -> dict[str, Tensor]:
+        """Everything in the file, in the order of offsets. Also checks that st_find agrees with the order."""
+        found: dict[str, Tensor] = {}
+        previous = 0
+        for i in range(lib().st_count(self._handle)):
+            t = _Tensor()
+            _check((lib().st_get_at if data else lib().st_at)(self._handle, i, c.byref(t)))
+            raw_name = c.string_at(t.name, t.name_len)
+            index = c.c_size_t()
+            _check(lib().st_find(self._handle, raw_name, len(raw_name), c.byref(index)))
+            assert index.value == i, (raw_name, index.value, i)
+            assert c.string_at(t.name + t.name_len, 1) == b"\0", "names end in NUL"
+            assert t.file_offset >= previous and t.shard == 0 and t.reserved0 == 0
+            previous = t.file_offset
+            content = c.string_at(t.data, t.nbytes) if data and t.nbytes else b""
+            shape = [t.shape[d] for d in range(t.rank)]
+            found[raw_name.decode()] = Tensor(lib().st_dtype_name(t.dtype).decode(), shape, content, t.file_offset)
+        return found
+
+    def metadata(self) -> dict[str, str]:
+        """What st_metadata_get answers for every key that st_metadata_at lists."""
+        found = {}
+        key, value, key_len, value_len = c.c_void_p(), c.c_void_p(), c.c_size_t(), c.c_size_t()
+        for i in range(lib().st_metadata_count(self._handle)):
+            _check(lib().st_metadata_at(self._handle, i, *map(c.byref, (key, key_len, value, value_len))))
+            k = c.string_at(key, key_len.value)
+            _check(lib().st_metadata_get_n(self._handle, k, len(k), c.byref(value), c.byref(value_len)))
+            found[k.decode()] = c.string_at(value, value_len.value).decode()
+        return found
+
+    def update(self, name: str, data: bytes) -> None:
+        """st_update with the tensor's own dtype and shape."""
+        index, t, raw_name = c.c_size_t(), _Tensor(), name.encode()
+        _check(lib().st_find(self._handle, raw_name, len(raw_name), c.byref(index)))
+        _check(lib().st_at(self._handle, index, c.byref(t)))
+        keep = c.create_string_buffer(data, len(data))
+        t.data, t.nbytes = c.cast(keep, c.c_void_p), len(data)
+        _check(lib().st_update_n(self._handle, raw_name, len(raw_name), c.byref(t)))
+
+
+def verify(path: str | os.PathLike) -> str:
+    """The name of the status of st_verify."""
+    return status_name(lib().st_verify(os.fsencode(path), None, None))

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
+#   bash tests/run.sh             everything
+#   bash tests/run.sh NAME...     only these stages: unit differential python cli sanitizers wheel abi demo
+# Reports and logs are in build/results/.
+trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+trap - EXIT
+set +e
+
+RESULTS=$BUILD/results
+STAGES=$RESULTS/stages
+rm -rf "$RESULTS"
+mkdir -p "$RESULTS"
+: >"$STAGES"
+WANTED=" $* "
+
+# stage NAME TITLE JUNIT COMMAND...: run a command under a heading; its cases are counted from JUNIT, or it is one itself.
+stage() {
+  local name=$1 title=$2 junit=$3 begin end status
+  shift 3
+  [[ $WANTED == "  " || $WANTED == *" $name "* ]] || return 0
+  printf '\n==== %s\n' "$title"
+  begin=$EPOCHREALTIME
+  timeout --kill-after=30 1200 "$@" 2>&1 | tee "$RESULTS/$name.log"
+  status=${PIPESTATUS[0]}
+  end=$EPOCHREALTIME
+  local seconds
+  seconds=$(awk -v b="$begin" -v e="$end" 'BEGIN { printf "%.1f", e - b }')
+  case $status in
+    0) printf -- '---- %s: done in %s s\n' "$name" "$seconds" ;;
+    77) printf -- '---- %s: skipped\n' "$name" ;;
+    124) printf -- '---- %s: FAILED, took more than 20 minutes\n' "$name" ;;
+    *) printf -- '---- %s: FAILED after %s s (exit status %s)\n' "$name" "$seconds" "$status" ;;
+  esac
+  printf '%s\t%s\t%s\t%s\n' "$title" "$status" "$seconds" "$junit" >>"$STAGES"
+}
+
+# run_meson BUILD-TREE: every test that Meson knows there.
+run_meson() {
+  rm -f "$1/meson-logs/testlog.junit.xml" # of an earlier run
+  meson test -C "$1" --no-rebuild --print-errorlogs --quiet
+}
+
+run_pytest() {
+  local directory=$1 report=$2
+  [[ -d $ROOT/$directory ]] || { echo "there is no $directory"; return 1; }
+  (cd "$ROOT" && "$PYTHON" -m pytest -q -p no:cacheprovider --timeout=300 --timeout-method=thread -rs \
+    --junitxml="$report" "$directory")
+}
+
+run_sanitizers() {
+  configure "$BUILD-asan" --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+    -Dtests=true -Dbench=false -Dcli=false &&
+    build "$BUILD-asan" &&
+    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1 \
+      UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 run_meson "$BUILD-asan"
+}
+
+# The package as a user gets it: a wheel, built by pip, in an environment that has never seen this tree.
+run_wheel() {
+  local place
+  place=$(mktemp -d) || return 1
+  python3 -m venv "$place/venv" &&
+    "$place/venv/bin/pip" install --quiet --disable-pip-version-check -c "$ROOT/tests/requirements.txt" "$ROOT" numpy safetensors &&
+    (cd "$place" && env -u LIBST_LIBRARY -u PYTHONPATH "$place/venv/bin/python" "$ROOT/tests/demo/smoke.py" "$place")
+  local status=$?
+  rm -rf "$place"
+  return $status
+}
+
+run_abi() {
+  [[ -f $ROOT/tests/abi/check.sh ]] || { echo "there is no tests/abi/check.sh yet"; return 77; }
+  bash "$ROOT/tests/abi/check.sh"
+}
+
+export -f run_meson run_pytest run_sanitizers run_wheel run_abi configure build say
+export ROOT BUILD PYTHON
+
+stage unit "C++ and C tests" "$BUILD/meson-logs/testlog.junit.xml" bash -c 'run_meson "$BUILD"'
+stage differential "against stock safetensors 0.8" "$RESULTS/differential.xml" bash -c "run_pytest tests/differential $RESULTS/differential.xml"
+stage python "Python binding" "$RESULTS/python.xml" bash -c "run_pytest tests/python $RESULTS/python.xml"
+stage cli "stctl" "$RESULTS/cli.xml" bash -c "run_pytest tests/cli $RESULTS/cli.xml"
+stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
+stage wheel "pip install" "" bash -c run_wheel
+stage abi "ABI check" "" bash -c run_abi
+stage demo "demo" "" bash "$ROOT/tests/demo.sh" --quick
+
+"$PYTHON" "$ROOT/tests/tally.py" "$STAGES"

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Make this machine ready and build libst: packages, a virtual environment, build/.
+# Run it, or source it from a script (then ROOT, BUILD, PYTHON, LIBST_LIBRARY, STCTL and PYTHONPATH are set).
+# Does only what is missing: a second run takes a second or two. Another build tree, or other options for it:
+#   BUILD=/somewhere bash tests/setup.sh              MESON_OPTIONS=(...) before sourcing it
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-$ROOT/build}
+VENV=$ROOT/build/venv
+PYTHON=$VENV/bin/python
+CACHE=$ROOT/build/cache # downloads
+
+PACKAGES=(
+  meson pkg-config ninja-build g++
+  libsimdjson-dev liburing-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
+  fuse3 xfsprogs btrfs-progs abigail-tools
+  clang-14 libclang-rt-14-dev clang-format-14 valgrind
+)
+[[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dtests=true -Dbench=true -Dcli=true)
+
+say() { printf "%s\n" "$*"; }
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "This is no Debian: have these installed, or what they are called here: ${PACKAGES[*]}"
+    return
+  fi
+  python3 -c 'import ensurepip, venv' 2>/dev/null || PACKAGES+=(python3-venv)
+  local missing
+  missing=$(comm -23 <(printf '%s\n' "${PACKAGES[@]}" | sort) \
+    <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${PACKAGES[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort))
+  [[ -z $missing ]] && return
+  local sudo=()
+  if [[ $EUID -ne 0 ]]; then
+    command -v sudo >/dev/null || { say "Missing: ${missing//$'\n'/ }. Install them as root, then run this again."; exit 1; }
+    sudo=(sudo)
+  fi
+  say "Installing: ${missing//$'\n'/ }"
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+  "${apt[@]}" update
+  # shellcheck disable=SC2086
+  "${apt[@]}" install -y --no-install-recommends $missing >/dev/null
+}
+
+make_venv() {
+  local requirements=$ROOT/tests/requirements.txt stamp=$VENV/.requirements
+  cmp -s "$requirements" "$stamp" && "$PYTHON" -c '' 2>/dev/null && return
+  say "Making build/venv"
+  rm -rf "$VENV"
+  python3 -m venv "$VENV"
+  "$PYTHON" -m pip install --quiet --disable-pip-version-check -r "$requirements"
+  cp "$requirements" "$stamp"
+}
+
+# configure DIRECTORY OPTION...: set up a build tree, or give it these options if it has others.
+configure() {
+  local directory=$1
+  shift
+  local wanted="$*" stamp=$directory/.options
+  if [[ ! -f $directory/build.ninja ]]; then
+    mkdir -p "$directory"
+    meson setup "$directory" "$ROOT" "$@" >"$directory/setup.log" 2>&1 || { cat "$directory/setup.log"; return 1; }
+  elif [[ $(cat "$stamp" 2>/dev/null) != "$wanted" ]]; then
+    meson configure "$directory" "$@"
+  fi
+  printf '%s' "$wanted" >"$stamp"
+}
+
+# build DIRECTORY: quiet unless something is to tell.
+build() (
+  set -o pipefail
+  ninja -C "$1" --quiet 2>&1 | sed '/^ninja: no work to do/d'
+)
+
+mkdir -p "$BUILD" "$CACHE"
+install_packages
+make_venv
+configure "$BUILD" "${MESON_OPTIONS[@]}"
+build "$BUILD"
+
+export LIBST_LIBRARY=$BUILD/capi/libst.so.2 STCTL=$BUILD/bindings/cli/stctl
+export PYTHONPATH=$ROOT/bindings/python${PYTHONPATH:+:$PYTHONPATH}

@@ -1,0 +1,168 @@
+"""Real kernels: libst on loop-mounted ext4, xfs and btrfs, on full disks, and on filesystems that fail.
+
+    python -m pytest tests/storage            the bound of CI: a minute or two
+    python -m pytest tests/storage --full     the same with many more states
+
+$LIBST_LIBRARY is the library under test, $ST_BUILD the build tree with the programs of
+meson.build; without that tree the programs are compiled here. Needs root.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import disk
+import model
+import pytest
+import st_abi
+
+HERE = Path(__file__).resolve().parent
+SCRATCH = "libst-storage-"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="many more states: takes half an hour")
+    parser.addoption("--seed", type=int, default=1, help="of everything that is chosen at random")
+
+
+def pytest_configure(config):
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    config.why_not = disk.why_not()
+    if not config.why_not:
+        try:
+            disk.enter_own_namespace()
+            _remove_old_scratch()
+        except OSError as e:
+            config.why_not = f"mounting is not allowed here: {e}"
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.why_not:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=config.why_not))
+
+
+class Bound:
+    """How much to try."""
+
+    def __init__(self, config):
+        self.full, self.seed = config.getoption("--full"), config.getoption("--seed")
+
+    def __call__(self, quick, full):
+        return full if self.full else quick
+
+
+@pytest.fixture(scope="session")
+def bound(request):
+    return Bound(request.config)
+
+
+@pytest.fixture
+def scratch():
+    """A folder for images, in memory where there is room."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=_place_of_scratch()))
+    folder.chmod(0o755)
+    yield folder
+    disk.detach_below(folder)
+    shutil.rmtree(folder)
+
+
+def _place_of_scratch():
+    memory = "/dev/shm"
+    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 30
+    return memory if has_room else tempfile.gettempdir()
+
+
+def _remove_old_scratch():
+    """Of runs that were killed."""
+    for folder in Path(_place_of_scratch()).glob(f"{SCRATCH}*"):
+        pid = folder.name.removeprefix(SCRATCH).split("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def make_disk(scratch):
+    """make_disk(kind, …): a Disk that is unmounted and detached at the end."""
+    disks = []
+
+    def make(kind, **options):
+        folder = scratch / f"disk{len(disks)}"
+        folder.mkdir()
+        disks.append(disk.Disk(folder, kind, **options))
+        return disks[-1]
+
+    yield make
+    for d in reversed(disks):
+        d.close()
+
+
+@functools.cache
+def _compiled():
+    """The programs, compiled without Meson."""
+    folder = Path(tempfile.mkdtemp(prefix="libst-storage-programs-"))
+    fuse = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    common = ["cc", "-std=gnu11", "-O1", "-D_GNU_SOURCE"]
+    large = [*common, "-D_FILE_OFFSET_BITS=64"]
+    include = f"-I{st_abi.ROOT / 'capi/include'}"
+    for command in (
+        [*large, include, HERE / "writer.c", "-o", folder / "writer", st_abi.LIBRARY],
+        [*large, HERE / "disk_recorder.c", "-o", folder / "disk_recorder", *fuse],
+        [*large, HERE / "fault_fs.c", "-o", folder / "fault_fs", *fuse],
+        [*common, "-shared", "-fPIC", HERE / "crash_at.c", "-o", folder / "crash_at.so", "-ldl"],
+    ):
+        subprocess.run(command, check=True)
+    return folder
+
+
+def pytest_unconfigure(config):
+    if _compiled.cache_info().currsize:
+        shutil.rmtree(_compiled(), ignore_errors=True)
+
+
+class Programs:
+    """The C programs of this folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": str(st_abi.LIBRARY.parent)}
+
+    def writer(self, path, crash=None, **options):
+        """Start the writer; its lines come by its standard output. `crash`: the environment of crash_at.c."""
+        arguments = [self.folder / "writer", path]
+        for name, value in options.items():
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+        environment = self.environment
+        if crash:
+            environment = {**environment, "LD_PRELOAD": str(self.folder / "crash_at.so"), **crash}
+        return subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment)
+
+    def write(self, path, crash=None, **options):
+        """The writer, to its end: its exit code and all it said."""
+        with self.writer(path, crash, **options) as process:
+            said, _ = process.communicate(timeout=120)
+            return process.returncode, said.decode()
+
+    def crash_while_applying(self, path, held, version, tear=True, lines="/dev/stdout"):
+        """A writer commits a transaction and dies at its first write to the file itself: half of that write is
+        done, or with tear=False nothing. What the file holds once the journal is recovered, given what it held."""
+        crash = {"CRASH_AT": "1", "CRASH_DO": "tear" if tear else "exit", "CRASH_FILE": os.path.realpath(path)}
+        code, said = self.write(path, crash, tensors="0,1,2,3,4,5", first=version, seed=version, lines=lines)
+        assert code == 9, (code, said)
+        assert len(model.journals(os.path.realpath(path))) == 1
+        changed = [t for operation in model.History.of(said).operations for t in operation.tensors]
+        return tuple(version if t in changed else v for t, v in enumerate(held))
+
+    def start(self, name, *arguments):
+        return subprocess.Popen([self.folder / name, *map(str, arguments)], env=self.environment)
+
+
+@pytest.fixture(scope="session")
+def programs():
+    built = st_abi.BUILD / "tests" / "storage"
+    return Programs(built if (built / "writer").exists() else _compiled())

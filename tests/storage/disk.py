@@ -1,0 +1,272 @@
+"""Disks for the storage tests: sparse images on loop devices, made, mounted and taken away again.
+
+Nothing outlives the tests, however they end: all mounts are in a mount namespace of this
+process, loop devices detach themselves at their last close, FUSE programs die with us.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+MS_RDONLY, MS_REMOUNT, MS_NOATIME, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 1024, 4096, 16384, 1 << 18
+_CLONE_NEWNS, _MNT_DETACH = 0x20000, 2
+_LOOP_CTL_GET_FREE, _LOOP_CONFIGURE, _AUTOCLEAR, _READ_ONLY = 0x4C82, 0x4C0A, 4, 1
+_BLKFLSBUF = 0x1261
+_F_OFD_SETLK = 37
+_SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
+_FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
+
+KINDS = ("ext4", "xfs", "btrfs")
+SIZE = {"ext4": 64 << 20, "xfs": 300 << 20, "btrfs": 128 << 20}
+MKFS = {
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
+    "xfs": ["mkfs.xfs", "-q", "-K"],
+    "btrfs": ["mkfs.btrfs", "-q", "-K"],
+}
+
+LONGEST_WAIT = 30.0  # for a mount to appear or a daemon to end: never reached unless something is broken
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + LONGEST_WAIT
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not after {LONGEST_WAIT:.0f} s")
+        time.sleep(0.002)
+    return result
+
+
+def _checked(result, what):
+    if result != 0:
+        e = ctypes.get_errno()
+        raise OSError(e, f"{what}: {os.strerror(e)}")
+
+
+def enter_own_namespace():
+    """From here on what this process mounts is seen by it and its children only, and ends with them."""
+    _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+
+
+def mount(source, target, kind, flags=0, data=None):
+    encode = lambda s: None if s is None else os.fsencode(s)  # noqa: E731
+    result = _libc.mount(encode(source), encode(target), encode(kind), ctypes.c_ulong(flags), encode(data))
+    _checked(result, f"mount {source} on {target} as {kind}")
+
+
+def umount(target):
+    def tried():
+        if _libc.umount2(os.fsencode(target), 0) == 0:
+            return True
+        e = ctypes.get_errno()
+        if e == errno.EBUSY:  # a program that has just died may still hold it
+            return False
+        raise OSError(e, f"umount {target}: {os.strerror(e)}")
+
+    wait_until(tried, f"umount {target}")
+
+
+def detach_below(folder):
+    """Whatever is still mounted there after a test that failed."""
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for target in reversed([m for m in mounts if m.startswith(f"{folder}/")]):
+        _libc.umount2(os.fsencode(target), _MNT_DETACH)
+
+
+@contextmanager
+def mounted(source, target, kind, flags=0, data=None):
+    mount(source, target, kind, flags, data)
+    try:
+        yield Path(target)
+    finally:
+        umount(target)
+
+
+def cut_power(directory):
+    """What reached the disk stays, the rest is gone; every later call there fails."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
+    finally:
+        os.close(fd)
+
+
+def sync_filesystem(directory):
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _checked(_libc.syncfs(fd), "syncfs")
+    finally:
+        os.close(fd)
+
+
+def lock_range(file, offset, length):
+    """An exclusive lock of this open description, as libst takes them."""
+    fcntl.fcntl(file, _F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, offset, length, 0))
+
+
+@contextmanager
+def immutable(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        before = struct.unpack("l", fcntl.ioctl(fd, _FS_IOC_GETFLAGS, struct.pack("l", 0)))[0]
+        fcntl.ioctl(fd, _FS_IOC_SETFLAGS, struct.pack("l", before | IMMUTABLE))
+        try:
+            yield
+        finally:
+            fcntl.ioctl(fd, _FS_IOC_SETFLAGS, struct.pack("l", before))
+    finally:
+        os.close(fd)
+
+
+def in_child(call, uid=None):
+    """What call() answers (as JSON can say it) in a process of its own, perhaps as another user. One that hangs is killed."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if uid is not None:
+                os.setgroups([])
+                os.setresgid(uid, uid, uid)
+                os.setresuid(uid, uid, uid)
+            said = {"answer": call()}
+        except BaseException as e:
+            said = {"failure": f"{type(e).__name__}: {e}"}
+        os.write(write_end, json.dumps(said).encode())
+        os._exit(0)
+    os.close(write_end)
+    try:
+        with os.fdopen(read_end) as pipe:
+            ready, _, _ = select.select([pipe], [], [], LONGEST_WAIT)
+            said = pipe.read() if ready else '{"failure": "it hangs"}'
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    said = json.loads(said or '{"failure": "it died"}')
+    assert "failure" not in said, said["failure"]
+    return said["answer"]
+
+
+def as_user(uid, call):
+    return in_child(call, uid)
+
+
+class Loop:
+    """A loop device over a file. Detached when closed and no longer mounted."""
+
+    def __init__(self, backing, read_only=False):
+        self.fd = -1
+        file = os.open(backing, os.O_RDONLY if read_only else os.O_RDWR)
+        try:
+            wait_until(lambda: self._try(file, read_only), "a free loop device")
+        finally:
+            os.close(file)
+
+    def _try(self, file, read_only):
+        control = os.open("/dev/loop-control", os.O_RDWR)
+        try:
+            number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
+        finally:
+            os.close(control)
+        self.device = f"/dev/loop{number}"
+        if not os.path.exists(self.device):
+            os.mknod(self.device, 0o60600, os.makedev(7, number))
+        fd = os.open(self.device, os.O_RDONLY if read_only else os.O_RDWR)
+        info = bytearray(232)  # struct loop_info64
+        struct.pack_into("I", info, 52, _AUTOCLEAR | (_READ_ONLY if read_only else 0))
+        try:
+            fcntl.ioctl(fd, _LOOP_CONFIGURE, struct.pack("II", file, 0) + bytes(info) + bytes(64))
+        except OSError as e:
+            os.close(fd)
+            if e.errno != errno.EBUSY:
+                raise
+            return False  # another process was faster
+        self.fd = fd
+        return True
+
+    def forget_cache(self):
+        """Read the backing file anew: it was changed from behind."""
+        fcntl.ioctl(self.fd, _BLKFLSBUF)
+
+    def close(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def make_image(path, kind, size=None, options=()):
+    with open(path, "wb") as f:
+        f.truncate(size or SIZE[kind])
+    subprocess.run([*MKFS[kind], *options, str(path)], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+class Disk:
+    """An image of a fresh filesystem, on a loop device, mounted and unmounted at will."""
+
+    def __init__(self, folder, kind, size=None, options=(), backing=None):
+        self.kind = kind
+        self.folder = Path(folder)
+        self.image = backing or make_image(self.folder / f"{kind}.img", kind, size, options)
+        self.mountpoint = self.folder / f"{kind}.mnt"
+        self.mountpoint.mkdir(exist_ok=True)
+        self.loop = Loop(self.image)
+        self.is_mounted = False
+
+    def mount(self, flags=0, data=None):
+        mount(self.loop.device, self.mountpoint, self.kind, flags | MS_NOATIME, data)
+        self.is_mounted = True
+        return self.mountpoint
+
+    def umount(self):
+        umount(self.mountpoint)
+        self.is_mounted = False
+
+    def close(self):
+        try:
+            if self.is_mounted:
+                self.umount()
+        finally:
+            self.loop.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def why_not():
+    """What this machine lacks for these tests; empty if nothing."""
+    if os.geteuid() != 0:
+        return "needs root, to mount filesystems"
+    for device in ("/dev/loop-control", "/dev/fuse"):
+        if not os.access(device, os.R_OK | os.W_OK):
+            return f"needs {device}"
+    for program in (*(MKFS[kind][0] for kind in KINDS), "fusermount3"):
+        if not shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
+            return f"needs {program}"
+    known = Path("/proc/filesystems").read_text().split()
+    for kind in (*KINDS, "fuse", "overlay", "tmpfs"):
+        if kind not in known and subprocess.run(["modprobe", kind], stderr=subprocess.DEVNULL).returncode != 0:
+            return f"needs a kernel with {kind}"
+    return ""

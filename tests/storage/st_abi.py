@@ -1,0 +1,252 @@
+"""libst through ctypes: just what the storage tests need of st.h."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from contextlib import contextmanager
+from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("ST_BUILD") or os.environ.get("BUILD") or ROOT / "build").resolve()
+LIBRARY = Path(os.environ.get("LIBST_LIBRARY") or BUILD / "capi" / "libst.so.2").resolve()
+
+READ_WRITE = 1
+FOREVER = -1
+MAP_AUTO, MAP_SHARED, MAP_PRIVATE, MAP_NONE = range(4)
+
+LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p)
+
+
+class Tensor(Structure):
+    _fields_ = [
+        ("name", c_void_p),
+        ("name_len", c_size_t),
+        ("dtype", c_uint32),
+        ("rank", c_uint32),
+        ("shape", POINTER(c_uint64)),
+        ("data", c_void_p),
+        ("nbytes", c_uint64),
+        ("file_offset", c_uint64),
+        ("shard", c_uint32),
+        ("reserved0", c_uint32),
+        ("reserved", c_uint64 * 2),
+    ]
+
+
+class OpenOptions(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("map", c_uint32),
+        ("lock_timeout_ms", c_int32),
+        ("progress", c_void_p),
+        ("progress_user", c_void_p),
+        ("log", LogFn),
+        ("log_user", c_void_p),
+    ]
+
+
+class ErrorInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("status", c_int32),
+        ("os_errno", c_int32),
+        ("shard", c_uint32),
+        ("offset", c_uint64),
+        ("message", c_char_p),
+        ("tensor", c_char_p),
+        ("tensor_len", c_size_t),
+        ("holder_pid", c_int64),
+    ]
+
+
+class IoInfo(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("storage", c_uint32),
+        ("map", c_uint32),
+        ("map_fallbacks", c_uint32),
+        ("file_size", c_uint64),
+        ("header_size", c_uint64),
+        ("data_offset", c_uint64),
+        ("filesystem", ctypes.c_char * 64),
+        ("reason", ctypes.c_char * 256),
+    ]
+
+
+# The names of the statuses, from the header itself.
+STATUS = {
+    int(number): name
+    for name, number in re.findall(
+        r"^#define (ST_OK|ST_E_\w+) (\d+)", (ROOT / "capi/include/st/st.h").read_text(), re.MULTILINE
+    )
+}
+
+
+class StError(Exception):
+    def __init__(self, status, message, os_errno):
+        super().__init__(f"{status}: {message}")
+        self.status, self.message, self.os_errno = status, message, os_errno
+
+
+def _load():
+    lib = ctypes.CDLL(str(LIBRARY))
+    handle, name = c_void_p, [c_char_p, c_size_t]
+    signatures = {
+        "st_open": [c_char_p, POINTER(OpenOptions), POINTER(handle)],
+        "st_close": [handle],
+        "st_at": [handle, c_size_t, POINTER(Tensor)],
+        "st_find": [handle, *name, POINTER(c_size_t)],
+        "st_get_n": [handle, *name, POINTER(Tensor)],
+        "st_read_n": [handle, *name, c_void_p, c_size_t],
+        "st_update_n": [handle, *name, POINTER(Tensor)],
+        "st_begin": [handle, c_void_p, POINTER(handle)],
+        "st_txn_update_n": [handle, *name, POINTER(Tensor)],
+        "st_commit": [handle],
+        "st_abort": [handle],
+        "st_verify": [c_char_p, c_void_p, c_void_p],
+        "st_recover": [c_char_p],
+        "st_get_io_info": [handle, POINTER(IoInfo)],
+        "st_last_error_info": [POINTER(ErrorInfo)],
+    }
+    for function, arguments in signatures.items():
+        getattr(lib, function).argtypes = arguments
+        getattr(lib, function).restype = c_int32
+    lib.st_count.argtypes, lib.st_count.restype = [handle], c_size_t
+    lib.st_abort.restype = None
+    return lib
+
+
+lib = _load()
+
+
+def check(status):
+    if status == 0:
+        return
+    info = ErrorInfo(struct_size=ctypes.sizeof(ErrorInfo))
+    lib.st_last_error_info(byref(info))
+    raise StError(STATUS.get(status, str(status)), (info.message or b"").decode(), info.os_errno)
+
+
+def recover(path):
+    check(lib.st_recover(os.fsencode(path)))
+
+
+def verify(path):
+    check(lib.st_verify(os.fsencode(path), None, None))
+
+
+def status_of(call, *arguments, **options):
+    """The name of the status that a call answers."""
+    try:
+        call(*arguments, **options)
+    except StError as e:
+        return e.status
+    return "ST_OK"
+
+
+class File:
+    """An open file. `log` collects what libst had to say."""
+
+    def __init__(self, path, writable=True, map=MAP_AUTO, lock_timeout_ms=10_000):
+        self.log = []
+        self._log_fn = LogFn(lambda user, level, message: self.log.append(message.decode()))
+        options = OpenOptions(
+            struct_size=ctypes.sizeof(OpenOptions),
+            flags=READ_WRITE if writable else 0,
+            map=map,
+            lock_timeout_ms=lock_timeout_ms,
+            log=self._log_fn,
+        )
+        self._handle = c_void_p()
+        check(lib.st_open(os.fsencode(path), byref(options), byref(self._handle)))
+
+    def close(self):
+        handle, self._handle = self._handle, c_void_p()
+        check(lib.st_close(handle))
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def names(self):
+        result = []
+        for i in range(lib.st_count(self._handle)):
+            t = Tensor()
+            check(lib.st_at(self._handle, i, byref(t)))
+            result.append(ctypes.string_at(t.name, t.name_len).decode())
+        return result
+
+    def describe(self, name):
+        index, t = c_size_t(), Tensor()
+        check(lib.st_find(self._handle, name.encode(), len(name.encode()), byref(index)))
+        check(lib.st_at(self._handle, index, byref(t)))
+        return t
+
+    def read(self, name):
+        nbytes = self.describe(name).nbytes
+        buffer = ctypes.create_string_buffer(nbytes)
+        check(lib.st_read_n(self._handle, name.encode(), len(name.encode()), buffer, nbytes))
+        return buffer.raw
+
+    def view(self, name):
+        """A copy of what st_get shows."""
+        t = Tensor()
+        check(lib.st_get_n(self._handle, name.encode(), len(name.encode()), byref(t)))
+        return ctypes.string_at(t.data, t.nbytes) if t.nbytes else b""
+
+    def _value(self, name, payload):
+        t = self.describe(name)
+        assert t.nbytes == len(payload)
+        t.data = ctypes.cast(c_char_p(payload), c_void_p)
+        return t
+
+    def update(self, name, payload):
+        check(lib.st_update_n(self._handle, name.encode(), len(name.encode()), byref(self._value(name, payload))))
+
+    def update_all(self, payloads):
+        """One transaction: a dict of names and bytes."""
+        txn = c_void_p()
+        check(lib.st_begin(self._handle, None, byref(txn)))
+        for name, payload in payloads.items():
+            status = lib.st_txn_update_n(txn, name.encode(), len(name.encode()), byref(self._value(name, payload)))
+            if status != 0:
+                try:
+                    check(status)
+                finally:
+                    lib.st_abort(txn)
+        status = lib.st_commit(txn)
+        if STATUS.get(status) == "ST_E_BUSY":
+            try:
+                check(status)
+            finally:
+                lib.st_abort(txn)
+        check(status)
+
+    def io_info(self):
+        info = IoInfo(struct_size=ctypes.sizeof(IoInfo))
+        check(lib.st_get_io_info(self._handle, byref(info)))
+        return info
+
+
+@contextmanager
+def refused(*statuses):
+    """The block must fail with one of these statuses; `as` gives the error."""
+    caught = StError("", "", 0)
+    try:
+        yield caught
+    except StError as e:
+        assert e.status in statuses, f"{e.status} ({e.message}), not {' or '.join(statuses)}"
+        assert e.message, "a failure without a word"
+        caught.__init__(e.status, e.message, e.os_errno)
+        return
+    raise AssertionError(f"ST_OK, not {' or '.join(statuses)}")

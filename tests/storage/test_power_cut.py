@@ -1,0 +1,133 @@
+"""The power is cut under a live writer, on real kernels: FS_IOC_SHUTDOWN on ext4 and xfs, and a disk
+that stops answering under btrfs (and the others).
+
+After a new mount and st_open: each transaction whole or not at all, and nothing lost that was acknowledged.
+"""
+
+import os
+import random
+import select
+import subprocess
+
+import disk
+import model
+import pytest
+from recorder import Recorder
+
+START = [0] * len(model.SMALL)
+EXIT_CRASHED, EXIT_FAILED = 9, 3
+
+
+def put_model(directory):
+    path = directory / "m.safetensors"
+    path.write_bytes(model.file_bytes())
+    disk.sync_filesystem(directory)
+    return path
+
+
+# Statuses that an operation may have after the power is gone. Others would be a lie.
+AFTER_CUT = {"ack", "pending", "ST_E_IO", "ST_E_NEEDS_RECOVERY", "ST_E_POISONED", "ST_E_PERMISSION", "ST_E_FILE_CHANGED"}
+
+
+def check_history(history, code):
+    assert code in (0, EXIT_FAILED), f"the writer ended with {code}: {history.other}"
+    assert history.results() <= AFTER_CUT, history.results()
+
+
+@pytest.mark.parametrize("when", ["cut", "cut-after"])
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_cut_at_each_call(kind, when, make_disk, programs, bound, record_property):
+    """At the n-th call that changes anything, for n = 1, 2, 3… until the writer is done first."""
+    d = make_disk(kind)
+    path = put_model(d.mount())
+    state, version, n, acknowledged, in_doubt = START, 1, 1, 0, 0
+    most = bound(50, 1000)
+    step = 1 if kind == "ext4" else bound(2, 1)
+    while n <= most:
+        crash = {"CRASH_AT": str(n), "CRASH_DO": when, "CRASH_MOUNT": str(d.mountpoint)}
+        options = {"tensors": "0,1,2,3,4,5", "first": version, "count": 5, "seed": n, "reopen": 2, "after_failure": 2}
+        code, said = programs.write(path, crash, **options)
+        history = model.History.of(said)
+        check_history(history, code)
+        d.umount()
+        d.mount()
+        state = model.check_file(path, history.allowed(state))
+        version += 5
+        acknowledged += history.acknowledged
+        in_doubt += sum(o.result == "ST_E_NEEDS_RECOVERY" for o in history.operations)
+        n += step
+        if code == 0:
+            break  # no call was the n-th
+    tried = (n - 1) // step
+    print(f"{kind}, {when}: {tried} cuts, {acknowledged} acknowledged, {in_doubt} left to recovery")
+    record_property("cuts", tried)
+    assert acknowledged and in_doubt
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_cut_under_two_running_writers(kind, make_disk, programs, bound, record_property):
+    """At any moment, from another process, while two writers change different tensors."""
+    choose = random.Random(bound.seed)
+    d = make_disk(kind)
+    path = put_model(d.mount())
+    state, version, acknowledged = START, 1, 0
+    cuts = bound(20, 400)
+    for cut in range(cuts):
+        writers = [
+            programs.writer(path, tensors=tensors, first=version, count=1_000_000, seed=cut, reopen=choose.choice([0, 3]))
+            for tensors in ("0,2,4", "1,3,5")
+        ]
+        said = wait_for_lines(writers, choose.randrange(1, 40))
+        disk.cut_power(d.mountpoint)
+        histories = []
+        for writer, before in zip(writers, said):
+            rest, _ = writer.communicate(timeout=60)
+            histories.append(model.History.of((before + rest).decode()))
+            check_history(histories[-1], writer.returncode)
+        d.umount()
+        d.mount()
+        state = model.check_file(path, model.allowed_by_all(state, histories))
+        version = 1 + max([version, *(o.version for h in histories for o in h.operations)])
+        acknowledged += sum(h.acknowledged for h in histories)
+    print(f"{kind}: {cuts} cuts under two writers, {acknowledged} acknowledged")
+    record_property("cuts", cuts)
+    assert acknowledged > cuts
+
+
+def wait_for_lines(writers, count):
+    """Read from all until they have said so many lines together; what each said."""
+    said = {writer.stdout: b"" for writer in writers}
+    while sum(text.count(b"\n") for text in said.values()) < count:
+        ready, _, _ = select.select(list(said), [], [], disk.LONGEST_WAIT)
+        assert ready, "the writers are silent"
+        for pipe in ready:
+            got = os.read(pipe.fileno(), 4096)
+            assert got, "a writer ended by itself"
+            said[pipe] += got
+    return list(said.values())
+
+
+@pytest.mark.parametrize("kind", disk.KINDS)
+def test_disk_dies_under_writer(kind, scratch, programs, bound, record_property):
+    """The disk answers EIO from the n-th write or flush on. It is repaired, and holds what it had got till then."""
+    state, version, acknowledged = START, 1, 0
+    cuts = bound({"ext4": 25, "xfs": 10, "btrfs": 20}[kind], 200)
+    choose = random.Random(bound.seed)
+    with Recorder(scratch, kind, programs) as recorder:
+        path = put_model(recorder.mount())
+        for cut in range(cuts):
+            recorder.command(f"!die {choose.randrange(0, 120)}")
+            options = {"tensors": "0,1,2,3,4,5", "first": version, "count": 30, "seed": cut, "reopen": 4}
+            code, said = programs.write(path, after_failure=1, **options)
+            history = model.History.of(said)
+            assert code in (0, EXIT_FAILED), history.other
+            recorder.umount()
+            recorder.command("!live")
+            recorder.forget_cache()
+            recorder.mount()
+            state = model.check_file(path, history.allowed(state))
+            version += 30
+            acknowledged += history.acknowledged
+    print(f"{kind}: {cuts} deaths of the disk, {acknowledged} acknowledged")
+    record_property("cuts", cuts)
+    assert acknowledged

@@ -1,0 +1,217 @@
+// After fork() two processes hold the same handle, the same transactions, the
+// same descriptors and locks. They stay the parent's: the child may read, free what it
+// inherited, and open anew; nothing that it does reaches the parent's changes.
+#include "encounter.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "stops.h"
+
+using namespace st::testing;
+
+namespace {
+
+class Fork : public Arena {
+ protected:
+  // Whoever opens for writing clears away the journals of the dead.
+  void let_another_process_look_around() {
+    Worker other(Worker::process, [this](Line &) {
+      DEMAND(open());
+      DEMAND_OK(st_recover(path_.c_str()));
+    });
+    EXPECT_TRUE(other.join());
+  }
+  bool in_a_child(std::function<void(Line &)> work) {
+    Worker child(Worker::process, std::move(work));
+    return child.join();
+  }
+};
+
+// The process that forks is itself killed, half way through a commit.
+class ForkThenKill : public Fork, public ::testing::WithParamInterface<const char *> {};
+
+INSTANTIATE_TEST_SUITE_P(, ForkThenKill, ::testing::Values("ChildEnds", "ChildClosesTheHandle", "ChildLivesOn"),
+                         [](const auto &info) { return std::string(info.param); });
+
+}  // namespace
+
+TEST_F(Fork, AParentsTransactionAnswersForkedInTheChild) {
+  const FileHandle file = open();
+  st_txn *txn = begin(file.get(), {0}, 1);
+  EXPECT_TRUE(in_a_child([&](Line &) {
+    const Bytes bytes = layout_.value(1, 2);
+    const st_tensor value = layout_.described(1, bytes.data());
+    DEMAND(st_txn_update(txn, layout_.name(1), &value) == ST_E_FORKED);
+    DEMAND(st_commit(txn) == ST_E_FORKED);
+  }));
+  EXPECT_EQ(versions(), Versions(8, 0));
+  EXPECT_OK(st_commit(txn));
+  EXPECT_EQ(versions()[0], 1u);
+}
+
+TEST_F(Fork, AChildsAbortLeavesTheParentsTransactionAlone) {
+  FileHandle file = open();
+  st_txn *txn = begin(file.get(), {0, 3}, 1);
+  EXPECT_TRUE(in_a_child([&](Line &) { st_abort(txn); }));
+  let_another_process_look_around();
+  EXPECT_EQ(journals().size(), 1u);
+  EXPECT_OK(st_commit(txn));
+  EXPECT_EQ(versions(), (Versions{1, 0, 0, 1, 0, 0, 0, 0}));
+  file.reset();
+  EXPECT_FALSE(journal_folder_exists());
+}
+
+TEST_F(Fork, AChildsCloseLeavesTheParentsJournalsAlone) {
+  FileHandle file = open();
+  EXPECT_OK(update(file.get(), 5, 9));
+  st_txn *parked = begin(file.get(), {0}, 1), *fresh = begin(file.get(), {3}, 1);
+  EXPECT_TRUE(in_a_child([&](Line &) { file.reset(); }));
+  let_another_process_look_around();
+  EXPECT_EQ(journals().size(), 2u);
+  EXPECT_OK(st_commit(fresh));
+  EXPECT_OK(st_commit(parked));
+  EXPECT_OK(update(file.get(), 7, 2));
+  EXPECT_EQ(versions(), (Versions{1, 0, 0, 1, 0, 9, 0, 2}));
+  file.reset();
+  EXPECT_FALSE(journal_folder_exists());
+}
+
+TEST_F(Fork, AChildsCloseEndsNoLockOfACommitUnderWay) {
+  // Forked while another thread of the parent stands in its commit.
+  Worker committing(Worker::thread, [this](Line &line) { commit_stopping(line, {1}, 1); });
+  ASSERT_EQ(committing.hear(), 'i');
+  EXPECT_TRUE(in_a_child([](Line &) {}));
+  EXPECT_FALSE(Hold(path_, layout_, 1).had());
+  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  EXPECT_EQ(update(file.get(), 1, 2), ST_E_BUSY);
+  committing.tell('g');
+  EXPECT_TRUE(committing.join());
+}
+
+TEST_F(Fork, ALockIsFreeAfterTheCommitThoughAChildStillHoldsTheDescriptor) {
+  Worker committing(Worker::thread, [this](Line &line) { commit_stopping(line, {1}, 1); });
+  ASSERT_EQ(committing.hear(), 'i');
+  Worker bystander(Worker::process, [](Line &line) { line.hear(); });
+  committing.tell('g');
+  EXPECT_TRUE(committing.join());
+  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  EXPECT_OK(update(file.get(), 1, 2));
+  bystander.tell('e');
+  EXPECT_TRUE(bystander.join());
+}
+
+TEST_F(Fork, AChildReadsThroughWhatItInherited) {
+  const FileHandle file = open();
+  EXPECT_OK(update(file.get(), 3, 1));
+  EXPECT_TRUE(in_a_child([&](Line &) {
+    DEMAND(read_version(file.get(), layout_, 3) == 1u);
+    st_tensor view;
+    DEMAND_OK(st_get(file.get(), layout_.name(3), &view));
+    DEMAND(version_of({static_cast<const std::byte *>(view.data), view.nbytes}, 3) == 1u);
+  }));
+}
+
+TEST_F(Fork, AChildThatOpensAnewWorksBesideItsParent) {
+  const FileHandle file = open();
+  st_txn *txn = begin(file.get(), {0}, 1);
+  EXPECT_TRUE(in_a_child([&](Line &) {
+    FileHandle own = open(ST_OPEN_READ_WRITE, 0);
+    DEMAND(own);
+    DEMAND_OK(update(own.get(), 0, 2));
+    DEMAND_OK(st_commit(begin(own.get(), {1, 2}, 2, 0)));
+    own.reset();
+    st_file *again = nullptr;
+    DEMAND_OK(st_reopen(file.get(), &again));
+    DEMAND_OK(update(again, 3, 2));
+    st_close(again);
+  }));
+  EXPECT_OK(st_commit(txn));
+  EXPECT_EQ(versions(), (Versions{1, 2, 2, 2, 0, 0, 0, 0}));
+}
+
+// The handle has a journal parked, which both processes now have open. Whatever
+// a change through the inherited handle answers, no byte may come from the other process.
+TEST_F(Fork, AnInheritedHandleNeverMixesTheTwoProcesses) {
+  FileHandle file = open();
+  ASSERT_OK(update(file.get(), 3, 1));
+  Worker child(Worker::process, [&](Line &line) {
+    st_txn_options options = ST_TXN_OPTIONS_INIT;
+    options.flags = ST_TXN_COPY;
+    st_txn *txn = nullptr;
+    st_status status = st_begin(file.get(), &options, &txn);
+    if (status == ST_OK) {
+      const Bytes bytes = layout_.value(3, 2);
+      const st_tensor value = layout_.described(3, bytes.data());
+      status = st_txn_update(txn, layout_.name(3), &value);
+      line.tell('s');
+      DEMAND(line.hear() == 'g');
+      if (status == ST_OK)
+        status = st_commit(txn);
+      else
+        st_abort(txn);
+    } else {
+      line.tell('s');
+      DEMAND(line.hear() == 'g');
+    }
+    DEMAND(status == ST_OK || status == ST_E_FORKED);
+    line.tell(status == ST_OK ? 'c' : 'f');
+  });
+  ASSERT_EQ(child.hear(), 's');
+  st_txn *txn = begin(file.get(), {7}, 3);  // staged over the same place, if the journal were shared
+  child.tell('g');
+  const char outcome = child.hear();
+  EXPECT_TRUE(child.join());
+  EXPECT_EQ(versions()[3], outcome == 'c' ? 2u : 1u);
+  EXPECT_OK(st_commit(txn));
+  EXPECT_EQ(versions()[7], 3u);
+  EXPECT_EQ(versions()[3], outcome == 'c' ? 2u : 1u);
+}
+
+// The journal had served before the fork, so that the child has it open too,
+// and with it the parent's lock.
+TEST_P(ForkThenKill, TheParentsHalfDoneCommitIsRecovered) {
+  const std::string fate = GetParam();
+  int leash[2];  // the child lives until the test lets go
+  ASSERT_EQ(::pipe2(leash, O_CLOEXEC), 0);
+  Worker parent(Worker::process, [&](Line &line) {
+    FileHandle file = open();
+    DEMAND(file);
+    DEMAND_OK(update(file.get(), 5, 9));
+    st_txn *txn = begin(file.get(), {1, 2}, 1);
+    const pid_t child = ::fork();
+    DEMAND(child >= 0);
+    if (child == 0) {
+      ::close(leash[1]);
+      if (fate == "ChildClosesTheHandle") file.reset();
+      if (fate != "ChildLivesOn") line.tell('c');
+      char end;
+      if (fate != "ChildEnds") static_cast<void>(::read(leash[0], &end, 1));
+      ::_exit(0);
+    }
+    if (fate == "ChildEnds") DEMAND(::waitpid(child, nullptr, 0) == child);
+    watch([&, n = 0](Point at) mutable {
+      if (at == Point::data_write && ++n == 2) line.tell('h'), line.hear();
+    });
+    if (fate == "ChildLivesOn") line.tell('c');
+    st_commit(txn);
+  });
+  ::close(leash[0]);
+  // The child is done, and tensor 1 is written, in either order.
+  ASSERT_NE(parent.hear(), 0);
+  ASSERT_NE(parent.hear(), 0);
+  parent.kill();
+  EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 9, 0, 0}));
+
+  for (const uint32_t flags : {0u, ST_OPEN_READ_WRITE}) {
+    const FileHandle file = open(flags);
+    ASSERT_TRUE(file) << st_last_error();
+    EXPECT_EQ(read_version(file.get(), layout_, 2), 1u) << "opened with flags " << flags;
+  }
+  EXPECT_OK(update(open().get(), 1, 2));
+  EXPECT_OK(st_recover(path_.c_str()));
+  EXPECT_EQ(versions(), (Versions{0, 2, 1, 0, 0, 9, 0, 0}));
+  EXPECT_FALSE(journal_folder_exists());
+  ::close(leash[1]);
+}

@@ -1,0 +1,85 @@
+#include "ledger.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace st::testing {
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "a lock would die with its holder");
+
+Ledger &Ledger::create() {
+  const size_t bytes = sizeof(Ledger) + most_versions * sizeof(Entry);
+  void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::perror("mmap"), std::exit(1);
+  return *new (memory) Ledger(reinterpret_cast<Entry *>(static_cast<Ledger *>(memory) + 1));
+}
+
+Ledger::Entry &Ledger::entry(uint64_t version) {
+  if (version >= most_versions) std::fprintf(stderr, "the ledger is full\n"), std::_Exit(1);
+  return entries_[version];
+}
+
+void Ledger::intend(uint32_t worker, uint64_t version, uint32_t tensors) {
+  Entry &e = entry(version);
+  e.tensors = tensors;
+  e.start = clock_.fetch_add(1);
+  workers_[worker].version = version;
+  e.state = intended;
+}
+
+void Ledger::acknowledge(uint64_t version) {
+  Entry &e = entry(version);
+  e.end = clock_.fetch_add(1);
+  e.state = acknowledged;
+  ++commits;
+}
+
+void Ledger::refuse(uint64_t version) {
+  entry(version).state = refused;
+}
+
+void Ledger::bury(uint32_t worker) {
+  Worker &w = workers_[worker];
+  const uint64_t version = w.version.exchange(0);
+  if (version == 0) return;
+  Entry &e = entry(version);
+  if (e.state != intended) return;
+  e.end = clock_.fetch_add(1);
+  e.state = buried;
+}
+
+void Ledger::complain(const std::string &what) {
+  uint32_t nobody = 0;
+  if (!complained_.compare_exchange_strong(nobody, 1)) return;
+  std::strncpy(complaint_, what.c_str(), sizeof complaint_ - 1);
+  complained_ = 2;
+}
+
+std::vector<Transaction> Ledger::since_start() const {
+  std::vector<Transaction> log;
+  for (uint64_t t = 0; t < seen_count_; ++t) log.push_back({seen_[t], 1u << t, 0, 0, true});
+  for (uint64_t v = first_version_; v < next_version_; ++v) {
+    const Entry &e = entries_[v];
+    if (e.state == acknowledged || e.state == buried)
+      log.push_back({v, e.tensors, e.start, e.end, e.state == acknowledged});
+  }
+  return log;
+}
+
+void Ledger::start_over(const std::vector<uint64_t> &seen) {
+  seen_count_ = seen.size();
+  std::copy(seen.begin(), seen.end(), seen_);
+  first_version_ = next_version_;
+}
+
+std::string Ledger::described(uint32_t worker) const {
+  const Worker &w = workers_[worker];
+  const char *what = w.doing;
+  return std::string(what ? what : "nothing yet") + ", version " + std::to_string(w.version);
+}
+
+}  // namespace st::testing

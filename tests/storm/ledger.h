@@ -1,0 +1,74 @@
+// The log of a storm, in memory that its processes share and that survives
+// each of them: who meant what, when, and what came of it. Written so that a
+// SIGKILL between any two instructions leaves it true.
+#pragma once
+
+#include <st/st.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "serial_order.h"
+
+namespace st::testing {
+
+class Ledger {
+ public:
+  static constexpr uint32_t most_workers = 64;
+
+  // In shared memory; never freed.
+  static Ledger &create();
+
+  // ---- a worker's side
+  // A version that nobody has used. Promises nothing yet.
+  uint64_t take_version() { return next_version_.fetch_add(1); }
+  // From here on `version` may show at `tensors`: to be called before the commit.
+  void intend(uint32_t worker, uint64_t version, uint32_t tensors);
+  void acknowledge(uint64_t version);  // the commit answered ST_OK
+  void refuse(uint64_t version);       // it answered that nothing changed, and was given up
+  // Says what is wrong; only the first complaint of a storm is kept.
+  void complain(const std::string &what);
+
+  // What a worker is at, for a dump if the storm stops.
+  void doing(uint32_t worker, const char *what) { workers_[worker].doing.store(what, std::memory_order_relaxed); }
+
+  std::atomic<uint64_t> commits = 0, busy = 0, recoveries = 0, writer_opens = 0, reads = 0;
+
+  // ---- the parent's side, when the worker is dead or everybody is
+  void bury(uint32_t worker);  // what it had under way ended here
+  // Everything since the last call to start_over, with the values of then as its first transactions.
+  std::vector<Transaction> since_start() const;
+  // Another chapter, which begins with these versions at the tensors.
+  void start_over(const std::vector<uint64_t> &seen);
+  bool has_complaint() const { return complained_.load() == 2; }
+  std::string complaint() const { return complaint_; }
+  std::string described(uint32_t worker) const;
+
+ private:
+  enum State : uint32_t { unused, intended, acknowledged, refused, buried };
+  struct Entry {
+    std::atomic<uint64_t> start, end;
+    std::atomic<uint32_t> tensors, state;
+  };
+  struct Worker {
+    std::atomic<uint64_t> version;    // under way; 0: none
+    std::atomic<const char *> doing;  // a literal, which forked children have at the same place
+  };
+  static constexpr uint64_t most_versions = uint64_t{1} << 24;
+
+  explicit Ledger(Entry *entries) : entries_(entries) {}
+  Entry &entry(uint64_t version);
+
+  std::atomic<uint64_t> clock_ = 1, next_version_ = 1;
+  std::atomic<uint32_t> complained_ = 0;  // 1: being written, 2: done
+  char complaint_[2000] = {};
+  uint64_t first_version_ = 1;
+  uint64_t seen_count_ = 0, seen_[32] = {};
+  Worker workers_[most_workers] = {};
+  Entry *const entries_;  // most_versions of them, in pages that cost nothing until touched
+};
+
+}  // namespace st::testing

@@ -1,0 +1,86 @@
+// The judge of the storm, judged: it must see what a broken engine would leave,
+// and accept whatever a right one may.
+#include "serial_order.h"
+
+#include <gtest/gtest.h>
+
+#include "tensor_file.h"
+
+using namespace st::testing;
+
+namespace {
+
+constexpr uint32_t only(uint32_t t) {
+  return 1u << t;
+}
+constexpr uint32_t a = only(0), b = only(1), c = only(2);
+const Transaction origin{0, a | b | c, 0, 0, true};
+
+std::string verdict(std::vector<Transaction> log, std::vector<uint64_t> seen) {
+  log.push_back(origin);
+  return why_not_serial(log, seen);
+}
+
+}  // namespace
+
+TEST(SerialOrder, AcceptsTheLastAcknowledged) {
+  EXPECT_EQ(verdict({{1, a, 1, 2, true}, {2, a, 3, 4, true}, {3, b | c, 5, 6, true}}, {2, 3, 3}), "");
+}
+
+TEST(SerialOrder, AcceptsEitherOfTwoAtTheSameTime) {
+  const std::vector<Transaction> log = {{1, a, 1, 3, true}, {2, a, 2, 4, true}};
+  EXPECT_EQ(verdict(log, {1, 0, 0}), "");
+  EXPECT_EQ(verdict(log, {2, 0, 0}), "");
+}
+
+TEST(SerialOrder, AcceptsTheUnacknowledgedEitherWay) {
+  const std::vector<Transaction> log = {{1, a | b, 1, 2, true}, {2, a | b, 3, 4, false}};
+  EXPECT_EQ(verdict(log, {1, 1, 0}), "");
+  EXPECT_EQ(verdict(log, {2, 2, 0}), "");
+}
+
+TEST(SerialOrder, AcceptsPartsOverwrittenByOthersAtTheSameTime) {
+  EXPECT_EQ(verdict({{1, a | b, 1, 9, true}, {2, b | c, 2, 8, true}, {3, a, 3, 7, true}}, {3, 1, 2}), "");
+}
+
+TEST(SerialOrder, SeesALostUpdate) {
+  EXPECT_NE(verdict({{1, a, 1, 2, true}, {2, a, 3, 4, true}}, {1, 0, 0}), "");
+  EXPECT_NE(verdict({{1, a, 1, 2, true}}, {0, 0, 0}), "");
+}
+
+TEST(SerialOrder, SeesADeadWritersUpdateComeBack) {
+  EXPECT_NE(verdict({{1, a, 1, 2, false}, {2, a, 3, 4, true}}, {1, 0, 0}), "");
+}
+
+TEST(SerialOrder, SeesHalfATransaction) {
+  EXPECT_NE(verdict({{1, a | b, 1, 2, false}}, {1, 0, 0}), "");
+  EXPECT_NE(verdict({{1, a | b | c, 1, 2, true}, {2, b, 1, 3, true}}, {1, 2, 0}), "");
+  EXPECT_NE(verdict({{1, b, 1, 2, true}, {2, a | b, 3, 4, false}}, {2, 1, 0}), "");
+}
+
+TEST(SerialOrder, SeesACycleAtTheSameTime) {
+  EXPECT_NE(verdict({{1, a | b, 1, 9, true}, {2, a | b, 2, 8, true}}, {1, 2, 0}), "");
+  EXPECT_NE(verdict({{1, a | b, 1, 9, true}, {2, b | c, 2, 8, true}, {3, c | a, 3, 7, true}}, {1, 2, 3}), "");
+}
+
+TEST(SerialOrder, SeesAValueThatNobodyMeant) {
+  EXPECT_NE(verdict({}, {7, 0, 0}), "");
+  EXPECT_NE(verdict({{1, b, 1, 2, true}}, {1, 1, 0}), "");
+}
+
+TEST(SerialOrder, SeesAnOrderThatTimeForbids) {
+  // 2 came after 1 had ended, 3 shares a tensor with both: 1 after 3 after 2.
+  EXPECT_NE(verdict({{1, a | b, 1, 2, true}, {2, c, 3, 4, true}, {3, b | c, 1, 9, true}}, {1, 1, 3}), "");
+}
+
+TEST(Value, TellsItsVersionAndEveryForeignByte) {
+  const Layout layout({4099, 8});
+  Bytes bytes = layout.value(0, 17);
+  EXPECT_EQ(version_of(bytes, 0), 17u);
+  EXPECT_EQ(version_of(bytes, 1), std::nullopt);
+  for (size_t i : {size_t{0}, size_t{8}, size_t{2048}, size_t{4098}}) {
+    Bytes other = bytes;
+    other[i] ^= std::byte{1};
+    EXPECT_EQ(version_of(other, 0), std::nullopt) << "byte " << i;
+  }
+}

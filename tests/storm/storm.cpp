@@ -1,0 +1,334 @@
+// A storm: writers that change one file through st.h are killed at random
+// moments and replaced, beside readers, ours and stock. When all writers are dead,
+// every so often, the file is recovered and judged:
+//
+//   - each tensor holds one whole value, checked over every byte;
+//   - the values are such as some serial order of the transactions gives: see
+//     serial_order.h for what can be proved, and is;
+//   - nothing but ST_OK and ST_E_BUSY was answered to anybody, and the stock
+//     reader opened the file each time;
+//   - no journal and no folder is left behind.
+//
+//   storm [--full | --kills N | --seconds S] [--dir FOLDER] [--writers N] [--seed N]
+//         [--stock-reader SCRIPT [--python PYTHON]]
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "workers.h"
+
+namespace fs = std::filesystem;
+using namespace st::testing;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+struct Settings {
+  uint64_t kills = 0, seconds = 20;  // whichever comes first; 0: no limit
+  uint32_t writers = 8, readers = 2;
+  uint64_t seed = std::random_device{}();
+  std::string folder, stock_reader, python;
+};
+
+constexpr auto patience = std::chrono::seconds(60);  // without a single commit: a deadlock
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// A child that dies with its parent.
+template <class Work>
+pid_t spawn(Work work) {
+  std::fflush(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) std::perror("fork"), std::exit(1);
+  if (child > 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  work();
+  ::_exit(0);
+}
+
+// The stock package in a process of its own: see stock_reader.py.
+class StockReader {
+ public:
+  StockReader(const Settings &settings, const std::string &path) {
+    if (settings.stock_reader.empty()) return;
+    int in[2], out[2];
+    if (::pipe2(in, O_CLOEXEC) || ::pipe2(out, O_CLOEXEC)) std::perror("pipe"), std::exit(1);
+    pid_ = spawn([&] {
+      ::dup2(in[0], 0), ::dup2(out[1], 1);
+      ::execlp(settings.python.c_str(), settings.python.c_str(), settings.stock_reader.c_str(), path.c_str(), nullptr);
+      std::perror(settings.python.c_str());
+      ::_exit(77);
+    });
+    ::close(in[0]), ::close(out[1]);
+    quit_ = in[1];
+    from_ = ::fdopen(out[0], "r");
+    const std::string first = line();
+    if (first == "ready") return;
+    std::printf("no stock reader here: %s\n", first.c_str());
+    finish();
+    pid_ = -1;
+  }
+
+  bool runs() const { return pid_ > 0; }
+  bool died() { return runs() && ::waitpid(pid_, nullptr, WNOHANG) != 0; }
+  // How often it opened the file; nothing if it failed.
+  std::optional<uint64_t> finish() {
+    ::close(quit_);
+    const std::string count = line();
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    std::fclose(from_);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
+    return std::strtoull(count.c_str(), nullptr, 10);
+  }
+
+ private:
+  std::string line() {
+    char text[300] = {};
+    if (!std::fgets(text, sizeof text, from_)) return {};
+    text[std::strcspn(text, "\n")] = 0;
+    return text;
+  }
+  pid_t pid_ = -1;
+  int quit_ = -1;
+  FILE *from_ = nullptr;
+};
+
+class Storm {
+ public:
+  Storm(const Settings &settings, std::string path)
+      : settings_(settings), field_{std::move(path), Field::make_layout()}, random_(settings.seed) {}
+
+  // Empty, or what went wrong.
+  std::string run() {
+    field_.layout.write(field_.path);
+    ledger_.start_over(std::vector<uint64_t>(Field::tensors, 0));
+    StockReader stock(settings_, field_.path);
+    for (uint32_t w = 0; w < settings_.writers + settings_.readers; ++w) pids_.push_back(start(w));
+
+    std::string wrong;
+    while (wrong.empty() && !is_over()) {
+      const uint64_t until = kills_ + 20 + random_() % 60;
+      while (wrong.empty() && kills_ < until && !is_over()) {
+        kill_one();
+        if (stock.died()) wrong = "the stock reader failed; see above";
+        if (wrong.empty()) wrong = trouble();
+      }
+      if (wrong.empty()) wrong = judgement(false);
+    }
+    for (uint32_t w = 0; w < pids_.size(); ++w) put_down(w);
+    if (wrong.empty()) wrong = judgement(true);
+    if (stock.runs() && wrong.empty()) {
+      const auto opened = stock.finish();
+      if (!opened) wrong = "the stock reader failed; see above";
+      stock_opens_ = opened.value_or(0);
+    }
+    return wrong;
+  }
+
+  void report() const {
+    std::printf(
+        "%llu kills, %llu commits, %llu recoveries, %llu times busy, %llu opens for writing, %llu reads, %llu opens by "
+        "stock, %llu judgements, %.0f s\n",
+        static_cast<unsigned long long>(kills_), count(ledger_.commits), count(ledger_.recoveries), count(ledger_.busy),
+        count(ledger_.writer_opens), count(ledger_.reads), static_cast<unsigned long long>(stock_opens_),
+        static_cast<unsigned long long>(judgements_), since(begin_));
+  }
+
+ private:
+  static unsigned long long count(const std::atomic<uint64_t> &n) { return n.load(); }
+  bool is_writer(uint32_t worker) const { return worker < settings_.writers; }
+  bool is_over() const {
+    return (settings_.kills && kills_ >= settings_.kills) ||
+           (settings_.seconds && since(begin_) >= static_cast<double>(settings_.seconds));
+  }
+
+  pid_t start(uint32_t worker) {
+    const uint64_t seed = random_();
+    return spawn([&] {
+      if (is_writer(worker)) write_for_ever(field_, ledger_, worker, seed);
+      read_for_ever(field_, ledger_, worker, seed);
+    });
+  }
+
+  void put_down(uint32_t worker) {
+    ::kill(pids_[worker], SIGKILL);
+    ::waitpid(pids_[worker], nullptr, 0);
+    ledger_.bury(worker);
+    ++kills_;
+  }
+
+  // After some commits, at any moment. Now and then one is only stopped for a
+  // while, with whatever locks it holds.
+  void kill_one() {
+    const uint64_t enough = ledger_.commits + random_() % 6;
+    const auto begin = Clock::now();
+    while (ledger_.commits < enough && since(begin) < 0.1) ::usleep(200);
+    ::usleep(static_cast<useconds_t>(random_() % 3000));
+    const auto victim = static_cast<uint32_t>(random_() % settings_.writers);
+    if (random_() % 8 == 0) {
+      ::kill(pids_[victim], SIGSTOP);
+      ::usleep(static_cast<useconds_t>(random_() % 30000));
+      ::kill(pids_[victim], SIGCONT);
+      return;
+    }
+    put_down(victim);
+    pids_[victim] = start(victim);
+  }
+
+  std::string trouble() {
+    if (ledger_.has_complaint()) return ledger_.complaint();
+    for (uint32_t w = 0; w < pids_.size(); ++w)
+      if (::waitpid(pids_[w], nullptr, WNOHANG) != 0) {
+        ::usleep(100000);
+        return ledger_.has_complaint() ? ledger_.complaint()
+                                       : "worker " + std::to_string(w) + " died by itself at " + ledger_.described(w);
+      }
+    if (ledger_.commits != last_commits_) {
+      last_commits_ = ledger_.commits;
+      last_progress_ = Clock::now();
+    }
+    if (Clock::now() - last_progress_ < patience) return {};
+    dump();
+    return "no commit any more: a deadlock?";
+  }
+
+  // All writers are dead. Several open the file at once, then all must see the
+  // same, and it must be right.
+  std::string judgement(bool last) {
+    for (uint32_t w = 0; w < settings_.writers && !last; ++w) put_down(w);
+    ++judgements_;
+    auto *seen =
+        static_cast<uint64_t *>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    if (seen == MAP_FAILED) std::perror("mmap"), std::exit(1);
+    std::vector<OpenAs> judges = {OpenAs::reader, OpenAs::writer, OpenAs::recoverer, OpenAs::writer};
+    std::shuffle(judges.begin(), judges.end(), random_);
+    std::vector<pid_t> pids;
+    for (size_t j = 0; j < judges.size(); ++j)
+      pids.push_back(spawn([&] {
+        const auto versions = judge(field_, ledger_, judges[j]);
+        std::copy(versions.begin(), versions.end(), seen + j * Field::tensors);
+      }));
+    for (const pid_t pid : pids) ::waitpid(pid, nullptr, 0);
+    std::vector<std::vector<uint64_t>> views;
+    for (size_t j = 0; j < judges.size(); ++j)
+      views.emplace_back(seen + j * Field::tensors, seen + (j + 1) * Field::tensors);
+    ::munmap(seen, 4096);
+
+    if (ledger_.has_complaint()) return ledger_.complaint();
+    for (const auto &view : views)
+      if (view != views.front()) return "several opened the file at once, and did not see the same";
+    const auto &versions = views.front();
+    for (uint32_t t = 0; t < Field::first_free; ++t)
+      if (const uint32_t first = t / Field::group_size * Field::group_size; versions[t] != versions[first])
+        return "tensors " + std::to_string(first) + " and " + std::to_string(t) +
+               " only change together, but hold versions " + std::to_string(versions[first]) + " and " +
+               std::to_string(versions[t]);
+    if (std::string why = why_not_serial(ledger_.since_start(), versions); !why.empty()) return why;
+    if (const st_status status = st_verify(field_.path.c_str(), nullptr, nullptr); status != ST_OK)
+      return std::string("st_verify: ") + st_last_error();
+    if (!open_file(field_.path, open_options(ST_OPEN_READ_WRITE)))
+      return std::string("a last st_open: ") + st_last_error();
+    if (fs::exists(field_.path + ".st-journal")) {
+      dump();
+      return "the journal folder is still there when everybody is gone";
+    }
+    ledger_.start_over(versions);
+    for (uint32_t w = 0; w < settings_.writers && !last; ++w) pids_[w] = start(w);
+    last_progress_ = Clock::now();
+    return {};
+  }
+
+  // For somebody who has to find out why it stopped.
+  void dump() const {
+    for (uint32_t w = 0; w < pids_.size(); ++w) {
+      std::string wchan;
+      std::getline(std::ifstream("/proc/" + std::to_string(pids_[w]) + "/wchan"), wchan);
+      std::fprintf(stderr, "%s %d: at %s, waits in %s\n", is_writer(w) ? "writer" : "reader", pids_[w],
+                   ledger_.described(w).c_str(), wchan.c_str());
+    }
+    std::error_code ignored;
+    for (const auto &entry : fs::directory_iterator(field_.path + ".st-journal", ignored))
+      std::fprintf(stderr, "journal %s, %ju bytes\n", entry.path().c_str(), entry.file_size(ignored));
+    std::ifstream locks("/proc/locks");
+    for (std::string line; std::getline(locks, line);)
+      if (line.find("OFDLCK") != std::string::npos) std::fprintf(stderr, "%s\n", line.c_str());
+  }
+
+  const Settings &settings_;
+  const Field field_;
+  Ledger &ledger_ = Ledger::create();
+  std::mt19937_64 random_;
+  std::vector<pid_t> pids_;  // writers, then readers
+  uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_progress_ = begin_;
+};
+
+Settings parse(int argc, char **argv) {
+  Settings s;
+  const char *tmp = std::getenv("TMPDIR");
+  s.folder = tmp && *tmp ? tmp : "/tmp";
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--full") {
+      s.kills = 10000, s.seconds = 0;
+      continue;
+    }
+    if (i + 1 == argc) std::fprintf(stderr, "%s: what?\n", option.c_str()), std::exit(2);
+    const char *value = argv[++i];
+    if (option == "--kills")
+      s.kills = std::strtoull(value, nullptr, 10), s.seconds = 0;
+    else if (option == "--seconds")
+      s.seconds = std::strtoull(value, nullptr, 10);
+    else if (option == "--writers")
+      s.writers = static_cast<uint32_t>(std::atoi(value));
+    else if (option == "--seed")
+      s.seed = std::strtoull(value, nullptr, 10);
+    else if (option == "--dir")
+      s.folder = value;
+    else if (option == "--stock-reader")
+      s.stock_reader = value;
+    else if (option == "--python")
+      s.python = value;
+    else
+      std::fprintf(stderr, "%s is no option of the storm\n", option.c_str()), std::exit(2);
+  }
+  // tests/run.sh names the Python that has the stock package.
+  if (const char *python = std::getenv("PYTHON"); python && *python) s.python = python;
+  if (::access(s.python.c_str(), X_OK) != 0) s.python = "python3";
+  if (s.writers < 1 || s.writers + s.readers > Ledger::most_workers) std::exit(2);
+  return s;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const Settings settings = parse(argc, argv);
+  std::string folder = settings.folder + "/libst-storm-XXXXXX";
+  if (!::mkdtemp(folder.data())) return std::perror(folder.c_str()), 1;
+  Storm storm(settings, folder + "/model.safetensors");
+  std::printf("%u writers, %u readers, seed %llu\n", settings.writers, settings.readers,
+              static_cast<unsigned long long>(settings.seed));
+  const std::string wrong = storm.run();
+  storm.report();
+  if (wrong.empty()) return fs::remove_all(folder), 0;
+  std::fprintf(stderr, "FAILED: %s\nthe file is kept: %s\n", wrong.c_str(), folder.c_str());
+  return 1;
+}

@@ -1,0 +1,107 @@
+#include "tensor_file.h"
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+namespace st::testing {
+namespace {
+
+constexpr size_t alignment = 64;  // of the data, in the file
+
+// Word i of a tensor: the first is the version itself, the rest follow from it.
+uint64_t word(uint64_t i, uint32_t tensor, uint64_t version) {
+  if (i == 0) return version;
+  uint64_t x = version * 0x9E3779B97F4A7C15u + (uint64_t{tensor} << 40) + i;  // splitmix64
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+constexpr size_t word_bytes = sizeof(uint64_t);
+
+}  // namespace
+
+void fill(std::span<std::byte> bytes, uint32_t tensor, uint64_t version) {
+  for (size_t at = 0; at < bytes.size(); at += word_bytes) {
+    const uint64_t w = word(at / word_bytes, tensor, version);
+    std::memcpy(&bytes[at], &w, std::min(word_bytes, bytes.size() - at));
+  }
+}
+
+std::optional<uint64_t> version_of(std::span<const std::byte> bytes, uint32_t tensor) {
+  if (bytes.size() < word_bytes) return std::nullopt;
+  uint64_t version;
+  std::memcpy(&version, bytes.data(), word_bytes);
+  for (size_t at = word_bytes; at < bytes.size(); at += word_bytes) {
+    const uint64_t w = word(at / word_bytes, tensor, version);
+    if (std::memcmp(&bytes[at], &w, std::min(word_bytes, bytes.size() - at)) != 0) return std::nullopt;
+  }
+  return version;
+}
+
+Layout::Layout(std::vector<uint64_t> sizes) : sizes_(std::move(sizes)) {
+  std::string json = "{";
+  uint64_t end = 0;
+  for (uint64_t size : sizes_) {
+    const std::string number = std::to_string(names_.size());
+    names_.push_back(std::string(number.size() < 2 ? "t0" : "t") + number);
+    offsets_.push_back(end);
+    json += (end ? ",\"" : "\"") + names_.back() + "\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(size) +
+            "],\"data_offsets\":[" + std::to_string(end) + ",";
+    end += size;
+    json += std::to_string(end) + "]}";
+  }
+  json += "}";
+  while ((word_bytes + json.size()) % alignment != 0) json += ' ';
+  const uint64_t length = json.size();
+  header_.assign(reinterpret_cast<const char *>(&length), sizeof length);
+  header_ += json;
+  for (uint64_t &offset : offsets_) offset += header_.size();
+}
+
+Bytes Layout::value(uint32_t tensor, uint64_t version) const {
+  Bytes bytes(size(tensor));
+  fill(bytes, tensor, version);
+  return bytes;
+}
+
+st_tensor Layout::described(uint32_t tensor, const void *bytes) const {
+  st_tensor value = {};
+  value.dtype = ST_DTYPE_U8;
+  value.rank = 1;
+  value.shape = &sizes_[tensor];
+  value.nbytes = sizes_[tensor];
+  value.data = bytes;
+  return value;
+}
+
+void Layout::write(const std::string &path) const {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(header_.data(), static_cast<std::streamsize>(header_.size()));
+  for (uint32_t t = 0; t < count(); ++t) {
+    const Bytes bytes = value(t, 0);
+    out.write(reinterpret_cast<const char *>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
+  if (!out.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+std::vector<std::optional<uint64_t>> Layout::versions_in(const std::string &path) const {
+  std::ifstream in(path, std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(in), {}};
+  std::vector<std::optional<uint64_t>> versions(count());
+  if (all.compare(0, header_.size(), header_) != 0) return versions;
+  for (uint32_t t = 0; t < count(); ++t)
+    if (offset(t) + size(t) <= all.size())
+      versions[t] = version_of(std::as_bytes(std::span(all).subspan(offset(t), size(t))), t);
+  return versions;
+}
+
+std::optional<uint64_t> read_version(st_file *file, const Layout &layout, uint32_t tensor) {
+  Bytes bytes(layout.size(tensor));
+  if (st_read(file, layout.name(tensor), bytes.data(), bytes.size()) != ST_OK) return std::nullopt;
+  return version_of(bytes, tensor);
+}
+
+}  // namespace st::testing

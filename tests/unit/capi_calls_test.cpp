@@ -1,0 +1,244 @@
+// The calls themselves: arguments that may not be, results that stay untouched
+// when a call fails, and twins that take a length.
+#include "capi_scene.h"
+
+namespace st {
+namespace {
+
+using testing::bytes_of;
+using testing::same_bytes;
+
+class CapiCalls : public testing::CapiScene {
+ protected:
+  ~CapiCalls() override { st_close(file); }
+  // A tensor that nobody has written into.
+  static bool untouched(const st_tensor &t) {
+    const auto *bytes = reinterpret_cast<const unsigned char *>(&t);
+    return std::all_of(bytes, bytes + sizeof t, [](unsigned char b) { return b == 0xAB; });
+  }
+  st_tensor fresh() const {
+    st_tensor t;
+    std::memset(&t, 0xAB, sizeof t);
+    return t;
+  }
+  st_file *file = open();
+};
+
+TEST_F(CapiCalls, NullWhereItMayNotBeIsAnInvalidArgument) {
+  st_file *out = nullptr;
+  st_txn *txn = nullptr;
+  st_tensor t = fresh();
+  size_t i = 77;
+  const char *text = nullptr;
+  char room[8];
+  st_dtype dtype;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_dtype_parse(nullptr, &dtype));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_dtype_parse("F32", nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(nullptr, nullptr, &out));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open_memory(nullptr, 10, &out));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open_memory(old.data(), old.size(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reopen(nullptr, &out));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reopen(file, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_at(nullptr, 0, &t));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_at(file, 0, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_at_many(nullptr, 0, 1, &t));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_at_many(file, 0, 1, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_find(nullptr, "a", 1, &i));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_find(file, nullptr, 1, &i));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_find(file, "a", 1, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_metadata_at(nullptr, 0, &text, &i, &text, &i));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_metadata_get(nullptr, "format", &text, &i));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_metadata_get(file, nullptr, &text, &i));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get(nullptr, "a", &t));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get(file, nullptr, &t));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get(file, "a", nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get_at(file, 0, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(nullptr, "a", room, 8));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(file, nullptr, room, 8));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(file, "a", nullptr, 4000));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, nullptr, 0, nullptr, 0, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, "a", 1, nullptr, 1, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_slice(file, "a", nullptr, 1, room, 8));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(nullptr, nullptr, &txn));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(file, nullptr, nullptr));
+  const st_tensor v = value(0, new_a);
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(nullptr, "a", &v));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(file, nullptr, &v));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(file, "a", nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update(nullptr, "a", &v));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_commit(nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_verify(nullptr, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_recover(nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get_io_info(file, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get_stats(file, nullptr));
+  EXPECT_TRUE(untouched(t));
+  EXPECT_EQ(i, 77u);
+  EXPECT_EQ(out, nullptr);
+  EXPECT_EQ(txn, nullptr);
+  EXPECT_EQ(text, nullptr);
+}
+
+TEST_F(CapiCalls, NullWhereItMayBeIsFine) {
+  EXPECT_EQ(st_count(nullptr), 0u);
+  EXPECT_EQ(st_metadata_count(nullptr), 0u);
+  EXPECT_ST(ST_OK, st_close(nullptr));
+  st_abort(nullptr);
+  st_interrupt(nullptr);
+  EXPECT_ST(ST_OK, st_at_many(file, 0, 0, nullptr));
+  EXPECT_ST(ST_OK, st_metadata_at(file, 0, nullptr, nullptr, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_metadata_get(file, "format", nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_slice_shape(file, "a", 1, nullptr, 0, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_recover_with(path.c_str(), nullptr));
+  EXPECT_ST(ST_OK, st_verify_with(path.c_str(), nullptr));
+}
+
+TEST_F(CapiCalls, AValueWithoutShapeOrDataIsRefused) {
+  st_tensor v = value(0, new_a);
+  v.shape = nullptr;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(file, "a", &v));
+  v = value(0, new_a);
+  v.data = nullptr;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(file, "a", &v));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(CapiCalls, OutParametersAreUntouchedOnFailure) {
+  st_tensor t = fresh();
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_at(file, 3, &t));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_at(file, SIZE_MAX, &t));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_at_many(file, 3, 1, &t));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_at_many(file, 1, SIZE_MAX, &t));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_get_at(file, 3, &t));
+  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "x", &t));
+  EXPECT_TRUE(untouched(t));
+  size_t n = 77;
+  const char *s = "kept";
+  EXPECT_ST(ST_E_NOT_FOUND, st_find(file, "x", 1, &n));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_metadata_at(file, 2, &s, &n, &s, &n));
+  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "x", &s, &n));
+  EXPECT_EQ(n, 77u);
+  EXPECT_STREQ(s, "kept");
+  char room[4000];
+  std::memset(room, 'R', sizeof room);
+  uint64_t shape = 77, nbytes = 77;
+  const st_range zero = {0, 1, 0}, two[] = {ST_RANGE_ALL, ST_RANGE_ALL}, part = {0, 100, 1};
+  EXPECT_ST(ST_E_BUFFER_SIZE, st_read(file, "a", room, 3999));
+  EXPECT_ST(ST_E_NOT_FOUND, st_read(file, "x", room, 4000));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, "a", 1, &zero, 1, &shape, &nbytes));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_slice_shape(file, "a", 1, two, 2, &shape, &nbytes));
+  EXPECT_ST(ST_E_BUFFER_SIZE, st_read_slice(file, "a", &part, 1, room, 99));
+  EXPECT_EQ(shape, 77u);
+  EXPECT_EQ(nbytes, 77u);
+  EXPECT_TRUE(std::all_of(room, room + sizeof room, [](char c) { return c == 'R'; }));
+}
+
+TEST_F(CapiCalls, DescriptionsAreWholeAndZeroedWhereNothingIsKnown) {
+  st_tensor t = fresh(), many[3];
+  ASSERT_ST(ST_OK, st_at(file, 1, &t));
+  EXPECT_STREQ(t.name, "b");
+  EXPECT_EQ(t.name_len, 1u);
+  EXPECT_EQ(t.dtype, static_cast<st_dtype>(ST_DTYPE_U8));
+  EXPECT_EQ(t.rank, 1u);
+  EXPECT_EQ(t.shape[0], 10007u);
+  EXPECT_EQ(t.data, nullptr);
+  EXPECT_EQ(t.nbytes, 10007u);
+  EXPECT_EQ(t.file_offset, b_at);
+  EXPECT_EQ(t.shard | t.reserved0 | t.reserved[0] | t.reserved[1], 0u);
+  ASSERT_ST(ST_OK, st_at_many(file, 0, 3, many));
+  EXPECT_EQ(std::memcmp(&many[1], &t, sizeof t), 0);
+  EXPECT_EQ(std::string(many[2].name, many[2].name_len), std::string("n\0l", 3));
+  EXPECT_EQ(st_count(file), 3u);
+}
+
+TEST_F(CapiCalls, TwinsWithALengthFindNamesThatHoldNul) {
+  st_tensor t;
+  ASSERT_ST(ST_OK, st_get_n(file, "n\0l", 3, &t));
+  EXPECT_EQ(t.file_offset, n_at);
+  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "n\0l", &t));  // which sees "n"
+  EXPECT_ST(ST_E_NOT_FOUND, st_get_n(file, "ab", 2, &t));
+  ASSERT_ST(ST_OK, st_get_n(file, "ab", 1, &t));
+  size_t i;
+  ASSERT_ST(ST_OK, st_find(file, "n\0l", 3, &i));
+  EXPECT_EQ(i, 2u);
+  std::string room(30, '?');
+  ASSERT_ST(ST_OK, st_read_n(file, "n\0l", 3, room.data(), 30));
+  EXPECT_TRUE(same_bytes(room, tensors[2].bytes));
+  const st_range tail = {-10, INT64_MAX, 1};
+  ASSERT_ST(ST_OK, st_read_slice_n(file, "n\0l", 3, &tail, 1, room.data(), 10));
+  EXPECT_TRUE(same_bytes(room.substr(0, 10), tensors[2].bytes.substr(20)));
+  const std::string bytes = testing::pattern(30, 9);
+  const st_tensor v = value(2, bytes);
+  ASSERT_ST(ST_OK, st_update_n(file, "n\0l", 3, &v));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(n_at, bytes)));
+  const char *s;
+  size_t n;
+  ASSERT_ST(ST_OK, st_metadata_get_n(file, "k\0y", 3, &s, &n));
+  EXPECT_EQ(std::string(s, n), std::string("v\0", 2));
+  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "k\0y", &s, &n));
+}
+
+TEST_F(CapiCalls, SlicesSayTheirShapeAndAreRead) {
+  const st_range every3rd = {-1, INT64_MIN, -3};
+  uint64_t shape, nbytes;
+  ASSERT_ST(ST_OK, st_slice_shape(file, "a", 1, &every3rd, 1, &shape, &nbytes));
+  EXPECT_EQ(shape, 1334u);
+  EXPECT_EQ(nbytes, 1334u);
+  std::string room(1334, '?'), wanted;
+  for (int64_t i = 3999; i >= 0; i -= 3) wanted += tensors[0].bytes[static_cast<size_t>(i)];
+  ASSERT_ST(ST_OK, st_read_slice(file, "a", &every3rd, 1, room.data(), room.size()));
+  EXPECT_TRUE(same_bytes(room, wanted));
+  const st_range nothing = {5, 5, 1};
+  ASSERT_ST(ST_OK, st_read_slice(file, "a", &nothing, 1, nullptr, 0));
+}
+
+TEST_F(CapiCalls, MemoryIsBorrowedAndReadOnly) {
+  st_file *memory = nullptr;
+  ASSERT_ST(ST_OK, st_open_memory(old.data(), old.size(), &memory));
+  st_tensor t;
+  ASSERT_ST(ST_OK, st_get(memory, "a", &t));
+  EXPECT_EQ(t.data, old.data() + a_at);
+  st_txn *txn = nullptr;
+  EXPECT_ST(ST_E_READ_ONLY, st_begin(memory, nullptr, &txn));
+  const st_tensor v = value(0, new_a);
+  EXPECT_ST(ST_E_READ_ONLY, st_update(memory, "a", &v));
+  st_file *again = nullptr;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_reopen(memory, &again));
+  st_io_info info = ST_IO_INFO_INIT;
+  ASSERT_ST(ST_OK, st_get_io_info(memory, &info));
+  EXPECT_EQ(info.file_size, old.size());
+  EXPECT_NE(info.reason[0], '\0');
+  st_close(memory);
+}
+
+TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {
+  st_file *none = open(0, ST_MAP_NONE);
+  st_io_info info = ST_IO_INFO_INIT;
+  ASSERT_ST(ST_OK, st_get_io_info(none, &info));
+  EXPECT_EQ(info.map, ST_MAP_NONE);
+  EXPECT_EQ(info.file_size, old.size());
+  EXPECT_EQ(info.data_offset, a_at);
+  EXPECT_EQ(info.header_size, a_at - 8);
+  EXPECT_NE(info.filesystem[0], '\0');
+  EXPECT_NE(info.reason[0], '\0');
+  seen(none, "b");
+  std::string room(4000, '?');
+  ASSERT_ST(ST_OK, st_read(none, "a", room.data(), room.size()));
+  st_stats stats = ST_STATS_INIT;
+  ASSERT_ST(ST_OK, st_get_stats(none, &stats));
+  EXPECT_EQ(stats.bytes_owned, 10007u);
+  EXPECT_EQ(stats.bytes_read, 14007u);
+  EXPECT_EQ(stats.bytes_mapped, 0u);
+  EXPECT_GT(stats.index_bytes, 0u);
+  st_close(none);
+  const st_tensor v = value(0, new_a);
+  ASSERT_ST(ST_OK, st_update(file, "a", &v));
+  ASSERT_ST(ST_OK, st_get_stats(file, &stats));
+  EXPECT_EQ(stats.commits, 1u);
+  EXPECT_EQ(stats.bytes_written, 4000u);
+  EXPECT_GE(stats.journal_bytes, 4000u);
+  EXPECT_EQ(stats.bytes_mapped, old.size());
+}
+
+}  // namespace
+}  // namespace st

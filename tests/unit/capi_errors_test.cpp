@@ -1,0 +1,214 @@
+// What a failed call leaves: a status with a name, a sentence, and its parts.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "capi_scene.h"
+
+namespace st {
+namespace {
+
+using testing::bytes_of;
+using testing::put_bytes;
+
+// Straight from the header, so that none is forgotten.
+TEST(CapiStatus, EveryOneInTheHeaderHasItsName) {
+  const std::string header = bytes_of(ST_HEADER);
+  const std::regex line("#define (ST_OK|ST_E_[A-Z0-9_]+) ([0-9]+)");
+  std::set<int> numbers;
+  for (std::sregex_iterator it(header.begin(), header.end(), line), end; it != end; ++it) {
+    const int number = std::stoi((*it)[2]);
+    EXPECT_EQ((*it)[1], st_status_name(number));
+    EXPECT_TRUE(numbers.insert(number).second) << number << " stands twice";
+  }
+  EXPECT_GE(numbers.size(), 44u);
+  for (int number = -5; number < 200; ++number) EXPECT_EQ(std::string(st_status_name(number)) == "ST_E_UNKNOWN", !numbers.contains(number)) << number;
+  for (int number : {INT32_MIN, INT32_MAX}) EXPECT_STREQ(st_status_name(number), "ST_E_UNKNOWN");
+}
+
+TEST(CapiDtype, EveryOneInTheHeaderIsParsedAndNamed) {
+  const std::string header = bytes_of(ST_HEADER);
+  const std::regex line("#define ST_DTYPE_([A-Z0-9_]+) ([0-9]+)");
+  size_t count = 0;
+  for (std::sregex_iterator it(header.begin(), header.end(), line), end; it != end; ++it, ++count) {
+    const std::string name = (*it)[1];
+    const auto number = static_cast<st_dtype>(std::stoul((*it)[2]));
+    st_dtype parsed = 0;
+    ASSERT_ST(ST_OK, st_dtype_parse(name.c_str(), &parsed));
+    EXPECT_EQ(parsed, number);
+    EXPECT_EQ(name, st_dtype_name(number));
+    EXPECT_GT(st_dtype_bits(number), 0u);
+  }
+  EXPECT_EQ(count, 22u);
+  st_dtype untouched = 77;
+  EXPECT_ST(ST_E_DTYPE, st_dtype_parse("f32", &untouched));
+  EXPECT_EQ(untouched, 77u);
+  for (st_dtype number : {0u, 23u, UINT32_MAX}) {
+    EXPECT_EQ(st_dtype_name(number), nullptr);
+    EXPECT_EQ(st_dtype_bits(number), 0u);
+  }
+}
+
+TEST(CapiVersion, IsTheHeaders) {
+  EXPECT_EQ(st_version(), std::to_string(ST_VERSION_MAJOR) + "." + std::to_string(ST_VERSION_MINOR) + "." + std::to_string(ST_VERSION_PATCH));
+}
+
+class CapiErrors : public testing::CapiScene {
+ protected:
+  static st_error_info last() {
+    st_error_info info = ST_ERROR_INFO_INIT;
+    EXPECT_ST(ST_OK, st_last_error_info(&info));
+    return info;
+  }
+};
+
+TEST_F(CapiErrors, AThreadThatNeverFailedHasNone) {
+  std::thread([] {
+    EXPECT_STREQ(st_last_error(), "");
+    const st_error_info info = last();
+    EXPECT_EQ(info.status, ST_OK);
+    EXPECT_STREQ(info.message, "");
+    EXPECT_EQ(info.tensor, nullptr);
+    EXPECT_EQ(info.offset, UINT64_MAX);
+  }).join();
+}
+
+TEST_F(CapiErrors, AreOfTheThreadThatFailed) {
+  st_file *file = open(0);
+  st_tensor t;
+  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "mine", &t));
+  const std::string mine = st_last_error();
+  std::thread([&] {
+    EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "others", &t));
+    EXPECT_NE(std::string(st_last_error()).find("others"), std::string::npos);
+  }).join();
+  EXPECT_EQ(mine, st_last_error());
+  EXPECT_NE(mine.find("'mine'"), std::string::npos);
+  EXPECT_ST(ST_OK, st_get(file, "a", &t));  // success leaves it as it is
+  EXPECT_EQ(mine, st_last_error());
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_at(file, 3, &t));
+  EXPECT_NE(mine, st_last_error());
+  st_close(file);
+}
+
+TEST_F(CapiErrors, HaveTheErrnoOfTheSystem) {
+  st_file *file = nullptr;
+  ASSERT_ST(ST_E_NO_FILE, st_open((dir / "missing").c_str(), nullptr, &file));
+  EXPECT_EQ(last().os_errno, ENOENT);
+  EXPECT_EQ(last().status, ST_E_NO_FILE);
+  EXPECT_STREQ(last().message, st_last_error());
+  EXPECT_NE(std::string(last().message).find(dir / "missing"), std::string::npos);
+  ASSERT_ST(ST_E_NOT_REGULAR, st_open(dir.path().c_str(), nullptr, &file));
+  EXPECT_EQ(last().tensor, nullptr);
+}
+
+TEST_F(CapiErrors, NameTheTensorWithItsLength) {
+  st_file *file = open();
+  st_tensor t = {};
+  ASSERT_ST(ST_E_NOT_FOUND, st_get_n(file, "n\0L", 3, &t));
+  ASSERT_NE(last().tensor, nullptr);
+  EXPECT_EQ(std::string(last().tensor, last().tensor_len), std::string("n\0L", 3));
+  const st_tensor wrong = value(0, new_b);
+  ASSERT_ST(ST_E_NBYTES_MISMATCH, st_update(file, "a", &wrong));
+  EXPECT_STREQ(last().tensor, "a");
+  EXPECT_EQ(last().tensor_len, 1u);
+  ASSERT_ST(ST_E_NOT_FOUND, st_get(file, "", &t));
+  EXPECT_STREQ(last().tensor, "");  // about a tensor, whose name is empty
+  st_close(file);
+}
+
+TEST_F(CapiErrors, SayWhereInTheFile) {
+  put_bytes(path, old + "xyz");
+  st_file *file = nullptr;
+  ASSERT_ST(ST_E_TRAILING_DATA, st_open(path.c_str(), nullptr, &file));
+  EXPECT_EQ(last().offset, old.size());
+  put_bytes(path, old);
+  file = open(0, ST_MAP_NONE);
+  std::filesystem::resize_file(path, b_at + 100);
+  std::string room(10007, '?');
+  ASSERT_ST(ST_E_FILE_CHANGED, st_read(file, "b", room.data(), room.size()));
+  EXPECT_EQ(last().offset, b_at + 100);
+  EXPECT_STREQ(last().tensor, "b");
+  st_close(file);
+}
+
+TEST_F(CapiErrors, SayWhoHoldsTheLock) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    const int fd = ::open(path.c_str(), O_RDWR);
+    struct flock lock = {};
+    lock.l_type = F_WRLCK;
+    lock.l_start = static_cast<off_t>(b_at + 9);
+    lock.l_len = 1;
+    if (::fcntl(fd, F_OFD_SETLK, &lock) != 0) ::_exit(1);
+    static_cast<void>(!::write(ready[1], "x", 1));
+    ::pause();
+    ::_exit(0);
+  }
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  st_file *file = open();
+  const st_tensor t = value(1, new_b);
+  EXPECT_ST(ST_E_BUSY, st_update(file, "b", &t));
+  EXPECT_EQ(last().holder_pid, holder);
+  EXPECT_STREQ(last().tensor, "b");
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  EXPECT_ST(ST_OK, st_update(file, "b", &t));
+  st_close(file);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(CapiErrors, AskingForThemIsNoFailure) {
+  st_file *file = nullptr;
+  st_open((dir / "missing").c_str(), nullptr, &file);
+  const std::string before = st_last_error();
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_last_error_info(nullptr));
+  st_error_info sizeless = {};
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_last_error_info(&sizeless));
+  EXPECT_EQ(before, st_last_error());
+}
+
+// One file for each status that a broken header has: the ABI passes them on.
+TEST_F(CapiErrors, OfTheFormatArriveAsTheirStatus) {
+  const std::pair<st_status, std::string> files[] = {
+      {ST_E_HEADER_TOO_SMALL, "1234567"},
+      {ST_E_HEADER_TOO_LARGE, std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)},
+      {ST_E_HEADER_TRUNCATED, std::string("\x03\0\0\0\0\0\0\0{}", 10)},
+      {ST_E_HEADER_UTF8, testing::raw_file("{\"\xff\":1}", "")},
+      {ST_E_HEADER_JSON, testing::raw_file("{]", "")},
+      {ST_E_METADATA, testing::raw_file(R"({"__metadata__":[]})", "")},
+      {ST_E_TENSOR_INFO, testing::raw_file(R"({"a":1})", "")},
+      {ST_E_DTYPE, testing::raw_file(R"({"a":{"dtype":"X","shape":[1],"data_offsets":[0,1]}})", "x")},
+      {ST_E_SHAPE_OVERFLOW, testing::raw_file(R"({"a":{"dtype":"U8","shape":[9223372036854775808,4],"data_offsets":[0,1]}})", "x")},
+      {ST_E_OFFSETS, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", "x")},
+      {ST_E_OVERLAP, testing::raw_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "xyz")},
+      {ST_E_HOLE, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xy")},
+      {ST_E_SIZE_MISMATCH, testing::raw_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", "x")},
+      {ST_E_SUBBYTE, testing::raw_file(R"({"a":{"dtype":"F4","shape":[1],"data_offsets":[0,1]}})", "x")},
+      {ST_E_TRUNCATED, testing::raw_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "x")},
+      {ST_E_TRAILING_DATA, testing::raw_file("{}", "x")},
+      {ST_E_DUPLICATE_NAME, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xy")},
+  };
+  st_status expected = 40;
+  for (const auto &[status, bytes] : files) {
+    EXPECT_EQ(status, expected++);  // none is missing here
+    put_bytes(path, bytes);
+    st_file *file = nullptr;
+    EXPECT_STREQ(st_status_name(st_open(path.c_str(), nullptr, &file)), st_status_name(status));
+    EXPECT_STREQ(st_status_name(st_open_memory(bytes.data(), bytes.size(), &file)), st_status_name(status));
+    EXPECT_STREQ(st_status_name(st_verify(path.c_str(), nullptr, nullptr)), st_status_name(status));
+    EXPECT_EQ(file, nullptr);
+  }
+  EXPECT_STREQ(st_status_name(expected), "ST_E_UNKNOWN");
+}
+
+}  // namespace
+}  // namespace st

@@ -1,0 +1,234 @@
+// Who frees what, for how long pointers live, and what callbacks may do. Run
+// under AddressSanitizer too: there a leak or a stale pointer is a failure.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "capi_scene.h"
+
+namespace st {
+namespace {
+
+using testing::bytes_of;
+using testing::same_bytes;
+namespace fs = std::filesystem;
+
+class CapiLifetime : public testing::CapiScene {
+ protected:
+  st_txn *begin(st_file *file, uint32_t flags = 0) {
+    st_txn_options options = ST_TXN_OPTIONS_INIT;
+    options.flags = flags;
+    options.lock_timeout_ms = 0;
+    st_txn *txn = nullptr;
+    EXPECT_ST(ST_OK, st_begin(file, &options, &txn));
+    return txn;
+  }
+};
+
+TEST_F(CapiLifetime, ClosingAbortsTransactionsThatLive) {
+  st_file *file = open();
+  st_txn *staged = begin(file), *empty = begin(file), *over = begin(file);
+  const st_tensor v = value(0, new_a);
+  ASSERT_ST(ST_OK, st_txn_update(staged, "a", &v));
+  ASSERT_ST(ST_OK, st_txn_update(over, "a", &v));
+  st_abort(over);
+  static_cast<void>(empty);
+  EXPECT_ST(ST_OK, st_close(file));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_FALSE(fs::exists(path + ".st-journal"));
+}
+
+TEST_F(CapiLifetime, CommitFreesWhateverItAnswersButBusy) {
+  st_file *file = open(), *other = open();
+  const st_tensor a = value(0, new_a), b = value(1, new_b);
+  st_txn *good = begin(file);
+  ASSERT_ST(ST_OK, st_txn_update(good, "a", &a));
+  ASSERT_ST(ST_OK, st_commit(good));
+
+  st_txn *failed = begin(file);
+  ASSERT_ST(ST_OK, st_txn_update(failed, "a", &a));
+  fs::rename(path, dir / "away");
+  EXPECT_ST(ST_E_NO_FILE, st_commit(failed));
+  fs::rename(dir / "away", path);
+
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &lock), 0);
+  st_txn *busy = begin(file), *dropped = begin(other);
+  ASSERT_ST(ST_OK, st_txn_update(busy, "b", &b));
+  ASSERT_ST(ST_OK, st_txn_update(dropped, "b", &b));
+  EXPECT_ST(ST_E_BUSY, st_commit(busy));
+  EXPECT_ST(ST_E_BUSY, st_commit(dropped));
+  ::close(fd);
+  EXPECT_ST(ST_OK, st_commit(busy));
+  st_abort(dropped);
+  st_close(other);
+  st_close(file);
+  EXPECT_TRUE(same_bytes(bytes_of(path).substr(a_at, 14007), new_a + new_b));
+}
+
+TEST_F(CapiLifetime, PayloadsAreBorrowedOrCopiedAsAsked) {
+  st_file *file = open();
+  st_txn *txn = begin(file, ST_TXN_COPY);
+  {
+    const auto gone = std::make_unique<std::string>(new_a);
+    const auto shape = std::make_unique<uint64_t>(4000);
+    st_tensor v = value(0, *gone);
+    v.shape = shape.get();
+    const std::string name = "a";
+    ASSERT_ST(ST_OK, st_txn_update(txn, name.c_str(), &v));
+  }
+  ASSERT_ST(ST_OK, st_commit(txn));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a)));
+  st_close(file);
+}
+
+TEST_F(CapiLifetime, ViewsAndNamesLiveAcrossCommitsAndReplacedFiles) {
+  for (uint32_t map : {ST_MAP_SHARED, ST_MAP_PRIVATE, ST_MAP_NONE}) {
+    testing::put_bytes(path, old);
+    st_file *file = open(ST_OPEN_READ_WRITE, map);
+    st_tensor before;
+    const char *format;
+    size_t n;
+    ASSERT_ST(ST_OK, st_get(file, "b", &before));
+    ASSERT_ST(ST_OK, st_metadata_get(file, "format", &format, &n));
+    const st_tensor b = value(1, new_b);
+    ASSERT_ST(ST_OK, st_update(file, "b", &b));
+    EXPECT_EQ(std::memcmp(before.data, new_b.data(), new_b.size()), 0);  // the new bytes, in the old place
+
+    testing::put_bytes(dir / "new", old);
+    fs::rename(dir / "new", path);
+    const st_tensor a = value(0, new_a);
+    ASSERT_ST(ST_OK, st_update(file, "a", &a));  // the handle moves on
+    EXPECT_EQ(std::memcmp(before.data, new_b.data(), new_b.size()), 0);
+    EXPECT_STREQ(before.name, "b");
+    EXPECT_EQ(before.shape[0], 10007u);
+    EXPECT_STREQ(format, "pt");
+    EXPECT_EQ(seen(file, "b"), tensors[1].bytes);
+    st_close(file);
+  }
+}
+
+TEST_F(CapiLifetime, AReopenedHandleOutlivesTheFirst) {
+  st_file *file = open(), *second = nullptr;
+  ASSERT_ST(ST_OK, st_reopen(file, &second));
+  st_close(file);
+  const st_tensor a = value(0, new_a);
+  ASSERT_ST(ST_OK, st_update(second, "a", &a));  // with the same options
+  EXPECT_EQ(seen(second, "a"), new_a);
+  st_close(second);
+}
+
+TEST_F(CapiLifetime, TransactionsOfManyThreadsMayBeginAndEndAtOnce) {
+  st_file *file = open();
+  std::vector<std::thread> threads;
+  std::atomic<int> failed = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        st_txn *txn = nullptr;
+        if (st_begin(file, nullptr, &txn) != ST_OK) ++failed;
+        else if ((i + t) % 2) st_abort(txn);
+        else if (st_commit(txn) != ST_OK) ++failed;
+      }
+    });
+  for (std::thread &t : threads) t.join();
+  EXPECT_EQ(failed, 0);
+  st_close(file);
+}
+
+int cancel(void *user, uint64_t, uint64_t) { return --*static_cast<int *>(user) < 0; }
+int throw_up(void *, uint64_t, uint64_t) { throw 42; }
+
+TEST_F(CapiLifetime, ProgressCancelsAndChangesNothing) {
+  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  options.flags = ST_OPEN_READ_WRITE;
+  int calls_left = 1000;
+  options.progress = cancel;
+  options.progress_user = &calls_left;
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
+  const st_tensor a = value(0, new_a);
+  for (calls_left = 0;; ++calls_left) {
+    int before = calls_left;
+    const st_status status = st_update(file, "a", &a);
+    calls_left = before;
+    if (status == ST_OK) break;
+    ASSERT_STREQ(st_status_name(status), "ST_E_CANCELLED");
+    EXPECT_TRUE(same_bytes(bytes_of(path), old));
+    ASSERT_LT(calls_left, 100);
+  }
+  EXPECT_GE(calls_left, 1);
+  std::string room(4000, '?');
+  calls_left = 0;
+  EXPECT_ST(ST_E_CANCELLED, st_read(file, "a", room.data(), room.size()));
+  st_close(file);
+}
+
+// C++ callers may throw; what C frames would make of it nobody knows.
+TEST_F(CapiLifetime, ExceptionsFromCallbacksDoNotCross) {
+  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  options.flags = ST_OPEN_READ_WRITE;
+  options.progress = throw_up;
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
+  std::string room(4000, '?');
+  EXPECT_ST(ST_E_INTERNAL, st_read(file, "a", room.data(), room.size()));
+  const st_tensor a = value(0, new_a);
+  EXPECT_ST(ST_E_INTERNAL, st_update(file, "a", &a));
+  st_close(file);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_ST(ST_E_INTERNAL, st_verify(path.c_str(), [](void *, const st_report *) -> int { throw std::string("no"); }, nullptr));
+}
+
+TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
+  testing::put_bytes(path, old + "x");
+  struct Seen {
+    std::vector<st_status> statuses;
+    int answer = 0;
+  } reports;
+  auto report = [](void *user, const st_report *r) {
+    EXPECT_EQ(r->struct_size, sizeof(st_report));
+    EXPECT_EQ(r->reserved0, 0u);
+    EXPECT_NE(r->message[0], '\0');
+    auto *s = static_cast<Seen *>(user);
+    s->statuses.push_back(r->status);
+    return s->answer;
+  };
+  EXPECT_ST(ST_E_TRAILING_DATA, st_verify(path.c_str(), report, &reports));
+  EXPECT_EQ(reports.statuses, std::vector<st_status>{ST_E_TRAILING_DATA});
+  testing::put_bytes(path, old);
+  reports.answer = 1;
+  EXPECT_ST(ST_E_CANCELLED, st_verify(path.c_str(), report, &reports));
+  // Two orphans: the first report stops the recovery of the second.
+  fs::create_directory(path + ".st-journal");
+  for (const char *name : {"/0000000000000001", "/0000000000000002"}) testing::put_bytes(path + ".st-journal" + name, std::string(4096, '\0'));
+  st_recover_options options = ST_RECOVER_OPTIONS_INIT;
+  options.report = report;
+  options.user = &reports;
+  EXPECT_ST(ST_E_CANCELLED, st_recover_with(path.c_str(), &options));
+  EXPECT_EQ(testing::names_in(path + ".st-journal").size(), 1u);
+  EXPECT_ST(ST_OK, st_recover(path.c_str()));
+  EXPECT_FALSE(fs::exists(path + ".st-journal"));
+}
+
+TEST_F(CapiLifetime, TheLogTellsOfARecovery) {
+  fs::create_directory(path + ".st-journal");
+  testing::put_bytes(path + ".st-journal/0000000000000001", std::string(4096, '\1'));
+  std::vector<std::string> log;
+  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  options.log = [](void *user, uint32_t level, const char *message) {
+    EXPECT_EQ(level, static_cast<uint32_t>(ST_LOG_WARNING));
+    static_cast<std::vector<std::string> *>(user)->push_back(message);
+  };
+  options.log_user = &log;
+  st_file *file = nullptr;
+  EXPECT_ST(ST_E_JOURNAL, st_open(path.c_str(), &options, &file));
+  EXPECT_EQ(log.size(), 1u);
+  EXPECT_EQ(file, nullptr);
+}
+
+}  // namespace
+}  // namespace st

@@ -1,0 +1,293 @@
+// Memory that runs out: the n-th allocation of a call fails, for every n. The
+// call answers a status, the file is old or new, nothing leaks, nothing
+// terminates. A program of its own, since it replaces operator new.
+#include <cstdlib>
+#include <new>
+
+#include "capi_scene.h"
+#include "hash.h"
+#include "write/journal_layout.h"
+
+namespace {
+
+// Of this thread's allocations, the one to fail; negative: none.
+thread_local long allocations_left = -1;
+thread_local bool failed = false;
+
+void *allocate(std::size_t n, std::size_t alignment) {
+  if (allocations_left == 0) {
+    failed = true;
+    return nullptr;
+  }
+  if (allocations_left > 0) --allocations_left;
+  return alignment ? std::aligned_alloc(alignment, (n + alignment - 1) / alignment * alignment) : std::malloc(n ? n : 1);
+}
+
+void *allocate_or_throw(std::size_t n, std::size_t alignment) {
+  if (void *memory = allocate(n, alignment)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void *operator new(std::size_t n) { return allocate_or_throw(n, 0); }
+void *operator new[](std::size_t n) { return allocate_or_throw(n, 0); }
+void *operator new(std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
+void *operator new[](std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
+void *operator new(std::size_t n, const std::nothrow_t &) noexcept { return allocate(n, 0); }
+void *operator new[](std::size_t n, const std::nothrow_t &) noexcept { return allocate(n, 0); }
+void operator delete(void *p) noexcept { std::free(p); }
+void operator delete[](void *p) noexcept { std::free(p); }
+void operator delete(void *p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void *p, std::size_t) noexcept { std::free(p); }
+void operator delete(void *p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void *p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void *p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void *p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void *p, const std::nothrow_t &) noexcept { std::free(p); }
+void operator delete[](void *p, const std::nothrow_t &) noexcept { std::free(p); }
+
+namespace st {
+namespace {
+
+using testing::bytes_of;
+using testing::put_bytes;
+using testing::same_bytes;
+namespace fs = std::filesystem;
+
+class OutOfMemory : public testing::CapiScene {
+ protected:
+  // One call under a failing allocation. While it runs, nobody else allocates.
+  template <class Call>
+  static st_status starve(long n, Call call) {
+    allocations_left = n;
+    failed = false;
+    const st_status status = call();
+    allocations_left = -1;
+    return status;
+  }
+
+  // Repeats prepare, call, check with the allocation 0, 1, 2... failing until
+  // none does. From n = 0 on, and for good: `call` answers NOMEM or what is allowed.
+  void expect_clean(long least, const std::function<st_status()> &call, const std::function<void(long, st_status)> &check) {
+    for (long n = 0; n < 5000; ++n) {
+      const st_status status = starve(n, call);
+      const bool over = !failed;
+      if (over) {
+        EXPECT_STREQ(st_status_name(status), "ST_OK") << st_last_error();
+      } else {
+        EXPECT_STRNE(st_status_name(status), "ST_E_INTERNAL") << n << st_last_error();
+        if (status != ST_OK) {
+          EXPECT_STRNE(st_last_error(), "");
+        }
+      }
+      check(n, status);
+      if (over || HasFatalFailure()) {
+        EXPECT_GE(n, least) << "the call hardly allocates: is operator new replaced?";
+        return;
+      }
+    }
+    FAIL() << "it never succeeds";
+  }
+};
+
+TEST_F(OutOfMemory, Open) {
+  for (uint32_t map : {ST_MAP_AUTO, ST_MAP_NONE})
+    for (uint32_t flags : {0u, ST_OPEN_READ_WRITE}) {
+      st_open_options options = ST_OPEN_OPTIONS_INIT;
+      options.flags = flags;
+      options.map = map;
+      st_file *file = nullptr;
+      expect_clean(8, [&] { return st_open(path.c_str(), &options, &file); },
+                   [&](long, st_status status) {
+                     if (status == ST_OK) st_close(std::exchange(file, nullptr));
+                     else EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
+                     EXPECT_EQ(file, nullptr);
+                   });
+    }
+}
+
+TEST_F(OutOfMemory, OpenOfHeadersForTheFullParser) {
+  const std::string fancy = testing::raw_file(R"({"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[1,{"y":"\n"}]}})", "x");
+  st_file *file = nullptr;
+  expect_clean(5, [&] { return st_open_memory(fancy.data(), fancy.size(), &file); },
+               [&](long, st_status status) {
+                 if (status == ST_OK) st_close(std::exchange(file, nullptr));
+                 else EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
+               });
+}
+
+TEST_F(OutOfMemory, OpenOfAFileThatIsRefused) {
+  for (const std::string &bad : {testing::raw_file("{]", ""), old + "x", std::string("123")}) {
+    put_bytes(path, bad);
+    st_file *file = nullptr;
+    for (long n = 0; n < 200; ++n) {
+      const st_status status = starve(n, [&] { return st_open(path.c_str(), nullptr, &file); });
+      ASSERT_NE(status, ST_OK);
+      ASSERT_NE(status, ST_E_INTERNAL);
+      ASSERT_EQ(file, nullptr);
+      if (!failed) break;
+      EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
+    }
+    EXPECT_FALSE(failed);
+  }
+}
+
+TEST_F(OutOfMemory, Reading) {
+  st_file *file = open(0, ST_MAP_NONE);
+  st_tensor t;
+  expect_clean(0, [&] { return st_get(file, "b", &t); }, [](long, st_status) {});
+  EXPECT_EQ(std::memcmp(t.data, tensors[1].bytes.data(), 10007), 0);
+  std::string room(10007, '?');
+  expect_clean(0, [&] { return st_read(file, "b", room.data(), room.size()); }, [](long, st_status) {});
+  EXPECT_TRUE(same_bytes(room, tensors[1].bytes));
+  const st_range odd = {1, INT64_MAX, 3};
+  expect_clean(3, [&] { return st_read_slice(file, "b", &odd, 1, room.data(), room.size()); }, [](long, st_status) {});
+  for (long n = 0; n < 50; ++n) {
+    const st_status status = starve(n, [&] { return st_get(file, "no tensor has this rather long name", &t); });
+    EXPECT_EQ(status, failed ? ST_E_NOMEM : ST_E_NOT_FOUND);
+  }
+  st_file *second = nullptr;
+  expect_clean(8, [&] { return st_reopen(file, &second); }, [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
+  st_close(file);
+}
+
+TEST_F(OutOfMemory, Update) {
+  st_file *file = open();
+  const st_tensor a = value(0, new_a);
+  expect_clean(20, [&] { return st_update(file, "a", &a); },
+               [&](long n, st_status status) {
+                 if (status == ST_E_NOMEM) {
+                   ASSERT_TRUE(same_bytes(bytes_of(path), old)) << n;
+                 } else {
+                   ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
+                   put_bytes(path, old);
+                 }
+               });
+  st_close(file);
+  EXPECT_FALSE(fs::exists(path + ".st-journal"));
+}
+
+// The first update of a handle makes its folder and journal: from a fresh handle each time.
+TEST_F(OutOfMemory, FirstUpdateAndClose) {
+  const st_tensor a = value(0, new_a);
+  for (bool starve_close : {false, true}) {
+    st_file *file = nullptr;
+    expect_clean(starve_close ? 0 : 20,
+                 [&] {
+                   if (starve_close) return st_close(std::exchange(file, nullptr));
+                   return st_update(file, "a", &a);
+                 },
+                 [&](long, st_status) {
+                   st_close(file);
+                   st_close(open());  // clears away what may be left of a folder
+                   EXPECT_FALSE(fs::exists(path + ".st-journal"));
+                   EXPECT_TRUE(bytes_of(path) == old || bytes_of(path) == with(a_at, new_a));
+                   put_bytes(path, old);
+                   file = open();
+                   if (starve_close) {
+                     st_txn *left = nullptr;
+                     EXPECT_ST(ST_OK, st_begin(file, nullptr, &left));
+                     EXPECT_ST(ST_OK, st_txn_update(left, "a", &a));
+                     EXPECT_ST(ST_OK, st_update(file, "a", &a));
+                   }
+                 });
+    st_close(file);
+  }
+}
+
+// Several tensors whose values lie in the journal alone: whatever fails, all of
+// them change or none.
+TEST_F(OutOfMemory, CommitOfCopies) {
+  const st_tensor a = value(0, new_a), b = value(1, new_b);
+  const std::string both = with(a_at, new_a + new_b);
+  st_txn_options options = ST_TXN_OPTIONS_INIT;
+  options.flags = ST_TXN_COPY;
+  for (int step = 0; step < 4; ++step) {  // which call is starved
+    st_file *file = open();
+    st_txn *txn = nullptr;
+    bool committed = false;
+    auto run = [&](long n, int starved) {
+      auto call = [&, n](int which, auto body) { return which == starved ? starve(n, body) : body(); };
+      committed = false;
+      st_status status = call(0, [&] { return st_begin(file, &options, &txn); });
+      if (status != ST_OK) return status;
+      status = call(1, [&] { return st_txn_update(txn, "a", &a); });
+      if (status == ST_OK) status = call(2, [&] { return st_txn_update(txn, "b", &b); });
+      if (status != ST_OK) {
+        st_abort(txn);
+        return status;
+      }
+      committed = true;
+      return call(3, [&] { return st_commit(txn); });
+    };
+    long n = 0;
+    for (;; ++n) {
+      ASSERT_LT(n, 5000);
+      put_bytes(path, old);
+      failed = false;
+      const st_status status = run(n, step);
+      const bool over = !failed;
+      ASSERT_NE(status, ST_E_INTERNAL);
+      if (status == ST_OK) {
+        ASSERT_TRUE(same_bytes(bytes_of(path), both)) << n;
+      } else if (status == ST_E_NEEDS_RECOVERY) {
+        st_close(file);
+        file = open();
+        ASSERT_TRUE(same_bytes(bytes_of(path), both)) << n;
+      } else {
+        ASSERT_STREQ(st_status_name(status), "ST_E_NOMEM") << n;
+        ASSERT_TRUE(same_bytes(bytes_of(path), old)) << n << (committed ? " in commit" : "");
+      }
+      if (over) break;
+    }
+    EXPECT_GE(n, step == 3 ? 10 : 1);
+    st_close(file);
+    EXPECT_FALSE(fs::exists(path + ".st-journal"));
+  }
+}
+
+TEST_F(OutOfMemory, Verify) {
+  expect_clean(10, [&] { return st_verify(path.c_str(), nullptr, nullptr); }, [](long, st_status) {});
+}
+
+// A committed journal, written here by hand, for each attempt anew.
+TEST_F(OutOfMemory, Recover) {
+  const std::string folder = path + ".st-journal";
+  auto leave_journal = [&] {
+    put_bytes(path, old);
+    fs::create_directory(folder);
+    struct stat s;
+    ASSERT_EQ(::stat(path.c_str(), &s), 0);
+    std::vector<uint32_t> hashes;
+    write::hash_sectors(a_at, {reinterpret_cast<const std::byte *>(old.data()) + a_at, 4000}, &hashes);
+    const uint64_t sectors = 4096 + 4000, manifest = sectors + 4 * hashes.size() + (8 - 4 * hashes.size() % 8) % 8;
+    const write::RangeRecord range{a_at, 4000, 4096, hash64(new_a.data(), 4000), sectors, hash64(hashes.data(), 4 * hashes.size())};
+    const auto ranges = write::encode(std::span(&range, 1));
+    const write::Identity identity{s.st_ino, old.size(), a_at, hash64(old.data(), a_at)};
+    const auto block = write::encode(write::CommitRecord{1, identity, manifest, 1, hash64(ranges.data(), ranges.size()), 0});
+    std::string journal(reinterpret_cast<const char *>(block.data()), block.size());
+    journal.append(new_a).append(reinterpret_cast<const char *>(hashes.data()), 4 * hashes.size());
+    journal.resize(manifest);
+    journal.append(reinterpret_cast<const char *>(ranges.data()), ranges.size());
+    put_bytes(folder + "/0123456789abcdef", journal);
+  };
+  leave_journal();
+  st_file *file = nullptr;
+  expect_clean(20, [&] { return st_recover(path.c_str()); },
+               [&](long n, st_status) {
+                 ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
+                 ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
+                 leave_journal();
+               });
+  expect_clean(20, [&] { return st_open(path.c_str(), nullptr, &file); },
+               [&](long n, st_status) {
+                 st_close(std::exchange(file, nullptr));
+                 ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
+                 ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
+                 leave_journal();
+               });
+}
+
+}  // namespace
+}  // namespace st
