@@ -26,7 +26,6 @@ class StubbornEnv : public FaultEnv {
   int mmap(size_t n, int protection, int flags, int fd, void **out) override {
     if (fd >= 0 && flags == MAP_SHARED && shared_error) return -shared_error;
     if (fd >= 0 && flags == MAP_PRIVATE && private_error) return -private_error;
-    if (fd < 0 && anonymous_error) return -anonymous_error;
     return os::Env::posix().mmap(n, protection, flags, fd, out);
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
@@ -36,7 +35,7 @@ class StubbornEnv : public FaultEnv {
   }
   const char *getenv(const char *name) override { return std::strcmp(name, "ST_MAP") == 0 ? st_map : nullptr; }
 
-  int shared_error = 0, private_error = 0, anonymous_error = 0;
+  int shared_error = 0, private_error = 0;
   std::atomic<int> read_error = 0, reads = 0;
   const char *st_map = nullptr;
 };
