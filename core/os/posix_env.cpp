@@ -35,7 +35,7 @@ class LockedDescriptors {
   // between a lock and its note.
   int set(int fd, struct flock *range) {
     std::lock_guard lock(mutex_);
-    fds_.reserve(fds_.size() + 1);
+    if (range->l_type != F_UNLCK) fds_.reserve(fds_.size() + 1);  // unlocking must not fail
     if (::fcntl(fd, F_OFD_SETLK, range) < 0) return -errno;
     const bool whole = range->l_start == 0 && range->l_len == 0;
     if (range->l_type == F_UNLCK && whole)

@@ -47,7 +47,8 @@ static int write_file(const char *path) {
 
 static void catalogue(st_file *file) {
   st_tensor t, all[2];
-  size_t i = 99;
+  size_t i = 99, size = 0;
+  char list[12];
   const char *key, *value;
   size_t key_len, value_len;
   CHECK(st_count(file) == 2);
@@ -58,6 +59,10 @@ static void catalogue(st_file *file) {
   CHECK_STATUS(ST_OK, st_at_many(file, 0, 2, all));
   CHECK(memcmp(&all[0], &t, sizeof t) == 0 && strcmp(all[1].name, "bias") == 0);
   CHECK_STATUS(ST_E_OUT_OF_RANGE, st_at(file, 2, &t));
+  CHECK_STATUS(ST_OK, st_names(file, NULL, &size));
+  CHECK(size == sizeof list);
+  CHECK_STATUS(ST_OK, st_names(file, list, &size));
+  CHECK(memcmp(list, "weight\0bias", sizeof list) == 0);
   CHECK_STATUS(ST_OK, st_find(file, "bias", 4, &i));
   CHECK(i == 1);
   CHECK(st_metadata_count(file) == 1);

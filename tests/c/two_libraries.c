@@ -1,7 +1,10 @@
 /* Debian's State Threads owns libst.so.1 and the unversioned names st_open,
  * st_read and st_write. Both libraries in one process, loaded in either order,
- * each answers to its own. Exit 77: there is no State Threads library here.
- *   two_libraries LIBST.SO.2 */
+ * by name or by a plugin that is linked to libst: each answers to its own.
+ * (But for one order: where State Threads is in the *global* scope first, the
+ * loader binds anybody's st_open to its unversioned one; versions cannot help.)
+ * Exit 77: there is no State Threads library here.
+ *   two_libraries LIBST.SO.2 PLUGIN.SO */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -78,8 +81,17 @@ static void use_libst(void *library) {
   NEED(close_it(file) == ST_OK);
 }
 
+/* As an extension module of Python or another host: linked, and loaded locally. */
+static void use_plugin(const char *plugin) {
+  int (*run)(const char *path);
+  void *library = dlopen(plugin, RTLD_NOW | RTLD_LOCAL);
+  NEED(library != NULL);
+  FIND(library, "plugin_run", run);
+  NEED(run(path) == 0);
+}
+
 /* In a process of its own, as a library once loaded stays. */
-static void both(const char *libst, int threads_first, int flags) {
+static void both(const char *libst, const char *plugin, int threads_first, int flags) {
   int status = 0;
   const pid_t child = fork();
   NEED(child >= 0);
@@ -94,6 +106,7 @@ static void both(const char *libst, int threads_first, int flags) {
     use_threads(threads);
     use_libst(ours);
     use_threads(threads);
+    if (flags == RTLD_LOCAL) use_plugin(plugin);
     exit(0);
   }
   NEED(waitpid(child, &status, 0) == child);
@@ -102,7 +115,7 @@ static void both(const char *libst, int threads_first, int flags) {
 
 int main(int argc, char **argv) {
   int fd, first;
-  NEED(argc == 2);
+  NEED(argc == 3);
   if (!dlopen(state_threads, RTLD_NOW)) {
     printf("skipped: no State Threads library (Debian: libst1): %s\n", dlerror());
     return 77;
@@ -110,8 +123,8 @@ int main(int argc, char **argv) {
   fd = mkstemp(path);
   NEED(fd >= 0 && write(fd, bytes, sizeof bytes - 1) == (ssize_t)(sizeof bytes - 1) && close(fd) == 0);
   for (first = 0; first < 2; ++first) {
-    both(argv[1], first, RTLD_LOCAL);
-    both(argv[1], first, RTLD_GLOBAL);
+    both(argv[1], argv[2], first, RTLD_LOCAL);
+    both(argv[1], argv[2], first, RTLD_GLOBAL);
   }
   unlink(path);
   return 0;

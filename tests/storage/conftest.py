@@ -30,6 +30,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     os.environ["PATH"] += ":/usr/sbin:/sbin"
+    config.told = []
     config.why_not = disk.why_not()
     if not config.why_not:
         try:
@@ -100,6 +101,41 @@ def make_disk(scratch):
         d.close()
 
 
+@pytest.fixture
+def place(scratch):
+    """A folder that any user may enter."""
+    return scratch
+
+
+@pytest.fixture
+def memory(scratch):
+    """A tmpfs."""
+    (scratch / "tmpfs").mkdir()
+    with disk.mounted("none", scratch / "tmpfs", "tmpfs") as directory:
+        yield directory
+
+
+@pytest.fixture(params=["ext4", "xfs", "btrfs", "tmpfs"])
+def any_disk(request, make_disk):
+    """A mounted filesystem of each kind."""
+    if request.param == "tmpfs":
+        return request.getfixturevalue("memory")
+    return make_disk(request.param).mount()
+
+
+@pytest.fixture
+def tell(request):
+    """tell(text): how much was tried, for the summary."""
+    return lambda text: request.config.told.append(text)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.told:
+        terminalreporter.section("what was tried")
+        for line in config.told:
+            terminalreporter.line(line)
+
+
 @functools.cache
 def _compiled():
     """The programs, compiled without Meson."""
@@ -157,6 +193,13 @@ class Programs:
         assert len(model.journals(os.path.realpath(path))) == 1
         changed = [t for operation in model.History.of(said).operations for t in operation.tensors]
         return tuple(version if t in changed else v for t, v in enumerate(held))
+
+    def crash_while_staging(self, path):
+        """A writer dies with a journal that is not committed: its fifth call is the first write to it."""
+        code, said = self.write(path, {"CRASH_AT": "5", "CRASH_DO": "exit-after"}, tensors="0,1,2,3,4,5", seed=1)
+        assert code == 9, said
+        assert len(model.journals(path)) == 1
+        assert path.read_bytes() == model.file_bytes()
 
     def start(self, name, *arguments):
         return subprocess.Popen([self.folder / name, *map(str, arguments)], env=self.environment)

@@ -37,7 +37,8 @@ static int mount_fd = -1, error_number = EIO;
 static const char *only_file;
 
 __attribute__((constructor)) static void read_environment(void) {
-  const char *n = getenv("CRASH_AT"), *what = getenv("CRASH_DO"), *where = getenv("CRASH_MOUNT"), *error = getenv("CRASH_ERRNO");
+  const char *n = getenv("CRASH_AT"), *what = getenv("CRASH_DO"), *where = getenv("CRASH_MOUNT"),
+             *error = getenv("CRASH_ERRNO");
   static const char *const names[] = {"exit", "exit-after", "tear", "cut", "cut-after", "error"};
   at = n ? atol(n) : 0;
   for (int i = 0; what && i < (int)(sizeof names / sizeof *names); ++i)
@@ -83,16 +84,16 @@ static void after(int is_it) {
 }
 
 /* The function of that name that this one stands before. */
-#define REAL(name)              \
+#define REAL(name)               \
   static __typeof__(&name) real; \
   if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name);
 
-#define CALL(name, fd, ...)                     \
-  REAL(name)                                    \
-  const int is_it = is_the_one(fd, 0);          \
+#define CALL(name, fd, ...)                       \
+  REAL(name)                                      \
+  const int is_it = is_the_one(fd, 0);            \
   if (is_it && action == DO_ERROR) return fail(); \
-  const int result = real(__VA_ARGS__);         \
-  after(is_it);                                 \
+  const int result = real(__VA_ARGS__);           \
+  after(is_it);                                   \
   return result;
 
 static int fail(void) {
@@ -112,15 +113,31 @@ ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t offset) {
   after(is_it);
   return result;
 }
-ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) { return pwrite64(fd, bytes, n, offset); }
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
+  return pwrite64(fd, bytes, n, offset);
+}
 
-int fallocate64(int fd, int mode, off64_t offset, off64_t n) { CALL(fallocate64, fd, fd, mode, offset, n) }
-int fallocate(int fd, int mode, off_t offset, off_t n) { return fallocate64(fd, mode, offset, n); }
-int fsync(int fd) { CALL(fsync, fd, fd) }
-int fdatasync(int fd) { CALL(fdatasync, fd, fd) }
-int unlinkat(int dir, const char *path, int flags) { CALL(unlinkat, dir, dir, path, flags) }
-int mkdirat(int dir, const char *path, mode_t mode) { CALL(mkdirat, dir, dir, path, mode) }
-int renameat(int from_dir, const char *from, int to_dir, const char *to) { CALL(renameat, from_dir, from_dir, from, to_dir, to) }
+int fallocate64(int fd, int mode, off64_t offset, off64_t n) {
+  CALL(fallocate64, fd, fd, mode, offset, n)
+}
+int fallocate(int fd, int mode, off_t offset, off_t n) {
+  return fallocate64(fd, mode, offset, n);
+}
+int fsync(int fd) {
+  CALL(fsync, fd, fd)
+}
+int fdatasync(int fd) {
+  CALL(fdatasync, fd, fd)
+}
+int unlinkat(int dir, const char *path, int flags) {
+  CALL(unlinkat, dir, dir, path, flags)
+}
+int mkdirat(int dir, const char *path, mode_t mode) {
+  CALL(mkdirat, dir, dir, path, mode)
+}
+int renameat(int from_dir, const char *from, int to_dir, const char *to) {
+  CALL(renameat, from_dir, from_dir, from, to_dir, to)
+}
 
 int openat64(int dir, const char *path, int flags, ...) {
   va_list arguments;

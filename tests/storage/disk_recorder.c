@@ -55,8 +55,12 @@ static int is_dead(void) {
   return 0;
 }
 
-static int is_disk(const char *path) { return strcmp(path, "/disk") == 0; }
-static int is_mark(const char *path) { return strcmp(path, "/mark") == 0; }
+static int is_disk(const char *path) {
+  return strcmp(path, "/disk") == 0;
+}
+static int is_mark(const char *path) {
+  return strcmp(path, "/mark") == 0;
+}
 
 static int on_getattr(const char *path, struct stat *out, struct fuse_file_info *file) {
   (void)file;
@@ -72,10 +76,12 @@ static int on_getattr(const char *path, struct stat *out, struct fuse_file_info 
   return 0;
 }
 
-static int on_readdir(const char *path, void *buffer, fuse_fill_dir_t fill, off_t offset, struct fuse_file_info *file, enum fuse_readdir_flags flags) {
+static int on_readdir(const char *path, void *buffer, fuse_fill_dir_t fill, off_t offset, struct fuse_file_info *file,
+                      enum fuse_readdir_flags flags) {
   (void)offset, (void)file, (void)flags;
   if (strcmp(path, "/") != 0) return -ENOENT;
-  for (const char *const *name = (const char *const[]){".", "..", "disk", "mark", NULL}; *name; ++name) fill(buffer, *name, NULL, 0, 0);
+  for (const char *const *name = (const char *const[]){".", "..", "disk", "mark", NULL}; *name; ++name)
+    fill(buffer, *name, NULL, 0, 0);
   return 0;
 }
 
@@ -101,10 +107,14 @@ static int on_read(const char *path, char *to, size_t n, off_t offset, struct fu
 static int on_write(const char *path, const char *bytes, size_t n, off_t offset, struct fuse_file_info *file) {
   (void)file;
   if (is_mark(path)) {
-    if (n > 5 && !memcmp(bytes, "!die ", 5)) lives = atol(bytes + 5);
-    else if (n >= 5 && !memcmp(bytes, "!live", 5)) lives = -1;
-    else if (n >= 7 && !memcmp(bytes, "!forget", 7)) return ftruncate(journal, 0) == 0 ? (int)n : -errno;
-    else put('M', 0, (uint32_t)n, bytes);
+    if (n > 5 && !memcmp(bytes, "!die ", 5))
+      lives = atol(bytes + 5);
+    else if (n >= 5 && !memcmp(bytes, "!live", 5))
+      lives = -1;
+    else if (n >= 7 && !memcmp(bytes, "!forget", 7))
+      return ftruncate(journal, 0) == 0 ? (int)n : -errno;
+    else
+      put('M', 0, (uint32_t)n, bytes);
     return (int)n;
   }
   if (is_dead()) return -EIO;
@@ -151,8 +161,15 @@ int main(int argc, char **argv) {
   }
   image_size = s.st_size;
   static const struct fuse_operations operations = {
-      .getattr = on_getattr, .readdir = on_readdir, .open = on_open, .truncate = on_truncate, .read = on_read,
-      .write = on_write, .fsync = on_fsync, .fallocate = on_fallocate, .init = on_init,
+      .getattr = on_getattr,
+      .readdir = on_readdir,
+      .open = on_open,
+      .truncate = on_truncate,
+      .read = on_read,
+      .write = on_write,
+      .fsync = on_fsync,
+      .fallocate = on_fallocate,
+      .init = on_init,
   };
   char *arguments[] = {argv[0], "-f", "-s", "-o", "subtype=disk_recorder", argv[3], NULL};
   return fuse_main(6, arguments, &operations, NULL);

@@ -9,6 +9,7 @@ from ctypes import c_uint32
 
 import disk
 
+CUT_BYTES, CUT_NAMES = 1, 2
 LOCK_REAL, LOCK_GRANT_ALL, LOCK_ENOSYS, LOCK_ENOLCK = range(4)
 
 
@@ -28,7 +29,7 @@ class Control(ctypes.Structure):
         ("lose", c_uint32),
         ("lock_answer", c_uint32),
         ("delay_us", c_uint32),
-        ("reserved", c_uint32),
+        ("cut", c_uint32),
     ]
 
 
@@ -83,6 +84,15 @@ class FaultFs:
             fault = getattr(self.control, call)
             fault.at = fault.count = fault.error = fault.sticky = 0
         self.control.lose = 0
+
+    def cut_power(self, what=CUT_BYTES | CUT_NAMES):
+        """Lose what was not synced, since lose was set."""
+        assert self.control.lose
+        self.control.cut = what
+        self.umount()
+        self.control.cut = 0
+        self.disarm()
+        self.mount()
 
     def happened(self, call):
         """Has it come to the call that was to fail?"""

@@ -69,9 +69,33 @@ def file_bytes(tensors=SMALL, versions=None):
     return struct.pack("<Q", len(text)) + text + b"".join(parts)
 
 
+SIZES = [nbytes(t) for t in SMALL]
+OLD = (0,) * len(SMALL)
+
+
+def put_model(directory, name="m.safetensors", versions=None):
+    path = directory / name
+    path.write_bytes(file_bytes(versions=versions))
+    return path
+
+
+def new(t, version=1):
+    """The bytes of a version of tensor t."""
+    return pattern(t, version, SIZES[t])
+
+
+def payloads(version, tensors):
+    """These tensors of this version, by name."""
+    return {f"t{t}": new(t, version) for t in tensors}
+
+
+def folder_of(path):
+    return Path(f"{path}.st-journal")
+
+
 def journals(path):
     """Names in the journal folder; None if there is no folder."""
-    folder = Path(str(path) + ".st-journal")
+    folder = folder_of(path)
     return sorted(p.name for p in folder.iterdir()) if folder.is_dir() else None
 
 

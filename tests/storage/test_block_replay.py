@@ -187,7 +187,7 @@ FULL = {"ext4": 20000, "xfs": 6000, "btrfs": 6000}
 
 
 @pytest.mark.parametrize("kind", disk.KINDS)
-def test_any_disk_that_a_power_cut_leaves(kind, scratch, programs, bound, record_property):
+def test_any_disk_that_a_power_cut_leaves(kind, scratch, programs, bound, tell):
     choose = random.Random(bound.seed)
     base, records = record_workload(scratch, kind, programs, bound)
     intervals = [i for i in intervals_of(records) if i.writes(len(i.records))]
@@ -227,12 +227,12 @@ def test_any_disk_that_a_power_cut_leaves(kind, scratch, programs, bound, record
                 try:
                     model.check_file(path, model.allowed_by_all(start, histories))
                 except model.Violation as e:
-                    where = f"cut at record {interval.start + end} of {len(records)}, {label} of the writes since the last flush"
-                    raise model.Violation(f"{kind}, {where}, seed {bound.seed}: {e}") from None
+                    at = f"cut at record {interval.start + end} of {len(records)}, {label} of the last writes"
+                    raise model.Violation(f"{kind}, {at}, seed {bound.seed}: {e}") from None
                 finally:
                     d.umount()
     image.close()
     seconds = time.monotonic() - began
-    print(f"{kind}: {len(states)} disks in {seconds:.0f} s, from {len(records)} records and {len(intervals)} flushes; {labels}")
-    record_property("disks", len(states))
+    shares = ", ".join(f"{count} {label}" for label, count in sorted(labels.items()))
+    tell(f"{kind}: {len(states)} disks from {len(intervals)} flushes, {seconds:.0f} s; of the last writes: {shares}")
     assert len(states) >= 0.9 * wanted

@@ -5,33 +5,22 @@ The kernel goes on, so nothing is lost: what must hold is that each transaction 
 
 import errno
 
-import disk
 import model
 import pytest
 
-START = (0,) * len(model.SMALL)
 EXIT_CRASHED, EXIT_FAILED = 9, 3
 
 
 @pytest.fixture(params=["ext4", "tmpfs"])
-def path(request, make_disk, scratch):
+def path(request, make_disk):
     if request.param == "tmpfs":
-        (scratch / "tmpfs").mkdir()
-        with disk.mounted("none", scratch / "tmpfs", "tmpfs"):
-            yield put_model(scratch / "tmpfs")
-    else:
-        yield put_model(make_disk(request.param).mount())
-
-
-def put_model(directory):
-    path = directory / "m.safetensors"
-    path.write_bytes(model.file_bytes())
-    return path
+        return model.put_model(request.getfixturevalue("memory"))
+    return model.put_model(make_disk(request.param).mount())
 
 
 @pytest.mark.parametrize("how", ["exit", "exit-after", "tear"])
-def test_writer_dies_at_each_call(how, path, programs, bound, record_property):
-    state, version, count = START, 1, bound(4, 20)
+def test_writer_dies_at_each_call(how, path, programs, bound, tell):
+    state, version, count = model.OLD, 1, bound(4, 20)
     for n in range(1, 10_000):
         crash = {"CRASH_AT": str(n), "CRASH_DO": how}
         code, said = programs.write(path, crash, tensors="0,1,2,3,4,5", first=version, count=count, seed=7, reopen=2)
@@ -40,14 +29,13 @@ def test_writer_dies_at_each_call(how, path, programs, bound, record_property):
         version += count
         if code == 0:
             break
-    print(f"{n - 1} deaths, {how}")
-    record_property("deaths", n - 1)
+    tell(f"{n - 1} deaths, {how}")
     assert n > 20
 
 
-def test_recovery_dies_at_each_call(path, programs, record_property):
+def test_recovery_dies_at_each_call(path, programs, tell):
     """Committed and half applied: however often recovery dies, the next one ends the work."""
-    state, version, deaths = START, 1, 0
+    state, version, deaths = model.OLD, 1, 0
     for how in ("exit", "exit-after", "tear"):
         for n in range(1, 1000):
             state = programs.crash_while_applying(path, state, version)
@@ -58,15 +46,14 @@ def test_recovery_dies_at_each_call(path, programs, record_property):
             if code == 0:
                 break
             deaths += 1
-    print(f"{deaths} deaths of recovery")
-    record_property("deaths", deaths)
+    tell(f"{deaths} deaths of recovery")
     assert deaths > 10
 
 
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-def test_each_call_fails(error, path, programs, bound, record_property):
+def test_each_call_fails(error, path, programs, bound, tell):
     """Also those that a filesystem can hardly be made to fail: removing a journal, making a folder."""
-    state, version, failures = START, 1, bound(80, 400)
+    state, version, failures = model.OLD, 1, bound(80, 400)
     for n in range(1, failures):  # four operations are some 55 calls
         crash = {"CRASH_AT": str(n), "CRASH_DO": "error", "CRASH_ERRNO": str(getattr(errno, error))}
         options = {"first": version, "count": bound(4, 25), "seed": 7, "reopen": 2, "after_failure": 3}
@@ -77,5 +64,4 @@ def test_each_call_fails(error, path, programs, bound, record_property):
         assert history.results() <= {"ack", expected, "ST_E_NEEDS_RECOVERY", "ST_E_POISONED"}, history.results()
         state = model.check_file(path, history.allowed(state))
         version += 30
-    print(f"{failures} failures, {error}")
-    record_property("failures", failures)
+    tell(f"{failures} failures, {error}")

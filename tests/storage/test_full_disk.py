@@ -95,7 +95,7 @@ CASES = [(kind, form) for kind in disk.KINDS for form in FORMS if (kind, form) !
 
 @pytest.mark.parametrize("change", ["one tensor", "a transaction"])
 @pytest.mark.parametrize("kind, form", CASES)
-def test_every_level_of_free_space(kind, form, change, make_disk, bound, record_property):
+def test_every_level_of_free_space(kind, form, change, make_disk, bound, tell):
     d = make_disk(kind)
     directory = d.mount()
     path = directory / "m.safetensors"
@@ -152,8 +152,7 @@ def test_every_level_of_free_space(kind, form, change, make_disk, bound, record_
     d.mount()
     assert path.read_bytes() == now
     full = answers.count("ST_E_NO_SPACE")
-    print(f"{kind}, {form}, {change}: {LEVELS} levels, {full} too full, {survived} went on with the same handle")
-    record_property("levels", LEVELS)
+    tell(f"{kind}, {form}, {change}: {LEVELS} levels, {full} too full, {survived} went on with the same handle")
     assert 0 < full < LEVELS, "the levels do not reach from too little to enough"
     assert survived
 

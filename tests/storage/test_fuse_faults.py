@@ -13,14 +13,8 @@ import model
 import pytest
 import st_abi
 from disk import as_user, lock_range
+from model import SIZES, new, payloads
 from st_abi import refused
-
-TENSORS = model.SMALL
-SIZES = [model.nbytes(t) for t in TENSORS]
-
-
-def payloads(version, tensors):
-    return {f"t{t}": model.pattern(t, version, SIZES[t]) for t in tensors}
 
 
 @pytest.fixture
@@ -40,7 +34,7 @@ def fault_fs(scratch, programs):
         fs.close()
 
 
-CHANGES = {"one small": [2], "one large": [4], "a transaction": [0, 1, 5], "all": range(len(TENSORS))}
+CHANGES = {"one small": [2], "one large": [4], "a transaction": [0, 1, 5], "all": range(len(SIZES))}
 
 # What may fail, how, and which statuses may tell of it.
 FAULTS = {
@@ -79,12 +73,12 @@ def check_answer(fs, path, answer, old, new, tensors, expected):
 
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "from then on"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_any_call_may_fail(fault, sticky, fault_fs):
+def test_any_call_may_fail(fault, sticky, fault_fs, tell):
     """The n-th of its kind, for n = 1, 2, 3… until the change is made without its coming to that."""
     call, error, lose, expected = FAULTS[fault]
     fs = fault_fs()
     path = fs.mountpoint / "m.safetensors"
-    versions, version, answers = [0] * len(TENSORS), 0, {}
+    versions, version, answers = [0] * len(SIZES), 0, {}
     for change, tensors in CHANGES.items():
         for n in range(1, 200):
             version += 1
@@ -96,12 +90,12 @@ def test_any_call_may_fail(fault, sticky, fault_fs):
                 with refused("ST_E_POISONED"):  # also when the fault is over
                     f.update_all(payloads(version + 500_000, tensors))
             f.close()
-            if not lose:
+            if lose:
+                fs.cut_power()
+            else:
                 fs.disarm()
-            else:  # what was not synced is lost at last: the page cache goes
-                fs.arm("sync", 0, 0)
-            fs.umount()
-            fs.mount()
+                fs.umount()
+                fs.mount()
             versions = check_answer(fs, path, answer, versions, version, tensors, expected)
             answers[answer] = answers.get(answer, 0) + 1
             if not happened:
@@ -109,31 +103,53 @@ def test_any_call_may_fail(fault, sticky, fault_fs):
                 break
         else:
             pytest.fail(f"{change}: it never ends")
-    print(f"{fault}, {'from then on' if sticky else 'once'}: {answers}")
+    tell(f"{fault}, {'from then on' if sticky else 'once'}: {answers}")
     assert answers["ST_OK"] >= len(CHANGES)
+
+
+@pytest.mark.parametrize("lost", ["bytes", "names", "both"])
+@pytest.mark.parametrize("how", ["exit", "exit-after", "tear"])
+def test_power_cut_that_loses_what_was_not_synced(how, lost, fault_fs, programs, bound, tell):
+    """At each call of a writer: unsynced bytes are gone, or new names whose folder was not synced, or both."""
+    what = {"bytes": faults.CUT_BYTES, "names": faults.CUT_NAMES, "both": faults.CUT_BYTES | faults.CUT_NAMES}[lost]
+    fs = fault_fs()
+    path = fs.mountpoint / "m.safetensors"
+    state, version, count = [0] * len(SIZES), 1, bound(4, 20)
+    for n in range(1, 10_000):
+        fs.control.lose = 1
+        crash = {"CRASH_AT": str(n), "CRASH_DO": how}
+        code, said = programs.write(path, crash, tensors="0,1,2,3,4,5", first=version, count=count, seed=n, reopen=2)
+        assert code in (0, 9), (code, said)
+        fs.cut_power(what)
+        state = model.check_file(path, model.History.of(said).allowed(state))
+        version += count
+        if code == 0:
+            break
+    tell(f"{n} power cuts, {how}, {lost}")
+    assert n > 20
 
 
 def test_sync_failure_before_commit_poisons_handle_and_loses_nothing(fault_fs):
     fs = fault_fs()
     path = fs.mountpoint / "m.safetensors"
     with st_abi.File(path) as f:
-        f.update("t1", model.pattern(1, 1, SIZES[1]))
+        f.update("t1", new(1, 1))
         fs.arm("sync", 1, errno.EIO, lose=True)
         with refused("ST_E_IO") as e:
-            f.update("t1", model.pattern(1, 2, SIZES[1]))
+            f.update("t1", new(1, 2))
         assert e.os_errno == errno.EIO
         fs.disarm()
         with refused("ST_E_POISONED"):
-            f.update("t1", model.pattern(1, 3, SIZES[1]))
-        assert f.read("t1") == model.pattern(1, 1, SIZES[1])
+            f.update("t1", new(1, 3))
+        assert f.read("t1") == new(1, 1)
     model.check_file(path, {(0, 1, 0, 0, 0, 0)})
 
 
-def test_recovery_that_fails_is_tried_again(fault_fs, programs):
+def test_recovery_that_fails_is_tried_again(fault_fs, programs, tell):
     """Each sync, write and read of a recovery fails once; the next recovery ends the work."""
     fs = fault_fs()
     path = fs.mountpoint / "m.safetensors"
-    state, version, tried = (0,) * len(TENSORS), 0, 0
+    state, version, tried = (0,) * len(SIZES), 0, 0
     for call in ("sync", "write", "read"):
         for n in range(1, 100):
             version += 1
@@ -150,7 +166,7 @@ def test_recovery_that_fails_is_tried_again(fault_fs, programs):
             tried += happened
             if not happened:
                 break
-    print(f"{tried} failures of recovery")
+    tell(f"{tried} failures of recovery")
     assert tried > 5
 
 
@@ -163,16 +179,16 @@ def test_filesystem_that_cannot_lock_is_refused(answer, fault_fs):
     fs.control.lock_answer = answer
     path = fs.mountpoint / "m.safetensors"
     with st_abi.File(path) as f:
-        assert f.read("t1") == model.pattern(1, 0, SIZES[1])
+        assert f.read("t1") == new(1, 0)
         with refused("ST_E_LOCK_UNSUPPORTED") as e:
-            f.update("t1", model.pattern(1, 1, SIZES[1]))
+            f.update("t1", new(1, 1))
         assert "lock" in e.message
         with refused("ST_E_LOCK_UNSUPPORTED"):  # and again
             f.update_all(payloads(2, [0, 1]))
     assert model.journals(path) is None
     assert (fs.source / "m.safetensors").read_bytes() == model.file_bytes()
     with st_abi.File(path, writable=False) as f:
-        assert f.view("t4") == model.pattern(4, 0, SIZES[4])
+        assert f.view("t4") == new(4, 0)
 
 
 @pytest.mark.parametrize("options", [(), ("--locks",)], ids=["locks by the kernel", "locks by the daemon"])
@@ -181,13 +197,13 @@ def test_filesystem_that_locks_works(options, fault_fs):
     fs = fault_fs(*options)
     path = fs.mountpoint / "m.safetensors"
     with st_abi.File(path) as f, open(path, "r+b") as other:
-        f.update("t1", model.pattern(1, 1, SIZES[1]))
+        f.update("t1", new(1, 1))
         t1 = f.describe("t1")
         lock_range(other, t1.file_offset, t1.nbytes)
         with st_abi.File(path, lock_timeout_ms=0) as second:
             with refused("ST_E_BUSY"):
-                second.update("t1", model.pattern(1, 2, SIZES[1]))
-            second.update("t3", model.pattern(3, 2, SIZES[3]))
+                second.update("t1", new(1, 2))
+            second.update("t3", new(3, 2))
     model.check_file(path, {(0, 1, 0, 2, 0, 0)})
 
 
@@ -200,10 +216,10 @@ def test_no_shared_mapping_falls_back_to_private_and_says_so(fault_fs):
         assert info.filesystem == b"fuse.fault_fs"
         assert "private" in " ".join(f.log)
         assert info.reason
-        assert f.view("t4") == model.pattern(4, 0, SIZES[4])
+        assert f.view("t4") == new(4, 0)
         for version in (1, 2):  # what was seen before is seen anew
-            f.update("t4", model.pattern(4, version, SIZES[4]))
-            assert f.view("t4") == f.read("t4") == model.pattern(4, version, SIZES[4])
+            f.update("t4", new(4, version))
+            assert f.view("t4") == f.read("t4") == new(4, version)
     model.check_file(path, {(0, 0, 0, 0, 2, 0)})
 
 
@@ -212,7 +228,7 @@ def test_fuse_is_mapped_private_without_being_asked(fault_fs):
     with st_abi.File(fs.mountpoint / "m.safetensors", writable=False) as f:
         info = f.io_info()
         assert (info.map, info.map_fallbacks) == (st_abi.MAP_PRIVATE, 0)
-        assert f.view("t1") == model.pattern(1, 0, SIZES[1])
+        assert f.view("t1") == new(1, 0)
 
 
 def test_journal_folder_goes_where_open_files_are_hidden_when_unlinked(fault_fs):
@@ -221,7 +237,7 @@ def test_journal_folder_goes_where_open_files_are_hidden_when_unlinked(fault_fs)
     path = fs.mountpoint / "m.safetensors"
     for version in (1, 2):
         with st_abi.File(path) as f:
-            f.update("t1", model.pattern(1, version, SIZES[1]))
+            f.update("t1", new(1, version))
             f.update_all(payloads(version, [0, 4]))
     model.check_file(path, {(2, 2, 0, 0, 2, 0)})
 
@@ -230,7 +246,7 @@ def test_committed_journal_survives_new_inode_numbers(fault_fs, programs):
     """Many FUSE filesystems number their inodes anew at each mount; a crash there must be recovered all the same."""
     fs = fault_fs("--own-inodes")
     path = fs.mountpoint / "m.safetensors"
-    state = programs.crash_while_applying(path, (0,) * len(TENSORS), 1)
+    state = programs.crash_while_applying(path, (0,) * len(SIZES), 1)
     fs.umount()
     for i in range(5):  # other files take the first numbers
         (fs.source / f"other{i}").write_bytes(b"")

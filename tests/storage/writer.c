@@ -93,12 +93,16 @@ static st_status change(st_file *file, const int *chosen, int n, uint64_t versio
       st_tensor wrong;
       status = describe(file, chosen[0], version + 1000000, &wrong);
       if (status == ST_OK) status = st_txn_update(txn, wrong.name, &wrong);
-      if (options.flags == 0) values[MOST - 1].data = wrong.data;
-      else free((void *)wrong.data);
+      if (options.flags == 0)
+        values[MOST - 1].data = wrong.data;
+      else
+        free((void *)wrong.data);
     }
     for (int i = 0; i < n && status == ST_OK; ++i) status = st_txn_update(txn, values[i].name, &values[i]);
-    if (status == ST_OK) status = st_commit(txn);
-    else st_abort(txn);
+    if (status == ST_OK)
+      status = st_commit(txn);
+    else
+      st_abort(txn);
   }
   release(values, MOST);
   return status;
@@ -128,14 +132,22 @@ int main(int argc, char **argv) {
   uint64_t first = 1, count = 1, seed = 1, reopen = 0, after_failure = 0;
   for (int i = 2; i + 1 < argc; i += 2) {
     const char *option = argv[i], *value = argv[i + 1];
-    if (!strcmp(option, "--tensors")) tensor_count = parse_list(value, tensors);
-    else if (!strcmp(option, "--first")) first = strtoull(value, NULL, 10);
-    else if (!strcmp(option, "--count")) count = strtoull(value, NULL, 10);
-    else if (!strcmp(option, "--seed")) seed = strtoull(value, NULL, 10);
-    else if (!strcmp(option, "--reopen")) reopen = strtoull(value, NULL, 10);
-    else if (!strcmp(option, "--after-failure")) after_failure = strtoull(value, NULL, 10);
-    else if (!strcmp(option, "--lines")) lines = open(value, O_WRONLY | O_APPEND | O_CLOEXEC);
-    else return 2;
+    if (!strcmp(option, "--tensors"))
+      tensor_count = parse_list(value, tensors);
+    else if (!strcmp(option, "--first"))
+      first = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--count"))
+      count = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--seed"))
+      seed = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--reopen"))
+      reopen = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--after-failure"))
+      after_failure = strtoull(value, NULL, 10);
+    else if (!strcmp(option, "--lines"))
+      lines = open(value, O_WRONLY | O_APPEND | O_CLOEXEC);
+    else
+      return 2;
   }
   if (lines < 0) return 2;
 

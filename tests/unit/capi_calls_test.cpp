@@ -178,6 +178,25 @@ TEST_F(CapiCalls, TwinsWithALengthFindNamesThatHoldNul) {
   EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "k\0y", &s, &n));
 }
 
+TEST_F(CapiCalls, NamesComeInOneCall) {
+  const std::string wanted("a\0b\0n\0l\0", 8);
+  size_t size = 0;
+  ASSERT_ST(ST_OK, st_names(file, nullptr, &size));
+  ASSERT_EQ(size, wanted.size());
+  std::string list(size + 1, '#');
+  size = list.size();
+  ASSERT_ST(ST_OK, st_names(file, list.data(), &size));
+  EXPECT_EQ(size, wanted.size());
+  EXPECT_EQ(list, wanted + '#');
+  list.assign(wanted.size(), '#');
+  size = wanted.size() - 1;
+  EXPECT_ST(ST_E_BUFFER_SIZE, st_names(file, list.data(), &size));
+  EXPECT_EQ(size, wanted.size());
+  EXPECT_EQ(list, std::string(wanted.size(), '#'));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_names(file, list.data(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_names(nullptr, list.data(), &size));
+}
+
 TEST_F(CapiCalls, SlicesSayTheirShapeAndAreRead) {
   const st_range every3rd = {-1, INT64_MIN, -3};
   uint64_t shape, nbytes;

@@ -144,6 +144,18 @@ TEST_F(ContentTest, WhereNothingCanBeMappedBytesAreReadOnceIntoOwnedMemory) {
   EXPECT_EQ(c->bytes_owned(), bytes.size());
 }
 
+TEST_F(ContentTest, OwnedMemoryIsAlignedAndTakenPieceByPiece) {
+  auto c = Content::open(file, size_t{1} << 50, slots, MapMode::none, {Storage::local, "testfs"}, nullptr);
+  ASSERT_TRUE(is_ok(c)) << "a file larger than memory can be opened";
+  for (size_t slot : {1, 7, 30}) {
+    auto view = c->view(file, slot, slot * slot_bytes, slot_bytes);
+    ASSERT_TRUE(is_ok(view));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*view) % 4096, 0u);
+    EXPECT_EQ(c->view(file, slot, slot * slot_bytes, slot_bytes).value(), *view);  // and stays
+  }
+  EXPECT_EQ(c->bytes_owned(), 3 * slot_bytes);
+}
+
 TEST_F(ContentTest, AskingForPrivateFallsOnlyToNone) {
   env.private_error = ENODEV;
   auto c = open(MapMode::private_copy);
