@@ -70,7 +70,9 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
 
   // Memory for what follows, since running out of it would be too late there.
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(chunk);
+  uint64_t largest = 0;
+  for (const Piece &p : pieces) largest = std::max(largest, p.payload.length);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
 
   // The point of no return.
   if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), true, true});

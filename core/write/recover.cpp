@@ -102,8 +102,7 @@ class Replay {
   const Found &orphan_;
   std::vector<RangeRecord> ranges_;
   bool touched_ = false;  // the file holds new bytes that are not the old ones
-  std::unique_ptr<std::byte[]> now_ = std::make_unique_for_overwrite<std::byte[]>(chunk);
-  std::unique_ptr<std::byte[]> new_ = std::make_unique_for_overwrite<std::byte[]>(chunk);
+  std::unique_ptr<std::byte[]> now_, new_;  // a chunk, or the largest range
 };
 
 uint64_t Replay::bytes() const {
@@ -130,6 +129,10 @@ Result<std::string> Replay::why_not() {
   if (hash64(manifest.data(), n) != record.manifest_hash) return std::string("its manifest is damaged");
   ranges_ = decode_ranges(manifest);
   if (std::string why = check_ranges(ranges_, record.identity, orphan_.size); !why.empty()) return why;
+  uint64_t largest = 0;
+  for (const RangeRecord &range : ranges_) largest = std::max(largest, range.length);
+  now_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
+  new_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
   for (const RangeRecord &range : ranges_) {
     auto why = why_not_range(range);
     if (!why || !why->empty()) return why;
