@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUITES = ["crash_enumeration", "failing_calls", "unit_write", "unit_store"]
+SUITES = ["crash_enumeration", "failing_calls", "unit_write", "unit_store", "encounters"]
 
 
 @dataclasses.dataclass
@@ -58,8 +58,6 @@ MUTANTS = [
            "  if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;\n", "  static_cast<void>(zeros);\n"),
     Mutant("a failed sync does not poison", TRANSACTION,
            "    if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;\n", ""),
-    Mutant("memory for the apply is taken after commit", PATCH,
-           "  if (std::any_of(pieces.begin(), pieces.end(), [](const Piece &p) { return !p.bytes; })) buffer = ", "  if (false) buffer = "),
     Mutant("a journal of open outcome is taken back", TRANSACTION,
            "  if (journal_.journal->committed()) checkpoint_.poisoned_ = true;\n  else checkpoint_", "  checkpoint_"),
     # order
@@ -96,8 +94,10 @@ MUTANTS = [
            "    auto lock = os::RangeLock::acquire(exclusive->file, {{0, 0, true}}, wait);", "    static_cast<void>(wait);\n    Result<os::RangeLock> lock = os::RangeLock();"),
     Mutant("cleaning up drops journals that are being filled", RECOVER,
            "  if (!lock && lock.error().status == Status::busy) return false;\n  if (!lock) return Failure(std::move(lock.error()));\n", ""),
-    Mutant("a journal filled meanwhile is dropped", RECOVER, "  if (found.waits()) return false;\n  drop(folder, name);", "  drop(folder, name);"),
-    Mutant("a living writer's journal counts as an orphan", RECOVER, "    if (!*locked) return true;", "    return true;"),
+    Mutant("a living writer's journal counts as an orphan", RECOVER, "      if (*locked) continue;\n", ""),
+    Mutant("a writer that ends while one looks counts as an orphan", RECOVER,
+           "      if (found.waits())\n        if (auto read = read_state(found); !read) return Failure(std::move(read.error()));\n", ""),
+    Mutant("the file is cut inside sectors", LAYOUT, "return std::min(most - offset % sector_bytes, left);", "return std::min(most, left);"),
     Mutant("a journal of another inode is applied unseen", RECOVER, "if (!same_inode && !touched_)", "if (false)"),
     Mutant("a journal of another inode is never applied", RECOVER, "if (!same_inode && !touched_)", "if (!same_inode)"),
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (journal && is_beside(*journal))", "if (journal)"),
@@ -106,7 +106,7 @@ MUTANTS = [
            "  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});\n", ""),
     Mutant("a transaction does not hold off recovery", TRANSACTION,
            "std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
-    Mutant("a transaction does not look for orphans", TRANSACTION, "  if (*orphaned) {", "  if (false) {"),
+    Mutant("a transaction does not look for orphans", TRANSACTION, "  if (orphans->committed) {", "  if (false) {"),
     Mutant("a transaction does not look whether the file was replaced", TRANSACTION, "  if (*replaced) return nullptr;\n", ""),
     Mutant("a transaction does not look whether the header was rewritten", TRANSACTION, "  if (*identity != known) {", "  if (false) {"),
 ]

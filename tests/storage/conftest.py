@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import disk
@@ -30,7 +31,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    config.told = []
+    config.told = Counter()
     config.why_not = disk.why_not()
     if not config.why_not:
         try:
@@ -125,15 +126,20 @@ def any_disk(request, make_disk):
 
 @pytest.fixture
 def tell(request):
-    """tell(text): how much was tried, for the summary."""
-    return lambda text: request.config.told.append(text)
+    """tell(count, what, detail): how much was tried, for the summary; the detail shows with -s."""
+
+    def tell(count, what, detail=""):
+        request.config.told[what] += count
+        print(f"{count} {what}{': ' if detail else ''}{detail}")
+
+    return tell
 
 
 def pytest_terminal_summary(terminalreporter, config):
     if config.told:
-        terminalreporter.section("what was tried")
-        for line in config.told:
-            terminalreporter.line(line)
+        terminalreporter.section("tried on real kernels")
+        for what, count in config.told.items():
+            terminalreporter.line(f"{count:6} {what}")
 
 
 @functools.cache

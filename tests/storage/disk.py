@@ -133,7 +133,7 @@ def immutable(path):
 
 
 def in_child(call, uid=None):
-    """What call() answers (as JSON can say it) in its own process, perhaps as another user. If it hangs it is killed."""
+    """What call() answers (as JSON can say it) in its own process, perhaps of another user; killed if it hangs."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:

@@ -44,7 +44,7 @@ struct fault {
 enum { CUT_BYTES = 1, CUT_NAMES = 2 };
 enum { LOCK_REAL, LOCK_GRANT_ALL, LOCK_ENOSYS, LOCK_ENOLCK };
 
-/* Shared with the test: the layout is also in fuse.py. */
+/* Shared with the test: the layout is also in faults.py. */
 struct control {
   struct fault sync, write, read, create, fallocate;
   uint32_t lose;

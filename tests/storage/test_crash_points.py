@@ -29,7 +29,7 @@ def test_writer_dies_at_each_call(how, path, programs, bound, tell):
         version += count
         if code == 0:
             break
-    tell(f"{n - 1} deaths, {how}")
+    tell(n - 1, "deaths of a writer", how)
     assert n > 20
 
 
@@ -46,7 +46,7 @@ def test_recovery_dies_at_each_call(path, programs, tell):
             if code == 0:
                 break
             deaths += 1
-    tell(f"{deaths} deaths of recovery")
+    tell(deaths, "deaths of a recovery")
     assert deaths > 10
 
 
@@ -64,4 +64,4 @@ def test_each_call_fails(error, path, programs, bound, tell):
         assert history.results() <= {"ack", expected, "ST_E_NEEDS_RECOVERY", "ST_E_POISONED"}, history.results()
         state = model.check_file(path, history.allowed(state))
         version += 30
-    tell(f"{failures} failures, {error}")
+    tell(failures, "failing calls of a writer", error)

@@ -111,7 +111,7 @@ def test_every_sector_of_a_journal_tampered(place, programs, bound, tell):
             assert answer == "ST_E_JOURNAL", f"bit at {offset}: {answer}"
             assert path.read_bytes() == old, f"bit at {offset}: refused, but the file has changed"
         shutil.rmtree(folder_of(path), ignore_errors=True)
-    tell(f"{len(offsets)} damaged journals, {applied} of them in padding")
+    tell(len(offsets), "damaged journals", f"{applied} of them in padding")
     assert applied < 10
 
 

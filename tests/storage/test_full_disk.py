@@ -152,7 +152,8 @@ def test_every_level_of_free_space(kind, form, change, make_disk, bound, tell):
     d.mount()
     assert path.read_bytes() == now
     full = answers.count("ST_E_NO_SPACE")
-    tell(f"{kind}, {form}, {change}: {LEVELS} levels, {full} too full, {survived} went on with the same handle")
+    detail = f"{form}, {change}: {full} too full, {survived} went on with the same handle"
+    tell(LEVELS, f"levels of free space, {kind}", detail)
     assert 0 < full < LEVELS, "the levels do not reach from too little to enough"
     assert survived
 

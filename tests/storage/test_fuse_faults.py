@@ -103,7 +103,8 @@ def test_any_call_may_fail(fault, sticky, fault_fs, tell):
                 break
         else:
             pytest.fail(f"{change}: it never ends")
-    tell(f"{fault}, {'from then on' if sticky else 'once'}: {answers}")
+    detail = f"{fault}, {'from then on' if sticky else 'once'}: {answers}"
+    tell(sum(answers.values()), "failing calls under FUSE", detail)
     assert answers["ST_OK"] >= len(CHANGES)
 
 
@@ -125,7 +126,7 @@ def test_power_cut_that_loses_what_was_not_synced(how, lost, fault_fs, programs,
         version += count
         if code == 0:
             break
-    tell(f"{n} power cuts, {how}, {lost}")
+    tell(n, "power cuts under FUSE", f"{how}, {lost}")
     assert n > 20
 
 
@@ -166,7 +167,7 @@ def test_recovery_that_fails_is_tried_again(fault_fs, programs, tell):
             tried += happened
             if not happened:
                 break
-    tell(f"{tried} failures of recovery")
+    tell(tried, "failing calls of a recovery under FUSE")
     assert tried > 5
 
 

@@ -55,7 +55,7 @@ def test_cut_at_each_call(kind, when, make_disk, programs, bound, tell):
             break  # no call was the n-th
         n += step
     tried = (n - 1) // step
-    tell(f"{kind}, {when}: {tried} cuts, {acknowledged} acknowledged, {in_doubt} left to recovery")
+    tell(tried, f"power cuts at a call, {kind}", f"{when}: {acknowledged} acknowledged, {in_doubt} left to recovery")
     assert acknowledged and in_doubt
 
 
@@ -82,7 +82,7 @@ def test_cut_under_two_running_writers(kind, make_disk, programs, bound, tell):
         state = model.check_file(path, model.allowed_by_all(state, histories))
         version = 1 + max([version, *(o.version for h in histories for o in h.operations)])
         acknowledged += sum(h.acknowledged for h in histories)
-    tell(f"{kind}: {cuts} cuts under two writers, {acknowledged} acknowledged")
+    tell(cuts, f"power cuts under two writers, {kind}", f"{acknowledged} acknowledged")
     assert acknowledged > cuts
 
 
@@ -121,5 +121,5 @@ def test_disk_dies_under_writer(kind, scratch, programs, bound, tell):
             state = model.check_file(path, history.allowed(state))
             version += 30
             acknowledged += history.acknowledged
-    tell(f"{kind}: {cuts} deaths of the disk, {acknowledged} acknowledged")
+    tell(cuts, f"deaths of the disk, {kind}", f"{acknowledged} acknowledged")
     assert acknowledged

@@ -78,6 +78,34 @@ TEST_F(Fork, AChildsCloseLeavesTheParentsJournalsAlone) {
   EXPECT_FALSE(journal_folder_exists());
 }
 
+TEST_F(Fork, AChildsCloseLeavesAJournalAloneThatServesAgain) {
+  FileHandle file = open();
+  EXPECT_OK(update(file.get(), 5, 9));
+  Worker child(Worker::process, [&](Line &line) {  // while the journal is parked
+    DEMAND(line.hear() == 'g');
+    file.reset();
+  });
+  st_txn *txn = begin(file.get(), {0}, 1);
+  const auto before = journals();
+  EXPECT_EQ(before.size(), 1u);
+  child.tell('g');
+  EXPECT_TRUE(child.join());
+  EXPECT_EQ(journals(), before);
+  EXPECT_OK(st_commit(txn));
+}
+
+TEST_F(Fork, AChildClearsAwayItsOwnJournals) {
+  FileHandle file = open();
+  EXPECT_OK(update(file.get(), 5, 9));
+  const auto before = journals();
+  EXPECT_TRUE(in_a_child([&](Line &) {
+    const st_status status = update(file.get(), 3, 1);
+    DEMAND(status == ST_OK || status == ST_E_FORKED);
+    file.reset();
+  }));
+  EXPECT_EQ(journals(), before);
+}
+
 TEST_F(Fork, AChildsCloseEndsNoLockOfACommitUnderWay) {
   // Forked while another thread of the parent stands in its commit.
   Worker committing(Worker::thread, [this](Line &line) { commit_stopping(line, {1}, 1); });

@@ -98,7 +98,7 @@ TEST_F(LockWait, ThatEndedBusyMayBeTriedAgain) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
   st_txn *txn = begin(file.get(), {0, 3}, 1, 0);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(st_commit(txn), ST_E_BUSY);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(st_commit(txn), ST_E_BUSY);  // anything else frees it
   EXPECT_EQ(versions(), Versions(8, 0));
   const Bytes late = layout_.value(4, 1);
   const st_tensor value = layout_.described(4, late.data());
@@ -153,6 +153,23 @@ TEST_F(LockWait, IsNotEndedByAnInterruptThatCameBeforeTheCall) {
   EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   hold.release();
   EXPECT_TRUE(waiter.join());
+}
+
+// Whoever waits holds only what lies before: so no two wait for each other.
+TEST_F(LockWait, HoldsNothingBehindTheTensorThatItWaitsFor) {
+  const FileHandle file = open();
+  Hold hold(path_, layout_, 3);
+  Worker waiter(Worker::thread, [&](Line &) {
+    DEMAND_OK(st_commit(begin(file.get(), {5, 1, 3, 4}, 1, ST_TIMEOUT_FOREVER)));
+  });
+  st_stats stats = ST_STATS_INIT;
+  EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
+  EXPECT_FALSE(Hold(path_, layout_, 1).had());
+  EXPECT_TRUE(Hold(path_, layout_, 4).had());
+  EXPECT_TRUE(Hold(path_, layout_, 5).had());
+  hold.release();
+  EXPECT_TRUE(waiter.join());
+  EXPECT_EQ(versions(), (Versions{0, 1, 0, 1, 1, 1, 0, 0}));
 }
 
 // The protocol, as the design has it and as other programs may rely on: the
