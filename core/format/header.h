@@ -39,6 +39,9 @@ Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t
 // that stand twice. Time and memory are linear in json_bytes.
 Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed);
 
+// The last of its steps: an index of any origin against the file's size.
+Result<Header> finish_header(uint64_t json_bytes, Index index, uint64_t file_size);
+
 // A tensor to be written; begin and nbytes as in the index.
 struct HeaderTensor {
   std::string_view name;

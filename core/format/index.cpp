@@ -89,6 +89,13 @@ void IndexBuilder::end_tensor(Dtype dtype, uint64_t begin, uint64_t end) {
   index_.entries_.push_back(e);
 }
 
+void IndexBuilder::back_to(const Mark &mark) {
+  index_.strings_.resize(mark.strings);
+  index_.dims_.resize(mark.dims);
+  index_.entries_.resize(mark.entries);
+  index_.metadata_.resize(mark.metadata);
+}
+
 void IndexBuilder::add_metadata(std::string_view key, std::string_view value) {
   Index::Pair p;
   p.key = add_string(key);

@@ -82,6 +82,15 @@ class IndexBuilder {
   void end_tensor(Dtype dtype, uint64_t begin, uint64_t end);
   void add_metadata(std::string_view key, std::string_view value);
 
+  // To undo what was added since.
+  struct Mark {
+    size_t strings, dims, entries, metadata;
+  };
+  Mark mark() const {
+    return {index_.strings_.size(), index_.dims_.size(), index_.entries_.size(), index_.metadata_.size()};
+  }
+  void back_to(const Mark &mark);
+
   Result<Index> finish();
 
  private:

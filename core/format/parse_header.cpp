@@ -407,7 +407,11 @@ Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file
   auto index = parse_index(json, json_bytes, hash_seed);
   if (!index) return Failure(std::move(index.error()));
 
-  Header header{json_bytes, std::move(*index)};
+  return finish_header(json_bytes, std::move(*index), file_size);
+}
+
+Result<Header> finish_header(uint64_t json_bytes, Index index, uint64_t file_size) {
+  Header header{json_bytes, std::move(index)};
   const uint64_t have = file_size - header.data_offset();
   const uint64_t need = header.index.data_bytes();
   if (have < need)

@@ -1,5 +1,7 @@
 #include "format/scan_header.h"
 
+#include <simdjson.h>
+
 #include <cstring>
 
 namespace st {
@@ -10,12 +12,12 @@ class Scanner {
   Scanner(std::string_view json, IndexBuilder &builder)
       : at_(json.data()), end_(json.data() + json.size()), builder_(builder) {}
 
-  bool header();
-
- private:
+  bool entry(bool *metadata_seen);
   void space() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
   }
+  bool at_end() const { return at_ == end_; }
+  size_t position(std::string_view window) const { return static_cast<size_t>(at_ - window.data()); }
   // The next token, if it is this one.
   bool take(char c) {
     if (at_ != end_ && *at_ == c) {
@@ -34,6 +36,8 @@ class Scanner {
     at_ += N - 1;
     return true;
   }
+
+ private:
   bool string(std::string_view *out);
   bool rest_of_string(std::string_view *out);
   bool dtype(std::optional<Dtype> *out);
@@ -166,31 +170,58 @@ bool Scanner::metadata() {
   return take('}');
 }
 
-bool Scanner::header() {
-  if (!take('{')) return false;
-  bool metadata_seen = false;
-  if (!take('}')) {
-    do {
-      std::string_view name;
-      if (!string(&name) || !take(':')) return false;
-      if (name != "__metadata__") {
-        if (!tensor(name)) return false;
-      } else if (metadata_seen || !metadata()) {
-        return false;
-      } else {
-        metadata_seen = true;
-      }
-    } while (take(','));
-    if (!take('}')) return false;
-  }
-  space();
-  return at_ == end_;
+// One entry: a tensor, or the metadata.
+bool Scanner::entry(bool *metadata_seen) {
+  std::string_view name;
+  if (!string(&name) || !take(':')) return false;
+  if (name != "__metadata__") return tensor(name);
+  if (*metadata_seen) return false;
+  *metadata_seen = true;
+  return metadata();
 }
 
 }  // namespace
 
+std::optional<size_t> HeaderScanner::take(std::string_view window, bool last) {
+  Scanner scanner(window, builder_);
+  size_t taken = 0;
+  if (state_ == State::before) {
+    if (!scanner.take('{')) return std::nullopt;
+    state_ = scanner.take('}') ? State::after : State::entries;
+    taken = scanner.position(window);
+  }
+  while (state_ == State::entries) {
+    const IndexBuilder::Mark mark = builder_.mark();
+    bool metadata_seen = metadata_seen_;
+    bool whole = scanner.entry(&metadata_seen);
+    bool more = false;
+    if (whole) {
+      more = scanner.take(',');
+      whole = more || scanner.take('}');
+    }
+    if (!whole) {
+      // Perhaps only cut by the window's end: it comes again at the next one's
+      // beginning, if it is not there already.
+      builder_.back_to(mark);
+      if (last || taken == 0) return std::nullopt;
+      break;
+    }
+    metadata_seen_ = metadata_seen;
+    taken = scanner.position(window);
+    if (!more) state_ = State::after;
+  }
+  if (state_ == State::after) {
+    scanner.space();
+    if (!scanner.at_end()) return std::nullopt;
+    taken = window.size();
+  }
+  if (!simdjson::validate_utf8(window.data(), taken)) return std::nullopt;
+  return taken;
+}
+
 bool scan_header(std::string_view json, IndexBuilder &builder) {
-  return Scanner(json, builder).header();
+  HeaderScanner scanner(builder);
+  return scanner.take(json, true) && scanner.finished();
 }
 
 }  // namespace st

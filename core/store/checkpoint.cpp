@@ -11,7 +11,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::st
   auto file = open_regular(env, c->path_, c->options_.writable ? O_RDWR : O_RDONLY);
   if (!file) return Failure(std::move(file.error()));
   if (auto recovered = c->recover_if_needed(*file); !recovered) return Failure(std::move(recovered.error()));
-  auto snapshot = Snapshot::take(std::move(*file), c->options_.map, c->options_.writable, c->options_.log);
+  auto snapshot = Snapshot::take(std::move(*file), c->options_.map, c->options_.log);
   if (!snapshot) {
     snapshot.error().message += text(" (", quoted(path), ")");
     return Failure(std::move(snapshot.error()));

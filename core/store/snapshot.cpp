@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "format/scan_header.h"
 #include "hash.h"
 #include "huge_memory.h"
 
@@ -15,23 +17,61 @@ uint64_t random_seed(os::Env &env) {
   return seed;
 }
 
-struct RawHeader {
-  HugeBuffer bytes;  // length, JSON, padding of zeros
-  uint64_t json_bytes;
+struct ReadHeader {
+  Header header;
+  uint64_t hash;  // of the length and the JSON
 };
 
-Result<RawHeader> read_header(const os::File &file, uint64_t file_size) {
+// A plain header, window by window; nothing if it is not of the plain form.
+Result<std::optional<ReadHeader>> scan(const os::File &file, const char *length, uint64_t n, uint64_t file_size,
+                                       uint64_t seed) {
+  constexpr uint64_t window = uint64_t{96} << 10;  // from the heap, and in the cache
+  const HugeBuffer buffer(window + header_padding);
+  std::memset(buffer.get(), 0, window + header_padding);
+  IndexBuilder builder(seed, n);
+  HeaderScanner scanner(builder);
+  Hasher hasher;
+  hasher.add(length, length_bytes);
+  uint64_t kept = 0;  // bytes of an entry that the last window cut
+  for (uint64_t done = 0; done < n || kept > 0;) {
+    const uint64_t take = std::min(window - kept, n - done);
+    if (auto got = file.read(buffer.get() + kept, take, length_bytes + done); !got)
+      return Failure(std::move(got.error()));
+    hasher.add(buffer.get() + kept, take);
+    done += take;
+    const uint64_t have = kept + take;
+    const auto taken = scanner.take({buffer.get(), have}, done == n);
+    if (!taken) return std::nullopt;
+    kept = have - *taken;
+    std::memmove(buffer.get(), buffer.get() + *taken, kept);
+  }
+  if (!scanner.finished()) return std::nullopt;
+  auto index = builder.finish();
+  if (!index) return Failure(std::move(index.error()));
+  auto header = finish_header(n, std::move(*index), file_size);
+  if (!header) return Failure(std::move(header.error()));
+  return ReadHeader{std::move(*header), hasher.digest()};
+}
+
+Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   char first[length_bytes] = {};
   auto got = file.read_up_to(first, sizeof first, 0);
   if (!got) return Failure(std::move(got.error()));
   auto n = parse_header_length({first, *got}, file_size);
   if (!n) return Failure(std::move(n.error()));
-  RawHeader raw{HugeBuffer(length_bytes + *n + header_padding), *n};
-  char *bytes = raw.bytes.get();
+  const uint64_t seed = random_seed(file.env());
+  auto scanned = scan(file, first, *n, file_size, seed);
+  if (!scanned) return Failure(std::move(scanned.error()));
+  if (*scanned) return std::move(**scanned);
+
+  const HugeBuffer whole(length_bytes + *n + header_padding);
+  char *bytes = whole.get();
   std::memcpy(bytes, first, sizeof first);
   if (auto read = file.read(bytes + length_bytes, *n, length_bytes); !read) return Failure(std::move(read.error()));
   std::memset(bytes + length_bytes + *n, 0, header_padding);
-  return raw;
+  auto header = parse_header(bytes + length_bytes, *n, file_size, seed);
+  if (!header) return Failure(std::move(header.error()));
+  return ReadHeader{std::move(*header), hash64(bytes, length_bytes + *n)};
 }
 
 }  // namespace
@@ -46,20 +86,17 @@ Result<os::File> open_regular(os::Env &env, const std::string &path, int flags) 
   return file;
 }
 
-Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, bool hash_header, const Log &log) {
+Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
   auto snapshot = std::make_unique<Snapshot>();
   auto identity = file.stat();
   if (!identity) return Failure(std::move(identity.error()));
   const auto size = static_cast<uint64_t>(identity->st_size);
 
-  auto raw = read_header(file, size);
-  if (!raw) return Failure(std::move(raw.error()));
-  auto header = parse_header(raw->bytes.get() + length_bytes, raw->json_bytes, size, random_seed(file.env()));
-  if (!header) return Failure(std::move(header.error()));
-
+  auto read = read_header(file, size);
+  if (!read) return Failure(std::move(read.error()));
   snapshot->identity = *identity;
-  snapshot->header = std::move(*header);
-  if (hash_header) snapshot->header_hash = hash64(raw->bytes.get(), snapshot->header.data_offset());
+  snapshot->header = std::move(read->header);
+  snapshot->header_hash = read->hash;
   snapshot->filesystem = os::probe_filesystem(file);
   auto content = read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log);
   if (!content) return Failure(std::move(content.error()));

@@ -18,14 +18,14 @@ struct Snapshot {
   struct stat identity = {};
   os::Filesystem filesystem;
   Header header;
-  uint64_t header_hash = 0;  // of the first data_offset() bytes; 0 if it was not asked for
+  uint64_t header_hash = 0;  // of the first data_offset() bytes
   read::Content content;
 
   uint64_t file_size() const { return header.data_offset() + header.index.data_bytes(); }
   uint64_t file_offset(const TensorView &t) const { return header.data_offset() + t.begin; }
 
   // Takes over `file`, which is open for reading. Status: the format's.
-  static Result<std::unique_ptr<Snapshot>> take(os::File file, read::MapMode map, bool hash_header, const Log &log);
+  static Result<std::unique_ptr<Snapshot>> take(os::File file, read::MapMode map, const Log &log);
   static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
 };
 

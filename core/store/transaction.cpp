@@ -191,7 +191,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
                               snapshot_->header_hash};
   if (*identity != known) {
     locked->lock.release();
-    auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, true, checkpoint_.options_.log);
+    auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, checkpoint_.options_.log);
     if (!snapshot) return Failure(std::move(snapshot.error()));
     if (auto followed = follow_to(std::move(*snapshot)); !followed) return Failure(std::move(followed.error()));
     return nullptr;

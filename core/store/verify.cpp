@@ -49,7 +49,7 @@ Result<void> Verifier::check() {
   auto file = open_regular(env_, real, O_RDONLY);
   if (!file) return tell(Severity::error, std::move(file.error()));
   if (auto told = check_journals(*file); !told) return told;
-  auto snapshot = Snapshot::take(std::move(*file), read::MapMode::none, false, {});
+  auto snapshot = Snapshot::take(std::move(*file), read::MapMode::none, {});
   if (!snapshot) return tell(Severity::error, std::move(snapshot.error()));
   if (auto told = check_alignment(**snapshot); !told) return told;
   if (auto told = read_all(**snapshot); !told) return told;

@@ -207,8 +207,8 @@ class Programs:
         assert len(model.journals(path)) == 1
         assert path.read_bytes() == model.file_bytes()
 
-    def start(self, name, *arguments):
-        return subprocess.Popen([self.folder / name, *map(str, arguments)], env=self.environment)
+    def mount_fuse(self, name, *arguments, mountpoint):
+        return disk.mount_fuse(self.folder / name, arguments, mountpoint, self.environment)
 
 
 @pytest.fixture(scope="session")

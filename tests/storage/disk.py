@@ -1,7 +1,8 @@
 """Disks for the storage tests: sparse images on loop devices, made, mounted and taken away again.
 
-Nothing outlives the tests, however they end: all mounts are in a mount namespace of this
-process, loop devices detach themselves at their last close, FUSE programs die with us.
+Nothing outlives the tests, however they end: all mounts are in a mount namespace of this process, loop
+devices detach themselves at their last close, FUSE programs die with us. These live outside of the
+namespace: were one the last in it, its own exit would unmount what needs it, and hang.
 """
 
 from __future__ import annotations
@@ -56,8 +57,13 @@ def _checked(result, what):
         raise OSError(e, f"{what}: {os.strerror(e)}")
 
 
+_outside = None  # the namespace that we came from
+
+
 def enter_own_namespace():
     """From here on what this process mounts is seen by it and its children only, and ends with them."""
+    global _outside
+    _outside = os.open("/proc/self/ns/mnt", os.O_RDONLY)
     _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
     mount("none", "/", None, MS_REC | MS_PRIVATE)
 
@@ -66,6 +72,22 @@ def mount(source, target, kind, flags=0, data=None):
     encode = lambda s: None if s is None else os.fsencode(s)  # noqa: E731
     result = _libc.mount(encode(source), encode(target), encode(kind), ctypes.c_ulong(flags), encode(data))
     _checked(result, f"mount {source} on {target} as {kind}")
+
+
+def mount_fuse(program, arguments, mountpoint, environment):
+    """Mount what a FUSE program serves, and start it outside of our namespace."""
+    fd = os.open("/dev/fuse", os.O_RDWR)
+    try:
+        options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other"
+        mount(program.name, mountpoint, f"fuse.{program.name}", 0, options)
+        return subprocess.Popen(
+            [program, *map(str, arguments), f"/dev/fd/{fd}"],
+            env=environment,
+            pass_fds=[fd],
+            preexec_fn=lambda: _checked(_libc.setns(_outside, _CLONE_NEWNS), "setns"),
+        )
+    finally:
+        os.close(fd)
 
 
 def umount(target):

@@ -4,7 +4,7 @@
  * what it might have held had the power been cut then (dm-log-writes does the
  * same; few kernels of CI machines have it).
  *
- *   disk_recorder IMAGE LOG MOUNTPOINT      (stays in the foreground)
+ *   disk_recorder IMAGE LOG /dev/fd/N      (N: an open /dev/fuse, mounted by the caller)
  *
  * Beside it lies `mark`: what is written there goes into the log as it is, in
  * the same order. Three marks are commands:
@@ -171,6 +171,6 @@ int main(int argc, char **argv) {
       .fallocate = on_fallocate,
       .init = on_init,
   };
-  char *arguments[] = {argv[0], "-f", "-s", "-o", "subtype=disk_recorder", argv[3], NULL};
-  return fuse_main(6, arguments, &operations, NULL);
+  char *arguments[] = {argv[0], "-f", "-s", argv[3], NULL};
+  return fuse_main(4, arguments, &operations, NULL);
 }

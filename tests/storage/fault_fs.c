@@ -1,7 +1,7 @@
 /* A filesystem that fails: FUSE, passes everything through to a folder, and
  * goes wrong as a mapped control file tells it.
  *
- *   fault_fs [OPTION...] SOURCE CONTROL MOUNTPOINT     (stays in the foreground)
+ *   fault_fs [OPTION...] SOURCE CONTROL /dev/fd/N     (N: an open /dev/fuse, mounted by the caller)
  *     --locks       byte-range locks come here (else the kernel keeps them)
  *     --direct-io   no page cache: a shared mapping answers ENODEV
  *     --own-inodes  inode numbers are this mount's own, as with gcsfuse or sshfs
@@ -381,7 +381,6 @@ int main(int argc, char **argv) {
     return 1;
   }
   umask(0);
-  char *arguments[] = {argv[0],     "-f", "-s", "-o", "subtype=fault_fs,default_permissions,allow_other",
-                       argv[i + 2], NULL};
-  return fuse_main(6, arguments, &operations, NULL);
+  char *arguments[] = {argv[0], "-f", "-s", argv[i + 2], NULL};
+  return fuse_main(4, arguments, &operations, NULL);
 }

@@ -54,15 +54,8 @@ class FaultFs:
         self.mount()
 
     def mount(self):
-        arguments = [*self.options, self.source, self._control_path, self.mountpoint]
-        self._daemon = self.programs.start("fault_fs", *arguments)
-
-        def is_up():
-            if self._daemon.poll() is not None:
-                raise RuntimeError(f"fault_fs ended with {self._daemon.returncode}")
-            return os.path.ismount(self.mountpoint)
-
-        disk.wait_until(is_up, "fault_fs")
+        arguments = [*self.options, self.source, self._control_path]
+        self._daemon = self.programs.mount_fuse("fault_fs", *arguments, mountpoint=self.mountpoint)
 
     def umount(self):
         if self._daemon:

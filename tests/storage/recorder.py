@@ -17,18 +17,12 @@ class Recorder:
         self.fuse = scratch / "recorded.fuse"
         self.fuse.mkdir()
         self._disk = None
-        self._daemon = programs.start("disk_recorder", self.image, self.log, self.fuse)
+        self._daemon = programs.mount_fuse("disk_recorder", self.image, self.log, mountpoint=self.fuse)
         try:
-            disk.wait_until(lambda: (self.fuse / "disk").exists() or self._died(), "disk_recorder")
             self._disk = disk.Disk(scratch, kind, backing=self.fuse / "disk")
         except BaseException:
             self.close()
             raise
-
-    def _died(self):
-        if self._daemon.poll() is not None:
-            raise RuntimeError(f"disk_recorder ended with {self._daemon.returncode}")
-        return False
 
     @property
     def mark(self):
@@ -60,9 +54,8 @@ class Recorder:
     def close(self):
         if self._disk:
             self._disk.close()
-        if self._daemon.poll() is None:
-            disk.umount(self.fuse)
-            self._daemon.wait(disk.LONGEST_WAIT)
+        disk.umount(self.fuse)
+        self._daemon.wait(disk.LONGEST_WAIT)
 
     def __enter__(self):
         return self

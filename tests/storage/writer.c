@@ -12,11 +12,13 @@
  * try on the same handle then. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <st/st.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define MOST 64
@@ -127,6 +129,7 @@ static int parse_list(const char *text, int *out) {
 }
 
 int main(int argc, char **argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (argc < 2) return 2;
   int tensors[MOST], tensor_count = parse_list("0", tensors);
   uint64_t first = 1, count = 1, seed = 1, reopen = 0, after_failure = 0;

@@ -57,6 +57,23 @@ TEST_F(Recover, FinishesWhatWasCommitted) {
   EXPECT_NE(found[0].message.find("14007 bytes in 2 pieces"), std::string::npos) << found[0].message;
 }
 
+// A copy, or the same file after a new mount of a filesystem that numbers its
+// inodes anew: that it holds new bytes shows that it was being written.
+TEST_F(Recover, FinishesAHalfAppliedFileOfAnotherInode) {
+  for (bool touched : {true, false}) {
+    testing::put_bytes(path, old);
+    ASSERT_NE(leave(changes, true), "");
+    if (touched) poke(path, changes[0].offset, std::string_view(changes[0].bytes).substr(0, sector_bytes - changes[0].offset % sector_bytes));
+    std::filesystem::copy_file(path, path + ".copy");
+    std::filesystem::rename(path + ".copy", path);
+    auto r = recover();
+    ASSERT_TRUE(is_ok(r));
+    EXPECT_EQ(r->applied, touched ? 1u : 0u) << r->why_aside;
+    EXPECT_EQ(r->aside, touched ? 0u : 1u);
+    EXPECT_TRUE(same_bytes(bytes_of(path), touched ? with(changes) : old));
+  }
+}
+
 // Any sectors may have reached the disk before the crash.
 TEST_F(Recover, FinishesWhatWasHalfApplied) {
   std::mt19937 random(3);
