@@ -77,6 +77,7 @@ bool Worker::join() {
 
 void Worker::kill() {
   joined_ = true;
+  if (pid_ <= 0) throw std::logic_error("a thread cannot be killed");
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
 }

@@ -25,7 +25,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "workers.h"
 
@@ -167,9 +169,12 @@ class Storm {
     });
   }
 
+  // A number that was waited for may be another process's by now.
   void put_down(uint32_t worker) {
-    ::kill(pids_[worker], SIGKILL);
-    ::waitpid(pids_[worker], nullptr, 0);
+    const pid_t pid = std::exchange(pids_[worker], 0);
+    if (pid == 0) return;
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
     ledger_.bury(worker);
     ++kills_;
   }
@@ -194,12 +199,12 @@ class Storm {
 
   std::string trouble() {
     if (ledger_.has_complaint()) return ledger_.complaint();
-    for (uint32_t w = 0; w < pids_.size(); ++w)
-      if (::waitpid(pids_[w], nullptr, WNOHANG) != 0) {
-        ::usleep(100000);
-        return ledger_.has_complaint() ? ledger_.complaint()
-                                       : "worker " + std::to_string(w) + " died by itself at " + ledger_.described(w);
-      }
+    for (uint32_t w = 0; w < pids_.size(); ++w) {
+      if (::waitpid(pids_[w], nullptr, WNOHANG) == 0) continue;
+      pids_[w] = 0;
+      return ledger_.has_complaint() ? ledger_.complaint()
+                                     : "worker " + std::to_string(w) + " died by itself at " + ledger_.described(w);
+    }
     if (ledger_.commits != last_commits_) {
       last_commits_ = ledger_.commits;
       last_progress_ = Clock::now();
@@ -276,7 +281,7 @@ class Storm {
   const Field field_;
   Ledger &ledger_ = Ledger::create();
   std::mt19937_64 random_;
-  std::vector<pid_t> pids_;  // writers, then readers
+  std::vector<pid_t> pids_;  // writers, then readers; 0: dead
   uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0;
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point last_progress_ = begin_;
