@@ -183,7 +183,7 @@ def record_workload(scratch, kind, programs, bound):
 
 # Most of the states on the filesystem that mounts fastest; all three have their share.
 QUICK = {"ext4": 500, "xfs": 180, "btrfs": 180}
-FULL = {"ext4": 20000, "xfs": 6000, "btrfs": 6000}
+FULL = {"ext4": 12000, "xfs": 4000, "btrfs": 4000}
 
 
 @pytest.mark.parametrize("kind", disk.KINDS)

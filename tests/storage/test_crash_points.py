@@ -20,7 +20,7 @@ def path(request, make_disk):
 
 @pytest.mark.parametrize("how", ["exit", "exit-after", "tear"])
 def test_writer_dies_at_each_call(how, path, programs, bound, tell):
-    state, version, count = model.OLD, 1, bound(4, 20)
+    state, version, count = model.OLD, 1, bound(4, 12)
     for n in range(1, 10_000):
         crash = {"CRASH_AT": str(n), "CRASH_DO": how}
         code, said = programs.write(path, crash, tensors="0,1,2,3,4,5", first=version, count=count, seed=7, reopen=2)
@@ -53,10 +53,10 @@ def test_recovery_dies_at_each_call(path, programs, tell):
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_each_call_fails(error, path, programs, bound, tell):
     """Also those that a filesystem can hardly be made to fail: removing a journal, making a folder."""
-    state, version, failures = model.OLD, 1, bound(80, 400)
+    state, version, failures = model.OLD, 1, bound(80, 250)
     for n in range(1, failures):  # four operations are some 55 calls
         crash = {"CRASH_AT": str(n), "CRASH_DO": "error", "CRASH_ERRNO": str(getattr(errno, error))}
-        options = {"first": version, "count": bound(4, 25), "seed": 7, "reopen": 2, "after_failure": 3}
+        options = {"first": version, "count": bound(4, 16), "seed": 7, "reopen": 2, "after_failure": 3}
         code, said = programs.write(path, crash, tensors="0,1,2,3,4,5", **options)
         assert code in (0, EXIT_FAILED), (code, said)
         history = model.History.of(said)

@@ -115,7 +115,7 @@ def test_power_cut_that_loses_what_was_not_synced(how, lost, fault_fs, programs,
     what = {"bytes": faults.CUT_BYTES, "names": faults.CUT_NAMES, "both": faults.CUT_BYTES | faults.CUT_NAMES}[lost]
     fs = fault_fs()
     path = fs.mountpoint / "m.safetensors"
-    state, version, count = [0] * len(SIZES), 1, bound(4, 20)
+    state, version, count = [0] * len(SIZES), 1, bound(4, 12)
     for n in range(1, 10_000):
         fs.control.lose = 1
         crash = {"CRASH_AT": str(n), "CRASH_DO": how}

@@ -51,14 +51,17 @@ TEST_F(Fork, AParentsTransactionAnswersForkedInTheChild) {
   EXPECT_EQ(versions()[0], 1u);
 }
 
-TEST_F(Fork, AChildsAbortLeavesTheParentsTransactionAlone) {
+TEST_F(Fork, AChildsAbortLeavesTheParentsTransactionsAlone) {
   FileHandle file = open();
-  st_txn *txn = begin(file.get(), {0, 3}, 1);
-  EXPECT_TRUE(in_a_child([&](Line &) { st_abort(txn); }));
+  std::vector<st_txn *> txns;  // more than a handle parks
+  for (uint32_t t = 0; t < 8; ++t) txns.push_back(begin(file.get(), {t}, t + 1));
+  EXPECT_TRUE(in_a_child([&](Line &) {
+    for (st_txn *txn : txns) st_abort(txn);
+  }));
   let_another_process_look_around();
-  EXPECT_EQ(journals().size(), 1u);
-  EXPECT_OK(st_commit(txn));
-  EXPECT_EQ(versions(), (Versions{1, 0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(journals().size(), 8u);
+  for (st_txn *txn : txns) EXPECT_OK(st_commit(txn));
+  EXPECT_EQ(versions(), (Versions{1, 2, 3, 4, 5, 6, 7, 8}));
   file.reset();
   EXPECT_FALSE(journal_folder_exists());
 }

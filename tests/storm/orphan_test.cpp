@@ -176,8 +176,9 @@ TEST_F(Orphan, IsNotPassedOverWhileAnotherRecoversIt) {
 
 TEST_F(Orphan, IsRecoveredAgainIfItsRecovererIsKilled) {
   leave_an_orphan(Point::data_write, {1, 7}, 1);
-  for (const auto &[point, n] : {std::pair(Point::data_write, 1), std::pair(Point::data_write, 2),
-                                 std::pair(Point::data_sync, 1), std::pair(Point::retire, 1)}) {
+  for (const auto &[point, n] :
+       {std::pair(Point::data_write, 1), std::pair(Point::data_write, 2), std::pair(Point::data_write, 3),
+        std::pair(Point::data_sync, 1), std::pair(Point::retire, 1)}) {
     Worker recoverer(Worker::process, [this, point = point, n = n](Line &line) {
       stop_at(line, point, n);
       st_recover(path_.c_str());
