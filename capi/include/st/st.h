@@ -117,6 +117,8 @@ typedef int32_t st_status;
 #define ST_E_NEEDS_RECOVERY 73   /* a committed journal waits: recover from where the file can be written */
 #define ST_E_JOURNAL 74          /* a journal that is damaged, foreign or planted; it was not applied */
 #define ST_E_TXN_FAILED 75       /* an earlier call of this transaction failed; abort it */
+#define ST_E_HARD_LINKS 80       /* the file has other names, which would keep the old bytes */
+#define ST_E_INCOMPLETE 81       /* bytes of a declared tensor were not written */
 
 /* The name of a status, as above ("ST_E_BUSY"); "ST_E_UNKNOWN" for a number
  * that is none. Static. Any thread. Since 2.0. */
@@ -409,6 +411,86 @@ st_status st_commit(st_txn *txn);
 
 /* Drop all staged changes and free the transaction. NULL is fine. Since 2.0. */
 void st_abort(st_txn *txn);
+
+/* ----------------------------------------------------------------- saving */
+
+/* A pair of __metadata__, UTF-8. This struct is frozen. Since 2.0. */
+typedef struct st_metadata {
+  const char *key;
+  size_t key_len;
+  const char *value;
+  size_t value_len;
+} st_metadata;
+
+/* In which order a file has its tensors (layout, of st_save_options and st_txn_options). */
+#define ST_LAYOUT_KEEP 0u       /* as given; of a transaction: as in the file, new ones at the end */
+#define ST_LAYOUT_CANONICAL 1u  /* descending dtype, then name, as stock writers do */
+#define ST_LAYOUT_STOCK 2u      /* st_save only: canonical, and byte for byte what safetensors 0.8 writes
+                                   (which has no order of its own for several metadata keys: here, as given) */
+
+typedef struct st_save_options {
+  uint32_t struct_size;
+  uint32_t flags;           /* zero */
+  uint32_t layout;          /* ST_LAYOUT_... */
+  uint32_t alignment;       /* of the first data byte: a multiple of 8, at most 2^20 (4096 suits O_DIRECT
+                               and devices); 0: 64, or with ST_LAYOUT_STOCK 8 */
+  uint64_t header_reserve;  /* bytes of spare room in the header, for later growth */
+  int32_t lock_timeout_ms;  /* where a file is replaced; 0 not at all, ST_TIMEOUT_FOREVER; default 10,000 */
+  uint32_t reserved0;       /* zero */
+  st_progress_fn progress;  /* may be NULL */
+  void *progress_user;
+} st_save_options;
+#define ST_SAVE_OPTIONS_INIT { (uint32_t)sizeof(st_save_options), 0, 0, 0, 0, 10000, 0, NULL, NULL }
+void st_save_options_init(st_save_options *out);
+
+/* Write a file of n tensors and m pairs of metadata. Until it returns ST_OK the
+ * path leads to the old file, or to none; then to the new one, durably. Readers
+ * of an old file keep it. It is written under a temporary name beside the path
+ * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
+ * one dies). The mode is by the umask; a file that is replaced hands on its mode,
+ * owner, ACL and extended attributes, and a symbolic link is followed.
+ *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; its other fields are
+ *            not read. `data` is borrowed during the call.
+ *   opts     NULL for the defaults.
+ * Statuses: ST_E_DTYPE; ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
+ * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (no
+ * reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
+ * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing
+ * changed. ST_E_NEEDS_RECOVERY: the new file is in place, but the folder
+ * could not be synced, so that a power cut may bring the old one back; save it again. Since 2.0. */
+st_status st_save(const char *path, const st_tensor *tensors, size_t n, const st_metadata *meta, size_t m,
+                  const st_save_options *opts);
+
+/* A file being written tensor by tensor, so that it may be larger than memory. Opaque; belongs to one thread at a
+ * time. Since 2.0. */
+typedef struct st_writer st_writer;
+
+/* Begin. What is declared (name, dtype, shape and nbytes of n tensors; data is not read) has its place from
+ * the start, and can be written in any order and in pieces. Declared or not,
+ * tensors may be added: then they lie behind one another as they come, and
+ * behind a header of up to 64 KiB, in files of more than 8 MiB; another layout, or a longer header,
+ * costs one more copy at the end. Statuses: as st_save. Since 2.0. */
+st_status st_writer_open(const char *path, const st_tensor *declared, size_t n, const st_metadata *meta, size_t m,
+                         const st_save_options *opts, st_writer **out);
+
+/* Write the next nbytes of a declared tensor. `data` is borrowed during the call.
+ * Statuses: ST_E_NOT_FOUND, ST_E_NBYTES_MISMATCH (more than is missing): the
+ * writer is as it was; ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED: it can only be
+ * aborted, and answers ST_E_TXN_FAILED till then; ST_E_FORKED. Since 2.0. */
+st_status st_writer_add(st_writer *writer, const char *name, const void *data, uint64_t nbytes);
+st_status st_writer_add_n(st_writer *writer, const char *name, size_t name_len, const void *data, uint64_t nbytes);
+
+/* Write a whole tensor, declared or not: name, name_len, dtype, rank, shape, nbytes and data are read.
+ * Statuses: as st_writer_add; ST_E_DUPLICATE_NAME, ST_E_SHAPE_MISMATCH (not as
+ * declared), ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE. Since 2.0. */
+st_status st_writer_put(st_writer *writer, const st_tensor *tensor);
+
+/* Make the file durable and give it its name. Frees the writer, except on
+ * ST_E_BUSY and ST_E_INCOMPLETE, after which it may be called again. Statuses: as st_save. Since 2.0. */
+st_status st_writer_finish(st_writer *writer);
+
+/* Drop what was written, and free the writer. NULL is fine. Since 2.0. */
+void st_writer_abort(st_writer *writer);
 
 /* ------------------------------------------------------ recover and verify */
 
