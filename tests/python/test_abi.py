@@ -26,6 +26,8 @@ STRUCTS = {
     "st_tensor": _abi.Tensor,
     "st_range": _abi.Range,
     "st_txn_options": _abi.TxnOptions,
+    "st_metadata": _abi.Metadata,
+    "st_save_options": _abi.SaveOptions,
     "st_report": _abi.Report,
     "st_verify_options": _abi.VerifyOptions,
     "st_recover_options": _abi.RecoverOptions,
@@ -121,6 +123,7 @@ def test_every_function_of_the_header_is_declared():
 SCALARS = {
     "size_t": ctypes.c_size_t,
     "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
     "st_dtype": ctypes.c_uint32,
     "st_status": ctypes.c_int32,
     "st_report_fn": _abi.report_fn,

@@ -24,6 +24,8 @@ from .errors import (
     FileChangedError,
     ForkedError,
     FormatError,
+    HardLinksError,
+    IncompleteError,
     InternalError,
     InterruptedCallError,
     InvalidArgumentError,
@@ -44,8 +46,10 @@ from .errors import (
     TransactionFailedError,
     UnsupportedError,
 )
+from ._payload import Packed
 from .file import File, open, open_memory
 from .info import IoInfo, Stats, TensorInfo
+from .save import Writer, save, writer
 from .slices import TensorSlice
 from .status import Status
 from .transaction import Transaction
@@ -66,6 +70,8 @@ __all__ = [
     "Finding",
     "ForkedError",
     "FormatError",
+    "HardLinksError",
+    "IncompleteError",
     "InternalError",
     "InterruptedCallError",
     "InvalidArgumentError",
@@ -80,6 +86,7 @@ __all__ = [
     "NotRegularError",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "Packed",
     "PoisonedError",
     "ReadOnlyError",
     "ShapeMismatchError",
@@ -91,9 +98,12 @@ __all__ = [
     "Transaction",
     "TransactionFailedError",
     "UnsupportedError",
+    "Writer",
     "open",
     "open_memory",
     "recover",
+    "save",
     "verify",
     "version",
+    "writer",
 ]

@@ -92,6 +92,29 @@ class TxnOptions(ctypes.Structure):
     ]
 
 
+class Metadata(ctypes.Structure):
+    _fields_ = [
+        ("key", c_void_p),  # with a length: it may hold NUL
+        ("key_len", c_size_t),
+        ("value", c_void_p),
+        ("value_len", c_size_t),
+    ]
+
+
+class SaveOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("layout", c_uint32),
+        ("alignment", c_uint32),
+        ("header_reserve", c_uint64),
+        ("lock_timeout_ms", c_int32),
+        ("reserved0", c_uint32),
+        ("progress", progress_fn),
+        ("progress_user", c_void_p),
+    ]
+
+
 class VerifyOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -160,6 +183,10 @@ ST_MAP_NONE = 3
 ST_TIMEOUT_FOREVER = -1
 
 ST_TXN_COPY = 1
+
+ST_LAYOUT_KEEP = 0
+ST_LAYOUT_CANONICAL = 1
+ST_LAYOUT_STOCK = 2
 
 ST_STORAGE_UNKNOWN = 0
 ST_STORAGE_LOCAL = 1
@@ -244,6 +271,20 @@ st_txn_update = _function("st_txn_update", c_status, _txn, c_char_p, _tensor)
 st_txn_update_n = _function("st_txn_update_n", c_status, _txn, c_char_p, c_size_t, _tensor)
 st_commit = _function("st_commit", c_status, _txn)
 st_abort = _function("st_abort", None, _txn)
+
+_metadata = POINTER(Metadata)
+_writer = c_void_p
+st_save_options_init = _function("st_save_options_init", None, POINTER(SaveOptions))
+st_save = _function("st_save", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions))
+st_writer_open = _function(
+    "st_writer_open", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions),
+    POINTER(c_void_p),
+)  # fmt: skip
+st_writer_add = _function("st_writer_add", c_status, _writer, c_char_p, c_void_p, c_uint64)
+st_writer_add_n = _function("st_writer_add_n", c_status, _writer, c_char_p, c_size_t, c_void_p, c_uint64)
+st_writer_put = _function("st_writer_put", c_status, _writer, _tensor)
+st_writer_finish = _function("st_writer_finish", c_status, _writer)
+st_writer_abort = _function("st_writer_abort", None, _writer)
 
 st_verify = _function("st_verify", c_status, c_char_p, report_fn, c_void_p)
 st_verify_options_init = _function("st_verify_options_init", None, POINTER(VerifyOptions))
