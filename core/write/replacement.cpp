@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <vector>
 
 #include "os/random_name.h"
@@ -120,7 +121,11 @@ tl::expected<void, SwapFailure> Replacement::take_place() {
   // An error may come after the fact (a network filesystem): look.
   if (renamed < 0 && !stands()) return Failed({file_.error(-renamed, "rename"), false});
   named_ = false;
-  if (auto synced = dir_.sync(); !synced) return Failed({std::move(synced.error()), true});
+  try {
+    if (auto synced = dir_.sync(); !synced) return Failed({std::move(synced.error()), true});
+  } catch (const std::bad_alloc &) {
+    return Failed({Error{Status::nomem, {}}, true});  // its sentence would take memory
+  }
   return {};
 }
 
