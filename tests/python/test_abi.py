@@ -27,6 +27,7 @@ STRUCTS = {
     "st_range": _abi.Range,
     "st_txn_options": _abi.TxnOptions,
     "st_metadata": _abi.Metadata,
+    "st_plan": _abi.Plan,
     "st_save_options": _abi.SaveOptions,
     "st_report": _abi.Report,
     "st_verify_options": _abi.VerifyOptions,

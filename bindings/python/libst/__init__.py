@@ -47,8 +47,9 @@ from .errors import (
     UnsupportedError,
 )
 from ._payload import Packed
+from .compact import compact
 from .file import File, open, open_memory
-from .info import IoInfo, Stats, TensorInfo
+from .info import IoInfo, Plan, Stats, TensorInfo
 from .save import Writer, save, writer
 from .slices import TensorSlice
 from .status import Status
@@ -87,6 +88,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutOfRangeError",
     "Packed",
+    "Plan",
     "PoisonedError",
     "ReadOnlyError",
     "ShapeMismatchError",
@@ -99,6 +101,7 @@ __all__ = [
     "TransactionFailedError",
     "UnsupportedError",
     "Writer",
+    "compact",
     "open",
     "open_memory",
     "recover",

@@ -89,6 +89,24 @@ class TxnOptions(ctypes.Structure):
         ("reserved0", c_uint32),
         ("progress", progress_fn),
         ("progress_user", c_void_p),
+        ("layout", c_uint32),
+        ("alignment", c_uint32),
+        ("header_reserve", c_uint64),
+    ]
+
+
+class Plan(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_uint32),
+        ("file_size", c_uint64),
+        ("data_offset", c_uint64),
+        ("bytes_written", c_uint64),
+        ("bytes_shared", c_uint64),
+        ("bytes_copied", c_uint64),
+        ("space_needed", c_uint64),
+        ("space_free", c_uint64),
+        ("how", c_char * 256),
     ]
 
 
@@ -183,6 +201,13 @@ ST_MAP_NONE = 3
 ST_TIMEOUT_FOREVER = -1
 
 ST_TXN_COPY = 1
+ST_COMMIT_PUBLISH = 2
+ST_TXN_BREAK_LINKS = 4
+ST_TXN_FILLERS = 8
+
+ST_PLAN_NOTHING = 0
+ST_PLAN_PATCH = 1
+ST_PLAN_PUBLISH = 2
 
 ST_LAYOUT_KEEP = 0
 ST_LAYOUT_CANONICAL = 1
@@ -269,6 +294,18 @@ st_update_n = _function("st_update_n", c_status, _file, c_char_p, c_size_t, _ten
 st_begin = _function("st_begin", c_status, _file, POINTER(TxnOptions), POINTER(c_void_p))
 st_txn_update = _function("st_txn_update", c_status, _txn, c_char_p, _tensor)
 st_txn_update_n = _function("st_txn_update_n", c_status, _txn, c_char_p, c_size_t, _tensor)
+st_txn_put = _function("st_txn_put", c_status, _txn, c_char_p, _tensor)
+st_txn_put_n = _function("st_txn_put_n", c_status, _txn, c_char_p, c_size_t, _tensor)
+st_txn_delete = _function("st_txn_delete", c_status, _txn, c_char_p)
+st_txn_delete_n = _function("st_txn_delete_n", c_status, _txn, c_char_p, c_size_t)
+st_txn_rename = _function("st_txn_rename", c_status, _txn, c_char_p, c_char_p)
+st_txn_rename_n = _function("st_txn_rename_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
+st_txn_set_metadata = _function("st_txn_set_metadata", c_status, _txn, c_char_p, c_char_p)
+st_txn_set_metadata_n = _function("st_txn_set_metadata_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
+st_plan_init = _function("st_plan_init", None, POINTER(Plan))
+st_txn_plan = _function("st_txn_plan", c_status, _txn, POINTER(Plan))
+st_refresh = _function("st_refresh", c_status, _file)
+st_compact = _function("st_compact", c_status, c_char_p, POINTER(TxnOptions))
 st_commit = _function("st_commit", c_status, _txn)
 st_abort = _function("st_abort", None, _txn)
 

@@ -1,6 +1,7 @@
 """What a file tells about itself: plain values, no handle behind them."""
 
 from dataclasses import dataclass
+from typing import Optional
 
 _MAPS = ("auto", "shared", "private", "none")
 _STORAGES = ("unknown", "local", "memory", "network", "parallel", "fuse", "object store")
@@ -30,6 +31,21 @@ class IoInfo:
     data_offset: int  #: where tensors begin, in bytes
     filesystem: str  #: its type as in the mount table: "ext4", "fuse.gcsfuse"
     reason: str  #: one sentence: why this mapping
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a transaction's commit would do. Bytes, but for the first and the last."""
+
+    kind: str  #: "nothing", "patch" (in place, through the journal) or "publish" (a new file)
+    file_size: int  #: afterwards
+    data_offset: int  #: afterwards: where tensors begin
+    bytes_written: int  #: from the process: payloads, and the header of a new file
+    bytes_shared: int  #: with the old file, in blocks of which nothing is copied
+    bytes_copied: int  #: of the old file, by the kernel
+    space_needed: int  #: free, for the commit
+    space_free: Optional[int]  #: now; None if not known
+    how: str  #: one sentence
 
 
 @dataclass(frozen=True)

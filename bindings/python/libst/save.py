@@ -1,27 +1,19 @@
 """Write a file: `libst.save` at once, `libst.writer` tensor by tensor."""
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Optional, Union
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
+from ._layout import layout_number
 from ._names import encoded
 from ._payload import Packed, new_payload
 from ._waiting import Waiting
 from .errors import ClosedError, check
 from .file import Path, fs_path
 from .status import Status
-
-LAYOUTS = {"keep": _abi.ST_LAYOUT_KEEP, "canonical": _abi.ST_LAYOUT_CANONICAL, "stock": _abi.ST_LAYOUT_STOCK}
-
-
-def layout_number(layout: str, allowed: Iterable[str] = LAYOUTS) -> int:
-    if layout not in allowed:
-        raise ValueError(f"layout is one of {', '.join(map(repr, allowed))}, not {layout!r}")
-    return LAYOUTS[layout]
-
 
 def save(
     path: Path,
