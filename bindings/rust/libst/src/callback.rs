@@ -129,14 +129,20 @@ unsafe extern "C" fn shared_log(user: *mut c_void, level: u32, message: *const c
     });
 }
 
+/// That of a transaction, which may move to another thread.
 pub(crate) type ProgressFn<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + Send + 'a>;
-pub(crate) type ReportFn<'a> = Box<dyn FnMut(&Report<'_>) -> ControlFlow<()> + Send + 'a>;
+/// Those of a call, which is over before they go.
+pub(crate) type CallProgressFn<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>;
+pub(crate) type ReportFn<'a> = Box<dyn FnMut(&Report<'_>) -> ControlFlow<()> + 'a>;
 
-/// `user` of a call, or of a transaction, that has a closure of its own: a pointer to the closure's box, which nobody
-/// else touches while C may call it.
-pub(crate) unsafe extern "C" fn own_progress(user: *mut c_void, done: u64, total: u64) -> c_int {
-    // SAFETY: `user` is a ProgressFn, and this thread is in the one call that uses it.
-    let progress = unsafe { &mut *user.cast::<ProgressFn<'_>>() };
+/// `user` of a call, or of a transaction, that has a closure of its own: a pointer to the closure, which nobody else
+/// touches while C may call it.
+pub(crate) unsafe extern "C" fn own_progress<F>(user: *mut c_void, done: u64, total: u64) -> c_int
+where
+    F: FnMut(Progress) -> ControlFlow<()>,
+{
+    // SAFETY: `user` is an F, and this thread is in the one call that uses it.
+    let progress = unsafe { &mut *user.cast::<F>() };
     guard(1, || told(progress(step(done, total))))
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use crate::callback::{self, own_progress, own_report, ProgressFn, ReportFn};
+use crate::callback::{self, own_progress, own_report, CallProgressFn, ReportFn};
 use crate::error::check;
 use crate::path::c_path;
 use crate::{sys, timeout, Level, Progress, Result, Status};
@@ -96,7 +96,7 @@ pub fn recover(path: impl AsRef<Path>) -> Result<()> {
 #[derive(Default)]
 pub struct Verify<'a> {
     report: Option<ReportFn<'a>>,
-    progress: Option<ProgressFn<'a>>,
+    progress: Option<CallProgressFn<'a>>,
 }
 
 impl<'a> Verify<'a> {
@@ -108,7 +108,7 @@ impl<'a> Verify<'a> {
     /// Told each finding; [`ControlFlow::Break`] stops.
     pub fn report<F>(mut self, report: F) -> Verify<'a>
     where
-        F: FnMut(&Report<'_>) -> ControlFlow<()> + Send + 'a,
+        F: FnMut(&Report<'_>) -> ControlFlow<()> + 'a,
     {
         self.report = Some(Box::new(report));
         self
@@ -117,7 +117,7 @@ impl<'a> Verify<'a> {
     /// Told now and then how much has been read; [`ControlFlow::Break`] stops.
     pub fn progress<F>(mut self, progress: F) -> Verify<'a>
     where
-        F: FnMut(Progress) -> ControlFlow<()> + Send + 'a,
+        F: FnMut(Progress) -> ControlFlow<()> + 'a,
     {
         self.progress = Some(Box::new(progress));
         self
@@ -132,7 +132,7 @@ impl<'a> Verify<'a> {
         let mut c = sys::ST_VERIFY_OPTIONS_INIT;
         c.report = self.report.as_ref().map(|_| own_report as _);
         c.report_user = user(&mut self.report);
-        c.progress = self.progress.as_ref().map(|_| own_progress as _);
+        c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
         c.progress_user = user(&mut self.progress);
         // SAFETY: a C string and set-up options, whose closures live during the call.
         callback::call(|| check(unsafe { sys::st_verify_with(path.as_ptr(), &c) }))
@@ -184,7 +184,7 @@ impl<'a> Recover<'a> {
     /// Told of each journal; [`ControlFlow::Break`] stops.
     pub fn report<F>(mut self, report: F) -> Recover<'a>
     where
-        F: FnMut(&Report<'_>) -> ControlFlow<()> + Send + 'a,
+        F: FnMut(&Report<'_>) -> ControlFlow<()> + 'a,
     {
         self.report = Some(Box::new(report));
         self

@@ -44,13 +44,20 @@ use crate::{
 pub struct File {
     handle: Arc<Handle>, // other owners: only an Interrupt during its call
     path: PathBuf,
-    writable: bool,
-    lock_timeout_ms: i32,
+    opened: Opened,
+}
+
+/// As it was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) writable: bool,
+    pub(crate) map: Map,
+    pub(crate) lock_timeout_ms: i32,
 }
 
 impl File {
-    pub(crate) fn of(handle: Handle, path: PathBuf, writable: bool, lock_timeout_ms: i32) -> File {
-        File { handle: Arc::new(handle), path, writable, lock_timeout_ms }
+    pub(crate) fn of(handle: Handle, path: PathBuf, opened: Opened) -> File {
+        File { handle: Arc::new(handle), path, opened }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -58,7 +65,7 @@ impl File {
     }
 
     pub(crate) fn lock_timeout_ms(&self) -> i32 {
-        self.lock_timeout_ms
+        self.opened.lock_timeout_ms
     }
 
     // ---------------------------------------------------------- open and close
@@ -76,7 +83,7 @@ impl File {
         let callbacks = Arc::clone(self.handle.callbacks());
         // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), out) })?;
-        Ok(File::of(handle, self.path.clone(), self.writable, self.lock_timeout_ms))
+        Ok(File::of(handle, self.path.clone(), self.opened))
     }
 
     /// As it was opened.
@@ -86,7 +93,7 @@ impl File {
 
     /// Whether it was opened for changes.
     pub fn is_writable(&self) -> bool {
-        self.writable
+        self.opened.writable
     }
 
     /// Make the calls that now run on this file, in any thread, give up waiting for locks and stop long reads: they
@@ -221,7 +228,7 @@ impl File {
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn view_owned(&self, name: &str) -> Result<TensorView<'_>> {
-        if self.writable || self.info()?.map != Map::None {
+        if self.opened.writable || self.opened.map != Map::None {
             return Err(Error::new(
                 Status::Unsupported,
                 "only a file opened for reading, with Map::None, has memory of its own that nobody changes; \
@@ -290,7 +297,7 @@ impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("File")
             .field("path", &self.path)
-            .field("writable", &self.writable)
+            .field("opened", &self.opened)
             .field("tensors", &self.len())
             .finish_non_exhaustive()
     }

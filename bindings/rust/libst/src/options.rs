@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::Shared;
+use crate::file::Opened;
 use crate::handle::Handle;
 use crate::path::c_path;
 use crate::{sys, timeout, File, Level, Map, Progress, Result};
@@ -106,7 +107,8 @@ impl OpenOptions {
         // SAFETY: a C string, set-up options, a place to write to; the handle keeps the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open(c_path.as_ptr(), &c, out) })?;
         let writable = c.flags & sys::ST_OPEN_READ_WRITE != 0;
-        Ok(File::of(handle, path.to_owned(), writable, c.lock_timeout_ms))
+        let opened = Opened { writable, map: Map::from_code(c.map), lock_timeout_ms: c.lock_timeout_ms };
+        Ok(File::of(handle, path.to_owned(), opened))
     }
 }
 

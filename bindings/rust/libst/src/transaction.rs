@@ -206,7 +206,10 @@ impl<'f> TransactionOptions<'f> {
             owned: PhantomData,
         });
         match &progress {
-            Some(own) => (c.progress, c.progress_user) = (Some(own_progress as _), own.raw.as_ptr().cast()),
+            Some(own) => {
+                (c.progress, c.progress_user) =
+                    (Some(own_progress::<ProgressFn<'f>> as _), own.raw.as_ptr().cast())
+            }
             None => {
                 (c.progress, c.progress_user) = (handle.callbacks().c_progress(), handle.callbacks().user());
             }
@@ -214,7 +217,7 @@ impl<'f> TransactionOptions<'f> {
         let mut transaction = Transaction { raw: null_mut(), handle, _progress: progress };
         // SAFETY: an open handle, set-up options, a place to write to; the transaction keeps the closure, and the file
         // its callbacks.
-        handle.call(|file| unsafe { sys::st_begin(file, &c, &mut transaction.raw) })?;
+        callback::call(|| check(unsafe { sys::st_begin(handle.raw(), &c, &mut transaction.raw) }))?;
         Ok(transaction)
     }
 }

@@ -1,0 +1,323 @@
+//! Updates and transactions: what they change, what they leave, and how they fail.
+
+mod support;
+
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use support::*;
+
+#[test]
+fn an_update_of_any_dtype_is_what_the_crate_then_reads() {
+    for seed in 0..6 {
+        let model = Model::random(seed);
+        let file = model.writable();
+        let mut random = Random::new(99 + seed);
+        let (inode, mut expected) = (std::fs::metadata(&model.path).unwrap().ino(), model.bytes());
+        for (name, sample) in &model.samples {
+            let data = random.bytes(sample.data.len());
+            let tensor = file.tensor(name).unwrap();
+            let at = tensor.file_offset() as usize;
+            expected[at..at + data.len()].copy_from_slice(&data);
+            file.update(name, TensorView::new(tensor.dtype(), tensor.shape(), &data).unwrap()).unwrap();
+            assert_eq!(file.read(name).unwrap(), data);
+            assert!(model.holds(&[(name, &data)]));
+        }
+        assert_eq!(model.bytes(), expected, "nothing else changed");
+        assert_eq!(std::fs::metadata(&model.path).unwrap().ino(), inode, "the same file");
+        drop(file);
+        assert!(model.journals().is_empty());
+    }
+}
+
+#[test]
+fn a_transaction_changes_all_or_when_dropped_nothing() {
+    let model = Model::plain();
+    let file = model.writable();
+    let before = model.bytes();
+    let (w, b) = (vec![1; 64 * 96 * 4], vec![2; 7]);
+
+    let mut dropped = file.begin().unwrap();
+    dropped.update_bytes("w", &w).unwrap();
+    dropped.update_bytes("b", &b).unwrap();
+    assert_eq!(model.bytes(), before);
+    drop(dropped);
+    let mut aborted = file.begin().unwrap();
+    aborted.update_bytes("w", &w).unwrap();
+    aborted.abort();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut change = file.begin().unwrap();
+        change.update_bytes("w", &w).unwrap();
+        panic!("before the commit");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(model.bytes(), before);
+
+    let mut change = file.begin().unwrap();
+    change.update_bytes("w", &[9; 64 * 96 * 4]).unwrap();
+    change.update_bytes("b", &b).unwrap();
+    change.update_bytes("w", &w).unwrap(); // the last value counts
+    change.commit().unwrap();
+    assert!(model.holds(&[("w", &w), ("b", &b), ("v", model.data("v"))]));
+    assert_eq!(file.stats().unwrap().commits, 1);
+    file.begin().unwrap().commit().unwrap(); // of nothing
+}
+
+#[test]
+fn a_payload_may_go_as_soon_as_it_was_staged() {
+    let model = Model::plain();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    let mut payload = vec![5; 8000];
+    change.update_bytes("v", &payload).unwrap();
+    payload.fill(6);
+    drop(payload);
+    change.commit().unwrap();
+    assert!(model.holds(&[("v", &[5; 8000])]));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_leaves_the_transaction_as_it_was() {
+    let model = Model::plain();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[3; 7]).unwrap();
+    let data = vec![0; 64 * 96 * 4];
+    let value = |dtype, shape: &[usize]| TensorView::new(dtype, shape.to_vec(), &data).unwrap();
+    let error = change.update("w", value(Dtype::I32, &[64, 96])).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::DtypeMismatch, Some("w")));
+    let error = change.update("w", value(Dtype::F32, &[96, 64])).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::ShapeMismatch, Some("w")));
+    let error = change.update("w\0", value(Dtype::F32, &[64, 96])).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::NotFound, Some("w\0")));
+    let error = change.update_bytes("w", &data[1..]).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::NbytesMismatch, Some("w")));
+    change.commit().unwrap();
+    assert!(model.holds(&[("b", &[3; 7]), ("w", model.data("w"))]));
+}
+
+#[test]
+fn a_file_opened_for_reading_is_not_changed() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    assert_eq!(file.begin().unwrap_err().status(), Status::ReadOnly);
+    assert_eq!(file.update_bytes("b", &[0; 7]).unwrap_err().status(), Status::ReadOnly);
+}
+
+#[test]
+fn busy_names_the_holder_and_gives_the_transaction_back() {
+    let model = Model::plain();
+    let file = OpenOptions::new().write(true).lock_timeout(Duration::ZERO).open(&model.path).unwrap();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[4; 7]).unwrap();
+
+    let mut pipe = [0; 2];
+    // SAFETY: room for two descriptors.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    let holder = Child::fork(|| {
+        let _lock = Lock::hold(&model.path);
+        // SAFETY: a byte from memory of ours; then to sleep until killed.
+        unsafe {
+            libc::write(pipe[1], [0u8].as_ptr().cast(), 1);
+            loop {
+                libc::pause();
+            }
+        }
+    });
+    // SAFETY: waits for the byte: the lock is held.
+    assert_eq!(unsafe { libc::read(pipe[0], [0u8].as_mut_ptr().cast(), 1) }, 1);
+
+    for _ in 0..3 {
+        let busy = change.commit().unwrap_err();
+        assert_eq!(busy.status(), Status::Busy);
+        assert_eq!(busy.error().holder_pid(), Some(holder.0 as u32), "{busy}");
+        change = busy.into_transaction().unwrap();
+    }
+    let error = file.update_bytes("b", &[5; 7]).unwrap_err();
+    assert_eq!((error.status(), error.holder_pid()), (Status::Busy, Some(holder.0 as u32)));
+    assert!(model.holds(&[("b", model.data("b"))]));
+    drop(holder);
+    change.commit().unwrap();
+    assert!(model.holds(&[("b", &[4; 7])]));
+    assert!(file.stats().unwrap().lock_waits >= 3);
+    // SAFETY: ours.
+    unsafe { (libc::close(pipe[0]), libc::close(pipe[1])) };
+}
+
+#[test]
+fn a_failed_commit_is_an_error_like_any_other() {
+    fn in_one_line(change: Transaction<'_>) -> Result<()> {
+        Ok(change.commit()?)
+    }
+    fn as_a_box(change: Transaction<'_>) -> Result<(), Box<dyn std::error::Error>> {
+        Ok(change.commit()?)
+    }
+    let model = Model::plain();
+    let file = model.writable();
+    let lock = Lock::hold(&model.path);
+    let begin = || {
+        let mut change = TransactionOptions::new().lock_timeout(Duration::ZERO).begin(&file).unwrap();
+        change.update_bytes("b", &[4; 7]).unwrap();
+        change
+    };
+    assert_eq!(in_one_line(begin()).unwrap_err().status(), Status::Busy);
+    drop(lock);
+    let b = file.tensor("b").unwrap();
+    let lock = Lock::hold_part(&model.path, b.file_offset(), b.data_len());
+    let error = as_a_box(begin()).unwrap_err().downcast::<Error>().unwrap();
+    assert_eq!((error.status(), error.tensor()), (Status::Busy, Some("b")));
+    drop(lock);
+
+    // And one that cannot be tried again.
+    let replaced = safetensors::serialize([("other", &model.samples["b"])], None).unwrap();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[4; 7]).unwrap();
+    std::fs::write(model.path.with_extension("new"), replaced).unwrap();
+    std::fs::rename(model.path.with_extension("new"), &model.path).unwrap();
+    let failed = change.commit().unwrap_err();
+    assert_eq!(failed.status(), Status::FileChanged);
+    assert_eq!(failed.into_transaction().unwrap_err().status(), Status::FileChanged);
+}
+
+#[test]
+fn interrupting_ends_a_wait_for_a_lock() {
+    let model = Model::plain();
+    let file = OpenOptions::new().write(true).lock_timeout(None).open(&model.path).unwrap();
+    let lock = Lock::hold(&model.path);
+    let interrupt = file.interrupt_handle();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Only calls that run are interrupted, so again until it is over.
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                interrupt.interrupt();
+                std::thread::yield_now();
+            }
+        });
+        let error = file.update_bytes("b", &[1; 7]).unwrap_err();
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(error.status(), Status::Interrupted);
+    });
+    drop(lock);
+    drop(file);
+    interrupt.interrupt(); // does nothing
+    assert!(model.holds(&[("b", model.data("b"))]));
+}
+
+#[test]
+fn many_threads_update_one_file_and_lose_nothing() {
+    let mut random = Random::new(3);
+    let names: Vec<String> = (0..6).map(|i| format!("t{i}")).collect();
+    let sample = |random: &mut Random| Sample::new(safetensors::Dtype::U8, &[3000], random);
+    let samples = names.iter().map(|name| (name.clone(), sample(&mut random))).collect();
+    let model = Model::new(samples, Default::default());
+    let file = OpenOptions::new().write(true).lock_timeout(None).open(&model.path).unwrap();
+    std::thread::scope(|scope| {
+        for (i, name) in names.iter().enumerate() {
+            // Every other one through a handle of its own.
+            let own = (i % 2 == 0).then(|| file.reopen().unwrap());
+            let file = &file;
+            scope.spawn(move || {
+                let file = own.as_ref().unwrap_or(file);
+                for round in 0..8u8 {
+                    file.update_bytes(name, &[round; 3000]).unwrap();
+                    assert_eq!(file.read(name).unwrap(), [round; 3000]);
+                }
+            });
+        }
+    });
+    assert!(names.iter().all(|name| model.holds(&[(name, &[7; 3000])])));
+}
+
+#[test]
+fn a_transaction_moves_to_another_thread() {
+    let model = Model::plain();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[1; 7]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            change.update_bytes("v", &[2; 8000]).unwrap();
+            change.commit().unwrap();
+        });
+    });
+    assert!(model.holds(&[("b", &[1; 7]), ("v", &[2; 8000])]));
+}
+
+#[test]
+fn a_child_reads_and_updates_and_leaves_its_parents_transaction_alone() {
+    let model = Model::plain();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[1; 7]).unwrap();
+    let mut in_child = Some(change);
+    let child = Child::fork(|| {
+        let mut change = in_child.take().unwrap();
+        assert_eq!(change.update_bytes("b", &[9; 7]).unwrap_err().status(), Status::Forked);
+        assert_eq!(change.commit().unwrap_err().status(), Status::Forked);
+        assert_eq!(file.read("v").unwrap(), model.data("v"));
+        file.update_bytes("v", &[3; 8000]).unwrap();
+        0
+    });
+    assert_eq!(child.wait(), 0);
+    in_child.unwrap().commit().unwrap();
+    assert!(model.holds(&[("b", &[1; 7]), ("v", &[3; 8000])]));
+}
+
+#[test]
+fn a_writer_that_dies_at_any_step_leaves_the_old_or_the_new() {
+    // Large enough that a commit tells of progress between its steps.
+    let mut random = Random::new(4);
+    let n = 9 << 20;
+    let samples =
+        ["x", "y"].map(|name| (name.to_owned(), Sample::new(safetensors::Dtype::U8, &[n], &mut random)));
+    let model = Model::new(samples.into(), Default::default());
+    let (mut old, mut new, mut recovered) = (0, 0, 0);
+    for step in 0..12 {
+        let before = model.bytes();
+        let payload = vec![step as u8; n];
+        let child = Child::fork(|| {
+            let file = model.writable();
+            let mut told = 0;
+            let mut change = TransactionOptions::new()
+                .progress(|_| {
+                    told += 1;
+                    if told > step * 2 {
+                        // SAFETY: ends the process, as a crash does.
+                        unsafe { libc::_exit(7) };
+                    }
+                    ControlFlow::Continue(())
+                })
+                .begin(&file)
+                .unwrap();
+            change.update_bytes("x", &payload).unwrap();
+            change.update_bytes("y", &payload).unwrap();
+            change.commit().unwrap();
+            0
+        });
+        let status = child.wait();
+        assert!(status == 7 || status == 0, "{status}");
+        let waiting = model.journals().len();
+        let mut found = Vec::new();
+        Recover::new()
+            .report(|report| {
+                found.push((report.level, report.status, report.message.to_owned()));
+                ControlFlow::Continue(())
+            })
+            .run(&model.path)
+            .unwrap();
+        assert_eq!(found.len(), waiting, "{found:?}");
+        assert!(model.journals().is_empty());
+        recovered += waiting;
+        if model.bytes() == before {
+            old += 1;
+            assert_eq!(status, 7, "acknowledged, so durable");
+        } else {
+            new += 1;
+            assert!(model.holds(&[("x", &payload), ("y", &payload)]), "step {step}");
+        }
+    }
+    assert!(old > 0 && recovered > 0, "{old} old, {new} new, {recovered} recovered");
+    recover(&model.path).unwrap();
+}
