@@ -82,7 +82,16 @@ pub const ST_MAP_AUTO: u32 = 0;
 pub const ST_MAP_SHARED: u32 = 1;
 pub const ST_MAP_PRIVATE: u32 = 2;
 pub const ST_MAP_NONE: u32 = 3;
+pub const ST_PREFETCH_AUTO: u32 = 0;
+pub const ST_PREFETCH_NONE: u32 = 1;
+pub const ST_PREFETCH_SEQUENTIAL: u32 = 2;
+pub const ST_PREFETCH_PARALLEL: u32 = 3;
+pub const ST_DIRECT_AUTO: u32 = 0;
+pub const ST_DIRECT_OFF: u32 = 1;
+pub const ST_DIRECT_ON: u32 = 2;
 pub const ST_TIMEOUT_FOREVER: i32 = -1;
+pub const ST_LOAD_HUGE_PAGES: u32 = 1;
+pub const ST_LOAD_DIRECT: u32 = 2;
 pub const ST_TXN_COPY: u32 = 1;
 pub const ST_REPORT_ERROR: u32 = 3;
 pub const ST_STORAGE_UNKNOWN: u32 = 0;
@@ -116,6 +125,20 @@ pub const ST_OPEN_OPTIONS_INIT: st_open_options = st_open_options {
     progress_user: null_mut(),
     log: None,
     log_user: null_mut(),
+    prefetch: ST_PREFETCH_AUTO,
+    direct: ST_DIRECT_AUTO,
+    io_threads: 0,
+    block_size: 0,
+    worker_index: 0,
+    worker_count: 0,
+    memory_limit: 0,
+};
+
+pub const ST_LOAD_OPTIONS_INIT: st_load_options = st_load_options {
+    struct_size: size_of::<st_load_options>() as u32,
+    flags: 0,
+    progress: None,
+    progress_user: null_mut(),
 };
 
 pub const ST_TXN_OPTIONS_INIT: st_txn_options = st_txn_options {
@@ -153,6 +176,11 @@ pub const ST_IO_INFO_INIT: st_io_info = st_io_info {
     data_offset: 0,
     filesystem: [0 as c_char; 64],
     reason: [0 as c_char; 256],
+    prefetch: ST_PREFETCH_AUTO,
+    direct: ST_DIRECT_AUTO,
+    io_threads: 0,
+    block_size: 0,
+    prefetch_reason: [0 as c_char; 256],
 };
 
 pub const ST_STATS_INIT: st_stats = st_stats {
@@ -169,4 +197,7 @@ pub const ST_STATS_INIT: st_stats = st_stats {
     commits: 0,
     recoveries: 0,
     lock_waits: 0,
+    read_requests: 0,
+    bytes_prefetched: 0,
+    reopens: 0,
 };

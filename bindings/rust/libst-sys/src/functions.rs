@@ -88,6 +88,28 @@ extern "C" {
         dst: *mut c_void,
         dst_size: usize,
     ) -> st_status;
+    pub fn st_read_many(
+        file: *mut st_file,
+        reqs: *const st_read_request,
+        n: usize,
+        progress: st_progress_fn,
+        user: *mut c_void,
+    ) -> st_status;
+    pub fn st_prefetch(file: *mut st_file, names: *const *const c_char, n: usize) -> st_status;
+    pub fn st_prefetch_at(
+        file: *mut st_file,
+        indices: *const u64,
+        n: usize,
+        progress: st_progress_fn,
+        user: *mut c_void,
+    ) -> st_status;
+    pub fn st_load_options_init(out: *mut st_load_options);
+    pub fn st_load(
+        file: *mut st_file,
+        indices: *const u64,
+        n: usize,
+        opts: *const st_load_options,
+    ) -> st_status;
     pub fn st_txn_options_init(out: *mut st_txn_options);
     pub fn st_update(file: *mut st_file, name: *const c_char, value: *const st_tensor) -> st_status;
     pub fn st_update_n(

@@ -49,6 +49,13 @@ pub struct st_open_options {
     pub progress_user: *mut c_void,
     pub log: st_log_fn,
     pub log_user: *mut c_void,
+    pub prefetch: u32,
+    pub direct: u32,
+    pub io_threads: u32,
+    pub block_size: u32,
+    pub worker_index: u32,
+    pub worker_count: u32,
+    pub memory_limit: u64,
 }
 
 #[repr(C)]
@@ -73,6 +80,27 @@ pub struct st_range {
     pub start: i64,
     pub stop: i64,
     pub step: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_read_request {
+    pub name: *const c_char,
+    pub name_len: usize,
+    pub index: u64,
+    pub dst: *mut c_void,
+    pub dst_size: usize,
+    pub ranges: *const st_range,
+    pub range_count: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_load_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub progress: st_progress_fn,
+    pub progress_user: *mut c_void,
 }
 
 #[repr(C)]
@@ -129,6 +157,11 @@ pub struct st_io_info {
     pub data_offset: u64,
     pub filesystem: [c_char; 64],
     pub reason: [c_char; 256],
+    pub prefetch: u32,
+    pub direct: u32,
+    pub io_threads: u32,
+    pub block_size: u32,
+    pub prefetch_reason: [c_char; 256],
 }
 
 #[repr(C)]
@@ -147,4 +180,7 @@ pub struct st_stats {
     pub commits: u64,
     pub recoveries: u64,
     pub lock_waits: u64,
+    pub read_requests: u64,
+    pub bytes_prefetched: u64,
+    pub reopens: u64,
 }

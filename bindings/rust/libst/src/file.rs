@@ -8,8 +8,8 @@ use crate::handle::Handle;
 use crate::slice::Ranges;
 use crate::view::with_value;
 use crate::{
-    sys, Error, IoInfo, Map, OpenOptions, Range, Result, Slice, Stats, Status, Tensor, TensorView,
-    Transaction, TransactionOptions, View,
+    sys, Error, IoInfo, OpenOptions, Range, Result, Slice, Stats, Status, Tensor, TensorView, Transaction,
+    TransactionOptions, View,
 };
 
 /// A safetensors file, open. Closed when dropped, whereupon nothing that was taken from it can be alive.
@@ -35,7 +35,8 @@ use crate::{
 /// touching them a signal. No `&[u8]` may do that, so [`File::view`] is `unsafe` and asks for a promise. Without one:
 ///
 /// * [`File::read`] and its kin copy, with reads and not through a mapping: a file that changed is an error;
-/// * [`File::view_owned`] views memory that nobody else can reach, of a file opened with [`Map::None`] for reading.
+/// * [`File::view_owned`] views memory that nobody else can reach, into which [`File::load`] reads any number of tensors
+///   at once; for files opened for reading.
 ///
 /// # Threads
 ///
@@ -51,7 +52,6 @@ pub struct File {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub(crate) writable: bool,
-    pub(crate) map: Map,
     pub(crate) lock_timeout_ms: i32,
 }
 
@@ -213,29 +213,30 @@ impl File {
         (0..).map_while(|index| unsafe { self.handle.view_at(index) })
     }
 
-    /// A tensor's bytes in memory that this file owns, filled at the first look. For files opened for reading with
-    /// [`Map::None`], where nobody else can reach that memory.
+    /// A tensor's bytes in memory that this file owns: read there by [`File::load`], or now. For files opened for
+    /// reading, where nobody else can reach that memory.
     ///
     /// # Errors
-    /// [`Status::Unsupported`] for other files; [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`].
+    /// [`Status::Unsupported`] for a file opened for changes, whose own commits would show in that memory;
+    /// [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`].
     ///
     /// ```
     /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
-    /// use libst::{Map, OpenOptions};
-    ///
-    /// let file = OpenOptions::new().map(Map::None).open(&path)?;
+    /// let file = libst::File::open(&path)?;
     /// assert_eq!(file.view_owned("w")?.data().len(), 24);
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn view_owned(&self, name: &str) -> Result<TensorView<'_>> {
-        if self.opened.writable || self.opened.map != Map::None {
+        if self.opened.writable {
             return Err(Error::new(
                 Status::Unsupported,
-                "only a file opened for reading, with Map::None, has memory of its own that nobody changes; \
-                 open it so, or read a copy",
+                "memory of a file opened for changes shows them while it is viewed; open another one for reading, or \
+                 read a copy",
             ));
         }
-        // SAFETY: the memory is private to the handle, which changes it only after commits of its own, and has none.
+        self.load(Some(&[name]))?;
+        // SAFETY: the bytes now lie in memory that is private to the handle, which writes to it after commits of its
+        // own, and has none.
         unsafe { self.handle.view(name) }
     }
 

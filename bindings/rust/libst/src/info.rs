@@ -52,6 +52,32 @@ numbered! {
 }
 
 numbered! {
+    /// How much is read ahead of use, and how bulk reads go about it.
+    Prefetch {
+        /// As the storage asks.
+        Auto = ST_PREFETCH_AUTO,
+        /// Nothing is read ahead.
+        None = ST_PREFETCH_NONE,
+        /// One reader, in the order of the file.
+        Sequential = ST_PREFETCH_SEQUENTIAL,
+        /// Several readers; on network and FUSE storage each in a contiguous range of its own.
+        Parallel = ST_PREFETCH_PARALLEL,
+    }
+}
+
+numbered! {
+    /// Whether bulk reads into memory go past the page cache.
+    Direct {
+        /// As the storage asks.
+        Auto = ST_DIRECT_AUTO,
+        /// Through the page cache.
+        Off = ST_DIRECT_OFF,
+        /// Past it, queued; where the filesystem cannot, as `Off`.
+        On = ST_DIRECT_ON,
+    }
+}
+
+numbered! {
     /// What kind of storage lies behind a path.
     Storage {
         /// Not known.
@@ -98,6 +124,16 @@ pub struct IoInfo {
     pub filesystem: String,
     /// One sentence: why this mapping.
     pub reason: String,
+    /// How bulk reads go.
+    pub prefetch: Prefetch,
+    /// Whether bulk reads into memory go past the page cache.
+    pub direct: Direct,
+    /// Readers of a bulk read.
+    pub io_threads: u32,
+    /// Bytes of a request of theirs.
+    pub block_size: u32,
+    /// One sentence: how bulk reads go, and why.
+    pub prefetch_reason: String,
 }
 
 impl IoInfo {
@@ -114,6 +150,11 @@ impl IoInfo {
             data_offset: c.data_offset,
             filesystem: sentence(&c.filesystem),
             reason: sentence(&c.reason),
+            prefetch: Prefetch::from_code(c.prefetch),
+            direct: Direct::from_code(c.direct),
+            io_threads: c.io_threads,
+            block_size: c.block_size,
+            prefetch_reason: sentence(&c.prefetch_reason),
         })
     }
 }
@@ -170,4 +211,10 @@ stats! {
     recoveries: u64,
     /// Times that a lock was not free at once.
     lock_waits: u64,
+    /// Requests of bulk reads.
+    read_requests: u64,
+    /// Bytes brought into the page cache by [`File::prefetch`](crate::File::prefetch).
+    bytes_prefetched: u64,
+    /// Times that this handle opened its file anew, in forked children.
+    reopens: u64,
 }

@@ -19,6 +19,7 @@
 
 use libst_sys as sys;
 
+mod bulk;
 mod callback;
 mod check;
 mod dtype;
@@ -38,12 +39,13 @@ mod timeout;
 mod transaction;
 mod view;
 
+pub use bulk::{LoadOptions, ReadRequest};
 pub use callback::{Level, Progress};
 pub use check::{recover, verify, Recover, Report, Verify};
 pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use file::{File, Interrupt};
-pub use info::{IoInfo, Map, Stats, Storage};
+pub use info::{Direct, IoInfo, Map, Prefetch, Stats, Storage};
 pub use memory::SafeTensors;
 pub use options::OpenOptions;
 pub use slice::{Range, Slice};

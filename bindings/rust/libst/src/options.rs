@@ -10,7 +10,7 @@ use crate::callback::Shared;
 use crate::file::Opened;
 use crate::handle::Handle;
 use crate::path::c_path;
-use crate::{sys, timeout, File, Level, Map, Progress, Result};
+use crate::{sys, timeout, Direct, File, Level, Map, Prefetch, Progress, Result};
 
 /// How a file is opened: [`File::open`] with choices.
 ///
@@ -67,6 +67,46 @@ impl OpenOptions {
         self
     }
 
+    /// How bulk reads go: [`File::prefetch`], [`File::read_many`], [`File::load`]. [`File::info`] tells what came of it,
+    /// and why. With [`Prefetch::Auto`] the environment's `ST_PREFETCH` has a say.
+    pub fn prefetch(mut self, prefetch: Prefetch) -> OpenOptions {
+        self.c.prefetch = prefetch.code();
+        self
+    }
+
+    /// Whether bulk reads into memory go past the page cache. With [`Direct::Auto`] the environment's `ST_DIRECT` has a
+    /// say.
+    pub fn direct(mut self, direct: Direct) -> OpenOptions {
+        self.c.direct = direct.code();
+        self
+    }
+
+    /// Readers of a bulk read, at most 64; 0: as the storage asks, or the environment's `ST_IO_THREADS`.
+    pub fn io_threads(mut self, threads: u32) -> OpenOptions {
+        self.c.io_threads = threads;
+        self
+    }
+
+    /// Bytes of a request of bulk reads, taken between 64 KiB and 256 MiB; 0: as the storage asks, or the environment's
+    /// `ST_BLOCK_SIZE`.
+    pub fn block_size(mut self, bytes: u32) -> OpenOptions {
+        self.c.block_size = bytes;
+        self
+    }
+
+    /// This file is worker `index` of a group of `count` that share the warming of it: [`File::prefetch`] of everything
+    /// is then of this worker's contiguous part.
+    pub fn worker(mut self, index: u32, count: u32) -> OpenOptions {
+        (self.c.worker_index, self.c.worker_count) = (index, count);
+        self
+    }
+
+    /// Bytes of page cache that bulk reads may leave behind; 0: no limit.
+    pub fn memory_limit(mut self, bytes: u64) -> OpenOptions {
+        self.c.memory_limit = bytes;
+        self
+    }
+
     /// Told now and then during this file's long calls; [`ControlFlow::Break`] cancels the call, which then fails with
     /// [`Status::Cancelled`](crate::Status::Cancelled) and has changed nothing. A panic cancels the call likewise, and
     /// then goes on.
@@ -107,7 +147,7 @@ impl OpenOptions {
         // SAFETY: a C string, set-up options, a place to write to; the handle keeps the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open(c_path.as_ptr(), &c, out) })?;
         let writable = c.flags & sys::ST_OPEN_READ_WRITE != 0;
-        let opened = Opened { writable, map: Map::from_code(c.map), lock_timeout_ms: c.lock_timeout_ms };
+        let opened = Opened { writable, lock_timeout_ms: c.lock_timeout_ms };
         Ok(File::of(handle, path.to_owned(), opened))
     }
 }

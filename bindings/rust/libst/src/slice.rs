@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Bound;
 
 use crate::handle::{Described, Handle};
-use crate::{sys, Dtype, Error, Result, Status};
+use crate::{sys, Dtype, Error, ReadRequest, Result, Status};
 
 /// One dimension's part of a slice: Rust's ranges of `i64`, where a negative end counts from the back, with a step.
 /// Both ends are clipped to the dimension. [`s!`](crate::s) writes several.
@@ -188,6 +188,11 @@ impl<'f> Slice<'f> {
         let mut bytes = vec![0; self.nbytes];
         self.read_into(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
+    pub fn request<'a>(&'a self, dst: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest::of(self.handle, self.of, &self.ranges.c, dst)
     }
 
     /// Copy its bytes to the start of `dst`.

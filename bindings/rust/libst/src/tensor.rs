@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::handle::{Described, Handle};
 use crate::slice::Ranges;
-use crate::{sys, Dtype, Range, Result, Slice, TensorView};
+use crate::{sys, Dtype, Range, ReadRequest, Result, Slice, TensorView};
 
 /// A tensor of a [`File`](crate::File), which it borrows. Its bytes stay in the file until asked for.
 ///
@@ -72,6 +72,14 @@ impl<'f> Tensor<'f> {
             sys::st_read_n(raw, name.as_ptr().cast(), name.len(), dst.as_mut_ptr().cast(), dst_size)
         })?;
         self.handle.still(&self.described)
+    }
+
+    /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
+    pub fn request<'a>(&self, dst: &'a mut [u8]) -> ReadRequest<'a>
+    where
+        'f: 'a,
+    {
+        ReadRequest::of(self.handle, self.described, &[], dst)
     }
 
     /// A part of it, to read; see [`File::slice`](crate::File::slice).

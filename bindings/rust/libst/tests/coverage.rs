@@ -9,7 +9,7 @@ mod rust;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use libst::{Dtype, Map, Status, Storage};
+use libst::{Direct, Dtype, Map, Prefetch, Status, Storage};
 use libst_sys as sys;
 
 /// The words of this crate's sources, without comments and unit tests.
@@ -134,14 +134,23 @@ fn every_dtype_has_its_variant_name_and_size() {
     }
 }
 
-#[test]
-fn every_mapping_and_storage_has_its_variant() {
-    for (name, code) in constants("ST_MAP_") {
-        assert!(!matches!(Map::from_code(code as u32), Map::Other(_)), "{name} has no variant");
-        assert_eq!(Map::from_code(code as u32).code(), code as u32);
-    }
-    for (name, code) in constants("ST_STORAGE_") {
-        assert!(!matches!(Storage::from_code(code as u32), Storage::Other(_)), "{name} has no variant");
-        assert_eq!(Storage::from_code(code as u32).code(), code as u32);
-    }
+macro_rules! every_number_has_its_variant {
+    ($($test:ident: $ty:ident, $prefix:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            for (name, code) in constants($prefix) {
+                let variant = $ty::from_code(code as u32);
+                assert!(!matches!(variant, $ty::Other(_)), "{name} has no variant");
+                assert_eq!(variant.code(), code as u32);
+            }
+            assert_eq!($ty::from_code(9999), $ty::Other(9999));
+        })*
+    };
+}
+
+every_number_has_its_variant! {
+    every_mapping_has_its_variant: Map, "ST_MAP_";
+    every_storage_has_its_variant: Storage, "ST_STORAGE_";
+    every_prefetch_has_its_variant: Prefetch, "ST_PREFETCH_";
+    every_direct_has_its_variant: Direct, "ST_DIRECT_";
 }

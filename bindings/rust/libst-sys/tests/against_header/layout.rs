@@ -30,7 +30,12 @@ macro_rules! layouts {
 
 layouts! {
     st_error_info { struct_size, status, os_errno, shard, offset, message, tensor, tensor_len, holder_pid }
-    st_open_options { struct_size, flags, map, lock_timeout_ms, progress, progress_user, log, log_user }
+    st_open_options {
+        struct_size, flags, map, lock_timeout_ms, progress, progress_user, log, log_user,
+        prefetch, direct, io_threads, block_size, worker_index, worker_count, memory_limit,
+    }
+    st_read_request { name, name_len, index, dst, dst_size, ranges, range_count }
+    st_load_options { struct_size, flags, progress, progress_user }
     st_tensor { name, name_len, dtype, rank, shape, data, nbytes, file_offset, shard, reserved0, reserved }
     st_range { start, stop, step }
     st_txn_options { struct_size, flags, lock_timeout_ms, reserved0, progress, progress_user }
@@ -39,10 +44,12 @@ layouts! {
     st_recover_options { struct_size, lock_timeout_ms, report, user }
     st_io_info {
         struct_size, storage, map, map_fallbacks, file_size, header_size, data_offset, filesystem, reason,
+        prefetch, direct, io_threads, block_size, prefetch_reason,
     }
     st_stats {
         struct_size, map_fallbacks, bytes_read, bytes_mapped, bytes_resident, bytes_private_dirty, bytes_owned,
-        index_bytes, bytes_written, journal_bytes, commits, recoveries, lock_waits,
+        index_bytes, bytes_written, journal_bytes, commits, recoveries, lock_waits, read_requests, bytes_prefetched,
+        reopens,
     }
 }
 
@@ -78,6 +85,7 @@ initialisers! {
     ST_RANGE_ALL;
     ST_ERROR_INFO_INIT = st_error_info_init;
     ST_OPEN_OPTIONS_INIT = st_open_options_init;
+    ST_LOAD_OPTIONS_INIT = st_load_options_init;
     ST_TXN_OPTIONS_INIT = st_txn_options_init;
     ST_VERIFY_OPTIONS_INIT = st_verify_options_init;
     ST_RECOVER_OPTIONS_INIT = st_recover_options_init;
