@@ -203,3 +203,30 @@ fn a_transaction_moves_to_another_thread() {
     });
     assert!(model.holds(&[("b", &[1; 7]), ("v", &[2; 8000])]));
 }
+
+#[test]
+fn a_description_whose_file_was_replaced_says_so() {
+    let model = Model::plain();
+    let file = model.writable();
+    let (w, b) = (file.tensor("w").unwrap(), file.tensor("b").unwrap());
+    let rows = file.slice("w", &s![1..]).unwrap();
+    let mut samples = model.samples.clone();
+    samples.insert("w".to_owned(), Sample::new(safetensors::Dtype::F32, &[2, 3], &mut Random::new(1)));
+    samples.insert("a".to_owned(), Sample::new(safetensors::Dtype::F32, &[5], &mut Random::new(2)));
+    std::fs::write(model.path.with_extension("new"), safetensors::serialize(&samples, None).unwrap())
+        .unwrap();
+    std::fs::rename(model.path.with_extension("new"), &model.path).unwrap();
+    assert_eq!(w.read().unwrap(), model.data("w"), "of the file that was opened");
+
+    file.update_bytes("b", &[6; 7]).unwrap(); // finds the file replaced, and follows
+    let status = |result: Result<()>| result.unwrap_err().status();
+    assert_eq!(status(w.read().map(drop)), Status::FileChanged);
+    assert_eq!(status(rows.read().map(drop)), Status::FileChanged);
+    assert_eq!(status(w.slice(&s![..]).map(drop)), Status::FileChanged);
+    let mut buffer = vec![0; w.data_len()];
+    assert_eq!(status(file.read_many([w.request(&mut buffer)])), Status::FileChanged);
+    assert_eq!((w.name(), w.shape()), ("w", &[64, 96][..]), "lives as long as the file");
+    assert_eq!(b.read().unwrap(), [6; 7], "which has the same form in both");
+    assert_eq!(file.read("w").unwrap(), samples["w"].data);
+    assert_eq!(file.len(), 4);
+}

@@ -56,6 +56,8 @@ fn many_rounds_leave_nothing_behind() {
     assert_eq!((descriptors(), mappings_of(&model)), (open, 0));
     let grown = resident_kib().saturating_sub(resident);
     // Each round holds 100 KiB and more of tensors, so that a leak of any of it would be megabytes.
-    assert!(grown < 4 << 10, "{grown} KiB more after 400 rounds");
+    // A sanitizer keeps what was freed, and looks for leaks itself.
+    let sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
+    assert!(sanitized || grown < 4 << 10, "{grown} KiB more after 400 rounds");
     assert!(model.journals().is_empty());
 }
