@@ -117,7 +117,7 @@ fn a_transactions_own_progress_panics_at_any_step_and_all_or_nothing_holds() {
                 done = true;
             }
             Err(payload_of_panic) => {
-                assert!(message(payload_of_panic).starts_with("at step"));
+                assert_eq!(message(payload_of_panic), format!("at step {told}"), "not told again");
                 assert!(!changed || model.holds(&[("big", &payload)]));
                 panicked += 1;
             }

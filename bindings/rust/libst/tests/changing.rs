@@ -52,6 +52,7 @@ fn a_transaction_changes_all_or_when_dropped_nothing() {
     }));
     assert!(panicked.is_err());
     assert_eq!(model.bytes(), before);
+    assert_eq!(model.journals().len(), 1, "kept for the next, not one of each");
 
     let mut change = file.begin().unwrap();
     change.update_bytes("w", &[9; 64 * 96 * 4]).unwrap();
