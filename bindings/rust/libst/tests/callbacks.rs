@@ -222,6 +222,29 @@ fn links_to(entry: &std::io::Result<std::fs::DirEntry>, model: &Model) -> bool {
 }
 
 #[test]
+fn a_closure_that_panicked_is_left_alone_for_the_rest_of_the_call() {
+    let model = Model::plain();
+    let child = Child::fork(|| {
+        let file = model.writable();
+        let [mut first, mut second] = [(); 2].map(|()| file.begin().unwrap());
+        first.update_bytes("b", &[1; 7]).unwrap();
+        second.update_bytes("v", &[2; 8000]).unwrap();
+        // SAFETY: ends the process, as a crash does.
+        unsafe { libc::_exit(7) }
+    });
+    assert_eq!((child.wait(), model.journals().len()), (7, 2));
+    let told = Arc::new(AtomicU64::new(0));
+    let count = told.clone();
+    let log = move |_, message: &str| {
+        count.fetch_add(1, Ordering::SeqCst);
+        panic!("about: {message}")
+    };
+    let open = || OpenOptions::new().write(true).log(log).open(&model.path);
+    assert!(message(catch_unwind(AssertUnwindSafe(open)).unwrap_err()).starts_with("about: "));
+    assert_eq!((told.load(Ordering::SeqCst), model.journals().len()), (1, 0));
+}
+
+#[test]
 fn a_reopened_file_has_the_same_callbacks_which_live_as_long_as_it() {
     let model = large();
     let alive = Arc::new(AtomicU64::new(0));
