@@ -69,6 +69,8 @@ all() {
   else
     echo "The real model could not be fetched; a generated file stands in for it."
   fi
+  local corpus=$BUILD/corpus
+  mkdir -p "$corpus" && python3 "$ROOT/tests/differential/corpus.py" "$corpus" >"$corpus/cases" && export LIBST_TEST_CORPUS=$corpus
   cargo fetch --locked --quiet || echo "Crates could not be fetched; those that are here must do."
   check rustfmt cargo fmt --all --check
   check clippy cargo clippy --locked --offline --quiet --workspace --all-targets --all-features -- -D warnings

@@ -148,6 +148,38 @@ fn what_the_crate_refuses_libst_refuses() {
     assert!(refused > 1000);
 }
 
+/// The corpus that `tests/differential/corpus.py FOLDER >FOLDER/cases` writes, in the folder that LIBST_TEST_CORPUS names.
+#[test]
+fn the_malformed_corpus_gets_the_same_verdicts() {
+    let Some(folder) = std::env::var_os("LIBST_TEST_CORPUS").map(std::path::PathBuf::from) else {
+        eprintln!("skipped: LIBST_TEST_CORPUS is not set");
+        return;
+    };
+    let cases = std::fs::read_to_string(folder.join("cases")).unwrap();
+    let mut count = 0;
+    for case in cases.lines() {
+        let mut words = case.split_whitespace();
+        let (Some(name), Some(expected)) = (words.next(), words.next()) else { continue };
+        let path = folder.join(name).with_extension("safetensors");
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let verdict = |error: Option<Error>| error.map_or("ST_OK", |error| error.status().name());
+        assert_eq!(verdict(File::open(&path).err()), expected, "{case}");
+        assert_eq!(verdict(verify(&path).err()), expected, "{case}");
+        assert_eq!(verdict(SafeTensors::deserialize(&bytes).err()), expected, "{case}");
+        // In a debug build their reader panics where a sum overflows.
+        let theirs =
+            std::panic::catch_unwind(|| safetensors::SafeTensors::deserialize(&bytes).map(|t| t.len()));
+        let theirs = theirs.unwrap_or(Err(safetensors::SafeTensorError::ValidationOverflow));
+        let explained = case.ends_with("[the reference accepts]");
+        assert_eq!(theirs.is_ok(), expected == "ST_OK" || explained, "{case}");
+        if let (Ok(theirs), "ST_OK") = (theirs, expected) {
+            assert_eq!(map_of(&File::open(&path).unwrap()).len(), theirs);
+        }
+        count += 1;
+    }
+    assert!(count > 100, "{count} cases");
+}
+
 #[test]
 fn the_real_model_is_the_same() {
     let (_folder, path) = real_model();
