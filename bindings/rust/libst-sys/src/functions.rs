@@ -7,13 +7,13 @@ use crate::types::*;
 extern "C" {
     pub fn st_status_name(status: st_status) -> *const c_char;
     pub fn st_last_error() -> *const c_char;
-    pub fn st_error_info_init(out: *mut st_error_info);
+    pub fn st_error_info_init(out: *mut st_error_info, size: usize);
     pub fn st_last_error_info(out: *mut st_error_info) -> st_status;
     pub fn st_dtype_name(dtype: st_dtype) -> *const c_char;
     pub fn st_dtype_bits(dtype: st_dtype) -> u32;
     pub fn st_dtype_parse(name: *const c_char, out: *mut st_dtype) -> st_status;
     pub fn st_version() -> *const c_char;
-    pub fn st_open_options_init(out: *mut st_open_options);
+    pub fn st_open_options_init(out: *mut st_open_options, size: usize);
     pub fn st_open(path: *const c_char, opts: *const st_open_options, out: *mut *mut st_file) -> st_status;
     pub fn st_open_memory(bytes: *const c_void, size: usize, out: *mut *mut st_file) -> st_status;
     pub fn st_reopen(file: *const st_file, out: *mut *mut st_file) -> st_status;
@@ -103,14 +103,14 @@ extern "C" {
         progress: st_progress_fn,
         user: *mut c_void,
     ) -> st_status;
-    pub fn st_load_options_init(out: *mut st_load_options);
+    pub fn st_load_options_init(out: *mut st_load_options, size: usize);
     pub fn st_load(
         file: *mut st_file,
         indices: *const u64,
         n: usize,
         opts: *const st_load_options,
     ) -> st_status;
-    pub fn st_txn_options_init(out: *mut st_txn_options);
+    pub fn st_txn_options_init(out: *mut st_txn_options, size: usize);
     pub fn st_update(file: *mut st_file, name: *const c_char, value: *const st_tensor) -> st_status;
     pub fn st_update_n(
         file: *mut st_file,
@@ -129,13 +129,13 @@ extern "C" {
     pub fn st_commit(txn: *mut st_txn) -> st_status;
     pub fn st_abort(txn: *mut st_txn);
     pub fn st_verify(path: *const c_char, report: st_report_fn, user: *mut c_void) -> st_status;
-    pub fn st_verify_options_init(out: *mut st_verify_options);
+    pub fn st_verify_options_init(out: *mut st_verify_options, size: usize);
     pub fn st_verify_with(path: *const c_char, opts: *const st_verify_options) -> st_status;
     pub fn st_recover(path: *const c_char) -> st_status;
-    pub fn st_recover_options_init(out: *mut st_recover_options);
+    pub fn st_recover_options_init(out: *mut st_recover_options, size: usize);
     pub fn st_recover_with(path: *const c_char, opts: *const st_recover_options) -> st_status;
-    pub fn st_io_info_init(out: *mut st_io_info);
+    pub fn st_io_info_init(out: *mut st_io_info, size: usize);
     pub fn st_get_io_info(file: *const st_file, out: *mut st_io_info) -> st_status;
-    pub fn st_stats_init(out: *mut st_stats);
+    pub fn st_stats_init(out: *mut st_stats, size: usize);
     pub fn st_get_stats(file: *const st_file, out: *mut st_stats) -> st_status;
 }

@@ -73,7 +73,7 @@ macro_rules! initialisers {
                 // SAFETY: all fields take any bytes that a C program may put there.
                 unsafe {
                     std::ptr::write_bytes((&mut filled as *mut _ as *mut u8).cast::<u8>(), 0, size_of_val(&filled));
-                    $init(&mut filled);
+                    $init(&mut filled, size_of_val(&filled));
                 }
                 assert_eq!(hex(&filled), hex(&$name), stringify!($init));
             )?)*
