@@ -1,0 +1,180 @@
+package st
+
+/*
+#include <st/st.h>
+*/
+import "C"
+
+import (
+	"context"
+	"math"
+	"sync"
+	"unsafe"
+)
+
+// results are st_tensors for the library to fill. One that a call is given escapes to the heap, so they are used again.
+var results = sync.Pool{New: func() any { return new(C.st_tensor) }}
+
+// View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
+// and fills on first use). It must not be written to, which would fault; it is valid until Close and must not be used
+// after; and it shows what others write meanwhile. If somebody truncates the file, touching it is a fatal SIGBUS. Where
+// that is too much to watch, use Get.
+func (f *File) View(name string) (Tensor, error) {
+	if !f.h.acquire() {
+		return Tensor{}, closedError("view")
+	}
+	defer f.release()
+	p, n := chars(name)
+	t := results.Get().(*C.st_tensor)
+	defer results.Put(t)
+	if err := run(context.Background(), "view", &f.hooks, func() C.st_status {
+		return C.st_get_n(f.h.c, p, n, t)
+	}); err != nil {
+		return Tensor{}, err
+	}
+	f.keep()
+	view := Tensor{Name: name, DType: DType(t.dtype), Shape: shapeOf(t), Data: []byte{}}
+	if t.nbytes > 0 {
+		view.Data = unsafe.Slice((*byte)(t.data), uint64(t.nbytes))
+	}
+	return view, nil
+}
+
+// Get copies a tensor.
+func (f *File) Get(name string) (Tensor, error) { return f.GetContext(context.Background(), name) }
+
+// GetContext is Get that ends with the context.
+func (f *File) GetContext(ctx context.Context, name string) (Tensor, error) {
+	info, err := f.Info(name)
+	if err != nil {
+		return Tensor{}, err
+	}
+	data, err := buffer("get", info.Size)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if _, err := f.ReadIntoContext(ctx, name, data); err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{Name: name, DType: info.DType, Shape: info.Shape, Data: data}, nil
+}
+
+// ReadInto copies a tensor into dst, which must have room for all of it, and answers its size.
+func (f *File) ReadInto(name string, dst []byte) (int, error) {
+	return f.ReadIntoContext(context.Background(), name, dst)
+}
+
+// ReadIntoContext is ReadInto that ends with the context.
+func (f *File) ReadIntoContext(ctx context.Context, name string, dst []byte) (int, error) {
+	p, n := chars(name)
+	size := 0
+	err := f.callContext(ctx, "read", func() C.st_status {
+		status := C.st_read_n(f.h.c, p, n, first(dst), C.size_t(len(dst)))
+		if status == C.ST_OK {
+			var i C.size_t
+			var t C.st_tensor
+			if C.st_find(f.h.c, p, n, &i) == C.ST_OK && C.st_at(f.h.c, i, &t) == C.ST_OK {
+				size = int(t.nbytes)
+			}
+		}
+		return status
+	})
+	return size, err
+}
+
+// A Range is one dimension's part of a slice, as Python's start:stop:step: negative Start and Stop count from the end,
+// both are clipped to the dimension, and a negative Step goes backwards. Step is not 0.
+type Range struct{ Start, Stop, Step int64 }
+
+// Whole is a dimension in full.
+func Whole() Range { return Range{0, math.MaxInt64, 1} }
+
+// Between is start:stop.
+func Between(start, stop int64) Range { return Range{start, stop, 1} }
+
+// From is start: and on to the end.
+func From(start int64) Range { return Range{start, math.MaxInt64, 1} }
+
+// Until is the elements before stop.
+func Until(stop int64) Range { return Range{0, stop, 1} }
+
+// Every is each step-th element, from the end backwards if step is negative.
+func Every(step int64) Range {
+	if step < 0 {
+		return Range{math.MaxInt64, math.MinInt64, step}
+	}
+	return Range{0, math.MaxInt64, step}
+}
+
+// Slice copies part of a tensor, packed in C order, and reads only the bytes needed. The ranges are for the leading
+// dimensions; the others are taken whole.
+func (f *File) Slice(name string, ranges ...Range) (Tensor, error) {
+	return f.SliceContext(context.Background(), name, ranges...)
+}
+
+// SliceContext is Slice that ends with the context.
+func (f *File) SliceContext(ctx context.Context, name string, ranges ...Range) (Tensor, error) {
+	info, err := f.Info(name)
+	if err != nil {
+		return Tensor{}, err
+	}
+	shape, size, err := f.sliceShape("slice", name, len(info.Shape), ranges)
+	if err != nil {
+		return Tensor{}, err
+	}
+	data, err := buffer("slice", size)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if err := f.sliceInto(ctx, name, data, ranges); err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{Name: name, DType: info.DType, Shape: shape, Data: data}, nil
+}
+
+// SliceInto is Slice into dst, which must have room for it.
+func (f *File) SliceInto(name string, dst []byte, ranges ...Range) error {
+	return f.sliceInto(context.Background(), name, dst, ranges)
+}
+
+// SliceShape is the shape of what Slice would answer, and its size in bytes.
+func (f *File) SliceShape(name string, ranges ...Range) (shape []uint64, size uint64, err error) {
+	info, err := f.Info(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return f.sliceShape("slice", name, len(info.Shape), ranges)
+}
+
+func (f *File) sliceShape(op, name string, rank int, ranges []Range) ([]uint64, uint64, error) {
+	p, n := chars(name)
+	r, count := rangesOf(ranges)
+	shape := make([]uint64, rank+1) // one more, so that a scalar's has an address
+	var size C.uint64_t
+	if err := f.call(op, func() C.st_status {
+		return C.st_slice_shape(f.h.c, p, n, r, count, (*C.uint64_t)(unsafe.Pointer(&shape[0])), &size)
+	}); err != nil {
+		return nil, 0, err
+	}
+	return shape[:rank:rank], uint64(size), nil
+}
+
+func (f *File) sliceInto(ctx context.Context, name string, dst []byte, ranges []Range) error {
+	p, n := chars(name)
+	r, count := rangesOf(ranges)
+	return f.callContext(ctx, "slice", func() C.st_status {
+		return C.st_read_slice_n(f.h.c, p, n, r, count, first(dst), C.size_t(len(dst)))
+	})
+}
+
+// rangesOf is a slice of Range as C sees it; the two structs are the same, which a test checks.
+func rangesOf(ranges []Range) (*C.st_range, C.size_t) {
+	return (*C.st_range)(unsafe.Pointer(unsafe.SliceData(ranges))), C.size_t(len(ranges))
+}
+
+func buffer(op string, size uint64) ([]byte, error) {
+	if size > math.MaxInt {
+		return nil, &Error{Op: op, Status: ErrNoMem, Message: "the tensor is larger than memory can be", Offset: -1}
+	}
+	return make([]byte, size), nil
+}
