@@ -167,7 +167,13 @@ func (f *File) sliceInto(ctx context.Context, name string, dst []byte, ranges []
 	})
 }
 
-// rangesOf is a slice of Range as C sees it; the two structs are the same, which a test checks.
+// Range is st_range: anything else does not compile.
+const (
+	_ = -(unsafe.Sizeof(Range{}) ^ C.sizeof_st_range)
+	_ = -(unsafe.Offsetof(Range{}.Stop) ^ unsafe.Offsetof(C.st_range{}.stop))
+	_ = -(unsafe.Offsetof(Range{}.Step) ^ unsafe.Offsetof(C.st_range{}.step))
+)
+
 func rangesOf(ranges []Range) (*C.st_range, C.size_t) {
 	return (*C.st_range)(unsafe.Pointer(unsafe.SliceData(ranges))), C.size_t(len(ranges))
 }
