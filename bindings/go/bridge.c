@@ -60,6 +60,24 @@ void stgo_hook_verify(st_verify_options *options) {
 
 void stgo_hook_recover(st_recover_options *options) { options->report = on_report; }
 
+st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out) {
+  size_t i;
+  const st_status found = st_find(file, name, name_len, &i);
+  return found == ST_OK ? st_at(file, i, out) : found;
+}
+
+st_status stgo_view(st_file *file, const char *name, size_t name_len, st_tensor *out) {
+  return st_get_n(file, name, name_len, out);
+}
+
+st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes) {
+  st_tensor tensor;
+  const st_status found = stgo_describe(file, name, name_len, &tensor);
+  if (found != ST_OK) return found;
+  *nbytes = tensor.nbytes;
+  return st_read_n(file, name, name_len, dst, dst_size);
+}
+
 static st_tensor tensor_of(st_dtype dtype, uint32_t rank, const uint64_t *shape, const void *data, uint64_t nbytes) {
   st_tensor value = {0};
   value.dtype = dtype;

@@ -24,6 +24,14 @@ void stgo_hook_txn(st_txn_options *options);
 void stgo_hook_verify(st_verify_options *options);
 void stgo_hook_recover(st_recover_options *options);
 
+/* As st_at by name, and st_get_n. Apart, because Go is told that these two do not
+ * call it back, which is true where the thread has no call (stgo_enter). */
+st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out);
+st_status stgo_view(st_file *file, const char *name, size_t name_len, st_tensor *out);
+
+/* st_read_n that answers the size. */
+st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes);
+
 st_status stgo_update(st_file *file, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
                       const uint64_t *shape, const void *data, uint64_t nbytes);
 st_status stgo_txn_update(st_txn *txn, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,

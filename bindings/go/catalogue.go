@@ -1,7 +1,9 @@
 package st
 
 /*
-#include <st/st.h>
+#cgo noescape stgo_describe
+#cgo nocallback stgo_describe
+#include "bridge.h"
 */
 import "C"
 
@@ -120,36 +122,28 @@ func (f *File) infos(first, most int) []Info {
 }
 
 // Info describes the tensor of that name.
-func (f *File) Info(name string) (Info, error) {
-	var info Info
-	err := f.describe("info", name, func(t *C.st_tensor) { info = infoOf(t) })
-	return info, err
-}
+func (f *File) Info(name string) (Info, error) { return f.info("info", name) }
 
-// describe looks a tensor up and shows it while the file cannot be closed.
-func (f *File) describe(op, name string, show func(*C.st_tensor)) error {
+func (f *File) info(op, name string) (Info, error) {
 	if !f.h.acquire() {
-		return closedError(op)
+		return Info{}, closedError(op)
 	}
 	defer f.release()
 	p, n := chars(name)
-	var i C.size_t
 	var t C.st_tensor
-	err := run(context.Background(), op, &f.hooks, func() C.st_status {
-		if status := C.st_find(f.h.c, p, n, &i); status != C.ST_OK {
-			return status
-		}
-		return C.st_at(f.h.c, i, &t)
-	})
-	if err == nil {
-		show(&t)
+	if C.stgo_describe(f.h.c, p, n, &t) == C.ST_OK {
+		return infoOf(&t), nil
 	}
-	return err
+	return Info{}, run(context.Background(), op, &hooks{}, func() C.st_status { // again, for the error
+		var t C.st_tensor
+		return C.stgo_describe(f.h.c, p, n, &t)
+	})
 }
 
 // Has says whether there is a tensor of that name.
 func (f *File) Has(name string) bool {
-	return f.describe("has", name, func(*C.st_tensor) {}) == nil
+	_, err := f.info("has", name)
+	return err == nil
 }
 
 // Metadata is the file's own map from string to string; empty if it has none.

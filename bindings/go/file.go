@@ -10,7 +10,6 @@ import (
 	"context"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 )
@@ -22,7 +21,7 @@ type File struct {
 	hooks   hooks
 	path    string
 	cleanup runtime.Cleanup
-	viewed  sync.Once
+	viewed  atomic.Bool
 }
 
 // handle is the C handle with the count of calls that use it: whoever leaves last after Close frees it.
@@ -161,8 +160,8 @@ func (f *File) Interrupt() {
 // keep gives up the safety net once a view of memory that is not Go's is out: memory that is lost is better than a view
 // that dangles.
 func (f *File) keep() {
-	if !f.h.pinned {
-		f.viewed.Do(f.cleanup.Stop)
+	if !f.h.pinned && !f.viewed.Load() && f.viewed.CompareAndSwap(false, true) {
+		f.cleanup.Stop()
 	}
 }
 

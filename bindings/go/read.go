@@ -1,19 +1,17 @@
 package st
 
 /*
-#include <st/st.h>
+#cgo noescape stgo_view
+#cgo nocallback stgo_view
+#include "bridge.h"
 */
 import "C"
 
 import (
 	"context"
 	"math"
-	"sync"
 	"unsafe"
 )
-
-// results are st_tensors for the library to fill. One that a call is given escapes to the heap, so they are used again.
-var results = sync.Pool{New: func() any { return new(C.st_tensor) }}
 
 // View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
 // and fills on first use). It must not be written to, which would fault; it is valid until Close and must not be used
@@ -24,20 +22,34 @@ func (f *File) View(name string) (Tensor, error) {
 		return Tensor{}, closedError("view")
 	}
 	defer f.release()
+	f.keep()
 	p, n := chars(name)
-	t := results.Get().(*C.st_tensor)
-	defer results.Put(t)
+	if !f.hooks.any() {
+		var t C.st_tensor
+		if C.stgo_view(f.h.c, p, n, &t) == C.ST_OK {
+			return viewOf(name, &t), nil
+		}
+	}
+	return f.viewHooked(name) // or again, for the error
+}
+
+func (f *File) viewHooked(name string) (Tensor, error) {
+	p, n := chars(name)
+	var t C.st_tensor
 	if err := run(context.Background(), "view", &f.hooks, func() C.st_status {
-		return C.st_get_n(f.h.c, p, n, t)
+		return C.st_get_n(f.h.c, p, n, &t)
 	}); err != nil {
 		return Tensor{}, err
 	}
-	f.keep()
+	return viewOf(name, &t), nil
+}
+
+func viewOf(name string, t *C.st_tensor) Tensor {
 	view := Tensor{Name: name, DType: DType(t.dtype), Shape: shapeOf(t), Data: []byte{}}
 	if t.nbytes > 0 {
 		view.Data = unsafe.Slice((*byte)(t.data), uint64(t.nbytes))
 	}
-	return view, nil
+	return view
 }
 
 // Get copies a tensor.
@@ -45,7 +57,7 @@ func (f *File) Get(name string) (Tensor, error) { return f.GetContext(context.Ba
 
 // GetContext is Get that ends with the context.
 func (f *File) GetContext(ctx context.Context, name string) (Tensor, error) {
-	info, err := f.Info(name)
+	info, err := f.info("get", name)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -67,19 +79,13 @@ func (f *File) ReadInto(name string, dst []byte) (int, error) {
 // ReadIntoContext is ReadInto that ends with the context.
 func (f *File) ReadIntoContext(ctx context.Context, name string, dst []byte) (int, error) {
 	p, n := chars(name)
-	size := 0
-	err := f.callContext(ctx, "read", func() C.st_status {
-		status := C.st_read_n(f.h.c, p, n, first(dst), C.size_t(len(dst)))
-		if status == C.ST_OK {
-			var i C.size_t
-			var t C.st_tensor
-			if C.st_find(f.h.c, p, n, &i) == C.ST_OK && C.st_at(f.h.c, i, &t) == C.ST_OK {
-				size = int(t.nbytes)
-			}
-		}
-		return status
-	})
-	return size, err
+	var size C.uint64_t
+	if err := f.callContext(ctx, "read", func() C.st_status {
+		return C.stgo_read(f.h.c, p, n, first(dst), C.size_t(len(dst)), &size)
+	}); err != nil {
+		return 0, err
+	}
+	return int(size), nil
 }
 
 // A Range is one dimension's part of a slice, as Python's start:stop:step: negative Start and Stop count from the end,
