@@ -66,8 +66,8 @@ st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_ten
   return found == ST_OK ? st_at(file, i, out) : found;
 }
 
-st_status stgo_view(st_file *file, const char *name, size_t name_len, st_tensor *out) {
-  return st_get_n(file, name, name_len, out);
+st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
+  return st_get_n(file, name, name_len, (st_tensor *)out);
 }
 
 st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes) {

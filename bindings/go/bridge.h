@@ -24,10 +24,13 @@ void stgo_hook_txn(st_txn_options *options);
 void stgo_hook_verify(st_verify_options *options);
 void stgo_hook_recover(st_recover_options *options);
 
+/* An st_tensor *, of a type whose pointer cgo need not look behind for pointers. */
+typedef uint64_t *stgo_tensor;
+
 /* As st_at by name, and st_get_n. Apart, because Go is told that these two do not
  * call it back, which is true where the thread has no call (stgo_enter). */
 st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out);
-st_status stgo_view(st_file *file, const char *name, size_t name_len, st_tensor *out);
+st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out);
 
 /* st_read_n that answers the size. */
 st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes);

@@ -2,7 +2,7 @@ package st
 
 /*
 #cgo pkg-config: libst
-#cgo CFLAGS: -std=c11 -Wall -Wextra
+#cgo CFLAGS: -std=c11
 #include "bridge.h"
 */
 import "C"

@@ -26,7 +26,7 @@ func (f *File) View(name string) (Tensor, error) {
 	p, n := chars(name)
 	if !f.hooks.any() {
 		var t C.st_tensor
-		if C.stgo_view(f.h.c, p, n, &t) == C.ST_OK {
+		if C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t))) == C.ST_OK {
 			return viewOf(name, &t), nil
 		}
 	}
