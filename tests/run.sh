@@ -83,6 +83,7 @@ stage differential "against stock safetensors 0.8" "$RESULTS/differential.xml" b
 stage python "Python binding" "$RESULTS/python.xml" bash -c "run_pytest tests/python $RESULTS/python.xml"
 stage go "Go binding" "$RESULTS/go.xml" bash "$ROOT/tests/go/run.sh" "$RESULTS/go.xml"
 stage cli "stctl" "$RESULTS/cli.xml" bash -c "run_pytest tests/cli $RESULTS/cli.xml"
+stage install "an installed libst" "$RESULTS/install.xml" bash -c "run_pytest tests/install $RESULTS/install.xml"
 stage storage "real filesystems: power cuts, full disks, FUSE" "$RESULTS/storage.xml" bash -c "ST_BUILD=$BUILD run_pytest tests/storage $RESULTS/storage.xml"
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage wheel "pip install" "" bash -c run_wheel
