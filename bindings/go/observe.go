@@ -37,6 +37,12 @@ type IOInfo struct {
 	DataOffset   uint64 // where tensors begin
 	Filesystem   string // its type, as in the mount table
 	Reason       string // one sentence: why this mapping
+	Prefetch     Prefetch
+	Direct       Direct // of bulk reads into memory
+	IOThreads    int    // readers of a bulk read
+	BlockSize    uint64 // of a request of theirs
+
+	PrefetchReason string // one sentence: how bulk reads go, and why
 }
 
 // IOInfo tells how the file is reached, and why.
@@ -55,6 +61,12 @@ func (f *File) IOInfo() (IOInfo, error) {
 		DataOffset:   uint64(c.data_offset),
 		Filesystem:   C.GoString(&c.filesystem[0]),
 		Reason:       C.GoString(&c.reason[0]),
+		Prefetch:     Prefetch(c.prefetch),
+		Direct:       Direct(c.direct),
+		IOThreads:    int(c.io_threads),
+		BlockSize:    uint64(c.block_size),
+
+		PrefetchReason: C.GoString(&c.prefetch_reason[0]),
 	}, nil
 }
 
@@ -72,6 +84,9 @@ type Stats struct {
 	Commits           uint64 // count of transactions
 	Recoveries        uint64 // count of journals applied or dropped
 	LockWaits         uint64 // count of locks that were not free at once
+	ReadRequests      uint64 // count, of bulk reads
+	BytesPrefetched   uint64 // by Prefetch, into the page cache
+	Reopens           uint64 // count, in forked children
 }
 
 // Stats tells what the file has cost so far.
@@ -94,5 +109,8 @@ func (f *File) Stats() (Stats, error) {
 		Commits:           uint64(c.commits),
 		Recoveries:        uint64(c.recoveries),
 		LockWaits:         uint64(c.lock_waits),
+		ReadRequests:      uint64(c.read_requests),
+		BytesPrefetched:   uint64(c.bytes_prefetched),
+		Reopens:           uint64(c.reopens),
 	}, nil
 }

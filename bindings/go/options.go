@@ -22,6 +22,9 @@ type VerifyOption interface{ toVerify(*verifyConfig) }
 // A RecoverOption is for Recover.
 type RecoverOption interface{ toRecover(*recoverConfig) }
 
+// A LoadOption is for Load and LoadContext.
+type LoadOption interface{ toLoad(*loadConfig) }
+
 type openConfig struct {
 	c     C.st_open_options
 	hooks hooks
@@ -39,6 +42,11 @@ type verifyConfig struct {
 
 type recoverConfig struct {
 	c     C.st_recover_options
+	hooks hooks
+}
+
+type loadConfig struct {
+	c     C.st_load_options
 	hooks hooks
 }
 
@@ -81,6 +89,87 @@ func WithMap(mode MapMode) OpenOption {
 	return openOption(func(c *openConfig) { c.c._map = C.uint32_t(mode) })
 }
 
+// Prefetch is how much is read ahead of use.
+type Prefetch uint32
+
+// The ways to read ahead.
+const (
+	PrefetchAuto       Prefetch = 0 // as the storage asks; the environment's ST_PREFETCH overrides
+	PrefetchNone       Prefetch = 1 // File.Prefetch does nothing
+	PrefetchSequential Prefetch = 2 // one reader, in file order
+	PrefetchParallel   Prefetch = 3 // several readers
+)
+
+func (p Prefetch) String() string {
+	switch p {
+	case PrefetchAuto:
+		return "auto"
+	case PrefetchNone:
+		return "none"
+	case PrefetchSequential:
+		return "sequential"
+	case PrefetchParallel:
+		return "parallel"
+	}
+	return "unknown"
+}
+
+// Direct is whether bulk reads go past the page cache.
+type Direct uint32
+
+// The ways to treat the page cache.
+const (
+	DirectAuto Direct = 0 // the environment's ST_DIRECT overrides
+	DirectOff  Direct = 1
+	DirectOn   Direct = 2 // O_DIRECT, queued; where the filesystem cannot, as DirectOff
+)
+
+func (d Direct) String() string {
+	switch d {
+	case DirectAuto:
+		return "auto"
+	case DirectOff:
+		return "off"
+	case DirectOn:
+		return "on"
+	}
+	return "unknown"
+}
+
+// WithPrefetch chooses how Prefetch, ReadMany and Load go about it.
+func WithPrefetch(mode Prefetch) OpenOption {
+	return openOption(func(c *openConfig) { c.c.prefetch = C.uint32_t(mode) })
+}
+
+// WithDirect chooses whether bulk reads into memory go past the page cache.
+func WithDirect(mode Direct) OpenOption {
+	return openOption(func(c *openConfig) { c.c.direct = C.uint32_t(mode) })
+}
+
+// WithIOThreads sets the number of readers of a bulk read, at most 64; 0: as the storage asks.
+func WithIOThreads(n uint32) OpenOption {
+	return openOption(func(c *openConfig) { c.c.io_threads = C.uint32_t(n) })
+}
+
+// WithBlockSize sets the bytes of a request of bulk reads, taken between 64 KiB and 256 MiB; 0: as the storage asks.
+func WithBlockSize(bytes uint32) OpenOption {
+	return openOption(func(c *openConfig) { c.c.block_size = C.uint32_t(bytes) })
+}
+
+// WithWorker makes the file one of a group that shares the warming of a file: Prefetch(nil) then takes the part of worker
+// `index`, of 0 to count-1.
+func WithWorker(index, count uint32) OpenOption {
+	return openOption(func(c *openConfig) {
+		c.c.worker_index = C.uint32_t(index)
+		c.c.worker_count = C.uint32_t(count)
+	})
+}
+
+// WithMemoryLimit sets how many bytes bulk reads may leave behind in the page cache; 0: no limit.
+func WithMemoryLimit(bytes uint64) OpenOption {
+	return openOption(func(c *openConfig) { c.c.memory_limit = C.uint64_t(bytes) })
+}
+
 // WithLog tells what a user may want to know.
 func WithLog(log Log) OpenOption {
 	return openOption(func(c *openConfig) { c.hooks.log = log })
@@ -111,15 +200,28 @@ type progress struct{ fn Progress }
 func (p progress) toOpen(c *openConfig)     { c.hooks.progress = p.fn }
 func (p progress) toTx(c *txConfig)         { c.hooks.progress = p.fn }
 func (p progress) toVerify(c *verifyConfig) { c.hooks.progress = p.fn }
+func (p progress) toLoad(c *loadConfig)     { c.hooks.progress = p.fn }
 
-// WithProgress watches long calls: given to Open, those of the file; given to Begin, those of the transaction.
+// WithProgress watches long calls: given to Open, those of the file; given to Begin, those of the
+// transaction.
 func WithProgress(fn Progress) interface {
 	OpenOption
 	TxOption
 	VerifyOption
+	LoadOption
 } {
 	return progress{fn}
 }
+
+type loadFlag C.uint32_t
+
+func (flag loadFlag) toLoad(c *loadConfig) { c.c.flags |= C.uint32_t(flag) }
+
+// HugePages takes the memory from the system's reserved huge pages, if there are enough.
+func HugePages() LoadOption { return loadFlag(C.ST_LOAD_HUGE_PAGES) }
+
+// PastPageCache loads as DirectOn does.
+func PastPageCache() LoadOption { return loadFlag(C.ST_LOAD_DIRECT) }
 
 type report struct{ fn func(Report) error }
 
