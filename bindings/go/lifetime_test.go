@@ -113,31 +113,33 @@ func TestViewsOutliveForgottenFiles(t *testing.T) {
 	}
 }
 
-func TestFilesInMemoryStayWhereTheyAre(t *testing.T) {
-	open := func() st.Tensor {
-		tensor := st.TensorOf(make([]uint8, 100))
-		for i := range tensor.Data {
-			tensor.Data[i] = byte(i)
-		}
-		path := newFile(t, []named{{"x", tensor}}, nil)
+func TestBytesThatAreAFileStay(t *testing.T) {
+	tensor := st.TensorOf(make([]uint8, 100_000))
+	for i := range tensor.Data {
+		tensor.Data[i] = byte(i * 7)
+	}
+	path := newFile(t, []named{{"x", tensor}}, nil)
+	open := func() *st.File {
 		all, err := os.ReadFile(path)
 		must(t, err)
 		f, err := st.OpenBytes(all)
 		must(t, err)
-		view, err := f.View("x")
-		must(t, err)
-		return view // and the file is forgotten
+		return f // and nothing of Go's refers to the bytes
 	}
-	view := open()
-	for range 10 {
+	f := open()
+	defer f.Close()
+	var others [][]byte
+	for range 200 {
 		runtime.GC()
-		_ = make([]byte, 1<<20)
+		others = append(others, make([]byte, 100_000))
 	}
-	for i, b := range view.Data {
-		if b != byte(i) {
-			t.Fatalf("byte %d is %d", i, b)
-		}
-	}
+	got, err := f.Get("x")
+	must(t, err)
+	same(t, "x", got, tensor)
+	view, err := f.View("x")
+	must(t, err)
+	same(t, "a view of x", view, tensor)
+	runtime.KeepAlive(others)
 }
 
 // Values under the garbage collector: strings and shapes are Go's own, and calls keep their file.
