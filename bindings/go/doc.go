@@ -26,8 +26,8 @@
 // Get, ReadInto and Slice copy. View does not: its Data is the file's own mapping. It must not be written to, is valid
 // until Close, and shows what others change meanwhile.
 //
-// The library keeps no pointer into Go's memory beyond a call. What Update is given is on its way to the disk when it
-// returns, and Tx.Update has it in the transaction's journal (ST_TXN_COPY), so the caller may reuse it at once. The one
+// The library keeps no pointer into Go's memory beyond a call. What File.Update is given is in the file when it returns,
+// and what Tx.Update is given is in the transaction's journal (ST_TXN_COPY), so the caller may reuse it at once. The one
 // exception is OpenBytes, which pins its argument until Close.
 //
 // # Goroutines

@@ -1,6 +1,6 @@
 """Turn what `go test -json` says into JUnit XML, and tell a person what failed or was skipped.
 
-    go test -json ./... | junit.py REPORT    exits 1 if anything failed, or if nothing ran
+go test -json ./... | junit.py REPORT    exits 1 if anything failed, or if nothing ran
 """
 
 from __future__ import annotations

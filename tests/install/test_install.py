@@ -20,7 +20,9 @@ def by_pkg_config(prefix, place):
 
 
 def by_cmake(prefix, place):
-    run("cmake", "-S", EXAMPLES, "-B", place, f"-DCMAKE_PREFIX_PATH={prefix.path}", f"-DCMAKE_C_FLAGS={' '.join(STRICT)}")
+    strict = " ".join(STRICT)
+    found = [f"-DCMAKE_PREFIX_PATH={prefix.path}", f"-DCMAKE_C_FLAGS={strict}", f"-DCMAKE_CXX_FLAGS={strict}"]
+    run("cmake", "-S", EXAMPLES, "-B", place, *found)
     run("cmake", "--build", place)
 
 
