@@ -71,7 +71,7 @@ func (f *File) Load(names []string, opts ...LoadOption) error {
 // LoadContext is Load that ends with the context.
 func (f *File) LoadContext(ctx context.Context, names []string, opts ...LoadOption) error {
 	config := loadConfig{hooks: f.hooks}
-	C.st_load_options_init(&config.c)
+	C.st_load_options_init(&config.c, C.sizeof_st_load_options)
 	for _, o := range opts {
 		o.toLoad(&config)
 	}

@@ -82,7 +82,7 @@ func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, e
 		return nil, argumentError("open", "a path holds no NUL")
 	}
 	config := openConfig{}
-	C.st_open_options_init(&config.c)
+	C.st_open_options_init(&config.c, C.sizeof_st_open_options)
 	for _, o := range opts {
 		o.toOpen(&config)
 	}

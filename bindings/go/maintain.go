@@ -21,7 +21,7 @@ func Verify(path string, opts ...VerifyOption) error {
 // VerifyContext is Verify that ends with the context.
 func VerifyContext(ctx context.Context, path string, opts ...VerifyOption) error {
 	config := verifyConfig{}
-	C.st_verify_options_init(&config.c)
+	C.st_verify_options_init(&config.c, C.sizeof_st_verify_options)
 	for _, o := range opts {
 		o.toVerify(&config)
 	}
@@ -35,7 +35,7 @@ func VerifyContext(ctx context.Context, path string, opts ...VerifyOption) error
 // and by many processes. How long it may wait for locks, WithLockTimeout says.
 func Recover(path string, opts ...RecoverOption) error {
 	config := recoverConfig{}
-	C.st_recover_options_init(&config.c)
+	C.st_recover_options_init(&config.c, C.sizeof_st_recover_options)
 	for _, o := range opts {
 		o.toRecover(&config)
 	}

@@ -48,7 +48,7 @@ type IOInfo struct {
 // IOInfo tells how the file is reached, and why.
 func (f *File) IOInfo() (IOInfo, error) {
 	var c C.st_io_info
-	C.st_io_info_init(&c)
+	C.st_io_info_init(&c, C.sizeof_st_io_info)
 	if err := f.call("io info", func() C.st_status { return C.st_get_io_info(f.h.c, &c) }); err != nil {
 		return IOInfo{}, err
 	}
@@ -92,7 +92,7 @@ type Stats struct {
 // Stats tells what the file has cost so far.
 func (f *File) Stats() (Stats, error) {
 	var c C.st_stats
-	C.st_stats_init(&c)
+	C.st_stats_init(&c, C.sizeof_st_stats)
 	if err := f.call("stats", func() C.st_status { return C.st_get_stats(f.h.c, &c) }); err != nil {
 		return Stats{}, err
 	}

@@ -65,7 +65,7 @@ func (f *File) Begin(opts ...TxOption) (*Tx, error) {
 // BeginContext is Begin for a transaction whose every call ends with the context. It is still to be rolled back then.
 func (f *File) BeginContext(ctx context.Context, opts ...TxOption) (*Tx, error) {
 	config := txConfig{hooks: f.hooks}
-	C.st_txn_options_init(&config.c)
+	C.st_txn_options_init(&config.c, C.sizeof_st_txn_options)
 	config.c.flags |= C.ST_TXN_COPY // the library borrows nothing of Go's; it copies into its journal, not into memory
 	for _, o := range opts {
 		o.toTx(&config)
