@@ -44,6 +44,8 @@ class File {
   // All n bytes; a file that ends before is ST_E_FILE_CHANGED.
   Result<void> read(void *buffer, size_t n, uint64_t offset) const;
   Result<void> write(const void *buffer, size_t n, uint64_t offset) const;
+  // n bytes become those of `source`, without a copy: whole blocks, on one filesystem.
+  Result<void> clone(const File &source, uint64_t from, uint64_t n, uint64_t to) const;
   Result<void> sync_data() const;
   Result<void> sync() const;
   Result<struct stat> stat() const;

@@ -1,7 +1,9 @@
 // Env on Linux: each method is its system call. Beyond that it keeps one list,
 // of descriptors that hold locks: see LockedDescriptors.
 #include <dirent.h>
+#include <linux/fs.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
@@ -94,6 +96,10 @@ class PosixEnv final : public Env {
   }
   int64_t seek_hole(int fd, uint64_t offset) override {
     return answer(::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE));
+  }
+  int clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) override {
+    const struct file_clone_range range = {from_fd, from, n, to};
+    return answer(::ioctl(to_fd, FICLONERANGE, &range));
   }
   int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {

@@ -8,11 +8,12 @@
 #include "hash.h"
 #include "write/identity.h"
 #include "write/journal_layout.h"
+#include "write/undo.h"
 
 namespace st::write {
 namespace {
 
-constexpr uint64_t chunk = uint64_t{1} << 20;
+constexpr uint64_t chunk = write_chunk_bytes;
 
 // A journal found in the folder, and what its first sector says. Reading takes
 // no lock: whoever looks must not be taken for the journal's writer by another
@@ -101,8 +102,8 @@ class Replay {
   const os::File &data_;
   const Found &orphan_;
   std::vector<RangeRecord> ranges_;
-  bool touched_ = false;  // the file holds new bytes that are not the old ones
-  std::unique_ptr<std::byte[]> now_, new_;  // a chunk, or the largest range
+  bool touched_ = false;                        // the file holds new bytes that are not the old ones
+  std::unique_ptr<std::byte[]> now_, payload_;  // a chunk, or the largest range
 };
 
 uint64_t Replay::bytes() const {
@@ -132,7 +133,7 @@ Result<std::string> Replay::why_not() {
   uint64_t largest = 0;
   for (const RangeRecord &range : ranges_) largest = std::max(largest, range.length);
   now_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
-  new_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
+  payload_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
   for (const RangeRecord &range : ranges_) {
     auto why = why_not_range(range);
     if (!why || !why->empty()) return why;
@@ -144,28 +145,31 @@ Result<std::string> Replay::why_not() {
 }
 
 // The payload is whole; and each sector of the file holds its old bytes or its
-// new ones, so that nobody else has changed them since.
+// new ones, so that nobody else has changed them since. One kind is the payload,
+// the other is known by its hashes.
 Result<std::string> Replay::why_not_range(const RangeRecord &range) {
+  const bool is_undo = orphan_.record.is_undo();
   Hasher payload_hash, table_hash;
   std::vector<uint32_t> table;
   uint64_t table_at = range.sectors;
   std::string foreign;
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
     const uint64_t n = up_to_sector(at, chunk, end - at);
-    if (auto got = orphan_.file.read(new_.get(), n, range.payload + (at - range.offset)); !got)
+    if (auto got = orphan_.file.read(payload_.get(), n, range.payload + (at - range.offset)); !got)
       return Failure(std::move(got.error()));
     if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));
     table.resize(sectors_of(at, n));
     if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got)
       return Failure(std::move(got.error()));
     table_at += table.size() * sizeof(uint32_t);
-    payload_hash.add(new_.get(), n);
+    payload_hash.add(payload_.get(), n);
     table_hash.add(table.data(), table.size() * sizeof(uint32_t));
     uint64_t from = 0;
-    for (uint32_t old : table) {
+    for (uint32_t hash : table) {
       const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
-      const bool is_old = hash_sector({now_.get() + from, piece}) == old;
-      const bool is_new = std::memcmp(now_.get() + from, new_.get() + from, piece) == 0;
+      const bool is_hashed = hash_sector({now_.get() + from, piece}) == hash;
+      const bool is_payload = std::memcmp(now_.get() + from, payload_.get() + from, piece) == 0;
+      const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
       touched_ |= is_new && !is_old;
       if (!is_new && !is_old && foreign.empty())
         foreign = text("the file's bytes at ", at + from,
@@ -180,13 +184,12 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
 }
 
 Result<void> Replay::apply() {
-  for (const RangeRecord &range : ranges_)
-    for (uint64_t done = 0; done < range.length;) {
-      const uint64_t n = up_to_sector(range.offset + done, chunk, range.length - done);
-      if (auto got = orphan_.file.read(new_.get(), n, range.payload + done); !got) return got;
-      if (auto put = data_.write(new_.get(), n, range.offset + done); !put) return put;
-      done += n;
-    }
+  for (const RangeRecord &range : ranges_) {
+    auto done = orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, payload_.get())
+                                         : copy_payload(data_, orphan_.file, range, range.offset,
+                                                        range.offset + range.length, payload_.get());
+    if (!done) return done;
+  }
   return data_.sync_data();
 }
 
@@ -318,10 +321,13 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
     }
     if (auto applied = replay.apply(); !applied) return Failure(std::move(applied.error()));
     if (auto emptied = empty_and_drop(**folder, name, orphan); !emptied) return Failure(std::move(emptied.error()));
-    ++result.applied;
+    const bool undone = orphan.record.is_undo();
+    ++(undone ? result.undone : result.applied);
     tell(LogLevel::info, Status::ok,
-         text("journal ", name, ": its committed transaction was finished, ", replay.bytes(), " bytes in ",
-              replay.ranges(), " pieces"));
+         text("journal ", name,
+              undone ? ": its transaction had not committed; it was rolled back, "
+                     : ": its committed transaction was finished, ",
+              replay.bytes(), " bytes in ", replay.ranges(), " pieces"));
   }
   (*exclusive)->lock.release();
   Folder::remove_if_empty(env, path);

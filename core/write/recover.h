@@ -1,6 +1,7 @@
 // Recovery: what crashed writers left beside a file is finished or dropped.
 // An empty journal that nobody holds locked is dropped. A committed one whose
-// writer is gone is checked to the last byte, applied, made durable, dropped.
+// writer is gone is checked to the last byte, applied, made durable, dropped; one
+// that holds an undo record likewise, but what it holds are the old bytes.
 // Anything else is moved aside and never applied.
 //
 // May be interrupted at any point and run again: applying writes the same bytes
@@ -23,7 +24,7 @@ struct Finding {
 using Findings = std::function<bool(const Finding &)>;  // false: stop
 
 struct Recovered {
-  uint32_t applied = 0, dropped = 0, aside = 0;
+  uint32_t applied = 0, undone = 0, dropped = 0, aside = 0;
   std::string why_aside;
 };
 

@@ -22,6 +22,12 @@ bool has_hole(const os::File &data, const Piece &p) {
   return hole >= 0 && static_cast<uint64_t>(hole) < p.offset + p.payload.length;
 }
 
+bool copies_on_write(const std::string &type) {
+  return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
+}
+
+}  // namespace
+
 // Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
 // exist; that there is enough of them is the most that can be had.
 Result<void> check_free(const os::File &data, std::span<const Piece> pieces) {
@@ -38,12 +44,6 @@ Result<void> check_free(const os::File &data, std::span<const Piece> pieces) {
   e.os_errno = ENOSPC;
   return Failure(std::move(e));
 }
-
-bool copies_on_write(const std::string &type) {
-  return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
-}
-
-}  // namespace
 
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces) {
   if (copies_on_write(filesystem.type)) return check_free(data, pieces);

@@ -10,6 +10,10 @@
 
 namespace st::write {
 
+// Of blocks for copies of all pieces: where writing them takes new ones. Status
+// no_space if there are too few.
+Result<void> check_free(const os::File &data, std::span<const Piece> pieces);
+
 // Status no_space if there is too little.
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces);
 

@@ -70,6 +70,7 @@ std::vector<SimChange> pending_changes(const SimDisk &disk) {
 SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep) {
   SimDisk cut;
   cut.next_inode = disk.next_inode;
+  cut.reflinks = disk.reflinks;
   std::map<uint64_t, std::shared_ptr<SimInode>> made;
   for (const auto &[id, inode] : disk.inodes) {
     auto fresh = std::make_shared<SimInode>();
@@ -257,6 +258,25 @@ int SimEnv::fallocate(int fd, int, uint64_t offset, uint64_t n) {
   return 0;
 }
 
+int SimEnv::clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) {
+  const auto source = files_.find(from_fd), target = files_.find(to_fd);
+  if (source == files_.end() || target == files_.end()) return -EBADF;
+  if (!disk_.reflinks) return -EOPNOTSUPP;
+  std::string bytes(n, '\0');
+  if (from % sim_block || n % sim_block || to % sim_block || n == 0) return -EINVAL;
+  if (disk_.inodes.at(source->second)->now.read(from, bytes.data(), n) < n) return -EINVAL;
+  changing();
+  ++clones_;
+  SimInode &inode = change(target->second);
+  inode.now.write(to, bytes.data(), n);
+  inode.pending.push_back({to, std::move(bytes), 0});
+  return 0;
+}
+
+const char *SimEnv::getenv(const char *name) {
+  return disk_.reflinks && std::string_view(name) == "ST_JOURNAL" ? "undo" : nullptr;
+}
+
 int SimEnv::fsync(int fd) {
   const auto open = files_.find(fd);
   if (open == files_.end()) return -EBADF;
@@ -311,7 +331,9 @@ int SimEnv::fstatat(int dir, const char *path, struct stat *out, int) {
 
 int SimEnv::fstatfs(int, struct statfs *out) {
   *out = {};
-  out->f_type = 0xEF53;
+  out->f_type = disk_.reflinks ? 0x58465342 : 0xEF53;  // as xfs or ext4
+  out->f_bsize = sim_block;
+  out->f_bavail = std::min<uint64_t>(free_bytes / sim_block, INT64_MAX / sim_block);
   return 0;
 }
 
