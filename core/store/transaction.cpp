@@ -268,9 +268,8 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   }
   locked->identity = *identity;
 
-  const std::string &own = journal_.journal->name();
-  auto orphans = write::find_orphans(*journal_.folder, snapshot_->identity,
-                                     [&own](const std::string &name) { return name == own; });
+  const std::vector<write::Piece> locked_pieces = pieces();
+  auto orphans = write::find_orphans(*journal_.folder, snapshot_->identity, {journal_.journal->name(), locked_pieces});
   if (!orphans) return Failure(std::move(orphans.error()));
   if (orphans->committed) {
     locked->lock.release();

@@ -71,6 +71,29 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   return found;
 }
 
+bool manifest_is_inside(const Found &found) {
+  const CommitRecord &r = found.record;
+  return r.ranges <= found.size / range_record_bytes && r.manifest <= found.size &&
+         r.ranges * range_record_bytes <= found.size - r.manifest;
+}
+
+// Is this the record of a transaction on bytes that are locked by us? Then its
+// writer has lost its locks: the kernel takes them from a dying process one file
+// after the other, and the journal's may be the last. What cannot be read
+// belongs to somebody who goes on writing, or to recovery.
+bool is_on(const Found &found, std::span<const Piece> locked) {
+  if (found.state != JournalState::committed || !manifest_is_inside(found)) return false;
+  std::vector<std::byte> manifest(found.record.ranges * range_record_bytes);
+  if (!found.file.read(manifest.data(), manifest.size(), found.record.manifest)) return false;
+  if (hash64(manifest.data(), manifest.size()) != found.record.manifest_hash) return false;
+  auto piece = locked.begin();  // both ascend
+  for (const RangeRecord &range : decode_ranges(manifest)) {
+    while (piece != locked.end() && piece->offset + piece->payload.length <= range.offset) ++piece;
+    if (piece != locked.end() && piece->offset < range.offset + range.length) return true;
+  }
+  return false;
+}
+
 void drop(const Folder &folder, const std::string &name) {
   folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
 }
@@ -122,9 +145,7 @@ Result<std::string> Replay::why_not() {
     return std::string("it is the journal of another file, or of another state of this one");
 
   const uint64_t n = record.ranges * range_record_bytes;
-  if (record.ranges > orphan_.size / range_record_bytes || record.manifest > orphan_.size ||
-      n > orphan_.size - record.manifest)
-    return std::string("its manifest lies outside of it");
+  if (!manifest_is_inside(orphan_)) return std::string("its manifest lies outside of it");
   std::vector<std::byte> manifest(n);
   if (auto got = orphan_.file.read(manifest.data(), n, record.manifest); !got) return Failure(std::move(got.error()));
   if (hash64(manifest.data(), n) != record.manifest_hash) return std::string("its manifest is damaged");
@@ -239,13 +260,12 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::stri
 
 }  // namespace
 
-Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
-                             const std::function<bool(const std::string &)> &is_own) {
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
   Orphans orphans;
   auto names = folder.journals();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
-    if (is_own && is_own(name)) continue;
+    if (name == asking.own) continue;
     auto looked = look_at(folder, name, data, false);
     if (!looked) return Failure(std::move(looked.error()));
     if (!*looked) continue;
@@ -253,7 +273,7 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
     if (found.file) {
       auto locked = os::is_locked(found.file, {0, 0, true});
       if (!locked) return Failure(std::move(locked.error()));
-      if (*locked) continue;
+      if (*locked && !is_on(found, asking.locked)) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits())

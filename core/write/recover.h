@@ -9,10 +9,12 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "os/range_lock.h"
 #include "write/journal_folder.h"
+#include "write/pieces.h"
 
 namespace st::write {
 
@@ -33,9 +35,12 @@ struct Orphans {
   bool committed = false;  // recover() must come before the file is believed
   bool idle = false;       // empty: rubbish, for recover() to remove
 };
-// `is_own`, if given, names journals of the caller's own handle.
-Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
-                             const std::function<bool(const std::string &)> &is_own = nullptr);
+// A transaction names its own journal, and the pieces whose bytes it has locked.
+struct Asking {
+  std::string_view own;
+  std::span<const Piece> locked;  // ascending
+};
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking = {});
 
 // Under an exclusive lock on the whole file `path`. Status needs_recovery if
 // there is a committed journal but the file cannot be written; busy.

@@ -224,6 +224,30 @@ TEST_F(UndoTest, AMixOfStagedAndBorrowedTensorsIsChangedAsOne) {
   }
 }
 
+// The file that the path names by now has its tensors across other sectors than
+// the one that they were noted for.
+TEST_F(UndoTest, AReplacedFileIsNotedAnew) {
+  auto c = open(sharing);
+  auto txn = begin(*c);
+  ASSERT_TRUE(is_ok(txn->update("b", value(*c, "b", new_b))));
+  auto moved = tensors;
+  moved[0].bytes = pattern(4008, 1);
+  moved[0].shape = {4008};
+  const std::string replacement = testing::file_of(moved);
+  put_bytes(dir / "new", replacement);
+  std::filesystem::rename(dir / "new", path);
+  sharing.fails = [](const std::string &step) { return step == "d:sync" ? -EIO : 0; };
+  auto r = txn->commit();
+  sharing.fails = nullptr;
+  ASSERT_TRUE(fails_with(Status::needs_recovery, r));
+  txn.reset();
+  c.reset();
+  auto recovered = recover();
+  ASSERT_TRUE(is_ok(recovered));
+  EXPECT_EQ(recovered->undone, 1u) << recovered->why_aside;
+  EXPECT_TRUE(same_bytes(bytes_of(path), replacement));
+}
+
 struct FailedStep {
   const char *step;
   int which;  // of such calls
