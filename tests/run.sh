@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything
-#   bash tests/run.sh NAME...     only these stages: unit differential python cli storage sanitizers wheel abi demo
+#   bash tests/run.sh NAME...     only these stages: unit differential python cli storage mutants sanitizers wheel abi demo
 # Reports and logs are in build/results/.
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -83,6 +83,7 @@ stage differential "against stock safetensors 0.8" "$RESULTS/differential.xml" b
 stage python "Python binding" "$RESULTS/python.xml" bash -c "run_pytest tests/python $RESULTS/python.xml"
 stage cli "stctl" "$RESULTS/cli.xml" bash -c "run_pytest tests/cli $RESULTS/cli.xml"
 stage storage "real filesystems: power cuts, full disks, FUSE" "$RESULTS/storage.xml" bash -c "ST_BUILD=$BUILD run_pytest tests/storage $RESULTS/storage.xml"
+stage mutants "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants"
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage wheel "pip install" "" bash -c run_wheel
 stage abi "ABI check" "" bash -c run_abi

@@ -194,25 +194,26 @@ class Workshop:
         made = {pathlib.PurePath(line.split(":")[0]).name: line.split(":")[0] for line in targets.splitlines()}
         self.programs = [made[suite] for suite in suites]
 
-    def make(self) -> bool:
-        return subprocess.run(["ninja", "-C", str(self.build), *self.programs], capture_output=True).returncode == 0
+    def make(self, *programs: str) -> bool:
+        return subprocess.run(["ninja", "-C", str(self.build), *programs], capture_output=True).returncode == 0
 
-    def killers(self, every: bool = False) -> list:
-        """The suites that go red."""
-        red = []
+    def verdict(self) -> str:
+        """The first suite that goes red; each is built when it is its turn."""
         for program in self.programs:
-            try:
-                # A mutant may hang or eat memory; both count as noticed.
-                run = subprocess.run(["prlimit", "--as=8589934592", str(self.build / program), "--gtest_break_on_failure=0", "--gtest_fail_fast"],
-                                     capture_output=True, timeout=120, cwd=self.source)
-                failed = run.returncode != 0
-            except subprocess.TimeoutExpired:
-                failed = True
-            if failed:
-                red.append(os.path.basename(program))
-                if not every:
-                    break
-        return red
+            if not self.make(program):
+                return "the compiler"
+            if self.goes_red(program):
+                return os.path.basename(program)
+        return "SURVIVED"
+
+    def goes_red(self, program: str) -> bool:
+        try:
+            # A mutant may hang or eat memory; both count as noticed.
+            run = subprocess.run(["prlimit", "--as=8589934592", str(self.build / program), "--gtest_break_on_failure=0", "--gtest_fail_fast"],
+                                 capture_output=True, timeout=120, cwd=self.source)
+            return run.returncode != 0
+        except subprocess.TimeoutExpired:
+            return True
 
 
 def main() -> int:
@@ -223,9 +224,9 @@ def main() -> int:
     arguments = parser.parse_args()
 
     shop = Workshop(pathlib.Path(arguments.build), QUICK_SUITES if arguments.quick else SUITES)
-    if not shop.make():
+    if not shop.make(*shop.programs):
         sys.exit("mutants: the unchanged sources do not build")
-    if red := shop.killers(every=True):
+    if red := [program for program in shop.programs if shop.goes_red(program)]:
         sys.exit(f"mutants: the unchanged sources fail {red}")
 
     survived = 0
@@ -239,7 +240,7 @@ def main() -> int:
             verdict = f"STALE: its text does not stand once in {mutant.file}"
         else:
             path.write_text(changed)
-            verdict = "the compiler" if not shop.make() else ", ".join(shop.killers()) or "SURVIVED"
+            verdict = shop.verdict()
             path.write_text(text)
         survived += verdict.isupper() or verdict.startswith(("STALE", "the compiler"))
         print(f"| {mutant.name:66} | {verdict} |", flush=True)
