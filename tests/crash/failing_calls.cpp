@@ -95,12 +95,16 @@ Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t 
     EXPECT_EQ(check_disk(disk.disk(), allowed_old, allowed_new), "")
         << where << ": " << (answer ? "ok" : answer.error().message);
   }
-  // And the power goes right after the answer.
+  // And the power goes right after the answer: nothing of what is pending is kept, all, each by itself, and some.
   const auto changes = pending_changes(crashed);
-  for (uint32_t keep : {0u, 1u}) {
-    const std::string wrong =
-        check_disk(after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep)), allowed_old, allowed_new);
-    EXPECT_EQ(wrong, "") << where << ", then a cut keeping " << keep << ": "
+  std::mt19937 random(static_cast<unsigned>(seed));
+  for (size_t image = 0; image < 2 + changes.size() + (changes.empty() ? 0 : 4); ++image) {
+    std::vector<uint32_t> keep(changes.size(), image == 1);
+    if (image >= 2 && image < 2 + changes.size()) keep[image - 2] = 1;
+    if (image >= 2 + changes.size())
+      for (uint32_t &k : keep) k = static_cast<uint32_t>(random() % 2);
+    const std::string wrong = check_disk(after_cut(crashed, changes, keep), allowed_old, allowed_new);
+    EXPECT_EQ(wrong, "") << where << ", then a cut, image " << image << ": "
                          << (answer ? "ok" : answer.error().message);
   }
   return trial;
