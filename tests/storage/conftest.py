@@ -174,6 +174,12 @@ class Programs:
         self.folder = folder
         self.environment = {**os.environ, "LD_LIBRARY_PATH": str(st_abi.LIBRARY.parent)}
 
+    def with_journals(self, kind):
+        """The same, with writers that make journals of one kind wherever they can."""
+        other = Programs(self.folder)
+        other.environment = {**self.environment, "ST_JOURNAL": kind}
+        return other
+
     def writer(self, path, crash=None, **options):
         """Start the writer; its lines come by its standard output. `crash`: the environment of crash_at.c."""
         arguments = [self.folder / "writer", path]
@@ -192,11 +198,14 @@ class Programs:
 
     def crash_while_applying(self, path, held, version, tear=True, lines="/dev/stdout"):
         """A writer commits a transaction and dies at its first write to the file itself: half of that write is
-        done, or with tear=False nothing. What the file holds once the journal is recovered, given what it held."""
+        done, or with tear=False nothing. What the file holds once the journal is recovered, given what it held: an
+        undo record takes it back there."""
         crash = {"CRASH_AT": "1", "CRASH_DO": "tear" if tear else "exit", "CRASH_FILE": os.path.realpath(path)}
         code, said = self.write(path, crash, tensors="0,1,2,3,4,5", first=version, seed=version, lines=lines)
         assert code == 9, (code, said)
         assert len(model.journals(os.path.realpath(path))) == 1
+        if model.waiting(os.path.realpath(path)) == ["undo"]:
+            return tuple(held)
         changed = [t for operation in model.History.of(said).operations for t in operation.tensors]
         return tuple(version if t in changed else v for t, v in enumerate(held))
 
