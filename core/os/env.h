@@ -30,7 +30,7 @@ class Env {
   virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;  // start writing out; a hint
   virtual int64_t seek_hole(int fd, uint64_t offset) = 0;           // where the next hole begins
   // FICLONERANGE: `to` then shares n bytes with `from`, in whole blocks.
-  virtual int clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) = 0;
+  virtual int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) = 0;
   virtual int fstat(int fd, struct stat *out) = 0;
   virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
   virtual int fstatfs(int fd, struct statfs *out) = 0;

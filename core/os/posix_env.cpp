@@ -97,7 +97,7 @@ class PosixEnv final : public Env {
   int64_t seek_hole(int fd, uint64_t offset) override {
     return answer(::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE));
   }
-  int clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) override {
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
     const struct file_clone_range range = {from_fd, from, n, to};
     return answer(::ioctl(to_fd, FICLONERANGE, &range));
   }

@@ -5,10 +5,11 @@
 namespace st::testing {
 
 std::string_view call_name(Call call) {
-  constexpr std::string_view names[] = {
-      "openat",  "close",   "pread",   "pwrite",   "fsync",  "fdatasync", "fallocate", "sync_range", "clone_range", "fstat", "fstatat",
-      "fstatfs", "fchmod",  "fchown",  "realpath", "list",   "mkdirat",   "unlinkat",  "renameat",   "lock",  "mmap",
-      "munmap",  "madvise", "mincore", "random",   "getpid", "geteuid",   "clock",     "sleep",      "getenv"};
+  constexpr std::string_view names[] = {"openat",    "close",      "pread",       "pwrite", "fsync",   "fdatasync",
+                                        "fallocate", "sync_range", "clone_range", "fstat",  "fstatat", "fstatfs",
+                                        "fchmod",    "fchown",     "realpath",    "list",   "mkdirat", "unlinkat",
+                                        "renameat",  "lock",       "mmap",        "munmap", "madvise", "mincore",
+                                        "random",    "getpid",     "geteuid",     "clock",  "sleep",   "getenv"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -88,9 +89,9 @@ int FaultEnv::sync_range(int fd, uint64_t offset, uint64_t n) {
   return base_.sync_range(fd, offset, n);
 }
 
-int FaultEnv::clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) {
+int FaultEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
   ST_ASK(clone_range);
-  return base_.clone_range(from_fd, from, n, to_fd, to);
+  return base_.clone_range(to_fd, from_fd, from, n, to);
 }
 
 int FaultEnv::fstat(int fd, struct stat *out) {

@@ -64,7 +64,7 @@ class FaultEnv : public os::Env {
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int fd, uint64_t offset, uint64_t n) override;
   int64_t seek_hole(int fd, uint64_t offset) override { return base_.seek_hole(fd, offset); }
-  int clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) override;
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
   int fstat(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int fstatfs(int fd, struct statfs *out) override;

@@ -258,7 +258,7 @@ int SimEnv::fallocate(int fd, int, uint64_t offset, uint64_t n) {
   return 0;
 }
 
-int SimEnv::clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) {
+int SimEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
   const auto source = files_.find(from_fd), target = files_.find(to_fd);
   if (source == files_.end() || target == files_.end()) return -EBADF;
   if (!disk_.reflinks) return -EOPNOTSUPP;

@@ -103,7 +103,7 @@ class SimEnv : public os::Env {
   int64_t seek_hole(int, uint64_t) override { return -EINVAL; }
   // Pending as a write of the same bytes is, and torn as one: a filesystem maps
   // extent by extent, and no more than what a sync of the target promises.
-  int clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) override;
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
   int fstat(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int fstatfs(int fd, struct statfs *out) override;

@@ -28,7 +28,7 @@ using testing::same_bytes;
 class SharingEnv : public FaultEnv {
  public:
   using FaultEnv::FaultEnv;
-  int clone_range(int from_fd, uint64_t from, uint64_t n, int to_fd, uint64_t to) override {
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
     if (const int error = note(is_data(to_fd) ? "d:share" : "j:share"); error) return error;
     if (refusal) return -refusal;
     EXPECT_EQ(from % 4096 + n % 4096 + to % 4096, 0u);
