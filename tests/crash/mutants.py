@@ -187,6 +187,9 @@ class Workshop:
         for name in ["core", "capi", "tests", "bindings", "meson.build", "meson_options.txt"]:
             path = ROOT / name
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, self.source / name)
+        # A run that was killed may have left objects of its mutant, newer than the sources.
+        for file in {mutant.file for mutant in MUTANTS}:
+            (self.source / file).touch()
         if not (self.build / "build.ninja").exists():
             subprocess.run(["meson", "setup", str(self.build), str(self.source), "--buildtype=plain", "-Doptimization=1", "-Dwerror=false", "-Dtests=true", "-Dcli=false"],
                            check=True, stdout=subprocess.DEVNULL)
