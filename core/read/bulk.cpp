@@ -22,7 +22,7 @@ struct Shared {
   const Strategy &strategy;
   const Control &control;
   const uint64_t keep_behind;  // bytes of page cache a thread may leave
-  const Crew &crew;
+  Crew &crew;
   std::vector<std::span<const Request>> shares;  // of each thread, where it has a range of its own
   std::atomic<size_t> next = 0;                  // request, where it has none
   std::atomic<uint64_t> wanted_done = 0, bytes = 0, requests = 0;
@@ -47,6 +47,7 @@ class Reader {
         if (auto go = s_.control.check(s_.wanted_done, s_.plan.wanted); !go) return go;
       if (auto got = fetch(file, *request); !got) return got;
       drop_behind(file, *request);
+      if (!calling_) s_.crew.tell();
     }
     return {};
   }
@@ -134,7 +135,9 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   Crew crew;
   Shared shared{file, plan, strategy, control, memory_limit ? memory_limit / threads : UINT64_MAX, crew, {}};
   if (strategy.own_range) shared.shares = share_out(plan.requests, threads);
-  auto read = crew.run(threads, [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); });
+  auto read = crew.run(
+      threads, [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); },
+      [&] { return control.check(shared.wanted_done, plan.wanted); });
   if (!read) return Failure(std::move(read.error()));
   if (auto go = control.check(plan.wanted, plan.wanted); !go) return Failure(std::move(go.error()));
   return BulkDone{shared.bytes, shared.requests};

@@ -33,28 +33,11 @@ class SignalsHeldBack {
 
 }  // namespace
 
-Result<void> Crew::run(size_t n, const Body &body) {
-  ST_ASSERT(n > 0);
-  std::vector<std::thread> others;
-  others.reserve(n - 1);
+// Notes what ended the call, if it did not end well.
+template <class Call>
+void Crew::attempt(Call call) noexcept {
   try {
-    const SignalsHeldBack quiet;
-    for (size_t number = 1; number < n; ++number)
-      others.emplace_back([this, &body, number] { work(body, number, false); });
-  } catch (const std::system_error &) {  // no more threads,
-  } catch (const std::bad_alloc &) {     // or no memory for them
-  }
-  work(body, 0, true);
-  for (size_t number = others.size() + 1; number < n; ++number) work(body, number, true);
-  for (std::thread &other : others) other.join();
-  if (thrown_) std::rethrow_exception(thrown_);
-  if (failure_) return Failure(std::move(*failure_));
-  return {};
-}
-
-void Crew::work(const Body &body, size_t number, bool calling) noexcept {
-  try {
-    auto done = body(number, calling);
+    auto done = call();
     if (done) return;
     std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::move(done.error());
@@ -63,6 +46,48 @@ void Crew::work(const Body &body, size_t number, bool calling) noexcept {
     if (!thrown_) thrown_ = std::current_exception();
   }
   stop_ = true;
+}
+
+Result<void> Crew::run(size_t n, const Body &body, const std::function<Result<void>()> &look) {
+  ST_ASSERT(n > 0);
+  std::vector<std::thread> others;
+  others.reserve(n - 1);
+  working_ = n - 1;
+  try {
+    const SignalsHeldBack quiet;
+    for (size_t number = 1; number < n; ++number)
+      others.emplace_back([this, &body, number] {
+        attempt([&] { return body(number, false); });
+        std::lock_guard lock(mutex_);
+        --working_;
+        news_.notify_one();
+      });
+  } catch (const std::system_error &) {  // no more threads,
+  } catch (const std::bad_alloc &) {     // or no memory for them
+  }
+  attempt([&] { return body(0, true); });
+  for (size_t number = others.size() + 1; number < n; ++number) attempt([&] { return body(number, true); });
+
+  std::unique_lock lock(mutex_);
+  working_ -= n - 1 - others.size();
+  for (uint64_t seen = told_; working_ > 0; seen = told_) {
+    news_.wait(lock, [&] { return working_ == 0 || told_ != seen; });
+    if (working_ == 0 || stopped()) continue;
+    lock.unlock();
+    attempt(look);
+    lock.lock();
+  }
+  lock.unlock();
+  for (std::thread &other : others) other.join();
+  if (thrown_) std::rethrow_exception(thrown_);
+  if (failure_) return Failure(std::move(*failure_));
+  return {};
+}
+
+void Crew::tell() {
+  std::lock_guard lock(mutex_);
+  ++told_;
+  news_.notify_one();
 }
 
 }  // namespace st::read

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -20,17 +22,24 @@ class Crew {
   using Body = std::function<Result<void>(size_t number, bool calling)>;
 
   // body(0) to body(n - 1), n > 0: 0 by the caller, the others each by a thread
-  // or, if there are too few, by the caller afterwards. A failure or an
+  // or, if there are too few, by the caller afterwards. Done with its own, the
+  // caller calls `look` whenever another has told of something. A failure or an
   // exception is the first one's.
-  Result<void> run(size_t n, const Body &body);
+  Result<void> run(size_t n, const Body &body, const std::function<Result<void>()> &look);
   // Somebody failed: bodies look at it now and then, and return.
   bool stopped() const { return stop_.load(std::memory_order_relaxed); }
+  // There is something to look at.
+  void tell();
 
  private:
-  void work(const Body &body, size_t number, bool calling) noexcept;
+  template <class Call>
+  void attempt(Call call) noexcept;
 
   std::atomic<bool> stop_ = false;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable news_;
+  uint64_t told_ = 0;
+  size_t working_ = 0;  // threads
   std::optional<Error> failure_;
   std::exception_ptr thrown_;
 };

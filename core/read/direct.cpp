@@ -125,19 +125,22 @@ Result<void> run_pool(const os::File &direct, const Plan &plan, std::vector<Slot
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> done = 0;
   Crew crew;
-  return crew.run(slots.size(), [&](size_t number, bool calling) -> Result<void> {
+  auto look = [&] { return control.check(done, plan.wanted); };
+  auto work = [&](size_t number, bool calling) -> Result<void> {
     Slot &slot = slots[number];
     for (size_t i; !crew.stopped() && (i = next++) < plan.requests.size();) {
       if (calling || control.interrupted())
-        if (auto go = control.check(done, plan.wanted); !go) return go;
+        if (auto go = look(); !go) return go;
       slot.begin(plan.requests[i]);
       const int64_t got = os::repeat_interrupted(
           [&] { return direct.env().pread(direct.fd(), slot.target(), slot.length(), slot.offset()); });
       if (auto completed = slot.complete(got); !completed) return completed;
       done += wanted_of(plan, slot.request());
+      if (!calling) crew.tell();
     }
     return {};
-  });
+  };
+  return crew.run(slots.size(), work, look);
 }
 
 }  // namespace
