@@ -172,7 +172,6 @@ TEST_F(CapiBulk, AnInterruptEndsEachCallAndNotTheNext) {
   st_file *file = open_with(o);
   std::string room(300000, '?');
   const st_read_request a = request("a", room);
-  o.io_threads = 1;
   EXPECT_ST(ST_E_INTERRUPTED, st_read_many(file, &a, 1, interrupt, file));
   EXPECT_ST(ST_E_INTERRUPTED, st_prefetch_at(file, nullptr, 0, interrupt, file));
   st_load_options load = ST_LOAD_OPTIONS_INIT;

@@ -172,7 +172,10 @@ TEST_F(DirectTest, CancelledInTheMiddleNothingStaysUnderWay) {
       auto wanted = random_pieces(8);
       int calls = 0;
       const Control control([&](uint64_t, uint64_t) { return calls++ < at; }, nullptr);
-      ASSERT_TRUE(fails_with(Status::cancelled, read(wanted, strategy(2, false, true), 0, control)));
+      auto done = read(wanted, strategy(2, false, true), 0, control);
+      // Other threads may have been so fast that the caller was asked only once.
+      if (!queue && calls <= at) continue;
+      ASSERT_TRUE(fails_with(Status::cancelled, done));
     }
   }
 }
