@@ -30,6 +30,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open_memory(os::Env &env, const 
   std::unique_ptr<Checkpoint> c(new Checkpoint(env, {}));
   auto snapshot = Snapshot::of_memory(env, bytes, size);
   if (!snapshot) return Failure(std::move(snapshot.error()));
+  c->strategy_.reason = "the file was given as memory";
   c->adopt(std::move(*snapshot));
   return c;
 }
