@@ -102,11 +102,31 @@ def umount(target):
     wait_until(tried, f"umount {target}")
 
 
+def mounts():
+    """Where something is mounted, in the order of mounting."""
+    return [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+
+
+def wait_for_mount(target, process, log):
+    """Until a FUSE program that mounts by itself has done so."""
+
+    def is_mounted():
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args[0]} ended with {process.returncode}: {Path(log).read_text()[-500:]}")
+        return str(target) in mounts()
+
+    wait_until(is_mounted, f"{target} to be mounted")
+
+
+def detach(target):
+    """Unmount it whatever is open there; fine if nothing is mounted."""
+    _libc.umount2(os.fsencode(target), _MNT_DETACH)
+
+
 def detach_below(folder):
     """Whatever is still mounted there after a test that failed."""
-    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for target in reversed([m for m in mounts if m.startswith(f"{folder}/")]):
-        _libc.umount2(os.fsencode(target), _MNT_DETACH)
+    for target in reversed([m for m in mounts() if m.startswith(f"{folder}/")]):
+        detach(target)
 
 
 @contextmanager
