@@ -3,6 +3,9 @@
 #include <simdjson.h>
 
 #include <cstring>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 namespace st {
 namespace {
@@ -53,13 +56,31 @@ class Scanner {
   std::optional<Dtype> last_dtype_;
 };
 
-// Bytes of a word that end a plain string: a quote, a backslash, or a control
-// character (the classic "has a zero byte", "has a byte less than n").
-uint64_t ends_of(uint64_t word) {
+// How many of the next bytes belong to a plain string, which a quote, a backslash
+// or a control character ends; `step` if all do.
+#ifdef __SSE2__
+constexpr unsigned step = 16;
+unsigned plain_bytes(const char *at) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(at));
+  const __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
+  const __m128i backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
+  const __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+  const auto ends = static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control)));
+  return ends ? static_cast<unsigned>(__builtin_ctz(ends)) : step;
+}
+#else
+constexpr unsigned step = 8;
+unsigned plain_bytes(const char *at) {
+  uint64_t word;
+  std::memcpy(&word, at, 8);
+  // The classic "has a zero byte", "has a byte less than n".
   constexpr uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
   const uint64_t quote = word ^ (ones * '"'), backslash = word ^ (ones * '\\');
-  return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((word - ones * 0x20) & ~word)) & highs;
+  const uint64_t ends =
+      (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((word - ones * 0x20) & ~word)) & highs;
+  return ends ? static_cast<unsigned>(__builtin_ctzll(ends)) / 8 : step;
 }
+#endif
 
 bool Scanner::string(std::string_view *out) {
   return take('"') && rest_of_string(out);
@@ -67,14 +88,10 @@ bool Scanner::string(std::string_view *out) {
 
 bool Scanner::rest_of_string(std::string_view *out) {
   const char *begin = at_;
-  for (;; at_ += 8) {
-    uint64_t word;
-    std::memcpy(&word, at_, 8);  // the padding lets us read past the end
-    if (const uint64_t ends = ends_of(word)) {
-      at_ += __builtin_ctzll(ends) / 8;
-      break;
-    }
+  for (unsigned plain = step; plain == step;) {
     if (at_ >= end_) return false;
+    plain = plain_bytes(at_);  // the padding lets us read past the end
+    at_ += plain;
   }
   if (at_ >= end_ || *at_ != '"') return false;
   *out = {begin, static_cast<size_t>(at_ - begin)};
@@ -82,16 +99,42 @@ bool Scanner::rest_of_string(std::string_view *out) {
   return true;
 }
 
+// The decimal digits at the beginning of eight bytes: how many, and their value.
+// Without a branch on their count, which no predictor could guess.
+struct Digits {
+  unsigned count;
+  uint64_t value;
+};
+
+Digits leading_digits(const char *at) {
+  uint64_t word;
+  std::memcpy(&word, at, 8);
+  word ^= 0x3030303030303030;  // a digit is its value now, anything else is above 9
+  const uint64_t others = ((word + 0x7676767676767676) | word) & 0x8080808080808080;
+  const unsigned count = others ? static_cast<unsigned>(__builtin_ctzll(others)) / 8 : 8;
+  if (count == 0) return {0, 0};
+  word <<= 64 - 8 * count;         // zeros before them
+  word = word * 10 + (word >> 8);  // pairs, then pairs of pairs
+  constexpr uint64_t pairs = 0x000000FF000000FF;
+  return {count, ((word & pairs) * 0x000F424000000064 + ((word >> 16) & pairs) * 0x0000271000000001) >> 32};
+}
+
 bool Scanner::number(uint64_t *out) {
   space();
+  constexpr uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
   const char *begin = at_;
   uint64_t n = 0;
-  while (at_ != end_ && *at_ >= '0' && *at_ <= '9') n = n * 10 + static_cast<uint64_t>(*at_++ - '0');
+  Digits more{};
+  do {
+    more = leading_digits(at_);  // the padding lets us read past the end
+    n = n * tens[more.count] + more.value;
+    at_ += more.count;
+  } while (more.count == 8 && at_ - begin <= 16);
   const auto digits = at_ - begin;
   *out = n;
   // 18 digits always fit; a leading zero is no JSON; what may follow is for the
   // caller to take, and is never part of a number.
-  return digits >= 1 && digits <= 18 && (*begin != '0' || digits == 1);
+  return digits >= 1 && digits <= 18 && at_ <= end_ && (*begin != '0' || digits == 1);
 }
 
 bool Scanner::shape() {
