@@ -74,12 +74,13 @@ def mount(source, target, kind, flags=0, data=None):
     _checked(result, f"mount {source} on {target} as {kind}")
 
 
-def mount_fuse(program, arguments, mountpoint, environment):
-    """Mount what a FUSE program serves, and start it outside of our namespace."""
+def mount_fuse(program, arguments, mountpoint, environment, kind=None, options=""):
+    """Mount what a FUSE program serves, and start it outside of our namespace. `kind`: what the mount table says."""
     fd = os.open("/dev/fuse", os.O_RDWR)
     try:
-        options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other"
-        mount(program.name, mountpoint, f"fuse.{program.name}", 0, options)
+        all_options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other"
+        all_options += f",{options}" if options else ""
+        mount(program.name, mountpoint, kind or f"fuse.{program.name}", 0, all_options)
         return subprocess.Popen(
             [program, *map(str, arguments), f"/dev/fd/{fd}"],
             env=environment,
@@ -136,6 +137,11 @@ def mounted(source, target, kind, flags=0, data=None):
         yield Path(target)
     finally:
         umount(target)
+
+
+def set_read_ahead(device, nbytes):
+    """How far the kernel reads ahead on this mount, and so how large its requests for the page cache are."""
+    Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").write_text(str(nbytes >> 10))
 
 
 def cut_power(directory):

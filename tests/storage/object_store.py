@@ -7,59 +7,16 @@ process: nothing stays behind.
 
 from __future__ import annotations
 
-import ctypes
 import http.client
 import json
-import os
-import shutil
-import signal
 import socket
-import subprocess
 import urllib.parse
 from pathlib import Path
 
 import disk
-import st_abi
+from clients import Client, program, start, stop
 
-PROGRAMS = Path(os.environ.get("LIBST_RIG") or st_abi.ROOT / "build" / "cache" / "rig" / "bin")
 BUCKET = "models"
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def program(name):
-    """Where it is: built by install.sh, or else installed on this machine. None if neither."""
-    built = PROGRAMS / name
-    return built if built.exists() else shutil.which(name)
-
-
-def lacking(*names):
-    """What to install; empty if nothing."""
-    missing = [name for name in names if not program(name)]
-    return f"needs {', '.join(missing)}: bash tests/storage/install.sh" if missing else ""
-
-
-def start(arguments, log, environment=None):
-    """A process that is killed when we are; what it says goes to the log."""
-    with open(log, "ab") as output:
-        return subprocess.Popen(
-            list(map(str, arguments)),
-            env={**os.environ, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
-        )
-
-
-def stop(process):
-    process.terminate()
-    try:
-        process.wait(disk.LONGEST_WAIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _free_port():
@@ -152,48 +109,13 @@ class ObjectStore:
         self.close()
 
 
-class Gcsfuse:
-    """The bucket, mounted by gcsfuse with these options; each mount begins with an empty cache."""
+class Gcsfuse(Client):
+    """The bucket, mounted by gcsfuse with these options."""
 
     def __init__(self, store, mountpoint, *options, latency=0):
-        self.mountpoint = Path(mountpoint)
-        self.mountpoint.mkdir(exist_ok=True)
-        self._log = self.mountpoint.with_suffix(".log")
         address = store.delayed(latency)
-        self._environment = {"STORAGE_EMULATOR_HOST": f"http://{address}"}
-        self._command = [
+        command = [
             program("gcsfuse"), "--foreground", "--enable-hns=false", "--anonymous-access", "--implicit-dirs",
-            "--custom-endpoint", f"http://{address}/storage/v1/", *options, BUCKET, self.mountpoint,
+            "--custom-endpoint", f"http://{address}/storage/v1/", *options, BUCKET, mountpoint,
         ]  # fmt: skip
-        self._process = None
-        self.mount()
-
-    def mount(self):
-        self._process = start(self._command, self._log, self._environment)
-        try:
-            disk.wait_for_mount(self.mountpoint, self._process, self._log)
-        except BaseException:
-            self.close()
-            raise
-
-    def remount(self):
-        """Forget all that is cached."""
-        self.umount()
-        self.mount()
-
-    def umount(self):
-        disk.umount(self.mountpoint)
-        self._process.wait(disk.LONGEST_WAIT)
-
-    def close(self):
-        if self._process is None:
-            return
-        disk.detach(self.mountpoint)
-        stop(self._process)
-        self._process = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+        super().__init__(mountpoint, command, {"STORAGE_EMULATOR_HOST": f"http://{address}"})
