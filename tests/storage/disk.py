@@ -180,8 +180,8 @@ def immutable(path):
         os.close(fd)
 
 
-def in_child(call, uid=None):
-    """What call() answers (as JSON can say it) in its own process, perhaps of another user; killed if it hangs."""
+def _begin_child(call, uid=None):
+    """Its process id, and the pipe by which it tells its answer."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -196,6 +196,10 @@ def in_child(call, uid=None):
         os.write(write_end, json.dumps(said).encode())
         os._exit(0)
     os.close(write_end)
+    return child, read_end
+
+
+def _end_child(child, read_end):
     try:
         with os.fdopen(read_end) as pipe:
             ready, _, _ = select.select([pipe], [], [], LONGEST_WAIT)
@@ -203,9 +207,22 @@ def in_child(call, uid=None):
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    said = json.loads(said or '{"failure": "it died"}')
+    return json.loads(said or '{"failure": "it died"}')
+
+
+def in_child(call, uid=None):
+    """What call() answers (as JSON can say it) in its own process, perhaps of another user; killed if it hangs."""
+    said = _end_child(*_begin_child(call, uid))
     assert "failure" not in said, said["failure"]
     return said["answer"]
+
+
+def in_children(n, call):
+    """The same of call(0) ... call(n - 1) in n processes side by side."""
+    children = [_begin_child(lambda i=i: call(i)) for i in range(n)]
+    said = [_end_child(*child) for child in children]
+    assert not any("failure" in s for s in said), said
+    return [s["answer"] for s in said]
 
 
 def as_user(uid, call):

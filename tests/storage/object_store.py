@@ -68,16 +68,18 @@ class ObjectStore:
         self._proxies = f"127.0.0.1:{_free_port()}"
         self._processes = []
         try:
-            self._start("fake-gcs-server", ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-log-level",
-                        "error", "-port", self.address.split(":")[1], "-public-host", "127.0.0.1"], self.address, "/storage/v1/b")
-            self._start("toxiproxy", ["-host", "127.0.0.1", "-port", self._proxies.split(":")[1]], self._proxies, "/proxies")
+            self._start("fake-gcs-server", self.address, "/storage/v1/b", "-backend", "memory", "-scheme", "http",
+                        "-log-level", "error", "-public-host", "127.0.0.1")  # fmt: skip
+            self._start("toxiproxy", self._proxies, "/proxies")
             _request(self.address, "POST", "/storage/v1/b?project=test", json.dumps({"name": BUCKET}))
         except BaseException:
             self.close()
             raise
 
-    def _start(self, name, arguments, address, path):
-        self._processes.append(_serve([program(name), *arguments], address, path, self._log))
+    def _start(self, name, address, path, *options):
+        host, port = address.split(":")
+        command = [program(name), "-host", host, "-port", port, *options]
+        self._processes.append(_serve(command, address, path, self._log))
 
     def put(self, name, content):
         query = urllib.parse.urlencode({"uploadType": "media", "name": name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import re
 from contextlib import contextmanager
@@ -336,6 +337,17 @@ class File:
         options = LoadOptions(struct_size=ctypes.sizeof(LoadOptions), flags=flags, progress=_progress(progress))
         chosen = (c_uint64 * len(indices))(*indices) if indices is not None else None
         check(lib.st_load(self._handle, chosen, len(indices or ()), byref(options)))
+
+
+def resident(mapping):
+    """How many bytes of a writable (private) Python mapping are in memory."""
+    pages = -(-len(mapping) // mmap.PAGESIZE)
+    vector = (ctypes.c_ubyte * pages)()
+    here = ctypes.c_char.from_buffer(mapping)
+    status = ctypes.CDLL(None).mincore(c_void_p(ctypes.addressof(here)), c_size_t(len(mapping)), vector)
+    del here
+    assert status == 0, "mincore failed"
+    return sum(page & 1 for page in vector) * mmap.PAGESIZE
 
 
 @contextmanager
