@@ -99,7 +99,12 @@ inline Progress progress_of(st_progress_fn fn, void *user) {
 }
 
 void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out);
+Result<void> check_index(const store::Snapshot &snapshot, uint64_t i);
 Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len);
+
+// What a read is to fill, and with what.
+Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n);
+Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size);
 
 }  // namespace st::capi
 

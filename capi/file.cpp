@@ -12,7 +12,18 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
   if (o->map > ST_MAP_NONE)
     return fail(Status::invalid_argument, "st_open_options.map is ", o->map,
                 "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE or _NONE");
+  if (o->prefetch > ST_PREFETCH_PARALLEL || o->direct > ST_DIRECT_ON)
+    return fail(Status::invalid_argument, "st_open_options.prefetch is ", o->prefetch, " and .direct is ", o->direct,
+                "; they take ST_PREFETCH_... and ST_DIRECT_...");
+  if (o->worker_index >= std::max(o->worker_count, 1u))
+    return fail(Status::invalid_argument, "st_open_options.worker_index is ", o->worker_index, " of ",
+                std::max(o->worker_count, 1u), " workers; it counts from 0");
   store::OpenOptions options;
+  options.bulk = {static_cast<read::Prefetch>(o->prefetch), static_cast<read::Direct>(o->direct), o->io_threads,
+                  o->block_size};
+  options.worker_index = o->worker_index;
+  options.worker_count = std::max(o->worker_count, 1u);
+  options.memory_limit = o->memory_limit;
   options.writable = o->flags & ST_OPEN_READ_WRITE;
   options.map = static_cast<read::MapMode>(o->map);
   options.lock_timeout_ms = o->lock_timeout_ms;
@@ -32,13 +43,13 @@ Result<void> hand_out(Result<std::unique_ptr<store::Checkpoint>> opened, st_file
   return {};
 }
 
-Result<void> check_index(const store::Snapshot &snapshot, size_t i) {
+}  // namespace
+
+Result<void> check_index(const store::Snapshot &snapshot, uint64_t i) {
   if (i >= snapshot.header.index.size())
     return fail(Status::out_of_range, "tensor ", i, " was asked for, of ", snapshot.header.index.size());
   return {};
 }
-
-}  // namespace
 
 void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out) {
   const TensorView t = snapshot.header.index.at(i);

@@ -28,15 +28,23 @@ st_status st_get_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_io_info", file, out));
     const store::Snapshot &s = file->checkpoint->snapshot();
+    auto here = s.here();
+    if (!here) return Failure(std::move(here.error()));
+    const read::Strategy &strategy = file->checkpoint->strategy();
     st_io_info info = ST_IO_INFO_INIT;
     info.storage = static_cast<uint32_t>(s.filesystem.storage);
-    info.map = static_cast<uint32_t>(s.content.map());
-    info.map_fallbacks = s.content.fallbacks();
+    info.map = static_cast<uint32_t>(here->content.map());
+    info.map_fallbacks = here->content.fallbacks();
     info.file_size = s.file_size();
     info.header_size = s.header.json_bytes;
     info.data_offset = s.header.data_offset();
     copy_text(info.filesystem, s.filesystem.type);
-    copy_text(info.reason, s.content.reason());
+    copy_text(info.reason, here->content.reason());
+    info.prefetch = static_cast<uint32_t>(strategy.prefetch);
+    info.direct = strategy.direct ? ST_DIRECT_ON : ST_DIRECT_OFF;
+    info.io_threads = strategy.threads;
+    info.block_size = strategy.block;
+    copy_text(info.prefetch_reason, strategy.reason);
     return write_result(out, info);
   });
 }
@@ -49,19 +57,24 @@ st_status st_get_stats(const st_file *file, st_stats *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_stats", file, out));
     const store::Snapshot &s = file->checkpoint->snapshot();
+    auto here = s.here();
+    if (!here) return Failure(std::move(here.error()));
     const store::Counters &c = file->checkpoint->counters();
     st_stats stats = ST_STATS_INIT;
-    stats.map_fallbacks = s.content.fallbacks();
-    stats.bytes_read = c.bytes_read + s.content.bytes_owned();
-    stats.bytes_mapped = s.content.bytes_mapped();
-    stats.bytes_resident = s.content.bytes_resident();
-    stats.bytes_owned = s.content.bytes_owned();
+    stats.map_fallbacks = here->content.fallbacks();
+    stats.bytes_read = c.bytes_read + here->content.bytes_owned();
+    stats.bytes_mapped = here->content.bytes_mapped();
+    stats.bytes_resident = here->content.bytes_resident();
+    stats.bytes_owned = here->content.bytes_owned();
     stats.index_bytes = s.header.index.memory_bytes();
     stats.bytes_written = c.bytes_written;
     stats.journal_bytes = c.journal_bytes;
     stats.commits = c.commits;
     stats.recoveries = c.recoveries;
     stats.lock_waits = c.lock_waits;
+    stats.read_requests = c.read_requests;
+    stats.bytes_prefetched = c.bytes_prefetched;
+    stats.reopens = s.reopens();
     return write_result(out, stats);
   });
 }

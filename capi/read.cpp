@@ -9,6 +9,14 @@ namespace {
 static_assert(sizeof(Range) == sizeof(st_range) && offsetof(Range, stop) == offsetof(st_range, stop) &&
               offsetof(Range, step) == offsetof(st_range, step));
 
+size_t length(const char *name) {
+  return name ? std::strlen(name) : 0;
+}
+
+}  // namespace
+
+namespace st::capi {
+
 Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n) {
   const TensorView t = snapshot.header.index.at(i);
   auto made = SlicePlan::make(t.dtype, t.shape, {reinterpret_cast<const Range *>(ranges), n});
@@ -23,11 +31,7 @@ Result<void> check_room(std::string_view call, uint64_t need, const void *dst, s
   return {};
 }
 
-size_t length(const char *name) {
-  return name ? std::strlen(name) : 0;
-}
-
-}  // namespace
+}  // namespace st::capi
 
 st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *out) {
   return boundary([&]() -> Result<void> {

@@ -22,6 +22,7 @@ class Control {
         interrupts_(interrupts),
         seen_(interrupts ? interrupts->load(std::memory_order_relaxed) : 0) {}
 
+  const Progress &progress() const { return progress_; }
   bool interrupted() const { return interrupts_ && interrupts_->load(std::memory_order_relaxed) != seen_; }
 
   Result<void> check(uint64_t done, uint64_t total) const {

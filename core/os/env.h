@@ -9,12 +9,25 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace st::os {
+
+// Several reads under way at once, from one thread. Whoever submitted reads
+// keeps their memory until wait() has answered each; the destructor waits too.
+class ReadQueue {
+ public:
+  virtual ~ReadQueue() = default;
+  // 0, or -errno; `tag` comes back with the answer.
+  virtual int submit(int fd, void *buffer, uint32_t n, uint64_t offset, uint64_t tag) = 0;
+  // One answer, in any order: bytes read or -errno in *result.
+  virtual int wait(uint64_t *tag, int32_t *result) = 0;
+};
 
 class Env {
  public:
@@ -23,12 +36,16 @@ class Env {
   virtual int openat(int dir, const char *path, int flags, mode_t mode) = 0;
   virtual int close(int fd) = 0;
   virtual ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) = 0;
+  virtual ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) = 0;
   virtual ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) = 0;
   virtual int fsync(int fd) = 0;
   virtual int fdatasync(int fd) = 0;
   virtual int fallocate(int fd, int mode, uint64_t offset, uint64_t n) = 0;
-  virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;  // start writing out; a hint
-  virtual int64_t seek_hole(int fd, uint64_t offset) = 0;           // where the next hole begins
+  virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;           // start writing out; a hint
+  virtual int fadvise(int fd, uint64_t offset, uint64_t n, int advice) = 0;  // a hint
+  // Room for `depth` reads; null where the system has no such queue (io_uring).
+  virtual std::unique_ptr<ReadQueue> read_queue(unsigned depth) = 0;
+  virtual int64_t seek_hole(int fd, uint64_t offset) = 0;  // where the next hole begins
   virtual int fstat(int fd, struct stat *out) = 0;
   virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
   virtual int fstatfs(int fd, struct statfs *out) = 0;
@@ -51,6 +68,8 @@ class Env {
 
   virtual int random(void *out, size_t n) = 0;
   virtual pid_t getpid() = 0;
+  virtual uint64_t fork_generation() = 0;  // differs in a forked child; costs no system call
+  virtual unsigned cpus() = 0;             // that this process may use
   virtual uid_t geteuid() = 0;
   virtual uint64_t monotonic_ms() = 0;
   virtual void sleep_us(uint32_t microseconds) = 0;

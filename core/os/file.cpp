@@ -41,10 +41,36 @@ Result<size_t> File::read_up_to(void *buffer, size_t n, uint64_t offset) const {
 Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
   auto got = read_up_to(buffer, n, offset);
   if (!got) return Failure(std::move(got.error()));
-  if (*got < n)
-    return Failure(st::error(Status::file_changed, quoted(path_), " ends at ", offset + *got,
-                             ", inside what is to be read: it was truncated while open; open it anew")
-                       .at_offset(offset + *got));
+  if (*got < n) return ends_at(offset + *got);
+  return {};
+}
+
+Failure File::ends_at(uint64_t offset) const {
+  return Failure(st::error(Status::file_changed, quoted(path_), " ends at ", offset,
+                           ", inside what is to be read: it was truncated while open; open it anew")
+                     .at_offset(offset));
+}
+
+Result<void> File::read_parts(std::span<struct iovec> parts, uint64_t offset) const {
+  constexpr size_t most_parts = 1024;  // of one call: IOV_MAX
+  while (!parts.empty()) {
+    if (parts.front().iov_len == 0) {
+      parts = parts.subspan(1);
+      continue;
+    }
+    const ssize_t got = repeat_interrupted(
+        [&] { return env_->preadv(fd_, parts.data(), static_cast<int>(std::min(parts.size(), most_parts)), offset); });
+    if (got < 0) return Failure(error(static_cast<int>(-got), "read").at_offset(offset));
+    if (got == 0) return ends_at(offset);
+    offset += static_cast<uint64_t>(got);
+    for (auto left = static_cast<size_t>(got); left > 0;) {
+      struct iovec &first = parts.front();
+      const size_t used = std::min(left, first.iov_len);
+      first = {static_cast<char *>(first.iov_base) + used, first.iov_len - used};
+      left -= used;
+      if (first.iov_len == 0) parts = parts.subspan(1);
+    }
+  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cerrno>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,8 @@ class File {
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;
   // All n bytes; a file that ends before is ST_E_FILE_CHANGED.
   Result<void> read(void *buffer, size_t n, uint64_t offset) const;
+  // The same into several pieces of memory; `parts` is used up.
+  Result<void> read_parts(std::span<struct iovec> parts, uint64_t offset) const;
   Result<void> write(const void *buffer, size_t n, uint64_t offset) const;
   Result<void> sync_data() const;
   Result<void> sync() const;
@@ -52,6 +55,7 @@ class File {
   Error error(int err, std::string_view what) const { return os_error(err, what, path_); }
 
  private:
+  Failure ends_at(uint64_t offset) const;
   void swap(File &other) noexcept {
     std::swap(env_, other.env_);
     std::swap(fd_, other.fd_);

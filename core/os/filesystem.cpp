@@ -15,14 +15,14 @@ struct Magic {
   std::string_view type;
 };
 constexpr Magic magics[] = {
-    {0xEF53, "ext4"},          {0x58465342, "xfs"},    {0x9123683E, "btrfs"},    {0x01021994, "tmpfs"},
-    {0x858458F6, "ramfs"},     {0xF2F52010, "f2fs"},   {0x2FC12FC1, "zfs"},      {0xCA451A4E, "bcachefs"},
-    {0x794C7630, "overlay"},
-    {0x4d44, "vfat"},          {0x2011BAB0, "exfat"},  {0x73717368, "squashfs"}, {0xE0F5E1E2, "erofs"},
-    {0x958458F6, "hugetlbfs"}, {0x6969, "nfs"},        {0xFF534D42, "cifs"},     {0xFE534D42, "smb3"},
-    {0x517B, "smb"},           {0x01021997, "9p"},     {0x00C36400, "ceph"},     {0x0BD00BD0, "lustre"},
-    {0x47504653, "gpfs"},      {0x19830326, "beegfs"}, {0x5346414F, "afs"},      {0x7461636F, "ocfs2"},
-    {0x01161970, "gfs2"},      {0x73757245, "coda"},   {0x786F4256, "vboxsf"},   {0xAAD7AAEA, "panfs"},
+    {0xEF53, "ext4"},        {0x58465342, "xfs"},       {0x9123683E, "btrfs"},  {0x01021994, "tmpfs"},
+    {0x858458F6, "ramfs"},   {0xF2F52010, "f2fs"},      {0x2FC12FC1, "zfs"},    {0xCA451A4E, "bcachefs"},
+    {0x794C7630, "overlay"}, {0x4d44, "vfat"},          {0x2011BAB0, "exfat"},  {0x73717368, "squashfs"},
+    {0xE0F5E1E2, "erofs"},   {0x958458F6, "hugetlbfs"}, {0x6969, "nfs"},        {0xFF534D42, "cifs"},
+    {0xFE534D42, "smb3"},    {0x517B, "smb"},           {0x01021997, "9p"},     {0x00C36400, "ceph"},
+    {0x0BD00BD0, "lustre"},  {0x47504653, "gpfs"},      {0x19830326, "beegfs"}, {0x5346414F, "afs"},
+    {0x7461636F, "ocfs2"},   {0x01161970, "gfs2"},      {0x73757245, "coda"},   {0x786F4256, "vboxsf"},
+    {0xAAD7AAEA, "panfs"},
 };
 constexpr uint32_t fuse_magic = 0x65735546;
 

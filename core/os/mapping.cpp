@@ -4,7 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22  // newer than Debian 12's header
+#endif
 
 namespace st::os {
 
@@ -38,6 +43,18 @@ uint64_t Mapping::resident() const {
                                                  [](unsigned char c) { return c & 1; }));
   }
   return std::min<uint64_t>(pages * page, size_);
+}
+
+Result<void> Mapping::populate(size_t offset, size_t n) const {
+  if (n == 0) return {};
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t from = offset / page * page;
+  const size_t length = std::min(offset + n, size_) - from;
+  int r = repeat_interrupted([&] { return env_->madvise(data_ + from, length, MADV_POPULATE_READ); });
+  if (r == -EINVAL) r = env_->madvise(data_ + from, length, MADV_WILLNEED);  // Linux before 5.14
+  if (r == -EFAULT) return fail(Status::file_changed, "the file was truncated while it was open; open it anew");
+  if (r < 0) return Failure(os_error(-r, "bring into memory", "a mapped file"));
+  return {};
 }
 
 void Mapping::drop(size_t offset, size_t n) const {

@@ -26,6 +26,9 @@ class Mapping {
   size_t size() const { return size_; }
   // Bytes in memory now; 0 where the system does not tell.
   uint64_t resident() const;
+  // Bring pages into memory, and into the mapping, in order. A file that was
+  // truncated meanwhile is status file_changed.
+  Result<void> populate(size_t offset, size_t n) const;
   // Forget cached pages of a private mapping, so that they are read anew.
   void drop(size_t offset, size_t n) const;
 

@@ -1,13 +1,16 @@
 // Env on Linux: each method is its system call. Beyond that it keeps one list,
-// of descriptors that hold locks: see LockedDescriptors.
+// of descriptors that hold locks, and counts forks: see LockedDescriptors.
 #include <dirent.h>
+#include <liburing.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -48,6 +51,7 @@ class LockedDescriptors {
     std::lock_guard lock(mutex_);
     std::erase(fds_, fd);
   }
+  uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
 
  private:
   void in_child() {
@@ -56,10 +60,12 @@ class LockedDescriptors {
       if (null >= 0) ::dup3(null, fd, O_CLOEXEC);
     if (null >= 0) ::close(null);
     fds_.clear();
+    generation_.fetch_add(1, std::memory_order_relaxed);
     mutex_.unlock();
   }
 
   static inline LockedDescriptors *current = nullptr;
+  std::atomic<uint64_t> generation_ = 0;
   std::mutex mutex_;
   std::vector<int> fds_;
 };
@@ -68,6 +74,49 @@ template <class R>
 R answer(R r) {
   return r < 0 ? static_cast<R>(-errno) : r;
 }
+
+class UringQueue final : public ReadQueue {
+ public:
+  static std::unique_ptr<ReadQueue> make(unsigned depth) {
+    auto queue = std::make_unique<UringQueue>();
+    queue->open_ = ::io_uring_queue_init(depth, &queue->ring_, 0) == 0;
+    return queue->open_ ? std::move(queue) : nullptr;
+  }
+  ~UringQueue() override {
+    uint64_t tag;
+    int32_t result;
+    while (open_ && under_way_ > 0 && wait(&tag, &result) == 0) {
+    }
+    if (open_) ::io_uring_queue_exit(&ring_);
+  }
+  int submit(int fd, void *buffer, uint32_t n, uint64_t offset, uint64_t tag) override {
+    io_uring_sqe *entry = ::io_uring_get_sqe(&ring_);
+    if (!entry) return -EBUSY;
+    ::io_uring_prep_read(entry, fd, buffer, n, offset);
+    ::io_uring_sqe_set_data64(entry, tag);
+    const int submitted = ::io_uring_submit(&ring_);
+    if (submitted < 0) return submitted;
+    ++under_way_;
+    return 0;
+  }
+  int wait(uint64_t *tag, int32_t *result) override {
+    io_uring_cqe *answer = nullptr;
+    int r;
+    do r = ::io_uring_wait_cqe(&ring_, &answer);
+    while (r == -EINTR);  // its memory may not be given up
+    if (r < 0) return r;
+    *tag = ::io_uring_cqe_get_data64(answer);
+    *result = answer->res;
+    ::io_uring_cqe_seen(&ring_, answer);
+    --under_way_;
+    return 0;
+  }
+
+ private:
+  io_uring ring_ = {};
+  bool open_ = false;
+  unsigned under_way_ = 0;
+};
 
 class PosixEnv final : public Env {
  public:
@@ -81,6 +130,9 @@ class PosixEnv final : public Env {
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
     return answer(::pread(fd, buffer, n, static_cast<off_t>(offset)));
   }
+  ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override {
+    return answer(::preadv(fd, parts, count, static_cast<off_t>(offset)));
+  }
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
     return answer(::pwrite(fd, buffer, n, static_cast<off_t>(offset)));
   }
@@ -92,6 +144,10 @@ class PosixEnv final : public Env {
   int sync_range(int fd, uint64_t offset, uint64_t n) override {
     return answer(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(n), SYNC_FILE_RANGE_WRITE));
   }
+  int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {
+    return -::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(n), advice);
+  }
+  std::unique_ptr<ReadQueue> read_queue(unsigned depth) override { return UringQueue::make(depth); }
   int64_t seek_hole(int fd, uint64_t offset) override {
     return answer(::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE));
   }
@@ -152,6 +208,12 @@ class PosixEnv final : public Env {
 
   int random(void *out, size_t n) override { return static_cast<int>(answer(::getrandom(out, n, 0))); }
   pid_t getpid() override { return ::getpid(); }
+  uint64_t fork_generation() override { return locked_.generation(); }
+  unsigned cpus() override {
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) < 0) return 1;
+    return static_cast<unsigned>(CPU_COUNT(&set));
+  }
   uid_t geteuid() override { return ::geteuid(); }
   uint64_t monotonic_ms() override {
     timespec t;

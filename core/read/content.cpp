@@ -1,7 +1,6 @@
 #include "read/content.h"
 
 #include <cerrno>
-#include <new>
 
 #include "check.h"
 
@@ -9,8 +8,6 @@ namespace st::read {
 namespace {
 
 using os::Storage;
-
-constexpr std::align_val_t piece_alignment{4096};
 
 bool prefers_private(Storage s) {
   return s != Storage::local && s != Storage::memory;
@@ -61,7 +58,8 @@ Result<Content> Content::open(const os::File &file, size_t size, size_t slots, M
       log(LogLevel::warning,
           text(reason, "; falling back to ", mode == MapMode::none ? "owned memory" : "a private mapping"));
   }
-  if (mode == MapMode::none) c.owned_ = std::make_unique<Owned>(slots);
+  c.own_ = std::make_unique<Own>();
+  c.slots_ = slots;
   c.map_ = mode;
   c.reason_ = std::move(reason);
   c.bytes_ = c.mapping_.data();
@@ -76,33 +74,66 @@ Content Content::borrowed(const std::byte *bytes, size_t size) {
   return c;
 }
 
-Content::Owned::~Owned() {
-  for (auto &piece : pieces) ::operator delete(piece.load(), piece_alignment);
+Content::Owned &Content::own(const std::lock_guard<std::mutex> &) const {
+  if (!own_->owned.load(std::memory_order_relaxed))
+    own_->owned.store(std::make_unique<Owned>(slots_).release(), std::memory_order_release);
+  return *own_->owned.load(std::memory_order_relaxed);
+}
+
+bool Content::in_own_memory(size_t slot) const {
+  const Owned *owned = own_ ? own_->owned.load(std::memory_order_acquire) : nullptr;
+  return owned && owned->pieces[slot].load(std::memory_order_acquire);
+}
+
+uint64_t Content::bytes_owned() const {
+  const Owned *owned = own_ ? own_->owned.load(std::memory_order_acquire) : nullptr;
+  return owned ? owned->bytes.load(std::memory_order_relaxed) : 0;
 }
 
 Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
-  if (!owned_) return bytes_ + offset;
-  std::atomic<std::byte *> &piece = owned_->pieces[slot];
-  if (const std::byte *filled = piece.load(std::memory_order_acquire)) return filled;
-  std::lock_guard lock(owned_->mutex);
-  if (const std::byte *filled = piece.load(std::memory_order_relaxed)) return filled;
-  struct Free {
-    void operator()(std::byte *p) const { ::operator delete(p, piece_alignment); }
-  };
-  std::unique_ptr<std::byte, Free> memory(static_cast<std::byte *>(::operator new(n, piece_alignment)));
-  if (auto read = file.read(memory.get(), n, offset); !read) return Failure(std::move(read.error()));
-  owned_->filled_bytes.fetch_add(n, std::memory_order_relaxed);
-  piece.store(memory.get(), std::memory_order_release);
-  return memory.release();
+  if (const Owned *owned = own_ ? own_->owned.load(std::memory_order_acquire) : nullptr)
+    if (const std::byte *piece = owned->pieces[slot].load(std::memory_order_acquire)) return piece;
+  if (bytes_) return bytes_ + offset;
+  std::lock_guard lock(own_->mutex);
+  Owned &owned = own(lock);
+  if (const std::byte *piece = owned.pieces[slot].load(std::memory_order_relaxed)) return piece;
+  Arena arena = Arena::of(file.env(), n, false);
+  if (auto read = file.read(arena.data(), n, offset); !read) return Failure(std::move(read.error()));
+  std::byte *bytes = arena.data();
+  owned.arenas.push_back(std::move(arena));
+  owned.bytes.fetch_add(n, std::memory_order_relaxed);
+  owned.pieces[slot].store(bytes, std::memory_order_release);
+  return bytes;
+}
+
+void Content::adopt(Arena arena, std::span<const Loaded> pieces) const {
+  std::lock_guard lock(own_->mutex);
+  Owned &owned = own(lock);
+  owned.arenas.push_back(std::move(arena));
+  for (const Loaded &piece : pieces) {
+    std::byte *none = nullptr;
+    if (owned.pieces[piece.slot].compare_exchange_strong(none, piece.bytes, std::memory_order_release))
+      owned.bytes.fetch_add(piece.nbytes, std::memory_order_relaxed);
+  }
+}
+
+void Content::inherit(const Content &before) {
+  const Owned *theirs = before.own_->owned.load(std::memory_order_acquire);
+  if (!theirs) return;
+  std::lock_guard lock(own_->mutex);
+  Owned &owned = own(lock);
+  for (size_t slot = 0; slot < slots_; ++slot)
+    owned.pieces[slot].store(theirs->pieces[slot].load(std::memory_order_acquire), std::memory_order_release);
+  owned.bytes = theirs->bytes.load();
 }
 
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   if (map_ == MapMode::private_copy) mapping_.drop(offset, n);
-  if (!owned_) return {};
-  std::lock_guard lock(owned_->mutex);
-  std::byte *filled = owned_->pieces[slot].load(std::memory_order_relaxed);
-  return filled ? file.read(filled, n, offset) : Result<void>();
+  if (!own_->owned.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(own_->mutex);
+  std::byte *piece = own(lock).pieces[slot].load(std::memory_order_relaxed);
+  return piece ? file.read(piece, n, offset) : Result<void>();
 }
 
 }  // namespace st::read

@@ -1,16 +1,20 @@
 // The bytes of one open file as memory: a shared mapping, a private mapping, or
 // memory of our own that is filled, tensor by tensor, when first looked at.
 // Falls back in that order when the filesystem refuses, and keeps the reason.
+// Over each of them, pieces may have been loaded into memory of our own.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "control.h"
 #include "os/file.h"
 #include "os/filesystem.h"
 #include "os/mapping.h"
+#include "read/arena.h"
 
 namespace st::read {
 
@@ -30,31 +34,50 @@ class Content {
   // Piece `slot` was changed in the file: let views that can show it, show it.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
 
+  // Pieces that lie in `arena` from now on: what a load has read. Those that
+  // are in memory of our own already stay where they are, as views of them may be out.
+  struct Loaded {
+    size_t slot;
+    uint64_t nbytes;
+    std::byte *bytes;
+  };
+  void adopt(Arena arena, std::span<const Loaded> pieces) const;
+  bool in_own_memory(size_t slot) const;
+  // Of the process that forked us: what it had in memory of its own is here too.
+  void inherit(const Content &before);
+
   const std::byte *bytes() const { return bytes_; }  // of borrowed content
   MapMode map() const { return map_; }
   uint32_t fallbacks() const { return fallbacks_; }
   const std::string &reason() const { return reason_; }
   uint64_t bytes_mapped() const { return map_ == MapMode::none ? 0 : size_; }
   uint64_t bytes_resident() const { return map_ == MapMode::none ? 0 : mapping_.resident(); }
-  uint64_t bytes_owned() const { return owned_ ? owned_->filled_bytes.load(std::memory_order_relaxed) : 0; }
+  uint64_t bytes_owned() const;
+  const os::Mapping &mapping() const { return mapping_; }
 
  private:
-  // Memory of our own, a piece at a time, 4096-aligned.
+  // Memory of our own: where each piece lies, and what keeps it.
   struct Owned {
     explicit Owned(size_t slots) : pieces(slots) {}
-    ~Owned();
-    std::mutex mutex;
-    std::vector<std::atomic<std::byte *>> pieces;  // null until first looked at
-    std::atomic<uint64_t> filled_bytes = 0;
+    std::vector<std::atomic<std::byte *>> pieces;  // null: not there
+    std::vector<Arena> arenas;
+    std::atomic<uint64_t> bytes = 0;
   };
+  struct Own {
+    ~Own() { delete owned.load(); }
+    std::mutex mutex;
+    std::atomic<Owned *> owned = nullptr;  // made when first needed, so that mapped files need no table
+  };
+  Owned &own(const std::lock_guard<std::mutex> &) const;
 
   MapMode map_ = MapMode::none;
   uint32_t fallbacks_ = 0;
   std::string reason_;
   size_t size_ = 0;
   const std::byte *bytes_ = nullptr;
+  size_t slots_ = 0;
   os::Mapping mapping_;
-  std::unique_ptr<Owned> owned_;  // with MapMode::none
+  std::unique_ptr<Own> own_;
 };
 
 }  // namespace st::read

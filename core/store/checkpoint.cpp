@@ -16,6 +16,9 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::st
     snapshot.error().message += text(" (", quoted(path), ")");
     return Failure(std::move(snapshot.error()));
   }
+  auto strategy = read::choose_strategy(env, c->options_.bulk, (*snapshot)->filesystem);
+  if (!strategy) return Failure(std::move(strategy.error()));
+  c->strategy_ = std::move(*strategy);
   if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(env, c->path_, (*snapshot)->identity);
   c->adopt(std::move(*snapshot));
   return c;
@@ -79,11 +82,6 @@ Result<void> Checkpoint::recover(const os::LockWait &wait) {
   return {};
 }
 
-read::Source Checkpoint::source(const Snapshot &s) const {
-  if (s.file) return {&s.file, nullptr};
-  return {nullptr, s.content.bytes()};
-}
-
 namespace {
 
 Error about(Error e, const TensorView &t) {
@@ -91,27 +89,43 @@ Error about(Error e, const TensorView &t) {
   return e;
 }
 
+read::Source source_of(const Snapshot &s, const Reach &here) {
+  if (s.file) return {&here.file, nullptr};
+  return {nullptr, s.content.bytes()};
+}
+
 }  // namespace
 
 Result<const std::byte *> Checkpoint::view(const Snapshot &s, size_t i) const {
   const TensorView t = s.header.index.at(i);
   if (t.nbytes == 0) return nullptr;
-  auto bytes = s.content.view(s.file, i, s.file_offset(t), t.nbytes);
+  auto here = s.here();
+  if (!here) return Failure(about(std::move(here.error()), t));
+  auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);
   if (!bytes) return Failure(about(std::move(bytes.error()), t));
   return bytes;
 }
 
 Result<void> Checkpoint::read(const Snapshot &s, size_t i, void *to) const {
   const TensorView t = s.header.index.at(i);
-  if (auto done = read::copy(source(s), s.file_offset(t), t.nbytes, to, control()); !done)
+  auto here = s.here();
+  if (!here) return Failure(about(std::move(here.error()), t));
+  if (auto done = read::copy(source_of(s, *here), s.file_offset(t), t.nbytes, to, control()); !done)
     return Failure(about(std::move(done.error()), t));
   counters_.bytes_read += t.nbytes;
   return {};
 }
 
 Result<void> Checkpoint::read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const {
+  return read_slice_with(s, i, plan, to, control());
+}
+
+Result<void> Checkpoint::read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
+                                         const Control &control) const {
   const TensorView t = s.header.index.at(i);
-  auto bytes = read::copy_slice(source(s), s.file_offset(t), plan, to, control());
+  auto here = s.here();
+  if (!here) return Failure(about(std::move(here.error()), t));
+  auto bytes = read::copy_slice(source_of(s, *here), s.file_offset(t), plan, to, control);
   if (!bytes) return Failure(about(std::move(bytes.error()), t));
   counters_.bytes_read += *bytes;
   return {};

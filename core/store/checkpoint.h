@@ -10,6 +10,7 @@
 
 #include "control.h"
 #include "format/slice.h"
+#include "read/bulk.h"
 #include "read/copy.h"
 #include "store/snapshot.h"
 #include "write/journal_folder.h"
@@ -19,14 +20,25 @@ namespace st::store {
 struct OpenOptions {
   bool writable = false;
   read::MapMode map = read::MapMode::automatic;
+  read::Wishes bulk = {};
+  uint32_t worker_index = 0;  // of a group of worker_count that shares the warming of the file
+  uint32_t worker_count = 1;
+  uint64_t memory_limit = 0;  // bytes of page cache that bulk reads may leave behind; 0: any
   int32_t lock_timeout_ms = 10000;
   Progress progress = {};
   Log log = {};
 };
 
 struct Counters {
-  std::atomic<uint64_t> bytes_read = 0, bytes_written = 0, journal_bytes = 0, commits = 0, recoveries = 0,
-                        lock_waits = 0;
+  std::atomic<uint64_t> bytes_read = 0, bytes_prefetched = 0, read_requests = 0, bytes_written = 0, journal_bytes = 0,
+                        commits = 0, recoveries = 0, lock_waits = 0;
+};
+
+// A tensor of a bulk read, or a slice of it, and where its bytes go.
+struct BulkRequest {
+  size_t index;
+  const SlicePlan *slice;  // null: all of it
+  std::byte *to;
 };
 
 class Checkpoint {
@@ -47,17 +59,39 @@ class Checkpoint {
   Result<void> read(const Snapshot &s, size_t i, void *to) const;
   Result<void> read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const;
 
+  // In bulk: tensors of a snapshot's index, in file order. `progress` may be
+  // empty: then the handle's own.
+  Result<void> read_many(const Snapshot &s, std::vector<BulkRequest> requests, const Progress &progress) const;
+  // Into memory, so that views do not wait: the page cache, or memory of our
+  // own where there is no mapping.
+  Result<void> prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress) const;
+  // The tensors of this worker's part of the file, in file order.
+  std::vector<size_t> own_part(const Snapshot &s) const;
+  // Into one arena; their views lie in it from then on.
+  Result<void> load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
+                    const Progress &progress) const;
+  const read::Strategy &strategy() const { return strategy_; }
+
  private:
   friend class Transaction;
   Checkpoint(os::Env &env, OpenOptions options) : env_(env), options_(std::move(options)) {}
 
-  read::Source source(const Snapshot &) const;
+  Result<void> read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
+                               const Control &control) const;
+  Control control_of(const Progress &progress) const {
+    return Control(progress ? progress : options_.progress, &interrupts_);
+  }
+  void count(const read::BulkDone &done) const {
+    counters_.bytes_read += done.bytes;
+    counters_.read_requests += done.requests;
+  }
   void adopt(std::unique_ptr<Snapshot> snapshot);
   Result<void> recover_if_needed(const os::File &file);
   Result<void> recover(const os::LockWait &wait);
 
   os::Env &env_;
   OpenOptions options_;
+  read::Strategy strategy_;
   std::string path_;  // absolute, without symbolic links; empty for memory
   std::atomic<Snapshot *> current_ = nullptr;
   std::vector<std::unique_ptr<Snapshot>> snapshots_;  // the current one last

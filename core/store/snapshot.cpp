@@ -7,6 +7,7 @@
 #include "format/scan_header.h"
 #include "hash.h"
 #include "huge_memory.h"
+#include "read/bulk.h"
 
 namespace st::store {
 namespace {
@@ -101,8 +102,36 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode ma
   auto content = read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log);
   if (!content) return Failure(std::move(content.error()));
   snapshot->content = std::move(*content);
+  snapshot->generation = file.env().fork_generation();
   snapshot->file = std::move(file);
   return snapshot;
+}
+
+Snapshot::~Snapshot() {
+  for (Reopened *r = reopened_.load(); r;) delete std::exchange(r, r->before);
+}
+
+uint64_t Snapshot::reopens() const {
+  uint64_t n = 0;
+  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before) ++n;
+  return n;
+}
+
+Result<Reach> Snapshot::here() const {
+  const uint64_t now = file ? file.env().fork_generation() : generation;
+  if (now == generation) return Reach{file, content};
+  Reopened *last = reopened_.load(std::memory_order_acquire);
+  while (!last || last->generation != now) {
+    auto own = read::reopen_file(file, O_RDONLY);
+    if (!own) return Failure(std::move(own.error()));
+    auto mapped = read::Content::open(*own, file_size(), header.index.size(), content.map(), filesystem, {});
+    if (!mapped) return Failure(std::move(mapped.error()));
+    mapped->inherit(last ? last->content : content);
+    auto mine = std::make_unique<Reopened>(Reopened{now, std::move(*own), std::move(*mapped), last});
+    // No mutex: a thread that the fork left behind may hold it.
+    if (reopened_.compare_exchange_strong(last, mine.get(), std::memory_order_acq_rel)) last = mine.release();
+  }
+  return Reach{last->file, last->content};
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size) {

@@ -4,6 +4,7 @@
 // names that were given out stay valid until the handle is closed.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "format/header.h"
@@ -13,13 +14,27 @@
 
 namespace st::store {
 
+// What a process reads a snapshot through. A forked child has its own.
+struct Reach {
+  const os::File &file;
+  const read::Content &content;
+};
+
 struct Snapshot {
+  ~Snapshot();
   os::File file;  // not open where the file was given as memory
   struct stat identity = {};
   os::Filesystem filesystem;
   Header header;
   uint64_t header_hash = 0;  // of the first data_offset() bytes
   read::Content content;
+  uint64_t generation = 0;  // of the process that took it: see os::Env::fork_generation
+
+  // This process's way to the bytes. In a forked child a descriptor and a mapping of
+  // the child's own, made at first use: sharing the parent's would make one
+  // sequence of reads of both. Status: those of opening. Any thread.
+  Result<Reach> here() const;
+  uint64_t reopens() const;  // how often here() made them
 
   uint64_t file_size() const { return header.data_offset() + header.index.data_bytes(); }
   uint64_t file_offset(const TensorView &t) const { return header.data_offset() + t.begin; }
@@ -27,6 +42,16 @@ struct Snapshot {
   // Takes over `file`, which is open for reading. Status: the format's.
   static Result<std::unique_ptr<Snapshot>> take(os::File file, read::MapMode map, const Log &log);
   static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
+
+ private:
+  // Of a child, and of its parent before it, whose views may still be in use.
+  struct Reopened {
+    uint64_t generation;
+    os::File file;
+    read::Content content;
+    Reopened *before;
+  };
+  mutable std::atomic<Reopened *> reopened_ = nullptr;
 };
 
 // A plain file, opened without blocking on pipes and devices.

@@ -144,10 +144,12 @@ Result<void> Transaction::finish(const Locked &locked) {
     return Failure(std::move(e));
   }
   ++checkpoint_.counters_.commits;
+  auto here = snapshot_->here();
   for (const Staged &s : staged_) {
     checkpoint_.counters_.bytes_written += s.piece.payload.length;
+    if (!here) continue;
     // The change stands; a view that cannot be brought up to date keeps its old bytes.
-    auto shown = snapshot_->content.refresh(snapshot_->file, s.index, s.piece.offset, s.piece.payload.length);
+    auto shown = here->content.refresh(here->file, s.index, s.piece.offset, s.piece.payload.length);
     if (!shown && checkpoint_.options_.log) checkpoint_.options_.log(LogLevel::warning, shown.error().message);
   }
   return {};

@@ -46,6 +46,15 @@ int FaultEnv::ask(Call call) {
 #define ST_ASK(call) \
   if (const int answer = ask(Call::call); answer < 0) return answer
 
+// The same kind of call as pread; a short one ends inside the first part.
+ssize_t FaultEnv::preadv(int fd, const struct iovec *parts, int count, uint64_t offset) {
+  const int answer = ask(Call::pread);
+  if (answer < 0) return answer;
+  if (answer != short_io) return base_.preadv(fd, parts, count, offset);
+  const struct iovec half = {parts[0].iov_base, (parts[0].iov_len + 1) / 2};
+  return base_.preadv(fd, &half, 1, offset);
+}
+
 ssize_t FaultEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
   const int answer = ask(Call::pread);
   if (answer < 0) return answer;

@@ -57,11 +57,16 @@ class FaultEnv : public os::Env {
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int close(int fd) override;
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
+  ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override;
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
   int fsync(int fd) override;
   int fdatasync(int fd) override;
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int fd, uint64_t offset, uint64_t n) override;
+  int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {
+    return base_.fadvise(fd, offset, n, advice);
+  }
+  std::unique_ptr<os::ReadQueue> read_queue(unsigned depth) override { return base_.read_queue(depth); }
   int64_t seek_hole(int fd, uint64_t offset) override { return base_.seek_hole(fd, offset); }
   int fstat(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
@@ -80,6 +85,8 @@ class FaultEnv : public os::Env {
   int mincore(void *address, size_t n, unsigned char *out) override;
   int random(void *out, size_t n) override;
   pid_t getpid() override;
+  uint64_t fork_generation() override { return base_.fork_generation(); }
+  unsigned cpus() override { return base_.cpus(); }
   uid_t geteuid() override;
   uint64_t monotonic_ms() override;
   void sleep_us(uint32_t microseconds) override;

@@ -92,6 +92,11 @@ class SimEnv : public os::Env {
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int close(int fd) override;
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
+  ssize_t preadv(int fd, const struct iovec *parts, int, uint64_t offset) override {
+    return pread(fd, parts[0].iov_base, parts[0].iov_len, offset);
+  }
+  int fadvise(int, uint64_t, uint64_t, int) override { return 0; }
+  std::unique_ptr<os::ReadQueue> read_queue(unsigned) override { return nullptr; }
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
   int fsync(int fd) override;
   int fdatasync(int fd) override { return fsync(fd); }
@@ -115,6 +120,8 @@ class SimEnv : public os::Env {
   int mincore(void *, size_t, unsigned char *) override { return -ENOSYS; }
   int random(void *out, size_t n) override;
   pid_t getpid() override { return 4242; }
+  uint64_t fork_generation() override { return 0; }
+  unsigned cpus() override { return 1; }
   uid_t geteuid() override { return 0; }
   uint64_t monotonic_ms() override { return clock_us_ / 1000; }
   void sleep_us(uint32_t microseconds) override { clock_us_ += microseconds; }

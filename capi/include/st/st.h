@@ -206,6 +206,18 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_MAP_PRIVATE 2u  /* MAP_PRIVATE; falls back to none */
 #define ST_MAP_NONE 3u     /* no mapping: tensors are read into owned memory when first viewed */
 
+/* How much is read ahead of use (st_open_options.prefetch): by st_prefetch, and
+ * how the bulk reads st_read_many and st_load go about it. */
+#define ST_PREFETCH_AUTO 0u        /* as the storage asks: see st_get_io_info */
+#define ST_PREFETCH_NONE 1u        /* st_prefetch does nothing */
+#define ST_PREFETCH_SEQUENTIAL 2u  /* one reader, in file order */
+#define ST_PREFETCH_PARALLEL 3u    /* several readers; on network and FUSE storage each in a contiguous range of its own */
+
+/* Whether bulk reads into memory go past the page cache (st_open_options.direct). */
+#define ST_DIRECT_AUTO 0u
+#define ST_DIRECT_OFF 1u
+#define ST_DIRECT_ON 2u /* O_DIRECT, queued; where the filesystem cannot, as ST_DIRECT_OFF */
+
 #define ST_TIMEOUT_FOREVER (-1)
 
 typedef struct st_open_options {
@@ -219,8 +231,20 @@ typedef struct st_open_options {
   void *progress_user;
   st_log_fn log;            /* may be NULL */
   void *log_user;
+  /* Bulk reads. Zero leaves each to the storage; the environment's ST_PREFETCH
+     ("none", "sequential", "parallel"), ST_DIRECT ("0", "1"), ST_IO_THREADS and
+     ST_BLOCK_SIZE stand in for zeros. */
+  uint32_t prefetch;        /* ST_PREFETCH_... */
+  uint32_t direct;          /* ST_DIRECT_... */
+  uint32_t io_threads;      /* readers, at most 64 */
+  uint32_t block_size;      /* bytes a request; taken between 64 KiB and 256 MiB */
+  uint32_t worker_index;    /* this handle's number in a group that shares the warming of a file: 0 ... */
+  uint32_t worker_count;    /* ... to worker_count - 1; 0 or 1: alone */
+  uint64_t memory_limit;    /* bytes: bulk reads drop from the page cache what they have consumed, and
+                               st_prefetch stops, so as to leave no more behind; 0: no limit */
 } st_open_options;
-#define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL }
+#define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL, \
+                               0, 0, 0, 0, 0, 0, 0 }
 void st_open_options_init(st_open_options *out);
 
 /* Open a safetensors file: read and check its header, map its data, and first
@@ -231,7 +255,8 @@ void st_open_options_init(st_open_options *out);
  * Cost: the header is read and indexed; data is not touched.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
  * format status (40 to 56); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery).
- * Any thread. Since 2.0. */
+ * Any thread. After fork() a child may go on using the handle: at the first use
+ * it opens the file and maps it for itself. Since 2.0. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
 /* Open a file that lies in memory. `bytes` is borrowed until st_close and must
@@ -352,6 +377,61 @@ st_status st_read_slice(st_file *file, const char *name, const st_range *ranges,
                         void *dst, size_t dst_size);
 st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges,
                           size_t n, void *dst, size_t dst_size);
+
+/* ------------------------------------------------------------ bulk reading */
+
+/* A tensor, or part of one, and where its bytes go. This struct is frozen. Since 2.0. */
+typedef struct st_read_request {
+  const char *name;        /* NULL: `index` says which */
+  size_t name_len;
+  uint64_t index;          /* as st_at */
+  void *dst;
+  size_t dst_size;         /* at least the bytes asked for */
+  const st_range *ranges;  /* as st_read_slice; NULL with range_count 0: all of it */
+  size_t range_count;
+} st_read_request;
+
+/* Read all of them, in the order of the file whatever order they are given in:
+ * neighbours with one request, small gaps read through, by as many threads as
+ * the storage likes, each on a descriptor of its own. With pread, so a file
+ * truncated meanwhile is ST_E_FILE_CHANGED, never a signal.
+ *   progress  may be NULL: then the handle's; called on this thread only.
+ * On failure the destinations hold any bytes. Statuses: as st_read and
+ * st_read_slice. Any thread. Since 2.0. */
+st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, st_progress_fn progress, void *user);
+
+/* Bring tensors into memory, in file order and large requests, so that views of
+ * them do not wait for the storage: into the page cache under the mapping, or
+ * where there is no mapping into memory that the handle owns. Nothing on memory
+ * filesystems, or with ST_PREFETCH_NONE.
+ *   names  n names; NULL, 0: all tensors, or this worker's contiguous part of
+ *          them if worker_count is set.
+ * Statuses: ST_E_NOT_FOUND, ST_E_IO, ST_E_FILE_CHANGED, ST_E_CANCELLED,
+ * ST_E_INTERRUPTED. Any thread. Since 2.0. */
+st_status st_prefetch(st_file *file, const char *const *names, size_t n);
+/* By index, as st_at; ST_E_OUT_OF_RANGE. `progress` may be NULL. Since 2.0. */
+st_status st_prefetch_at(st_file *file, const uint64_t *indices, size_t n, st_progress_fn progress, void *user);
+
+#define ST_LOAD_HUGE_PAGES 1u /* from the system's reserved huge pages, if there are enough (else as without) */
+#define ST_LOAD_DIRECT 2u     /* past the page cache, as ST_DIRECT_ON */
+
+typedef struct st_load_options {
+  uint32_t struct_size;
+  uint32_t flags;           /* ST_LOAD_... */
+  st_progress_fn progress;  /* may be NULL: then the handle's */
+  void *progress_user;
+} st_load_options;
+#define ST_LOAD_OPTIONS_INIT { (uint32_t)sizeof(st_load_options), 0, NULL, NULL }
+void st_load_options_init(st_load_options *out);
+
+/* Read tensors into one block of memory that the handle owns until st_close:
+ * 4096-aligned, each tensor aligned in it as it is in the file. st_get then
+ * answers views into it, which no truncation of the file can turn into a signal.
+ *   indices  n of them, as st_at; NULL, 0: all tensors.
+ *   opts     NULL for the defaults.
+ * Those that already are in the handle's memory are not read again. Statuses: as
+ * st_prefetch_at. Any thread. Since 2.0. */
+st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_load_options *opts);
 
 /* --------------------------------------------------------------- changing */
 
@@ -484,8 +564,13 @@ typedef struct st_io_info {
   uint64_t data_offset;    /* 8 + n: where tensors begin */
   char filesystem[64];     /* its type, as in the mount table: "ext4", "fuse.gcsfuse" */
   char reason[256];        /* one sentence: why this mapping */
+  uint32_t prefetch;       /* ST_PREFETCH_NONE, SEQUENTIAL or PARALLEL */
+  uint32_t direct;         /* ST_DIRECT_ON or OFF: of bulk reads into memory */
+  uint32_t io_threads;     /* readers of a bulk read */
+  uint32_t block_size;     /* bytes of a request of theirs */
+  char prefetch_reason[256]; /* one sentence: how bulk reads go, and why */
 } st_io_info;
-#define ST_IO_INFO_INIT { (uint32_t)sizeof(st_io_info), 0, 0, 0, 0, 0, 0, {0}, {0} }
+#define ST_IO_INFO_INIT { (uint32_t)sizeof(st_io_info), 0, 0, 0, 0, 0, 0, {0}, {0}, 0, 0, 0, 0, {0} }
 void st_io_info_init(st_io_info *out);
 st_status st_get_io_info(const st_file *file, st_io_info *out); /* since 2.0 */
 
@@ -503,8 +588,11 @@ typedef struct st_stats {
   uint64_t commits;              /* transactions committed */
   uint64_t recoveries;           /* journals applied or dropped */
   uint64_t lock_waits;           /* times that a lock was not free at once */
+  uint64_t read_requests;        /* of bulk reads */
+  uint64_t bytes_prefetched;     /* by st_prefetch, into the page cache */
+  uint64_t reopens;              /* by this handle, in forked children */
 } st_stats;
-#define ST_STATS_INIT { (uint32_t)sizeof(st_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define ST_STATS_INIT { (uint32_t)sizeof(st_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 void st_stats_init(st_stats *out);
 st_status st_get_stats(const st_file *file, st_stats *out); /* since 2.0 */
 

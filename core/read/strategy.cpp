@@ -1,0 +1,107 @@
+#include "read/strategy.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+namespace st::read {
+namespace {
+
+using os::Storage;
+
+constexpr uint32_t KiB = 1024, MiB = 1024 * KiB;
+constexpr uint32_t max_threads = 64, min_block = 64 * KiB, max_block = 256 * MiB;
+
+struct Habit {
+  Storage storage;
+  Prefetch prefetch;
+  uint32_t threads;  // 0: one a processor
+  uint32_t block;
+  uint64_t gap;
+  std::string_view why;
+};
+constexpr Habit habits[] = {
+    {Storage::local, Prefetch::parallel, 0, 4 * MiB, 64 * KiB, "a disk serves several readers at once"},
+    {Storage::memory, Prefetch::none, 0, 4 * MiB, 4 * KiB, "the bytes are in memory already"},
+    {Storage::network, Prefetch::sequential, 1, 8 * MiB, 1 * MiB, "a server reads ahead for one sequence at a time"},
+    {Storage::parallel, Prefetch::parallel, 4, 16 * MiB, 1 * MiB,
+     "the file is striped over servers, each reader has a range of its own"},
+    {Storage::fuse, Prefetch::sequential, 1, 8 * MiB, 1 * MiB, "a daemon reads ahead for one sequence at a time"},
+    {Storage::object_store, Prefetch::sequential, 1, 8 * MiB, 4 * MiB,
+     "each sequence is one streaming request to the store"},
+    {Storage::unknown, Prefetch::sequential, 1, 8 * MiB, 256 * KiB, "sequences suit every storage"},
+};
+
+std::optional<std::string_view> setting(os::Env &env, const char *name) {
+  const char *value = env.getenv(name);
+  if (!value || !*value) return std::nullopt;
+  return value;
+}
+
+Failure no_such(const char *name, std::string_view value, std::string_view takes) {
+  return fail(Status::invalid_argument, "the environment has ", name, "=", quoted(value), "; it takes ", takes);
+}
+
+// A number from the environment, if the caller gave none.
+Result<uint32_t> number(os::Env &env, const char *name, uint32_t asked, std::string_view takes) {
+  const auto value = setting(env, name);
+  if (asked || !value) return asked;
+  uint32_t n = 0;
+  const char *end = value->data() + value->size();
+  const auto parsed = std::from_chars(value->data(), end, n);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return no_such(name, *value, takes);
+  return n;
+}
+
+Result<Prefetch> wanted_prefetch(os::Env &env, Prefetch asked) {
+  const auto value = setting(env, "ST_PREFETCH");
+  if (asked != Prefetch::automatic || !value) return asked;
+  constexpr std::string_view names[] = {"auto", "none", "sequential", "parallel"};
+  const auto *found = std::find(std::begin(names), std::end(names), *value);
+  if (found == std::end(names)) return no_such("ST_PREFETCH", *value, "auto, none, sequential or parallel");
+  return static_cast<Prefetch>(found - std::begin(names));
+}
+
+Result<bool> wanted_direct(os::Env &env, Direct asked) {
+  if (asked != Direct::automatic) return asked == Direct::on;
+  const auto value = setting(env, "ST_DIRECT");
+  if (value && *value != "0" && *value != "1") return no_such("ST_DIRECT", *value, "0 or 1");
+  return value && *value == "1";
+}
+
+}  // namespace
+
+Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::Filesystem &filesystem) {
+  auto prefetch = wanted_prefetch(env, wishes.prefetch);
+  if (!prefetch) return Failure(std::move(prefetch.error()));
+  auto direct = wanted_direct(env, wishes.direct);
+  if (!direct) return Failure(std::move(direct.error()));
+  auto threads = number(env, "ST_IO_THREADS", wishes.threads, "a number of threads, or 0");
+  if (!threads) return Failure(std::move(threads.error()));
+  auto block = number(env, "ST_BLOCK_SIZE", wishes.block, "a number of bytes, or 0");
+  if (!block) return Failure(std::move(block.error()));
+
+  const Habit &habit = *std::find_if(std::begin(habits), std::end(habits) - 1,
+                                     [&](const Habit &h) { return h.storage == filesystem.storage; });
+  Strategy s;
+  s.prefetch = *prefetch == Prefetch::automatic ? habit.prefetch : *prefetch;
+  s.direct = *direct;
+  s.threads = habit.threads ? habit.threads : std::min(env.cpus(), 4u);
+  if (*prefetch == Prefetch::sequential) s.threads = 1;
+  if (*prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
+  if (*threads) s.threads = std::min(*threads, max_threads);
+  s.block = *block ? std::clamp(*block, min_block, max_block) / (4 * KiB) * (4 * KiB) : habit.block;
+  s.gap = habit.gap;
+  s.own_range = filesystem.storage != Storage::local && filesystem.storage != Storage::memory;
+
+  s.reason = text(filesystem.type, " is ", os::storage_name(filesystem.storage), " storage, where ", habit.why, ": ",
+                  s.threads, s.threads == 1 ? " reader" : " readers", s.own_range && s.threads > 1 ? " of ranges" : "",
+                  " in file order, ", s.block / KiB, " KiB a request", s.direct ? ", past the page cache" : "");
+  if (*prefetch != Prefetch::automatic || *threads || *block || *direct)
+    s.reason += " (changed by the caller or the environment)";
+  return s;
+}
+
+}  // namespace st::read

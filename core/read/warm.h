@@ -1,0 +1,17 @@
+// Bringing stretches of a file into memory ahead of their use, so that views do
+// not wait for the storage: into the page cache, and where that is bypassed,
+// into the mapping.
+#pragma once
+
+#include <vector>
+
+#include "read/bulk.h"
+#include "read/content.h"
+
+namespace st::read {
+
+// `content` is a mapping of `file`. The pieces' `to` is not looked at.
+Result<BulkDone> warm(const os::File &file, const Content &content, std::vector<Piece> pieces, const Strategy &strategy,
+                      const Control &control);
+
+}  // namespace st::read

@@ -1,0 +1,157 @@
+// The bulk reads of a checkpoint: many tensors at once, in the order in which
+// they lie in the file.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "read/warm.h"
+#include "store/checkpoint.h"
+
+namespace st::store {
+namespace {
+
+constexpr uint64_t arena_alignment = 4096;
+
+read::Piece piece_of(const Snapshot &s, const TensorView &t, std::byte *to) {
+  return {s.file_offset(t), t.nbytes, to};
+}
+
+// One run of the slice's bytes, if they are one.
+bool is_one_run(const SlicePlan &plan) {
+  return plan.nbytes() > 0 && plan.run_bytes() == plan.nbytes();
+}
+
+}  // namespace
+
+Result<void> Checkpoint::read_many(const Snapshot &s, std::vector<BulkRequest> requests,
+                                   const Progress &progress) const {
+  const Control control = control_of(progress);
+  auto here = s.here();
+  if (!here) return Failure(std::move(here.error()));
+  std::vector<read::Piece> pieces;
+  std::vector<const BulkRequest *> scattered;  // slices of many runs: each for itself
+  uint64_t total = 0, scattered_bytes = 0;
+  for (const BulkRequest &r : requests) {
+    const TensorView t = s.header.index.at(r.index);
+    if (!r.slice) {
+      pieces.push_back(piece_of(s, t, r.to));
+      total += t.nbytes;
+    } else if (is_one_run(*r.slice)) {
+      const SlicePlan::Cursor run(*r.slice);
+      pieces.push_back({s.file_offset(t) + run.source(), r.slice->nbytes(), r.to + run.destination()});
+      total += r.slice->nbytes();
+    } else if (r.slice->nbytes() > 0) {
+      scattered.push_back(&r);
+      scattered_bytes += r.slice->nbytes();
+    }
+  }
+  total += scattered_bytes;
+  std::erase_if(pieces, [](const read::Piece &p) { return p.length == 0; });
+  if (!s.file) {
+    for (const read::Piece &p : pieces) std::memcpy(p.to, s.content.bytes() + p.offset, p.length);
+  } else {
+    const Control whole([&](uint64_t done, uint64_t) { return !control.progress() || control.progress()(done, total); },
+                        &interrupts_);
+    auto done = read::read_pieces(here->file, std::move(pieces), strategy_, options_.memory_limit, whole);
+    if (!done) return Failure(std::move(done.error()));
+    count(*done);
+  }
+  std::sort(scattered.begin(), scattered.end(),
+            [](const BulkRequest *a, const BulkRequest *b) { return a->index < b->index; });
+  uint64_t before = total - scattered_bytes;
+  for (const BulkRequest *r : scattered) {
+    const Control part(
+        [&](uint64_t done, uint64_t) { return !control.progress() || control.progress()(before + done, total); },
+        &interrupts_);
+    if (auto done = read_slice_with(s, r->index, *r->slice, r->to, part); !done) return done;
+    before += r->slice->nbytes();
+  }
+  return {};
+}
+
+std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
+  const Index &index = s.header.index;
+  const uint64_t count = std::max(options_.worker_count, 1u), number = options_.worker_index;
+  const uint64_t from = index.data_bytes() / count * number;
+  const uint64_t until = number + 1 == count ? UINT64_MAX : index.data_bytes() / count * (number + 1);
+  std::vector<size_t> mine;
+  for (size_t i = 0; i < index.size(); ++i) {
+    const uint64_t begin = index.at(i).begin;
+    if (begin >= from && begin < until) mine.push_back(i);
+  }
+  return mine;
+}
+
+Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress) const {
+  auto here = s.here();
+  if (!here) return Failure(std::move(here.error()));
+  if (!s.file || strategy_.prefetch == read::Prefetch::none) return {};
+  if (here->content.map() == read::MapMode::none) return load(s, std::move(tensors), false, false, progress);
+
+  const Control control = control_of(progress);
+  std::vector<read::Piece> pieces;
+  uint64_t room = options_.memory_limit ? options_.memory_limit : UINT64_MAX;
+  std::sort(tensors.begin(), tensors.end());
+  for (size_t i : tensors) {
+    read::Piece p = piece_of(s, s.header.index.at(i), nullptr);
+    p.length = std::min(p.length, room);
+    room -= p.length;
+    if (p.length > 0) pieces.push_back(p);
+  }
+  if (room == 0 && options_.log)
+    options_.log(LogLevel::info, text("memory_limit ends this prefetch after ", options_.memory_limit, " bytes"));
+  auto done = read::warm(here->file, here->content, std::move(pieces), strategy_, control);
+  if (!done) return Failure(std::move(done.error()));
+  counters_.bytes_prefetched += done->bytes;
+  count(*done);
+  return {};
+}
+
+// Runs of tensors that lie near each other in the file keep their distances in
+// the arena, and each run its place within a page: so whole runs are read in
+// one go, past the page cache too, straight to where they stay.
+Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
+                              const Progress &progress) const {
+  if (!s.file) return {};
+  const Control control = control_of(progress);
+  auto here = s.here();
+  if (!here) return Failure(std::move(here.error()));
+  const Index &index = s.header.index;
+  std::sort(tensors.begin(), tensors.end());
+  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here->content.in_own_memory(i); });
+  if (tensors.empty()) return {};
+
+  struct Run {
+    uint64_t offset, length, at;  // in the file; in the arena
+  };
+  std::vector<Run> runs;
+  std::vector<std::pair<size_t, uint64_t>> places;  // tensor, and where in the arena
+  for (size_t i : tensors) {
+    const TensorView t = index.at(i);
+    const uint64_t offset = s.file_offset(t);
+    if (runs.empty() || offset - (runs.back().offset + runs.back().length) > arena_alignment) {
+      const uint64_t end = runs.empty() ? 0 : runs.back().at + runs.back().length;
+      const uint64_t page = (end + arena_alignment - 1) / arena_alignment * arena_alignment;
+      runs.push_back({offset, 0, page + offset % arena_alignment});
+    }
+    runs.back().length = offset + t.nbytes - runs.back().offset;
+    places.emplace_back(i, runs.back().at + (offset - runs.back().offset));
+  }
+  const uint64_t size = runs.back().at + runs.back().length;
+  if (size > SIZE_MAX / 2) throw std::bad_alloc();
+  read::Arena arena = read::Arena::of(s.file.env(), static_cast<size_t>(size), reserved_pages);
+  std::vector<read::Piece> pieces;
+  for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at});
+  read::Strategy strategy = strategy_;
+  strategy.direct |= direct;
+  auto done = read::read_pieces(here->file, std::move(pieces), strategy, options_.memory_limit, control);
+  if (!done) return Failure(std::move(done.error()));
+  counters_.read_requests += done->requests;  // the bytes are counted as the content's own
+  std::vector<read::Content::Loaded> loaded;
+  for (auto [i, at] : places) loaded.push_back({i, index.at(i).nbytes, arena.data() + at});
+  here->content.adopt(std::move(arena), loaded);
+  return {};
+}
+
+}  // namespace st::store
