@@ -87,10 +87,15 @@ class RecordFs:
         self.mount()
 
     def clear(self):
+        """Begin a new record. What the kernel still reads ahead was asked for before this, and belongs to the old one."""
+        if self._daemon:
+            os.statvfs(self.mountpoint)
         self._log.count = 0
 
     def records(self):
-        """All requests so far, in the order of their coming."""
+        """All requests so far; with --in-order, in the order of their coming."""
+        if self._daemon:
+            os.statvfs(self.mountpoint)
         n = self._log.count
         assert n <= CAPACITY, "the record is full"
         return [Record(*(getattr(r, f) for f in Record._fields)) for r in self._log.records[:n]]

@@ -313,12 +313,13 @@ class File:
 
     def read_many(self, names=None, progress=None):
         """These tensors (all), by name. `progress(done, total)` cancels by answering something true."""
-        buffers = {name: bytearray(self.describe(name).nbytes) for name in names or self.names()}
+        sizes = {name: self.describe(name).nbytes for name in names or self.names()}
+        buffers = {name: memoryview(mmap.mmap(-1, n))[:n] if n else b"" for name, n in sizes.items()}  # at page bounds
         requests = (ReadRequest * len(buffers))()
         for request, (name, buffer) in zip(requests, buffers.items(), strict=True):
             request.name, request.name_len = name.encode(), len(name.encode())
             request.dst_size = len(buffer)
-            request.dst = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer)) if buffer else None
+            request.dst = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer else None
         check(lib.st_read_many(self._handle, requests, len(requests), _progress(progress), None))
         return buffers
 

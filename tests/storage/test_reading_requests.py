@@ -13,7 +13,6 @@ pytestmark = pytest.mark.skipif(not st_abi.READS_IN_BULK, reason="this library h
 
 PAGE = 4096
 READ_AHEAD = MIB  # so that the kernel allows requests of that size for the page cache, too
-LARGE = MIB - 2 * PAGE  # the kernel's limit is 256 pages, and an unaligned buffer begins and ends within one
 MODEL = Model(count=16)
 MANY = Model(count=500, size=64 << 10)
 
@@ -65,11 +64,12 @@ def check_order(reads):
             assert before.offset < after.offset, f"handle {handle} went back: {before}, then {after}"
 
 
-def check_size(reads, least=LARGE):
-    """All but the first and the last of a handle, which are where its part begins and ends."""
+def check_size(reads, largest=MIB):
+    """As large as they may be, but for where a part begins, the kernel's window grows, or a buffer is not aligned."""
     for handle, requests in reads.items():
-        small = [r for r in requests[1:-1] if r.size < least]
-        assert not small, f"handle {handle}: {len(small)} of {len(requests)} requests are small, as {small[0]}"
+        small = [r for r in requests if r.size < largest * 7 // 8]
+        begin, end = span(requests)
+        assert len(requests) <= (end - begin) / (largest * 7 // 8) + 5, f"handle {handle}: {len(small)} as {small[:3]}"
 
 
 def span(requests):
@@ -102,7 +102,7 @@ def test_order_holds_where_the_kernel_asks_for_less(kernel_window, how, recorded
     fs, path = recorded(MODEL, read_ahead=kernel_window)
     reads = bulk(fs, path, WHOLE[how])
     check_order(reads)
-    check_size(reads, least=kernel_window)
+    check_size(reads, largest=kernel_window)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -170,16 +170,17 @@ def test_forked_worker_opens_the_file_for_itself(workers, how, either, recorded)
         assert not fs.opens()
 
 
-def test_child_whose_file_was_replaced_is_told(place):
+def test_child_keeps_to_the_file_that_its_parent_opened(place):
+    """Also when the path names another one by then."""
     path = MODEL.write(place / NAME)
     with reader(path) as f:
-        os.replace(MODEL.write(place / "other"), path)
+        os.replace(Model(count=16, size=MIB).write(place / "other"), path)
 
         def work(i):
-            return st_abi.status_of(f.read_many)
+            return [bytes(seen) == MODEL.bytes_of(name) for name, seen in f.read_many().items()]
 
-        assert in_children(1, work) == ["ST_E_FILE_CHANGED"]
-        assert f.read("w0001") == MODEL.bytes_of("w0001")  # the parent still has the old file
+        assert in_children(1, work) == [[True] * len(MODEL.sizes)]
+        assert f.read("w0001") == MODEL.bytes_of("w0001")
 
 
 @pytest.mark.parametrize("how", ["read_many", "prefetch"])
