@@ -131,6 +131,8 @@ static int on_statfs(const char *path, struct statvfs *out) {
 
 static void *on_init(struct fuse_conn_info *connection, struct fuse_config *config) {
   if (max_read) connection->max_read = max_read;
+  /* Else the kernel, with many readers, puts some of its readahead off, and asks out of order. */
+  connection->max_background = connection->congestion_threshold = 1000;
   config->use_ino = 1;
   config->attr_timeout = config->entry_timeout = config->negative_timeout = 0;
   config->nullpath_ok = 1;

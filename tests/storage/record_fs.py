@@ -87,7 +87,7 @@ class RecordFs:
         self.mount()
 
     def clear(self):
-        """Begin a new record. What the kernel still reads ahead was asked for before this, and belongs to the old one."""
+        """Begin a new record; what the kernel still reads ahead belongs to the old one."""
         if self._daemon:
             os.statvfs(self.mountpoint)
         self._log.count = 0
