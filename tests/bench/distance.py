@@ -65,44 +65,52 @@ def model(size: int) -> bytes:
 
 
 class Bench:
+    """Seconds that a command says it took, from a cold cache, and the median of such."""
+
     def __init__(self, mount: Gcsfuse) -> None:
         self.mount = mount
+        self.found: dict[tuple, list[float]] = {}
 
-    def cold(self, command: list, file: str, rounds: int) -> float:
-        """The median of what the command says it took."""
-        times = []
-        for _ in range(rounds):
-            self.mount.remount()
-            (self.mount.mountpoint / file).stat()
-            out = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
-            times.append(int(out) / 1e9)
-        return median(times)
+    def cold(self, key: tuple, command: list, file: str) -> None:
+        self.mount.remount()
+        (self.mount.mountpoint / file).stat()
+        out = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
+        self.found.setdefault(key, []).append(int(out) / 1e9)
 
-    def workers(self, mode: str, *arguments: object, file: str = "model", rounds: int = ROUNDS) -> float:
-        return self.cold([BUILD / "tests/bench/workers_bench", mode, self.mount.mountpoint / file, *arguments], file, rounds)
+    def workers(self, mode: str, *arguments: object, file: str = "model") -> None:
+        command = [BUILD / "tests/bench/workers_bench", mode, self.mount.mountpoint / file, *arguments]
+        self.cold((mode, *arguments), command, file)
 
-    def python(self, program: str, *arguments: object, rounds: int = 1) -> float:
-        return self.cold([sys.executable, "-c", program, *arguments, self.mount.mountpoint / "model"], "model", rounds)
+    def python(self, key: str, program: str, *arguments: object) -> None:
+        self.cold((key,), [sys.executable, "-c", program, *arguments, self.mount.mountpoint / "model"], "model")
+
+    def __getitem__(self, key: tuple) -> float:
+        return median(self.found[key])
 
 
 def measure(bench: Bench) -> None:
-    plain = bench.workers("plain")
-    libst = {(mode, n): bench.workers(mode, n) for mode in ("contiguous", "strided") for n in (1, 2, 4)}
-    stock = {how: bench.python(STOCK, how) for how in ("mmap", "pread", "load_file")}
-    cattensors = bench.python(CATTENSORS, rounds=ROUNDS)
-    shared = bench.workers("shared", 4, TENSOR, file="small", rounds=1) * (SIZE / SHARED)
-    alone = libst["contiguous", 1]
+    for _ in range(ROUNDS):
+        bench.workers("plain")
+        for n in (1, 2, 4):
+            bench.workers("contiguous", n)
+            bench.workers("strided", n)
+        bench.python("cattensors", CATTENSORS)
+    for how in ("mmap", "pread", "load_file"):
+        bench.python(how, STOCK, how)
+    bench.workers("shared", 4, TENSOR, file="small")
 
+    plain, alone = bench["plain",], bench["contiguous", 1]
+    shared = bench["shared", 4, TENSOR] * (SIZE / SHARED)
     row(f"{SIZE // MIB} MiB at {LATENCY} ms: one process, against a plain sequential read", plain, alone, seconds, at_most=1.1, peer="read")
-    row("  against stock, tensor by tensor, by mmap", stock["mmap"], alone, seconds, at_least=12)
-    row("  against stock, tensor by tensor, by pread", stock["pread"], alone, seconds, at_least=5)
-    row("  against stock load_file", stock["load_file"], alone, seconds)
-    row("  against the warm-up of cattensors", cattensors, alone, seconds, peer="catten")
-    row("  into memory of its own, against a plain sequential read", plain, libst["strided", 1], seconds, multiple=True, peer="read")
+    row("  against stock, tensor by tensor, by mmap", bench["mmap",], alone, seconds, at_least=12)
+    row("  against stock, tensor by tensor, by pread", bench["pread",], alone, seconds, at_least=5)
+    row("  against stock load_file", bench["load_file",], alone, seconds)
+    row("  against the warm-up of cattensors", bench["cattensors",], alone, seconds, peer="catten")
+    row("  into memory of its own, against a plain sequential read", plain, bench["strided", 1], seconds, multiple=True, peer="read")
     for n in (2, 4):
-        row(f"  {n} workers, a contiguous part each, against a plain read", plain, libst["contiguous", n], seconds, multiple=True, peer="read")
+        row(f"  {n} workers, a contiguous part each, against a plain read", plain, bench["contiguous", n], seconds, multiple=True, peer="read")
     for n in (2, 4):
-        row(f"  {n} workers, every {n}th tensor, against one descriptor", shared, libst["strided", n], seconds, at_least=20, peer="shared")
+        row(f"  {n} workers, every {n}th tensor, against one descriptor", shared, bench["strided", n], seconds, at_least=20, peer="shared")
 
 
 def main() -> None:
