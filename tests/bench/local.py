@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import median
 
 import libst
-import llama
-from run import BUILD, MIB, PLACE, QUICK, catalogue, filesystem, row, rows, seconds
+from run import BUILD, MIB, PLACE, QUICK, catalogue, filesystem, llama, row, rows, seconds
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
