@@ -44,6 +44,7 @@ from .errors import (
     TransactionFailedError,
     UnsupportedError,
 )
+from .bulk import load
 from .file import File, open, open_memory
 from .info import IoInfo, Stats, TensorInfo
 from .slices import TensorSlice
@@ -91,6 +92,7 @@ __all__ = [
     "Transaction",
     "TransactionFailedError",
     "UnsupportedError",
+    "load",
     "open",
     "open_memory",
     "recover",

@@ -45,7 +45,7 @@ class Transaction:
         self._copy = copy
         self._lost = False
         options = _abi.TxnOptions()
-        _abi.st_txn_options_init(options)
+        _abi.st_txn_options_init(options, ctypes.sizeof(options))
         options.flags = _abi.ST_TXN_COPY if copy else 0
         options.lock_timeout_ms = waiting.turn_ms
         options.progress = callbacks.progress

@@ -25,7 +25,8 @@
  *    ending in _n that takes a length.
  *  - No memory that the caller must free crosses this interface.
  *  - Structs that may grow begin with struct_size: set them up with their
- *    ST_..._INIT macro, or with the function st_..._init. In option structs,
+ *    ST_..._INIT macro, or with the function st_..._init, which is given the
+ *    size that the caller knows: sizeof *out. In option structs,
  *    bytes beyond what the library knows must be zero (else ST_E_UNSUPPORTED).
  *    In results, the library fills no more than struct_size bytes and zeroes
  *    those it does not know.
@@ -139,7 +140,7 @@ typedef struct st_error_info {
   int64_t holder_pid;    /* ST_E_BUSY: the process that holds the lock; 0 if unknown */
 } st_error_info;
 #define ST_ERROR_INFO_INIT { (uint32_t)sizeof(st_error_info), 0, 0, 0, 0, NULL, NULL, 0, 0 }
-void st_error_info_init(st_error_info *out);
+void st_error_info_init(st_error_info *out, size_t size);
 
 /* Fill *out. The strings live until this thread's next failing call. Since 2.0. */
 st_status st_last_error_info(st_error_info *out);
@@ -245,7 +246,7 @@ typedef struct st_open_options {
 } st_open_options;
 #define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL, \
                                0, 0, 0, 0, 0, 0, 0 }
-void st_open_options_init(st_open_options *out);
+void st_open_options_init(st_open_options *out, size_t size);
 
 /* Open a safetensors file: read and check its header, map its data, and first
  * of all finish what a crashed writer had committed (see st_recover).
@@ -422,7 +423,7 @@ typedef struct st_load_options {
   void *progress_user;
 } st_load_options;
 #define ST_LOAD_OPTIONS_INIT { (uint32_t)sizeof(st_load_options), 0, NULL, NULL }
-void st_load_options_init(st_load_options *out);
+void st_load_options_init(st_load_options *out, size_t size);
 
 /* Read tensors into one block of memory that the handle owns until st_close:
  * 4096-aligned, each tensor aligned in it as it is in the file. st_get then
@@ -446,7 +447,7 @@ typedef struct st_txn_options {
   void *progress_user;
 } st_txn_options;
 #define ST_TXN_OPTIONS_INIT { (uint32_t)sizeof(st_txn_options), 0, 10000, 0, NULL, NULL }
-void st_txn_options_init(st_txn_options *out);
+void st_txn_options_init(st_txn_options *out, size_t size);
 
 /* Replace the bytes of one tensor, in place, as a transaction of its own:
  * checked, locked, journalled, durable on return; on failure the file is as it
@@ -521,7 +522,7 @@ typedef struct st_verify_options {
   void *progress_user;
 } st_verify_options;
 #define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL }
-void st_verify_options_init(st_verify_options *out);
+void st_verify_options_init(st_verify_options *out, size_t size);
 st_status st_verify_with(const char *path, const st_verify_options *opts);
 
 /* Finish or drop what crashed writers left beside the file: uncommitted
@@ -540,7 +541,7 @@ typedef struct st_recover_options {
   void *user;
 } st_recover_options;
 #define ST_RECOVER_OPTIONS_INIT { (uint32_t)sizeof(st_recover_options), 10000, NULL, NULL }
-void st_recover_options_init(st_recover_options *out);
+void st_recover_options_init(st_recover_options *out, size_t size);
 st_status st_recover_with(const char *path, const st_recover_options *opts); /* since 2.0 */
 
 /* ------------------------------------------------------------- observation */
@@ -571,7 +572,7 @@ typedef struct st_io_info {
   char prefetch_reason[256]; /* one sentence: how bulk reads go, and why */
 } st_io_info;
 #define ST_IO_INFO_INIT { (uint32_t)sizeof(st_io_info), 0, 0, 0, 0, 0, 0, {0}, {0}, 0, 0, 0, 0, {0} }
-void st_io_info_init(st_io_info *out);
+void st_io_info_init(st_io_info *out, size_t size);
 st_status st_get_io_info(const st_file *file, st_io_info *out); /* since 2.0 */
 
 typedef struct st_stats {
@@ -593,7 +594,7 @@ typedef struct st_stats {
   uint64_t reopens;              /* by this handle, in forked children */
 } st_stats;
 #define ST_STATS_INIT { (uint32_t)sizeof(st_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-void st_stats_init(st_stats *out);
+void st_stats_init(st_stats *out, size_t size);
 st_status st_get_stats(const st_file *file, st_stats *out); /* since 2.0 */
 
 #ifdef __cplusplus
