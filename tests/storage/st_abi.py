@@ -159,15 +159,12 @@ def _load():
         "st_recover": [c_char_p],
         "st_get_io_info": [handle, POINTER(IoInfo)],
         "st_get_stats": [handle, POINTER(Stats)],
+        "st_read_many": [handle, POINTER(ReadRequest), c_size_t, c_void_p, c_void_p],
+        "st_prefetch": [handle, POINTER(c_char_p), c_size_t],
+        "st_prefetch_at": [handle, POINTER(c_uint64), c_size_t, c_void_p, c_void_p],
+        "st_load": [handle, POINTER(c_uint64), c_size_t, POINTER(LoadOptions)],
         "st_last_error_info": [POINTER(ErrorInfo)],
     }
-    if hasattr(lib, "st_read_many"):
-        signatures |= {
-            "st_read_many": [handle, POINTER(ReadRequest), c_size_t, c_void_p, c_void_p],
-            "st_prefetch": [handle, POINTER(c_char_p), c_size_t],
-            "st_prefetch_at": [handle, POINTER(c_uint64), c_size_t, c_void_p, c_void_p],
-            "st_load": [handle, POINTER(c_uint64), c_size_t, POINTER(LoadOptions)],
-        }
     for function, arguments in signatures.items():
         getattr(lib, function).argtypes = arguments
         getattr(lib, function).restype = c_int32
@@ -177,7 +174,6 @@ def _load():
 
 
 lib = _load()
-READS_IN_BULK = hasattr(lib, "st_read_many")
 
 
 def check(status):

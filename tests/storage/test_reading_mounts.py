@@ -37,8 +37,6 @@ def read_all(f, how):
 @pytest.mark.parametrize("map", MAPS)
 @pytest.mark.parametrize("how", ["views", "reads", "read_many", "prefetch", "load"])
 def test_bytes_are_those_of_the_file(how, map, mounted):
-    if how in ("read_many", "prefetch", "load") and not st_abi.READS_IN_BULK:
-        pytest.skip(f"this library has no st_{how}")
     with st_abi.File(mounted.path, writable=False, map=MAPS[map]) as f:
         assert sorted(f.names()) == sorted(MODEL.sizes)
         for name, seen in read_all(f, how).items():
@@ -66,8 +64,6 @@ def test_plain_mapping_does_what_the_case_is_about(mounted):
 
 
 def test_verdict_and_mapping(mounted):
-    if mounted.filesystem == "overlay" and mounted.storage != "local" and not st_abi.READS_IN_BULK:
-        pytest.skip("this library takes every overlay for local")
     with st_abi.File(mounted.path, writable=False) as f:
         info = f.io_info()
         assert st_abi.STORAGE[info.storage] == mounted.storage

@@ -9,8 +9,6 @@ from disk import in_children
 from mounts import MIB, NAME, Model, Mounts
 from st_abi import refused
 
-pytestmark = pytest.mark.skipif(not st_abi.READS_IN_BULK, reason="this library has no bulk reads")
-
 PAGE = 4096
 READ_AHEAD = MIB  # so that the kernel allows requests of that size for the page cache, too
 MODEL = Model(count=16)

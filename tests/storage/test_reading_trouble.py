@@ -12,8 +12,6 @@ from mounts import MIB, NAME, Model, Mounts
 from st_abi import refused
 from test_reading_requests import cached_part
 
-pytestmark = pytest.mark.skipif(not st_abi.READS_IN_BULK, reason="this library has no bulk reads")
-
 MODEL = Model(count=16)
 PLACES = ("ext4", "tmpfs", "record_fs_cached", "record_fs_direct")
 WAYS = ("read_many", "prefetch_at", "load")
