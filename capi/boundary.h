@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -102,6 +103,14 @@ Result<void> write_result(T *out, T value) {
   return {};
 }
 
+// Into a field of a result, cut where it is longer.
+template <size_t N>
+void copy_text(char (&to)[N], std::string_view from) {
+  const size_t n = std::min(from.size(), N - 1);
+  std::memcpy(to, from.data(), n);
+  to[n] = '\0';
+}
+
 inline Progress progress_of(st_progress_fn fn, void *user) {
   if (!fn) return {};
   return [fn, user](uint64_t done, uint64_t total) { return fn(user, done, total) == 0; };
@@ -110,6 +119,8 @@ inline Progress progress_of(st_progress_fn fn, void *user) {
 void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out);
 Result<void> check_index(const store::Snapshot &snapshot, uint64_t i);
 Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len);
+Result<store::NewBytes> translate(const st_tensor *value);
+Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
 
 // What a read is to fill, and with what.
 Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n);

@@ -56,6 +56,8 @@ ST_SAME(nbytes_mismatch) == ST_E_NBYTES_MISMATCH);
 ST_SAME(needs_recovery) == ST_E_NEEDS_RECOVERY);
 ST_SAME(journal) == ST_E_JOURNAL);
 ST_SAME(txn_failed) == ST_E_TXN_FAILED);
+ST_SAME(hard_links) == ST_E_HARD_LINKS);
+ST_SAME(incomplete) == ST_E_INCOMPLETE);
 #undef ST_SAME
 
 const char *message() {
@@ -128,6 +130,8 @@ const char *st_status_name(st_status status) {
     ST_NAME(ST_E_NEEDS_RECOVERY)
     ST_NAME(ST_E_JOURNAL)
     ST_NAME(ST_E_TXN_FAILED)
+    ST_NAME(ST_E_HARD_LINKS)
+    ST_NAME(ST_E_INCOMPLETE)
 #undef ST_NAME
     default: return "ST_E_UNKNOWN";
   }

@@ -11,13 +11,6 @@ static_assert(static_cast<uint32_t>(os::Storage::local) == ST_STORAGE_LOCAL &&
 static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
               static_cast<uint32_t>(read::MapMode::none) == ST_MAP_NONE);
 
-template <size_t N>
-void copy_text(char (&to)[N], std::string_view from) {
-  const size_t n = std::min(from.size(), N - 1);
-  std::memcpy(to, from.data(), n);
-  to[n] = '\0';
-}
-
 }  // namespace
 
 void st_io_info_init(st_io_info *out, size_t size) {

@@ -4,7 +4,27 @@
 using namespace st;
 using namespace st::capi;
 
-namespace {
+namespace st::capi {
+
+Result<store::TransactionOptions> translate(const char *call, const st_txn_options &o) {
+  constexpr uint32_t known = ST_TXN_COPY | ST_COMMIT_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_FILLERS;
+  if (o.flags & ~known || o.reserved0 != 0)
+    return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
+  if (o.layout > ST_LAYOUT_CANONICAL)
+    return fail(Status::invalid_argument, "st_txn_options.layout is ", o.layout,
+                "; it takes ST_LAYOUT_KEEP or _CANONICAL");
+  store::TransactionOptions options;
+  options.copy = o.flags & ST_TXN_COPY;
+  options.lock_timeout_ms = o.lock_timeout_ms;
+  options.progress = progress_of(o.progress, o.progress_user);
+  options.publish = o.flags & ST_COMMIT_PUBLISH;
+  options.break_links = o.flags & ST_TXN_BREAK_LINKS;
+  options.fillers = o.flags & ST_TXN_FILLERS;
+  options.layout = static_cast<write::Layout>(o.layout);
+  options.alignment = o.alignment;
+  options.reserve = o.header_reserve;
+  return options;
+}
 
 Result<store::NewBytes> translate(const st_tensor *value) {
   if (value->rank > 0 && !value->shape)
@@ -13,6 +33,10 @@ Result<store::NewBytes> translate(const st_tensor *value) {
     return fail(Status::invalid_argument, "the new value has ", value->nbytes, " bytes but no data");
   return store::NewBytes{value->dtype, {value->shape, value->rank}, value->data, value->nbytes};
 }
+
+}  // namespace st::capi
+
+namespace {
 
 void forget(st_txn *txn) {
   std::lock_guard lock(txn->file->mutex);
@@ -54,10 +78,9 @@ st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out) {
     ST_CAPI_TRY(require("st_begin", file, out));
     auto o = read_options(opts, st_txn_options ST_TXN_OPTIONS_INIT);
     if (!o) return Failure(std::move(o.error()));
-    if (o->flags & ~ST_TXN_COPY || o->reserved0 != 0)
-      return fail(Status::unsupported, "st_begin was given a flag that libst ", st_version(), " does not know");
-    auto transaction = store::Transaction::begin(*file->checkpoint, {(o->flags & ST_TXN_COPY) != 0, o->lock_timeout_ms,
-                                                                     progress_of(o->progress, o->progress_user)});
+    auto options = translate("st_begin", *o);
+    if (!options) return Failure(std::move(options.error()));
+    auto transaction = store::Transaction::begin(*file->checkpoint, std::move(*options));
     if (!transaction) return Failure(std::move(transaction.error()));
     auto txn = std::make_unique<st_txn>(st_txn{file, std::move(*transaction)});
     std::lock_guard lock(file->mutex);

@@ -59,6 +59,8 @@ enum class Status : int32_t {
   needs_recovery = 73,
   journal = 74,
   txn_failed = 75,
+  hard_links = 80,
+  incomplete = 81,
 };
 
 inline constexpr uint64_t no_offset = UINT64_MAX;

@@ -50,6 +50,13 @@ class Transaction {
 
   void update(const st_tensor &value) { check(st_txn_update_n(txn_, value.name, value.name_len, &value)); }
 
+  st_txn *get() const { return txn_; }
+  st_plan plan() const {
+    st_plan plan = ST_PLAN_INIT;
+    check(st_txn_plan(txn_, &plan));
+    return plan;
+  }
+
   void commit() {
     const st_status status = st_commit(txn_);
     if (status != ST_E_BUSY) txn_ = nullptr;  // freed, whatever it answered

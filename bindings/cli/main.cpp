@@ -124,6 +124,12 @@ int stctl_main(int argc, char **argv) {
       add_info(app, session);
       add_get(app, session);
       add_update(app, session);
+      add_put(app, session);
+      add_rm(app, session);
+      add_mv(app, session);
+      add_meta(app, session);
+      add_compact(app, session);
+      add_plan(app, session);
       add_verify(app, session);
       add_recover(app, session);
       add_io(app, session);

@@ -53,9 +53,16 @@ struct HeaderTensor {
 using MetadataPairs = std::span<const std::pair<std::string_view, std::string_view>>;
 
 // The first bytes of a file, length included: JSON as the stock writer spells
-// it, then spaces so that data begins at a multiple of `alignment` (a multiple
-// of 8) with at least `reserve` spare bytes. Refuses what the format refuses,
-// names that stand twice, and offsets beyond 2^63.
+// it, not yet padded and its length not yet filled in. Refuses what the format
+// refuses, names that stand twice, and offsets beyond 2^63.
+Result<std::string> spell_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata);
+
+// Spaces up to data_offset, which is no less than the header's size, and the
+// length.
+Result<void> pad_header(std::string *header, uint64_t data_offset);
+
+// Both: data begins at a multiple of `alignment` (a multiple of 8), with at
+// least `reserve` spare bytes before it.
 Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata,
                                      uint64_t alignment = default_alignment, uint64_t reserve = 0);
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "check.h"
 #include "format/header.h"
 
 namespace st {
@@ -92,12 +93,7 @@ void store_u64le(void *bytes, uint64_t value) {
   for (int i = 0; i < 8; ++i, value >>= 8) b[i] = static_cast<unsigned char>(value);
 }
 
-Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata, uint64_t alignment,
-                                     uint64_t reserve) {
-  constexpr uint64_t largest_alignment = uint64_t{1} << 20;
-  if (alignment == 0 || alignment % 8 != 0 || alignment > largest_alignment)
-    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ",
-                largest_alignment);
+Result<std::string> spell_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata) {
   if (auto checked = check(tensors); !checked) return Failure(std::move(checked.error()));
 
   std::string out(length_bytes, '\0');
@@ -118,14 +114,38 @@ Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, Meta
   }
   out += '}';
 
-  if (reserve > max_header_bytes || out.size() + reserve > length_bytes + max_header_bytes - alignment)
-    return fail(Status::header_too_large, "the header would have ", out.size(), " bytes and a reserve of ", reserve,
-                ", more than the format's ", max_header_bytes);
+  if (out.size() > length_bytes + max_header_bytes)
+    return fail(Status::header_too_large, "the header would have ", out.size(), " bytes, more than the format's ",
+                max_header_bytes);
   if (!simdjson::validate_utf8(out.data() + length_bytes, out.size() - length_bytes))
     return fail(Status::header_utf8, "a name or the metadata is not valid UTF-8");
-  const uint64_t unpadded = out.size() + reserve;
-  out.resize((unpadded + alignment - 1) / alignment * alignment, ' ');
-  store_u64le(out.data(), out.size() - length_bytes);
+  return out;
+}
+
+Result<void> pad_header(std::string *header, uint64_t data_offset) {
+  ST_ASSERT(data_offset >= header->size());
+  if (data_offset > length_bytes + max_header_bytes)
+    return fail(Status::header_too_large, "the header would have ", header->size(), " bytes, and with its padding ",
+                data_offset - length_bytes, ", more than the format's ", max_header_bytes);
+  header->resize(data_offset, ' ');
+  store_u64le(header->data(), data_offset - length_bytes);
+  return {};
+}
+
+Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata, uint64_t alignment,
+                                     uint64_t reserve) {
+  constexpr uint64_t largest_alignment = uint64_t{1} << 20;
+  if (alignment == 0 || alignment % 8 != 0 || alignment > largest_alignment)
+    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ",
+                largest_alignment);
+  if (reserve > max_header_bytes)
+    return fail(Status::header_too_large, "a header reserve of ", reserve, " bytes is more than the format's ",
+                max_header_bytes);
+  auto out = spell_header(tensors, metadata);
+  if (!out) return out;
+  const uint64_t unpadded = out->size() + reserve;
+  if (auto padded = pad_header(&*out, (unpadded + alignment - 1) / alignment * alignment); !padded)
+    return Failure(std::move(padded.error()));
   return out;
 }
 

@@ -51,6 +51,14 @@ class Env {
   virtual int fstatfs(int fd, struct statfs *out) = 0;
   virtual int fchmod(int fd, mode_t mode) = 0;
   virtual int fchown(int fd, uid_t uid, gid_t gid) = 0;
+  virtual int ftruncate(int fd, uint64_t size) = 0;
+  // FICLONERANGE: `to` shares the blocks of `from`. copy_file_range, which answers how many bytes it copied.
+  virtual int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) = 0;
+  virtual ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) = 0;
+  // Extended attributes. Into `size` bytes, of which 0 only asks how many it takes.
+  virtual ssize_t flistxattr(int fd, char *names, size_t size) = 0;
+  virtual ssize_t fgetxattr(int fd, const char *name, void *value, size_t size) = 0;
+  virtual int fsetxattr(int fd, const char *name, const void *value, size_t size) = 0;
 
   virtual int realpath(const char *path, std::string *out) = 0;
   virtual int list(int dir, std::vector<std::string> *out) = 0;  // without . and ..

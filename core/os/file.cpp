@@ -106,6 +106,12 @@ Result<struct stat> File::stat() const {
   return s;
 }
 
+std::pair<std::string, std::string> split_path(const std::string &path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
 bool same_inode(const struct stat &a, const struct stat &b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }

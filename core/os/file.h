@@ -67,6 +67,9 @@ class File {
   std::string path_;
 };
 
+// Path of the folder that a path lies in, and the last component.
+std::pair<std::string, std::string> split_path(const std::string &path);
+
 bool same_inode(const struct stat &a, const struct stat &b);
 
 // Does `path` by now name another file than the open one?

@@ -2,10 +2,13 @@
 // of descriptors that hold locks, and counts forks: see LockedDescriptors.
 #include <dirent.h>
 #include <liburing.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -158,6 +161,22 @@ class PosixEnv final : public Env {
   int fstatfs(int fd, struct statfs *out) override { return answer(::fstatfs(fd, out)); }
   int fchmod(int fd, mode_t mode) override { return answer(::fchmod(fd, mode)); }
   int fchown(int fd, uid_t uid, gid_t gid) override { return answer(::fchown(fd, uid, gid)); }
+  int ftruncate(int fd, uint64_t size) override { return answer(::ftruncate(fd, static_cast<off_t>(size))); }
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
+    const struct file_clone_range range = {from_fd, from, n, to};
+    return answer(::ioctl(to_fd, FICLONERANGE, &range));
+  }
+  ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
+    auto in = static_cast<off64_t>(from), out = static_cast<off64_t>(to);
+    return answer(::copy_file_range(from_fd, &in, to_fd, &out, n, 0));
+  }
+  ssize_t flistxattr(int fd, char *names, size_t size) override { return answer(::flistxattr(fd, names, size)); }
+  ssize_t fgetxattr(int fd, const char *name, void *value, size_t size) override {
+    return answer(::fgetxattr(fd, name, value, size));
+  }
+  int fsetxattr(int fd, const char *name, const void *value, size_t size) override {
+    return answer(::fsetxattr(fd, name, value, size, 0));
+  }
 
   int realpath(const char *path, std::string *out) override {
     std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path, nullptr), &std::free);

@@ -43,6 +43,20 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen() const {
   return open(env_, path_, options_);
 }
 
+Result<void> Checkpoint::refresh() {
+  if (path_.empty()) return {};
+  auto file = open_regular(env_, path_, options_.writable ? O_RDWR : O_RDONLY);
+  if (!file) return Failure(std::move(file.error()));
+  if (auto recovered = recover_if_needed(*file); !recovered) return recovered;
+  auto fresh = Snapshot::take(std::move(*file), options_.map, options_.log);
+  if (!fresh) return Failure(std::move(fresh.error()));
+  const Snapshot &now = snapshot();
+  const bool same = os::same_inode(now.identity, (*fresh)->identity) && now.header_hash == (*fresh)->header_hash &&
+                    now.file_size() == (*fresh)->file_size();
+  if (!same) adopt(std::move(*fresh));
+  return {};
+}
+
 void Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
   std::lock_guard lock(mutex_);
   snapshots_.push_back(std::move(snapshot));

@@ -46,6 +46,8 @@ class Checkpoint {
   static Result<std::unique_ptr<Checkpoint>> open(os::Env &env, const std::string &path, OpenOptions options);
   static Result<std::unique_ptr<Checkpoint>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   Result<std::unique_ptr<Checkpoint>> reopen() const;
+  // The file as it is now, also if it was replaced: what others have committed.
+  Result<void> refresh();
 
   const Snapshot &snapshot() const { return *current_.load(std::memory_order_acquire); }
   const OpenOptions &options() const { return options_; }

@@ -49,29 +49,14 @@ Result<void> Transaction::may_go_on() const {
 
 Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   if (auto ok = may_go_on(); !ok) return ok;
+  if (options_.publish || draft_) return put_bytes({Change::update, std::string(name), {}}, value);
   const auto index = snapshot_->header.index.find(name);
   if (!index)
     return Failure(error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(checkpoint_.path_))
                        .about_tensor(name));
   const TensorView t = snapshot_->header.index.at(*index);
-  auto refuse = [&](Status status, const auto &...parts) {
-    return Failure(error(status, "tensor ", quoted(name), " ", parts...).about_tensor(name));
-  };
-  if (value.dtype != static_cast<uint32_t>(t.dtype))
-    return refuse(Status::dtype_mismatch, "is ", dtype_name(t.dtype), " but the new value is ",
-                  is_dtype(value.dtype) ? dtype_name(static_cast<Dtype>(value.dtype)) : "of no dtype",
-                  "; an update keeps the dtype");
-  if (!std::equal(value.shape.begin(), value.shape.end(), t.shape.begin(), t.shape.end())) {
-    auto list = [](std::span<const uint64_t> shape) {
-      std::string out = "[";
-      for (size_t i = 0; i < shape.size(); ++i) out += text(i ? ", " : "", shape[i]);
-      return out + "]";
-    };
-    return refuse(Status::shape_mismatch, "has shape ", list(t.shape), " but the new value has ", list(value.shape),
-                  "; an update keeps the shape");
-  }
-  if (value.nbytes != t.nbytes)
-    return refuse(Status::nbytes_mismatch, "has ", t.nbytes, " bytes but the new value has ", value.nbytes);
+  if (auto same = check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes); !same)
+    return same;
   if (t.nbytes == 0) return {};
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
   auto staged = stage(*index, t, value);
@@ -82,13 +67,17 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   return staged;
 }
 
+Result<void> Transaction::need_journal() {
+  if (journal_.journal) return {};
+  auto taken = checkpoint_.journals_->take();
+  if (!taken) return Failure(std::move(taken.error()));
+  journal_ = std::move(*taken);
+  journal_start_ = journal_.journal->bytes_written();
+  return {};
+}
+
 Result<void> Transaction::stage(size_t index, const TensorView &tensor, const NewBytes &value) {
-  if (!journal_.journal) {
-    auto taken = checkpoint_.journals_->take();
-    if (!taken) return Failure(std::move(taken.error()));
-    journal_ = std::move(*taken);
-    journal_start_ = journal_.journal->bytes_written();
-  }
+  if (auto ok = need_journal(); !ok) return ok;
   const void *bytes = options_.copy ? nullptr : value.bytes;
   auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
   if (!fresh) {
@@ -108,13 +97,14 @@ Result<void> Transaction::stage(size_t index, const TensorView &tensor, const Ne
 Result<void> Transaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
-  if (staged_.empty()) return {};
+  if (staged_.empty() && !publishes()) return {};
   auto locked = lock();
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;
     return Failure(std::move(locked.error()));
   }
   failed_ = true;  // whatever comes now, there is no second commit
+  if (publishes()) return publish(**locked);
   try {
     return finish(**locked);
   } catch (const std::bad_alloc &) {
@@ -179,6 +169,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   locked->file = std::move(*file);
 
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
+  if (publishes()) ranges = {{0, 0, true}};
   for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
   auto lock = os::RangeLock::acquire(locked->file, std::move(ranges), wait);
   if (!lock) return Failure(name_blocked(std::move(lock.error()), locked->file));
@@ -200,23 +191,55 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   }
   locked->identity = *identity;
 
-  const std::string &own = journal_.journal->name();
-  auto orphans = write::find_orphans(*journal_.folder, snapshot_->identity,
-                                     [&own](const std::string &name) { return name == own; });
-  if (!orphans) return Failure(std::move(orphans.error()));
-  if (orphans->committed) {
+  bool orphans = false;
+  if (auto looked = find_committed_orphans(&orphans); !looked) return Failure(std::move(looked.error()));
+  if (orphans) {
     locked->lock.release();
     if (auto recovered = checkpoint_.recover(wait); !recovered) return Failure(std::move(recovered.error()));
     return nullptr;
   }
-  if (auto tested = test_locks(*locked); !tested) return Failure(std::move(tested.error()));
+  const os::LockRange tried =
+      publishes() ? os::LockRange{0, 1, true}
+                  : os::LockRange{staged_.front().piece.offset, staged_.front().piece.payload.length, true};
+  if (auto tested = test_locks(*locked, tried); !tested) return Failure(std::move(tested.error()));
   return locked;
+}
+
+Result<void> Transaction::find_committed_orphans(bool *found) const {
+  std::optional<write::Folder> looked;
+  const write::Folder *folder = journal_.folder.get();
+  if (!folder) {
+    auto opened =
+        write::Folder::open(checkpoint_.env_, checkpoint_.path_, snapshot_->identity, checkpoint_.options_.log);
+    if (!opened) return Failure(std::move(opened.error()));
+    looked = std::move(*opened);
+    if (!looked) return {};
+    folder = &*looked;
+  }
+  const std::string own = journal_.journal ? journal_.journal->name() : std::string();
+  auto orphans =
+      write::find_orphans(*folder, snapshot_->identity, [&own](const std::string &name) { return name == own; });
+  if (!orphans) return Failure(std::move(orphans.error()));
+  *found = orphans->committed;
+  return {};
 }
 
 // The path names another file by now, or the file has another header: stage the
 // same values there, if they still fit.
 Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
   const Index &index = snapshot->header.index;
+  if (draft_) {
+    auto draft = draft_of(index);
+    for (const Change &change : changes_)
+      if (auto applied = draft->apply(change); !applied) {
+        Error e = std::move(applied.error());
+        e.status = Status::file_changed;
+        e.message = text(quoted(checkpoint_.path_), " was replaced, and the staged changes do not fit it (", e.message,
+                         "); open it anew");
+        return Failure(std::move(e));
+      }
+    draft_ = std::move(draft);
+  }
   by_index_.clear();
   for (size_t k = 0; k < staged_.size(); ++k) {
     Staged &s = staged_[k];
@@ -236,10 +259,9 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
 }
 
 // Once a handle: is a second descriptor really kept out?
-Result<void> Transaction::test_locks(const Locked &locked) {
+Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
   if (checkpoint_.locks_tested_) return {};
-  auto exclude = os::locks_exclude(locked.file, snapshot_->file,
-                                   {staged_.front().piece.offset, staged_.front().piece.payload.length, true});
+  auto exclude = os::locks_exclude(locked.file, snapshot_->file, range);
   if (!exclude) return Failure(std::move(exclude.error()));
   if (!*exclude)
     return fail(
@@ -255,13 +277,16 @@ Error Transaction::name_blocked(Error busy, const os::File &file) const {
   const auto blocked =
       std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
   const bool is_tensor = blocked != staged_.end();
-  const os::LockRange range = is_tensor ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
-                                        : os::LockRange{0, snapshot_->header.data_offset(), false};
+  const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
+                              : publishes() ? os::LockRange{0, 0, true}
+                                            : os::LockRange{0, snapshot_->header.data_offset(), false};
   busy.holder_pid = os::find_lock_holder(file, range);
-  busy.message =
-      text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
-           is_tensor ? " is changing tensor " : " is working on all", is_tensor ? quoted(blocked->name) : std::string(),
-           " of ", quoted(checkpoint_.path_), "; try again, or allow more time");
+  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
+                      is_tensor     ? " is changing tensor "
+                      : publishes() ? " is changing a part"
+                                    : " is working on all",
+                      is_tensor ? quoted(blocked->name) : std::string(), " of ", quoted(checkpoint_.path_),
+                      "; try again, or allow more time");
   return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
 }
 

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "hash.h"
+#include "os/random_name.h"
 
 namespace st::write {
 namespace {
@@ -14,18 +15,6 @@ constexpr uint64_t write_out = uint64_t{8} << 20;  // let the disk start after s
 constexpr uint64_t tail_limit = uint64_t{256} << 10;
 constexpr uint64_t page = 4096;
 constexpr uint64_t step = uint64_t{64} << 10;  // reserved at once
-
-std::string random_name(os::Env &env) {
-  constexpr char hex[] = "0123456789abcdef";
-  unsigned char bytes[8] = {};
-  env.random(bytes, sizeof bytes);
-  std::string name;
-  for (unsigned char b : bytes) {
-    name += hex[b >> 4];
-    name += hex[b & 15];
-  }
-  return name;
-}
 
 }  // namespace
 
@@ -48,7 +37,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
   Error last;
   for (int i = 0; i < attempts; ++i) {
     auto journal = std::make_unique<Journal>();
-    journal->name_ = random_name(dir.env());
+    journal->name_ = os::random_name(dir.env());
     auto file = os::File::open(dir.env(), dir.fd(), journal->name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600,
                                dir.path() + "/" + journal->name_);
     if (!file) {

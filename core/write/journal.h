@@ -45,6 +45,8 @@ class Journal {
   Result<Payload> append(const void *bytes, uint64_t n, const Control &control);
   Result<Payload> overwrite(const Payload &old, const void *bytes, const Control &control);
 
+  // What is staged is in the file, for others to copy from.
+  Result<void> flush();
   // Note the old bytes of the range that `payload` will replace.
   Result<RangeRecord> record_old(const os::File &data, uint64_t offset, const Payload &payload);
   // The manifest. Then: payload and name durable; then the commit record, then
@@ -63,7 +65,6 @@ class Journal {
   Result<void> reserve(uint64_t end);
   Result<void> append_bytes(const void *bytes, uint64_t n);
   Result<void> align(uint64_t alignment);
-  Result<void> flush();
   Result<uint64_t> write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control);
 
   os::File file_;

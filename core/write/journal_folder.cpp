@@ -8,13 +8,6 @@ namespace {
 constexpr uint64_t largest_parked = uint64_t{256} << 20;
 constexpr size_t most_parked = 4;
 
-// Path of the folder that a path lies in, and the last component.
-std::pair<std::string, std::string> split(const std::string &path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return {".", path};
-  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
-}
-
 std::string folder_path(const std::string &path) {
   return path + std::string(folder_suffix);
 }
@@ -52,7 +45,7 @@ Result<std::optional<Folder>> Folder::open(os::Env &env, const std::string &path
   }
   why = text("the journal folder ", quoted(folder_path(path)), " is not to be trusted: ", why);
   struct stat parent;
-  if (env.fstatat(AT_FDCWD, split(path).first.c_str(), &parent, 0) == 0 && (parent.st_mode & S_IWOTH)) {
+  if (env.fstatat(AT_FDCWD, os::split_path(path).first.c_str(), &parent, 0) == 0 && (parent.st_mode & S_IWOTH)) {
     if (log) log(LogLevel::warning, why + "; it was passed over");
     return std::nullopt;
   }
@@ -75,7 +68,7 @@ Result<Folder> Folder::create(os::Env &env, const std::string &path, const struc
 
   if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: he may not have come to this yet.
-  auto parent = os::File::open(env, AT_FDCWD, split(path).first, O_RDONLY | O_DIRECTORY, 0, split(path).first);
+  auto parent = os::File::open(env, AT_FDCWD, os::split_path(path).first, O_RDONLY | O_DIRECTORY, 0, os::split_path(path).first);
   if (!parent) return Failure(std::move(parent.error()));
   if (auto synced = parent->sync(); !synced) return Failure(std::move(synced.error()));
   Folder folder;

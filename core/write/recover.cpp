@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "hash.h"
+#include "write/exclusive.h"
 #include "write/identity.h"
 #include "write/journal_layout.h"
 
@@ -209,31 +210,6 @@ bool means_read_only(const Error &e) {
   return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY;
 }
 
-// Alone with the file that the path names now: no commit is under way, so every
-// committed journal is an orphan, and no two of them touch the same bytes.
-struct Exclusive {
-  os::File file;
-  os::RangeLock lock;  // of file: dies first
-};
-
-Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::string &path, const os::LockWait &wait) {
-  constexpr int attempts = 100;
-  for (int i = 0; i < attempts; ++i) {
-    auto file = os::File::open(env, AT_FDCWD, path, O_RDWR | O_NONBLOCK, 0, path);
-    if (!file)
-      return Failure(means_read_only(file.error()) ? needs_recovery(path, file.error()) : std::move(file.error()));
-    auto exclusive = std::make_unique<Exclusive>();
-    exclusive->file = std::move(*file);
-    auto lock = os::RangeLock::acquire(exclusive->file, {{0, 0, true}}, wait);
-    if (!lock) return Failure(std::move(lock.error()));
-    exclusive->lock = std::move(*lock);
-    auto replaced = os::was_replaced(exclusive->file, path);
-    if (!replaced) return Failure(std::move(replaced.error()));
-    if (!*replaced) return exclusive;
-  }
-  return fail(Status::busy, quoted(path), " is being replaced all the time; try again");
-}
-
 }  // namespace
 
 Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
@@ -276,7 +252,9 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
   if (!*folder) return result;
 
   auto exclusive = lock_whole_file(env, path, wait);
-  if (!exclusive) return Failure(std::move(exclusive.error()));
+  if (!exclusive)
+    return Failure(means_read_only(exclusive.error()) ? needs_recovery(path, exclusive.error())
+                                                      : std::move(exclusive.error()));
   const os::File &data = (*exclusive)->file;
   auto identity = data.stat();
   if (!identity) return Failure(std::move(identity.error()));

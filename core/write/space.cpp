@@ -39,11 +39,11 @@ Result<void> check_free(const os::File &data, std::span<const Piece> pieces) {
   return Failure(std::move(e));
 }
 
+}  // namespace
+
 bool copies_on_write(const std::string &type) {
   return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
 }
-
-}  // namespace
 
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces) {
   if (copies_on_write(filesystem.type)) return check_free(data, pieces);

@@ -10,6 +10,9 @@
 
 namespace st::write {
 
+// Does a filesystem of that type write changed bytes to a new place?
+bool copies_on_write(const std::string &type);
+
 // Status no_space if there is too little.
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces);
 

@@ -28,6 +28,9 @@ STRUCTS = {
     "st_read_request": _abi.ReadRequest,
     "st_load_options": _abi.LoadOptions,
     "st_txn_options": _abi.TxnOptions,
+    "st_metadata": _abi.Metadata,
+    "st_plan": _abi.Plan,
+    "st_save_options": _abi.SaveOptions,
     "st_report": _abi.Report,
     "st_verify_options": _abi.VerifyOptions,
     "st_recover_options": _abi.RecoverOptions,
@@ -123,6 +126,7 @@ def test_every_function_of_the_header_is_declared():
 SCALARS = {
     "size_t": ctypes.c_size_t,
     "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
     "st_dtype": ctypes.c_uint32,
     "st_status": ctypes.c_int32,
     "uint64_t": ctypes.c_uint64,

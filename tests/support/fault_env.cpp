@@ -8,7 +8,8 @@ std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {
       "openat",  "close",   "pread",   "pwrite",   "fsync",  "fdatasync", "fallocate", "sync_range", "fstat", "fstatat",
       "fstatfs", "fchmod",  "fchown",  "realpath", "list",   "mkdirat",   "unlinkat",  "renameat",   "lock",  "mmap",
-      "munmap",  "madvise", "mincore", "random",   "getpid", "geteuid",   "clock",     "sleep",      "getenv"};
+      "munmap",  "madvise", "mincore", "random",   "getpid", "geteuid",   "clock",     "sleep",      "getenv",
+      "ftruncate", "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -120,6 +121,37 @@ int FaultEnv::fchmod(int fd, mode_t mode) {
 int FaultEnv::fchown(int fd, uid_t uid, gid_t gid) {
   ST_ASK(fchown);
   return base_.fchown(fd, uid, gid);
+}
+
+int FaultEnv::ftruncate(int fd, uint64_t size) {
+  ST_ASK(ftruncate);
+  return base_.ftruncate(fd, size);
+}
+
+int FaultEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
+  ST_ASK(clone_range);
+  return base_.clone_range(to_fd, from_fd, from, n, to);
+}
+
+ssize_t FaultEnv::copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
+  const int answer = ask(Call::copy_range);
+  if (answer < 0) return answer;
+  return base_.copy_range(to_fd, from_fd, from, answer == short_io && n > 1 ? n / 2 : n, to);
+}
+
+ssize_t FaultEnv::flistxattr(int fd, char *names, size_t size) {
+  ST_ASK(flistxattr);
+  return base_.flistxattr(fd, names, size);
+}
+
+ssize_t FaultEnv::fgetxattr(int fd, const char *name, void *value, size_t size) {
+  ST_ASK(fgetxattr);
+  return base_.fgetxattr(fd, name, value, size);
+}
+
+int FaultEnv::fsetxattr(int fd, const char *name, const void *value, size_t size) {
+  ST_ASK(fsetxattr);
+  return base_.fsetxattr(fd, name, value, size);
 }
 
 int FaultEnv::realpath(const char *path, std::string *out) {

@@ -40,6 +40,12 @@ enum class Call {
   clock,
   sleep,
   getenv,
+  ftruncate,
+  clone_range,
+  copy_range,
+  flistxattr,
+  fgetxattr,
+  fsetxattr,
 };
 std::string_view call_name(Call);
 
@@ -73,6 +79,12 @@ class FaultEnv : public os::Env {
   int fstatfs(int fd, struct statfs *out) override;
   int fchmod(int fd, mode_t mode) override;
   int fchown(int fd, uid_t uid, gid_t gid) override;
+  int ftruncate(int fd, uint64_t size) override;
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
+  ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
+  ssize_t flistxattr(int fd, char *names, size_t size) override;
+  ssize_t fgetxattr(int fd, const char *name, void *value, size_t size) override;
+  int fsetxattr(int fd, const char *name, const void *value, size_t size) override;
   int realpath(const char *path, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override;
   int mkdirat(int dir, const char *name, mode_t mode) override;

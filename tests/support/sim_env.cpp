@@ -243,6 +243,42 @@ ssize_t SimEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
   return static_cast<ssize_t>(n);
 }
 
+int SimEnv::ftruncate(int fd, uint64_t size) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  changing();
+  SimInode &inode = change(open->second);
+  inode.now.resize(size);
+  inode.pending.push_back({0, {}, size});
+  return 0;
+}
+
+int SimEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
+  constexpr uint64_t block = 4096;
+  if (!reflink) return -EOPNOTSUPP;
+  const auto source = files_.find(from_fd), target = files_.find(to_fd);
+  if (source == files_.end() || target == files_.end()) return -EBADF;
+  const SimBytes &bytes = disk_.inodes.at(source->second)->now;
+  if (from >= bytes.size) return -EINVAL;
+  if (n == 0) n = bytes.size - from;
+  const bool whole_blocks = n % block == 0 || from + n == bytes.size;
+  if (from + n > bytes.size || from % block != 0 || to % block != 0 || !whole_blocks) return -EINVAL;
+  std::string piece(n, '\0');
+  bytes.read(from, piece.data(), n);
+  changing();
+  SimInode &inode = change(target->second);
+  inode.now.write(to, piece.data(), n);
+  inode.pending.push_back({to, std::move(piece), 0});
+  return 0;
+}
+
+ssize_t SimEnv::copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
+  if (!copies_ranges) return -EXDEV;
+  std::string piece(n, '\0');
+  const ssize_t got = pread(from_fd, piece.data(), n, from);
+  return got <= 0 ? got : pwrite(to_fd, piece.data(), static_cast<size_t>(got), to);
+}
+
 int SimEnv::fallocate(int fd, int, uint64_t offset, uint64_t n) {
   const auto open = files_.find(fd);
   if (open == files_.end()) return -EBADF;

@@ -87,6 +87,8 @@ class SimEnv : public os::Env {
   // A failed sync loses what was pending, as on Linux: it stays visible, and
   // may or may not be on the disk, whatever is synced later.
   std::function<int()> sync_fault;
+  bool reflink = false;              // clone_range works, on whole blocks of 4096
+  bool copies_ranges = true;         // copy_range works
   uint64_t free_bytes = UINT64_MAX;  // what fallocate and growing writes may still take
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
@@ -108,6 +110,12 @@ class SimEnv : public os::Env {
   int fstatfs(int fd, struct statfs *out) override;
   int fchmod(int, mode_t) override { return 0; }
   int fchown(int, uid_t, gid_t) override { return 0; }
+  int ftruncate(int fd, uint64_t size) override;
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
+  ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
+  ssize_t flistxattr(int, char *, size_t) override { return 0; }
+  ssize_t fgetxattr(int, const char *, void *, size_t) override { return -ENODATA; }
+  int fsetxattr(int, const char *, const void *, size_t) override { return 0; }
   int realpath(const char *path, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override;
   int mkdirat(int dir, const char *name, mode_t mode) override;

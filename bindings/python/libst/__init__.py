@@ -24,6 +24,8 @@ from .errors import (
     FileChangedError,
     ForkedError,
     FormatError,
+    HardLinksError,
+    IncompleteError,
     InternalError,
     InterruptedCallError,
     InvalidArgumentError,
@@ -45,8 +47,11 @@ from .errors import (
     UnsupportedError,
 )
 from .bulk import load
+from ._payload import Packed
+from .compact import compact
 from .file import File, open, open_memory
-from .info import IoInfo, Stats, TensorInfo
+from .info import IoInfo, Plan, Stats, TensorInfo
+from .save import Writer, save, writer
 from .slices import TensorSlice
 from .status import Status
 from .transaction import Transaction
@@ -67,6 +72,8 @@ __all__ = [
     "Finding",
     "ForkedError",
     "FormatError",
+    "HardLinksError",
+    "IncompleteError",
     "InternalError",
     "InterruptedCallError",
     "InvalidArgumentError",
@@ -81,6 +88,8 @@ __all__ = [
     "NotRegularError",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "Packed",
+    "Plan",
     "PoisonedError",
     "ReadOnlyError",
     "ShapeMismatchError",
@@ -93,9 +102,13 @@ __all__ = [
     "TransactionFailedError",
     "UnsupportedError",
     "load",
+    "Writer",
+    "compact",
     "open",
     "open_memory",
     "recover",
+    "save",
     "verify",
     "version",
+    "writer",
 ]

@@ -117,6 +117,47 @@ class TxnOptions(ctypes.Structure):
         ("reserved0", c_uint32),
         ("progress", progress_fn),
         ("progress_user", c_void_p),
+        ("layout", c_uint32),
+        ("alignment", c_uint32),
+        ("header_reserve", c_uint64),
+    ]
+
+
+class Plan(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_uint32),
+        ("file_size", c_uint64),
+        ("data_offset", c_uint64),
+        ("bytes_written", c_uint64),
+        ("bytes_shared", c_uint64),
+        ("bytes_copied", c_uint64),
+        ("space_needed", c_uint64),
+        ("space_free", c_uint64),
+        ("how", c_char * 256),
+    ]
+
+
+class Metadata(ctypes.Structure):
+    _fields_ = [
+        ("key", c_void_p),  # with a length: it may hold NUL
+        ("key_len", c_size_t),
+        ("value", c_void_p),
+        ("value_len", c_size_t),
+    ]
+
+
+class SaveOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("layout", c_uint32),
+        ("alignment", c_uint32),
+        ("header_reserve", c_uint64),
+        ("lock_timeout_ms", c_int32),
+        ("reserved0", c_uint32),
+        ("progress", progress_fn),
+        ("progress_user", c_void_p),
     ]
 
 
@@ -208,6 +249,17 @@ ST_LOAD_DIRECT = 2
 ST_TIMEOUT_FOREVER = -1
 
 ST_TXN_COPY = 1
+ST_COMMIT_PUBLISH = 2
+ST_TXN_BREAK_LINKS = 4
+ST_TXN_FILLERS = 8
+
+ST_PLAN_NOTHING = 0
+ST_PLAN_PATCH = 1
+ST_PLAN_PUBLISH = 2
+
+ST_LAYOUT_KEEP = 0
+ST_LAYOUT_CANONICAL = 1
+ST_LAYOUT_STOCK = 2
 
 ST_STORAGE_UNKNOWN = 0
 ST_STORAGE_LOCAL = 1
@@ -296,8 +348,34 @@ st_update_n = _function("st_update_n", c_status, _file, c_char_p, c_size_t, _ten
 st_begin = _function("st_begin", c_status, _file, POINTER(TxnOptions), POINTER(c_void_p))
 st_txn_update = _function("st_txn_update", c_status, _txn, c_char_p, _tensor)
 st_txn_update_n = _function("st_txn_update_n", c_status, _txn, c_char_p, c_size_t, _tensor)
+st_txn_put = _function("st_txn_put", c_status, _txn, c_char_p, _tensor)
+st_txn_put_n = _function("st_txn_put_n", c_status, _txn, c_char_p, c_size_t, _tensor)
+st_txn_delete = _function("st_txn_delete", c_status, _txn, c_char_p)
+st_txn_delete_n = _function("st_txn_delete_n", c_status, _txn, c_char_p, c_size_t)
+st_txn_rename = _function("st_txn_rename", c_status, _txn, c_char_p, c_char_p)
+st_txn_rename_n = _function("st_txn_rename_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
+st_txn_set_metadata = _function("st_txn_set_metadata", c_status, _txn, c_char_p, c_char_p)
+st_txn_set_metadata_n = _function("st_txn_set_metadata_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
+st_plan_init = _function("st_plan_init", None, POINTER(Plan), c_size_t)
+st_txn_plan = _function("st_txn_plan", c_status, _txn, POINTER(Plan))
+st_refresh = _function("st_refresh", c_status, _file)
+st_compact = _function("st_compact", c_status, c_char_p, POINTER(TxnOptions))
 st_commit = _function("st_commit", c_status, _txn)
 st_abort = _function("st_abort", None, _txn)
+
+_metadata = POINTER(Metadata)
+_writer = c_void_p
+st_save_options_init = _function("st_save_options_init", None, POINTER(SaveOptions), c_size_t)
+st_save = _function("st_save", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions))
+st_writer_open = _function(
+    "st_writer_open", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions),
+    POINTER(c_void_p),
+)  # fmt: skip
+st_writer_add = _function("st_writer_add", c_status, _writer, c_char_p, c_void_p, c_uint64)
+st_writer_add_n = _function("st_writer_add_n", c_status, _writer, c_char_p, c_size_t, c_void_p, c_uint64)
+st_writer_put = _function("st_writer_put", c_status, _writer, _tensor)
+st_writer_finish = _function("st_writer_finish", c_status, _writer)
+st_writer_abort = _function("st_writer_abort", None, _writer)
 
 st_verify = _function("st_verify", c_status, c_char_p, report_fn, c_void_p)
 st_verify_options_init = _function("st_verify_options_init", None, POINTER(VerifyOptions), c_size_t)

@@ -1,14 +1,28 @@
 """Turn a numpy array into the st_tensor of an update."""
 
 import ctypes
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _abi
 from ._names import Description
-from .dtypes import BYTES, NUMBERS, PACKED
+from .dtypes import BYTES, NAMES, NUMBERS, PACKED
 from .errors import DtypeMismatchError
+
+_BY_NAME = {name: number for number, name in NAMES.items()}
+
+
+class Packed(NamedTuple):
+    """A tensor as the bytes of its elements, of any type of the format: F4 and F6, which numpy has not, or others."""
+
+    #: The name in a header: "F4".
+    dtype: str
+    #: The logical shape.
+    shape: Sequence[int]
+    #: A C-contiguous array whose bytes they are.
+    data: Any
 
 
 def payload(array: Any, wanted: Description) -> tuple[_abi.Tensor, Any]:
@@ -27,6 +41,20 @@ def payload(array: Any, wanted: Description) -> tuple[_abi.Tensor, Any]:
         shape = wanted.shape
     else:
         tensor.dtype = _number(array.dtype)
+    tensor.rank = len(shape)
+    tensor.shape = (ctypes.c_uint64 * max(len(shape), 1))(*shape)
+    return tensor, array
+
+
+def new_payload(value: Any) -> tuple[_abi.Tensor, Any]:
+    """The same for a tensor that no file describes yet: an array, or Packed."""
+    packed = value if isinstance(value, Packed) else None
+    array = np.asarray(packed.data if packed else value, order="C")
+    if packed and packed.dtype not in _BY_NAME:
+        raise DtypeMismatchError(f"the format has no element type named {packed.dtype!r}")
+    shape = tuple(packed.shape) if packed else array.shape
+    tensor = _abi.Tensor(nbytes=array.nbytes, data=array.__array_interface__["data"][0])
+    tensor.dtype = _BY_NAME[packed.dtype] if packed else _number(array.dtype)
     tensor.rank = len(shape)
     tensor.shape = (ctypes.c_uint64 * max(len(shape), 1))(*shape)
     return tensor, array

@@ -223,6 +223,18 @@ class TransactionFailedError(Error):
     status = Status.TXN_FAILED
 
 
+class HardLinksError(Error):
+    """The file has other names, which would keep the old bytes; see `break_links`."""
+
+    status = Status.HARD_LINKS
+
+
+class IncompleteError(Error, ValueError):
+    """Bytes of a declared tensor were not written."""
+
+    status = Status.INCOMPLETE
+
+
 _BY_STATUS: dict[int, type[Error]] = {
     int(kind.status): kind
     for kind in (
@@ -252,6 +264,8 @@ _BY_STATUS: dict[int, type[Error]] = {
         NeedsRecoveryError,
         JournalError,
         TransactionFailedError,
+        HardLinksError,
+        IncompleteError,
     )
 }
 _BY_STATUS.update(dict.fromkeys(range(Status.HEADER_TOO_SMALL, Status.DUPLICATE_NAME + 1), FormatError))

@@ -12,6 +12,7 @@ import numpy as np
 from . import _abi, bulk
 from ._callbacks import Callbacks, Log, Progress
 from ._handle import Handle, memory
+from ._layout import layout_number
 from ._names import describe, encoded, names, no_name
 from ._waiting import Waiting
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
@@ -27,7 +28,7 @@ from .info import (
     storage_name,
 )
 from .slices import TensorSlice, c_ranges
-from .transaction import Transaction
+from .transaction import Layout, Transaction
 
 Array = np.ndarray[Any, Any]
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -425,14 +426,26 @@ class File(Mapping[str, Array]):
         with self.transaction(copy=False) as transaction:
             transaction.update(name, array)
 
+    def refresh(self) -> None:
+        """See the file as it is now: what others have committed, replaced files included. Views that live
+        show the file that they were taken from. Raises what `open` raises."""
+        callbacks = self._callbacks
+        check(callbacks.call(_abi.st_refresh, self._live()))
+
     def transaction(
         self,
         *,
         lock_timeout: Optional[float] = _INHERIT,
         progress: Optional[Progress] = None,
         copy: bool = True,
+        publish: bool = False,
+        break_links: bool = False,
+        fillers: bool = False,
+        layout: str = "keep",
+        alignment: int = 0,
+        header_reserve: int = 0,
     ) -> Transaction:
-        """Change several tensors, all or none.
+        """Change a file, all or none: tensors updated, put, deleted, renamed, and metadata.
 
             with f.transaction() as t:
                 t.update("a", a)
@@ -445,12 +458,22 @@ class File(Mapping[str, Array]):
             progress: as in `open`; by default the file's.
             copy: whether an array may change as soon as `update` has taken it. False spares reading its
                 bytes back from the journal, but then it must not change until the block's end.
+            publish: make a new file also where all could be patched in place, so that no reader sees a mix.
+            break_links: publish a file that has other hard links, which keep the old bytes.
+            fillers: let what is deleted leave its bytes, as tensors `__st_free__/n`, for later puts to use.
+            layout: "keep" the order of the file, or "canonical".
+            alignment: of the first data byte of a new file; 0: what lets most be shared with the old one.
+            header_reserve: spare bytes in the header of a new file, at least.
 
         Raises ReadOnlyError, PoisonedError.
         """
         waiting = Waiting.of(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
         callbacks = self._callbacks if progress is None else Callbacks(progress)
-        transaction = Transaction._begin(self._live(), callbacks, waiting, copy)
+        flags = _abi.ST_COMMIT_PUBLISH if publish else 0
+        flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
+        flags |= _abi.ST_TXN_FILLERS if fillers else 0
+        form = Layout(flags, layout_number(layout, ("keep", "canonical")), alignment, header_reserve)
+        transaction = Transaction._begin(self._live(), callbacks, waiting, copy, form)
         self._transactions.add(transaction)
         return transaction
 

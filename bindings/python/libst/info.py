@@ -1,6 +1,7 @@
 """What a file tells about itself: plain values, no handle behind them."""
 
 from dataclasses import dataclass
+from typing import Optional
 
 _MAPS = ("auto", "shared", "private", "none")
 _PREFETCHES = ("auto", "none", "sequential", "parallel")
@@ -36,6 +37,21 @@ class IoInfo:
     io_threads: int  #: readers of a bulk read
     block_size: int  #: bytes of a request of theirs
     prefetch_reason: str  #: one sentence: how bulk reads go, and why
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a transaction's commit would do. Bytes, but for the first and the last."""
+
+    kind: str  #: "nothing", "patch" (in place, through the journal) or "publish" (a new file)
+    file_size: int  #: afterwards
+    data_offset: int  #: afterwards: where tensors begin
+    bytes_written: int  #: from the process: payloads, and the header of a new file
+    bytes_shared: int  #: with the old file, in blocks of which nothing is copied
+    bytes_copied: int  #: of the old file, by the kernel
+    space_needed: int  #: free, for the commit
+    space_free: Optional[int]  #: now; None if not known
+    how: str  #: one sentence
 
 
 @dataclass(frozen=True)

@@ -58,3 +58,5 @@ class Status(IntEnum):
     NEEDS_RECOVERY = 73
     JOURNAL = 74
     TXN_FAILED = 75
+    HARD_LINKS = 80
+    INCOMPLETE = 81

@@ -2,16 +2,29 @@
 
 import ctypes
 from types import TracebackType
-from typing import Any, NoReturn, Optional
+from typing import Any, NamedTuple, NoReturn, Optional
 
 from . import _abi
 from ._callbacks import Callbacks
 from ._handle import Handle
 from ._names import describe, encoded
-from ._payload import payload
+from ._payload import new_payload, payload
 from ._waiting import Waiting
-from .errors import ClosedError, check, error
+from .errors import ClosedError, NotFoundError, check, error
+from .info import Plan
 from .status import Status
+
+
+_KINDS = {_abi.ST_PLAN_NOTHING: "nothing", _abi.ST_PLAN_PATCH: "patch", _abi.ST_PLAN_PUBLISH: "publish"}
+
+
+class Layout(NamedTuple):
+    """The options of a publish, as st_txn_options has them."""
+
+    flags: int = 0
+    layout: int = 0
+    alignment: int = 0
+    header_reserve: int = 0
 
 
 class Transaction:
@@ -35,7 +48,9 @@ class Transaction:
         raise TypeError("use File.transaction()")
 
     @classmethod
-    def _begin(cls, handle: Handle, callbacks: Callbacks, waiting: Waiting, copy: bool) -> "Transaction":
+    def _begin(
+        cls, handle: Handle, callbacks: Callbacks, waiting: Waiting, copy: bool, layout: Layout
+    ) -> "Transaction":
         self = cls.__new__(cls)
         self._handle = handle
         self._callbacks = callbacks
@@ -46,7 +61,10 @@ class Transaction:
         self._lost = False
         options = _abi.TxnOptions()
         _abi.st_txn_options_init(options, ctypes.sizeof(options))
-        options.flags = _abi.ST_TXN_COPY if copy else 0
+        options.flags = layout.flags | (_abi.ST_TXN_COPY if copy else 0)
+        options.layout = layout.layout
+        options.alignment = layout.alignment
+        options.header_reserve = layout.header_reserve
         options.lock_timeout_ms = waiting.turn_ms
         options.progress = callbacks.progress
         out = ctypes.c_void_p()
@@ -73,10 +91,63 @@ class Transaction:
         address = self._live()
         assert self._handle is not None
         raw = encoded(name)
-        tensor, array = payload(array, describe(self._handle, raw))
+        try:
+            tensor, array = payload(array, describe(self._handle, raw))
+        except NotFoundError:  # perhaps this transaction put it, or gave it that name
+            tensor, array = new_payload(array)
         if not self._copy:
             self._borrowed.append(array)
         check(self._callbacks.call(_abi.st_txn_update_n, address, raw, len(raw), tensor))
+
+    def put(self, name: str, array: Any) -> None:
+        """Add a tensor, or replace one by any dtype and shape: a numpy array, or `Packed`.
+
+        One that is replaced keeps its place in the file, others come last. This, and `delete`, `rename` and
+        `metadata`, make a publish of the commit: a new file, which shares with the old one what the filesystem
+        can share, takes its name. Every reader sees the old file or the new one, whole.
+
+        Raises FormatError and NbytesMismatchError, which leave the transaction as it was, and with
+        `copy` what `update` raises.
+        """
+        address = self._live()
+        raw = encoded(name)
+        tensor, array = new_payload(array)
+        if not self._copy:
+            self._borrowed.append(array)
+        check(self._callbacks.call(_abi.st_txn_put_n, address, raw, len(raw), tensor))
+
+    def delete(self, name: str) -> None:
+        """Remove a tensor. Raises NotFoundError."""
+        raw = encoded(name)
+        check(_abi.st_txn_delete_n(self._live(), raw, len(raw)))
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Raises NotFoundError, and FormatError if the new name is taken."""
+        raw, new = encoded(name), encoded(new_name)
+        check(_abi.st_txn_rename_n(self._live(), raw, len(raw), new, len(new)))
+
+    def metadata(self, key: str, value: Optional[str]) -> None:
+        """Set a key of the metadata, or with None remove it (NotFoundError)."""
+        raw = key.encode()
+        text = None if value is None else value.encode()
+        check(_abi.st_txn_set_metadata_n(self._live(), raw, len(raw), text, len(text or b"")))
+
+    def plan(self) -> Plan:
+        """What the commit would do, as far as can be told beforehand. Touches nothing."""
+        plan = _abi.Plan()
+        _abi.st_plan_init(plan, ctypes.sizeof(plan))
+        check(_abi.st_txn_plan(self._live(), plan))
+        return Plan(
+            kind=_KINDS[plan.kind],
+            file_size=plan.file_size,
+            data_offset=plan.data_offset,
+            bytes_written=plan.bytes_written,
+            bytes_shared=plan.bytes_shared,
+            bytes_copied=plan.bytes_copied,
+            space_needed=plan.space_needed,
+            space_free=None if plan.space_free == 2**64 - 1 else plan.space_free,
+            how=plan.how.decode("utf-8", "replace"),
+        )
 
     def commit(self) -> None:
         """Make all staged changes durable, or none. The transaction is finished then,

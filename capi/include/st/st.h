@@ -118,6 +118,8 @@ typedef int32_t st_status;
 #define ST_E_NEEDS_RECOVERY 73   /* a committed journal waits: recover from where the file can be written */
 #define ST_E_JOURNAL 74          /* a journal that is damaged, foreign or planted; it was not applied */
 #define ST_E_TXN_FAILED 75       /* an earlier call of this transaction failed; abort it */
+#define ST_E_HARD_LINKS 80       /* the file has other names, which would keep the old bytes */
+#define ST_E_INCOMPLETE 81       /* bytes of a declared tensor were not written */
 
 /* The name of a status, as above ("ST_E_BUSY"); "ST_E_UNKNOWN" for a number
  * that is none. Static. Any thread. Since 2.0. */
@@ -436,7 +438,17 @@ st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_loa
 
 /* --------------------------------------------------------------- changing */
 
-#define ST_TXN_COPY 1u /* st_txn_update copies its payload at once, so that the caller may free it */
+/* In which order a file has its tensors (layout, of st_save_options and st_txn_options). */
+#define ST_LAYOUT_KEEP 0u       /* as given; of a transaction: as in the file, new ones at the end */
+#define ST_LAYOUT_CANONICAL 1u  /* descending dtype, then name, as stock writers do */
+#define ST_LAYOUT_STOCK 2u      /* st_save only: canonical, and byte for byte what safetensors 0.8 writes
+                                   (which has no order of its own for several metadata keys: here, as given) */
+
+#define ST_TXN_COPY 1u /* payloads are copied at once, so that the caller may free them */
+#define ST_COMMIT_PUBLISH 2u    /* also what could be patched goes into a new file: no reader sees a mix */
+#define ST_TXN_BREAK_LINKS 4u   /* publish a file that has other hard links, which keep the old bytes */
+#define ST_TXN_FILLERS 8u       /* what is deleted becomes a tensor __st_free__/n (U8) that keeps its bytes: what
+                                   lies behind it does not move; later puts use it, st_compact removes it */
 
 typedef struct st_txn_options {
   uint32_t struct_size;
@@ -445,8 +457,13 @@ typedef struct st_txn_options {
   uint32_t reserved0;       /* zero */
   st_progress_fn progress;  /* of this transaction's calls; may be NULL */
   void *progress_user;
+  uint32_t layout;          /* ST_LAYOUT_KEEP or _CANONICAL; what is not KEEP, and an alignment or reserve
+                               that is not 0, make a publish of the commit */
+  uint32_t alignment;       /* of the first data byte of a new file, a multiple of 8, at most 2^20; 0: what lets
+                               most bytes be shared with the old file, else 64 */
+  uint64_t header_reserve;  /* bytes of spare room in the header of a new file, at least */
 } st_txn_options;
-#define ST_TXN_OPTIONS_INIT { (uint32_t)sizeof(st_txn_options), 0, 10000, 0, NULL, NULL }
+#define ST_TXN_OPTIONS_INIT { (uint32_t)sizeof(st_txn_options), 0, 10000, 0, NULL, NULL, 0, 0, 0 }
 void st_txn_options_init(st_txn_options *out, size_t size);
 
 /* Replace the bytes of one tensor, in place, as a transaction of its own:
@@ -476,20 +493,163 @@ st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out);
 st_status st_txn_update(st_txn *txn, const char *name, const st_tensor *value);
 st_status st_txn_update_n(st_txn *txn, const char *name, size_t name_len, const st_tensor *value);
 
+/* The following change the layout. With one of them in it a transaction, its
+ * updates included, is published: a new file is made beside the old one and takes
+ * its name. Every reader, stock ones too, sees the old file or the new one,
+ * whole, at every instant and after any crash; who has the old one open keeps it. The new file has the
+ * old one's mode, owner, ACL and extended attributes; through a symbolic link the target is replaced.
+ * Bytes that stay never pass through the process: where the filesystem can (xfs, btrfs) blocks are shared, else the
+ * kernel copies. Names resolve as the calls before in the same transaction left them. A refusal leaves the
+ * transaction as it was, but for ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED, ST_E_INTERRUPTED
+ * with ST_TXN_COPY. Other statuses of all: ST_E_TXN_FAILED, ST_E_FORKED, ST_E_POISONED. */
+
+/* Add a tensor, or replace one by any dtype and shape. One that is replaced keeps its place in the
+ * order of the file, others come last. `value` as in st_txn_update: its data is borrowed until commit or
+ * abort, or with ST_TXN_COPY written out during the call, so that memory is bounded by one payload.
+ * Statuses: ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE, ST_E_NBYTES_MISMATCH, ST_E_INVALID_ARGUMENT
+ * (the name "__metadata__"). Since 2.0. */
+st_status st_txn_put(st_txn *txn, const char *name, const st_tensor *value);
+st_status st_txn_put_n(st_txn *txn, const char *name, size_t name_len, const st_tensor *value);
+
+/* Remove a tensor. ST_E_NOT_FOUND. Since 2.0. */
+st_status st_txn_delete(st_txn *txn, const char *name);
+st_status st_txn_delete_n(st_txn *txn, const char *name, size_t name_len);
+
+/* Give a tensor another name. ST_E_NOT_FOUND; ST_E_DUPLICATE_NAME if that is taken. Since 2.0. */
+st_status st_txn_rename(st_txn *txn, const char *from, const char *to);
+st_status st_txn_rename_n(st_txn *txn, const char *from, size_t from_len, const char *to, size_t to_len);
+
+/* Set a key of __metadata__, or with value NULL remove it (ST_E_NOT_FOUND). Since 2.0. */
+st_status st_txn_set_metadata(st_txn *txn, const char *key, const char *value);
+st_status st_txn_set_metadata_n(st_txn *txn, const char *key, size_t key_len, const char *value, size_t value_len);
+
+/* What st_commit would do, as far as can be told beforehand. */
+#define ST_PLAN_NOTHING 0u
+#define ST_PLAN_PATCH 1u    /* in place, through the journal */
+#define ST_PLAN_PUBLISH 2u  /* a new file */
+
+typedef struct st_plan {
+  uint32_t struct_size;
+  uint32_t kind;           /* ST_PLAN_... */
+  uint64_t file_size;      /* after it, bytes */
+  uint64_t data_offset;    /* after it: where tensors begin */
+  uint64_t bytes_written;  /* from the process: payloads, and the header of a new file */
+  uint64_t bytes_shared;   /* with the old file, in blocks of which nothing is copied */
+  uint64_t bytes_copied;   /* of the old file, by the kernel */
+  uint64_t space_needed;   /* free bytes that st_commit needs */
+  uint64_t space_free;     /* free bytes now; UINT64_MAX if not known */
+  char how[256];           /* one sentence */
+} st_plan;
+#define ST_PLAN_INIT { (uint32_t)sizeof(st_plan), 0, 0, 0, 0, 0, 0, 0, 0, {0} }
+void st_plan_init(st_plan *out, size_t size);
+
+/* A dry run: touches nothing. Statuses: those that spelling the new header may give
+ * (ST_E_HEADER_TOO_LARGE, ST_E_HEADER_UTF8, ST_E_OFFSETS), ST_E_INVALID_ARGUMENT (alignment), ST_E_TXN_FAILED,
+ * ST_E_FORKED, ST_E_POISONED. Since 2.0. */
+st_status st_txn_plan(st_txn *txn, st_plan *out);
+
+/* See the file as it is now: what others have committed, replaced files included. Names, shapes and views
+ * that were given out stay valid, and show the file that they were taken from; indices are new.
+ * Statuses: as st_open. Must not race with calls on the same handle that take an index. Since 2.0. */
+st_status st_refresh(st_file *file);
+
+/* Rewrite a file in canonical order with no spare room (but header_reserve), no fillers, and data at 64 or
+ * opts->alignment; atomically, as any publish. Statuses: as st_open and st_commit. Since 2.0. */
+st_status st_compact(const char *path, const st_txn_options *opts);
+
 /* Make all staged changes durable, or none. Frees the transaction, whatever it
  * answers, except on ST_E_BUSY, after which it may be committed again or
  * aborted. Statuses: ST_E_BUSY (a lock was not to be had in time; the error
  * info names the tensor); ST_E_FILE_CHANGED (the file was replaced by one
  * in which a staged tensor is missing or has another form);
- * ST_E_NEEDS_RECOVERY (the change is decided by recovery: it failed after, or
- * at, the point of no return; close the handle and open anew);
+ * ST_E_NEEDS_RECOVERY (the change is decided by recovery, or by the next power cut: it failed
+ * after, or at, the point of no return; close the handle and open anew);
+ * ST_E_HARD_LINKS (a publish would leave the file's other names behind; see ST_TXN_BREAK_LINKS);
+ * what spelling a new header may give, as st_txn_plan;
  * ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED, ST_E_CANCELLED,
  * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED, and ST_E_JOURNAL from the
  * recovery of another writer's journal (nothing changed). Since 2.0. */
 st_status st_commit(st_txn *txn);
 
+/* After a publish the handle shows the new file. The old one's blocks stay taken while the handle, whose views
+ * may lie in it, is open. */
+
 /* Drop all staged changes and free the transaction. NULL is fine. Since 2.0. */
 void st_abort(st_txn *txn);
+
+/* ----------------------------------------------------------------- saving */
+
+/* A pair of __metadata__, UTF-8. This struct is frozen. Since 2.0. */
+typedef struct st_metadata {
+  const char *key;
+  size_t key_len;
+  const char *value;
+  size_t value_len;
+} st_metadata;
+
+typedef struct st_save_options {
+  uint32_t struct_size;
+  uint32_t flags;           /* zero */
+  uint32_t layout;          /* ST_LAYOUT_... */
+  uint32_t alignment;       /* of the first data byte: a multiple of 8, at most 2^20 (4096 suits O_DIRECT
+                               and devices); 0: 64, or with ST_LAYOUT_STOCK 8 */
+  uint64_t header_reserve;  /* bytes of spare room in the header, for later growth */
+  int32_t lock_timeout_ms;  /* where a file is replaced; 0 not at all, ST_TIMEOUT_FOREVER; default 10,000 */
+  uint32_t reserved0;       /* zero */
+  st_progress_fn progress;  /* may be NULL */
+  void *progress_user;
+} st_save_options;
+#define ST_SAVE_OPTIONS_INIT { (uint32_t)sizeof(st_save_options), 0, 0, 0, 0, 10000, 0, NULL, NULL }
+void st_save_options_init(st_save_options *out, size_t size);
+
+/* Write a file of n tensors and m pairs of metadata. Until it returns ST_OK the
+ * path leads to the old file, or to none; then to the new one, durably. Readers
+ * of an old file keep it. It is written under a temporary name beside the path
+ * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
+ * one dies). The mode is by the umask; a file that is replaced hands on its mode,
+ * owner, ACL and extended attributes, and a symbolic link is followed.
+ *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; its other fields are
+ *            not read. `data` is borrowed during the call.
+ *   opts     NULL for the defaults.
+ * Statuses: ST_E_DTYPE; ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
+ * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (no
+ * reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
+ * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing
+ * changed. ST_E_NEEDS_RECOVERY: the new file is in place, but the folder
+ * could not be synced, so that a power cut may bring the old one back; save it again. Since 2.0. */
+st_status st_save(const char *path, const st_tensor *tensors, size_t n, const st_metadata *meta, size_t m,
+                  const st_save_options *opts);
+
+/* A file being written tensor by tensor, so that it may be larger than memory. Opaque; belongs to one thread at a
+ * time. Since 2.0. */
+typedef struct st_writer st_writer;
+
+/* Begin. What is declared (name, dtype, shape and nbytes of n tensors; data is not read) has its place from
+ * the start, and can be written in any order and in pieces. Declared or not,
+ * tensors may be added: then they lie behind one another as they come, and
+ * behind a header of up to 64 KiB, in files of more than 8 MiB; another layout, or a longer header,
+ * costs one more copy at the end. Statuses: as st_save. Since 2.0. */
+st_status st_writer_open(const char *path, const st_tensor *declared, size_t n, const st_metadata *meta, size_t m,
+                         const st_save_options *opts, st_writer **out);
+
+/* Write the next nbytes of a declared tensor. `data` is borrowed during the call.
+ * Statuses: ST_E_NOT_FOUND, ST_E_NBYTES_MISMATCH (more than is missing): the
+ * writer is as it was; ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED: it can only be
+ * aborted, and answers ST_E_TXN_FAILED till then; ST_E_FORKED. Since 2.0. */
+st_status st_writer_add(st_writer *writer, const char *name, const void *data, uint64_t nbytes);
+st_status st_writer_add_n(st_writer *writer, const char *name, size_t name_len, const void *data, uint64_t nbytes);
+
+/* Write a whole tensor, declared or not: name, name_len, dtype, rank, shape, nbytes and data are read.
+ * Statuses: as st_writer_add; ST_E_DUPLICATE_NAME, ST_E_SHAPE_MISMATCH (not as
+ * declared), ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE. Since 2.0. */
+st_status st_writer_put(st_writer *writer, const st_tensor *tensor);
+
+/* Make the file durable and give it its name. Frees the writer, except on
+ * ST_E_BUSY and ST_E_INCOMPLETE, after which it may be called again. Statuses: as st_save. Since 2.0. */
+st_status st_writer_finish(st_writer *writer);
+
+/* Drop what was written, and free the writer. NULL is fine. Since 2.0. */
+void st_writer_abort(st_writer *writer);
 
 /* ------------------------------------------------------ recover and verify */
 

@@ -1,0 +1,71 @@
+// stctl compact: rewrite a file in canonical order, without spare room.
+#include <memory>
+
+#include "../commands.h"
+#include "../interrupt.h"
+#include "../json.h"
+#include "../progress.h"
+#include "../steps.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Compact {
+  std::string file;
+  LayoutOptions layout;
+};
+
+uint64_t size_of(Session &session, const std::string &path) { return File(session, path).io_info().file_size; }
+
+int run(Session &session, const Compact &options) {
+  const uint64_t before = size_of(session, options.file);
+  throw_if_interrupted();
+  {
+    const Interruptible guard(nullptr);
+    Progress progress(session.quiet, "compacting", 0);
+    st_txn_options opts = txn_options(options.layout);
+    opts.progress = Progress::callback;
+    opts.progress_user = &progress;
+    check(st_compact(options.file.c_str(), &opts));
+  }
+  forget_interrupt();
+  const uint64_t after = size_of(session, options.file);
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", options.file);
+    json.field("size_before", before);
+    json.field("file_size", after);
+    json.end_object();
+    session.out.write("\n");
+  } else {
+    session.out.print("compacted {}: {} before, {} after\n", escape(options.file), counted(before, "byte"),
+                      counted(after, "byte"));
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_compact(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Compact>();
+  CLI::App *command = add_command(
+      app, session, "compact",
+      "Rewrite a file without spare room\n\n"
+      "Tensors by descending dtype then name, the header no longer than it must be, and\n"
+      "no fillers (see stctl rm). The new file takes the old one's place, whole.",
+      "  stctl compact model.safetensors\n"
+      "  stctl compact model.safetensors --align 4096 --reserve 65536\n");
+  command->add_option("FILE", options->file, "The safetensors file")->required()->type_name("");
+  add_lock_timeout(*command, options->layout.lock_timeout_ms);
+  command->add_option("--align", options->layout.alignment, "Let data begin at a multiple of BYTES (default 64)")
+      ->type_name("BYTES");
+  command->add_option("--reserve", options->layout.reserve, "Leave BYTES of spare room in the header")
+      ->type_name("BYTES");
+  command->add_flag("--break-links", options->layout.break_links,
+                    "Change a file that has other hard links, which keep the\nold bytes");
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

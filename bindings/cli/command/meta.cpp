@@ -1,0 +1,72 @@
+// stctl meta: show a file's metadata, or change it.
+#include <memory>
+
+#include "../commands.h"
+#include "../json.h"
+#include "../steps.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Meta {
+  std::string file;
+  std::vector<std::string> pairs, removed;
+  LayoutOptions layout;
+};
+
+int show(Session &session, const std::string &path) {
+  const File file(session, path);
+  Json json(session.out);
+  if (session.json) {
+    json.begin_object();
+    json.field("file", path);
+    json.key("metadata");
+    json.begin_object();
+  }
+  for (size_t i = 0; i < st_metadata_count(file.get()); ++i) {
+    const char *key = nullptr, *value = nullptr;
+    size_t key_len = 0, value_len = 0;
+    check(st_metadata_at(file.get(), i, &key, &key_len, &value, &value_len));
+    if (session.json) {
+      json.field({key, key_len}, std::string_view(value, value_len));
+    } else {
+      session.out.print("{}={}\n", escape({key, key_len}), escape({value, value_len}));
+    }
+  }
+  if (session.json) {
+    json.end_object();
+    json.end_object();
+    session.out.write("\n");
+  }
+  return exit_ok;
+}
+
+int run(Session &session, const Meta &options) {
+  if (options.pairs.empty() && options.removed.empty()) return show(session, options.file);
+  const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
+  Steps steps;
+  for (const std::string &pair : options.pairs) steps.set_metadata(pair);
+  for (const std::string &key : options.removed) steps.remove_metadata(key);
+  return steps.run(session, file, options.layout, "writing", false);
+}
+
+}  // namespace
+
+void add_meta(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Meta>();
+  CLI::App *command = add_command(app, session, "meta",
+                                  "Show the metadata, or change it\n\n"
+                                  "Without pairs and --remove it prints what there is. Changes make a new file that takes\n"
+                                  "the old one's place; see stctl put.",
+                                  "  stctl meta model.safetensors\n"
+                                  "  stctl meta model.safetensors format=pt author=me\n"
+                                  "  stctl meta model.safetensors --remove author\n");
+  command->add_option("FILE", options->file, "The safetensors file")->required()->type_name("");
+  command->add_option("KEY=VALUE", options->pairs, "Pairs to set")->type_name("");
+  command->add_option("--remove", options->removed, "A key to remove")->type_name("KEY")->expected(1)->take_all();
+  add_layout_options(*command, options->layout);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

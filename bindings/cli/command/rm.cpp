@@ -1,0 +1,41 @@
+// stctl rm: remove tensors from a file.
+#include <memory>
+
+#include "../commands.h"
+#include "../steps.h"
+
+namespace stctl {
+namespace {
+
+struct Remove {
+  std::string file;
+  std::vector<std::string> names;
+  LayoutOptions layout;
+};
+
+int run(Session &session, const Remove &options) {
+  const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
+  Steps steps;
+  steps.remove(file, options.names);
+  return steps.run(session, file, options.layout, "removing", false);
+}
+
+}  // namespace
+
+void add_rm(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Remove>();
+  CLI::App *command =
+      add_command(app, session, "rm",
+                  "Remove tensors\n\n"
+                  "By name, or by shell patterns. A new file without them takes the old one's place;\n"
+                  "see stctl put. With --fillers their bytes stay, in tensors named __st_free__/n, and\n"
+                  "nothing behind them moves; a later put uses them, and stctl compact removes them.",
+                  "  stctl rm model.safetensors lm_head.weight\n"
+                  "  stctl rm model.safetensors 'layers.31.*'\n");
+  command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
+  command->add_option("TENSOR", options->names, "Names, or patterns")->required()->type_name("");
+  add_layout_options(*command, options->layout);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,239 @@
+#include "steps.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "json.h"
+#include "progress.h"
+#include "text.h"
+
+namespace stctl {
+namespace {
+
+// As `ls` prints it, or else literally.
+std::string plain(const std::string &name) {
+  return name.find('\\') == std::string::npos ? name : unescape(name).value_or(name);
+}
+
+std::vector<uint64_t> parse_shape(const std::string &text) {
+  std::vector<uint64_t> shape;
+  for (const char *at = text.data(), *end = at + text.size(); at < end;) {
+    uint64_t dim = 0;
+    const auto [stop, err] = std::from_chars(at, end, dim);
+    if (err != std::errc() || (stop != end && *stop != ',') || stop + 1 == end) {
+      throw UsageFailure(fmt::format("--shape takes numbers with commas between, as in 2,3; not {}", escape(text)));
+    }
+    shape.push_back(dim);
+    at = stop + 1;
+  }
+  return shape;
+}
+
+const char *kind_name(uint32_t kind) {
+  return kind == ST_PLAN_PUBLISH ? "publish" : kind == ST_PLAN_PATCH ? "patch" : "nothing";
+}
+
+void write_names(Json &json, const char *key, const std::vector<std::string> &names) {
+  json.key(key);
+  json.begin_array();
+  for (const std::string &name : names) json.value(name);
+  json.end_array();
+}
+
+}  // namespace
+
+void add_layout_options(CLI::App &command, LayoutOptions &options) {
+  add_lock_timeout(command, options.lock_timeout_ms);
+  command
+      .add_option("--align", options.alignment,
+                  "Let data begin at a multiple of BYTES (default: what lets most\n"
+                  "be shared with the old file, else 64)")
+      ->type_name("BYTES");
+  command.add_option("--reserve", options.reserve, "Leave BYTES of spare room in the header")->type_name("BYTES");
+  command.add_flag("--canonical", options.canonical, "Order tensors by descending dtype, then name");
+  command.add_flag("--fillers", options.fillers, "Let deleted tensors leave their bytes for later puts");
+  command.add_flag("--break-links", options.break_links,
+                   "Change a file that has other hard links, which keep the\n"
+                   "old bytes");
+}
+
+st_txn_options txn_options(const LayoutOptions &options) {
+  st_txn_options opts = ST_TXN_OPTIONS_INIT;
+  opts.flags = (options.fillers ? ST_TXN_FILLERS : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
+  opts.lock_timeout_ms = options.lock_timeout_ms;
+  opts.layout = options.canonical ? ST_LAYOUT_CANONICAL : ST_LAYOUT_KEEP;
+  opts.alignment = options.alignment;
+  opts.header_reserve = options.reserve;
+  return opts;
+}
+
+void Steps::put_from(Session &session, const std::string &path, const std::vector<std::string> &names) {
+  sources_.push_back(std::make_unique<Source>());
+  sources_.back()->file = std::make_unique<File>(session, path);
+  const File &from = *sources_.back()->file;
+  std::vector<size_t> chosen;
+  for (const std::string &name : names) chosen.push_back(from.find(name));
+  if (names.empty()) {
+    for (size_t i = 0; i < from.count(); ++i) chosen.push_back(i);
+  }
+  for (const size_t i : chosen) {
+    const st_tensor t = from.view(i);
+    puts_.push_back({std::string(name_of(t)), t});
+  }
+}
+
+void Steps::put_npy(const std::string &name, const std::string &path) {
+  sources_.push_back(std::make_unique<Source>());
+  Source &source = *sources_.back();
+  source.input.emplace(Input::read(path));
+  source.npy = parse_npy(source.input->bytes(), path);
+  st_tensor t = {};
+  t.dtype = source.npy->dtype;
+  t.rank = static_cast<uint32_t>(source.npy->shape.size());
+  t.shape = source.npy->shape.data();
+  t.data = source.npy->data.data();
+  t.nbytes = source.npy->data.size();
+  puts_.push_back({plain(name), t});
+}
+
+void Steps::put_raw(const std::string &name, const std::string &path, const std::string &dtype,
+                    const std::string &shape) {
+  sources_.push_back(std::make_unique<Source>());
+  Source &source = *sources_.back();
+  source.shape = parse_shape(shape);
+  st_tensor t = {};
+  check(st_dtype_parse(dtype.c_str(), &t.dtype));
+  source.input.emplace(Input::read(path));
+  t.rank = static_cast<uint32_t>(source.shape.size());
+  t.shape = source.shape.data();
+  t.data = source.input->bytes().data();
+  t.nbytes = source.input->bytes().size();
+  puts_.push_back({plain(name), t});
+}
+
+void Steps::remove(const File &file, const std::vector<std::string> &names) {
+  for (const std::string &name : names) {
+    size_t i = 0;
+    const std::string exact = plain(name);
+    if (st_find(file.get(), exact.data(), exact.size(), &i) == ST_OK) {
+      if (std::find(removed_.begin(), removed_.end(), exact) == removed_.end()) removed_.push_back(exact);
+      continue;
+    }
+    bool matched = false;
+    for (i = 0; i < file.count(); ++i) {
+      const std::string found(name_of(file.at(i)));
+      if (!glob_matches(name, found)) continue;
+      matched = true;
+      if (std::find(removed_.begin(), removed_.end(), found) == removed_.end()) removed_.push_back(found);
+    }
+    if (!matched) file.find_exactly(name);  // says that there is none
+  }
+}
+
+void Steps::rename(const File &file, const std::string &from, const std::string &to) {
+  renamed_.emplace_back(std::string(name_of(file.at(file.find(from)))), plain(to));
+}
+
+void Steps::set_metadata(const std::string &pair) {
+  const size_t equals = pair.find('=');
+  if (equals == std::string::npos) {
+    throw UsageFailure(fmt::format("metadata is given as KEY=VALUE, not {}", escape(pair)));
+  }
+  metadata_.emplace_back(plain(pair.substr(0, equals)), pair.substr(equals + 1));
+}
+
+void Steps::remove_metadata(const std::string &key) {
+  metadata_.emplace_back(plain(key), std::nullopt);
+}
+
+void Steps::stage(Transaction &transaction) const {
+  st_txn *txn = transaction.get();
+  for (const std::string &name : removed_) check(st_txn_delete_n(txn, name.data(), name.size()));
+  for (const auto &[from, to] : renamed_) check(st_txn_rename_n(txn, from.data(), from.size(), to.data(), to.size()));
+  for (const Put &put : puts_) check(st_txn_put_n(txn, put.name.data(), put.name.size(), &put.value));
+  for (const auto &[key, value] : metadata_) {
+    check(
+        st_txn_set_metadata_n(txn, key.data(), key.size(), value ? value->data() : nullptr, value ? value->size() : 0));
+  }
+}
+
+int Steps::run(Session &session, const File &file, const LayoutOptions &options, const char *label,
+               bool dry_run) const {
+  throw_if_interrupted();
+  const Interruptible guard(file.get());
+  Progress progress(session.quiet, label, 0);
+  st_txn_options opts = txn_options(options);
+  opts.progress = Progress::callback;
+  opts.progress_user = &progress;
+  Transaction transaction(file, opts);
+  stage(transaction);
+  const st_plan plan = transaction.plan();
+  if (!dry_run) {
+    transaction.commit();
+    forget_interrupt();  // it came too late: what has been done is told
+  }
+  tell(session, file, plan, dry_run);
+  return exit_ok;
+}
+
+void Steps::tell(Session &session, const File &file, const st_plan &plan, bool dry_run) const {
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", file.path());
+    json.field("dry_run", dry_run);
+    std::vector<std::string> put, keys;
+    for (const Put &p : puts_) put.push_back(p.name);
+    for (const auto &[key, value] : metadata_) keys.push_back(key);
+    write_names(json, "put", put);
+    write_names(json, "removed", removed_);
+    json.key("renamed");
+    json.begin_array();
+    for (const auto &[from, to] : renamed_) {
+      json.begin_object();
+      json.field("from", from);
+      json.field("to", to);
+      json.end_object();
+    }
+    json.end_array();
+    write_names(json, "metadata", keys);
+    json.field("kind", kind_name(plan.kind));
+    json.field("file_size", plan.file_size);
+    json.field("data_offset", plan.data_offset);
+    json.field("bytes_written", plan.bytes_written);
+    json.field("bytes_shared", plan.bytes_shared);
+    json.field("bytes_copied", plan.bytes_copied);
+    json.field("space_needed", plan.space_needed);
+    json.key("space_free");
+    if (plan.space_free == UINT64_MAX) {
+      json.null();
+    } else {
+      json.value(plan.space_free);
+    }
+    json.field("how", static_cast<const char *>(plan.how));
+    json.end_object();
+    session.out.write("\n");
+    return;
+  }
+  for (const Put &put : puts_) {
+    session.out.print("put {} {} {}, {}\n", escape(put.name), st_dtype_name(put.value.dtype),
+                      shape_text(put.value.shape, put.value.rank), human_size(put.value.nbytes));
+  }
+  for (const std::string &name : removed_) session.out.print("removed {}\n", escape(name));
+  for (const auto &[from, to] : renamed_) session.out.print("renamed {} to {}\n", escape(from), escape(to));
+  for (const auto &[key, value] : metadata_) {
+    session.out.print("metadata {} {}\n", escape(key), value ? "set" : "removed");
+  }
+  session.out.print("{}: {}\n", dry_run ? "dry run, nothing was changed" : kind_name(plan.kind),
+                    static_cast<const char *>(plan.how));
+  session.out.print("written {}, shared {}, copied {}; the file {} {}\n", human_size(plan.bytes_written),
+                    human_size(plan.bytes_shared), human_size(plan.bytes_copied), dry_run ? "would have" : "has",
+                    human_size(plan.file_size));
+  if (dry_run && plan.space_free != UINT64_MAX) {
+    session.out.print("space needed {}, free {}\n", human_size(plan.space_needed), human_size(plan.space_free));
+  }
+}
+
+}  // namespace stctl

@@ -1,0 +1,66 @@
+// What put, rm, mv, meta and plan share: changes of a file's layout as one
+// transaction, from the command line to a plan and a commit.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "handle.h"
+#include "input.h"
+#include "npy.h"
+
+namespace stctl {
+
+// How the new file is laid out, and what may be broken for it.
+struct LayoutOptions {
+  int32_t lock_timeout_ms = 10000;
+  uint32_t alignment = 0;
+  uint64_t reserve = 0;
+  bool canonical = false;
+  bool fillers = false;
+  bool break_links = false;
+};
+void add_layout_options(CLI::App &command, LayoutOptions &options);
+st_txn_options txn_options(const LayoutOptions &options);
+
+class Steps {
+ public:
+  // All or some tensors of another file; one tensor of a .npy file; one of raw bytes.
+  void put_from(Session &session, const std::string &path, const std::vector<std::string> &names);
+  void put_npy(const std::string &name, const std::string &path);
+  void put_raw(const std::string &name, const std::string &path, const std::string &dtype, const std::string &shape);
+  // Names, or else patterns that match some.
+  void remove(const File &file, const std::vector<std::string> &names);
+  void rename(const File &file, const std::string &from, const std::string &to);
+  void set_metadata(const std::string &pair);  // KEY=VALUE
+  void remove_metadata(const std::string &key);
+
+  // Stages them, tells the plan, and unless it is a dry run commits. Answers an exit code.
+  int run(Session &session, const File &file, const LayoutOptions &options, const char *label, bool dry_run) const;
+
+ private:
+  struct Source {
+    std::unique_ptr<File> file;
+    std::optional<Input> input;
+    std::optional<Npy> npy;
+    std::vector<uint64_t> shape;
+  };
+  struct Put {
+    std::string name;
+    st_tensor value;
+  };
+  void stage(Transaction &transaction) const;
+  void tell(Session &session, const File &file, const st_plan &plan, bool dry_run) const;
+
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<Put> puts_;
+  std::vector<std::string> removed_;
+  std::vector<std::pair<std::string, std::string>> renamed_;
+  std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;
+};
+
+}  // namespace stctl

@@ -1,0 +1,193 @@
+"""Write a file: `libst.save` at once, `libst.writer` tensor by tensor."""
+
+import ctypes
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NoReturn, Optional, Union
+
+from . import _abi
+from ._callbacks import Callbacks, Progress
+from ._layout import layout_number
+from ._names import encoded
+from ._payload import Packed, new_payload
+from ._waiting import Waiting
+from .errors import ClosedError, check
+from .file import Path, fs_path
+from .status import Status
+
+def save(
+    path: Path,
+    tensors: "Mapping[str, Any]",
+    metadata: Optional[Mapping[str, str]] = None,
+    *,
+    layout: str = "keep",
+    alignment: int = 0,
+    header_reserve: int = 0,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+) -> None:
+    """Write a dict of arrays to a file, durably: until it returns the path leads to the old file, or to none.
+
+    Args:
+        tensors: names to numpy arrays, or to `Packed` for types that numpy has not.
+        metadata: strings to strings.
+        layout: "keep", in the order of the dict; "canonical", descending dtype then name;
+            "stock", canonical and byte for byte what safetensors 0.8 writes.
+        alignment: of the first data byte; 0: 64 (with "stock" 8).
+        header_reserve: spare bytes in the header, for later growth.
+        lock_timeout, progress: as in `libst.open`.
+
+    A file that is replaced hands on its mode, owner, ACL and attributes. Raises NoSpaceError, AccessError,
+    NoFileError (the folder), FormatError (nobody could read it), BusyError, StorageError: nothing changed.
+    """
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress)
+    options = _options(layout, alignment, header_reserve, waiting, callbacks)
+    kept: list[Any] = []
+    array = (_abi.Tensor * len(tensors))(*[_named(name, value, kept) for name, value in tensors.items()])
+    pairs = _pairs(metadata, kept)
+    raw = fs_path(path)
+    n, m = len(tensors), len(metadata or {})
+    check(waiting.run(lambda: callbacks.call(_abi.st_save, raw, array, n, pairs, m, options)))
+
+
+def writer(
+    path: Path,
+    metadata: Optional[Mapping[str, str]] = None,
+    *,
+    layout: str = "keep",
+    alignment: int = 0,
+    header_reserve: int = 0,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+) -> "Writer":
+    """Write a file tensor by tensor, so that it may be larger than memory:
+
+        with libst.writer("big.safetensors") as w:
+            for name, array in produce():
+                w.add(name, array)
+
+    The file is there, durably, when the block ends; if it raises, nothing has changed.
+    Arguments as `save`. A layout other than "keep" costs one more copy at the end.
+    """
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress)
+    options = _options(layout, alignment, header_reserve, waiting, callbacks)
+    kept: list[Any] = []
+    return Writer._open(fs_path(path), _pairs(metadata, kept), len(metadata or {}), options, callbacks, waiting)
+
+
+class Writer:
+    """A file being written; see `libst.writer`. Belongs to one thread at a time."""
+
+    __slots__ = ("_address", "_callbacks", "_waiting")
+
+    _address: Optional[int]  # None: finished
+    _callbacks: Callbacks
+    _waiting: Waiting
+
+    def __init__(self) -> None:
+        raise TypeError("use libst.writer(path)")
+
+    @classmethod
+    def _open(
+        cls, path: bytes, pairs: Any, m: int, options: _abi.SaveOptions, callbacks: Callbacks, waiting: Waiting
+    ) -> "Writer":
+        self = cls.__new__(cls)
+        self._address = None
+        self._callbacks = callbacks
+        self._waiting = waiting
+        out = ctypes.c_void_p()
+        check(callbacks.call(_abi.st_writer_open, path, None, 0, pairs, m, options, out))
+        self._address = out.value
+        return self
+
+    def add(self, name: str, array: Any) -> None:
+        """Write a tensor: a numpy array, or `Packed`. The array may change as soon as this returns.
+
+        FormatError for a name that was added before. After NoSpaceError, StorageError, or what a progress
+        callback raised, the writer can only be aborted.
+        """
+        kept: list[Any] = []
+        tensor = _named(name, array, kept)
+        check(self._callbacks.call(_abi.st_writer_put, self._live(), tensor))
+
+    def finish(self) -> None:
+        """Make the file durable and give it its name. After BusyError it may be called again."""
+        self._live()
+        check(self._waiting.run(lambda: self._callbacks.call(self._finish_once)))
+
+    def _finish_once(self) -> int:
+        status = int(_abi.st_writer_finish(self._live()))
+        if status not in (Status.BUSY, Status.INCOMPLETE):
+            self._address = None
+        return status
+
+    def abort(self) -> None:
+        """Drop what was written. May be repeated, and called after `finish`."""
+        address, self._address = self._address, None
+        if address is not None:
+            _abi.st_writer_abort(address)
+
+    def __enter__(self) -> "Writer":
+        self._live()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        try:
+            if kind is None and self._address is not None:
+                self.finish()
+        finally:
+            self.abort()
+
+    def __del__(self) -> None:
+        if getattr(self, "_address", None) is not None:
+            self.abort()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a writer cannot be copied or pickled")
+
+    def _live(self) -> int:
+        if self._address is None:
+            raise ClosedError("the writer is finished")
+        return self._address
+
+
+def _options(
+    layout: str, alignment: int, header_reserve: int, waiting: Waiting, callbacks: Callbacks
+) -> _abi.SaveOptions:
+    options = _abi.SaveOptions()
+    _abi.st_save_options_init(options, ctypes.sizeof(options))
+    options.layout = layout_number(layout)
+    options.alignment = alignment
+    options.header_reserve = header_reserve
+    options.lock_timeout_ms = waiting.turn_ms
+    options.progress = callbacks.progress
+    return options
+
+
+def _named(name: str, value: Union[Any, Packed], kept: list[Any]) -> _abi.Tensor:
+    raw = encoded(name)
+    tensor, array = new_payload(value)
+    buffer = ctypes.create_string_buffer(raw)
+    tensor.name = ctypes.addressof(buffer)
+    tensor.name_len = len(raw)
+    kept += (buffer, array, tensor)  # the last for its shape, which a copy of the struct does not keep
+    return tensor
+
+
+def _pairs(metadata: Optional[Mapping[str, str]], kept: list[Any]) -> Any:
+    pairs = (_abi.Metadata * len(metadata or {}))()
+    for pair, (key, value) in zip(pairs, (metadata or {}).items()):
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"metadata maps str to str; {key!r} maps to {value!r}")
+        buffers = [ctypes.create_string_buffer(text.encode()) for text in (key, value)]
+        kept += buffers
+        pair.key, pair.value = (ctypes.addressof(buffer) for buffer in buffers)
+        pair.key_len, pair.value_len = (len(buffer) - 1 for buffer in buffers)
+    return pairs

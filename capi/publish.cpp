@@ -1,0 +1,114 @@
+// Changes of the layout: put, delete, rename, metadata, plan, refresh, compact.
+#include "boundary.h"
+
+using namespace st;
+using namespace st::capi;
+
+static_assert(store::CommitPlan::nothing == ST_PLAN_NOTHING && store::CommitPlan::patch == ST_PLAN_PATCH &&
+              store::CommitPlan::publish == ST_PLAN_PUBLISH);
+
+namespace {
+
+size_t length(const char *s) {
+  return s ? std::strlen(s) : 0;
+}
+
+}  // namespace
+
+st_status st_txn_put_n(st_txn *txn, const char *name, size_t name_len, const st_tensor *value) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_txn_put", txn, name, value));
+    auto bytes = translate(value);
+    if (!bytes) return Failure(std::move(bytes.error()));
+    return txn->transaction->put({name, name_len}, *bytes);
+  });
+}
+
+st_status st_txn_put(st_txn *txn, const char *name, const st_tensor *value) {
+  return st_txn_put_n(txn, name, length(name), value);
+}
+
+st_status st_txn_delete_n(st_txn *txn, const char *name, size_t name_len) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_txn_delete", txn, name));
+    return txn->transaction->remove({name, name_len});
+  });
+}
+
+st_status st_txn_delete(st_txn *txn, const char *name) {
+  return st_txn_delete_n(txn, name, length(name));
+}
+
+st_status st_txn_rename_n(st_txn *txn, const char *from, size_t from_len, const char *to, size_t to_len) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_txn_rename", txn, from, to));
+    return txn->transaction->rename({from, from_len}, {to, to_len});
+  });
+}
+
+st_status st_txn_rename(st_txn *txn, const char *from, const char *to) {
+  return st_txn_rename_n(txn, from, length(from), to, length(to));
+}
+
+st_status st_txn_set_metadata_n(st_txn *txn, const char *key, size_t key_len, const char *value, size_t value_len) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_txn_set_metadata", txn, key));
+    if (!value) return txn->transaction->set_metadata({key, key_len}, std::nullopt);
+    return txn->transaction->set_metadata({key, key_len}, std::string_view(value, value_len));
+  });
+}
+
+st_status st_txn_set_metadata(st_txn *txn, const char *key, const char *value) {
+  return st_txn_set_metadata_n(txn, key, length(key), value, length(value));
+}
+
+void st_plan_init(st_plan *out, size_t size) {
+  init_struct(out, size, st_plan ST_PLAN_INIT);
+}
+
+st_status st_txn_plan(st_txn *txn, st_plan *out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_txn_plan", txn, out));
+    auto planned = txn->transaction->plan();
+    if (!planned) return Failure(std::move(planned.error()));
+    st_plan plan = ST_PLAN_INIT;
+    plan.kind = planned->kind;
+    plan.file_size = planned->file_size;
+    plan.data_offset = planned->data_offset;
+    plan.bytes_written = planned->written;
+    plan.bytes_shared = planned->shared;
+    plan.bytes_copied = planned->copied;
+    plan.space_needed = planned->space_needed;
+    plan.space_free = planned->space_free;
+    copy_text(plan.how, planned->how);
+    return write_result(out, plan);
+  });
+}
+
+st_status st_refresh(st_file *file) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_refresh", file));
+    return file->checkpoint->refresh();
+  });
+}
+
+st_status st_compact(const char *path, const st_txn_options *opts) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_compact", path));
+    auto o = read_options(opts, st_txn_options ST_TXN_OPTIONS_INIT);
+    if (!o) return Failure(std::move(o.error()));
+    auto options = translate("st_compact", *o);
+    if (!options) return Failure(std::move(options.error()));
+    options->compact = true;
+    options->layout = write::Layout::canonical;
+    store::OpenOptions open;
+    open.writable = true;
+    open.map = read::MapMode::none;
+    open.lock_timeout_ms = options->lock_timeout_ms;
+    auto checkpoint = store::Checkpoint::open(os::Env::posix(), path, std::move(open));
+    if (!checkpoint) return Failure(std::move(checkpoint.error()));
+    auto transaction = store::Transaction::begin(**checkpoint, std::move(*options));
+    if (!transaction) return Failure(std::move(transaction.error()));
+    return (*transaction)->commit();
+  });
+}

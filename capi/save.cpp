@@ -1,0 +1,144 @@
+// Saving: a file at once, or tensor by tensor.
+#include "boundary.h"
+#include "write/writer.h"
+
+using namespace st;
+using namespace st::capi;
+
+struct st_writer {
+  std::unique_ptr<st::write::Writer> writer;
+};
+
+namespace {
+
+static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
+              static_cast<uint32_t>(write::Layout::canonical) == ST_LAYOUT_CANONICAL &&
+              static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
+
+Result<write::SaveOptions> translate(const st_save_options *given) {
+  auto o = read_options(given, st_save_options ST_SAVE_OPTIONS_INIT);
+  if (!o) return Failure(std::move(o.error()));
+  if (o->flags != 0 || o->reserved0 != 0)
+    return fail(Status::unsupported, "st_save_options has a flag that libst ", st_version(), " does not know");
+  if (o->layout > ST_LAYOUT_STOCK)
+    return fail(Status::invalid_argument, "st_save_options.layout is ", o->layout,
+                "; it takes ST_LAYOUT_KEEP, _CANONICAL or _STOCK");
+  write::SaveOptions options;
+  options.layout = static_cast<write::Layout>(o->layout);
+  options.alignment = o->alignment;
+  options.reserve = o->header_reserve;
+  options.lock_timeout_ms = o->lock_timeout_ms;
+  options.progress = progress_of(o->progress, o->progress_user);
+  return options;
+}
+
+Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
+  if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");
+  const std::string_view name(t.name, t.name_len);
+  auto refuse = [&](Status status, const auto &...parts) {
+    return Failure(error(status, "tensor ", quoted(name), " ", parts...).about_tensor(name));
+  };
+  if (t.rank > 0 && !t.shape) return refuse(Status::invalid_argument, "has rank ", t.rank, " but no shape");
+  if (!is_dtype(t.dtype)) return refuse(Status::dtype, "has dtype ", t.dtype, ", which is none");
+  if (with_data && t.nbytes > 0 && !t.data)
+    return refuse(Status::invalid_argument, "has ", t.nbytes, " bytes but no data");
+  write::NewTensor tensor{std::string(name), static_cast<Dtype>(t.dtype), {}, t.nbytes, with_data ? t.data : nullptr};
+  if (t.rank > 0) tensor.shape.assign(t.shape, t.shape + t.rank);
+  return tensor;
+}
+
+struct Input {
+  std::vector<write::NewTensor> tensors;
+  write::NewMetadata metadata;
+};
+
+Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, const st_metadata *meta, size_t m,
+                        bool with_data) {
+  if ((n > 0 && !tensors) || (m > 0 && !meta))
+    return fail(Status::invalid_argument, call, " was given NULL where that is not allowed; see st.h");
+  Input input;
+  input.tensors.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    auto t = translate(tensors[i], with_data);
+    if (!t) return Failure(std::move(t.error()));
+    input.tensors.push_back(std::move(*t));
+  }
+  for (size_t i = 0; i < m; ++i) {
+    if (!meta[i].key || (!meta[i].value && meta[i].value_len > 0))
+      return fail(Status::invalid_argument, "metadata ", i, " has no key, or no value");
+    input.metadata.emplace_back(std::string(meta[i].key, meta[i].key_len),
+                                std::string(meta[i].value ? meta[i].value : "", meta[i].value_len));
+  }
+  return input;
+}
+
+}  // namespace
+
+void st_save_options_init(st_save_options *out, size_t size) {
+  init_struct(out, size, st_save_options ST_SAVE_OPTIONS_INIT);
+}
+
+st_status st_save(const char *path, const st_tensor *tensors, size_t n, const st_metadata *meta, size_t m,
+                  const st_save_options *opts) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_save", path));
+    auto options = translate(opts);
+    if (!options) return Failure(std::move(options.error()));
+    auto input = translate("st_save", tensors, n, meta, m, true);
+    if (!input) return Failure(std::move(input.error()));
+    return write::save(os::Env::posix(), path, std::move(input->tensors), std::move(input->metadata),
+                       std::move(*options));
+  });
+}
+
+st_status st_writer_open(const char *path, const st_tensor *declared, size_t n, const st_metadata *meta, size_t m,
+                         const st_save_options *opts, st_writer **out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_writer_open", path, out));
+    auto options = translate(opts);
+    if (!options) return Failure(std::move(options.error()));
+    auto input = translate("st_writer_open", declared, n, meta, m, false);
+    if (!input) return Failure(std::move(input.error()));
+    auto opened = write::Writer::open(os::Env::posix(), path, std::move(input->tensors), std::move(input->metadata),
+                                      std::move(*options));
+    if (!opened) return Failure(std::move(opened.error()));
+    auto writer = std::make_unique<st_writer>();
+    writer->writer = std::move(*opened);
+    *out = writer.release();
+    return {};
+  });
+}
+
+st_status st_writer_add_n(st_writer *writer, const char *name, size_t name_len, const void *data, uint64_t nbytes) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_writer_add", writer, name));
+    if (nbytes > 0) ST_CAPI_TRY(require("st_writer_add", data));
+    return writer->writer->add({name, name_len}, data, nbytes);
+  });
+}
+
+st_status st_writer_add(st_writer *writer, const char *name, const void *data, uint64_t nbytes) {
+  return st_writer_add_n(writer, name, name ? std::strlen(name) : 0, data, nbytes);
+}
+
+st_status st_writer_put(st_writer *writer, const st_tensor *tensor) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_writer_put", writer, tensor));
+    auto t = translate(*tensor, true);
+    if (!t) return Failure(std::move(t.error()));
+    return writer->writer->put(std::move(*t));
+  });
+}
+
+st_status st_writer_finish(st_writer *writer) {
+  if (!writer)
+    return set_last_error(Status::invalid_argument,
+                          "st_writer_finish was given NULL where that is not allowed; see st.h");
+  const st_status status = boundary([&] { return writer->writer->finish(); });
+  if (status != ST_E_BUSY && status != ST_E_INCOMPLETE) delete writer;
+  return status;
+}
+
+void st_writer_abort(st_writer *writer) {
+  delete writer;
+}

@@ -1,0 +1,76 @@
+// A catalogue being changed: the tensors and metadata that a file will have
+// once a transaction is published, in the order in which it will have them, and
+// where the bytes of each come from. Pure: knows no file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "format/index.h"
+
+namespace st::store {
+
+// Names of tensors that only keep bytes for later use, and mean nothing.
+inline constexpr std::string_view filler_prefix = "__st_free__/";
+
+struct Form {
+  Dtype dtype;
+  std::vector<uint64_t> shape;
+  uint64_t nbytes;
+  bool operator==(const Form &) const = default;
+};
+
+// One step of a transaction. Applied to the catalogue that it was made for, and
+// again to that of a file which has taken its place.
+struct Change {
+  enum Kind { update, put, remove, rename, set_metadata, remove_metadata } kind;
+  std::string name;  // or a metadata key
+  std::string to;    // a new name, or a metadata value
+  Form form = {};    // update, put
+  size_t payload = 0;
+};
+
+struct DraftTensor {
+  std::string name;
+  Form form;
+  uint64_t begin = 0;             // of the old file's data, if there is no payload
+  std::optional<size_t> payload;  // number of the transaction's payload
+};
+
+class Draft {
+ public:
+  // `fillers`: what is removed leaves its bytes, for later puts to use.
+  Draft(const Index &index, bool fillers);
+
+  // Nothing has changed if it fails: statuses not_found, duplicate_name, those
+  // of a mismatch.
+  Result<void> apply(const Change &change);
+  const DraftTensor *find(const std::string &name) const;
+  void drop_fillers();
+
+  // In the order of the file; metadata in the order of the header.
+  std::vector<const DraftTensor *> tensors() const;
+  const std::vector<std::pair<std::string, std::string>> &metadata() const { return metadata_; }
+
+ private:
+  Result<size_t> place_of(const std::string &name) const;
+  void put(const Change &change);
+  void remove(size_t place);
+  bool use_filler(const Change &change);
+  void insert_filler(size_t place, uint64_t begin, uint64_t nbytes);
+  void renumber(size_t from);
+
+  const bool fillers_;
+  std::vector<std::optional<DraftTensor>> places_;  // none: removed
+  std::unordered_map<std::string, size_t> by_name_;
+  std::vector<std::pair<std::string, std::string>> metadata_;
+};
+
+// Status dtype_mismatch, shape_mismatch or nbytes_mismatch with a sentence, if
+// a value does not have the form of the tensor that it is to update.
+Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,
+                             uint32_t new_dtype, std::span<const uint64_t> new_shape, uint64_t new_nbytes);
+
+}  // namespace st::store

@@ -1,0 +1,253 @@
+// The half of Transaction that changes the layout: a new file is built beside
+// the old one, which shares with it what it can, and takes its name. Must never
+// touch the old file.
+#include <cerrno>
+#include <new>
+
+#include "store/transaction.h"
+#include "write/build.h"
+#include "write/carry_over.h"
+#include "write/replacement.h"
+
+namespace st::store {
+namespace {
+
+Error about(Error e, std::string_view name) {
+  return e.has_tensor ? e : std::move(e).about_tensor(name);
+}
+
+}  // namespace
+
+bool Transaction::publishes() const {
+  const bool relays =
+      options_.compact || options_.layout != write::Layout::keep || options_.alignment != 0 || options_.reserve != 0;
+  return draft_ || relays;
+}
+
+std::unique_ptr<Draft> Transaction::draft_of(const Index &index) const {
+  auto draft = std::make_unique<Draft>(index, options_.fillers);
+  if (options_.compact) draft->drop_fillers();
+  return draft;
+}
+
+// From now on a publish: what was staged for a patch is the first part of it.
+Result<void> Transaction::draft() {
+  if (draft_) return {};
+  auto draft = draft_of(snapshot_->header.index);
+  for (const Staged &s : staged_) {
+    const TensorView t = snapshot_->header.index.at(s.index);
+    Change change{Change::update,
+                  std::string(s.name),
+                  {},
+                  {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes},
+                  payloads_.size()};
+    if (auto applied = draft->apply(change); !applied) return applied;
+    payloads_.push_back({s.piece.bytes, s.piece.payload, t.nbytes});
+    changes_.push_back(std::move(change));
+  }
+  staged_.clear();
+  by_index_.clear();
+  draft_ = std::move(draft);
+  return {};
+}
+
+Result<void> Transaction::apply(Change change) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (auto ok = draft(); !ok) return ok;
+  if (auto applied = draft_->apply(change); !applied) return applied;
+  changes_.push_back(std::move(change));
+  return {};
+}
+
+Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (!is_dtype(value.dtype))
+    return Failure(error(Status::dtype, "the new value of tensor ", quoted(change.name), " has dtype ", value.dtype,
+                         ", which is none")
+                       .about_tensor(change.name));
+  change.form = {static_cast<Dtype>(value.dtype), {value.shape.begin(), value.shape.end()}, value.nbytes};
+  auto nbytes = tensor_nbytes(change.form.dtype, change.form.shape);
+  if (!nbytes) {
+    nbytes.error().message = text("tensor ", quoted(change.name), " ", nbytes.error().message);
+    return Failure(about(std::move(nbytes.error()), change.name));
+  }
+  if (auto ok = draft(); !ok) return ok;
+  if (change.kind == Change::update) {
+    // Refused before its bytes are taken.
+    const DraftTensor *t = draft_->find(change.name);
+    if (!t)
+      return Failure(
+          error(Status::not_found, "no tensor is named ", quoted(change.name), " in ", quoted(checkpoint_.path_))
+              .about_tensor(change.name));
+    if (auto same = check_same_form(t->name, t->form.dtype, t->form.shape, t->form.nbytes, value.dtype, value.shape,
+                                    value.nbytes);
+        !same)
+      return same;
+  } else if (*nbytes != value.nbytes) {
+    return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(change.name), " has ", value.nbytes,
+                         " bytes; its dtype and shape need ", *nbytes)
+                       .about_tensor(change.name));
+  }
+  Payload payload{value.bytes, {}, value.nbytes};
+  if (options_.copy && value.nbytes > 0) {
+    control_ = Control(options_.progress, &checkpoint_.interrupts_);
+    failed_ = true;
+    if (auto ok = need_journal(); !ok) return Failure(about(std::move(ok.error()), change.name));
+    auto copied = journal_.journal->append(value.bytes, value.nbytes, control_);
+    if (!copied) return Failure(about(std::move(copied.error()), change.name));
+    failed_ = false;
+    payload = {nullptr, *copied, value.nbytes};
+  }
+  change.payload = payloads_.size();
+  payloads_.push_back(payload);
+  return apply(std::move(change));
+}
+
+Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
+  if (name == "__metadata__")
+    return fail(Status::invalid_argument,
+                "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
+  return put_bytes({Change::put, std::string(name), {}}, value);
+}
+
+Result<void> Transaction::remove(std::string_view name) {
+  return apply({Change::remove, std::string(name), {}});
+}
+
+Result<void> Transaction::rename(std::string_view from, std::string_view to) {
+  if (to == "__metadata__")
+    return fail(Status::invalid_argument,
+                "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
+  return apply({Change::rename, std::string(from), std::string(to)});
+}
+
+Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
+  return apply({value ? Change::set_metadata : Change::remove_metadata, std::string(key),
+                std::string(value.value_or(std::string_view()))});
+}
+
+Result<write::PublishPlan> Transaction::plan_publish(uint64_t block) const {
+  const uint64_t data_offset = snapshot_->header.data_offset();
+  std::vector<write::PlannedTensor> tensors;
+  for (const DraftTensor *t : draft_->tensors())
+    tensors.push_back({t->name, t->form.dtype, t->form.shape, t->form.nbytes, !t->payload,
+                       t->payload ? *t->payload : data_offset + t->begin});
+  const auto &pairs = draft_->metadata();
+  const std::vector<std::pair<std::string_view, std::string_view>> metadata(pairs.begin(), pairs.end());
+  return write::plan_publish(data_offset, std::move(tensors), metadata,
+                             {options_.layout, options_.alignment, options_.reserve, block});
+}
+
+Result<CommitPlan> Transaction::plan() {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  CommitPlan plan;
+  plan.file_size = snapshot_->file_size();
+  plan.data_offset = snapshot_->header.data_offset();
+  struct statfs fs;
+  if (checkpoint_.env_.fstatfs(snapshot_->file.fd(), &fs) == 0 && fs.f_blocks > 0)
+    plan.space_free = static_cast<uint64_t>(fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
+  if (publishes()) {
+    if (auto ok = draft(); !ok) return Failure(std::move(ok.error()));
+    auto publish = plan_publish(write::shareable_block(snapshot_->file));
+    if (!publish) return Failure(std::move(publish.error()));
+    plan.kind = CommitPlan::publish;
+    plan.file_size = publish->size;
+    plan.data_offset = publish->header.size();
+    plan.written = publish->written;
+    plan.shared = publish->shared;
+    plan.copied = publish->copied;
+    plan.space_needed = publish->fresh();
+    plan.how = std::move(publish->how);
+    return plan;
+  }
+  for (const Staged &s : staged_) plan.written += s.piece.payload.length;
+  plan.kind = staged_.empty() ? CommitPlan::nothing : CommitPlan::patch;
+  plan.how = staged_.empty() ? "nothing is staged" : "the tensors are written in place, after their journal is durable";
+  return plan;
+}
+
+struct Transaction::NewFile {
+  std::unique_ptr<write::Replacement> replacement;
+  std::unique_ptr<Snapshot> snapshot;
+  write::Built built;
+};
+
+// The new file, whole but for its name, and this handle's view of it.
+Result<void> Transaction::make(const Locked &locked, NewFile *made) {
+  auto created = write::Replacement::create(checkpoint_.env_, checkpoint_.path_, 0600);
+  if (!created) return Failure(std::move(created.error()));
+  made->replacement = std::move(*created);
+  const os::File &file = made->replacement->file();
+  const uint64_t block = write::shareable_block(file);
+  auto plan = plan_publish(block);
+  if (!plan) return Failure(std::move(plan.error()));
+  if (auto room = write::make_room_for(file, plan->size, plan->fresh()); !room) return room;
+
+  std::vector<write::Segment> segments;
+  segments.reserve(plan->segments.size());
+  for (const write::PlannedSegment &s : plan->segments) {
+    if (s.kept) {
+      segments.push_back({s.to, s.length, &locked.file, s.from, nullptr});
+      continue;
+    }
+    const Payload &payload = payloads_[s.from];
+    if (payload.bytes)
+      segments.push_back({s.to, s.length, nullptr, 0, payload.bytes});
+    else
+      segments.push_back({s.to, s.length, &journal_.journal->file(), payload.journal.offset, nullptr});
+  }
+  if (journal_.journal)
+    if (auto flushed = journal_.journal->flush(); !flushed) return flushed;
+  auto built = write::build(file, plan->header, segments, block, control_);
+  if (!built) return Failure(std::move(built.error()));
+  made->built = *built;
+  if (auto kept = write::carry_over(locked.file, file, checkpoint_.options_.log); !kept) return kept;
+
+  auto again = made->replacement->open_again();
+  if (!again) return Failure(std::move(again.error()));
+  auto snapshot = Snapshot::take(std::move(*again), checkpoint_.options_.map, checkpoint_.options_.log);
+  if (!snapshot) return Failure(std::move(snapshot.error()));
+  made->snapshot = std::move(*snapshot);
+  return control_.check(plan->size, plan->size);
+}
+
+Result<void> Transaction::publish(const Locked &locked) {
+  if (auto ok = draft(); !ok) return ok;
+  auto old = locked.file.stat();
+  if (!old) return Failure(std::move(old.error()));
+  if (old->st_nlink > 1 && !options_.break_links)
+    return fail(
+        Status::hard_links, quoted(checkpoint_.path_), " has ", old->st_nlink,
+        " names, of which only this one would lead to the new file; copy it first, or allow links to be broken");
+  NewFile made;
+  if (auto ok = make(locked, &made); !ok) return ok;
+  auto placed = made.replacement->take_place();
+  if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
+  try {
+    checkpoint_.adopt(std::move(made.snapshot));
+  } catch (const std::bad_alloc &) {
+    // The change stands; this handle shows the old file until it is refreshed.
+  }
+  return finish_publish(made.built, std::move(placed));
+}
+
+// The new file stands. Is that durable?
+Result<void> Transaction::finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed) {
+  ++checkpoint_.counters_.commits;
+  checkpoint_.counters_.bytes_written += built.written + built.copied;
+  if (placed) return {};
+  checkpoint_.poisoned_ = true;
+  Error e = std::move(placed.error().error);
+  e.status = Status::needs_recovery;
+  if (e.message.empty()) return Failure(std::move(e));
+  try {
+    e.message =
+        text("the new ", quoted(checkpoint_.path_), " is in place, but a power cut may bring the old one back (",
+             e.message, "); close the handle, open the file anew and look which it is");
+  } catch (const std::bad_alloc &) {
+    e.message.clear();  // see boundary.h
+  }
+  return Failure(std::move(e));
+}
+
+}  // namespace st::store

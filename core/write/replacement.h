@@ -1,0 +1,54 @@
+// A new file that is to take the place of another, or of none: built under a
+// temporary name beside its target, then renamed. Whoever opens the target sees
+// the old file or the new one, whole, at every instant and after any crash.
+//
+// The temporary is `.<target>.st-tmp-<16 digits>`, and locked while its writer
+// lives; one that is not is rubbish of a writer that died.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "os/range_lock.h"
+
+namespace st::write {
+
+struct SwapFailure {
+  Error error;
+  bool replaced;  // the new file stands, but a power cut may bring the old one back
+};
+
+class Replacement {
+ public:
+  // `target`: absolute, and no symbolic link. Removes what dead writers of it
+  // have left. `mode` is subject to the umask.
+  static Result<std::unique_ptr<Replacement>> create(os::Env &env, const std::string &target, mode_t mode);
+  ~Replacement();
+
+  // Open for reading and writing, and locked as a whole until this object
+  // dies: whoever finds it under its new name waits until that is durable.
+  const os::File &file() const { return file_; }
+  // Another description of the same file, without the lock.
+  Result<os::File> open_again() const;
+
+  // Makes the file durable, gives it the name, and makes that durable.
+  tl::expected<void, SwapFailure> take_place();
+
+  // Removes temporaries of `target` whose writers are gone.
+  static void remove_stale(os::Env &env, const std::string &target);
+
+ private:
+  Replacement() = default;
+  Result<void> make(mode_t mode);
+  bool stands() const;
+  static void remove_stale(const os::File &dir, const std::string &base);
+
+  pid_t process_ = 0;
+  os::File dir_;
+  std::string base_, temporary_;
+  os::File file_;
+  os::RangeLock lock_;  // of file_: dies first
+  bool named_ = false;  // temporary_ exists, and is ours
+};
+
+}  // namespace st::write

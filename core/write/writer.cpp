@@ -1,0 +1,333 @@
+#include "write/writer.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "check.h"
+#include "write/build.h"
+#include "write/carry_over.h"
+#include "write/exclusive.h"
+#include "write/recover.h"
+#include "write/stream.h"
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t gap = uint64_t{64} << 10;  // for the header, where tensors are not declared
+
+// The path without symbolic links, of a file that need not exist.
+Result<std::string> resolve(os::Env &env, const std::string &path) {
+  std::string resolved;
+  int r = env.realpath(path.c_str(), &resolved);
+  if (r >= 0) return resolved;
+  if (r != -ENOENT) return Failure(os_error(-r, "save", path));
+  const auto [folder, base] = os::split_path(path);
+  r = env.realpath(folder.c_str(), &resolved);
+  if (r < 0) return Failure(os_error(-r, "save", path));
+  return (resolved == "/" ? resolved : resolved + "/") + base;
+}
+
+Error duplicate(std::string_view name) {
+  return error(Status::duplicate_name, "a tensor named ", quoted(name), " is given twice; names must be distinct")
+      .about_tensor(name);
+}
+
+uint64_t alignment_of(const SaveOptions &options) {
+  if (options.alignment != 0) return options.alignment;
+  return options.layout == Layout::stock ? 8 : default_alignment;
+}
+
+uint64_t round_up(uint64_t n, uint64_t alignment) {
+  return (n + alignment - 1) / alignment * alignment;
+}
+
+Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
+  constexpr uint64_t largest = uint64_t{1} << 20;
+  const uint64_t alignment = alignment_of(options);
+  if (alignment % 8 != 0 || alignment > largest)
+    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ",
+                largest);
+  if (options.reserve > max_header_bytes)
+    return fail(Status::header_too_large, "a header reserve of ", options.reserve, " bytes is more than the format's ",
+                max_header_bytes);
+  std::vector<std::string_view> keys;
+  for (const auto &[key, value] : metadata) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) return fail(Status::metadata, "the metadata key ", quoted(*twice), " is given twice");
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
+                                             NewMetadata metadata, SaveOptions options) {
+  if (auto ok = check(options, metadata); !ok) return Failure(std::move(ok.error()));
+  std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
+  w->process_ = env.getpid();
+  w->metadata_ = std::move(metadata);
+  auto target = resolve(env, path);
+  if (!target) return Failure(std::move(target.error()));
+  w->target_ = std::move(*target);
+  struct stat old;
+  const int r = env.fstatat(AT_FDCWD, w->target_.c_str(), &old, 0);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "save", path));
+  if (r == 0 && !S_ISREG(old.st_mode))
+    return fail(Status::not_regular, quoted(path), " is no plain file; give the path of a .safetensors file");
+
+  if (auto ok = w->declare(std::move(declared)); !ok) return Failure(std::move(ok.error()));
+  // What is to inherit the rights of another file is nobody else's until then.
+  auto made = Replacement::create(env, w->target_, r == 0 ? 0600 : 0666);
+  if (!made) return Failure(std::move(made.error()));
+  w->made_ = std::move(*made);
+  const uint64_t size = w->data_offset_ + w->end_;
+  if (w->declared_ > 0)
+    if (auto room = make_room_for(w->made_->file(), size, size); !room) return Failure(std::move(room.error()));
+  return w;
+}
+
+Result<void> Writer::may_go_on() const {
+  if (env_.getpid() != process_) return fail(Status::forked, "this writer was opened by the parent process");
+  if (failed_) return fail(Status::txn_failed, "an earlier call of this writer failed; abort it and begin another");
+  return {};
+}
+
+Result<void> Writer::declare(std::vector<NewTensor> declared) {
+  if (options_.layout != Layout::keep)
+    std::sort(declared.begin(), declared.end(), [](const NewTensor &a, const NewTensor &b) {
+      return canonical_before(a.dtype, a.name, b.dtype, b.name);
+    });
+  declared_ = declared.size();
+  slots_.reserve(declared_);
+  for (NewTensor &t : declared)
+    if (auto added = append(std::move(t)); !added) return Failure(std::move(added.error()));
+  std::vector<const Slot *> order;
+  for (const Slot &s : slots_) order.push_back(&s);
+  auto spelled = header(order, &data_offset_);  // also checks what was declared
+  if (!spelled) return Failure(std::move(spelled.error()));
+  if (declared_ == 0) data_offset_ = round_up(std::max(gap, data_offset_), alignment_of(options_));
+  return {};
+}
+
+Result<Writer::Slot *> Writer::append(NewTensor tensor) {
+  const auto [found, fresh] = by_name_.try_emplace(tensor.name, slots_.size());
+  if (!fresh) return Failure(duplicate(tensor.name));
+  if (tensor.nbytes > INT64_MAX - data_offset_ - end_) {
+    const std::string name = tensor.name;
+    by_name_.erase(found);
+    return Failure(error(Status::offsets, "tensor ", quoted(name), " would end beyond 2^63 bytes").about_tensor(name));
+  }
+  const uint64_t n = tensor.nbytes;
+  slots_.push_back({std::move(tensor), end_, 0});
+  end_ += n;
+  return &slots_.back();
+}
+
+Result<void> Writer::write(Slot *slot, const void *bytes, uint64_t n) {
+  uint64_t done = 0;
+  const Control control(options_.progress, nullptr);
+  auto put = write_stream(made_->file(), bytes, n, data_offset_ + slot->begin + slot->written,
+                          [&](uint64_t more) { return control.check(done += more, n); });
+  slot->written += n;
+  failed_ = !put;
+  if (!put) return Failure(std::move(put.error()).about_tensor(slot->tensor.name));
+  return {};
+}
+
+Result<void> Writer::add(std::string_view name, const void *bytes, uint64_t n) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  const auto found = by_name_.find(std::string(name));
+  if (found == by_name_.end())
+    return Failure(error(Status::not_found, "no tensor named ", quoted(name),
+                         " was declared; declare it, or give its dtype and shape with its bytes")
+                       .about_tensor(name));
+  Slot &slot = slots_[found->second];
+  if (n > slot.tensor.nbytes - slot.written)
+    return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(name), " has ", slot.tensor.nbytes,
+                         " bytes, of which ", slot.written, " were written; ", n, " more are too many")
+                       .about_tensor(name));
+  return write(&slot, bytes, n);
+}
+
+Result<void> Writer::put(NewTensor tensor) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  const void *bytes = tensor.bytes;
+  const uint64_t n = tensor.nbytes;
+  const auto found = by_name_.find(tensor.name);
+  if (found != by_name_.end()) {
+    Slot &slot = slots_[found->second];
+    if (found->second >= declared_ || slot.written > 0) return Failure(duplicate(tensor.name));
+    if (slot.tensor.dtype != tensor.dtype || slot.tensor.shape != tensor.shape || slot.tensor.nbytes != n)
+      return Failure(error(Status::shape_mismatch, "tensor ", quoted(tensor.name),
+                           " was declared with another dtype, shape or size")
+                         .about_tensor(tensor.name));
+    return write(&slot, bytes, n);
+  }
+  auto nbytes = tensor_nbytes(tensor.dtype, tensor.shape);
+  if (!nbytes) return Failure(std::move(nbytes.error()).about_tensor(tensor.name));
+  if (*nbytes != n)
+    return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(tensor.name), " has ", n,
+                         " bytes; its dtype and shape need ", *nbytes)
+                       .about_tensor(tensor.name));
+  auto slot = append(std::move(tensor));
+  if (!slot) return Failure(std::move(slot.error()));
+  return write(*slot, bytes, n);
+}
+
+// The header for slots in that order, and where data then begins at the earliest.
+Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint64_t *data_offset) const {
+  std::vector<HeaderTensor> tensors;
+  tensors.reserve(order.size());
+  uint64_t at = 0;
+  for (const Slot *s : order) {
+    tensors.push_back({s->tensor.name, s->tensor.dtype, s->tensor.shape, at, s->tensor.nbytes});
+    at += s->tensor.nbytes;
+  }
+  std::vector<std::pair<std::string_view, std::string_view>> metadata(metadata_.begin(), metadata_.end());
+  auto spelled = spell_header(tensors, metadata);
+  if (!spelled) return spelled;
+  *data_offset = round_up(spelled->size() + options_.reserve, alignment_of(options_));
+  return spelled;
+}
+
+// The header, and every tensor where it says.
+Result<void> Writer::arrange(const Control &control) {
+  std::vector<const Slot *> order;
+  for (const Slot &s : slots_) order.push_back(&s);
+  if (options_.layout != Layout::keep)
+    std::sort(order.begin(), order.end(), [](const Slot *a, const Slot *b) {
+      return canonical_before(a->tensor.dtype, a->tensor.name, b->tensor.dtype, b->tensor.name);
+    });
+  uint64_t least = 0;
+  auto spelled = header(order, &least);
+  if (!spelled) return Failure(std::move(spelled.error()));
+  const bool in_order =
+      std::is_sorted(order.begin(), order.end(), [](const Slot *a, const Slot *b) { return a->begin < b->begin; });
+  if (slots_.empty()) data_offset_ = least;
+  // A gap is no waste in a large file, and cheap to close in a small one.
+  constexpr uint64_t small = uint64_t{8} << 20;
+  const bool exact = options_.layout == Layout::stock || end_ <= small;
+  const bool fits = exact ? least == data_offset_ : least <= data_offset_;
+  if (in_order && fits) {
+    if (auto padded = pad_header(&*spelled, data_offset_); !padded) return padded;
+    return made_->file().write(spelled->data(), spelled->size(), 0);
+  }
+
+  if (auto padded = pad_header(&*spelled, least); !padded) return padded;
+  struct stat old;
+  const bool exists = env_.fstatat(AT_FDCWD, target_.c_str(), &old, 0) == 0;
+  auto arranged = Replacement::create(env_, target_, exists ? 0600 : 0666);
+  if (!arranged) return Failure(std::move(arranged.error()));
+  std::vector<Segment> segments;
+  uint64_t to = least;
+  for (const Slot *s : order) {
+    const uint64_t n = s->tensor.nbytes, from = data_offset_ + s->begin;
+    if (!segments.empty() && segments.back().from + segments.back().length == from)
+      segments.back().length += n;
+    else
+      segments.push_back({to, n, &made_->file(), from, nullptr});
+    to += n;
+  }
+  const os::File &file = (*arranged)->file();
+  if (auto room = make_room_for(file, to, to); !room) return room;
+  auto built = build(file, *spelled, segments, shareable_block(file), control);
+  if (!built) return Failure(std::move(built.error()));
+  made_ = std::move(*arranged);
+  return {};
+}
+
+// The file that will be replaced: locked against patches and publishes, its
+// orphans recovered, so that no journal waits for a file that is gone.
+struct Writer::Target {
+  std::unique_ptr<Exclusive> locked;
+  os::File file;  // where it could not be locked
+};
+
+Result<void> Writer::swap() {
+  constexpr int attempts = 100;
+  const os::LockWait wait{options_.lock_timeout_ms, nullptr, nullptr};
+  Target target;
+  for (int i = 0;; ++i) {
+    struct stat old;
+    const int r = env_.fstatat(AT_FDCWD, target_.c_str(), &old, 0);
+    if (r == -ENOENT) break;
+    if (r < 0) return Failure(os_error(-r, "replace", target_));
+    auto locked = lock_whole_file(env_, target_, wait);
+    if (!locked) {
+      const Error &e = locked.error();
+      const bool cannot =
+          e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
+      if (!cannot) return Failure(std::move(locked.error()));
+      auto file = os::File::open(env_, AT_FDCWD, target_, O_RDONLY | O_NONBLOCK, 0, target_);
+      if (!file) return Failure(std::move(file.error()));
+      target.file = std::move(*file);
+      break;
+    }
+    target.locked = std::move(*locked);
+    auto folder = Folder::open(env_, target_, old, options_.log);
+    if (!folder) return Failure(std::move(folder.error()));
+    if (!*folder) break;
+    auto orphans = find_orphans(**folder, old);
+    if (!orphans) return Failure(std::move(orphans.error()));
+    if (!orphans->committed) break;
+    if (i >= attempts) return fail(Status::busy, quoted(target_), " needs recovery again and again; try again");
+    target.locked.reset();
+    if (auto done = recover(env_, target_, wait, {}); !done) return Failure(std::move(done.error()));
+  }
+  const os::File *old = target.locked ? &target.locked->file : target.file ? &target.file : nullptr;
+  if (old)
+    if (auto kept = carry_over(*old, made_->file(), options_.log); !kept) return kept;
+  auto placed = made_->take_place();
+  if (placed) return {};
+  Error e = std::move(placed.error().error);
+  if (placed.error().replaced) {
+    e.status = Status::needs_recovery;
+    e.message = text("the new ", quoted(target_), " is in place, but a power cut may undo that (", e.message,
+                     "); save it again");
+  }
+  return Failure(std::move(e));
+}
+
+Result<void> Writer::finish() {
+  if (auto ok = may_go_on(); !ok) return ok;
+  for (const Slot &s : slots_)
+    if (s.written < s.tensor.nbytes)
+      return Failure(error(Status::incomplete, "of tensor ", quoted(s.tensor.name), " only ", s.written, " of ",
+                           s.tensor.nbytes, " bytes were written; write the rest, or abort")
+                         .about_tensor(s.tensor.name));
+  const Control control(options_.progress, nullptr);
+  failed_ = true;
+  if (!arranged_)
+    if (auto done = arrange(control); !done) return done;
+  arranged_ = true;
+  auto swapped = swap();
+  if (!swapped && swapped.error().status == Status::busy) failed_ = false;
+  if (swapped) made_.reset();
+  return swapped;
+}
+
+Result<void> save(os::Env &env, const std::string &path, std::vector<NewTensor> tensors, NewMetadata metadata,
+                  SaveOptions options) {
+  std::vector<size_t> order(tensors.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (options.layout != Layout::keep)
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return canonical_before(tensors[a].dtype, tensors[a].name, tensors[b].dtype, tensors[b].name);
+    });
+  uint64_t total = 0, done = 0, now = 0;
+  for (const NewTensor &t : tensors) total += t.nbytes;
+  if (options.progress)
+    options.progress = [&, tell = std::move(options.progress)](uint64_t n, uint64_t) {
+      now = n;
+      return tell(done + n, total);
+    };
+  auto writer = Writer::open(env, path, tensors, std::move(metadata), std::move(options));
+  if (!writer) return Failure(std::move(writer.error()));
+  for (size_t i : order) {
+    if (auto added = (*writer)->add(tensors[i].name, tensors[i].bytes, tensors[i].nbytes); !added) return added;
+    done += std::exchange(now, 0);
+  }
+  return (*writer)->finish();
+}
+
+}  // namespace st::write

@@ -1,0 +1,90 @@
+// Writes a new safetensors file tensor by tensor, so that it may be larger than
+// memory. The target's name leads to the old file, or to none, until finish()
+// has made the new one durable and answers ok.
+//
+// Where all tensors are declared first, each goes at once to its place. Where
+// not, they go one after the other behind a gap for the header, and are
+// arranged anew at the end only if the header outgrew the gap or another order
+// was asked for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "control.h"
+#include "format/header.h"
+#include "os/range_lock.h"
+#include "write/layout.h"
+#include "write/replacement.h"
+
+namespace st::write {
+
+struct NewTensor {
+  std::string name;
+  Dtype dtype;
+  std::vector<uint64_t> shape;
+  uint64_t nbytes;
+  const void *bytes = nullptr;  // null in a mere declaration
+};
+using NewMetadata = std::vector<std::pair<std::string, std::string>>;
+
+struct SaveOptions {
+  Layout layout = Layout::keep;
+  uint64_t alignment = 0;  // of the first data byte; 0: 64, or 8 for the stock layout
+  uint64_t reserve = 0;    // spare bytes in the header
+  int32_t lock_timeout_ms = 10000;
+  Progress progress = {};
+  Log log = {};
+};
+
+class Writer {
+ public:
+  static Result<std::unique_ptr<Writer>> open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
+                                              NewMetadata metadata, SaveOptions options);
+  // The next n bytes of a declared tensor.
+  Result<void> add(std::string_view name, const void *bytes, uint64_t n);
+  // A tensor and all its bytes, declared or not.
+  Result<void> put(NewTensor tensor);
+  // Status incomplete if bytes of a tensor are missing; that, and busy, leave
+  // the writer as it was. After anything else it is over.
+  Result<void> finish();
+
+ private:
+  struct Slot {
+    NewTensor tensor;
+    uint64_t begin;  // in the file's data, as it is being written
+    uint64_t written;
+  };
+  struct Target;  // the file that will be replaced, locked
+
+  Writer(os::Env &env, SaveOptions options) : env_(env), options_(std::move(options)) {}
+  Result<void> may_go_on() const;
+  Result<void> declare(std::vector<NewTensor> declared);
+  Result<Slot *> append(NewTensor tensor);
+  Result<void> write(Slot *slot, const void *bytes, uint64_t n);
+  Result<std::string> header(const std::vector<const Slot *> &order, uint64_t *data_offset) const;
+  Result<void> arrange(const Control &control);
+  Result<void> swap();
+
+  os::Env &env_;
+  const SaveOptions options_;
+  pid_t process_ = 0;
+  std::string target_;
+  NewMetadata metadata_;
+  std::vector<Slot> slots_;  // in the order of the file
+  std::unordered_map<std::string, size_t> by_name_;
+  uint64_t data_offset_ = 0;  // of the file as it is being written
+  uint64_t end_ = 0;          // of the data so far
+  size_t declared_ = 0;       // the first so many slots
+  bool arranged_ = false;
+  bool failed_ = false;
+  std::unique_ptr<Replacement> made_;
+};
+
+// All of it in one call.
+Result<void> save(os::Env &env, const std::string &path, std::vector<NewTensor> tensors, NewMetadata metadata,
+                  SaveOptions options);
+
+}  // namespace st::write

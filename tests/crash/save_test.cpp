@@ -1,0 +1,161 @@
+// st_save and the writer on a simulated disk: a cut or a failing call at any
+// point leaves the old file or the new one, and no rubbish that the next writer
+// does not remove.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <unordered_set>
+
+#include "fault_env.h"
+#include "sim_env.h"
+#include "write/recover.h"
+#include "write/writer.h"
+
+namespace st::testing {
+namespace {
+
+const std::string path = "/models/m.safetensors";
+
+struct Case {
+  std::string name;
+  bool exists = false, declared = false;
+  write::Layout layout = write::Layout::keep;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (bool exists : {false, true})
+    for (bool declared : {false, true})
+      for (auto layout : {write::Layout::keep, write::Layout::stock})
+        all.push_back({text(exists ? "over a file" : "a new file", declared ? ", declared" : ", as they come",
+                            layout == write::Layout::stock ? ", stock" : ""),
+                       exists, declared, layout});
+  return all;
+}
+
+std::vector<write::NewTensor> tensors(const std::string &bytes) {
+  return {{"a", Dtype::U8, {200}, 200, bytes.data()},
+          {"b", Dtype::F32, {5, 130}, 2600, bytes.data() + 200},
+          {"empty", Dtype::I64, {0}, 0, nullptr}};
+}
+
+Result<void> run(os::Env &env, const Case &c, const std::string &bytes) {
+  write::SaveOptions options;
+  options.layout = c.layout;
+  const auto given = tensors(bytes);
+  auto writer = write::Writer::open(env, path, c.declared ? given : std::vector<write::NewTensor>{}, {{"k", "v"}}, options);
+  if (!writer) return Failure(std::move(writer.error()));
+  for (const auto &t : given)
+    if (auto put = (*writer)->put(t); !put) return put;
+  return (*writer)->finish();
+}
+
+SimEnv fresh_disk(const Case &c, const std::string &old) {
+  SimEnv env;
+  env.mkdirat(AT_FDCWD, "/models", 0755);
+  const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
+  env.fsync(root);
+  env.close(root);
+  if (c.exists) env.add_file(path, old);
+  return env;
+}
+
+// What is wrong with a disk on which the target must be one of the two.
+std::string wrong_with(const SimDisk &disk, const std::string &old, const std::string &fresh, bool may_be_old, bool may_be_new) {
+  SimEnv env(disk);
+  const std::string found = env.contents(path);
+  if (!(may_be_old && found == old) && !(may_be_new && found == fresh)) return text("the file has ", found.size(), " bytes of neither state");
+  write::Replacement::remove_stale(env, path);
+  const auto names = env.names("/models");
+  if (names.size() > 1 || (names.size() == 1 && names[0] != "m.safetensors")) return text("rubbish is left: ", names.back());
+  if (env.open_files() != 0) return "descriptors are left open";
+  return {};
+}
+
+class Saving : public ::testing::Test {
+ protected:
+  const std::string old = "an old file, whatever it was", bytes = [] {
+    std::string out(2800, '\0');
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<char>(i * 7 + i / 250);
+    return out;
+  }();
+  std::string new_file(const Case &c) {
+    SimEnv env = fresh_disk(c, old);
+    EXPECT_TRUE(run(env, c, bytes));
+    return env.contents(path);
+  }
+};
+
+TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
+  size_t points = 0;
+  for (const Case &c : cases()) {
+    const std::string was = c.exists ? old : std::string(), fresh = new_file(c);
+    std::mt19937 random(9);
+    std::unordered_set<uint64_t> seen;
+    auto cut = [&](const SimDisk &disk, bool may_be_old, bool may_be_new) {
+      const auto changes = pending_changes(disk);
+      const bool all = changes.size() <= 8;
+      for (uint32_t i = 0; i < (all ? 1u << changes.size() : 256u); ++i) {
+        std::vector<uint32_t> keep(changes.size());
+        for (size_t k = 0; k < keep.size(); ++k) keep[k] = all ? i >> k & 1 : static_cast<uint32_t>(random() % 3) * static_cast<uint32_t>(1 + random() % 50);
+        const SimDisk left = after_cut(disk, changes, keep);
+        if (!seen.insert(fingerprint(left) * 4 + may_be_old * 2 + may_be_new).second) continue;
+        ++points;
+        ASSERT_EQ(wrong_with(left, was, fresh, may_be_old, may_be_new), "") << c.name;
+      }
+    };
+    SimEnv env = fresh_disk(c, old);
+    env.before_change = [&] { cut(env.disk(), true, true); };
+    ASSERT_TRUE(run(env, c, bytes)) << c.name;
+    env.before_change = nullptr;
+    cut(env.disk(), false, true);
+  }
+  std::printf("saving: %zu distinct disks after a cut\n", points);
+}
+
+TEST_F(Saving, EveryFailingCallLeavesTheOldFileOrTheNew) {
+  size_t trials = 0;
+  for (const Case &c : cases()) {
+    const std::string was = c.exists ? old : std::string(), fresh = new_file(c);
+    for (const int error : {-EIO, -ENOSPC, -EINTR, -EACCES, FaultEnv::short_io + 0})
+      for (bool sticky : {false, true})
+        for (size_t n = 0;; ++n, ++trials) {
+          SimEnv disk = fresh_disk(c, old);
+          FaultEnv env(disk);
+          size_t calls = 0;
+          bool hit = false;
+          env.before = [&](Call call) {
+            if (!can_fail(call)) return 0;
+            const size_t k = calls++;
+            if (k != n && !(sticky && k > n)) return 0;
+            hit = true;
+            if ((call == Call::fsync || call == Call::fdatasync) && error < 0) {
+              disk.sync_fault = [&disk, error] { return disk.sync_fault = nullptr, error; };
+              return 0;
+            }
+            return error;
+          };
+          auto answer = run(env, c, bytes);
+          env.before = nullptr;
+          disk.sync_fault = nullptr;
+          const std::string where = text(c.name, ", call ", n, ", errno ", -error, sticky ? " for good: " : ": ", answer ? "ok" : answer.error().message);
+          if (!answer) {
+            EXPECT_NE(answer.error().message, "") << where;
+          }
+          const bool open = !answer && answer.error().status == Status::needs_recovery;
+          EXPECT_EQ(wrong_with(disk.disk(), was, fresh, !answer, answer || open), "") << where;
+          const auto changes = pending_changes(disk.disk());
+          for (uint32_t keep : {0u, 1u}) {
+            EXPECT_EQ(wrong_with(after_cut(disk.disk(), changes, std::vector<uint32_t>(changes.size(), keep)), was, fresh, !answer, answer || open), "")
+                << where << ", then a cut keeping " << keep;
+          }
+          if (!hit || HasFailure()) break;
+        }
+  }
+  std::printf("saving: %zu trials of failing calls\n", trials);
+}
+
+}  // namespace
+}  // namespace st::testing

@@ -1,0 +1,207 @@
+"""libst.save and libst.writer: stock reads what they write, and with layout="stock" would have written the same bytes."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import crash
+import libst
+import numpy as np
+import pytest
+import safetensors
+from conftest import TENSORS
+from libst import dtypes
+from safetensors.numpy import load_file, save_file
+
+UNICODE = {"π": np.ones(3, np.float32), 'quo"te\\': np.zeros(2, np.int8), "tab\there\n\x1f": np.array(7), "": np.arange(4.0), "😀": np.ones((0, 2))}
+MANY = {f"layers.{i % 97}.weight.{i}": np.full(i % 5, i % 251, [np.float32, np.int64, np.uint8, np.float16][i % 4]) for i in range(10_000)}
+
+
+def same(path, tensors):
+    loaded = load_file(path)
+    assert set(loaded) == set(tensors)
+    for name, array in tensors.items():
+        assert loaded[name].dtype == array.dtype and loaded[name].shape == array.shape
+        assert loaded[name].tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("tensors", [TENSORS, UNICODE, MANY, {}], ids=["small", "unicode", "many", "none"])
+@pytest.mark.parametrize("metadata", [None, {"format": "np"}, {"ключ": 'v"\\\n'}], ids=["-", "one", "unicode"])
+class TestAgainstStock:
+    def test_stock_layout_is_stocks_bytes(self, tmp_path, tensors, metadata):
+        save_file(tensors, tmp_path / "stock", metadata=metadata)
+        libst.save(tmp_path / "ours", tensors, metadata, layout="stock")
+        assert (tmp_path / "ours").read_bytes() == (tmp_path / "stock").read_bytes()
+
+    @pytest.mark.parametrize("options", [{}, {"layout": "canonical"}, {"alignment": 4096, "header_reserve": 1000}], ids=str)
+    def test_stock_reads_every_layout(self, tmp_path, tensors, metadata, options):
+        libst.save(tmp_path / "ours", tensors, metadata, **options)
+        same(tmp_path / "ours", tensors)
+        with safetensors.safe_open(tmp_path / "ours", "np") as f:
+            assert (f.metadata() or {}) == (metadata or {})
+        with libst.open(tmp_path / "ours") as f:
+            assert f.io_info().data_offset % options.get("alignment", 64) == 0
+            if not options:
+                assert [name for name in f if f[name].nbytes] == [name for name in tensors if tensors[name].nbytes]
+
+    @pytest.mark.parametrize("layout", ["keep", "canonical", "stock"])
+    def test_writer_writes_what_save_writes(self, tmp_path, tensors, metadata, layout):
+        libst.save(tmp_path / "saved", tensors, metadata, layout=layout)
+        with libst.writer(tmp_path / "written", metadata, layout=layout) as w:
+            for name, array in tensors.items():
+                w.add(name, array)
+        assert (tmp_path / "written").read_bytes() == (tmp_path / "saved").read_bytes()
+
+
+def test_metadata_of_several_keys_is_one_of_stocks_spellings(tmp_path):
+    metadata = {"b": "1", "a": "2"}
+    libst.save(tmp_path / "ours", TENSORS, metadata, layout="stock")
+    ours = (tmp_path / "ours").read_bytes()
+    for _ in range(100):  # its order is that of a hash map, drawn anew each time
+        save_file(TENSORS, tmp_path / "stock", metadata=metadata)
+        if (tmp_path / "stock").read_bytes() == ours:
+            return
+    pytest.fail("a hundred files of stock, and none is like ours")
+
+
+def test_all_dtypes_as_stock_writes_them(tmp_path):
+    """Through stock's own serialiser where it takes the dtype from Python, and its reader for all."""
+    rng = np.random.default_rng(1)
+    tensors = {}
+    for number, name in dtypes.NAMES.items():
+        bits = 4 if name == "F4" else 6 if number in dtypes.PACKED else np.dtype(dtypes.NUMPY[number]).itemsize * 8
+        count = 8 * 3
+        data = rng.integers(0, 2 if name == "BOOL" else 256, count * bits // 8).astype(np.uint8)
+        tensors[f"t.{name}"] = libst.Packed(name, (count // 8, 8), data)
+    libst.save(tmp_path / "ours", tensors, layout="stock")
+    read = dict(safetensors.deserialize((tmp_path / "ours").read_bytes()))
+    assert set(read) == set(tensors)
+    for name, packed in tensors.items():
+        assert read[name]["dtype"] == packed.dtype and bytes(read[name]["data"]) == packed.data.tobytes()
+    order = [name.removeprefix("t.") for name in libst.open(tmp_path / "ours")]
+    assert order == [dtypes.NAMES[number] for number in sorted(dtypes.NAMES, reverse=True)]
+
+    spelled = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64", "C64": "complex64",
+               "BOOL": "bool", **{f"{k}{b}": f"{w}{b}" for k, w in (("I", "int"), ("U", "uint")) for b in (8, 16, 32, 64)}}
+    taken = {name: p for name, p in tensors.items() if p.dtype in spelled}
+    specs = {name: safetensors.TensorSpec(dtype=spelled[p.dtype], shape=list(p.shape), data_ptr=p.data.ctypes.data, data_len=p.data.nbytes) for name, p in taken.items()}
+    libst.save(tmp_path / "some", taken, layout="stock")
+    assert (tmp_path / "some").read_bytes() == safetensors.serialize(specs)
+
+
+def test_mode_is_by_the_umask_or_of_the_file_replaced(tmp_path):
+    old = os.umask(0o027)
+    try:
+        libst.save(tmp_path / "m", TENSORS)
+        assert (tmp_path / "m").stat().st_mode & 0o777 == 0o640
+        os.chmod(tmp_path / "m", 0o664)
+        libst.save(tmp_path / "m", TENSORS)
+        assert (tmp_path / "m").stat().st_mode & 0o777 == 0o664
+    finally:
+        os.umask(old)
+
+
+def test_symbolic_link_is_followed(tmp_path):
+    (tmp_path / "cache").mkdir()
+    libst.save(tmp_path / "cache" / "blob", TENSORS)
+    (tmp_path / "m").symlink_to("cache/blob")
+    libst.save(tmp_path / "m", {"only": np.ones(2)})
+    assert (tmp_path / "m").is_symlink() and set(load_file(tmp_path / "cache" / "blob")) == {"only"}
+    assert os.listdir(tmp_path / "cache") == ["blob"]
+
+
+def test_views_of_the_old_file_may_be_saved_over_it(tmp_path):
+    libst.save(tmp_path / "m", TENSORS)
+    with libst.open(tmp_path / "m") as f:
+        libst.save(tmp_path / "m", {name: f[name] for name in reversed(list(f))})
+        assert (f["w"] == TENSORS["w"]).all()
+    same(tmp_path / "m", TENSORS)
+
+
+def test_exception_in_the_block_leaves_the_old_file(tmp_path):
+    libst.save(tmp_path / "m", TENSORS)
+    before = (tmp_path / "m").read_bytes()
+    with pytest.raises(ZeroDivisionError), libst.writer(tmp_path / "m") as w:
+        w.add("a", np.ones(1000))
+        1 / 0
+    assert (tmp_path / "m").read_bytes() == before and os.listdir(tmp_path) == ["m"]
+
+
+def test_cancelling_leaves_the_old_file(tmp_path):
+    libst.save(tmp_path / "m", TENSORS)
+    before = (tmp_path / "m").read_bytes()
+
+    def stop(done, total):
+        if done > 6_000_000:
+            raise KeyError("enough")
+
+    with pytest.raises(KeyError):
+        libst.save(tmp_path / "m", {"a": np.ones(1 << 20), "b": np.ones(1 << 20)}, progress=stop)
+    assert (tmp_path / "m").read_bytes() == before and os.listdir(tmp_path) == ["m"]
+
+
+def test_what_nobody_could_read_is_refused(tmp_path):
+    for value, kind in [
+        (libst.Packed("F4", (3,), np.zeros(2, np.uint8)), libst.FormatError),
+        (libst.Packed("F32", (3,), np.zeros(8, np.uint8)), libst.FormatError),
+        (libst.Packed("F99", (3,), np.zeros(8, np.uint8)), libst.DtypeMismatchError),
+    ]:
+        with pytest.raises(kind):
+            libst.save(tmp_path / "m", {"x": value})
+    with pytest.raises(libst.FormatError):
+        libst.save(tmp_path / "m", {"__metadata__": np.ones(1)})
+    with pytest.raises(libst.NoFileError):
+        libst.save(tmp_path / "none" / "m", TENSORS)
+    with pytest.raises(libst.NotRegularError):
+        libst.save(tmp_path, TENSORS)
+    with pytest.raises(ValueError):
+        libst.save(tmp_path / "m", TENSORS, alignment=12)
+    with libst.writer(tmp_path / "m") as w:
+        w.add("a", np.ones(1))
+        with pytest.raises(libst.FormatError):
+            w.add("a", np.ones(1))
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_killed_writers_temporary_is_removed_by_the_next(tmp_path):
+    program = "import libst, numpy, os, signal, sys\nw = libst.writer(sys.argv[1])\nw.add('a', numpy.ones(1000))\nos.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "m")])
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(".m.st-tmp-")
+    with libst.writer(tmp_path / "m") as alive:
+        alive.add("a", np.ones(3))
+        assert not (tmp_path / left).exists()
+        libst.save(tmp_path / "m", TENSORS)  # a living writer's temporary stays
+        assert len(os.listdir(tmp_path)) == 2
+    same(tmp_path / "m", {"a": np.ones(3)})
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_waiting_journal_is_finished_before_its_file_is_replaced(tmp_path):
+    libst.save(tmp_path / "m", TENSORS)
+    crash.after_commit(tmp_path / "m", "b", TENSORS["b"] + 1)
+    (tmp_path / "values.npy").unlink()
+    libst.save(tmp_path / "m", {"only": np.ones(2)})
+    with libst.open(tmp_path / "m", "r+") as f:
+        assert list(f) == ["only"]
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_declared_tensors_are_written_in_pieces_and_any_order(tmp_path):
+    """The C writer, which Python's leaves alone."""
+    from libst import _abi
+
+    names = [ctypes.create_string_buffer(name) for name in (b"a", b"b")]
+    shape = (ctypes.c_uint64 * 1)(1000)
+    declared = (_abi.Tensor * 2)(*[_abi.Tensor(name=ctypes.addressof(n), name_len=1, dtype=5, rank=1, shape=shape, nbytes=1000) for n in names])
+    out = ctypes.c_void_p()
+    assert _abi.st_writer_open(os.fsencode(tmp_path / "m"), declared, 2, None, 0, None, out) == 0
+    assert _abi.st_writer_add(out, b"b", b"B" * 1000, 1000) == 0
+    assert _abi.st_writer_add(out, b"a", b"x" * 400, 400) == 0
+    assert _abi.st_writer_finish(out) == libst.Status.INCOMPLETE
+    assert _abi.st_writer_add(out, b"a", b"y" * 601, 601) == libst.Status.NBYTES_MISMATCH
+    assert _abi.st_writer_add(out, b"c", b"y", 1) == libst.Status.NOT_FOUND
+    assert _abi.st_writer_add(out, b"a", b"y" * 600, 600) == 0
+    assert _abi.st_writer_finish(out) == 0
+    same(tmp_path / "m", {"a": np.frombuffer(b"x" * 400 + b"y" * 600, np.uint8), "b": np.full(1000, ord("B"), np.uint8)})
