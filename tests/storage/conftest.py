@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import disk
@@ -62,14 +63,29 @@ def bound(request):
     return Bound(request.config)
 
 
+@contextmanager
+def _scratch():
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=_place_of_scratch()))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        disk.detach_below(folder)
+        shutil.rmtree(folder)
+
+
 @pytest.fixture
 def scratch():
     """A folder for images, in memory where there is room."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=_place_of_scratch()))
-    folder.chmod(0o755)
-    yield folder
-    disk.detach_below(folder)
-    shutil.rmtree(folder)
+    with _scratch() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def module_scratch():
+    """The same, for mounts that several tests use."""
+    with _scratch() as folder:
+        yield folder
 
 
 def _place_of_scratch():
@@ -156,6 +172,7 @@ def _compiled():
         [*large, include, HERE / "writer.c", "-o", folder / "writer", st_abi.LIBRARY],
         [*large, HERE / "disk_recorder.c", "-o", folder / "disk_recorder", *fuse],
         [*large, HERE / "fault_fs.c", "-o", folder / "fault_fs", *fuse],
+        [*large, HERE / "record_fs.c", "-o", folder / "record_fs", *fuse],
         [*common, "-shared", "-fPIC", HERE / "crash_at.c", "-o", folder / "crash_at.so", "-ldl"],
     ):
         subprocess.run(command, check=True)
@@ -216,8 +233,8 @@ class Programs:
         assert len(model.journals(path)) == 1
         assert path.read_bytes() == model.file_bytes()
 
-    def mount_fuse(self, name, *arguments, mountpoint):
-        return disk.mount_fuse(self.folder / name, arguments, mountpoint, self.environment)
+    def mount_fuse(self, name, *arguments, mountpoint, **options):
+        return disk.mount_fuse(self.folder / name, arguments, mountpoint, self.environment, **options)
 
 
 @pytest.fixture(scope="session")
