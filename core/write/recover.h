@@ -1,7 +1,8 @@
 // Recovery: what crashed writers left beside a file is finished or dropped.
 // An empty journal that nobody holds locked is dropped. A committed one whose
 // writer is gone is checked to the last byte, applied, made durable, dropped.
-// Anything else is moved aside and never applied.
+// Anything else is moved aside and never applied. New files that were never given
+// their name are removed.
 //
 // May be interrupted at any point and run again: applying writes the same bytes
 // once more, and a journal is emptied only after its bytes are durable.
