@@ -82,6 +82,15 @@ Result<T> read_options(const T *given, T defaults) {
   return defaults;
 }
 
+// A caller from an older header gives less room, one from a newer header more.
+template <Sized T>
+void init_struct(T *out, size_t size, T defaults) noexcept {
+  if (!out || size < sizeof(uint32_t)) return;
+  defaults.struct_size = static_cast<uint32_t>(size);
+  std::memset(out, 0, size);
+  std::memcpy(out, &defaults, std::min(size, sizeof(T)));
+}
+
 template <Sized T>
 Result<void> write_result(T *out, T value) {
   const uint32_t size = out->struct_size;

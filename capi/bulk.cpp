@@ -85,8 +85,8 @@ st_status st_prefetch_at(st_file *file, const uint64_t *indices, size_t n, st_pr
   });
 }
 
-void st_load_options_init(st_load_options *out) {
-  if (out) *out = ST_LOAD_OPTIONS_INIT;
+void st_load_options_init(st_load_options *out, size_t size) {
+  init_struct(out, size, st_load_options ST_LOAD_OPTIONS_INIT);
 }
 
 st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_load_options *opts) {

@@ -141,8 +141,8 @@ const char *st_last_error(void) {
   return message();
 }
 
-void st_error_info_init(st_error_info *out) {
-  if (out) *out = ST_ERROR_INFO_INIT;
+void st_error_info_init(st_error_info *out, size_t size) {
+  init_struct(out, size, st_error_info ST_ERROR_INFO_INIT);
 }
 
 st_status st_last_error_info(st_error_info *out) {

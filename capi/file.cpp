@@ -20,7 +20,7 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
                 std::max(o->worker_count, 1u), " workers; it counts from 0");
   store::OpenOptions options;
   options.bulk = {static_cast<read::Prefetch>(o->prefetch), static_cast<read::Direct>(o->direct), o->io_threads,
-                  o->block_size};
+                  o->block_size, std::max(o->worker_count, 1u)};
   options.worker_index = o->worker_index;
   options.worker_count = std::max(o->worker_count, 1u);
   options.memory_limit = o->memory_limit;
@@ -79,8 +79,8 @@ Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t na
 using namespace st;
 using namespace st::capi;
 
-void st_open_options_init(st_open_options *out) {
-  if (out) *out = ST_OPEN_OPTIONS_INIT;
+void st_open_options_init(st_open_options *out, size_t size) {
+  init_struct(out, size, st_open_options ST_OPEN_OPTIONS_INIT);
 }
 
 st_status st_open(const char *path, const st_open_options *opts, st_file **out) {

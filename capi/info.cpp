@@ -13,8 +13,8 @@ static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
 
 }  // namespace
 
-void st_io_info_init(st_io_info *out) {
-  if (out) *out = ST_IO_INFO_INIT;
+void st_io_info_init(st_io_info *out, size_t size) {
+  init_struct(out, size, st_io_info ST_IO_INFO_INIT);
 }
 
 st_status st_get_io_info(const st_file *file, st_io_info *out) {
@@ -42,8 +42,8 @@ st_status st_get_io_info(const st_file *file, st_io_info *out) {
   });
 }
 
-void st_stats_init(st_stats *out) {
-  if (out) *out = ST_STATS_INIT;
+void st_stats_init(st_stats *out, size_t size) {
+  init_struct(out, size, st_stats ST_STATS_INIT);
 }
 
 st_status st_get_stats(const st_file *file, st_stats *out) {

@@ -62,8 +62,8 @@ st_status st_txn_set_metadata(st_txn *txn, const char *key, const char *value) {
   return st_txn_set_metadata_n(txn, key, length(key), value, length(value));
 }
 
-void st_plan_init(st_plan *out) {
-  if (out) *out = ST_PLAN_INIT;
+void st_plan_init(st_plan *out, size_t size) {
+  init_struct(out, size, st_plan ST_PLAN_INIT);
 }
 
 st_status st_txn_plan(st_txn *txn, st_plan *out) {

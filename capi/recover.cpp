@@ -17,12 +17,12 @@ bool told(st_report_fn report, void *user, uint32_t level, Status status, uint64
 
 }  // namespace
 
-void st_recover_options_init(st_recover_options *out) {
-  if (out) *out = ST_RECOVER_OPTIONS_INIT;
+void st_recover_options_init(st_recover_options *out, size_t size) {
+  init_struct(out, size, st_recover_options ST_RECOVER_OPTIONS_INIT);
 }
 
-void st_verify_options_init(st_verify_options *out) {
-  if (out) *out = ST_VERIFY_OPTIONS_INIT;
+void st_verify_options_init(st_verify_options *out, size_t size) {
+  init_struct(out, size, st_verify_options ST_VERIFY_OPTIONS_INIT);
 }
 
 st_status st_verify_with(const char *path, const st_verify_options *opts) {

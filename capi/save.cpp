@@ -74,8 +74,8 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
 
 }  // namespace
 
-void st_save_options_init(st_save_options *out) {
-  if (out) *out = ST_SAVE_OPTIONS_INIT;
+void st_save_options_init(st_save_options *out, size_t size) {
+  init_struct(out, size, st_save_options ST_SAVE_OPTIONS_INIT);
 }
 
 st_status st_save(const char *path, const st_tensor *tensors, size_t n, const st_metadata *meta, size_t m,

@@ -50,8 +50,8 @@ void free_txn(st_txn *txn) {
 
 }  // namespace
 
-void st_txn_options_init(st_txn_options *out) {
-  if (out) *out = ST_TXN_OPTIONS_INIT;
+void st_txn_options_init(st_txn_options *out, size_t size) {
+  init_struct(out, size, st_txn_options ST_TXN_OPTIONS_INIT);
 }
 
 st_status st_update_n(st_file *file, const char *name, size_t name_len, const st_tensor *value) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything
-#   bash tests/run.sh NAME...     only these stages: unit differential python cli storage sanitizers wheel abi demo
+#   bash tests/run.sh NAME...     only these stages: unit differential python rust go cli install storage sanitizers wheel abi demo
 # Reports and logs are in build/results/.
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -76,12 +76,15 @@ run_abi() {
 }
 
 export -f run_meson run_pytest run_sanitizers run_wheel run_abi configure build say
-export ROOT BUILD PYTHON
+export ROOT BUILD PYTHON CACHE
 
 stage unit "C++ and C tests" "$BUILD/meson-logs/testlog.junit.xml" bash -c 'run_meson "$BUILD"'
 stage differential "against stock safetensors 0.8" "$RESULTS/differential.xml" bash -c "run_pytest tests/differential $RESULTS/differential.xml"
 stage python "Python binding" "$RESULTS/python.xml" bash -c "run_pytest tests/python $RESULTS/python.xml"
+stage rust "Rust crates" "$RESULTS/rust.xml" bash "$ROOT/tests/rust/run.sh" "$RESULTS/rust.xml"
+stage go "Go binding" "$RESULTS/go.xml" bash "$ROOT/tests/go/run.sh" "$RESULTS/go.xml"
 stage cli "stctl" "$RESULTS/cli.xml" bash -c "run_pytest tests/cli $RESULTS/cli.xml"
+stage install "an installed libst" "$RESULTS/install.xml" bash -c "run_pytest tests/install $RESULTS/install.xml"
 stage storage "real filesystems: power cuts, full disks, FUSE" "$RESULTS/storage.xml" bash -c "ST_BUILD=$BUILD run_pytest tests/storage $RESULTS/storage.xml"
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage wheel "pip install" "" bash -c run_wheel

@@ -12,13 +12,13 @@ PYTHON=$VENV/bin/python
 CACHE=$ROOT/build/cache # downloads
 
 PACKAGES=(
-  meson pkg-config ninja-build g++
+  meson pkg-config ninja-build g++ cmake
   libsimdjson-dev liburing-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
   fuse3 xfsprogs btrfs-progs abigail-tools
   clang-14 libclang-rt-14-dev clang-format-14 valgrind libst1
 )
-[[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dtests=true -Dbench=true -Dcli=true)
+[[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
 
 say() { printf "%s\n" "$*"; }
 

@@ -89,6 +89,15 @@ const char *map_name(uint32_t map) {
   }
 }
 
+const char *prefetch_name(uint32_t prefetch) {
+  switch (prefetch) {
+    case ST_PREFETCH_NONE: return "none";
+    case ST_PREFETCH_SEQUENTIAL: return "sequential";
+    case ST_PREFETCH_PARALLEL: return "parallel";
+    default: return "unknown";
+  }
+}
+
 const char *storage_name(uint32_t storage) {
   switch (storage) {
     case ST_STORAGE_LOCAL: return "local";

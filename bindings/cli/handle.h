@@ -81,6 +81,7 @@ class Json;
 void write_description(Json &json, const st_tensor &tensor);
 
 const char *map_name(uint32_t map);          // "shared", "private", "none"
+const char *prefetch_name(uint32_t prefetch);  // "none", "sequential", "parallel"
 const char *storage_name(uint32_t storage);  // "local", "fuse", …
 
 }  // namespace stctl

@@ -25,6 +25,7 @@ constexpr Magic magics[] = {
     {0xAAD7AAEA, "panfs"},
 };
 constexpr uint32_t fuse_magic = 0x65735546;
+constexpr std::string_view overlay = "overlay";
 
 struct Class {
   std::string_view type;
@@ -39,16 +40,30 @@ constexpr Class classes[] = {
     {"f2fs", Storage::local},
     {"zfs", Storage::local},
     {"bcachefs", Storage::local},
+    {"jfs", Storage::local},
+    {"reiserfs", Storage::local},
+    {"nilfs2", Storage::local},
     {"vfat", Storage::local},
+    {"msdos", Storage::local},
     {"exfat", Storage::local},
+    {"ntfs", Storage::local},
+    {"ntfs3", Storage::local},
+    {"hfs", Storage::local},
+    {"hfsplus", Storage::local},
+    {"apfs", Storage::local},
+    {"udf", Storage::local},
     {"squashfs", Storage::local},
     {"erofs", Storage::local},
+    {"cramfs", Storage::local},
     {"iso9660", Storage::local},
-    {"ntfs3", Storage::local},
+    {"ubifs", Storage::local},
+    {"jffs2", Storage::local},
+    {"ecryptfs", Storage::local},
     {"overlay", Storage::local},
     {"tmpfs", Storage::memory},
     {"ramfs", Storage::memory},
     {"hugetlbfs", Storage::memory},
+    {"devtmpfs", Storage::memory},
     {"nfs", Storage::network},
     {"nfs4", Storage::network},
     {"cifs", Storage::network},
@@ -57,16 +72,25 @@ constexpr Class classes[] = {
     {"smb3", Storage::network},
     {"9p", Storage::network},
     {"afs", Storage::network},
+    {"kafs", Storage::network},
     {"coda", Storage::network},
+    {"ncpfs", Storage::network},
     {"vboxsf", Storage::network},
+    {"vmhgfs", Storage::network},
+    {"prl_fs", Storage::network},
     {"virtiofs", Storage::network},
     {"ceph", Storage::parallel},
     {"lustre", Storage::parallel},
     {"gpfs", Storage::parallel},
     {"beegfs", Storage::parallel},
+    {"beegfs_nodev", Storage::parallel},
     {"ocfs2", Storage::parallel},
     {"gfs2", Storage::parallel},
+    {"orangefs", Storage::parallel},
+    {"pvfs2", Storage::parallel},
     {"panfs", Storage::parallel},
+    {"wekafs", Storage::parallel},
+    {"cvfs", Storage::parallel},
     {"fuse.gcsfuse", Storage::object_store},
     {"fuse.s3fs", Storage::object_store},
     {"fuse.goofys", Storage::object_store},
@@ -78,6 +102,16 @@ constexpr Class classes[] = {
     {"fuse.blobfuse2", Storage::object_store},
     {"fuse.mount-s3", Storage::object_store},
     {"fuse.mountpoint-s3", Storage::object_store},
+    {"fuse.s3backer", Storage::object_store},
+    {"fuse.s3ql", Storage::object_store},
+    {"fuse.ossfs", Storage::object_store},
+    {"fuse.ossfs2", Storage::object_store},
+    {"fuse.cosfs", Storage::object_store},
+    {"fuse.obsfs", Storage::object_store},
+    {"fuse.seaweedfs", Storage::object_store},
+    {"fuse.alluxio", Storage::object_store},
+    {"fuse.alluxio-fuse", Storage::object_store},
+    {"fuse.hf-mount", Storage::object_store},
 };
 
 std::string_view next_field(std::string_view &line) {
@@ -115,23 +149,110 @@ Storage storage_of_type(std::string_view type) {
   return Storage::unknown;
 }
 
+namespace {
+
+struct Mount {
+  std::string_view type;
+  std::string_view options;  // of the filesystem, not of this mount
+};
+
 // Lines are: id parent major:minor root mount-point options… - type source options.
-std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev) {
-  const std::string wanted = text(major(dev), ":", minor(dev));
-  std::string type;
+// The last that `wanted` takes, of its first and third field: the one on top.
+template <class Wanted>
+Mount find_mount(std::string_view mountinfo, Wanted wanted) {
+  Mount found;
   while (!mountinfo.empty()) {
     const size_t newline = std::min(mountinfo.find('\n'), mountinfo.size());
     std::string_view line = mountinfo.substr(0, newline);
     mountinfo.remove_prefix(std::min(newline + 1, mountinfo.size()));
+    const std::string_view id = next_field(line);
     next_field(line);
-    next_field(line);
-    if (next_field(line) != wanted) continue;
+    if (!wanted(id, next_field(line))) continue;
     const size_t dash = line.find(" - ");
     if (dash == std::string_view::npos) continue;
     line.remove_prefix(dash + 3);
-    type = next_field(line);  // the last mount of a device is the one on top
+    found.type = next_field(line);
+    next_field(line);
+    found.options = next_field(line);
   }
-  return type;
+  return found;
+}
+
+// The mount of an open file: by the id that the kernel tells of it, as files of
+// overlay and btrfs have device numbers that no mount has; else by device.
+Mount mount_of(const File &file, std::string_view mountinfo) {
+  constexpr std::string_view key = "mnt_id:";
+  const std::string fdinfo = read_text(file.env(), text("/proc/self/fdinfo/", file.fd()).c_str());
+  if (const size_t at = fdinfo.find(key); at != std::string::npos) {
+    std::string_view id = std::string_view(fdinfo).substr(at + key.size());
+    id.remove_prefix(std::min(id.find_first_not_of(" \t"), id.size()));
+    id = id.substr(0, id.find('\n'));
+    const Mount m = find_mount(mountinfo, [&](std::string_view mount, std::string_view) { return mount == id; });
+    if (!m.type.empty()) return m;
+  }
+  const auto s = file.stat();
+  if (!s) return {};
+  const std::string device = text(major(s->st_dev), ":", minor(s->st_dev));
+  return find_mount(mountinfo, [&](std::string_view, std::string_view dev) { return dev == device; });
+}
+
+// An overlay is as far away as the farthest of its layers.
+Storage storage_of_layers(Env &env, std::string_view options) {
+  constexpr Storage by_distance[] = {Storage::object_store, Storage::fuse, Storage::parallel, Storage::network};
+  std::vector<Storage> layers;
+  for (const std::string &folder : overlay_layers(options))
+    if (auto dir = File::open(env, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, folder))
+      layers.push_back(probe_filesystem(*dir).storage);
+  for (Storage far : by_distance)
+    if (std::find(layers.begin(), layers.end(), far) != layers.end()) return far;
+  const bool in_memory =
+      !layers.empty() && std::all_of(layers.begin(), layers.end(), [](Storage s) { return s == Storage::memory; });
+  return in_memory ? Storage::memory : Storage::local;
+}
+
+}  // namespace
+
+std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev) {
+  const std::string wanted = text(major(dev), ":", minor(dev));
+  return std::string(
+      find_mount(mountinfo, [&](std::string_view, std::string_view device) { return device == wanted; }).type);
+}
+
+// Options are separated by commas, folders by colons; \ooo is a byte, as in all of
+// mountinfo, and a backslash (itself \134) before a comma or colon makes it plain.
+std::vector<std::string> overlay_layers(std::string_view options) {
+  constexpr std::string_view keys[] = {"lowerdir=", "lowerdir+=", "datadir+=", "upperdir="};
+  std::string plain;
+  for (size_t i = 0; i < options.size(); ++i) {
+    if (options[i] == '\\' && i + 3 < options.size()) {
+      plain += static_cast<char>((options[i + 1] - '0') * 64 + (options[i + 2] - '0') * 8 + (options[i + 3] - '0'));
+      i += 3;
+    } else {
+      plain += options[i];
+    }
+  }
+  // Cut at each separator that no backslash stands before.
+  auto cut = [](std::string_view text, char separator) {
+    std::vector<std::string> parts(1);
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '\\' && i + 1 < text.size() && separator == ':')
+        parts.back() += text[++i];
+      else if (text[i] == '\\' && i + 1 < text.size())
+        parts.back() += {text[i], text[++i]};
+      else if (text[i] == separator)
+        parts.emplace_back();
+      else
+        parts.back() += text[i];
+    }
+    return parts;
+  };
+  std::vector<std::string> folders;
+  for (const std::string &option : cut(plain, ','))
+    for (std::string_view key : keys)
+      if (option.starts_with(key))
+        for (std::string &folder : cut(std::string_view(option).substr(key.size()), ':'))
+          if (!folder.empty()) folders.push_back(std::move(folder));
+  return folders;
 }
 
 Filesystem probe_filesystem(const File &file) {
@@ -140,10 +261,13 @@ Filesystem probe_filesystem(const File &file) {
   const auto magic = static_cast<uint32_t>(fs.f_type);
   const auto *known =
       std::find_if(std::begin(magics), std::end(magics), [&](const Magic &m) { return m.magic == magic; });
-  if (known != std::end(magics)) return {storage_of_type(known->type), std::string(known->type)};
+  if (known != std::end(magics) && known->type != overlay)
+    return {storage_of_type(known->type), std::string(known->type)};
 
-  std::string type;
-  if (auto s = file.stat()) type = type_from_mountinfo(read_text(file.env(), "/proc/self/mountinfo"), s->st_dev);
+  const std::string mountinfo = read_text(file.env(), "/proc/self/mountinfo");
+  const Mount mount = mount_of(file, mountinfo);
+  if (known != std::end(magics)) return {storage_of_layers(file.env(), mount.options), std::string(overlay)};
+  std::string type(mount.type);
   if (type.empty() && magic == fuse_magic) type = "fuse";
   if (type.empty()) return {Storage::unknown, text("unknown (statfs magic ", magic, ")")};
   return {storage_of_type(type), std::move(type)};

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "os/file.h"
 
@@ -33,7 +34,11 @@ Storage storage_of_type(std::string_view type);
 // /proc/self/mountinfo; empty if it lists none. Pure.
 std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev);
 
-// Never fails: what cannot be told is Storage::unknown.
+// The folders that an overlay mount lies over, from its filesystem's options as
+// mountinfo writes them. Pure.
+std::vector<std::string> overlay_layers(std::string_view options);
+
+// An overlay is judged by its layers, where they can be looked at. Never fails: what cannot be told is Storage::unknown.
 Filesystem probe_filesystem(const File &file);
 
 }  // namespace st::os

@@ -25,12 +25,10 @@ struct Habit {
 constexpr Habit habits[] = {
     {Storage::local, Prefetch::parallel, 0, 4 * MiB, 64 * KiB, "a disk serves several readers at once"},
     {Storage::memory, Prefetch::none, 0, 4 * MiB, 4 * KiB, "the bytes are in memory already"},
-    {Storage::network, Prefetch::sequential, 1, 8 * MiB, 1 * MiB, "a server reads ahead for one sequence at a time"},
-    {Storage::parallel, Prefetch::parallel, 4, 16 * MiB, 1 * MiB,
-     "the file is striped over servers, each reader has a range of its own"},
+    {Storage::network, Prefetch::parallel, 2, 8 * MiB, 1 * MiB, "a server streams each sequence of reads"},
+    {Storage::parallel, Prefetch::parallel, 4, 16 * MiB, 1 * MiB, "several servers hold the file's parts"},
     {Storage::fuse, Prefetch::sequential, 1, 8 * MiB, 1 * MiB, "a daemon reads ahead for one sequence at a time"},
-    {Storage::object_store, Prefetch::sequential, 1, 8 * MiB, 4 * MiB,
-     "each sequence is one streaming request to the store"},
+    {Storage::object_store, Prefetch::parallel, 2, 8 * MiB, 4 * MiB, "each sequence of reads is one streaming request"},
     {Storage::unknown, Prefetch::sequential, 1, 8 * MiB, 256 * KiB, "sequences suit every storage"},
 };
 
@@ -89,12 +87,13 @@ Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::F
   s.prefetch = *prefetch == Prefetch::automatic ? habit.prefetch : *prefetch;
   s.direct = *direct;
   s.threads = habit.threads ? habit.threads : std::min(env.cpus(), 4u);
+  s.own_range = filesystem.storage != Storage::local && filesystem.storage != Storage::memory;
+  if (s.own_range && wishes.workers > 1) s.threads = 1;  // the workers are the readers
   if (*prefetch == Prefetch::sequential) s.threads = 1;
   if (*prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
   if (*threads) s.threads = std::min(*threads, max_threads);
   s.block = *block ? std::clamp(*block, min_block, max_block) / (4 * KiB) * (4 * KiB) : habit.block;
   s.gap = habit.gap;
-  s.own_range = filesystem.storage != Storage::local && filesystem.storage != Storage::memory;
 
   s.reason = text(filesystem.type, " is ", os::storage_name(filesystem.storage), " storage, where ", habit.why, ": ",
                   s.threads, s.threads == 1 ? " reader" : " readers", s.own_range && s.threads > 1 ? " of ranges" : "",

@@ -20,6 +20,7 @@ struct Wishes {
   Direct direct = Direct::automatic;
   uint32_t threads = 0;
   uint32_t block = 0;
+  uint32_t workers = 1;  // that read the file at the same time
 };
 
 struct Strategy {

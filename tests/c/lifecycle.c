@@ -103,7 +103,7 @@ static void reading(st_file *file) {
 
 static void errors(void) {
   st_error_info info, by_macro = ST_ERROR_INFO_INIT;
-  st_error_info_init(&info);
+  st_error_info_init(&info, sizeof info);
   CHECK(memcmp(&info, &by_macro, sizeof info) == 0);
   CHECK_STATUS(ST_OK, st_last_error_info(&info));
   CHECK(info.status == ST_E_NOT_FOUND && strcmp(info.tensor, "absent") == 0 && info.tensor_len == 6);
@@ -126,7 +126,7 @@ static void changing(const char *path) {
   int calls = 0;
   float fresh[6] = {6.0f, 5.0f, 4.0f, 3.0f, 2.0f, 1.0f};
   int16_t ones[3] = {1, 1, 1};
-  st_open_options_init(&options);
+  st_open_options_init(&options, sizeof options);
   options.flags = ST_OPEN_READ_WRITE;
   CHECK_STATUS(ST_OK, st_open(path, &options, &file));
   if (!file) return;
@@ -140,7 +140,7 @@ static void changing(const char *path) {
   t.data = ones;
   CHECK_STATUS(ST_OK, st_update_n(file, "bias!", 4, &t));
 
-  st_txn_options_init(&txn_options);
+  st_txn_options_init(&txn_options, sizeof txn_options);
   txn_options.flags = ST_TXN_COPY;
   txn_options.progress = count_call;
   txn_options.progress_user = &calls;
@@ -168,8 +168,8 @@ static void changing(const char *path) {
 static void observing(st_file *file) {
   st_io_info info;
   st_stats stats;
-  st_io_info_init(&info);
-  st_stats_init(&stats);
+  st_io_info_init(&info, sizeof info);
+  st_stats_init(&stats, sizeof stats);
   CHECK_STATUS(ST_OK, st_get_io_info(file, &info));
   CHECK(info.file_size == FILE_BYTES && info.header_size == sizeof json - 1 && info.data_offset == 8 + info.header_size);
   CHECK(info.filesystem[0] != '\0' && info.reason[0] != '\0');
@@ -199,12 +199,12 @@ static void recovering(const char *path) {
   int reports = 0;
   CHECK_STATUS(ST_OK, st_verify(path, note_report, &reports));
   CHECK(reports >= 1);
-  st_verify_options_init(&verify);
+  st_verify_options_init(&verify, sizeof verify);
   verify.report = note_report;
   verify.report_user = &reports;
   CHECK_STATUS(ST_OK, st_verify_with(path, &verify));
   CHECK_STATUS(ST_OK, st_recover(path));
-  st_recover_options_init(&recover);
+  st_recover_options_init(&recover, sizeof recover);
   recover.report = note_report;
   recover.user = &reports;
   CHECK_STATUS(ST_OK, st_recover_with(path, &recover));

@@ -59,7 +59,7 @@ def _load() -> c.CDLL:
         ("st_dtype_parse", c.c_int32, [text, c.POINTER(c.c_uint32)]),
         ("st_open", c.c_int32, [text, c.POINTER(_OpenOptions), c.POINTER(handle)]),
         ("st_open_memory", c.c_int32, [c.c_void_p, size, c.POINTER(handle)]),
-        ("st_open_options_init", None, [c.POINTER(_OpenOptions)]),
+        ("st_open_options_init", None, [c.POINTER(_OpenOptions), size]),
         ("st_close", c.c_int32, [handle]),
         ("st_count", size, [handle]),
         ("st_at", c.c_int32, [handle, size, c.POINTER(_Tensor)]),
@@ -105,7 +105,7 @@ class File:
             _check(lib().st_open_memory(memory, len(memory), c.byref(self._handle)))
         else:
             options = _OpenOptions()
-            lib().st_open_options_init(c.byref(options))
+            lib().st_open_options_init(c.byref(options), c.sizeof(options))
             options.map, options.flags = map, OPEN_READ_WRITE if write else 0
             _check(lib().st_open(os.fsencode(path), c.byref(options), c.byref(self._handle)))
 

@@ -25,6 +25,8 @@ STRUCTS = {
     "st_open_options": _abi.OpenOptions,
     "st_tensor": _abi.Tensor,
     "st_range": _abi.Range,
+    "st_read_request": _abi.ReadRequest,
+    "st_load_options": _abi.LoadOptions,
     "st_txn_options": _abi.TxnOptions,
     "st_metadata": _abi.Metadata,
     "st_plan": _abi.Plan,
@@ -127,6 +129,8 @@ SCALARS = {
     "uint64_t": ctypes.c_uint64,
     "st_dtype": ctypes.c_uint32,
     "st_status": ctypes.c_int32,
+    "uint64_t": ctypes.c_uint64,
+    "st_progress_fn": _abi.progress_fn,
     "st_report_fn": _abi.report_fn,
     "void": None,
 }

@@ -7,17 +7,18 @@ namespace st {
 namespace {
 
 template <class T>
-void expect_same(void (*init)(T *), const T &macro) {
+void expect_same(void (*init)(T *, size_t), const T &macro) {
   T filled;
   std::memset(&filled, 0xAB, sizeof filled);
-  init(&filled);
+  init(&filled, sizeof filled);
   EXPECT_EQ(std::memcmp(&filled, &macro, sizeof(T)), 0);  // there is no padding
   EXPECT_EQ(filled.struct_size, sizeof(T));
-  init(nullptr);
+  init(nullptr, sizeof filled);
 }
 
 TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_open_options>(st_open_options_init, ST_OPEN_OPTIONS_INIT);
+  expect_same<st_load_options>(st_load_options_init, ST_LOAD_OPTIONS_INIT);
   expect_same<st_txn_options>(st_txn_options_init, ST_TXN_OPTIONS_INIT);
   expect_same<st_recover_options>(st_recover_options_init, ST_RECOVER_OPTIONS_INIT);
   expect_same<st_verify_options>(st_verify_options_init, ST_VERIFY_OPTIONS_INIT);

@@ -34,6 +34,11 @@ const char *map_sentence(uint32_t map) {
   }
 }
 
+void print_why(Session &session, const char *reason) {
+  const std::string sentence = escape(reason);
+  session.out.print("Why: {}{}\n", sentence, sentence.ends_with('.') ? "" : ".");
+}
+
 int run(Session &session, const Io &options) {
   const File file(session, options.file, {.map = options.map});
   const st_io_info io = file.io_info();
@@ -46,6 +51,11 @@ int run(Session &session, const Io &options) {
     json.field("map", map_name(io.map));
     json.field("map_fallbacks", uint64_t{io.map_fallbacks});
     json.field("reason", io.reason);
+    json.field("prefetch", prefetch_name(io.prefetch));
+    json.field("direct", io.direct == ST_DIRECT_ON);
+    json.field("io_threads", uint64_t{io.io_threads});
+    json.field("block_size", uint64_t{io.block_size});
+    json.field("prefetch_reason", io.prefetch_reason);
     json.field("file_size", io.file_size);
     json.field("header_size", io.header_size);
     json.field("data_offset", io.data_offset);
@@ -57,8 +67,11 @@ int run(Session &session, const Io &options) {
   session.out.print("Filesystem: {}.\n", escape(io.filesystem));
   session.out.print("Mapping: {}{}.\n", map_sentence(io.map),
                     io.map_fallbacks ? fmt::format("; {} refused before", counted(io.map_fallbacks, "way")) : "");
-  const std::string reason = escape(io.reason);
-  session.out.print("Why: {}{}\n", reason, reason.ends_with('.') ? "" : ".");
+  print_why(session, io.reason);
+  session.out.print("Bulk reads: {}, {} at a time, {} a request{}.\n", prefetch_name(io.prefetch),
+                    counted(io.io_threads, "reader"), human_size(io.block_size),
+                    io.direct == ST_DIRECT_ON ? ", past the page cache" : "");
+  print_why(session, io.prefetch_reason);
   return exit_ok;
 }
 

@@ -64,6 +64,9 @@ int run(Session &session, const Stats &options) {
       {"commits", s.commits, "transactions committed", false},
       {"recoveries", s.recoveries, "journals applied or dropped", false},
       {"lock_waits", s.lock_waits, "times that a lock was not free at once", false},
+      {"bytes_prefetched", s.bytes_prefetched, "brought into the page cache ahead of use", true},
+      {"read_requests", s.read_requests, "requests of bulk reads", false},
+      {"reopens", s.reopens, "times that the handle opened itself anew after a fork", false},
   };
   if (session.json) {
     Json json(session.out);

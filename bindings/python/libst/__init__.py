@@ -46,6 +46,7 @@ from .errors import (
     TransactionFailedError,
     UnsupportedError,
 )
+from .bulk import load
 from ._payload import Packed
 from .compact import compact
 from .file import File, open, open_memory
@@ -100,6 +101,7 @@ __all__ = [
     "Transaction",
     "TransactionFailedError",
     "UnsupportedError",
+    "load",
     "Writer",
     "compact",
     "open",

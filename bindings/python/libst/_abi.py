@@ -58,6 +58,13 @@ class OpenOptions(ctypes.Structure):
         ("progress_user", c_void_p),
         ("log", log_fn),
         ("log_user", c_void_p),
+        ("prefetch", c_uint32),
+        ("direct", c_uint32),
+        ("io_threads", c_uint32),
+        ("block_size", c_uint32),
+        ("worker_index", c_uint32),
+        ("worker_count", c_uint32),
+        ("memory_limit", c_uint64),
     ]
 
 
@@ -79,6 +86,27 @@ class Tensor(ctypes.Structure):
 
 class Range(ctypes.Structure):
     _fields_ = [("start", c_int64), ("stop", c_int64), ("step", c_int64)]
+
+
+class ReadRequest(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("name_len", c_size_t),
+        ("index", c_uint64),
+        ("dst", c_void_p),
+        ("dst_size", c_size_t),
+        ("ranges", POINTER(Range)),
+        ("range_count", c_size_t),
+    ]
+
+
+class LoadOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("progress", progress_fn),
+        ("progress_user", c_void_p),
+    ]
 
 
 class TxnOptions(ctypes.Structure):
@@ -164,6 +192,11 @@ class IoInfo(ctypes.Structure):
         ("data_offset", c_uint64),
         ("filesystem", c_char * 64),
         ("reason", c_char * 256),
+        ("prefetch", c_uint32),
+        ("direct", c_uint32),
+        ("io_threads", c_uint32),
+        ("block_size", c_uint32),
+        ("prefetch_reason", c_char * 256),
     ]
 
 
@@ -182,6 +215,9 @@ class Stats(ctypes.Structure):
         ("commits", c_uint64),
         ("recoveries", c_uint64),
         ("lock_waits", c_uint64),
+        ("read_requests", c_uint64),
+        ("bytes_prefetched", c_uint64),
+        ("reopens", c_uint64),
     ]
 
 
@@ -197,6 +233,18 @@ ST_MAP_AUTO = 0
 ST_MAP_SHARED = 1
 ST_MAP_PRIVATE = 2
 ST_MAP_NONE = 3
+
+ST_PREFETCH_AUTO = 0
+ST_PREFETCH_NONE = 1
+ST_PREFETCH_SEQUENTIAL = 2
+ST_PREFETCH_PARALLEL = 3
+
+ST_DIRECT_AUTO = 0
+ST_DIRECT_OFF = 1
+ST_DIRECT_ON = 2
+
+ST_LOAD_HUGE_PAGES = 1
+ST_LOAD_DIRECT = 2
 
 ST_TIMEOUT_FOREVER = -1
 
@@ -242,7 +290,7 @@ _tensor = POINTER(Tensor)
 
 st_status_name = _function("st_status_name", c_char_p, c_status)
 st_last_error = _function("st_last_error", c_char_p)
-st_error_info_init = _function("st_error_info_init", None, POINTER(ErrorInfo))
+st_error_info_init = _function("st_error_info_init", None, POINTER(ErrorInfo), c_size_t)
 st_last_error_info = _function("st_last_error_info", c_status, POINTER(ErrorInfo))
 
 st_dtype_name = _function("st_dtype_name", c_char_p, c_uint32)
@@ -250,7 +298,7 @@ st_dtype_bits = _function("st_dtype_bits", c_uint32, c_uint32)
 st_dtype_parse = _function("st_dtype_parse", c_status, c_char_p, POINTER(c_uint32))
 st_version = _function("st_version", c_char_p)
 
-st_open_options_init = _function("st_open_options_init", None, POINTER(OpenOptions))
+st_open_options_init = _function("st_open_options_init", None, POINTER(OpenOptions), c_size_t)
 st_open = _function("st_open", c_status, c_char_p, POINTER(OpenOptions), POINTER(c_void_p))
 st_open_memory = _function("st_open_memory", c_status, c_void_p, c_size_t, POINTER(c_void_p))
 st_reopen = _function("st_reopen", c_status, _file, POINTER(c_void_p))
@@ -288,7 +336,13 @@ st_read_slice_n = _function(
     c_void_p, c_size_t,
 )  # fmt: skip
 
-st_txn_options_init = _function("st_txn_options_init", None, POINTER(TxnOptions))
+st_read_many = _function("st_read_many", c_status, _file, c_void_p, c_size_t, progress_fn, c_void_p)
+st_prefetch = _function("st_prefetch", c_status, _file, POINTER(c_char_p), c_size_t)
+st_prefetch_at = _function("st_prefetch_at", c_status, _file, POINTER(c_uint64), c_size_t, progress_fn, c_void_p)
+st_load_options_init = _function("st_load_options_init", None, POINTER(LoadOptions), c_size_t)
+st_load = _function("st_load", c_status, _file, POINTER(c_uint64), c_size_t, POINTER(LoadOptions))
+
+st_txn_options_init = _function("st_txn_options_init", None, POINTER(TxnOptions), c_size_t)
 st_update = _function("st_update", c_status, _file, c_char_p, _tensor)
 st_update_n = _function("st_update_n", c_status, _file, c_char_p, c_size_t, _tensor)
 st_begin = _function("st_begin", c_status, _file, POINTER(TxnOptions), POINTER(c_void_p))
@@ -302,7 +356,7 @@ st_txn_rename = _function("st_txn_rename", c_status, _txn, c_char_p, c_char_p)
 st_txn_rename_n = _function("st_txn_rename_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
 st_txn_set_metadata = _function("st_txn_set_metadata", c_status, _txn, c_char_p, c_char_p)
 st_txn_set_metadata_n = _function("st_txn_set_metadata_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
-st_plan_init = _function("st_plan_init", None, POINTER(Plan))
+st_plan_init = _function("st_plan_init", None, POINTER(Plan), c_size_t)
 st_txn_plan = _function("st_txn_plan", c_status, _txn, POINTER(Plan))
 st_refresh = _function("st_refresh", c_status, _file)
 st_compact = _function("st_compact", c_status, c_char_p, POINTER(TxnOptions))
@@ -311,7 +365,7 @@ st_abort = _function("st_abort", None, _txn)
 
 _metadata = POINTER(Metadata)
 _writer = c_void_p
-st_save_options_init = _function("st_save_options_init", None, POINTER(SaveOptions))
+st_save_options_init = _function("st_save_options_init", None, POINTER(SaveOptions), c_size_t)
 st_save = _function("st_save", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions))
 st_writer_open = _function(
     "st_writer_open", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions),
@@ -324,13 +378,13 @@ st_writer_finish = _function("st_writer_finish", c_status, _writer)
 st_writer_abort = _function("st_writer_abort", None, _writer)
 
 st_verify = _function("st_verify", c_status, c_char_p, report_fn, c_void_p)
-st_verify_options_init = _function("st_verify_options_init", None, POINTER(VerifyOptions))
+st_verify_options_init = _function("st_verify_options_init", None, POINTER(VerifyOptions), c_size_t)
 st_verify_with = _function("st_verify_with", c_status, c_char_p, POINTER(VerifyOptions))
 st_recover = _function("st_recover", c_status, c_char_p)
-st_recover_options_init = _function("st_recover_options_init", None, POINTER(RecoverOptions))
+st_recover_options_init = _function("st_recover_options_init", None, POINTER(RecoverOptions), c_size_t)
 st_recover_with = _function("st_recover_with", c_status, c_char_p, POINTER(RecoverOptions))
 
-st_io_info_init = _function("st_io_info_init", None, POINTER(IoInfo))
+st_io_info_init = _function("st_io_info_init", None, POINTER(IoInfo), c_size_t)
 st_get_io_info = _function("st_get_io_info", c_status, _file, POINTER(IoInfo))
-st_stats_init = _function("st_stats_init", None, POINTER(Stats))
+st_stats_init = _function("st_stats_init", None, POINTER(Stats), c_size_t)
 st_get_stats = _function("st_get_stats", c_status, _file, POINTER(Stats))

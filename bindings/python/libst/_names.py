@@ -38,6 +38,7 @@ def encoded(name: str) -> bytes:
 class Description(NamedTuple):
     """An st_tensor without pointers, which nothing has to keep alive."""
 
+    index: int
     dtype: int
     shape: tuple[int, ...]
     nbytes: int
@@ -54,7 +55,7 @@ def describe(handle: Handle, raw: bytes) -> Description:
     if status:
         del handle  # not in the traceback of an error, where it would keep the file open
         raise error(status)
-    return Description(t.dtype, tuple(t.shape[: t.rank]), t.nbytes, t.file_offset, t.shard)
+    return Description(index.value, t.dtype, tuple(t.shape[: t.rank]), t.nbytes, t.file_offset, t.shard)
 
 
 def names(handle: Handle) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Look after a file without opening it: `libst.verify` and `libst.recover`."""
 
+import ctypes
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
@@ -45,7 +46,7 @@ def verify(
 
     callbacks = Callbacks(progress=progress, report=lambda raw: keep(_finding(raw)))
     options = _abi.VerifyOptions()
-    _abi.st_verify_options_init(options)
+    _abi.st_verify_options_init(options, ctypes.sizeof(options))
     options.report = callbacks.report
     options.progress = callbacks.progress
     status = callbacks.call(_abi.st_verify_with, fs_path(path), options)
@@ -84,7 +85,7 @@ def recover(
 
     callbacks = Callbacks(report=keep)
     options = _abi.RecoverOptions()
-    _abi.st_recover_options_init(options)
+    _abi.st_recover_options_init(options, ctypes.sizeof(options))
     options.lock_timeout_ms = waiting.turn_ms
     options.report = callbacks.report
     raw_path = fs_path(path)

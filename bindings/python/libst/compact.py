@@ -1,5 +1,6 @@
 """`libst.compact`: a file without spare room."""
 
+import ctypes
 from typing import Optional
 
 from . import _abi
@@ -26,7 +27,7 @@ def compact(
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
     options = _abi.TxnOptions()
-    _abi.st_txn_options_init(options)
+    _abi.st_txn_options_init(options, ctypes.sizeof(options))
     options.flags = _abi.ST_TXN_BREAK_LINKS if break_links else 0
     options.lock_timeout_ms = waiting.turn_ms
     options.progress = callbacks.progress

@@ -288,7 +288,7 @@ def error(status: int) -> Error:
     """The exception for a call that just answered `status` on this thread."""
     kind = _BY_STATUS.get(status, Error)
     info = _abi.ErrorInfo()
-    _abi.st_error_info_init(info)
+    _abi.st_error_info_init(info, ctypes.sizeof(info))
     if _abi.st_last_error_info(info) or info.status != status:
         return kind(_abi.st_status_name(status).decode(), known_status(status))
     tensor = None

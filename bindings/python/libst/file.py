@@ -3,21 +3,30 @@
 import ctypes
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn, Optional, Union
 
 import numpy as np
 
-from . import _abi
+from . import _abi, bulk
 from ._callbacks import Callbacks, Log, Progress
 from ._handle import Handle, memory
 from ._layout import layout_number
 from ._names import describe, encoded, names, no_name
 from ._waiting import Waiting
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
-from .errors import ClosedError, DtypeMismatchError, Error, ShapeMismatchError, check, error
-from .info import IoInfo, Stats, TensorInfo, map_name, map_number, storage_name
+from .errors import ClosedError, Error, check, error
+from .info import (
+    IoInfo,
+    Stats,
+    TensorInfo,
+    map_name,
+    map_number,
+    prefetch_name,
+    prefetch_number,
+    storage_name,
+)
 from .slices import TensorSlice, c_ranges
 from .transaction import Layout, Transaction
 
@@ -40,6 +49,12 @@ def open(
     mode: str = "r",
     map: str = "auto",
     *,
+    prefetch: str = "auto",
+    direct: Optional[bool] = None,
+    io_threads: int = 0,
+    block_size: int = 0,
+    worker: tuple[int, int] = (0, 1),
+    memory_limit: int = 0,
     lock_timeout: Optional[float] = 10.0,
     progress: Optional[Progress] = None,
     log: Optional[Log] = None,
@@ -55,6 +70,15 @@ def open(
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
             tensor is read into memory of its own when first viewed. What was chosen,
             and why, is in `File.io_info`.
+        prefetch: how bulk reads (`prefetch`, `read_many`, `libst.load`) go. "auto" as the
+            storage asks, "none": `prefetch` does nothing, "sequential": one reader,
+            "parallel": several.
+        direct: whether bulk reads into memory go past the page cache; None: as ST_DIRECT says.
+        io_threads: readers of a bulk read; 0 as the storage asks (or ST_IO_THREADS).
+        block_size: bytes of a request of theirs; 0 as the storage asks (or ST_BLOCK_SIZE).
+        worker: (i, n): this is worker i, from 0, of n that share the warming of the file:
+            `prefetch()` takes the i-th contiguous part of it.
+        memory_limit: bytes of page cache that bulk reads may leave behind; 0 no limit.
         lock_timeout: seconds to wait for other workers' locks, when changing and
             recovering; 0 not at all, None for ever.
         progress: `progress(done_bytes, total_bytes)`, called now and then during
@@ -74,9 +98,24 @@ def open(
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress, log)
     options = _abi.OpenOptions()
-    _abi.st_open_options_init(options)
+    _abi.st_open_options_init(options, ctypes.sizeof(options))
     options.flags = _abi.ST_OPEN_READ_WRITE if mode == "r+" else 0
     options.map = map_number(map)
+    options.prefetch = prefetch_number(prefetch)
+    options.direct = _abi.ST_DIRECT_AUTO if direct is None else _abi.ST_DIRECT_ON if direct else _abi.ST_DIRECT_OFF
+    for name, number, most in (
+        ("io_threads", io_threads, 2**32 - 1),
+        ("block_size", block_size, 2**32 - 1),
+        ("memory_limit", memory_limit, 2**64 - 1),
+        ("worker[0]", worker[0], 2**32 - 1),
+        ("worker[1]", worker[1], 2**32 - 1),
+    ):
+        if not 0 <= number <= most:
+            raise ValueError(f"{name} is a number from 0 to {most}, not {number!r}")
+    options.io_threads = io_threads
+    options.block_size = block_size
+    options.worker_index, options.worker_count = worker
+    options.memory_limit = memory_limit
     options.lock_timeout_ms = waiting.turn_ms
     options.progress = callbacks.progress
     options.log = callbacks.log
@@ -324,18 +363,34 @@ class File(Mapping[str, Array]):
         """
         raw = encoded(name)
         tensor = describe(self._live(), raw)
-        dtype = NUMPY[tensor.dtype]
-        shape = (tensor.nbytes,) if tensor.dtype in PACKED else tensor.shape
+        dtype, shape = bulk.form(tensor)
         if out is None:
             out = np.empty(shape, dtype)
-        elif out.dtype != dtype:
-            raise DtypeMismatchError(f"out has dtype {out.dtype}, the tensor {name!r} {dtype}", tensor=name)
-        elif out.shape != shape:
-            raise ShapeMismatchError(f"out has shape {out.shape}, the tensor {name!r} {shape}", tensor=name)
-        elif not out.flags.c_contiguous or not out.flags.writeable:
-            raise ValueError("out must be writable and C-contiguous")
+        else:
+            bulk.check_fits(out, name, dtype, shape)
         self._call(_abi.st_read_n, raw, len(raw), _address(out), out.nbytes)
         return out
+
+    def read_many(
+        self, names: Union[Iterable[str], Mapping[str, Array]], *, progress: Optional[Progress] = None
+    ) -> dict[str, Array]:
+        """Copy many tensors, in the order of the file whatever order they are named in: neighbours
+        in one request, by as many readers as the storage likes.
+
+        Args:
+            names: which; or a mapping of names to arrays to read into, each as `out` of `read`.
+            progress: as in `open`; by default the file's.
+        Returns: names to arrays, the caller's; new ones share one block of memory.
+
+        Raises what `read` raises, and KeyError's NotFoundError before anything is read.
+        """
+        return bulk.read_many(self, names, progress)
+
+    def prefetch(self, names: Optional[Iterable[str]] = None, *, progress: Optional[Progress] = None) -> None:
+        """Bring tensors into memory, in the order of the file, so that views of them do not wait
+        for the storage. All of them, or with `worker=(i, n)` of `open` this worker's part of the
+        file, if none are named. Raises NotFoundError, StorageError, FileChangedError."""
+        bulk.prefetch(self, names, progress)
 
     def slice(self, name: str) -> TensorSlice:
         """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`. Raises NotFoundError."""
@@ -436,12 +491,17 @@ class File(Mapping[str, Array]):
             data_offset=raw.data_offset,
             filesystem=raw.filesystem.decode("utf-8", "replace"),
             reason=raw.reason.decode("utf-8", "replace"),
+            prefetch=prefetch_name(raw.prefetch),
+            direct=raw.direct == _abi.ST_DIRECT_ON,
+            io_threads=raw.io_threads,
+            block_size=raw.block_size,
+            prefetch_reason=raw.prefetch_reason.decode("utf-8", "replace"),
         )
 
     def stats(self) -> Stats:
         """What this handle has read, mapped, written and waited for so far."""
         raw = _abi.Stats()
-        _abi.st_stats_init(raw)
+        _abi.st_stats_init(raw, ctypes.sizeof(raw))
         check(_abi.st_get_stats(self._live(), raw))
         return Stats(**{name: getattr(raw, name) for name in Stats.__dataclass_fields__})
 
@@ -459,6 +519,11 @@ class File(Mapping[str, Array]):
     def _call(self, function: Any, *args: Any) -> None:
         """A call that may take long, with this file's callbacks."""
         check(self._callbacks.call(function, self._live(), *args))
+
+    def _call_bulk(self, function: Any, *args: Any, progress: Optional[Progress]) -> None:
+        """One that takes a progress function of its own at the end."""
+        callbacks = self._callbacks if progress is None else Callbacks(progress)
+        check(callbacks.call(function, self._live(), *args, callbacks.progress, None))
 
 
 def _opened(borrowed: Any, call: Callable[[ctypes.c_void_p], int]) -> Handle:
@@ -490,6 +555,6 @@ def _text(pointer: ctypes.c_void_p, length: ctypes.c_size_t) -> str:
 
 def _io_info(handle: Handle) -> _abi.IoInfo:
     info = _abi.IoInfo()
-    _abi.st_io_info_init(info)
+    _abi.st_io_info_init(info, ctypes.sizeof(info))
     check(_abi.st_get_io_info(handle, info))
     return info

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 _MAPS = ("auto", "shared", "private", "none")
+_PREFETCHES = ("auto", "none", "sequential", "parallel")
 _STORAGES = ("unknown", "local", "memory", "network", "parallel", "fuse", "object store")
 
 
@@ -31,6 +32,11 @@ class IoInfo:
     data_offset: int  #: where tensors begin, in bytes
     filesystem: str  #: its type as in the mount table: "ext4", "fuse.gcsfuse"
     reason: str  #: one sentence: why this mapping
+    prefetch: str  #: how bulk reads go: "none", "sequential" or "parallel"
+    direct: bool  #: whether bulk reads into memory go past the page cache
+    io_threads: int  #: readers of a bulk read
+    block_size: int  #: bytes of a request of theirs
+    prefetch_reason: str  #: one sentence: how bulk reads go, and why
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a handle has cost so far. Bytes, but for the four counts."""
+    """What a handle has cost so far. Bytes, but for the counts."""
 
     map_fallbacks: int  #: count: steps down from the mapping first tried
     bytes_read: int  #: by libst's own reads
@@ -64,6 +70,9 @@ class Stats:
     commits: int  #: count: transactions committed
     recoveries: int  #: count: journals applied or dropped
     lock_waits: int  #: count: times that a lock was not free at once; a long wait is several turns of 0.2 s
+    read_requests: int  #: count: of bulk reads
+    bytes_prefetched: int  #: into the page cache
+    reopens: int  #: count: by this handle, in forked children
 
 
 def map_name(number: int) -> str:
@@ -74,8 +83,20 @@ def storage_name(number: int) -> str:
     return _STORAGES[number] if number < len(_STORAGES) else _STORAGES[0]
 
 
+def prefetch_name(number: int) -> str:
+    return _PREFETCHES[number] if number < len(_PREFETCHES) else str(number)
+
+
 def map_number(name: str) -> int:
+    return _number("map", _MAPS, name)
+
+
+def prefetch_number(name: str) -> int:
+    return _number("prefetch", _PREFETCHES, name)
+
+
+def _number(what: str, names: tuple[str, ...], name: str) -> int:
     try:
-        return _MAPS.index(name)
+        return names.index(name)
     except ValueError:
-        raise ValueError(f"map is one of {', '.join(map(repr, _MAPS))}, not {name!r}") from None
+        raise ValueError(f"{what} is one of {', '.join(map(repr, names))}, not {name!r}") from None

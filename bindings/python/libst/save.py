@@ -162,7 +162,7 @@ def _options(
     layout: str, alignment: int, header_reserve: int, waiting: Waiting, callbacks: Callbacks
 ) -> _abi.SaveOptions:
     options = _abi.SaveOptions()
-    _abi.st_save_options_init(options)
+    _abi.st_save_options_init(options, ctypes.sizeof(options))
     options.layout = layout_number(layout)
     options.alignment = alignment
     options.header_reserve = header_reserve

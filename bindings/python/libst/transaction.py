@@ -60,7 +60,7 @@ class Transaction:
         self._copy = copy
         self._lost = False
         options = _abi.TxnOptions()
-        _abi.st_txn_options_init(options)
+        _abi.st_txn_options_init(options, ctypes.sizeof(options))
         options.flags = layout.flags | (_abi.ST_TXN_COPY if copy else 0)
         options.layout = layout.layout
         options.alignment = layout.alignment
@@ -135,7 +135,7 @@ class Transaction:
     def plan(self) -> Plan:
         """What the commit would do, as far as can be told beforehand. Touches nothing."""
         plan = _abi.Plan()
-        _abi.st_plan_init(plan)
+        _abi.st_plan_init(plan, ctypes.sizeof(plan))
         check(_abi.st_txn_plan(self._live(), plan))
         return Plan(
             kind=_KINDS[plan.kind],

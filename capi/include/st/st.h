@@ -25,7 +25,8 @@
  *    ending in _n that takes a length.
  *  - No memory that the caller must free crosses this interface.
  *  - Structs that may grow begin with struct_size: set them up with their
- *    ST_..._INIT macro, or with the function st_..._init. In option structs,
+ *    ST_..._INIT macro, or with the function st_..._init, which is given the
+ *    size that the caller knows: sizeof *out. In option structs,
  *    bytes beyond what the library knows must be zero (else ST_E_UNSUPPORTED).
  *    In results, the library fills no more than struct_size bytes and zeroes
  *    those it does not know.
@@ -141,7 +142,7 @@ typedef struct st_error_info {
   int64_t holder_pid;    /* ST_E_BUSY: the process that holds the lock; 0 if unknown */
 } st_error_info;
 #define ST_ERROR_INFO_INIT { (uint32_t)sizeof(st_error_info), 0, 0, 0, 0, NULL, NULL, 0, 0 }
-void st_error_info_init(st_error_info *out);
+void st_error_info_init(st_error_info *out, size_t size);
 
 /* Fill *out. The strings live until this thread's next failing call. Since 2.0. */
 st_status st_last_error_info(st_error_info *out);
@@ -247,7 +248,7 @@ typedef struct st_open_options {
 } st_open_options;
 #define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL, \
                                0, 0, 0, 0, 0, 0, 0 }
-void st_open_options_init(st_open_options *out);
+void st_open_options_init(st_open_options *out, size_t size);
 
 /* Open a safetensors file: read and check its header, map its data, and first
  * of all finish what a crashed writer had committed (see st_recover).
@@ -424,7 +425,7 @@ typedef struct st_load_options {
   void *progress_user;
 } st_load_options;
 #define ST_LOAD_OPTIONS_INIT { (uint32_t)sizeof(st_load_options), 0, NULL, NULL }
-void st_load_options_init(st_load_options *out);
+void st_load_options_init(st_load_options *out, size_t size);
 
 /* Read tensors into one block of memory that the handle owns until st_close:
  * 4096-aligned, each tensor aligned in it as it is in the file. st_get then
@@ -463,7 +464,7 @@ typedef struct st_txn_options {
   uint64_t header_reserve;  /* bytes of spare room in the header of a new file, at least */
 } st_txn_options;
 #define ST_TXN_OPTIONS_INIT { (uint32_t)sizeof(st_txn_options), 0, 10000, 0, NULL, NULL, 0, 0, 0 }
-void st_txn_options_init(st_txn_options *out);
+void st_txn_options_init(st_txn_options *out, size_t size);
 
 /* Replace the bytes of one tensor, in place, as a transaction of its own:
  * checked, locked, journalled, durable on return; on failure the file is as it
@@ -540,7 +541,7 @@ typedef struct st_plan {
   char how[256];           /* one sentence */
 } st_plan;
 #define ST_PLAN_INIT { (uint32_t)sizeof(st_plan), 0, 0, 0, 0, 0, 0, 0, 0, {0} }
-void st_plan_init(st_plan *out);
+void st_plan_init(st_plan *out, size_t size);
 
 /* A dry run: touches nothing. Statuses: those that spelling the new header may give
  * (ST_E_HEADER_TOO_LARGE, ST_E_HEADER_UTF8, ST_E_OFFSETS), ST_E_INVALID_ARGUMENT (alignment), ST_E_TXN_FAILED,
@@ -599,7 +600,7 @@ typedef struct st_save_options {
   void *progress_user;
 } st_save_options;
 #define ST_SAVE_OPTIONS_INIT { (uint32_t)sizeof(st_save_options), 0, 0, 0, 0, 10000, 0, NULL, NULL }
-void st_save_options_init(st_save_options *out);
+void st_save_options_init(st_save_options *out, size_t size);
 
 /* Write a file of n tensors and m pairs of metadata. Until it returns ST_OK the
  * path leads to the old file, or to none; then to the new one, durably. Readers
@@ -681,7 +682,7 @@ typedef struct st_verify_options {
   void *progress_user;
 } st_verify_options;
 #define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL }
-void st_verify_options_init(st_verify_options *out);
+void st_verify_options_init(st_verify_options *out, size_t size);
 st_status st_verify_with(const char *path, const st_verify_options *opts);
 
 /* Finish or drop what crashed writers left beside the file: uncommitted
@@ -700,7 +701,7 @@ typedef struct st_recover_options {
   void *user;
 } st_recover_options;
 #define ST_RECOVER_OPTIONS_INIT { (uint32_t)sizeof(st_recover_options), 10000, NULL, NULL }
-void st_recover_options_init(st_recover_options *out);
+void st_recover_options_init(st_recover_options *out, size_t size);
 st_status st_recover_with(const char *path, const st_recover_options *opts); /* since 2.0 */
 
 /* ------------------------------------------------------------- observation */
@@ -731,7 +732,7 @@ typedef struct st_io_info {
   char prefetch_reason[256]; /* one sentence: how bulk reads go, and why */
 } st_io_info;
 #define ST_IO_INFO_INIT { (uint32_t)sizeof(st_io_info), 0, 0, 0, 0, 0, 0, {0}, {0}, 0, 0, 0, 0, {0} }
-void st_io_info_init(st_io_info *out);
+void st_io_info_init(st_io_info *out, size_t size);
 st_status st_get_io_info(const st_file *file, st_io_info *out); /* since 2.0 */
 
 typedef struct st_stats {
@@ -753,7 +754,7 @@ typedef struct st_stats {
   uint64_t reopens;              /* by this handle, in forked children */
 } st_stats;
 #define ST_STATS_INIT { (uint32_t)sizeof(st_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-void st_stats_init(st_stats *out);
+void st_stats_init(st_stats *out, size_t size);
 st_status st_get_stats(const st_file *file, st_stats *out); /* since 2.0 */
 
 #ifdef __cplusplus

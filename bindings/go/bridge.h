@@ -1,0 +1,43 @@
+/* What Go cannot say itself: callbacks of the call that runs on this thread, and
+ * structs that hold pointers to Go's memory, which are therefore built in C. It
+ * keeps no pointer to Go's memory when a call is over. */
+#ifndef LIBST_GO_BRIDGE_H
+#define LIBST_GO_BRIDGE_H
+
+#include <st/st.h>
+
+/* The call that this thread makes. In Go's memory; without pointers. */
+typedef struct stgo_call {
+  int32_t cancelled; /* set by any thread: the next progress callback stops the call */
+  uint32_t hooks;    /* STGO_PROGRESS, STGO_LOG: what Go wants to be told of */
+  uintptr_t handle;  /* a cgo.Handle */
+} stgo_call;
+#define STGO_PROGRESS 1u
+#define STGO_LOG 2u
+
+/* Make `call` (NULL: none) the one of this thread; answers the one before. */
+stgo_call *stgo_enter(stgo_call *call);
+
+/* Give these options the callbacks that pass on to this thread's call. */
+void stgo_hook_open(st_open_options *options);
+void stgo_hook_txn(st_txn_options *options);
+void stgo_hook_verify(st_verify_options *options);
+void stgo_hook_recover(st_recover_options *options);
+
+/* An st_tensor *, of a type whose pointer cgo need not look behind for pointers. */
+typedef uint64_t *stgo_tensor;
+
+/* As st_at by name, and st_get_n. Apart, because Go is told that these two do not
+ * call it back, which is true where the thread has no call (stgo_enter). */
+st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out);
+st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out);
+
+/* st_read_n that answers the size. */
+st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes);
+
+st_status stgo_update(st_file *file, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
+                      const uint64_t *shape, const void *data, uint64_t nbytes);
+st_status stgo_txn_update(st_txn *txn, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
+                          const uint64_t *shape, const void *data, uint64_t nbytes);
+
+#endif

@@ -1,0 +1,136 @@
+package st_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+
+	"libst/st"
+)
+
+// layers is a file of some size in many tensors, one of them with NUL in its name.
+func layers(t *testing.T) (path string, tensors []named) {
+	for i := range 64 {
+		values := make([]int32, 32<<10)
+		for j := range values {
+			values[j] = int32(i<<16 + j)
+		}
+		tensors = append(tensors, named{fmt.Sprintf("layer\x00%d", i), st.TensorOf(values, 128, 256)})
+	}
+	return newFile(t, tensors, nil), tensors
+}
+
+func TestReadManyReadsWhatReadIntoReads(t *testing.T) {
+	path, tensors := layers(t)
+	for _, opts := range [][]st.OpenOption{
+		{}, {st.WithMap(st.MapNone)}, {st.WithDirect(st.DirectOn)},
+		{st.WithPrefetch(st.PrefetchParallel), st.WithIOThreads(4), st.WithBlockSize(64 << 10), st.WithMemoryLimit(1 << 20)},
+	} {
+		f := open(t, path, opts...)
+		var requests []st.ReadRequest
+		for i := len(tensors) - 1; i >= 0; i-- { // any order
+			request := st.ReadRequest{Name: tensors[i].name, Dst: make([]byte, len(tensors[i].tensor.Data))}
+			if i%3 == 0 {
+				request.Ranges = []st.Range{st.Between(3, 5), st.Every(-1)}
+				request.Dst = make([]byte, 2*256*4)
+			}
+			requests = append(requests, request)
+		}
+		must(t, f.ReadMany(requests))
+		for _, r := range requests {
+			want, err := f.Slice(r.Name, r.Ranges...)
+			must(t, err)
+			if !slices.Equal(r.Dst, want.Data) {
+				t.Fatalf("%q differs", r.Name)
+			}
+		}
+		stats, err := f.Stats()
+		must(t, err)
+		if stats.ReadRequests == 0 {
+			t.Error("bulk reads made no requests")
+		}
+	}
+	f := open(t, path)
+	must(t, f.ReadMany(nil))
+	refused(t, f.ReadMany([]st.ReadRequest{{Name: "none"}}), st.ErrNotFound)
+	refused(t, f.ReadMany([]st.ReadRequest{{Name: tensors[0].name}}), st.ErrBufferSize)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	refused(t, f.ReadManyContext(ctx, []st.ReadRequest{{Name: tensors[0].name}}), st.ErrCancelled)
+}
+
+func TestLoadedTensorsAreTheFilesMemory(t *testing.T) {
+	path, tensors := layers(t)
+	var told uint64
+	f := open(t, path, st.WithProgress(func(uint64, uint64) error { return errors.New("the file's, not the call's") }))
+	must(t, f.Load(nil, st.HugePages(), st.PastPageCache(), st.WithProgress(func(done, total uint64) error {
+		told = done
+		return nil
+	})))
+	must(t, os.Truncate(path, 8)) // would be fatal under a mapping
+	for _, want := range tensors {
+		view, err := f.View(want.name)
+		must(t, err)
+		same(t, want.name, view, want.tensor)
+	}
+	stats, err := f.Stats()
+	must(t, err)
+	if stats.BytesOwned == 0 || told == 0 {
+		t.Errorf("%d bytes are owned, %d were told", stats.BytesOwned, told)
+	}
+	for range 3 {
+		runtime.GC()
+	}
+}
+
+func TestBulkCallsTakeNames(t *testing.T) {
+	path, tensors := layers(t)
+	f := open(t, path, st.WithMap(st.MapNone), st.WithPrefetch(st.PrefetchSequential))
+	for what, call := range map[string]func([]string) error{
+		"load":     func(names []string) error { return f.Load(names) },
+		"prefetch": f.Prefetch,
+	} {
+		must(t, call([]string{}))
+		must(t, call([]string{tensors[5].name, tensors[2].name}))
+		if e := refused(t, call([]string{tensors[1].name, "none"}), st.ErrNotFound); e.Tensor != "none" || e.Op != what {
+			t.Errorf("%s complains about %q of %s", what, e.Tensor, e.Op)
+		}
+	}
+	view, err := f.View(tensors[5].name)
+	must(t, err)
+	same(t, "a loaded tensor", view, tensors[5].tensor)
+	must(t, f.Close())
+	for _, err := range []error{f.Load(nil), f.Prefetch(nil), f.ReadMany([]st.ReadRequest{{Name: "x"}})} {
+		if !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+}
+
+func TestWorkersShareTheWarming(t *testing.T) {
+	path, _ := layers(t)
+	whole := uint64(0)
+	for worker := range uint32(4) {
+		f := open(t, path, st.WithMap(st.MapNone), st.WithWorker(worker, 4))
+		must(t, f.Prefetch(nil))
+		stats, err := f.Stats()
+		must(t, err)
+		if stats.BytesOwned == 0 || stats.BytesOwned > 4<<20 {
+			t.Errorf("worker %d has %d bytes", worker, stats.BytesOwned)
+		}
+		whole += stats.BytesOwned
+	}
+	if whole < 8<<20 {
+		t.Errorf("all workers together have %d bytes", whole)
+	}
+	info, err := open(t, path, st.WithPrefetch(st.PrefetchSequential), st.WithDirect(st.DirectOff)).IOInfo()
+	must(t, err)
+	if info.Prefetch != st.PrefetchSequential || info.Direct != st.DirectOff || info.PrefetchReason == "" || info.BlockSize == 0 {
+		t.Errorf("bulk reads are described as %+v", info)
+	}
+}

@@ -1,0 +1,40 @@
+// Package st opens, reads, verifies and changes safetensors files with libst: tensors are looked at without a copy and
+// changed in place, as transactions that survive a crash.
+//
+//	f, err := st.Open("model.safetensors", st.ReadWrite())
+//	if err != nil {
+//		return err
+//	}
+//	defer f.Close()
+//	bias, err := f.Get("final_conv.bias") // a copy; View does without
+//	...
+//	err = f.Update("final_conv.bias", bias) // durable when it returns nil
+//
+// # Errors
+//
+// Every failure of the library is an [*Error], which says what went wrong, where, and what to do. It unwraps to its
+// [Status] and, where a system call failed, to its [syscall.Errno]:
+//
+//	errors.Is(err, st.ErrBusy)         // another worker holds the lock
+//	errors.Is(err, fs.ErrNotExist)     // no such file, or no such tensor
+//	errors.Is(err, syscall.ENOSPC)
+//	var e *st.Error
+//	errors.As(err, &e)                 // e.Tensor, e.Offset, e.HolderPID
+//
+// # Memory
+//
+// Get, ReadInto and Slice copy. View does not: its Data is the file's own mapping. It must not be written to, is valid
+// until Close, and shows what others change meanwhile.
+//
+// The library keeps no pointer into Go's memory beyond a call. What File.Update is given is in the file when it returns,
+// and what Tx.Update is given is in the transaction's journal (ST_TXN_COPY), so the caller may reuse it at once. The one
+// exception is OpenBytes, which pins its argument until Close.
+//
+// # Goroutines
+//
+// A File may be used from many goroutines at once, and Close may be called while others use it: their calls give up and
+// answer [ErrInterrupted] or [fs.ErrClosed]. A Tx belongs to one goroutine at a time.
+//
+// Callbacks (WithProgress, WithLog, WithReport) run on the goroutine of the call that they are about. A panic in one
+// cancels the call, as far as it can be cancelled, and goes on in the caller. They must not call runtime.Goexit.
+package st

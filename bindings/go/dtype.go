@@ -1,0 +1,67 @@
+package st
+
+/*
+#include <stdlib.h>
+#include <st/st.h>
+*/
+import "C"
+
+import (
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// DType is an element type of the format. 0 is none.
+type DType uint32
+
+// The element types. F4 packs two elements a byte, F6_E2M3 and F6_E3M2 four in three.
+const (
+	Bool       DType = 1
+	F4         DType = 2
+	F6E2M3     DType = 3
+	F6E3M2     DType = 4
+	U8         DType = 5
+	I8         DType = 6
+	F8E5M2     DType = 7
+	F8E4M3     DType = 8
+	F8E8M0     DType = 9
+	F8E4M3FNUZ DType = 10
+	F8E5M2FNUZ DType = 11
+	I16        DType = 12
+	U16        DType = 13
+	F16        DType = 14
+	BF16       DType = 15
+	I32        DType = 16
+	U32        DType = 17
+	F32        DType = 18
+	C64        DType = 19
+	F64        DType = 20
+	I64        DType = 21
+	U64        DType = 22
+)
+
+// String is the name as in a file's header, such as "BF16"; "" for a number that is none.
+func (d DType) String() string { return C.GoString(C.st_dtype_name(C.st_dtype(d))) }
+
+// Bits is the size of an element: 4, 6, 8, 16, 32 or 64; 0 for a number that is none.
+func (d DType) Bits() int { return int(C.st_dtype_bits(C.st_dtype(d))) }
+
+// ParseDType finds the dtype of a name as in a file's header.
+func ParseDType(name string) (DType, error) {
+	if strings.IndexByte(name, 0) >= 0 {
+		return 0, &Error{Op: "parse dtype", Status: ErrDType, Message: "a dtype's name holds no NUL", Offset: -1}
+	}
+	p := C.CString(name)
+	defer C.free(unsafe.Pointer(p))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var d C.st_dtype
+	if status := C.st_dtype_parse(p, &d); status != C.ST_OK {
+		return 0, failure("parse dtype", status)
+	}
+	return DType(d), nil
+}
+
+// Version of the library that runs, such as "2.0.0".
+func Version() string { return C.GoString(C.st_version()) }

@@ -1,0 +1,124 @@
+package st_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"libst/st"
+)
+
+func TestErrorsAreThoseOfTheStandardLibraryToo(t *testing.T) {
+	_, err := st.Open(filepath.Join(t.TempDir(), "none"))
+	e := refused(t, err, st.ErrNoFile)
+	if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, syscall.ENOENT) || e.Errno != syscall.ENOENT || e.Op != "open" {
+		t.Errorf("a file that is not there: %#v", e)
+	}
+	if errors.Is(err, st.ErrBusy) || errors.Is(err, fs.ErrPermission) {
+		t.Error("the error is everything")
+	}
+	f, _ := small(t)
+	_, err = f.Get("x")
+	e = refused(t, err, st.ErrNotFound)
+	if !errors.Is(err, fs.ErrNotExist) || e.Tensor != "x" || !e.HasTensor || e.Offset != -1 || !strings.Contains(e.Error(), "x") {
+		t.Errorf("a tensor that is not there: %#v", e)
+	}
+	_, err = st.Open(t.TempDir())
+	refused(t, err, st.ErrNotRegular)
+	_, err = st.Open("a\x00b")
+	refused(t, err, st.ErrInvalidArgument)
+	refused(t, st.Verify("a\x00b"), st.ErrInvalidArgument)
+	_, err = st.Open("x", st.WithMap(9))
+	refused(t, err, st.ErrInvalidArgument)
+	_, err = st.ParseDType("f32")
+	refused(t, err, st.ErrDType)
+	_, err = st.ParseDType("F32\x00")
+	refused(t, err, st.ErrDType)
+	if !errors.Is(st.ErrLockUnsupported, errors.ErrUnsupported) || st.Status(12345).String() != "ST_E_UNKNOWN" {
+		t.Error("statuses do not match")
+	}
+}
+
+func TestFilesInMemoryAreReadOnlyAndChecked(t *testing.T) {
+	for _, content := range [][]byte{nil, {}, {1, 2, 3}} {
+		_, err := st.OpenBytes(content)
+		refused(t, err, st.ErrHeaderTooSmall)
+	}
+	f, err := st.OpenBytes([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
+	must(t, err)
+	defer f.Close()
+	_, err = f.Begin()
+	refused(t, err, st.ErrReadOnly)
+}
+
+// Every way in which a file can be wrong, from the tests of the core.
+func TestMalformedFilesAreRefusedWithTheirStatus(t *testing.T) {
+	script, err := filepath.Abs("../../tests/differential/corpus.py")
+	must(t, err)
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 to make the corpus with")
+	}
+	folder := t.TempDir()
+	table, err := exec.Command(python, script, folder).Output()
+	must(t, err)
+	cases := 0
+	for line := range strings.Lines(string(table)) {
+		words := strings.Fields(line)
+		if len(words) < 2 || !strings.HasPrefix(words[1], "ST_") {
+			continue
+		}
+		cases++
+		path := filepath.Join(folder, words[0]+".safetensors")
+		content, err := os.ReadFile(path)
+		must(t, err)
+		inMemory, errMemory := st.OpenBytes(content)
+		f, errFile := st.Open(path)
+		for how, err := range map[string]error{"open": errFile, "memory": errMemory, "verify": st.Verify(path)} {
+			var e *st.Error
+			got := "ST_OK"
+			if errors.As(err, &e) {
+				got = e.Status.String()
+			}
+			if got != words[1] {
+				t.Errorf("%s, %s: %s (%v), not %s", words[0], how, got, err, words[1])
+			}
+		}
+		if errFile == nil {
+			must(t, f.Close())
+			must(t, inMemory.Close())
+		}
+	}
+	if cases < 100 {
+		t.Errorf("the corpus has only %d files", cases)
+	}
+}
+
+func TestVerifyTellsItsFindings(t *testing.T) {
+	_, path := small(t)
+	must(t, st.Verify(path))
+	content, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, append(content, 0), 0o644))
+	var findings []st.Report
+	collect := st.WithReport(func(r st.Report) error {
+		findings = append(findings, r)
+		return nil
+	})
+	refused(t, st.Verify(path, collect), st.ErrTrailingData)
+	last := findings[len(findings)-1]
+	if last.Level != st.ReportError || last.Status != st.ErrTrailingData || last.Message == "" {
+		t.Errorf("the finding is %+v", last)
+	}
+	must(t, st.Recover(path, collect, st.WithLockTimeout(0)))
+	stop := errors.New("enough")
+	err = st.Verify(path, st.WithReport(func(st.Report) error { return stop }))
+	if !errors.Is(err, stop) {
+		t.Errorf("a report that stops answers %v", err)
+	}
+}

@@ -1,0 +1,184 @@
+package st
+
+/*
+#include <stdlib.h>
+#include "bridge.h"
+*/
+import "C"
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A File is an open safetensors file. Close it when done; a File that is forgotten is closed some time after nothing
+// refers to it, unless a view of it was given out: its memory then stays, because the view may still be in use.
+type File struct {
+	h       *handle
+	hooks   hooks
+	path    string
+	cleanup runtime.Cleanup
+	viewed  atomic.Bool
+}
+
+// handle is the C handle with the count of calls that use it: whoever leaves last after Close frees it.
+type handle struct {
+	c      *C.st_file
+	users  atomic.Int64   // and closedBit
+	pinned bool           // its bytes are Go's
+	pin    runtime.Pinner // of OpenBytes' argument
+}
+
+const closedBit = 1 << 62
+
+func (h *handle) acquire() bool {
+	for {
+		users := h.users.Load()
+		if users&closedBit != 0 {
+			return false
+		}
+		if h.users.CompareAndSwap(users, users+1) {
+			return true
+		}
+	}
+}
+
+func (h *handle) release() {
+	if h.users.Add(-1) == closedBit {
+		h.free()
+	}
+}
+
+// close reports whether it was this call that closed.
+func (h *handle) close() bool {
+	if !h.acquire() { // st_interrupt below needs the handle
+		return false
+	}
+	defer h.release()
+	if h.users.Or(closedBit)&closedBit != 0 {
+		return false
+	}
+	C.st_interrupt(h.c)
+	return true
+}
+
+func (h *handle) free() {
+	C.st_close(h.c)
+	h.pin.Unpin()
+}
+
+// Open opens a safetensors file: reads and checks its header, maps its data, and first of all finishes what a crashed
+// writer had committed. Without options it is read-only.
+func Open(path string, opts ...OpenOption) (*File, error) {
+	return OpenContext(context.Background(), path, opts...)
+}
+
+// OpenContext is Open whose recovery ends with the context.
+func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, error) {
+	if strings.IndexByte(path, 0) >= 0 {
+		return nil, argumentError("open", "a path holds no NUL")
+	}
+	config := openConfig{}
+	C.st_open_options_init(&config.c, C.sizeof_st_open_options)
+	for _, o := range opts {
+		o.toOpen(&config)
+	}
+	C.stgo_hook_open(&config.c)
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	var c *C.st_file
+	opened := false
+	defer func() {
+		if !opened && c != nil { // a callback panicked
+			C.st_close(c)
+		}
+	}()
+	if err := run(ctx, "open", &config.hooks, func() C.st_status { return C.st_open(p, &config.c, &c) }); err != nil {
+		return nil, err
+	}
+	opened = true
+	return newFile(&handle{c: c}, config.hooks, path), nil
+}
+
+// OpenBytes opens a file that lies in memory, read-only and without a copy: the bytes are pinned until Close and must
+// not change meanwhile.
+func OpenBytes(data []byte) (*File, error) {
+	h := &handle{pinned: true}
+	if len(data) > 0 {
+		h.pin.Pin(unsafe.SliceData(data))
+	}
+	if err := run(context.Background(), "open", &hooks{}, func() C.st_status {
+		return C.st_open_memory(first(data), C.size_t(len(data)), &h.c)
+	}); err != nil {
+		h.pin.Unpin()
+		return nil, err
+	}
+	return newFile(h, hooks{}, ""), nil
+}
+
+func newFile(h *handle, hooks hooks, path string) *File {
+	f := &File{h: h, hooks: hooks, path: path}
+	f.cleanup = runtime.AddCleanup(f, func(h *handle) { h.close() }, h)
+	return f
+}
+
+// Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
+// ErrFileChanged if the path now names another file.
+func (f *File) Reopen() (*File, error) {
+	h := &handle{}
+	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, &h.c) }); err != nil {
+		return nil, err
+	}
+	return newFile(h, f.hooks, f.path), nil
+}
+
+// Close ends the file: views are no longer valid, transactions that live are rolled back, calls of other goroutines
+// give up. It answers an error, which is fs.ErrClosed, only if the file was closed before.
+func (f *File) Close() error {
+	if !f.h.close() {
+		return closedError("close")
+	}
+	f.cleanup.Stop()
+	return nil
+}
+
+// Path is what the file was opened by; "" if it lies in memory.
+func (f *File) Path() string { return f.path }
+
+// Interrupt makes the calls that now run on this file, in any goroutine, give up waiting for locks and stop long reads:
+// they answer ErrInterrupted.
+func (f *File) Interrupt() {
+	if f.h.acquire() {
+		C.st_interrupt(f.h.c)
+		f.h.release()
+	}
+}
+
+// keep gives up the safety net once a view of memory that is not Go's is out: memory that is lost is better than a view
+// that dangles.
+func (f *File) keep() {
+	if !f.h.pinned && !f.viewed.Load() && f.viewed.CompareAndSwap(false, true) {
+		f.cleanup.Stop()
+	}
+}
+
+// call is run for the calls of an open file.
+func (f *File) call(op string, call func() C.st_status) error {
+	return f.callContext(context.Background(), op, call)
+}
+
+func (f *File) callContext(ctx context.Context, op string, call func() C.st_status) error {
+	if !f.h.acquire() {
+		return closedError(op)
+	}
+	defer f.release()
+	return run(ctx, op, &f.hooks, call)
+}
+
+func (f *File) release() {
+	f.h.release()
+	runtime.KeepAlive(f) // or the safety net might close the file under the call
+}

@@ -1,0 +1,3 @@
+module libst/st
+
+go 1.24

@@ -1,0 +1,216 @@
+package st_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"libst/st"
+)
+
+func TestNothingWorksAfterClose(t *testing.T) {
+	f, _ := small(t, st.ReadWrite())
+	must(t, f.Close())
+	fail := map[string]error{"close": f.Close(), "update": f.Update("b", st.TensorOf([]int16{1, 2, 3}))}
+	_, fail["get"] = f.Get("a")
+	_, fail["view"] = f.View("a")
+	_, fail["info"] = f.Info("a")
+	_, fail["read"] = f.ReadInto("a", make([]byte, 24))
+	_, fail["slice"] = f.Slice("a")
+	_, fail["metadata"] = f.MetadataValue("a")
+	_, fail["io info"] = f.IOInfo()
+	_, fail["stats"] = f.Stats()
+	_, fail["reopen"] = f.Reopen()
+	_, fail["begin"] = f.Begin()
+	for what, err := range fail {
+		if !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s after Close: %v", what, err)
+		}
+	}
+	f.Interrupt()
+	if f.Len() != 0 || f.Names() != nil || f.Has("a") || len(f.Metadata()) != 0 {
+		t.Error("a closed file has content")
+	}
+	for info := range f.All() {
+		t.Errorf("a closed file has %v", info)
+	}
+}
+
+func TestDescriptorsAreGivenBack(t *testing.T) {
+	_, path := small(t)
+	before := openDescriptors(t)
+	for range 50 {
+		f, err := st.Open(path, st.ReadWrite())
+		must(t, err)
+		again, err := f.Reopen()
+		must(t, err)
+		must(t, f.Update("b", st.TensorOf([]int16{1, 2, 3})))
+		committed, err := f.Begin()
+		must(t, err)
+		must(t, committed.Update("c", st.TensorOf([]uint8{1, 2, 3, 4})))
+		must(t, committed.Commit())
+		forgotten, err := f.Begin()
+		must(t, err)
+		must(t, forgotten.Update("c", st.TensorOf([]uint8{4, 3, 2, 1})))
+		_, err = st.Open(path + ".none")
+		refused(t, err, st.ErrNoFile)
+		must(t, f.Close())
+		must(t, again.Close())
+	}
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors are open, %d were", after, before)
+	}
+}
+
+// collect lets the garbage collector run until a condition holds, and fails if it never does.
+func collect(t *testing.T, until func() bool) {
+	t.Helper()
+	for begin := time.Now(); !until(); runtime.Gosched() {
+		runtime.GC()
+		if time.Since(begin) > time.Minute {
+			t.Fatal("the garbage collector did not do it within a minute")
+		}
+	}
+}
+
+func TestForgottenFilesAreClosed(t *testing.T) {
+	_, path := small(t)
+	before := openDescriptors(t)
+	for range 20 {
+		f, err := st.Open(path, st.ReadWrite())
+		must(t, err)
+		_, err = f.Get("a")
+		must(t, err)
+		_, err = st.OpenBytes([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
+		must(t, err)
+	}
+	if openDescriptors(t) == before {
+		t.Fatal("open files have no descriptors")
+	}
+	collect(t, func() bool { return openDescriptors(t) == before })
+}
+
+func TestViewsOutliveForgottenFiles(t *testing.T) {
+	_, path := small(t)
+	var views []st.Tensor
+	for range 10 {
+		f, err := st.Open(path)
+		must(t, err)
+		view, err := f.View("a")
+		must(t, err)
+		views = append(views, view)
+	}
+	for range 10 {
+		runtime.GC()
+		_ = make([]byte, 1<<20)
+	}
+	for _, view := range views {
+		same(t, "a view", view, st.TensorOf([]float32{1, 2, 3, 4, 5, 6}, 2, 3))
+	}
+}
+
+func TestBytesThatAreAFileStay(t *testing.T) {
+	tensor := st.TensorOf(make([]uint8, 100_000))
+	for i := range tensor.Data {
+		tensor.Data[i] = byte(i * 7)
+	}
+	path := newFile(t, []named{{"x", tensor}}, nil)
+	open := func() *st.File {
+		all, err := os.ReadFile(path)
+		must(t, err)
+		f, err := st.OpenBytes(all)
+		must(t, err)
+		return f // and nothing of Go's refers to the bytes
+	}
+	f := open()
+	defer f.Close()
+	var others [][]byte
+	for range 200 {
+		runtime.GC()
+		others = append(others, make([]byte, 100_000))
+	}
+	got, err := f.Get("x")
+	must(t, err)
+	same(t, "x", got, tensor)
+	view, err := f.View("x")
+	must(t, err)
+	same(t, "a view of x", view, tensor)
+	runtime.KeepAlive(others)
+}
+
+// Values under the garbage collector: strings and shapes are Go's own, and calls keep their file.
+func TestTheCollectorMayRunAtAnyTime(t *testing.T) {
+	_, path := small(t, st.ReadWrite())
+	stop := make(chan struct{})
+	var collector, workers sync.WaitGroup
+	spawn(&collector, func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.GC()
+			}
+		}
+	})
+	for range 4 {
+		spawn(&workers, func() {
+			for i := range 30 {
+				f, err := st.Open(path, st.WithProgress(func(uint64, uint64) error { return nil }))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				infos := []st.Info{}
+				for info := range f.All() {
+					infos = append(infos, info)
+				}
+				view, err := f.View("a")
+				copied, errCopy := f.Get("a")
+				if err != nil || errCopy != nil || view.Data[3] != copied.Data[3] {
+					t.Errorf("%v, %v", err, errCopy)
+				}
+				if i%2 == 0 {
+					_ = f.Close()
+				}
+				if len(infos) != 3 || infos[0].Name != "a" || infos[0].Shape[1] != 3 {
+					t.Errorf("the catalogue is %v", infos)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	close(stop)
+	collector.Wait()
+}
+
+func TestCloseMayRaceWithReaders(t *testing.T) {
+	_, path := small(t)
+	for range 50 {
+		f, err := st.Open(path)
+		must(t, err)
+		var group sync.WaitGroup
+		begin := make(chan struct{})
+		for range 4 {
+			spawn(&group, func() {
+				<-begin
+				for {
+					if _, err := f.Get("a"); err != nil {
+						if !errors.Is(err, fs.ErrClosed) && !errors.Is(err, st.ErrInterrupted) {
+							t.Error(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		close(begin)
+		runtime.Gosched()
+		must(t, f.Close())
+		group.Wait()
+	}
+}

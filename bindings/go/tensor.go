@@ -1,0 +1,74 @@
+package st
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Tensor is a value: what Get answers and Update takes. Data is little-endian, in C order.
+type Tensor struct {
+	Name  string // of the tensor in its file; Update does not look at it
+	DType DType
+	Shape []uint64
+	Data  []byte
+}
+
+// Element is a Go type that stores an element of a dtype as it is.
+type Element interface {
+	bool | int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64 | complex64
+}
+
+func dtypeOf[T Element]() DType {
+	switch any(*new(T)).(type) {
+	case bool:
+		return Bool
+	case int8:
+		return I8
+	case uint8:
+		return U8
+	case int16:
+		return I16
+	case uint16:
+		return U16
+	case int32:
+		return I32
+	case uint32:
+		return U32
+	case int64:
+		return I64
+	case uint64:
+		return U64
+	case float32:
+		return F32
+	case float64:
+		return F64
+	default:
+		return C64
+	}
+}
+
+// TensorOf makes a tensor of values, which it copies. Without a shape it has one dimension.
+func TensorOf[T Element](values []T, shape ...uint64) Tensor {
+	if shape == nil {
+		shape = []uint64{uint64(len(values))}
+	}
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
+	return Tensor{DType: dtypeOf[T](), Shape: shape, Data: append([]byte{}, bytes...)}
+}
+
+// Values copies the elements of a tensor. The dtype must be T's, or of the same width where T is an unsigned integer:
+// so []uint16 takes BF16 and []uint8 any packed type, as bits.
+func Values[T Element](t Tensor) ([]T, error) {
+	size := int(unsafe.Sizeof(*new(T)))
+	want := dtypeOf[T]()
+	bits := t.DType.Bits()
+	if !(t.DType == want || isUnsigned(want) && bits == 8*size || want == U8 && bits > 0 && bits < 8) {
+		return nil, &Error{Op: "values", Status: ErrDTypeMismatch, Tensor: t.Name, HasTensor: true, Offset: -1,
+			Message: fmt.Sprintf("tensor %q is %s, which a %T does not hold", t.Name, t.DType, *new(T))}
+	}
+	values := make([]T, len(t.Data)/size)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*size), t.Data)
+	return values, nil
+}
+
+func isUnsigned(d DType) bool { return d == U8 || d == U16 || d == U32 || d == U64 }

@@ -1,0 +1,200 @@
+package st_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"libst/st"
+)
+
+// holdVariable makes the test program another worker: one in the middle of a commit of tensor "a" of this file.
+const holdVariable = "LIBST_TEST_HOLD"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(holdVariable); path != "" {
+		if err := hold(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// hold commits tensor "a", says so when it has the lock, and goes on when its standard input ends.
+func hold(path string) error {
+	f, err := st.Open(path, st.ReadWrite())
+	if err != nil {
+		return err
+	}
+	committing := false
+	tx, err := f.Begin(st.WithProgress(func(uint64, uint64) error {
+		if committing {
+			committing = false
+			fmt.Println("locked")
+			_, _ = io.Copy(io.Discard, os.Stdin)
+		}
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	if err := tx.Update("a", st.TensorOf([]float32{0, 0, 0, 0, 0, 0}, 2, 3)); err != nil {
+		return err
+	}
+	committing = true
+	return tx.Commit()
+}
+
+// elsewhere is another process that holds the lock of "a" until it is told to go on, or killed.
+type elsewhere struct {
+	pid  int
+	goOn func()
+	kill func()
+}
+
+func holdElsewhere(t *testing.T, path string) elsewhere {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	worker := exec.Command(self)
+	worker.Env = append(os.Environ(), holdVariable+"="+path)
+	worker.Stderr = os.Stderr
+	in, err := worker.StdinPipe()
+	must(t, err)
+	out, err := worker.StdoutPipe()
+	must(t, err)
+	must(t, worker.Start())
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("the other worker says %q (%v)", line, err)
+	}
+	killed := false
+	goOn := sync.OnceFunc(func() {
+		_ = in.Close()
+		if err := worker.Wait(); err != nil && !killed {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(goOn)
+	return elsewhere{worker.Process.Pid, goOn, func() {
+		killed = true
+		must(t, worker.Process.Kill())
+		goOn()
+	}}
+}
+
+var sixes = st.TensorOf([]float32{6, 6, 6, 6, 6, 6}, 2, 3)
+
+func TestBusyNamesWhoHoldsTheLock(t *testing.T) {
+	f, path := small(t, st.ReadWrite(), st.WithLockTimeout(time.Millisecond))
+	other := holdElsewhere(t, path)
+	e := refused(t, f.Update("a", sixes), st.ErrBusy)
+	if e.HolderPID != other.pid || e.Tensor != "a" {
+		t.Errorf("the lock of %q is held by %d, not %d", e.Tensor, e.HolderPID, other.pid)
+	}
+	must(t, f.Update("b", st.TensorOf([]int16{1, 2, 3}))) // another tensor is free
+
+	tx, err := f.Begin(st.WithLockTimeout(0))
+	must(t, err)
+	must(t, tx.Update("a", sixes))
+	refused(t, tx.Commit(), st.ErrBusy)
+	other.goOn()
+	must(t, tx.Commit()) // a busy transaction lives on
+	now, err := readFile(path)
+	must(t, err)
+	same(t, "a", now["a"], sixes)
+}
+
+// waiting runs a call that has to wait for a lock, and `stop` when it does.
+func waiting(t *testing.T, f *st.File, call func() error, stop func()) error {
+	t.Helper()
+	before, err := f.Stats()
+	must(t, err)
+	answer := make(chan error, 1)
+	go func() { answer <- call() }()
+	for {
+		now, err := f.Stats()
+		must(t, err)
+		if now.LockWaits > before.LockWaits {
+			break
+		}
+		runtime.Gosched()
+	}
+	stop()
+	return <-answer
+}
+
+func TestAContextEndsAWait(t *testing.T) {
+	f, path := small(t, st.ReadWrite(), st.WithLockTimeout(-1))
+	holdElsewhere(t, path)
+	why := errors.New("the user went away")
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	err := waiting(t, f, func() error { return f.UpdateContext(ctx, "a", sixes) }, func() { cancel(why) })
+	refused(t, err, st.ErrCancelled)
+	if !errors.Is(err, why) {
+		t.Errorf("the update answers %v", err)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	tx, err := f.BeginContext(ctx, st.WithLockTimeout(-1))
+	must(t, err)
+	must(t, tx.Update("a", sixes))
+	err = waiting(t, f, tx.Commit, stop)
+	refused(t, err, st.ErrCancelled)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the commit answers %v", err)
+	}
+
+	ctx, stop = context.WithTimeout(context.Background(), time.Millisecond)
+	defer stop()
+	if err = f.UpdateContext(ctx, "a", sixes); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a deadline answers %v", err)
+	}
+	must(t, f.Update("b", st.TensorOf([]int16{1, 2, 3}))) // the file is as good as before
+}
+
+func TestInterruptAndCloseEndAWait(t *testing.T) {
+	f, path := small(t, st.ReadWrite(), st.WithLockTimeout(-1))
+	holdElsewhere(t, path)
+	refused(t, waiting(t, f, func() error { return f.Update("a", sixes) }, f.Interrupt), st.ErrInterrupted)
+	refused(t, waiting(t, f, func() error { return f.Update("a", sixes) }, func() { must(t, f.Close()) }), st.ErrInterrupted)
+}
+
+func TestAContextThatHasEndedBeginsNothing(t *testing.T) {
+	f, path := small(t, st.ReadWrite())
+	ctx, cancel := context.WithCancel(context.Background())
+	begun, err := f.BeginContext(ctx)
+	must(t, err)
+	must(t, begun.Update("b", st.TensorOf([]int16{1, 2, 3})))
+	cancel()
+	fail := map[string]error{
+		"update": f.UpdateContext(ctx, "a", sixes), "verify": st.VerifyContext(ctx, path),
+		"tx update": begun.Update("a", sixes), "commit": begun.Commit(),
+	}
+	_, fail["open"] = st.OpenContext(ctx, path)
+	_, fail["get"] = f.GetContext(ctx, "a")
+	_, fail["slice"] = f.SliceContext(ctx, "a")
+	_, fail["begin"] = f.BeginContext(ctx)
+	for what, err := range fail {
+		refused(t, err, st.ErrCancelled)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s answers %v", what, err)
+		}
+	}
+	if err := begun.Rollback(); !errors.Is(err, st.ErrTxDone) {
+		t.Errorf("after a commit that did not begin, Rollback answers %v", err)
+	}
+	now, err := readFile(path)
+	must(t, err)
+	same(t, "b", now["b"], st.TensorOf([]int16{7, 8, 9}))
+}

@@ -1,0 +1,67 @@
+//! Find libst.so.2: in the folder that LIBST_DIR names, else through pkg-config. Links by the file name
+//! `libst.so.2` and never by `-lst`, as Debian's State Threads has a `libst.so` too.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+const LIBRARY: &str = "libst.so.2";
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=LIBST_DIR");
+    if env::var_os("DOCS_RS").is_some() {
+        return; // documentation links nothing
+    }
+    let found = match env::var_os("LIBST_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => in_folder(Path::new(&dir)),
+        None => by_pkg_config(),
+    };
+    match found {
+        Ok((folder, include)) => {
+            println!("cargo:rustc-link-search=native={}", folder.display());
+            println!("cargo:rustc-link-lib=dylib:+verbatim={LIBRARY}");
+            if let Some(include) = include {
+                println!("cargo:include={}", include.display()); // DEP_ST_INCLUDE of those who depend on this
+                println!("cargo:rustc-env=LIBST_SYS_INCLUDE={}", include.display());
+            }
+        }
+        Err(why) => {
+            eprintln!(
+                "\nlibst-sys did not find {LIBRARY}: {why}.\nInstall libst (`meson setup build && ninja -C build && \
+                 sudo ninja -C build install`), or name the folder that holds {LIBRARY}, or the prefix that it was \
+                 installed to, in LIBST_DIR.\n"
+            );
+            std::process::exit(1);
+        }
+    }
+}
+
+type Found = (PathBuf, Option<PathBuf>); // the library's folder, and that of st/st.h
+
+/// `dir` is a prefix (/usr/local), the library's own folder, or a Meson build tree.
+fn in_folder(dir: &Path) -> Result<Found, String> {
+    let dir = &dir.canonicalize().map_err(|e| format!("LIBST_DIR is {}: {e}", dir.display()))?;
+    let multiarch = format!("lib/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default());
+    let mut folders = ["", "lib", "lib64", &multiarch, "capi"].into_iter().map(|part| dir.join(part));
+    let folder = folders.find(|folder| folder.join(LIBRARY).exists()).ok_or_else(|| {
+        format!(
+            "LIBST_DIR is {}, and neither it nor its lib, lib64, {multiarch} or capi holds it",
+            dir.display()
+        )
+    })?;
+    println!("cargo:rerun-if-changed={}", folder.join(LIBRARY).display());
+    let include = dir.ancestors().take(4).map(|up| up.join("include")).find(|p| p.join("st/st.h").exists());
+    Ok((folder, include))
+}
+
+fn by_pkg_config() -> Result<Found, String> {
+    let library = pkg_config::Config::new()
+        .atleast_version("2.0.0")
+        .cargo_metadata(false)
+        .probe("libst")
+        .map_err(|e| format!("LIBST_DIR is not set, and pkg-config says: {}", e.to_string().trim()))?;
+    let folder = library.link_paths.iter().find(|path| path.join(LIBRARY).exists()).ok_or_else(|| {
+        format!("pkg-config knows libst, but none of its folders {:?} holds the library", library.link_paths)
+    })?;
+    Ok((folder.clone(), library.include_paths.into_iter().find(|p| p.join("st/st.h").exists())))
+}

@@ -1,0 +1,6 @@
+//! The declarations of this crate against `st/st.h`.
+
+mod declarations;
+mod header;
+mod layout;
+mod rust;

@@ -1,0 +1,17 @@
+//! What is in a file: cargo run --example list MODEL.safetensors
+
+use libst::{File, Result};
+
+fn main() -> Result<()> {
+    let path = std::env::args().nth(1).expect("list MODEL.safetensors");
+    let file = File::open(path)?;
+    for (name, tensor) in &file {
+        println!("{name}\t{}\t{:?}\t{} bytes", tensor.dtype(), tensor.shape(), tensor.data_len());
+    }
+    for (key, value) in file.metadata() {
+        println!("{key} = {value}");
+    }
+    let info = file.info()?;
+    println!("{:?} mapping on {}: {}", info.map, info.filesystem, info.reason);
+    Ok(())
+}

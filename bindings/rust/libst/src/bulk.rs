@@ -1,0 +1,235 @@
+//! Many tensors at once: read, warmed, or loaded into memory of the file's own.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::ptr::{null, null_mut};
+
+use crate::callback::{self, own_progress, CallProgressFn};
+use crate::error::check;
+use crate::handle::{Described, Handle};
+use crate::{sys, Error, File, Progress, Result, Status};
+
+/// A tensor or a part of one, and where its bytes go: [`Tensor::request`](crate::Tensor::request) and
+/// [`Slice::request`](crate::Slice::request) make it, [`File::read_many`] takes it.
+pub struct ReadRequest<'a> {
+    handle: &'a Handle,
+    of: Described<'a>,
+    ranges: &'a [sys::st_range],
+    dst: &'a mut [u8],
+}
+
+impl<'a> ReadRequest<'a> {
+    pub(crate) fn of(
+        handle: &'a Handle,
+        of: Described<'a>,
+        ranges: &'a [sys::st_range],
+        dst: &'a mut [u8],
+    ) -> ReadRequest<'a> {
+        ReadRequest { handle, of, ranges, dst }
+    }
+
+    fn c(&mut self) -> sys::st_read_request {
+        sys::st_read_request {
+            name: self.of.name.as_ptr().cast(),
+            name_len: self.of.name.len(),
+            index: 0,
+            dst: self.dst.as_mut_ptr().cast(),
+            dst_size: self.dst.len(),
+            ranges: if self.ranges.is_empty() { null() } else { self.ranges.as_ptr() },
+            range_count: self.ranges.len(),
+        }
+    }
+}
+
+impl fmt::Debug for ReadRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadRequest").field("of", &self.of.name).finish_non_exhaustive()
+    }
+}
+
+impl File {
+    /// Read tensors, and parts of them, in the order of the file whatever order they are given in: neighbours with one
+    /// request, small gaps read through, by as many threads as the storage likes.
+    ///
+    /// # Errors
+    /// [`Status::BufferSize`]; as [`File::read`]. What was to be filled then holds any bytes.
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// let file = libst::File::open(&path)?;
+    /// let (w, b) = (file.tensor("w")?, file.tensor("b")?);
+    /// let mut all = vec![0; w.data_len() + b.data_len()];
+    /// let (to_w, to_b) = all.split_at_mut(w.data_len());
+    /// file.read_many([w.request(to_w), b.request(to_b)])?;
+    /// # assert_eq!(all[24..], [8, 9]);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn read_many<'a>(&self, requests: impl IntoIterator<Item = ReadRequest<'a>>) -> Result<()> {
+        self.read_requests(requests.into_iter().collect(), None)
+    }
+
+    /// [`File::read_many`] with progress of its own.
+    pub fn read_many_with<'a>(
+        &self,
+        requests: impl IntoIterator<Item = ReadRequest<'a>>,
+        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.read_requests(requests.into_iter().collect(), Some(&mut progress))
+    }
+
+    fn read_requests(&self, mut requests: Vec<ReadRequest<'_>>, progress: OwnProgress<'_>) -> Result<()> {
+        if requests.iter().any(|request| !std::ptr::eq(request.handle, self.handle())) {
+            let message = "a request is of another file; give it to that file's read_many";
+            return Err(Error::new(Status::InvalidArgument, message));
+        }
+        let c: Vec<_> = requests.iter_mut().map(ReadRequest::c).collect();
+        // SAFETY: names, ranges and buffers with their lengths, which the requests borrow; the buffers are distinct, as
+        // they are borrowed mutably.
+        with(progress, |progress, user| unsafe {
+            sys::st_read_many(self.handle().raw(), c.as_ptr(), c.len(), progress, user)
+        })?;
+        requests.iter().try_for_each(|request| self.handle().still(&request.of))
+    }
+
+    /// Bring tensors into memory, in the order of the file and in large requests, so that views of them do not wait for
+    /// the storage. `None` is all tensors, or this worker's part of them
+    /// ([`OpenOptions::worker`](crate::OpenOptions::worker)).
+    ///
+    /// # Errors
+    /// [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`], [`Status::Cancelled`], [`Status::Interrupted`].
+    pub fn prefetch(&self, names: Option<&[&str]>) -> Result<()> {
+        self.prefetch_these(names, None)
+    }
+
+    /// [`File::prefetch`] with progress of its own.
+    pub fn prefetch_with(
+        &self,
+        names: Option<&[&str]>,
+        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.prefetch_these(names, Some(&mut progress))
+    }
+
+    fn prefetch_these(&self, names: Option<&[&str]>, progress: OwnProgress<'_>) -> Result<()> {
+        let indices = self.indices(names)?;
+        let (data, n) = pointer(&indices);
+        // SAFETY: indices with their number, or NULL and 0.
+        with(progress, |progress, user| unsafe {
+            sys::st_prefetch_at(self.handle().raw(), data, n, progress, user)
+        })
+    }
+
+    /// Read tensors, or with `None` all of them, into one block of memory that this file owns until it is closed, each
+    /// aligned there as it is in the file. Views are then of that memory: [`File::view_owned`] where that is safe.
+    /// Those that lie there already are not read again. [`LoadOptions`] has choices.
+    ///
+    /// # Errors
+    /// As [`File::prefetch`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// let file = libst::File::open(&path)?;
+    /// file.load(None)?;
+    /// for name in file.names() {
+    ///     println!("{name}: {:?}", file.view_owned(name)?.data());
+    /// }
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn load(&self, names: Option<&[&str]>) -> Result<()> {
+        LoadOptions::new().load(self, names)
+    }
+
+    fn indices(&self, names: Option<&[&str]>) -> Result<Option<Vec<u64>>> {
+        let find = |names: &[&str]| names.iter().map(|name| Ok(self.handle().find(name)? as u64)).collect();
+        names.map(find).transpose()
+    }
+}
+
+/// [`File::load`] with choices.
+#[must_use]
+#[derive(Default)]
+pub struct LoadOptions<'a> {
+    flags: u32,
+    progress: Option<CallProgressFn<'a>>,
+}
+
+impl<'a> LoadOptions<'a> {
+    /// Through the page cache if the file asks for nothing else, into plain memory.
+    pub fn new() -> LoadOptions<'a> {
+        LoadOptions::default()
+    }
+
+    /// Whether to take the system's reserved huge pages, if there are enough.
+    pub fn huge_pages(self, wanted: bool) -> LoadOptions<'a> {
+        self.flag(sys::ST_LOAD_HUGE_PAGES, wanted)
+    }
+
+    /// Whether to read past the page cache.
+    pub fn direct(self, wanted: bool) -> LoadOptions<'a> {
+        self.flag(sys::ST_LOAD_DIRECT, wanted)
+    }
+
+    fn flag(mut self, flag: u32, wanted: bool) -> LoadOptions<'a> {
+        self.flags = if wanted { self.flags | flag } else { self.flags & !flag };
+        self
+    }
+
+    /// Told now and then how much has been read; [`ControlFlow::Break`] cancels.
+    pub fn progress<F>(mut self, progress: F) -> LoadOptions<'a>
+    where
+        F: FnMut(Progress) -> ControlFlow<()> + 'a,
+    {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Load tensors, or with `None` all of them.
+    ///
+    /// # Errors
+    /// As [`File::load`].
+    pub fn load(mut self, file: &File, names: Option<&[&str]>) -> Result<()> {
+        let indices = file.indices(names)?;
+        let (data, n) = pointer(&indices);
+        let mut c = sys::ST_LOAD_OPTIONS_INIT;
+        c.flags = self.flags;
+        let progress = self.progress.as_mut().map(|progress| progress as &mut dyn FnMut(_) -> _);
+        with(progress, |progress, user| {
+            (c.progress, c.progress_user) = (progress, user);
+            // SAFETY: indices with their number, or NULL and 0; set-up options.
+            unsafe { sys::st_load(file.handle().raw(), data, n, &c) }
+        })
+    }
+}
+
+impl fmt::Debug for LoadOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadOptions").field("flags", &self.flags).finish_non_exhaustive()
+    }
+}
+
+type OwnProgress<'a> = Option<&'a mut dyn FnMut(Progress) -> ControlFlow<()>>;
+
+/// A call with a progress closure of its own, or with none: then C tells the handle's.
+fn with(
+    mut progress: OwnProgress<'_>,
+    run: impl FnOnce(sys::st_progress_fn, *mut c_void) -> sys::st_status,
+) -> Result<()> {
+    callback::call(|| {
+        check(match &mut progress {
+            Some(own) => run(Some(face(own)), (own as *mut &mut dyn FnMut(_) -> _).cast()),
+            None => run(None, null_mut()),
+        })
+    })
+}
+
+/// The C face of what a pointer to `_closure` points to.
+fn face<F: FnMut(Progress) -> ControlFlow<()>>(
+    _closure: &mut F,
+) -> unsafe extern "C" fn(*mut c_void, u64, u64) -> std::ffi::c_int {
+    own_progress::<F>
+}
+
+fn pointer(indices: &Option<Vec<u64>>) -> (*const u64, usize) {
+    indices.as_ref().map_or((null(), 0), |indices| (indices.as_ptr(), indices.len()))
+}

@@ -1,0 +1,166 @@
+//! Let C call closures. A panic must not cross C: it is kept here, the running call is asked to cancel, and the panic
+//! goes on when that call has returned. libst calls back on the thread that called it, so a place per thread is enough.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, c_void};
+use std::ops::ControlFlow;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+
+use crate::check::Report;
+use crate::error::text;
+use crate::sys;
+
+/// How far long work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes done, of this call.
+    pub done: u64,
+    /// Bytes to do, if known.
+    pub total: Option<u64>,
+}
+
+/// How grave a message or a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// Something is not as it should be, and was dealt with.
+    Warning,
+    /// Something is wrong.
+    Error,
+}
+
+impl Level {
+    fn from_code(code: u32) -> Level {
+        match code {
+            sys::ST_LOG_INFO => Level::Info,
+            sys::ST_LOG_WARNING => Level::Warning,
+            _ => Level::Error,
+        }
+    }
+}
+
+type Payload = Box<dyn Any + Send>;
+
+thread_local! {
+    static PANIC: RefCell<Option<Payload>> = const { RefCell::new(None) };
+}
+
+/// Runs a closure for C: `otherwise` if it panics, or if one has panicked already during this call.
+fn guard<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
+    let pending = PANIC.try_with(|p| p.borrow().is_some()).unwrap_or(true);
+    if pending {
+        return otherwise;
+    }
+    // What the closure may have left half done is seen by nobody before the panic goes on.
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result,
+        Err(payload) => {
+            let _ = PANIC.try_with(|p| *p.borrow_mut() = Some(payload)); // fails only while the thread ends
+            otherwise
+        }
+    }
+}
+
+/// Makes a call that may call back; a panic of a callback goes on here. What the call answered is dropped then, so `run`
+/// must wrap what it is given (a handle) in what frees it.
+pub(crate) fn call<R>(run: impl FnOnce() -> R) -> R {
+    let result = run();
+    if let Some(payload) = take() {
+        resume_unwind(payload);
+    }
+    result
+}
+
+/// For destructors, which must not panic.
+pub(crate) fn call_in_drop(run: impl FnOnce()) {
+    run();
+    drop(take());
+}
+
+fn take() -> Option<Payload> {
+    PANIC.try_with(|p| p.borrow_mut().take()).ok().flatten()
+}
+
+pub(crate) type SharedProgress = Box<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>;
+pub(crate) type SharedLog = Box<dyn Fn(Level, &str) + Send + Sync>;
+
+/// Those of a handle, which any thread may come to call.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) progress: Option<SharedProgress>,
+    pub(crate) log: Option<SharedLog>,
+}
+
+impl Shared {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.progress.is_none() && self.log.is_none()
+    }
+
+    pub(crate) fn user(&self) -> *mut c_void {
+        (self as *const Shared).cast_mut().cast()
+    }
+
+    pub(crate) fn c_progress(&self) -> sys::st_progress_fn {
+        self.progress.as_ref().map(|_| shared_progress as _)
+    }
+
+    pub(crate) fn c_log(&self) -> sys::st_log_fn {
+        self.log.as_ref().map(|_| shared_log as _)
+    }
+}
+
+unsafe extern "C" fn shared_progress(user: *mut c_void, done: u64, total: u64) -> c_int {
+    // SAFETY: `user` is a Shared that outlives the handle; only shared references to it are ever made.
+    let shared = unsafe { &*user.cast::<Shared>() };
+    guard(1, || shared.progress.as_ref().map_or(0, |progress| told(progress(step(done, total)))))
+}
+
+unsafe extern "C" fn shared_log(user: *mut c_void, level: u32, message: *const c_char) {
+    // SAFETY: as above; the message is a C string.
+    let (shared, message) = unsafe { (&*user.cast::<Shared>(), text(message)) };
+    guard((), || {
+        if let Some(log) = &shared.log {
+            log(Level::from_code(level), &message);
+        }
+    });
+}
+
+/// That of a transaction, which may move to another thread.
+pub(crate) type ProgressFn<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + Send + 'a>;
+/// Those of a call, which is over before they go.
+pub(crate) type CallProgressFn<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>;
+pub(crate) type ReportFn<'a> = Box<dyn FnMut(&Report<'_>) -> ControlFlow<()> + 'a>;
+
+/// `user` of a call, or of a transaction, that has a closure of its own: a pointer to the closure, which nobody else
+/// touches while C may call it.
+pub(crate) unsafe extern "C" fn own_progress<F>(user: *mut c_void, done: u64, total: u64) -> c_int
+where
+    F: FnMut(Progress) -> ControlFlow<()>,
+{
+    // SAFETY: `user` is an F, and this thread is in the one call that uses it.
+    let progress = unsafe { &mut *user.cast::<F>() };
+    guard(1, || told(progress(step(done, total))))
+}
+
+pub(crate) unsafe extern "C" fn own_report(user: *mut c_void, report: *const sys::st_report) -> c_int {
+    // SAFETY: as above; the library fills a report for the length of this call.
+    let (tell, report, message) = unsafe {
+        let report = &*report;
+        (&mut *user.cast::<ReportFn<'_>>(), report, text(report.message))
+    };
+    guard(1, || {
+        told(tell(&Report::new(Level::from_code(report.level), report.status, report.offset, &message)))
+    })
+}
+
+fn step(done: u64, total: u64) -> Progress {
+    Progress { done, total: (total != 0).then_some(total) }
+}
+
+fn told(answer: ControlFlow<()>) -> c_int {
+    c_int::from(answer.is_break())
+}

@@ -1,0 +1,368 @@
+//! A safetensors file, open.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use crate::handle::Handle;
+use crate::slice::Ranges;
+use crate::view::with_value;
+use crate::{
+    sys, Error, IoInfo, OpenOptions, Range, Result, Slice, Stats, Status, Tensor, TensorView, Transaction,
+    TransactionOptions, View,
+};
+
+/// A safetensors file, open. Closed when dropped, whereupon nothing that was taken from it can be alive.
+///
+/// ```
+/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// use libst::{s, File};
+///
+/// let file = File::open(&path)?;
+/// for (name, tensor) in &file {
+///     println!("{name}: {} {:?}", tensor.dtype(), tensor.shape());
+/// }
+/// let weights: Vec<u8> = file.read("w")?;
+/// let corner: Vec<u8> = file.slice("w", &s![..2, -1..])?.read()?;
+/// # assert_eq!((weights.len(), corner.len()), (24, 8));
+/// # Ok::<(), libst::Error>(())
+/// ```
+///
+/// # Safe and unsafe ways to the data
+///
+/// A view of mapped bytes costs nothing, but the file belongs to everybody who may write it: when another process, or
+/// another handle, or this one, patches a tensor, the bytes under a view change, and a file that is truncated makes
+/// touching them a signal. No `&[u8]` may do that, so [`File::view`] is `unsafe` and asks for a promise. Without one:
+///
+/// * [`File::read`] and its kin copy, with reads and not through a mapping: a file that changed is an error;
+/// * [`File::view_owned`] views memory that nobody else can reach, into which [`File::load`] reads any number of tensors
+///   at once; for files opened for reading.
+///
+/// # Threads
+///
+/// A file may be read and updated from many threads at once. The catalogue is a snapshot: what other handles
+/// add or remove shows after opening anew, or after a commit here that found the file replaced.
+pub struct File {
+    handle: Arc<Handle>, // other owners: only an Interrupt during its call
+    path: PathBuf,
+    opened: Opened,
+}
+
+/// As it was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) writable: bool,
+    pub(crate) lock_timeout_ms: i32,
+}
+
+impl File {
+    pub(crate) fn of(handle: Handle, path: PathBuf, opened: Opened) -> File {
+        File { handle: Arc::new(handle), path, opened }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    pub(crate) fn lock_timeout_ms(&self) -> i32 {
+        self.opened.lock_timeout_ms
+    }
+
+    // ---------------------------------------------------------- open and close
+
+    /// Open a file for reading; [`OpenOptions`] has the choices and tells the errors.
+    pub fn open(path: impl AsRef<Path>) -> Result<File> {
+        OpenOptions::new().open(path)
+    }
+
+    /// A second file on the same path, with the same options: its own descriptor, mapping and locks. For workers.
+    ///
+    /// # Errors
+    /// [`Status::FileChanged`] if the path now names another file; what opening may answer.
+    pub fn reopen(&self) -> Result<File> {
+        let callbacks = Arc::clone(self.handle.callbacks());
+        // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
+        let handle = Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), out) })?;
+        Ok(File::of(handle, self.path.clone(), self.opened))
+    }
+
+    /// As it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was opened for changes.
+    pub fn is_writable(&self) -> bool {
+        self.opened.writable
+    }
+
+    /// Make the calls that now run on this file, in any thread, give up waiting for locks and stop long reads: they
+    /// fail with [`Status::Interrupted`].
+    pub fn interrupt(&self) {
+        // SAFETY: an open handle; st_interrupt may be called at any time from anywhere.
+        unsafe { sys::st_interrupt(self.handle.raw()) }
+    }
+
+    /// A handle that interrupts from elsewhere, and does not keep the file open.
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt(Arc::downgrade(&self.handle))
+    }
+
+    // -------------------------------------------------------------- catalogue
+
+    /// The number of tensors.
+    pub fn len(&self) -> usize {
+        self.handle.count()
+    }
+
+    /// Whether there is no tensor.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is a tensor of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.handle.find(name).is_ok()
+    }
+
+    /// The names, in the order of the tensors' places in the file.
+    pub fn names(&self) -> Vec<&str> {
+        self.handle.describe_all().into_iter().map(|tensor| tensor.name).collect()
+    }
+
+    /// A tensor: its description, and the ways to its bytes. Reads nothing.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`].
+    pub fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
+        Ok(Tensor::of(&self.handle, self.handle.describe(name)?))
+    }
+
+    /// All tensors by name, in the order of their places in the file: the order to read them in.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { handle: &self.handle, tensors: self.handle.describe_all().into_iter() }
+    }
+
+    /// The pairs of `__metadata__`, in the order of the header.
+    pub fn metadata(&self) -> Vec<(&str, &str)> {
+        self.handle.metadata()
+    }
+
+    /// One value of `__metadata__`.
+    pub fn metadata_get(&self, key: &str) -> Option<&str> {
+        self.handle.metadata_get(key)
+    }
+
+    // ---------------------------------------------------------------- reading
+
+    /// Copy a tensor's bytes.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`], [`Status::Cancelled`], [`Status::Interrupted`].
+    pub fn read(&self, name: &str) -> Result<Vec<u8>> {
+        self.tensor(name)?.read()
+    }
+
+    /// Copy a tensor's bytes to the start of `dst`.
+    ///
+    /// # Errors
+    /// [`Status::BufferSize`] if `dst` is shorter than the tensor; what [`File::read`] answers.
+    pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
+        self.tensor(name)?.read_into(dst)
+    }
+
+    /// A part of a tensor, to read: [`s!`](crate::s) spells the ranges of its leading dimensions.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`]; [`Status::InvalidArgument`] for a step of 0; [`Status::OutOfRange`] for more ranges than
+    /// dimensions; [`Status::Subbyte`] where 4- or 6-bit elements would be cut inside a byte.
+    pub fn slice(&self, name: &str, ranges: &[Range]) -> Result<Slice<'_>> {
+        Slice::of(&self.handle, self.handle.describe(name)?, Ranges::from(ranges))
+    }
+
+    /// A tensor's bytes where they lie, without a copy.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`]; without a mapping also [`Status::Io`] and [`Status::FileChanged`].
+    ///
+    /// # Safety
+    /// Until the last use of the view nobody changes or truncates the file: no other process, no other handle, and no
+    /// update through this one. (Files that are replaced as a whole, by renaming another over them, are fine: the
+    /// view stays on the old one.) A model that is only ever read keeps the promise.
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// # let file = libst::File::open(&path)?;
+    /// // SAFETY: nobody writes to this file.
+    /// let w = unsafe { file.view("w")? };
+    /// assert_eq!((w.dtype(), w.shape(), w.data().len()), (libst::Dtype::F32, &[3, 2][..], 24));
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    #[inline]
+    pub unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.handle.view(name) }
+    }
+
+    /// Views of all tensors by name, in the order of their places in the file.
+    ///
+    /// # Safety
+    /// As [`File::view`].
+    pub unsafe fn views(&self) -> impl Iterator<Item = Result<(&str, TensorView<'_>)>> {
+        // SAFETY: the caller's promise.
+        (0..).map_while(|index| unsafe { self.handle.view_at(index) })
+    }
+
+    /// A tensor's bytes in memory that this file owns: read there by [`File::load`], or now. For files opened for
+    /// reading, where nobody else can reach that memory.
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] for a file opened for changes, whose own commits would show in that memory;
+    /// [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// let file = libst::File::open(&path)?;
+    /// assert_eq!(file.view_owned("w")?.data().len(), 24);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn view_owned(&self, name: &str) -> Result<TensorView<'_>> {
+        if self.opened.writable {
+            return Err(Error::new(
+                Status::Unsupported,
+                "memory of a file opened for changes shows them while it is viewed; open another one for reading, or \
+                 read a copy",
+            ));
+        }
+        self.load(Some(&[name]))?;
+        // SAFETY: the bytes now lie in memory that is private to the handle, which writes to it after commits of its
+        // own, and has none.
+        unsafe { self.handle.view(name) }
+    }
+
+    // --------------------------------------------------------------- changing
+
+    /// Replace a tensor, in place, as a transaction of its own: checked, locked, journalled, and durable on return.
+    /// Dtype and shape must be those in the file.
+    ///
+    /// # Errors
+    /// What [`Transaction::update`] and [`Transaction::commit`] answer; then the file is as it was, unless it is
+    /// [`Status::NeedsRecovery`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// use libst::{Dtype, OpenOptions, TensorView};
+    ///
+    /// let file = OpenOptions::new().write(true).open(&path)?;
+    /// file.update("w", TensorView::new(Dtype::F32, vec![3, 2], &[0; 24])?)?;
+    /// assert_eq!(file.read("w")?, [0; 24]);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn update(&self, name: &str, value: impl View) -> Result<()> {
+        let update = |value: &sys::st_tensor| {
+            // SAFETY: a name with its length, and a tensor whose data lives during the call.
+            self.handle.call(|raw| unsafe { sys::st_update_n(raw, name.as_ptr().cast(), name.len(), value) })
+        };
+        with_value(value.dtype(), value.shape(), &value.data(), update)?
+    }
+
+    /// [`File::update`] with bytes alone: dtype and shape are those in the file.
+    pub fn update_bytes(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let tensor = self.handle.describe(name)?;
+        self.update(name, TensorView::of_parts(tensor.dtype, tensor.shape, bytes))
+    }
+
+    /// Begin a transaction: several changes, all or none. Holds no lock until [`Transaction::commit`].
+    /// [`TransactionOptions`] has choices.
+    ///
+    /// # Errors
+    /// [`Status::ReadOnly`], [`Status::Poisoned`].
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        TransactionOptions::new().begin(self)
+    }
+
+    // ------------------------------------------------------------- observation
+
+    /// What storage lies behind the file, how its data is reached, and why.
+    pub fn info(&self) -> Result<IoInfo> {
+        IoInfo::of(&self.handle)
+    }
+
+    /// What this handle has read, mapped, written and waited for so far.
+    pub fn stats(&self) -> Result<Stats> {
+        Stats::of(&self.handle)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("path", &self.path)
+            .field("opened", &self.opened)
+            .field("tensors", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'f> IntoIterator for &'f File {
+    type Item = (&'f str, Tensor<'f>);
+    type IntoIter = Iter<'f>;
+
+    fn into_iter(self) -> Iter<'f> {
+        self.iter()
+    }
+}
+
+/// The tensors of a file; see [`File::iter`].
+pub struct Iter<'f> {
+    handle: &'f Handle,
+    tensors: std::vec::IntoIter<crate::handle::Described<'f>>,
+}
+
+impl<'f> Iterator for Iter<'f> {
+    type Item = (&'f str, Tensor<'f>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.tensors.next().map(|tensor| (tensor.name, Tensor::of(self.handle, tensor)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.tensors.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.tensors.next_back().map(|tensor| (tensor.name, Tensor::of(self.handle, tensor)))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+impl std::iter::FusedIterator for Iter<'_> {}
+
+impl fmt::Debug for Iter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").field("left", &self.len()).finish()
+    }
+}
+
+/// Interrupts the calls of a [`File`] from elsewhere, in another thread say; see [`File::interrupt`]. After the file is
+/// closed it does nothing.
+#[derive(Clone)]
+pub struct Interrupt(Weak<Handle>);
+
+impl Interrupt {
+    /// As [`File::interrupt`].
+    pub fn interrupt(&self) {
+        if let Some(handle) = self.0.upgrade() {
+            // SAFETY: an open handle, kept open by `handle`.
+            unsafe { sys::st_interrupt(handle.raw()) }
+        }
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt")
+    }
+}

@@ -1,0 +1,266 @@
+//! An open st_file: the only owner of the pointer, closed when dropped. All that the catalogue answers is tied to a
+//! borrow of it, as names and shapes live until st_close.
+
+use std::ffi::c_char;
+use std::ptr::{null, null_mut, NonNull};
+use std::sync::Arc;
+
+use crate::callback::{self, Shared};
+use crate::error::check;
+use crate::{sys, Dtype, Error, Result, Status, TensorView};
+
+pub(crate) struct Handle {
+    raw: NonNull<sys::st_file>,
+    callbacks: Arc<Shared>, // C holds a pointer to it until st_close
+}
+
+// SAFETY: st.h: "A handle may be used from many threads at once"; the callbacks are Send and Sync.
+unsafe impl Send for Handle {}
+// SAFETY: as above. st_close, which must not race, is called by Drop alone.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the last use of the pointer.
+        callback::call_in_drop(|| unsafe {
+            sys::st_close(self.raw.as_ptr());
+        });
+    }
+}
+
+/// A tensor as the catalogue has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Described<'f> {
+    pub(crate) name: &'f str,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: &'f [usize],
+    pub(crate) nbytes: usize,
+    pub(crate) file_offset: u64,
+    pub(crate) shard: u32,
+}
+
+impl Handle {
+    /// Takes what a call puts out, which borrows `callbacks`.
+    pub(crate) fn opened(
+        callbacks: Arc<Shared>,
+        open: impl FnOnce(*mut *mut sys::st_file) -> sys::st_status,
+    ) -> Result<Handle> {
+        callback::call(|| {
+            let mut raw = null_mut();
+            check(open(&mut raw))?;
+            let raw = NonNull::new(raw).expect("libst put out a handle");
+            Ok(Handle { raw, callbacks })
+        })
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::st_file {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn callbacks(&self) -> &Arc<Shared> {
+        &self.callbacks
+    }
+
+    /// A call that may call the handle's callbacks.
+    #[inline]
+    pub(crate) fn call(&self, run: impl FnOnce(*mut sys::st_file) -> sys::st_status) -> Result<()> {
+        if self.callbacks.is_empty() {
+            return check(run(self.raw()));
+        }
+        callback::call(|| check(run(self.raw())))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        // SAFETY: an open handle.
+        unsafe { sys::st_count(self.raw()) }
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Result<usize> {
+        let mut index = 0;
+        // SAFETY: a name with its length, and a place to write to.
+        check(unsafe { sys::st_find(self.raw(), name.as_ptr().cast(), name.len(), &mut index) })?;
+        Ok(index)
+    }
+
+    pub(crate) fn describe(&self, name: &str) -> Result<Described<'_>> {
+        // The catalogue may be replaced between the two calls, by a commit in another thread that found the file
+        // replaced; then the index names another tensor, or none.
+        for _ in 0..REPLACED_AT_MOST {
+            let index = self.find(name)?;
+            let mut tensor = EMPTY;
+            // SAFETY: a place to write to.
+            match check(unsafe { sys::st_at(self.raw(), index, &mut tensor) }) {
+                // SAFETY: filled by this handle.
+                Ok(()) => match unsafe { self.described(&tensor) } {
+                    found if found.name == name => return Ok(found),
+                    _ => continue,
+                },
+                Err(error) if error.status() == Status::OutOfRange => continue,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(restless(name))
+    }
+
+    /// All tensors of one catalogue, in the order of their offsets.
+    pub(crate) fn describe_all(&self) -> Vec<Described<'_>> {
+        let mut raw = Vec::new();
+        loop {
+            let count = self.count();
+            raw.resize(count, EMPTY);
+            // SAFETY: room for `count` tensors.
+            let status = unsafe { sys::st_at_many(self.raw(), 0, count, raw.as_mut_ptr()) };
+            // Else the catalogue was replaced meanwhile.
+            if status == sys::ST_OK && self.count() == count {
+                // SAFETY: filled by this handle.
+                return raw.iter().map(|tensor| unsafe { self.described(tensor) }).collect();
+            }
+        }
+    }
+
+    /// Whether `known`, which was described earlier, still is what its name stands for.
+    pub(crate) fn still(&self, known: &Described<'_>) -> Result<()> {
+        let now = self.describe(known.name)?;
+        // The same memory: the same catalogue, now and all the time since.
+        let same =
+            std::ptr::eq(now.name, known.name) || (now.dtype == known.dtype && now.shape == known.shape);
+        same.then_some(()).ok_or_else(|| {
+            let message = format!(
+                "the tensor {:?} has another form than when it was described; describe it anew",
+                known.name
+            );
+            Error::new(Status::FileChanged, message).about_tensor(known.name)
+        })
+    }
+
+    /// The bytes of a tensor where they lie.
+    ///
+    /// # Safety
+    /// Nobody changes them while the view lives; see [`File::view`](crate::File::view).
+    #[inline]
+    pub(crate) unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
+        let mut tensor = EMPTY;
+        // SAFETY: a name with its length, and a place to write to.
+        self.call(|raw| unsafe { sys::st_get_n(raw, name.as_ptr().cast(), name.len(), &mut tensor) })?;
+        // SAFETY: filled by this handle; the rest is the caller's promise.
+        Ok(unsafe { self.viewed(&tensor) })
+    }
+
+    /// The same, by place. None past the end.
+    ///
+    /// # Safety
+    /// As [`Handle::view`].
+    pub(crate) unsafe fn view_at(&self, index: usize) -> Option<Result<(&str, TensorView<'_>)>> {
+        let mut tensor = EMPTY;
+        // SAFETY: a place to write to.
+        match self.call(|raw| unsafe { sys::st_get_at(raw, index, &mut tensor) }) {
+            // SAFETY: filled by this handle; the rest is the caller's promise.
+            Ok(()) => Some(Ok(unsafe { (string(tensor.name, tensor.name_len), self.viewed(&tensor)) })),
+            Err(error) if error.status() == Status::OutOfRange => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    pub(crate) fn metadata(&self) -> Vec<(&str, &str)> {
+        loop {
+            // SAFETY: an open handle.
+            let count = unsafe { sys::st_metadata_count(self.raw()) };
+            let pairs: Option<Vec<_>> = (0..count).map(|i| self.metadata_at(i)).collect();
+            if let Some(pairs) = pairs {
+                return pairs;
+            }
+        }
+    }
+
+    fn metadata_at(&self, index: usize) -> Option<(&str, &str)> {
+        let (mut key, mut value) = (null(), null());
+        let (mut key_len, mut value_len) = (0, 0);
+        // SAFETY: places to write to; the strings live until st_close.
+        unsafe {
+            let status =
+                sys::st_metadata_at(self.raw(), index, &mut key, &mut key_len, &mut value, &mut value_len);
+            (status == sys::ST_OK).then(|| (string(key, key_len), string(value, value_len)))
+        }
+    }
+
+    pub(crate) fn metadata_get(&self, key: &str) -> Option<&str> {
+        let (mut value, mut value_len) = (null(), 0);
+        // SAFETY: a key with its length and places to write to; the string lives until st_close.
+        unsafe {
+            let status = sys::st_metadata_get_n(
+                self.raw(),
+                key.as_ptr().cast(),
+                key.len(),
+                &mut value,
+                &mut value_len,
+            );
+            (status == sys::ST_OK).then(|| string(value, value_len))
+        }
+    }
+
+    /// # Safety
+    /// `tensor` was filled by this handle.
+    unsafe fn described(&self, tensor: &sys::st_tensor) -> Described<'_> {
+        // SAFETY: the caller's promise; names and shapes live until st_close.
+        let (name, shape) = unsafe { (string(tensor.name, tensor.name_len), shape_of(tensor)) };
+        Described {
+            name,
+            dtype: Dtype::from_code(tensor.dtype),
+            shape,
+            nbytes: tensor.nbytes as usize,
+            file_offset: tensor.file_offset,
+            shard: tensor.shard,
+        }
+    }
+
+    /// # Safety
+    /// `tensor` was filled by this handle, with data; nobody changes that while the view lives.
+    #[inline]
+    unsafe fn viewed(&self, tensor: &sys::st_tensor) -> TensorView<'_> {
+        let data = match tensor.nbytes {
+            0 => &[],
+            // SAFETY: the caller's promise.
+            n => unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), n as usize) },
+        };
+        // SAFETY: as above.
+        TensorView::of_parts(Dtype::from_code(tensor.dtype), unsafe { shape_of(tensor) }, data)
+    }
+}
+
+const REPLACED_AT_MOST: usize = 1000;
+
+fn restless(name: &str) -> Error {
+    let message = format!("the file is replaced faster than {name:?} can be looked up; try again");
+    Error::new(Status::FileChanged, message).about_tensor(name)
+}
+
+pub(crate) const EMPTY: sys::st_tensor = sys::st_tensor {
+    name: null(),
+    name_len: 0,
+    dtype: 0,
+    rank: 0,
+    shape: null(),
+    data: null(),
+    nbytes: 0,
+    file_offset: 0,
+    shard: 0,
+    reserved0: 0,
+    reserved: [0; 2],
+};
+
+/// # Safety
+/// `len` bytes at `s` that live, unchanged, for `'a`.
+unsafe fn string<'a>(s: *const c_char, len: usize) -> &'a str {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(s.cast::<u8>(), len) };
+    std::str::from_utf8(bytes).expect("libst's names are UTF-8")
+}
+
+/// # Safety
+/// The shape of `tensor` lives, unchanged, for `'a`.
+#[inline]
+unsafe fn shape_of<'a>(tensor: &sys::st_tensor) -> &'a [usize] {
+    // SAFETY: the caller's promise; usize is u64 here (libst-sys refuses other platforms), and st.h says that the
+    // pointer is never NULL.
+    unsafe { std::slice::from_raw_parts(tensor.shape.cast::<usize>(), tensor.rank as usize) }
+}

@@ -1,0 +1,78 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Switching from the `safetensors` crate
+//!
+//! Names and shapes of the interface are the same where the meaning is: [`SafeTensors::deserialize`] on bytes in
+//! memory, then `names`, `tensor`, `tensors`, `iter`, `len`, `is_empty`; [`TensorView::new`], `dtype`, `shape`,
+//! `data`; the trait [`View`] with its four methods; the variants of [`Dtype`]. With the feature `safetensors` the
+//! types convert into each other. Two things differ: tensors come in the order of the file, and a name that stands
+//! twice is an error.
+//!
+//! # What may be sent to other threads
+//!
+//! | type | `Send` | `Sync` | |
+//! | --- | --- | --- | --- |
+//! | [`File`], [`Tensor`], [`TensorView`], [`Slice`], [`SafeTensors`], [`Interrupt`], [`Error`] | yes | yes | a file may be read and updated from many threads at once |
+//! | [`Transaction`] | yes | no | belongs to one thread at a time |
+#![doc = include_str!("../NOT_COVERED.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+use libst_sys as sys;
+
+mod bulk;
+mod callback;
+mod check;
+mod dtype;
+mod error;
+mod file;
+mod handle;
+mod info;
+#[cfg(feature = "safetensors")]
+mod interop;
+mod memory;
+mod options;
+mod path;
+mod slice;
+mod status;
+mod tensor;
+mod timeout;
+mod transaction;
+mod view;
+
+pub use bulk::{LoadOptions, ReadRequest};
+pub use callback::{Level, Progress};
+pub use check::{recover, verify, Recover, Report, Verify};
+pub use dtype::Dtype;
+pub use error::{Error, Result};
+pub use file::{File, Interrupt};
+pub use info::{Direct, IoInfo, Map, Prefetch, Stats, Storage};
+pub use memory::SafeTensors;
+pub use options::OpenOptions;
+pub use slice::{Range, Slice};
+pub use status::Status;
+pub use tensor::Tensor;
+pub use transaction::{CommitError, Transaction, TransactionOptions};
+pub use view::{TensorView, View};
+
+/// The version of the library that runs, as "2.0.0".
+///
+/// ```
+/// assert!(libst::version().starts_with("2."));
+/// ```
+pub fn version() -> &'static str {
+    // SAFETY: st_version answers a static string.
+    unsafe { std::ffi::CStr::from_ptr(sys::st_version()) }.to_str().expect("a version is ASCII")
+}
+
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    const fn send<T: Send>() {}
+    send_and_sync::<File>();
+    send_and_sync::<Tensor<'static>>();
+    send_and_sync::<TensorView<'static>>();
+    send_and_sync::<Slice<'static>>();
+    send_and_sync::<SafeTensors<'static>>();
+    send_and_sync::<Interrupt>();
+    send_and_sync::<Error>();
+    send::<Transaction<'static>>();
+};

@@ -1,0 +1,169 @@
+//! How a file is opened.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::callback::Shared;
+use crate::file::Opened;
+use crate::handle::Handle;
+use crate::path::c_path;
+use crate::{sys, timeout, Direct, File, Level, Map, Prefetch, Progress, Result};
+
+/// How a file is opened: [`File::open`] with choices.
+///
+/// ```
+/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// use libst::{Map, OpenOptions};
+/// use std::time::Duration;
+///
+/// let file = OpenOptions::new()
+///     .write(true)
+///     .map(Map::Private)
+///     .lock_timeout(Duration::from_secs(2))
+///     .log(|level, sentence| eprintln!("{level:?}: {sentence}"))
+///     .open(&path)?;
+/// # Ok::<(), libst::Error>(())
+/// ```
+#[must_use]
+pub struct OpenOptions {
+    c: sys::st_open_options,
+    callbacks: Shared,
+}
+
+// SAFETY: the pointers in `c` are NULL until the file is opened.
+unsafe impl Send for OpenOptions {}
+// SAFETY: as above.
+unsafe impl Sync for OpenOptions {}
+
+impl OpenOptions {
+    /// For reading, mapped as the storage asks, waiting up to ten seconds for locks.
+    pub fn new() -> OpenOptions {
+        OpenOptions { c: sys::ST_OPEN_OPTIONS_INIT, callbacks: Shared::default() }
+    }
+
+    /// Whether changes are allowed; the file must be writable.
+    pub fn write(mut self, write: bool) -> OpenOptions {
+        self.c.flags = if write {
+            self.c.flags | sys::ST_OPEN_READ_WRITE
+        } else {
+            self.c.flags & !sys::ST_OPEN_READ_WRITE
+        };
+        self
+    }
+
+    /// How the data is reached. [`File::info`] tells what came of it, and why. With [`Map::Auto`] the environment's
+    /// `ST_MAP` has a say.
+    pub fn map(mut self, map: Map) -> OpenOptions {
+        self.c.map = map.code();
+        self
+    }
+
+    /// How long changing and recovering wait for other workers' locks; `None` is for ever.
+    pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> OpenOptions {
+        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self
+    }
+
+    /// How bulk reads go: [`File::prefetch`], [`File::read_many`], [`File::load`]. [`File::info`] tells what came of it,
+    /// and why. With [`Prefetch::Auto`] the environment's `ST_PREFETCH` has a say.
+    pub fn prefetch(mut self, prefetch: Prefetch) -> OpenOptions {
+        self.c.prefetch = prefetch.code();
+        self
+    }
+
+    /// Whether bulk reads into memory go past the page cache. With [`Direct::Auto`] the environment's `ST_DIRECT` has a
+    /// say.
+    pub fn direct(mut self, direct: Direct) -> OpenOptions {
+        self.c.direct = direct.code();
+        self
+    }
+
+    /// Readers of a bulk read, at most 64; 0: as the storage asks, or the environment's `ST_IO_THREADS`.
+    pub fn io_threads(mut self, threads: u32) -> OpenOptions {
+        self.c.io_threads = threads;
+        self
+    }
+
+    /// Bytes of a request of bulk reads, taken between 64 KiB and 256 MiB; 0: as the storage asks, or the environment's
+    /// `ST_BLOCK_SIZE`.
+    pub fn block_size(mut self, bytes: u32) -> OpenOptions {
+        self.c.block_size = bytes;
+        self
+    }
+
+    /// This file is worker `index` of a group of `count` that share the warming of it: [`File::prefetch`] of everything
+    /// is then of this worker's contiguous part.
+    pub fn worker(mut self, index: u32, count: u32) -> OpenOptions {
+        (self.c.worker_index, self.c.worker_count) = (index, count);
+        self
+    }
+
+    /// Bytes of page cache that bulk reads may leave behind; 0: no limit.
+    pub fn memory_limit(mut self, bytes: u64) -> OpenOptions {
+        self.c.memory_limit = bytes;
+        self
+    }
+
+    /// Told now and then during this file's long calls; [`ControlFlow::Break`] cancels the call, which then fails with
+    /// [`Status::Cancelled`](crate::Status::Cancelled) and has changed nothing. A panic cancels the call likewise, and
+    /// then goes on.
+    pub fn progress<F>(mut self, progress: F) -> OpenOptions
+    where
+        F: Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static,
+    {
+        self.callbacks.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Told what a user may want to know: a mapping fell back, a journal was recovered. Must not use the same file. A
+    /// panic goes on when the call that told it has ended.
+    pub fn log<F>(mut self, log: F) -> OpenOptions
+    where
+        F: Fn(Level, &str) + Send + Sync + 'static,
+    {
+        self.callbacks.log = Some(Box::new(log));
+        self
+    }
+
+    /// Open a safetensors file: read and check its header, map its data, and first of all finish what a crashed writer
+    /// had committed.
+    ///
+    /// # Errors
+    /// [`NoFile`](crate::Status::NoFile), [`Permission`](crate::Status::Permission),
+    /// [`NotRegular`](crate::Status::NotRegular), [`Io`](crate::Status::Io); every status of the format; from recovery
+    /// [`NeedsRecovery`](crate::Status::NeedsRecovery), [`Journal`](crate::Status::Journal) and
+    /// [`Busy`](crate::Status::Busy).
+    pub fn open(self, path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        let c_path = c_path(path)?;
+        let callbacks = Arc::new(self.callbacks); // from here on at one address
+        let mut c = self.c;
+        c.progress = callbacks.c_progress();
+        c.log = callbacks.c_log();
+        (c.progress_user, c.log_user) = (callbacks.user(), callbacks.user());
+        // SAFETY: a C string, set-up options, a place to write to; the handle keeps the callbacks.
+        let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open(c_path.as_ptr(), &c, out) })?;
+        let writable = c.flags & sys::ST_OPEN_READ_WRITE != 0;
+        let opened = Opened { writable, lock_timeout_ms: c.lock_timeout_ms };
+        Ok(File::of(handle, path.to_owned(), opened))
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("write", &(self.c.flags & sys::ST_OPEN_READ_WRITE != 0))
+            .field("map", &Map::from_code(self.c.map))
+            .field("lock_timeout_ms", &self.c.lock_timeout_ms)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! Updates and transactions: what they change, what they leave, and how they fail.
+
+mod support;
+
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use support::*;
+
+#[test]
+fn an_update_of_any_dtype_is_what_the_crate_then_reads() {
+    for seed in 0..6 {
+        let model = Model::random(seed);
+        let file = model.writable();
+        let mut random = Random::new(99 + seed);
+        let (inode, mut expected) = (std::fs::metadata(&model.path).unwrap().ino(), model.bytes());
+        for (name, sample) in &model.samples {
+            let data = random.bytes(sample.data.len());
+            let tensor = file.tensor(name).unwrap();
+            let at = tensor.file_offset() as usize;
+            expected[at..at + data.len()].copy_from_slice(&data);
+            file.update(name, TensorView::new(tensor.dtype(), tensor.shape(), &data).unwrap()).unwrap();
+            assert_eq!(file.read(name).unwrap(), data);
+            assert!(model.holds(&[(name, &data)]));
+        }
+        assert_eq!(model.bytes(), expected, "nothing else changed");
+        assert_eq!(std::fs::metadata(&model.path).unwrap().ino(), inode, "the same file");
+        drop(file);
+        assert!(model.journals().is_empty());
+    }
+}
+
+#[test]
+fn a_transaction_changes_all_or_when_dropped_nothing() {
+    let model = Model::plain();
+    let file = model.writable();
+    let before = model.bytes();
+    let (w, b) = (vec![1; 64 * 96 * 4], vec![2; 7]);
+
+    let mut dropped = file.begin().unwrap();
+    dropped.update_bytes("w", &w).unwrap();
+    dropped.update_bytes("b", &b).unwrap();
+    assert_eq!(model.bytes(), before);
+    drop(dropped);
+    let mut aborted = file.begin().unwrap();
+    aborted.update_bytes("w", &w).unwrap();
+    aborted.abort();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut change = file.begin().unwrap();
+        change.update_bytes("w", &w).unwrap();
+        panic!("before the commit");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(model.bytes(), before);
+    assert_eq!(model.journals().len(), 1, "kept for the next, not one of each");
+
+    let mut change = file.begin().unwrap();
+    change.update_bytes("w", &[9; 64 * 96 * 4]).unwrap();
+    change.update_bytes("b", &b).unwrap();
+    change.update_bytes("w", &w).unwrap(); // the last value counts
+    change.commit().unwrap();
+    assert!(model.holds(&[("w", &w), ("b", &b), ("v", model.data("v"))]));
+    assert_eq!(file.stats().unwrap().commits, 1);
+    file.begin().unwrap().commit().unwrap(); // of nothing
+}
+
+#[test]
+fn a_payload_may_go_as_soon_as_it_was_staged() {
+    let model = Model::plain();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    let mut payload = vec![5; 8000];
+    change.update_bytes("v", &payload).unwrap();
+    payload.fill(6);
+    drop(payload);
+    change.commit().unwrap();
+    assert!(model.holds(&[("v", &[5; 8000])]));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_leaves_the_transaction_as_it_was() {
+    let model = Model::plain();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[3; 7]).unwrap();
+    let data = vec![0; 64 * 96 * 4];
+    let value = |dtype, shape: &[usize]| TensorView::new(dtype, shape.to_vec(), &data).unwrap();
+    let error = change.update("w", value(Dtype::I32, &[64, 96])).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::DtypeMismatch, Some("w")));
+    let error = change.update("w", value(Dtype::F32, &[96, 64])).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::ShapeMismatch, Some("w")));
+    let error = change.update("w\0", value(Dtype::F32, &[64, 96])).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::NotFound, Some("w\0")));
+    let error = change.update_bytes("w", &data[1..]).unwrap_err();
+    assert_eq!((error.status(), error.tensor()), (Status::NbytesMismatch, Some("w")));
+    change.commit().unwrap();
+    assert!(model.holds(&[("b", &[3; 7]), ("w", model.data("w"))]));
+}
+
+#[test]
+fn a_file_opened_for_reading_is_not_changed() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    assert_eq!(file.begin().unwrap_err().status(), Status::ReadOnly);
+    assert_eq!(file.update_bytes("b", &[0; 7]).unwrap_err().status(), Status::ReadOnly);
+}
+
+#[test]
+fn a_failed_commit_is_an_error_like_any_other() {
+    fn in_one_line(change: Transaction<'_>) -> Result<()> {
+        Ok(change.commit()?)
+    }
+    fn as_a_box(change: Transaction<'_>) -> Result<(), Box<dyn std::error::Error>> {
+        Ok(change.commit()?)
+    }
+    let model = Model::plain();
+    let file = model.writable();
+    let lock = Lock::hold(&model.path);
+    let begin = || {
+        let mut change = TransactionOptions::new().lock_timeout(Duration::ZERO).begin(&file).unwrap();
+        change.update_bytes("b", &[4; 7]).unwrap();
+        change
+    };
+    assert_eq!(in_one_line(begin()).unwrap_err().status(), Status::Busy);
+    drop(lock);
+    let b = file.tensor("b").unwrap();
+    let lock = Lock::hold_part(&model.path, b.file_offset(), b.data_len());
+    let error = as_a_box(begin()).unwrap_err().downcast::<Error>().unwrap();
+    assert_eq!((error.status(), error.tensor()), (Status::Busy, Some("b")));
+    drop(lock);
+
+    // And one that cannot be tried again.
+    let replaced = safetensors::serialize([("other", &model.samples["b"])], None).unwrap();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[4; 7]).unwrap();
+    std::fs::write(model.path.with_extension("new"), replaced).unwrap();
+    std::fs::rename(model.path.with_extension("new"), &model.path).unwrap();
+    let failed = change.commit().unwrap_err();
+    assert_eq!(failed.status(), Status::FileChanged);
+    assert_eq!(failed.into_transaction().unwrap_err().status(), Status::FileChanged);
+}
+
+#[test]
+fn interrupting_ends_a_wait_for_a_lock() {
+    let model = Model::plain();
+    let file = OpenOptions::new().write(true).lock_timeout(None).open(&model.path).unwrap();
+    let lock = Lock::hold(&model.path);
+    let interrupt = file.interrupt_handle();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Only calls that run are interrupted, so again until it is over.
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                interrupt.interrupt();
+                std::thread::yield_now();
+            }
+        });
+        let error = file.update_bytes("b", &[1; 7]).unwrap_err();
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(error.status(), Status::Interrupted);
+    });
+    drop(lock);
+    drop(file);
+    interrupt.interrupt(); // does nothing
+    assert!(model.holds(&[("b", model.data("b"))]));
+}
+
+#[test]
+fn many_threads_update_one_file_and_lose_nothing() {
+    let mut random = Random::new(3);
+    let names: Vec<String> = (0..6).map(|i| format!("t{i}")).collect();
+    let sample = |random: &mut Random| Sample::new(safetensors::Dtype::U8, &[3000], random);
+    let samples = names.iter().map(|name| (name.clone(), sample(&mut random))).collect();
+    let model = Model::new(samples, Default::default());
+    let file = OpenOptions::new().write(true).lock_timeout(None).open(&model.path).unwrap();
+    std::thread::scope(|scope| {
+        for (i, name) in names.iter().enumerate() {
+            // Every other one through a handle of its own.
+            let own = (i % 2 == 0).then(|| file.reopen().unwrap());
+            let file = &file;
+            scope.spawn(move || {
+                let file = own.as_ref().unwrap_or(file);
+                for round in 0..8u8 {
+                    file.update_bytes(name, &[round; 3000]).unwrap();
+                    assert_eq!(file.read(name).unwrap(), [round; 3000]);
+                }
+            });
+        }
+    });
+    assert!(names.iter().all(|name| model.holds(&[(name, &[7; 3000])])));
+}
+
+#[test]
+fn a_transaction_moves_to_another_thread() {
+    let model = Model::plain();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    change.update_bytes("b", &[1; 7]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            change.update_bytes("v", &[2; 8000]).unwrap();
+            change.commit().unwrap();
+        });
+    });
+    assert!(model.holds(&[("b", &[1; 7]), ("v", &[2; 8000])]));
+}
+
+#[test]
+fn a_description_whose_file_was_replaced_says_so() {
+    let model = Model::plain();
+    let file = model.writable();
+    let (w, b) = (file.tensor("w").unwrap(), file.tensor("b").unwrap());
+    let rows = file.slice("w", &s![1..]).unwrap();
+    let mut samples = model.samples.clone();
+    samples.insert("w".to_owned(), Sample::new(safetensors::Dtype::F32, &[2, 3], &mut Random::new(1)));
+    samples.insert("a".to_owned(), Sample::new(safetensors::Dtype::F32, &[5], &mut Random::new(2)));
+    std::fs::write(model.path.with_extension("new"), safetensors::serialize(&samples, None).unwrap())
+        .unwrap();
+    std::fs::rename(model.path.with_extension("new"), &model.path).unwrap();
+    assert_eq!(w.read().unwrap(), model.data("w"), "of the file that was opened");
+
+    file.update_bytes("b", &[6; 7]).unwrap(); // finds the file replaced, and follows
+    let status = |result: Result<()>| result.unwrap_err().status();
+    assert_eq!(status(w.read().map(drop)), Status::FileChanged);
+    assert_eq!(status(rows.read().map(drop)), Status::FileChanged);
+    assert_eq!(status(w.slice(&s![..]).map(drop)), Status::FileChanged);
+    let mut buffer = vec![0; w.data_len()];
+    assert_eq!(status(file.read_many([w.request(&mut buffer)])), Status::FileChanged);
+    assert_eq!((w.name(), w.shape()), ("w", &[64, 96][..]), "lives as long as the file");
+    assert_eq!(b.read().unwrap(), [6; 7], "which has the same form in both");
+    assert_eq!(file.read("w").unwrap(), samples["w"].data);
+    assert_eq!(file.len(), 4);
+}

@@ -1,0 +1,156 @@
+//! st.h against this crate: what the header gains fails here, by name, until the crate uses it or NOT_COVERED.md says
+//! why not.
+
+#[path = "../../libst-sys/tests/against_header/header.rs"]
+mod header;
+#[path = "../../libst-sys/tests/against_header/rust.rs"]
+mod rust;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use libst::{Direct, Dtype, Map, Prefetch, Status, Storage};
+use libst_sys as sys;
+
+/// The words of this crate's sources, without comments and unit tests.
+fn words() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut words = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for line in code.lines().map(|line| line.split("//").next().unwrap()) {
+            words.extend(line.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));
+        }
+    }
+    words
+}
+
+/// What NOT_COVERED.md names, with its reasons.
+fn excused() -> BTreeMap<String, String> {
+    let rows = include_str!("../NOT_COVERED.md").lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| {
+        let (name, why) = row.split_once("` | ").expect("a row of NOT_COVERED.md is | `name` | why |");
+        (name.to_owned(), why.trim_end_matches('|').trim().to_owned())
+    })
+    .collect()
+}
+
+/// Every name is used or excused, and nothing is excused that is used or is no more.
+fn check(what: &str, names: &BTreeSet<String>, is_it: fn(&str) -> bool) {
+    assert!(names.len() > 5, "st.h was not understood");
+    let (words, excused) = (words(), excused());
+    let mut complaints = Vec::new();
+    for name in names {
+        match (words.contains(name), excused.get(name)) {
+            (false, None) => {
+                complaints.push(format!("{name}: in st.h, and libst neither uses it nor says why not"));
+            }
+            (true, Some(_)) => {
+                complaints.push(format!("{name}: used by libst, but excused in NOT_COVERED.md"))
+            }
+            (false, Some(why)) => assert!(why.len() > 10, "{name}: what is the reason?"),
+            (true, None) => {}
+        }
+    }
+    for name in excused.keys().filter(|name| is_it(name) && !names.contains(*name)) {
+        complaints.push(format!("{name}: in NOT_COVERED.md, and not in st.h"));
+    }
+    assert!(complaints.is_empty(), "{what}:\n  {}", complaints.join("\n  "));
+}
+
+#[test]
+fn every_function_is_covered_or_excused() {
+    let mut names: BTreeSet<String> = header::header().functions.into_iter().map(|f| f.name).collect();
+    names.extend(header::exported().unwrap_or_default());
+    check("functions", &names, |name| name.starts_with("st_") && !name.contains('.'));
+}
+
+#[test]
+fn every_constant_is_covered_or_excused() {
+    let header = header::header();
+    let names = header.constants.into_iter().chain(header.initialisers.into_iter().map(|(name, _)| name));
+    check("constants", &names.collect(), |name| name.starts_with("ST_"));
+}
+
+#[test]
+fn every_field_is_covered_or_excused() {
+    let words = words();
+    let excused = excused();
+    let mut complaints = Vec::new();
+    for s in header::header().structs {
+        for (field, _) in s.fields {
+            let name = format!("{}.{field}", s.name);
+            // The initialisers set these, and the library looks after them.
+            let of_the_interface = field == "struct_size" || field.starts_with("reserved");
+            if !of_the_interface && !words.contains(&field) && !excused.contains_key(&name) {
+                complaints.push(format!("{name}: in st.h, and libst neither uses it nor says why not"));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "fields:\n  {}", complaints.join("\n  "));
+}
+
+fn constants(prefix: &str) -> Vec<(String, i64)> {
+    let wanted: BTreeSet<String> =
+        header::header().constants.into_iter().filter(|n| n.starts_with(prefix)).collect();
+    let found: Vec<_> = rust::constants().into_iter().filter(|(name, _)| wanted.contains(name)).collect();
+    assert!(found.len() == wanted.len() && !found.is_empty(), "{prefix}");
+    found
+}
+
+#[test]
+fn every_status_has_its_variant_and_name() {
+    let constants = constants("ST_E_");
+    assert_eq!(constants.len(), Status::ALL.len());
+    for (name, code) in constants {
+        let status = Status::from_code(code as i32);
+        assert!(!matches!(status, Status::Other(_)), "{name} has no variant");
+        assert_eq!((status.code(), status.name()), (code as i32, name.as_str()));
+    }
+    assert_eq!(Status::from_code(9999), Status::Other(9999));
+    assert_eq!(Status::Other(9999).name(), "ST_E_UNKNOWN");
+}
+
+#[test]
+fn every_dtype_has_its_variant_name_and_size() {
+    let constants = constants("ST_DTYPE_");
+    assert_eq!(constants.len(), Dtype::ALL.len());
+    for (name, code) in constants {
+        let dtype = Dtype::from_code(code as u32);
+        assert!(!matches!(dtype, Dtype::Other(_)), "{name} has no variant");
+        assert_eq!(dtype.code(), code as u32);
+        assert_eq!(dtype.name(), name.strip_prefix("ST_DTYPE_").unwrap());
+        assert_eq!(dtype.name().parse::<Dtype>().unwrap(), dtype);
+        // SAFETY: they take any number, and answer a static string.
+        let theirs = unsafe {
+            (std::ffi::CStr::from_ptr(sys::st_dtype_name(dtype.code())), sys::st_dtype_bits(dtype.code()))
+        };
+        assert_eq!((theirs.0.to_str().unwrap(), theirs.1 as usize), (dtype.name(), dtype.bitsize()));
+    }
+    assert_eq!((Dtype::Other(9999).name(), Dtype::Other(9999).bitsize()), ("unknown", 0));
+    for wrong in ["f32", "", "F32\0", "F33"] {
+        assert_eq!(wrong.parse::<Dtype>().unwrap_err().status(), Status::Dtype, "{wrong:?}");
+    }
+}
+
+macro_rules! every_number_has_its_variant {
+    ($($test:ident: $ty:ident, $prefix:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            for (name, code) in constants($prefix) {
+                let variant = $ty::from_code(code as u32);
+                assert!(!matches!(variant, $ty::Other(_)), "{name} has no variant");
+                assert_eq!(variant.code(), code as u32);
+            }
+            assert_eq!($ty::from_code(9999), $ty::Other(9999));
+        })*
+    };
+}
+
+every_number_has_its_variant! {
+    every_mapping_has_its_variant: Map, "ST_MAP_";
+    every_storage_has_its_variant: Storage, "ST_STORAGE_";
+    every_prefetch_has_its_variant: Prefetch, "ST_PREFETCH_";
+    every_direct_has_its_variant: Direct, "ST_DIRECT_";
+}

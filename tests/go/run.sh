@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The Go binding: formatted, vetted, staticcheck's opinion, and its tests under the race detector, against libst as
+# `meson install` lays it out, on the real model.
+#   run.sh JUNIT-XML      from tests/run.sh, or after sourcing tests/setup.sh
+set -uo pipefail
+report=$(realpath "$1")
+prefix=$BUILD/prefix
+wheel=$CACHE/silero_vad-6.2.3-py3-none-any.whl
+staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+here=$ROOT/tests/go
+
+bin=$(bash "$here/toolchain.sh") || { echo "No Go that can build the binding"; exit 77; }
+export PATH=$bin:$PATH GOTOOLCHAIN=local
+
+rm -rf "$prefix"
+meson install -C "$BUILD" --no-rebuild --quiet --destdir "$prefix" || exit 1
+pc=$(find "$prefix" -name libst.pc)
+export PKG_CONFIG_PATH=${pc%/*}
+LD_LIBRARY_PATH=$(pkg-config --variable=libdir libst)
+export LD_LIBRARY_PATH
+
+[[ -f $wheel ]] || "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$CACHE" silero-vad==6.2.3 || exit 1
+"$PYTHON" -m zipfile -e "$wheel" "$BUILD/model" || exit 1
+export LIBST_TEST_MODEL=$BUILD/model/silero_vad/data/silero_vad_16k.safetensors LIBST_TEST_PYTHON=$PYTHON
+
+cd "$ROOT/bindings/go" || exit 1
+status=0
+badly_formatted=$(gofmt -l .)
+[[ -z $badly_formatted ]] || { echo "gofmt would change $badly_formatted"; status=1; }
+go vet ./... || status=1
+go run "$staticcheck" ./... || status=1
+go test -count=1 -race -json ./... | "$PYTHON" "$here/junit.py" "$report" || status=1
+exit $status

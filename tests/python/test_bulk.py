@@ -1,0 +1,180 @@
+"""Many tensors at once: load, read_many, prefetch, and what says how they are read."""
+
+import os
+import subprocess
+import sys
+
+import libst
+import numpy as np
+import pytest
+from libst import bulk
+from safetensors.numpy import save_file
+
+
+@pytest.fixture
+def tensors():
+    rng = np.random.default_rng(7)
+    kinds = [np.uint8, np.float32, np.int64, np.bool_, np.float16]
+    made = {f"t{i}": rng.integers(0, 2, (i + 1, 1000 + i)).astype(kinds[i % len(kinds)]) for i in range(40)}
+    made["empty"] = np.zeros((0, 3), np.float32)
+    made["scalar"] = np.array(2.5, np.float64)
+    made["large"] = rng.integers(0, 255, 9 << 20).astype(np.uint8)
+    return made
+
+
+@pytest.fixture
+def path(tmp_path, tensors):
+    place = tmp_path / "m.safetensors"
+    save_file(tensors, place, metadata={"format": "np"})
+    return place
+
+
+def same(got, tensors):
+    assert set(got) == set(tensors)
+    for name, array in tensors.items():
+        assert got[name].dtype == array.dtype and got[name].shape == array.shape, name
+        assert np.array_equal(got[name], array), name
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"map": "none"}, {"direct": True}, {"io_threads": 5, "block_size": 1 << 16}, {"memory_limit": 1}]
+)
+def test_load_gives_every_tensor(path, tensors, options):
+    loaded = libst.load(path, **options)
+    same(loaded, tensors)
+    with libst.open(path) as f:
+        assert list(loaded) == list(f)
+
+
+def test_loaded_arrays_are_the_callers(path, tensors):
+    loaded = libst.load(path)
+    os.unlink(path)
+    for array in loaded.values():
+        assert array.flags.writeable and array.flags.aligned
+        array[...] = 0
+    assert not loaded["large"].any()
+
+
+def test_load_takes_names_in_any_order(path, tensors):
+    loaded = libst.load(path, ["t7", "large", "t1"])
+    assert list(loaded) == ["t7", "large", "t1"]
+    same(loaded, {name: tensors[name] for name in loaded})
+
+
+def test_load_of_no_such_name_reads_nothing(path):
+    with pytest.raises(libst.NotFoundError):
+        libst.load(path, ["t1", "none such"])
+
+
+def test_progress_ends_with_all_bytes(path, tensors):
+    told = []
+    libst.load(path, progress=lambda done, total: told.append((done, total)))
+    total = sum(a.nbytes for a in tensors.values())
+    assert told[-1] == (total, total)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_an_exception_of_progress_comes_out(path):
+    def stop(done, total):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        libst.load(path, progress=stop)
+
+
+def test_a_progress_bar_is_no_condition(path, tensors, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # not installed
+    same(libst.load(path, progress=True), tensors)
+
+
+def test_read_many_fills_what_it_is_given(path, tensors):
+    with libst.open(path) as f:
+        mine = np.empty_like(tensors["t3"])
+        got = f.read_many({"t3": mine, "large": np.empty_like(tensors["large"])})
+        assert got["t3"] is mine
+        same(got, {name: tensors[name] for name in ("t3", "large")})
+        assert f.stats().read_requests > 0
+
+
+def test_read_many_refuses_arrays_that_do_not_fit(path):
+    with libst.open(path) as f:
+        with pytest.raises(libst.DtypeMismatchError):
+            f.read_many({"t3": np.empty((4, 1003), np.float64)})
+        with pytest.raises(libst.ShapeMismatchError):
+            f.read_many({"large": np.empty(5, np.uint8)})
+
+
+def test_prefetch_takes_all_some_or_a_workers_part(path, tensors):
+    data = sum(a.nbytes for a in tensors.values())
+    with libst.open(path, map="private", prefetch="sequential") as f:
+        f.prefetch()
+        assert f.stats().bytes_prefetched == data
+        f.prefetch(["t1", "scalar"])
+        assert f.stats().bytes_prefetched >= data + tensors["t1"].nbytes + 8
+        with pytest.raises(libst.NotFoundError):
+            f.prefetch(["none such"])
+    parts = []
+    for i in range(3):
+        with libst.open(path, prefetch="sequential", worker=(i, 3)) as f:
+            f.prefetch()
+            parts.append(f.stats().bytes_prefetched)
+    assert sum(parts) == data and sum(p > 0 for p in parts) >= 1
+
+
+def test_without_a_mapping_prefetch_fills_memory(path, tensors):
+    with libst.open(path, map="none") as f:
+        f.prefetch()
+        assert f.stats().bytes_owned == sum(a.nbytes for a in tensors.values())
+        requests = f.stats().read_requests
+        same({name: f[name] for name in f}, tensors)
+        assert f.stats().read_requests == requests
+
+
+def test_what_was_chosen_is_told(path):
+    with libst.open(path, prefetch="sequential", block_size=1 << 20, direct=True) as f:
+        info = f.io_info()
+        assert (info.prefetch, info.io_threads, info.block_size, info.direct) == ("sequential", 1, 1 << 20, True)
+        assert info.prefetch_reason.endswith("the environment)")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"prefetch": "some"}, {"io_threads": -1}, {"memory_limit": -1}, {"worker": (-1, 2)}, {"block_size": 2**32}],
+)
+def test_options_out_of_range_are_refused(path, options):
+    with pytest.raises(ValueError):
+        libst.open(path, **options)
+
+
+def test_a_worker_counts_from_zero(path):
+    with pytest.raises(libst.InvalidArgumentError):
+        libst.open(path, worker=(2, 2))
+
+
+def test_the_environment_stands_in_for_options(path):
+    code = f"import libst; i = libst.open({str(path)!r}).io_info(); print(i.prefetch, i.io_threads, i.block_size, i.direct)"
+    env = {**os.environ, "ST_PREFETCH": "sequential", "ST_IO_THREADS": "3", "ST_BLOCK_SIZE": "1048576", "ST_DIRECT": "1"}
+    said = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
+    assert said.split() == ["sequential", "3", "1048576", "True"]
+    wrong = subprocess.run([sys.executable, "-c", code], env={**env, "ST_IO_THREADS": "many"}, capture_output=True, text=True)
+    assert wrong.returncode and "ST_IO_THREADS" in wrong.stderr
+
+
+def test_a_forked_child_reads_with_a_descriptor_of_its_own(path, tensors):
+    with libst.open(path) as f:
+        before = f["large"]
+        pid = os.fork()
+        if pid == 0:
+            ok = np.array_equal(f["large"], tensors["large"]) and np.array_equal(before, tensors["large"])
+            os._exit(0 if ok and f.stats().reopens == 1 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert f.stats().reopens == 0
+
+
+def test_neighbours_in_the_file_are_neighbours_in_memory(path):
+    with libst.open(path) as f:
+        infos = sorted((f.info(n) for n in f if f.info(n).nbytes), key=lambda i: i.file_offset)
+        arrays = libst.load(path)
+        places = [arrays[i.name].__array_interface__["data"][0] - i.file_offset for i in infos]
+        assert len(set(places)) == 1
+        assert places[0] % bulk._PAGE == 0

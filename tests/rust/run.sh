@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# The Rust crates: rustfmt, clippy, every test, the documentation; on a real model. Then, if there is a nightly
+# toolchain, the tests again under AddressSanitizer, which also looks for leaks.
+#   bash tests/rust/run.sh [--quick] [REPORT]     --quick: without AddressSanitizer; REPORT: JUnit XML
+# Wants a build tree (tests/setup.sh). Fetches crates and the model once, and after that needs no network.
+set -uo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BUILD=${BUILD:-$ROOT/build}
+PYTHON=${PYTHON:-$BUILD/venv/bin/python}
+CACHE=$ROOT/build/cache
+WHEEL=silero_vad-6.2.3-py3-none-any.whl
+
+QUICK=
+[[ ${1:-} == --quick ]] && { QUICK=1; shift; }
+REPORT=${1:-}
+if ! command -v cargo >/dev/null; then
+  echo "skipped: there is no cargo; install Rust 1.80 or newer"
+  [[ -n $REPORT ]] && echo '<testsuite><testcase name="cargo test"><skipped/></testcase></testsuite>' >"$REPORT"
+  exit 77
+fi
+
+export LIBST_DIR=$BUILD LD_LIBRARY_PATH=$BUILD/capi${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export CARGO_TARGET_DIR=$BUILD/cargo CARGO_TERM_COLOR=never RUST_BACKTRACE=0
+OUTPUT=$(mktemp)
+trap 'rm -f "$OUTPUT"' EXIT
+cd "$ROOT/bindings/rust" || exit 1
+
+# check NAME COMMAND...: a case of its own, in the words of `cargo test`.
+check() {
+  local name=$1
+  shift
+  if "$@"; then echo "test $name ... ok"; else echo "test $name ... FAILED"; fi
+}
+
+fetch_model() {
+  [[ -f $CACHE/$WHEEL ]] ||
+    "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$CACHE" silero-vad==6.2.3 || return 1
+  mkdir -p "$BUILD/model" && "$PYTHON" -m zipfile -e "$CACHE/$WHEEL" "$BUILD/model"
+}
+
+document() {
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --offline --quiet --workspace --all-features --no-deps
+}
+
+# As those build it who have installed libst.
+found_by_pkg_config() {
+  env -u LIBST_DIR PKG_CONFIG_PATH="$BUILD/meson-uninstalled" CARGO_TARGET_DIR="$BUILD/cargo/pkg-config" \
+    cargo build --locked --offline --quiet -p libst
+}
+
+# Without libst the build says what to do, in a sentence that Cargo prints.
+says_when_it_is_missing() {
+  local said
+  said=$(env -u LIBST_DIR PKG_CONFIG_LIBDIR=/nonexistent CARGO_TARGET_DIR="$BUILD/cargo/pkg-config" \
+    cargo build --locked --offline --quiet -p libst 2>&1) && return 1
+  grep -q "libst-sys did not find libst.so.2: .*" <<<"$said" && grep -q "Install libst .* in LIBST_DIR" <<<"$said" &&
+    ! LIBST_DIR=/nonexistent CARGO_TARGET_DIR="$BUILD/cargo/pkg-config" cargo build --locked --offline --quiet -p libst 2>/dev/null
+}
+
+under_asan() {
+  ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$BUILD/cargo-asan \
+    cargo +nightly test --locked --offline --quiet -p libst --all-features --tests --no-fail-fast \
+    --target x86_64-unknown-linux-gnu -- --skip list_read_and_update_run
+}
+
+all() {
+  if fetch_model; then
+    export LIBST_TEST_MODEL=$BUILD/model/silero_vad/data/silero_vad_16k.safetensors
+  else
+    echo "The real model could not be fetched; a generated file stands in for it."
+  fi
+  local corpus=$BUILD/corpus
+  mkdir -p "$corpus" && python3 "$ROOT/tests/differential/corpus.py" "$corpus" >"$corpus/cases" && export LIBST_TEST_CORPUS=$corpus
+  cargo fetch --locked --quiet || echo "Crates could not be fetched; those that are here must do."
+  check rustfmt cargo fmt --all --check
+  check clippy cargo clippy --locked --offline --quiet --workspace --all-targets --all-features -- -D warnings
+  check "clippy without features" cargo clippy --locked --offline --quiet --workspace --all-targets -- -D warnings
+  check documentation document
+  check "found by pkg-config" found_by_pkg_config
+  check "missing libst is explained" says_when_it_is_missing
+  check "cargo test" cargo test --locked --offline --workspace --all-features --no-fail-fast
+  if [[ -n $QUICK ]]; then
+    echo "test AddressSanitizer ... ignored, --quick was given"
+  elif ! cargo +nightly --version >/dev/null 2>&1; then
+    echo "test AddressSanitizer ... ignored, there is no nightly toolchain"
+  else
+    check AddressSanitizer under_asan
+  fi
+}
+
+all 2>&1 | tee "$OUTPUT"
+python3 "$ROOT/tests/rust/junit.py" "$OUTPUT" "$REPORT"
