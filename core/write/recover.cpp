@@ -9,6 +9,7 @@
 #include "write/exclusive.h"
 #include "write/identity.h"
 #include "write/journal_layout.h"
+#include "write/replacement.h"
 #include "write/undo.h"
 
 namespace st::write {
@@ -269,6 +270,7 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
   struct stat by_path;
   if (const int r = env.fstatat(AT_FDCWD, path.c_str(), &by_path, 0); r < 0)
     return Failure(os_error(-r, "look at", path));
+  Replacement::remove_stale(env, path);
   auto folder =
       Folder::open(env, path, by_path, [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); });
   if (!folder) return Failure(std::move(folder.error()));

@@ -2,7 +2,8 @@
 // An empty journal that nobody holds locked is dropped. A committed one whose
 // writer is gone is checked to the last byte, applied, made durable, dropped; one
 // that holds an undo record likewise, but what it holds are the old bytes.
-// Anything else is moved aside and never applied.
+// Anything else is moved aside and never applied. New files that were never given
+// their name are removed.
 //
 // May be interrupted at any point and run again: applying writes the same bytes
 // once more, and a journal is emptied only after its bytes are durable.

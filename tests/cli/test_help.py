@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-COMMANDS = ["ls", "info", "get", "update", "verify", "recover", "io", "stats"]
+COMMANDS = ["ls", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "plan", "verify", "recover", "io", "stats"]
 
 
 def test_version_names_stctl_and_libst(stctl):
@@ -57,6 +57,13 @@ def test_help_of_a_command_teaches(stctl, command):
         ["recover"],
         ["io", "x", "--map", "sideways"],
         ["io", "x", "y"],
+        ["put", "x", "y"],
+        ["put", "x", "y", "--from-raw", "z"],
+        ["put", "x", "y", "z", "--npy", "n"],
+        ["put", "x", "y", "--npy", "n", "--from", "z"],
+        ["rm", "x"],
+        ["mv", "x", "y"],
+        ["plan", "x", "--mv", "y"],
     ],
 )
 def test_usage_errors_exit_2_with_one_sentence(stctl, args):
@@ -72,7 +79,7 @@ def test_usage_error_with_json_is_an_object(stctl):
     assert "FILE" in result["error"]["message"]
 
 
-@pytest.mark.parametrize("command", ["ls", "info", "io", "stats"])
+@pytest.mark.parametrize("command", ["ls", "info", "meta", "compact", "plan", "io", "stats"])
 def test_missing_file_is_a_sentence_and_an_object(stctl, command, tmp_path):
     missing = tmp_path / "none.safetensors"
     out, err = stctl(command, missing, code=1)

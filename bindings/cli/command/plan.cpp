@@ -14,6 +14,7 @@ struct Plan {
 };
 
 int run(Session &session, const Plan &options) {
+  if (options.moved.size() % 2 != 0) throw UsageFailure("--mv takes a name and a new name");
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   Steps steps;
   steps.remove(file, options.removed);

@@ -1,0 +1,139 @@
+"""stctl put, rm, mv, meta, compact and plan: stock reads what they made, and --json says what was done."""
+
+import os
+
+import numpy as np
+import pytest
+from cli_files import stock
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+
+def metadata(path):
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata() or {}
+
+
+def same(path, arrays):
+    read = stock(path)
+    assert set(read) == set(arrays)
+    for name, array in arrays.items():
+        assert read[name].dtype == array.dtype and read[name].shape == array.shape
+        assert read[name].tobytes() == array.tobytes()
+
+
+def test_put_adds_and_replaces_from_npy(stctl, model, arrays, tmp_path):
+    for name in ["new", "half"]:
+        arrays[name] = np.arange(300, dtype=np.int16).reshape(3, 100)
+        np.save(tmp_path / "new.npy", arrays[name])
+        out, err = stctl("put", model, name, "--npy", tmp_path / "new.npy")
+        assert f"put {name} I16 [3, 100]" in out and "publish: " in out and err == ""
+    same(model, arrays)
+    assert metadata(model) == {"format": "np", "note": "a\nb"}
+
+
+def test_put_takes_raw_bytes_from_standard_input(stctl, model, arrays):
+    stctl("put", model, "raw", "--from-raw", "-", "--dtype", "F32", "--shape", "2,3", input=np.ones(6, np.float32).tobytes())
+    stctl("put", model, "one", "--from-raw", "-", "--dtype", "U8", "--shape", "", input=b"\x07")
+    same(model, {**arrays, "raw": np.ones((2, 3), np.float32), "one": np.array(7, np.uint8)})
+    out, err = stctl("put", model, "bad", "--from-raw", "-", "--dtype", "F32", "--shape", "2", input=b"1234567", code=1)
+    assert "(ST_E_NBYTES_MISMATCH)" in err
+
+
+def test_put_takes_tensors_of_another_file(stctl, model, arrays, tmp_path):
+    more = {"half": np.zeros(9), "x": np.ones((2, 2), np.float16), "y": np.ones(0, np.int8)}
+    save_file(more, tmp_path / "more.safetensors")
+    result = stctl.json("put", model, "x", "--from", tmp_path / "more.safetensors")
+    assert result["put"] == ["x"] and result["kind"] == "publish"
+    same(model, {**arrays, "x": more["x"]})
+    stctl("put", model, "--from", tmp_path / "more.safetensors")
+    same(model, {**arrays, **more})
+
+
+def test_rm_takes_names_and_patterns(stctl, model, arrays):
+    result = stctl.json("rm", model, "layer.0.*", "scalar")
+    assert sorted(result["removed"]) == ["layer.0.bias", "layer.0.weight", "scalar"]
+    same(model, {name: a for name, a in arrays.items() if name not in result["removed"]})
+    before = model.read_bytes()
+    assert stctl.json("rm", model, "half", "nothing.*", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+    assert model.read_bytes() == before
+
+
+def test_fillers_keep_the_bytes_until_compact(stctl, model, arrays):
+    stctl("rm", model, "layer.1.weight", "--fillers")
+    assert "__st_free__/0" in stock(model)
+    stctl("compact", model)
+    del arrays["layer.1.weight"]
+    same(model, arrays)
+
+
+def test_mv_renames(stctl, model, arrays):
+    assert stctl.json("mv", model, "half", r"new\nname")["renamed"] == [{"from": "half", "to": "new\nname"}]
+    arrays["new\nname"] = arrays.pop("half")
+    same(model, arrays)
+    assert stctl.json("mv", model, "scalar", "empty", code=1)["error"]["status"] == "ST_E_DUPLICATE_NAME"
+    same(model, arrays)
+
+
+def test_meta_shows_sets_and_removes(stctl, model, arrays):
+    assert sorted(stctl("meta", model)[0].splitlines()) == ["format=np", "note=a\\nb"]
+    assert stctl.json("meta", model)["metadata"] == {"format": "np", "note": "a\nb"}
+    result = stctl.json("meta", model, "format=pt", "a=b=c", "--remove", "note")
+    assert result["metadata"] == ["format", "a", "note"]
+    assert metadata(model) == {"format": "pt", "a": "b=c"}
+    same(model, arrays)
+    assert stctl.json("meta", model, "--remove", "note", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+
+
+def test_plan_touches_nothing_and_tells_the_truth(stctl, model, tmp_path):
+    more = tmp_path / "more.safetensors"
+    save_file({"x": np.ones(5000)}, more)
+    before, names = model.read_bytes(), sorted(os.listdir(tmp_path))
+    arguments = ["--rm", "half", "--mv", "scalar", "s", "--put-from", more, "--meta", "k=v", "--remove-meta", "note"]
+    plan = stctl.json("plan", model, *arguments)
+    assert plan["dry_run"] and plan["kind"] == "publish" and plan["removed"] == ["half"] and plan["put"] == ["x"]
+    out, _ = stctl("plan", model, *arguments)
+    assert "dry run, nothing was changed" in out and "space needed" in out
+    assert model.read_bytes() == before and sorted(os.listdir(tmp_path)) == names
+    stctl("rm", model, "half")
+    stctl("mv", model, "scalar", "s")
+    stctl("put", model, "--from", more)
+    done = stctl.json("meta", model, "k=v", "--remove", "note")
+    assert done["file_size"] == plan["file_size"] == model.stat().st_size
+    assert stctl.json("plan", model)["kind"] == "nothing"
+
+
+def test_compact_orders_as_stock_does(stctl, model, arrays, tmp_path):
+    stctl("mv", model, "half", "zzz", "--reserve", "9000")
+    arrays["zzz"] = arrays.pop("half")
+    result = stctl.json("compact", model)
+    assert result["size_before"] - result["file_size"] > 8000
+    save_file(arrays, tmp_path / "stock")
+    same(model, arrays)
+    with open(tmp_path / "stock", "rb") as file:  # the data, as stock orders it
+        data = file.read()
+    n = sum(a.nbytes for a in arrays.values())
+    assert model.read_bytes()[-n:] == data[-n:]
+
+
+def test_hard_links_are_refused_unless_told(stctl, model, tmp_path):
+    os.link(model, tmp_path / "other")
+    before = model.read_bytes()
+    assert stctl.json("rm", model, "half", code=1)["error"]["status"] == "ST_E_HARD_LINKS"
+    assert model.read_bytes() == before
+    stctl("rm", model, "half", "--break-links")
+    assert (tmp_path / "other").read_bytes() == before and "half" not in stock(model)
+
+
+@pytest.mark.parametrize("command", [["rm", "half"], ["mv", "half", "h"], ["meta", "k=v"], ["compact"]])
+def test_a_lock_held_elsewhere_is_busy(stctl, model, command):
+    import fcntl
+    import struct
+
+    with open(model, "r+b") as file:
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 100, 1, 0)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
+        name, *rest = command
+        error = stctl.json(name, model, *rest, "--lock-timeout", "0", code=3)["error"]
+        assert error["status"] == "ST_E_BUSY"
+    stctl(name, model, *rest)
