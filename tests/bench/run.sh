@@ -6,3 +6,4 @@ MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 "$PYTHON" "$ROOT/tests/bench/run.py" "$BUILD" "$@"
 "$PYTHON" "$ROOT/tests/bench/transactions.py" "$BUILD" "$@"
+"$PYTHON" "$ROOT/tests/bench/layout.py" "$BUILD" "$@"

@@ -43,6 +43,7 @@ def test_everything_in_one_transaction(model):
         assert (w == TENSORS["w"]).all()  # the old file
         assert f.stats().commits == 1
     same(model, tensors, {"format": "pt"})
+    del w  # which kept the file open
     assert os.listdir(model.parent) == [model.name]
 
 
