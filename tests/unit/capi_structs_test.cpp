@@ -208,7 +208,8 @@ TEST_F(CapiOptions, ResultsFillNoMoreThanTheCallersSize) {
   ASSERT_ST(ST_OK, st_begin(file, nullptr, &transaction));
   fill_at_every_size<st_plan>([&](st_plan *out) {
     const st_status status = st_txn_plan(transaction, out);
-    if (status == ST_OK && out->struct_size >= offsetof(st_plan, how)) out->space_free = 0;  // changes meanwhile
+    constexpr size_t at = offsetof(st_plan, space_free), end = offsetof(st_plan, how);  // changes meanwhile
+    if (status == ST_OK && out->struct_size > at) std::memset(reinterpret_cast<char *>(out) + at, 0, std::min<size_t>(out->struct_size, end) - at);
     return status;
   });
   st_close(file);

@@ -135,9 +135,15 @@ TEST(PublishPlan, EmptyFilesAndTensorsHaveNoSegments) {
 }
 
 TEST(PublishPlan, WhatCannotBeIsRefused) {
-  const uint64_t huge = uint64_t{1} << 63;
-  EXPECT_TRUE(fails_with(Status::offsets, write::plan_publish(64, {fresh("a", huge)}, {}, {})));
-  EXPECT_TRUE(fails_with(Status::offsets, write::plan_publish(64, {fresh("a", huge), fresh("b", huge)}, {}, {})));
+  const uint64_t huge = uint64_t{1} << 60;  // eight of them end at 2^63, sixteen at 2^64
+  const std::vector<std::string> names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"};
+  std::vector<PlannedTensor> tensors;
+  for (const std::string &name : names) {
+    tensors.push_back(fresh(name, huge));
+    if (tensors.size() == 8 || tensors.size() == 16) {
+      EXPECT_TRUE(fails_with(Status::offsets, write::plan_publish(64, tensors, {}, {})));
+    }
+  }
   EXPECT_TRUE(fails_with(Status::invalid_argument, write::plan_publish(64, {}, {}, {write::Layout::keep, 12, 0, 0})));
   EXPECT_TRUE(fails_with(Status::header_too_large, write::plan_publish(64, {}, {}, {write::Layout::keep, 0, max_header_bytes, 0})));
 }
