@@ -1,5 +1,7 @@
 // Bulk reads.
+#include <deque>
 #include <numeric>
+#include <span>
 
 #include "boundary.h"
 
@@ -25,8 +27,7 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, st_
     if (n == 0) return {};
     ST_CAPI_TRY(require("st_read_many", reqs));
     const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    std::vector<SlicePlan> slices;
-    slices.reserve(n);  // so that they stay where they are
+    std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::BulkRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
       size_t i = static_cast<size_t>(r.index);

@@ -22,6 +22,13 @@ class Control {
         interrupts_(interrupts),
         seen_(interrupts ? interrupts->load(std::memory_order_relaxed) : 0) {}
 
+  // Of a part of the same call: interrupts count from when the call began.
+  Control with(Progress progress) const {
+    Control part = *this;
+    part.progress_ = std::move(progress);
+    return part;
+  }
+
   const Progress &progress() const { return progress_; }
   bool interrupted() const { return interrupts_ && interrupts_->load(std::memory_order_relaxed) != seen_; }
 

@@ -3,6 +3,7 @@
 # Run it, or source it from a script (then ROOT, BUILD, PYTHON, LIBST_LIBRARY, STCTL and PYTHONPATH are set).
 # Does only what is missing: a second run takes a second or two. Another build tree, or other options for it:
 #   BUILD=/somewhere bash tests/setup.sh              MESON_OPTIONS=(...) before sourcing it
+# RIG=no leaves out gcsfuse and the object store behind it, which take two minutes to build the first time.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,7 +16,7 @@ PACKAGES=(
   meson pkg-config ninja-build g++ cmake
   libsimdjson-dev liburing-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
-  fuse3 xfsprogs btrfs-progs abigail-tools
+  fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio
   clang-14 libclang-rt-14-dev clang-format-14 valgrind libst1
 )
 [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
@@ -77,6 +78,8 @@ build() (
 mkdir -p "$BUILD" "$CACHE"
 install_packages
 make_venv
+[[ ${RIG:-yes} == no ]] || PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/storage/install.sh" ||
+  say "The object-store rig could not be built: the tests that need it will skip, and say so."
 configure "$BUILD" "${MESON_OPTIONS[@]}"
 build "$BUILD"
 

@@ -88,6 +88,12 @@ Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
   return {};
 }
 
+Result<void> File::clone(const File &source, uint64_t from, uint64_t n, uint64_t to) const {
+  const int r = repeat_interrupted([&] { return env_->clone_range(fd_, source.fd_, from, n, to); });
+  if (r < 0) return Failure(error(-r, text("share ", n, " bytes of ", quoted(source.path_), " with")));
+  return {};
+}
+
 // A failed sync is never repeated: the kernel may have dropped the pages and
 // would answer the second call with a lie.
 Result<void> File::sync_data() const {

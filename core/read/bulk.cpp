@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
-#include <new>
-#include <optional>
 #include <span>
-#include <system_error>
-#include <thread>
 
+#include "read/crew.h"
 #include "read/direct.h"
 #include "read/requests.h"
 
@@ -17,6 +13,7 @@ namespace {
 
 constexpr size_t most_parts = 512;                  // half of what one preadv takes
 constexpr uint64_t small_work = uint64_t{4} << 20;  // a thread costs more than it saves below
+constexpr uint64_t page = 4096;                     // that the kernel forgets whole or not at all
 
 // What the threads of one bulk read share.
 struct Shared {
@@ -24,45 +21,33 @@ struct Shared {
   const Plan &plan;
   const Strategy &strategy;
   const Control &control;
-  const uint64_t keep_behind;  // bytes of page cache a thread may leave; 0: any
-  std::vector<std::span<const Request>> shares;
-  std::atomic<size_t> next = 0;  // request, where threads have no range of their own
+  const uint64_t keep_behind;  // bytes of page cache a thread may leave
+  Crew &crew;
+  std::vector<std::span<const Request>> shares;  // of each thread, where it has a range of its own
+  std::atomic<size_t> next = 0;                  // request, where it has none
   std::atomic<uint64_t> wanted_done = 0, bytes = 0, requests = 0;
-  std::atomic<bool> stop = false;
-  std::mutex mutex = {};
-  std::optional<Error> failure = {};  // the first one
-  std::atomic<bool> out_of_memory = false;
-
-  void fail(Error &&e) {
-    std::lock_guard lock(mutex);
-    if (!failure) failure = std::move(e);
-    stop = true;
-  }
 };
 
 // One thread's part.
 class Reader {
  public:
-  Reader(Shared &shared, size_t number) : s_(shared), number_(number) {}
+  Reader(Shared &shared, size_t number, bool calling) : s_(shared), number_(number), calling_(calling) {}
 
   Result<void> run() {
+    // A description of one's own is a matter of speed: where it cannot be had
+    // (too many files are open, rights were given up since) the handle's will do.
     os::File own;
-    if (number_ > 0 || s_.shares.size() > 1) {
-      auto opened = reopen_file(s_.file, O_RDONLY);
-      if (!opened) return Failure(std::move(opened.error()));
-      own = std::move(*opened);
-    }
+    if (number_ > 0 || s_.shares.size() > 1)
+      if (auto opened = reopen_file(s_.file, O_RDONLY)) own = std::move(*opened);
     const os::File &file = own ? own : s_.file;
     file.env().fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
     while (const Request *request = take()) {
-      if (s_.stop) return {};
-      if (number_ == 0) {
+      if (s_.crew.stopped()) return {};
+      if (calling_ || s_.control.interrupted())
         if (auto go = s_.control.check(s_.wanted_done, s_.plan.wanted); !go) return go;
-      } else if (s_.control.interrupted()) {
-        return s_.control.check(0, 0);
-      }
       if (auto got = fetch(file, *request); !got) return got;
-      if (s_.keep_behind > 0) drop_behind(file, request->offset + request->length);
+      drop_behind(file, *request);
+      if (!calling_) s_.crew.tell();
     }
     return {};
   }
@@ -82,35 +67,34 @@ class Reader {
     if (!got) return got;
     s_.bytes += request.length;
     ++s_.requests;
-    for (const Piece &piece : std::span(s_.plan.pieces).subspan(request.first, request.count))
-      s_.wanted_done += piece.length;
+    s_.wanted_done += wanted_of(s_.plan, request);
     return {};
   }
 
   // What was read is in the caller's memory now; its pages are not needed twice.
-  void drop_behind(const os::File &file, uint64_t here) {
-    if (here < kept_from_) kept_from_ = here;
-    if (here - kept_from_ < s_.keep_behind) return;
-    file.env().fadvise(file.fd(), kept_from_, here - kept_from_, POSIX_FADV_DONTNEED);
-    kept_from_ = here;
+  // Only our own requests: what lies between them, others may be reading.
+  void drop_behind(const os::File &file, const Request &request) {
+    if (s_.keep_behind == UINT64_MAX) return;
+    behind_.push_back(&request);
+    behind_bytes_ += request.length;
+    if (behind_bytes_ < s_.keep_behind) return;
+    for (const Request *r : behind_) {
+      const uint64_t from = r->offset / page * page, until = (r->offset + r->length + page - 1) / page * page;
+      file.env().fadvise(file.fd(), from, until - from, POSIX_FADV_DONTNEED);
+    }
+    behind_.clear();
+    behind_bytes_ = 0;
   }
 
   Shared &s_;
   const size_t number_;
+  const bool calling_;
   size_t taken_ = 0;
-  uint64_t kept_from_ = UINT64_MAX;
+  std::vector<const Request *> behind_;
+  uint64_t behind_bytes_ = 0;
   std::vector<struct iovec> parts_;
   std::vector<std::byte> scratch_;
 };
-
-void run_reader(Shared &shared, size_t number) {
-  try {
-    if (auto done = Reader(shared, number).run(); !done) shared.fail(std::move(done.error()));
-  } catch (const std::bad_alloc &) {
-    shared.out_of_memory = true;
-    shared.stop = true;
-  }
-}
 
 }  // namespace
 
@@ -148,25 +132,13 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   }
   const uint64_t worth = plan.wanted / small_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
-  Shared shared{file, plan, strategy, control, memory_limit / threads, {}};
+  Crew crew;
+  Shared shared{file, plan, strategy, control, memory_limit ? memory_limit / threads : UINT64_MAX, crew, {}};
   if (strategy.own_range) shared.shares = share_out(plan.requests, threads);
-
-  std::vector<std::thread> others;
-  others.reserve(threads);
-  for (size_t number = 1; number < threads; ++number) {
-    try {
-      others.emplace_back(run_reader, std::ref(shared), number);
-    } catch (const std::system_error &) {
-      break;  // no more threads to be had: their parts are done below
-    }
-  }
-  run_reader(shared, 0);
-  if (strategy.own_range)
-    for (size_t number = others.size() + 1; number < threads; ++number) run_reader(shared, number);
-  for (std::thread &other : others) other.join();
-
-  if (shared.out_of_memory) throw std::bad_alloc();
-  if (shared.failure) return Failure(std::move(*shared.failure));
+  auto read = crew.run(
+      threads, [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); },
+      [&] { return control.check(shared.wanted_done, plan.wanted); });
+  if (!read) return Failure(std::move(read.error()));
   if (auto go = control.check(plan.wanted, plan.wanted); !go) return Failure(std::move(go.error()));
   return BulkDone{shared.bytes, shared.requests};
 }

@@ -107,18 +107,32 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   return bytes;
 }
 
-void Content::adopt(Arena arena, std::span<const Loaded> pieces) const {
+void Content::expect(std::span<Loaded> pieces) const {
+  std::lock_guard lock(own_->mutex);
+  const Owned &owned = own(lock);
+  for (Loaded &piece : pieces) piece.changes = owned.changes[piece.slot];
+}
+
+Result<void> Content::adopt(const os::File &file, Arena arena, std::span<const Loaded> pieces) const {
   std::lock_guard lock(own_->mutex);
   Owned &owned = own(lock);
+  for (const Loaded &piece : pieces)
+    if (owned.changes[piece.slot] != piece.changes)
+      if (auto read = file.read(piece.bytes, piece.nbytes, piece.offset); !read) return read;
   owned.arenas.push_back(std::move(arena));
   for (const Loaded &piece : pieces) {
     std::byte *none = nullptr;
     if (owned.pieces[piece.slot].compare_exchange_strong(none, piece.bytes, std::memory_order_release))
       owned.bytes.fetch_add(piece.nbytes, std::memory_order_relaxed);
   }
+  return {};
 }
 
 void Content::inherit(const Content &before) {
+  if (map_ == before.map_) {
+    reason_ = before.reason_;
+    fallbacks_ = before.fallbacks_;
+  }
   const Owned *theirs = before.own_->owned.load(std::memory_order_acquire);
   if (!theirs) return;
   std::lock_guard lock(own_->mutex);
@@ -132,7 +146,9 @@ Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset
   if (map_ == MapMode::private_copy) mapping_.drop(offset, n);
   if (!own_->owned.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(own_->mutex);
-  std::byte *piece = own(lock).pieces[slot].load(std::memory_order_relaxed);
+  Owned &owned = own(lock);
+  ++owned.changes[slot];
+  std::byte *piece = owned.pieces[slot].load(std::memory_order_relaxed);
   return piece ? file.read(piece, n, offset) : Result<void>();
 }
 

@@ -34,16 +34,20 @@ class Content {
   // Piece `slot` was changed in the file: let views that can show it, show it.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
 
-  // Pieces that lie in `arena` from now on: what a load has read. Those that
-  // are in memory of our own already stay where they are, as views of them may be out.
+  // A load, around its reads. Pieces lie in `arena` from adopt() on. Those that
+  // are in memory of our own already stay where they are, as views of them may
+  // be out; those that were changed since expect() are read once more.
   struct Loaded {
     size_t slot;
-    uint64_t nbytes;
+    uint64_t offset, nbytes;  // in the file
     std::byte *bytes;
+    uint32_t changes = 0;  // filled by expect()
   };
-  void adopt(Arena arena, std::span<const Loaded> pieces) const;
+  void expect(std::span<Loaded> pieces) const;
+  Result<void> adopt(const os::File &file, Arena arena, std::span<const Loaded> pieces) const;
   bool in_own_memory(size_t slot) const;
-  // Of the process that forked us: what it had in memory of its own is here too.
+  // Of the process that forked us: what it had in memory of its own is here too,
+  // and the reason for the mapping is the one it had.
   void inherit(const Content &before);
 
   const std::byte *bytes() const { return bytes_; }  // of borrowed content
@@ -58,8 +62,9 @@ class Content {
  private:
   // Memory of our own: where each piece lies, and what keeps it.
   struct Owned {
-    explicit Owned(size_t slots) : pieces(slots) {}
+    explicit Owned(size_t slots) : pieces(slots), changes(slots) {}
     std::vector<std::atomic<std::byte *>> pieces;  // null: not there
+    std::vector<uint32_t> changes;                 // refreshes of each, so that a load under way notices
     std::vector<Arena> arenas;
     std::atomic<uint64_t> bytes = 0;
   };

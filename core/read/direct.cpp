@@ -4,11 +4,10 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <span>
-#include <system_error>
-#include <thread>
+
+#include "read/crew.h"
 
 namespace st::read {
 namespace {
@@ -89,12 +88,6 @@ class Slot {
   std::vector<std::byte> scratch_;
 };
 
-uint64_t wanted_of(const Plan &plan, const Request &r) {
-  uint64_t n = 0;
-  for (const Piece &piece : std::span(plan.pieces).subspan(r.first, r.count)) n += piece.length;
-  return n;
-}
-
 // `slots` outlive the queue, whose destructor waits for what is under way.
 Result<void> run_queue(os::ReadQueue &queue, const os::File &direct, const Plan &plan, std::vector<Slot> &slots,
                        const Control &control) {
@@ -128,59 +121,26 @@ Result<void> run_queue(os::ReadQueue &queue, const os::File &direct, const Plan 
   return {};
 }
 
-struct Pool {
-  const os::File &direct;
-  const Plan &plan;
-  const Control &control;
+Result<void> run_pool(const os::File &direct, const Plan &plan, std::vector<Slot> &slots, const Control &control) {
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> done = 0;
-  std::atomic<bool> stop = false;
-  std::mutex mutex = {};
-  std::optional<Error> failure = {};
-  std::atomic<bool> out_of_memory = false;
-
-  void work(Slot &slot, bool calling) {
-    for (size_t i; !stop && (i = next++) < plan.requests.size();) {
-      Result<void> went;
-      if (calling || control.interrupted()) went = control.check(done, plan.wanted);
-      if (went) {
-        slot.begin(plan.requests[i]);
-        went = slot.complete(os::repeat_interrupted(
-            [&] { return direct.env().pread(direct.fd(), slot.target(), slot.length(), slot.offset()); }));
-        done += wanted_of(plan, plan.requests[i]);
-      }
-      if (went) continue;
-      std::lock_guard lock(mutex);
-      if (!failure) failure = std::move(went.error());
-      stop = true;
+  Crew crew;
+  auto look = [&] { return control.check(done, plan.wanted); };
+  auto work = [&](size_t number, bool calling) -> Result<void> {
+    Slot &slot = slots[number];
+    for (size_t i; !crew.stopped() && (i = next++) < plan.requests.size();) {
+      if (calling || control.interrupted())
+        if (auto go = look(); !go) return go;
+      slot.begin(plan.requests[i]);
+      const int64_t got = os::repeat_interrupted(
+          [&] { return direct.env().pread(direct.fd(), slot.target(), slot.length(), slot.offset()); });
+      if (auto completed = slot.complete(got); !completed) return completed;
+      done += wanted_of(plan, slot.request());
+      if (!calling) crew.tell();
     }
-  }
-  void work_safely(Slot &slot, bool calling) {
-    try {
-      work(slot, calling);
-    } catch (const std::bad_alloc &) {
-      out_of_memory = true;
-      stop = true;
-    }
-  }
-};
-
-Result<void> run_pool(const os::File &direct, const Plan &plan, std::vector<Slot> &slots, const Control &control) {
-  Pool pool{direct, plan, control};
-  std::vector<std::thread> others;
-  others.reserve(slots.size());
-  for (size_t i = 1; i < slots.size(); ++i) {
-    try {
-      others.emplace_back([&pool, &slot = slots[i]] { pool.work_safely(slot, false); });
-    } catch (const std::system_error &) {
-      break;  // fewer, then
-    }
-  }
-  pool.work_safely(slots[0], true);
-  for (std::thread &other : others) other.join();
-  if (pool.out_of_memory) throw std::bad_alloc();
-  if (pool.failure) return Failure(std::move(*pool.failure));
-  return {};
+    return {};
+  };
+  return crew.run(slots.size(), work, look);
 }
 
 }  // namespace
@@ -188,10 +148,7 @@ Result<void> run_pool(const os::File &direct, const Plan &plan, std::vector<Slot
 Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &plan, const Strategy &strategy,
                                             const Control &control) {
   auto direct = reopen_file(file, O_RDONLY | O_DIRECT);
-  if (!direct) {
-    if (direct.error().os_errno == EINVAL || direct.error().os_errno == EOPNOTSUPP) return std::nullopt;
-    return Failure(std::move(direct.error()));
-  }
+  if (!direct) return std::nullopt;
   std::vector<Slot> slots;
   slots.reserve(depth);
   for (size_t i = 0; i < std::min(depth, plan.requests.size()); ++i) slots.emplace_back(file, plan, strategy.block);

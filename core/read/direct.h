@@ -12,7 +12,7 @@ namespace st::read {
 
 inline constexpr uint64_t direct_alignment = 4096;
 
-// Nothing, if the filesystem does not open files so: read them the usual way.
+// Nothing, if the file cannot be opened so: read it the usual way.
 Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &plan, const Strategy &strategy,
                                             const Control &control);
 

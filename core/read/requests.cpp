@@ -39,6 +39,12 @@ Plan plan_requests(std::vector<Piece> pieces, uint64_t block, uint64_t gap, size
   return plan;
 }
 
+uint64_t wanted_of(const Plan &plan, const Request &request) {
+  uint64_t n = 0;
+  for (const Piece &piece : std::span(plan.pieces).subspan(request.first, request.count)) n += piece.length;
+  return n;
+}
+
 std::vector<std::span<const Request>> share_out(const std::vector<Request> &requests, size_t shares) {
   uint64_t total = 0;
   for (const Request &r : requests) total += r.length;

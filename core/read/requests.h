@@ -27,6 +27,9 @@ struct Plan {
 // one file lie alike however it is read. At most `most_parts` pieces and gaps a request.
 Plan plan_requests(std::vector<Piece> pieces, uint64_t block, uint64_t gap, size_t most_parts);
 
+// The bytes of the request's pieces: without gaps.
+uint64_t wanted_of(const Plan &plan, const Request &request);
+
 // The requests as `shares` contiguous parts of about as many bytes each.
 std::vector<std::span<const Request>> share_out(const std::vector<Request> &requests, size_t shares);
 

@@ -32,8 +32,14 @@ Result<BulkDone> warm(const os::File &file, const Content &content, std::vector<
   uint64_t wanted = 0;
   for (const Request &r : plan.requests) {
     if (auto go = control.check(wanted, plan.wanted); !go) return Failure(std::move(go.error()));
-    if (auto populated = content.mapping().populate(r.offset, r.length); !populated)
-      return Failure(std::move(populated.error()));
+    if (auto populated = content.mapping().populate(r.offset, r.length); !populated) {
+      // The kernel has one errno for a file that ends before and for a disk that fails.
+      auto now = file.stat();
+      if (now && static_cast<uint64_t>(now->st_size) >= r.offset + r.length &&
+          populated.error().status == Status::file_changed)
+        return Failure(file.error(EIO, "read").at_offset(r.offset));
+      return Failure(std::move(populated.error()).at_offset(r.offset));
+    }
     done.bytes += r.length;
     ++done.requests;
     for (size_t i = 0; i < r.count; ++i) wanted += plan.pieces[r.first + i].length;

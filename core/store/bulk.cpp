@@ -16,6 +16,11 @@ read::Piece piece_of(const Snapshot &s, const TensorView &t, std::byte *to) {
   return {s.file_offset(t), t.nbytes, to};
 }
 
+void in_file_order(std::vector<size_t> *tensors) {
+  std::sort(tensors->begin(), tensors->end());
+  tensors->erase(std::unique(tensors->begin(), tensors->end()), tensors->end());
+}
+
 // One run of the slice's bytes, if they are one.
 bool is_one_run(const SlicePlan &plan) {
   return plan.nbytes() > 0 && plan.run_bytes() == plan.nbytes();
@@ -46,13 +51,17 @@ Result<void> Checkpoint::read_many(const Snapshot &s, std::vector<BulkRequest> r
     }
   }
   total += scattered_bytes;
-  std::erase_if(pieces, [](const read::Piece &p) { return p.length == 0; });
+  // Progress of a part is progress of the whole call.
+  auto part_from = [&](uint64_t before) {
+    return control.with([&control, before, total](uint64_t done, uint64_t) {
+      return !control.progress() || control.progress()(before + done, total);
+    });
+  };
   if (!s.file) {
-    for (const read::Piece &p : pieces) std::memcpy(p.to, s.content.bytes() + p.offset, p.length);
+    for (const read::Piece &p : pieces)
+      if (p.length > 0) std::memcpy(p.to, s.content.bytes() + p.offset, p.length);
   } else {
-    const Control whole([&](uint64_t done, uint64_t) { return !control.progress() || control.progress()(done, total); },
-                        &interrupts_);
-    auto done = read::read_pieces(here->file, std::move(pieces), strategy_, options_.memory_limit, whole);
+    auto done = read::read_pieces(here->file, std::move(pieces), strategy_, options_.memory_limit, part_from(0));
     if (!done) return Failure(std::move(done.error()));
     count(*done);
   }
@@ -60,13 +69,10 @@ Result<void> Checkpoint::read_many(const Snapshot &s, std::vector<BulkRequest> r
             [](const BulkRequest *a, const BulkRequest *b) { return a->index < b->index; });
   uint64_t before = total - scattered_bytes;
   for (const BulkRequest *r : scattered) {
-    const Control part(
-        [&](uint64_t done, uint64_t) { return !control.progress() || control.progress()(before + done, total); },
-        &interrupts_);
-    if (auto done = read_slice_with(s, r->index, *r->slice, r->to, part); !done) return done;
+    if (auto done = read_slice_with(s, r->index, *r->slice, r->to, part_from(before)); !done) return done;
     before += r->slice->nbytes();
   }
-  return {};
+  return scattered.empty() && s.file ? Result<void>() : control.check(total, total);
 }
 
 std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
@@ -86,20 +92,25 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
   if (!s.file || strategy_.prefetch == read::Prefetch::none) return {};
-  if (here->content.map() == read::MapMode::none) return load(s, std::move(tensors), false, false, progress);
-
-  const Control control = control_of(progress);
+  in_file_order(&tensors);
+  const bool mapped = here->content.map() != read::MapMode::none;
   std::vector<read::Piece> pieces;
+  std::vector<size_t> whole;  // tensors that fit
   uint64_t room = options_.memory_limit ? options_.memory_limit : UINT64_MAX;
-  std::sort(tensors.begin(), tensors.end());
   for (size_t i : tensors) {
     read::Piece p = piece_of(s, s.header.index.at(i), nullptr);
+    const bool fits = p.length <= room;
     p.length = std::min(p.length, room);
     room -= p.length;
+    if (fits) whole.push_back(i);
     if (p.length > 0) pieces.push_back(p);
+    if (fits) continue;
+    if (options_.log)
+      options_.log(LogLevel::info, text("memory_limit ends this prefetch after ", options_.memory_limit, " bytes"));
+    break;
   }
-  if (room == 0 && options_.log)
-    options_.log(LogLevel::info, text("memory_limit ends this prefetch after ", options_.memory_limit, " bytes"));
+  if (!mapped) return load(s, std::move(whole), false, false, progress);
+  const Control control = control_of(progress);
   auto done = read::warm(here->file, here->content, std::move(pieces), strategy_, control);
   if (!done) return Failure(std::move(done.error()));
   counters_.bytes_prefetched += done->bytes;
@@ -117,8 +128,7 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
   const Index &index = s.header.index;
-  std::sort(tensors.begin(), tensors.end());
-  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+  in_file_order(&tensors);
   std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here->content.in_own_memory(i); });
   if (tensors.empty()) return {};
 
@@ -143,15 +153,18 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
   read::Arena arena = read::Arena::of(s.file.env(), static_cast<size_t>(size), reserved_pages);
   std::vector<read::Piece> pieces;
   for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at});
+  std::vector<read::Content::Loaded> loaded;
+  for (auto [i, at] : places) {
+    const TensorView t = index.at(i);
+    loaded.push_back({i, s.file_offset(t), t.nbytes, arena.data() + at});
+  }
+  here->content.expect(loaded);
   read::Strategy strategy = strategy_;
   strategy.direct |= direct;
   auto done = read::read_pieces(here->file, std::move(pieces), strategy, options_.memory_limit, control);
   if (!done) return Failure(std::move(done.error()));
   counters_.read_requests += done->requests;  // the bytes are counted as the content's own
-  std::vector<read::Content::Loaded> loaded;
-  for (auto [i, at] : places) loaded.push_back({i, index.at(i).nbytes, arena.data() + at});
-  here->content.adopt(std::move(arena), loaded);
-  return {};
+  return here->content.adopt(here->file, std::move(arena), loaded);
 }
 
 }  // namespace st::store

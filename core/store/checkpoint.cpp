@@ -1,6 +1,7 @@
 #include "store/checkpoint.h"
 
 #include "write/recover.h"
+#include "write/undo.h"
 
 namespace st::store {
 
@@ -19,6 +20,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::st
   auto strategy = read::choose_strategy(env, c->options_.bulk, (*snapshot)->filesystem);
   if (!strategy) return Failure(std::move(strategy.error()));
   c->strategy_ = std::move(*strategy);
+  c->undo_from_ = write::undo_from(env, (*snapshot)->filesystem);
   if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(env, c->path_, (*snapshot)->identity);
   c->adopt(std::move(*snapshot));
   return c;
@@ -28,6 +30,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open_memory(os::Env &env, const 
   std::unique_ptr<Checkpoint> c(new Checkpoint(env, {}));
   auto snapshot = Snapshot::of_memory(env, bytes, size);
   if (!snapshot) return Failure(std::move(snapshot.error()));
+  c->strategy_.reason = "the file was given as memory";
   c->adopt(std::move(*snapshot));
   return c;
 }
@@ -89,7 +92,7 @@ Result<void> Checkpoint::recover(const os::LockWait &wait) {
     return true;
   });
   if (!done) return Failure(std::move(done.error()));
-  counters_.recoveries += done->applied + done->dropped;
+  counters_.recoveries += done->applied + done->undone + done->dropped;
   if (done->aside > 0)
     return fail(Status::journal, done->why_aside,
                 "; the file may hold a half-finished change: verify it, then open again");

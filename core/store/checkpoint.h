@@ -101,6 +101,7 @@ class Checkpoint {
   std::unique_ptr<write::JournalFolder> journals_;    // of a writable checkpoint
   std::atomic<bool> poisoned_ = false;
   std::atomic<bool> locks_tested_ = false;
+  std::atomic<uint64_t> undo_from_ = UINT64_MAX;  // see write/undo.h
   std::atomic<uint64_t> interrupts_ = 0;
   mutable Counters counters_;
 };

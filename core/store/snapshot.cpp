@@ -134,6 +134,20 @@ Result<Reach> Snapshot::here() const {
   return Reach{last->file, last->content};
 }
 
+Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
+  auto reach = here();
+  if (!reach) return Failure(std::move(reach.error()));
+  // Views from before a fork lie in the mappings of then. (Memory of our own is
+  // inherited, and thus refreshed below.)
+  auto forget = [&](const read::Content &of) {
+    if (of.map() == read::MapMode::private_copy) of.mapping().drop(offset, n);
+  };
+  if (&reach->content != &content) forget(content);
+  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
+    if (&reach->content != &r->content) forget(r->content);
+  return reach->content.refresh(reach->file, slot, offset, n);
+}
+
 Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size) {
   const auto *chars = reinterpret_cast<const char *>(bytes);
   auto n = parse_header_length({chars, std::min<size_t>(size, length_bytes)}, size);

@@ -34,6 +34,8 @@ struct Snapshot {
   // the child's own, made at first use: sharing the parent's would make one
   // sequence of reads of both. Status: those of opening. Any thread.
   Result<Reach> here() const;
+  // Piece `slot` was changed in the file: see read::Content::refresh.
+  Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
   uint64_t reopens() const;  // how often here() made them
 
   uint64_t file_size() const { return header.data_offset() + header.index.data_bytes(); }

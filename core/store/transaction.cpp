@@ -7,6 +7,7 @@
 #include "write/identity.h"
 #include "write/recover.h"
 #include "write/space.h"
+#include "write/undo.h"
 
 namespace st::store {
 
@@ -27,12 +28,17 @@ Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, 
 }
 
 Transaction::~Transaction() {
-  if (!journal_.journal || checkpoint_.env_.getpid() != process_) return;
-  // Committed, but not finished: stays on disk, unlocked, for recovery.
-  if (journal_.journal->committed())
+  if (journal_.journal && checkpoint_.env_.getpid() == process_) let_go_of_journal();
+}
+
+// Committed, but not finished: stays on disk, unlocked, for recovery.
+void Transaction::let_go_of_journal() {
+  if (journal_.journal->committed()) {
     checkpoint_.poisoned_ = true;
-  else
+    journal_.journal.reset();
+  } else {
     checkpoint_.journals_->give_back(std::move(journal_));
+  }
 }
 
 Result<void> Transaction::may_go_on() const {
@@ -82,15 +88,32 @@ Result<void> Transaction::stage(size_t index, const TensorView &tensor, const Ne
   auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
   if (!fresh) {
     write::Piece &piece = staged_[found->second].piece;
+    if (!piece.staged()) return borrow(&piece, value.bytes);
     auto payload = journal_.journal->overwrite(piece.payload, value.bytes, control_);
     if (!payload) return Failure(std::move(payload.error()));
     piece.payload = *payload;
     piece.bytes = bytes;
     return {};
   }
-  auto payload = journal_.journal->append(value.bytes, value.nbytes, control_);
-  if (!payload) return Failure(std::move(payload.error()));
-  staged_.push_back({tensor.name, index, {snapshot_->file_offset(tensor), *payload, bytes}});
+  write::Piece piece{snapshot_->file_offset(tensor), {0, value.nbytes, 0}, bytes};
+  if (!options_.copy && value.nbytes >= checkpoint_.undo_from_) {
+    if (auto borrowed = borrow(&piece, value.bytes); !borrowed) return borrowed;
+  } else {
+    auto payload = journal_.journal->append(value.bytes, value.nbytes, control_);
+    if (!payload) return Failure(std::move(payload.error()));
+    piece.payload = *payload;
+  }
+  staged_.push_back({tensor.name, index, piece});
+  return {};
+}
+
+// Where the old bytes can be saved instead, the new ones are but noted: the
+// caller keeps them until commit.
+Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
+  auto table = journal_.journal->note_new(piece->offset, bytes, piece->payload.length, control_);
+  if (!table) return Failure(std::move(table.error()));
+  piece->table = *table;
+  piece->bytes = bytes;
   return {};
 }
 
@@ -106,23 +129,70 @@ Result<void> Transaction::commit() {
   failed_ = true;  // whatever comes now, there is no second commit
   if (publishes()) return publish(**locked);
   try {
-    return finish(**locked);
+    auto done = finish(**locked);
+    // Before the tensors are unlocked: whoever locks them next must see an orphan.
+    if (!done && journal_.journal->committed()) let_go_of_journal();
+    return done;
   } catch (const std::bad_alloc &) {
     if (!journal_.journal->committed()) throw;
+    let_go_of_journal();
     return Failure(Error{Status::needs_recovery, {}});  // its sentence would take memory
   }
 }
 
-Result<void> Transaction::finish(const Locked &locked) {
+std::vector<write::Piece> Transaction::pieces() const {
   std::vector<write::Piece> pieces;
   for (const Staged &s : staged_) pieces.push_back(s.piece);
   std::sort(pieces.begin(), pieces.end(),
             [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+  return pieces;
+}
 
-  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces); !room) return room;
-  auto done =
-      write::apply_patch(locked.file, journal_.folder->dir(), *journal_.journal, pieces, locked.identity, control_);
+Result<void> Transaction::stage_borrowed() {
+  for (Staged &s : staged_) {
+    if (s.piece.staged()) continue;
+    auto payload = journal_.journal->append(s.piece.bytes, s.piece.payload.length, control_);
+    if (!payload) return Failure(std::move(payload.error()));
+    s.piece.payload = *payload;
+  }
+  return {};
+}
+
+// By an undo record, if most bytes are borrowed and the filesystem plays along;
+// else by a redo record, which needs nothing but room.
+Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
+  const os::File &dir = journal_.folder->dir();
+  uint64_t staged = 0, borrowed = 0;
+  for (const Staged &s : staged_) (s.piece.staged() ? staged : borrowed) += s.piece.payload.length;
+  if (borrowed > staged) {
+    auto ranges = save_old(locked);
+    if (ranges)
+      return write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges), locked.identity);
+    const Error &e = ranges.error();
+    if (e.status == Status::cancelled || e.status == Status::interrupted) return Failure(std::move(ranges.error()));
+    if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
+  }
+  if (auto ok = stage_borrowed(); !ok) return Failure(std::move(ok.error()));
+  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces()); !room)
+    return Failure(std::move(room.error()));
+  return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_);
+}
+
+Result<std::vector<write::RangeRecord>> Transaction::save_old(const Locked &locked) {
+  if (auto room = write::check_free(locked.file, pieces()); !room) return Failure(std::move(room.error()));
+  // In a file that replaced the one it was noted for, a tensor may lie across
+  // other sectors.
+  for (Staged &s : staged_)
+    if (!s.piece.staged() && !s.piece.table.fits(s.piece.offset))
+      if (auto noted = borrow(&s.piece, s.piece.bytes); !noted) return Failure(std::move(noted.error()));
+  return write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
+}
+
+Result<void> Transaction::finish(const Locked &locked) {
+  auto applied = apply(locked);
   checkpoint_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
+  if (!applied) return Failure(std::move(applied.error()));
+  Applied &done = *applied;
   if (!done) {
     write::PatchFailure &failure = done.error();
     if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;
@@ -134,12 +204,10 @@ Result<void> Transaction::finish(const Locked &locked) {
     return Failure(std::move(e));
   }
   ++checkpoint_.counters_.commits;
-  auto here = snapshot_->here();
   for (const Staged &s : staged_) {
     checkpoint_.counters_.bytes_written += s.piece.payload.length;
-    if (!here) continue;
     // The change stands; a view that cannot be brought up to date keeps its old bytes.
-    auto shown = here->content.refresh(here->file, s.index, s.piece.offset, s.piece.payload.length);
+    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
     if (!shown && checkpoint_.options_.log) checkpoint_.options_.log(LogLevel::warning, shown.error().message);
   }
   return {};
@@ -217,8 +285,9 @@ Result<void> Transaction::find_committed_orphans(bool *found) const {
     folder = &*looked;
   }
   const std::string own = journal_.journal ? journal_.journal->name() : std::string();
-  auto orphans =
-      write::find_orphans(*folder, snapshot_->identity, [&own](const std::string &name) { return name == own; });
+  std::vector<write::Piece> locked = pieces();
+  if (publishes()) locked = {{0, {0, snapshot_->file_size(), 0}, nullptr}};
+  auto orphans = write::find_orphans(*folder, snapshot_->identity, {own, locked});
   if (!orphans) return Failure(std::move(orphans.error()));
   *found = orphans->committed;
   return {};

@@ -70,7 +70,7 @@ class Transaction {
   struct Staged {
     std::string_view name;  // in a snapshot, which the checkpoint keeps
     size_t index;           // in *snapshot_
-    write::Piece piece;     // offset as of *snapshot_
+    write::Piece piece;     // offset as of *snapshot_; what undo is for is not staged but borrowed
   };
   // The file as it is now, locked for this transaction.
   struct Locked {
@@ -101,12 +101,19 @@ class Transaction {
   Result<void> make(const Locked &locked, NewFile *made);
   Result<void> find_committed_orphans(bool *found) const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
+  Result<void> borrow(write::Piece *piece, const void *bytes);
   Result<std::unique_ptr<Locked>> lock();
   Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait);  // null: the file changed, look again
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
   Result<void> test_locks(const Locked &locked, const os::LockRange &range);
   Error name_blocked(Error busy, const os::File &file) const;
   Result<void> finish(const Locked &locked);
+  using Applied = tl::expected<void, write::PatchFailure>;
+  Result<Applied> apply(const Locked &locked);
+  Result<std::vector<write::RangeRecord>> save_old(const Locked &locked);
+  Result<void> stage_borrowed();
+  std::vector<write::Piece> pieces() const;  // as they follow each other in the file
+  void let_go_of_journal();
 
   Checkpoint &checkpoint_;
   const TransactionOptions options_;

@@ -26,7 +26,8 @@ void open_to_readers(const os::File &made, const struct stat &data) {
   // Root's go to the file's owner, who must be able to recover without root.
   const uid_t owner = s->st_uid == data.st_uid || env.geteuid() != 0 ? static_cast<uid_t>(-1) : data.st_uid;
   const bool foreign_group = s->st_gid != data.st_gid;
-  if ((foreign_group || owner != static_cast<uid_t>(-1)) && env.fchown(made.fd(), owner, data.st_gid) < 0 && foreign_group)
+  if ((foreign_group || owner != static_cast<uid_t>(-1)) && env.fchown(made.fd(), owner, data.st_gid) < 0 &&
+      foreign_group)
     read &= static_cast<mode_t>(~S_IRGRP);
   const mode_t search = S_ISDIR(s->st_mode) ? S_IXUSR | read >> 2 : 0;
   if (read != 0) env.fchmod(made.fd(), S_IRUSR | S_IWUSR | read | search);
@@ -155,32 +156,106 @@ Result<Payload> Journal::overwrite(const Payload &old, const void *bytes, const 
   return Payload{old.offset, old.length, *hash};
 }
 
-Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload) {
+// `source` answers n bytes of the piece, from the done-th on.
+template <class Source>
+Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Source source) {
   if (auto ok = align(8); !ok) return Failure(std::move(ok.error()));
-  RangeRecord range{offset, payload.length, payload.offset, payload.hash, end_, 0};
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, payload.length));
+  SectorTable table{end_, 0, offset};
   std::vector<uint32_t> hashes;
-  Hasher table;
-  for (uint64_t at = offset, end = offset + payload.length; at < end;) {
-    const uint64_t n = up_to_sector(at, chunk, end - at);
-    if (auto got = data.read(buffer.get(), n, at); !got) return Failure(std::move(got.error()));
+  Hasher hasher;
+  for (uint64_t done = 0; done < length;) {
+    const uint64_t n = up_to_sector(offset + done, chunk, length - done);
+    auto bytes = source(done, n);
+    if (!bytes) return Failure(std::move(bytes.error()));
     hashes.clear();
-    hash_sectors(at, {buffer.get(), n}, &hashes);
-    table.add(hashes.data(), hashes.size() * sizeof(uint32_t));
+    hash_sectors(offset + done, {*bytes, n}, &hashes);
+    hasher.add(hashes.data(), hashes.size() * sizeof(uint32_t));
     if (auto ok = append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)); !ok)
       return Failure(std::move(ok.error()));
+    done += n;
+  }
+  table.hash = hasher.digest();
+  return table;
+}
+
+Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, payload.length));
+  auto table = note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
+    if (auto got = data.read(buffer.get(), n, offset + done); !got) return Failure(std::move(got.error()));
+    return buffer.get();
+  });
+  if (!table) return Failure(std::move(table.error()));
+  return RangeRecord{offset, payload.length, payload.offset, payload.hash, table->offset, table->hash};
+}
+
+Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64_t length, const Control &control) {
+  const uint64_t hashes = sectors_of(offset, length) * sizeof(uint32_t);
+  if (auto ok = reserve(end_ + page + hashes + range_record_bytes); !ok) return Failure(std::move(ok.error()));
+  return note_sectors(offset, length, [&](uint64_t done, uint64_t) -> Result<const std::byte *> {
+    if (auto go = control.check(done, length); !go) return Failure(std::move(go.error()));
+    return static_cast<const std::byte *>(bytes) + done;
+  });
+}
+
+Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload) {
+  if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+  const uint64_t hashes = sectors_of(offset, payload.length) * sizeof(uint32_t);
+  if (auto ok = reserve(end_ + page + hashes); !ok) return Failure(std::move(ok.error()));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, payload.length));
+  return note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
+    if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    return buffer.get();
+  });
+}
+
+// The file's bytes [begin, end): hashed, and appended if they are not shared.
+Result<void> Journal::save_bytes(const os::File &data, uint64_t begin, uint64_t end, bool by_value, Hasher *hasher) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, end - begin));
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t n = std::min(chunk, end - at);
+    if (auto got = data.read(buffer.get(), n, at); !got) return got;
+    hasher->add(buffer.get(), n);
+    if (by_value)
+      if (auto ok = append_bytes(buffer.get(), n); !ok) return ok;
     at += n;
   }
-  range.sectors_hash = table.digest();
+  return {};
+}
+
+Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uint64_t length, const SectorTable &table,
+                                      uint64_t block) {
+  const uint64_t end = offset + length;
+  const WholeBlocks whole(offset, length, block ? block : 1);
+  const bool shares = block != 0 && whole.any();
+  if (auto ok = shares ? flush() : align(8); !ok) return Failure(std::move(ok.error()));
+  // Blocks keep their place in a block.
+  if (shares) end_ = (end_ + block - 1) / block * block + offset % block;
+  const uint64_t by_value = shares ? whole.begin - offset : length;
+  if (auto ok = reserve(end_ + by_value); !ok) return Failure(std::move(ok.error()));
+
+  RangeRecord range{offset, length, end_, 0, table.offset, table.hash};
+  Hasher hasher;
+  if (auto ok = save_bytes(data, offset, offset + by_value, true, &hasher); !ok) return Failure(std::move(ok.error()));
+  if (shares) {
+    const uint64_t n = whole.end - whole.begin;
+    if (auto ok = save_bytes(data, whole.begin, whole.end, false, &hasher); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = file_.clone(data, whole.begin, n, end_); !ok) return Failure(std::move(ok.error()));
+    end_ += n;
+    allocated_ = std::max(allocated_, end_);
+    if (auto ok = reserve(end_ + (end - whole.end) + page); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = save_bytes(data, whole.end, end, true, &hasher); !ok) return Failure(std::move(ok.error()));
+  }
+  range.payload_hash = hasher.digest();
   return range;
 }
 
-Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges) {
+Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags) {
   const std::vector<std::byte> manifest = encode(ranges);
   if (auto ok = align(8); !ok) return ok;
   uint64_t id = 0;
   file_.env().random(&id, sizeof id);
-  record_ = {id, identity, end_, ranges.size(), hash64(manifest.data(), manifest.size()), 0};
+  record_ = {id, identity, end_, ranges.size(), hash64(manifest.data(), manifest.size()), flags};
   if (auto ok = reserve(end_ + manifest.size()); !ok) return ok;
   if (auto ok = append_bytes(manifest.data(), manifest.size()); !ok) return ok;
   return flush();
@@ -188,7 +263,8 @@ Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ra
 
 Result<void> Journal::sync_payload(const os::File &dir) {
   ST_ASSERT(tail_.empty());
-  if (auto ok = file_.sync_data(); !ok) return ok;
+  // Which blocks are shared is metadata.
+  if (auto ok = record_.is_undo() ? file_.sync() : file_.sync_data(); !ok) return ok;
   if (name_durable_) return {};
   if (auto ok = dir.sync(); !ok) return ok;
   name_durable_ = true;
@@ -206,8 +282,13 @@ Result<void> Journal::commit() {
 Result<void> Journal::retire() {
   constexpr std::byte zeros[header_bytes] = {};
   bytes_written_ += sizeof zeros;
-  if (auto ok = file_.write(zeros, sizeof zeros, 0); !ok) return ok;
-  if (auto ok = file_.sync_data(); !ok) return ok;
+  auto emptied = file_.write(zeros, sizeof zeros, 0);
+  if (emptied) emptied = file_.sync_data();
+  if (!emptied) {
+    const auto block = encode(record_);
+    if (record_.is_undo()) static_cast<void>(file_.write(block.data(), block.size(), 0));
+    return emptied;
+  }
   committed_ = false;
   begin();
   return {};

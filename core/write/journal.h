@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "control.h"
+#include "hash.h"
 #include "os/file.h"
 #include "os/range_lock.h"
 #include "write/journal_layout.h"
@@ -17,6 +18,22 @@ namespace st::write {
 // Where staged bytes lie in the journal.
 struct Payload {
   uint64_t offset = 0, length = 0, hash = 0;
+};
+
+// Where the hashes of a piece's sectors lie in the journal.
+struct SectorTable {
+  uint64_t offset = 0, hash = 0;
+  uint64_t noted_for = 0;  // the piece's place in the file, which its sectors follow
+
+  bool fits(uint64_t place) const { return offset != 0 && noted_for % sector_bytes == place % sector_bytes; }
+};
+
+// The blocks that lie whole in a range, from begin to end.
+struct WholeBlocks {
+  uint64_t begin, end;
+  WholeBlocks(uint64_t offset, uint64_t length, uint64_t block)
+      : begin((offset + block - 1) / block * block), end((offset + length) / block * block) {}
+  bool any() const { return begin < end; }
 };
 
 // A journal holds nothing that the file does not, or will not. So whoever may
@@ -49,13 +66,25 @@ class Journal {
   Result<void> flush();
   // Note the old bytes of the range that `payload` will replace.
   Result<RangeRecord> record_old(const os::File &data, uint64_t offset, const Payload &payload);
+
+  // For an undo record. Note the new bytes of the range at `offset`, from memory
+  // or as they were staged. Save its old bytes: whole blocks by sharing them (if
+  // `block`, their size, is not 0), the rest by value. A failure leaves the
+  // journal as good as before, but for its size.
+  Result<SectorTable> note_new(uint64_t offset, const void *bytes, uint64_t n, const Control &control);
+  Result<SectorTable> note_staged(uint64_t offset, const Payload &payload);
+  Result<RangeRecord> save_old(const os::File &data, uint64_t offset, uint64_t n, const SectorTable &table,
+                               uint64_t block);
+
   // The manifest. Then: payload and name durable; then the commit record, then
   // that durable too. From the moment commit() is called until it answers ok
   // the outcome is open: recovery may find it either way.
-  Result<void> seal(const Identity &identity, std::vector<RangeRecord> ranges);
+  Result<void> seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags = 0);
   Result<void> sync_payload(const os::File &dir);
   Result<void> commit();
-  // Empty again, durably: from here on it is as if it had never been.
+  // Empty again, durably: from here on it is as if it had never been. An undo
+  // record that could not be emptied durably is put in its place again: what it
+  // would undo must not be believed until recovery has decided.
   Result<void> retire();
 
   // Staged bytes, read back.
@@ -64,6 +93,9 @@ class Journal {
  private:
   Result<void> reserve(uint64_t end);
   Result<void> append_bytes(const void *bytes, uint64_t n);
+  template <class Source>
+  Result<SectorTable> note_sectors(uint64_t offset, uint64_t n, Source source);
+  Result<void> save_bytes(const os::File &data, uint64_t begin, uint64_t end, bool by_value, Hasher *hasher);
   Result<void> align(uint64_t alignment);
   Result<uint64_t> write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control);
 

@@ -58,7 +58,8 @@ Result<Folder> Folder::create(os::Env &env, const std::string &path, const struc
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", name));
   auto dir = open_dir(env, path);
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
-    return fail(Status::journal, quoted(name), " is no folder, so there is no place for a journal; look at it and remove it");
+    return fail(Status::journal, quoted(name),
+                " is no folder, so there is no place for a journal; look at it and remove it");
   if (!dir) return Failure(std::move(dir.error()));
   auto s = dir->stat();
   if (!s) return Failure(std::move(s.error()));

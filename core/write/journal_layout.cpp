@@ -48,7 +48,7 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
     *number = load_u64le(at);
     at += 8;
   }
-  return out->flags == 0 ? JournalState::committed : JournalState::damaged;
+  return (out->flags & ~undo_record) == 0 ? JournalState::committed : JournalState::damaged;
 }
 
 std::vector<std::byte> encode(std::span<const RangeRecord> ranges) {

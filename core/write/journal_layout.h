@@ -1,9 +1,10 @@
-// The bytes of a journal (redo record) of one transaction. Pure: no I/O.
+// The bytes of a journal (redo or undo record) of one transaction. Pure: no I/O.
 //
 //   0       commit record in the first 512-byte sector, zero but when committed;
 //           the rest of the 4096-byte block is zero
-//   4096    payloads: the new bytes of each range
-//           for each range, a 32-bit hash of every 512-byte sector of the old bytes
+//   4096    payloads: the new bytes of each range; in an undo record, the old ones
+//           for each range, a 32-bit hash of every 512-byte sector of the old bytes;
+//           in an undo record, of the new ones
 //           manifest: one range record of 48 bytes each
 //
 // All integers are little-endian. The commit record fits one sector, which
@@ -35,21 +36,30 @@ struct Identity {
   bool operator==(const Identity &) const = default;
 };
 
+inline constexpr uint64_t undo_record = 1;  // the payloads are to be put back, not to be written
+
 struct CommitRecord {
   uint64_t transaction = 0;
   Identity identity;
   uint64_t manifest = 0;  // offset of the manifest in the journal
   uint64_t ranges = 0;
   uint64_t manifest_hash = 0;
-  uint64_t flags = 0;  // zero; a version to come that sets any is refused
+  uint64_t flags = 0;  // undo_record or zero; a version to come that sets others is refused
+
+  bool is_undo() const;
 };
 
-// One piece of the data file, and where its new bytes and old hashes lie.
+// One piece of the data file, and where the bytes to write lie, and the hashes of
+// those that they replace.
 struct RangeRecord {
   uint64_t offset = 0, length = 0;  // in the data file
   uint64_t payload = 0, payload_hash = 0;
   uint64_t sectors = 0, sectors_hash = 0;
 };
+
+inline bool CommitRecord::is_undo() const {
+  return (flags & undo_record) != 0;
+}
 
 enum class JournalState { empty, committed, damaged };
 

@@ -8,14 +8,9 @@
 #include <span>
 
 #include "write/journal_folder.h"
+#include "write/pieces.h"
 
 namespace st::write {
-
-struct Piece {
-  uint64_t offset = 0;          // in the data file
-  Payload payload;              // in the journal
-  const void *bytes = nullptr;  // the same in memory; null: read them from the journal
-};
 
 struct PatchFailure {
   Error error;

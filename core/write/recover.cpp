@@ -10,11 +10,12 @@
 #include "write/identity.h"
 #include "write/journal_layout.h"
 #include "write/replacement.h"
+#include "write/undo.h"
 
 namespace st::write {
 namespace {
 
-constexpr uint64_t chunk = uint64_t{1} << 20;
+constexpr uint64_t chunk = write_chunk_bytes;
 
 // A journal found in the folder, and what its first sector says. Reading takes
 // no lock: whoever looks must not be taken for the journal's writer by another
@@ -72,6 +73,29 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   return found;
 }
 
+bool manifest_is_inside(const Found &found) {
+  const CommitRecord &r = found.record;
+  return r.ranges <= found.size / range_record_bytes && r.manifest <= found.size &&
+         r.ranges * range_record_bytes <= found.size - r.manifest;
+}
+
+// Is this the record of a transaction on bytes that are locked by us? Then its
+// writer has lost its locks: the kernel takes them from a dying process one file
+// after the other, and the journal's may be the last. What cannot be read
+// belongs to somebody who goes on writing, or to recovery.
+bool is_on(const Found &found, std::span<const Piece> locked) {
+  if (found.state != JournalState::committed || !manifest_is_inside(found)) return false;
+  std::vector<std::byte> manifest(found.record.ranges * range_record_bytes);
+  if (!found.file.read(manifest.data(), manifest.size(), found.record.manifest)) return false;
+  if (hash64(manifest.data(), manifest.size()) != found.record.manifest_hash) return false;
+  auto piece = locked.begin();  // both ascend
+  for (const RangeRecord &range : decode_ranges(manifest)) {
+    while (piece != locked.end() && piece->offset + piece->payload.length <= range.offset) ++piece;
+    if (piece != locked.end() && piece->offset < range.offset + range.length) return true;
+  }
+  return false;
+}
+
 void drop(const Folder &folder, const std::string &name) {
   folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
 }
@@ -103,8 +127,8 @@ class Replay {
   const os::File &data_;
   const Found &orphan_;
   std::vector<RangeRecord> ranges_;
-  bool touched_ = false;  // the file holds new bytes that are not the old ones
-  std::unique_ptr<std::byte[]> now_, new_;  // a chunk, or the largest range
+  bool touched_ = false;                        // the file holds new bytes that are not the old ones
+  std::unique_ptr<std::byte[]> now_, payload_;  // a chunk, or the largest range
 };
 
 uint64_t Replay::bytes() const {
@@ -123,9 +147,7 @@ Result<std::string> Replay::why_not() {
     return std::string("it is the journal of another file, or of another state of this one");
 
   const uint64_t n = record.ranges * range_record_bytes;
-  if (record.ranges > orphan_.size / range_record_bytes || record.manifest > orphan_.size ||
-      n > orphan_.size - record.manifest)
-    return std::string("its manifest lies outside of it");
+  if (!manifest_is_inside(orphan_)) return std::string("its manifest lies outside of it");
   std::vector<std::byte> manifest(n);
   if (auto got = orphan_.file.read(manifest.data(), n, record.manifest); !got) return Failure(std::move(got.error()));
   if (hash64(manifest.data(), n) != record.manifest_hash) return std::string("its manifest is damaged");
@@ -134,7 +156,7 @@ Result<std::string> Replay::why_not() {
   uint64_t largest = 0;
   for (const RangeRecord &range : ranges_) largest = std::max(largest, range.length);
   now_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
-  new_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
+  payload_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
   for (const RangeRecord &range : ranges_) {
     auto why = why_not_range(range);
     if (!why || !why->empty()) return why;
@@ -146,28 +168,31 @@ Result<std::string> Replay::why_not() {
 }
 
 // The payload is whole; and each sector of the file holds its old bytes or its
-// new ones, so that nobody else has changed them since.
+// new ones, so that nobody else has changed them since. One kind is the payload,
+// the other is known by its hashes.
 Result<std::string> Replay::why_not_range(const RangeRecord &range) {
+  const bool is_undo = orphan_.record.is_undo();
   Hasher payload_hash, table_hash;
   std::vector<uint32_t> table;
   uint64_t table_at = range.sectors;
   std::string foreign;
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
     const uint64_t n = up_to_sector(at, chunk, end - at);
-    if (auto got = orphan_.file.read(new_.get(), n, range.payload + (at - range.offset)); !got)
+    if (auto got = orphan_.file.read(payload_.get(), n, range.payload + (at - range.offset)); !got)
       return Failure(std::move(got.error()));
     if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));
     table.resize(sectors_of(at, n));
     if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got)
       return Failure(std::move(got.error()));
     table_at += table.size() * sizeof(uint32_t);
-    payload_hash.add(new_.get(), n);
+    payload_hash.add(payload_.get(), n);
     table_hash.add(table.data(), table.size() * sizeof(uint32_t));
     uint64_t from = 0;
-    for (uint32_t old : table) {
+    for (uint32_t hash : table) {
       const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
-      const bool is_old = hash_sector({now_.get() + from, piece}) == old;
-      const bool is_new = std::memcmp(now_.get() + from, new_.get() + from, piece) == 0;
+      const bool is_hashed = hash_sector({now_.get() + from, piece}) == hash;
+      const bool is_payload = std::memcmp(now_.get() + from, payload_.get() + from, piece) == 0;
+      const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
       touched_ |= is_new && !is_old;
       if (!is_new && !is_old && foreign.empty())
         foreign = text("the file's bytes at ", at + from,
@@ -182,13 +207,12 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
 }
 
 Result<void> Replay::apply() {
-  for (const RangeRecord &range : ranges_)
-    for (uint64_t done = 0; done < range.length;) {
-      const uint64_t n = up_to_sector(range.offset + done, chunk, range.length - done);
-      if (auto got = orphan_.file.read(new_.get(), n, range.payload + done); !got) return got;
-      if (auto put = data_.write(new_.get(), n, range.offset + done); !put) return put;
-      done += n;
-    }
+  for (const RangeRecord &range : ranges_) {
+    auto done = orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, payload_.get())
+                                         : copy_payload(data_, orphan_.file, range, range.offset,
+                                                        range.offset + range.length, payload_.get());
+    if (!done) return done;
+  }
   return data_.sync_data();
 }
 
@@ -213,13 +237,12 @@ bool means_read_only(const Error &e) {
 
 }  // namespace
 
-Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
-                             const std::function<bool(const std::string &)> &is_own) {
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
   Orphans orphans;
   auto names = folder.journals();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
-    if (is_own && is_own(name)) continue;
+    if (name == asking.own) continue;
     auto looked = look_at(folder, name, data, false);
     if (!looked) return Failure(std::move(looked.error()));
     if (!*looked) continue;
@@ -227,7 +250,7 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
     if (found.file) {
       auto locked = os::is_locked(found.file, {0, 0, true});
       if (!locked) return Failure(std::move(locked.error()));
-      if (*locked) continue;
+      if (*locked && !is_on(found, asking.locked)) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits())
@@ -298,10 +321,13 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
     }
     if (auto applied = replay.apply(); !applied) return Failure(std::move(applied.error()));
     if (auto emptied = empty_and_drop(**folder, name, orphan); !emptied) return Failure(std::move(emptied.error()));
-    ++result.applied;
+    const bool undone = orphan.record.is_undo();
+    ++(undone ? result.undone : result.applied);
     tell(LogLevel::info, Status::ok,
-         text("journal ", name, ": its committed transaction was finished, ", replay.bytes(), " bytes in ",
-              replay.ranges(), " pieces"));
+         text("journal ", name,
+              undone ? ": its transaction had not committed; it was rolled back, "
+                     : ": its committed transaction was finished, ",
+              replay.bytes(), " bytes in ", replay.ranges(), " pieces"));
   }
   (*exclusive)->lock.release();
   Folder::remove_if_empty(env, path);

@@ -1,6 +1,7 @@
 // Recovery: what crashed writers left beside a file is finished or dropped.
 // An empty journal that nobody holds locked is dropped. A committed one whose
-// writer is gone is checked to the last byte, applied, made durable, dropped.
+// writer is gone is checked to the last byte, applied, made durable, dropped; one
+// that holds an undo record likewise, but what it holds are the old bytes.
 // Anything else is moved aside and never applied. New files that were never given
 // their name are removed.
 //
@@ -9,10 +10,12 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "os/range_lock.h"
 #include "write/journal_folder.h"
+#include "write/pieces.h"
 
 namespace st::write {
 
@@ -24,7 +27,7 @@ struct Finding {
 using Findings = std::function<bool(const Finding &)>;  // false: stop
 
 struct Recovered {
-  uint32_t applied = 0, dropped = 0, aside = 0;
+  uint32_t applied = 0, undone = 0, dropped = 0, aside = 0;
   std::string why_aside;
 };
 
@@ -33,9 +36,12 @@ struct Orphans {
   bool committed = false;  // recover() must come before the file is believed
   bool idle = false;       // empty: rubbish, for recover() to remove
 };
-// `is_own`, if given, names journals of the caller's own handle.
-Result<Orphans> find_orphans(const Folder &folder, const struct stat &data,
-                             const std::function<bool(const std::string &)> &is_own = nullptr);
+// A transaction names its own journal, and the pieces whose bytes it has locked.
+struct Asking {
+  std::string_view own;
+  std::span<const Piece> locked;  // ascending
+};
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking = {});
 
 // Under an exclusive lock on the whole file `path`. Status needs_recovery if
 // there is a committed journal but the file cannot be written; busy.

@@ -22,6 +22,12 @@ bool has_hole(const os::File &data, const Piece &p) {
   return hole >= 0 && static_cast<uint64_t>(hole) < p.offset + p.payload.length;
 }
 
+}  // namespace
+
+bool copies_on_write(const std::string &type) {
+  return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
+}
+
 // Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
 // exist; that there is enough of them is the most that can be had.
 Result<void> check_free(const os::File &data, std::span<const Piece> pieces) {
@@ -37,12 +43,6 @@ Result<void> check_free(const os::File &data, std::span<const Piece> pieces) {
             " free bytes, as its filesystem writes changed bytes to a new place, but there are ", free, "; free some");
   e.os_errno = ENOSPC;
   return Failure(std::move(e));
-}
-
-}  // namespace
-
-bool copies_on_write(const std::string &type) {
-  return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
 }
 
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces) {

@@ -12,6 +12,9 @@ namespace st::write {
 
 // Does a filesystem of that type write changed bytes to a new place?
 bool copies_on_write(const std::string &type);
+// Of blocks for copies of all pieces: where writing them takes new ones. Status
+// no_space if there are too few.
+Result<void> check_free(const os::File &data, std::span<const Piece> pieces);
 
 // Status no_space if there is too little.
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces);

@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
 # Benchmarks against stock safetensors, in a build of their own: release, without the assertions of the tests' build.
-#   bash tests/bench/run.sh [--quick]
+#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions local distance
 BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
-"$PYTHON" "$ROOT/tests/bench/run.py" "$BUILD" "$@"
-"$PYTHON" "$ROOT/tests/bench/transactions.py" "$BUILD" "$@"
-"$PYTHON" "$ROOT/tests/bench/layout.py" "$BUILD" "$@"
+
+QUICK=()
+PARTS=()
+for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argument"); done
+((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout)
+
+# It asks for PyTorch, but what is measured does without.
+[[ " ${PARTS[*]} " != *" distance "* ]] || "$PYTHON" -c 'import cattensors' 2>/dev/null ||
+  "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps cattensors==0.2.0
+for part in "${PARTS[@]}"; do "$PYTHON" "$ROOT/tests/bench/$part.py" "$BUILD" "${QUICK[@]}"; done

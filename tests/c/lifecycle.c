@@ -101,6 +101,47 @@ static void reading(st_file *file) {
   CHECK_STATUS(ST_E_NOT_FOUND, st_get(file, "absent", &t));
 }
 
+static int count_call(void *user, uint64_t done, uint64_t total) {
+  CHECK(done <= total || total == 0);
+  ++*(int *)user;
+  return 0;
+}
+
+static void bulk(st_file *file) {
+  st_load_options options, by_macro = ST_LOAD_OPTIONS_INIT;
+  st_read_request requests[2];
+  st_tensor t;
+  float column[2];
+  int16_t shorts[3];
+  st_range first[2] = {ST_RANGE_ALL, {0, 1, 1}};
+  const char *const all_names[] = {"bias", "weight"};
+  const uint64_t indices[] = {1, 0}, outside = 2;
+  int calls = 0;
+  memset(requests, 0, sizeof requests);
+  requests[0].name = "bias!";
+  requests[0].name_len = 4;
+  requests[0].dst = shorts;
+  requests[0].dst_size = sizeof shorts;
+  requests[1].index = 0;
+  requests[1].dst = column;
+  requests[1].dst_size = sizeof column;
+  requests[1].ranges = first;
+  requests[1].range_count = 2;
+  CHECK_STATUS(ST_OK, st_read_many(file, requests, 2, count_call, &calls));
+  CHECK(memcmp(shorts, bias, sizeof bias) == 0 && column[0] == 0.0f && column[1] == 10.0f && calls > 0);
+  CHECK_STATUS(ST_OK, st_prefetch(file, all_names, 2));
+  CHECK_STATUS(ST_OK, st_prefetch(file, NULL, 0));
+  CHECK_STATUS(ST_OK, st_prefetch_at(file, indices, 2, count_call, &calls));
+  CHECK_STATUS(ST_E_OUT_OF_RANGE, st_prefetch_at(file, &outside, 1, NULL, NULL));
+  st_load_options_init(&options);
+  CHECK(memcmp(&options, &by_macro, sizeof options) == 0);
+  options.flags = ST_LOAD_HUGE_PAGES | ST_LOAD_DIRECT;
+  CHECK_STATUS(ST_OK, st_load(file, indices, 2, &options));
+  CHECK_STATUS(ST_OK, st_load(file, NULL, 0, NULL));
+  CHECK_STATUS(ST_OK, st_get(file, "weight", &t));
+  CHECK(memcmp(t.data, weight, sizeof weight) == 0);
+}
+
 static void errors(void) {
   st_error_info info, by_macro = ST_ERROR_INFO_INIT;
   st_error_info_init(&info, sizeof info);
@@ -109,12 +150,6 @@ static void errors(void) {
   CHECK(info.status == ST_E_NOT_FOUND && strcmp(info.tensor, "absent") == 0 && info.tensor_len == 6);
   CHECK(strcmp(info.message, st_last_error()) == 0);
   CHECK(strcmp(st_status_name(info.status), "ST_E_NOT_FOUND") == 0);
-}
-
-static int count_call(void *user, uint64_t done, uint64_t total) {
-  CHECK(done <= total || total == 0);
-  ++*(int *)user;
-  return 0;
 }
 
 static void changing(const char *path) {
@@ -220,6 +255,7 @@ static void memory(const char *path) {
   if (!file) return;
   catalogue(file);
   reading(file); /* which also finds that the changes are all there */
+  bulk(file);
   CHECK_STATUS(ST_OK, st_close(file));
 }
 
@@ -239,7 +275,10 @@ int main(int argc, char **argv) {
     observing(file);
     CHECK_STATUS(ST_OK, st_reopen(file, &second));
     CHECK_STATUS(ST_OK, st_close(file));
-    if (second) reading(second);
+    if (second) {
+      reading(second);
+      bulk(second);
+    }
     CHECK_STATUS(ST_OK, st_close(second));
   }
   changing(path);

@@ -59,12 +59,14 @@ class Enumerator {
   void leave(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep,
              const State &before, const State &after, int depth, const std::string &where) {
     ++points;
-    const SimDisk left = after_cut(disk, changes, keep);
+    SimDisk left = after_cut(disk, changes, keep);
     uint64_t key = fingerprint(left);
     key = hash64(before.data(), before.size() * sizeof before[0], key);
     key = hash64(after.data(), after.size() * sizeof after[0], key) + static_cast<uint64_t>(depth);
     if (!seen_.insert(key).second) return;
     ++distinct;
+    // What was saved by sharing can also be put back by copying.
+    if (key % 4 == 0) left.reflinks = false;
 
     std::vector<SimDisk> during;
     const std::string wrong =
@@ -103,34 +105,58 @@ std::vector<Moment> moments_of(SimEnv &env, Workload workload, const std::vector
   return moments;
 }
 
-std::vector<Moment> moments_of(const std::vector<Operation> &sequence) {
-  SimEnv env = Workload::fresh_disk();
-  return moments_of(env, Workload(env), sequence);
+// By redo records, or on a disk with reflinks by undo records.
+struct Journals {
+  bool undo;
+  uint64_t clones = 0;
+  const char *name() const { return undo ? "undo" : "redo"; }
+};
+
+std::vector<Moment> moments_of(Journals &journals, const std::vector<Operation> &sequence) {
+  SimEnv env = Workload::fresh_disk(journals.undo);
+  auto moments = moments_of(env, Workload(env), sequence);
+  journals.clones += env.clones();
+  return moments;
 }
 
-void enumerate(Enumerator &e, const std::vector<Operation> &sequence, int depth) {
-  for (const Moment &m : moments_of(sequence)) e.cut(m.disk, m.before, m.after, depth, describe(sequence));
+void enumerate(Enumerator &e, Journals &journals, const std::vector<Operation> &sequence, int depth) {
+  for (const Moment &m : moments_of(journals, sequence))
+    e.cut(m.disk, m.before, m.after, depth, describe(sequence) + ", " + journals.name());
 }
+
+class CrashEnumeration : public ::testing::TestWithParam<bool> {
+ protected:
+  // Of what was tried.
+  void tell(const char *what, const Enumerator &e) const {
+    std::printf("%s, %s journals: %lu points, %lu distinct disks, %lu clones\n", what, journals.name(), e.points,
+                e.distinct, journals.clones);
+    EXPECT_EQ(journals.clones > 0, journals.undo);
+  }
+  Journals journals{GetParam()};
+};
+
+INSTANTIATE_TEST_SUITE_P(Journals, CrashEnumeration, ::testing::Bool(),
+                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
 
 Operation operation_of(int n) {
   return {static_cast<Operation::Kind>(n % operation_kinds), n / operation_kinds % 2};
 }
 constexpr int alphabet = 2 * operation_kinds;
 
-TEST(CrashEnumeration, EveryCutOfOneOperationLeavesOldOrNew) {
+TEST_P(CrashEnumeration, EveryCutOfOneOperationLeavesOldOrNew) {
   Enumerator e;
-  for (int a = 0; a < operation_kinds; ++a) enumerate(e, {operation_of(a)}, 2);
-  std::printf("one operation, cuts in recovery to depth 2: %lu points, %lu distinct disks\n", e.points, e.distinct);
+  for (int a = 0; a < operation_kinds; ++a) enumerate(e, journals, {operation_of(a)}, 2);
+  tell("one operation, cuts in recovery to depth 2", e);
 }
 
-TEST(CrashEnumeration, EveryCutOfTwoOperationsLeavesOldOrNew) {
+TEST_P(CrashEnumeration, EveryCutOfTwoOperationsLeavesOldOrNew) {
   Enumerator e;
   for (int a = 0; a < operation_kinds; ++a)
-    for (int b = 0; b < alphabet; ++b) enumerate(e, {operation_of(a), operation_of(b)}, full ? 1 : 0);
-  std::printf("two operations: %lu points, %lu distinct disks\n", e.points, e.distinct);
+    for (int b = 0; b < alphabet; ++b) enumerate(e, journals, {operation_of(a), operation_of(b)}, full ? 1 : 0);
+  tell("two operations", e);
 }
 
-TEST(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
+TEST_P(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
   Enumerator e;
   std::mt19937 random(3);
   const int every = full ? 1 : 4;
@@ -138,16 +164,16 @@ TEST(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
     for (int b = 0; b < alphabet; ++b)
       for (int c = 0; c < alphabet; ++c)
         if (random() % static_cast<unsigned>(every) == 0)
-          enumerate(e, {operation_of(a), operation_of(b), operation_of(c)}, 0);
-  std::printf("three operations: %lu points, %lu distinct disks\n", e.points, e.distinct);
+          enumerate(e, journals, {operation_of(a), operation_of(b), operation_of(c)}, 0);
+  tell("three operations", e);
 }
 
 // A journal that recovery has dealt with must not come back to undo what is
 // written later: cut, recover, operate, cut again.
-TEST(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
+TEST_P(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
   Enumerator e;
   std::mt19937 random(5);
-  for (const Moment &m : moments_of({{Operation::all, 0}})) {
+  for (const Moment &m : moments_of(journals, {{Operation::all, 0}})) {
     const auto changes = pending_changes(m.disk);
     for (uint32_t subset = 0; subset < (1u << std::min<size_t>(changes.size(), 8)); ++subset) {
       if (!full && random() % 4 != 0) continue;
@@ -162,13 +188,13 @@ TEST(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
         e.cut(then.disk, then.before, then.after, 0, "recovered, then updated");
     }
   }
-  std::printf("an operation after a recovery: %lu points, %lu distinct disks\n", e.points, e.distinct);
+  tell("an operation after a recovery", e);
 }
 
 // The same, where the folder stays in use and its names are durable: a second
 // writer recovers what the first left, and goes on with a parked journal.
-TEST(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
-  SimEnv disk = Workload::fresh_disk();
+TEST_P(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
+  SimEnv disk = Workload::fresh_disk(journals.undo);
   FaultEnv env(disk);
   Workload second(env);
   ASSERT_TRUE(second.run({Operation::update_b, 1}));
@@ -176,19 +202,21 @@ TEST(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
 
   Workload first(env, b_done, 50);
   env.before = [&](Call call) {
-    return call == Call::pwrite && disk.contents(model_path) != Workload::file_bytes(b_done) ? -EIO : 0;
+    const bool writes = call == Call::pwrite || call == Call::clone_range;
+    return writes && disk.contents(model_path) != Workload::file_bytes(b_done) ? -EIO : 0;
   };
   ASSERT_FALSE(first.run({Operation::all, 0}));
-  const State all_done = first.after();
+  const State decided = journals.undo ? b_done : first.after();
   env.before = nullptr;
   first.close();
 
-  // What the second writer sees when it begins is the first one's change, done.
-  second.assume(all_done);
+  // What the second writer sees when it begins is the first one's change, done or undone.
+  second.assume(decided);
   ASSERT_TRUE(second.run({Operation::both, 1}));
   Enumerator e;
   e.cut(disk.disk(), second.before(), second.before(), 1, "recovered by another writer");
-  std::printf("an operation after another writer's recovery: %lu points, %lu distinct disks\n", e.points, e.distinct);
+  journals.clones += disk.clones();
+  tell("an operation after another writer's recovery", e);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <random>
+#include <unordered_set>
 
 #include "fault_env.h"
 #include "workload.h"
@@ -38,15 +40,9 @@ struct Trial {
   bool hit = false;
 };
 
-// One operation on a fresh disk with the n-th failable call failing.
-Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t seed) {
-  Trial trial;
-  SimEnv disk(Workload::fresh_disk().disk(), seed);
-  FaultEnv env(disk);
-  Workload workload(env);
-  const std::string where =
-      text(describe({operation}), ", call ", n, ", errno ", -fault.error, fault.sticky ? " for good" : " once");
-  env.before = [&](Call call) {
+// Makes the n-th failable call on `disk` fail, from now on. Counts in `trial`.
+void fail(FaultEnv &env, SimEnv &disk, size_t n, const Fault &fault, Trial &trial) {
+  env.before = [&disk, &trial, n, fault](Call call) {
     if (!can_fail(call)) return 0;
     const size_t k = trial.calls++;
     if (k != n && !(fault.sticky && k > n)) return 0;
@@ -61,6 +57,17 @@ Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t 
     }
     return fault.error;
   };
+}
+
+// One operation on a fresh disk with the n-th failable call failing.
+Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t seed, bool undo) {
+  Trial trial;
+  SimEnv disk(Workload::fresh_disk(undo).disk(), seed);
+  FaultEnv env(disk);
+  Workload workload(env);
+  const std::string where =
+      text(describe({operation}), ", call ", n, ", errno ", -fault.error, fault.sticky ? " for good" : " once");
+  fail(env, disk, n, fault, trial);
 
   const State old_state = workload.before();
   auto answer = workload.run(operation);
@@ -88,40 +95,54 @@ Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t 
     EXPECT_EQ(check_disk(disk.disk(), allowed_old, allowed_new), "")
         << where << ": " << (answer ? "ok" : answer.error().message);
   }
-  // And the power goes right after the answer.
+  // And the power goes right after the answer: nothing of what is pending is kept, all, each by itself, and some.
   const auto changes = pending_changes(crashed);
-  for (uint32_t keep : {0u, 1u}) {
-    const std::string wrong =
-        check_disk(after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep)), allowed_old, allowed_new);
-    EXPECT_EQ(wrong, "") << where << ", then a cut keeping " << keep << ": "
+  std::mt19937 random(static_cast<unsigned>(seed));
+  for (size_t image = 0; image < 2 + changes.size() + (changes.empty() ? 0 : 4); ++image) {
+    std::vector<uint32_t> keep(changes.size(), image == 1);
+    if (image >= 2 && image < 2 + changes.size()) keep[image - 2] = 1;
+    if (image >= 2 + changes.size())
+      for (uint32_t &k : keep) k = static_cast<uint32_t>(random() % 2);
+    const std::string wrong = check_disk(after_cut(crashed, changes, keep), allowed_old, allowed_new);
+    EXPECT_EQ(wrong, "") << where << ", then a cut, image " << image << ": "
                          << (answer ? "ok" : answer.error().message);
   }
   return trial;
 }
 
-TEST(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
+class FailingCalls : public ::testing::TestWithParam<bool> {
+ protected:
+  const bool undo = GetParam();
+  const char *journals() const { return undo ? "undo" : "redo"; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Journals, FailingCalls, ::testing::Bool(),
+                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+
+TEST_P(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
   size_t trials = 0;
   for (int kind = 0; kind < operation_kinds; ++kind)
     for (const Fault &fault : faults)
       for (size_t n = 0;; ++n) {
         Trial last;
         for (uint64_t seed = 1; seed <= 3; ++seed)
-          last = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed), ++trials;
+          last = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed, undo), ++trials;
         if (!last.hit || HasFailure()) break;
       }
-  std::printf("failing calls of operations: %zu trials\n", trials);
+  std::printf("failing calls of operations, %s journals: %zu trials\n", journals(), trials);
 }
 
-// A disk whose last transaction has committed and is half applied.
-SimDisk half_applied() {
-  SimEnv disk = Workload::fresh_disk();
+// A disk whose last transaction has written its record and is half applied.
+SimDisk half_applied(bool undo) {
+  SimEnv disk = Workload::fresh_disk(undo);
   FaultEnv env(disk);
   Workload workload(env);
-  // Writing fails from the first byte that lands in the file on.
+  // Three tensors land in the file; then writing fails.
+  int landed = 0;
   env.before = [&](Call call) {
-    return call == Call::pwrite && disk.contents(model_path) != Workload::file_bytes(State(Workload::tensor_count(), 0))
-               ? -EIO
-               : 0;
+    const bool writes = call == Call::pwrite || call == Call::clone_range;
+    const bool begun = disk.contents(model_path) != Workload::file_bytes(State(Workload::tensor_count(), 0));
+    return writes && begun && ++landed > 2 ? -EIO : 0;
   };
   auto answer = workload.run({Operation::all, 0});
   EXPECT_EQ(answer ? Status::ok : answer.error().status, Status::needs_recovery);
@@ -130,35 +151,70 @@ SimDisk half_applied() {
   return disk.disk();
 }
 
-TEST(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgain) {
-  const SimDisk start = half_applied();
-  const State old_state(Workload::tensor_count(), 0), new_state(Workload::tensor_count(), 1);
-  size_t trials = 0;
-  for (const Fault &fault : faults)
-    for (size_t n = 0;; ++n, ++trials) {
-      SimEnv disk(start);
-      FaultEnv env(disk);
-      size_t calls = 0;
-      bool hit = false;
-      env.before = [&](Call call) {
-        if (!can_fail(call)) return 0;
-        const size_t k = calls++;
-        if (k != n && !(fault.sticky && k > n)) return 0;
-        hit = true;
-        return fault.error;
-      };
-      store::OpenOptions options;
-      options.writable = true;
-      auto opened = store::Checkpoint::open(env, model_path, options);
-      EXPECT_TRUE(opened || !opened.error().message.empty());
-      if (opened) opened->reset();
-      env.before = nullptr;
-      EXPECT_EQ(disk.open_files(), 0u) << "call " << n << ", errno " << -fault.error;
-      EXPECT_EQ(check_disk(disk.disk(), new_state, new_state), "")
-          << "call " << n << ", errno " << -fault.error << (fault.sticky ? " for good" : " once");
-      if (!hit || HasFailure()) break;
+// Every call of a recovery fails; then, at once or after a power cut, the next
+// recovery must succeed, or fail in turn and leave it to another one.
+class FailingRecovery {
+ public:
+  explicit FailingRecovery(const State &decided) : decided_(decided) {}
+  size_t trials = 0, cuts = 0;
+
+  // False: the n-th call was not made any more.
+  bool fail_at(const SimDisk &start, size_t n, const Fault &fault, int depth, const std::string &before) {
+    ++trials;
+    const std::string where =
+        text(before, "recovery's call ", n, ", errno ", -fault.error, fault.sticky ? " for good" : " once");
+    SimEnv disk(start, n + 1);
+    FaultEnv env(disk);
+    Trial trial;
+    fail(env, disk, n, fault, trial);
+    store::OpenOptions options;
+    options.writable = true;
+    auto opened = store::Checkpoint::open(env, model_path, options);
+    EXPECT_TRUE(opened || !opened.error().message.empty()) << where;
+    const SimDisk left = disk.disk();
+    if (opened) opened->reset();
+    env.before = nullptr;
+    disk.sync_fault = nullptr;
+    EXPECT_EQ(disk.open_files(), 0u) << where;
+    EXPECT_EQ(check_disk(disk.disk(), decided_, decided_), "") << where;
+    cut(left, depth, where);
+    return trial.hit;
+  }
+
+ private:
+  void cut(const SimDisk &left, int depth, const std::string &where) {
+    const auto changes = pending_changes(left);
+    std::vector<uint32_t> keep(changes.size());
+    constexpr size_t exhaustive = 5;
+    const uint32_t images = 1u << std::min(changes.size(), exhaustive);
+    for (uint32_t image = 0; image < images; ++image) {
+      // 0 nothing, 1 all, 2 some of its sectors.
+      for (size_t i = 0; i < changes.size(); ++i)
+        keep[i] = changes.size() <= exhaustive ? image >> i & 1 : static_cast<uint32_t>(random_() % 3);
+      const SimDisk after = after_cut(left, changes, keep);
+      if (!seen_.insert(fingerprint(after) + static_cast<uint64_t>(depth)).second) continue;
+      ++cuts;
+      EXPECT_EQ(check_disk(after, decided_, decided_), "") << where << ", then a cut";
+      if (::testing::Test::HasFailure()) return;
+      if (depth > 1)
+        for (size_t n = 0; fail_at(after, n, {-EIO, false}, depth - 1, where + ", then a cut and "); ++n)
+          ;
     }
-  std::printf("failing calls of recovery: %zu trials\n", trials);
+  }
+
+  const State decided_;
+  std::mt19937 random_{11};
+  std::unordered_set<uint64_t> seen_;
+};
+
+TEST_P(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgainAfterAPowerCutToo) {
+  const SimDisk start = half_applied(undo);
+  FailingRecovery recovery(State(Workload::tensor_count(), undo ? 0 : 1));
+  for (const Fault &fault : faults)
+    for (size_t n = 0; recovery.fail_at(start, n, fault, 2, "") && !HasFailure(); ++n)
+      ;
+  std::printf("failing calls of recovery, %s journals: %zu trials, %zu different disks after a cut\n", journals(),
+              recovery.trials, recovery.cuts);
 }
 
 }  // namespace

@@ -50,8 +50,9 @@ std::string Workload::file_bytes(const State &state) {
   return bytes;
 }
 
-SimEnv Workload::fresh_disk() {
+SimEnv Workload::fresh_disk(bool reflinks) {
   SimEnv env;
+  env.allow_reflinks(reflinks);
   env.mkdirat(AT_FDCWD, "/models", 0755);
   const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
   env.fsync(root);

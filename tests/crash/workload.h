@@ -30,7 +30,7 @@ class Workload {
  public:
   static size_t tensor_count();
   static std::string file_bytes(const State &state);
-  static SimEnv fresh_disk();
+  static SimEnv fresh_disk(bool reflinks = false);  // with them, every change is made by an undo record
 
   explicit Workload(os::Env &env) : Workload(env, State(tensor_count(), 0), 1) {}
   // On a file that holds `state` already; versions from `next` on are new.

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import disk
@@ -62,14 +63,29 @@ def bound(request):
     return Bound(request.config)
 
 
+@contextmanager
+def _scratch():
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=_place_of_scratch()))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        disk.detach_below(folder)
+        shutil.rmtree(folder)
+
+
 @pytest.fixture
 def scratch():
     """A folder for images, in memory where there is room."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=_place_of_scratch()))
-    folder.chmod(0o755)
-    yield folder
-    disk.detach_below(folder)
-    shutil.rmtree(folder)
+    with _scratch() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def module_scratch():
+    """The same, for mounts that several tests use."""
+    with _scratch() as folder:
+        yield folder
 
 
 def _place_of_scratch():
@@ -156,6 +172,7 @@ def _compiled():
         [*large, include, HERE / "writer.c", "-o", folder / "writer", st_abi.LIBRARY],
         [*large, HERE / "disk_recorder.c", "-o", folder / "disk_recorder", *fuse],
         [*large, HERE / "fault_fs.c", "-o", folder / "fault_fs", *fuse],
+        [*large, HERE / "record_fs.c", "-o", folder / "record_fs", *fuse],
         [*common, "-shared", "-fPIC", HERE / "crash_at.c", "-o", folder / "crash_at.so", "-ldl"],
     ):
         subprocess.run(command, check=True)
@@ -173,6 +190,12 @@ class Programs:
     def __init__(self, folder):
         self.folder = folder
         self.environment = {**os.environ, "LD_LIBRARY_PATH": str(st_abi.LIBRARY.parent)}
+
+    def with_journals(self, kind):
+        """The same, with writers that make journals of one kind wherever they can."""
+        other = Programs(self.folder)
+        other.environment = {**self.environment, "ST_JOURNAL": kind}
+        return other
 
     def writer(self, path, crash=None, **options):
         """Start the writer; its lines come by its standard output. `crash`: the environment of crash_at.c."""
@@ -192,11 +215,14 @@ class Programs:
 
     def crash_while_applying(self, path, held, version, tear=True, lines="/dev/stdout"):
         """A writer commits a transaction and dies at its first write to the file itself: half of that write is
-        done, or with tear=False nothing. What the file holds once the journal is recovered, given what it held."""
+        done, or with tear=False nothing. What the file holds once the journal is recovered, given what it held: an
+        undo record takes it back there."""
         crash = {"CRASH_AT": "1", "CRASH_DO": "tear" if tear else "exit", "CRASH_FILE": os.path.realpath(path)}
         code, said = self.write(path, crash, tensors="0,1,2,3,4,5", first=version, seed=version, lines=lines)
         assert code == 9, (code, said)
         assert len(model.journals(os.path.realpath(path))) == 1
+        if model.waiting(os.path.realpath(path)) == ["undo"]:
+            return tuple(held)
         changed = [t for operation in model.History.of(said).operations for t in operation.tensors]
         return tuple(version if t in changed else v for t, v in enumerate(held))
 
@@ -207,8 +233,8 @@ class Programs:
         assert len(model.journals(path)) == 1
         assert path.read_bytes() == model.file_bytes()
 
-    def mount_fuse(self, name, *arguments, mountpoint):
-        return disk.mount_fuse(self.folder / name, arguments, mountpoint, self.environment)
+    def mount_fuse(self, name, *arguments, mountpoint, **options):
+        return disk.mount_fuse(self.folder / name, arguments, mountpoint, self.environment, **options)
 
 
 @pytest.fixture(scope="session")

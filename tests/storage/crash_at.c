@@ -12,11 +12,12 @@
  *   CRASH_FILE=path   only writes to this file count
  *
  * The counted calls: pwrite, fsync, fdatasync, fallocate, unlinkat, mkdirat,
- * renameat, and openat with O_CREAT. */
+ * renameat, openat with O_CREAT, and ioctl(FICLONERANGE). */
 #undef _FILE_OFFSET_BITS /* pwrite and pwrite64 are both defined here */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/types.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -123,6 +124,18 @@ int fallocate64(int fd, int mode, off64_t offset, off64_t n) {
 int fallocate(int fd, int mode, off_t offset, off_t n) {
   return fallocate64(fd, mode, offset, n);
 }
+int ioctl(int fd, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void *argument = va_arg(arguments, void *);
+  va_end(arguments);
+  if (request != FICLONERANGE) {
+    REAL(ioctl)
+    return real(fd, request, argument);
+  }
+  CALL(ioctl, fd, fd, request, argument)
+}
+
 int fsync(int fd) {
   CALL(fsync, fd, fd)
 }

@@ -32,6 +32,8 @@ _SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
 KINDS = ("ext4", "xfs", "btrfs")
+# With the journals that they can have: see ST_JOURNAL in core/README.md.
+JOURNALS = (("ext4", "redo"), ("xfs", "redo"), ("xfs", "undo"), ("btrfs", "redo"), ("btrfs", "undo"))
 SIZE = {"ext4": 64 << 20, "xfs": 300 << 20, "btrfs": 128 << 20}
 MKFS = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
@@ -74,12 +76,13 @@ def mount(source, target, kind, flags=0, data=None):
     _checked(result, f"mount {source} on {target} as {kind}")
 
 
-def mount_fuse(program, arguments, mountpoint, environment):
-    """Mount what a FUSE program serves, and start it outside of our namespace."""
+def mount_fuse(program, arguments, mountpoint, environment, kind=None, options=""):
+    """Mount what a FUSE program serves, and start it outside of our namespace. `kind`: what the mount table says."""
     fd = os.open("/dev/fuse", os.O_RDWR)
     try:
-        options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other"
-        mount(program.name, mountpoint, f"fuse.{program.name}", 0, options)
+        all_options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other"
+        all_options += f",{options}" if options else ""
+        mount(program.name, mountpoint, kind or f"fuse.{program.name}", 0, all_options)
         return subprocess.Popen(
             [program, *map(str, arguments), f"/dev/fd/{fd}"],
             env=environment,
@@ -102,11 +105,31 @@ def umount(target):
     wait_until(tried, f"umount {target}")
 
 
+def mounts():
+    """Where something is mounted, in the order of mounting."""
+    return [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+
+
+def wait_for_mount(target, process, log):
+    """Until a FUSE program that mounts by itself has done so."""
+
+    def is_mounted():
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args[0]} ended with {process.returncode}: {Path(log).read_text()[-500:]}")
+        return str(target) in mounts()
+
+    wait_until(is_mounted, f"{target} to be mounted")
+
+
+def detach(target):
+    """Unmount it whatever is open there; fine if nothing is mounted."""
+    _libc.umount2(os.fsencode(target), _MNT_DETACH)
+
+
 def detach_below(folder):
     """Whatever is still mounted there after a test that failed."""
-    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for target in reversed([m for m in mounts if m.startswith(f"{folder}/")]):
-        _libc.umount2(os.fsencode(target), _MNT_DETACH)
+    for target in reversed([m for m in mounts() if m.startswith(f"{folder}/")]):
+        detach(target)
 
 
 @contextmanager
@@ -116,6 +139,11 @@ def mounted(source, target, kind, flags=0, data=None):
         yield Path(target)
     finally:
         umount(target)
+
+
+def set_read_ahead(device, nbytes):
+    """How far the kernel reads ahead on this mount, and so how large its requests for the page cache are."""
+    Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").write_text(str(nbytes >> 10))
 
 
 def cut_power(directory):
@@ -154,8 +182,8 @@ def immutable(path):
         os.close(fd)
 
 
-def in_child(call, uid=None):
-    """What call() answers (as JSON can say it) in its own process, perhaps of another user; killed if it hangs."""
+def _begin_child(call, uid=None):
+    """Its process id, and the pipe by which it tells its answer."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -170,6 +198,10 @@ def in_child(call, uid=None):
         os.write(write_end, json.dumps(said).encode())
         os._exit(0)
     os.close(write_end)
+    return child, read_end
+
+
+def _end_child(child, read_end):
     try:
         with os.fdopen(read_end) as pipe:
             ready, _, _ = select.select([pipe], [], [], LONGEST_WAIT)
@@ -177,9 +209,22 @@ def in_child(call, uid=None):
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    said = json.loads(said or '{"failure": "it died"}')
+    return json.loads(said or '{"failure": "it died"}')
+
+
+def in_child(call, uid=None):
+    """What call() answers (as JSON can say it) in its own process, perhaps of another user; killed if it hangs."""
+    said = _end_child(*_begin_child(call, uid))
     assert "failure" not in said, said["failure"]
     return said["answer"]
+
+
+def in_children(n, call):
+    """The same of call(0) ... call(n - 1) in n processes side by side."""
+    children = [_begin_child(lambda i=i: call(i)) for i in range(n)]
+    said = [_end_child(*child) for child in children]
+    assert not any("failure" in s for s in said), said
+    return [s["answer"] for s in said]
 
 
 def as_user(uid, call):

@@ -99,6 +99,16 @@ def journals(path):
     return sorted(p.name for p in folder.iterdir()) if folder.is_dir() else None
 
 
+def waiting(path):
+    """What kinds of record wait in the journal folder: "redo" or "undo" for each."""
+    kinds = []
+    for name in journals(path) or []:
+        sector = (folder_of(path) / name).read_bytes()[:512]
+        if sector.startswith(b"libst journal 2"):
+            kinds.append("undo" if struct.unpack_from("<Q", sector, 80)[0] & 1 else "redo")
+    return kinds
+
+
 # ------------------------------------------------------- what may be in the file
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import re
 from contextlib import contextmanager
@@ -16,8 +17,13 @@ LIBRARY = Path(os.environ.get("LIBST_LIBRARY") or BUILD / "capi" / "libst.so.2")
 READ_WRITE = 1
 FOREVER = -1
 MAP_AUTO, MAP_SHARED, MAP_PRIVATE, MAP_NONE = range(4)
+STORAGE = ("unknown", "local", "memory", "network", "parallel", "fuse", "object store")
+PREFETCH_AUTO, PREFETCH_NONE, PREFETCH_SEQUENTIAL, PREFETCH_PARALLEL = range(4)
+DIRECT_AUTO, DIRECT_OFF, DIRECT_ON = range(3)
+LOAD_HUGE_PAGES, LOAD_DIRECT = 1, 2
 
 LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p)
+ProgressFn = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_uint64, c_uint64)
 
 
 class Tensor(Structure):
@@ -46,6 +52,13 @@ class OpenOptions(Structure):
         ("progress_user", c_void_p),
         ("log", LogFn),
         ("log_user", c_void_p),
+        ("prefetch", c_uint32),
+        ("direct", c_uint32),
+        ("io_threads", c_uint32),
+        ("block_size", c_uint32),
+        ("worker_index", c_uint32),
+        ("worker_count", c_uint32),
+        ("memory_limit", c_uint64),
     ]
 
 
@@ -74,7 +87,42 @@ class IoInfo(Structure):
         ("data_offset", c_uint64),
         ("filesystem", ctypes.c_char * 64),
         ("reason", ctypes.c_char * 256),
+        ("prefetch", c_uint32),
+        ("direct", c_uint32),
+        ("io_threads", c_uint32),
+        ("block_size", c_uint32),
+        ("prefetch_reason", ctypes.c_char * 256),
     ]
+
+
+class Stats(Structure):
+    _fields_ = [("struct_size", c_uint32), ("map_fallbacks", c_uint32)] + [
+        (name, c_uint64)
+        for name in (
+            "bytes_read bytes_mapped bytes_resident bytes_private_dirty bytes_owned index_bytes bytes_written "
+            "journal_bytes commits recoveries lock_waits read_requests bytes_prefetched reopens"
+        ).split()
+    ]
+
+
+class Range(Structure):
+    _fields_ = [("start", c_int64), ("stop", c_int64), ("step", c_int64)]
+
+
+class ReadRequest(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("name_len", c_size_t),
+        ("index", c_uint64),
+        ("dst", c_void_p),
+        ("dst_size", c_size_t),
+        ("ranges", POINTER(Range)),
+        ("range_count", c_size_t),
+    ]
+
+
+class LoadOptions(Structure):
+    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("progress", c_void_p), ("progress_user", c_void_p)]
 
 
 # The names of the statuses, from the header itself.
@@ -110,6 +158,11 @@ def _load():
         "st_verify": [c_char_p, c_void_p, c_void_p],
         "st_recover": [c_char_p],
         "st_get_io_info": [handle, POINTER(IoInfo)],
+        "st_get_stats": [handle, POINTER(Stats)],
+        "st_read_many": [handle, POINTER(ReadRequest), c_size_t, c_void_p, c_void_p],
+        "st_prefetch": [handle, POINTER(c_char_p), c_size_t],
+        "st_prefetch_at": [handle, POINTER(c_uint64), c_size_t, c_void_p, c_void_p],
+        "st_load": [handle, POINTER(c_uint64), c_size_t, POINTER(LoadOptions)],
         "st_last_error_info": [POINTER(ErrorInfo)],
     }
     for function, arguments in signatures.items():
@@ -148,10 +201,21 @@ def status_of(call, *arguments, **options):
     return "ST_OK"
 
 
+def _progress(call):
+    """A callback that lives as long as what it answers is used."""
+    if call is None:
+        return None
+    function = ProgressFn(lambda user, done, total: int(bool(call(done, total))))
+    pointer = ctypes.cast(function, c_void_p)
+    pointer.function = function
+    return pointer
+
+
 class File:
     """An open file. `log` collects what libst had to say."""
 
-    def __init__(self, path, writable=True, map=MAP_AUTO, lock_timeout_ms=10_000):
+    def __init__(self, path, writable=True, map=MAP_AUTO, lock_timeout_ms=10_000, **reading):
+        """`reading`: the fields of the options that say how to read."""
         self.log = []
         self._log_fn = LogFn(lambda user, level, message: self.log.append(message.decode()))
         options = OpenOptions(
@@ -160,6 +224,7 @@ class File:
             map=map,
             lock_timeout_ms=lock_timeout_ms,
             log=self._log_fn,
+            **reading,
         )
         self._handle = c_void_p()
         check(lib.st_open(os.fsencode(path), byref(options), byref(self._handle)))
@@ -236,6 +301,50 @@ class File:
         info = IoInfo(struct_size=ctypes.sizeof(IoInfo))
         check(lib.st_get_io_info(self._handle, byref(info)))
         return info
+
+    def stats(self):
+        stats = Stats(struct_size=ctypes.sizeof(Stats))
+        check(lib.st_get_stats(self._handle, byref(stats)))
+        return stats
+
+    def read_many(self, names=None, progress=None):
+        """These tensors (all), by name. `progress(done, total)` cancels by answering something true."""
+        sizes = {name: self.describe(name).nbytes for name in names or self.names()}
+        buffers = {name: memoryview(mmap.mmap(-1, n))[:n] if n else b"" for name, n in sizes.items()}  # at page bounds
+        requests = (ReadRequest * len(buffers))()
+        for request, (name, buffer) in zip(requests, buffers.items(), strict=True):
+            request.name, request.name_len = name.encode(), len(name.encode())
+            request.dst_size = len(buffer)
+            request.dst = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer else None
+        check(lib.st_read_many(self._handle, requests, len(requests), _progress(progress), None))
+        return buffers
+
+    def prefetch(self, names=None):
+        if names is None:
+            check(lib.st_prefetch(self._handle, None, 0))
+        else:
+            check(lib.st_prefetch(self._handle, (c_char_p * len(names))(*(n.encode() for n in names)), len(names)))
+
+    def prefetch_at(self, indices=None, progress=None):
+        chosen = (c_uint64 * len(indices))(*indices) if indices is not None else None
+        check(lib.st_prefetch_at(self._handle, chosen, len(indices or ()), _progress(progress), None))
+
+    def load(self, indices=None, flags=0, progress=None):
+        """Into memory of the handle: views then show that."""
+        options = LoadOptions(struct_size=ctypes.sizeof(LoadOptions), flags=flags, progress=_progress(progress))
+        chosen = (c_uint64 * len(indices))(*indices) if indices is not None else None
+        check(lib.st_load(self._handle, chosen, len(indices or ()), byref(options)))
+
+
+def resident(mapping):
+    """How many bytes of a writable (private) Python mapping are in memory."""
+    pages = -(-len(mapping) // mmap.PAGESIZE)
+    vector = (ctypes.c_ubyte * pages)()
+    here = ctypes.c_char.from_buffer(mapping)
+    status = ctypes.CDLL(None).mincore(c_void_p(ctypes.addressof(here)), c_size_t(len(mapping)), vector)
+    del here
+    assert status == 0, "mincore failed"
+    return sum(page & 1 for page in vector) * mmap.PAGESIZE
 
 
 @contextmanager

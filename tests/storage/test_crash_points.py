@@ -11,11 +11,23 @@ import pytest
 EXIT_CRASHED, EXIT_FAILED = 9, 3
 
 
-@pytest.fixture(params=["ext4", "tmpfs"])
-def path(request, make_disk):
+@pytest.fixture(params=["ext4", "tmpfs", "xfs-undo"])
+def place(request, make_disk):
+    """A file, and the kind of journal that its writers make."""
     if request.param == "tmpfs":
-        return model.put_model(request.getfixturevalue("memory"))
-    return model.put_model(make_disk(request.param).mount())
+        return model.put_model(request.getfixturevalue("memory")), "redo"
+    kind, _, journal = request.param.partition("-")
+    return model.put_model(make_disk(kind).mount()), journal or "redo"
+
+
+@pytest.fixture
+def path(place):
+    return place[0]
+
+
+@pytest.fixture
+def programs(place, programs):
+    return programs.with_journals(place[1])
 
 
 @pytest.mark.parametrize("how", ["exit", "exit-after", "tear"])

@@ -7,6 +7,7 @@ After a new mount and st_open: each transaction whole or not at all, and nothing
 import os
 import random
 import select
+from collections import Counter
 
 import disk
 import model
@@ -31,13 +32,19 @@ def check_history(history, code):
     assert history.results() <= AFTER_CUT, history.results()
 
 
+# Those whose power can be cut under them.
+LIVE = [(kind, journal) for kind, journal in disk.JOURNALS if kind != "btrfs"]
+
+
 @pytest.mark.parametrize("when", ["cut", "cut-after"])
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_cut_at_each_call(kind, when, make_disk, programs, bound, tell):
+@pytest.mark.parametrize("kind, journal", LIVE)
+def test_cut_at_each_call(kind, journal, when, make_disk, programs, bound, tell):
     """At the n-th call that changes anything, for n = 1, 2, 3… until the writer is done first."""
+    programs = programs.with_journals(journal)
     d = make_disk(kind)
     path = put_model(d.mount())
     state, version, n, acknowledged, in_doubt, count = model.OLD, 1, 1, 0, 0, bound(5, 30)
+    found = Counter()
     step = 1 if kind == "ext4" else bound(2, 1)
     while True:
         crash = {"CRASH_AT": str(n), "CRASH_DO": when, "CRASH_MOUNT": str(d.mountpoint)}
@@ -47,6 +54,7 @@ def test_cut_at_each_call(kind, when, make_disk, programs, bound, tell):
         check_history(history, code)
         d.umount()
         d.mount()
+        found.update(model.waiting(path))
         state = model.check_file(path, history.allowed(state))
         version += count
         acknowledged += history.acknowledged
@@ -55,17 +63,19 @@ def test_cut_at_each_call(kind, when, make_disk, programs, bound, tell):
             break  # no call was the n-th
         n += step
     tried = (n - 1) // step
-    tell(tried, f"power cuts at a call, {kind}", f"{when}: {acknowledged} acknowledged, {in_doubt} left to recovery")
-    assert acknowledged and in_doubt
+    detail = f"{when}: {acknowledged} acknowledged, {in_doubt} left to recovery, journals that waited: {dict(found)}"
+    tell(tried, f"power cuts at a call, {kind}, {journal}", detail)
+    assert acknowledged and in_doubt and found[journal] and (journal == "undo" or not found["undo"])
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_cut_under_two_running_writers(kind, make_disk, programs, bound, tell):
+@pytest.mark.parametrize("kind, journal", LIVE)
+def test_cut_under_two_running_writers(kind, journal, make_disk, programs, bound, tell):
     """At any moment, from another process, while two writers change different tensors."""
     choose = random.Random(bound.seed)
+    programs = programs.with_journals(journal)
     d = make_disk(kind)
     path = put_model(d.mount())
-    state, version, acknowledged = model.OLD, 1, 0
+    state, version, acknowledged, found = model.OLD, 1, 0, Counter()
     cuts = bound(20, 400)
     for cut in range(cuts):
         options = {"first": version, "count": 1_000_000, "seed": cut, "reopen": choose.choice([0, 3])}
@@ -79,10 +89,11 @@ def test_cut_under_two_running_writers(kind, make_disk, programs, bound, tell):
             check_history(histories[-1], writer.returncode)
         d.umount()
         d.mount()
+        found.update(model.waiting(path))
         state = model.check_file(path, model.allowed_by_all(state, histories))
         version = 1 + max([version, *(o.version for h in histories for o in h.operations)])
         acknowledged += sum(h.acknowledged for h in histories)
-    tell(cuts, f"power cuts under two writers, {kind}", f"{acknowledged} acknowledged")
+    tell(cuts, f"power cuts under two writers, {kind}, {journal}", f"{acknowledged} acknowledged, waited: {dict(found)}")
     assert acknowledged > cuts
 
 
@@ -99,10 +110,11 @@ def wait_for_lines(writers, count):
     return list(said.values())
 
 
-@pytest.mark.parametrize("kind", disk.KINDS)
-def test_disk_dies_under_writer(kind, scratch, programs, bound, tell):
+@pytest.mark.parametrize("kind, journal", disk.JOURNALS)
+def test_disk_dies_under_writer(kind, journal, scratch, programs, bound, tell):
     """The disk answers EIO from the n-th write or flush on. It is repaired, and holds what it had got till then."""
-    state, version, acknowledged = model.OLD, 1, 0
+    programs = programs.with_journals(journal)
+    state, version, acknowledged, found = model.OLD, 1, 0, Counter()
     cuts = bound({"ext4": 25, "xfs": 10, "btrfs": 20}[kind], 200)
     longest = {"ext4": 120, "xfs": 120, "btrfs": 400}[kind]  # btrfs writes more for the same
     choose = random.Random(bound.seed)
@@ -118,8 +130,9 @@ def test_disk_dies_under_writer(kind, scratch, programs, bound, tell):
             recorder.command("!live")
             recorder.forget_cache()
             recorder.mount()
+            found.update(model.waiting(path))
             state = model.check_file(path, history.allowed(state))
             version += 30
             acknowledged += history.acknowledged
-    tell(cuts, f"deaths of the disk, {kind}", f"{acknowledged} acknowledged")
+    tell(cuts, f"deaths of the disk, {kind}, {journal}", f"{acknowledged} acknowledged, waited: {dict(found)}")
     assert acknowledged

@@ -249,9 +249,14 @@ class Storm {
     if (std::string why = why_not_serial(ledger_.since_start(), versions); !why.empty()) return why;
     if (const st_status status = st_verify(field_.path.c_str(), nullptr, nullptr); status != ST_OK)
       return std::string("st_verify: ") + st_last_error();
-    if (!open_file(field_.path, open_options(ST_OPEN_READ_WRITE)))
-      return std::string("a last st_open: ") + st_last_error();
-    if (fs::exists(field_.path + ".st-journal")) {
+    // A reader may be amid a recovery that it began before; then the first open leaves the rest to it.
+    const std::string journals = field_.path + ".st-journal";
+    const auto begin = Clock::now();
+    do {
+      if (!open_file(field_.path, open_options(ST_OPEN_READ_WRITE)))
+        return std::string("a last st_open: ") + st_last_error();
+    } while (fs::exists(journals) && Clock::now() - begin < patience);
+    if (fs::exists(journals)) {
       dump();
       return "the journal folder is still there when everybody is gone";
     }

@@ -70,6 +70,7 @@ std::vector<SimChange> pending_changes(const SimDisk &disk) {
 SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep) {
   SimDisk cut;
   cut.next_inode = disk.next_inode;
+  cut.reflinks = disk.reflinks;
   std::map<uint64_t, std::shared_ptr<SimInode>> made;
   for (const auto &[id, inode] : disk.inodes) {
     auto fresh = std::make_shared<SimInode>();
@@ -255,7 +256,7 @@ int SimEnv::ftruncate(int fd, uint64_t size) {
 
 int SimEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) {
   constexpr uint64_t block = 4096;
-  if (!reflink) return -EOPNOTSUPP;
+  if (!reflink && !disk_.reflinks) return -EOPNOTSUPP;
   const auto source = files_.find(from_fd), target = files_.find(to_fd);
   if (source == files_.end() || target == files_.end()) return -EBADF;
   const SimBytes &bytes = disk_.inodes.at(source->second)->now;
@@ -266,6 +267,7 @@ int SimEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint6
   std::string piece(n, '\0');
   bytes.read(from, piece.data(), n);
   changing();
+  ++clones_;
   SimInode &inode = change(target->second);
   inode.now.write(to, piece.data(), n);
   inode.pending.push_back({to, std::move(piece), 0});
@@ -291,6 +293,10 @@ int SimEnv::fallocate(int fd, int, uint64_t offset, uint64_t n) {
   inode.now.resize(offset + n);
   inode.pending.push_back({0, {}, offset + n});
   return 0;
+}
+
+const char *SimEnv::getenv(const char *name) {
+  return disk_.reflinks && std::string_view(name) == "ST_JOURNAL" ? "undo" : nullptr;
 }
 
 int SimEnv::fsync(int fd) {
@@ -347,7 +353,9 @@ int SimEnv::fstatat(int dir, const char *path, struct stat *out, int) {
 
 int SimEnv::fstatfs(int, struct statfs *out) {
   *out = {};
-  out->f_type = 0xEF53;
+  out->f_type = disk_.reflinks ? 0x58465342 : 0xEF53;  // as xfs or ext4
+  out->f_bsize = sim_block;
+  out->f_bavail = std::min<uint64_t>(free_bytes / sim_block, INT64_MAX / sim_block);
   return 0;
 }
 

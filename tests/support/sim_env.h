@@ -17,7 +17,7 @@
 
 namespace st::testing {
 
-inline constexpr uint64_t sim_sector = 512;
+inline constexpr uint64_t sim_sector = 512, sim_block = 4096;
 
 // A file's bytes; what lies beyond `bytes` up to `size` is zero.
 struct SimBytes {
@@ -55,6 +55,7 @@ struct SimInode {
 struct SimDisk {
   std::map<uint64_t, std::shared_ptr<const SimInode>> inodes;  // shared by snapshots, replaced when changed
   uint64_t next_inode = 2;                                     // 1 is the root folder
+  bool reflinks = false;  // it can share blocks between files, and libst is asked to save old bytes so
 };
 
 // The pending changes of a disk, numbered, so that a cut is a choice of them.
@@ -77,6 +78,8 @@ class SimEnv : public os::Env {
   explicit SimEnv(SimDisk disk, uint64_t seed = 1) : disk_(std::move(disk)), random_(seed) {}
 
   const SimDisk &disk() const { return disk_; }
+  void allow_reflinks(bool allow) { disk_.reflinks = allow; }
+  uint64_t clones() const { return clones_; }  // made so far
   void add_file(const std::string &path, std::string bytes, mode_t mode = 0644);  // durable
   std::string contents(const std::string &path) const;
   std::vector<std::string> names(const std::string &folder) const;
@@ -111,6 +114,8 @@ class SimEnv : public os::Env {
   int fchmod(int, mode_t) override { return 0; }
   int fchown(int, uid_t, gid_t) override { return 0; }
   int ftruncate(int fd, uint64_t size) override;
+  // Pending as a write of the same bytes is, and torn as one: a filesystem maps
+  // extent by extent, and no more than what a sync of the target promises.
   int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
   ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
   ssize_t flistxattr(int, char *, size_t) override { return 0; }
@@ -133,7 +138,7 @@ class SimEnv : public os::Env {
   uid_t geteuid() override { return 0; }
   uint64_t monotonic_ms() override { return clock_us_ / 1000; }
   void sleep_us(uint32_t microseconds) override { clock_us_ += microseconds; }
-  const char *getenv(const char *) override { return nullptr; }
+  const char *getenv(const char *name) override;
   size_t open_files() const { return files_.size(); }
 
  private:
@@ -156,7 +161,7 @@ class SimEnv : public os::Env {
   std::map<int, uint64_t> files_;  // descriptor to inode
   std::map<uint64_t, std::vector<Lock>> locks_;
   int next_fd_ = 1000;
-  uint64_t clock_us_ = 0;
+  uint64_t clock_us_ = 0, clones_ = 0;
   std::mt19937_64 random_{1};
 };
 

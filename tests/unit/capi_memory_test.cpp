@@ -152,6 +152,62 @@ TEST_F(OutOfMemory, Reading) {
   st_close(file);
 }
 
+// Megabytes, so that threads are used: no memory for one is no failure, and
+// nothing that runs out in the middle ends the process.
+TEST_F(OutOfMemory, BulkReads) {
+  const std::vector<testing::TestTensor> large = {testing::u8_tensor("x", 5 << 20, 1), testing::u8_tensor("y", 4001, 2)};
+  const std::string where = dir / "large.safetensors";
+  put_bytes(where, testing::file_of(large));
+  std::string x(5 << 20, '?'), part(2000, '?'), columns(2000, '?');
+  const st_range some[] = {{100, 2100, 1}}, odd[] = {{0, 4000, 2}};
+  const st_read_request requests[] = {{"x", 1, 0, x.data(), x.size(), nullptr, 0},
+                                      {nullptr, 0, 1, part.data(), part.size(), some, 1},
+                                      {nullptr, 0, 1, columns.data(), columns.size(), odd, 1}};
+  const char *const names[] = {"x", "y"};
+  for (uint32_t direct : {ST_DIRECT_OFF, ST_DIRECT_ON})
+    for (uint32_t map : {ST_MAP_AUTO, ST_MAP_NONE}) {
+      st_open_options options = ST_OPEN_OPTIONS_INIT;
+      options.map = map;
+      options.direct = direct;
+      options.prefetch = ST_PREFETCH_PARALLEL;
+      options.io_threads = 3;
+      options.block_size = 1 << 20;
+      st_file *file = nullptr;
+      auto reopen = [&] {
+        st_close(file);
+        ASSERT_ST(ST_OK, st_open(where.c_str(), &options, &file));
+      };
+      auto expect_status = [](st_status status) {
+        if (status != ST_OK) {
+          EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
+        }
+      };
+      auto fresh_handle = [&](long, st_status status) {
+        expect_status(status);
+        reopen();
+      };
+      reopen();
+      expect_clean(5, [&] { return st_read_many(file, requests, 3, nullptr, nullptr); },
+                   [&](long, st_status status) {
+                     expect_status(status);
+                     if (status == ST_OK) {
+                       EXPECT_TRUE(same_bytes(x, large[0].bytes));
+                       EXPECT_TRUE(same_bytes(part, large[1].bytes.substr(100, 2000)));
+                     }
+                   });
+      expect_clean(5, [&] { return st_prefetch(file, names, 2); }, fresh_handle);
+      expect_clean(3, [&] { return st_prefetch(file, nullptr, 0); }, fresh_handle);
+      expect_clean(5, [&] { return st_load(file, nullptr, 0, nullptr); },
+                   [&](long n, st_status status) {
+                     st_tensor t;
+                     ASSERT_ST(ST_OK, st_get(file, "x", &t));
+                     EXPECT_EQ(std::memcmp(t.data, large[0].bytes.data(), t.nbytes), 0);
+                     fresh_handle(n, status);
+                   });
+      st_close(file);
+    }
+}
+
 TEST_F(OutOfMemory, Update) {
   st_file *file = open();
   const st_tensor a = value(0, new_a);

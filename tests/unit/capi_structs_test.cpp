@@ -18,12 +18,12 @@ void expect_same(void (*init)(T *, size_t), const T &macro) {
 
 TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_open_options>(st_open_options_init, ST_OPEN_OPTIONS_INIT);
-  expect_same<st_load_options>(st_load_options_init, ST_LOAD_OPTIONS_INIT);
   expect_same<st_txn_options>(st_txn_options_init, ST_TXN_OPTIONS_INIT);
   expect_same<st_save_options>(st_save_options_init, ST_SAVE_OPTIONS_INIT);
   expect_same<st_plan>(st_plan_init, ST_PLAN_INIT);
   expect_same<st_recover_options>(st_recover_options_init, ST_RECOVER_OPTIONS_INIT);
   expect_same<st_verify_options>(st_verify_options_init, ST_VERIFY_OPTIONS_INIT);
+  expect_same<st_load_options>(st_load_options_init, ST_LOAD_OPTIONS_INIT);
   expect_same<st_error_info>(st_error_info_init, ST_ERROR_INFO_INIT);
   expect_same<st_io_info>(st_io_info_init, ST_IO_INFO_INIT);
   expect_same<st_stats>(st_stats_init, ST_STATS_INIT);
@@ -47,6 +47,18 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_GE(sizeof(st_save_options), 48u);
   EXPECT_GE(sizeof(st_plan), 320u);
   EXPECT_EQ(offsetof(st_plan, how), 64u);
+  EXPECT_EQ(offsetof(st_open_options, prefetch), 48u);
+  EXPECT_EQ(offsetof(st_open_options, memory_limit), 72u);
+  EXPECT_GE(sizeof(st_open_options), 80u);
+  EXPECT_EQ(offsetof(st_io_info, prefetch), 360u);
+  EXPECT_GE(sizeof(st_io_info), 632u);
+  EXPECT_EQ(offsetof(st_stats, read_requests), 96u);
+  EXPECT_GE(sizeof(st_stats), 120u);
+  EXPECT_EQ(sizeof(st_read_request), 56u);
+  EXPECT_EQ(offsetof(st_read_request, index), 16u);
+  EXPECT_EQ(offsetof(st_read_request, dst), 24u);
+  EXPECT_EQ(offsetof(st_read_request, ranges), 40u);
+  EXPECT_GE(sizeof(st_load_options), 24u);
   EXPECT_EQ(offsetof(st_io_info, filesystem), 40u);
 }
 
@@ -82,6 +94,12 @@ TEST_F(CapiOptions, OfAnOlderCallerTakeDefaultsForTheRest) {
   ASSERT_ST(ST_OK, st_begin(file, &txn, &transaction));
   st_abort(transaction);
   st_close(file);
+  st_load_options load;
+  std::memset(&load, 0xAB, sizeof load);
+  load.struct_size = sizeof(uint32_t);
+  ASSERT_ST(ST_OK, st_open(path.c_str(), nullptr, &file));
+  EXPECT_ST(ST_OK, st_load(file, nullptr, 0, &load));
+  st_close(file);
   st_recover_options recover;
   std::memset(&recover, 0xAB, sizeof recover);
   recover.struct_size = sizeof(uint32_t);
@@ -102,6 +120,10 @@ TEST_F(CapiOptions, OfANewerCallerMustBeZeroWhereTheyAreNotKnown) {
   EXPECT_EQ(untouched, nullptr);
 
   file = open();
+  const auto fancy_load = later<st_load_options>(ST_LOAD_OPTIONS_INIT, 1),
+             plain_load = later<st_load_options>(ST_LOAD_OPTIONS_INIT, 0);
+  EXPECT_ST(ST_E_UNSUPPORTED, st_load(file, nullptr, 0, &fancy_load.known));
+  EXPECT_ST(ST_OK, st_load(file, nullptr, 0, &plain_load.known));
   st_txn *transaction = nullptr;
   const auto fancy_txn = later<st_txn_options>(ST_TXN_OPTIONS_INIT, uint64_t{1} << 63);
   EXPECT_ST(ST_E_UNSUPPORTED, st_begin(file, &fancy_txn.known, &transaction));
@@ -126,6 +148,9 @@ TEST_F(CapiOptions, WithoutASizeAreRefused) {
     st_txn_options txn = ST_TXN_OPTIONS_INIT;
     txn.struct_size = size;
     EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(file, &txn, &transaction));
+    st_load_options load = ST_LOAD_OPTIONS_INIT;
+    load.struct_size = size;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_load(file, nullptr, 0, &load));
     st_recover_options recover = ST_RECOVER_OPTIONS_INIT;
     recover.struct_size = size;
     EXPECT_ST(ST_E_INVALID_ARGUMENT, st_recover_with(path.c_str(), &recover));
@@ -148,7 +173,26 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), &options, &file));
   EXPECT_EQ(file, nullptr);
 
+  auto refused = [&](st_open_options o) { EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), &o, &file)); };
+  options = ST_OPEN_OPTIONS_INIT;
+  options.prefetch = ST_PREFETCH_PARALLEL + 1;
+  refused(options);
+  options = ST_OPEN_OPTIONS_INIT;
+  options.direct = ST_DIRECT_ON + 1;
+  refused(options);
+  for (const auto &[index, count] : {std::pair{1u, 0u}, {1u, 1u}, {3u, 3u}, {UINT32_MAX, 7u}}) {
+    options = ST_OPEN_OPTIONS_INIT;
+    options.worker_index = index;
+    options.worker_count = count;
+    refused(options);
+  }
+
   file = open();
+  st_load_options load = ST_LOAD_OPTIONS_INIT;
+  for (uint32_t bit = 2; bit < 32; ++bit) {
+    load.flags = 1u << bit;
+    EXPECT_ST(ST_E_UNSUPPORTED, st_load(file, nullptr, 0, &load));
+  }
   st_txn *transaction = nullptr;
   st_txn_options txn = ST_TXN_OPTIONS_INIT;
   txn.flags = ST_TXN_COPY | 16u;
@@ -168,6 +212,31 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   st_verify_options verify = ST_VERIFY_OPTIONS_INIT;
   verify.reserved0 = 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_verify_with(path.c_str(), &verify));
+  st_close(file);
+}
+
+// Programs that were built before bulk reads came.
+TEST_F(CapiOptions, OfTheFirstReleaseStillWork) {
+  struct {
+    uint32_t struct_size, flags, map;
+    int32_t lock_timeout_ms;
+    const void *callbacks[4];
+    unsigned char behind[64];
+  } first = {48, 0, ST_MAP_PRIVATE, 0, {}, {}};
+  std::memset(first.behind, 0xAB, sizeof first.behind);
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open(path.c_str(), reinterpret_cast<const st_open_options *>(&first), &file));
+  alignas(8) unsigned char info[512], stats[256];
+  std::memset(info, 0xAB, sizeof info);
+  std::memset(stats, 0xAB, sizeof stats);
+  const uint32_t info_size = 360, stats_size = 96;
+  std::memcpy(info, &info_size, sizeof info_size);
+  std::memcpy(stats, &stats_size, sizeof stats_size);
+  ASSERT_ST(ST_OK, st_get_io_info(file, reinterpret_cast<st_io_info *>(info)));
+  ASSERT_ST(ST_OK, st_get_stats(file, reinterpret_cast<st_stats *>(stats)));
+  for (size_t i = info_size; i < sizeof info; ++i) ASSERT_EQ(info[i], 0xAB) << i;
+  for (size_t i = stats_size; i < sizeof stats; ++i) ASSERT_EQ(stats[i], 0xAB) << i;
+  EXPECT_EQ(reinterpret_cast<const st_io_info *>(info)->map, ST_MAP_PRIVATE);
   st_close(file);
 }
 

@@ -74,9 +74,18 @@ TEST(CommitRecord, ATornSectorIsDamage) {
 
 TEST(CommitRecord, FlagsOfAVersionToComeAreRefused) {
   CommitRecord later = record;
-  later.flags = 1;
+  later.flags = 2;
   CommitRecord out;
   EXPECT_EQ(decode(encode(later), &out), JournalState::damaged);
+}
+
+TEST(CommitRecord, TellsAnUndoRecordFromARedoRecord) {
+  CommitRecord undo = record, out;
+  undo.flags = undo_record;
+  ASSERT_EQ(decode(encode(undo), &out), JournalState::committed);
+  EXPECT_TRUE(out.is_undo());
+  ASSERT_EQ(decode(encode(record), &out), JournalState::committed);
+  EXPECT_FALSE(out.is_undo());
 }
 
 TEST(Manifest, IsReadBack) {

@@ -143,6 +143,31 @@ TEST_F(TransactionLock, AJournalThatWaitsIsFinishedBeforeTheCommit) {
   EXPECT_EQ(c->counters().recoveries, 1u);
 }
 
+// A process that is killed loses its locks one by one. Once its tensor can be
+// locked it is gone, even if its journal's lock is still to be seen.
+TEST_F(TransactionLock, AJournalOfADyingWriterIsFinishedThoughItIsStillLocked) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
+  const auto dying = make_journal({{a_at, new_a}, {b_at, testing::pattern(10007, 99)}}, true);
+  ASSERT_TRUE(dying);
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(c->counters().recoveries, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}})));
+}
+
+// On other tensors it may be alive.
+TEST_F(TransactionLock, AJournalOfALivingNeighbourIsLeftAlone) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
+  const auto neighbour = make_journal({{a_at, new_a}, {c_at, new_c}}, true);
+  ASSERT_TRUE(neighbour);
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(c->counters().recoveries, 0u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+}
+
 // The older change of the same tensor first, so that it cannot come back later.
 TEST_F(TransactionLock, AJournalOfTheSameTensorIsFinishedFirstAndThenOverwritten) {
   auto c = open();

@@ -41,8 +41,8 @@ void add_recover(CLI::App &app, Session &session) {
       app, session, "recover",
       "Finish what a crashed writer left\n\n"
       "A writer that dies leaves a journal beside the file. One that was committed is\n"
-      "applied, so the change is there whole; one that was not is dropped, so the file is\n"
-      "as before; one that does not fit the file is moved aside. Prints what was found and\n"
+      "applied, so the change is there whole; one that was not is dropped or rolled back, so the\n"
+      "file is as before; one that does not fit is moved aside. Prints what was found and\n"
       "done. Opening a file does the same, so this is for looking, and for files that are\n"
       "only read elsewhere. Safe at any time, again, and from many processes.",
       "  stctl recover model.safetensors\n"

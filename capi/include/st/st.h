@@ -483,8 +483,9 @@ st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out);
 
 /* Stage a tensor's new bytes: same dtype, shape and size as in the file. They
  * stream to the journal during the call, so a transaction may be larger than
- * memory. `value->data` is to stay valid until commit or abort unless the
- * transaction has ST_TXN_COPY. A tensor staged twice takes the last value. A failure other than a
+ * memory; where the filesystem shares blocks (xfs, btrfs), those of large tensors
+ * may be read at commit instead. `value->data` is to stay valid, and its bytes
+ * unchanged, until commit or abort unless the transaction has ST_TXN_COPY. A tensor staged twice takes the last value. A failure other than a
  * bad argument dooms the transaction: every later call but st_abort answers
  * ST_E_TXN_FAILED. Statuses: ST_E_NOT_FOUND, ST_E_DTYPE_MISMATCH,
  * ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH (these four leave the transaction
@@ -686,8 +687,8 @@ void st_verify_options_init(st_verify_options *out, size_t size);
 st_status st_verify_with(const char *path, const st_verify_options *opts);
 
 /* Finish or drop what crashed writers left beside the file: uncommitted
- * journals are removed, committed ones are applied and removed. st_open does
- * the same. Safe to call at any time, again, and from many processes. Statuses:
+ * journals are removed, committed ones are applied and removed, changes that
+ * were under way are rolled back. st_open does the same. Safe to call at any time, again, and from many processes. Statuses:
  * ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written here);
  * ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
  * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY. Since 2.0. */
@@ -745,9 +746,9 @@ typedef struct st_stats {
   uint64_t bytes_owned;          /* filled in memory that the handle owns */
   uint64_t index_bytes;          /* names, shapes, offsets, hash table */
   uint64_t bytes_written;        /* into the file, of this handle */
-  uint64_t journal_bytes;        /* into journals */
+  uint64_t journal_bytes;        /* into journals; blocks shared with them are not written */
   uint64_t commits;              /* transactions committed */
-  uint64_t recoveries;           /* journals applied or dropped */
+  uint64_t recoveries;           /* journals applied, rolled back or dropped */
   uint64_t lock_waits;           /* times that a lock was not free at once */
   uint64_t read_requests;        /* of bulk reads */
   uint64_t bytes_prefetched;     /* by st_prefetch, into the page cache */

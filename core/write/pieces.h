@@ -1,0 +1,31 @@
+// What a transaction writes into the data file: pieces, in chunks that end at
+// sectors, so that whoever is stopped between two has not cut one.
+#pragma once
+
+#include <span>
+
+#include "write/journal.h"
+
+namespace st::write {
+
+struct Piece {
+  uint64_t offset = 0;          // in the data file
+  Payload payload;              // in the journal; or its length alone, see staged()
+  const void *bytes = nullptr;  // the same in memory; null: read them from the journal
+  SectorTable table = {};       // of these bytes, if they were not staged
+
+  bool staged() const { return payload.offset != 0; }
+};
+
+inline constexpr uint64_t write_chunk_bytes = uint64_t{1} << 20;
+
+// `buffer` holds a chunk, or the largest piece. Nothing is synced.
+Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                          std::byte *buffer);
+
+// Copies the bytes [begin, end) of a range, counted in the data file, from the
+// journal that holds them.
+Result<void> copy_payload(const os::File &data, const os::File &journal, const RangeRecord &range, uint64_t begin,
+                          uint64_t end, std::byte *buffer);
+
+}  // namespace st::write

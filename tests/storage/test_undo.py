@@ -1,0 +1,129 @@
+"""Where files can share blocks, large tensors are changed by an undo record: what is written, and what becomes of a
+change that fails in the middle."""
+
+import ctypes
+import os
+import subprocess
+
+import disk
+import model
+import pytest
+import st_abi
+
+MIB = 1 << 20
+TENSORS = [("U8", [3001]), ("U8", [2 * MIB + 77]), ("U8", [70001])]
+SIZES = [model.nbytes(t) for t in TENSORS]
+SHARING = ["xfs", "btrfs"]
+
+
+def put(directory):
+    path = directory / "m.safetensors"
+    path.write_bytes(model.file_bytes(TENSORS))
+    disk.sync_filesystem(directory)
+    return path
+
+
+def payload(version, tensors=(0, 1, 2)):
+    return {f"t{t}": model.pattern(t, version, SIZES[t]) for t in tensors}
+
+
+def stats(f):
+    """journal_bytes and bytes_written."""
+    out = (ctypes.c_uint64 * 32)()
+    ctypes.cast(out, ctypes.POINTER(ctypes.c_uint32))[0] = ctypes.sizeof(out)
+    st_abi.check(st_abi.lib.st_get_stats(f._handle, out))
+    return dict(zip(STATS, list(out)[1:]))
+
+
+STATS = [
+    line.split()[1].rstrip(";")
+    for line in (st_abi.ROOT / "capi/include/st/st.h").read_text().split("typedef struct st_stats {")[1].split("} st_stats;")[0].splitlines()
+    if line.split()[:1] == ["uint64_t"]
+]  # fmt: skip
+st_abi.lib.st_get_stats.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+
+
+def journalled(path, journal=None):
+    """What the change of the large tensor wrote to the journal, in bytes."""
+
+    def change():
+        if journal:
+            os.environ["ST_JOURNAL"] = journal
+        with st_abi.File(path) as f:
+            for version in (1, 2, 3):
+                f.update_all(payload(version))
+            return stats(f)["journal_bytes"] // 3
+
+    return disk.in_child(change)
+
+
+@pytest.mark.parametrize("kind", disk.KINDS)
+def test_large_tensors_are_not_written_twice(kind, make_disk):
+    path = put(make_disk(kind).mount())
+    by_default = journalled(path)
+    assert journalled(path, "redo") > sum(SIZES)
+    if kind in SHARING:
+        assert by_default < sum(SIZES) / 8
+        assert journalled(path, "undo") < sum(SIZES) / 16
+    else:
+        assert by_default > sum(SIZES)
+        assert journalled(path, "undo") > sum(SIZES)
+    assert path.read_bytes() == model.file_bytes(TENSORS, [3, 3, 3])
+    assert model.journals(path) is None
+
+
+def test_without_reflinks_the_journal_is_a_redo_record(make_disk):
+    path = put(make_disk("xfs", options=["-m", "reflink=0"]).mount())
+    assert journalled(path) > sum(SIZES)
+    assert path.read_bytes() == model.file_bytes(TENSORS, [3, 3, 3])
+
+
+def test_file_without_copy_on_write_on_btrfs(make_disk):
+    """Its blocks cannot be shared with a journal that has it."""
+    directory = make_disk("btrfs").mount()
+    path = directory / "m.safetensors"
+    path.touch()
+    subprocess.run(["chattr", "+C", path], check=True)
+    path.write_bytes(model.file_bytes(TENSORS))
+    journalled(path)
+    assert path.read_bytes() == model.file_bytes(TENSORS, [3, 3, 3])
+
+
+@pytest.mark.parametrize("kind", SHARING)
+def test_disk_that_fills_up_amid_the_change(kind, make_disk, programs):
+    """Each write to the file itself finds it full, and the old bytes are there again at once."""
+    path = model.put_model(make_disk(kind).mount())
+    programs = programs.with_journals("undo")
+    for n in range(1, 30):
+        crash = {"CRASH_AT": str(n), "CRASH_DO": "error", "CRASH_ERRNO": "28", "CRASH_FILE": os.path.realpath(path)}
+        before = model.check_file(path, {(0,) * 6} if n == 1 else {before})
+        said = programs.write(path, crash, tensors="0,1,2,3,4,5", first=100 * n, count=6, seed=n, after_failure=9)[1]
+        history = model.History.of(said)
+        assert history.closed
+        # A redo record (of a transaction with ST_TXN_COPY) is beyond return by then.
+        assert history.results() <= {"ack", "ST_E_NO_SPACE", "ST_E_NEEDS_RECOVERY", "ST_E_POISONED"}, said
+        if "ST_E_NO_SPACE" in history.results():
+            assert [o.result for o in history.operations].count("ST_E_NO_SPACE") == 1, "the handle does not go on"
+        before = model.check_file(path, history.allowed(before))
+
+
+def test_rolling_back_on_a_full_disk(make_disk, programs):
+    """Recovery gives back the old blocks, for which no room is needed. (On btrfs any write needs some.)"""
+    d = make_disk("xfs")
+    path = model.put_model(d.mount())
+    programs = programs.with_journals("undo")
+    old = path.read_bytes()
+    for version in range(1, 100):
+        held = programs.crash_while_applying(path, model.OLD, version)
+        if model.waiting(path) == ["undo"]:
+            break
+        model.check_file(path, {held})
+        path.write_bytes(old)
+    with open(d.mountpoint / "ballast", "wb", buffering=0) as f:
+        for size in (4 * MIB, 65536, 4096):
+            try:
+                while True:
+                    f.write(bytes(size))
+            except OSError:
+                pass
+    model.check_file(path, {model.OLD})

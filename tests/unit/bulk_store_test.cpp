@@ -1,0 +1,555 @@
+// Bulk reads of a checkpoint: read_many, prefetch, load, and what they promise
+// about views, changes and forks.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "read_scene.h"
+#include "store_scene.h"
+
+namespace st::store {
+namespace {
+
+using read::MapMode;
+using testing::fails_with;
+using testing::is_ok;
+using testing::pattern;
+using testing::same_bytes;
+using testing::TestTensor;
+using testing::u8_tensor;
+using Indices = std::vector<size_t>;
+
+// Small tensors and large ones, empty ones at the borders and between.
+class BulkStoreTest : public testing::StoreScene {
+ protected:
+  BulkStoreTest() {
+    large.push_back({"empty first", Dtype::F32, {0, 3}, ""});
+    for (int i = 0; i < 40; ++i)
+      large.push_back(u8_tensor("t" + std::to_string(i), i % 7 ? 3001 + i : 150000, 100 + i));
+    large.push_back({"empty in between", Dtype::F32, {0}, ""});
+    large.push_back(u8_tensor("big", 3 << 20, 7));
+    large.push_back({"empty last", Dtype::U8, {0}, ""});
+    testing::put_bytes(where, testing::file_of(large));
+  }
+  static OpenOptions reading(MapMode map = MapMode::automatic, read::Prefetch prefetch = read::Prefetch::parallel) {
+    OpenOptions options;
+    options.map = map;
+    options.bulk.prefetch = prefetch;
+    options.bulk.threads = 3;
+    options.bulk.block = 64 << 10;
+    return options;
+  }
+  std::unique_ptr<Checkpoint> open_large(OpenOptions options = reading()) {
+    return open_path(watched, where, std::move(options));
+  }
+  static Indices all_of(const Checkpoint &c) {
+    Indices all(c.snapshot().header.index.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    return all;
+  }
+  const TestTensor &tensor(std::string_view name) const {
+    return *std::find_if(large.begin(), large.end(), [&](const TestTensor &t) { return t.name == name; });
+  }
+  // 0 if the views of all tensors hold what they should; for children too.
+  int wrong_views(const Checkpoint &c) const {
+    const Snapshot &s = c.snapshot();
+    for (size_t i = 0; i < s.header.index.size(); ++i) {
+      const TensorView t = s.header.index.at(i);
+      auto view = c.view(s, i);
+      if (!view) return 1;
+      if (t.nbytes > 0 && std::memcmp(*view, tensor(t.name).bytes.data(), t.nbytes) != 0) return 2;
+    }
+    return 0;
+  }
+  int wrong_reads(const Checkpoint &c) const {
+    const Snapshot &s = c.snapshot();
+    std::vector<std::string> rooms;
+    std::vector<BulkRequest> requests;
+    for (size_t i = 0; i < s.header.index.size(); ++i) rooms.emplace_back(s.header.index.at(i).nbytes, '?');
+    for (size_t i = rooms.size(); i-- > 0;)
+      requests.push_back({i, nullptr, reinterpret_cast<std::byte *>(rooms[i].data())});
+    if (!c.read_many(s, requests, {})) return 3;
+    for (size_t i = 0; i < rooms.size(); ++i)
+      if (rooms[i] != tensor(s.header.index.at(i).name).bytes) return 4;
+    return 0;
+  }
+  static int in_child(const std::function<int()> &body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(120);  // a child that waits for ever is killed, and told
+      ::_exit(body());
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+  }
+
+  testing::ReadEnv watched;
+  const std::string where = dir / "large.safetensors";
+  std::vector<TestTensor> large;
+};
+
+TEST_F(BulkStoreTest, ReadManyFillsEveryDestination) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+    auto c = open_large(reading(map));
+    EXPECT_EQ(wrong_reads(*c), 0);
+    EXPECT_GT(c->counters().read_requests, 0u);
+    EXPECT_GE(c->counters().bytes_read, c->snapshot().header.index.data_bytes());
+  }
+}
+
+TEST_F(BulkStoreTest, ReadManyTakesWholeTensorsRowsAndColumnsTogether) {
+  auto c = open();  // a: [4000], b: [10007], c: [3000]
+  const Snapshot &s = c->snapshot();
+  const Range rows[] = {{100, 1100, 1}}, odd[] = {{1, INT64_MAX, 2}}, back[] = {{-1, INT64_MIN, -1}},
+              none[] = {{5, 5, 1}};
+  auto plan = [&](size_t i, std::span<const Range> ranges) {
+    return SlicePlan::make(s.header.index.at(i).dtype, s.header.index.at(i).shape, ranges).value();
+  };
+  const SlicePlan some = plan(1, rows), each = plan(1, odd), reverse = plan(0, back), nothing = plan(2, none);
+  std::string whole(3000, '?'), part(1000, '?'), columns(each.nbytes(), '?'), mirrored(4000, '?');
+  auto to = [](std::string &room) { return reinterpret_cast<std::byte *>(room.data()); };
+  uint64_t last = 0;
+  size_t calls = 0;
+  const uint64_t total = 3000 + 1000 + each.nbytes() + 4000;
+  auto progress = [&](uint64_t done, uint64_t of) {
+    EXPECT_EQ(of, total);
+    EXPECT_GE(done, last);
+    last = done;
+    ++calls;
+    return true;
+  };
+  ASSERT_TRUE(is_ok(c->read_many(s,
+                                 {{2, nullptr, to(whole)},
+                                  {1, &each, to(columns)},
+                                  {2, &nothing, nullptr},
+                                  {1, &some, to(part)},
+                                  {0, &reverse, to(mirrored)}},
+                                 progress)));
+  EXPECT_EQ(last, total);
+  EXPECT_GE(calls, 2u);
+  EXPECT_TRUE(same_bytes(whole, tensors[2].bytes));
+  EXPECT_TRUE(same_bytes(part, tensors[1].bytes.substr(100, 1000)));
+  for (size_t i = 0; i < columns.size(); ++i) ASSERT_EQ(columns[i], tensors[1].bytes[2 * i + 1]) << i;
+  EXPECT_TRUE(same_bytes(mirrored, std::string(tensors[0].bytes.rbegin(), tensors[0].bytes.rend())));
+}
+
+TEST_F(BulkStoreTest, AnInterruptBetweenTheSlicesOfOneCallCounts) {
+  auto c = open();
+  const Snapshot &s = c->snapshot();
+  const Range odd[] = {{1, INT64_MAX, 2}};
+  const SlicePlan each = SlicePlan::make(Dtype::U8, s.header.index.at(1).shape, odd).value();
+  std::string whole(3000, '?'), columns(each.nbytes(), '?');
+  size_t calls = 0;
+  auto interrupt_at_the_end_of_the_first_part = [&](uint64_t done, uint64_t) {
+    if (done == 3000 && ++calls == 1) c->interrupt();
+    return true;
+  };
+  EXPECT_TRUE(fails_with(Status::interrupted, c->read_many(s,
+                                                           {{2, nullptr, reinterpret_cast<std::byte *>(whole.data())},
+                                                            {1, &each, reinterpret_cast<std::byte *>(columns.data())}},
+                                                           interrupt_at_the_end_of_the_first_part)));
+}
+
+TEST_F(BulkStoreTest, AFileGivenAsMemoryIsReadAndNeedsNoLoad) {
+  const std::string bytes = testing::bytes_of(where);
+  auto c = Checkpoint::open_memory(env, reinterpret_cast<const std::byte *>(bytes.data()), bytes.size());
+  ASSERT_TRUE(is_ok(c));
+  EXPECT_EQ(wrong_reads(**c), 0);
+  uint64_t last = 0;
+  auto progress = [&](uint64_t done, uint64_t total) { return last = done, done <= total; };
+  std::string room(3 << 20, '?');
+  const size_t big = (*c)->snapshot().header.index.find("big").value();
+  ASSERT_TRUE(
+      is_ok((*c)->read_many((*c)->snapshot(), {{big, nullptr, reinterpret_cast<std::byte *>(room.data())}}, progress)));
+  EXPECT_EQ(last, room.size());
+  EXPECT_TRUE(is_ok((*c)->prefetch((*c)->snapshot(), all_of(**c), {})));
+  EXPECT_TRUE(is_ok((*c)->load((*c)->snapshot(), all_of(**c), true, true, {})));
+  EXPECT_EQ((*c)->view((*c)->snapshot(), big).value(),
+            reinterpret_cast<const std::byte *>(bytes.data()) +
+                (*c)->snapshot().file_offset((*c)->snapshot().header.index.at(big)));
+  EXPECT_NE((*c)->strategy().reason, "");
+}
+
+TEST_F(BulkStoreTest, LoadedTensorsLieInOneBlockAlignedAsInTheFile) {
+  for (MapMode map : {MapMode::shared, MapMode::none})
+    for (bool direct : {false, true}) {
+      auto c = open_large(reading(map));
+      const Snapshot &s = c->snapshot();
+      ASSERT_TRUE(is_ok(c->load(s, all_of(*c), direct, direct, {})));
+      EXPECT_EQ(wrong_views(*c), 0);
+      const std::byte *low = nullptr, *high = nullptr;
+      for (size_t i : all_of(*c)) {
+        const TensorView t = s.header.index.at(i);
+        if (t.nbytes == 0) continue;
+        const std::byte *view = c->view(s, i).value();
+        if (!low) low = high = view;
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(view) % 4096, s.file_offset(t) % 4096);
+        EXPECT_EQ(view, high) << "they touch, as in the file";
+        high = view + t.nbytes;
+      }
+      EXPECT_EQ(static_cast<uint64_t>(high - low), s.header.index.data_bytes());
+      EXPECT_EQ(s.content.bytes_owned(), s.header.index.data_bytes());
+    }
+}
+
+TEST_F(BulkStoreTest, ASecondLoadReadsNothingAndMovesNothing) {
+  auto c = open_large();
+  const Snapshot &s = c->snapshot();
+  ASSERT_TRUE(is_ok(c->load(s, {3, 1, 3, 2}, false, false, {})));
+  const std::byte *view = c->view(s, 2).value();
+  const size_t reads = watched.reads;
+  ASSERT_TRUE(is_ok(c->load(s, {1, 2, 3, 0}, false, false, {})));
+  EXPECT_EQ(watched.reads, reads);
+  ASSERT_TRUE(is_ok(c->load(s, all_of(*c), false, false, {})));
+  EXPECT_GT(watched.reads, reads);
+  EXPECT_EQ(c->view(s, 2).value(), view);
+  EXPECT_EQ(s.content.bytes_owned(), s.header.index.data_bytes());
+  EXPECT_EQ(wrong_views(*c), 0);
+}
+
+TEST_F(BulkStoreTest, FarApartTensorsAreLoadedWithoutWhatLiesBetween) {
+  auto c = open_large();
+  const Snapshot &s = c->snapshot();
+  const size_t first = 1, last = s.header.index.find("t39").value();
+  const uint64_t before = c->counters().read_requests;
+  ASSERT_TRUE(is_ok(c->load(s, {last, first}, false, false, {})));
+  EXPECT_EQ(c->counters().read_requests - before, 2u + (s.header.index.at(first).nbytes > 65536 ? 2 : 0));
+  EXPECT_EQ(wrong_views(*c), 0);
+}
+
+TEST_F(BulkStoreTest, ALoadThatFailsLeavesViewsAsTheyWere) {
+  auto c = open_large(reading(MapMode::none));
+  const Snapshot &s = c->snapshot();
+  watched.on_read = [n = 0](int, uint64_t) mutable { return ++n == 20 ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, c->load(s, all_of(*c), false, false, {})));
+  EXPECT_EQ(s.content.bytes_owned(), 0u);
+  watched.on_read = nullptr;
+  EXPECT_TRUE(fails_with(Status::cancelled,
+                         c->load(s, all_of(*c), false, false, [](uint64_t done, uint64_t) { return done == 0; })));
+  EXPECT_EQ(s.content.bytes_owned(), 0u);
+  EXPECT_EQ(wrong_views(*c), 0);
+  auto truncated = open_large(reading(MapMode::none));
+  std::filesystem::resize_file(where, s.file_size() - 1);
+  EXPECT_TRUE(fails_with(Status::file_changed, truncated->load(truncated->snapshot(), all_of(*c), false, false, {})));
+  EXPECT_EQ(truncated->snapshot().content.bytes_owned(), 0u);
+}
+
+TEST_F(BulkStoreTest, LoadsOfManyThreadsAtOnceAgree) {
+  auto c = open_large();
+  const Snapshot &s = c->snapshot();
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      Indices some;
+      for (size_t i = static_cast<size_t>(t); i < s.header.index.size(); i += 1 + static_cast<size_t>(t) % 2)
+        some.push_back(i);
+      if (!c->load(s, some, false, false, {})) ++wrong;
+      if (wrong_views(*c) != 0 || wrong_reads(*c) != 0) ++wrong;
+      if (!c->prefetch(s, some, {})) ++wrong;
+    });
+  for (std::thread &t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(s.content.bytes_owned(), s.header.index.data_bytes());
+}
+
+TEST_F(BulkStoreTest, AChangeShowsInLoadedViews) {
+  OpenOptions options = writable();
+  options.bulk = reading().bulk;
+  auto c = open(std::move(options));
+  ASSERT_TRUE(is_ok(c->load(c->snapshot(), {0, 1, 2}, false, false, {})));
+  const std::byte *view = c->view(c->snapshot(), 1).value();
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(view), new_b.size()}, new_b));
+  EXPECT_TRUE(same_bytes(seen(*c, "a"), tensors[0].bytes));
+}
+
+// The bytes were read, and are not yet views when the change is committed.
+TEST_F(BulkStoreTest, AChangeDuringALoadIsNotLost) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+    testing::put_bytes(path, old);
+    OpenOptions options = writable();
+    options.map = map;
+    auto c = open(std::move(options));
+    bool changed = false;
+    auto change_at_the_end = [&](uint64_t done, uint64_t total) {
+      if (done == total && !std::exchange(changed, true)) {
+        EXPECT_TRUE(is_ok(update(*c, "b", new_b)));
+      }
+      return true;
+    };
+    ASSERT_TRUE(is_ok(c->load(c->snapshot(), {0, 1, 2}, false, false, change_at_the_end)));
+    ASSERT_TRUE(changed);
+    EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+    EXPECT_TRUE(same_bytes(seen(*c, "a"), tensors[0].bytes));
+  }
+}
+
+TEST_F(BulkStoreTest, WorkersPartsAreAPartition) {
+  auto part = [&](uint32_t number, uint32_t count) {
+    OpenOptions options = reading();
+    options.worker_index = number;
+    options.worker_count = count;
+    auto c = open_large(std::move(options));
+    return c->own_part(c->snapshot());
+  };
+  const Indices all = all_of(*open_large());
+  for (uint32_t count : {0u, 1u, 2u, 3u, 7u, 60u}) {
+    Indices together;
+    for (uint32_t number = 0; number < std::max(count, 1u); ++number)
+      for (size_t i : part(number, count)) together.push_back(i);
+    EXPECT_EQ(together, all) << count << ": each once, in the order of the workers";
+  }
+  EXPECT_LE(part(UINT32_MAX - 1, UINT32_MAX).size() + part(0, UINT32_MAX).size(), all.size());
+}
+
+TEST_F(BulkStoreTest, PrefetchReadsInFileOrderAndCounts) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy}) {
+    auto c = open_large(reading(map));
+    uint64_t last = 0;
+    auto progress = [&](uint64_t done, uint64_t) { return last = done, true; };
+    Indices twice = all_of(*c);
+    twice.insert(twice.end(), twice.begin(), twice.end());
+    ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), twice, progress)));
+    EXPECT_EQ(last, c->snapshot().header.index.data_bytes());
+    EXPECT_EQ(c->counters().bytes_prefetched, last);
+    EXPECT_EQ(c->snapshot().content.bytes_owned(), 0u);
+    EXPECT_EQ(wrong_views(*c), 0);
+  }
+}
+
+TEST_F(BulkStoreTest, PrefetchWithoutAMappingFillsOwnedMemory) {
+  auto c = open_large(reading(MapMode::none));
+  ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), all_of(*c), {})));
+  EXPECT_EQ(c->snapshot().content.bytes_owned(), c->snapshot().header.index.data_bytes());
+  const size_t reads = watched.reads;
+  EXPECT_EQ(wrong_views(*c), 0);
+  EXPECT_EQ(watched.reads, reads);
+}
+
+TEST_F(BulkStoreTest, PrefetchStopsAtTheMemoryLimit) {
+  for (MapMode map : {MapMode::shared, MapMode::none}) {
+    std::vector<std::string> told;
+    OpenOptions options = reading(map);
+    options.memory_limit = 200000;
+    options.log = [&](LogLevel, const std::string &message) { told.push_back(message); };
+    auto c = open_large(std::move(options));
+    ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), all_of(*c), {})));
+    EXPECT_LE(c->counters().bytes_prefetched, 200000u);
+    EXPECT_LE(c->snapshot().content.bytes_owned(), 200000u);
+    EXPECT_GT(c->counters().bytes_prefetched + c->snapshot().content.bytes_owned(), 100000u);
+    EXPECT_EQ(told.size(), 1u);
+    told.clear();
+    ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), {2, 3}, {})));
+    EXPECT_TRUE(told.empty());
+  }
+}
+
+TEST_F(BulkStoreTest, WithoutPrefetchNothingIsRead) {
+  for (MapMode map : {MapMode::shared, MapMode::none}) {
+    auto c = open_large(reading(map, read::Prefetch::none));
+    const size_t reads = watched.reads;
+    ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), all_of(*c), {})));
+    EXPECT_EQ(watched.reads, reads);
+    EXPECT_EQ(c->snapshot().content.bytes_owned(), 0u);
+  }
+}
+
+TEST_F(BulkStoreTest, OnMemoryFilesystemsNothingIsPrefetched) {
+  struct statfs s;
+  if (::statfs("/dev/shm", &s) != 0 || os::storage_of_type("tmpfs") != os::Storage::memory)
+    GTEST_SKIP() << "no /dev/shm";
+  const std::string in_memory = "/dev/shm/libst-unit-" + std::to_string(::getpid());
+  testing::put_bytes(in_memory, testing::bytes_of(where));
+  auto c = open_path(watched, in_memory, reading(MapMode::automatic, read::Prefetch::automatic));
+  std::filesystem::remove(in_memory);
+  const bool memory = c->snapshot().filesystem.storage == os::Storage::memory;
+  const size_t reads = watched.reads;
+  ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), all_of(*c), {})));
+  if (!memory) GTEST_SKIP() << "/dev/shm is " << c->snapshot().filesystem.type;
+  EXPECT_EQ(watched.reads, reads);
+  EXPECT_EQ(wrong_reads(*c), 0);
+  EXPECT_TRUE(is_ok(c->load(c->snapshot(), all_of(*c), false, true, {})));  // O_DIRECT may be refused there
+  EXPECT_EQ(wrong_views(*c), 0);
+}
+
+// Where a daemon bypasses the page cache a shared mapping is refused, and the
+// private one is filled by itself.
+class PopulateEnv : public testing::ReadEnv {
+ public:
+  int mmap(size_t n, int protection, int flags, int fd, void **out) override {
+    if (fd >= 0 && flags == MAP_SHARED) return -ENODEV;
+    return ReadEnv::mmap(n, protection, flags, fd, out);
+  }
+  int madvise(void *address, size_t n, int advice) override {
+    if (advice == 22 /* MADV_POPULATE_READ */) {
+      ++populated;
+      if (populate_error) return -populate_error;
+    }
+    if (advice == MADV_WILLNEED) ++willneed;
+    return ReadEnv::madvise(address, n, advice);
+  }
+  int populate_error = 0, populated = 0, willneed = 0;
+};
+
+TEST_F(BulkStoreTest, AMappingThatFetchesItsOwnPagesIsPopulated) {
+  PopulateEnv stubborn;
+  auto c = open_path(stubborn, where, reading());
+  ASSERT_EQ(c->snapshot().content.map(), MapMode::private_copy);
+  const size_t reads = stubborn.reads;
+  uint64_t last = 0;
+  ASSERT_TRUE(
+      is_ok(c->prefetch(c->snapshot(), all_of(*c), [&](uint64_t done, uint64_t) { return last = done, true; })));
+  EXPECT_EQ(stubborn.reads, reads);
+  EXPECT_GT(stubborn.populated, 1);
+  EXPECT_EQ(last, c->snapshot().header.index.data_bytes());
+  EXPECT_EQ(wrong_views(*c), 0);
+  EXPECT_TRUE(
+      fails_with(Status::cancelled, c->prefetch(c->snapshot(), all_of(*c), [](uint64_t, uint64_t) { return false; })));
+
+  stubborn.populate_error = EINVAL;  // Linux before 5.14
+  EXPECT_TRUE(is_ok(c->prefetch(c->snapshot(), all_of(*c), {})));
+  EXPECT_GT(stubborn.willneed, 0);
+  stubborn.populate_error = EFAULT;  // a disk that fails, or a file that ends before
+  auto failed = c->prefetch(c->snapshot(), all_of(*c), {});
+  EXPECT_TRUE(fails_with(Status::io, failed));
+  EXPECT_EQ(failed.error().os_errno, EIO);
+  stubborn.populate_error = 0;
+  std::filesystem::resize_file(where, 20000);
+  EXPECT_TRUE(fails_with(Status::file_changed, c->prefetch(c->snapshot(), all_of(*c), {})));
+}
+
+TEST_F(BulkStoreTest, AChildHasADescriptorAndAMappingOfItsOwn) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+    auto c = open_path(env, where, reading(map));
+    const Snapshot &s = c->snapshot();
+    const std::byte *view = c->view(s, 1).value();
+    EXPECT_EQ(in_child([&] {
+                auto here = s.here();
+                if (!here) return 10;
+                if (here->file.fd() == s.file.fd()) return 11;
+                if (map != MapMode::none && here->content.bytes() == s.content.bytes()) return 12;
+                if (here->content.map() != map || here->content.reason() != s.content.reason()) return 13;
+                if (std::memcmp(view, tensor("t0").bytes.data(), 150000) != 0) return 14;
+                if (map == MapMode::none && c->view(s, 1).value() != view) return 15;  // inherited
+                if (s.reopens() != 1) return 16;
+                if (int wrong = wrong_views(*c)) return wrong;
+                return wrong_reads(*c);
+              }),
+              0);
+    EXPECT_EQ(s.reopens(), 0u);
+    EXPECT_EQ(wrong_views(*c), 0);
+  }
+}
+
+TEST_F(BulkStoreTest, LoadedMemoryIsInheritedAndNotReadAgain) {
+  auto c = open_path(env, where, reading());
+  const Snapshot &s = c->snapshot();
+  ASSERT_TRUE(is_ok(c->load(s, all_of(*c), false, false, {})));
+  const std::byte *view = c->view(s, 1).value();
+  EXPECT_EQ(in_child([&] {
+              if (c->view(s, 1).value() != view) return 10;
+              const uint64_t requests = c->counters().read_requests;
+              if (!c->load(s, all_of(*c), false, false, {})) return 11;
+              if (c->counters().read_requests != requests) return 12;
+              return in_child([&] { return c->view(s, 1).value() == view && s.reopens() == 2 ? wrong_views(*c) : 13; });
+            }),
+            0);
+}
+
+// Generations without processes, so that many threads can be the child's.
+TEST_F(BulkStoreTest, ThreadsOfAChildAgreeOnOneWayToTheFile) {
+  for (MapMode map : {MapMode::shared, MapMode::none}) {
+    watched.generation = 0;
+    auto c = open_large(reading(map));
+    const Snapshot &s = c->snapshot();
+    const std::byte *before = c->view(s, 1).value();
+    for (uint64_t generation = 1; generation <= 3; ++generation) {
+      watched.generation = generation;
+      std::atomic<int> wrong = 0;
+      std::mutex mutex;
+      std::set<const void *> ways;
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 6; ++t)
+        threads.emplace_back([&] {
+          auto here = s.here();
+          if (!here || wrong_views(*c)) ++wrong;
+          std::lock_guard lock(mutex);
+          ways.insert(&here->file);
+        });
+      for (std::thread &t : threads) t.join();
+      EXPECT_EQ(wrong, 0);
+      EXPECT_EQ(ways.size(), 1u);
+      EXPECT_EQ(s.reopens(), generation);
+      EXPECT_EQ(std::memcmp(before, tensor("t0").bytes.data(), 150000), 0) << "views of the parent stay";
+    }
+  }
+}
+
+TEST_F(BulkStoreTest, AChildThatFindsAnotherFileIsTold) {
+  auto c = open_large();
+  watched.generation = 1;
+  watched.on_open = [](const char *file, int) { return std::string_view(file).starts_with("/proc") ? -ENOENT : 0; };
+  std::filesystem::rename(where, dir / "moved");
+  testing::put_bytes(where, testing::bytes_of(dir / "moved"));
+  EXPECT_TRUE(fails_with(Status::file_changed, c->view(c->snapshot(), 1)));
+  watched.on_open = nullptr;
+  EXPECT_EQ(wrong_views(*c), 0);
+}
+
+TEST_F(BulkStoreTest, AChildsChangeShowsInViewsFromBeforeTheFork) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+    testing::put_bytes(path, old);
+    OpenOptions options = writable();
+    options.map = map;
+    auto c = open(std::move(options));
+    const std::byte *view = c->view(c->snapshot(), 1).value();
+    EXPECT_EQ(std::memcmp(view, tensors[1].bytes.data(), 100), 0);
+    EXPECT_EQ(in_child([&] {
+                if (!update(*c, "b", new_b)) return 10;
+                if (std::memcmp(view, new_b.data(), new_b.size()) != 0) return 11;
+                return seen(*c, "b") == new_b ? 0 : 12;
+              }),
+              0)
+        << static_cast<int>(map);
+  }
+}
+
+// The other threads are not in the child, and what they held locked stays so.
+TEST_F(BulkStoreTest, AForkWhileOtherThreadsReadLeavesTheChildAbleTo) {
+  for (MapMode map : {MapMode::shared, MapMode::none}) {
+    std::atomic<bool> stop = false;
+    std::unique_ptr<Checkpoint> c = open_path(env, where, reading(map));
+    std::vector<std::thread> readers;
+    std::atomic<int> rounds = 0;
+    for (int t = 0; t < 2; ++t)
+      readers.emplace_back([&, t] {
+        for (size_t i = static_cast<size_t>(t); !stop; ++i) {
+          static_cast<void>(c->load(c->snapshot(), {i % 40}, false, t == 1, {}));
+          static_cast<void>(wrong_views(*c));
+          ++rounds;
+        }
+      });
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(in_child([&] {
+                  if (int wrong = wrong_views(*c)) return wrong;
+                  if (!c->load(c->snapshot(), all_of(*c), false, false, {})) return 10;
+                  return wrong_views(*c);
+                }),
+                0);
+    }
+    while (rounds < 4) std::this_thread::yield();
+    stop = true;
+    for (std::thread &t : readers) t.join();
+  }
+}
+
+}  // namespace
+}  // namespace st::store

@@ -1,0 +1,467 @@
+// Undo journals: the order of their writes and syncs, what becomes of a change
+// that fails in the middle, and what recovery makes of what a crash leaves.
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "crash_scene.h"
+#include "fault_env.h"
+#include "store_scene.h"
+#include "write/space.h"
+#include "write/undo.h"
+
+namespace st::write {
+namespace {
+
+using testing::bytes_of;
+using testing::Change;
+using testing::fails_with;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::pattern;
+using testing::poke;
+using testing::put_bytes;
+using testing::same_bytes;
+
+// A filesystem that shares blocks (here by copying them), and a list of what is
+// done to which file: d the data file, j the journal, f the folder.
+class SharingEnv : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
+    if (const int error = note(is_data(to_fd) ? "d:share" : "j:share"); error) return error;
+    if (refusal) return -refusal;
+    EXPECT_EQ(from % 4096 + n % 4096 + to % 4096, 0u);
+    std::string bytes(n, 0);
+    EXPECT_EQ(FaultEnv::pread(from_fd, bytes.data(), n, from), static_cast<ssize_t>(n));
+    EXPECT_EQ(FaultEnv::pwrite(to_fd, bytes.data(), n, to), static_cast<ssize_t>(n));
+    return 0;
+  }
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    const auto *bytes = static_cast<const char *>(buffer);
+    const char *step = is_data(fd)                           ? "d:write"
+                       : offset != 0                         ? "j:write"
+                       : std::memcmp(bytes, "libst", 5) == 0 ? "j:commit"
+                                                             : "j:empty";
+    if (const int error = note(step); error) return error;
+    return FaultEnv::pwrite(fd, buffer, n, offset);
+  }
+  int fdatasync(int fd) override {
+    if (const int error = note(is_data(fd) ? "d:sync" : "j:sync"); error) return error;
+    return FaultEnv::fdatasync(fd);
+  }
+  int fsync(int fd) override {
+    struct stat s;
+    if (const int error = note(::fstat(fd, &s) == 0 && S_ISDIR(s.st_mode) ? "f:sync" : "j:sync"); error) return error;
+    return FaultEnv::fsync(fd);
+  }
+  int fstatfs(int fd, struct statfs *out) override {
+    const int r = FaultEnv::fstatfs(fd, out);
+    out->f_type = 0x58465342;  // xfs
+    out->f_bsize = 4096;
+    return r;
+  }
+  const char *getenv(const char *name) override { return std::string_view(name) == "ST_JOURNAL" ? journal : nullptr; }
+
+  static bool is_data(int fd) {
+    char name[4096];
+    const ssize_t n = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, sizeof name);
+    return std::string_view(name, static_cast<size_t>(std::max<ssize_t>(n, 0))).ends_with(".safetensors");
+  }
+
+  std::vector<std::string> steps;
+  std::function<int(const std::string &)> fails;
+  int refusal = 0;
+  const char *journal = "undo";
+
+ private:
+  int note(const std::string &step) {
+    if (steps.empty() || steps.back() != step) steps.push_back(step);
+    return fails ? fails(step) : 0;
+  }
+};
+
+class UndoTest : public testing::StoreScene {
+ protected:
+  // As a writer that dies with its record written and `landed` in the file.
+  // Answers the journal's path.
+  std::string leave_undo(const std::vector<Change> &changes, const std::vector<Change> &landed) {
+    auto data = os::File::open(sharing, AT_FDCWD, path, O_RDWR, 0, path);
+    auto journals = Folder::create(sharing, path, *data->stat());
+    auto journal = Journal::create(journals->dir(), *data->stat());
+    (*journal)->begin();
+    std::vector<RangeRecord> ranges;
+    for (const Change &c : changes) {
+      auto table = (*journal)->note_new(c.offset, c.bytes.data(), c.bytes.size(), {});
+      if (!expect(table)) return {};
+      auto range = (*journal)->save_old(*data, c.offset, c.bytes.size(), *table, 4096);
+      if (!expect(range)) return {};
+      ranges.push_back(*range);
+    }
+    if (!expect((*journal)->seal(*identify(*data), ranges, undo_record)) ||
+        !expect((*journal)->sync_payload(journals->dir())) || !expect((*journal)->commit()))
+      return {};
+    for (const Change &c : landed) poke(path, c.offset, c.bytes);
+    return folder() + "/" + (*journal)->name();
+  }
+  void forge(const std::string &journal, const std::function<void(RangeRecord &)> &change) {
+    const std::string bytes = bytes_of(journal);
+    const auto *block = reinterpret_cast<const std::byte *>(bytes.data());
+    CommitRecord record;
+    ASSERT_EQ(decode({block, header_bytes}, &record), JournalState::committed);
+    auto ranges = decode_ranges({block + record.manifest, record.ranges * range_record_bytes});
+    change(ranges[0]);
+    const auto manifest = encode(ranges);
+    poke(journal, record.manifest, {reinterpret_cast<const char *>(manifest.data()), manifest.size()});
+    record.manifest_hash = hash64(manifest.data(), manifest.size());
+    const auto head = encode(record);
+    poke(journal, 0, {reinterpret_cast<const char *>(head.data()), head.size()});
+  }
+  static RangeRecord first_range(const std::string &journal) {
+    const std::string bytes = bytes_of(journal);
+    const auto *block = reinterpret_cast<const std::byte *>(bytes.data());
+    CommitRecord record;
+    EXPECT_EQ(decode({block, header_bytes}, &record), JournalState::committed);
+    return decode_ranges({block + record.manifest, record.ranges * range_record_bytes}).at(0);
+  }
+  static void flip(const std::string &path, uint64_t at) {
+    poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40)));
+  }
+
+  SharingEnv sharing{env};
+  const std::vector<Change> changes = {{a_at, new_a}, {b_at, new_b}};
+};
+
+TEST_F(UndoTest, SavesTheOldBytesDurablyBeforeTheFileIsTouchedAndCommitsLast) {
+  auto c = open(sharing);
+  sharing.steps.clear();
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  EXPECT_EQ(sharing.steps,
+            (std::vector<std::string>{"f:sync", "j:empty", "j:write", "j:share", "j:write", "j:sync", "f:sync",
+                                      "j:commit", "j:sync", "d:write", "d:sync", "j:empty", "j:sync"}));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+  EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+}
+
+TEST_F(UndoTest, JournalBytesDoNotCountWhatIsShared) {
+  const std::string large = pattern(3 << 20, 8);
+  put_bytes(path, testing::file_of({testing::u8_tensor("x", large.size(), 1)}));
+  auto c = open(sharing);
+  ASSERT_TRUE(is_ok(update(*c, "x", large)));
+  EXPECT_EQ(c->counters().bytes_written, large.size());
+  EXPECT_LT(c->counters().journal_bytes, large.size() / 32);
+  store::TransactionOptions copy;
+  copy.copy = true;
+  ASSERT_TRUE(is_ok(update(*c, "x", large, copy)));
+  EXPECT_GT(c->counters().journal_bytes, large.size());
+}
+
+TEST_F(UndoTest, IsChosenForLargeTensorsWhereBlocksCanBeShared) {
+  EXPECT_EQ(undo_from(sharing, {os::Storage::local, "xfs"}), 0u);  // asked for
+  sharing.journal = "redo";
+  EXPECT_EQ(undo_from(sharing, {os::Storage::local, "xfs"}), never);
+  sharing.journal = nullptr;
+  EXPECT_EQ(undo_from(sharing, {os::Storage::local, "xfs"}), uint64_t{1} << 20);
+  EXPECT_EQ(undo_from(sharing, {os::Storage::local, "btrfs"}), uint64_t{1} << 20);
+  EXPECT_EQ(undo_from(sharing, {os::Storage::local, "ext4"}), never);
+  auto c = open(sharing);
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  EXPECT_EQ(std::count(sharing.steps.begin(), sharing.steps.end(), "j:share"), 0) << "for ten thousand bytes?";
+}
+
+// Whatever keeps blocks from being shared, a redo record does the work; and the
+// handle does not ask again where the answer cannot change.
+TEST_F(UndoTest, ARefusalCostsNothing) {
+  for (int error : {EOPNOTSUPP, EINVAL, EXDEV, EIO, ENOSPC}) {
+    put_bytes(path, old);
+    auto c = open(sharing);
+    sharing.refusal = error;
+    for (int i = 0; i < 2; ++i) {
+      sharing.steps.clear();
+      auto txn = begin(*c);
+      ASSERT_TRUE(is_ok(txn->update("a", value(*c, "a", new_a))));
+      ASSERT_TRUE(is_ok(txn->update("b", value(*c, "b", new_b))));
+      ASSERT_TRUE(is_ok(txn->commit()));
+      const bool asked = std::count(sharing.steps.begin(), sharing.steps.end(), "j:share") > 0;
+      EXPECT_EQ(asked, i == 0 || error == EIO || error == ENOSPC) << error;
+    }
+    EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
+    EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+  }
+}
+
+// Small ones stream to the journal as ever; if large ones join them, their old
+// bytes are saved as well, and all go back together.
+TEST_F(UndoTest, AMixOfStagedAndBorrowedTensorsIsChangedAsOne) {
+  const std::string large = pattern(1'500'000, 8), small = pattern(3001, 9), middling = pattern(300'007, 10);
+  const std::string before =
+      testing::file_of({testing::u8_tensor("x", small.size(), 1), testing::u8_tensor("y", large.size(), 2),
+                        testing::u8_tensor("z", middling.size(), 3)});
+  put_bytes(path, before);
+  sharing.journal = nullptr;
+  auto c = open(sharing);
+  for (const bool fails : {true, false}) {
+    sharing.steps.clear();
+    auto txn = begin(*c);
+    ASSERT_TRUE(is_ok(txn->update("x", value(*c, "x", middling.substr(0, small.size())))));
+    ASSERT_TRUE(is_ok(txn->update("y", value(*c, "y", std::string(large.size(), 'y')))));
+    ASSERT_TRUE(is_ok(txn->update("z", value(*c, "z", middling))));
+    ASSERT_TRUE(is_ok(txn->update("y", value(*c, "y", large))));  // the last value counts
+    ASSERT_TRUE(is_ok(txn->update("x", value(*c, "x", small))));
+    int writes = 0;
+    sharing.fails = [&](const std::string &step) { return fails && step == "d:write" && ++writes == 4 ? -ENOSPC : 0; };
+    auto done = txn->commit();
+    sharing.fails = nullptr;
+    EXPECT_EQ(std::count(sharing.steps.begin(), sharing.steps.end(), "j:share"), 2);
+    if (fails) {
+      ASSERT_TRUE(fails_with(Status::no_space, done));
+      EXPECT_TRUE(same_bytes(bytes_of(path), before));
+      continue;
+    }
+    ASSERT_TRUE(is_ok(done));
+    const uint64_t at = before.size() - small.size() - large.size() - middling.size();
+    EXPECT_TRUE(same_bytes(bytes_of(path), before.substr(0, at) + small + large + middling));
+  }
+}
+
+// The file that the path names by now has its tensors across other sectors than
+// the one that they were noted for.
+TEST_F(UndoTest, AReplacedFileIsNotedAnew) {
+  auto c = open(sharing);
+  auto txn = begin(*c);
+  ASSERT_TRUE(is_ok(txn->update("b", value(*c, "b", new_b))));
+  auto moved = tensors;
+  moved[0].bytes = pattern(4008, 1);
+  moved[0].shape = {4008};
+  const std::string replacement = testing::file_of(moved);
+  put_bytes(dir / "new", replacement);
+  std::filesystem::rename(dir / "new", path);
+  sharing.fails = [](const std::string &step) { return step == "d:sync" ? -EIO : 0; };
+  auto r = txn->commit();
+  sharing.fails = nullptr;
+  ASSERT_TRUE(fails_with(Status::needs_recovery, r));
+  txn.reset();
+  c.reset();
+  auto recovered = recover();
+  ASSERT_TRUE(is_ok(recovered));
+  EXPECT_EQ(recovered->undone, 1u) << recovered->why_aside;
+  EXPECT_TRUE(same_bytes(bytes_of(path), replacement));
+}
+
+struct FailedStep {
+  const char *step;
+  int which;  // of such calls
+  bool for_good;
+  Status status;
+  bool poisons;
+  uint32_t undone;  // by recovery afterwards
+};
+void PrintTo(const FailedStep &f, std::ostream *out) {
+  *out << f.step << " " << f.which << (f.for_good ? " for good" : "");
+}
+
+class UndoFailsAt : public UndoTest, public ::testing::WithParamInterface<FailedStep> {};
+
+// Until the journal is emptied nothing is committed: a failure leaves the old
+// bytes at once, or to recovery, and says which.
+TEST_P(UndoFailsAt, AndTheOldBytesAreThere) {
+  const FailedStep &p = GetParam();
+  auto c = open(sharing);
+  ASSERT_TRUE(is_ok(update(*c, "c", tensors[2].bytes)));  // a journal is parked
+  int seen_steps = 0;
+  sharing.fails = [&](const std::string &step) {
+    if (step != p.step) return 0;
+    const int k = seen_steps++;
+    return k == p.which || (p.for_good && k > p.which) ? -EIO : 0;
+  };
+  auto txn = begin(*c);
+  ASSERT_TRUE(is_ok(txn->update("a", value(*c, "a", new_a))));
+  ASSERT_TRUE(is_ok(txn->update("b", value(*c, "b", new_b))));
+  auto r = txn->commit();
+  txn.reset();
+  sharing.fails = nullptr;
+  ASSERT_TRUE(fails_with(p.status, r));
+  EXPECT_EQ(r.error().os_errno, EIO);
+  if (p.status != Status::needs_recovery) {
+    EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  }
+  if (p.poisons)
+    EXPECT_TRUE(fails_with(Status::poisoned, store::Transaction::begin(*c, {})));
+  else
+    EXPECT_TRUE(is_ok(update(*c, "c", tensors[2].bytes)));
+  auto recovered = recover();
+  ASSERT_TRUE(is_ok(recovered));
+  EXPECT_EQ(recovered->aside + recovered->applied, 0u) << recovered->why_aside;
+  EXPECT_EQ(recovered->undone, p.undone);
+  c.reset();
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_FALSE(std::filesystem::exists(folder()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Steps, UndoFailsAt,
+    ::testing::Values(FailedStep{"j:sync", 0, false, Status::io, true, 0},               // the old bytes
+                      FailedStep{"j:commit", 0, true, Status::io, true, 0},              // the record: not written
+                      FailedStep{"j:sync", 1, false, Status::io, true, 1},               // the record
+                      FailedStep{"d:write", 0, false, Status::io, false, 0},             // the first piece
+                      FailedStep{"d:write", 1, false, Status::io, false, 0},             // the second
+                      FailedStep{"d:write", 1, true, Status::needs_recovery, true, 1},   // and rolling back
+                      FailedStep{"d:sync", 0, false, Status::needs_recovery, true, 1},   // the file: not tried again
+                      FailedStep{"j:empty", 0, false, Status::needs_recovery, true, 1},  // to commit
+                      FailedStep{"j:sync", 2, false, Status::needs_recovery, true, 1}),  // that: see Journal::retire
+    [](const auto &p) { return "Step" + std::to_string(p.index); });
+
+TEST_F(UndoTest, MemoryThatCannotBeReadAnyMoreIsAnErrorAndTheOldBytesAreBack) {
+  auto c = open(sharing);
+  void *memory = ::mmap(nullptr, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  std::memcpy(memory, new_b.data(), new_b.size());
+  auto txn = begin(*c);
+  ASSERT_TRUE(is_ok(txn->update("a", value(*c, "a", new_a))));
+  store::NewBytes b = value(*c, "b", new_b);
+  b.bytes = memory;
+  ASSERT_TRUE(is_ok(txn->update("b", b)));
+  ::mprotect(memory, 12288, PROT_NONE);
+  auto r = txn->commit();
+  EXPECT_EQ(r ? 0 : r.error().os_errno, EFAULT);
+  ::munmap(memory, 12288);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  EXPECT_TRUE(is_ok(update(*c, "a", new_a)));
+}
+
+TEST_F(UndoTest, TooLittleRoomForCopiesIsLeftToTheRedoRecord) {
+  class FullEnv : public SharingEnv {
+   public:
+    using SharingEnv::SharingEnv;
+    int fstatfs(int fd, struct statfs *out) override {
+      const int r = SharingEnv::fstatfs(fd, out);
+      out->f_bavail = 5;
+      return r;
+    }
+  } full{env};
+  auto c = open(full);
+  full.steps.clear();
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  EXPECT_EQ(std::count(full.steps.begin(), full.steps.end(), "j:share"), 0);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+}
+
+// Whoever locks the tensors next must take the journal for an orphan's.
+TEST_F(UndoTest, TheJournalOfAnOpenOutcomeIsUnlockedBeforeTheTensors) {
+  class Closes : public SharingEnv {
+   public:
+    using SharingEnv::SharingEnv;
+    int lock(int fd, int command, struct flock *lock) override {
+      if (lock->l_type == F_UNLCK) order += is_data(fd) ? 'd' : 'j';
+      return SharingEnv::lock(fd, command, lock);
+    }
+    std::string order;
+  } closes{env};
+  for (const char *journal : {"undo", "redo"}) {
+    closes.journal = journal;
+    auto c = open(closes);
+    closes.fails = [](const std::string &step) { return step == "d:sync" ? -EIO : 0; };
+    closes.order.clear();
+    auto r = update(*c, "b", new_b);
+    closes.fails = nullptr;
+    EXPECT_TRUE(fails_with(Status::needs_recovery, r));
+    EXPECT_LT(closes.order.find('j'), closes.order.rfind('d')) << closes.order;
+    c.reset();
+    ASSERT_TRUE(is_ok(recover()));
+  }
+}
+
+// ---------------------------------------------------------------- recovery
+
+TEST_F(UndoTest, RecoveryPutsTheOldBytesBackByEitherWay) {
+  const std::vector<std::vector<Change>> all_landed = {
+      {}, {changes[0]}, changes, {{b_at, new_b.substr(0, 5120 - b_at % 512)}}};
+  for (os::Env *with_env : {static_cast<os::Env *>(&sharing), &env})
+    for (const auto &landed : all_landed) {
+      put_bytes(path, old);
+      leave_undo(changes, landed);
+      auto r = recover(*with_env);
+      ASSERT_TRUE(is_ok(r));
+      EXPECT_EQ(r->undone, 1u) << r->why_aside;
+      EXPECT_EQ(r->applied + r->aside + r->dropped, 0u);
+      EXPECT_TRUE(same_bytes(bytes_of(path), old));
+      EXPECT_FALSE(std::filesystem::exists(folder()));
+      ASSERT_EQ(found.size(), 1u);
+      EXPECT_NE(found[0].message.find("rolled back"), std::string::npos) << found[0].message;
+    }
+}
+
+TEST_F(UndoTest, RecoveryLeavesTheNeighboursAlone) {
+  leave_undo({changes[1]}, {changes[1]});
+  const std::vector<Change> neighbours = {{a_at, new_a}, {c_at, new_c}};  // in the same blocks
+  for (const Change &c : neighbours) poke(path, c.offset, c.bytes);
+  ASSERT_EQ(recover(sharing).value().undone, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(neighbours)));
+}
+
+TEST_F(UndoTest, ForeignBytesAreNotOverwritten) {
+  for (uint64_t at : {a_at, b_at + 5000, b_at + 10006}) {
+    put_bytes(path, old);
+    const std::string journal = leave_undo(changes, {changes[0]});
+    flip(path, at);
+    ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "neither the old nor the new"));
+    std::filesystem::remove_all(folder());
+  }
+}
+
+TEST_F(UndoTest, DamagedOldBytesAreNotPutBack) {
+  const std::string journal = leave_undo({changes[1]}, {changes[1]});
+  flip(journal, first_range(journal).payload + 5000);
+  expect_aside(journal, "payload is damaged");
+}
+
+TEST_F(UndoTest, ADamagedTableIsNotBelieved) {
+  const std::string journal = leave_undo({changes[1]}, {});
+  flip(journal, first_range(journal).sectors + 8);
+  expect_aside(journal, "table of hashes is damaged");
+}
+
+TEST_F(UndoTest, PlacesOutsideOfTheJournalAreRefused) {
+  for (const bool payload : {true, false}) {
+    const std::string journal = leave_undo({changes[1]}, {changes[1]});
+    forge(journal, [&](RangeRecord &r) { (payload ? r.payload : r.sectors) = bytes_of(journal).size() - 10; });
+    ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "outside the journal"));
+    std::filesystem::remove_all(folder());
+  }
+}
+
+// A copy has another inode number: its bytes must tell that the journal is its own.
+TEST_F(UndoTest, AFileOfAnotherInodeIsRolledBackIfItHoldsSomethingNew) {
+  for (const bool touched : {true, false}) {
+    put_bytes(path, old);
+    const std::string journal = leave_undo(changes, touched ? std::vector<Change>{changes[0]} : std::vector<Change>{});
+    const std::string copy = dir / "copy";
+    std::filesystem::copy_file(path, copy);
+    std::filesystem::rename(copy, path);
+    if (!touched) {
+      expect_aside(journal, "another file");
+      continue;
+    }
+    ASSERT_EQ(recover(sharing).value().undone, 1u);
+    EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  }
+}
+
+TEST_F(UndoTest, RecoverySyncsTheFileBeforeTheJournalIsEmptied) {
+  leave_undo(changes, changes);
+  sharing.steps.clear();
+  ASSERT_EQ(recover(sharing).value().undone, 1u);
+  EXPECT_EQ(sharing.steps, (std::vector<std::string>{"d:write", "d:share", "d:write", "d:sync", "j:empty", "j:sync"}));
+}
+
+// Where blocks cannot be shared any more, or the disk has no room for that, they
+// are written.
+TEST_F(UndoTest, RollingBackWritesWhatItCannotShare) {
+  leave_undo(changes, changes);
+  sharing.refusal = ENOSPC;
+  ASSERT_EQ(recover(sharing).value().undone, 1u);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+}  // namespace
+}  // namespace st::write
