@@ -133,7 +133,7 @@ static void bulk(st_file *file) {
   CHECK_STATUS(ST_OK, st_prefetch(file, NULL, 0));
   CHECK_STATUS(ST_OK, st_prefetch_at(file, indices, 2, count_call, &calls));
   CHECK_STATUS(ST_E_OUT_OF_RANGE, st_prefetch_at(file, &outside, 1, NULL, NULL));
-  st_load_options_init(&options);
+  st_load_options_init(&options, sizeof options);
   CHECK(memcmp(&options, &by_macro, sizeof options) == 0);
   options.flags = ST_LOAD_HUGE_PAGES | ST_LOAD_DIRECT;
   CHECK_STATUS(ST_OK, st_load(file, indices, 2, &options));
