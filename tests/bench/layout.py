@@ -36,7 +36,7 @@ who, change, path = sys.argv[1:]
 middle = "layers." + os.environ["LAYER"]
 peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) * 1024  # ru_maxrss is the parent's, too
 sent = lambda: int(open("/proc/self/io").read().split("write_bytes: ")[1].split()[0])  # pages made dirty
-extra = np.ones(16 << 20, np.uint8)  # 16 MiB of the peak
+extra = np.ones((16 << 20) if change == "add 16 MiB" else 0, np.uint8)
 halved = lambda a: a.view(np.uint8)[::2].copy().view(np.int8)  # half the bytes, as F16 to F8 would give
 if who == "libst":
     import libst
