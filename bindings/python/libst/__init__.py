@@ -12,7 +12,10 @@ with libst.open("model.safetensors", "r+") as f, f.transaction() as t:
 """
 
 from ._library import version
+from ._payload import Packed
+from .bulk import load
 from .check import Finding, recover, verify
+from .compact import compact
 from .errors import (
     AccessError,
     BufferSizeError,
@@ -46,9 +49,6 @@ from .errors import (
     TransactionFailedError,
     UnsupportedError,
 )
-from .bulk import load
-from ._payload import Packed
-from .compact import compact
 from .file import File, open, open_memory
 from .info import IoInfo, Plan, Stats, TensorInfo
 from .save import Writer, save, writer

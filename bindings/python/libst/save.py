@@ -15,6 +15,7 @@ from .errors import ClosedError, check
 from .file import Path, fs_path
 from .status import Status
 
+
 def save(
     path: Path,
     tensors: "Mapping[str, Any]",

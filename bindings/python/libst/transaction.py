@@ -14,7 +14,6 @@ from .errors import ClosedError, NotFoundError, check, error
 from .info import Plan
 from .status import Status
 
-
 _KINDS = {_abi.ST_PLAN_NOTHING: "nothing", _abi.ST_PLAN_PATCH: "patch", _abi.ST_PLAN_PUBLISH: "publish"}
 
 
