@@ -18,6 +18,8 @@ void expect_same(void (*init)(T *, size_t), const T &macro) {
 
 TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_open_options>(st_open_options_init, ST_OPEN_OPTIONS_INIT);
+  expect_same<st_plan>(st_plan_init, ST_PLAN_INIT);
+  expect_same<st_save_options>(st_save_options_init, ST_SAVE_OPTIONS_INIT);
   expect_same<st_txn_options>(st_txn_options_init, ST_TXN_OPTIONS_INIT);
   expect_same<st_save_options>(st_save_options_init, ST_SAVE_OPTIONS_INIT);
   expect_same<st_plan>(st_plan_init, ST_PLAN_INIT);
