@@ -116,7 +116,20 @@ inline Progress progress_of(st_progress_fn fn, void *user) {
   return [fn, user](uint64_t done, uint64_t total) { return fn(user, done, total) == 0; };
 }
 
-void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out);
+inline void describe(const store::Snapshot &snapshot, const TensorView &t, const std::byte *data, st_tensor *out) {
+  *out = st_tensor{};
+  out->name = t.name.data();
+  out->name_len = t.name.size();
+  out->dtype = static_cast<st_dtype>(t.dtype);
+  out->rank = static_cast<uint32_t>(t.shape.size());
+  out->shape = t.shape.data();
+  out->data = data;
+  out->nbytes = t.nbytes;
+  out->file_offset = snapshot.file_offset(t);
+}
+inline void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out) {
+  describe(snapshot, snapshot.header.index.at(i), data, out);
+}
 Result<void> check_index(const store::Snapshot &snapshot, uint64_t i);
 Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len);
 Result<store::NewBytes> translate(const st_tensor *value);

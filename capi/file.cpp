@@ -51,19 +51,6 @@ Result<void> check_index(const store::Snapshot &snapshot, uint64_t i) {
   return {};
 }
 
-void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out) {
-  const TensorView t = snapshot.header.index.at(i);
-  *out = st_tensor{};
-  out->name = t.name.data();
-  out->name_len = t.name.size();
-  out->dtype = static_cast<st_dtype>(t.dtype);
-  out->rank = static_cast<uint32_t>(t.shape.size());
-  out->shape = t.shape.data();
-  out->data = data;
-  out->nbytes = t.nbytes;
-  out->file_offset = snapshot.file_offset(t);
-}
-
 Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len) {
   const std::string_view wanted(name, name_len);
   const auto i = snapshot.header.index.find(wanted);

@@ -11,9 +11,10 @@ BUILD=${BUILD:-$ROOT/build}
 VENV=$ROOT/build/venv
 PYTHON=$VENV/bin/python
 CACHE=$ROOT/build/cache # downloads
+export CCACHE_NOHASHDIR=1  # what one clone compiled, another need not
 
 PACKAGES=(
-  meson pkg-config ninja-build g++ cmake
+  meson pkg-config ninja-build g++ ccache cmake
   libsimdjson-dev liburing-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
   fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio

@@ -9,16 +9,6 @@
 
 namespace st {
 
-TensorView Index::at(size_t i) const {
-  ST_ASSERT(i < entries_.size());
-  const Entry &e = entries_[i];
-  return {string_at(e.name, e.name_len),
-          static_cast<Dtype>(e.dtype),
-          {dims_.data() + e.shape, e.rank},
-          e.begin,
-          e.end - e.begin};
-}
-
 uint64_t Index::hash(std::string_view name) const {
   return hash64(name.data(), name.size(), seed_);
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "check.h"
 #include "error.h"
 #include "format/dtype.h"
 #include "huge_memory.h"
@@ -28,7 +29,15 @@ struct TensorView {
 class Index {
  public:
   size_t size() const { return entries_.size(); }
-  TensorView at(size_t i) const;  // by offset
+  TensorView at(size_t i) const {  // by offset
+    ST_ASSERT(i < entries_.size());
+    const Entry &e = entries_[i];
+    return {string_at(e.name, e.name_len),
+            static_cast<Dtype>(e.dtype),
+            {dims_.data() + e.shape, e.rank},
+            e.begin,
+            e.end - e.begin};
+  }
   std::optional<size_t> find(std::string_view name) const;
 
   size_t metadata_size() const { return metadata_.size(); }

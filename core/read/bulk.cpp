@@ -12,6 +12,7 @@ namespace st::read {
 namespace {
 
 constexpr size_t most_parts = 512;                  // half of what one preadv takes
+constexpr uint64_t smallest = uint64_t{64} << 10;   // of a request, however little memory may be used
 constexpr uint64_t small_work = uint64_t{4} << 20;  // a thread costs more than it saves below
 constexpr uint64_t page = 4096;                     // that the kernel forgets whole or not at all
 
@@ -121,7 +122,10 @@ Result<void> read_request(const os::File &file, const Plan &plan, const Request 
 
 Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, const Strategy &strategy,
                              uint64_t memory_limit, const Control &control) {
-  const Plan plan = plan_requests(std::move(pieces), strategy.block, strategy.gap, most_parts);
+  // What a thread is reading counts as much as what it leaves.
+  const uint64_t each = memory_limit ? memory_limit / strategy.threads : UINT64_MAX;
+  const uint64_t block = std::min<uint64_t>(strategy.block, std::max(each / 2 / smallest * smallest, smallest));
+  const Plan plan = plan_requests(std::move(pieces), block, strategy.gap, most_parts);
   if (plan.requests.empty()) return BulkDone{};
   if (strategy.direct) {
     auto done = read_direct(file, plan, strategy, control);
@@ -133,7 +137,7 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   const uint64_t worth = plan.wanted / small_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
   Crew crew;
-  Shared shared{file, plan, strategy, control, memory_limit ? memory_limit / threads : UINT64_MAX, crew, {}};
+  Shared shared{file, plan, strategy, control, memory_limit ? each - std::min(each, block) : UINT64_MAX, crew, {}};
   if (strategy.own_range) shared.shares = share_out(plan.requests, threads);
   auto read = crew.run(
       threads, [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); },

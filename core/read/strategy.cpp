@@ -28,7 +28,7 @@ constexpr Habit habits[] = {
     {Storage::network, Prefetch::parallel, 2, 8 * MiB, 1 * MiB, "a server streams each sequence of reads"},
     {Storage::parallel, Prefetch::parallel, 4, 16 * MiB, 1 * MiB, "several servers hold the file's parts"},
     {Storage::fuse, Prefetch::sequential, 1, 8 * MiB, 1 * MiB, "a daemon reads ahead for one sequence at a time"},
-    {Storage::object_store, Prefetch::parallel, 2, 8 * MiB, 4 * MiB, "each sequence of reads is one streaming request"},
+    {Storage::object_store, Prefetch::parallel, 2, 1 * MiB, 1 * MiB, "each sequence of reads is one streaming request"},
     {Storage::unknown, Prefetch::sequential, 1, 8 * MiB, 256 * KiB, "sequences suit every storage"},
 };
 

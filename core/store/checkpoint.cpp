@@ -56,7 +56,9 @@ Result<void> Checkpoint::refresh() {
   const Snapshot &now = snapshot();
   const bool same = os::same_inode(now.identity, (*fresh)->identity) && now.header_hash == (*fresh)->header_hash &&
                     now.file_size() == (*fresh)->file_size();
-  if (!same) adopt(std::move(*fresh));
+  // What was read into memory of our own does not show what others patch.
+  const bool shows = now.content.map() != read::MapMode::none;
+  if (!same || !shows) adopt(std::move(*fresh));
   return {};
 }
 

@@ -58,6 +58,11 @@ class Checkpoint {
   // Tensor i of a snapshot's index. The bytes of a view live as long as the
   // checkpoint; null for no bytes.
   Result<const std::byte *> view(const Snapshot &s, size_t i) const;
+  // The same where it takes nothing but a look; else null.
+  const std::byte *view_at_hand(const Snapshot &s, size_t i, const TensorView &t) const noexcept {
+    if (t.nbytes == 0 || !s.file || s.file.env().fork_generation() != s.generation) return nullptr;
+    return s.content.at_hand(i, s.file_offset(t));
+  }
   Result<void> read(const Snapshot &s, size_t i, void *to) const;
   Result<void> read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const;
 

@@ -123,6 +123,8 @@ Result<Reach> Snapshot::here() const {
   Reopened *last = reopened_.load(std::memory_order_acquire);
   while (!last || last->generation != now) {
     auto own = read::reopen_file(file, O_RDONLY);
+    // A child that gave up the right to open the file may still read what it inherited.
+    if (!own && own.error().status == Status::permission) return Reach{file, content};
     if (!own) return Failure(std::move(own.error()));
     auto mapped = read::Content::open(*own, file_size(), header.index.size(), content.map(), filesystem, {});
     if (!mapped) return Failure(std::move(mapped.error()));

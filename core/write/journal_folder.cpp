@@ -69,7 +69,8 @@ Result<Folder> Folder::create(os::Env &env, const std::string &path, const struc
 
   if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: he may not have come to this yet.
-  auto parent = os::File::open(env, AT_FDCWD, os::split_path(path).first, O_RDONLY | O_DIRECTORY, 0, os::split_path(path).first);
+  auto parent =
+      os::File::open(env, AT_FDCWD, os::split_path(path).first, O_RDONLY | O_DIRECTORY, 0, os::split_path(path).first);
   if (!parent) return Failure(std::move(parent.error()));
   if (auto synced = parent->sync(); !synced) return Failure(std::move(synced.error()));
   Folder folder;

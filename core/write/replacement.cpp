@@ -82,6 +82,7 @@ Result<void> Replacement::make(mode_t mode) {
     // ours once it is both locked and linked.
     auto lock = os::RangeLock::acquire(file_, {{0, 0, true}}, {});
     if (!lock && lock.error().status == Status::busy) {
+      dir_.env().unlinkat(dir_.fd(), temporary_.c_str(), 0);
       last = std::move(lock.error());
       continue;
     }

@@ -128,13 +128,19 @@ void lookup(const char *path, int rounds) {
   uint64_t seen = 0;
   st_tensor out;
   const auto each = static_cast<long long>(names.size());
+  // In turns, as whoever comes second finds the names in the cache.
   for (int i = 0; i < rounds; ++i) {
-    const long long ours = nanoseconds([&] {
-      for (const std::string &name : names) REQUIRE_OK(st_get(file, name.c_str(), &out)), seen += out.nbytes;
-    });
-    const long long theirs = nanoseconds([&] {
-      for (const std::string &name : names) out = map.find(name)->second, seen += out.nbytes;
-    });
+    long long ours = 0, theirs = 0;
+    for (int turn = 0; turn < 2; ++turn) {
+      if ((i + turn) % 2 == 0)
+        ours = nanoseconds([&] {
+          for (const std::string &name : names) REQUIRE_OK(st_get(file, name.c_str(), &out)), seen += out.nbytes;
+        });
+      else
+        theirs = nanoseconds([&] {
+          for (const std::string &name : names) out = map.find(name)->second, seen += out.nbytes;
+        });
+    }
     say("st_get", ours * 1000 / each);
     say("map", theirs * 1000 / each);
   }

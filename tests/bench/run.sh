@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 QUICK=()
 PARTS=()
 for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argument"); done
-((${#PARTS[@]})) || PARTS=(run transactions journals local distance)
+((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout)
 
 # It asks for PyTorch, but what is measured does without.
 [[ " ${PARTS[*]} " != *" distance "* ]] || "$PYTHON" -c 'import cattensors' 2>/dev/null ||

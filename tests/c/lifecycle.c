@@ -259,6 +259,80 @@ static void memory(const char *path) {
   CHECK_STATUS(ST_OK, st_close(file));
 }
 
+static st_tensor described(const char *name, uint64_t elements, uint64_t *shape, const void *data) {
+  st_tensor t;
+  memset(&t, 0, sizeof t);
+  *shape = elements;
+  t.name = name;
+  t.name_len = strlen(name);
+  t.dtype = ST_DTYPE_I16;
+  t.rank = 1;
+  t.shape = shape;
+  t.nbytes = 2 * elements;
+  t.data = data;
+  return t;
+}
+
+/* Tensors come, go and change their names, in new files. */
+static void reshaping(const char *path) {
+  st_save_options save;
+  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  st_plan plan;
+  st_writer *writer = NULL;
+  st_file *file = NULL;
+  st_txn *txn = NULL;
+  st_metadata pair = {"kind", 4, "test", 4};
+  uint64_t shapes[2];
+  st_tensor both[2], t;
+  const int16_t four[4] = {1, 2, 3, 4};
+  const char *value;
+  size_t value_len;
+
+  both[0] = described("a", 3, &shapes[0], bias);
+  both[1] = described("b", 4, &shapes[1], four);
+  st_save_options_init(&save, sizeof save);
+  save.layout = ST_LAYOUT_STOCK;
+  CHECK_STATUS(ST_OK, st_save(path, both, 2, &pair, 1, &save));
+  CHECK_STATUS(ST_OK, st_writer_open(path, both, 1, NULL, 0, NULL, &writer));
+  CHECK_STATUS(ST_OK, st_writer_add(writer, "a", bias, 2));
+  CHECK_STATUS(ST_OK, st_writer_add_n(writer, "a!", 1, bias + 1, 4));
+  CHECK_STATUS(ST_OK, st_writer_put(writer, &both[1]));
+  CHECK_STATUS(ST_OK, st_writer_finish(writer));
+  CHECK_STATUS(ST_OK, st_writer_open(path, NULL, 0, NULL, 0, NULL, &writer));
+  st_writer_abort(writer);
+
+  options.flags = ST_OPEN_READ_WRITE;
+  CHECK_STATUS(ST_OK, st_open(path, &options, &file));
+  if (!file) return;
+  CHECK(st_count(file) == 2 && st_metadata_count(file) == 0);
+  CHECK_STATUS(ST_OK, st_begin(file, NULL, &txn));
+  t = described("c", 4, &shapes[1], four);
+  CHECK_STATUS(ST_OK, st_txn_put(txn, "c", &t));
+  CHECK_STATUS(ST_OK, st_txn_put_n(txn, "d!", 1, &t));
+  CHECK_STATUS(ST_OK, st_txn_delete(txn, "a"));
+  CHECK_STATUS(ST_OK, st_txn_delete_n(txn, "d!", 1));
+  CHECK_STATUS(ST_OK, st_txn_rename(txn, "b", "e"));
+  CHECK_STATUS(ST_OK, st_txn_rename_n(txn, "e!", 1, "f!", 1));
+  CHECK_STATUS(ST_OK, st_txn_set_metadata(txn, "kind", "test"));
+  CHECK_STATUS(ST_OK, st_txn_set_metadata_n(txn, "more!", 4, "yes!", 3));
+  st_plan_init(&plan, sizeof plan);
+  CHECK_STATUS(ST_OK, st_txn_plan(txn, &plan));
+  CHECK(plan.kind != ST_PLAN_NOTHING && plan.kind != ST_PLAN_PATCH && plan.file_size > 8);
+  CHECK_STATUS(ST_OK, st_commit(txn));
+  CHECK(st_count(file) == 2);
+  CHECK_STATUS(ST_OK, st_get(file, "c", &t));
+  CHECK(memcmp(t.data, four, sizeof four) == 0);
+  CHECK_STATUS(ST_OK, st_get(file, "f", &t));
+  CHECK(memcmp(t.data, four, sizeof four) == 0);
+  CHECK_STATUS(ST_OK, st_metadata_get(file, "more", &value, &value_len));
+  CHECK(strcmp(value, "yes") == 0);
+  CHECK_STATUS(ST_OK, st_compact(path, NULL));
+  CHECK_STATUS(ST_OK, st_refresh(file));
+  CHECK_STATUS(ST_OK, st_get(file, "f", &t));
+  CHECK(memcmp(t.data, four, sizeof four) == 0);
+  CHECK_STATUS(ST_OK, st_close(file));
+}
+
 int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "lifecycle.safetensors";
   st_file *file = NULL, *second = NULL;
@@ -284,6 +358,7 @@ int main(int argc, char **argv) {
   changing(path);
   recovering(path);
   memory(path);
+  reshaping(path);
   CHECK(remove(path) == 0);
   if (failures) fprintf(stderr, "%d failures\n", failures);
   return failures != 0;

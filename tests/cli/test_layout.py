@@ -33,7 +33,18 @@ def test_put_adds_and_replaces_from_npy(stctl, model, arrays, tmp_path):
 
 
 def test_put_takes_raw_bytes_from_standard_input(stctl, model, arrays):
-    stctl("put", model, "raw", "--from-raw", "-", "--dtype", "F32", "--shape", "2,3", input=np.ones(6, np.float32).tobytes())
+    stctl(
+        "put",
+        model,
+        "raw",
+        "--from-raw",
+        "-",
+        "--dtype",
+        "F32",
+        "--shape",
+        "2,3",
+        input=np.ones(6, np.float32).tobytes(),
+    )
     stctl("put", model, "one", "--from-raw", "-", "--dtype", "U8", "--shape", "", input=b"\x07")
     same(model, {**arrays, "raw": np.ones((2, 3), np.float32), "one": np.array(7, np.uint8)})
     out, err = stctl("put", model, "bad", "--from-raw", "-", "--dtype", "F32", "--shape", "2", input=b"1234567", code=1)

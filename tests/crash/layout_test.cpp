@@ -184,11 +184,13 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
           ASSERT_TRUE(checkpoint);
           size_t calls = 0;
           bool hit = false;
+          Call failed = Call::getenv;  // none that can fail
           env.before = [&](Call call) {
             if (!can_fail(call)) return 0;
             const size_t k = calls++;
             if (k != n && !(fault.sticky && k > n)) return 0;
             hit = true;
+            failed = call;
             if ((call == Call::fsync || call == Call::fdatasync) && fault.error < 0) {
               disk.sync_fault = [&disk, error = fault.error] { return disk.sync_fault = nullptr, error; };
               return 0;
@@ -215,6 +217,8 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
               EXPECT_EQ(classify(disk.contents(layout_path), old, fresh), "old") << where;
             }
           }
+          for (const std::string &name : disk.names("/models"))
+            EXPECT_TRUE(fault.sticky || failed == Call::unlinkat || !name.starts_with(".")) << where << ": " << name << " is left";
           const SimDisk crashed = disk.disk();
           checkpoint->reset();
           EXPECT_EQ(disk.open_files(), 0u) << where;

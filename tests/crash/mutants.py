@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUITES = ["crash_enumeration", "failing_calls", "unit_write", "unit_store", "encounters"]
+SUITES = ["crash_enumeration", "failing_calls", "layout_crash", "save_crash", "unit_write", "unit_store", "encounters"]
 QUICK_SUITES = SUITES[:2]
 
 
@@ -42,6 +42,11 @@ UNDO = "core/write/undo.cpp"
 FOLDER = "core/write/journal_folder.cpp"
 LAYOUT = "core/write/journal_layout.cpp"
 TRANSACTION = "core/store/transaction.cpp"
+REPLACEMENT = "core/write/replacement.cpp"
+PUBLISH = "core/store/publish.cpp"
+PLAN = "core/write/publish_plan.cpp"
+TRANSFER = "core/write/transfer.cpp"
+WRITER = "core/write/writer.cpp"
 JOURNAL_H = "core/write/journal.h"
 LAYOUT_H = "core/write/journal_layout.h"
 
@@ -164,6 +169,19 @@ MUTANTS = [
     Mutant("a transaction does not look for orphans", TRANSACTION, "  if (orphans->committed) {", "  if (false) {"),
     Mutant("a transaction does not look whether the file was replaced", TRANSACTION, "  if (*replaced) return nullptr;\n", ""),
     Mutant("a transaction does not look whether the header was rewritten", TRANSACTION, "  if (*identity != known) {", "  if (false) {"),
+    # new files
+    Mutant("a new file is not synced before it is renamed", REPLACEMENT, "  if (auto synced = file_.sync(); !synced) return Failed({std::move(synced.error()), false});\n", ""),
+    Mutant("a rename is not synced", REPLACEMENT, "if (auto synced = dir_.sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
+    Mutant("a temporary of a dead writer stays", REPLACEMENT, "if (excludes && *excludes) env.unlinkat(dir.fd(), name.c_str(), 0);", "static_cast<void>(excludes);"),
+    Mutant("a failed writer leaves its temporary", REPLACEMENT, "if (named_ && file_.env().getpid() == process_) dir_.env().unlinkat(dir_.fd(), temporary_.c_str(), 0);", ""),
+    Mutant("a publish does not lock the whole file", TRANSACTION, "if (publishes()) ranges = {{0, 0, true}};", "if (publishes()) ranges.clear();"),
+    Mutant("a publish forgets what was staged for a patch", PUBLISH, "    changes_.push_back(std::move(change));\n  }\n  staged_.clear();", "  }\n  staged_.clear(); return {};"),
+    Mutant("a publish copies before its payloads are in the journal", PUBLISH, "  if (journal_.journal)\n    if (auto flushed = journal_.journal->flush(); !flushed) return flushed;\n", ""),
+    Mutant("a file whose name was not synced is called durable", PUBLISH, "  if (placed) return {};\n  checkpoint_.poisoned_ = true;", "  return {};"),
+    Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
+    Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
+    Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
+    Mutant("a save does not lock what it replaces", WRITER, "    auto locked = lock_whole_file(env_, target_, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
 ]
 
 

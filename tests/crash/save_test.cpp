@@ -115,6 +115,27 @@ TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
   std::printf("saving: %zu distinct disks after a cut\n", points);
 }
 
+// Somebody changes a tensor of the file that is to be replaced.
+TEST_F(Saving, WaitsForWhoeverChangesTheOldFile) {
+  const Case c{"over a file", true, true, write::Layout::keep};
+  SimEnv env = fresh_disk(c, old);
+  auto file = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
+  ASSERT_TRUE(file);
+  auto lock = os::RangeLock::acquire(*file, {{10, 1, true}}, {});
+  ASSERT_TRUE(lock);
+  write::SaveOptions options;
+  options.lock_timeout_ms = 0;
+  auto writer = write::Writer::open(env, path, {}, {}, options);
+  ASSERT_TRUE(writer);
+  auto answer = (*writer)->finish();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().status, Status::busy);
+  EXPECT_EQ(env.contents(path), old);
+  lock->release();
+  EXPECT_TRUE((*writer)->finish());
+  EXPECT_NE(env.contents(path), old);
+}
+
 TEST_F(Saving, EveryFailingCallLeavesTheOldFileOrTheNew) {
   size_t trials = 0;
   for (const Case &c : cases()) {
@@ -126,11 +147,13 @@ TEST_F(Saving, EveryFailingCallLeavesTheOldFileOrTheNew) {
           FaultEnv env(disk);
           size_t calls = 0;
           bool hit = false;
+          Call failed = Call::getenv;  // none that can fail
           env.before = [&](Call call) {
             if (!can_fail(call)) return 0;
             const size_t k = calls++;
             if (k != n && !(sticky && k > n)) return 0;
             hit = true;
+            failed = call;
             if ((call == Call::fsync || call == Call::fdatasync) && error < 0) {
               disk.sync_fault = [&disk, error] { return disk.sync_fault = nullptr, error; };
               return 0;
@@ -144,6 +167,8 @@ TEST_F(Saving, EveryFailingCallLeavesTheOldFileOrTheNew) {
           if (!answer) {
             EXPECT_NE(answer.error().message, "") << where;
           }
+          for (const std::string &name : disk.names("/models"))
+            EXPECT_TRUE(sticky || failed == Call::unlinkat || !name.starts_with(".")) << where << ": " << name << " is left";
           const bool open = !answer && answer.error().status == Status::needs_recovery;
           EXPECT_EQ(wrong_with(disk.disk(), was, fresh, !answer, answer || open), "") << where;
           const auto changes = pending_changes(disk.disk());

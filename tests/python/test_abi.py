@@ -126,7 +126,6 @@ def test_every_function_of_the_header_is_declared():
 SCALARS = {
     "size_t": ctypes.c_size_t,
     "uint32_t": ctypes.c_uint32,
-    "uint64_t": ctypes.c_uint64,
     "st_dtype": ctypes.c_uint32,
     "st_status": ctypes.c_int32,
     "uint64_t": ctypes.c_uint64,

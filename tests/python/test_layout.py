@@ -36,13 +36,20 @@ def test_everything_in_one_transaction(model):
             t.update("weight", TENSORS["w"] * 2)
             t.metadata("format", "pt")
             t.metadata("author", None)
-        tensors = {**TENSORS, "b": TENSORS["b"] + 1, "new": np.ones((2, 2), np.float16), "scalar": np.arange(3, dtype=np.uint8), "weight": TENSORS["w"] * 2}
+        tensors = {
+            **TENSORS,
+            "b": TENSORS["b"] + 1,
+            "new": np.ones((2, 2), np.float16),
+            "scalar": np.arange(3, dtype=np.uint8),
+            "weight": TENSORS["w"] * 2,
+        }
         del tensors["flags"], tensors["w"]
         assert set(f) == set(tensors) and dict(f.metadata) == {"format": "pt"}
         assert (f["weight"] == tensors["weight"]).all()
         assert (w == TENSORS["w"]).all()  # the old file
         assert f.stats().commits == 1
     same(model, tensors, {"format": "pt"})
+    del w  # which kept the file open
     assert os.listdir(model.parent) == [model.name]
 
 
@@ -177,7 +184,9 @@ def test_mode_owner_and_attributes_are_carried_over(model):
 
 
 def acl(*entries):
-    return b"\2\0\0\0" + b"".join(tag.to_bytes(2, "little") + perm.to_bytes(2, "little") + who.to_bytes(4, "little") for tag, perm, who in entries)
+    return b"\2\0\0\0" + b"".join(
+        tag.to_bytes(2, "little") + perm.to_bytes(2, "little") + who.to_bytes(4, "little") for tag, perm, who in entries
+    )
 
 
 NOBODY = 0xFFFFFFFF
@@ -195,7 +204,11 @@ def test_acl_is_carried_over_and_no_other_inherited(model):
     assert os.getxattr(model, name) == given
     os.removexattr(model, name)
     os.chmod(model, 0o640)
-    os.setxattr(model.parent, "system.posix_acl_default", acl((1, 7, NOBODY), (2, 7, 4321), (4, 7, NOBODY), (16, 7, NOBODY), (32, 7, NOBODY)))
+    os.setxattr(
+        model.parent,
+        "system.posix_acl_default",
+        acl((1, 7, NOBODY), (2, 7, 4321), (4, 7, NOBODY), (16, 7, NOBODY), (32, 7, NOBODY)),
+    )
     with libst.open(model, "r+") as f, f.transaction() as t:
         t.delete("b")
     assert name not in os.listxattr(model) and model.stat().st_mode & 0o777 == 0o640

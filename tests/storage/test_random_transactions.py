@@ -27,7 +27,10 @@ class Random:
 
     def name(self):
         self.n += 1
-        return self.r.choice(["w", "layer.{}.weight", "π/{}", 'quote"{}', "tab\t{}", "x" * 90 + "{}"]).format(self.n) + f".{self.n}"
+        return (
+            self.r.choice(["w", "layer.{}.weight", "π/{}", 'quote"{}', "tab\t{}", "x" * 90 + "{}"]).format(self.n)
+            + f".{self.n}"
+        )
 
     def array(self):
         kind = self.r.choice(DTYPES)

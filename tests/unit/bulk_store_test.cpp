@@ -522,6 +522,27 @@ TEST_F(BulkStoreTest, AChildsChangeShowsInViewsFromBeforeTheFork) {
   }
 }
 
+// Their pages may be copies, where a mapping is private to a daemon's file.
+TEST_F(BulkStoreTest, AChangeForgetsThePagesOfEveryGeneration) {
+  class Forgetful : public testing::ReadEnv {
+   public:
+    int madvise(void *address, size_t n, int advice) override {
+      if (advice == MADV_DONTNEED) forgotten.insert(reinterpret_cast<uintptr_t>(address));
+      return ReadEnv::madvise(address, n, advice);
+    }
+    std::set<uintptr_t> forgotten;
+  } forgetful;
+  OpenOptions options = writable();
+  options.map = MapMode::private_copy;
+  auto c = open(forgetful, std::move(options));
+  for (uint64_t generation : {1, 2}) {
+    forgetful.generation = generation;
+    ASSERT_TRUE(is_ok(c->snapshot().here()));
+  }
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b)));
+  EXPECT_EQ(forgetful.forgotten.size(), 3u);
+}
+
 // The other threads are not in the child, and what they held locked stays so.
 TEST_F(BulkStoreTest, AForkWhileOtherThreadsReadLeavesTheChildAbleTo) {
   for (MapMode map : {MapMode::shared, MapMode::none}) {

@@ -18,8 +18,11 @@ void expect_same(void (*init)(T *, size_t), const T &macro) {
 
 TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_open_options>(st_open_options_init, ST_OPEN_OPTIONS_INIT);
-  expect_same<st_load_options>(st_load_options_init, ST_LOAD_OPTIONS_INIT);
+  expect_same<st_plan>(st_plan_init, ST_PLAN_INIT);
+  expect_same<st_save_options>(st_save_options_init, ST_SAVE_OPTIONS_INIT);
   expect_same<st_txn_options>(st_txn_options_init, ST_TXN_OPTIONS_INIT);
+  expect_same<st_save_options>(st_save_options_init, ST_SAVE_OPTIONS_INIT);
+  expect_same<st_plan>(st_plan_init, ST_PLAN_INIT);
   expect_same<st_recover_options>(st_recover_options_init, ST_RECOVER_OPTIONS_INIT);
   expect_same<st_verify_options>(st_verify_options_init, ST_VERIFY_OPTIONS_INIT);
   expect_same<st_load_options>(st_load_options_init, ST_LOAD_OPTIONS_INIT);
@@ -42,6 +45,10 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_GE(sizeof(st_io_info), 360u);
   EXPECT_GE(sizeof(st_stats), 96u);
   EXPECT_EQ(offsetof(st_stats, commits), 72u);
+  EXPECT_EQ(sizeof(st_metadata), 32u);
+  EXPECT_GE(sizeof(st_save_options), 48u);
+  EXPECT_GE(sizeof(st_plan), 320u);
+  EXPECT_EQ(offsetof(st_plan, how), 64u);
   EXPECT_EQ(offsetof(st_open_options, prefetch), 48u);
   EXPECT_EQ(offsetof(st_open_options, memory_limit), 72u);
   EXPECT_GE(sizeof(st_open_options), 80u);
@@ -190,11 +197,20 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   }
   st_txn *transaction = nullptr;
   st_txn_options txn = ST_TXN_OPTIONS_INIT;
-  txn.flags = ST_TXN_COPY | 2u;
+  txn.flags = ST_TXN_COPY | 16u;
   EXPECT_ST(ST_E_UNSUPPORTED, st_begin(file, &txn, &transaction));
   txn.flags = 0;
   txn.reserved0 = 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_begin(file, &txn, &transaction));
+  txn.reserved0 = 0;
+  txn.layout = ST_LAYOUT_STOCK;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(file, &txn, &transaction));
+  st_save_options save = ST_SAVE_OPTIONS_INIT;
+  save.flags = 1;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_save((dir / "new").c_str(), nullptr, 0, nullptr, 0, &save));
+  save.flags = 0;
+  save.layout = 3;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save((dir / "new").c_str(), nullptr, 0, nullptr, 0, &save));
   st_verify_options verify = ST_VERIFY_OPTIONS_INIT;
   verify.reserved0 = 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_verify_with(path.c_str(), &verify));
@@ -257,6 +273,16 @@ TEST_F(CapiOptions, ResultsFillNoMoreThanTheCallersSize) {
   seen(file, "a");
   fill_at_every_size<st_io_info>([&](st_io_info *out) { return st_get_io_info(file, out); });
   fill_at_every_size<st_stats>([&](st_stats *out) { return st_get_stats(file, out); });
+  st_close(file);
+  file = open();
+  st_txn *transaction = nullptr;
+  ASSERT_ST(ST_OK, st_begin(file, nullptr, &transaction));
+  fill_at_every_size<st_plan>([&](st_plan *out) {
+    const st_status status = st_txn_plan(transaction, out);
+    constexpr size_t at = offsetof(st_plan, space_free), end = offsetof(st_plan, how);  // changes meanwhile
+    if (status == ST_OK && out->struct_size > at) std::memset(reinterpret_cast<char *>(out) + at, 0, std::min<size_t>(out->struct_size, end) - at);
+    return status;
+  });
   st_close(file);
   st_open((dir / "missing").c_str(), nullptr, &file);
   fill_at_every_size<st_error_info>([](st_error_info *out) { return st_last_error_info(out); });

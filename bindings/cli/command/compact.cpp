@@ -16,7 +16,9 @@ struct Compact {
   LayoutOptions layout;
 };
 
-uint64_t size_of(Session &session, const std::string &path) { return File(session, path).io_info().file_size; }
+uint64_t size_of(Session &session, const std::string &path) {
+  return File(session, path).io_info().file_size;
+}
 
 int run(Session &session, const Compact &options) {
   const uint64_t before = size_of(session, options.file);
@@ -50,13 +52,12 @@ int run(Session &session, const Compact &options) {
 
 void add_compact(CLI::App &app, Session &session) {
   auto options = std::make_shared<Compact>();
-  CLI::App *command = add_command(
-      app, session, "compact",
-      "Rewrite a file without spare room\n\n"
-      "Tensors by descending dtype then name, the header no longer than it must be, and\n"
-      "no fillers (see stctl rm). The new file takes the old one's place, whole.",
-      "  stctl compact model.safetensors\n"
-      "  stctl compact model.safetensors --align 4096 --reserve 65536\n");
+  CLI::App *command = add_command(app, session, "compact",
+                                  "Rewrite a file without spare room\n\n"
+                                  "Tensors by descending dtype then name, the header no longer than it must be, and\n"
+                                  "no fillers (see stctl rm). The new file takes the old one's place, whole.",
+                                  "  stctl compact model.safetensors\n"
+                                  "  stctl compact model.safetensors --align 4096 --reserve 65536\n");
   command->add_option("FILE", options->file, "The safetensors file")->required()->type_name("");
   add_lock_timeout(*command, options->layout.lock_timeout_ms);
   command->add_option("--align", options->layout.alignment, "Let data begin at a multiple of BYTES (default 64)")

@@ -55,13 +55,14 @@ int run(Session &session, const Meta &options) {
 
 void add_meta(CLI::App &app, Session &session) {
   auto options = std::make_shared<Meta>();
-  CLI::App *command = add_command(app, session, "meta",
-                                  "Show the metadata, or change it\n\n"
-                                  "Without pairs and --remove it prints what there is. Changes make a new file that takes\n"
-                                  "the old one's place; see stctl put.",
-                                  "  stctl meta model.safetensors\n"
-                                  "  stctl meta model.safetensors format=pt author=me\n"
-                                  "  stctl meta model.safetensors --remove author\n");
+  CLI::App *command =
+      add_command(app, session, "meta",
+                  "Show the metadata, or change it\n\n"
+                  "Without pairs and --remove it prints what there is. Changes make a new file that takes\n"
+                  "the old one's place; see stctl put.",
+                  "  stctl meta model.safetensors\n"
+                  "  stctl meta model.safetensors format=pt author=me\n"
+                  "  stctl meta model.safetensors --remove author\n");
   command->add_option("FILE", options->file, "The safetensors file")->required()->type_name("");
   command->add_option("KEY=VALUE", options->pairs, "Pairs to set")->type_name("");
   command->add_option("--remove", options->removed, "A key to remove")->type_name("KEY")->expected(1)->take_all();

@@ -23,10 +23,11 @@ int run(Session &session, const Move &options) {
 
 void add_mv(CLI::App &app, Session &session) {
   auto options = std::make_shared<Move>();
-  CLI::App *command = add_command(app, session, "mv",
-                                  "Rename a tensor\n\n"
-                                  "A name that is taken is refused. A new file takes the old one's place; see stctl put.",
-                                  "  stctl mv model.safetensors model.norm.weight norm.weight\n");
+  CLI::App *command =
+      add_command(app, session, "mv",
+                  "Rename a tensor\n\n"
+                  "A name that is taken is refused. A new file takes the old one's place; see stctl put.",
+                  "  stctl mv model.safetensors model.norm.weight norm.weight\n");
   command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
   command->add_option("TENSOR", options->from, "Its name")->required()->type_name("");
   command->add_option("NAME", options->to, "Its new name")->required()->type_name("");

@@ -40,22 +40,22 @@ int run(Session &session, const Put &options) {
 
 void add_put(CLI::App &app, Session &session) {
   auto options = std::make_shared<Put>();
-  CLI::App *command = add_command(
-      app, session, "put",
-      "Add tensors, or replace them by any dtype and shape\n\n"
-      "A new file is made beside the old one and takes its name: every reader sees the\n"
-      "old file or the new one, whole. Where the filesystem can (xfs, btrfs) both share\n"
-      "what stays, so adding costs what is added; elsewhere the kernel copies. A tensor\n"
-      "that is replaced keeps its place; others come last. stctl plan tells the cost first.",
-      "  stctl put model.safetensors lora.weight --npy lora.npy\n"
-      "  stctl put model.safetensors --from more.safetensors            all of its tensors\n"
-      "  generate | stctl put model.safetensors w --from-raw - --dtype BF16 --shape 4096,4096\n");
+  CLI::App *command =
+      add_command(app, session, "put",
+                  "Add tensors, or replace them by any dtype and shape\n\n"
+                  "A new file is made beside the old one and takes its name: every reader sees the\n"
+                  "old file or the new one, whole. Where the filesystem can (xfs, btrfs) both share\n"
+                  "what stays, so adding costs what is added; elsewhere the kernel copies. A tensor\n"
+                  "that is replaced keeps its place; others come last. stctl plan tells the cost first.",
+                  "  stctl put model.safetensors lora.weight --npy lora.npy\n"
+                  "  stctl put model.safetensors --from more.safetensors            all of its tensors\n"
+                  "  generate | stctl put model.safetensors w --from-raw - --dtype BF16 --shape 4096,4096\n");
   command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
   command->add_option("TENSOR", options->names, "Names: one; with --from any number, none for all")->type_name("");
   options->has_npy = command->add_option("--npy", options->npy, "A NumPy file")->type_name("FILE");
-  options->has_raw = command->add_option("--from-raw", options->raw,
-                                         "Little-endian elements in C order; - is standard input")
-                         ->type_name("FILE");
+  options->has_raw =
+      command->add_option("--from-raw", options->raw, "Little-endian elements in C order; - is standard input")
+          ->type_name("FILE");
   options->has_from =
       command->add_option("--from", options->from, "Tensors of another safetensors file")->type_name("FILE");
   command->add_option("--dtype", options->dtype, "Of raw bytes: F32, BF16, F8_E4M3 …")->type_name("DTYPE");

@@ -160,7 +160,7 @@ class File(Mapping[str, Array]):
     of them dies.
 
     The names are a snapshot: what other workers add or remove shows after
-    opening anew. New values that somebody patches in place show through views of a
+    `refresh`. New values that somebody patches in place show through views of a
     shared mapping at once, and so may change under the reader; `read` copies.
     A mapped view of a file that somebody truncates is a hazard (SIGBUS on
     touching it); where that can happen use `read`, or `map="none"`.

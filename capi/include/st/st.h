@@ -34,7 +34,7 @@
  *    (st_txn) belongs to one thread at a time. st_close must not race with
  *    another call on the same handle.
  *  - A handle is a snapshot: what other handles add or remove shows after
- *    reopening it. New values of a tensor that somebody patches in place show
+ *    st_refresh. New values of a tensor that somebody patches in place show
  *    through shared mappings at once, so bytes under a view may change while
  *    they are read; st_read copies instead.
  *
@@ -608,7 +608,7 @@ void st_save_options_init(st_save_options *out, size_t size);
  * of an old file keep it. It is written under a temporary name beside the path
  * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
  * one dies). The mode is by the umask; a file that is replaced hands on its mode,
- * owner, ACL and extended attributes, and a symbolic link is followed.
+ * owner, ACL and extended attributes, and a symbolic link is followed; its other hard links keep the old bytes.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; its other fields are
  *            not read. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
