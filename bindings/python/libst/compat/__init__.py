@@ -12,6 +12,7 @@ or, for a program that is not to be changed,
 from ._bytes import TensorSpec, deserialize, serialize, serialize_file
 from ._errors import SafetensorError
 from ._install import install
+from ._open import _safe_open_handle as _safe_open_handle
 from ._open import safe_open
 
 #: Of the stock package whose place this takes; programs ask for it.

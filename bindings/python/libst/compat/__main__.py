@@ -22,6 +22,7 @@ def main() -> None:
     package = os.path.dirname(os.path.dirname(os.path.dirname(SHADOW)))  # where libst is, for the children
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([SHADOW, os.path.dirname(package)] + ([inherited] if inherited else []))
+    sys.path.insert(1, SHADOW)  # multiprocessing hands sys.path to those that it spawns
     sys.argv = arguments
     if as_module:
         sys.path[0] = os.getcwd()

@@ -110,7 +110,7 @@ def serialize(tensor_dict: dict[str, TensorSpec], metadata: Optional[dict[str, s
         raise SafetensorError("Error while serializing: a tensor cannot have the name __metadata__")
     header: dict[str, Any] = {}
     if metadata:
-        header["__metadata__"] = dict(sorted(metadata.items(), key=lambda item: item[0].encode()))
+        header["__metadata__"] = metadata
     order = sorted(tensors, key=lambda name: (-_NUMBERS[tensors[name].dtype], name.encode()))
     end = 0
     for name in order:

@@ -123,6 +123,14 @@ class safe_open:
         return self._file
 
 
+def _safe_open_handle(
+    file_handle: Any, framework: str, device: Optional[Device] = "cpu", *, backend: str = "mmap"
+) -> safe_open:
+    """`safe_open` of the file behind an open Python file. That may be closed then, and its position stays."""
+    path = os.path.realpath(f"/proc/self/fd/{file_handle.fileno()}")
+    return safe_open(path, framework, device, backend=backend)
+
+
 class PySafeSlice:
     """A tensor of a file, not read yet. It keeps the file open."""
 

@@ -1,7 +1,7 @@
 """The indices that stock takes, and its sentences about others."""
 
 import operator
-from typing import Any
+from typing import Any, Optional
 
 from ._errors import SafetensorError
 
@@ -21,10 +21,11 @@ def stock_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         parts[ellipses[0] : ellipses[0] + 1] = [slice(None)] * missing
     checked = [_part(part, place) for place, part in enumerate(parts)]
     for place, part in enumerate(checked):
-        if isinstance(part, int) and part < 0 and place < len(shape):
-            if part + shape[place] < 0:
-                raise SafetensorError(f"Invalid index {part} for dimension {place} of size {shape[place]}")
-            checked[place] = part + shape[place]
+        if isinstance(part, int) and part < 0:
+            extent = shape[place] if place < len(shape) else 0
+            if part + extent < 0:
+                raise SafetensorError(f"Invalid index {part} for dimension {place} of size {extent}")
+            checked[place] = part + extent
     complaint = _complaint(checked, shape)
     if complaint:
         shown = ", ".join(map(_shown, checked))
@@ -39,12 +40,17 @@ def _part(part: Any, place: int) -> Any:
         if step is not None and step < 1:
             raise SafetensorError(f"Slice step must be a positive integer, got {step}")
         return slice(start, stop, step)
+    number = _integer(part)
+    if number is None or not -(2**31) <= number < 2**31:
+        raise SafetensorError(f"Unsupported slice index at position {place}: expected slice, int, or ellipsis")
+    return number
+
+
+def _integer(part: Any) -> Optional[int]:
     try:
         return int(operator.index(part))
     except TypeError:
-        raise SafetensorError(
-            f"Unsupported slice index at position {place}: expected slice, int, or ellipsis"
-        ) from None
+        return None
 
 
 def _bound(bound: Any) -> Any:
@@ -53,13 +59,15 @@ def _bound(bound: Any) -> Any:
     number = operator.index(bound)
     if number < 0:
         raise OverflowError("can't convert negative int to unsigned")
+    if number >= 2**64:
+        raise OverflowError("int too big to convert")
     return number
 
 
 def _complaint(parts: list[Any], shape: tuple[int, ...]) -> str:
     if len(parts) > len(shape):
         return "more slicing indexes than dimensions in tensor"
-    for place, (part, extent) in enumerate(zip(parts, shape)):
+    for place, (part, extent) in reversed(list(enumerate(zip(parts, shape)))):
         if isinstance(part, slice):
             start = part.start or 0
             last = (extent if part.stop is None else part.stop) - 1

@@ -34,8 +34,9 @@ def load(data: bytes) -> dict[str, Array]:
     """The arrays of a file that lies in memory."""
     arrays: dict[str, Array] = {}
     for name, tensor in deserialize(data):
-        array = np.frombuffer(tensor["data"], _TYPES[tensor["dtype"]])
-        arrays[name] = array if tensor["dtype"][:2] in ("F4", "F6") else array.reshape(tensor["shape"])
+        dtype = tensor["dtype"]
+        array = np.frombuffer(tensor["data"], _TYPES[dtype])
+        arrays[name] = array if dtype == "F4" or dtype.startswith("F6_") else array.reshape(tensor["shape"])
     return arrays
 
 

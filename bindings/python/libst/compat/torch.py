@@ -202,8 +202,9 @@ def _specs(tensors: Tensors, kept: list[torch.Tensor]) -> dict[str, TensorSpec]:
     sparse = [name for name, tensor in tensors.items() if tensor.layout != torch.strided]
     if sparse:
         raise ValueError(
-            f"You are trying to save a sparse tensors: `{sparse}` which this library does not support. Make it dense "
-            "before saving with `.to_dense()`, though the file may become much larger."
+            f"You are trying to save a sparse tensors: `{sparse}` which this library does not support."
+            " You can make it a dense tensor before saving with `.to_dense()` but be aware this might"
+            " make a much larger file than needed."
         )
     shared = [group for group in _find_shared_tensors(tensors) if len(group) > 1]
     if shared:
