@@ -1,6 +1,7 @@
 """Files in other threads and processes: pickling, fork, spawn, and the GIL while libst waits."""
 
 import copy
+import ctypes
 import json
 import multiprocessing
 import os
@@ -14,7 +15,9 @@ import libst
 import numpy as np
 import pytest
 from conftest import REPOSITORY, TENSORS
-from libst import _waiting
+from libst import _abi
+from libst._payload import new_payload
+from locks import exclusive
 
 EXAMPLES = REPOSITORY / "bindings" / "python" / "examples"
 
@@ -104,29 +107,26 @@ def test_the_model_loader_fills_a_model_from_its_shards(tmp_path):
     assert said.stdout.startswith(b"6 tensors, ")
 
 
-# A thread that waits in C for ten minutes at a stretch for a lock that only another thread of this process
-# lets go of: it comes back only if the other may run meanwhile.
-LOCKED = """
-import fcntl, sys
-with open(sys.argv[1], "r+b") as f:
-    fcntl.lockf(f, fcntl.LOCK_EX)
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_other_threads_run_while_one_waits_for_a_lock(model, monkeypatch):
-    monkeypatch.setattr(_waiting, "_TURN_MS", 600_000)
-    holder = subprocess.Popen([sys.executable, "-c", LOCKED, model], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with holder, libst.open(model, "r+", lock_timeout=600) as f:
-        assert holder.stdout.readline() == b"locked\n"
-        thread = threading.Thread(target=f.update, args=("b", TENSORS["b"] + 1))
+def test_other_threads_run_while_one_waits_for_a_lock(model):
+    """One waits in C, for as long as ten minutes and without callbacks, for a lock that only another lets go of."""
+    options = _abi.OpenOptions()
+    _abi.st_open_options_init(options, ctypes.sizeof(options))
+    options.flags = _abi.ST_OPEN_READ_WRITE
+    options.lock_timeout_ms = 600_000
+    file = ctypes.c_void_p()
+    assert _abi.st_open(bytes(model), options, file) == 0
+    stats = _abi.Stats()
+    _abi.st_stats_init(stats, ctypes.sizeof(stats))
+    tensor, array = new_payload(TENSORS["b"] + 1)
+    answer = []
+    thread = threading.Thread(target=lambda: answer.append(_abi.st_update_n(file, b"b", 1, tensor)))
+    with exclusive(model):
         thread.start()
-        while not f.stats().lock_waits:  # it is in there
-            assert thread.is_alive()
-        holder.stdin.close()
-        thread.join()
-        assert np.array_equal(f.read("b"), TENSORS["b"] + 1)
+        while not stats.lock_waits:  # it is in there
+            assert thread.is_alive() and _abi.st_get_stats(file, stats) == 0
+    thread.join()
+    assert answer == [0] and _abi.st_close(file) == 0
+    assert np.array_equal(libst.load(model)["b"], array)
 
 
 def test_paths_may_be_of_pathlib_everywhere(tmp_path):
