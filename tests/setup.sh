@@ -3,7 +3,7 @@
 # Run it, or source it from a script (then ROOT, BUILD, PYTHON, LIBST_LIBRARY, STCTL and PYTHONPATH are set).
 # Does only what is missing: a second run takes a second or two. Another build tree, or other options for it:
 #   BUILD=/somewhere bash tests/setup.sh              MESON_OPTIONS=(...) before sourcing it
-# RIG=no leaves out gcsfuse and the object store behind it, which take two minutes to build the first time.
+# RIG=no leaves out gcsfuse and the object store behind it, which take two minutes to build the first time, and torch.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -81,6 +81,8 @@ install_packages
 make_venv
 [[ ${RIG:-yes} == no ]] || PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/storage/install.sh" ||
   say "The object-store rig could not be built: the tests that need it will skip, and say so."
+[[ ${RIG:-yes} == no ]] || PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/python/install_torch.sh" ||
+  say "Torch could not be unpacked: the tests that need it will skip, and say so."
 configure "$BUILD" "${MESON_OPTIONS[@]}"
 build "$BUILD"
 

@@ -1,0 +1,186 @@
+"""Tensors of torch as views of files, and libst.compat.torch against safetensors.torch."""
+
+import gc
+
+import libst
+import libst.compat.torch as compat
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.torch as stock
+import torch
+from conftest import is_mapped, raw_file
+from libst.compat import SafetensorError
+from libst.compat import safe_open as compat_open
+from safetensors import safe_open as stock_open
+
+DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+TENSORS = {str(dtype): torch.arange(12).reshape(3, 4).to(dtype) for dtype in DTYPES}
+TENSORS |= {"scalar": torch.tensor(2.5), "empty": torch.empty(0, 3)}
+
+
+def same(a, b):
+    assert set(a) == set(b)
+    for name, tensor in a.items():
+        assert tensor.dtype == b[name].dtype and tensor.shape == b[name].shape and torch.equal(tensor, b[name]), name
+
+
+@pytest.fixture
+def path(tmp_path):
+    stock.save_file(TENSORS, tmp_path / "model.safetensors", {"format": "pt"})
+    return tmp_path / "model.safetensors"
+
+
+def test_views_are_of_the_file_and_keep_it(path):
+    with libst.open(path) as f:
+        view = f.torch("torch.float32")
+        assert view.data_ptr() == f["torch.float32"].__array_interface__["data"][0]
+        same({name: f.torch(name) for name in f}, TENSORS)
+    gc.collect()
+    assert torch.equal(view, TENSORS["torch.float32"]) and is_mapped(path)
+    part = view[1:]
+    del view
+    gc.collect()
+    assert torch.equal(part, TENSORS["torch.float32"][1:])
+    del part
+    gc.collect()
+    assert not is_mapped(path)
+
+
+def test_copies_are_the_callers(path):
+    with libst.open(path) as f:
+        copy = f.torch("torch.bfloat16", copy=True)
+        copy += 1
+        assert torch.equal(f.torch("torch.bfloat16"), TENSORS["torch.bfloat16"])
+        assert f.torch("torch.bfloat16", device="cpu").dtype == torch.bfloat16
+
+
+def test_whole_files_load_into_torch(path):
+    tensors = libst.load(path, framework="torch", device="cpu")
+    same(tensors, TENSORS)
+    tensors["torch.float32"] += 1
+    with pytest.raises(ValueError, match="framework"):
+        libst.load(path, framework="tensorflow")
+
+
+def test_an_unaligned_tensor_is_copied(tmp_path):
+    (tmp_path / "odd").write_bytes(raw_file([("a", "U8", [1], b"x"), ("b", "F32", [2], np.ones(2, "f4").tobytes())]))
+    with libst.open(tmp_path / "odd") as f:
+        assert f.torch("b").tolist() == [1, 1]
+
+
+def test_what_this_torch_has_not_is_told(tmp_path):
+    libst.save(tmp_path / "f8", {"a": np.ones(3, ml_dtypes.float8_e4m3fn)})
+    with libst.open(tmp_path / "f8") as f:
+        if hasattr(torch, "float8_e4m3fn"):
+            assert f.torch("a").dtype == torch.float8_e4m3fn
+        else:
+            with pytest.raises(libst.UnsupportedError, match="F8_E4M3"):
+                f.torch("a")
+            with pytest.raises(SafetensorError, match="F8_E4M3"):
+                compat.load_file(tmp_path / "f8")
+
+
+@pytest.mark.parametrize("metadata", [None, {"a": "b"}])
+def test_the_same_bytes_are_written_and_the_same_tensors_read(tmp_path, metadata):
+    compat.save_file(TENSORS, tmp_path / "libst", metadata)
+    stock.save_file(TENSORS, tmp_path / "stock", metadata)
+    data = (tmp_path / "stock").read_bytes()
+    assert (tmp_path / "libst").read_bytes() == data == compat.save(TENSORS, metadata)
+    same(compat.load(data), TENSORS)
+    for backend in ("mmap", "pread"):
+        same(compat.load_file(tmp_path / "stock", backend=backend), TENSORS)
+    same(stock.load_file(tmp_path / "libst"), TENSORS)
+    with compat_open(tmp_path / "stock", "pt", device="cpu") as f:
+        same({name: f.get_tensor(name) for name in f.keys()}, TENSORS)
+
+
+def test_loaded_tensors_share_no_storage_and_may_be_saved_again(path, tmp_path):
+    tensors = compat.load_file(path)
+    compat.save_file(tensors, tmp_path / "again", {"format": "pt"})
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+INDICES = [
+    0, -1, 4, -5, slice(1, 3), slice(None, None, 2), slice(0, 100, 2), slice(-2, None), slice(None, -1), slice(2, 1),
+    slice(10, 20), slice(None, None, -1), (1, 2), (1, -9), (1, 2, 3), (slice(1, 3), slice(2, 4)), ..., (..., 1),
+    (1, ...), (), [], [1, 2], (slice(None), [1, 2]), None, (None, 1), True, (slice(1, None, 2), 3), "a",
+    (slice(0, 2), ..., slice(2, 3)), (0, 1, ...),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+@pytest.mark.parametrize("name", ["torch.bfloat16", "scalar", "empty"])
+def test_slices_are_those_of_stock(path, name, index):
+    def ask(package):
+        try:
+            part = package(path, "pt").get_slice(name)[index]
+            return part.dtype, part.shape, part.tolist()
+        except Exception as error:
+            return type(error).__name__, str(error)
+
+    assert ask(compat_open) == ask(stock_open)
+
+
+A = torch.zeros(10)
+SHARED = [
+    {"a": A[:5]}, {"a": A[:5], "b": A[5:]}, {"a": A, "b": A[2:]}, {"a": A, "b": A}, {"a": A[:3], "b": A[2:]},
+    {"a": A[:0], "c": torch.zeros(0)}, {"a": A, "b": A.reshape(2, 5), "c": torch.zeros(10)}, {"b": A.reshape(2, 5).T},
+    {"a": torch.eye(3).to_sparse()}, {"a": 1}, {"a": A.reshape(5, 2)[:, 0]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tensors", SHARED, ids=range(len(SHARED)))
+def test_memory_that_is_shared_is_seen_as_stock_sees_it(tensors):
+    def ask(function):
+        try:
+            return function(tensors)
+        except Exception as error:
+            return type(error).__name__, " ".join(str(error).split())[:45]
+
+    assert ask(compat.save) == ask(stock.save)
+    if all(isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided for tensor in tensors.values()):
+        for name in ("_find_shared_tensors", "_remove_duplicate_names"):
+            stock_said, said = (ask(getattr(module, name)) for module in (stock, compat))
+            assert said == stock_said
+        for tensor in tensors.values():
+            for name in ("storage_ptr", "storage_size", "_is_complete", "_end_ptr"):
+                if tensor.nelement() and tensor.is_contiguous():
+                    assert getattr(compat, name)(tensor) == getattr(stock, name)(tensor)
+
+
+class Tied(torch.nn.Module):
+    def __init__(self, more=False):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+        self.b = torch.nn.Linear(4, 4)
+        self.b.weight = self.a.weight
+        if more:
+            self.c = torch.nn.Linear(2, 2)
+
+
+def test_models_with_tied_weights_are_saved_once_and_loaded(tmp_path):
+    model, other, third = Tied(), Tied(), Tied()
+    compat.save_model(model, tmp_path / "libst")
+    stock.save_model(model, tmp_path / "stock")
+    assert (tmp_path / "libst").read_bytes() == (tmp_path / "stock").read_bytes()
+    assert [list(names) for names in compat.load_model(other, tmp_path / "stock")] == [[], []]
+    same(other.state_dict(), model.state_dict())
+    assert other.a.weight is other.b.weight
+    stock.load_model(third, tmp_path / "libst")
+    same(third.state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("saved, loaded", [(False, True), (True, False)], ids=["missing", "unexpected"])
+def test_a_model_that_does_not_fit_is_told_as_stock_tells_it(tmp_path, strict, saved, loaded):
+    stock.save_model(Tied(saved), tmp_path / "model")
+
+    def ask(module):
+        try:
+            return [sorted(names) for names in module.load_model(Tied(loaded), tmp_path / "model", strict)]
+        except RuntimeError as error:
+            return str(error)
+
+    assert ask(compat) == ask(stock)
