@@ -12,8 +12,8 @@ import tarfile
 
 import pytest
 from conftest import REPOSITORY
+from frameworks_rig import environment, run_pytest
 from libst.compat._install import SHADOW
-from torch_rig import environment, run_pytest
 
 NAME = "safetensors-0.8.0"
 CACHE = REPOSITORY / "build" / "cache"

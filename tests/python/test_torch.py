@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from torch_rig import environment, run_pytest
+from frameworks_rig import environment, run_pytest
 
 
 def test_torch():

@@ -1,4 +1,4 @@
-"""Run pytest with torch, in a process of its own: see install_torch.sh."""
+"""Run pytest with a framework in a process of its own; with torch, as install_torch.sh unpacks it."""
 
 import os
 import subprocess
