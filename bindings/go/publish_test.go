@@ -360,7 +360,7 @@ func TestReadersOfAFileThatIsPublishedSeeWholeTensors(t *testing.T) {
 				if err == nil {
 					shape := slices.Repeat([]uint64{1}, 1+i%3*10)
 					err = errors.Join(tx.Put(fmt.Sprintf("%d.%d", worker, i), st.TensorOf([]uint8{1})),
-						tx.Put("r", st.TensorOf([]uint8{1}, shape...)), tx.Commit())
+						tx.Put("r", st.TensorOf([]uint8{1}, shape...)), tx.Commit()) // in this order
 				}
 				if err != nil {
 					t.Error(err)
