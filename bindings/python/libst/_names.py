@@ -38,7 +38,7 @@ def encoded(name: str) -> bytes:
 class Description(NamedTuple):
     """An st_tensor without pointers, which nothing has to keep alive."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides the method of tuples
     dtype: int
     shape: tuple[int, ...]
     nbytes: int

@@ -12,6 +12,7 @@ import numpy as np
 from . import _abi
 from ._callbacks import Progress
 from ._names import Description, describe, encoded
+from ._torch import torch_tensor
 from .dtypes import BYTES, NUMPY, PACKED
 from .errors import DtypeMismatchError, ShapeMismatchError
 
@@ -26,9 +27,11 @@ def load(
     path: Path,
     names: Optional[Iterable[str]] = None,
     *,
+    framework: str = "numpy",
+    device: Any = None,
     progress: Union[bool, Progress, None] = None,
     **options: Any,
-) -> dict[str, Array]:
+) -> dict[str, Any]:
     """Read a whole file, or some of its tensors, into memory: names to writable arrays, in the
     order of the file.
 
@@ -37,6 +40,8 @@ def load(
 
     Args:
         names: which tensors; None: all.
+        framework: "numpy", "torch" or "jax": whose arrays.
+        device: where to, as torch and jax name it; None: the CPU, without another copy (jax: where it needs none).
         progress: True for a progress bar (of tqdm, if it is installed), or a function as in `open`.
         options: of `open`: how to read.
 
@@ -44,8 +49,20 @@ def load(
     """
     from .file import open
 
+    if framework not in ("numpy", "torch", "jax"):
+        raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
     with open(path, **options) as file, _watched(progress, file) as watch:
-        return read_many(file, file if names is None else names, watch, only_names=True)
+        arrays: dict[str, Any] = read_many(file, file if names is None else names, watch, only_names=True)
+        if framework == "torch":
+            for name, array in arrays.items():
+                info = file.info(name)
+                tensor = torch_tensor(array, info.dtype, info.shape)
+                arrays[name] = tensor if device is None else tensor.to(device=device)
+    if framework == "jax":
+        import jax
+
+        arrays = {name: jax.device_put(array, device) for name, array in arrays.items()}
+    return arrays
 
 
 def read_many(

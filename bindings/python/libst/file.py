@@ -5,7 +5,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ._callbacks import Callbacks, Log, Progress
 from ._handle import Handle, memory
 from ._layout import layout_number
 from ._names import describe, encoded, names, no_name
+from ._torch import torch_tensor
 from ._waiting import Waiting
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
 from .errors import ClosedError, Error, check, error
@@ -122,7 +123,20 @@ def open(
     raw = fs_path(path)
     handle = _opened(callbacks, lambda out: waiting.run(lambda: callbacks.call(_abi.st_open, raw, options, out)))
     guarded = progress is not None or log is not None
-    return File._of(handle, callbacks, guarded, os.fsdecode(raw), mode, lock_timeout)
+    file = File._of(handle, callbacks, guarded, os.fsdecode(raw), mode, lock_timeout)
+    file._options = {
+        "path": _absolute(os.fsdecode(raw)),
+        "mode": mode,
+        "map": map,
+        "prefetch": prefetch,
+        "direct": direct,
+        "io_threads": io_threads,
+        "block_size": block_size,
+        "worker": worker,
+        "memory_limit": memory_limit,
+        "lock_timeout": lock_timeout,
+    }
+    return file
 
 
 def open_memory(data: Any) -> "File":
@@ -151,11 +165,13 @@ class File(Mapping[str, Array]):
     A mapped view of a file that somebody truncates is a hazard (SIGBUS on
     touching it); where that can happen use `read`, or `map="none"`.
 
-    Threads: a file may be used from many at once. Processes: open it in each, or `reopen`.
+    Threads: a file may be used from many at once. Processes: a file that is pickled, as for a
+    worker of multiprocessing, is opened anew where it is unpickled; one that a fork handed on
+    reopens itself.
     """
 
     __slots__ = (
-        "_handle", "_mapping", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_transactions",
+        "_handle", "_mapping", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_transactions", "_options",
         "__weakref__",
     )  # fmt: skip
 
@@ -167,6 +183,7 @@ class File(Mapping[str, Array]):
     _mode: str
     _lock_timeout: Optional[float]
     _transactions: "weakref.WeakSet[Transaction]"
+    _options: Optional[dict[str, Any]]  # of `open`, for another process; None for a file in memory
 
     def __init__(self) -> None:
         raise TypeError("use libst.open(path) or libst.open_memory(data)")
@@ -190,6 +207,7 @@ class File(Mapping[str, Array]):
         self._mode = mode
         self._lock_timeout = lock_timeout
         self._transactions = weakref.WeakSet()
+        self._options = None
         return self
 
     # ---------------------------------------------------------- open and close
@@ -233,15 +251,21 @@ class File(Mapping[str, Array]):
         file by now."""
         callbacks = self._callbacks
         handle = _opened(callbacks, lambda out: callbacks.call(_abi.st_reopen, self._live(), out))
-        return File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)
+        file = File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)
+        file._options = self._options
+        return file
 
     def interrupt(self) -> None:
         """Make the calls that now run on this file, in any thread, give up waiting for locks
         and stop long reads; they raise InterruptedCallError. Call it from another thread."""
         _abi.st_interrupt(self._live())
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an open file cannot be copied or pickled; open its path in the other process")
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As its path and options: unpickling opens it anew, and raises what `open` raises. Callbacks stay here."""
+        self._live()
+        if self._options is None:
+            raise TypeError("a file in memory cannot be copied or pickled; send the bytes")
+        return _open_with, (self._options,)
 
     def __repr__(self) -> str:
         what = "closed" if self._handle is None else f"tensors={_abi.st_count(self._handle)}"
@@ -302,6 +326,34 @@ class File(Mapping[str, Array]):
         if mapping is _NO_MAPPING:
             return tensor.data, memory(handle, tensor.data, tensor.nbytes)
         return mapping[0], mapping[2]
+
+    def torch(self, name: str, *, device: Any = None, copy: bool = False) -> Any:
+        """A tensor as torch has it, bf16 and float8 included; of a packed F4 its pairs.
+
+        On the CPU it is a view, like `f[name]`, and keeps the file open. Torch has no read-only
+        tensors: writing to a view is a segmentation fault, so `clone()` it first, or ask for a `copy`.
+
+        Args:
+            device: where to, as in `tensor.to`: a transfer, so a copy.
+            copy: whether to read it into memory of its own.
+
+        Raises what `f[name]` raises, ImportError without torch, UnsupportedError for an element type that
+        this torch has not.
+        """
+        info = self.info(name)
+        tensor = torch_tensor(self.read(name) if copy else self[name], info.dtype, info.shape)
+        return tensor if device is None else tensor.to(device=device)
+
+    def jax(self, name: str, *, device: Any = None) -> Any:
+        """A tensor as a jax array. On the CPU, and where the tensor begins at a multiple of 64, it is a view, like
+        `f[name]`, and keeps the file open; else jax copies.
+
+        jax makes 64-bit types 32-bit, unless `jax_enable_x64` is set. Raises what `f[name]` raises, and
+        ImportError without jax.
+        """
+        import jax
+
+        return jax.device_put(self[name], device)
 
     def __iter__(self) -> Iterator[str]:
         """The names, in the order of their places in the file."""
@@ -524,6 +576,18 @@ class File(Mapping[str, Array]):
         """One that takes a progress function of its own at the end."""
         callbacks = self._callbacks if progress is None else Callbacks(progress)
         check(callbacks.call(function, self._live(), *args, callbacks.progress, None))
+
+
+def _open_with(options: dict[str, Any]) -> File:
+    return open(**options)
+
+
+def _absolute(path: str) -> str:
+    """For other processes, which may have other working directories, as this one may have later."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:  # the working directory was removed
+        return path
 
 
 def _opened(borrowed: Any, call: Callable[[ctypes.c_void_p], int]) -> Handle:

@@ -1,0 +1,64 @@
+"""Lay torch tensors over bytes. Imports torch when first asked, and never otherwise."""
+
+import ctypes
+import importlib
+from typing import Any
+
+import numpy as np
+
+from .errors import UnsupportedError
+
+# What torch calls the element types of the format. Older versions lack some; F6 none has.
+_TORCH = {
+    "BOOL": "bool",
+    "F4": "float4_e2m1fn_x2",
+    "U8": "uint8",
+    "I8": "int8",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "C64": "complex64",
+    "F64": "float64",
+    "I64": "int64",
+    "U64": "uint64",
+}
+
+
+def torch_dtype(name: str) -> Any:
+    """torch's dtype for a header's "BF16"."""
+    torch: Any = importlib.import_module("torch")
+    kind = getattr(torch, _TORCH.get(name, ""), None)
+    if kind is None:
+        raise UnsupportedError(f"torch {torch.__version__} has no type for {name}; read it with numpy, as packed bytes")
+    return kind
+
+
+def torch_tensor(array: "np.ndarray[Any, Any]", dtype: str, shape: "tuple[int, ...]") -> Any:
+    """A tensor over the memory of `array`, which it keeps alive.
+
+    dtype: as in a header; it may be another than numpy's, as numpy has not all of them.
+    shape: in elements; packed F4 counts two to a torch element, as torch does.
+    """
+    torch: Any = importlib.import_module("torch")
+    kind = torch_dtype(dtype)
+    if dtype == "F4" and shape:
+        shape = (*shape[:-1], shape[-1] // 2)
+    if not array.nbytes:
+        return torch.empty(shape, dtype=kind)
+    address = array.__array_interface__["data"][0]
+    if address % torch.empty((), dtype=kind).element_size():  # a file may begin its data anywhere
+        array = array.copy()
+        address = array.__array_interface__["data"][0]
+    # Not the array itself: torch warns of a buffer that is read-only, once, at a random place.
+    buffer: Any = (ctypes.c_ubyte * array.nbytes).from_address(address)
+    buffer.owner = array
+    return torch.frombuffer(buffer, dtype=kind).reshape(shape)

@@ -1,0 +1,180 @@
+"""TensorSpec, serialize, serialize_file and deserialize, as stock has them.
+
+Of the format only the header that `serialize` puts before bytes in memory is made here,
+as the C library writes files; a test holds it against what the library writes.
+"""
+
+import ctypes
+import json
+import math
+import os
+import struct
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from .. import _abi
+from .._payload import Packed
+from ..dtypes import NAMES
+from ..file import open_memory
+from ..save import save
+from ._errors import SafetensorError, translated, translated_writing
+
+_DTYPES = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "uint8": "U8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0",
+    "float4_e2m1fn_x2": "F4",
+    "complex64": "C64",
+}
+_NUMBERS = {name: number for number, name in NAMES.items()}
+_ALIGNMENT = 8  # of the data, as stock pads
+
+
+class TensorSpec:
+    """A tensor to write: what it is, and where its bytes lie. They must stay there while it is written."""
+
+    __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len")
+
+    def __init__(self, *, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int) -> None:
+        if dtype not in _DTYPES:
+            raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {", ".join(_DTYPES)}')
+        if isinstance(shape, str):
+            raise TypeError("argument 'shape': Can't extract `str` to `Vec`")
+        extents = [int(extent) for extent in shape]
+        if any(number < 0 for number in (*extents, data_ptr, data_len)):
+            raise OverflowError("can't convert negative int to unsigned")
+        if dtype == "float4_e2m1fn_x2" and extents:
+            extents[-1] *= 2  # torch counts pairs
+        self._dtype = _DTYPES[dtype]
+        self._shape = extents
+        self._data_ptr = data_ptr
+        self._data_len = data_len
+
+    @property
+    def dtype(self) -> str:
+        """As in a header: "F32"."""
+        return self._dtype
+
+    @property
+    def shape(self) -> list[int]:
+        """In elements."""
+        return list(self._shape)
+
+    @property
+    def data_ptr(self) -> int:
+        return self._data_ptr
+
+    @property
+    def data_len(self) -> int:
+        """In bytes."""
+        return self._data_len
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorSpec(dtype={self._dtype!r}, shape={self._shape}, "
+            f"data_ptr={self._data_ptr}, data_len={self._data_len})"
+        )
+
+    def _packed(self) -> Packed:
+        """The bytes, not copied, once it is sure that they are as many as the shape says."""
+        bits = math.prod(self._shape) * int(_abi.st_dtype_bits(_NUMBERS[self._dtype]))
+        if bits % 8 or bits // 8 != self._data_len or (self._data_len and not self._data_ptr):
+            raise SafetensorError("Error while serializing: invalid shape, data type, or offset for tensor")
+        if not self._data_len:
+            return Packed(self._dtype, self._shape, np.empty(0, np.uint8))
+        memory: Any = (ctypes.c_ubyte * self._data_len).from_address(self._data_ptr)
+        return Packed(self._dtype, self._shape, np.frombuffer(memory, np.uint8))
+
+
+def serialize(tensor_dict: dict[str, TensorSpec], metadata: Optional[dict[str, str]] = None) -> bytes:
+    """The bytes of a file that holds these tensors."""
+    tensors = _checked(tensor_dict, metadata)
+    if "__metadata__" in tensors:
+        raise SafetensorError("Error while serializing: a tensor cannot have the name __metadata__")
+    header: dict[str, Any] = {}
+    if metadata:
+        header["__metadata__"] = metadata
+    order = sorted(tensors, key=lambda name: (-_NUMBERS[tensors[name].dtype], name.encode()))
+    end = 0
+    for name in order:
+        tensor = tensors[name]
+        begin, end = end, end + tensor.data.nbytes
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    return b"".join([struct.pack("<Q", len(text)), text, *(tensors[name].data for name in order)])
+
+
+def serialize_file(
+    tensor_dict: dict[str, TensorSpec],
+    filename: Union[str, "os.PathLike[str]"],
+    metadata: Optional[dict[str, str]] = None,
+) -> None:
+    """Write a file that holds these tensors: byte for byte as stock does, and durably: until it returns, the
+    path leads to the old file, or to none. The mode is that of the file replaced, or as umask has it."""
+    tensors = _checked(tensor_dict, metadata)
+    path = file_name(filename)
+    with translated_writing():
+        save(path, tensors, metadata, layout="stock")
+
+
+def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """The tensors of a file that lies in memory: [("name", {"shape": [2], "dtype": "F32", "data": bytearray}), ...]"""
+    check_type("bytes", bytes, _bytes)
+    content = memoryview(bytes)
+    found: list[tuple[str, dict[str, Any]]] = []
+    with translated("Error while deserializing"), open_memory(bytes) as file:
+        for name in file:
+            tensor = file.info(name)
+            data = bytearray(content[tensor.file_offset : tensor.file_offset + tensor.nbytes])
+            found.append((name, {"shape": list(tensor.shape), "dtype": tensor.dtype, "data": data}))
+    return found
+
+
+_bytes = bytes  # stock's keyword hides it
+
+
+def file_name(filename: Union[str, "os.PathLike[str]"]) -> str:
+    """The text of a path, which stock does not take as bytes."""
+    try:
+        path = os.fspath(filename)
+    except TypeError as error:
+        raise TypeError(f"argument 'filename': {error}") from None
+    check_type("filename", path, str)
+    return path
+
+
+def check_type(argument: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        raise TypeError(f"argument '{argument}': '{found}' object is not an instance of '{kind.__name__}'")
+
+
+def _checked(tensor_dict: dict[str, TensorSpec], metadata: Optional[dict[str, str]]) -> dict[str, Packed]:
+    check_type("tensor_dict", tensor_dict, dict)
+    if metadata is not None:
+        check_type("metadata", metadata, dict)
+        for key, text in metadata.items():
+            check_type("metadata", key, str)
+            check_type("metadata", text, str)
+    for name, tensor in tensor_dict.items():
+        check_type("tensor_dict", name, str)
+        check_type("tensor_dict", tensor, TensorSpec)
+    return {name: tensor._packed() for name, tensor in tensor_dict.items()}

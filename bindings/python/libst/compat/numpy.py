@@ -1,0 +1,59 @@
+"""safetensors.numpy: dicts of numpy arrays, to files and to bytes, and back."""
+
+import os
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from ..dtypes import NAMES, NUMPY
+from . import TensorSpec, deserialize, safe_open, serialize, serialize_file
+
+Array = np.ndarray[Any, Any]
+
+# Packed F4 and F6 are bytes.
+_TYPES: dict[str, Any] = {name: NUMPY[number] for number, name in NAMES.items()}
+
+
+def save(tensor_dict: dict[str, Array], metadata: Optional[dict[str, str]] = None) -> bytes:
+    """The bytes of a file that holds these arrays."""
+    kept: list[Array] = []
+    return serialize(_specs(tensor_dict, kept), metadata=metadata)
+
+
+def save_file(
+    tensor_dict: dict[str, Array],
+    filename: Union[str, "os.PathLike[str]"],
+    metadata: Optional[dict[str, str]] = None,
+) -> None:
+    """Write a file that holds these arrays, durably."""
+    kept: list[Array] = []
+    serialize_file(_specs(tensor_dict, kept), filename, metadata=metadata)
+
+
+def load(data: bytes) -> dict[str, Array]:
+    """The arrays of a file that lies in memory."""
+    arrays: dict[str, Array] = {}
+    for name, tensor in deserialize(data):
+        dtype = tensor["dtype"]
+        array = np.frombuffer(tensor["data"], _TYPES[dtype])
+        arrays[name] = array if dtype == "F4" or dtype.startswith("F6_") else array.reshape(tensor["shape"])
+    return arrays
+
+
+def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap") -> dict[str, Array]:
+    """The arrays of a file, in memory of their own; with `backend="view"` read-only views of the file."""
+    with safe_open(filename, framework="np", backend=backend) as file:
+        return file.get_tensors()
+
+
+def _specs(tensor_dict: dict[str, Array], kept: list[Array]) -> dict[str, TensorSpec]:
+    """What to write; `kept` holds the memory where it lies."""
+    specs = {}
+    for name, array in tensor_dict.items():
+        # Stock would write the bytes of a transposed array in the order in which they lie, under its shape.
+        dense = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+        kept.append(dense)
+        specs[name] = TensorSpec(
+            dtype=dense.dtype.name, shape=dense.shape, data_ptr=dense.ctypes.data, data_len=dense.nbytes
+        )
+    return specs

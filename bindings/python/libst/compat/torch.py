@@ -1,0 +1,231 @@
+"""safetensors.torch: dicts of torch tensors and whole models, to files and to bytes, and back.
+
+Tensors of a dict must not share memory, as a file would hold it twice; `save_model` keeps one
+name of each such group, and `load_model` knows which names the others were.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Any, Optional, Union
+
+import torch
+
+from .._torch import torch_tensor
+from ._bytes import TensorSpec, deserialize, serialize, serialize_file
+from ._frameworks import check_dtype
+from ._open import safe_open
+
+Path = Union[str, "os.PathLike[str]"]
+Tensors = dict[str, torch.Tensor]
+
+
+def save(tensors: Tensors, metadata: Optional[dict[str, str]] = None) -> bytes:
+    """The bytes of a file that holds these tensors, which must be contiguous and share no memory."""
+    kept: list[torch.Tensor] = []
+    return serialize(_specs(tensors, kept), metadata=metadata)
+
+
+def save_file(tensors: Tensors, filename: Path, metadata: Optional[dict[str, str]] = None) -> None:
+    """Write a file that holds these tensors, durably. They must be contiguous and share no memory."""
+    kept: list[torch.Tensor] = []
+    serialize_file(_specs(tensors, kept), filename, metadata=metadata)
+
+
+def load(data: bytes) -> Tensors:
+    """The tensors of a file that lies in memory."""
+    import numpy as np
+
+    tensors: Tensors = {}
+    for name, tensor in deserialize(data):
+        check_dtype(tensor["dtype"], "torch")
+        array = np.frombuffer(tensor["data"], np.uint8)
+        tensors[name] = torch_tensor(array, tensor["dtype"], tuple(tensor["shape"]))
+    return tensors
+
+
+def load_file(filename: Path, device: Union[str, int] = "cpu", *, backend: str = "mmap") -> Tensors:
+    """The tensors of a file, on a device."""
+    with safe_open(filename, framework="pt", device=device, backend=backend) as file:
+        return file.get_tensors()
+
+
+def save_model(
+    model: torch.nn.Module,
+    filename: Path,
+    metadata: Optional[dict[str, str]] = None,
+    force_contiguous: bool = True,
+) -> None:
+    """Write a model's state. Of tensors that share memory one is written; the metadata names the others."""
+    state = model.state_dict()
+    notes = dict(metadata or {})
+    dropped = _remove_duplicate_names(state)
+    for kept_name, names in dropped.items():
+        for name in names:
+            notes.setdefault(name, kept_name)
+            del state[name]
+    if force_contiguous:
+        state = {name: tensor.contiguous() for name, tensor in state.items()}
+    try:
+        save_file(state, filename, metadata=notes if notes or metadata is not None else None)
+    except ValueError as error:
+        hint = "Or use save_model(..., force_contiguous=True), read the docs for potential caveats."
+        raise ValueError(f"{error} {hint}") from error
+
+
+def load_model(
+    model: torch.nn.Module,
+    filename: Path,
+    strict: bool = True,
+    device: Union[str, int] = "cpu",
+    *,
+    backend: str = "mmap",
+) -> tuple[list[str], list[str]]:
+    """Load a file that `save_model` wrote into a model.
+
+    Returns the names that the model has and the file has not, and the other way round. With `strict`
+    RuntimeError if there are any.
+    """
+    state = load_file(filename, device=device, backend=backend)
+    dropped = _remove_duplicate_names(model.state_dict(), preferred_names=list(state))
+    answer = model.load_state_dict(state, strict=False)
+    missing, unexpected = set(answer.missing_keys), list(answer.unexpected_keys)
+    for name in (name for names in dropped.values() for name in names):
+        if name in missing:
+            missing.remove(name)
+        else:
+            unexpected.append(name)  # the file holds both, which this model cannot have apart
+    if strict and (missing or unexpected):
+        lines = [f"Error(s) in loading state_dict for {type(model).__name__}:"]
+        for what, names in (("Missing", sorted(missing)), ("Unexpected", sorted(unexpected))):
+            if names:
+                quoted = ", ".join(f'"{name}"' for name in names)
+                lines.append(f"    {what} key(s) in state_dict: {quoted}")
+        raise RuntimeError("\n".join(lines))
+    return missing, unexpected  # type: ignore[return-value]  # stock's first is a set, too
+
+
+def storage_ptr(tensor: torch.Tensor) -> int:
+    """The address of the memory that a tensor is a part of; 0 if it has none."""
+    try:
+        return int(_storage(tensor).data_ptr())
+    except (NotImplementedError, RuntimeError):  # of a meta tensor
+        return 0
+
+
+def storage_size(tensor: torch.Tensor) -> int:
+    """The size of that memory in bytes."""
+    try:
+        return int(_storage(tensor).nbytes())
+    except (NotImplementedError, RuntimeError):
+        return _nbytes(tensor)
+
+
+def _nbytes(tensor: torch.Tensor) -> int:
+    return int(tensor.nelement() * tensor.element_size())
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()  # torch 1.13
+
+
+def _end_ptr(tensor: torch.Tensor) -> int:
+    """The address behind a tensor's last element."""
+    if not tensor.nelement():
+        return int(tensor.data_ptr())
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride()))
+    return int(tensor.data_ptr() + (last + 1) * tensor.element_size())
+
+
+def _find_shared_tensors(state_dict: Tensors) -> list[set[str]]:
+    """Groups of names whose tensors overlap in memory; a tensor that shares nothing is a group of one."""
+    by_storage: dict[Any, list[tuple[int, int, str]]] = {}
+    for name, tensor in state_dict.items():
+        if tensor.device.type != "meta" and storage_ptr(tensor) and storage_size(tensor):
+            place = (tensor.device, storage_ptr(tensor), storage_size(tensor))
+            by_storage.setdefault(place, []).append((tensor.data_ptr(), _end_ptr(tensor), name))
+    groups: list[set[str]] = []
+    for parts in by_storage.values():
+        reached = -1
+        for begin, end, name in sorted(parts):
+            if begin < reached:
+                groups[-1].add(name)
+            else:
+                groups.append({name})
+            reached = max(reached, end)
+    return groups
+
+
+def _is_complete(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory."""
+    return bool(tensor.data_ptr() == storage_ptr(tensor) and _nbytes(tensor) == storage_size(tensor))
+
+
+def _remove_duplicate_names(
+    state_dict: Tensors,
+    *,
+    preferred_names: Optional[Iterable[str]] = None,
+    discard_names: Optional[Iterable[str]] = None,
+) -> dict[str, list[str]]:
+    """Which name to keep of each group that shares memory, and which not to."""
+    preferred, discarded = set(preferred_names or ()), set(discard_names or ())
+    dropped: dict[str, list[str]] = {}
+    for group in _find_shared_tensors(state_dict):
+        if len(group) == 1:
+            # Alone, but a part of something: its memory would be written with it by nobody, and cannot be kept out.
+            name = next(iter(group))
+            if not _is_complete(state_dict[name]):
+                raise _nothing_to_keep(group)
+            continue
+        complete = {name for name in group if _is_complete(state_dict[name])}
+        if not complete:
+            raise _nothing_to_keep(group)
+        kept = min(complete & preferred or complete - discarded or complete)
+        dropped[kept] = [name for name in sorted(group) if name != kept]
+    return dropped
+
+
+def _nothing_to_keep(group: set[str]) -> RuntimeError:
+    return RuntimeError(
+        "Error while trying to find names to remove to save state dict, but found no suitable name to keep for saving "
+        f"amongst: {group}. None is covering the entire storage. Refusing to save/load the model since you could be "
+        "storing much more memory than needed."
+    )
+
+
+def _specs(tensors: Tensors, kept: list[torch.Tensor]) -> dict[str, TensorSpec]:
+    """What to write; `kept` holds the memory where it lies."""
+    if not isinstance(tensors, dict):
+        raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
+    sparse = [name for name, tensor in tensors.items() if tensor.layout != torch.strided]
+    if sparse:
+        raise ValueError(
+            f"You are trying to save a sparse tensors: `{sparse}` which this library does not support."
+            " You can make it a dense tensor before saving with `.to_dense()` but be aware this might"
+            " make a much larger file than needed."
+        )
+    shared = [group for group in _find_shared_tensors(tensors) if len(group) > 1]
+    if shared:
+        raise RuntimeError(
+            "Some tensors share memory, this will lead to duplicate memory on disk and potential differences when "
+            f"loading them again: {shared}. A potential way to correctly save your model is to use `save_model`."
+        )
+    specs = {}
+    for name, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(
+                f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. Call `.contiguous()` "
+                "on it first; or, if it is a part of another, save that one."
+            )
+        if tensor.device.type != "cpu":
+            tensor = tensor.to("cpu")
+        kept.append(tensor)
+        specs[name] = TensorSpec(
+            dtype=str(tensor.dtype).split(".")[-1],
+            shape=tensor.shape,
+            data_ptr=tensor.data_ptr(),
+            data_len=_nbytes(tensor),
+        )
+    return specs

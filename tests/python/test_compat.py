@@ -1,0 +1,350 @@
+"""libst.compat against the stock package: the same answers, bytes and exceptions to the same questions."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+
+import libst
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+from conftest import REPOSITORY, TENSORS, raw_file
+from libst import compat
+from libst.compat import numpy as compat_numpy
+
+sys.path.append(str(REPOSITORY / "tests" / "differential"))  # at the end, as it has a conftest, too
+from corpus import CASES  # noqa: E402
+
+BOTH = {"stock": safetensors, "libst": compat}
+NUMPY = {"stock": safetensors.numpy, "libst": compat_numpy}
+
+DTYPES = [np.bool_, np.complex64, np.float16, np.float32, np.float64]
+DTYPES += [np.dtype(f"{sign}int{bits}").type for sign in ("", "u") for bits in (8, 16, 32, 64)]
+DTYPES += [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2]
+DTYPES += [ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu]
+EVERY_DTYPE = {f"tensor.{np.dtype(t).name}": np.arange(12).reshape(3, 4).astype(t) for t in DTYPES}
+
+DICTS = {
+    "example": TENSORS,
+    "every dtype": EVERY_DTYPE,
+    "none": {},
+    "empty": {"e": np.empty((0, 3), np.float16), "f": np.empty((2, 0))},
+    "scalars": {"a": np.array(1.5), "b": np.array(True)},
+    "names": {name: np.arange(3) for name in ("", "naïve", "模型.权重", "🙂", "a/b c\n\t\"'\\\x01\x7f", "\u2028")},
+    "big-endian": {"a": np.arange(5, dtype=">f4")},
+    "many": {
+        f"layer.{i}.w": np.full((i % 7 + 1,), i % 100, [np.int8, np.float32, np.int64][i % 3]) for i in range(1000)
+    },
+}
+
+
+def outcome(function, *args, **kwargs):
+    """What a call gave, or the exception that it raised: class and text."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+def both(question):
+    """The same question to stock and to libst."""
+    return [outcome(question, package) for package in BOTH.values()]
+
+
+def same(a, b):
+    assert set(a) == set(b)
+    for name, array in a.items():
+        assert array.dtype == b[name].dtype and array.shape == b[name].shape, name
+        assert array.tobytes() == b[name].tobytes(), name
+
+
+@pytest.mark.parametrize("tensors", DICTS.values(), ids=DICTS)
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {'k\n"é🙂': "v\\/\u2028\x00"}], ids=str)
+def test_the_same_bytes_are_written(tmp_path, tensors, metadata):
+    for package, module in NUMPY.items():
+        module.save_file(tensors, tmp_path / package, metadata)
+    stock = (tmp_path / "stock").read_bytes()
+    assert (tmp_path / "libst").read_bytes() == stock
+    assert compat_numpy.save(tensors, metadata) == stock == safetensors.numpy.save(tensors, metadata)
+
+
+def test_serialize_orders_as_the_library_does(tmp_path):
+    """serialize makes its header itself; the C library is the judge, also with metadata of many keys."""
+    metadata = {key: key for key in ("z", "a", "é", "B", "🙂", "\ue000")}
+    for tensors in DICTS.values():
+        compat_numpy.save_file(tensors, tmp_path / "file", metadata)
+        assert compat_numpy.save(tensors, metadata) == (tmp_path / "file").read_bytes()
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+@pytest.mark.parametrize(
+    "tensors", [t for n, t in DICTS.items() if n != "every dtype"], ids=[n for n in DICTS][:1] + [n for n in DICTS][2:]
+)
+def test_the_same_tensors_are_read(tmp_path, tensors, backend):
+    path = tmp_path / "file"
+    safetensors.numpy.save_file(tensors, path, {"a": "b"})
+    same(compat_numpy.load_file(path, backend=backend), safetensors.numpy.load_file(path, backend=backend))
+    same(compat_numpy.load(path.read_bytes()), safetensors.numpy.load(path.read_bytes()))
+    with compat.safe_open(path, "np", backend=backend) as f, safetensors.safe_open(path, "np", backend=backend) as g:
+        assert f.keys() == g.keys() and f.metadata() == g.metadata()
+        placed = [[name for name in h.offset_keys() if tensors[name].size] for h in (f, g)]  # stock has others anywhere
+        assert placed[0] == placed[1] and sorted(f.offset_keys()) == f.keys()
+        assert type(f.keys()) is list and type(f.offset_keys()) is list
+        same({name: f.get_tensor(name) for name in f.keys()}, {name: g.get_tensor(name) for name in g.keys()})
+        same(f.get_tensors(), g.get_tensors())
+        for name in f.keys():
+            f_slice, g_slice = f.get_slice(name), g.get_slice(name)
+            assert (f_slice.get_shape(), f_slice.get_dtype()) == (g_slice.get_shape(), g_slice.get_dtype())
+
+
+def test_every_dtype_is_read(tmp_path):
+    """float8 too, which stock saves but cannot load into numpy."""
+    path = tmp_path / "file"
+    safetensors.numpy.save_file(EVERY_DTYPE, path)
+    same(compat_numpy.load_file(path), EVERY_DTYPE)
+    same(compat_numpy.load(path.read_bytes()), EVERY_DTYPE)
+
+
+def test_arrays_may_be_written_to_and_outlive_the_file(model):
+    with compat.safe_open(model, "np") as f:
+        array, every = f.get_tensor("w"), f.get_tensors()
+    array += 1
+    every["w"] += 1
+    assert np.array_equal(array, TENSORS["w"] + 1) and np.array_equal(every["w"], array)
+    assert np.array_equal(compat_numpy.load_file(model)["w"], TENSORS["w"])
+
+
+def test_views_are_read_only_and_copy_nothing(model):
+    views = compat_numpy.load_file(model, backend="view")
+    same(views, TENSORS)
+    assert not views["w"].flags.writeable
+    assert np.shares_memory(views["w"], views["w"].base) and len({id(v.base) for v in views.values() if v.size}) == 1
+    with compat.safe_open(model, "np", backend="view") as f:
+        assert np.shares_memory(f.get_tensor("w"), f.get_tensor("w"))
+    with pytest.raises(compat.SafetensorError, match="numpy"):
+        compat.safe_open(model, "tf", backend="view")
+
+
+# A tensor of (4, 6), one of (0, 3), and a scalar.
+INDICES = [
+    0, -1, 4, -5, slice(1, 3), slice(None), slice(None, None, 2), slice(1, None, 2), slice(0, 100), slice(0, 100, 2),
+    slice(10, 20), slice(4, 4), slice(2, 2), slice(-2, None), slice(None, -1), slice(None, None, -1),
+    slice(None, None, 0), slice(0.5, 1), slice(0, 2**70), slice(None, None, "a"), slice(None, None, 2**40),
+    (1, 2), (1, -9), (1, 2, 3), (slice(1, 3), slice(2, 4)), (slice(0, 2), -1), (slice(None), slice(None, None, 3)),
+    (slice(1, None, 2), 5), ..., (..., 1), (1, ...), (..., ...), (slice(1, 2), ..., slice(2, 3)), (..., slice(0, 9)),
+    (1, 2, ...), (1, 2, 3, ...), (), [], [1, 2], (slice(None), []), (slice(None), [1]), None, (None, 1), 1.5, "a",
+    True, 2**70, 2**40, np.int64(1), slice(np.int64(1), np.int64(3)), np.array([1, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+@pytest.mark.parametrize("name", ["w", "e", "s"])
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_slices_are_those_of_stock(tmp_path, name, index, backend):
+    path = tmp_path / "file"
+    w = np.arange(24, dtype=np.float32).reshape(4, 6)
+    safetensors.numpy.save_file({"w": w, "e": np.empty((0, 3), np.int8), "s": np.array(2.5)}, path)
+
+    def ask(package):
+        part = package.safe_open(path, "np", backend=backend).get_slice(name)[index]
+        return part.dtype, part.shape, part.tobytes()
+
+    stock, ours = both(ask)
+    assert ours == stock
+
+
+def test_a_slice_that_ends_before_it_begins_is_empty(model):
+    """Stock raises SystemError, of Python's own making."""
+    assert compat.safe_open(model, "np").get_slice("w")[1:0].shape == (0, 3, 4)
+
+
+def test_slices_outlive_the_file(model):
+    with compat.safe_open(model, "np") as f:
+        part = f.get_slice("w")
+    assert np.array_equal(part[1], TENSORS["w"][1])
+
+
+QUESTIONS = {
+    "no such tensor": lambda p, path: p.safe_open(path, "np").get_tensor("nope"),
+    "no such slice": lambda p, path: p.safe_open(path, "np").get_slice("nope"),
+    "a number for a name": lambda p, path: p.safe_open(path, "np").get_tensor(3),
+    "a surrogate in a name": lambda p, path: p.safe_open(path, "np").get_tensor("\ud800"),
+    "no such file": lambda p, path: p.safe_open(path.with_name("none"), "np"),
+    "NUL in the path": lambda p, path: p.safe_open("a\0b", "np"),
+    "bytes for a path": lambda p, path: p.safe_open(os.fsencode(path), "np"),
+    "a number for a path": lambda p, path: p.safe_open(3, "np"),
+    "no such framework": lambda p, path: p.safe_open(path, "foo"),
+    "a number for a framework": lambda p, path: p.safe_open(path, 1),
+    "no such device": lambda p, path: p.safe_open(path, "np", device="foo"),
+    "a device of another": lambda p, path: p.safe_open(path, "np", device="cuda"),
+    "a device by number": lambda p, path: p.safe_open(path, "np", device=0),
+    "a negative device": lambda p, path: p.safe_open(path, "np", device=-1),
+    "half a device": lambda p, path: p.safe_open(path, "np", device=1.5),
+    "a device with two numbers": lambda p, path: p.safe_open(path, "np", device="cuda:0:1"),
+    "a device that is no number": lambda p, path: p.safe_open(path, "np", device="cuda:x"),
+    "a GPU for flax": lambda p, path: p.safe_open(path, "jax", device="cuda:1"),
+    "no such backend": lambda p, path: p.safe_open(path, "np", backend="foo"),
+    "a number for a backend": lambda p, path: p.safe_open(path, "np", backend=1),
+    "after the end": lambda p, path: closed(p, path).get_tensor("w"),
+    "keys after the end": lambda p, path: closed(p, path).keys(),
+    "metadata after the end": lambda p, path: closed(p, path).metadata(),
+    "entered again": lambda p, path: closed(p, path).__enter__().keys(),
+    "bytearray": lambda p, path: p.deserialize(bytearray(path.read_bytes())),
+    "text": lambda p, path: p.deserialize("text"),
+    "dtype": lambda p, path: p.TensorSpec(dtype="foo", shape=[1], data_ptr=1, data_len=1),
+    "negative shape": lambda p, path: p.TensorSpec(dtype="int8", shape=[-1], data_ptr=1, data_len=1),
+    "text for a shape": lambda p, path: p.TensorSpec(dtype="int8", shape="ab", data_ptr=1, data_len=1),
+    "F4": lambda p, path: repr(p.TensorSpec(dtype="float4_e2m1fn_x2", shape=(2, 3), data_ptr=8, data_len=6)),
+    "wrong size": lambda p, path: p.serialize({"a": p.TensorSpec(dtype="int8", shape=[2], data_ptr=8, data_len=1)}),
+    "a number for a name to save": lambda p, path: p.serialize({1: None}),
+    "a dict for a TensorSpec": lambda p, path: p.serialize({"a": {}}),
+    "a list of tensors": lambda p, path: p.serialize([]),
+    "a list of metadata": lambda p, path: p.serialize({}, metadata=[]),
+    "a number in metadata": lambda p, path: p.serialize({}, metadata={"a": 1}),
+    "saved nowhere": lambda p, path: p.serialize_file({}, 3),
+}
+
+
+def closed(package, path):
+    with package.safe_open(path, "np") as f:
+        pass
+    return f
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_errors_are_those_of_stock(model, question):
+    stock, ours = both(lambda package: question(package, model))
+    assert ours == stock and type(ours) in (tuple, str)
+
+
+def test_errors_of_the_storage_are_safetensor_errors_when_saving(tmp_path):
+    (kind, text), ours = both(lambda p: p.serialize_file({}, tmp_path / "none" / "file"))
+    assert ours[0] == kind == "SafetensorError"
+    assert ours[1].startswith(re.match(r".*\(os error \d+\)", text).group())
+    assert [kind for kind, _ in both(lambda p: p.serialize_file({}, tmp_path))] == ["SafetensorError"] * 2
+
+
+def test_arguments_are_keywords_where_stock_has_them(model):
+    for package in BOTH.values():
+        with pytest.raises(TypeError):
+            package.safe_open(model, "np", "cpu", "mmap")
+        with pytest.raises(TypeError):
+            package.TensorSpec("int8", [1], 8, 1)
+        assert package.deserialize(bytes=package.serialize(tensor_dict={}, metadata={"a": "b"})) == []
+
+
+# Headers of 100 MB take a second each, and tests/differential reads them.
+MALFORMED = [case for name, case in CASES.items() if case.status != "ST_OK" and "100000" not in name]
+
+
+@pytest.mark.parametrize("case", MALFORMED, ids=lambda case: case.name)
+def test_malformed_files_raise_what_stock_raises(tmp_path, case):
+    path = tmp_path / "file"
+    path.write_bytes(case.bytes())
+    asked = [lambda p: p.safe_open(path, "np"), lambda p: p.deserialize(path.read_bytes())]
+    for ask in asked:
+        stock, ours = both(ask)
+        assert ours[0] == "SafetensorError"
+        if case.status == "ST_E_DUPLICATE_NAME":
+            continue  # stock lets one tensor hide another
+        assert stock[0] == "SafetensorError"
+        if " in header: " in stock[1]:  # and then what its JSON or UTF-8 reader has to say
+            said = stock[1][: stock[1].index(" in header: ") + len(" in header: ")]
+            assert ours[1].startswith(said)
+        elif case.status not in ("ST_E_OVERLAP", "ST_E_HOLE", "ST_E_OFFSETS"):  # which tensor is to blame is a choice
+            assert ours[1] == stock[1]
+
+
+def test_the_error_of_libst_is_the_cause(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"short")
+    with pytest.raises(compat.SafetensorError) as caught:
+        compat.safe_open(path, "np")
+    assert isinstance(caught.value.__cause__, libst.FormatError)
+
+
+def test_files_have_the_mode_of_umask_and_keep_that_of_the_old(tmp_path):
+    """Where stock makes every file 0600."""
+    path = tmp_path / "file"
+    old = os.umask(0o027)
+    try:
+        compat_numpy.save_file(TENSORS, path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o604)
+    compat_numpy.save_file(TENSORS, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604
+
+
+def test_a_transposed_array_is_written_as_it_reads():
+    """Stock writes its bytes in the order of memory, which load as another array."""
+    w = np.arange(6.0).reshape(2, 3).T
+    assert np.array_equal(safetensors.numpy.load(compat_numpy.save({"w": w}))["w"], w)
+
+
+def test_packed_tensors_are_bytes(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(raw_file([("a", "F4", [2, 3], b"abc"), ("b", "F6_E2M3", [4], b"def")]))
+    for arrays in (compat_numpy.load_file(path), compat_numpy.load(path.read_bytes())):
+        assert {name: array.tobytes() for name, array in arrays.items()} == {"a": b"abc", "b": b"def"}
+
+
+PROGRAM = """
+import json, multiprocessing, sys
+import safetensors
+from safetensors import safe_open, SafetensorError
+from safetensors.numpy import load_file, save_file
+import safetensors.numpy as module
+
+def kind(path):
+    return safe_open.__module__, float(load_file(path)["b"].sum())
+
+if __name__ == "__main__":
+    with safe_open(sys.argv[1], "np") as f:
+        keys = f.keys()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        child = pool.apply(kind, (sys.argv[1],))
+    here = kind(sys.argv[1])
+    print(json.dumps([safetensors.__version__, keys, here, child, module.__name__, __name__, sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize("as_module", [False, True], ids=["file", "module"])
+def test_unmodified_programs_run_on_libst_and_so_do_their_children(tmp_path, model, as_module):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    start = ["-m", "program"] if as_module else ["program.py"]
+    command = [sys.executable, "-m", "libst.compat", *start, str(model), "--more"]
+    said = json.loads(subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout)
+    libst_kind = ["libst.compat._open", float(TENSORS["b"].sum())]
+    assert said == [
+        "0.8.0", sorted(TENSORS), libst_kind, libst_kind, "libst.compat.numpy", "__main__", [str(model), "--more"],
+    ]  # fmt: skip
+
+
+def test_install_takes_the_place_of_stock_in_a_process():
+    code = """
+import libst.compat
+libst.compat.install()
+import safetensors, safetensors.numpy, importlib.util
+from safetensors._safetensors_rust import SafetensorError
+assert safetensors is libst.compat and SafetensorError is libst.compat.SafetensorError
+assert safetensors.numpy is libst.compat.numpy and safetensors.numpy.__spec__.name == "libst.compat.numpy"
+assert importlib.util.find_spec("safetensors.mlx").origin.endswith("safetensors/mlx.py")  # of stock
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_usage_is_told():
+    said = subprocess.run([sys.executable, "-m", "libst.compat"], capture_output=True, text=True)
+    assert said.returncode and "usage" in said.stderr
+
+
+def test_nothing_imports_a_framework_unasked(model):
+    code = "import sys, libst, libst.compat, libst.compat.numpy; print({'torch', 'jax'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"set()\n"
