@@ -51,7 +51,7 @@ run_pytest() {
 
 # g++ finds uninitialised members in code that sanitizers made (GCC PR105562); the build without them keeps -Werror.
 run_sanitizers() {
-  configure "$BUILD-asan" --buildtype=debug -Doptimization=1 -Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false \
+  configure "$BUILD-asan" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dc_args=-g1 -Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false \
     -Dtests=true -Dbench=false -Dcli=false &&
     build "$BUILD-asan" &&
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1 \

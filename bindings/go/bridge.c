@@ -1,5 +1,7 @@
 #include "bridge.h"
 
+#include <string.h>
+
 #include "_cgo_export.h"
 
 static _Thread_local stgo_call *current;
@@ -53,6 +55,8 @@ void stgo_hook_open(st_open_options *options) {
 
 void stgo_hook_txn(st_txn_options *options) { options->progress = on_progress; }
 
+void stgo_hook_save(st_save_options *options) { options->progress = on_progress; }
+
 void stgo_hook_verify(st_verify_options *options) {
   options->progress = on_progress;
   options->report = on_report;
@@ -61,9 +65,14 @@ void stgo_hook_verify(st_verify_options *options) {
 void stgo_hook_recover(st_recover_options *options) { options->report = on_report; }
 
 st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out) {
-  size_t i;
-  const st_status found = st_find(file, name, name_len, &i);
-  return found == ST_OK ? st_at(file, i, out) : found;
+  for (;;) { /* again where a commit or refresh of another thread gave the index to another tensor */
+    size_t i;
+    const st_status found = st_find(file, name, name_len, &i);
+    if (found != ST_OK) return found;
+    const st_status described = st_at(file, i, out);
+    if (described == ST_E_OUT_OF_RANGE) continue;
+    if (described != ST_OK || (out->name_len == name_len && !memcmp(out->name, name, name_len))) return described;
+  }
 }
 
 st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
@@ -98,4 +107,18 @@ st_status stgo_txn_update(st_txn *txn, const char *name, size_t name_len, st_dty
                           const uint64_t *shape, const void *data, uint64_t nbytes) {
   const st_tensor value = tensor_of(dtype, rank, shape, data, nbytes);
   return st_txn_update_n(txn, name, name_len, &value);
+}
+
+st_status stgo_txn_put(st_txn *txn, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
+                       const uint64_t *shape, const void *data, uint64_t nbytes) {
+  const st_tensor value = tensor_of(dtype, rank, shape, data, nbytes);
+  return st_txn_put_n(txn, name, name_len, &value);
+}
+
+st_status stgo_writer_put(st_writer *writer, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
+                          const uint64_t *shape, const void *data, uint64_t nbytes) {
+  st_tensor tensor = tensor_of(dtype, rank, shape, data, nbytes);
+  tensor.name = name;
+  tensor.name_len = name_len;
+  return st_writer_put(writer, &tensor);
 }

@@ -21,6 +21,7 @@ stgo_call *stgo_enter(stgo_call *call);
 /* Give these options the callbacks that pass on to this thread's call. */
 void stgo_hook_open(st_open_options *options);
 void stgo_hook_txn(st_txn_options *options);
+void stgo_hook_save(st_save_options *options);
 void stgo_hook_verify(st_verify_options *options);
 void stgo_hook_recover(st_recover_options *options);
 
@@ -38,6 +39,10 @@ st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst,
 st_status stgo_update(st_file *file, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
                       const uint64_t *shape, const void *data, uint64_t nbytes);
 st_status stgo_txn_update(st_txn *txn, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
+                          const uint64_t *shape, const void *data, uint64_t nbytes);
+st_status stgo_txn_put(st_txn *txn, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
+                       const uint64_t *shape, const void *data, uint64_t nbytes);
+st_status stgo_writer_put(st_writer *writer, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
                           const uint64_t *shape, const void *data, uint64_t nbytes);
 
 #endif

@@ -1,4 +1,4 @@
-// Package st opens, reads, verifies and changes safetensors files with libst: tensors are looked at without a copy and
+// Package st opens, reads, verifies, writes and changes safetensors files with libst: tensors are looked at without a copy and
 // changed in place, as transactions that survive a crash.
 //
 //	f, err := st.Open("model.safetensors", st.ReadWrite())
@@ -9,6 +9,9 @@
 //	bias, err := f.Get("final_conv.bias") // a copy; View does without
 //	...
 //	err = f.Update("final_conv.bias", bias) // durable when it returns nil
+//
+// A transaction ([File.Begin]) makes many changes at once. Updates alone are patched in place; one that puts, deletes or
+// renames tensors makes a new file, which every reader sees whole or not at all. [Save] and [NewWriter] write new files.
 //
 // # Errors
 //
@@ -27,13 +30,13 @@
 // until Close, and shows what others change meanwhile.
 //
 // The library keeps no pointer into Go's memory beyond a call. What File.Update is given is in the file when it returns,
-// and what Tx.Update is given is in the transaction's journal (ST_TXN_COPY), so the caller may reuse it at once. The one
+// and what Tx.Update, Tx.Put and a Writer are given is on disk (ST_TXN_COPY), so the caller may reuse it at once. The one
 // exception is OpenBytes, which pins its argument until Close.
 //
 // # Goroutines
 //
 // A File may be used from many goroutines at once, and Close may be called while others use it: their calls give up and
-// answer [ErrInterrupted] or [fs.ErrClosed]. A Tx belongs to one goroutine at a time.
+// answer [ErrInterrupted] or [fs.ErrClosed]. A Tx or Writer belongs to one goroutine at a time.
 //
 // Callbacks (WithProgress, WithLog, WithReport) run on the goroutine of the call that they are about. A panic in one
 // cancels the call, as far as it can be cancelled, and goes on in the caller. They must not call runtime.Goexit.

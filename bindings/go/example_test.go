@@ -148,6 +148,53 @@ func ExampleFile_Begin() {
 	// <nil>
 }
 
+func ExampleTx_Put() {
+	path, remove := exampleFile()
+	defer remove()
+	f, err := st.Open(path, st.ReadWrite())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+
+	tx, err := f.Begin()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := tx.Put("scale", st.TensorOf([]float64{0.5})); err != nil {
+		log.Fatal(err)
+	}
+	if err := tx.Delete("bias"); err != nil {
+		log.Fatal(err)
+	}
+	plan, err := tx.Plan()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(plan.Kind, tx.Commit(), f.Names())
+	// Output: publish <nil> [weight scale]
+}
+
+func ExampleNewWriter() {
+	path, remove := exampleFile()
+	defer remove()
+	w, err := st.NewWriter(path, nil, st.WithMetadata(map[string]string{"format": "pt"}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Abort() // does nothing after Finish
+	for _, name := range []string{"layers.0", "layers.1"} {
+		tensor := st.TensorOf(make([]float32, 6), 2, 3) // one at a time in memory
+		tensor.Name = name
+		if err := w.Put(tensor); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(w.Finish()) // durable, and there
+	// Output: <nil>
+}
+
 func ExampleFile_UpdateContext() {
 	path, remove := exampleFile()
 	defer remove()

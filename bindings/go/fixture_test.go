@@ -80,6 +80,19 @@ func readFile(path string) (map[string]st.Tensor, error) {
 	return all, nil
 }
 
+func readMetadata(path string) (map[string]string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	header := map[string]json.RawMessage{}
+	if err := json.Unmarshal(content[8:8+binary.LittleEndian.Uint64(content)], &header); err != nil || header["__metadata__"] == nil {
+		return nil, err
+	}
+	pairs := map[string]string{}
+	return pairs, json.Unmarshal(header["__metadata__"], &pairs)
+}
+
 var allDTypes = []st.DType{
 	st.Bool, st.F4, st.F6E2M3, st.F6E3M2, st.U8, st.I8, st.F8E5M2, st.F8E4M3, st.F8E8M0, st.F8E4M3FNUZ, st.F8E5M2FNUZ,
 	st.I16, st.U16, st.F16, st.BF16, st.I32, st.U32, st.F32, st.C64, st.F64, st.I64, st.U64,

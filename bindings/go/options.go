@@ -13,7 +13,7 @@ import (
 // An OpenOption is for Open, OpenBytes and OpenContext.
 type OpenOption interface{ toOpen(*openConfig) }
 
-// A TxOption is for Begin and BeginContext.
+// A TxOption is for Begin, BeginContext and Compact.
 type TxOption interface{ toTx(*txConfig) }
 
 // A VerifyOption is for Verify and VerifyContext.
@@ -175,17 +175,66 @@ func WithLog(log Log) OpenOption {
 	return openOption(func(c *openConfig) { c.hooks.log = log })
 }
 
+type txFlag C.uint32_t
+
+func (flag txFlag) toTx(c *txConfig) { c.c.flags |= C.uint32_t(flag) }
+
+// Publish makes a new file of the commit even where it could patch the old one, so that no reader sees a mix.
+func Publish() TxOption { return txFlag(C.ST_COMMIT_PUBLISH) }
+
+// BreakLinks publishes a file that has other hard links, which keep the old bytes. Without it that is ErrHardLinks.
+func BreakLinks() TxOption { return txFlag(C.ST_TXN_BREAK_LINKS) }
+
+// Fillers makes of what is deleted a tensor __st_free__/n that keeps its bytes, so that what lies behind it does not
+// move. Later puts use it, Compact removes it.
+func Fillers() TxOption { return txFlag(C.ST_TXN_FILLERS) }
+
+// A PublishOption is for new files, of transactions and of Save.
+type PublishOption interface {
+	TxOption
+	SaveOption
+}
+
+type layout Layout
+
+func (l layout) toTx(c *txConfig)     { c.c.layout = C.uint32_t(l) }
+func (l layout) toSave(c *saveConfig) { c.c.layout = C.uint32_t(l) }
+
+// WithLayout chooses the order of the tensors. Given to Begin, what is not LayoutKeep makes a new file of the commit.
+func WithLayout(order Layout) PublishOption { return layout(order) }
+
+type alignment uint32
+
+func (a alignment) toTx(c *txConfig)     { c.c.alignment = C.uint32_t(a) }
+func (a alignment) toSave(c *saveConfig) { c.c.alignment = C.uint32_t(a) }
+
+// WithAlignment places the first data byte of a new file: a multiple of 8, at most 2^20; 0 is 64, or where an old file is
+// replaced what lets most bytes be shared with it. Given to Begin, what is not 0 makes a new file of the commit.
+func WithAlignment(bytes uint32) PublishOption { return alignment(bytes) }
+
+type headerReserve uint64
+
+func (r headerReserve) toTx(c *txConfig)     { c.c.header_reserve = C.uint64_t(r) }
+func (r headerReserve) toSave(c *saveConfig) { c.c.header_reserve = C.uint64_t(r) }
+
+// WithHeaderReserve leaves spare room in the header of a new file, for later growth. Given to Begin, what is not 0 makes a
+// new file of the commit.
+func WithHeaderReserve(bytes uint64) PublishOption { return headerReserve(bytes) }
+
 type lockTimeout C.int32_t
 
 func (t lockTimeout) toOpen(c *openConfig)       { c.c.lock_timeout_ms = C.int32_t(t) }
 func (t lockTimeout) toTx(c *txConfig)           { c.c.lock_timeout_ms = C.int32_t(t) }
+func (t lockTimeout) toSave(c *saveConfig)       { c.c.lock_timeout_ms = C.int32_t(t) }
 func (t lockTimeout) toRecover(c *recoverConfig) { c.c.lock_timeout_ms = C.int32_t(t) }
 
 // WithLockTimeout says how long to wait for other workers' locks: 0 not at all, less than 0 for ever; the default is
-// ten seconds. Given to Open it is for recovery and for File.Update; given to Begin, for that transaction's commit.
+// ten seconds. Given to Open it is for recovery and for File.Update; given to Begin, for that transaction's commit; given to
+// Save and NewWriter, for replacing a file.
 func WithLockTimeout(d time.Duration) interface {
 	OpenOption
 	TxOption
+	SaveOption
 	RecoverOption
 } {
 	if d < 0 {
@@ -199,6 +248,7 @@ type progress struct{ fn Progress }
 
 func (p progress) toOpen(c *openConfig)     { c.hooks.progress = p.fn }
 func (p progress) toTx(c *txConfig)         { c.hooks.progress = p.fn }
+func (p progress) toSave(c *saveConfig)     { c.hooks.progress = p.fn }
 func (p progress) toVerify(c *verifyConfig) { c.hooks.progress = p.fn }
 func (p progress) toLoad(c *loadConfig)     { c.hooks.progress = p.fn }
 
@@ -207,6 +257,7 @@ func (p progress) toLoad(c *loadConfig)     { c.hooks.progress = p.fn }
 func WithProgress(fn Progress) interface {
 	OpenOption
 	TxOption
+	SaveOption
 	VerifyOption
 	LoadOption
 } {

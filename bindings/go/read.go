@@ -9,7 +9,9 @@ import "C"
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -124,7 +126,7 @@ func (f *File) SliceContext(ctx context.Context, name string, ranges ...Range) (
 	if err != nil {
 		return Tensor{}, err
 	}
-	shape, size, err := f.sliceShape("slice", name, len(info.Shape), ranges)
+	shape, size, err := f.sliceShape("slice", name, info, ranges)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -149,20 +151,49 @@ func (f *File) SliceShape(name string, ranges ...Range) (shape []uint64, size ui
 	if err != nil {
 		return nil, 0, err
 	}
-	return f.sliceShape("slice", name, len(info.Shape), ranges)
+	return f.sliceShape("slice", name, info, ranges)
 }
 
-func (f *File) sliceShape(op, name string, rank int, ranges []Range) ([]uint64, uint64, error) {
+func (f *File) sliceShape(op, name string, info Info, ranges []Range) ([]uint64, uint64, error) {
 	p, n := chars(name)
 	r, count := rangesOf(ranges)
-	shape := make([]uint64, rank+1) // one more, so that a scalar's has an address
+	// The library writes as many numbers as the tensor now has dimensions, so the shape is reckoned here: a commit of
+	// another goroutine may have put one of more dimensions in its place.
 	var size C.uint64_t
-	if err := f.call(op, func() C.st_status {
-		return C.st_slice_shape(f.h.c, p, n, r, count, (*C.uint64_t)(unsafe.Pointer(&shape[0])), &size)
-	}); err != nil {
+	if err := f.call(op, func() C.st_status { return C.st_slice_shape(f.h.c, p, n, r, count, nil, &size) }); err != nil {
 		return nil, 0, err
 	}
-	return shape[:rank:rank], uint64(size), nil
+	shape := slices.Clone(info.Shape)
+	for i := range min(len(ranges), len(shape)) {
+		shape[i] = ranges[i].length(shape[i])
+	}
+	if sizeOf(info.DType, shape) != uint64(size) {
+		return nil, 0, &Error{Op: op, Status: ErrFileChanged, Tensor: name, HasTensor: true, Offset: -1,
+			Message: fmt.Sprintf("tensor %q was replaced during the call; try again", name)}
+	}
+	return shape, uint64(size), nil
+}
+
+// length is how many of n elements the range takes.
+func (r Range) length(n uint64) uint64 {
+	low, high := int64(0), int64(n)
+	if r.Step < 0 {
+		low, high = -1, int64(n)-1
+	}
+	clip := func(at int64) int64 {
+		if at < 0 {
+			at += int64(n)
+		}
+		return max(low, min(at, high))
+	}
+	start, stop := clip(r.Start), clip(r.Stop)
+	switch {
+	case r.Step > 0 && start < stop:
+		return uint64(stop-start-1)/uint64(r.Step) + 1
+	case r.Step < 0 && start > stop:
+		return uint64(start-stop-1)/-uint64(r.Step) + 1
+	}
+	return 0
 }
 
 func (f *File) sliceInto(ctx context.Context, name string, dst []byte, ranges []Range) error {

@@ -22,7 +22,7 @@ const (
 	ErrUnsupported     Status = 4  // an option from a newer version, or a thing this platform cannot do
 	ErrCancelled       Status = 5  // a callback or a context asked to stop; nothing changed
 	ErrInterrupted     Status = 6  // File.Interrupt or File.Close was called; nothing changed
-	ErrNotFound        Status = 7  // no tensor of that name
+	ErrNotFound        Status = 7  // no tensor, or no metadata key, of that name
 	ErrOutOfRange      Status = 8  // an index or a slice lies outside
 	ErrBufferSize      Status = 9  // the destination buffer is too small
 	ErrReadOnly        Status = 10 // the file was opened for reading only
@@ -70,7 +70,9 @@ const (
 	ErrNBytesMismatch Status = 72 // the payload has another size than the tensor
 	ErrNeedsRecovery  Status = 73 // a committed journal waits: recover from where the file can be written
 	ErrJournal        Status = 74 // a journal that is damaged, foreign or planted; it was not applied
-	ErrTxnFailed      Status = 75 // an earlier call of this transaction failed; roll it back
+	ErrTxnFailed      Status = 75 // an earlier call of this transaction, or of this writer, failed; roll it back, or abort
+	ErrHardLinks      Status = 80 // the file has other names, which would keep the old bytes
+	ErrIncomplete     Status = 81 // bytes of a declared tensor were not written
 )
 
 // String is the name of the status in the C header, such as ST_E_BUSY.

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Tensor is a value: what Get answers and Update takes. Data is little-endian, in C order.
+// Tensor is a value: what Get answers and Update, Put and Save take. Data is little-endian, in C order.
 type Tensor struct {
-	Name  string // of the tensor in its file; Update does not look at it
+	Name  string // of the tensor in its file; Save and Writer.Put look at it
 	DType DType
 	Shape []uint64
 	Data  []byte

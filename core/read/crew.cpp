@@ -74,7 +74,7 @@ Result<void> Crew::run(size_t n, const Body &body, const std::function<Result<vo
     news_.wait(lock, [&] { return working_ == 0 || told_ != seen; });
     if (working_ == 0 || stopped()) continue;
     lock.unlock();
-    attempt(look);
+    attempt([&] { return look(); });  // not a copy of it, which may take memory
     lock.lock();
   }
   lock.unlock();

@@ -31,6 +31,22 @@ TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_stats>(st_stats_init, ST_STATS_INIT);
 }
 
+// A program compiled with an older header has less room; one with a newer, more.
+TEST(CapiStructs, InitFunctionsKeepToTheCallersSize) {
+  alignas(8) unsigned char room[256];
+  auto *options = reinterpret_cast<st_open_options *>(room);
+  for (size_t size : {size_t{4}, size_t{48}, sizeof(st_open_options), sizeof(st_open_options) + 16}) {
+    std::memset(room, 0xAB, sizeof room);
+    st_open_options_init(options, size);
+    EXPECT_EQ(options->struct_size, size);
+    for (size_t i = size; i < sizeof room; ++i) ASSERT_EQ(room[i], 0xAB) << size << " " << i;
+    for (size_t i = sizeof(st_open_options); i < size; ++i) ASSERT_EQ(room[i], 0) << size << " " << i;
+  }
+  std::memset(room, 0xAB, sizeof room);
+  st_open_options_init(options, 3);  // no room for the size itself
+  EXPECT_EQ(room[0], 0xAB);
+}
+
 // The layout is the ABI. A change here is a new soname.
 TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_EQ(sizeof(st_tensor), 80u);

@@ -133,6 +133,18 @@ TEST(Filesystem, LooksAtTheMountTableForOtherMagics) {
   EXPECT_EQ(probe_filesystem(file).type, listed);
 }
 
+TEST(Filesystem, OverlaysNameTheirLayers) {
+  using Folders = std::vector<std::string>;
+  EXPECT_EQ(overlay_layers("rw,lowerdir=/a/low:/b/low,upperdir=/c/up,workdir=/c/work,xino=off"),
+            (Folders{"/a/low", "/b/low", "/c/up"}));
+  EXPECT_EQ(overlay_layers("ro,lowerdir+=/one,lowerdir+=/two,datadir+=/data"), (Folders{"/one", "/two", "/data"}));
+  EXPECT_EQ(overlay_layers("rw,lowerdir=/with\\040space,upperdir=/u"), (Folders{"/with space", "/u"}));
+  EXPECT_EQ(overlay_layers("rw,lowerdir=/a\\134:colon:/b,upperdir=/u"), (Folders{"/a:colon", "/b", "/u"}));
+  EXPECT_EQ(overlay_layers("rw,relatime"), Folders{});
+  EXPECT_EQ(overlay_layers("lowerdir=,upperdir="), Folders{});
+  EXPECT_EQ(overlay_layers("lowerdir=/cut\\0").size(), 1u);  // no octal number: read no further than there is
+}
+
 TEST(Filesystem, LiveOnesAreRecognised) {
   Env &env = Env::posix();
   EXPECT_EQ(probe_filesystem(open_in(env, "/proc/self/status")).type, "proc");

@@ -366,8 +366,9 @@ typedef struct st_range {
 #define ST_RANGE_ALL { 0, INT64_MAX, 1 }
 
 /* The shape (rank numbers, may be NULL) and size in bytes (may be NULL) of what
- * st_read_slice would read. Statuses: ST_E_NOT_FOUND; ST_E_INVALID_ARGUMENT for
- * a step of 0; ST_E_OUT_OF_RANGE for more ranges than dimensions; ST_E_SUBBYTE
+ * st_read_slice would read. The rank is the one that st_at told, unless another
+ * thread refreshes the handle or commits with it meanwhile: then give NULL.
+ * Statuses: ST_E_NOT_FOUND; ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for more ranges than dimensions; ST_E_SUBBYTE
  * where 4- or 6-bit elements would be cut inside a byte. Since 2.0. */
 st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges,
                          size_t n, uint64_t *shape, uint64_t *nbytes);

@@ -53,6 +53,8 @@ pub const ST_E_NBYTES_MISMATCH: st_status = 72;
 pub const ST_E_NEEDS_RECOVERY: st_status = 73;
 pub const ST_E_JOURNAL: st_status = 74;
 pub const ST_E_TXN_FAILED: st_status = 75;
+pub const ST_E_HARD_LINKS: st_status = 80;
+pub const ST_E_INCOMPLETE: st_status = 81;
 pub const ST_DTYPE_BOOL: st_dtype = 1;
 pub const ST_DTYPE_F4: st_dtype = 2;
 pub const ST_DTYPE_F6_E2M3: st_dtype = 3;
@@ -92,7 +94,16 @@ pub const ST_DIRECT_ON: u32 = 2;
 pub const ST_TIMEOUT_FOREVER: i32 = -1;
 pub const ST_LOAD_HUGE_PAGES: u32 = 1;
 pub const ST_LOAD_DIRECT: u32 = 2;
+pub const ST_LAYOUT_KEEP: u32 = 0;
+pub const ST_LAYOUT_CANONICAL: u32 = 1;
+pub const ST_LAYOUT_STOCK: u32 = 2;
 pub const ST_TXN_COPY: u32 = 1;
+pub const ST_COMMIT_PUBLISH: u32 = 2;
+pub const ST_TXN_BREAK_LINKS: u32 = 4;
+pub const ST_TXN_FILLERS: u32 = 8;
+pub const ST_PLAN_NOTHING: u32 = 0;
+pub const ST_PLAN_PATCH: u32 = 1;
+pub const ST_PLAN_PUBLISH: u32 = 2;
 pub const ST_REPORT_ERROR: u32 = 3;
 pub const ST_STORAGE_UNKNOWN: u32 = 0;
 pub const ST_STORAGE_LOCAL: u32 = 1;
@@ -144,6 +155,34 @@ pub const ST_LOAD_OPTIONS_INIT: st_load_options = st_load_options {
 pub const ST_TXN_OPTIONS_INIT: st_txn_options = st_txn_options {
     struct_size: size_of::<st_txn_options>() as u32,
     flags: 0,
+    lock_timeout_ms: 10_000,
+    reserved0: 0,
+    progress: None,
+    progress_user: null_mut(),
+    layout: ST_LAYOUT_KEEP,
+    alignment: 0,
+    header_reserve: 0,
+};
+
+pub const ST_PLAN_INIT: st_plan = st_plan {
+    struct_size: size_of::<st_plan>() as u32,
+    kind: ST_PLAN_NOTHING,
+    file_size: 0,
+    data_offset: 0,
+    bytes_written: 0,
+    bytes_shared: 0,
+    bytes_copied: 0,
+    space_needed: 0,
+    space_free: 0,
+    how: [0 as c_char; 256],
+};
+
+pub const ST_SAVE_OPTIONS_INIT: st_save_options = st_save_options {
+    struct_size: size_of::<st_save_options>() as u32,
+    flags: 0,
+    layout: ST_LAYOUT_KEEP,
+    alignment: 0,
+    header_reserve: 0,
     lock_timeout_ms: 10_000,
     reserved0: 0,
     progress: None,

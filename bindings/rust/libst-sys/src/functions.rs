@@ -126,8 +126,71 @@ extern "C" {
         name_len: usize,
         value: *const st_tensor,
     ) -> st_status;
+    pub fn st_txn_put(txn: *mut st_txn, name: *const c_char, value: *const st_tensor) -> st_status;
+    pub fn st_txn_put_n(
+        txn: *mut st_txn,
+        name: *const c_char,
+        name_len: usize,
+        value: *const st_tensor,
+    ) -> st_status;
+    pub fn st_txn_delete(txn: *mut st_txn, name: *const c_char) -> st_status;
+    pub fn st_txn_delete_n(txn: *mut st_txn, name: *const c_char, name_len: usize) -> st_status;
+    pub fn st_txn_rename(txn: *mut st_txn, from: *const c_char, to: *const c_char) -> st_status;
+    pub fn st_txn_rename_n(
+        txn: *mut st_txn,
+        from: *const c_char,
+        from_len: usize,
+        to: *const c_char,
+        to_len: usize,
+    ) -> st_status;
+    pub fn st_txn_set_metadata(txn: *mut st_txn, key: *const c_char, value: *const c_char) -> st_status;
+    pub fn st_txn_set_metadata_n(
+        txn: *mut st_txn,
+        key: *const c_char,
+        key_len: usize,
+        value: *const c_char,
+        value_len: usize,
+    ) -> st_status;
+    pub fn st_plan_init(out: *mut st_plan, size: usize);
+    pub fn st_txn_plan(txn: *mut st_txn, out: *mut st_plan) -> st_status;
+    pub fn st_refresh(file: *mut st_file) -> st_status;
+    pub fn st_compact(path: *const c_char, opts: *const st_txn_options) -> st_status;
     pub fn st_commit(txn: *mut st_txn) -> st_status;
     pub fn st_abort(txn: *mut st_txn);
+    pub fn st_save_options_init(out: *mut st_save_options, size: usize);
+    pub fn st_save(
+        path: *const c_char,
+        tensors: *const st_tensor,
+        n: usize,
+        meta: *const st_metadata,
+        m: usize,
+        opts: *const st_save_options,
+    ) -> st_status;
+    pub fn st_writer_open(
+        path: *const c_char,
+        declared: *const st_tensor,
+        n: usize,
+        meta: *const st_metadata,
+        m: usize,
+        opts: *const st_save_options,
+        out: *mut *mut st_writer,
+    ) -> st_status;
+    pub fn st_writer_add(
+        writer: *mut st_writer,
+        name: *const c_char,
+        data: *const c_void,
+        nbytes: u64,
+    ) -> st_status;
+    pub fn st_writer_add_n(
+        writer: *mut st_writer,
+        name: *const c_char,
+        name_len: usize,
+        data: *const c_void,
+        nbytes: u64,
+    ) -> st_status;
+    pub fn st_writer_put(writer: *mut st_writer, tensor: *const st_tensor) -> st_status;
+    pub fn st_writer_finish(writer: *mut st_writer) -> st_status;
+    pub fn st_writer_abort(writer: *mut st_writer);
     pub fn st_verify(path: *const c_char, report: st_report_fn, user: *mut c_void) -> st_status;
     pub fn st_verify_options_init(out: *mut st_verify_options, size: usize);
     pub fn st_verify_with(path: *const c_char, opts: *const st_verify_options) -> st_status;

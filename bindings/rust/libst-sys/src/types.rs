@@ -16,6 +16,13 @@ pub struct st_txn {
     _neither_send_nor_sync: core::marker::PhantomData<*mut c_void>,
 }
 
+/// Opaque.
+#[repr(C)]
+pub struct st_writer {
+    _private: [u8; 0],
+    _neither_send_nor_sync: core::marker::PhantomData<*mut c_void>,
+}
+
 pub type st_status = i32;
 pub type st_dtype = u32;
 
@@ -108,6 +115,47 @@ pub struct st_load_options {
 pub struct st_txn_options {
     pub struct_size: u32,
     pub flags: u32,
+    pub lock_timeout_ms: i32,
+    pub reserved0: u32,
+    pub progress: st_progress_fn,
+    pub progress_user: *mut c_void,
+    pub layout: u32,
+    pub alignment: u32,
+    pub header_reserve: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_plan {
+    pub struct_size: u32,
+    pub kind: u32,
+    pub file_size: u64,
+    pub data_offset: u64,
+    pub bytes_written: u64,
+    pub bytes_shared: u64,
+    pub bytes_copied: u64,
+    pub space_needed: u64,
+    pub space_free: u64,
+    pub how: [c_char; 256],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_metadata {
+    pub key: *const c_char,
+    pub key_len: usize,
+    pub value: *const c_char,
+    pub value_len: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_save_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub layout: u32,
+    pub alignment: u32,
+    pub header_reserve: u64,
     pub lock_timeout_ms: i32,
     pub reserved0: u32,
     pub progress: st_progress_fn,

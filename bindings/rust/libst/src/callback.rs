@@ -4,8 +4,10 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::ptr::NonNull;
 
 use crate::check::Report;
 use crate::error::text;
@@ -144,6 +146,30 @@ where
     // SAFETY: `user` is an F, and this thread is in the one call that uses it.
     let progress = unsafe { &mut *user.cast::<F>() };
     guard(1, || told(progress(step(done, total))))
+}
+
+/// The closure of a transaction or a writer by its raw pointer, as C reaches it by that too.
+pub(crate) struct OwnProgress<'a> {
+    raw: NonNull<ProgressFn<'a>>,
+    owned: PhantomData<ProgressFn<'a>>,
+}
+
+impl<'a> OwnProgress<'a> {
+    pub(crate) fn new(progress: ProgressFn<'a>) -> OwnProgress<'a> {
+        OwnProgress { raw: NonNull::from(Box::leak(Box::new(progress))), owned: PhantomData }
+    }
+
+    /// What C is to be given; it must not use it after this is dropped.
+    pub(crate) fn c(&self) -> (sys::st_progress_fn, *mut c_void) {
+        (Some(own_progress::<ProgressFn<'a>> as _), self.raw.as_ptr().cast())
+    }
+}
+
+impl Drop for OwnProgress<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made from a box, and C no longer knows it: what had it has ended before its fields are dropped.
+        drop(unsafe { Box::from_raw(self.raw.as_ptr()) });
+    }
 }
 
 pub(crate) unsafe extern "C" fn own_report(user: *mut c_void, report: *const sys::st_report) -> c_int {

@@ -218,6 +218,6 @@ impl fmt::Debug for Recover<'_> {
 }
 
 /// What C is to hand back to a closure's C face.
-fn user<Closure>(closure: &mut Option<Closure>) -> *mut c_void {
+pub(crate) fn user<Closure>(closure: &mut Option<Closure>) -> *mut c_void {
     closure.as_mut().map_or(null_mut(), |closure| (closure as *mut Closure).cast())
 }

@@ -41,7 +41,7 @@ use crate::{
 /// # Threads
 ///
 /// A file may be read and updated from many threads at once. The catalogue is a snapshot: what other handles
-/// add or remove shows after opening anew, or after a commit here that found the file replaced.
+/// add or remove shows after [`File::refresh`], or after a commit here that found the file replaced.
 pub struct File {
     handle: Arc<Handle>, // other owners: only an Interrupt during its call
     path: PathBuf,
@@ -279,6 +279,30 @@ impl File {
     /// [`Status::ReadOnly`], [`Status::Poisoned`].
     pub fn begin(&self) -> Result<Transaction<'_>> {
         TransactionOptions::new().begin(self)
+    }
+
+    /// See the file as it is now: what others have committed, replaced files included. Exclusive, because it must not
+    /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew.
+    ///
+    /// # Errors
+    /// What opening may answer; the file is then as it was.
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// let mut reader = libst::File::open(&path)?;
+    /// let file = libst::OpenOptions::new().write(true).open(&path)?;
+    /// let mut change = file.begin()?;
+    /// change.delete("b")?;
+    /// change.commit()?;
+    /// assert_eq!((file.len(), reader.len()), (1, 2)); // a snapshot
+    /// reader.refresh()?;
+    /// assert_eq!(reader.len(), 1);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn refresh(&mut self) -> Result<()> {
+        // SAFETY: an open handle. Nothing that was taken from the file is in use, as it borrows the file, and no call
+        // runs, but for an Interrupt, which may at any time.
+        self.handle.call(|raw| unsafe { sys::st_refresh(raw) })
     }
 
     // ------------------------------------------------------------- observation

@@ -36,6 +36,7 @@ macro_rules! numbered {
         }
     };
 }
+pub(crate) use numbered;
 
 numbered! {
     /// How a file's data is reached.
@@ -160,7 +161,7 @@ impl IoInfo {
 }
 
 /// Text of at most so many bytes, which ends in a NUL.
-fn sentence(bytes: &[c_char]) -> String {
+pub(crate) fn sentence(bytes: &[c_char]) -> String {
     debug_assert!(bytes.contains(&0));
     // SAFETY: the library ends its texts with a NUL.
     unsafe { text(bytes.as_ptr()) }

@@ -4,7 +4,8 @@
 //!
 //! Names and shapes of the interface are the same where the meaning is: [`SafeTensors::deserialize`] on bytes in
 //! memory, then `names`, `tensor`, `tensors`, `iter`, `len`, `is_empty`; [`TensorView::new`], `dtype`, `shape`,
-//! `data`; the trait [`View`] with its four methods; the variants of [`Dtype`]. With the feature `safetensors` the
+//! `data`; the trait [`View`] with its four methods; the variants of [`Dtype`]. [`save()`] with [`Layout::Stock`] writes, byte
+//! for byte, what `serialize_to_file` does. With the feature `safetensors` the
 //! types convert into each other. Two things differ: tensors come in the order of the file, and a name that stands
 //! twice is an error.
 //!
@@ -13,7 +14,7 @@
 //! | type | `Send` | `Sync` | |
 //! | --- | --- | --- | --- |
 //! | [`File`], [`Tensor`], [`TensorView`], [`Slice`], [`SafeTensors`], [`Interrupt`], [`Error`] | yes | yes | a file may be read and updated from many threads at once |
-//! | [`Transaction`] | yes | no | belongs to one thread at a time |
+//! | [`Transaction`], [`Writer`] | yes | no | belongs to one thread at a time |
 #![doc = include_str!("../NOT_COVERED.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -22,6 +23,7 @@ use libst_sys as sys;
 mod bulk;
 mod callback;
 mod check;
+mod compact;
 mod dtype;
 mod error;
 mod file;
@@ -29,30 +31,43 @@ mod handle;
 mod info;
 #[cfg(feature = "safetensors")]
 mod interop;
+mod layout;
 mod memory;
 mod options;
 mod path;
+mod plan;
+mod save;
 mod slice;
 mod status;
 mod tensor;
 mod timeout;
 mod transaction;
+mod transaction_options;
+mod unfinished;
 mod view;
+mod writer;
 
 pub use bulk::{LoadOptions, ReadRequest};
 pub use callback::{Level, Progress};
 pub use check::{recover, verify, Recover, Report, Verify};
+pub use compact::{compact, Compact};
 pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use file::{File, Interrupt};
 pub use info::{Direct, IoInfo, Map, Prefetch, Stats, Storage};
+pub use layout::Layout;
 pub use memory::SafeTensors;
 pub use options::OpenOptions;
+pub use plan::{Plan, PlanKind};
+pub use save::{save, SaveOptions};
 pub use slice::{Range, Slice};
 pub use status::Status;
 pub use tensor::Tensor;
-pub use transaction::{CommitError, Transaction, TransactionOptions};
+pub use transaction::Transaction;
+pub use transaction_options::TransactionOptions;
+pub use unfinished::{CommitError, FinishError};
 pub use view::{TensorView, View};
+pub use writer::Writer;
 
 /// The version of the library that runs, as "2.0.0".
 ///
@@ -75,4 +90,5 @@ const _: () = {
     send_and_sync::<Interrupt>();
     send_and_sync::<Error>();
     send::<Transaction<'static>>();
+    send::<Writer<'static>>();
 };

@@ -57,7 +57,7 @@ statuses! {
     Cancelled = ST_E_CANCELLED,
     /// [`File::interrupt`](crate::File::interrupt) was called; nothing changed.
     Interrupted = ST_E_INTERRUPTED,
-    /// No tensor of that name.
+    /// No tensor, or no metadata key, of that name.
     NotFound = ST_E_NOT_FOUND,
     /// An index or a slice lies outside.
     OutOfRange = ST_E_OUT_OF_RANGE,
@@ -132,8 +132,12 @@ statuses! {
     NeedsRecovery = ST_E_NEEDS_RECOVERY,
     /// A journal that is damaged, foreign or planted; it was not applied.
     Journal = ST_E_JOURNAL,
-    /// An earlier call of this transaction failed; abort it.
+    /// An earlier call of this transaction, or of this writer, failed; abort it.
     TransactionFailed = ST_E_TXN_FAILED,
+    /// The file has other names, which would keep the old bytes.
+    HardLinks = ST_E_HARD_LINKS,
+    /// Bytes of a declared tensor were not written.
+    Incomplete = ST_E_INCOMPLETE,
 }
 
 impl Status {

@@ -1,22 +1,20 @@
 //! Several changes that become durable together, or not at all.
 
-use std::error::Error as StdError;
 use std::fmt;
-use std::marker::PhantomData;
-use std::ops::ControlFlow;
-use std::ptr::{null_mut, NonNull};
-use std::time::Duration;
+use std::ptr::{null, null_mut};
 
-use crate::callback::{self, own_progress, ProgressFn};
+use crate::callback::{self, OwnProgress};
 use crate::error::check;
 use crate::handle::Handle;
 use crate::view::with_value;
-use crate::{sys, timeout, Error, File, Progress, Result, Status, TensorView, View};
+use crate::{sys, CommitError, Plan, Result, TensorView, View};
+#[cfg(doc)]
+use crate::{File, Status, TransactionOptions};
 
 /// Changes staged on a [`File`], all or none. Aborted when dropped.
 ///
-/// What it is given streams to the journal during the call, so it may be larger than memory, and the bytes may go as
-/// soon as the call returns.
+/// What it is given is written out during the call, so it may be larger than memory, and the bytes may go as soon as the
+/// call returns.
 ///
 /// ```
 /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
@@ -30,6 +28,28 @@ use crate::{sys, timeout, Error, File, Progress, Result, Status, TensorView, Vie
 /// change.update_bytes("b", &[7; 2])?;
 /// drop(change); // never happened
 /// assert_eq!(file.read("b")?, [1; 2]);
+/// # Ok::<(), libst::Error>(())
+/// ```
+///
+/// # In place, or a new file
+///
+/// Updates alone are patched in place, through a journal. With a put, delete, rename or metadata in it, or with
+/// [`TransactionOptions::publish`], the whole of it is published: a new file is made beside the old one and takes its
+/// name, so that every reader sees the old file or the new one. Bytes that stay never pass through the process. Names
+/// resolve as the calls before in the same transaction left them, but [`Transaction::update_bytes`] takes its form from
+/// the file.
+///
+/// ```
+/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// # use libst::{Dtype, TensorView};
+/// let file = libst::OpenOptions::new().write(true).open(&path)?;
+/// let mut change = file.begin()?;
+/// change.put("w", TensorView::new(Dtype::U8, vec![3], &[1, 2, 3])?)?; // another dtype and shape
+/// change.rename("b", "bias")?;
+/// change.set_metadata("format", "pt")?;
+/// println!("{}", change.plan()?.how);
+/// change.commit()?;
+/// assert_eq!(file.names(), ["w", "bias"]);
 /// # Ok::<(), libst::Error>(())
 /// ```
 ///
@@ -61,21 +81,23 @@ pub struct Transaction<'f> {
 // SAFETY: st.h: "a transaction belongs to one thread at a time"; its progress closure is Send. Not Sync, by `raw`.
 unsafe impl Send for Transaction<'_> {}
 
-/// A boxed closure by its raw pointer, as C reaches it by that too.
-struct OwnProgress<'f> {
-    raw: NonNull<ProgressFn<'f>>,
-    owned: PhantomData<ProgressFn<'f>>,
-}
-
-impl Drop for OwnProgress<'_> {
-    fn drop(&mut self) {
-        // SAFETY: made from a box, and C no longer knows it: the transaction has ended before its fields are dropped.
-        drop(unsafe { Box::from_raw(self.raw.as_ptr()) });
-    }
-}
-
 impl<'f> Transaction<'f> {
-    /// Stage a tensor's new bytes: same dtype and shape as in the file. A tensor staged twice takes the last value.
+    /// Without a closure of its own the file's callbacks are told.
+    pub(crate) fn begin(
+        handle: &'f Handle,
+        mut c: sys::st_txn_options,
+        progress: Option<OwnProgress<'f>>,
+    ) -> Result<Transaction<'f>> {
+        let shared = || (handle.callbacks().c_progress(), handle.callbacks().user());
+        (c.progress, c.progress_user) = progress.as_ref().map_or_else(shared, OwnProgress::c);
+        let mut transaction = Transaction { raw: null_mut(), handle, _progress: progress };
+        // SAFETY: an open handle, set-up options, a place to write to; the transaction keeps the closure, and the file
+        // its callbacks.
+        callback::call(|| check(unsafe { sys::st_begin(handle.raw(), &c, &mut transaction.raw) }))?;
+        Ok(transaction)
+    }
+
+    /// Stage a tensor's new bytes: same dtype and shape as it has. A tensor staged twice takes the last value.
     ///
     /// # Errors
     /// [`Status::NotFound`], [`Status::DtypeMismatch`], [`Status::ShapeMismatch`], [`Status::NbytesMismatch`]: the
@@ -100,6 +122,77 @@ impl<'f> Transaction<'f> {
         self.update(name, TensorView::of_parts(tensor.dtype, tensor.shape, bytes))
     }
 
+    /// Add a tensor, or replace one by any dtype and shape. One that is replaced keeps its place in the order of the
+    /// file, others come last.
+    ///
+    /// # Errors
+    /// [`Status::Dtype`], [`Status::ShapeOverflow`], [`Status::Subbyte`], [`Status::NbytesMismatch`],
+    /// [`Status::InvalidArgument`] (the name `__metadata__`): the transaction is as it was. Else as
+    /// [`Transaction::update`].
+    pub fn put(&mut self, name: &str, value: impl View) -> Result<()> {
+        let raw = self.raw;
+        let put = |value: &sys::st_tensor| {
+            callback::call(|| {
+                // SAFETY: as in `update`.
+                check(unsafe { sys::st_txn_put_n(raw, name.as_ptr().cast(), name.len(), value) })
+            })
+        };
+        with_value(value.dtype(), value.shape(), &value.data(), put)?
+    }
+
+    /// Remove a tensor.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`]: the transaction is as it was.
+    pub fn delete(&mut self, name: &str) -> Result<()> {
+        // SAFETY: a live transaction, and a name with its length.
+        callback::call(|| check(unsafe { sys::st_txn_delete_n(self.raw, name.as_ptr().cast(), name.len()) }))
+    }
+
+    /// Give a tensor another name.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`]; [`Status::DuplicateName`] if that name is taken: the transaction is as it was.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<()> {
+        callback::call(|| {
+            // SAFETY: a live transaction, and names with their lengths.
+            check(unsafe {
+                sys::st_txn_rename_n(self.raw, from.as_ptr().cast(), from.len(), to.as_ptr().cast(), to.len())
+            })
+        })
+    }
+
+    /// Set a key of `__metadata__`.
+    pub fn set_metadata(&mut self, key: &str, value: &str) -> Result<()> {
+        self.metadata(key, Some(value))
+    }
+
+    /// Remove a key of `__metadata__`.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`]: the transaction is as it was.
+    pub fn remove_metadata(&mut self, key: &str) -> Result<()> {
+        self.metadata(key, None)
+    }
+
+    fn metadata(&mut self, key: &str, value: Option<&str>) -> Result<()> {
+        let (data, len) = value.map_or((null(), 0), |value| (value.as_ptr().cast(), value.len()));
+        callback::call(|| {
+            // SAFETY: a live transaction, a key with its length, and a value with its, or NULL.
+            check(unsafe { sys::st_txn_set_metadata_n(self.raw, key.as_ptr().cast(), key.len(), data, len) })
+        })
+    }
+
+    /// What [`Transaction::commit`] would do, as far as can be told beforehand. Touches nothing.
+    ///
+    /// # Errors
+    /// [`Status::HeaderTooLarge`] and what else the new header may be; [`Status::InvalidArgument`] (alignment);
+    /// [`Status::TransactionFailed`], [`Status::Forked`], [`Status::Poisoned`].
+    pub fn plan(&self) -> Result<Plan> {
+        // SAFETY: a live transaction.
+        callback::call(|| unsafe { Plan::of(self.raw) })
+    }
+
     /// Make all staged changes durable, or none.
     ///
     /// # Errors
@@ -110,6 +203,7 @@ impl<'f> Transaction<'f> {
     /// and open it anew.
     ///
     /// [`Status::FileChanged`] (the file was replaced by one in which a staged tensor is missing or has another form),
+    /// [`Status::HardLinks`] (see [`TransactionOptions::break_links`]), what the new header may be,
     /// [`Status::LockUnsupported`], [`Status::NoSpace`], [`Status::Io`], [`Status::Poisoned`], [`Status::Cancelled`],
     /// [`Status::Interrupted`], [`Status::TransactionFailed`], [`Status::Forked`], [`Status::Journal`]: nothing changed.
     pub fn commit(mut self) -> Result<(), CommitError<'f>> {
@@ -123,7 +217,7 @@ impl<'f> Transaction<'f> {
         });
         match error {
             None => Ok(()),
-            Some(error) => Err(CommitError { error, transaction: (!self.raw.is_null()).then_some(self) }),
+            Some(error) => Err(CommitError::of(error, (!self.raw.is_null()).then_some(self))),
         }
     }
 
@@ -141,158 +235,5 @@ impl Drop for Transaction<'_> {
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction").finish_non_exhaustive()
-    }
-}
-
-/// How a transaction is begun: [`File::begin`] with choices.
-///
-/// ```
-/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
-/// # let file = libst::OpenOptions::new().write(true).open(&path)?;
-/// use libst::TransactionOptions;
-/// use std::{ops::ControlFlow, time::Duration};
-///
-/// let mut bytes = 0;
-/// let mut change = TransactionOptions::new()
-///     .lock_timeout(Duration::from_millis(100))
-///     .progress(|progress| {
-///         bytes = progress.done;
-///         ControlFlow::Continue(())
-///     })
-///     .begin(&file)?;
-/// # change.update_bytes("b", &[1; 2])?;
-/// # change.commit()?;
-/// # Ok::<(), libst::Error>(())
-/// ```
-#[must_use]
-#[derive(Default)]
-pub struct TransactionOptions<'f> {
-    lock_timeout_ms: Option<i32>,
-    progress: Option<ProgressFn<'f>>,
-}
-
-impl<'f> TransactionOptions<'f> {
-    /// The file's lock timeout and progress.
-    pub fn new() -> TransactionOptions<'f> {
-        TransactionOptions::default()
-    }
-
-    /// How long [`Transaction::commit`] waits for other workers' locks; `None` is for ever.
-    pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> TransactionOptions<'f> {
-        self.lock_timeout_ms = Some(timeout::milliseconds(timeout.into()));
-        self
-    }
-
-    /// Told now and then during this transaction's calls, as [`OpenOptions::progress`](crate::OpenOptions::progress).
-    pub fn progress<F>(mut self, progress: F) -> TransactionOptions<'f>
-    where
-        F: FnMut(Progress) -> ControlFlow<()> + Send + 'f,
-    {
-        self.progress = Some(Box::new(progress));
-        self
-    }
-
-    /// Begin.
-    ///
-    /// # Errors
-    /// [`Status::ReadOnly`], [`Status::Poisoned`].
-    pub fn begin(self, file: &'f File) -> Result<Transaction<'f>> {
-        let handle = file.handle();
-        let mut c = sys::ST_TXN_OPTIONS_INIT;
-        c.flags = sys::ST_TXN_COPY;
-        c.lock_timeout_ms = self.lock_timeout_ms.unwrap_or(file.lock_timeout_ms());
-        let progress = self.progress.map(|progress| OwnProgress {
-            raw: NonNull::from(Box::leak(Box::new(progress))),
-            owned: PhantomData,
-        });
-        match &progress {
-            Some(own) => {
-                (c.progress, c.progress_user) =
-                    (Some(own_progress::<ProgressFn<'f>> as _), own.raw.as_ptr().cast())
-            }
-            None => {
-                (c.progress, c.progress_user) = (handle.callbacks().c_progress(), handle.callbacks().user());
-            }
-        }
-        let mut transaction = Transaction { raw: null_mut(), handle, _progress: progress };
-        // SAFETY: an open handle, set-up options, a place to write to; the transaction keeps the closure, and the file
-        // its callbacks.
-        callback::call(|| check(unsafe { sys::st_begin(handle.raw(), &c, &mut transaction.raw) }))?;
-        Ok(transaction)
-    }
-}
-
-impl fmt::Debug for TransactionOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransactionOptions")
-            .field("lock_timeout_ms", &self.lock_timeout_ms)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A commit that failed: the [`Error`], and after [`Status::Busy`] the transaction, to commit again. `?` makes an
-/// [`Error`] of it, which aborts the transaction.
-///
-/// ```
-/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
-/// # let file = libst::OpenOptions::new().write(true).open(&path)?;
-/// let mut change = file.begin()?;
-/// change.update_bytes("b", &[1; 2])?;
-/// while let Err(busy) = change.commit() {
-///     eprintln!("{busy}");
-///     change = busy.into_transaction()?; // to try again, if it is only that another worker holds a lock
-/// }
-/// # Ok::<(), libst::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct CommitError<'f> {
-    error: Error,
-    transaction: Option<Transaction<'f>>,
-}
-
-impl<'f> CommitError<'f> {
-    /// What kind of failure.
-    pub fn status(&self) -> Status {
-        self.error.status()
-    }
-
-    /// What failed.
-    pub fn error(&self) -> &Error {
-        &self.error
-    }
-
-    /// What failed; a transaction that could have been committed again is aborted.
-    pub fn into_error(self) -> Error {
-        self.error
-    }
-
-    /// The transaction, if it may be committed again; else the error.
-    pub fn into_transaction(self) -> Result<Transaction<'f>> {
-        self.transaction.ok_or(self.error)
-    }
-}
-
-impl fmt::Display for CommitError<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl From<CommitError<'_>> for Error {
-    fn from(failed: CommitError<'_>) -> Error {
-        failed.error
-    }
-}
-
-// It borrows the file, so it cannot be a std Error that outlives it; but what it says can.
-impl From<CommitError<'_>> for Box<dyn StdError> {
-    fn from(failed: CommitError<'_>) -> Self {
-        failed.error.into()
-    }
-}
-
-impl From<CommitError<'_>> for Box<dyn StdError + Send + Sync> {
-    fn from(failed: CommitError<'_>) -> Self {
-        failed.error.into()
     }
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::{sys, Dtype, Error, Result, Status};
 
-/// What [`File::update`](crate::File::update) and [`Transaction::update`](crate::Transaction::update) take. The same
-/// methods as the trait of this name in the `safetensors` crate has.
+/// What [`File::update`](crate::File::update), [`Transaction::put`](crate::Transaction::put) and
+/// [`save`](crate::save()) take. The same methods as the trait of this name in the `safetensors` crate has.
 ///
 /// ```
 /// use libst::{Dtype, View};
@@ -155,14 +155,27 @@ pub(crate) fn with_value<R>(
     data: &[u8],
     use_it: impl FnOnce(&sys::st_tensor) -> R,
 ) -> Result<R> {
+    Ok(use_it(&c_tensor("", dtype, shape, data, data.len() as u64)?))
+}
+
+/// A tensor for C, which points into these. `data` may be left away where only `nbytes` counts.
+pub(crate) fn c_tensor(
+    name: &str,
+    dtype: Dtype,
+    shape: &[usize],
+    data: &[u8],
+    nbytes: u64,
+) -> Result<sys::st_tensor> {
     let rank = u32::try_from(shape.len())
         .map_err(|_| Error::new(Status::ShapeMismatch, format!("a shape of {} dimensions", shape.len())))?;
-    Ok(use_it(&sys::st_tensor {
+    Ok(sys::st_tensor {
+        name: name.as_ptr().cast(),
+        name_len: name.len(),
         dtype: dtype.code(),
         rank,
         shape: shape.as_ptr().cast(), // usize is u64 here
         data: data.as_ptr().cast(),
-        nbytes: data.len() as u64,
+        nbytes,
         ..crate::handle::EMPTY
-    }))
+    })
 }

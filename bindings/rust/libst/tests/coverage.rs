@@ -9,7 +9,7 @@ mod rust;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use libst::{Direct, Dtype, Map, Prefetch, Status, Storage};
+use libst::{Direct, Dtype, Layout, Map, PlanKind, Prefetch, Status, Storage};
 use libst_sys as sys;
 
 /// The words of this crate's sources, without comments and unit tests.
@@ -153,4 +153,6 @@ every_number_has_its_variant! {
     every_storage_has_its_variant: Storage, "ST_STORAGE_";
     every_prefetch_has_its_variant: Prefetch, "ST_PREFETCH_";
     every_direct_has_its_variant: Direct, "ST_DIRECT_";
+    every_layout_has_its_variant: Layout, "ST_LAYOUT_";
+    every_plan_has_its_variant: PlanKind, "ST_PLAN_";
 }

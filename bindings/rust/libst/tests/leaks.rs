@@ -25,11 +25,33 @@ fn round(model: &Model, bytes: &[u8], seed: usize) {
     let mut change = file.begin().unwrap();
     change.update_bytes("b", &[seed as u8; 7]).unwrap();
     change.commit().unwrap();
+    if seed % 16 == 0 {
+        publish(model); // syncs many times
+    }
     let memory = SafeTensors::deserialize(bytes).unwrap();
     assert_eq!(memory.tensors().len(), 3);
     verify(&model.path).unwrap();
     drop((file, other));
     interrupt.interrupt();
+}
+
+fn publish(model: &Model) {
+    let new = model.path.with_extension("new");
+    save(&new, &model.samples).unwrap();
+    let mut file = OpenOptions::new().write(true).open(&new).unwrap();
+    let mut change = file.begin().unwrap();
+    change.put("b", &model.samples["w"]).unwrap();
+    change.rename("w", "weight").unwrap();
+    change.plan().unwrap();
+    change.commit().unwrap();
+    let mut dropped = file.begin().unwrap();
+    dropped.put("b", &model.samples["v"]).unwrap();
+    drop(dropped);
+    file.refresh().unwrap();
+    compact(&new).unwrap();
+    let mut unfinished = SaveOptions::new().progress(|_| ControlFlow::Continue(())).writer(&new).unwrap();
+    unfinished.put("w", &model.samples["w"]).unwrap();
+    drop(unfinished);
 }
 
 fn descriptors() -> usize {

@@ -38,7 +38,17 @@ layouts! {
     st_load_options { struct_size, flags, progress, progress_user }
     st_tensor { name, name_len, dtype, rank, shape, data, nbytes, file_offset, shard, reserved0, reserved }
     st_range { start, stop, step }
-    st_txn_options { struct_size, flags, lock_timeout_ms, reserved0, progress, progress_user }
+    st_txn_options {
+        struct_size, flags, lock_timeout_ms, reserved0, progress, progress_user, layout, alignment, header_reserve,
+    }
+    st_plan {
+        struct_size, kind, file_size, data_offset, bytes_written, bytes_shared, bytes_copied, space_needed,
+        space_free, how,
+    }
+    st_metadata { key, key_len, value, value_len }
+    st_save_options {
+        struct_size, flags, layout, alignment, header_reserve, lock_timeout_ms, reserved0, progress, progress_user,
+    }
     st_report { struct_size, level, status, reserved0, offset, message }
     st_verify_options { struct_size, reserved0, report, report_user, progress, progress_user }
     st_recover_options { struct_size, lock_timeout_ms, report, user }
@@ -87,6 +97,8 @@ initialisers! {
     ST_OPEN_OPTIONS_INIT = st_open_options_init;
     ST_LOAD_OPTIONS_INIT = st_load_options_init;
     ST_TXN_OPTIONS_INIT = st_txn_options_init;
+    ST_PLAN_INIT = st_plan_init;
+    ST_SAVE_OPTIONS_INIT = st_save_options_init;
     ST_VERIFY_OPTIONS_INIT = st_verify_options_init;
     ST_RECOVER_OPTIONS_INIT = st_recover_options_init;
     ST_IO_INFO_INIT = st_io_info_init;

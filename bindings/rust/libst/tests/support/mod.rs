@@ -66,6 +66,22 @@ impl safetensors::View for &Sample {
     }
 }
 
+/// The same names and values for the trait of libst.
+impl View for &Sample {
+    fn dtype(&self) -> Dtype {
+        self.dtype.to_string().parse().unwrap()
+    }
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    fn data(&self) -> Cow<'_, [u8]> {
+        (&self.data).into()
+    }
+    fn data_len(&self) -> usize {
+        self.data.len()
+    }
+}
+
 pub const THEIR_DTYPES: &[TheirDtype] = &[
     TheirDtype::BOOL,
     TheirDtype::F4,
@@ -152,6 +168,17 @@ impl Model {
         &self.samples[name].data
     }
 
+    /// All that the `safetensors` crate finds in the file.
+    pub fn now(&self) -> (Samples, HashMap<String, String>) {
+        read_by_them(&self.path)
+    }
+
+    /// What lies beside the file.
+    pub fn others(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.folder.path()).unwrap().map(|e| e.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).filter(|name| name != "model.safetensors").collect()
+    }
+
     /// Whether the `safetensors` crate finds exactly these bytes in the file.
     pub fn holds(&self, expected: &[(&str, &[u8])]) -> bool {
         let bytes = self.bytes();
@@ -163,6 +190,20 @@ impl Model {
         let folder = self.folder.path().join("model.safetensors.st-journal");
         std::fs::read_dir(folder).map_or(Vec::new(), |entries| entries.map(|e| e.unwrap().path()).collect())
     }
+}
+
+/// A file as the `safetensors` crate reads it: its tensors and its metadata.
+pub fn read_by_them(path: &Path) -> (Samples, HashMap<String, String>) {
+    let bytes = std::fs::read(path).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let theirs = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let sample = |view: &safetensors::tensor::TensorView<'_>| Sample {
+        dtype: view.dtype(),
+        shape: view.shape().to_vec(),
+        data: view.data().to_vec(),
+    };
+    let samples = theirs.tensors().iter().map(|(name, view)| (name.clone(), sample(view))).collect();
+    (samples, header.metadata().clone().unwrap_or_default())
 }
 
 /// The real model that LIBST_TEST_MODEL names, copied; else one of the same kind, made by the `safetensors` crate.

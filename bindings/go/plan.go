@@ -1,0 +1,67 @@
+package st
+
+/*
+#include "bridge.h"
+*/
+import "C"
+
+import "math"
+
+// PlanKind is how a commit goes about it.
+type PlanKind uint32
+
+// The ways to commit.
+const (
+	PlanNothing PlanKind = 0
+	PlanPatch   PlanKind = 1 // in place, through the journal
+	PlanPublish PlanKind = 2 // a new file, which takes the old one's name
+)
+
+func (k PlanKind) String() string {
+	switch k {
+	case PlanNothing:
+		return "nothing"
+	case PlanPatch:
+		return "patch"
+	case PlanPublish:
+		return "publish"
+	}
+	return "unknown"
+}
+
+// Plan is what Tx.Commit would do, as far as can be told beforehand. Numbers are bytes.
+type Plan struct {
+	Kind         PlanKind
+	FileSize     uint64 // after it
+	DataOffset   uint64 // after it: where tensors begin
+	BytesWritten uint64 // from the process: payloads, and the header of a new file
+	BytesShared  uint64 // with the old file, in blocks of which nothing is copied
+	BytesCopied  uint64 // of the old file, by the kernel
+	SpaceNeeded  uint64 // free, for the commit
+	SpaceFree    uint64 // now, if HasSpaceFree
+	HasSpaceFree bool   // whether that is known
+	How          string // one sentence
+}
+
+// Plan tells what Commit would do. It touches nothing.
+func (tx *Tx) Plan() (Plan, error) {
+	var c C.st_plan
+	C.st_plan_init(&c, C.sizeof_st_plan)
+	if err := tx.call("plan", tx.ctx, func() C.st_status { return C.st_txn_plan(tx.c, &c) }); err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{
+		Kind:         PlanKind(c.kind),
+		FileSize:     uint64(c.file_size),
+		DataOffset:   uint64(c.data_offset),
+		BytesWritten: uint64(c.bytes_written),
+		BytesShared:  uint64(c.bytes_shared),
+		BytesCopied:  uint64(c.bytes_copied),
+		SpaceNeeded:  uint64(c.space_needed),
+		How:          C.GoString(&c.how[0]),
+	}
+	if c.space_free != math.MaxUint64 {
+		plan.SpaceFree, plan.HasSpaceFree = uint64(c.space_free), true
+	}
+	return plan, nil
+}

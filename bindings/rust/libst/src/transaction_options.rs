@@ -1,0 +1,133 @@
+//! How a transaction is begun.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use crate::callback::{OwnProgress, ProgressFn};
+#[cfg(doc)]
+use crate::Status;
+use crate::{sys, timeout, File, Layout, Progress, Result, Transaction};
+
+/// How a transaction is begun: [`File::begin`] with choices.
+///
+/// ```
+/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// # let file = libst::OpenOptions::new().write(true).open(&path)?;
+/// use libst::TransactionOptions;
+/// use std::{ops::ControlFlow, time::Duration};
+///
+/// let mut bytes = 0;
+/// let mut change = TransactionOptions::new()
+///     .lock_timeout(Duration::from_millis(100))
+///     .publish(true) // no reader sees a mix of old and new
+///     .progress(|progress| {
+///         bytes = progress.done;
+///         ControlFlow::Continue(())
+///     })
+///     .begin(&file)?;
+/// # change.update_bytes("b", &[1; 2])?;
+/// # change.commit()?;
+/// # Ok::<(), libst::Error>(())
+/// ```
+#[must_use]
+pub struct TransactionOptions<'f> {
+    c: sys::st_txn_options, // its timeout and progress are those below
+    lock_timeout_ms: Option<i32>,
+    progress: Option<ProgressFn<'f>>,
+}
+
+// SAFETY: the pointers in `c` are NULL; the closure is Send.
+unsafe impl Send for TransactionOptions<'_> {}
+
+impl<'f> TransactionOptions<'f> {
+    /// The file's lock timeout and progress; in place where that is possible.
+    pub fn new() -> TransactionOptions<'f> {
+        let mut c = sys::ST_TXN_OPTIONS_INIT;
+        c.flags = sys::ST_TXN_COPY; // the library borrows nothing beyond a call
+        TransactionOptions { c, lock_timeout_ms: None, progress: None }
+    }
+
+    /// How long [`Transaction::commit`] waits for other workers' locks; `None` is for ever.
+    pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> TransactionOptions<'f> {
+        self.lock_timeout_ms = Some(timeout::milliseconds(timeout.into()));
+        self
+    }
+
+    /// Whether also what could be patched goes into a new file, so that no reader sees a mix.
+    pub fn publish(self, publish: bool) -> TransactionOptions<'f> {
+        self.flag(sys::ST_COMMIT_PUBLISH, publish)
+    }
+
+    /// Whether a file that has other hard links may be published all the same: they keep the old bytes. Else the commit
+    /// answers [`Status::HardLinks`].
+    pub fn break_links(self, break_links: bool) -> TransactionOptions<'f> {
+        self.flag(sys::ST_TXN_BREAK_LINKS, break_links)
+    }
+
+    /// Whether what is deleted becomes a tensor `__st_free__/n` that keeps its bytes, so that what lies behind it does
+    /// not move. Later puts use it, [`compact`](crate::compact()) removes it.
+    pub fn fillers(self, fillers: bool) -> TransactionOptions<'f> {
+        self.flag(sys::ST_TXN_FILLERS, fillers)
+    }
+
+    /// The order of the tensors, [`Layout::Keep`] or [`Layout::Canonical`]. What is not `Keep`, and an alignment or
+    /// reserve that is not 0, make a publish of the commit.
+    pub fn layout(mut self, layout: Layout) -> TransactionOptions<'f> {
+        self.c.layout = layout.code();
+        self
+    }
+
+    /// Of the first data byte of a new file: a multiple of 8, at most 2^20; 0: what lets most bytes be shared with the
+    /// old file, else 64.
+    pub fn alignment(mut self, bytes: u32) -> TransactionOptions<'f> {
+        self.c.alignment = bytes;
+        self
+    }
+
+    /// Bytes of spare room in the header of a new file, at least.
+    pub fn header_reserve(mut self, bytes: u64) -> TransactionOptions<'f> {
+        self.c.header_reserve = bytes;
+        self
+    }
+
+    /// Told now and then during this transaction's calls, as [`OpenOptions::progress`](crate::OpenOptions::progress).
+    pub fn progress<F>(mut self, progress: F) -> TransactionOptions<'f>
+    where
+        F: FnMut(Progress) -> ControlFlow<()> + Send + 'f,
+    {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Begin.
+    ///
+    /// # Errors
+    /// [`Status::ReadOnly`], [`Status::Poisoned`].
+    pub fn begin(self, file: &'f File) -> Result<Transaction<'f>> {
+        let mut c = self.c;
+        c.lock_timeout_ms = self.lock_timeout_ms.unwrap_or(file.lock_timeout_ms());
+        Transaction::begin(file.handle(), c, self.progress.map(OwnProgress::new))
+    }
+
+    fn flag(mut self, flag: u32, set: bool) -> TransactionOptions<'f> {
+        self.c.flags = if set { self.c.flags | flag } else { self.c.flags & !flag };
+        self
+    }
+}
+
+impl Default for TransactionOptions<'_> {
+    fn default() -> Self {
+        TransactionOptions::new()
+    }
+}
+
+impl fmt::Debug for TransactionOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionOptions")
+            .field("lock_timeout_ms", &self.lock_timeout_ms)
+            .field("flags", &self.c.flags)
+            .field("layout", &Layout::from_code(self.c.layout))
+            .finish_non_exhaustive()
+    }
+}
