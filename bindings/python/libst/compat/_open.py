@@ -17,6 +17,8 @@ from ._slices import stock_index
 # are read-only views of the file, and nothing is read before it is looked at.
 _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
 
+_SMALL = 4096  # bytes that are copied from the mapping, as a read takes ten times as long
+
 
 class safe_open:
     """Open a file and get its tensors by name, in the manner of one of the frameworks.
@@ -25,7 +27,7 @@ class safe_open:
     the file any more. With `backend="view"`, and for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped")
 
     _file: Optional[File]  # None: closed
 
@@ -52,6 +54,7 @@ class safe_open:
             raise FileNotFoundError(f"No such file or directory: {path}")
         with translated("Error while deserializing header", path):
             self._file = _file.open(path, map=_MAPS[backend])
+        self._mapped = self._file.io_info().map != "none"
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -72,7 +75,12 @@ class safe_open:
         with translated("Error while reading"):
             try:
                 if self._framework == "numpy":
-                    return file[name] if self._view else file.read(name)
+                    if not self._mapped and not self._view:
+                        return file.read(name)
+                    view = file[name]
+                    if self._view:
+                        return view
+                    return view.copy() if view.nbytes <= _SMALL else file.read(name)
                 tensor = file.info(name)
                 check_dtype(tensor.dtype, self._framework)
                 return tensor_of(file.read(name), tensor.dtype, tensor.shape, self._framework, self._device)
