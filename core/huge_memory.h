@@ -1,6 +1,7 @@
 // Memory for large arrays, on 2 MiB pages where the system gives them: filling
 // megabytes by 4 KiB pages costs a fault for each, which is half the time of
-// opening a file of 10^4 tensors or more. Small arrays come from the heap.
+// opening a file of 10^5 tensors. Smaller arrays come from the heap, as clearing a
+// whole huge page for them would cost more.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,7 +13,7 @@
 namespace st {
 
 inline constexpr size_t huge_page = size_t{2} << 20;
-inline constexpr size_t worth_a_huge_page = size_t{512} << 10;
+inline constexpr size_t worth_a_huge_page = huge_page;
 
 inline void *allocate_memory(size_t n) {
   if (n < worth_a_huge_page) return ::operator new(n);

@@ -28,7 +28,6 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const char *length,
                                        uint64_t seed) {
   constexpr uint64_t window = uint64_t{96} << 10;  // from the heap, and in the cache
   const HugeBuffer buffer(window + header_padding);
-  std::memset(buffer.get(), 0, window + header_padding);
   IndexBuilder builder(seed, n);
   HeaderScanner scanner(builder);
   Hasher hasher;
@@ -41,6 +40,7 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const char *length,
     hasher.add(buffer.get() + kept, take);
     done += take;
     const uint64_t have = kept + take;
+    std::memset(buffer.get() + have, 0, header_padding);  // which the scanner may look at
     const auto taken = scanner.take({buffer.get(), have}, done == n);
     if (!taken) return std::nullopt;
     kept = have - *taken;
