@@ -178,6 +178,11 @@ Mount find_mount(std::string_view mountinfo, Wanted wanted) {
   return found;
 }
 
+Mount mount_of_device(std::string_view mountinfo, dev_t dev) {
+  const std::string wanted = text(major(dev), ":", minor(dev));
+  return find_mount(mountinfo, [&](std::string_view, std::string_view device) { return device == wanted; });
+}
+
 // The mount of an open file: by the id that the kernel tells of it, as files of
 // overlay and btrfs have device numbers that no mount has; else by device.
 Mount mount_of(const File &file, std::string_view mountinfo) {
@@ -191,9 +196,7 @@ Mount mount_of(const File &file, std::string_view mountinfo) {
     if (!m.type.empty()) return m;
   }
   const auto s = file.stat();
-  if (!s) return {};
-  const std::string device = text(major(s->st_dev), ":", minor(s->st_dev));
-  return find_mount(mountinfo, [&](std::string_view, std::string_view dev) { return dev == device; });
+  return s ? mount_of_device(mountinfo, s->st_dev) : Mount{};
 }
 
 // An overlay is as far away as the farthest of its layers.
@@ -213,9 +216,7 @@ Storage storage_of_layers(Env &env, std::string_view options) {
 }  // namespace
 
 std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev) {
-  const std::string wanted = text(major(dev), ":", minor(dev));
-  return std::string(
-      find_mount(mountinfo, [&](std::string_view, std::string_view device) { return device == wanted; }).type);
+  return std::string(mount_of_device(mountinfo, dev).type);
 }
 
 // Options are separated by commas, folders by colons; \ooo is a byte, as in all of

@@ -104,7 +104,7 @@ Result<void> read_request(const os::File &file, const Plan &plan, const Request 
   constexpr uint64_t scratch_bytes = uint64_t{1} << 20;
   parts->clear();
   auto pass_by = [&](uint64_t n) {
-    scratch->resize(scratch_bytes);
+    if (n > 0) scratch->resize(scratch_bytes);
     for (; n > 0; n -= std::min(n, scratch_bytes))
       parts->push_back({scratch->data(), static_cast<size_t>(std::min(n, scratch_bytes))});
   };
@@ -129,10 +129,8 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   if (plan.requests.empty()) return BulkDone{};
   if (strategy.direct) {
     auto done = read_direct(file, plan, strategy, control);
-    if (!done || *done) {
-      if (!done) return Failure(std::move(done.error()));
-      return **done;
-    }
+    if (!done) return Failure(std::move(done.error()));
+    if (*done) return **done;
   }
   const uint64_t worth = plan.wanted / small_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
