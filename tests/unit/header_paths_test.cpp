@@ -167,6 +167,23 @@ TEST(TwoReaders, FastOneNeverReadsPastTheEndIntoThePadding) {
   }
 }
 
+// The fast reader knows the digits of the offset before, and may meet them again as the beginning of others.
+TEST(TwoReaders, AnOffsetThatBeginsAsTheOneBeforeEndedIsAnotherNumber) {
+  const std::string json = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                           R"("c":{"dtype":"U8","shape":[2],"data_offsets":[10,12]},)"
+                           R"("d":{"dtype":"U8","shape":[3],"data_offsets":[12 ,15]},)"
+                           R"("b":{"dtype":"U8","shape":[9],"data_offsets":[ 1,10]}})";
+  ASSERT_TRUE(is_plain(json));
+  const auto header = parse(json, 15);
+  ASSERT_TRUE(is_ok(header));
+  const uint64_t begins[] = {0, 1, 10, 12}, sizes[] = {1, 9, 2, 3};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(header->index.at(i).begin, begins[i]);
+    EXPECT_EQ(header->index.at(i).nbytes, sizes[i]);
+  }
+  EXPECT_FALSE(parse(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[1],"data_offsets":[00,1]}})", 1));
+}
+
 // Strings end at the same byte wherever they lie in a word of eight.
 TEST(TwoReaders, NamesOfEveryLengthAndByteAreWhole) {
   for (size_t length = 0; length < 40; ++length)
