@@ -198,15 +198,28 @@ def mutate_values(r: Random, content: bytes) -> bytes:
     """Values changed, JSON kept: shapes, offsets, dtypes, fields, keys. Damage that only the format's own rules find."""
     header, data = split(content)
     pairs = json.loads(header, object_pairs_hook=lambda p: [[k, v] for k, v in p])
-    entries = [p for p in pairs if p[0] != "__metadata__" and p[1] and isinstance(p[1][0], list) and isinstance(p[1][0][0], str)]
+    entries = [
+        p
+        for p in pairs
+        if p[0] != "__metadata__" and p[1] and isinstance(p[1][0], list) and isinstance(p[1][0][0], str)
+    ]
     for _ in range(r.choice([1, 1, 2])):
         if not entries:
-            pairs.append(["x", [["dtype", "U8"], ["shape", [r.choice([0, 1])]], ["data_offsets", [0, r.choice([0, 1])]]]])
+            pairs.append(
+                ["x", [["dtype", "U8"], ["shape", [r.choice([0, 1])]], ["data_offsets", [0, r.choice([0, 1])]]]]
+            )
             break
         entry = r.choice(entries)
         field = r.choice(entry[1])
         if r.random() < 0.1:
-            r.choice([lambda: pairs.append(entry), lambda: pairs.remove(entry) if entry in pairs else None, lambda: entry[1].append(field), lambda: entry[1].remove(field) if len(entry[1]) > 1 else None])()
+            r.choice(
+                [
+                    lambda: pairs.append(entry),
+                    lambda: pairs.remove(entry) if entry in pairs else None,
+                    lambda: entry[1].append(field),
+                    lambda: entry[1].remove(field) if len(entry[1]) > 1 else None,
+                ]
+            )()
         elif field[0] == "dtype":
             field[1] = r.choice([*DTYPES, "F31", None, 1])
         elif isinstance(field[1], list) and all(isinstance(v, int) for v in field[1]):
@@ -214,7 +227,20 @@ def mutate_values(r: Random, content: bytes) -> bytes:
             kind = r.randrange(4)
             if kind == 0 and values:
                 i = r.randrange(len(values))
-                values[i] = r.choice([values[i] + 1, values[i] - 1, 0, values[i] * 2, 1 << 32, 1 << 61, (1 << 64) - 1, 1 << 64, -values[i], float(values[i])])
+                values[i] = r.choice(
+                    [
+                        values[i] + 1,
+                        values[i] - 1,
+                        0,
+                        values[i] * 2,
+                        1 << 32,
+                        1 << 61,
+                        (1 << 64) - 1,
+                        1 << 64,
+                        -values[i],
+                        float(values[i]),
+                    ]
+                )
             elif kind == 1:
                 values.append(r.choice([0, 1, 2]))
             elif kind == 2 and values:

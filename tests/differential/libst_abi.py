@@ -98,7 +98,14 @@ def _check(status: int) -> None:
 class File:
     """An open handle. `File(path)` or `File(memory=bytes)`; close it, or use `with`."""
 
-    def __init__(self, path: str | os.PathLike | None = None, *, memory: bytes | None = None, map: int = MAP_AUTO, write: bool = False):
+    def __init__(
+        self,
+        path: str | os.PathLike | None = None,
+        *,
+        memory: bytes | None = None,
+        map: int = MAP_AUTO,
+        write: bool = False,
+    ):
         self._handle = c.c_void_p()
         self._memory = memory  # borrowed by the handle until close
         if memory is not None:

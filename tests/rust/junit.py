@@ -1,6 +1,6 @@
 """What `cargo test` printed, as JUnit XML; exits 1 if a test failed, or none ran.
 
-    junit.py OUTPUT [REPORT]
+junit.py OUTPUT [REPORT]
 """
 
 from __future__ import annotations
