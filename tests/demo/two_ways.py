@@ -30,7 +30,8 @@ original = stock_tensor(name)
 others = fingerprint(name)
 megabytes = os.path.getsize(path) / (1 << 20)
 print(
-    f"   {megabytes:,.0f} MiB, {len(others) + 1} tensors; the one to change: {name} {list(original.shape)}, {original.nbytes / (1 << 20):.0f} MiB\n"
+    f"   {megabytes:,.0f} MiB, {len(others) + 1} tensors; the one to change: {name} {list(original.shape)}, "
+    f"{original.nbytes / (1 << 20):.0f} MiB\n"
 )
 
 wanted = (original.astype("float32") * 1.5).astype(original.dtype)
@@ -41,7 +42,8 @@ save_file(tensors, path, metadata={"format": "pt"})
 stock_seconds = time.perf_counter() - begin
 del tensors
 print(
-    f"   stock   load_file, change, save_file      {stock_seconds * 1000:10,.1f} ms   rewrites {megabytes:,.0f} MiB, and is not yet on disk"
+    f"   stock   load_file, change, save_file      {stock_seconds * 1000:10,.1f} ms   "
+    f"rewrites {megabytes:,.0f} MiB, and is not yet on disk"
 )
 assert (stock_tensor(name) == wanted).all()
 
@@ -53,7 +55,8 @@ with libst.open(path, "r+") as f:
     f.update(name, wanted)
 libst_seconds = time.perf_counter() - begin
 print(
-    f"   libst   open, update, close               {libst_seconds * 1000:10,.1f} ms   writes the tensor and its journal; durable, atomic"
+    f"   libst   open, update, close               {libst_seconds * 1000:10,.1f} ms   "
+    f"writes the tensor and its journal; durable, atomic"
 )
 print(f"\n   {stock_seconds / libst_seconds:,.0f} times as fast")
 

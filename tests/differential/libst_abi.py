@@ -50,7 +50,7 @@ class Refused(Exception):
 
 def _load() -> c.CDLL:
     lib = c.CDLL(str(LIBRARY))
-    handle, size, u64, text = c.c_void_p, c.c_size_t, c.c_uint64, c.c_char_p
+    handle, size, text = c.c_void_p, c.c_size_t, c.c_char_p
     out_string, out_size = c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)
     for name, result, arguments in [
         ("st_status_name", text, [c.c_int32]),

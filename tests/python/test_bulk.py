@@ -152,7 +152,8 @@ def test_a_worker_counts_from_zero(path):
 
 
 def test_the_environment_stands_in_for_options(path):
-    code = f"import libst; i = libst.open({str(path)!r}).io_info(); print(i.prefetch, i.io_threads, i.block_size, i.direct)"
+    code = f"import libst; i = libst.open({str(path)!r}).io_info(); "
+    code += "print(i.prefetch, i.io_threads, i.block_size, i.direct)"
     env = {
         **os.environ,
         "ST_PREFETCH": "sequential",
