@@ -10,6 +10,7 @@
 namespace stctl {
 
 void add_ls(CLI::App &app, Session &session);
+void add_view(CLI::App &app, Session &session);
 void add_info(CLI::App &app, Session &session);
 void add_get(CLI::App &app, Session &session);
 void add_update(CLI::App &app, Session &session);

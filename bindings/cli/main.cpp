@@ -121,6 +121,7 @@ int stctl_main(int argc, char **argv) {
                                                     ST_VERSION_PATCH, st_version()));
       app.require_subcommand(1);
       add_ls(app, session);
+      add_view(app, session);
       add_info(app, session);
       add_get(app, session);
       add_update(app, session);
