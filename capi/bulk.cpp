@@ -52,7 +52,7 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, st_
         return Failure(std::move(room.error()).about_tensor(snapshot.header.index.at(i).name));
       requests.push_back(request);
     }
-    return file->checkpoint->read_many(snapshot, std::move(requests), progress_of(progress, user));
+    return file->checkpoint->read_many(snapshot, requests, progress_of(progress, user));
   });
 }
 

@@ -89,7 +89,7 @@ class HugeBuffer {
 
  private:
   struct Free {
-    size_t n = 0;
+    size_t n;
     void operator()(char *p) const { free_memory(p, n); }
   };
   std::unique_ptr<char[], Free> bytes_;

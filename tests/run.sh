@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything
-#   bash tests/run.sh NAME...     only these stages: unit differential python rust go cli install storage mutants sanitizers wheel abi demo
+#   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants sanitizers wheel abi demo
 # Reports and logs are in build/results/.
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -78,6 +78,7 @@ run_abi() {
 export -f run_meson run_pytest run_sanitizers run_wheel run_abi configure build say
 export ROOT BUILD PYTHON CACHE
 
+stage style "formatters and linters" "$RESULTS/style.xml" bash "$ROOT/tests/style.sh" "$RESULTS/style.xml"
 stage unit "C++ and C tests" "$BUILD/meson-logs/testlog.junit.xml" bash -c 'run_meson "$BUILD"'
 stage differential "against stock safetensors 0.8" "$RESULTS/differential.xml" bash -c "run_pytest tests/differential $RESULTS/differential.xml"
 stage python "Python binding" "$RESULTS/python.xml" bash -c "run_pytest tests/python $RESULTS/python.xml"

@@ -68,7 +68,7 @@ class Checkpoint {
 
   // In bulk: tensors of a snapshot's index, in file order. `progress` may be
   // empty: then the handle's own.
-  Result<void> read_many(const Snapshot &s, std::vector<BulkRequest> requests, const Progress &progress) const;
+  Result<void> read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress) const;
   // Into memory, so that views do not wait: the page cache, or memory of our
   // own where there is no mapping.
   Result<void> prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress) const;

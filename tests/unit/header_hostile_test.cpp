@@ -37,9 +37,12 @@ TEST(HostileHeader, HundredMillionBracketsAreRefused) {
 }
 
 TEST(HostileHeader, ANumberOfAHundredMillionDigitsIsRefused) {
-  EXPECT_TRUE(fails_with(Status::tensor_info, parse_filled(R"({"a":{"dtype":"U8","shape":[0.)", '0', R"(],"data_offsets":[0,0]}})", 0)));
-  EXPECT_TRUE(fails_with(Status::header_json, parse_filled(R"({"a":{"dtype":"U8","shape":[)", '9', R"(],"data_offsets":[0,0]}})", 0)));
-  EXPECT_TRUE(fails_with(Status::header_json, parse_filled(R"({"a":{"x":)", '9', R"(,"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0)));
+  EXPECT_TRUE(fails_with(Status::tensor_info,
+                         parse_filled(R"({"a":{"dtype":"U8","shape":[0.)", '0', R"(],"data_offsets":[0,0]}})", 0)));
+  EXPECT_TRUE(fails_with(Status::header_json,
+                         parse_filled(R"({"a":{"dtype":"U8","shape":[)", '9', R"(],"data_offsets":[0,0]}})", 0)));
+  EXPECT_TRUE(fails_with(Status::header_json,
+                         parse_filled(R"({"a":{"x":)", '9', R"(,"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0)));
   EXPECT_TRUE(is_ok(parse_filled(R"({"a":{"x":0.)", '9', R"(,"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0)));
 }
 
@@ -70,7 +73,8 @@ TEST(HostileHeader, AShapeOfFortyMillionDimensionsIsHeld) {
 std::string header_of(size_t count, bool escaped) {
   std::string json = "{";
   for (size_t i = 0; i < count; ++i)
-    json += text(i ? "," : "", "\"", escaped ? "\\u0074" : "t", i, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", i, ",", i + 1, "]}");
+    json += text(i ? "," : "", "\"", escaped ? "\\u0074" : "t", i,
+                 "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", i, ",", i + 1, "]}");
   return json + "}";
 }
 
@@ -105,7 +109,8 @@ TEST(HostileHeader, CollidingNamesAreFoundUnderEverySeed) {
   for (size_t i = 0; names.size() < 2000; ++i) {
     const std::string name = text("w", i);
     if ((XXH3_64bits_withSeed(name.data(), name.size(), 1) & 255) != 7) continue;
-    json += text(names.empty() ? "" : ",", "\"", name, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", names.size(), ",", names.size() + 1, "]}");
+    json += text(names.empty() ? "" : ",", "\"", name, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[",
+                 names.size(), ",", names.size() + 1, "]}");
     names.push_back(name);
   }
   json += "}";
@@ -122,7 +127,8 @@ TEST(HostileHeader, OffsetsAtTheEndOf64BitsDoNotWrap) {
     return text("{\"a\":{\"dtype\":\"U8\",\"shape\":[", shape, "],\"data_offsets\":[", begin, ",", end, "]}}");
   };
   EXPECT_TRUE(fails_with(Status::shape_overflow, parse(tensor(0, UINT64_MAX, text(UINT64_MAX)), 16)));
-  EXPECT_TRUE(fails_with(Status::truncated, parse(tensor(0, (uint64_t{1} << 61) - 1, text((uint64_t{1} << 61) - 1)), 16)));
+  EXPECT_TRUE(
+      fails_with(Status::truncated, parse(tensor(0, (uint64_t{1} << 61) - 1, text((uint64_t{1} << 61) - 1)), 16)));
   EXPECT_TRUE(fails_with(Status::hole, parse(tensor(UINT64_MAX, UINT64_MAX, "0"), 16)));
   EXPECT_TRUE(fails_with(Status::size_mismatch, parse(tensor(0, UINT64_MAX, "7"), 16)));
 }

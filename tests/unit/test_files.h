@@ -28,15 +28,18 @@ template <class T>
 ::testing::AssertionResult fails_with(Status wanted, const Result<T> &r) {
   if (r) return ::testing::AssertionFailure() << "it succeeded; wanted status " << static_cast<int>(wanted);
   if (r.error().status == wanted && !r.error().message.empty()) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "status " << static_cast<int>(r.error().status) << " (" << r.error().message << "), wanted " << static_cast<int>(wanted);
+  return ::testing::AssertionFailure() << "status " << static_cast<int>(r.error().status) << " (" << r.error().message
+                                       << "), wanted " << static_cast<int>(wanted);
 }
 
 // Equality of what is no text: tells where they part, not all of both.
 inline ::testing::AssertionResult same_bytes(std::string_view got, std::string_view wanted) {
   if (got == wanted) return ::testing::AssertionSuccess();
-  if (got.size() != wanted.size()) return ::testing::AssertionFailure() << got.size() << " bytes, not " << wanted.size();
+  if (got.size() != wanted.size())
+    return ::testing::AssertionFailure() << got.size() << " bytes, not " << wanted.size();
   const auto at = std::mismatch(got.begin(), got.end(), wanted.begin()).first - got.begin();
-  return ::testing::AssertionFailure() << "of " << got.size() << " bytes the one at " << at << " is the first to differ";
+  return ::testing::AssertionFailure() << "of " << got.size() << " bytes the one at " << at
+                                       << " is the first to differ";
 }
 
 // A folder of its own for each test, gone with it.
@@ -81,7 +84,8 @@ inline void poke(const std::string &path, uint64_t offset, std::string_view byte
 inline std::vector<std::string> names_in(const std::string &folder) {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, ignored)) names.push_back(entry.path().filename());
+  for (const auto &entry : std::filesystem::directory_iterator(folder, ignored))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -111,7 +115,9 @@ struct TestTensor {
   std::string bytes;
 };
 
-inline TestTensor u8_tensor(std::string name, size_t n, unsigned seed) { return {std::move(name), Dtype::U8, {n}, pattern(n, seed)}; }
+inline TestTensor u8_tensor(std::string name, size_t n, unsigned seed) {
+  return {std::move(name), Dtype::U8, {n}, pattern(n, seed)};
+}
 
 // The tensors one after the other, under a header as we write it.
 inline std::string file_of(const std::vector<TestTensor> &tensors, MetadataPairs metadata = {}, uint64_t reserve = 0) {
