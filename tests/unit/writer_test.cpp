@@ -38,18 +38,24 @@ class WriterTest : public ::testing::Test {
     EXPECT_TRUE(is_ok(w));
     return w ? std::move(*w) : nullptr;
   }
-  Result<Header> header() {
-    const std::string bytes = bytes_of(path);
-    auto n = parse_header_length(bytes, bytes.size());
-    if (!n) return Failure(n.error());
-    std::string json = bytes.substr(8, *n) + std::string(header_padding, '"');
-    return parse_header(json.data(), *n, bytes.size(), 1);
+  std::string part(uint64_t offset, uint64_t n) const {
+    std::string bytes(n, '\0');
+    std::ifstream in(path, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(offset)).read(bytes.data(), static_cast<std::streamsize>(n));
+    return bytes;
   }
-  std::string seen(std::string_view name) {
+  Result<Header> header() const {
+    const uint64_t size = std::filesystem::file_size(path);
+    auto n = parse_header_length(part(0, 8), size);
+    if (!n) return Failure(n.error());
+    const std::string json = part(8, *n) + std::string(header_padding, '"');
+    return parse_header(json.data(), *n, size, 1);
+  }
+  std::string seen(std::string_view name) const {
     auto h = header();
     EXPECT_TRUE(is_ok(h));
     const TensorView t = h->index.at(h->index.find(name).value());
-    return bytes_of(path).substr(h->data_offset() + t.begin, t.nbytes);
+    return part(h->data_offset() + t.begin, t.nbytes);
   }
 
   testing::TempDir dir;
@@ -83,7 +89,6 @@ TEST_F(WriterTest, RefusalsLeaveItAsItWas) {
   EXPECT_TRUE(fails_with(Status::shape_mismatch, w->put({"a", Dtype::U8, {a.size()}, a.size() - 1, a.data()})));
   EXPECT_TRUE(fails_with(Status::nbytes_mismatch, w->put({"b", Dtype::U16, {3}, 5, b.data()})));
   EXPECT_TRUE(fails_with(Status::subbyte, w->put({"b", Dtype::F4, {3}, 2, b.data()})));
-  EXPECT_TRUE(fails_with(Status::offsets, w->put({"b", Dtype::U8, {INT64_MAX}, INT64_MAX, b.data()})));
   ASSERT_TRUE(is_ok(w->put(u8("a", a))));
   EXPECT_TRUE(fails_with(Status::duplicate_name, w->put(u8("a", a))));
   ASSERT_TRUE(is_ok(w->put(u8("b", b))));
@@ -104,11 +109,13 @@ TEST_F(WriterTest, WhatNoReaderWouldTakeIsRefusedAtOnce) {
   refused(Status::invalid_argument, {}, {.alignment = uint64_t{1} << 21});
   refused(Status::header_too_large, {}, {.reserve = max_header_bytes + 1});
   refused(Status::header_utf8, {u8("\xff", a)});
-  refused(Status::offsets, {{"a", Dtype::U8, {INT64_MAX}, INT64_MAX}, {"b", Dtype::U8, {INT64_MAX}, INT64_MAX}});
+  std::vector<NewTensor> endless;
+  for (int i = 0; i < 9; ++i) endless.push_back({text(i), Dtype::U8, {uint64_t{1} << 60}, uint64_t{1} << 60});
+  refused(Status::offsets, endless);
   EXPECT_TRUE(fails_with(Status::not_regular, Writer::open(faulty, dir.path(), {}, {}, {})));
   EXPECT_TRUE(fails_with(Status::no_file, Writer::open(faulty, dir / "no/such.safetensors", {}, {}, {})));
   put_bytes(path, "");
-  EXPECT_TRUE(fails_with(Status::io, Writer::open(faulty, path + "/x", {}, {}, {})));
+  EXPECT_TRUE(fails_with(Status::no_file, Writer::open(faulty, path + "/x", {}, {}, {})));
   EXPECT_EQ(testing::names_in(dir.path()), std::vector<std::string>{"model.safetensors"});
 }
 
@@ -321,13 +328,14 @@ TEST_F(Inherits, EachAttributeCallThatFailsFailsTheSave) {
   if (!can_have_attributes()) GTEST_SKIP() << "no user attributes here: " << std::strerror(errno);
   for (Call call : {Call::flistxattr, Call::fgetxattr, Call::fsetxattr, Call::fchmod})
     for (size_t n = 0; n < 2; ++n) {
+      put_bytes(path, "old");
       size_t asked = 0;
       faulty.before = [&](Call made) { return made == call && asked++ == n ? -EIO : 0; };
       auto done = replace(faulty);
       faulty.before = nullptr;
       if (asked <= n) continue;  // it is not called so often
       EXPECT_TRUE(fails_with(Status::io, done)) << call_name(call) << n;
-      EXPECT_EQ(bytes_of(path), "old");
+      EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
     }
 }
 
@@ -490,7 +498,7 @@ TEST_F(Inherits, ARenameThatFailsAfterTheFactCounts) {
   put_bytes(path, "old");
   env.does = false;
   EXPECT_TRUE(fails_with(Status::io, replace(env)));
-  EXPECT_EQ(bytes_of(path), "old");
+  EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
 }
 
 TEST_F(Inherits, AFolderThatCannotBeSyncedIsToldAsAnOpenOutcome) {
