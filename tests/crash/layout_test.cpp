@@ -13,6 +13,7 @@
 #include <sstream>
 #include <unordered_set>
 
+#include "bound.h"
 #include "fault_env.h"
 #include "layout_workload.h"
 #include "store/checkpoint.h"
@@ -188,7 +189,10 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
   for (const Disk &kind : disks)
     for (const LayoutOperation &operation : layout_operations())
       for (const Fault &fault : faults)
-        for (size_t n = 0;; ++n, ++trials) {
+        for (size_t n = 0;; ++n) {
+          // Of the small bound each call fails in some of the ways.
+          if (small_bound() && (n + static_cast<size_t>(&fault - faults)) % 4 != 0) continue;
+          ++trials;
           SimEnv disk = layout_disk(kind);
           FaultEnv env(disk);
           auto checkpoint = open_file(env);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -42,26 +43,32 @@ inline ::testing::AssertionResult same_bytes(std::string_view got, std::string_v
                                        << " is the first to differ";
 }
 
-// A folder of its own for each test, gone with it.
+// A folder of its own for each test, gone with it. What libst writes under another name it must have renamed or removed
+// by then, so none of that may be left in it, unless the test says that it leaves some on purpose.
 class TempDir {
  public:
   TempDir() {
     const char *base = std::getenv("TMPDIR");
-    std::string made = std::string(base && *base ? base : "/tmp") + "/libst-unit-XXXXXX";
+    std::string made = std::string(base && *base ? base : "/tmp") + "/libst-unit-" + std::to_string(::getpid()) + "-XXXXXX";
     if (!::mkdtemp(made.data())) std::abort();
     path_ = std::filesystem::canonical(made);
   }
   ~TempDir() {
     std::error_code ignored;
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(path_, ignored))
+      EXPECT_TRUE(may_hold_temporaries_ || entry.path().filename().string().find(".st-tmp-") == std::string::npos)
+          << entry.path() << " is left";
     std::filesystem::remove_all(path_, ignored);
   }
   TempDir(const TempDir &) = delete;
   TempDir &operator=(const TempDir &) = delete;
   const std::string &path() const { return path_; }
+  void may_hold_temporaries() { may_hold_temporaries_ = true; }
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
 
  private:
   std::string path_;
+  bool may_hold_temporaries_ = false;
 };
 
 inline std::string bytes_of(const std::string &path) {
