@@ -45,13 +45,13 @@ struct HugeAllocator {
 // n bytes, uninitialised.
 class HugeBuffer {
  public:
-  HugeBuffer() = default;
+  HugeBuffer() : bytes_(nullptr, Free{0}) {}
   explicit HugeBuffer(size_t n) : bytes_(static_cast<char *>(allocate_memory(n)), Free{n}) {}
   char *get() const { return bytes_.get(); }
 
  private:
   struct Free {
-    size_t n = 0;
+    size_t n;
     void operator()(char *p) const { free_memory(p, n); }
   };
   std::unique_ptr<char[], Free> bytes_;
