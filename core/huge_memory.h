@@ -83,7 +83,7 @@ struct HugeAllocator {
 // n bytes, uninitialised.
 class HugeBuffer {
  public:
-  HugeBuffer() = default;
+  HugeBuffer() : bytes_(nullptr, Free{0}) {}
   explicit HugeBuffer(size_t n) : bytes_(static_cast<char *>(allocate_memory(n)), Free{n}) {}
   char *get() const { return bytes_.get(); }
 

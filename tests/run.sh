@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything
-#   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants sanitizers threads valgrind coverage wheel abi demo
+#   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants fuzz campaign
+#                                 sanitizers threads valgrind coverage wheel abi demo
 # Reports and logs are in build/results/.
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -106,6 +107,8 @@ stage cli "stctl" "$RESULTS/cli.xml" bash -c "run_pytest tests/cli $RESULTS/cli.
 stage install "an installed libst" "$RESULTS/install.xml" bash -c "run_pytest tests/install $RESULTS/install.xml"
 stage storage "real filesystems: power cuts, full disks, FUSE" "$RESULTS/storage.xml" bash -c "ST_BUILD=$BUILD run_pytest tests/storage $RESULTS/storage.xml"
 stage mutants "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants"
+stage fuzz "fuzzing, a minute each" "" bash "$ROOT/tests/fuzz/run.sh" 60
+stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh"
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage threads "ThreadSanitizer" "" bash -c run_threads
 stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"

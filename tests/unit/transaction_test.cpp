@@ -120,6 +120,39 @@ TEST_F(TransactionTest, AValueOfAnotherFormIsRefusedAndTheTransactionGoesOn) {
   EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}})));
 }
 
+// Found by the fuzzing of operations.
+TEST_F(TransactionTest, ARefusedStepLeavesAnUpdateInPlaceOne) {
+  for (bool publish : {false, true}) {
+    testing::put_bytes(path, old);
+    auto c = open();
+    TransactionOptions options;
+    options.publish = publish;
+    auto t = begin(*c, std::move(options));
+    const auto refuse_all = [&] {
+      EXPECT_TRUE(fails_with(Status::not_found, t->remove("none")));
+      EXPECT_TRUE(fails_with(Status::not_found, t->rename("none", "d")));
+      EXPECT_TRUE(fails_with(Status::duplicate_name, t->rename("a", "b")));
+      EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("none", std::nullopt)));
+      NewBytes cut = value(*c, "a", new_a);
+      --cut.nbytes;
+      EXPECT_TRUE(fails_with(Status::nbytes_mismatch, t->put("a", cut)));
+      EXPECT_TRUE(fails_with(Status::nbytes_mismatch, t->update("a", cut)));
+      EXPECT_TRUE(fails_with(Status::not_found, t->update("none", value(*c, "a", new_a))));
+    };
+    refuse_all();
+    EXPECT_EQ(t->plan().value().kind, store::CommitPlan::nothing);
+    ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
+    refuse_all();
+    EXPECT_EQ(t->plan().value().kind, publish ? store::CommitPlan::publish : store::CommitPlan::patch);
+    struct stat before, after;
+    ASSERT_EQ(::stat(path.c_str(), &before), 0);
+    ASSERT_TRUE(is_ok(t->commit()));
+    ASSERT_EQ(::stat(path.c_str(), &after), 0);
+    EXPECT_EQ(before.st_ino != after.st_ino, publish);
+    EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+  }
+}
+
 TEST_F(TransactionTest, TensorsWithoutBytesAndCommitsWithoutChangesAreFine) {
   testing::put_bytes(path, testing::file_of({{"z", Dtype::F32, {0}, ""}, testing::u8_tensor("a", 10, 1)}));
   auto c = open();
