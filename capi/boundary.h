@@ -16,6 +16,7 @@
 #include "st/st.h"
 #include "store/checkpoint.h"
 #include "store/transaction.h"
+#include "write/writer.h"
 
 struct st_file {
   std::unique_ptr<st::store::Checkpoint> checkpoint;
@@ -134,6 +135,8 @@ Result<void> check_index(const store::Snapshot &snapshot, uint64_t i);
 Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len);
 Result<store::NewBytes> translate(const st_tensor *value);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
+Result<write::SaveOptions> translate(const st_save_options *given);
+st_plan translate(const store::CommitPlan &planned);
 
 // What a read is to fill, and with what.
 Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n);

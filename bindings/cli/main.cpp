@@ -130,6 +130,9 @@ int stctl_main(int argc, char **argv) {
       add_meta(app, session);
       add_compact(app, session);
       add_plan(app, session);
+      add_diff(app, session);
+      add_patch(app, session);
+      add_merge(app, session);
       add_verify(app, session);
       add_recover(app, session);
       add_io(app, session);

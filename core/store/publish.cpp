@@ -126,6 +126,10 @@ Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::
                 std::string(value.value_or(std::string_view()))});
 }
 
+Result<void> Transaction::arrange(std::vector<std::string> names) {
+  return apply({Change::order, {}, {}, {}, 0, std::move(names)});
+}
+
 Result<write::PublishPlan> Transaction::plan_publish(uint64_t block) const {
   const uint64_t data_offset = snapshot_->header.data_offset();
   std::vector<write::PlannedTensor> tensors;

@@ -120,13 +120,16 @@ Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
 Result<void> Transaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
-  if (staged_.empty() && !publishes()) return {};
+  if (staged_.empty() && !publishes())
+    return options_.before_change ? options_.before_change(snapshot_->file, *snapshot_) : Result<void>();
   auto locked = lock();
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;
     return Failure(std::move(locked.error()));
   }
   failed_ = true;  // whatever comes now, there is no second commit
+  if (options_.before_change)
+    if (auto ok = options_.before_change((*locked)->file, *snapshot_); !ok) return ok;
   if (publishes()) return publish(**locked);
   try {
     auto done = finish(**locked);

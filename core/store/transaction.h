@@ -5,6 +5,7 @@
 // when it commits. One thread at a time.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -29,6 +30,9 @@ struct TransactionOptions {
   write::Layout layout = write::Layout::keep;
   uint64_t alignment = 0;
   uint64_t reserve = 0;
+  // Asked at commit when all locks are held, with the file as it now is: what it
+  // refuses is not done.
+  std::function<Result<void>(const os::File &locked, const Snapshot &now)> before_change = {};
 };
 
 // What a commit would do.
@@ -59,6 +63,8 @@ class Transaction {
   Result<void> remove(std::string_view name);
   Result<void> rename(std::string_view from, std::string_view to);
   Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value);
+  // All tensors that there are by then, in the order that the file is to have them.
+  Result<void> arrange(std::vector<std::string> names);
   // As the handle sees the file now. Changes nothing.
   Result<CommitPlan> plan();
   // After status busy it may be called again; after anything else it is over.

@@ -29,6 +29,9 @@ TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_error_info>(st_error_info_init, ST_ERROR_INFO_INIT);
   expect_same<st_io_info>(st_io_info_init, ST_IO_INFO_INIT);
   expect_same<st_stats>(st_stats_init, ST_STATS_INIT);
+  expect_same<st_diff_options>(st_diff_options_init, ST_DIFF_OPTIONS_INIT);
+  expect_same<st_patch_options>(st_patch_options_init, ST_PATCH_OPTIONS_INIT);
+  expect_same<st_delta_info>(st_delta_info_init, ST_DELTA_INFO_INIT);
 }
 
 // A program compiled with an older header has less room; one with a newer, more.
