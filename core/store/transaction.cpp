@@ -330,7 +330,9 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
 // Once a handle: is a second descriptor really kept out?
 Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
   if (checkpoint_.locks_tested_) return {};
-  auto exclude = os::locks_exclude(locked.file, snapshot_->file, range);
+  auto second = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
+  if (!second) return Failure(std::move(second.error()));
+  auto exclude = os::locks_exclude(locked.file, *second, range);
   if (!exclude) return Failure(std::move(exclude.error()));
   if (!*exclude)
     return fail(
