@@ -55,15 +55,11 @@ st_status st_patch(const char *base, const char *delta, const st_patch_options *
 st_status st_merge(const char *base, const char *const *deltas, size_t n, const char *to, const st_save_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_merge", base, to));
-    if (n > 0) ST_CAPI_TRY(require("st_merge", deltas));
     auto options = translate(opts);
     if (!options) return Failure(std::move(options.error()));
-    std::vector<std::string> paths;
-    for (size_t i = 0; i < n; ++i) {
-      ST_CAPI_TRY(require("st_merge", deltas[i]));
-      paths.emplace_back(deltas[i]);
-    }
-    return store::merge(os::Env::posix(), base, paths, to, *options);
+    auto paths = paths_of("the list of deltas", deltas, n);
+    if (!paths) return Failure(std::move(paths.error()));
+    return store::merge(os::Env::posix(), base, *paths, to, *options);
   });
 }
 

@@ -92,7 +92,7 @@ st_status st_txn_plan(st_txn *txn, st_plan *out) {
 st_status st_refresh(st_file *file) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_refresh", file));
-    return file->checkpoint->refresh();
+    return file->collection->refresh();
   });
 }
 
@@ -109,9 +109,9 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
     open.writable = true;
     open.map = read::MapMode::none;
     open.lock_timeout_ms = options->lock_timeout_ms;
-    auto checkpoint = store::Checkpoint::open(os::Env::posix(), path, std::move(open));
-    if (!checkpoint) return Failure(std::move(checkpoint.error()));
-    auto transaction = store::Transaction::begin(**checkpoint, std::move(*options));
+    auto collection = store::Collection::open(os::Env::posix(), path, std::move(open));
+    if (!collection) return Failure(std::move(collection.error()));
+    auto transaction = (*collection)->begin(std::move(*options));
     if (!transaction) return Failure(std::move(transaction.error()));
     return (*transaction)->commit();
   });

@@ -175,6 +175,14 @@ void add_lock_timeout(CLI::App &command, int32_t &ms) {
       ->check(CLI::Validator(CLI::Range(-1, INT32_MAX)).description(""));
 }
 
+void add_deltas(CLI::App &command, std::vector<std::string> &deltas) {
+  command.add_option("--delta", deltas, "Look at the file as patched with this delta; may be given\n"
+                                        "several times, the oldest first")
+      ->type_name("FILE")
+      ->expected(1)
+      ->take_all();
+}
+
 void add_map(CLI::App &command, uint32_t &map) {
   static const std::map<std::string, uint32_t> ways = {
       {"auto", ST_MAP_AUTO}, {"shared", ST_MAP_SHARED}, {"private", ST_MAP_PRIVATE}, {"none", ST_MAP_NONE}};

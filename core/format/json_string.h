@@ -1,4 +1,4 @@
-// A string as JSON, spelled as serde_json spells it: stock writers do so.
+// A string as JSON spells it, in the way of the stock writer (serde_json).
 #pragma once
 
 #include <string>
@@ -6,29 +6,7 @@
 
 namespace st {
 
-inline void append_json_string(std::string &out, std::string_view s) {
-  constexpr char hex[] = "0123456789abcdef";
-  out += '"';
-  for (char c : s) {
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += hex[c >> 4];
-          out += hex[c & 15];
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-}
+// With its quotes; `s` is UTF-8.
+void append_json_string(std::string &out, std::string_view s);
 
 }  // namespace st

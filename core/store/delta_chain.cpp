@@ -23,13 +23,13 @@ Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &hol
   }
   const DeltaFile &holder = below[t.layer - 1];
   if (holder.notes.tensors[t.index].bytes == old.all) return {};
-  return Failure(wrong_base(name, holder.snapshot->file.path()));
+  return Failure(wrong_base(name, holder.path));
 }
 
 }  // namespace
 
-Result<DeltaChain> chain(const Snapshot &base, std::span<const DeltaFile> deltas) {
-  DeltaChain c{listing_of(base.header.index), {}};
+Result<DeltaChain> chain(const Checkpoint &base, const Snapshot &bottom, std::span<const DeltaFile> deltas) {
+  DeltaChain c{listing_of(bottom.header.index), {}};
   for (size_t n = 0; n < deltas.size(); ++n) {
     const DeltaFile &delta = deltas[n];
     Holders holders;
@@ -44,8 +44,8 @@ Result<DeltaChain> chain(const Snapshot &base, std::span<const DeltaFile> deltas
     for (const auto &[name, old] : delta.notes.deleted)
       if (auto ok = check(name, old); !ok) return Failure(std::move(ok.error()));
     if (auto applied = apply(&c.listing, delta.index(), delta.notes, static_cast<uint32_t>(n + 1)); !applied) {
-      applied.error().message += text(" (delta ", quoted(delta.snapshot->file.path()), " on ",
-                                      quoted(n == 0 ? base.file.path() : deltas[n - 1].snapshot->file.path()), ")");
+      applied.error().message +=
+          text(" (delta ", quoted(delta.path), " on ", quoted(n == 0 ? base.path() : deltas[n - 1].path), ")");
       return Failure(std::move(applied.error()));
     }
   }

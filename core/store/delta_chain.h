@@ -17,7 +17,7 @@ struct DeltaChain {
 // Status delta_base: one was made for something else than what lies below it, as
 // far as names, forms, metadata and the hashes in the deltas tell. The bytes of
 // the base are for the caller to check: see `old`, check_heads, check_old.
-Result<DeltaChain> chain(const Snapshot &base, std::span<const DeltaFile> deltas);
+Result<DeltaChain> chain(const Checkpoint &base, const Snapshot &bottom, std::span<const DeltaFile> deltas);
 
 // Do these tensors have the bytes that they are to have? Reads all of them. Status delta_base.
 Result<void> check_old(const os::File &file, const Snapshot &base, std::span<const OldTensor> tensors,

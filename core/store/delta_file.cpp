@@ -7,16 +7,22 @@
 
 namespace st::store {
 
+Result<DeltaFile> DeltaFile::of(const Checkpoint &file) {
+  const Snapshot &snapshot = file.snapshot();
+  auto notes = parse_delta(snapshot.header.index);
+  if (!notes) {
+    notes.error().message += text(" (", quoted(file.path()), ")");
+    return Failure(std::move(notes.error()));
+  }
+  return DeltaFile{nullptr, file.path(), &snapshot, std::move(*notes)};
+}
+
 Result<DeltaFile> DeltaFile::open(os::Env &env, const std::string &path, OpenOptions options) {
   auto file = Checkpoint::open(env, path, std::move(options));
   if (!file) return Failure(std::move(file.error()));
-  const Snapshot &snapshot = (*file)->snapshot();
-  auto notes = parse_delta(snapshot.header.index);
-  if (!notes) {
-    notes.error().message += text(" (", quoted(path), ")");
-    return Failure(std::move(notes.error()));
-  }
-  return DeltaFile{std::move(*file), &snapshot, std::move(*notes)};
+  auto delta = of(**file);
+  if (delta) delta->file = std::move(*file);
+  return delta;
 }
 
 Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const {
@@ -28,8 +34,8 @@ Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<
         hash_piece(window, snapshot->file_offset(t), t.nbytes, [&](auto piece) { return tell(piece.size()); });
     if (!hashed) return Failure(std::move(hashed.error()).about_tensor(t.name));
     if (hashed->all != notes.tensors[i].bytes)
-      return Failure(error(Status::delta, "the bytes of tensor ", quoted(t.name), " in the delta ",
-                           quoted(snapshot->file.path()), " are not those that it was written with; make it anew")
+      return Failure(error(Status::delta, "the bytes of tensor ", quoted(t.name), " in the delta ", quoted(path),
+                           " are not those that it was written with; make it anew")
                          .about_tensor(t.name));
     heads.push_back(hashed->head);
   }

@@ -12,7 +12,8 @@
 namespace st::store {
 
 struct DeltaFile {
-  std::unique_ptr<Checkpoint> file;
+  std::unique_ptr<Checkpoint> file;  // null where somebody else keeps it
+  std::string path;
   const Snapshot *snapshot;  // of file
   DeltaNotes notes;
 
@@ -20,6 +21,8 @@ struct DeltaFile {
 
   // Status delta if it is none.
   static Result<DeltaFile> open(os::Env &env, const std::string &path, OpenOptions options);
+  // Its current snapshot; `file` must outlive it.
+  static Result<DeltaFile> of(const Checkpoint &file);
   // Do its tensors have the bytes that were written? Reads all of them. Status delta.
   // Answers the hash of each one's head.
   Result<std::vector<uint64_t>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const;

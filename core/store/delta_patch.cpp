@@ -145,11 +145,11 @@ Result<DeltaPatched> Patching::run() {
   options.publish = options_.publish;
   options.break_links = options_.break_links;
   if (options_.progress) options.progress = [this](uint64_t, uint64_t) { return options_.progress(done_, total_); };
-  options.before_change = [this](const os::File &locked, const Snapshot &now) {
-    return check_and_save_old(locked, now);
-  };
   auto transaction = Transaction::begin(base_, std::move(options));
   if (!transaction) return Failure(std::move(transaction.error()));
+  (*transaction)->before_change([this](const os::File &locked, const Snapshot &now) {
+    return check_and_save_old(locked, now);
+  });
   if (auto staged = stage(**transaction); !staged) return Failure(std::move(staged.error()));
   auto plan = (*transaction)->plan();
   if (!plan) return Failure(std::move(plan.error()));

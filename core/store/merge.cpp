@@ -41,7 +41,7 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
     if (!delta) return Failure(std::move(delta.error()));
     layers.push_back(std::move(*delta));
   }
-  auto chained = chain(bottom, layers);
+  auto chained = chain(**below, bottom, layers);
   if (!chained) return Failure(std::move(chained.error()));
   const Listing &listing = chained->listing;
 

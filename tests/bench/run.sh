@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Benchmarks against stock safetensors, in a build of their own: release, without the assertions of the tests' build.
-#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions local distance
+#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions journals local distance layout deltas
 BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 QUICK=()
 PARTS=()
 for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argument"); done
-((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout)
+((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout deltas)
 
 # It asks for PyTorch, but what is measured does without.
 [[ " ${PARTS[*]} " != *" distance "* ]] || "$PYTHON" -c 'import cattensors' 2>/dev/null ||

@@ -249,9 +249,11 @@ typedef struct st_open_options {
   uint32_t worker_count;    /* ... to worker_count - 1; 0 or 1: alone */
   uint64_t memory_limit;    /* bytes: bulk reads drop from the page cache what they have consumed, and
                                st_prefetch stops, so as to leave no more behind; 0: no limit */
+  const char *const *deltas; /* paths of deltas that lie on the file, the oldest first; borrowed during st_open */
+  uint64_t delta_count;
 } st_open_options;
 #define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL, \
-                               0, 0, 0, 0, 0, 0, 0 }
+                               0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 void st_open_options_init(st_open_options *out, size_t size);
 
 /* Open a safetensors file: read and check its header, map its data, and first
@@ -260,8 +262,15 @@ void st_open_options_init(st_open_options *out, size_t size);
  *   opts  NULL for the defaults.
  *   out   the handle; free it with st_close.
  * Cost: the header is read and indexed; data is not touched.
+ * With opts->deltas the handle shows, for reading only, what st_patch with each of
+ * them in turn would make of the file; views lie in the layer that has the tensor,
+ * which st_tensor.shard numbers: 0 the file, 1 the first delta. Names, forms and
+ * metadata must fit, and so must the hashes that deltas have of each other; of the
+ * file, only how some of the tensors that are replaced begin is looked at
+ * (st_verify_with looks at all).
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
- * format status (40 to 56); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery).
+ * format status (40 to 56); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery);
+ * with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
  * Any thread. After fork() a child may go on using the handle: at the first use
  * it opens the file and maps it for itself. Since 2.0. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
@@ -775,8 +784,10 @@ typedef struct st_verify_options {
   void *report_user;
   st_progress_fn progress;  /* may be NULL; non-zero answers ST_E_CANCELLED */
   void *progress_user;
+  const char *const *deltas; /* check these too, and that they fit the file and each other, to the last byte */
+  uint64_t delta_count;
 } st_verify_options;
-#define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL }
+#define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL, NULL, 0 }
 void st_verify_options_init(st_verify_options *out, size_t size);
 st_status st_verify_with(const char *path, const st_verify_options *opts);
 
