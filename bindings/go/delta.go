@@ -168,13 +168,13 @@ type cPaths struct {
 	n int
 }
 
-func newPaths(strings []*C.char) cPaths {
-	if len(strings) == 0 {
+func newPaths(all []*C.char) cPaths {
+	if len(all) == 0 {
 		return cPaths{}
 	}
-	c := (**C.char)(C.malloc(C.size_t(len(strings)) * C.size_t(unsafe.Sizeof(strings[0]))))
-	copy(unsafe.Slice(c, len(strings)), strings)
-	return cPaths{c, len(strings)}
+	c := (**C.char)(C.malloc(C.size_t(len(all)) * C.size_t(unsafe.Sizeof(all[0]))))
+	copy(unsafe.Slice(c, len(all)), all)
+	return cPaths{c, len(all)}
 }
 
 func (p cPaths) free() { C.free(unsafe.Pointer(p.c)) }

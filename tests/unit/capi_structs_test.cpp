@@ -81,6 +81,12 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_EQ(offsetof(st_read_request, ranges), 40u);
   EXPECT_GE(sizeof(st_load_options), 24u);
   EXPECT_EQ(offsetof(st_io_info, filesystem), 40u);
+  EXPECT_EQ(offsetof(st_open_options, deltas), 80u);
+  EXPECT_EQ(offsetof(st_verify_options, deltas), 40u);
+  EXPECT_EQ(offsetof(st_patch_options, plan), 16u);
+  EXPECT_GE(sizeof(st_patch_options), 48u);
+  EXPECT_EQ(offsetof(st_delta_info, base), 56u);
+  EXPECT_GE(sizeof(st_delta_info), 136u);
 }
 
 class CapiOptions : public testing::CapiScene {

@@ -2,7 +2,7 @@
 #include <sys/stat.h>
 
 #include "delta_scene.h"
-#include "store/checkpoint.h"
+#include "store/collection.h"
 #include "store_scene.h"
 
 namespace st::testing {
@@ -28,6 +28,29 @@ class Deltas : public ::testing::Test {
     return store::merge(env, base, deltas, merged, options);
   }
   static Holdings held(const std::string &path) { return holdings_of(bytes_of(path)); }
+
+  Holdings seen_through(const std::vector<std::string> &deltas) {
+    store::OpenOptions options;
+    options.deltas = deltas;
+    auto opened = store::Collection::open(env, base, options);
+    EXPECT_TRUE(is_ok(opened));
+    Holdings h;
+    if (!opened) return h;
+    const store::Catalogue catalogue = (*opened)->catalogue();
+    for (size_t i = 0; i < catalogue.size(); ++i) {
+      const store::Place place = catalogue.at(i).value();
+      const TensorView t = place.tensor();
+      EXPECT_EQ(catalogue.find(t.name).value().global, i);
+      const auto *bytes = reinterpret_cast<const char *>(place.member->view(*place.snapshot, place.index).value());
+      h.tensors.push_back({std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
+    }
+    for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
+      const auto [key, value] = catalogue.metadata_at(i);
+      EXPECT_EQ(catalogue.metadata_find(key), value);
+      h.metadata[std::string(key)] = value;
+    }
+    return h;
+  }
 
   os::Env &env = os::Env::posix();
   TempDir dir;
@@ -238,6 +261,16 @@ TEST_F(Deltas, MergeInTheirOrderOnly) {
   EXPECT_EQ(held(merged), a);
 }
 
+TEST_F(Deltas, OverAnotherBaseOfTheSameFormsAreToldFromTheirsByHowItBegins) {
+  ASSERT_TRUE(is_ok(diff()));
+  store::OpenOptions options;
+  options.deltas = {delta};
+  EXPECT_TRUE(is_ok(store::Collection::open(env, base, options)));
+  a.tensors[1].bytes[0] ^= 1;
+  put_bytes(base, a.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, store::Collection::open(env, base, options)));
+}
+
 TEST_F(Deltas, OfRandomFilesLeadForthAndBackAndMerge) {
   std::mt19937 random(20261121);
   size_t in_place = 0, published = 0;
@@ -253,9 +286,9 @@ TEST_F(Deltas, OfRandomFilesLeadForthAndBackAndMerge) {
     ASSERT_TRUE(is_ok(diff()));
     ASSERT_TRUE(is_ok(store::diff(env, other, third, second, {})));
 
-    write::SaveOptions options;
-    ASSERT_TRUE(is_ok(merge({delta, second}, options)));
+    ASSERT_TRUE(is_ok(merge({delta, second})));
     EXPECT_EQ(held(merged), c);
+    EXPECT_EQ(seen_through({delta, second}), c);
 
     auto done = patch(delta, reverse);
     ASSERT_TRUE(is_ok(done));

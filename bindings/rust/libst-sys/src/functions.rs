@@ -199,11 +199,7 @@ extern "C" {
         opts: *const st_diff_options,
     ) -> st_status;
     pub fn st_patch_options_init(out: *mut st_patch_options, size: usize);
-    pub fn st_patch(
-        base: *const c_char,
-        delta: *const c_char,
-        opts: *const st_patch_options,
-    ) -> st_status;
+    pub fn st_patch(base: *const c_char, delta: *const c_char, opts: *const st_patch_options) -> st_status;
     pub fn st_merge(
         base: *const c_char,
         deltas: *const *const c_char,

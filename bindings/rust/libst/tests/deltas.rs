@@ -4,12 +4,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use libst::{
-    diff, merge, patch, DeltaInfo, Diff, Dtype, File, Layout, OpenOptions, Patch, PlanKind, SaveOptions, Status,
-    TensorView, Verify,
+    diff, merge, patch, DeltaInfo, Diff, Dtype, File, Layout, OpenOptions, Patch, PlanKind, SaveOptions,
+    Status, TensorView, Verify,
 };
 
 fn write(path: &Path, tensors: &[(&str, &[u8])], value: &str) {
-    let views = tensors.iter().map(|(name, bytes)| (*name, TensorView::new(Dtype::U8, vec![bytes.len()], bytes).unwrap()));
+    let views = tensors
+        .iter()
+        .map(|(name, bytes)| (*name, TensorView::new(Dtype::U8, vec![bytes.len()], bytes).unwrap()));
     SaveOptions::new().metadata([("k", value)]).save(path, views).unwrap();
 }
 
@@ -17,7 +19,11 @@ fn write(path: &Path, tensors: &[(&str, &[u8])], value: &str) {
 fn held(file: &File) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<_> =
         file.names().into_iter().map(|name| (name.to_owned(), file.read(name).unwrap())).collect();
-    all.extend(file.metadata().into_iter().map(|(key, value)| (format!("metadata {key}"), value.as_bytes().to_vec())));
+    all.extend(
+        file.metadata()
+            .into_iter()
+            .map(|(key, value)| (format!("metadata {key}"), value.as_bytes().to_vec())),
+    );
     all
 }
 
@@ -45,7 +51,10 @@ fn a_delta_is_applied_undone_merged_and_laid_over() {
         .unwrap();
     assert!(told > 0);
     let info = DeltaInfo::read(&delta).unwrap();
-    assert_eq!((info.changed, info.added, info.deleted, info.metadata_set, info.metadata_removed), (1, 1, 1, 1, 0));
+    assert_eq!(
+        (info.changed, info.added, info.deleted, info.metadata_set, info.metadata_removed),
+        (1, 1, 1, 1, 0)
+    );
     assert_eq!((info.data_bytes, info.base.len(), info.result.len()), (3, 32, 32));
     Verify::new().deltas([&delta]).run(&base).unwrap();
 
