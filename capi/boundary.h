@@ -14,18 +14,20 @@
 
 #include "error.h"
 #include "st/st.h"
-#include "store/checkpoint.h"
-#include "store/transaction.h"
+#include "store/collection.h"
+#include "write/writer.h"
 
 struct st_file {
-  std::unique_ptr<st::store::Checkpoint> checkpoint;
+  explicit st_file(std::unique_ptr<st::store::Collection> c) : collection(std::move(c)), single(collection->file()) {}
+  const std::unique_ptr<st::store::Collection> collection;
+  const st::store::Checkpoint *const single;  // if it is one file: for calls that must not take a nanosecond longer
   std::mutex mutex;
   std::vector<st_txn *> transactions;  // that live
 };
 
 struct st_txn {
   st_file *file;
-  std::unique_ptr<st::store::Transaction> transaction;
+  std::unique_ptr<st::store::AnyTransaction> transaction;
 };
 
 namespace st::capi {
@@ -116,6 +118,15 @@ inline Progress progress_of(st_progress_fn fn, void *user) {
   return [fn, user](uint64_t done, uint64_t total) { return fn(user, done, total) == 0; };
 }
 
+inline Result<std::vector<std::string>> paths_of(const char *what, const char *const *paths, uint64_t n) {
+  std::vector<std::string> out;
+  for (uint64_t i = 0; i < n; ++i) {
+    if (!paths || !paths[i]) return fail(Status::invalid_argument, what, " holds NULL where a path is needed");
+    out.emplace_back(paths[i]);
+  }
+  return out;
+}
+
 inline void describe(const store::Snapshot &snapshot, const TensorView &t, const std::byte *data, st_tensor *out) {
   *out = st_tensor{};
   out->name = t.name.data();
@@ -127,16 +138,19 @@ inline void describe(const store::Snapshot &snapshot, const TensorView &t, const
   out->nbytes = t.nbytes;
   out->file_offset = snapshot.file_offset(t);
 }
-inline void describe(const store::Snapshot &snapshot, size_t i, const std::byte *data, st_tensor *out) {
-  describe(snapshot, snapshot.header.index.at(i), data, out);
+inline void describe(const store::Place &place, const std::byte *data, st_tensor *out) {
+  describe(*place.snapshot, place.tensor(), data, out);
+  out->shard = place.number;
 }
-Result<void> check_index(const store::Snapshot &snapshot, uint64_t i);
-Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len);
+// Its bytes too.
+Result<void> describe_with_view(const store::Place &place, st_tensor *out);
 Result<store::NewBytes> translate(const st_tensor *value);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
+Result<write::SaveOptions> translate(const st_save_options *given);
+st_plan translate(const store::CommitPlan &planned);
 
 // What a read is to fill, and with what.
-Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n);
+Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n);
 Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size);
 
 }  // namespace st::capi

@@ -1,6 +1,5 @@
 // Bulk reads.
 #include <deque>
-#include <numeric>
 #include <span>
 
 #include "boundary.h"
@@ -13,10 +12,15 @@ namespace {
 static_assert(static_cast<uint32_t>(read::Prefetch::parallel) == ST_PREFETCH_PARALLEL &&
               static_cast<uint32_t>(read::Direct::on) == ST_DIRECT_ON);
 
-Result<std::vector<size_t>> check_all(const store::Snapshot &snapshot, const uint64_t *indices, size_t n) {
-  std::vector<size_t> tensors(indices, indices + n);
-  for (size_t i : tensors) ST_CAPI_TRY(check_index(snapshot, i));
-  return tensors;
+Result<std::vector<store::Place>> places_of(const store::Catalogue &catalogue, const uint64_t *indices, size_t n) {
+  std::vector<store::Place> places;
+  places.reserve(n);
+  for (const uint64_t i : std::span(indices, n)) {
+    auto place = catalogue.at(i);
+    if (!place) return Failure(std::move(place.error()));
+    places.push_back(*place);
+  }
+  return places;
 }
 
 }  // namespace
@@ -26,63 +30,57 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, st_
     ST_CAPI_TRY(require("st_read_many", file));
     if (n == 0) return {};
     ST_CAPI_TRY(require("st_read_many", reqs));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    const store::Catalogue catalogue = file->collection->catalogue();
     std::deque<SlicePlan> slices;  // which stay where they are
-    std::vector<store::BulkRequest> requests;
+    std::vector<store::PlacedRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
-      size_t i = static_cast<size_t>(r.index);
-      if (r.name) {
-        auto found = find(snapshot, r.name, r.name_len);
-        if (!found) return Failure(std::move(found.error()));
-        i = *found;
-      } else {
-        ST_CAPI_TRY(check_index(snapshot, r.index));
-      }
-      store::BulkRequest request{i, nullptr, static_cast<std::byte *>(r.dst)};
-      uint64_t need = snapshot.header.index.at(i).nbytes;
+      auto place = r.name ? catalogue.find({r.name, r.name_len}) : catalogue.at(r.index);
+      if (!place) return Failure(std::move(place.error()));
+      store::PlacedRequest request{*place, nullptr, static_cast<std::byte *>(r.dst)};
+      uint64_t need = place->tensor().nbytes;
       if (r.range_count > 0) {
         ST_CAPI_TRY(require("st_read_many", r.ranges));
-        auto slice = plan(snapshot, i, r.ranges, r.range_count);
+        auto slice = plan(*place, r.ranges, r.range_count);
         if (!slice) return Failure(std::move(slice.error()));
         need = slice->nbytes();
         slices.push_back(std::move(*slice));
         request.slice = &slices.back();
       }
       if (auto room = check_room("st_read_many", need, r.dst, r.dst_size); !room)
-        return Failure(std::move(room.error()).about_tensor(snapshot.header.index.at(i).name));
+        return Failure(std::move(room.error()).about_tensor(place->tensor().name));
       requests.push_back(request);
     }
-    return file->checkpoint->read_many(snapshot, requests, progress_of(progress, user));
+    return file->collection->read_many(std::move(requests), progress_of(progress, user));
   });
 }
 
 st_status st_prefetch(st_file *file, const char *const *names, size_t n) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_prefetch", file));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    if (!names && n == 0) return file->checkpoint->prefetch(snapshot, file->checkpoint->own_part(snapshot), {});
+    const store::Catalogue catalogue = file->collection->catalogue();
+    if (!names && n == 0) return file->collection->prefetch(catalogue, std::nullopt, {});
     ST_CAPI_TRY(require("st_prefetch", names));
-    std::vector<size_t> tensors;
+    std::vector<store::Place> places;
     for (size_t i = 0; i < n; ++i) {
       ST_CAPI_TRY(require("st_prefetch", names[i]));
-      auto found = find(snapshot, names[i], std::strlen(names[i]));
-      if (!found) return Failure(std::move(found.error()));
-      tensors.push_back(*found);
+      auto place = catalogue.find(names[i]);
+      if (!place) return Failure(std::move(place.error()));
+      places.push_back(*place);
     }
-    return file->checkpoint->prefetch(snapshot, std::move(tensors), {});
+    return file->collection->prefetch(catalogue, std::move(places), {});
   });
 }
 
 st_status st_prefetch_at(st_file *file, const uint64_t *indices, size_t n, st_progress_fn progress, void *user) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_prefetch_at", file));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+    const store::Catalogue catalogue = file->collection->catalogue();
     const Progress told = progress_of(progress, user);
-    if (!indices && n == 0) return file->checkpoint->prefetch(snapshot, file->checkpoint->own_part(snapshot), told);
+    if (!indices && n == 0) return file->collection->prefetch(catalogue, std::nullopt, told);
     ST_CAPI_TRY(require("st_prefetch_at", indices));
-    auto tensors = check_all(snapshot, indices, n);
-    if (!tensors) return Failure(std::move(tensors.error()));
-    return file->checkpoint->prefetch(snapshot, std::move(*tensors), told);
+    auto places = places_of(catalogue, indices, n);
+    if (!places) return Failure(std::move(places.error()));
+    return file->collection->prefetch(catalogue, std::move(*places), told);
   });
 }
 
@@ -97,16 +95,15 @@ st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_loa
     if (!o) return Failure(std::move(o.error()));
     if (o->flags & ~(ST_LOAD_HUGE_PAGES | ST_LOAD_DIRECT))
       return fail(Status::unsupported, "st_load was given a flag that libst ", st_version(), " does not know");
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    std::vector<size_t> tensors(snapshot.header.index.size());
-    std::iota(tensors.begin(), tensors.end(), size_t{0});
+    const store::Catalogue catalogue = file->collection->catalogue();
+    std::optional<std::vector<store::Place>> wanted;
     if (indices || n > 0) {
       ST_CAPI_TRY(require("st_load", indices));
-      auto checked = check_all(snapshot, indices, n);
-      if (!checked) return Failure(std::move(checked.error()));
-      tensors = std::move(*checked);
+      auto places = places_of(catalogue, indices, n);
+      if (!places) return Failure(std::move(places.error()));
+      wanted = std::move(*places);
     }
-    return file->checkpoint->load(snapshot, std::move(tensors), o->flags & ST_LOAD_HUGE_PAGES,
+    return file->collection->load(catalogue, std::move(wanted), o->flags & ST_LOAD_HUGE_PAGES,
                                   o->flags & ST_LOAD_DIRECT, progress_of(o->progress, o->progress_user));
   });
 }

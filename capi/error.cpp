@@ -50,6 +50,8 @@ ST_SAME(subbyte) == ST_E_SUBBYTE);
 ST_SAME(truncated) == ST_E_TRUNCATED);
 ST_SAME(trailing_data) == ST_E_TRAILING_DATA);
 ST_SAME(duplicate_name) == ST_E_DUPLICATE_NAME);
+ST_SAME(delta) == ST_E_DELTA);
+ST_SAME(delta_base) == ST_E_DELTA_BASE);
 ST_SAME(dtype_mismatch) == ST_E_DTYPE_MISMATCH);
 ST_SAME(shape_mismatch) == ST_E_SHAPE_MISMATCH);
 ST_SAME(nbytes_mismatch) == ST_E_NBYTES_MISMATCH);
@@ -124,6 +126,8 @@ const char *st_status_name(st_status status) {
     ST_NAME(ST_E_TRUNCATED)
     ST_NAME(ST_E_TRAILING_DATA)
     ST_NAME(ST_E_DUPLICATE_NAME)
+    ST_NAME(ST_E_DELTA)
+    ST_NAME(ST_E_DELTA_BASE)
     ST_NAME(ST_E_DTYPE_MISMATCH)
     ST_NAME(ST_E_SHAPE_MISMATCH)
     ST_NAME(ST_E_NBYTES_MISMATCH)

@@ -28,6 +28,9 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
   options.map = static_cast<read::MapMode>(o->map);
   options.lock_timeout_ms = o->lock_timeout_ms;
   options.progress = progress_of(o->progress, o->progress_user);
+  auto deltas = paths_of("st_open_options.deltas", o->deltas, o->delta_count);
+  if (!deltas) return Failure(std::move(deltas.error()));
+  options.deltas = std::move(*deltas);
   if (o->log)
     options.log = [fn = o->log, user = o->log_user](LogLevel level, const std::string &message) {
       fn(user, static_cast<uint32_t>(level), message.c_str());
@@ -35,30 +38,19 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
   return options;
 }
 
-Result<void> hand_out(Result<std::unique_ptr<store::Checkpoint>> opened, st_file **out) {
+Result<void> hand_out(Result<std::unique_ptr<store::Collection>> opened, st_file **out) {
   if (!opened) return Failure(std::move(opened.error()));
-  auto file = std::make_unique<st_file>();
-  file->checkpoint = std::move(*opened);
-  *out = file.release();
+  *out = new st_file(std::move(*opened));
   return {};
 }
 
 }  // namespace
 
-Result<void> check_index(const store::Snapshot &snapshot, uint64_t i) {
-  if (i >= snapshot.header.index.size())
-    return fail(Status::out_of_range, "tensor ", i, " was asked for, of ", snapshot.header.index.size());
+Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
+  auto data = place.member->view(*place.snapshot, place.index);
+  if (!data) return Failure(std::move(data.error()));
+  describe(place, *data, out);
   return {};
-}
-
-Result<size_t> find(const store::Snapshot &snapshot, const char *name, size_t name_len) {
-  const std::string_view wanted(name, name_len);
-  const auto i = snapshot.header.index.find(wanted);
-  if (i) return *i;
-  const std::string where = snapshot.file ? text(" in ", quoted(snapshot.file.path())) : std::string();
-  return Failure(
-      error(Status::not_found, "no tensor is named ", quoted(wanted), where, "; list the names to see what there is")
-          .about_tensor(wanted));
 }
 
 }  // namespace st::capi
@@ -75,21 +67,21 @@ st_status st_open(const char *path, const st_open_options *opts, st_file **out) 
     ST_CAPI_TRY(require("st_open", path, out));
     auto options = translate(opts);
     if (!options) return Failure(std::move(options.error()));
-    return hand_out(store::Checkpoint::open(os::Env::posix(), path, std::move(*options)), out);
+    return hand_out(store::Collection::open(os::Env::posix(), path, std::move(*options)), out);
   });
 }
 
 st_status st_open_memory(const void *bytes, size_t size, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_open_memory", bytes, out));
-    return hand_out(store::Checkpoint::open_memory(os::Env::posix(), static_cast<const std::byte *>(bytes), size), out);
+    return hand_out(store::Collection::open_memory(os::Env::posix(), static_cast<const std::byte *>(bytes), size), out);
   });
 }
 
 st_status st_reopen(const st_file *file, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_reopen", file, out));
-    return hand_out(file->checkpoint->reopen(), out);
+    return hand_out(file->collection->reopen(), out);
   });
 }
 
@@ -101,19 +93,19 @@ st_status st_close(st_file *file) {
 }
 
 void st_interrupt(st_file *file) {
-  if (file) file->checkpoint->interrupt();
+  if (file) file->collection->interrupt();
 }
 
 size_t st_count(const st_file *file) {
-  return file ? file->checkpoint->snapshot().header.index.size() : 0;
+  return file ? file->collection->catalogue().size() : 0;
 }
 
 st_status st_at(st_file *file, size_t i, st_tensor *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_at", file, out));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    ST_CAPI_TRY(check_index(snapshot, i));
-    describe(snapshot, i, nullptr, out);
+    auto place = file->collection->catalogue().at(i);
+    if (!place) return Failure(std::move(place.error()));
+    describe(*place, nullptr, out);
     return {};
   });
 }
@@ -123,11 +115,15 @@ st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out) {
     ST_CAPI_TRY(require("st_at_many", file));
     if (n == 0) return {};
     ST_CAPI_TRY(require("st_at_many", out));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    const size_t count = snapshot.header.index.size();
+    const store::Catalogue catalogue = file->collection->catalogue();
+    const size_t count = catalogue.size();
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
-    for (size_t i = 0; i < n; ++i) describe(snapshot, first + i, nullptr, out + i);
+    for (size_t i = 0; i < n; ++i) {
+      auto place = catalogue.at(first + i);
+      if (!place) return Failure(std::move(place.error()));
+      describe(*place, nullptr, out + i);
+    }
     return {};
   });
 }
@@ -135,15 +131,21 @@ st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out) {
 st_status st_names(st_file *file, char *dst, size_t *size) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_names", file, size));
-    const Index &index = file->checkpoint->snapshot().header.index;
+    const store::Catalogue catalogue = file->collection->catalogue();
+    std::vector<std::string_view> names;
+    names.reserve(catalogue.size());
     size_t need = 0;
-    for (size_t i = 0; i < index.size(); ++i) need += index.at(i).name.size() + 1;
+    for (size_t i = 0; i < catalogue.size(); ++i) {
+      auto place = catalogue.at(i);
+      if (!place) return Failure(std::move(place.error()));
+      names.push_back(place->tensor().name);
+      need += names.back().size() + 1;
+    }
     const size_t room = std::exchange(*size, need);
     if (!dst) return {};
     if (room < need)
       return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
-    for (size_t i = 0; i < index.size(); ++i) {
-      const std::string_view name = index.at(i).name;
+    for (const std::string_view name : names) {
       std::memcpy(dst, name.data(), name.size() + 1);
       dst += name.size() + 1;
     }
@@ -154,9 +156,9 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_find", file, name, out));
-    auto i = find(file->checkpoint->snapshot(), name, name_len);
-    if (!i) return Failure(std::move(i.error()));
-    *out = *i;
+    auto place = file->collection->catalogue().find({name, name_len});
+    if (!place) return Failure(std::move(place.error()));
+    *out = place->global;
     return {};
   });
 }
@@ -164,27 +166,24 @@ st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out)
 st_status st_get_at(st_file *file, size_t i, st_tensor *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_at", file, out));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    ST_CAPI_TRY(check_index(snapshot, i));
-    auto data = file->checkpoint->view(snapshot, i);
-    if (!data) return Failure(std::move(data.error()));
-    describe(snapshot, i, *data, out);
-    return {};
+    auto place = file->collection->catalogue().at(i);
+    if (!place) return Failure(std::move(place.error()));
+    return describe_with_view(*place, out);
   });
 }
 
 size_t st_metadata_count(const st_file *file) {
-  return file ? file->checkpoint->snapshot().header.index.metadata_size() : 0;
+  return file ? file->collection->catalogue().metadata_size() : 0;
 }
 
 st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len, const char **value,
                          size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_metadata_at", file));
-    const Index &index = file->checkpoint->snapshot().header.index;
-    if (i >= index.metadata_size())
-      return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", index.metadata_size());
-    const auto [k, v] = index.metadata_at(i);
+    const store::Catalogue catalogue = file->collection->catalogue();
+    if (i >= catalogue.metadata_size())
+      return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", catalogue.metadata_size());
+    const auto [k, v] = catalogue.metadata_at(i);
     if (key) *key = k.data();
     if (key_len) *key_len = k.size();
     if (value) *value = v.data();
@@ -196,7 +195,7 @@ st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_
 st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, const char **value, size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_metadata_get", file, key));
-    const auto found = file->checkpoint->snapshot().header.index.metadata_find({key, key_len});
+    const auto found = file->collection->catalogue().metadata_find({key, key_len});
     if (!found) return fail(Status::not_found, "the metadata has no key ", quoted({key, key_len}));
     if (value) *value = found->data();
     if (value_len) *value_len = found->size();

@@ -20,19 +20,21 @@ void st_io_info_init(st_io_info *out, size_t size) {
 st_status st_get_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_io_info", file, out));
-    const store::Snapshot &s = file->checkpoint->snapshot();
-    auto here = s.here();
-    if (!here) return Failure(std::move(here.error()));
-    const read::Strategy &strategy = file->checkpoint->strategy();
+    auto first = file->collection->member(0);
+    if (!first) return Failure(std::move(first.error()));
+    const store::Snapshot &s = (*first)->snapshot();
+    auto content = s.content_here();
+    if (!content) return Failure(std::move(content.error()));
+    const read::Strategy &strategy = (*first)->strategy();
     st_io_info info = ST_IO_INFO_INIT;
     info.storage = static_cast<uint32_t>(s.filesystem.storage);
-    info.map = static_cast<uint32_t>(here->content.map());
-    info.map_fallbacks = here->content.fallbacks();
+    info.map = static_cast<uint32_t>((*content)->map());
+    info.map_fallbacks = (*content)->fallbacks();
     info.file_size = s.file_size();
     info.header_size = s.header.json_bytes;
     info.data_offset = s.header.data_offset();
     copy_text(info.filesystem, s.filesystem.type);
-    copy_text(info.reason, here->content.reason());
+    copy_text(info.reason, (*content)->reason());
     info.prefetch = static_cast<uint32_t>(strategy.prefetch);
     info.direct = strategy.direct ? ST_DIRECT_ON : ST_DIRECT_OFF;
     info.io_threads = strategy.threads;
@@ -49,25 +51,28 @@ void st_stats_init(st_stats *out, size_t size) {
 st_status st_get_stats(const st_file *file, st_stats *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_stats", file, out));
-    const store::Snapshot &s = file->checkpoint->snapshot();
-    auto here = s.here();
-    if (!here) return Failure(std::move(here.error()));
-    const store::Counters &c = file->checkpoint->counters();
     st_stats stats = ST_STATS_INIT;
-    stats.map_fallbacks = here->content.fallbacks();
-    stats.bytes_read = c.bytes_read + here->content.bytes_owned();
-    stats.bytes_mapped = here->content.bytes_mapped();
-    stats.bytes_resident = here->content.bytes_resident();
-    stats.bytes_owned = here->content.bytes_owned();
-    stats.index_bytes = s.header.index.memory_bytes();
-    stats.bytes_written = c.bytes_written;
-    stats.journal_bytes = c.journal_bytes;
-    stats.commits = c.commits;
-    stats.recoveries = c.recoveries;
-    stats.lock_waits = c.lock_waits;
-    stats.read_requests = c.read_requests;
-    stats.bytes_prefetched = c.bytes_prefetched;
-    stats.reopens = s.reopens();
+    stats.index_bytes = file->collection->index_bytes();
+    for (const store::Checkpoint *member : file->collection->opened()) {
+      const store::Snapshot &s = member->snapshot();
+      auto content = s.content_here();
+      if (!content) return Failure(std::move(content.error()));
+      const store::Counters &c = member->counters();
+      stats.map_fallbacks += (*content)->fallbacks();
+      stats.bytes_read += c.bytes_read + (*content)->bytes_owned();
+      stats.bytes_mapped += (*content)->bytes_mapped();
+      stats.bytes_resident += (*content)->bytes_resident();
+      stats.bytes_owned += (*content)->bytes_owned();
+      stats.index_bytes += s.header.index.memory_bytes();
+      stats.bytes_written += c.bytes_written;
+      stats.journal_bytes += c.journal_bytes;
+      stats.commits += c.commits;
+      stats.recoveries += c.recoveries;
+      stats.lock_waits += c.lock_waits;
+      stats.read_requests += c.read_requests;
+      stats.bytes_prefetched += c.bytes_prefetched;
+      stats.reopens += s.reopens();
+    }
     return write_result(out, stats);
   });
 }

@@ -15,6 +15,20 @@ size_t length(const char *s) {
 
 }  // namespace
 
+st_plan capi::translate(const store::CommitPlan &planned) {
+  st_plan plan = ST_PLAN_INIT;
+  plan.kind = planned.kind;
+  plan.file_size = planned.file_size;
+  plan.data_offset = planned.data_offset;
+  plan.bytes_written = planned.written;
+  plan.bytes_shared = planned.shared;
+  plan.bytes_copied = planned.copied;
+  plan.space_needed = planned.space_needed;
+  plan.space_free = planned.space_free;
+  copy_text(plan.how, planned.how);
+  return plan;
+}
+
 st_status st_txn_put_n(st_txn *txn, const char *name, size_t name_len, const st_tensor *value) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_txn_put", txn, name, value));
@@ -71,24 +85,14 @@ st_status st_txn_plan(st_txn *txn, st_plan *out) {
     ST_CAPI_TRY(require("st_txn_plan", txn, out));
     auto planned = txn->transaction->plan();
     if (!planned) return Failure(std::move(planned.error()));
-    st_plan plan = ST_PLAN_INIT;
-    plan.kind = planned->kind;
-    plan.file_size = planned->file_size;
-    plan.data_offset = planned->data_offset;
-    plan.bytes_written = planned->written;
-    plan.bytes_shared = planned->shared;
-    plan.bytes_copied = planned->copied;
-    plan.space_needed = planned->space_needed;
-    plan.space_free = planned->space_free;
-    copy_text(plan.how, planned->how);
-    return write_result(out, plan);
+    return write_result(out, translate(*planned));
   });
 }
 
 st_status st_refresh(st_file *file) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_refresh", file));
-    return file->checkpoint->refresh();
+    return file->collection->refresh();
   });
 }
 
@@ -105,9 +109,9 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
     open.writable = true;
     open.map = read::MapMode::none;
     open.lock_timeout_ms = options->lock_timeout_ms;
-    auto checkpoint = store::Checkpoint::open(os::Env::posix(), path, std::move(open));
-    if (!checkpoint) return Failure(std::move(checkpoint.error()));
-    auto transaction = store::Transaction::begin(**checkpoint, std::move(*options));
+    auto collection = store::Collection::open(os::Env::posix(), path, std::move(open));
+    if (!collection) return Failure(std::move(collection.error()));
+    auto transaction = (*collection)->begin(std::move(*options));
     if (!transaction) return Failure(std::move(transaction.error()));
     return (*transaction)->commit();
   });

@@ -17,8 +17,8 @@ size_t length(const char *name) {
 
 namespace st::capi {
 
-Result<SlicePlan> plan(const store::Snapshot &snapshot, size_t i, const st_range *ranges, size_t n) {
-  const TensorView t = snapshot.header.index.at(i);
+Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n) {
+  const TensorView t = place.tensor();
   auto made = SlicePlan::make(t.dtype, t.shape, {reinterpret_cast<const Range *>(ranges), n});
   if (!made) made.error() = std::move(made.error()).about_tensor(t.name);
   return made;
@@ -35,11 +35,11 @@ Result<void> check_room(std::string_view call, uint64_t need, const void *dst, s
 
 // Most calls need nothing that could fail.
 st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *out) {
-  if (file && name && out) {
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
+  if (file && file->single && name && out) {
+    const store::Snapshot &snapshot = file->single->snapshot();
     if (const auto i = snapshot.header.index.find({name, name_len})) {
       const TensorView t = snapshot.header.index.at(*i);
-      if (const std::byte *data = file->checkpoint->view_at_hand(snapshot, *i, t)) {
+      if (const std::byte *data = file->single->view_at_hand(snapshot, *i, t)) {
         describe(snapshot, t, data, out);
         return ST_OK;
       }
@@ -47,13 +47,9 @@ st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *
   }
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get", file, name, out));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    auto i = find(snapshot, name, name_len);
-    if (!i) return Failure(std::move(i.error()));
-    auto data = file->checkpoint->view(snapshot, *i);
-    if (!data) return Failure(std::move(data.error()));
-    describe(snapshot, *i, *data, out);
-    return {};
+    auto place = file->collection->catalogue().find({name, name_len});
+    if (!place) return Failure(std::move(place.error()));
+    return describe_with_view(*place, out);
   });
 }
 
@@ -64,11 +60,10 @@ st_status st_get(st_file *file, const char *name, st_tensor *out) {
 st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read", file, name));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    auto i = find(snapshot, name, name_len);
-    if (!i) return Failure(std::move(i.error()));
-    ST_CAPI_TRY(check_room("st_read", snapshot.header.index.at(*i).nbytes, dst, dst_size));
-    return file->checkpoint->read(snapshot, *i, dst);
+    auto place = file->collection->catalogue().find({name, name_len});
+    if (!place) return Failure(std::move(place.error()));
+    ST_CAPI_TRY(check_room("st_read", place->tensor().nbytes, dst, dst_size));
+    return place->member->read(*place->snapshot, place->index, dst);
   });
 }
 
@@ -81,10 +76,9 @@ st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_slice_shape", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_slice_shape", ranges));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    auto i = find(snapshot, name, name_len);
-    if (!i) return Failure(std::move(i.error()));
-    auto made = plan(snapshot, *i, ranges, n);
+    auto place = file->collection->catalogue().find({name, name_len});
+    if (!place) return Failure(std::move(place.error()));
+    auto made = plan(*place, ranges, n);
     if (!made) return Failure(std::move(made.error()));
     if (shape) std::copy(made->shape().begin(), made->shape().end(), shape);
     if (nbytes) *nbytes = made->nbytes();
@@ -97,13 +91,12 @@ st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, cons
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read_slice", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_read_slice", ranges));
-    const store::Snapshot &snapshot = file->checkpoint->snapshot();
-    auto i = find(snapshot, name, name_len);
-    if (!i) return Failure(std::move(i.error()));
-    auto made = plan(snapshot, *i, ranges, n);
+    auto place = file->collection->catalogue().find({name, name_len});
+    if (!place) return Failure(std::move(place.error()));
+    auto made = plan(*place, ranges, n);
     if (!made) return Failure(std::move(made.error()));
     ST_CAPI_TRY(check_room("st_read_slice", made->nbytes(), dst, dst_size));
-    return file->checkpoint->read_slice(snapshot, *i, *made, dst);
+    return place->member->read_slice(*place->snapshot, place->index, *made, dst);
   });
 }
 

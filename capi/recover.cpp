@@ -33,9 +33,13 @@ st_status st_verify_with(const char *path, const st_verify_options *opts) {
     if (o->reserved0 != 0)
       return fail(Status::unsupported, "st_verify was given an option that libst ", st_version(), " does not know");
     const Control control(progress_of(o->progress, o->progress_user), nullptr);
-    return store::verify(os::Env::posix(), path, control, [&](const store::Finding &f) {
+    auto deltas = paths_of("st_verify_options.deltas", o->deltas, o->delta_count);
+    if (!deltas) return Failure(std::move(deltas.error()));
+    const store::Report report = [&](const store::Finding &f) {
       return told(o->report, o->report_user, static_cast<uint32_t>(f.severity), f.status, f.offset, f.message);
-    });
+    };
+    if (deltas->empty()) return store::verify(os::Env::posix(), path, control, report);
+    return store::verify_layers(os::Env::posix(), path, *deltas, control, report);
   });
 }
 

@@ -60,9 +60,9 @@ st_status st_update_n(st_file *file, const char *name, size_t name_len, const st
     auto bytes = translate(value);
     if (!bytes) return Failure(std::move(bytes.error()));
     store::TransactionOptions options;
-    options.lock_timeout_ms = file->checkpoint->options().lock_timeout_ms;
-    options.progress = file->checkpoint->options().progress;
-    auto transaction = store::Transaction::begin(*file->checkpoint, std::move(options));
+    options.lock_timeout_ms = file->collection->options().lock_timeout_ms;
+    options.progress = file->collection->options().progress;
+    auto transaction = file->collection->begin(std::move(options));
     if (!transaction) return Failure(std::move(transaction.error()));
     ST_CAPI_TRY((*transaction)->update({name, name_len}, *bytes));
     return (*transaction)->commit();
@@ -80,7 +80,7 @@ st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out) {
     if (!o) return Failure(std::move(o.error()));
     auto options = translate("st_begin", *o);
     if (!options) return Failure(std::move(options.error()));
-    auto transaction = store::Transaction::begin(*file->checkpoint, std::move(*options));
+    auto transaction = file->collection->begin(std::move(*options));
     if (!transaction) return Failure(std::move(transaction.error()));
     auto txn = std::make_unique<st_txn>(st_txn{file, std::move(*transaction)});
     std::lock_guard lock(file->mutex);

@@ -53,6 +53,9 @@ enum class Status : int32_t {
   trailing_data = 55,
   duplicate_name = 56,
 
+  delta = 62,
+  delta_base = 63,
+
   dtype_mismatch = 70,
   shape_mismatch = 71,
   nbytes_mismatch = 72,

@@ -1,5 +1,6 @@
 // XXH3-64, from the header-only form of xxhash: of one piece of memory, of one
-// under a seed, and of a stream.
+// under a seed, and of a stream. XXH3-128, of a stream, where two files must not
+// be taken for each other.
 #pragma once
 
 #define XXH_INLINE_ALL
@@ -22,6 +23,25 @@ class Hasher {
   Hasher() { XXH3_64bits_reset(&state_); }
   void add(const void *bytes, size_t n) { XXH3_64bits_update(&state_, bytes, n); }
   uint64_t digest() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
+struct Hash128 {
+  uint64_t high = 0, low = 0;
+  bool operator==(const Hash128 &) const = default;
+};
+
+// Copies go on by themselves from where they were made.
+class Hasher128 {
+ public:
+  Hasher128() { XXH3_128bits_reset(&state_); }
+  void add(const void *bytes, size_t n) { XXH3_128bits_update(&state_, bytes, n); }
+  Hash128 digest() const {
+    const XXH128_hash_t h = XXH3_128bits_digest(&state_);
+    return {h.high64, h.low64};
+  }
 
  private:
   XXH3_state_t state_;

@@ -20,6 +20,9 @@ void add_mv(CLI::App &app, Session &session);
 void add_meta(CLI::App &app, Session &session);
 void add_compact(CLI::App &app, Session &session);
 void add_plan(CLI::App &app, Session &session);
+void add_diff(CLI::App &app, Session &session);
+void add_patch(CLI::App &app, Session &session);
+void add_merge(CLI::App &app, Session &session);
 void add_verify(CLI::App &app, Session &session);
 void add_recover(CLI::App &app, Session &session);
 void add_io(CLI::App &app, Session &session);
@@ -31,6 +34,9 @@ CLI::App *add_command(CLI::App &app, Session &session, const char *name, const c
 
 // --lock-timeout MS, into `ms`.
 void add_lock_timeout(CLI::App &command, int32_t &ms);
+
+// --delta FILE, any number of times, into `deltas`: what lies on the file that is read.
+void add_deltas(CLI::App &command, std::vector<std::string> &deltas);
 
 // --map WAY, into `map` (ST_MAP_…).
 void add_map(CLI::App &command, uint32_t &map);

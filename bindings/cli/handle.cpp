@@ -23,6 +23,10 @@ File::File(Session &session, const std::string &path, const FileOptions &options
   opts.progress = stop_if_interrupted;
   opts.log = log;
   opts.log_user = &session;
+  std::vector<const char *> deltas;
+  for (const std::string &delta : options.deltas) deltas.push_back(delta.c_str());
+  opts.deltas = deltas.data();
+  opts.delta_count = deltas.size();
   check(st_open(path.c_str(), &opts, &file_));
 }
 

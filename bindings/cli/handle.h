@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "failure.h"
 #include "session.h"
@@ -15,6 +16,7 @@ struct FileOptions {
   bool write = false;
   uint32_t map = ST_MAP_AUTO;
   int32_t lock_timeout_ms = 10000;
+  std::vector<std::string> deltas = {};  // that lie on the file
 };
 
 class File {

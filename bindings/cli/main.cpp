@@ -131,6 +131,9 @@ int stctl_main(int argc, char **argv) {
       add_meta(app, session);
       add_compact(app, session);
       add_plan(app, session);
+      add_diff(app, session);
+      add_patch(app, session);
+      add_merge(app, session);
       add_verify(app, session);
       add_recover(app, session);
       add_io(app, session);
@@ -173,6 +176,14 @@ void add_lock_timeout(CLI::App &command, int32_t &ms) {
                   "-1: for ever (default 10000)")
       ->type_name("MS")
       ->check(CLI::Validator(CLI::Range(-1, INT32_MAX)).description(""));
+}
+
+void add_deltas(CLI::App &command, std::vector<std::string> &deltas) {
+  command.add_option("--delta", deltas, "Look at the file as patched with this delta; may be given\n"
+                                        "several times, the oldest first")
+      ->type_name("FILE")
+      ->expected(1)
+      ->take_all();
 }
 
 void add_map(CLI::App &command, uint32_t &map) {

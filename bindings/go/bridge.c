@@ -66,6 +66,14 @@ void stgo_hook_verify(st_verify_options *options) {
   options->report = on_report;
 }
 
+void stgo_hook_diff(st_diff_options *options) {
+  options->progress = on_progress;
+}
+
+void stgo_hook_patch(st_patch_options *options) {
+  options->progress = on_progress;
+}
+
 void stgo_hook_recover(st_recover_options *options) {
   options->report = on_report;
 }
@@ -127,4 +135,28 @@ st_status stgo_writer_put(st_writer *writer, const char *name, size_t name_len, 
   tensor.name = name;
   tensor.name_len = name_len;
   return st_writer_put(writer, &tensor);
+}
+
+st_status stgo_patch(const char *base, const char *delta, const st_patch_options *given, const char *reverse,
+                     st_plan *plan) {
+  st_patch_options copy = *given, *options = &copy;
+  options->reverse = reverse;
+  options->plan = plan;
+  return st_patch(base, delta, options);
+}
+
+st_status stgo_open(const char *path, const st_open_options *given, const char *const *deltas, uint64_t delta_count,
+                    st_file **out) {
+  st_open_options copy = *given, *options = &copy;
+  options->deltas = deltas;
+  options->delta_count = delta_count;
+  return st_open(path, options, out);
+}
+
+st_status stgo_verify(const char *path, const st_verify_options *given, const char *const *deltas,
+                      uint64_t delta_count) {
+  st_verify_options copy = *given, *options = &copy;
+  options->deltas = deltas;
+  options->delta_count = delta_count;
+  return st_verify_with(path, options);
 }

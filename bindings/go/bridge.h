@@ -23,6 +23,8 @@ void stgo_hook_open(st_open_options *options);
 void stgo_hook_txn(st_txn_options *options);
 void stgo_hook_save(st_save_options *options);
 void stgo_hook_verify(st_verify_options *options);
+void stgo_hook_diff(st_diff_options *options);
+void stgo_hook_patch(st_patch_options *options);
 void stgo_hook_recover(st_recover_options *options);
 
 /* An st_tensor *, of a type whose pointer cgo need not look behind for pointers. */
@@ -44,5 +46,15 @@ st_status stgo_txn_put(st_txn *txn, const char *name, size_t name_len, st_dtype 
                        const uint64_t *shape, const void *data, uint64_t nbytes);
 st_status stgo_writer_put(st_writer *writer, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
                           const uint64_t *shape, const void *data, uint64_t nbytes);
+
+/* st_patch; what the options would point at apart, since Go's memory may not. */
+st_status stgo_patch(const char *base, const char *delta, const st_patch_options *options, const char *reverse,
+                     st_plan *plan);
+
+/* st_open and st_verify_with; the deltas apart, likewise. */
+st_status stgo_open(const char *path, const st_open_options *options, const char *const *deltas, uint64_t delta_count,
+                    st_file **out);
+st_status stgo_verify(const char *path, const st_verify_options *options, const char *const *deltas,
+                      uint64_t delta_count);
 
 #endif

@@ -87,8 +87,6 @@ func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, e
 		o.toOpen(&config)
 	}
 	C.stgo_hook_open(&config.c)
-	p := C.CString(path)
-	defer C.free(unsafe.Pointer(p))
 	var c *C.st_file
 	opened := false
 	defer func() {
@@ -96,7 +94,13 @@ func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, e
 			C.st_close(c)
 		}
 	}()
-	if err := run(ctx, "open", &config.hooks, func() C.st_status { return C.st_open(p, &config.c, &c) }); err != nil {
+	paths := append([]string{path}, config.deltas...)
+	err := withPaths(ctx, "open", paths, &config.hooks, func(p []*C.char) C.st_status {
+		layers := newPaths(p[1:])
+		defer layers.free()
+		return C.stgo_open(p[0], &config.c, layers.c, C.uint64_t(layers.n), &c)
+	})
+	if err != nil {
 		return nil, err
 	}
 	opened = true

@@ -252,9 +252,10 @@ func TestStructsHaveTheFieldsOfTheHeader(t *testing.T) {
 			"name_len": "", "rank": "", "data": "", "nbytes": "Size", "file_offset": "Offset"}},
 		"st_error_info": {reflect.TypeFor[st.Error](), map[string]string{
 			"os_errno": "Errno", "tensor_len": "", "holder_pid": "HolderPID"}},
-		"st_report": {reflect.TypeFor[st.Report](), nil},
-		"st_plan":   {reflect.TypeFor[st.Plan](), nil},
-		"st_range":  {reflect.TypeFor[st.Range](), nil},
+		"st_report":     {reflect.TypeFor[st.Report](), nil},
+		"st_plan":       {reflect.TypeFor[st.Plan](), nil},
+		"st_range":      {reflect.TypeFor[st.Range](), nil},
+		"st_delta_info": {reflect.TypeFor[st.DeltaInfo](), nil},
 		"st_read_request": {reflect.TypeFor[st.ReadRequest](), map[string]string{
 			"name_len": "", "index": "", "dst_size": "", "range_count": ""}},
 	}
@@ -277,7 +278,7 @@ func TestStructsHaveTheFieldsOfTheHeader(t *testing.T) {
 		all.WriteString(text)
 	}
 	for _, structure := range []string{"st_open_options", "st_txn_options", "st_verify_options", "st_recover_options", "st_load_options",
-		"st_save_options"} {
+		"st_save_options", "st_diff_options", "st_patch_options"} {
 		for _, field := range fields(t, h, structure) {
 			if structure == "st_load_options" && field == "progress" {
 				continue // NULL is the file's, which finds whoever calls

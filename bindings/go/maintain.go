@@ -26,8 +26,11 @@ func VerifyContext(ctx context.Context, path string, opts ...VerifyOption) error
 		o.toVerify(&config)
 	}
 	C.stgo_hook_verify(&config.c)
-	return withPath(ctx, "verify", path, &config.hooks, func(p *C.char) C.st_status {
-		return C.st_verify_with(p, &config.c)
+	paths := append([]string{path}, config.deltas...)
+	return withPaths(ctx, "verify", paths, &config.hooks, func(p []*C.char) C.st_status {
+		layers := newPaths(p[1:])
+		defer layers.free()
+		return C.stgo_verify(p[0], &config.c, layers.c, C.uint64_t(layers.n))
 	})
 }
 

@@ -26,8 +26,9 @@ type RecoverOption interface{ toRecover(*recoverConfig) }
 type LoadOption interface{ toLoad(*loadConfig) }
 
 type openConfig struct {
-	c     C.st_open_options
-	hooks hooks
+	c      C.st_open_options
+	hooks  hooks
+	deltas []string
 }
 
 type txConfig struct {
@@ -36,8 +37,9 @@ type txConfig struct {
 }
 
 type verifyConfig struct {
-	c     C.st_verify_options
-	hooks hooks
+	c      C.st_verify_options
+	hooks  hooks
+	deltas []string
 }
 
 type recoverConfig struct {
@@ -180,10 +182,10 @@ type txFlag C.uint32_t
 func (flag txFlag) toTx(c *txConfig) { c.c.flags |= C.uint32_t(flag) }
 
 // Publish makes a new file of the commit even where it could patch the old one, so that no reader sees a mix.
-func Publish() TxOption { return txFlag(C.ST_COMMIT_PUBLISH) }
+func Publish() FlagOption { return txFlag(C.ST_COMMIT_PUBLISH) }
 
 // BreakLinks publishes a file that has other hard links, which keep the old bytes. Without it that is ErrHardLinks.
-func BreakLinks() TxOption { return txFlag(C.ST_TXN_BREAK_LINKS) }
+func BreakLinks() FlagOption { return txFlag(C.ST_TXN_BREAK_LINKS) }
 
 // Fillers makes of what is deleted a tensor __st_free__/n that keeps its bytes, so that what lies behind it does not
 // move. Later puts use it, Compact removes it.
@@ -193,6 +195,12 @@ func Fillers() TxOption { return txFlag(C.ST_TXN_FILLERS) }
 type PublishOption interface {
 	TxOption
 	SaveOption
+}
+
+// A FlagOption is for transactions and for Patch.
+type FlagOption interface {
+	TxOption
+	PatchOption
 }
 
 type layout Layout
@@ -210,7 +218,12 @@ func (a alignment) toSave(c *saveConfig) { c.c.alignment = C.uint32_t(a) }
 
 // WithAlignment places the first data byte of a new file: a multiple of 8, at most 2^20; 0 is 64, or where an old file is
 // replaced what lets most bytes be shared with it. Given to Begin, what is not 0 makes a new file of the commit.
-func WithAlignment(bytes uint32) PublishOption { return alignment(bytes) }
+func WithAlignment(bytes uint32) interface {
+	PublishOption
+	DiffOption
+} {
+	return alignment(bytes)
+}
 
 type headerReserve uint64
 
@@ -236,6 +249,8 @@ func WithLockTimeout(d time.Duration) interface {
 	TxOption
 	SaveOption
 	RecoverOption
+	DiffOption
+	PatchOption
 } {
 	if d < 0 {
 		return lockTimeout(C.ST_TIMEOUT_FOREVER)
@@ -260,6 +275,8 @@ func WithProgress(fn Progress) interface {
 	SaveOption
 	VerifyOption
 	LoadOption
+	DiffOption
+	PatchOption
 } {
 	return progress{fn}
 }

@@ -50,6 +50,10 @@ func (tx *Tx) Plan() (Plan, error) {
 	if err := tx.call("plan", tx.ctx, func() C.st_status { return C.st_txn_plan(tx.c, &c) }); err != nil {
 		return Plan{}, err
 	}
+	return planOf(&c), nil
+}
+
+func planOf(c *C.st_plan) Plan {
 	plan := Plan{
 		Kind:         PlanKind(c.kind),
 		FileSize:     uint64(c.file_size),
@@ -63,5 +67,5 @@ func (tx *Tx) Plan() (Plan, error) {
 	if c.space_free != math.MaxUint64 {
 		plan.SpaceFree, plan.HasSpaceFree = uint64(c.space_free), true
 	}
-	return plan, nil
+	return plan
 }

@@ -63,6 +63,12 @@ const (
 	ErrDuplicateName   Status = 56 // a name stands twice, which would hide a tensor
 )
 
+// Deltas.
+const (
+	ErrDelta     Status = 62 // the file is no delta, or one that contradicts itself or was damaged
+	ErrDeltaBase Status = 63 // the delta was made for another base, or has been applied already; nothing changed
+)
+
 // Changing.
 const (
 	ErrDTypeMismatch  Status = 70 // an update may not change the dtype

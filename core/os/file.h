@@ -27,6 +27,13 @@ class File {
   File() = default;
   // `path` is for the system call, `shown` for messages.
   static Result<File> open(Env &env, int dir, const std::string &path, int flags, mode_t mode, std::string shown);
+  // One that is not open, and only knows its path.
+  static File closed(Env &env, std::string path) {
+    File file;
+    file.env_ = &env;
+    file.path_ = std::move(path);
+    return file;
+  }
   ~File() { close(); }
   File(File &&other) noexcept { swap(other); }
   File &operator=(File &&other) noexcept {

@@ -29,7 +29,7 @@ bool is_one_run(const SlicePlan &plan) {
 }  // namespace
 
 Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests,
-                                   const Progress &progress) const {
+                                   const Progress &progress, uint32_t threads) const {
   const Control control = control_of(progress);
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
@@ -57,11 +57,12 @@ Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequ
       return !control.progress() || control.progress()(before + done, total);
     });
   };
-  if (!s.file) {
+  if (!s.env) {
     for (const read::Piece &p : pieces)
       if (p.length > 0) std::memcpy(p.to, s.content.bytes() + p.offset, p.length);
   } else {
-    auto done = read::read_pieces(here->file, std::move(pieces), strategy_, options_.memory_limit, part_from(0));
+    auto done =
+        read::read_pieces(here->file, std::move(pieces), strategy_with(threads), options_.memory_limit, part_from(0));
     if (!done) return Failure(std::move(done.error()));
     count(*done);
   }
@@ -72,7 +73,7 @@ Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequ
     if (auto done = read_slice_with(s, r->index, *r->slice, r->to, part_from(before)); !done) return done;
     before += r->slice->nbytes();
   }
-  return scattered.empty() && s.file ? Result<void>() : control.check(total, total);
+  return scattered.empty() && s.env ? Result<void>() : control.check(total, total);
 }
 
 std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
@@ -88,10 +89,11 @@ std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
   return mine;
 }
 
-Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress) const {
+Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
+                                  uint32_t threads) const {
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
-  if (!s.file || strategy_.prefetch == read::Prefetch::none) return {};
+  if (!s.env || strategy_.prefetch == read::Prefetch::none) return {};
   in_file_order(&tensors);
   const bool mapped = here->content.map() != read::MapMode::none;
   std::vector<read::Piece> pieces;
@@ -109,9 +111,9 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
       options_.log(LogLevel::info, text("memory_limit ends this prefetch after ", options_.memory_limit, " bytes"));
     break;
   }
-  if (!mapped) return load(s, std::move(whole), false, false, progress);
+  if (!mapped) return load(s, std::move(whole), false, false, progress, threads);
   const Control control = control_of(progress);
-  auto done = read::warm(here->file, here->content, std::move(pieces), strategy_, control);
+  auto done = read::warm(here->file, here->content, std::move(pieces), strategy_with(threads), control);
   if (!done) return Failure(std::move(done.error()));
   counters_.bytes_prefetched += done->bytes;
   count(*done);
@@ -122,8 +124,8 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
 // the arena, and each run its place within a page: so whole runs are read in
 // one go, past the page cache too, straight to where they stay.
 Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
-                              const Progress &progress) const {
-  if (!s.file) return {};
+                              const Progress &progress, uint32_t threads) const {
+  if (!s.env) return {};
   const Control control = control_of(progress);
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
@@ -150,7 +152,7 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
   }
   const uint64_t size = runs.back().at + runs.back().length;
   if (size > SIZE_MAX / 2) throw std::bad_alloc();
-  read::Arena arena = read::Arena::of(s.file.env(), static_cast<size_t>(size), reserved_pages);
+  read::Arena arena = read::Arena::of(*s.env, static_cast<size_t>(size), reserved_pages);
   std::vector<read::Piece> pieces;
   pieces.reserve(runs.size());
   for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at});
@@ -160,7 +162,7 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
     loaded.push_back({i, s.file_offset(t), t.nbytes, arena.data() + at});
   }
   here->content.expect(loaded);
-  read::Strategy strategy = strategy_;
+  read::Strategy strategy = strategy_with(threads);
   strategy.direct |= direct;
   auto done = read::read_pieces(here->file, std::move(pieces), strategy, options_.memory_limit, control);
   if (!done) return Failure(std::move(done.error()));

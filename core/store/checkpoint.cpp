@@ -40,7 +40,9 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen() const {
     return fail(
         Status::unsupported,
         "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
-  auto replaced = os::was_replaced(snapshot().file, path_);
+  auto here = snapshot().here();
+  if (!here) return Failure(std::move(here.error()));
+  auto replaced = os::was_replaced(here->file, path_);
   if (!replaced) return Failure(std::move(replaced.error()));
   if (*replaced) return fail(Status::file_changed, quoted(path_), " now names another file; open it anew by its path");
   return open(env_, path_, options_);
@@ -63,6 +65,7 @@ Result<void> Checkpoint::refresh() {
 }
 
 void Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
+  if (options_.descriptors && snapshot->env) snapshot->share_descriptor(options_.descriptors);
   std::lock_guard lock(mutex_);
   snapshots_.push_back(std::move(snapshot));
   current_.store(snapshots_.back().get(), std::memory_order_release);
@@ -109,7 +112,7 @@ Error about(Error e, const TensorView &t) {
 }
 
 read::Source source_of(const Snapshot &s, const Reach &here) {
-  if (s.file) return {&here.file, nullptr};
+  if (s.env) return {&here.file, nullptr};
   return {nullptr, s.content.bytes()};
 }
 
@@ -118,6 +121,7 @@ read::Source source_of(const Snapshot &s, const Reach &here) {
 Result<const std::byte *> Checkpoint::view(const Snapshot &s, size_t i) const {
   const TensorView t = s.header.index.at(i);
   if (t.nbytes == 0) return nullptr;
+  if (const std::byte *bytes = view_at_hand(s, i, t)) return bytes;
   auto here = s.here();
   if (!here) return Failure(about(std::move(here.error()), t));
   auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);

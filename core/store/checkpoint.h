@@ -3,6 +3,7 @@
 // threads; each transaction belongs to one.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,8 @@ struct OpenOptions {
   int32_t lock_timeout_ms = 10000;
   Progress progress = {};
   Log log = {};
+  std::vector<std::string> deltas = {};               // paths, of a Collection; a Checkpoint knows none
+  std::shared_ptr<os::Descriptors> descriptors = {};  // of a member of a collection, shared with the others
 };
 
 struct Counters {
@@ -60,24 +63,27 @@ class Checkpoint {
   Result<const std::byte *> view(const Snapshot &s, size_t i) const;
   // The same where it takes nothing but a look; else null.
   const std::byte *view_at_hand(const Snapshot &s, size_t i, const TensorView &t) const noexcept {
-    if (t.nbytes == 0 || !s.file || s.file.env().fork_generation() != s.generation) return nullptr;
+    if (t.nbytes == 0 || !s.env || s.env->fork_generation() != s.generation) return nullptr;
     return s.content.at_hand(i, s.file_offset(t));
   }
   Result<void> read(const Snapshot &s, size_t i, void *to) const;
   Result<void> read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const;
 
   // In bulk: tensors of a snapshot's index, in file order. `progress` may be
-  // empty: then the handle's own.
-  Result<void> read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress) const;
+  // empty: then the handle's own. By no more than `threads`.
+  Result<void> read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
+                         uint32_t threads = UINT32_MAX) const;
   // Into memory, so that views do not wait: the page cache, or memory of our
   // own where there is no mapping.
-  Result<void> prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress) const;
+  Result<void> prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
+                        uint32_t threads = UINT32_MAX) const;
   // The tensors of this worker's part of the file, in file order.
   std::vector<size_t> own_part(const Snapshot &s) const;
   // Into one arena; their views lie in it from then on.
   Result<void> load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
-                    const Progress &progress) const;
+                    const Progress &progress, uint32_t threads = UINT32_MAX) const;
   const read::Strategy &strategy() const { return strategy_; }
+  const std::string &path() const { return path_; }  // absolute, without symbolic links; empty for memory
 
  private:
   friend class Transaction;
@@ -87,6 +93,11 @@ class Checkpoint {
                                const Control &control) const;
   Control control_of(const Progress &progress) const {
     return Control(progress ? progress : options_.progress, &interrupts_);
+  }
+  read::Strategy strategy_with(uint32_t threads) const {
+    read::Strategy strategy = strategy_;
+    strategy.threads = std::min(strategy.threads, threads);
+    return strategy;
   }
   void count(const read::BulkDone &done) const {
     counters_.bytes_read += done.bytes;
@@ -99,7 +110,7 @@ class Checkpoint {
   os::Env &env_;
   OpenOptions options_;
   read::Strategy strategy_;
-  std::string path_;  // absolute, without symbolic links; empty for memory
+  std::string path_;
   std::atomic<Snapshot *> current_ = nullptr;
   std::vector<std::unique_ptr<Snapshot>> snapshots_;  // the current one last
   std::mutex mutex_;                                  // of snapshots_

@@ -83,6 +83,7 @@ Result<void> Draft::apply(const Change &change) {
       }
       return {};
     }
+    case Change::order: return reorder(change.names);
   }
   return fail(Status::internal, "a change of no kind");
 }
@@ -149,6 +150,26 @@ bool Draft::use_filler(const Change &change) {
 void Draft::renumber(size_t from) {
   for (size_t i = from; i < places_.size(); ++i)
     if (places_[i]) by_name_[places_[i]->name] = i;
+}
+
+Result<void> Draft::reorder(const std::vector<std::string> &names) {
+  std::vector<size_t> places;
+  std::vector<bool> taken(places_.size());
+  for (const std::string &name : names) {
+    auto place = place_of(name);
+    if (!place) return Failure(std::move(place.error()));
+    if (taken[*place]) return refuse(Status::invalid_argument, name, "stands twice in the new order");
+    taken[*place] = true;
+    places.push_back(*place);
+  }
+  if (places.size() != by_name_.size())
+    return fail(Status::invalid_argument, "the new order names ", places.size(), " of ", by_name_.size(), " tensors");
+  std::vector<std::optional<DraftTensor>> ordered;
+  ordered.reserve(places.size());
+  for (const size_t place : places) ordered.push_back(std::move(places_[place]));
+  places_ = std::move(ordered);
+  renumber(0);
+  return {};
 }
 
 void Draft::drop_fillers() {

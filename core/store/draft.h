@@ -25,11 +25,12 @@ struct Form {
 // One step of a transaction. Applied to the catalogue that it was made for, and
 // again to that of a file which has taken its place.
 struct Change {
-  enum Kind { update, put, remove, rename, set_metadata, remove_metadata } kind;
+  enum Kind { update, put, remove, rename, set_metadata, remove_metadata, order } kind;
   std::string name;  // or a metadata key
   std::string to;    // a new name, or a metadata value
   Form form = {};    // update, put
   size_t payload = 0;
+  std::vector<std::string> names = {};  // order
 };
 
 struct DraftTensor {
@@ -45,7 +46,7 @@ class Draft {
   Draft(const Index &index, bool fillers);
 
   // Nothing has changed if it fails: statuses not_found, duplicate_name, those
-  // of a mismatch.
+  // of a mismatch; invalid_argument for an order that is none of these tensors.
   Result<void> apply(const Change &change);
   const DraftTensor *find(const std::string &name) const;
   void drop_fillers();
@@ -59,6 +60,7 @@ class Draft {
   void put(const Change &change);
   void remove(size_t place);
   bool use_filler(const Change &change);
+  Result<void> reorder(const std::vector<std::string> &names);
   void insert_filler(size_t place, uint64_t begin, uint64_t nbytes);
   void renumber(size_t from);
 

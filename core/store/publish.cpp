@@ -145,6 +145,10 @@ Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::
                 std::string(value.value_or(std::string_view()))});
 }
 
+Result<void> Transaction::arrange(std::vector<std::string> names) {
+  return apply({Change::order, {}, {}, {}, 0, std::move(names)});
+}
+
 Result<write::PublishPlan> Transaction::plan_publish(uint64_t block) const {
   const uint64_t data_offset = snapshot_->header.data_offset();
   std::vector<write::PlannedTensor> tensors;
@@ -162,12 +166,14 @@ Result<CommitPlan> Transaction::plan() {
   CommitPlan plan;
   plan.file_size = snapshot_->file_size();
   plan.data_offset = snapshot_->header.data_offset();
+  auto file = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
+  if (!file) return Failure(std::move(file.error()));
   struct statfs fs;
-  if (checkpoint_.env_.fstatfs(snapshot_->file.fd(), &fs) == 0 && fs.f_blocks > 0)
+  if (checkpoint_.env_.fstatfs(file->fd(), &fs) == 0 && fs.f_blocks > 0)
     plan.space_free = static_cast<uint64_t>(fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
   if (publishes()) {
     if (auto ok = draft(); !ok) return Failure(std::move(ok.error()));
-    auto publish = plan_publish(write::shareable_block(snapshot_->file));
+    auto publish = plan_publish(write::shareable_block(*file));
     if (!publish) return Failure(std::move(publish.error()));
     plan.kind = CommitPlan::publish;
     plan.file_size = publish->size;

@@ -102,12 +102,14 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode ma
   auto content = read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log);
   if (!content) return Failure(std::move(content.error()));
   snapshot->content = std::move(*content);
+  snapshot->env = &file.env();
   snapshot->generation = file.env().fork_generation();
   snapshot->file = std::move(file);
   return snapshot;
 }
 
 Snapshot::~Snapshot() {
+  if (descriptors_) descriptors_->forget(this);
   for (Reopened *r = reopened_.load(); r;) delete std::exchange(r, r->before);
 }
 
@@ -117,23 +119,60 @@ uint64_t Snapshot::reopens() const {
   return n;
 }
 
-Result<Reach> Snapshot::here() const {
-  const uint64_t now = file ? file.env().fork_generation() : generation;
-  if (now == generation) return Reach{file, content};
+void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among) {
+  descriptors_ = std::move(among);
+  os::File shared = std::exchange(file, os::File::closed(*env, file.path()));
+  descriptors_->put(this, std::move(shared));
+}
+
+Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
   Reopened *last = reopened_.load(std::memory_order_acquire);
   while (!last || last->generation != now) {
-    auto own = read::reopen_file(file, O_RDONLY);
-    // A child that gave up the right to open the file may still read what it inherited.
-    if (!own && own.error().status == Status::permission) return Reach{file, content};
-    if (!own) return Failure(std::move(own.error()));
-    auto mapped = read::Content::open(*own, file_size(), header.index.size(), content.map(), filesystem, {});
+    os::File own;
+    os::Descriptors::Held held;
+    if (descriptors_) {
+      auto got = descriptors_->get(this, file.path(), identity);
+      if (!got) return Failure(std::move(got.error()));
+      held = std::move(*got);
+    } else {
+      auto opened = read::reopen_file(file, O_RDONLY);
+      // A child that gave up the right to open the file may still read what it inherited.
+      if (!opened && opened.error().status == Status::permission) return nullptr;
+      if (!opened) return Failure(std::move(opened.error()));
+      own = std::move(*opened);
+    }
+    auto mapped =
+        read::Content::open(held ? *held : own, file_size(), header.index.size(), content.map(), filesystem, {});
     if (!mapped) return Failure(std::move(mapped.error()));
     mapped->inherit(last ? last->content : content);
-    auto mine = std::make_unique<Reopened>(Reopened{now, std::move(*own), std::move(*mapped), last});
+    auto mine = std::make_unique<Reopened>(Reopened{now, std::move(own), std::move(*mapped), last});
     // No mutex: a thread that the fork left behind may hold it.
     if (reopened_.compare_exchange_strong(last, mine.get(), std::memory_order_acq_rel)) last = mine.release();
   }
-  return Reach{last->file, last->content};
+  return last;
+}
+
+Result<const read::Content *> Snapshot::content_here() const {
+  const uint64_t now = env ? env->fork_generation() : generation;
+  if (now == generation) return &content;
+  auto own = reopened(now);
+  if (!own) return Failure(std::move(own.error()));
+  return *own ? &(*own)->content : &content;
+}
+
+Result<Reach> Snapshot::here() const {
+  const uint64_t now = env ? env->fork_generation() : generation;
+  const os::File *reached = &file;
+  const read::Content *bytes = &content;
+  if (now != generation) {
+    auto own = reopened(now);
+    if (!own) return Failure(std::move(own.error()));
+    if (*own) reached = &(*own)->file, bytes = &(*own)->content;
+  }
+  if (!descriptors_) return Reach{*reached, *bytes};
+  auto held = descriptors_->get(this, file.path(), identity);
+  if (!held) return Failure(std::move(held.error()));
+  return Reach{**held, *bytes, *held};
 }
 
 Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {

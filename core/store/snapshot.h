@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "format/header.h"
+#include "os/descriptors.h"
 #include "os/file.h"
 #include "os/filesystem.h"
 #include "read/content.h"
@@ -18,11 +19,13 @@ namespace st::store {
 struct Reach {
   const os::File &file;
   const read::Content &content;
+  os::Descriptors::Held held = {};  // keeps a shared descriptor open meanwhile
 };
 
 struct Snapshot {
   ~Snapshot();
-  os::File file;  // not open where the file was given as memory
+  os::Env *env = nullptr;  // null where the file was given as memory
+  os::File file;           // not open there, nor once share_descriptor() was called
   struct stat identity = {};
   os::Filesystem filesystem;
   Header header;
@@ -34,6 +37,10 @@ struct Snapshot {
   // the child's own, made at first use: sharing the parent's would make one
   // sequence of reads of both. Status: those of opening. Any thread.
   Result<Reach> here() const;
+  // The same, for who only looks at its bytes.
+  Result<const read::Content *> content_here() const;
+  // From now on the descriptor is one of many, and may be given up between uses.
+  void share_descriptor(std::shared_ptr<os::Descriptors> among);
   // Piece `slot` was changed in the file: see read::Content::refresh.
   Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
   uint64_t reopens() const;  // how often here() made them
@@ -53,7 +60,9 @@ struct Snapshot {
     read::Content content;
     Reopened *before;
   };
+  Result<const Reopened *> reopened(uint64_t generation) const;
   mutable std::atomic<Reopened *> reopened_ = nullptr;
+  std::shared_ptr<os::Descriptors> descriptors_;
 };
 
 // A plain file, opened without blocking on pipes and devices.

@@ -120,13 +120,15 @@ Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
 Result<void> Transaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
-  if (staged_.empty() && !publishes()) return {};
+  if (staged_.empty() && !publishes()) return approve_ ? approve_(snapshot_->file, *snapshot_) : Result<void>();
   auto locked = lock();
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;
     return Failure(std::move(locked.error()));
   }
   failed_ = true;  // whatever comes now, there is no second commit
+  if (approve_)
+    if (auto ok = approve_((*locked)->file, *snapshot_); !ok) return ok;
   if (publishes()) return publish(**locked);
   try {
     auto done = finish(**locked);
@@ -330,7 +332,9 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
 // Once a handle: is a second descriptor really kept out?
 Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
   if (checkpoint_.locks_tested_) return {};
-  auto exclude = os::locks_exclude(locked.file, snapshot_->file, range);
+  auto second = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
+  if (!second) return Failure(std::move(second.error()));
+  auto exclude = os::locks_exclude(locked.file, *second, range);
   if (!exclude) return Failure(std::move(exclude.error()));
   if (!*exclude)
     return fail(

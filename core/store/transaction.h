@@ -5,10 +5,12 @@
 // when it commits. One thread at a time.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "store/any_transaction.h"
 #include "store/checkpoint.h"
 #include "store/draft.h"
 #include "write/build.h"
@@ -18,51 +20,24 @@
 
 namespace st::store {
 
-struct TransactionOptions {
-  bool copy = false;  // payloads are not kept by the caller until commit
-  int32_t lock_timeout_ms = 10000;
-  Progress progress = {};
-  bool publish = false;      // also what could be patched: no reader sees a mix
-  bool break_links = false;  // publish a file that has other names
-  bool fillers = false;      // removed tensors leave their bytes for later ones
-  bool compact = false;      // fillers go, and the layout is renewed though nothing else changes
-  write::Layout layout = write::Layout::keep;
-  uint64_t alignment = 0;
-  uint64_t reserve = 0;
-};
-
-// What a commit would do.
-struct CommitPlan {
-  enum Kind { nothing, patch, publish } kind = nothing;
-  uint64_t file_size = 0, data_offset = 0;             // afterwards
-  uint64_t written = 0, shared = 0, copied = 0;        // bytes
-  uint64_t space_needed = 0, space_free = UINT64_MAX;  // bytes
-  std::string how;
-};
-
-// What an update is to write.
-struct NewBytes {
-  uint32_t dtype;
-  std::span<const uint64_t> shape;
-  const void *bytes;
-  uint64_t nbytes;
-};
-
-class Transaction {
+class Transaction final : public AnyTransaction {
  public:
   static Result<std::unique_ptr<Transaction>> begin(Checkpoint &checkpoint, TransactionOptions options);
-  ~Transaction();
+  ~Transaction() override;
 
-  Result<void> update(std::string_view name, const NewBytes &value);
-  // These make a publish of it. What they refuse leaves the transaction as it was.
-  Result<void> put(std::string_view name, const NewBytes &value);
-  Result<void> remove(std::string_view name);
-  Result<void> rename(std::string_view from, std::string_view to);
-  Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value);
-  // As the handle sees the file now. Changes nothing.
-  Result<CommitPlan> plan();
-  // After status busy it may be called again; after anything else it is over.
-  Result<void> commit();
+  Result<void> update(std::string_view name, const NewBytes &value) override;
+  Result<void> put(std::string_view name, const NewBytes &value) override;
+  Result<void> remove(std::string_view name) override;
+  Result<void> rename(std::string_view from, std::string_view to) override;
+  Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) override;
+  // All tensors that there are by then, in the order that the file is to have them.
+  Result<void> arrange(std::vector<std::string> names);
+  // Asked at commit when all locks are held, with the file as it now is: what it
+  // refuses is not done.
+  using Approve = std::function<Result<void>(const os::File &locked, const Snapshot &now)>;
+  void before_change(Approve approve) { approve_ = std::move(approve); }
+  Result<CommitPlan> plan() override;
+  Result<void> commit() override;
 
   Checkpoint &checkpoint() const { return checkpoint_; }
 
@@ -119,6 +94,7 @@ class Transaction {
   Checkpoint &checkpoint_;
   const TransactionOptions options_;
   Control control_;  // of the call under way
+  Approve approve_;
   const pid_t process_;
   const Snapshot *snapshot_;
   std::vector<Staged> staged_;    // of a patch

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "control.h"
 #include "os/env.h"
@@ -22,5 +24,10 @@ using Report = std::function<bool(const Finding &)>;
 
 // Ok, the first error, or cancelled.
 Result<void> verify(os::Env &env, const std::string &path, const Control &control, const Report &report);
+
+// A base with deltas on it: each file, then whether the deltas fit what lies below
+// them and have the bytes that they were written with. Messages name the file.
+Result<void> verify_layers(os::Env &env, const std::string &base, const std::vector<std::string> &deltas,
+                           const Control &control, const Report &report);
 
 }  // namespace st::store

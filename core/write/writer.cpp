@@ -5,27 +5,13 @@
 
 #include "check.h"
 #include "write/build.h"
-#include "write/carry_over.h"
-#include "write/exclusive.h"
-#include "write/recover.h"
 #include "write/stream.h"
+#include "write/supplant.h"
 
 namespace st::write {
 namespace {
 
 constexpr uint64_t gap = uint64_t{64} << 10;  // for the header, where tensors are not declared
-
-// The path without symbolic links, of a file that need not exist.
-Result<std::string> resolve(os::Env &env, const std::string &path) {
-  std::string resolved;
-  int r = env.realpath(path.c_str(), &resolved);
-  if (r >= 0) return resolved;
-  if (r != -ENOENT) return Failure(os_error(-r, "save", path));
-  const auto [folder, base] = os::split_path(path);
-  r = env.realpath(folder.c_str(), &resolved);
-  if (r < 0) return Failure(os_error(-r, "save", path));
-  return (resolved == "/" ? resolved : resolved + "/") + base;
-}
 
 Error duplicate(std::string_view name) {
   return error(Status::duplicate_name, "a tensor named ", quoted(name), " is given twice; names must be distinct")
@@ -66,7 +52,7 @@ Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &pa
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
   w->process_ = env.getpid();
   w->metadata_ = std::move(metadata);
-  auto target = resolve(env, path);
+  auto target = resolve_target(env, path);
   if (!target) return Failure(std::move(target.error()));
   w->target_ = std::move(*target);
   struct stat old;
@@ -236,58 +222,6 @@ Result<void> Writer::arrange(const Control &control) {
   return {};
 }
 
-// The file that will be replaced: locked against patches and publishes, its
-// orphans recovered, so that no journal waits for a file that is gone.
-struct Writer::Target {
-  std::unique_ptr<Exclusive> locked;
-  os::File file;  // where it could not be locked
-};
-
-Result<void> Writer::swap() {
-  constexpr int attempts = 100;
-  const os::LockWait wait{options_.lock_timeout_ms, nullptr, nullptr};
-  Target target;
-  for (int i = 0;; ++i) {
-    struct stat old;
-    const int r = env_.fstatat(AT_FDCWD, target_.c_str(), &old, 0);
-    if (r == -ENOENT) break;
-    if (r < 0) return Failure(os_error(-r, "replace", target_));
-    auto locked = lock_whole_file(env_, target_, wait);
-    if (!locked) {
-      const Error &e = locked.error();
-      const bool cannot =
-          e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
-      if (!cannot) return Failure(std::move(locked.error()));
-      auto file = os::File::open(env_, AT_FDCWD, target_, O_RDONLY | O_NONBLOCK, 0, target_);
-      if (!file) return Failure(std::move(file.error()));
-      target.file = std::move(*file);
-      break;
-    }
-    target.locked = std::move(*locked);
-    auto folder = Folder::open(env_, target_, old, options_.log);
-    if (!folder) return Failure(std::move(folder.error()));
-    if (!*folder) break;
-    auto orphans = find_orphans(**folder, old);
-    if (!orphans) return Failure(std::move(orphans.error()));
-    if (!orphans->committed) break;
-    if (i >= attempts) return fail(Status::busy, quoted(target_), " needs recovery again and again; try again");
-    target.locked.reset();
-    if (auto done = recover(env_, target_, wait, {}); !done) return Failure(std::move(done.error()));
-  }
-  const os::File *old = target.locked ? &target.locked->file : target.file ? &target.file : nullptr;
-  if (old)
-    if (auto kept = carry_over(*old, made_->file(), options_.log); !kept) return kept;
-  auto placed = made_->take_place();
-  if (placed) return {};
-  Error e = std::move(placed.error().error);
-  if (placed.error().replaced) {
-    e.status = Status::needs_recovery;
-    e.message = text("the new ", quoted(target_), " is in place, but a power cut may undo that (", e.message,
-                     "); save it again");
-  }
-  return Failure(std::move(e));
-}
-
 Result<void> Writer::finish() {
   if (auto ok = may_go_on(); !ok) return ok;
   for (const Slot &s : slots_)
@@ -300,7 +234,7 @@ Result<void> Writer::finish() {
   if (!arranged_)
     if (auto done = arrange(control); !done) return done;
   arranged_ = true;
-  auto swapped = swap();
+  auto swapped = supplant(env_, target_, *made_, options_.lock_timeout_ms, options_.log);
   if (!swapped && swapped.error().status == Status::busy) failed_ = false;
   if (swapped) made_.reset();
   return swapped;

@@ -57,7 +57,6 @@ class Writer {
     uint64_t begin;  // in the file's data, as it is being written
     uint64_t written;
   };
-  struct Target;  // the file that will be replaced, locked
 
   Writer(os::Env &env, SaveOptions options) : env_(env), options_(std::move(options)) {}
   Result<void> may_go_on() const;
@@ -66,7 +65,6 @@ class Writer {
   Result<void> write(Slot *slot, const void *bytes, uint64_t n);
   Result<std::string> header(const std::vector<const Slot *> &order, uint64_t *data_offset) const;
   Result<void> arrange(const Control &control);
-  Result<void> swap();
 
   os::Env &env_;
   const SaveOptions options_;

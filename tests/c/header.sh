@@ -12,7 +12,7 @@ result() { # result STATUS NAME
 }
 
 printf '#include <st/st.h>\nst_open_options o = ST_OPEN_OPTIONS_INIT;\nst_txn_options t = ST_TXN_OPTIONS_INIT;\nst_error_info e = ST_ERROR_INFO_INIT;\n' >"$work/c.c"
-printf 'st_recover_options r = ST_RECOVER_OPTIONS_INIT;\nst_verify_options v = ST_VERIFY_OPTIONS_INIT;\nst_io_info i = ST_IO_INFO_INIT;\nst_stats s = ST_STATS_INIT;\nst_load_options l = ST_LOAD_OPTIONS_INIT;\nst_read_request q = { NULL, 0, 1, NULL, 0, NULL, 0 };\nst_range g = ST_RANGE_ALL;\n' >>"$work/c.c"
+printf 'st_recover_options r = ST_RECOVER_OPTIONS_INIT;\nst_verify_options v = ST_VERIFY_OPTIONS_INIT;\nst_io_info i = ST_IO_INFO_INIT;\nst_stats s = ST_STATS_INIT;\nst_load_options l = ST_LOAD_OPTIONS_INIT;\nst_read_request q = { NULL, 0, 1, NULL, 0, NULL, 0 };\nst_range g = ST_RANGE_ALL;\nst_diff_options d = ST_DIFF_OPTIONS_INIT;\nst_patch_options p = ST_PATCH_OPTIONS_INIT;\nst_delta_info n = ST_DELTA_INFO_INIT;\n' >>"$work/c.c"
 cp "$work/c.c" "$work/cxx.cpp"
 strict="-Wall -Wextra -Wconversion -Wpadded -pedantic -Werror -fsyntax-only"
 

@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUITES = ["crash_enumeration", "failing_calls", "layout_crash", "save_crash", "unit_write", "unit_store", "encounters"]
+SUITES = ["crash_enumeration", "failing_calls", "layout_crash", "save_crash", "delta_crash", "unit_write", "unit_store", "encounters"]
 QUICK_SUITES = SUITES[:2]
 
 
@@ -47,7 +47,10 @@ REPLACEMENT = "core/write/replacement.cpp"
 PUBLISH = "core/store/publish.cpp"
 PLAN = "core/write/publish_plan.cpp"
 TRANSFER = "core/write/transfer.cpp"
-WRITER = "core/write/writer.cpp"
+SUPPLANT = "core/write/supplant.cpp"
+DELTA_PATCH = "core/store/delta_patch.cpp"
+DELTA_CHAIN = "core/store/delta_chain.cpp"
+LAYERED = "core/store/layered.cpp"
 JOURNAL_H = "core/write/journal.h"
 LAYOUT_H = "core/write/journal_layout.h"
 
@@ -183,7 +186,12 @@ MUTANTS = [
     Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
-    Mutant("a save does not lock what it replaces", WRITER, "    auto locked = lock_whole_file(env_, target_, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
+    Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(env, target, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
+    # deltas
+    Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
+    Mutant("deltas: the bytes that go are not checked", DELTA_PATCH, "    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, locked.path()));\n", ""),
+    Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[t.index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
+    Mutant("deltas: an overlay does not look at the heads", LAYERED, "  if (auto fits = check_heads(here->file, base, spread(chained->old)); !fits) return fits;\n", ""),
 ]
 # fmt: on
 

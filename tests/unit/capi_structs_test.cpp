@@ -29,6 +29,9 @@ TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_error_info>(st_error_info_init, ST_ERROR_INFO_INIT);
   expect_same<st_io_info>(st_io_info_init, ST_IO_INFO_INIT);
   expect_same<st_stats>(st_stats_init, ST_STATS_INIT);
+  expect_same<st_diff_options>(st_diff_options_init, ST_DIFF_OPTIONS_INIT);
+  expect_same<st_patch_options>(st_patch_options_init, ST_PATCH_OPTIONS_INIT);
+  expect_same<st_delta_info>(st_delta_info_init, ST_DELTA_INFO_INIT);
 }
 
 // A program compiled with an older header has less room; one with a newer, more.
@@ -78,6 +81,12 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_EQ(offsetof(st_read_request, ranges), 40u);
   EXPECT_GE(sizeof(st_load_options), 24u);
   EXPECT_EQ(offsetof(st_io_info, filesystem), 40u);
+  EXPECT_EQ(offsetof(st_open_options, deltas), 80u);
+  EXPECT_EQ(offsetof(st_verify_options, deltas), 40u);
+  EXPECT_EQ(offsetof(st_patch_options, plan), 16u);
+  EXPECT_GE(sizeof(st_patch_options), 48u);
+  EXPECT_EQ(offsetof(st_delta_info, base), 56u);
+  EXPECT_GE(sizeof(st_delta_info), 136u);
 }
 
 class CapiOptions : public testing::CapiScene {

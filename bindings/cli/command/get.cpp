@@ -21,6 +21,7 @@ enum class Format { unset, text, raw, npy };
 
 struct Get {
   std::string file;
+  std::vector<std::string> deltas;
   std::string tensor;
   std::string slice;
   std::string output;  // "": standard output, as text; "-": the same, as raw bytes
@@ -89,7 +90,7 @@ int run(Session &session, const Get &options) {
   if (!options.to_stdout() && same_file(options.output, options.file)) {
     throw UsageFailure(fmt::format("-o '{}' would replace the file that is read", escape(options.output)));
   }
-  const File file(session, options.file);
+  const File file(session, options.file, {.deltas = options.deltas});
   const Interruptible guard(file.get());
   const Slice slice(file, file.find(options.tensor), options.slice);
   const auto write = [&](Output &out) {
@@ -154,6 +155,7 @@ void add_get(CLI::App &app, Session &session) {
                    "all (default 1000)")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber.description(""));
+  add_deltas(*command, options->deltas);
   command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 struct Info {
   std::string file;
+  std::vector<std::string> deltas;
   std::optional<std::string> tensor;
 };
 
@@ -157,7 +158,7 @@ void tensor_info(Session &session, const File &file, size_t index) {
 }
 
 int run(Session &session, const Info &options) {
-  const File file(session, options.file);
+  const File file(session, options.file, {.deltas = options.deltas});
   if (options.tensor) {
     tensor_info(session, file, file.find(*options.tensor));
   } else {
@@ -181,6 +182,7 @@ void add_info(CLI::App &app, Session &session) {
                                   "  stctl info --json model.safetensors | jq .parameters\n");
   command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
   command->add_option("TENSOR", options->tensor, "A tensor's name")->type_name("");
+  add_deltas(*command, options->deltas);
   command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
 }
 

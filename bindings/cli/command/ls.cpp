@@ -12,12 +12,13 @@ namespace {
 
 struct Ls {
   std::string file;
+  std::vector<std::string> deltas;
   std::vector<std::string> patterns;
   bool bytes = false;
 };
 
 int run(Session &session, const Ls &options) {
-  const File file(session, options.file);
+  const File file(session, options.file, {.deltas = options.deltas});
   std::vector<st_tensor> chosen;
   uint64_t total = 0;
   for (size_t i = 0; i < file.count(); ++i) {
@@ -83,6 +84,7 @@ void add_ls(CLI::App &app, Session &session) {
                    "\\x for x itself")
       ->type_name("");
   command->add_flag("--bytes", options->bytes, "Exact sizes, in bytes");
+  add_deltas(*command, options->deltas);
   command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
 }
 

@@ -11,6 +11,10 @@
 namespace stctl {
 namespace {
 
+struct Verify {
+  std::vector<std::string> files, deltas;
+};
+
 // Counted without st_open, which would finish what a crashed writer left: verify changes nothing.
 void count(const std::string &path, Outcome &outcome) {
   const std::optional<Input> input = Input::map(path);
@@ -26,7 +30,7 @@ void count(const std::string &path, Outcome &outcome) {
   outcome.summary = fmt::format("ok ({}, {})", counted(tensors, "tensor"), counted(bytes, "byte"));
 }
 
-Outcome verify(Session &session, const std::string &path) {
+Outcome verify(Session &session, const std::string &path, const std::vector<std::string> &deltas) {
   Outcome outcome;
   outcome.notes_are_details = true;
   st_status status;
@@ -38,6 +42,10 @@ Outcome verify(Session &session, const std::string &path) {
     options.report_user = &outcome.findings;
     options.progress = Progress::callback;
     options.progress_user = &progress;
+    std::vector<const char *> layers;
+    for (const std::string &delta : deltas) layers.push_back(delta.c_str());
+    options.deltas = layers.data();
+    options.delta_count = layers.size();
     status = st_verify_with(path.c_str(), &options);
   }
   throw_if_interrupted();
@@ -46,7 +54,8 @@ Outcome verify(Session &session, const std::string &path) {
     return outcome;
   }
   const Failure failure = Failure::of_libst(status);
-  outcome.is_verdict = is_format_status(status) || status == ST_E_JOURNAL;
+  outcome.is_verdict =
+      is_format_status(status) || status == ST_E_JOURNAL || status == ST_E_DELTA || status == ST_E_DELTA_BASE;
   outcome.failure = outcome.is_verdict ? failure.with_exit_code(exit_bad_file) : failure;
   return outcome;
 }
@@ -54,20 +63,26 @@ Outcome verify(Session &session, const std::string &path) {
 }  // namespace
 
 void add_verify(CLI::App &app, Session &session) {
-  auto files = std::make_shared<std::vector<std::string>>();
+  auto options = std::make_shared<Verify>();
   CLI::App *command =
       add_command(app, session, "verify",
                   "Check files against every rule of the format\n\n"
                   "Checks the header and the layout of each file and reads all its bytes once, so that\n"
                   "a bad disk shows too. Prints what it finds, and as the last line of each file\n"
                   "\"FILE: ok (…)\" or what is wrong. Changes nothing; journals that wait for recovery\n"
-                  "are reported and left alone.",
+                  "are reported and left alone. With --delta also the deltas are checked, and that they\n"
+                  "fit the file and each other, to the last byte.",
                   "  stctl verify model.safetensors\n"
+                  "  stctl verify base.safetensors --delta tuned.delta\n"
                   "  stctl verify --json *.safetensors | jq -r '.files[] | select(.ok | not).file'\n");
-  command->add_option("FILE", *files, "Safetensors files")->required()->type_name("");
-  command->callback([&session, files] {
-    session.run = [&session, files] {
-      return tell_outcomes(session, *files, [&session](const std::string &file) { return verify(session, file); });
+  command->add_option("FILE", options->files, "Safetensors files")->required()->type_name("");
+  add_deltas(*command, options->deltas);
+  command->callback([&session, options] {
+    session.run = [&session, options] {
+      if (!options->deltas.empty() && options->files.size() > 1)
+        throw UsageFailure("--delta lies on one file, not on several");
+      return tell_outcomes(session, options->files,
+                           [&](const std::string &file) { return verify(session, file, options->deltas); });
     };
   });
 }

@@ -16,12 +16,15 @@ from ._payload import Packed
 from .bulk import load
 from .check import Finding, recover, verify
 from .compact import compact
+from .delta import DeltaInfo, delta_info, diff, merge, patch
 from .errors import (
     AccessError,
     BufferSizeError,
     BusyError,
     CancelledError,
     ClosedError,
+    DeltaBaseError,
+    DeltaError,
     DtypeMismatchError,
     Error,
     FileChangedError,
@@ -65,6 +68,9 @@ __all__ = [
     "BusyError",
     "CancelledError",
     "ClosedError",
+    "DeltaBaseError",
+    "DeltaError",
+    "DeltaInfo",
     "DtypeMismatchError",
     "Error",
     "File",
@@ -104,8 +110,12 @@ __all__ = [
     "load",
     "Writer",
     "compact",
+    "delta_info",
+    "diff",
+    "merge",
     "open",
     "open_memory",
+    "patch",
     "recover",
     "save",
     "verify",

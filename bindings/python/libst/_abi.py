@@ -65,6 +65,8 @@ class OpenOptions(ctypes.Structure):
         ("worker_index", c_uint32),
         ("worker_count", c_uint32),
         ("memory_limit", c_uint64),
+        ("deltas", POINTER(c_char_p)),
+        ("delta_count", c_uint64),
     ]
 
 
@@ -138,6 +140,45 @@ class Plan(ctypes.Structure):
     ]
 
 
+class DiffOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("alignment", c_uint32),
+        ("lock_timeout_ms", c_int32),
+        ("reserved0", c_uint32),
+        ("progress", progress_fn),
+        ("progress_user", c_void_p),
+    ]
+
+
+class PatchOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("reverse", c_char_p),
+        ("plan", POINTER(Plan)),
+        ("lock_timeout_ms", c_int32),
+        ("reserved0", c_uint32),
+        ("progress", progress_fn),
+        ("progress_user", c_void_p),
+    ]
+
+
+class DeltaInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("reserved0", c_uint32),
+        ("changed", c_uint64),
+        ("added", c_uint64),
+        ("deleted", c_uint64),
+        ("metadata_set", c_uint64),
+        ("metadata_removed", c_uint64),
+        ("data_bytes", c_uint64),
+        ("base", c_char * 40),
+        ("result", c_char * 40),
+    ]
+
+
 class Metadata(ctypes.Structure):
     _fields_ = [
         ("key", c_void_p),  # with a length: it may hold NUL
@@ -169,6 +210,8 @@ class VerifyOptions(ctypes.Structure):
         ("report_user", c_void_p),
         ("progress", progress_fn),
         ("progress_user", c_void_p),
+        ("deltas", POINTER(c_char_p)),
+        ("delta_count", c_uint64),
     ]
 
 
@@ -376,6 +419,15 @@ st_writer_add_n = _function("st_writer_add_n", c_status, _writer, c_char_p, c_si
 st_writer_put = _function("st_writer_put", c_status, _writer, _tensor)
 st_writer_finish = _function("st_writer_finish", c_status, _writer)
 st_writer_abort = _function("st_writer_abort", None, _writer)
+
+_paths = POINTER(c_char_p)
+st_diff_options_init = _function("st_diff_options_init", None, POINTER(DiffOptions), c_size_t)
+st_diff = _function("st_diff", c_status, c_char_p, c_char_p, c_char_p, POINTER(DiffOptions))
+st_patch_options_init = _function("st_patch_options_init", None, POINTER(PatchOptions), c_size_t)
+st_patch = _function("st_patch", c_status, c_char_p, c_char_p, POINTER(PatchOptions))
+st_merge = _function("st_merge", c_status, c_char_p, _paths, c_size_t, c_char_p, POINTER(SaveOptions))
+st_delta_info_init = _function("st_delta_info_init", None, POINTER(DeltaInfo), c_size_t)
+st_get_delta_info = _function("st_get_delta_info", c_status, c_char_p, POINTER(DeltaInfo))
 
 st_verify = _function("st_verify", c_status, c_char_p, report_fn, c_void_p)
 st_verify_options_init = _function("st_verify_options_init", None, POINTER(VerifyOptions), c_size_t)

@@ -1,14 +1,25 @@
 """Look after a file without opening it: `libst.verify` and `libst.recover`."""
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from . import _abi
 from ._callbacks import LEVELS, Callbacks, Progress
 from ._waiting import Waiting
-from .errors import FormatError, JournalError, NeedsRecoveryError, check, error, known_offset, known_status
-from .file import Path, fs_path
+from .errors import (
+    DeltaBaseError,
+    DeltaError,
+    FormatError,
+    JournalError,
+    NeedsRecoveryError,
+    check,
+    error,
+    known_offset,
+    known_status,
+)
+from .file import Path, c_paths, fs_path
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,7 @@ def verify(
     path: Path,
     report: Optional[Callable[[Finding], object]] = None,
     *,
+    deltas: Sequence[Path] = (),
     progress: Optional[Progress] = None,
 ) -> list[Finding]:
     """Check a file against every rule of the format, and read all its bytes once.
@@ -32,7 +44,8 @@ def verify(
     Returns what is wrong, so an empty list for a sound file: it does not raise for a bad one. A
     committed journal that waits is such a finding; it is not touched. `report`, if given, is told
     every finding as it is made, also what is only worth a remark (with status OK). What it raises
-    ends the check and comes out of it. So with `progress(done_bytes, total_bytes)`.
+    ends the check and comes out of it. So with `progress(done_bytes, total_bytes)`. With `deltas`,
+    the oldest first, they are checked too, and that they fit the file and each other, to the last byte.
 
     Raises what kept it from checking: NoFileError, AccessError, NotRegularError, StorageError.
     """
@@ -49,10 +62,12 @@ def verify(
     _abi.st_verify_options_init(options, ctypes.sizeof(options))
     options.report = callbacks.report
     options.progress = callbacks.progress
+    options.deltas = layers = c_paths(deltas)
+    options.delta_count = len(layers)
     status = callbacks.call(_abi.st_verify_with, fs_path(path), options)
     if status:
         problem = error(status)
-        if not isinstance(problem, (FormatError, JournalError, NeedsRecoveryError)):
+        if not isinstance(problem, (FormatError, JournalError, NeedsRecoveryError, DeltaError, DeltaBaseError)):
             raise problem
     return findings
 

@@ -187,6 +187,18 @@ class FormatError(Error, ValueError):
     status = Status.HEADER_JSON
 
 
+class DeltaError(Error, ValueError):
+    """The file is no delta, or one that contradicts itself or was damaged."""
+
+    status = Status.DELTA
+
+
+class DeltaBaseError(Error, ValueError):
+    """The delta was made for another base, or has been applied already; nothing changed."""
+
+    status = Status.DELTA_BASE
+
+
 class DtypeMismatchError(Error, TypeError):
     """An update may not change the dtype."""
 
@@ -258,6 +270,8 @@ _BY_STATUS: dict[int, type[Error]] = {
         FileChangedError,
         LockUnsupportedError,
         PoisonedError,
+        DeltaError,
+        DeltaBaseError,
         DtypeMismatchError,
         ShapeMismatchError,
         NbytesMismatchError,

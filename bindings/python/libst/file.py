@@ -3,7 +3,7 @@
 import ctypes
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Optional, Union
 
@@ -50,6 +50,7 @@ def open(
     mode: str = "r",
     map: str = "auto",
     *,
+    deltas: Sequence[Path] = (),
     prefetch: str = "auto",
     direct: Optional[bool] = None,
     io_threads: int = 0,
@@ -71,6 +72,9 @@ def open(
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
             tensor is read into memory of its own when first viewed. What was chosen,
             and why, is in `File.io_info`.
+        deltas: paths of deltas, the oldest first, that lie on the file: what is shown, for reading only, is what
+            `libst.patch` with each of them in turn would make of it. `TensorInfo.shard` is the number of the
+            layer that has a tensor: 0 the file, 1 the first delta.
         prefetch: how bulk reads (`prefetch`, `read_many`, `libst.load`) go. "auto" as the
             storage asks, "none": `prefetch` does nothing, "sequential": one reader,
             "parallel": several.
@@ -92,7 +96,7 @@ def open(
 
     Raises:
         NoFileError, AccessError, NotRegularError, StorageError; FormatError;
-        NeedsRecoveryError, JournalError and BusyError from recovery.
+        NeedsRecoveryError, JournalError and BusyError from recovery; DeltaError and DeltaBaseError.
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is 'r' or 'r+', not {mode!r}")
@@ -120,6 +124,8 @@ def open(
     options.lock_timeout_ms = waiting.turn_ms
     options.progress = callbacks.progress
     options.log = callbacks.log
+    options.deltas = layers = c_paths(deltas)
+    options.delta_count = len(layers)
     raw = fs_path(path)
     handle = _opened(callbacks, lambda out: waiting.run(lambda: callbacks.call(_abi.st_open, raw, options, out)))
     guarded = progress is not None or log is not None
@@ -128,6 +134,7 @@ def open(
         "path": _absolute(os.fsdecode(raw)),
         "mode": mode,
         "map": map,
+        "deltas": [_absolute(os.fsdecode(fs_path(delta))) for delta in deltas],
         "prefetch": prefetch,
         "direct": direct,
         "io_threads": io_threads,
@@ -610,6 +617,11 @@ def fs_path(path: Path) -> bytes:
     if b"\0" in raw:
         raise ValueError("embedded null byte in the path")
     return raw
+
+
+def c_paths(paths: Sequence[Path]) -> Any:
+    raw = [fs_path(path) for path in paths]
+    return (ctypes.c_char_p * len(raw))(*raw)
 
 
 def _address(array: Array) -> int:

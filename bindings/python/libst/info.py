@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Optional
 
+from . import _abi
+
+_KINDS = {_abi.ST_PLAN_NOTHING: "nothing", _abi.ST_PLAN_PATCH: "patch", _abi.ST_PLAN_PUBLISH: "publish"}
 _MAPS = ("auto", "shared", "private", "none")
 _PREFETCHES = ("auto", "none", "sequential", "parallel")
 _STORAGES = ("unknown", "local", "memory", "network", "parallel", "fuse", "object store")
@@ -73,6 +76,20 @@ class Stats:
     read_requests: int  #: count: of bulk reads
     bytes_prefetched: int  #: into the page cache
     reopens: int  #: count: by this handle, in forked children
+
+
+def plan_of(plan: _abi.Plan) -> Plan:
+    return Plan(
+        kind=_KINDS[plan.kind],
+        file_size=plan.file_size,
+        data_offset=plan.data_offset,
+        bytes_written=plan.bytes_written,
+        bytes_shared=plan.bytes_shared,
+        bytes_copied=plan.bytes_copied,
+        space_needed=plan.space_needed,
+        space_free=None if plan.space_free == 2**64 - 1 else plan.space_free,
+        how=plan.how.decode("utf-8", "replace"),
+    )
 
 
 def map_name(number: int) -> str:

@@ -51,6 +51,10 @@ class Status(IntEnum):
     TRAILING_DATA = 55
     DUPLICATE_NAME = 56
 
+    # Deltas.
+    DELTA = 62
+    DELTA_BASE = 63
+
     # Changing.
     DTYPE_MISMATCH = 70
     SHAPE_MISMATCH = 71

@@ -11,10 +11,8 @@ from ._names import describe, encoded
 from ._payload import new_payload, payload
 from ._waiting import Waiting
 from .errors import ClosedError, NotFoundError, check, error
-from .info import Plan
+from .info import Plan, plan_of
 from .status import Status
-
-_KINDS = {_abi.ST_PLAN_NOTHING: "nothing", _abi.ST_PLAN_PATCH: "patch", _abi.ST_PLAN_PUBLISH: "publish"}
 
 
 class Layout(NamedTuple):
@@ -136,17 +134,7 @@ class Transaction:
         plan = _abi.Plan()
         _abi.st_plan_init(plan, ctypes.sizeof(plan))
         check(_abi.st_txn_plan(self._live(), plan))
-        return Plan(
-            kind=_KINDS[plan.kind],
-            file_size=plan.file_size,
-            data_offset=plan.data_offset,
-            bytes_written=plan.bytes_written,
-            bytes_shared=plan.bytes_shared,
-            bytes_copied=plan.bytes_copied,
-            space_needed=plan.space_needed,
-            space_free=None if plan.space_free == 2**64 - 1 else plan.space_free,
-            how=plan.how.decode("utf-8", "replace"),
-        )
+        return plan_of(plan)
 
     def commit(self) -> None:
         """Make all staged changes durable, or none. The transaction is finished then,

@@ -111,6 +111,10 @@ typedef int32_t st_status;
 #define ST_E_TRAILING_DATA 55       /* bytes follow the last tensor */
 #define ST_E_DUPLICATE_NAME 56      /* a name stands twice, which would hide a tensor */
 
+/* Deltas. */
+#define ST_E_DELTA 62       /* the file is no delta, or one that contradicts itself or was damaged */
+#define ST_E_DELTA_BASE 63  /* the delta was made for another base, or has been applied already; nothing changed */
+
 /* Changing. */
 #define ST_E_DTYPE_MISMATCH 70   /* an update may not change the dtype */
 #define ST_E_SHAPE_MISMATCH 71   /* an update may not change the shape */
@@ -245,9 +249,11 @@ typedef struct st_open_options {
   uint32_t worker_count;    /* ... to worker_count - 1; 0 or 1: alone */
   uint64_t memory_limit;    /* bytes: bulk reads drop from the page cache what they have consumed, and
                                st_prefetch stops, so as to leave no more behind; 0: no limit */
+  const char *const *deltas; /* paths of deltas that lie on the file, the oldest first; borrowed during st_open */
+  uint64_t delta_count;
 } st_open_options;
 #define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL, \
-                               0, 0, 0, 0, 0, 0, 0 }
+                               0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 void st_open_options_init(st_open_options *out, size_t size);
 
 /* Open a safetensors file: read and check its header, map its data, and first
@@ -256,8 +262,15 @@ void st_open_options_init(st_open_options *out, size_t size);
  *   opts  NULL for the defaults.
  *   out   the handle; free it with st_close.
  * Cost: the header is read and indexed; data is not touched.
+ * With opts->deltas the handle shows, for reading only, what st_patch with each of
+ * them in turn would make of the file; views lie in the layer that has the tensor,
+ * which st_tensor.shard numbers: 0 the file, 1 the first delta. Names, forms and
+ * metadata must fit, and so must the hashes that deltas have of each other; of the
+ * file, only how some of the tensors that are replaced begin is looked at
+ * (st_verify_with looks at all).
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
- * format status (40 to 56); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery).
+ * format status (40 to 56); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery);
+ * with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
  * Any thread. After fork() a child may go on using the handle: at the first use
  * it opens the file and maps it for itself. Since 2.0. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
@@ -653,6 +666,95 @@ st_status st_writer_finish(st_writer *writer);
 /* Drop what was written, and free the writer. NULL is fine. Since 2.0. */
 void st_writer_abort(st_writer *writer);
 
+/* ----------------------------------------------------------------- deltas */
+
+/* A delta is a safetensors file: the tensors that another has and its base has
+ * not, or has with other bytes, dtype or shape, under their names; and in its
+ * metadata, under keys that begin with "st.delta.", what else it takes to make
+ * the one of the other (core/README.md has the format). Any reader of safetensors
+ * can look at it.
+ *
+ * A delta fits a base that has the names, dtypes, shapes and metadata of the one
+ * it was made from, in whatever order and layout, and in which the tensors that
+ * it replaces or deletes have the bytes that they had. Tensors that it leaves
+ * alone may have been patched since. So it cannot be applied twice. */
+
+typedef struct st_diff_options {
+  uint32_t struct_size;
+  uint32_t alignment;       /* of the delta's first data byte, as in st_save_options */
+  int32_t lock_timeout_ms;  /* where a delta of that name is replaced; default 10,000 */
+  uint32_t reserved0;       /* zero */
+  st_progress_fn progress;  /* over the bytes of `to`; may be NULL */
+  void *progress_user;
+} st_diff_options;
+#define ST_DIFF_OPTIONS_INIT { (uint32_t)sizeof(st_diff_options), 0, 10000, 0, NULL, NULL }
+void st_diff_options_init(st_diff_options *out, size_t size);
+
+/* Write the delta that makes `to` of `from`. Both are read once, and what differs
+ * once more, with pread and in a few megabytes of memory; they should not be
+ * changed meanwhile. The delta is durable, and its path leads to the old file, or
+ * none, or to the whole new one at every instant.
+ * Statuses: as st_open of both; ST_E_FILE_CHANGED (`to` was changed meanwhile);
+ * ST_E_INVALID_ARGUMENT (`delta` is one of the two); as st_save. Any thread.
+ * Since 2.0. */
+st_status st_diff(const char *from, const char *to, const char *delta, const st_diff_options *opts);
+
+typedef struct st_patch_options {
+  uint32_t struct_size;
+  uint32_t flags;           /* ST_COMMIT_PUBLISH, ST_TXN_BREAK_LINKS */
+  const char *reverse;      /* path: write the delta that undoes this one there; NULL: do not */
+  st_plan *plan;            /* filled with the plan by which it was done; may be NULL */
+  int32_t lock_timeout_ms;  /* default 10,000 */
+  uint32_t reserved0;       /* zero */
+  st_progress_fn progress;  /* may be NULL */
+  void *progress_user;
+} st_patch_options;
+#define ST_PATCH_OPTIONS_INIT { (uint32_t)sizeof(st_patch_options), 0, NULL, NULL, 10000, 0, NULL, NULL }
+void st_patch_options_init(st_patch_options *out, size_t size);
+
+/* Apply a delta to its base, as one transaction: durable, all or nothing. In
+ * place, as st_update, if it only gives tensors other bytes (ST_PLAN_PATCH: costs
+ * what the delta holds), else by a new file (ST_PLAN_PUBLISH, as st_txn_put).
+ * Payloads are taken from the delta's mapping. The bytes of the delta, and with
+ * the base locked those that are to go, are checked against the hashes in the
+ * delta before the base is touched.
+ * The reverse delta is durable before the base is changed. Applied to the result
+ * it brings back names, dtypes, shapes, bytes, the order of tensors and the
+ * metadata (but not the order of its keys, nor the padding of the header). If the
+ * call fails after it was written it stays; it fits nothing but the result.
+ * Statuses: ST_E_DELTA, ST_E_DELTA_BASE (nothing changed); ST_E_INVALID_ARGUMENT
+ * (`reverse` is the base or the delta); as st_open of both; as st_txn_put and
+ * st_commit; as st_save of the reverse delta. Any thread. Since 2.0. */
+st_status st_patch(const char *base, const char *delta, const st_patch_options *opts);
+
+/* Fold n deltas, each made for what lies below it, into a new file, as st_save
+ * writes one. Bytes are shared with base and deltas where the filesystem can and
+ * offsets allow, else copied by the kernel. All is checked as by st_patch.
+ *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that patching would
+ *         give; alignment 0: what shares most with the base, else 64.
+ * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of the
+ * sources); as st_open; as st_save. Any thread. Since 2.0. */
+st_status st_merge(const char *base, const char *const *deltas, size_t n, const char *to, const st_save_options *opts);
+
+/* What a delta says of itself. Since 2.0. */
+typedef struct st_delta_info {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  uint64_t changed;          /* tensors replaced */
+  uint64_t added;            /* tensors */
+  uint64_t deleted;          /* tensors */
+  uint64_t metadata_set;     /* keys */
+  uint64_t metadata_removed; /* keys */
+  uint64_t data_bytes;       /* of the tensors in it */
+  char base[40];             /* identity of its base, 32 hexadecimal digits */
+  char result[40];           /* and of what it makes of that */
+} st_delta_info;
+#define ST_DELTA_INFO_INIT { (uint32_t)sizeof(st_delta_info), 0, 0, 0, 0, 0, 0, 0, {0}, {0} }
+void st_delta_info_init(st_delta_info *out, size_t size);
+
+/* Reads the header alone. Statuses: ST_E_DELTA; as st_open. Any thread. Since 2.0. */
+st_status st_get_delta_info(const char *delta, st_delta_info *out);
+
 /* ------------------------------------------------------ recover and verify */
 
 /* One finding of st_verify or st_recover. Filled by the library; struct_size
@@ -682,8 +784,10 @@ typedef struct st_verify_options {
   void *report_user;
   st_progress_fn progress;  /* may be NULL; non-zero answers ST_E_CANCELLED */
   void *progress_user;
+  const char *const *deltas; /* check these too, and that they fit the file and each other, to the last byte */
+  uint64_t delta_count;
 } st_verify_options;
-#define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL }
+#define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL, NULL, 0 }
 void st_verify_options_init(st_verify_options *out, size_t size);
 st_status st_verify_with(const char *path, const st_verify_options *opts);
 

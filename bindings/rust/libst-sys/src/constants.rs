@@ -47,6 +47,8 @@ pub const ST_E_SUBBYTE: st_status = 53;
 pub const ST_E_TRUNCATED: st_status = 54;
 pub const ST_E_TRAILING_DATA: st_status = 55;
 pub const ST_E_DUPLICATE_NAME: st_status = 56;
+pub const ST_E_DELTA: st_status = 62;
+pub const ST_E_DELTA_BASE: st_status = 63;
 pub const ST_E_DTYPE_MISMATCH: st_status = 70;
 pub const ST_E_SHAPE_MISMATCH: st_status = 71;
 pub const ST_E_NBYTES_MISMATCH: st_status = 72;
@@ -143,6 +145,8 @@ pub const ST_OPEN_OPTIONS_INIT: st_open_options = st_open_options {
     worker_index: 0,
     worker_count: 0,
     memory_limit: 0,
+    deltas: null(),
+    delta_count: 0,
 };
 
 pub const ST_LOAD_OPTIONS_INIT: st_load_options = st_load_options {
@@ -189,6 +193,39 @@ pub const ST_SAVE_OPTIONS_INIT: st_save_options = st_save_options {
     progress_user: null_mut(),
 };
 
+pub const ST_DIFF_OPTIONS_INIT: st_diff_options = st_diff_options {
+    struct_size: size_of::<st_diff_options>() as u32,
+    alignment: 0,
+    lock_timeout_ms: 10_000,
+    reserved0: 0,
+    progress: None,
+    progress_user: null_mut(),
+};
+
+pub const ST_PATCH_OPTIONS_INIT: st_patch_options = st_patch_options {
+    struct_size: size_of::<st_patch_options>() as u32,
+    flags: 0,
+    reverse: null(),
+    plan: null_mut(),
+    lock_timeout_ms: 10_000,
+    reserved0: 0,
+    progress: None,
+    progress_user: null_mut(),
+};
+
+pub const ST_DELTA_INFO_INIT: st_delta_info = st_delta_info {
+    struct_size: size_of::<st_delta_info>() as u32,
+    reserved0: 0,
+    changed: 0,
+    added: 0,
+    deleted: 0,
+    metadata_set: 0,
+    metadata_removed: 0,
+    data_bytes: 0,
+    base: [0; 40],
+    result: [0; 40],
+};
+
 pub const ST_VERIFY_OPTIONS_INIT: st_verify_options = st_verify_options {
     struct_size: size_of::<st_verify_options>() as u32,
     reserved0: 0,
@@ -196,6 +233,8 @@ pub const ST_VERIFY_OPTIONS_INIT: st_verify_options = st_verify_options {
     report_user: null_mut(),
     progress: None,
     progress_user: null_mut(),
+    deltas: null(),
+    delta_count: 0,
 };
 
 pub const ST_RECOVER_OPTIONS_INIT: st_recover_options = st_recover_options {

@@ -191,6 +191,24 @@ extern "C" {
     pub fn st_writer_put(writer: *mut st_writer, tensor: *const st_tensor) -> st_status;
     pub fn st_writer_finish(writer: *mut st_writer) -> st_status;
     pub fn st_writer_abort(writer: *mut st_writer);
+    pub fn st_diff_options_init(out: *mut st_diff_options, size: usize);
+    pub fn st_diff(
+        from: *const c_char,
+        to: *const c_char,
+        delta: *const c_char,
+        opts: *const st_diff_options,
+    ) -> st_status;
+    pub fn st_patch_options_init(out: *mut st_patch_options, size: usize);
+    pub fn st_patch(base: *const c_char, delta: *const c_char, opts: *const st_patch_options) -> st_status;
+    pub fn st_merge(
+        base: *const c_char,
+        deltas: *const *const c_char,
+        n: usize,
+        to: *const c_char,
+        opts: *const st_save_options,
+    ) -> st_status;
+    pub fn st_delta_info_init(out: *mut st_delta_info, size: usize);
+    pub fn st_get_delta_info(delta: *const c_char, out: *mut st_delta_info) -> st_status;
     pub fn st_verify(path: *const c_char, report: st_report_fn, user: *mut c_void) -> st_status;
     pub fn st_verify_options_init(out: *mut st_verify_options, size: usize);
     pub fn st_verify_with(path: *const c_char, opts: *const st_verify_options) -> st_status;

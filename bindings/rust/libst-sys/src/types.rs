@@ -63,6 +63,8 @@ pub struct st_open_options {
     pub worker_index: u32,
     pub worker_count: u32,
     pub memory_limit: u64,
+    pub deltas: *const *const c_char,
+    pub delta_count: u64,
 }
 
 #[repr(C)]
@@ -164,6 +166,45 @@ pub struct st_save_options {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct st_diff_options {
+    pub struct_size: u32,
+    pub alignment: u32,
+    pub lock_timeout_ms: i32,
+    pub reserved0: u32,
+    pub progress: st_progress_fn,
+    pub progress_user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_patch_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub reverse: *const c_char,
+    pub plan: *mut st_plan,
+    pub lock_timeout_ms: i32,
+    pub reserved0: u32,
+    pub progress: st_progress_fn,
+    pub progress_user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_delta_info {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub changed: u64,
+    pub added: u64,
+    pub deleted: u64,
+    pub metadata_set: u64,
+    pub metadata_removed: u64,
+    pub data_bytes: u64,
+    pub base: [c_char; 40],
+    pub result: [c_char; 40],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct st_report {
     pub struct_size: u32,
     pub level: u32,
@@ -182,6 +223,8 @@ pub struct st_verify_options {
     pub report_user: *mut c_void,
     pub progress: st_progress_fn,
     pub progress_user: *mut c_void,
+    pub deltas: *const *const c_char,
+    pub delta_count: u64,
 }
 
 #[repr(C)]

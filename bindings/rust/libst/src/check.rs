@@ -3,11 +3,12 @@
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::time::Duration;
 
 use crate::callback::{self, own_progress, own_report, CallProgressFn, ReportFn};
+use crate::delta::CPaths;
 use crate::error::check;
 use crate::path::c_path;
 use crate::{sys, timeout, Level, Progress, Result, Status};
@@ -95,6 +96,7 @@ pub fn recover(path: impl AsRef<Path>) -> Result<()> {
 #[must_use]
 #[derive(Default)]
 pub struct Verify<'a> {
+    deltas: Vec<PathBuf>,
     report: Option<ReportFn<'a>>,
     progress: Option<CallProgressFn<'a>>,
 }
@@ -103,6 +105,12 @@ impl<'a> Verify<'a> {
     /// Without a word.
     pub fn new() -> Verify<'a> {
         Verify::default()
+    }
+
+    /// Deltas, the oldest first: they are checked too, and that they fit the file and each other, to the last byte.
+    pub fn deltas<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Verify<'a> {
+        self.deltas.extend(paths.into_iter().map(Into::into));
+        self
     }
 
     /// Told each finding; [`ControlFlow::Break`] stops.
@@ -129,7 +137,9 @@ impl<'a> Verify<'a> {
     /// The status of the first error; [`Status::Cancelled`].
     pub fn run(mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = c_path(path.as_ref())?;
+        let deltas = CPaths::new(&self.deltas)?;
         let mut c = sys::ST_VERIFY_OPTIONS_INIT;
+        (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len() as u64);
         c.report = self.report.as_ref().map(|_| own_report as _);
         c.report_user = user(&mut self.report);
         c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);

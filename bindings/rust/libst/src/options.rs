@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::Shared;
+use crate::delta::CPaths;
 use crate::file::Opened;
 use crate::handle::Handle;
 use crate::path::c_path;
@@ -30,6 +31,7 @@ use crate::{sys, timeout, Direct, File, Level, Map, Prefetch, Progress, Result};
 #[must_use]
 pub struct OpenOptions {
     c: sys::st_open_options,
+    deltas: Vec<PathBuf>,
     callbacks: Shared,
 }
 
@@ -41,7 +43,7 @@ unsafe impl Sync for OpenOptions {}
 impl OpenOptions {
     /// For reading, mapped as the storage asks, waiting up to ten seconds for locks.
     pub fn new() -> OpenOptions {
-        OpenOptions { c: sys::ST_OPEN_OPTIONS_INIT, callbacks: Shared::default() }
+        OpenOptions { c: sys::ST_OPEN_OPTIONS_INIT, deltas: Vec::new(), callbacks: Shared::default() }
     }
 
     /// Whether changes are allowed; the file must be writable.
@@ -107,6 +109,13 @@ impl OpenOptions {
         self
     }
 
+    /// Deltas, the oldest first, that lie on the file: what is shown, for reading only, is what
+    /// [`patch`](crate::patch()) with each of them in turn would make of it.
+    pub fn deltas<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> OpenOptions {
+        self.deltas.extend(paths.into_iter().map(Into::into));
+        self
+    }
+
     /// Told now and then during this file's long calls; [`ControlFlow::Break`] cancels the call, which then fails with
     /// [`Status::Cancelled`](crate::Status::Cancelled) and has changed nothing. A panic cancels the call likewise, and
     /// then goes on.
@@ -135,12 +144,15 @@ impl OpenOptions {
     /// [`NoFile`](crate::Status::NoFile), [`Permission`](crate::Status::Permission),
     /// [`NotRegular`](crate::Status::NotRegular), [`Io`](crate::Status::Io); every status of the format; from recovery
     /// [`NeedsRecovery`](crate::Status::NeedsRecovery), [`Journal`](crate::Status::Journal) and
-    /// [`Busy`](crate::Status::Busy).
+    /// [`Busy`](crate::Status::Busy); with [`deltas`](OpenOptions::deltas) [`Delta`](crate::Status::Delta),
+    /// [`DeltaBase`](crate::Status::DeltaBase).
     pub fn open(self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let c_path = c_path(path)?;
+        let deltas = CPaths::new(&self.deltas)?;
         let callbacks = Arc::new(self.callbacks); // from here on at one address
         let mut c = self.c;
+        (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len() as u64);
         c.progress = callbacks.c_progress();
         c.log = callbacks.c_log();
         (c.progress_user, c.log_user) = (callbacks.user(), callbacks.user());

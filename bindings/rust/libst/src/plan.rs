@@ -47,7 +47,11 @@ impl Plan {
         let mut c = sys::ST_PLAN_INIT;
         // SAFETY: the caller's promise, and a set-up place to write to.
         check(unsafe { sys::st_txn_plan(transaction, &mut c) })?;
-        Ok(Plan {
+        Ok(Plan::of_c(&c))
+    }
+
+    pub(crate) fn of_c(c: &sys::st_plan) -> Plan {
+        Plan {
             kind: PlanKind::from_code(c.kind),
             file_size: c.file_size,
             data_offset: c.data_offset,
@@ -57,6 +61,6 @@ impl Plan {
             space_needed: c.space_needed,
             space_free: (c.space_free != u64::MAX).then_some(c.space_free),
             how: sentence(&c.how),
-        })
+        }
     }
 }

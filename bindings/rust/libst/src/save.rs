@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::callback::{self, OwnProgress, ProgressFn};
+use crate::delta::CPaths;
 use crate::error::check;
 use crate::path::c_path;
 use crate::view::c_tensor;
@@ -182,6 +183,25 @@ impl<'a> SaveOptions<'a> {
         Writer::open(&path, &raw, &c_metadata(&pairs), c, progress)
     }
 
+    /// Fold deltas, the oldest first, and their base into a new file; metadata given here is not looked at.
+    ///
+    /// # Errors
+    /// As [`merge`].
+    pub fn merge<P: AsRef<Path>>(
+        self,
+        base: impl AsRef<Path>,
+        deltas: impl IntoIterator<Item = P>,
+        to: impl AsRef<Path>,
+    ) -> Result<()> {
+        let (base, to) = (c_path(base.as_ref())?, c_path(to.as_ref())?);
+        let deltas = CPaths::new(&deltas.into_iter().collect::<Vec<_>>())?;
+        let (c, _, _progress) = self.parts();
+        // SAFETY: C strings and set-up options, whose closure lives during the call.
+        callback::call(|| {
+            check(unsafe { sys::st_merge(base.as_ptr(), deltas.as_ptr(), deltas.len(), to.as_ptr(), &c) })
+        })
+    }
+
     fn parts(self) -> (sys::st_save_options, Vec<(String, String)>, Option<OwnProgress<'a>>) {
         let mut c = self.c;
         let progress = self.progress.map(OwnProgress::new);
@@ -208,6 +228,20 @@ impl fmt::Debug for SaveOptions<'_> {
             .field("metadata", &self.metadata)
             .finish_non_exhaustive()
     }
+}
+
+/// Fold deltas, the oldest first, and their base into a new file, which shares with them what the filesystem lets it.
+/// [`SaveOptions::merge`] has choices.
+///
+/// # Errors
+/// [`Status::DeltaBase`] (a delta was not made for what lies below it), [`Status::Delta`]; what opening answers, and
+/// [`save`].
+pub fn merge<P: AsRef<Path>>(
+    base: impl AsRef<Path>,
+    deltas: impl IntoIterator<Item = P>,
+    to: impl AsRef<Path>,
+) -> Result<()> {
+    SaveOptions::new().merge(base, deltas, to)
 }
 
 /// Pairs for C, which point into these.

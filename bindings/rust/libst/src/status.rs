@@ -122,6 +122,11 @@ statuses! {
     /// A name stands twice, which would hide a tensor.
     DuplicateName = ST_E_DUPLICATE_NAME,
 
+    /// The file is no delta, or one that contradicts itself or was damaged.
+    Delta = ST_E_DELTA,
+    /// The delta was made for another base, or has been applied already; nothing changed.
+    DeltaBase = ST_E_DELTA_BASE,
+
     /// An update may not change the dtype.
     DtypeMismatch = ST_E_DTYPE_MISMATCH,
     /// An update may not change the shape.

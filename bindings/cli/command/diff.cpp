@@ -1,0 +1,86 @@
+// stctl diff: the difference of two files, as a delta.
+#include <unistd.h>
+
+#include <memory>
+
+#include "../commands.h"
+#include "../delta.h"
+#include "../failure.h"
+#include "../interrupt.h"
+#include "../progress.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Diff {
+  std::string from, to;
+  std::string output;  // "" or "-": standard output
+  uint32_t alignment = 0;
+  int32_t lock_timeout_ms = 10000;
+
+  bool to_stdout() const { return output.empty() || output == "-"; }
+};
+
+void make(const Session &session, const Diff &options, const std::string &path) {
+  const Interruptible guard(nullptr);
+  Progress progress(session.quiet, "comparing", 0);
+  st_diff_options opts = ST_DIFF_OPTIONS_INIT;
+  opts.alignment = options.alignment;
+  opts.lock_timeout_ms = options.lock_timeout_ms;
+  opts.progress = Progress::callback;
+  opts.progress_user = &progress;
+  check(st_diff(options.from.c_str(), options.to.c_str(), path.c_str(), &opts));
+}
+
+int run(Session &session, const Diff &options) {
+  if (options.to_stdout()) {
+    if (session.json) throw UsageFailure("--json and the delta can't both be standard output: use -o FILE");
+    if (isatty(STDOUT_FILENO)) throw UsageFailure("a delta is not for a terminal: use -o FILE, or > FILE");
+    const TemporaryDelta temporary;
+    make(session, options, temporary.path());
+    temporary.copy_to(session.out);
+    return exit_ok;
+  }
+  make(session, options, options.output);
+  forget_interrupt();  // it is made
+  const st_delta_info info = delta_info(options.output);
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("from", options.from);
+    json.field("to", options.to);
+    json.field("output", options.output);
+    write_delta(json, info);
+    json.end_object();
+    session.out.write("\n");
+  } else {
+    session.out.print("{}: {}\n", escape(options.output), delta_summary(info));
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_diff(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Diff>();
+  CLI::App *command =
+      add_command(app, session, "diff",
+                  "What makes one file of another, as a delta\n\n"
+                  "Compares A and B tensor by tensor and writes a delta: a safetensors file that holds\n"
+                  "the tensors of B that A has not, or has with other bytes, dtype or shape; its metadata\n"
+                  "says what else is to be done, and to which base. See stctl patch and stctl merge.\n"
+                  "With -o the delta is written whole and durably, or not at all.",
+                  "  stctl diff base.safetensors tuned.safetensors > tuned.delta\n"
+                  "  stctl diff base.safetensors tuned.safetensors -o tuned.delta --json\n"
+                  "  stctl ls tuned.delta           a delta is a safetensors file\n");
+  command->add_option("A", options->from, "The base")->required()->type_name("");
+  command->add_option("B", options->to, "What is to be made of it")->required()->type_name("");
+  command->add_option("-o,--output", options->output, "Write to a file; - is standard output")->type_name("FILE");
+  command->add_option("--align", options->alignment, "Let data begin at a multiple of BYTES (default 64)")
+      ->type_name("BYTES");
+  add_lock_timeout(*command, options->lock_timeout_ms);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,77 @@
+// stctl merge: a base and deltas folded into a new file.
+#include <memory>
+
+#include "../commands.h"
+#include "../handle.h"
+#include "../interrupt.h"
+#include "../json.h"
+#include "../progress.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Merge {
+  std::string base, output;
+  std::vector<std::string> deltas;
+  bool canonical = false;
+  uint32_t alignment = 0;
+  uint64_t reserve = 0;
+  int32_t lock_timeout_ms = 10000;
+};
+
+int run(Session &session, const Merge &options) {
+  std::vector<const char *> deltas;
+  for (const std::string &path : options.deltas) deltas.push_back(path.c_str());
+  {
+    const Interruptible guard(nullptr);
+    Progress progress(session.quiet, "merging", 0);
+    st_save_options opts = ST_SAVE_OPTIONS_INIT;
+    opts.layout = options.canonical ? ST_LAYOUT_CANONICAL : ST_LAYOUT_KEEP;
+    opts.alignment = options.alignment;
+    opts.header_reserve = options.reserve;
+    opts.lock_timeout_ms = options.lock_timeout_ms;
+    opts.progress = Progress::callback;
+    opts.progress_user = &progress;
+    check(st_merge(options.base.c_str(), deltas.data(), deltas.size(), options.output.c_str(), &opts));
+  }
+  forget_interrupt();  // it is made
+  const File file(session, options.output);
+  const uint64_t size = file.io_info().file_size, tensors = file.count();
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", options.base);
+    json.field("output", options.output);
+    json.field("count", tensors);
+    json.field("file_size", size);
+    json.end_object();
+    session.out.write("\n");
+  } else {
+    session.out.print("{}: {}, {}\n", escape(options.output), counted(tensors, "tensor"), human_size(size));
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_merge(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Merge>();
+  CLI::App *command =
+      add_command(app, session, "merge",
+                  "Fold deltas and their base into a new file\n\n"
+                  "Each delta must be made for what lies before it. The base is left as it is; where the\n"
+                  "filesystem can, the new file shares blocks with it.",
+                  "  stctl merge base.safetensors tuned.delta -o tuned.safetensors\n"
+                  "  stctl merge base.safetensors step1.delta step2.delta -o step2.safetensors\n");
+  command->add_option("BASE", options->base, "A safetensors file")->required()->type_name("");
+  command->add_option("DELTA", options->deltas, "Deltas, the oldest first")->required()->type_name("");
+  command->add_option("-o,--output", options->output, "The new file")->required()->type_name("FILE");
+  command->add_flag("--canonical", options->canonical, "Tensors by descending dtype, then name");
+  command->add_option("--align", options->alignment, "Let data begin at a multiple of BYTES")->type_name("BYTES");
+  command->add_option("--reserve", options->reserve, "Leave BYTES of spare room in the header")->type_name("BYTES");
+  add_lock_timeout(*command, options->lock_timeout_ms);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,83 @@
+// stctl patch: apply a delta to its base.
+#include <memory>
+
+#include "../commands.h"
+#include "../delta.h"
+#include "../failure.h"
+#include "../interrupt.h"
+#include "../progress.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Patch {
+  std::string base, delta, reverse;
+  bool publish = false, break_links = false;
+  int32_t lock_timeout_ms = 10000;
+};
+
+const char *kind_name(uint32_t kind) {
+  return kind == ST_PLAN_PATCH ? "patch" : kind == ST_PLAN_PUBLISH ? "publish" : "nothing";
+}
+
+int run(Session &session, const Patch &options) {
+  const st_delta_info info = delta_info(options.delta);
+  st_plan plan = ST_PLAN_INIT;
+  throw_if_interrupted();
+  {
+    const Interruptible guard(nullptr);
+    Progress progress(session.quiet, "patching", 0);
+    st_patch_options opts = ST_PATCH_OPTIONS_INIT;
+    opts.flags = (options.publish ? ST_COMMIT_PUBLISH : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
+    opts.reverse = options.reverse.empty() ? nullptr : options.reverse.c_str();
+    opts.plan = &plan;
+    opts.lock_timeout_ms = options.lock_timeout_ms;
+    opts.progress = Progress::callback;
+    opts.progress_user = &progress;
+    check(st_patch(options.base.c_str(), options.delta.c_str(), &opts));
+  }
+  forget_interrupt();  // it is done
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("file", options.base);
+    json.field("delta", options.delta);
+    if (!options.reverse.empty()) json.field("reverse", options.reverse);
+    json.field("kind", kind_name(plan.kind));
+    json.field("bytes_written", plan.bytes_written);
+    json.field("bytes_shared", plan.bytes_shared);
+    json.field("bytes_copied", plan.bytes_copied);
+    write_delta(json, info);
+    json.end_object();
+    session.out.write("\n");
+  } else {
+    session.out.print("patched {}: {}\n{}\n", escape(options.base), delta_summary(info), plan.how);
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_patch(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Patch>();
+  CLI::App *command =
+      add_command(app, session, "patch",
+                  "Apply a delta to its base\n\n"
+                  "As one transaction, whole or not at all: in place if only the bytes of tensors change,\n"
+                  "else by a new file that takes the old one's place. A base that the delta was not made\n"
+                  "for, or that has it already, is refused. With --reverse the delta that undoes this one\n"
+                  "is on the disk before the base is changed.",
+                  "  stctl patch model.safetensors tuned.delta --reverse back.delta\n"
+                  "  stctl patch model.safetensors back.delta\n");
+  command->add_option("BASE", options->base, "The file to change")->required()->type_name("");
+  command->add_option("DELTA", options->delta, "A delta, as stctl diff makes them")->required()->type_name("");
+  command->add_option("--reverse", options->reverse, "Write the delta that undoes this one")->type_name("FILE");
+  command->add_flag("--atomic", options->publish, "Make a new file in any case, so that no reader sees a mix");
+  command->add_flag("--break-links", options->break_links,
+                    "Change a file that has other hard links, which keep the\nold bytes");
+  add_lock_timeout(*command, options->lock_timeout_ms);
+  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,70 @@
+#include "delta.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "failure.h"
+#include "interrupt.h"
+#include "text.h"
+
+namespace stctl {
+
+st_delta_info delta_info(const std::string &path) {
+  st_delta_info info = ST_DELTA_INFO_INIT;
+  check(st_get_delta_info(path.c_str(), &info));
+  return info;
+}
+
+void write_delta(Json &json, const st_delta_info &info) {
+  json.field("changed", info.changed);
+  json.field("added", info.added);
+  json.field("deleted", info.deleted);
+  json.field("metadata_set", info.metadata_set);
+  json.field("metadata_removed", info.metadata_removed);
+  json.field("data_bytes", info.data_bytes);
+  json.field("base", info.base);
+  json.field("result", info.result);
+}
+
+std::string delta_summary(const st_delta_info &info) {
+  std::string text = fmt::format("{} changed, {} added, {} deleted, {}", counted(info.changed, "tensor"), info.added,
+                                 info.deleted, human_size(info.data_bytes));
+  const uint64_t keys = info.metadata_set + info.metadata_removed;
+  return keys ? text + fmt::format(", {} of metadata", counted(keys, "key")) : text;
+}
+
+TemporaryDelta::TemporaryDelta() {
+  const char *base = getenv("TMPDIR");
+  folder_ = std::string(base && *base ? base : "/tmp") + "/stctl-XXXXXX";
+  if (!mkdtemp(folder_.data())) throw Failure::of_errno(errno, "make a folder", folder_);
+  path_ = folder_ + "/delta.safetensors";
+}
+
+TemporaryDelta::~TemporaryDelta() {
+  unlink(path_.c_str());
+  rmdir(folder_.c_str());
+}
+
+void TemporaryDelta::copy_to(Output &out) const {
+  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw Failure::of_errno(errno, "open", path_);
+  const struct Closed {
+    int fd;
+    ~Closed() { close(fd); }
+  } closed{fd};
+  std::vector<char> block(1 << 20);
+  for (;;) {
+    throw_if_interrupted();
+    const ssize_t n = read(fd, block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Failure::of_errno(errno, "read", path_);
+    if (n == 0) return;
+    out.write({block.data(), static_cast<size_t>(n)});
+  }
+}
+
+}  // namespace stctl

@@ -1,0 +1,114 @@
+package st_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"libst/st"
+)
+
+// twoFiles are a base, and what is to be made of it: one tensor changed, one deleted, one added.
+func twoFiles(t *testing.T) (base, other string) {
+	t.Helper()
+	base = newFile(t, []named{
+		{"a", st.TensorOf([]float32{1, 2, 3})},
+		{"b", st.TensorOf([]float32{4, 5})},
+		{"c", st.TensorOf([]float32{6})},
+	}, map[string]string{"k": "v"})
+	other = newFile(t, []named{
+		{"a", st.TensorOf([]float32{1, 2, 3})},
+		{"b", st.TensorOf([]float32{40, 50})},
+		{"d", st.TensorOf([]uint8{7})},
+	}, map[string]string{"k": "w"})
+	return base, other
+}
+
+func delta(t *testing.T, base, other string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "delta.safetensors")
+	must(t, st.Diff(base, other, path, st.WithAlignment(4096)))
+	return path
+}
+
+func sameTensors(t *testing.T, got, want *st.File) {
+	t.Helper()
+	names := func(f *st.File) (all []string) {
+		for name := range f.Names() {
+			all = append(all, name)
+		}
+		return all
+	}
+	if g, w := names(got), names(want); len(g) != len(w) {
+		t.Fatalf("tensors %v, wanted %v", g, w)
+	}
+	for name := range want.Names() {
+		g, err := got.Get(name)
+		must(t, err)
+		w, err := want.Get(name)
+		must(t, err)
+		if g.DType != w.DType || !bytes.Equal(g.Data, w.Data) {
+			t.Errorf("tensor %s differs", name)
+		}
+	}
+}
+
+func TestDeltaIsAppliedUndoneMergedAndLaidOver(t *testing.T) {
+	base, other := twoFiles(t)
+	d := delta(t, base, other)
+	info, err := st.ReadDeltaInfo(d)
+	must(t, err)
+	if info.Changed != 1 || info.Added != 1 || info.Deleted != 1 || info.MetadataSet != 1 || info.DataBytes != 9 || len(info.Base) != 32 || len(info.Result) != 32 {
+		t.Errorf("the delta says of itself %+v", info)
+	}
+	must(t, st.Verify(base, st.WithDeltas(d)))
+
+	sameTensors(t, open(t, base, st.WithDeltas(d)), open(t, other))
+	merged := filepath.Join(t.TempDir(), "merged.safetensors")
+	must(t, st.Merge(base, []string{d}, merged, st.WithLayout(st.LayoutCanonical)))
+	sameTensors(t, open(t, merged), open(t, other))
+
+	before, err := os.ReadFile(base)
+	must(t, err)
+	back := filepath.Join(t.TempDir(), "back.safetensors")
+	told := 0
+	plan, err := st.Patch(base, d, st.WithReverse(back), st.WithProgress(func(done, total uint64) error { told++; return nil }))
+	must(t, err)
+	if plan.Kind != st.PlanPublish || told == 0 {
+		t.Errorf("it was done by %v; progress was told %d times", plan.Kind, told)
+	}
+	sameTensors(t, open(t, base), open(t, other))
+	if _, err := st.Patch(base, d); !errors.Is(err, st.ErrDeltaBase) {
+		t.Errorf("applied twice: %v", err)
+	}
+	_, err = st.Patch(base, back)
+	must(t, err)
+	unchanged := filepath.Join(t.TempDir(), "unchanged.safetensors")
+	must(t, os.WriteFile(unchanged, before, 0o600))
+	sameTensors(t, open(t, base), open(t, unchanged))
+}
+
+func TestDeltaOfAnotherBaseIsRefused(t *testing.T) {
+	base, other := twoFiles(t)
+	d := delta(t, base, other)
+	if _, err := st.Open(other, st.WithDeltas(d)); !errors.Is(err, st.ErrDeltaBase) {
+		t.Errorf("laid over another file: %v", err)
+	}
+	if err := st.Verify(other, st.WithDeltas(d)); !errors.Is(err, st.ErrDeltaBase) {
+		t.Errorf("verified over another file: %v", err)
+	}
+	if _, err := st.ReadDeltaInfo(base); !errors.Is(err, st.ErrDelta) {
+		t.Errorf("a file that is no delta: %v", err)
+	}
+	if err := st.Merge(base, []string{"with\x00NUL"}, d); !errors.Is(err, st.ErrInvalidArgument) {
+		t.Errorf("a path with NUL: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := st.PatchContext(ctx, base, d); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+}

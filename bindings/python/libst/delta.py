@@ -1,0 +1,128 @@
+"""Deltas: `libst.diff`, `libst.patch`, `libst.merge`, `libst.delta_info`."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from . import _abi
+from ._callbacks import Callbacks, Progress
+from ._layout import layout_number
+from ._waiting import Waiting
+from .errors import check
+from .file import Path, c_paths, fs_path
+from .info import Plan, plan_of
+
+
+@dataclass(frozen=True)
+class DeltaInfo:
+    """What a delta says of itself."""
+
+    changed: int  #: tensors replaced
+    added: int  #: tensors
+    deleted: int  #: tensors
+    metadata_set: int  #: keys
+    metadata_removed: int  #: keys
+    data_bytes: int  #: of the tensors in it
+    base: str  #: identity of its base: 32 hexadecimal digits
+    result: str  #: and of what it makes of that
+
+
+def diff(
+    from_: Path,
+    to: Path,
+    delta: Path,
+    *,
+    alignment: int = 0,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+) -> None:
+    """Write the delta that makes `to` of `from_`: a safetensors file of the tensors that differ, durably.
+
+    Both files are read in large blocks and little memory. Raises what `libst.open` of them and `libst.save` of the
+    delta raise, and FileChangedError if `to` is changed meanwhile.
+    """
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress)
+    options = _abi.DiffOptions()
+    _abi.st_diff_options_init(options, ctypes.sizeof(options))
+    options.alignment = alignment
+    options.lock_timeout_ms = waiting.turn_ms
+    options.progress = callbacks.progress
+    paths = fs_path(from_), fs_path(to), fs_path(delta)
+    check(waiting.run(lambda: callbacks.call(_abi.st_diff, *paths, options)))
+
+
+def patch(
+    base: Path,
+    delta: Path,
+    *,
+    reverse: Optional[Path] = None,
+    publish: bool = False,
+    break_links: bool = False,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+) -> Plan:
+    """Apply a delta to its base, as one transaction; answers how that was done.
+
+    In place if only bytes of tensors change, else by a new file, as `Transaction.put`. With `reverse` the delta that
+    undoes this one is durable at that path before the base is changed.
+
+    Raises DeltaBaseError if the delta was made for another base, or has been applied already; DeltaError if it is
+    none, or damaged; and what `libst.open` and `Transaction.commit` raise.
+    """
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress)
+    plan = _abi.Plan()
+    _abi.st_plan_init(plan, ctypes.sizeof(plan))
+    options = _abi.PatchOptions()
+    _abi.st_patch_options_init(options, ctypes.sizeof(options))
+    options.flags = (_abi.ST_COMMIT_PUBLISH if publish else 0) | (_abi.ST_TXN_BREAK_LINKS if break_links else 0)
+    options.reverse = None if reverse is None else fs_path(reverse)
+    options.plan = ctypes.pointer(plan)
+    options.lock_timeout_ms = waiting.turn_ms
+    options.progress = callbacks.progress
+    paths = fs_path(base), fs_path(delta)
+    check(waiting.run(lambda: callbacks.call(_abi.st_patch, *paths, options)))
+    return plan_of(plan)
+
+
+def merge(
+    base: Path,
+    deltas: Sequence[Path],
+    to: Path,
+    *,
+    layout: str = "keep",
+    alignment: int = 0,
+    header_reserve: int = 0,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+) -> None:
+    """Fold deltas, the oldest first, and their base into a new file, which shares with them what the filesystem lets it.
+
+    Arguments and exceptions as `libst.save`; DeltaBaseError if a delta was not made for what lies below it.
+    """
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress)
+    options = _abi.SaveOptions()
+    _abi.st_save_options_init(options, ctypes.sizeof(options))
+    options.layout = layout_number(layout)
+    options.alignment = alignment
+    options.header_reserve = header_reserve
+    options.lock_timeout_ms = waiting.turn_ms
+    options.progress = callbacks.progress
+    below, above = fs_path(base), fs_path(to)
+    paths = c_paths(deltas)
+    check(waiting.run(lambda: callbacks.call(_abi.st_merge, below, paths, len(paths), above, options)))
+
+
+def delta_info(delta: Path) -> DeltaInfo:
+    """What a delta says of itself; reads its header alone. Raises DeltaError if it is none."""
+    info = _abi.DeltaInfo()
+    _abi.st_delta_info_init(info, ctypes.sizeof(info))
+    check(_abi.st_get_delta_info(fs_path(delta), info))
+    numbers = {
+        name: getattr(info, name)
+        for name in ("changed", "added", "deleted", "metadata_set", "metadata_removed", "data_bytes")
+    }
+    return DeltaInfo(**numbers, base=info.base.decode(), result=info.result.decode())

@@ -1,0 +1,268 @@
+//! Deltas: what makes one file of another, made, applied, and described. Folding them is in `save.rs`.
+
+use std::ffi::{c_char, CString};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::ptr::null;
+use std::time::Duration;
+
+use crate::callback::{self, own_progress, CallProgressFn};
+use crate::check::user;
+use crate::error::check;
+use crate::info::sentence;
+use crate::path::c_path;
+use crate::{sys, timeout, Plan, Progress, Result};
+#[cfg(doc)]
+use crate::{OpenOptions, SaveOptions, Status, TransactionOptions};
+
+/// Write the delta that makes `to` of `from`: a safetensors file of the tensors that differ, whose metadata says what
+/// else there is to do, and to which base. [`Diff`] has choices.
+///
+/// # Errors
+/// What opening the two and saving the delta answer; [`Status::FileChanged`] if `to` is changed meanwhile.
+///
+/// ```
+/// # let (folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// # let tuned = path.with_extension("tuned");
+/// # let (delta, back) = (path.with_extension("delta"), path.with_extension("back"));
+/// std::fs::copy(&path, &tuned)?;
+/// libst::OpenOptions::new().write(true).open(&tuned)?.update_bytes("b", &[9; 2])?;
+///
+/// libst::diff(&path, &tuned, &delta)?;
+/// let overlay = libst::OpenOptions::new().deltas([&delta]).open(&path)?; // as if it were patched
+/// assert_eq!(overlay.read("b")?, [9; 2]);
+/// libst::Patch::new().reverse(&back).run(&path, &delta)?;
+/// libst::patch(&path, &back)?; // and as it was
+/// # drop(folder);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn diff(from: impl AsRef<Path>, to: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<()> {
+    Diff::new().run(from, to, delta)
+}
+
+/// Apply a delta to its base, as one transaction, and tell how that was done: in place if only bytes of tensors change,
+/// else by a new file. [`Patch`] has choices.
+///
+/// # Errors
+/// [`Status::DeltaBase`] (made for another base, or applied already; nothing changed), [`Status::Delta`]; what opening
+/// and [`Transaction::commit`](crate::Transaction::commit) answer.
+pub fn patch(base: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<Plan> {
+    Patch::new().run(base, delta)
+}
+
+/// [`diff()`] with choices.
+#[must_use]
+pub struct Diff<'a> {
+    c: sys::st_diff_options,
+    progress: Option<CallProgressFn<'a>>,
+}
+
+impl<'a> Diff<'a> {
+    /// Data at 64; waits up to ten seconds for locks where a delta of that name is replaced.
+    pub fn new() -> Diff<'a> {
+        Diff { c: sys::ST_DIFF_OPTIONS_INIT, progress: None }
+    }
+
+    /// Of the delta's first data byte: a multiple of 8, at most 2^20; 0: 64.
+    pub fn alignment(mut self, bytes: u32) -> Diff<'a> {
+        self.c.alignment = bytes;
+        self
+    }
+
+    /// How long to wait for other workers' locks; `None` is for ever.
+    pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Diff<'a> {
+        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self
+    }
+
+    /// Told now and then how much has been compared; [`ControlFlow::Break`] cancels.
+    pub fn progress<F>(mut self, progress: F) -> Diff<'a>
+    where
+        F: FnMut(Progress) -> ControlFlow<()> + 'a,
+    {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Write the delta.
+    ///
+    /// # Errors
+    /// As [`diff()`].
+    pub fn run(
+        mut self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        delta: impl AsRef<Path>,
+    ) -> Result<()> {
+        let (from, to, delta) = (c_path(from.as_ref())?, c_path(to.as_ref())?, c_path(delta.as_ref())?);
+        let mut c = self.c;
+        c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
+        c.progress_user = user(&mut self.progress);
+        // SAFETY: C strings and set-up options, whose closure lives during the call.
+        callback::call(|| check(unsafe { sys::st_diff(from.as_ptr(), to.as_ptr(), delta.as_ptr(), &c) }))
+    }
+}
+
+impl Default for Diff<'_> {
+    fn default() -> Self {
+        Diff::new()
+    }
+}
+
+impl fmt::Debug for Diff<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Diff").field("alignment", &self.c.alignment).finish_non_exhaustive()
+    }
+}
+
+/// [`patch()`] with choices.
+#[must_use]
+pub struct Patch<'a> {
+    c: sys::st_patch_options,
+    reverse: Option<PathBuf>,
+    progress: Option<CallProgressFn<'a>>,
+}
+
+impl<'a> Patch<'a> {
+    /// In place where that is possible, without a way back; waits up to ten seconds for locks.
+    pub fn new() -> Patch<'a> {
+        Patch { c: sys::ST_PATCH_OPTIONS_INIT, reverse: None, progress: None }
+    }
+
+    /// Where to write the delta that undoes this one; it is durable before the base is changed.
+    pub fn reverse(mut self, path: impl Into<PathBuf>) -> Patch<'a> {
+        self.reverse = Some(path.into());
+        self
+    }
+
+    /// As [`TransactionOptions::publish`].
+    pub fn publish(self, publish: bool) -> Patch<'a> {
+        self.flag(sys::ST_COMMIT_PUBLISH, publish)
+    }
+
+    /// As [`TransactionOptions::break_links`].
+    pub fn break_links(self, break_links: bool) -> Patch<'a> {
+        self.flag(sys::ST_TXN_BREAK_LINKS, break_links)
+    }
+
+    /// How long to wait for other workers' locks; `None` is for ever.
+    pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Patch<'a> {
+        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self
+    }
+
+    /// Told now and then how far it has come; [`ControlFlow::Break`] cancels, and nothing has changed.
+    pub fn progress<F>(mut self, progress: F) -> Patch<'a>
+    where
+        F: FnMut(Progress) -> ControlFlow<()> + 'a,
+    {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Apply the delta.
+    ///
+    /// # Errors
+    /// As [`patch()`].
+    pub fn run(mut self, base: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<Plan> {
+        let (base, delta) = (c_path(base.as_ref())?, c_path(delta.as_ref())?);
+        let reverse = self.reverse.as_deref().map(c_path).transpose()?;
+        let mut plan = sys::ST_PLAN_INIT;
+        let mut c = self.c;
+        c.reverse = reverse.as_ref().map_or(null(), |path| path.as_ptr());
+        c.plan = &mut plan;
+        c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
+        c.progress_user = user(&mut self.progress);
+        // SAFETY: C strings and set-up options; what they point at lives during the call.
+        callback::call(|| check(unsafe { sys::st_patch(base.as_ptr(), delta.as_ptr(), &c) }))?;
+        Ok(Plan::of_c(&plan))
+    }
+
+    fn flag(mut self, flag: u32, set: bool) -> Patch<'a> {
+        self.c.flags = if set { self.c.flags | flag } else { self.c.flags & !flag };
+        self
+    }
+}
+
+impl Default for Patch<'_> {
+    fn default() -> Self {
+        Patch::new()
+    }
+}
+
+impl fmt::Debug for Patch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Patch")
+            .field("reverse", &self.reverse)
+            .field("flags", &self.c.flags)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a delta says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeltaInfo {
+    /// Tensors replaced.
+    pub changed: u64,
+    /// Tensors added.
+    pub added: u64,
+    /// Tensors deleted.
+    pub deleted: u64,
+    /// Keys of the metadata that are set.
+    pub metadata_set: u64,
+    /// Keys of the metadata that are removed.
+    pub metadata_removed: u64,
+    /// Bytes of the tensors in it.
+    pub data_bytes: u64,
+    /// Identity of its base: 32 hexadecimal digits.
+    pub base: String,
+    /// And of what it makes of that.
+    pub result: String,
+}
+
+impl DeltaInfo {
+    /// Reads the header of a delta.
+    ///
+    /// # Errors
+    /// [`Status::Delta`] if the file is none; what opening answers.
+    pub fn read(delta: impl AsRef<Path>) -> Result<DeltaInfo> {
+        let path = c_path(delta.as_ref())?;
+        let mut c = sys::ST_DELTA_INFO_INIT;
+        // SAFETY: a C string and a set-up place to write to.
+        check(unsafe { sys::st_get_delta_info(path.as_ptr(), &mut c) })?;
+        Ok(DeltaInfo {
+            changed: c.changed,
+            added: c.added,
+            deleted: c.deleted,
+            metadata_set: c.metadata_set,
+            metadata_removed: c.metadata_removed,
+            data_bytes: c.data_bytes,
+            base: sentence(&c.base),
+            result: sentence(&c.result),
+        })
+    }
+}
+
+/// Paths on their way to C, and the pointers to them, which live as long.
+pub(crate) struct CPaths {
+    _paths: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl CPaths {
+    pub(crate) fn new(paths: &[impl AsRef<Path>]) -> Result<CPaths> {
+        let paths = paths.iter().map(|path| c_path(path.as_ref())).collect::<Result<Vec<_>>>()?;
+        let pointers = paths.iter().map(|path| path.as_ptr()).collect();
+        Ok(CPaths { _paths: paths, pointers })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pointers.len()
+    }
+}

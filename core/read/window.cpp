@@ -1,0 +1,21 @@
+#include "read/window.h"
+
+#include <algorithm>
+
+namespace st::read {
+
+Result<std::span<const std::byte>> Window::at(uint64_t offset, uint64_t n) {
+  constexpr uint64_t block = uint64_t{4} << 20;
+  if (offset < begin_ || offset >= begin_ + have_) {
+    if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block);
+    have_ = 0;
+    const uint64_t take = std::min(block, ahead_ ? std::max(n, end_ - offset) : n);
+    if (auto got = file_.read(block_.get(), take, offset); !got) return Failure(std::move(got.error()));
+    begin_ = offset;
+    have_ = take;
+  }
+  const uint64_t skip = offset - begin_;
+  return std::span<const std::byte>(block_.get() + skip, std::min(n, have_ - skip));
+}
+
+}  // namespace st::read

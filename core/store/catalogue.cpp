@@ -1,0 +1,26 @@
+#include "store/catalogue.h"
+
+namespace st::store {
+
+Result<Place> Catalogue::at(uint64_t i) const {
+  if (i >= size()) return fail(Status::out_of_range, "tensor ", i, " was asked for, of ", size());
+  if (several_) return several_->at(static_cast<size_t>(i));
+  return Place{static_cast<size_t>(i), 0, file_, snapshot_, static_cast<size_t>(i)};
+}
+
+Result<Place> Catalogue::find(std::string_view name) const {
+  std::string where;
+  if (several_) {
+    auto place = several_->find(name);
+    if (!place) return Failure(std::move(place.error()));
+    if (*place) return **place;
+  } else {
+    if (const auto i = snapshot_->header.index.find(name)) return Place{*i, 0, file_, snapshot_, *i};
+    if (snapshot_->env) where = text(" in ", quoted(snapshot_->file.path()));
+  }
+  return Failure(
+      error(Status::not_found, "no tensor is named ", quoted(name), where, "; list the names to see what there is")
+          .about_tensor(name));
+}
+
+}  // namespace st::store

@@ -1,0 +1,58 @@
+// What a handle of the C ABI stands for: a file, or several members (the shards
+// of a checkpoint, or a base and deltas) that look like one. Every call of the ABI goes through here
+// and knows not which it is. Readers may be many threads.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "store/any_transaction.h"
+#include "store/catalogue.h"
+
+namespace st::store {
+
+// A tensor of a bulk read, or a slice of it, and where its bytes go.
+struct PlacedRequest {
+  Place place;
+  const SlicePlan *slice;  // null: all of it
+  std::byte *to;
+};
+
+class Collection {
+ public:
+  // A file, with options.deltas under these; an index of shards; or a folder that holds one index, or else a
+  // model.safetensors.
+  static Result<std::unique_ptr<Collection>> open(os::Env &env, const std::string &path, OpenOptions options);
+  static Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
+  virtual ~Collection() = default;
+
+  virtual Result<std::unique_ptr<Collection>> reopen() const = 0;
+  // As it is now: what others have committed. What was given out before stays valid.
+  virtual Result<void> refresh() = 0;
+  // Signal-safe.
+  virtual void interrupt() = 0;
+  virtual Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) = 0;
+
+  virtual Catalogue catalogue() const = 0;
+  virtual const OpenOptions &options() const = 0;
+  // The file, if it is one and no more: for calls that must not take a nanosecond longer.
+  virtual const Checkpoint *file() const { return nullptr; }
+
+  virtual size_t members() const = 0;
+  // NUL-terminated; lives as long as this. i < members().
+  virtual std::string_view member_path(size_t i) const = 0;
+  virtual Result<const Checkpoint *> member(size_t i) const = 0;  // opened, if it is not yet
+  virtual std::vector<const Checkpoint *> opened() const = 0;
+  virtual size_t index_bytes() const { return 0; }  // of memory, besides those of the members
+
+  // In bulk. No places: all tensors, for prefetch this worker's part of them.
+  // `progress` may be empty: then the handle's own.
+  virtual Result<void> read_many(std::vector<PlacedRequest> requests, const Progress &progress) const = 0;
+  virtual Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
+                                const Progress &progress) const = 0;
+  virtual Result<void> load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
+                            bool direct, const Progress &progress) const = 0;
+};
+
+}  // namespace st::store

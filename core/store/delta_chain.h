@@ -1,0 +1,26 @@
+// Deltas in their order on a base: does each fit what lies below it, and what do
+// they make of it together? Reads hardly anything of the tensors.
+#pragma once
+
+#include <span>
+
+#include "format/listing.h"
+#include "store/delta_file.h"
+
+namespace st::store {
+
+struct DeltaChain {
+  Listing listing;             // views of the base and the deltas, which must outlive it
+  std::vector<OldTensor> old;  // tensors of the base that deltas replace or delete, in the order of its file
+};
+
+// Status delta_base: one was made for something else than what lies below it, as
+// far as names, forms, metadata and the hashes in the deltas tell. The bytes of
+// the base are for the caller to check: see `old`, check_heads, check_old.
+Result<DeltaChain> chain(const Checkpoint &base, const Snapshot &bottom, std::span<const DeltaFile> deltas);
+
+// Do these tensors have the bytes that they are to have? Reads all of them. Status delta_base.
+Result<void> check_old(const os::File &file, const Snapshot &base, std::span<const OldTensor> tensors,
+                       const std::function<Result<void>(uint64_t more)> &tell);
+
+}  // namespace st::store

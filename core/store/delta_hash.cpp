@@ -1,0 +1,26 @@
+#include "store/delta_hash.h"
+
+#include <algorithm>
+
+namespace st::store {
+
+void TensorHasher::add(std::span<const std::byte> bytes) {
+  all_.add(bytes.data(), bytes.size());
+  if (fed_ < delta_head_bytes) head_.add(bytes.data(), std::min<uint64_t>(bytes.size(), delta_head_bytes - fed_));
+  fed_ += bytes.size();
+}
+
+Result<OldBytes> hash_piece(read::Window &window, uint64_t offset, uint64_t n,
+                            const std::function<Result<void>(std::span<const std::byte>)> &take) {
+  TensorHasher hasher;
+  for (uint64_t done = 0; done < n;) {
+    auto piece = window.at(offset + done, n - done);
+    if (!piece) return Failure(std::move(piece.error()));
+    hasher.add(*piece);
+    done += piece->size();
+    if (auto go = take(*piece); !go) return Failure(std::move(go.error()));
+  }
+  return hasher.digest();
+}
+
+}  // namespace st::store

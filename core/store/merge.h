@@ -1,0 +1,16 @@
+// A base and deltas folded into a new file. Bytes go from file to file inside the
+// kernel, shared where the filesystem can; none of the sources is changed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "write/writer.h"
+
+namespace st::store {
+
+// Statuses: delta, delta_base; those of opening and of saving.
+Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
+                   const write::SaveOptions &options);
+
+}  // namespace st::store

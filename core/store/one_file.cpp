@@ -1,0 +1,57 @@
+#include "store/one_file.h"
+
+#include <numeric>
+
+#include "store/transaction.h"
+
+namespace st::store {
+namespace {
+
+std::vector<size_t> indices_of(const std::vector<Place> &places) {
+  std::vector<size_t> indices;
+  indices.reserve(places.size());
+  for (const Place &p : places) indices.push_back(p.index);
+  return indices;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collection>> OneFile::reopen() const {
+  auto again = file_->reopen();
+  if (!again) return Failure(std::move(again.error()));
+  return std::make_unique<OneFile>(std::move(*again));
+}
+
+Result<std::unique_ptr<AnyTransaction>> OneFile::begin(TransactionOptions options) {
+  auto begun = Transaction::begin(*file_, std::move(options));
+  if (!begun) return Failure(std::move(begun.error()));
+  return std::move(*begun);
+}
+
+Result<void> OneFile::read_many(std::vector<PlacedRequest> requests, const Progress &progress) const {
+  if (requests.empty()) return {};
+  std::vector<BulkRequest> in_file;
+  in_file.reserve(requests.size());
+  for (const PlacedRequest &r : requests) in_file.push_back({r.place.index, r.slice, r.to});
+  return file_->read_many(*requests.front().place.snapshot, std::move(in_file), progress);
+}
+
+Result<void> OneFile::prefetch(const Catalogue &, std::optional<std::vector<Place>> places,
+                               const Progress &progress) const {
+  const Snapshot &s = file_->snapshot();
+  if (!places) return file_->prefetch(s, file_->own_part(s), progress);
+  return file_->prefetch(places->empty() ? s : *places->front().snapshot, indices_of(*places), progress);
+}
+
+Result<void> OneFile::load(const Catalogue &, std::optional<std::vector<Place>> places, bool reserved_pages,
+                           bool direct, const Progress &progress) const {
+  if (places)
+    return file_->load(places->empty() ? file_->snapshot() : *places->front().snapshot, indices_of(*places),
+                       reserved_pages, direct, progress);
+  const Snapshot &s = file_->snapshot();
+  std::vector<size_t> all(s.header.index.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return file_->load(s, std::move(all), reserved_pages, direct, progress);
+}
+
+}  // namespace st::store

@@ -1,0 +1,33 @@
+// A collection of one: the file itself.
+#pragma once
+
+#include "store/collection.h"
+
+namespace st::store {
+
+class OneFile final : public Collection {
+ public:
+  explicit OneFile(std::unique_ptr<Checkpoint> file) : file_(std::move(file)) {}
+
+  Result<std::unique_ptr<Collection>> reopen() const override;
+  Result<void> refresh() override { return file_->refresh(); }
+  void interrupt() override { file_->interrupt(); }
+  Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
+  Catalogue catalogue() const override { return Catalogue(*file_); }
+  const OpenOptions &options() const override { return file_->options(); }
+  const Checkpoint *file() const override { return file_.get(); }
+  size_t members() const override { return 1; }
+  std::string_view member_path(size_t) const override { return file_->path(); }
+  Result<const Checkpoint *> member(size_t) const override { return file_.get(); }
+  std::vector<const Checkpoint *> opened() const override { return {file_.get()}; }
+  Result<void> read_many(std::vector<PlacedRequest> requests, const Progress &progress) const override;
+  Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
+                        const Progress &progress) const override;
+  Result<void> load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
+                    bool direct, const Progress &progress) const override;
+
+ private:
+  const std::unique_ptr<Checkpoint> file_;
+};
+
+}  // namespace st::store

@@ -1,0 +1,102 @@
+"""stctl diff, patch, merge, and --delta: stock reads what they made, and --json says what was done."""
+
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from cli_files import stock
+from safetensors.numpy import save_file
+
+
+@pytest.fixture
+def other(tmp_path, arrays):
+    """model, with a tensor changed, one gone, one new, and other metadata."""
+    arrays = dict(arrays)
+    arrays["layer.0.weight"] = arrays["layer.0.weight"] * 2
+    arrays["new"] = np.arange(7, dtype=np.uint16)
+    del arrays["half"]
+    path = tmp_path / "other.safetensors"
+    save_file(arrays, path, metadata={"format": "np"})
+    return path
+
+
+def bytes_of(path):
+    return {name: (array.dtype, array.shape, array.tobytes()) for name, array in stock(path).items()}
+
+
+def test_diff_patch_and_back(stctl, model, other, tmp_path):
+    delta, back = tmp_path / "d.safetensors", tmp_path / "r.safetensors"
+    made = stctl.json("diff", model, other, "-o", delta)
+    assert (made["changed"], made["added"], made["deleted"]) == (1, 1, 1)
+    assert (made["metadata_set"], made["metadata_removed"], made["data_bytes"]) == (0, 1, 48 + 14)
+    before, after = bytes_of(model), bytes_of(other)
+    done = stctl.json("patch", model, delta, "--reverse", back)
+    assert done["kind"] == "publish" and done["reverse"] == str(back) and done["result"] == made["result"]
+    assert bytes_of(model) == after
+    out, err = stctl("patch", model, delta, code=1)
+    assert out == "" and "(ST_E_DELTA_BASE)" in err
+    out, err = stctl("patch", model, back)
+    assert "1 tensor changed, 1 added, 1 deleted" in out and err == ""
+    assert bytes_of(model) == before
+
+
+def test_a_change_of_bytes_is_patched_in_place(stctl, model, arrays, tmp_path):
+    arrays["scalar"] = np.array(43, dtype=np.uint8)
+    save_file(arrays, tmp_path / "other", metadata={"format": "np", "note": "a\nb"})
+    stctl("diff", model, tmp_path / "other", "-o", tmp_path / "d")
+    inode = os.stat(model).st_ino
+    assert stctl.json("patch", model, tmp_path / "d")["kind"] == "patch"
+    assert os.stat(model).st_ino == inode and stock(model)["scalar"] == 43
+    stctl("diff", tmp_path / "other", model, "-o", tmp_path / "d")
+    assert stctl.json("patch", model, tmp_path / "d", "--atomic")["kind"] == "publish"
+
+
+def test_diff_to_standard_output_is_the_delta(stctl, model, other, tmp_path):
+    stctl("diff", model, other, "-o", tmp_path / "d")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    for arguments in ([], ["-o", "-"]):
+        result = stctl.raw("diff", model, other, *arguments, env={**os.environ, "TMPDIR": str(scratch)})
+        assert (result.returncode, result.stderr) == (0, b"")
+        assert result.stdout == (tmp_path / "d").read_bytes()
+    assert list(scratch.iterdir()) == []
+    out, err = stctl("diff", model, other, "--json", code=2)
+    assert "can't both be standard output" in err
+
+
+def test_diff_is_not_written_to_a_terminal(stctl, model, other):
+    master, slave = os.openpty()
+    result = subprocess.run([stctl.path, "diff", model, other], stdout=slave, stderr=subprocess.PIPE, timeout=60)
+    os.close(slave)
+    os.close(master)
+    assert result.returncode == 2 and b"not for a terminal" in result.stderr
+
+
+def test_merge_folds_deltas(stctl, model, other, tmp_path):
+    delta, merged = tmp_path / "d", tmp_path / "m.safetensors"
+    stctl("diff", model, other, "-o", delta)
+    before = model.read_bytes()
+    assert stctl.json("merge", model, delta, "-o", merged)["count"] == 6
+    assert bytes_of(merged) == bytes_of(other) and model.read_bytes() == before
+    stctl("merge", model, delta, "-o", merged, "--canonical", "--align", "4096")
+    assert stctl.json("info", merged)["data_offset"] % 4096 == 0
+    out, err = stctl("merge", other, delta, "-o", merged, code=1)
+    assert "(ST_E_DELTA_BASE)" in err
+    out, err = stctl("merge", model, delta, "-o", model, code=1)
+    assert "(ST_E_INVALID_ARGUMENT)" in err
+
+
+def test_reading_commands_look_through_deltas(stctl, model, other, tmp_path):
+    delta = tmp_path / "d"
+    stctl("diff", model, other, "-o", delta)
+    names = {t["name"] for t in stctl.json("ls", model, "--delta", delta)["tensors"]}
+    assert names == set(stock(other))
+    assert stctl.json("get", model, "new", "--delta", delta)["values"] == list(range(7))
+    assert stctl.json("info", model, "--delta", delta)["metadata"] == {"format": "np"}
+    stctl("get", model, "half", "--delta", delta, code=1)
+    out, err = stctl("verify", model, "--delta", delta)
+    assert out.splitlines()[-1].startswith(f"{model}: ok")
+    assert stctl.json("verify", other, "--delta", delta, code=5)["files"][0]["error"]["status"] == "ST_E_DELTA_BASE"
+    out, err = stctl("verify", model, other, "--delta", delta, code=2)
+    assert "lies on one file" in err

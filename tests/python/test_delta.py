@@ -1,0 +1,206 @@
+"""libst.diff, patch, merge, delta_info and open(deltas=…), judged by the stock package."""
+
+import json
+import pickle
+import random
+import struct
+
+import libst
+import numpy as np
+import pytest
+from safetensors import deserialize
+from safetensors.numpy import load_file, save_file
+
+DTYPES = [np.uint8, np.float16, np.float32, np.int64, np.bool_]
+
+
+def held(path):
+    """What the stock package reads: names to dtype, shape and bytes; and the metadata."""
+    data = path.read_bytes()
+    (n,) = struct.unpack("<Q", data[:8])
+    tensors = {name: (t["dtype"], tuple(t["shape"]), bytes(t["data"])) for name, t in deserialize(data)}
+    return tensors, json.loads(data[8 : 8 + n]).get("__metadata__", {})
+
+
+def shown(file):
+    """The same of an open libst.File, in its order."""
+    return {
+        name: (file.info(name).dtype, file.info(name).shape, file[name].tobytes()) for name in file
+    }, dict(file.metadata)
+
+
+def array(r):
+    kind = r.choice(DTYPES)
+    count = r.choice([0, 1, 7, 1000, r.randrange(60_000)])
+    data = np.frombuffer(r.randbytes(count * np.dtype(kind).itemsize), np.uint8)
+    return (data % 2 if kind is np.bool_ else data).view(kind)
+
+
+def changed(r, tensors, metadata):
+    bytes_only = r.random() < 0.3
+    out = {}
+    for name, old in tensors.items():
+        what = r.choice(["keep", "edit"] if bytes_only else ["keep", "edit", "drop", "replace"])
+        if what == "edit" and old.size:
+            new = old.copy()
+            new.view(np.uint8)[r.randrange(new.nbytes)] ^= 1
+            out[name] = new
+        elif what == "replace":
+            out[name] = array(r)
+        elif what != "drop":
+            out[name] = old
+    if bytes_only:
+        return out, metadata
+    out.update({f"new/π{r.random()}": array(r) for _ in range(r.randrange(3))})
+    return out, {**metadata, r.choice(["a", "b"]): r.choice(["", "1", '"']), "format": "np"}
+
+
+def test_random_pairs_go_forth_and_back(tmp_path):
+    r = random.Random(6)
+    base, other, third = (tmp_path / f"{name}.safetensors" for name in ("a", "b", "c"))
+    one, two, back, merged = (tmp_path / f"{name}.delta" for name in ("one", "two", "back", "merged"))
+    kinds = set()
+    for _ in range(60):
+        a, meta_a = {f"t{i}": array(r) for i in range(r.randrange(8))}, r.choice([{}, {"a": "x"}])
+        b, meta_b = changed(r, a, meta_a)
+        c, meta_c = changed(r, b, meta_b)
+        for path, tensors, metadata in ((base, a, meta_a), (other, b, meta_b), (third, c, meta_c)):
+            libst.save(path, tensors, metadata, layout=r.choice(["keep", "stock"]))
+        wanted = [held(path) for path in (base, other, third)]
+
+        libst.diff(base, other, one)
+        libst.diff(other, third, two)
+        assert set(held(one)[0]) <= set(b)  # stock reads a delta too
+        with libst.open(base, deltas=[one]) as f:
+            assert shown(f) == wanted[1]
+        with libst.open(base, deltas=[one, two]) as f:
+            assert shown(f) == wanted[2]
+            assert {name: t.tobytes() for name, t in libst.load(third).items()} == {n: f[n].tobytes() for n in f}
+            assert all(f.info(name).shard in (0, 1, 2) for name in f)
+        assert libst.verify(base, deltas=[one, two]) == []
+
+        libst.merge(base, [one, two], merged, layout="stock")
+        assert held(merged) == wanted[2]
+        kinds.add(libst.patch(base, one, reverse=back).kind)
+        assert held(base) == wanted[1]
+        libst.patch(base, back)
+        assert held(base) == wanted[0]
+        libst.patch(base, one)
+        libst.patch(base, two)
+        assert held(base) == wanted[2]
+    assert kinds == {"nothing", "patch", "publish"}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A base, what is to be made of it, and the delta."""
+    base, other, delta = (tmp_path / name for name in ("base.safetensors", "other.safetensors", "d.safetensors"))
+    a = {"w": np.arange(3000, dtype=np.float32), "x": np.arange(5, dtype=np.int16), "gone": np.ones(3, np.uint8)}
+    save_file(a, base, metadata={"k": "v"})
+    b = {"w": a["w"] + 1, "x": a["x"], "new": np.zeros((2, 2), np.float64)}
+    save_file(b, other, metadata={"k": "w", "l": ""})
+    libst.diff(base, other, delta)
+    return base, other, delta
+
+
+def test_a_delta_says_what_it_is(files):
+    base, other, delta = files
+    info = libst.delta_info(delta)
+    assert (info.changed, info.added, info.deleted) == (1, 1, 1)
+    assert (info.metadata_set, info.metadata_removed) == (2, 0)
+    assert info.data_bytes == 12000 + 32
+    assert len(info.base) == len(info.result) == 32 and info.base != info.result
+    with pytest.raises(libst.DeltaError):
+        libst.delta_info(base)
+
+
+def test_a_wrong_base_is_refused_and_left_alone(files, tmp_path):
+    base, other, delta = files
+    before = other.read_bytes()
+    for call in (
+        lambda: libst.patch(other, delta, reverse=tmp_path / "r"),
+        lambda: libst.open(other, deltas=[delta]),
+        lambda: libst.merge(other, [delta], tmp_path / "m"),
+    ):
+        with pytest.raises(libst.DeltaBaseError) as raised:
+            call()
+        assert raised.value.status == libst.Status.DELTA_BASE
+    assert other.read_bytes() == before
+    assert {p.name for p in tmp_path.iterdir()} == {"base.safetensors", "other.safetensors", "d.safetensors"}
+    with pytest.raises(libst.DeltaError):
+        libst.patch(base, other)
+    (finding,) = libst.verify(other, deltas=[delta])
+    assert finding.level == "error" and finding.status == libst.Status.DELTA_BASE
+
+
+def test_an_overlay_is_a_view_of_its_layers(files):
+    base, other, delta = files
+    with libst.open(base, deltas=[delta]) as f:
+        assert list(f) == ["w", "x", "new"] or set(f) == {"w", "x", "new"}
+        assert "gone" not in f and dict(f.metadata) == {"k": "w", "l": ""}
+        assert {name: f.info(name).shard for name in f} == {"w": 1, "x": 0, "new": 1}
+        assert f.stats.bytes_read < 20_000 and f.stats.bytes_owned == 0  # headers and samples: the views are mapped
+        view = f["w"]
+        assert not view.flags.owndata
+        np.testing.assert_array_equal(view, load_file(other)["w"])
+        assert f.slice("w")[10:12].tolist() == [11, 12]
+        assert f.read("new").tolist() == [[0, 0], [0, 0]]
+        f.prefetch()
+        with pytest.raises(libst.NotFoundError):
+            f["gone"]
+        again = pickle.loads(pickle.dumps(f))
+        assert shown(again) == shown(f)
+        again.close()
+        with f.reopen() as second:
+            assert shown(second) == shown(f)
+    assert view[0] == 1  # the views outlive the file
+    with pytest.raises(ValueError, match="for reading only"):
+        libst.open(base, "r+", deltas=[delta])
+
+
+def test_an_overlay_follows_its_layers_when_refreshed(files, tmp_path):
+    base, other, delta = files
+    with libst.open(base, deltas=[delta]) as f:
+        with libst.open(base, "r+") as g:
+            g.update("x", np.full(5, 9, np.int16))
+        f.refresh()
+        assert f["x"].tolist() == [9] * 5
+        libst.patch(base, delta)
+        with pytest.raises(libst.DeltaBaseError):
+            f.refresh()
+        assert f["x"].tolist() == [9] * 5 and f["w"][0] == 1
+
+
+def test_an_overlay_of_fine_tunes_of_one_form_is_told_from_another(tmp_path):
+    """The same names and forms: only bytes can tell."""
+    paths = [tmp_path / f"{name}.safetensors" for name in ("base", "tuned", "foreign")]
+    for i, path in enumerate(paths):
+        save_file({f"w{k}": np.full(100_000, i * 50 + k, np.float32) for k in range(20)}, path)
+    delta, second = tmp_path / "d", tmp_path / "d2"
+    libst.diff(paths[0], paths[1], delta)
+    with pytest.raises(libst.DeltaBaseError):
+        libst.open(paths[2], deltas=[delta])
+    libst.diff(paths[1], paths[2], second)
+    libst.open(paths[0], deltas=[delta, second]).close()
+    with pytest.raises(libst.DeltaBaseError):
+        libst.open(paths[0], deltas=[second, delta])
+
+
+def test_callbacks_may_stop_each_call(files, tmp_path):
+    base, other, delta = files
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, total):
+        raise Stop
+
+    before = base.read_bytes()
+    for call in (
+        lambda: libst.diff(base, other, tmp_path / "x", progress=stop),
+        lambda: libst.patch(base, delta, progress=stop),
+        lambda: libst.merge(base, [delta], tmp_path / "x", progress=stop),
+    ):
+        with pytest.raises(Stop):
+            call()
+    assert base.read_bytes() == before and not (tmp_path / "x").exists()

@@ -1,0 +1,136 @@
+// Deltas through the C ABI: arguments, and overlays as handles.
+#include "capi_scene.h"
+
+namespace st::testing {
+namespace {
+
+class CapiDelta : public CapiScene {
+ protected:
+  CapiDelta() {
+    std::vector<TestTensor> changed = tensors;
+    changed[0].bytes = new_a;
+    changed[1] = u8_tensor("new", 55, 9);
+    put_bytes(other, file_of(changed, metadata));
+    EXPECT_ST(ST_OK, st_diff(path.c_str(), other.c_str(), delta.c_str(), nullptr));
+  }
+  st_status overlay(st_file **out, uint32_t flags = 0, uint64_t count = 1) {
+    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    options.flags = flags;
+    options.deltas = layers;
+    options.delta_count = count;
+    return st_open(path.c_str(), &options, out);
+  }
+  const std::string other = dir / "other.safetensors", delta = dir / "delta.safetensors", to = dir / "to.safetensors";
+  const char *layers[2] = {delta.c_str(), nullptr};
+};
+
+TEST_F(CapiDelta, OptionsOfLaterVersionsAreRefused) {
+  st_diff_options diff = ST_DIFF_OPTIONS_INIT;
+  diff.reserved0 = 1;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_diff(path.c_str(), other.c_str(), to.c_str(), &diff));
+  diff = ST_DIFF_OPTIONS_INIT;
+  diff.alignment = 12;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_diff(path.c_str(), other.c_str(), to.c_str(), &diff));
+  st_patch_options patch = ST_PATCH_OPTIONS_INIT;
+  patch.flags = ST_TXN_COPY;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_patch(path.c_str(), delta.c_str(), &patch));
+  patch = ST_PATCH_OPTIONS_INIT;
+  st_plan plan = {};  // without its size
+  patch.plan = &plan;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_patch(path.c_str(), delta.c_str(), &patch));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(CapiDelta, NullIsRefusedWhereItMayNotBe) {
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_diff(nullptr, other.c_str(), to.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_diff(path.c_str(), other.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_patch(path.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_merge(path.c_str(), nullptr, 1, to.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_merge(path.c_str(), layers, 2, to.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get_delta_info(delta.c_str(), nullptr));
+  st_file *file = nullptr;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, overlay(&file, 0, 2));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, overlay(&file, ST_OPEN_READ_WRITE));
+  EXPECT_EQ(file, nullptr);
+}
+
+TEST_F(CapiDelta, PatchTellsThePlanByWhichItWasDone) {
+  st_patch_options options = ST_PATCH_OPTIONS_INIT;
+  st_plan plan = ST_PLAN_INIT;
+  options.plan = &plan;
+  EXPECT_ST(ST_OK, st_patch(path.c_str(), delta.c_str(), &options));
+  EXPECT_EQ(plan.kind, ST_PLAN_PUBLISH);
+  EXPECT_EQ(plan.file_size, bytes_of(path).size());
+  EXPECT_ST(ST_E_DELTA_BASE, st_patch(path.c_str(), delta.c_str(), &options));
+}
+
+TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, overlay(&file));
+  EXPECT_EQ(st_count(file), 3u);
+  EXPECT_EQ(st_metadata_count(file), 2u);
+  EXPECT_EQ(seen(file, "a"), new_a);
+  st_tensor t = {};
+  ASSERT_ST(ST_OK, st_get(file, "a", &t));
+  EXPECT_EQ(t.shard, 1u);
+  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "b", &t));
+  size_t i = 99;
+  ASSERT_ST(ST_OK, st_find(file, "new", 3, &i));
+  EXPECT_EQ(i, 2u);  // what is added comes last
+  ASSERT_ST(ST_OK, st_get_at(file, 1, &t));
+  EXPECT_EQ(std::string_view(t.name, t.name_len), tensors[2].name);
+  EXPECT_EQ(t.shard, 0u);
+  EXPECT_TRUE(same_bytes({static_cast<const char *>(t.data), t.nbytes}, tensors[2].bytes));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_get_at(file, 3, &t));
+  const char *value = nullptr;
+  size_t length = 0;
+  EXPECT_ST(ST_OK, st_metadata_get(file, "format", &value, &length));
+  EXPECT_STREQ(value, "pt");
+  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "st.delta.version", &value, &length));
+
+  std::string a(4000, '\0'), added(55, '\0');
+  st_read_request requests[2] = {};
+  requests[0] = {"new", 3, 0, added.data(), added.size(), nullptr, 0};
+  requests[1] = {"a", 1, 0, a.data(), a.size(), nullptr, 0};
+  EXPECT_ST(ST_OK, st_read_many(file, requests, 2, nullptr, nullptr));
+  EXPECT_TRUE(same_bytes(a, new_a));
+  EXPECT_TRUE(same_bytes(added, pattern(55, 9)));
+  EXPECT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
+  EXPECT_EQ(seen(file, "a"), new_a);
+
+  st_txn *txn = nullptr;
+  EXPECT_ST(ST_E_READ_ONLY, st_begin(file, nullptr, &txn));
+  EXPECT_ST(ST_E_READ_ONLY, st_update(file, "a", &t));
+  st_file *again = nullptr;
+  ASSERT_ST(ST_OK, st_reopen(file, &again));
+  EXPECT_EQ(seen(again, "a"), new_a);
+  st_close(again);
+  std::filesystem::copy_file(path, dir / "copy");
+  std::filesystem::rename(dir / "copy", path);
+  EXPECT_ST(ST_E_FILE_CHANGED, st_reopen(file, &again));
+  EXPECT_ST(ST_OK, st_refresh(file));
+  EXPECT_ST(ST_OK, st_reopen(file, &again));
+  st_close(again);
+  st_close(file);
+}
+
+TEST_F(CapiDelta, WhatWasDeletedMayComeAgain) {
+  const std::string third = dir / "third.safetensors", second = dir / "second.safetensors";
+  std::vector<TestTensor> back = tensors;
+  back[1] = u8_tensor("b", 77, 12);
+  put_bytes(third, file_of(back, metadata));
+  ASSERT_ST(ST_OK, st_diff(other.c_str(), third.c_str(), second.c_str(), nullptr));
+  layers[1] = second.c_str();
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, overlay(&file, 0, 2));
+  EXPECT_EQ(seen(file, "b"), pattern(77, 12));
+  EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
+  st_tensor t = {};
+  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "new", &t));
+  ASSERT_ST(ST_OK, st_get(file, "b", &t));
+  EXPECT_EQ(t.shard, 2u);
+  st_close(file);
+}
+
+}  // namespace
+}  // namespace st::testing

@@ -1,0 +1,151 @@
+// The metadata of a delta: what is written is read again, and what contradicts
+// itself is refused.
+#include "format/listing.h"
+#include "test_files.h"
+
+namespace st::testing {
+namespace {
+
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+Header header_of(const std::vector<TestTensor> &tensors, const Metadata &metadata) {
+  const std::vector<std::pair<std::string_view, std::string_view>> pairs(metadata.begin(), metadata.end());
+  std::string file = file_of(tensors, pairs);
+  const uint64_t size = file.size();
+  const uint64_t n = load_u64le(file.data());
+  file.resize(size + header_padding);
+  auto header = parse_header(file.data() + 8, n, size, 1);
+  EXPECT_TRUE(is_ok(header));
+  return std::move(*header);
+}
+
+const std::vector<TestTensor> two = {u8_tensor("a", 10, 1), u8_tensor("b\"\n", 20, 2)};
+
+DeltaNotes notes() {
+  DeltaNotes n;
+  n.base = {1, 2};
+  n.result = {0xFEDCBA9876543210, 3};
+  n.tensors = {{{4, 5}, OldBytes{{6, 7}, 8}}, {{9, 10}, {}}};
+  n.deleted = {{"gone \xC3\xA9", {{11, 12}, 13}}};
+  n.set = {{"k", "v\\"}, {"empty", ""}};
+  n.removed = {"r", "s"};
+  n.order = {"b\"\n", "a", "x"};
+  return n;
+}
+
+Metadata spelled() { return spell_delta(notes(), {two[0].name, two[1].name}); }
+
+TEST(DeltaNotes, AreReadAsTheyWereWritten) {
+  const Header header = header_of(two, spelled());
+  EXPECT_TRUE(is_delta(header.index));
+  auto read = parse_delta(header.index);
+  ASSERT_TRUE(is_ok(read));
+  const DeltaNotes wanted = notes();
+  EXPECT_EQ(read->base, wanted.base);
+  EXPECT_EQ(read->result, wanted.result);
+  ASSERT_EQ(read->tensors.size(), 2u);
+  EXPECT_EQ(read->tensors[0].bytes, wanted.tensors[0].bytes);
+  ASSERT_TRUE(read->tensors[0].old);
+  EXPECT_EQ(read->tensors[0].old->all, wanted.tensors[0].old->all);
+  EXPECT_EQ(read->tensors[0].old->head, 8u);
+  EXPECT_EQ(read->tensors[1].bytes, wanted.tensors[1].bytes);
+  EXPECT_FALSE(read->tensors[1].old);
+  ASSERT_EQ(read->deleted.size(), 1u);
+  EXPECT_EQ(read->deleted[0].first, wanted.deleted[0].first);
+  EXPECT_EQ(read->deleted[0].second.all, wanted.deleted[0].second.all);
+  EXPECT_EQ(read->set, wanted.set);
+  EXPECT_EQ(read->removed, wanted.removed);
+  EXPECT_EQ(read->order, wanted.order);
+}
+
+TEST(DeltaNotes, OfNoDeltaAreRefused) {
+  const Header header = header_of(two, {{"k", "v"}});
+  EXPECT_FALSE(is_delta(header.index));
+  EXPECT_TRUE(fails_with(Status::delta, parse_delta(header.index)));
+}
+
+// One value of the metadata put in the place of what belongs there.
+TEST(DeltaNotes, ThatContradictThemselvesAreRefused) {
+  const std::string hash(32, 'a'), head(16, 'b');
+  const std::string old = "\"old\":\"" + hash + "\",\"head\":\"" + head + "\"", fresh = "\"new\":\"" + hash + "\"";
+  const std::string both = "\"a\":{" + fresh + "},\"b\\\"\\n\":{" + fresh + "}";
+  const Metadata wrong = {
+      {"st.delta.version", "2"},
+      {"st.delta.base", ""},
+      {"st.delta.base", hash.substr(1)},
+      {"st.delta.result", hash.substr(1) + "g"},
+      {"st.delta.result", "-" + hash.substr(1)},
+      {"st.delta.hashes", ""},
+      {"st.delta.hashes", "[]"},
+      {"st.delta.hashes", "{}"},
+      {"st.delta.hashes", "{" + both + "} x"},
+      {"st.delta.hashes", "{" + both + ",\"a\":{" + fresh + "}}"},
+      {"st.delta.hashes", "{\"a\":{" + old + "},\"b\\\"\\n\":{" + fresh + "}}"},
+      {"st.delta.hashes", "{" + both + ",\"gone\":{\"old\":\"" + hash + "\"}}"},
+      {"st.delta.hashes", "{" + both + ",\"gone\":{\"old\":1,\"head\":2}}"},
+      {"st.delta.hashes", "{" + both + "}"},  // none for what is deleted
+      {"st.delta.deleted", "[\"a\"]"},        // and changed
+      {"st.delta.deleted", "[\"gone \xC3\xA9\",\"gone \xC3\xA9\"]"},
+      {"st.delta.deleted", "[\"somebody else\"]"},
+      {"st.delta.deleted", "[1]"},
+      {"st.delta.deleted", "[\"gone \xC3\xA9\""},
+      {"st.delta.set", "{\"k\":1}"},
+      {"st.delta.set", "[]"},
+      {"st.delta.removed", "{}"},
+      {"st.delta.order", "[null]"},
+  };
+  for (const auto &[key, value] : wrong) {
+    Metadata metadata = spelled();
+    for (auto &pair : metadata)
+      if (pair.first == key) pair.second = value;
+    const Header header = header_of(two, metadata);
+    EXPECT_TRUE(fails_with(Status::delta, parse_delta(header.index))) << key << " = " << value;
+  }
+}
+
+TEST(DeltaNotes, ApplyToNothingButTheirBase) {
+  const Header base = header_of({u8_tensor("a", 10, 7), u8_tensor("gone", 5, 7)}, {{"k", "v"}});
+  const Header result = header_of(two, {});
+  const DeltaNotes right = describe(listing_of(base.index), listing_of(result.index), std::vector<NotedTensor>{{0, {{4, 5}, OldBytes{}}}, {1, {{9, 10}, {}}}}, {{"gone", {}}});
+  EXPECT_EQ(right.removed, std::vector<std::string>{"k"});
+  EXPECT_TRUE(right.order.empty());
+  const auto applied = [&](const DeltaNotes &n) {
+    Listing listing = listing_of(base.index);
+    return apply(&listing, result.index, n, 1);
+  };
+  EXPECT_TRUE(is_ok(applied(right)));
+  std::vector<DeltaNotes> wrong(6, right);
+  wrong[0].result = wrong[0].base;
+  wrong[1].deleted = {};
+  wrong[2].deleted.emplace_back("never there", OldBytes{});
+  wrong[3].tensors[0].old.reset();
+  wrong[4].tensors[1].old.emplace();
+  wrong[5].order = {"a"};
+  for (const DeltaNotes &n : wrong) EXPECT_TRUE(fails_with(Status::delta, applied(n)));
+  DeltaNotes foreign = right;
+  foreign.base.low ^= 1;
+  EXPECT_TRUE(fails_with(Status::delta_base, applied(foreign)));
+  for (const std::vector<std::string> &order : {std::vector<std::string>{"a", "a"}, {"a", "b"}, {"a", "b\"\n", "c"}}) {
+    DeltaNotes n = right;
+    n.order = order;
+    EXPECT_TRUE(fails_with(Status::delta, applied(n)));
+  }
+}
+
+TEST(DeltaNotes, IdentityIsOfNamesFormsAndMetadataInAnyOrder) {
+  const auto id = [](const std::vector<TestTensor> &tensors, const Metadata &metadata) {
+    const Header header = header_of(tensors, metadata);
+    return identity_of(listing_of(header.index));
+  };
+  const Hash128 one = id({u8_tensor("a", 10, 1), u8_tensor("b", 4, 1)}, {{"k", "v"}, {"l", "w"}});
+  EXPECT_EQ(one, id({u8_tensor("b", 4, 9), u8_tensor("a", 10, 9)}, {{"l", "w"}, {"k", "v"}}));
+  EXPECT_NE(one, id({u8_tensor("ab", 10, 1), u8_tensor("", 4, 1)}, {{"k", "v"}, {"l", "w"}}));
+  EXPECT_NE(one, id({u8_tensor("a", 10, 1), u8_tensor("b", 5, 1)}, {{"k", "v"}, {"l", "w"}}));
+  EXPECT_NE(one, id({u8_tensor("a", 10, 1), {"b", Dtype::I8, {4}, "abcd"}}, {{"k", "v"}, {"l", "w"}}));
+  EXPECT_NE(one, id({u8_tensor("a", 10, 1), u8_tensor("b", 4, 1)}, {{"k", "vl"}, {"", "w"}}));
+  // The definition of core/README.md, spelled out: changing it makes every delta useless.
+  EXPECT_EQ(spell_hash(id({}, {})), "e5189a9599e3f86205ea23ef06e28b2d");
+}
+
+}  // namespace
+}  // namespace st::testing

@@ -1,0 +1,96 @@
+// Files to take deltas of, and what a file holds, to compare it by.
+#pragma once
+
+#include <map>
+#include <random>
+
+#include "store/delta_patch.h"
+#include "store/diff.h"
+#include "store/merge.h"
+#include "test_files.h"
+
+namespace st::testing {
+
+// All that a delta is to bring over: tensors in their order, and metadata, which has none.
+struct Holdings {
+  std::vector<TestTensor> tensors;
+  std::map<std::string, std::string> metadata;
+
+  std::string file(uint64_t reserve = 0) const {
+    const std::vector<std::pair<std::string_view, std::string_view>> pairs(metadata.begin(), metadata.end());
+    return file_of(tensors, pairs, reserve);
+  }
+};
+inline bool operator==(const TestTensor &a, const TestTensor &b) {
+  return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
+}
+inline bool operator==(const Holdings &a, const Holdings &b) { return a.tensors == b.tensors && a.metadata == b.metadata; }
+inline void PrintTo(const Holdings &h, std::ostream *out) {
+  for (const TestTensor &t : h.tensors) *out << "\n  " << t.name << " " << dtype_name(t.dtype) << " " << t.bytes.size() << " bytes";
+  for (const auto &[key, value] : h.metadata) *out << "\n  " << key << " = " << value.substr(0, 40);
+}
+
+inline Holdings holdings_of(const std::string &file) {
+  Holdings h;
+  auto n = parse_header_length(std::string_view(file).substr(0, std::min<size_t>(file.size(), 8)), file.size());
+  EXPECT_TRUE(is_ok(n));
+  if (!n) return h;
+  std::string json = file.substr(8, *n);
+  json.resize(json.size() + header_padding);
+  auto header = parse_header(json.data(), *n, file.size(), 1);
+  EXPECT_TRUE(is_ok(header));
+  if (!header) return h;
+  for (size_t i = 0; i < header->index.size(); ++i) {
+    const TensorView t = header->index.at(i);
+    h.tensors.push_back({std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, file.substr(header->data_offset() + t.begin, t.nbytes)});
+  }
+  for (size_t i = 0; i < header->index.metadata_size(); ++i) {
+    const auto [key, value] = header->index.metadata_at(i);
+    h.metadata[std::string(key)] = value;
+  }
+  return h;
+}
+
+// Some tensors, small and large, with names that JSON must escape.
+inline Holdings random_holdings(std::mt19937 &random) {
+  constexpr Dtype dtypes[] = {Dtype::U8, Dtype::F16, Dtype::F32, Dtype::I64, Dtype::F4};
+  Holdings h;
+  for (size_t i = 0, n = random() % 12; i < n; ++i) {
+    const Dtype dtype = dtypes[random() % std::size(dtypes)];
+    const uint64_t elements = random() % 5 == 0 ? 0 : 2 * (1 + random() % (random() % 8 ? 900 : 30000));
+    const std::string name = text(i % 3 ? "t" : "t\n\"\xC3\xA9/", i, i == 7 ? std::string(1, '\0') : std::string());
+    h.tensors.push_back({name, dtype, {elements}, pattern(*tensor_nbytes(dtype, std::vector{elements}), static_cast<unsigned>(random()))});
+  }
+  for (size_t i = 0, n = random() % 4; i < n; ++i) h.metadata[text("k", i)] = text("v", random() % 3);
+  return h;
+}
+
+// Something like `from`: with other bytes here, without a tensor there.
+inline Holdings random_change(const Holdings &from, std::mt19937 &random) {
+  Holdings h;
+  const bool bytes_only = random() % 3 == 0;
+  for (TestTensor t : from.tensors) {
+    switch (bytes_only ? random() % 2 : random() % 6) {
+      case 0: break;
+      case 1:
+        if (!t.bytes.empty()) t.bytes[random() % t.bytes.size()] ^= 1;
+        break;
+      case 2: continue;
+      case 3: t = {t.name, Dtype::U8, {t.bytes.size()}, t.bytes}; break;
+      case 4: t.bytes = pattern(t.bytes.size(), static_cast<unsigned>(random())); break;
+      case 5: t = u8_tensor(t.name, random() % 3000, static_cast<unsigned>(random())); break;
+    }
+    h.tensors.push_back(std::move(t));
+  }
+  h.metadata = from.metadata;
+  if (bytes_only) return h;
+  for (size_t i = 0, n = random() % 3; i < n; ++i)
+    h.tensors.insert(h.tensors.begin() + static_cast<ptrdiff_t>(random() % (h.tensors.size() + 1)), u8_tensor(text("new", random()), random() % 5000, static_cast<unsigned>(random())));
+  if (random() % 4 == 0) std::shuffle(h.tensors.begin(), h.tensors.end(), random);
+  if (random() % 2) h.metadata[text("k", random() % 4)] = "set";
+  if (random() % 3 == 0) h.metadata.erase("k1");
+  // Tensors of no bytes lie at one offset with what follows them: as a file has them.
+  return holdings_of(h.file());
+}
+
+}  // namespace st::testing

@@ -1,0 +1,315 @@
+// Deltas of real files: made, applied, undone, folded, refused.
+#include <sys/stat.h>
+
+#include "delta_scene.h"
+#include "store/collection.h"
+#include "store_scene.h"
+
+namespace st::testing {
+namespace {
+
+using store::DeltaPatched;
+using store::DeltaPatchOptions;
+
+class Deltas : public ::testing::Test {
+ protected:
+  Deltas() {
+    put_bytes(base, a.file());
+    put_bytes(other, b.file());
+  }
+
+  Result<void> diff() { return store::diff(env, base, other, delta, {}); }
+  Result<DeltaPatched> patch(const std::string &with, std::string reverse_path = {}) {
+    DeltaPatchOptions options;
+    options.reverse = std::move(reverse_path);
+    return store::patch(env, base, with, std::move(options));
+  }
+  Result<void> merge(const std::vector<std::string> &deltas, write::SaveOptions options = {}) {
+    return store::merge(env, base, deltas, merged, options);
+  }
+  static Holdings held(const std::string &path) { return holdings_of(bytes_of(path)); }
+
+  Holdings seen_through(const std::vector<std::string> &deltas) {
+    store::OpenOptions options;
+    options.deltas = deltas;
+    auto opened = store::Collection::open(env, base, options);
+    EXPECT_TRUE(is_ok(opened));
+    Holdings h;
+    if (!opened) return h;
+    const store::Catalogue catalogue = (*opened)->catalogue();
+    for (size_t i = 0; i < catalogue.size(); ++i) {
+      const store::Place place = catalogue.at(i).value();
+      const TensorView t = place.tensor();
+      EXPECT_EQ(catalogue.find(t.name).value().global, i);
+      const auto *bytes = reinterpret_cast<const char *>(place.member->view(*place.snapshot, place.index).value());
+      h.tensors.push_back({std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
+    }
+    for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
+      const auto [key, value] = catalogue.metadata_at(i);
+      EXPECT_EQ(catalogue.metadata_find(key), value);
+      h.metadata[std::string(key)] = value;
+    }
+    return h;
+  }
+
+  os::Env &env = os::Env::posix();
+  TempDir dir;
+  const std::string base = dir / "base.safetensors", other = dir / "other.safetensors", delta = dir / "d.safetensors",
+                    reverse = dir / "r.safetensors", merged = dir / "m.safetensors";
+  Holdings a{{u8_tensor("a", 4000, 1), u8_tensor("b", 10007, 2), u8_tensor("c", 3000, 3)}, {{"k", "v"}}};
+  Holdings b{{u8_tensor("a", 4000, 1), u8_tensor("b", 10007, 22), u8_tensor("c", 3000, 3)}, {{"k", "v"}}};
+};
+
+TEST_F(Deltas, HoldOnlyWhatDiffers) {
+  ASSERT_TRUE(is_ok(diff()));
+  const Holdings d = held(delta);
+  ASSERT_EQ(d.tensors.size(), 1u);
+  EXPECT_EQ(d.tensors[0], b.tensors[1]);
+  EXPECT_EQ(d.metadata.at("st.delta.version"), "1");
+  EXPECT_EQ(d.metadata.count("st.delta.order"), 0u);
+  EXPECT_EQ(d.metadata.count("st.delta.deleted"), 0u);
+}
+
+TEST_F(Deltas, OfEqualFilesHoldNothingAndApplyAnyNumberOfTimes) {
+  put_bytes(other, a.file(300));
+  ASSERT_TRUE(is_ok(diff()));
+  EXPECT_EQ(held(delta).tensors.size(), 0u);
+  const std::string before = bytes_of(base);
+  for (int i = 0; i < 2; ++i) {
+    auto done = patch(delta, reverse);
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->plan.kind, store::CommitPlan::nothing);
+    EXPECT_EQ(held(reverse).tensors.size(), 0u);
+    EXPECT_TRUE(same_bytes(bytes_of(base), before));
+  }
+}
+
+TEST_F(Deltas, ThatChangeBytesOnlyAreAppliedInPlaceAtTheCostOfTheirBytes) {
+  ASSERT_TRUE(is_ok(diff()));
+  struct stat before, after;
+  ::stat(base.c_str(), &before);
+  auto done = patch(delta, reverse);
+  ASSERT_TRUE(is_ok(done));
+  ::stat(base.c_str(), &after);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  EXPECT_EQ(done->plan.kind, store::CommitPlan::patch);
+  EXPECT_EQ(done->plan.written, 10007u);
+  EXPECT_EQ(done->written, 10007u);
+  EXPECT_LT(done->journal_bytes, 10007u + 16384u);
+  EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
+  ASSERT_TRUE(is_ok(patch(reverse)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+TEST_F(Deltas, ThatChangeTheCatalogueArePublishedAndLeadBack) {
+  b = {{u8_tensor("new", 77, 9), u8_tensor("c", 3000, 33), {"a", Dtype::F16, {2000}, a.tensors[0].bytes}}, {{"k", "w"}, {"l", ""}}};
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  auto done = patch(delta, reverse);
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->plan.kind, store::CommitPlan::publish);
+  EXPECT_EQ(held(base), b);
+  EXPECT_TRUE(fails_with(Status::delta_base, patch(delta)));
+  ASSERT_TRUE(is_ok(patch(reverse, delta)));  // another way forth, in the place of the first
+  EXPECT_EQ(held(base), a);
+  ASSERT_TRUE(is_ok(patch(delta)));
+  EXPECT_EQ(held(base), b);
+}
+
+TEST_F(Deltas, AreRefusedTwice) {
+  ASSERT_TRUE(is_ok(diff()));
+  ASSERT_TRUE(is_ok(patch(delta)));
+  const std::string after = bytes_of(base);
+  EXPECT_TRUE(fails_with(Status::delta_base, patch(delta, reverse)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), after));
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{"base.safetensors", "d.safetensors", "other.safetensors"}));
+}
+
+// The head of the tensor is as it should be: only its hash can tell.
+TEST_F(Deltas, AreRefusedByABaseWithOtherBytesToReplace) {
+  ASSERT_TRUE(is_ok(diff()));
+  Holdings wrong = a;
+  wrong.tensors[1].bytes[9000] ^= 1;
+  put_bytes(base, wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, patch(delta, reverse)));
+  EXPECT_TRUE(fails_with(Status::delta_base, merge({delta})));
+  EXPECT_TRUE(same_bytes(bytes_of(base), wrong.file()));
+  EXPECT_FALSE(std::filesystem::exists(reverse));
+  EXPECT_FALSE(std::filesystem::exists(merged));
+}
+
+TEST_F(Deltas, AreRefusedByABaseWithOtherBytesToDelete) {
+  b.tensors.pop_back();
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  Holdings wrong = a;
+  wrong.tensors[2].bytes[0] ^= 1;
+  put_bytes(base, wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, patch(delta)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), wrong.file()));
+}
+
+TEST_F(Deltas, AreRefusedByABaseOfAnotherCatalogue) {
+  ASSERT_TRUE(is_ok(diff()));
+  std::vector<Holdings> wrong(4, a);
+  wrong[0].tensors[0].name = "z";
+  wrong[1].tensors[0] = {"a", Dtype::I8, {4000}, a.tensors[0].bytes};
+  wrong[2].tensors[0].shape = {2, 2000};
+  wrong[3].metadata["k"] = "w";
+  for (const Holdings &w : wrong) {
+    put_bytes(base, w.file());
+    EXPECT_TRUE(fails_with(Status::delta_base, patch(delta)));
+    EXPECT_TRUE(fails_with(Status::delta_base, merge({delta})));
+    EXPECT_TRUE(same_bytes(bytes_of(base), w.file()));
+  }
+}
+
+TEST_F(Deltas, FitABaseThatWasPatchedElsewhereOrLaidOutAnew) {
+  ASSERT_TRUE(is_ok(diff()));
+  a.tensors[0].bytes[5] ^= 1;
+  std::swap(a.tensors[0], a.tensors[2]);
+  put_bytes(base, a.file(5000));
+  ASSERT_TRUE(is_ok(patch(delta, reverse)));
+  Holdings wanted = a;
+  wanted.tensors[1] = b.tensors[1];
+  EXPECT_EQ(held(base), wanted);
+  ASSERT_TRUE(is_ok(patch(reverse)));
+  EXPECT_EQ(held(base), a);
+}
+
+TEST_F(Deltas, ThatWereDamagedAreRefused) {
+  ASSERT_TRUE(is_ok(diff()));
+  std::string bytes = bytes_of(delta);
+  bytes[bytes.size() - 100] ^= 1;
+  put_bytes(delta, bytes);
+  EXPECT_TRUE(fails_with(Status::delta, patch(delta)));
+  EXPECT_TRUE(fails_with(Status::delta, merge({delta})));
+  EXPECT_TRUE(fails_with(Status::delta, patch(other)));  // no delta at all
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+TEST_F(Deltas, NeverReplaceWhatTheyAreMadeOf) {
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(env, base, other, base, {})));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(env, base, other, other, {})));
+  ASSERT_TRUE(is_ok(diff()));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, patch(delta, base)));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, patch(delta, delta)));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(env, base, {delta}, base, {})));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(env, base, {delta}, delta, {})));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+TEST_F(Deltas, AreNotAppliedIfTheWayBackCannotBeWritten) {
+  ASSERT_TRUE(is_ok(diff()));
+  EXPECT_TRUE(fails_with(Status::no_file, patch(delta, dir / "nowhere/r.safetensors")));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+TEST_F(Deltas, StopWhenToldTo) {
+  ASSERT_TRUE(is_ok(diff()));
+  for (int after = 0; after < 20; ++after) {
+    DeltaPatchOptions options;
+    options.reverse = reverse;
+    uint64_t last = 0;
+    int asked = 0;
+    options.progress = [&](uint64_t done, uint64_t total) {
+      EXPECT_LE(done, total);
+      EXPECT_GE(done, last);
+      last = done;
+      return asked++ < after;
+    };
+    auto done = store::patch(env, base, delta, std::move(options));
+    if (done) {
+      EXPECT_GT(after, 2);
+      EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
+      return;
+    }
+    EXPECT_TRUE(fails_with(Status::cancelled, done));
+    EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+  }
+  ADD_FAILURE() << "it never came to an end";
+}
+
+TEST_F(Deltas, LargerThanTheBlocksTheyAreReadIn) {
+  a.tensors.push_back(u8_tensor("large", 9 << 20, 5));
+  b = a;
+  b.tensors[3].bytes[(8 << 20) + 5] ^= 1;
+  b.tensors[0].bytes[3999] ^= 1;
+  put_bytes(base, a.file());
+  put_bytes(other, b.file(1000));
+  ASSERT_TRUE(is_ok(diff()));
+  EXPECT_EQ(held(delta).tensors.size(), 2u);
+  ASSERT_TRUE(is_ok(patch(delta, reverse)));
+  EXPECT_EQ(held(base), b);
+  ASSERT_TRUE(is_ok(patch(reverse)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+TEST_F(Deltas, MergeInTheirOrderOnly) {
+  const std::string second = dir / "d2.safetensors", third = dir / "c.safetensors";
+  Holdings c = b;
+  c.tensors[1].bytes[7] ^= 1;
+  put_bytes(third, c.file());
+  ASSERT_TRUE(is_ok(diff()));
+  ASSERT_TRUE(is_ok(store::diff(env, other, third, second, {})));
+  EXPECT_TRUE(fails_with(Status::delta_base, merge({second, delta})));
+  EXPECT_TRUE(fails_with(Status::delta_base, merge({second})));
+  EXPECT_TRUE(fails_with(Status::delta_base, merge({delta, delta})));
+  ASSERT_TRUE(is_ok(merge({delta, second})));
+  EXPECT_EQ(held(merged), c);
+  ASSERT_TRUE(is_ok(merge({})));  // a copy, in the place of the last
+  EXPECT_EQ(held(merged), a);
+}
+
+TEST_F(Deltas, OverAnotherBaseOfTheSameFormsAreToldFromTheirsByHowItBegins) {
+  ASSERT_TRUE(is_ok(diff()));
+  store::OpenOptions options;
+  options.deltas = {delta};
+  EXPECT_TRUE(is_ok(store::Collection::open(env, base, options)));
+  a.tensors[1].bytes[0] ^= 1;
+  put_bytes(base, a.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, store::Collection::open(env, base, options)));
+}
+
+TEST_F(Deltas, OfRandomFilesLeadForthAndBackAndMerge) {
+  std::mt19937 random(20261121);
+  size_t in_place = 0, published = 0;
+  for (int trial = 0; trial < 250 && !HasFailure(); ++trial) {
+    SCOPED_TRACE(trial);
+    a = holdings_of(random_holdings(random).file());
+    b = random_change(a, random);
+    const Holdings c = random_change(b, random);
+    const std::string third = dir / "c.safetensors", second = dir / "d2.safetensors";
+    put_bytes(base, a.file(random() % 2 * 777));
+    put_bytes(other, b.file(random() % 2 * 777));
+    put_bytes(third, c.file());
+    ASSERT_TRUE(is_ok(diff()));
+    ASSERT_TRUE(is_ok(store::diff(env, other, third, second, {})));
+
+    ASSERT_TRUE(is_ok(merge({delta, second})));
+    EXPECT_EQ(held(merged), c);
+    EXPECT_EQ(seen_through({delta, second}), c);
+
+    auto done = patch(delta, reverse);
+    ASSERT_TRUE(is_ok(done));
+    (done->plan.kind == store::CommitPlan::publish ? published : in_place) += 1;
+    ASSERT_EQ(held(base), b);
+    const std::string back = dir / "back.safetensors";
+    ASSERT_TRUE(is_ok(patch(second, back)));
+    ASSERT_EQ(held(base), c);
+    ASSERT_TRUE(is_ok(patch(back)));
+    ASSERT_EQ(held(base), b);
+    const std::string forth = dir / "forth.safetensors";
+    ASSERT_TRUE(is_ok(patch(reverse, forth)));
+    ASSERT_EQ(held(base), a);
+    // What leads forth again is the delta, up to the order of its JSON.
+    EXPECT_EQ(held(forth).tensors, held(delta).tensors);
+    ASSERT_TRUE(is_ok(patch(forth)));
+    ASSERT_EQ(held(base), b);
+  }
+  EXPECT_GT(in_place, 50u);
+  EXPECT_GT(published, 100u);
+}
+
+}  // namespace
+}  // namespace st::testing
