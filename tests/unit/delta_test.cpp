@@ -276,7 +276,7 @@ TEST_F(Deltas, OverAnotherBaseOfTheSameFormsAreToldFromTheirsByHowItBegins) {
 TEST_F(Deltas, OfRandomFilesLeadForthAndBackMergeAndLieOver) {
   std::mt19937 random(20261121);
   size_t in_place = 0, published = 0;
-  for (int trial = 0; trial < 200 && !HasFailure(); ++trial) {
+  for (int trial = 0; trial < 100 && !HasFailure(); ++trial) {
     SCOPED_TRACE(trial);
     SimEnv disk;
     disk.mkdirat(AT_FDCWD, "/m", 0755);
@@ -310,8 +310,8 @@ TEST_F(Deltas, OfRandomFilesLeadForthAndBackMergeAndLieOver) {
     ASSERT_TRUE(is_ok(apply("/m/ab again", "")));
     ASSERT_EQ(on_disk("/m/a"), to);
   }
-  EXPECT_GT(in_place, 40u);
-  EXPECT_GT(published, 80u);
+  EXPECT_GT(in_place, 20u);
+  EXPECT_GT(published, 40u);
 }
 
 }  // namespace
