@@ -24,9 +24,8 @@ def held(path):
 
 def shown(file):
     """The same of an open libst.File, in its order."""
-    return {
-        name: (file.info(name).dtype, file.info(name).shape, file[name].tobytes()) for name in file
-    }, dict(file.metadata)
+    tensors = {name: (file.info(name).dtype, file.info(name).shape, file[name].tobytes()) for name in file}
+    return tensors, dict(file.metadata)
 
 
 def array(r):
