@@ -71,7 +71,7 @@ class Checkpoint {
 
   // In bulk: tensors of a snapshot's index, in file order. `progress` may be
   // empty: then the handle's own. By no more than `threads`.
-  Result<void> read_many(const Snapshot &s, std::vector<BulkRequest> requests, const Progress &progress,
+  Result<void> read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
                          uint32_t threads = UINT32_MAX) const;
   // Into memory, so that views do not wait: the page cache, or memory of our
   // own where there is no mapping.

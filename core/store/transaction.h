@@ -67,8 +67,9 @@ class Transaction final : public AnyTransaction {
   Result<void> need_journal();
   bool publishes() const;
   std::unique_ptr<Draft> draft_of(const Index &index) const;
-  Result<void> draft();
+  Result<void> draft(const Change *first = nullptr);
   Result<void> apply(Change change);
+  std::optional<Form> form_of(const std::string &name) const;
   Result<void> put_bytes(Change change, const NewBytes &value);
   Result<write::PublishPlan> plan_publish(uint64_t block) const;
   Result<void> publish(const Locked &locked);
