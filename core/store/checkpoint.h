@@ -28,7 +28,7 @@ struct OpenOptions {
   int32_t lock_timeout_ms = 10000;
   Progress progress = {};
   Log log = {};
-  std::vector<std::string> deltas = {};  // paths, of a Collection; a Checkpoint knows none
+  std::vector<std::string> deltas = {};               // paths, of a Collection; a Checkpoint knows none
   std::shared_ptr<os::Descriptors> descriptors = {};  // of a member of a collection, shared with the others
 };
 

@@ -21,7 +21,8 @@ struct PlacedRequest {
 
 class Collection {
  public:
-  // A file, with options.deltas under these; an index of shards; or a folder that holds one index, or else a model.safetensors.
+  // A file, with options.deltas under these; an index of shards; or a folder that holds one index, or else a
+  // model.safetensors.
   static Result<std::unique_ptr<Collection>> open(os::Env &env, const std::string &path, OpenOptions options);
   static Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   virtual ~Collection() = default;

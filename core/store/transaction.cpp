@@ -120,8 +120,7 @@ Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
 Result<void> Transaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
-  if (staged_.empty() && !publishes())
-    return approve_ ? approve_(snapshot_->file, *snapshot_) : Result<void>();
+  if (staged_.empty() && !publishes()) return approve_ ? approve_(snapshot_->file, *snapshot_) : Result<void>();
   auto locked = lock();
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;

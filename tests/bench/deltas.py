@@ -87,7 +87,9 @@ def main() -> None:
             for who, all_of_it in results.items()
         }
     size = REST + TENSORS * PART
-    note(f"{TENSORS} tensors, {mebibytes(TENSORS * PART)}, of a model of {mebibytes(size)} swapped; medians of {ROUNDS}.")
+    note(
+        f"{TENSORS} tensors, {mebibytes(TENSORS * PART)}, of a model of {mebibytes(size)} swapped; medians of {ROUNDS}."
+    )
     columns = ["who", "time", "times libst's", "bytes made dirty", "peak memory"]
     print("|".join(["", *columns, ""]))
     print("|---" * len(columns) + "|")

@@ -43,7 +43,8 @@ class Deltas : public ::testing::Test {
       const TensorView t = place.tensor();
       EXPECT_EQ(catalogue.find(t.name).value().global, i);
       const auto *bytes = reinterpret_cast<const char *>(place.member->view(*place.snapshot, place.index).value());
-      h.tensors.push_back({std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
+      h.tensors.push_back(
+          {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
     }
     for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
       const auto [key, value] = catalogue.metadata_at(i);
@@ -103,7 +104,8 @@ TEST_F(Deltas, ThatChangeBytesOnlyAreAppliedInPlaceAtTheCostOfTheirBytes) {
 }
 
 TEST_F(Deltas, ThatChangeTheCatalogueArePublishedAndLeadBack) {
-  b = {{u8_tensor("new", 77, 9), u8_tensor("c", 3000, 33), {"a", Dtype::F16, {2000}, a.tensors[0].bytes}}, {{"k", "w"}, {"l", ""}}};
+  b = {{u8_tensor("new", 77, 9), u8_tensor("c", 3000, 33), {"a", Dtype::F16, {2000}, a.tensors[0].bytes}},
+       {{"k", "w"}, {"l", ""}}};
   put_bytes(other, b.file());
   ASSERT_TRUE(is_ok(diff()));
   auto done = patch(delta, reverse);
@@ -280,7 +282,8 @@ TEST_F(Deltas, OfRandomFilesLeadForthAndBackMergeAndLieOver) {
     SCOPED_TRACE(trial);
     SimEnv disk;
     disk.mkdirat(AT_FDCWD, "/m", 0755);
-    const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random), last = random_change(to, random);
+    const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random),
+                   last = random_change(to, random);
     disk.add_file("/m/a", from.file(random() % 2 * 777));
     disk.add_file("/m/b", to.file(random() % 2 * 777));
     disk.add_file("/m/c", last.file());
