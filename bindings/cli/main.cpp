@@ -179,8 +179,10 @@ void add_lock_timeout(CLI::App &command, int32_t &ms) {
 }
 
 void add_deltas(CLI::App &command, std::vector<std::string> &deltas) {
-  command.add_option("--delta", deltas, "Look at the file as patched with this delta; may be given\n"
-                                        "several times, the oldest first")
+  command
+      .add_option("--delta", deltas,
+                  "Look at the file as patched with this delta; may be given\n"
+                  "several times, the oldest first")
       ->type_name("FILE")
       ->expected(1)
       ->take_all();

@@ -1,8 +1,7 @@
 """A sub-module of 200 tensors swapped back and forth by a delta and its reverse, against stock safetensors 0.8, which loads
 the model, replaces the tensors and saves it: time, bytes made dirty and peak memory of each.
 
-    deltas.py BUILD-TREE [--quick]     --quick: a model of 512 MiB for 2 GiB, and fewer swaps
-    BENCH_DIR                          where the files go: a real disk with room for three times the model
+    deltas.py BUILD-TREE [--quick]     as table.py; wants room for three times the model; --quick: 512 MiB for 2 GiB
 
 In one run, alternating, on files in the page cache. Stock does not sync what it saves; so it is measured twice: as it is,
 and with the syncs (file, rename, folder) that make it durable, as libst's changes are.
@@ -18,10 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-BUILD = Path(sys.argv[1]).resolve()
-QUICK = "--quick" in sys.argv
-PLACE = Path(os.environ.get("BENCH_DIR", BUILD / "bench-tmp"))
-MIB = 1 << 20
+from table import MIB, PLACE, QUICK, cells, mebibytes, note, seconds, times
+
 REST = (448 if QUICK else 1984) * MIB
 TENSORS, PART = 200, 320 << 10
 ROUNDS = 3 if QUICK else 7
@@ -90,11 +87,17 @@ def main() -> None:
             for who, all_of_it in results.items()
         }
     size = REST + TENSORS * PART
-    print(f"Swapping {TENSORS} tensors, {TENSORS * PART / MIB:.0f} MiB, of a model of {size / MIB:.0f} MiB; medians of {ROUNDS}.")
-    print("| | time | against libst | bytes made dirty | peak memory |\n|---|---|---|---|---|")
+    note(
+        f"{TENSORS} tensors, {mebibytes(TENSORS * PART)}, of a model of {mebibytes(size)} swapped; medians of {ROUNDS}."
+    )
+    columns = ["who", "time", "times libst's", "bytes made dirty", "peak memory"]
+    print("|".join(["", *columns, ""]))
+    print("|---" * len(columns) + "|")
     for who, m in medians.items():
         ratio = m["seconds"] / medians["libst"]["seconds"]
-        print(f"| {who} | {m['seconds']:.3f} s | {ratio:.1f}x | {m['written'] / MIB:.0f} MiB | {m['peak'] / MIB:.0f} MiB |")
+        figures = [who, seconds(m["seconds"]), times(ratio), mebibytes(m["written"]), mebibytes(m["peak"])]
+        print("|".join(["", *figures, ""]), flush=True)
+        cells("swapping a sub-module", **dict(zip(columns, figures)))
 
 
 if __name__ == "__main__":

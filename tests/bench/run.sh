@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Benchmarks against stock safetensors, in a build of their own: release, without the assertions of the tests' build.
-#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions journals local distance layout bindings deltas
+#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions journals local distance layout deltas bindings
 #                                                   scaling latency; the last two draw curves, and run only if named
 BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
@@ -10,7 +10,7 @@ export PYTHONPATH=$ROOT/tests/bench:$ROOT/tests/demo:$ROOT/tests/storage:$PYTHON
 QUICK=()
 PARTS=()
 for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argument"); done
-((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout bindings deltas)
+((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout deltas bindings)
 
 # It asks for PyTorch, but what is measured does without.
 [[ " ${PARTS[*]} " != *" distance "* ]] || "$PYTHON" -c 'import cattensors' 2>/dev/null ||

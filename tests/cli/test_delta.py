@@ -48,7 +48,10 @@ def test_a_change_of_bytes_is_patched_in_place(stctl, model, arrays, tmp_path):
     inode = os.stat(model).st_ino
     assert stctl.json("patch", model, tmp_path / "d")["kind"] == "patch"
     assert os.stat(model).st_ino == inode and stock(model)["scalar"] == 43
-    stctl("diff", tmp_path / "other", model, "-o", tmp_path / "d")
+    save_file(
+        {**arrays, "scalar": np.array(44, np.uint8)}, tmp_path / "other", metadata={"format": "np", "note": "a\nb"}
+    )
+    stctl("diff", model, tmp_path / "other", "-o", tmp_path / "d")
     assert stctl.json("patch", model, tmp_path / "d", "--atomic")["kind"] == "publish"
 
 

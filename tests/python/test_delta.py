@@ -24,9 +24,8 @@ def held(path):
 
 def shown(file):
     """The same of an open libst.File, in its order."""
-    return {
-        name: (file.info(name).dtype, file.info(name).shape, file[name].tobytes()) for name in file
-    }, dict(file.metadata)
+    tensors = {name: (file.info(name).dtype, file.info(name).shape, file[name].tobytes()) for name in file}
+    return tensors, dict(file.metadata)
 
 
 def array(r):
@@ -60,7 +59,7 @@ def test_random_pairs_go_forth_and_back(tmp_path):
     base, other, third = (tmp_path / f"{name}.safetensors" for name in ("a", "b", "c"))
     one, two, back, merged = (tmp_path / f"{name}.delta" for name in ("one", "two", "back", "merged"))
     kinds = set()
-    for _ in range(60):
+    for _ in range(25):
         a, meta_a = {f"t{i}": array(r) for i in range(r.randrange(8))}, r.choice([{}, {"a": "x"}])
         b, meta_b = changed(r, a, meta_a)
         c, meta_c = changed(r, b, meta_b)
@@ -136,10 +135,11 @@ def test_a_wrong_base_is_refused_and_left_alone(files, tmp_path):
 def test_an_overlay_is_a_view_of_its_layers(files):
     base, other, delta = files
     with libst.open(base, deltas=[delta]) as f:
-        assert list(f) == ["w", "x", "new"] or set(f) == {"w", "x", "new"}
+        assert set(f) == {"w", "x", "new"}
         assert "gone" not in f and dict(f.metadata) == {"k": "w", "l": ""}
         assert {name: f.info(name).shard for name in f} == {"w": 1, "x": 0, "new": 1}
-        assert f.stats.bytes_read < 20_000 and f.stats.bytes_owned == 0  # headers and samples: the views are mapped
+        stats = f.stats()
+        assert stats.bytes_read < 20_000 and stats.bytes_owned == 0  # headers and samples: the views are mapped
         view = f["w"]
         assert not view.flags.owndata
         np.testing.assert_array_equal(view, load_file(other)["w"])

@@ -24,7 +24,7 @@ def dirtied():
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_swap_costs_the_sub_module(make_disk, kind, tell):
-    folder = make_disk(kind).mount()
+    folder = make_disk(kind, size=400 << 20).mount()
     base, other, forth, back = (folder / name for name in ("base.safetensors", "other.safetensors", "forth", "back"))
     rest = {f"rest.{i}": np.full(1 << 20, i, np.uint8) for i in range(40)}
     a = {f"adapter.{i}": np.full(PART // 4, i, np.float32) for i in range(TENSORS)}
@@ -58,7 +58,7 @@ def test_a_swap_costs_the_sub_module(make_disk, kind, tell):
 
 @pytest.mark.parametrize("kind", ["xfs", "btrfs"])
 def test_a_merge_shares_blocks_with_its_base(make_disk, kind):
-    folder = make_disk(kind).mount()
+    folder = make_disk(kind, size=400 << 20).mount()
     base, other, delta, merged = (folder / name for name in ("base.safetensors", "other.safetensors", "d", "m"))
     tensors = {f"w{i}": np.full(1 << 20, i, np.uint8) for i in range(64)}
     save_file(tensors, base)

@@ -33,7 +33,9 @@ DeltaNotes notes() {
   return n;
 }
 
-Metadata spelled() { return spell_delta(notes(), {two[0].name, two[1].name}); }
+Metadata spelled() {
+  return spell_delta(notes(), {two[0].name, two[1].name});
+}
 
 TEST(DeltaNotes, AreReadAsTheyWereWritten) {
   const Header header = header_of(two, spelled());
@@ -106,7 +108,9 @@ TEST(DeltaNotes, ThatContradictThemselvesAreRefused) {
 TEST(DeltaNotes, ApplyToNothingButTheirBase) {
   const Header base = header_of({u8_tensor("a", 10, 7), u8_tensor("gone", 5, 7)}, {{"k", "v"}});
   const Header result = header_of(two, {});
-  const DeltaNotes right = describe(listing_of(base.index), listing_of(result.index), std::vector<NotedTensor>{{0, {{4, 5}, OldBytes{}}}, {1, {{9, 10}, {}}}}, {{"gone", {}}});
+  const DeltaNotes right =
+      describe(listing_of(base.index), listing_of(result.index),
+               std::vector<NotedTensor>{{0, {{4, 5}, OldBytes{}}}, {1, {{9, 10}, {}}}}, {{"gone", {}}});
   EXPECT_EQ(right.removed, std::vector<std::string>{"k"});
   EXPECT_TRUE(right.order.empty());
   const auto applied = [&](const DeltaNotes &n) {

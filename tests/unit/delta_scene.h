@@ -24,9 +24,12 @@ struct Holdings {
 inline bool operator==(const TestTensor &a, const TestTensor &b) {
   return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
 }
-inline bool operator==(const Holdings &a, const Holdings &b) { return a.tensors == b.tensors && a.metadata == b.metadata; }
+inline bool operator==(const Holdings &a, const Holdings &b) {
+  return a.tensors == b.tensors && a.metadata == b.metadata;
+}
 inline void PrintTo(const Holdings &h, std::ostream *out) {
-  for (const TestTensor &t : h.tensors) *out << "\n  " << t.name << " " << dtype_name(t.dtype) << " " << t.bytes.size() << " bytes";
+  for (const TestTensor &t : h.tensors)
+    *out << "\n  " << t.name << " " << dtype_name(t.dtype) << " " << t.bytes.size() << " bytes";
   for (const auto &[key, value] : h.metadata) *out << "\n  " << key << " = " << value.substr(0, 40);
 }
 
@@ -42,7 +45,10 @@ inline Holdings holdings_of(const std::string &file) {
   if (!header) return h;
   for (size_t i = 0; i < header->index.size(); ++i) {
     const TensorView t = header->index.at(i);
-    h.tensors.push_back({std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, file.substr(header->data_offset() + t.begin, t.nbytes)});
+    h.tensors.push_back({std::string(t.name),
+                         t.dtype,
+                         {t.shape.begin(), t.shape.end()},
+                         file.substr(header->data_offset() + t.begin, t.nbytes)});
   }
   for (size_t i = 0; i < header->index.metadata_size(); ++i) {
     const auto [key, value] = header->index.metadata_at(i);
@@ -59,7 +65,10 @@ inline Holdings random_holdings(std::mt19937 &random) {
     const Dtype dtype = dtypes[random() % std::size(dtypes)];
     const uint64_t elements = random() % 5 == 0 ? 0 : 2 * (1 + random() % (random() % 8 ? 900 : 30000));
     const std::string name = text(i % 3 ? "t" : "t\n\"\xC3\xA9/", i, i == 7 ? std::string(1, '\0') : std::string());
-    h.tensors.push_back({name, dtype, {elements}, pattern(*tensor_nbytes(dtype, std::vector{elements}), static_cast<unsigned>(random()))});
+    h.tensors.push_back({name,
+                         dtype,
+                         {elements},
+                         pattern(*tensor_nbytes(dtype, std::vector{elements}), static_cast<unsigned>(random()))});
   }
   for (size_t i = 0, n = random() % 4; i < n; ++i) h.metadata[text("k", i)] = text("v", random() % 3);
   return h;
@@ -85,7 +94,8 @@ inline Holdings random_change(const Holdings &from, std::mt19937 &random) {
   h.metadata = from.metadata;
   if (bytes_only) return h;
   for (size_t i = 0, n = random() % 3; i < n; ++i)
-    h.tensors.insert(h.tensors.begin() + static_cast<ptrdiff_t>(random() % (h.tensors.size() + 1)), u8_tensor(text("new", random()), random() % 5000, static_cast<unsigned>(random())));
+    h.tensors.insert(h.tensors.begin() + static_cast<ptrdiff_t>(random() % (h.tensors.size() + 1)),
+                     u8_tensor(text("new", random()), random() % 5000, static_cast<unsigned>(random())));
   if (random() % 4 == 0) std::shuffle(h.tensors.begin(), h.tensors.end(), random);
   if (random() % 2) h.metadata[text("k", random() % 4)] = "set";
   if (random() % 3 == 0) h.metadata.erase("k1");

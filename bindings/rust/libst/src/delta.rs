@@ -14,7 +14,7 @@ use crate::info::sentence;
 use crate::path::c_path;
 use crate::{sys, timeout, Plan, Progress, Result};
 #[cfg(doc)]
-use crate::{OpenOptions, SaveOptions, Status, TransactionOptions};
+use crate::{Status, TransactionOptions};
 
 /// Write the delta that makes `to` of `from`: a safetensors file of the tensors that differ, whose metadata says what
 /// else there is to do, and to which base. [`Diff`] has choices.

@@ -196,8 +196,8 @@ impl<'a> SaveOptions<'a> {
         let (base, to) = (c_path(base.as_ref())?, c_path(to.as_ref())?);
         let deltas = CPaths::new(&deltas.into_iter().collect::<Vec<_>>())?;
         let (c, _, _progress) = self.parts();
-        // SAFETY: C strings and set-up options, whose closure lives during the call.
         callback::call(|| {
+            // SAFETY: C strings and set-up options, whose closure lives during the call.
             check(unsafe { sys::st_merge(base.as_ptr(), deltas.as_ptr(), deltas.len(), to.as_ptr(), &c) })
         })
     }

@@ -32,7 +32,7 @@ layouts! {
     st_error_info { struct_size, status, os_errno, shard, offset, message, tensor, tensor_len, holder_pid }
     st_open_options {
         struct_size, flags, map, lock_timeout_ms, progress, progress_user, log, log_user,
-        prefetch, direct, io_threads, block_size, worker_index, worker_count, memory_limit,
+        prefetch, direct, io_threads, block_size, worker_index, worker_count, memory_limit, deltas, delta_count,
     }
     st_read_request { name, name_len, index, dst, dst_size, ranges, range_count }
     st_load_options { struct_size, flags, progress, progress_user }
@@ -50,11 +50,20 @@ layouts! {
         struct_size, flags, layout, alignment, header_reserve, lock_timeout_ms, reserved0, progress, progress_user,
     }
     st_report { struct_size, level, status, reserved0, offset, message }
-    st_verify_options { struct_size, reserved0, report, report_user, progress, progress_user }
+    st_verify_options { struct_size, reserved0, report, report_user, progress, progress_user, deltas, delta_count, }
     st_recover_options { struct_size, lock_timeout_ms, report, user }
     st_io_info {
         struct_size, storage, map, map_fallbacks, file_size, header_size, data_offset, filesystem, reason,
         prefetch, direct, io_threads, block_size, prefetch_reason,
+    }
+    st_diff_options {
+        struct_size, alignment, lock_timeout_ms, reserved0, progress, progress_user,
+    }
+    st_patch_options {
+        struct_size, flags, reverse, plan, lock_timeout_ms, reserved0, progress, progress_user,
+    }
+    st_delta_info {
+        struct_size, reserved0, changed, added, deleted, metadata_set, metadata_removed, data_bytes, base, result,
     }
     st_stats {
         struct_size, map_fallbacks, bytes_read, bytes_mapped, bytes_resident, bytes_private_dirty, bytes_owned,
@@ -103,6 +112,9 @@ initialisers! {
     ST_RECOVER_OPTIONS_INIT = st_recover_options_init;
     ST_IO_INFO_INIT = st_io_info_init;
     ST_STATS_INIT = st_stats_init;
+    ST_DIFF_OPTIONS_INIT = st_diff_options_init;
+    ST_PATCH_OPTIONS_INIT = st_patch_options_init;
+    ST_DELTA_INFO_INIT = st_delta_info_init;
 }
 
 /// A C program that prints one fact a line, "NAME<tab>FACT", for all that st.h declares.
