@@ -15,6 +15,7 @@
 #include "error.h"
 #include "st/st.h"
 #include "store/collection.h"
+#include "write/writer.h"
 
 struct st_file {
   explicit st_file(std::unique_ptr<st::store::Collection> c) : collection(std::move(c)), single(collection->file()) {}
@@ -135,6 +136,7 @@ inline void describe(const store::Place &place, const std::byte *data, st_tensor
 // Its bytes too.
 Result<void> describe_with_view(const store::Place &place, st_tensor *out);
 Result<store::NewBytes> translate(const st_tensor *value);
+Result<write::SaveOptions> translate(const st_save_options *given);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
 
 // What a read is to fill, and with what.

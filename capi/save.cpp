@@ -1,6 +1,5 @@
 // Saving: a file at once, or tensor by tensor.
 #include "boundary.h"
-#include "write/writer.h"
 
 using namespace st;
 using namespace st::capi;
@@ -9,11 +8,7 @@ struct st_writer {
   std::unique_ptr<st::write::Writer> writer;
 };
 
-namespace {
-
-static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
-              static_cast<uint32_t>(write::Layout::canonical) == ST_LAYOUT_CANONICAL &&
-              static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
+namespace st::capi {
 
 Result<write::SaveOptions> translate(const st_save_options *given) {
   auto o = read_options(given, st_save_options ST_SAVE_OPTIONS_INIT);
@@ -31,6 +26,14 @@ Result<write::SaveOptions> translate(const st_save_options *given) {
   options.progress = progress_of(o->progress, o->progress_user);
   return options;
 }
+
+}  // namespace st::capi
+
+namespace {
+
+static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
+              static_cast<uint32_t>(write::Layout::canonical) == ST_LAYOUT_CANONICAL &&
+              static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
 
 Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
   if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");

@@ -129,6 +129,8 @@ int stctl_main(int argc, char **argv) {
       add_mv(app, session);
       add_meta(app, session);
       add_compact(app, session);
+      add_shard(app, session);
+      add_join(app, session);
       add_plan(app, session);
       add_verify(app, session);
       add_recover(app, session);

@@ -51,6 +51,7 @@ from .errors import (
 )
 from .file import File, open, open_memory
 from .info import IoInfo, Plan, Stats, TensorInfo
+from .reshape import join, reshard
 from .save import Writer, save, writer
 from .slices import TensorSlice
 from .status import Status
@@ -104,9 +105,11 @@ __all__ = [
     "load",
     "Writer",
     "compact",
+    "join",
     "open",
     "open_memory",
     "recover",
+    "reshard",
     "save",
     "verify",
     "version",

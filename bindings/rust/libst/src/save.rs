@@ -182,7 +182,7 @@ impl<'a> SaveOptions<'a> {
         Writer::open(&path, &raw, &c_metadata(&pairs), c, progress)
     }
 
-    fn parts(self) -> (sys::st_save_options, Vec<(String, String)>, Option<OwnProgress<'a>>) {
+    pub(crate) fn parts(self) -> (sys::st_save_options, Vec<(String, String)>, Option<OwnProgress<'a>>) {
         let mut c = self.c;
         let progress = self.progress.map(OwnProgress::new);
         if let Some(own) = &progress {
