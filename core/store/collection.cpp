@@ -1,15 +1,39 @@
 #include "store/collection.h"
 
 #include "store/layered.h"
+#include "store/locate.h"
 #include "store/one_file.h"
+#include "store/shards.h"
 
 namespace st::store {
 
-Result<std::unique_ptr<Collection>> Collection::open(os::Env &env, const std::string &path, OpenOptions options) {
-  if (!options.deltas.empty()) return Layered::open(env, path, std::move(options));
-  auto file = Checkpoint::open(env, path, std::move(options));
+namespace {
+
+Result<std::unique_ptr<Collection>> open_located(os::Env &env, const Located &located, OpenOptions options) {
+  if (!options.deltas.empty()) {
+    if (located.is_index)
+      return fail(Status::unsupported, quoted(located.path),
+                  " is an index of shards, on which deltas cannot lie; join the shards into one file first");
+    return Layered::open(env, located.path, std::move(options));
+  }
+  if (located.is_index) return Shards::open(env, located.path, std::move(options));
+  auto file = Checkpoint::open(env, located.path, std::move(options));
   if (!file) return Failure(std::move(file.error()));
   return std::make_unique<OneFile>(std::move(*file));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collection>> Collection::open(os::Env &env, const std::string &path, OpenOptions options) {
+  auto located = locate(env, path, false);
+  if (!located) return Failure(std::move(located.error()));
+  auto opened = open_located(env, *located, options);
+  if (opened || located->is_index || opened.error().status != Status::not_regular) return opened;
+  // Perhaps a folder.
+  located = locate(env, path);
+  if (!located) return Failure(std::move(located.error()));
+  if (!located->is_index && located->path == path) return opened;
+  return open_located(env, *located, std::move(options));
 }
 
 Result<std::unique_ptr<Collection>> Collection::open_memory(os::Env &env, const std::byte *bytes, size_t size) {
