@@ -97,7 +97,7 @@ class Journal {
 
  private:
   Result<void> reserve(uint64_t end);
-  Result<void> seal(CommitRecord record, std::span<const std::byte> manifest);
+  Result<void> seal_with(CommitRecord record, std::span<const std::byte> manifest);
   Result<void> append_bytes(const void *bytes, uint64_t n);
   template <class Source>
   Result<SectorTable> note_sectors(uint64_t offset, uint64_t n, Source source);

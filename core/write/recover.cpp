@@ -94,7 +94,10 @@ Result<bool> Recovery::run() {
   auto folder = Folder::open(env_, path_, by_path,
                              [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); });
   if (!folder) return Failure(std::move(folder.error()));
-  if (!*folder) return true;
+  if (!*folder) {  // nor was anything ever decided
+    Replacement::remove_stale(env_, path_, undecided_infix);
+    return true;
+  }
 
   auto read_only = [&](Error &&e) { return Failure(means_read_only(e) ? needs_recovery(path_, e) : std::move(e)); };
   auto exclusive = lock_whole_file(env_, path_, wait_);

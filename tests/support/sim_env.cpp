@@ -49,6 +49,7 @@ void make_durable(SimInode &inode, const SimEntryChange &e) {
     inode.durable_entries.erase(e.name);
   else
     inode.durable_entries[e.name] = e.inode;
+  if (!e.before.empty() && e.before != e.name) inode.durable_entries.erase(e.before);
 }
 
 }  // namespace
@@ -412,10 +413,11 @@ int SimEnv::renameat(int from_dir, const char *from, int to_dir, const char *to)
   changing();
   SimInode &target = change(to_parent);
   target.entries[to_name] = inode;
-  target.pending_entries.push_back({to_name, inode});
+  const bool within = from_parent == to_parent;
+  target.pending_entries.push_back({to_name, inode, within ? from_name : std::string()});
   SimInode &source = change(from_parent);
   source.entries.erase(from_name);
-  source.pending_entries.push_back({from_name, 0});
+  if (!within) source.pending_entries.push_back({from_name, 0});
   return 0;
 }
 

@@ -1,7 +1,8 @@
 // A filesystem in memory that knows what a power cut leaves behind. Every write
 // and every change of a folder is pending until its file or folder is synced; a
 // cut keeps any subset of what is pending, and tears writes at 512 bytes. It
-// promises no more than POSIX does: syncing a file does not sync its name.
+// promises no more than POSIX does (syncing a file does not sync its name), but
+// that a rename within a folder happens or does not.
 #pragma once
 
 #include <cerrno>
@@ -39,6 +40,8 @@ struct SimWrite {
 struct SimEntryChange {
   std::string name;
   uint64_t inode = 0;  // 0: removed
+  // Of a rename within a folder, the name before: one change, as the journal of every filesystem has it.
+  std::string before = {};
 };
 
 struct SimInode {
