@@ -57,7 +57,7 @@ st_status boundary(Body body) noexcept {
 // Arguments that may not be NULL.
 template <class... Pointers>
 Result<void> require(const char *call, Pointers... pointers) {
-  if (((pointers == nullptr) || ...))
+  if ((... || !pointers))
     return fail(Status::invalid_argument, call, " was given NULL where that is not allowed; see st.h");
   return {};
 }

@@ -10,6 +10,7 @@
 namespace stctl {
 
 void add_ls(CLI::App &app, Session &session);
+void add_view(CLI::App &app, Session &session);
 void add_info(CLI::App &app, Session &session);
 void add_get(CLI::App &app, Session &session);
 void add_update(CLI::App &app, Session &session);
@@ -28,8 +29,7 @@ void add_stats(CLI::App &app, Session &session);
 
 // A sub-command with --json, --quiet and --verbose. The first line of `description` is for the
 // list of commands; `examples` are printed at the end of --help, before the exit codes.
-CLI::App *add_command(CLI::App &app, Session &session, const char *name, const char *description,
-                      const char *examples);
+CLI::App *add_command(CLI::App &app, Session &session, const char *name, const char *description, const char *examples);
 
 // --lock-timeout MS, into `ms`.
 void add_lock_timeout(CLI::App &command, int32_t &ms);

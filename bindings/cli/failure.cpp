@@ -24,8 +24,7 @@ Failure Failure::of_libst(st_status status) {
 }
 
 Failure Failure::of_errno(int err, const char *what, const std::string &path) {
-  Failure failure(exit_failed,
-                  std::string("cannot ") + what + " '" + escape(path) + "': " + std::strerror(err));
+  Failure failure(exit_failed, std::string("cannot ") + what + " '" + escape(path) + "': " + std::strerror(err));
   failure.os_errno_ = err;
   return failure;
 }

@@ -30,9 +30,9 @@ int collect_finding(void *user, const st_report *report);
 struct Outcome {
   Findings findings;
   std::optional<Failure> failure;
-  bool is_verdict = false;  // the failure is what the command was asked to find: not an error of its own
+  bool is_verdict = false;         // the failure is what the command was asked to find: not an error of its own
   bool notes_are_details = false;  // shown with --verbose only
-  std::string summary;      // without a failure: "ok (3 tensors, 64 bytes)"
+  std::string summary;             // without a failure: "ok (3 tensors, 64 bytes)"
   std::vector<std::pair<const char *, uint64_t>> facts;  // for --json
 };
 

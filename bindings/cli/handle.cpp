@@ -26,7 +26,9 @@ File::File(Session &session, const std::string &path, const FileOptions &options
   check(st_open(path.c_str(), &opts, &file_));
 }
 
-File::~File() { st_close(file_); }
+File::~File() {
+  st_close(file_);
+}
 
 st_tensor File::at(size_t i) const {
   st_tensor tensor = {};

@@ -27,8 +27,8 @@ class File {
   st_file *get() const { return file_; }
   const std::string &path() const { return path_; }
   size_t count() const { return st_count(file_); }
-  st_tensor at(size_t i) const;        // a description
-  st_tensor view(size_t i) const;      // with its bytes
+  st_tensor at(size_t i) const;    // a description
+  st_tensor view(size_t i) const;  // with its bytes
   st_io_info io_info() const;
   st_stats stats() const;
 
@@ -67,21 +67,25 @@ class Transaction {
   st_txn *txn_ = nullptr;
 };
 
-inline std::string_view name_of(const st_tensor &tensor) { return {tensor.name, tensor.name_len}; }
+inline std::string_view name_of(const st_tensor &tensor) {
+  return {tensor.name, tensor.name_len};
+}
 
 // The number of elements in so many bytes: nbytes * 8 / bits, which here does not overflow.
 inline uint64_t elements_of(st_dtype dtype, uint64_t nbytes) {
   const uint32_t bits = st_dtype_bits(dtype);
   return nbytes / bits * 8 + nbytes % bits * 8 / bits;
 }
-inline uint64_t elements_of(const st_tensor &tensor) { return elements_of(tensor.dtype, tensor.nbytes); }
+inline uint64_t elements_of(const st_tensor &tensor) {
+  return elements_of(tensor.dtype, tensor.nbytes);
+}
 
 // The fields "name", "dtype", "shape", "nbytes", "offset" of an object.
 class Json;
 void write_description(Json &json, const st_tensor &tensor);
 
-const char *map_name(uint32_t map);          // "shared", "private", "none"
+const char *map_name(uint32_t map);            // "shared", "private", "none"
 const char *prefetch_name(uint32_t prefetch);  // "none", "sequential", "parallel"
-const char *storage_name(uint32_t storage);  // "local", "fuse", …
+const char *storage_name(uint32_t storage);    // "local", "fuse", …
 
 }  // namespace stctl

@@ -40,9 +40,13 @@ void catch_signals() {
   signal(SIGPIPE, SIG_IGN);  // a write answers EPIPE instead
 }
 
-int interrupted() { return came.load(); }
+int interrupted() {
+  return came.load();
+}
 
-void forget_interrupt() { came.store(0); }
+void forget_interrupt() {
+  came.store(0);
+}
 
 void throw_if_interrupted() {
   if (int signal = interrupted()) throw Failure(exit_signal + signal, "interrupted");
@@ -67,6 +71,8 @@ Blocking::Blocking() : outer_(polite.exchange(false)) {
   }
 }
 
-Blocking::~Blocking() { polite.store(outer_); }
+Blocking::~Blocking() {
+  polite.store(outer_);
+}
 
 }  // namespace stctl

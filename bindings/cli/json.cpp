@@ -50,7 +50,9 @@ void Json::key(std::string_view name) {
   first_ = true;
 }
 
-void Json::value(std::string_view text) { raw(quoted(text)); }
+void Json::value(std::string_view text) {
+  raw(quoted(text));
+}
 
 void Json::raw(std::string_view json) {
   comma();

@@ -117,10 +117,11 @@ int stctl_main(int argc, char **argv) {
       app.get_formatter()->label("SUBCOMMAND", "COMMAND");
       app.get_formatter()->label("Subcommands", "Commands");
       app.footer(std::string(footer) + exit_codes_help);
-      app.set_version_flag("--version", fmt::format("stctl {}.{}.{} (libst {})", ST_VERSION_MAJOR,
-                                                    ST_VERSION_MINOR, ST_VERSION_PATCH, st_version()));
+      app.set_version_flag("--version", fmt::format("stctl {}.{}.{} (libst {})", ST_VERSION_MAJOR, ST_VERSION_MINOR,
+                                                    ST_VERSION_PATCH, st_version()));
       app.require_subcommand(1);
       add_ls(app, session);
+      add_view(app, session);
       add_info(app, session);
       add_get(app, session);
       add_update(app, session);
@@ -168,8 +169,10 @@ CLI::App *add_command(CLI::App &app, Session &session, const char *name, const c
 }
 
 void add_lock_timeout(CLI::App &command, int32_t &ms) {
-  command.add_option("--lock-timeout", ms, "Wait MS milliseconds for other writers; 0: not at all,\n"
-                                           "-1: for ever (default 10000)")
+  command
+      .add_option("--lock-timeout", ms,
+                  "Wait MS milliseconds for other writers; 0: not at all,\n"
+                  "-1: for ever (default 10000)")
       ->type_name("MS")
       ->check(CLI::Validator(CLI::Range(-1, INT32_MAX)).description(""));
 }
@@ -184,4 +187,6 @@ void add_map(CLI::App &command, uint32_t &map) {
 
 }  // namespace stctl
 
-int main(int argc, char **argv) { return stctl::stctl_main(argc, argv); }
+int main(int argc, char **argv) {
+  return stctl::stctl_main(argc, argv);
+}

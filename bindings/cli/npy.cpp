@@ -102,9 +102,10 @@ Npy parse_npy(std::string_view file, const std::string &path) {
     if (kind.descr == descr) npy.dtype = kind.dtype;
   }
   if (npy.dtype == 0) {
-    throw refuse(fmt::format("holds elements of type '{}', which no safetensors dtype is "
-                             "(use --from-raw for the bytes)",
-                             descr ? escape(*descr) : "structure"));
+    throw refuse(
+        fmt::format("holds elements of type '{}', which no safetensors dtype is "
+                    "(use --from-raw for the bytes)",
+                    descr ? escape(*descr) : "structure"));
   }
   const std::optional<std::vector<uint64_t>> shape = parse_shape(value_of(dict, "shape", "(", ")"));
   if (!shape) throw refuse("has a .npy header without a shape");

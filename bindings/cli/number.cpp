@@ -21,10 +21,10 @@ namespace {
 // A float of at most 16 bits: sign, exponent, mantissa.
 struct SmallFloat {
   enum Specials {
-    ieee,       // the highest exponent is infinity and NaN
-    nan_only,   // all ones is NaN, no infinity
-    fnuz,       // the code of -0 is NaN, no infinity
-    none,       // neither
+    ieee,      // the highest exponent is infinity and NaN
+    nan_only,  // all ones is NaN, no infinity
+    fnuz,      // the code of -0 is NaN, no infinity
+    none,      // neither
   };
   int exponent_bits;
   int mantissa_bits;

@@ -103,7 +103,9 @@ ssize_t OutputFile::write_some(const char *bytes, size_t n) {
   return ::write(fd_, bytes, n);
 }
 
-void OutputFile::fail(int err) { throw Failure::of_errno(err, "write", path_); }
+void OutputFile::fail(int err) {
+  throw Failure::of_errno(err, "write", path_);
+}
 
 void say(std::string_view sentence) {
   const std::string line = fmt::format("stctl: {}\n", sentence);

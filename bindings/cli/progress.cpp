@@ -59,6 +59,8 @@ int Progress::callback(void *user, uint64_t done_bytes, uint64_t total_bytes) {
   return interrupted() != 0;
 }
 
-int stop_if_interrupted(void *, uint64_t, uint64_t) { return interrupted() != 0; }
+int stop_if_interrupted(void *, uint64_t, uint64_t) {
+  return interrupted() != 0;
+}
 
 }  // namespace stctl

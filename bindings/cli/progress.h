@@ -16,8 +16,11 @@ class Progress {
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
-  void done(uint64_t bytes);                 // so many of the total by now
-  void part_done() { before_ += part_; part_ = 0; }  // the call whose callback reported is over
+  void done(uint64_t bytes);  // so many of the total by now
+  void part_done() {
+    before_ += part_;
+    part_ = 0;
+  }  // the call whose callback reported is over
 
   // The callback of libst (st_progress_fn; user: a Progress): the parts' bytes add up. Asks to stop after Ctrl-C.
   static int callback(void *user, uint64_t done_bytes, uint64_t total_bytes);

@@ -10,9 +10,9 @@ namespace stctl {
 
 struct Session {
   Output out{1};
-  bool json = false;     // one JSON object on standard output, also on failure
-  bool quiet = false;    // no progress bar, no warnings
-  bool verbose = false;  // also what libst does that is no problem: recovery, fallbacks
+  bool json = false;         // one JSON object on standard output, also on failure
+  bool quiet = false;        // no progress bar, no warnings
+  bool verbose = false;      // also what libst does that is no problem: recovery, fallbacks
   std::function<int()> run;  // set by the sub-command; returns an exit code
 };
 

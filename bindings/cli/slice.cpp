@@ -39,8 +39,8 @@ st_range parse_range(const std::string &text, const std::string &slice) {
   if (parts.size() > 3) throw UsageFailure(fmt::format("'{}' is no slice: too many ':'", escape(slice)));
   const int64_t step = parts.size() > 2 ? number(parts[2], 1, slice) : 1;
   if (step == 0) throw UsageFailure(fmt::format("'{}' is no slice: a step is 0", escape(slice)));
-  return {number(parts[0], step > 0 ? 0 : INT64_MAX, slice),
-          number(parts[1], step > 0 ? INT64_MAX : INT64_MIN, slice), step};
+  return {number(parts[0], step > 0 ? 0 : INT64_MAX, slice), number(parts[1], step > 0 ? INT64_MAX : INT64_MIN, slice),
+          step};
 }
 
 }  // namespace
@@ -62,9 +62,9 @@ Slice::Slice(const File &file, size_t index, const std::string &text) : file_(fi
     parts.insert(parts.erase(dots), missing, ":");
   }
   if (parts.size() > rank) {
-    throw Failure(exit_failed, fmt::format("slice '{}' has {} for the {} of '{}'", escape(text),
-                                           counted(parts.size(), "part"), counted(rank, "dimension"),
-                                           escape(name_of(tensor_))));
+    throw Failure(exit_failed,
+                  fmt::format("slice '{}' has {} for the {} of '{}'", escape(text), counted(parts.size(), "part"),
+                              counted(rank, "dimension"), escape(name_of(tensor_))));
   }
   for (size_t d = 0; d < rank; ++d) {
     const int64_t size = static_cast<int64_t>(std::min<uint64_t>(tensor_.shape[d], INT64_MAX));

@@ -45,9 +45,9 @@ class Slice {
 
   const File &file_;
   st_tensor tensor_;
-  std::vector<st_range> ranges_;   // one a dimension; start is not negative
-  std::vector<uint64_t> counts_;   // entries of each dimension
-  std::vector<bool> indexed_;      // by a number: not in shape()
+  std::vector<st_range> ranges_;  // one a dimension; start is not negative
+  std::vector<uint64_t> counts_;  // entries of each dimension
+  std::vector<bool> indexed_;     // by a number: not in shape()
   uint64_t nbytes_ = 0;
   uint64_t elements_ = 0;
 };

@@ -9,12 +9,12 @@ namespace stctl {
 namespace {
 
 bool needs_escape(uint32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == '\\' || c == bad_utf8 ||
-         c == 0xad || c == 0x61c ||                            // soft hyphen, Arabic letter mark
-         (c >= 0x200b && c <= 0x200f) ||                       // zero width, direction marks
-         (c >= 0x2028 && c <= 0x202e) ||                       // line ends, direction overrides
-         (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||        // invisible operators, isolates
-         (c >= 0xfff9 && c <= 0xfffb) || (c >> 8) == 0xe00;    // annotations, tags
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == '\\' || c == bad_utf8 || c == 0xad ||
+         c == 0x61c ||                                       // soft hyphen, Arabic letter mark
+         (c >= 0x200b && c <= 0x200f) ||                     // zero width, direction marks
+         (c >= 0x2028 && c <= 0x202e) ||                     // line ends, direction overrides
+         (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||      // invisible operators, isolates
+         (c >= 0xfff9 && c <= 0xfffb) || (c >> 8) == 0xe00;  // annotations, tags
 }
 
 // The blocks that matter, after Unicode's EastAsianWidth; wcwidth(3) would need a locale.
@@ -23,8 +23,8 @@ size_t columns_of(uint32_t c) {
     uint32_t first, last;
   };
   static constexpr Block combining[] = {{0x300, 0x36f}, {0x1ab0, 0x1aff}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}};
-  static constexpr Block wide[] = {{0x1100, 0x115f},   {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
-                                   {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},   {0x1f300, 0x1f64f},
+  static constexpr Block wide[] = {{0x1100, 0x115f},   {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},  {0xf900, 0xfaff},
+                                   {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},  {0x1f300, 0x1f64f},
                                    {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
   const auto holds = [c](const Block &block) { return block.first <= c && c <= block.last; };
   if (std::any_of(std::begin(combining), std::end(combining), holds)) return 0;
@@ -97,8 +97,11 @@ std::optional<bool> take_class(std::string_view &pattern, uint32_t c) {
 uint32_t take_code_point(std::string_view &s) {
   const auto byte = [&s](size_t i) { return static_cast<uint8_t>(s[i]); };
   const uint32_t lead = byte(0);
-  size_t n = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3
-                               : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  size_t n = lead < 0x80                   ? 1
+             : lead >= 0xc2 && lead < 0xe0 ? 2
+             : lead >= 0xe0 && lead < 0xf0 ? 3
+             : lead >= 0xf0 && lead < 0xf5 ? 4
+                                           : 0;
   uint32_t c = n == 1 ? lead : n == 0 ? 0 : lead & (0x7f >> n);
   bool good = n != 0 && n <= s.size();
   for (size_t i = 1; good && i < n; ++i) {

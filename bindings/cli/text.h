@@ -28,9 +28,9 @@ std::string escape_short(std::string_view text, size_t max);
 // Columns on a terminal: two for wide characters, none for combining ones.
 size_t width(std::string_view utf8);
 
-std::string human_size(uint64_t bytes);        // "4.00 MiB"
-std::string grouped(uint64_t n);               // "13,476,831,232"
-std::string counted(uint64_t n, const char *thing);  // "1 tensor", "2 tensors"
+std::string human_size(uint64_t bytes);                      // "4.00 MiB"
+std::string grouped(uint64_t n);                             // "13,476,831,232"
+std::string counted(uint64_t n, const char *thing);          // "1 tensor", "2 tensors"
 std::string shape_text(const uint64_t *shape, size_t rank);  // "[2, 3]"
 
 // Does the shell pattern match all of `name`? * ? [abc] [a-z] [!abc] and \x for

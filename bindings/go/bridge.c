@@ -53,16 +53,22 @@ void stgo_hook_open(st_open_options *options) {
   options->log = on_log;
 }
 
-void stgo_hook_txn(st_txn_options *options) { options->progress = on_progress; }
+void stgo_hook_txn(st_txn_options *options) {
+  options->progress = on_progress;
+}
 
-void stgo_hook_save(st_save_options *options) { options->progress = on_progress; }
+void stgo_hook_save(st_save_options *options) {
+  options->progress = on_progress;
+}
 
 void stgo_hook_verify(st_verify_options *options) {
   options->progress = on_progress;
   options->report = on_report;
 }
 
-void stgo_hook_recover(st_recover_options *options) { options->report = on_report; }
+void stgo_hook_recover(st_recover_options *options) {
+  options->report = on_report;
+}
 
 st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out) {
   for (;;) { /* again where a commit or refresh of another thread gave the index to another tensor */

@@ -9,6 +9,15 @@
 
 namespace st {
 
+namespace {
+
+// Of the lookup: a power of two, at most three quarters of them taken.
+size_t slots_for(size_t tensors) {
+  return std::bit_ceil(tensors + tensors / 3 + 1);
+}
+
+}  // namespace
+
 uint64_t Index::hash(std::string_view name) const {
   return hash64(name.data(), name.size(), seed_);
 }
@@ -48,41 +57,26 @@ IndexBuilder::IndexBuilder(uint64_t seed, size_t header_bytes) {
   // The least a stock writer spends on a tensor besides its name is
   // {"dtype":"F32","shape":[],"data_offsets":[0,4]}: so this is no more than
   // twice what is needed, and finish() gives the rest back.
-  const size_t tensors = header_bytes / 64;
+  const size_t tensors = header_bytes / 64, dims = 2 * tensors + 1, strings = header_bytes / 2;
+  const size_t bytes =
+      tensors * sizeof(Index::Entry) + dims * sizeof(uint64_t) + strings + slots_for(tensors) * sizeof(uint64_t) + 4096;
+  // From about half a huge page on, clearing one costs less than the faults of what fills it.
+  if (bytes >= huge_page / 2) {
+    const auto block = std::make_shared<SharedBlock>(std::max(bytes, huge_page));
+    index_.strings_ = Index::Array<char>(HugeAllocator<char>(block));
+    index_.dims_ = Index::Array<uint64_t>(HugeAllocator<uint64_t>(block));
+    index_.entries_ = Index::Array<Index::Entry>(HugeAllocator<Index::Entry>(block));
+    index_.slots_ = Index::Array<uint64_t>(HugeAllocator<uint64_t>(block));
+  }
   index_.entries_.reserve(tensors);
-  index_.dims_.reserve(2 * tensors + 1);
-  index_.strings_.reserve(header_bytes / 2);
-}
-
-uint32_t IndexBuilder::add_string(std::string_view s) {
-  const auto offset = static_cast<uint32_t>(index_.strings_.size());
-  index_.strings_.insert(index_.strings_.end(), s.begin(), s.end());
-  index_.strings_.push_back('\0');
-  return offset;
-}
-
-void IndexBuilder::begin_tensor(std::string_view name) {
-  name_ = add_string(name);
-  name_len_ = static_cast<uint32_t>(name.size());
-  shape_ = static_cast<uint32_t>(index_.dims_.size());
-}
-
-void IndexBuilder::end_tensor(Dtype dtype, uint64_t begin, uint64_t end) {
-  Index::Entry e;
-  e.begin = begin;
-  e.end = end;
-  e.name = name_;
-  e.name_len = name_len_;
-  e.shape = shape_;
-  e.dtype = static_cast<uint32_t>(dtype) & 31;
-  e.rank = static_cast<uint32_t>(index_.dims_.size() - shape_) & ((1u << 27) - 1);
-  index_.entries_.push_back(e);
+  index_.dims_.reserve(dims);
+  index_.strings_.reserve(strings);
 }
 
 void IndexBuilder::back_to(const Mark &mark) {
   index_.strings_.resize(mark.strings);
   index_.dims_.resize(mark.dims);
-  index_.entries_.resize(mark.entries);
+  index_.entries_.erase(index_.entries_.begin() + static_cast<ptrdiff_t>(mark.entries), index_.entries_.end());
   index_.metadata_.resize(mark.metadata);
 }
 
@@ -100,7 +94,7 @@ namespace {
 // Room that was never touched costs only address space; a copy costs time.
 template <class Vector>
 void give_back(Vector &v) {
-  if (v.capacity() > 2 * v.size()) v.shrink_to_fit();
+  if (v.capacity() > 2 * v.size()) v = Vector(v.begin(), v.end());
 }
 
 }  // namespace
@@ -153,7 +147,7 @@ Result<void> IndexBuilder::check_layout() {
 
 Result<void> IndexBuilder::build_lookup() {
   const size_t n = index_.size();
-  index_.slots_.assign(std::bit_ceil(n + n / 3 + 1), 0);
+  index_.slots_.assign(slots_for(n), 0);
   const uint64_t mask = index_.slots_.size() - 1;
   // Hashes are made some entries ahead, so that the slots come into the cache meanwhile.
   constexpr size_t ahead = 16;

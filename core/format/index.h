@@ -32,11 +32,7 @@ class Index {
   TensorView at(size_t i) const {  // by offset
     ST_ASSERT(i < entries_.size());
     const Entry &e = entries_[i];
-    return {string_at(e.name, e.name_len),
-            static_cast<Dtype>(e.dtype),
-            {dims_.data() + e.shape, e.rank},
-            e.begin,
-            e.end - e.begin};
+    return {string_at(e.name, e.name_len), e.dtype(), {dims_.data() + e.shape, e.rank()}, e.begin, e.end - e.begin};
   }
   std::optional<size_t> find(std::string_view name) const;
 
@@ -58,8 +54,17 @@ class Index {
     uint32_t name;
     uint32_t name_len;
     uint32_t shape;
-    uint32_t dtype : 5;
-    uint32_t rank : 27;
+    uint32_t rank_and_dtype;
+
+    Entry(uint64_t begin, uint64_t end, uint32_t name, uint32_t name_len, uint32_t shape, uint32_t rank, Dtype dtype)
+        : begin(begin),
+          end(end),
+          name(name),
+          name_len(name_len),
+          shape(shape),
+          rank_and_dtype(rank << 5 | static_cast<uint32_t>(dtype)) {}
+    uint32_t rank() const { return rank_and_dtype >> 5; }
+    Dtype dtype() const { return static_cast<Dtype>(rank_and_dtype & 31); }
   };
   struct Pair {
     uint32_t key, key_len, value, value_len;
@@ -68,12 +73,14 @@ class Index {
   std::string_view string_at(uint32_t offset, uint32_t len) const { return {&strings_[offset], len}; }
   uint64_t hash(std::string_view name) const;
 
-  std::vector<char, HugeAllocator<char>> strings_;        // every name and metadata string, each NUL-terminated
-  std::vector<uint64_t, HugeAllocator<uint64_t>> dims_;   // every shape
-  std::vector<Entry, HugeAllocator<Entry>> entries_;      // sorted by (begin, end)
-  std::vector<uint64_t, HugeAllocator<uint64_t>> slots_;  // open addressing: high half hash, low half index + 1
-  std::vector<Pair> metadata_;                            // in header order
-  std::vector<uint32_t> by_key_;                          // metadata, sorted by key
+  template <class T>
+  using Array = std::vector<T, HugeAllocator<T>>;
+  Array<char> strings_;           // every name and metadata string, each NUL-terminated
+  Array<uint64_t> dims_;          // every shape
+  Array<Entry> entries_;          // sorted by (begin, end)
+  Array<uint64_t> slots_;         // open addressing: high half hash, low half index + 1
+  std::vector<Pair> metadata_;    // in header order
+  std::vector<uint32_t> by_key_;  // metadata, sorted by key
   uint64_t seed_ = 0;
   uint64_t data_bytes_ = 0;
 };
@@ -86,9 +93,16 @@ class IndexBuilder {
   // under one seed do not under another.
   IndexBuilder(uint64_t seed, size_t header_bytes);
 
-  void begin_tensor(std::string_view name);
+  void begin_tensor(std::string_view name) {
+    name_ = add_string(name);
+    name_len_ = static_cast<uint32_t>(name.size());
+    shape_ = static_cast<uint32_t>(index_.dims_.size());
+  }
   void add_dim(uint64_t dim) { index_.dims_.push_back(dim); }
-  void end_tensor(Dtype dtype, uint64_t begin, uint64_t end);
+  void end_tensor(Dtype dtype, uint64_t begin, uint64_t end) {
+    index_.entries_.emplace_back(begin, end, name_, name_len_, shape_,
+                                 static_cast<uint32_t>(index_.dims_.size() - shape_), dtype);
+  }
   void add_metadata(std::string_view key, std::string_view value);
 
   // To undo what was added since.
@@ -103,7 +117,12 @@ class IndexBuilder {
   Result<Index> finish();
 
  private:
-  uint32_t add_string(std::string_view s);
+  uint32_t add_string(std::string_view s) {
+    const auto offset = static_cast<uint32_t>(index_.strings_.size());
+    index_.strings_.insert(index_.strings_.end(), s.begin(), s.end());
+    index_.strings_.push_back('\0');
+    return offset;
+  }
   Result<void> check_layout();
   Result<void> build_lookup();
   void finish_metadata();

@@ -43,8 +43,10 @@ class Scanner {
  private:
   bool string(std::string_view *out);
   bool rest_of_string(std::string_view *out);
+  bool again(const char *before, unsigned n);
   bool dtype(std::optional<Dtype> *out);
   bool number(uint64_t *out);
+  bool offsets(uint64_t *begin, uint64_t *end);
   bool metadata();
   bool tensor(std::string_view name);
   bool shape();
@@ -52,8 +54,13 @@ class Scanner {
   const char *at_;
   const char *const end_;
   IndexBuilder &builder_;
-  std::string_view last_dtype_name_;
+  // Of the tensor before, and how it was spelt.
   std::optional<Dtype> last_dtype_;
+  const char *last_dtype_text_ = nullptr;
+  unsigned last_dtype_size_ = 0;
+  uint64_t last_end_ = 0;
+  const char *last_end_text_ = nullptr;
+  unsigned last_end_digits_ = 0;
 };
 
 // How many of the next bytes belong to a plain string, which a quote, a backslash
@@ -81,6 +88,19 @@ unsigned plain_bytes(const char *at) {
   return ends ? static_cast<unsigned>(__builtin_ctzll(ends)) / 8 : step;
 }
 #endif
+
+// The same n bytes as before, here? They are taken then. n is at least 1. Compares words, not bytes, and where they
+// end does not depend on what they are: the processor goes on meanwhile.
+bool Scanner::again(const char *before, unsigned n) {
+  if (n > 16 || static_cast<size_t>(end_ - at_) < n) return false;
+  uint64_t was[2], is[2];
+  std::memcpy(was, before, 16);
+  std::memcpy(is, at_, 16);
+  const bool same =
+      n <= 8 ? (was[0] ^ is[0]) << (64 - 8 * n) == 0 : was[0] == is[0] && (was[1] ^ is[1]) << (128 - 8 * n) == 0;
+  if (same) at_ += n;
+  return same;
+}
 
 bool Scanner::string(std::string_view *out) {
   return take('"') && rest_of_string(out);
@@ -120,21 +140,41 @@ Digits leading_digits(const char *at) {
 }
 
 bool Scanner::number(uint64_t *out) {
-  space();
-  constexpr uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+  if (at_ != end_ && *at_ <= ' ') space();
   const char *begin = at_;
-  uint64_t n = 0;
-  Digits more{};
-  do {
-    more = leading_digits(at_);  // the padding lets us read past the end
+  Digits more = leading_digits(at_);  // the padding lets us read past the end
+  uint64_t n = more.value;
+  at_ += more.count;
+  while (more.count == 8 && at_ - begin <= 16) {
+    static constexpr uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    more = leading_digits(at_);
     n = n * tens[more.count] + more.value;
     at_ += more.count;
-  } while (more.count == 8 && at_ - begin <= 16);
+  }
   const auto digits = at_ - begin;
   *out = n;
   // 18 digits always fit; a leading zero is no JSON; what may follow is for the
   // caller to take, and is never part of a number.
   return digits >= 1 && digits <= 18 && at_ <= end_ && (*begin != '0' || digits == 1);
+}
+
+// Both offsets. Most tensors begin where the one before ended.
+bool Scanner::offsets(uint64_t *begin, uint64_t *end) {
+  if (!take('[')) return false;
+  const char *digits = at_;
+  if (last_end_digits_ != 0 && again(last_end_text_, last_end_digits_) && (*at_ < '0' || *at_ > '9')) {
+    *begin = last_end_;
+  } else {
+    at_ = digits;
+    if (!number(begin)) return false;
+  }
+  if (!take(',')) return false;
+  if (at_ != end_ && *at_ <= ' ') space();
+  last_end_text_ = at_;
+  if (!number(end)) return false;
+  last_end_digits_ = static_cast<unsigned>(at_ - last_end_text_);
+  last_end_ = *end;
+  return take(']');
 }
 
 bool Scanner::shape() {
@@ -150,11 +190,12 @@ bool Scanner::shape() {
 
 // Most tensors have the dtype of the one before.
 bool Scanner::dtype(std::optional<Dtype> *out) {
-  std::string_view name;
-  if (!string(&name)) return false;
-  if (name != last_dtype_name_) {
+  if (!last_dtype_ || !again(last_dtype_text_, last_dtype_size_)) {
+    std::string_view name;
+    if (!string(&name)) return false;
     last_dtype_ = parse_dtype(name);
-    last_dtype_name_ = name;
+    last_dtype_text_ = name.data() - 1;  // with its quotes
+    last_dtype_size_ = static_cast<unsigned>(name.size() + 2);
   }
   *out = last_dtype_;
   return out->has_value();
@@ -192,7 +233,7 @@ bool Scanner::tensor(std::string_view name) {
       if (!shape()) return false;
     } else if (key == is_offsets && !has_offsets) {
       has_offsets = true;
-      if (!take('[') || !number(&begin) || !take(',') || !number(&end) || !take(']')) return false;
+      if (!offsets(&begin, &end)) return false;
     } else {
       return false;
     }

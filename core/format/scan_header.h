@@ -19,8 +19,8 @@ class HeaderScanner {
   // it goes to the header's end. Takes whole entries and answers how many bytes
   // that were; nothing if the header is not of the plain form, or an entry does
   // not fit the window: start over with a fresh builder and the full parser,
-  // which decides what is wrong, if anything. Eight bytes after the window must
-  // be readable.
+  // which decides what is wrong, if anything. header_padding bytes after the
+  // window must be readable.
   std::optional<size_t> take(std::string_view window, bool last);
   // All of it was taken, and the builder holds it.
   bool finished() const { return state_ == State::after; }

@@ -38,7 +38,8 @@ std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev);
 // mountinfo writes them. Pure.
 std::vector<std::string> overlay_layers(std::string_view options);
 
-// An overlay is judged by its layers, where they can be looked at. Never fails: what cannot be told is Storage::unknown.
+// An overlay is judged by its layers, where they can be looked at. Never fails: what cannot be told is
+// Storage::unknown.
 Filesystem probe_filesystem(const File &file);
 
 }  // namespace st::os

@@ -11,7 +11,7 @@ namespace {
 
 using os::Storage;
 
-constexpr uint32_t KiB = 1024, MiB = 1024 * KiB;
+constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
 constexpr uint32_t max_threads = 64, min_block = 64 * KiB, max_block = 256 * MiB;
 
 struct Habit {

@@ -28,8 +28,8 @@ bool is_one_run(const SlicePlan &plan) {
 
 }  // namespace
 
-Result<void> Checkpoint::read_many(const Snapshot &s, std::vector<BulkRequest> requests, const Progress &progress,
-                                   const Share &share) const {
+Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests,
+                                   const Progress &progress, const Share &share) const {
   const Control control = control_of(progress);
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
@@ -153,6 +153,7 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
   if (size > SIZE_MAX / 2) throw std::bad_alloc();
   read::Arena arena = read::Arena::of(*s.env, static_cast<size_t>(size), reserved_pages);
   std::vector<read::Piece> pieces;
+  pieces.reserve(runs.size());
   for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at});
   std::vector<read::Content::Loaded> loaded;
   for (auto [i, at] : places) {

@@ -80,7 +80,7 @@ class Checkpoint {
 
   // In bulk: tensors of a snapshot's index, in file order. `progress` may be
   // empty: then the handle's own.
-  Result<void> read_many(const Snapshot &s, std::vector<BulkRequest> requests, const Progress &progress,
+  Result<void> read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
                          const Share &share = {}) const;
   // Into memory, so that views do not wait: the page cache, or memory of our
   // own where there is no mapping.

@@ -30,33 +30,52 @@ std::unique_ptr<Draft> Transaction::draft_of(const Index &index) const {
   return draft;
 }
 
-// From now on a publish: what was staged for a patch is the first part of it.
-Result<void> Transaction::draft() {
+// From now on a publish: what was staged for a patch is the first part of it. With
+// a first change that is refused the patch stays one.
+Result<void> Transaction::draft(const Change *first) {
   if (draft_) return {};
   auto draft = draft_of(snapshot_->header.index);
+  std::vector<Change> changes;
+  std::vector<Payload> payloads;
   for (const Staged &s : staged_) {
     const TensorView t = snapshot_->header.index.at(s.index);
     Change change{Change::update,
                   std::string(s.name),
                   {},
                   {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes},
-                  payloads_.size()};
+                  payloads.size()};
     if (auto applied = draft->apply(change); !applied) return applied;
-    payloads_.push_back({s.piece.bytes, s.piece.payload, t.nbytes});
-    changes_.push_back(std::move(change));
+    payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes});
+    changes.push_back(std::move(change));
   }
+  if (first)
+    if (auto applied = draft->apply(*first); !applied) return applied;
   staged_.clear();
   by_index_.clear();
+  changes_ = std::move(changes);
+  payloads_ = std::move(payloads);
   draft_ = std::move(draft);
   return {};
 }
 
 Result<void> Transaction::apply(Change change) {
   if (auto ok = may_go_on(); !ok) return ok;
-  if (auto ok = draft(); !ok) return ok;
-  if (auto applied = draft_->apply(change); !applied) return applied;
+  if (auto applied = draft_ ? draft_->apply(change) : draft(&change); !applied) return applied;
   changes_.push_back(std::move(change));
   return {};
+}
+
+// Of a tensor, as the calls before left it.
+std::optional<Form> Transaction::form_of(const std::string &name) const {
+  if (draft_) {
+    const DraftTensor *t = draft_->find(name);
+    return t ? std::optional(t->form) : std::nullopt;
+  }
+  const Index &index = snapshot_->header.index;
+  const auto found = index.find(name);
+  if (!found) return std::nullopt;
+  const TensorView t = index.at(*found);
+  return Form{t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
 }
 
 Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
@@ -71,23 +90,23 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
     nbytes.error().message = text("tensor ", quoted(change.name), " ", nbytes.error().message);
     return Failure(about(std::move(nbytes.error()), change.name));
   }
-  if (auto ok = draft(); !ok) return ok;
-  if (change.kind == Change::update) {
-    // Refused before its bytes are taken.
-    const DraftTensor *t = draft_->find(change.name);
-    if (!t)
-      return Failure(
-          error(Status::not_found, "no tensor is named ", quoted(change.name), " in ", quoted(checkpoint_.path_))
-              .about_tensor(change.name));
-    if (auto same = check_same_form(t->name, t->form.dtype, t->form.shape, t->form.nbytes, value.dtype, value.shape,
-                                    value.nbytes);
-        !same)
-      return same;
-  } else if (*nbytes != value.nbytes) {
+  if (change.kind == Change::put && *nbytes != value.nbytes)
     return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(change.name), " has ", value.nbytes,
                          " bytes; its dtype and shape need ", *nbytes)
                        .about_tensor(change.name));
+  if (change.kind == Change::update) {
+    // Refused before its bytes are taken.
+    const auto form = form_of(change.name);
+    if (!form)
+      return Failure(
+          error(Status::not_found, "no tensor is named ", quoted(change.name), " in ", quoted(checkpoint_.path_))
+              .about_tensor(change.name));
+    if (auto same = check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape,
+                                    value.nbytes);
+        !same)
+      return same;
   }
+  if (auto ok = draft(); !ok) return ok;
   Payload payload{value.bytes, {}, value.nbytes};
   if (options_.copy && value.nbytes > 0) {
     control_ = Control(options_.progress, &checkpoint_.interrupts_);

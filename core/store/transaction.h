@@ -87,8 +87,9 @@ class Transaction final : public AnyTransaction {
   Result<void> may_go_on() const;
   Result<void> need_journal();
   std::unique_ptr<Draft> draft_of(const Index &index) const;
-  Result<void> draft();
+  Result<void> draft(const Change *first = nullptr);
   Result<void> apply(Change change);
+  std::optional<Form> form_of(const std::string &name) const;
   Result<void> put_bytes(Change change, const NewBytes &value);
   // `keeping_removed`: with the tensors that the draft has no more, at the end.
   Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed = false) const;

@@ -34,7 +34,11 @@ class Abi:
 
     def fields(self, struct):
         return [
-            (m.find("var-decl").get("name"), m.get("layout-offset-in-bits"), self.spell(m.find("var-decl"), (struct.get("id"),)))
+            (
+                m.find("var-decl").get("name"),
+                m.get("layout-offset-in-bits"),
+                self.spell(m.find("var-decl"), (struct.get("id"),)),
+            )
             for m in struct.findall("data-member")
         ]
 

@@ -3,7 +3,7 @@
 512 MiB of 4 MiB tensors whose names stand in another order than their bytes, every time with a cold cache (unmounted
 and mounted again). The rig is that of tests/storage. Needs root, to mount.
 
-    distance.py BUILD-TREE [--quick]     as run.py; --quick: 128 MiB, one round
+    distance.py BUILD-TREE [--quick]     as table.py; --quick: 128 MiB, one round
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+import disk
 import numpy as np
-from run import BUILD, HERE, MIB, QUICK, row, rows, seconds
-
-sys.path.insert(0, str(HERE.parent / "storage"))
-
-import disk  # noqa: E402
-from clients import lacking  # noqa: E402
-from object_store import Gcsfuse, ObjectStore  # noqa: E402
+from clients import lacking
+from object_store import Gcsfuse, ObjectStore
+from table import BUILD, MIB, QUICK, heading, row, seconds, summary
 
 LATENCY = 30  # ms
 TENSOR = 4 * MIB
@@ -118,14 +115,13 @@ def main() -> None:
     if why_not:
         raise SystemExit(why_not)
     disk.enter_own_namespace()
-    print(f"\nAn object store {LATENCY} ms away, gcsfuse, cold cache; 4 workers on one descriptor: {SHARED // MIB} MiB, scaled")
-    print(f"{'':58} {'peer':>6} {'the peer':>11} {'libst':>11} {'ratio':>9} {'target':>9}")
+    heading(f"An object store {LATENCY} ms away, gcsfuse, cold cache; 4 workers on one descriptor: {SHARED // MIB} MiB, scaled")
     with tempfile.TemporaryDirectory() as folder, ObjectStore(folder) as store:
         store.put("model", model(SIZE))
         store.put("small", model(SHARED))
         with Gcsfuse(store, Path(folder) / "mnt", latency=LATENCY) as mount:
             measure(Bench(mount))
-    print(f"{sum(r['met'] == 'met' for r in rows)} targets met, {sum(r['met'] == 'MISSED' for r in rows)} missed")
+    summary()
 
 
 if __name__ == "__main__":

@@ -2,28 +2,22 @@
 pwrite + fdatasync of the same bytes. From which size on undo is worth it is a constant of core/write/undo.cpp; this
 table is where it comes from. Needs root.
 
-    journals.py BUILD-TREE [--quick]
-    BENCH_DIR      where the images go: a real disk, not tmpfs (default: BUILD-TREE/bench-tmp)
+    journals.py BUILD-TREE [--quick]     as table.py
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from statistics import median
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "storage"))
+import disk
+import table
+from table import BUILD, QUICK, cells, program
 
-import disk  # noqa: E402
-
-BUILD = Path(sys.argv[1]).resolve()
-QUICK = "--quick" in sys.argv
-PLACE = Path(os.environ.get("BENCH_DIR", BUILD / "bench-tmp")) / "journals"
+PLACE = table.PLACE / "journals"
 KIB = 1 << 10
 SIZES = [64 * KIB, 256 * KIB, 512 * KIB, 1024 * KIB, 2048 * KIB, 4096 * KIB, 16384 * KIB, 65536 * KIB]
 IMAGE = 1 << 30
@@ -42,15 +36,8 @@ def put_model(path: Path) -> None:
 
 
 def measure(path: Path, size: int, journal: str, rounds: int) -> dict[str, list[float]]:
-    out = subprocess.run(
-        [BUILD / "tests/bench/update_bench", path, f"t{size}", str(rounds)],
-        check=True, capture_output=True, text=True, env={**os.environ, "ST_JOURNAL": journal},
-    ).stdout  # fmt: skip
-    found: dict[str, list[float]] = {}
-    for line in out.splitlines():
-        what, ns = line.split()
-        found.setdefault(what, []).append(int(ns) / 1e6)
-    return found
+    found = program(BUILD / "tests/bench/update_bench", path, f"t{size}", rounds, environment={"ST_JOURNAL": journal})
+    return {what: [1e3 * s for s in times] for what, times in found.items()}
 
 
 def compare(kind: str, size: int, path: Path) -> None:
@@ -62,9 +49,12 @@ def compare(kind: str, size: int, path: Path) -> None:
             for what, times in measure(path, size, journal, 3 if size > 8 << 20 else 5).items():
                 got.setdefault("raw" if what == "raw" else f"{journal} {what}", []).extend(times)
     m = {what: median(times) for what, times in got.items()}
-    columns = [m[c] for c in ("raw", "redo steady", "undo steady", "redo fresh-whole", "undo fresh-whole")]
+    names = ("raw", "redo steady", "undo steady", "redo fresh-whole", "undo fresh-whole")
+    columns = [m[c] for c in names]
     ratios = (m["undo steady"] / m["redo steady"], m["undo fresh-whole"] / m["redo fresh-whole"])
     print(f"{kind:6} {size // KIB:7} " + " ".join(f"{c:9.2f}" for c in columns) + "  " + " ".join(f"{r:7.2f}x" for r in ratios), flush=True)
+    shown = {name: f"{m[name]:.2f} ms" for name in names}
+    cells("redo and undo journals", disk=kind, size=f"{size // KIB:,} KiB", **shown)
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
 """Changes of the layout of a large file, against loading and saving it with stock safetensors 0.8: time, peak
 memory of the process, and bytes that it made dirty; on ext4, xfs and btrfs in images on loop devices.
 
-    layout.py BUILD-TREE [--quick]     --quick: 1.5 GiB for 4 GiB
-    BENCH_DIR                          where the images go: a real disk with room for three times the file
+    layout.py BUILD-TREE [--quick]     as table.py; wants room for three times the file; --quick: 1.5 GiB for 4 GiB
 
 Every figure is of a process of its own, on a file in the page cache. Stock does not sync what it saves; so it is
 measured twice: as it is, and with the syncs (file, rename, folder) that make it durable, as libst's changes are.
@@ -18,12 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "storage"))
-BUILD = Path(sys.argv[1]).resolve()
-QUICK = "--quick" in sys.argv
-PLACE = Path(os.environ.get("BENCH_DIR", BUILD / "bench-tmp"))
-MIB = 1 << 20
+import disk
+from table import MIB, PLACE, QUICK, cells, note
+
 LAYERS = 48 if QUICK else 128
 PART = 4 * MIB  # bytes of a tensor; eight a layer
 
@@ -94,8 +90,6 @@ def run(who: str, change: str, path: Path, layer: int) -> dict:
 
 
 def main() -> None:
-    import disk
-
     if why := disk.why_not():
         sys.exit(f"bench: {why}")
     os.environ["PATH"] += ":/usr/sbin:/sbin"
@@ -103,9 +97,10 @@ def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     size = LAYERS * 8 * PART
     baseline = int(subprocess.run([sys.executable, "-c", BASELINE], capture_output=True, text=True, check=True).stdout)
-    print(f"A file of {size >> 20} MiB, {LAYERS * 8} tensors; a Python process that has only imported libst peaks at {baseline / MIB:.0f} MiB.")
-    print(f"| disk | change | stock | stock, durable | libst | times stock | times durable | libst's memory above {baseline / MIB:.0f} MiB | stock's peak | libst wrote | stock wrote |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    note(f"A file of {size >> 20} MiB, {LAYERS * 8} tensors; a Python process that has only imported libst peaks at {baseline / MIB:.0f} MiB.")
+    columns = ["disk", "change", "stock", "stock, durable", "libst", "times stock", "times durable", "libst's memory above that", "stock's peak", "libst wrote", "stock wrote"]
+    print("|".join(["", *columns, ""]))
+    print("|---" * len(columns) + "|")
     for kind in disk.KINDS:
         folder = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-", dir=PLACE))
         made = disk.Disk(folder, kind, size=int(size * 2.6) + (600 << 20))
@@ -120,11 +115,14 @@ def main() -> None:
                     os.sync()
                     results[who] = run(who, change, path, LAYERS // 3 + 3 * i + k)
                 stock, durable, ours = (results[w] for w in ["stock", "stock, durable", "libst"])
-                print(
-                    f"| {kind} | {change} | {stock['seconds']:.2f} s | {durable['seconds']:.2f} s | {ours['seconds']:.3f} s | {stock['seconds'] / ours['seconds']:.1f} | {durable['seconds'] / ours['seconds']:.1f} "
-                    f"| {max(ours['peak'] - baseline, 0) / MIB:.0f} MiB | {stock['peak'] / MIB:.0f} MiB | {ours['written'] / MIB:.1f} MiB | {stock['written'] / MIB:.1f} MiB |",
-                    flush=True,
-                )
+                figures = [
+                    kind, change, f"{stock['seconds']:.2f} s", f"{durable['seconds']:.2f} s", f"{ours['seconds']:.3f} s",
+                    f"{stock['seconds'] / ours['seconds']:.1f}", f"{durable['seconds'] / ours['seconds']:.1f}",
+                    f"{max(ours['peak'] - baseline, 0) / MIB:.0f} MiB", f"{stock['peak'] / MIB:.0f} MiB",
+                    f"{ours['written'] / MIB:.1f} MiB", f"{stock['written'] / MIB:.1f} MiB",
+                ]  # fmt: skip
+                print("|".join(["", *figures, ""]), flush=True)
+                cells("changes of the layout", **dict(zip(columns, figures)))
         finally:
             made.close()
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Reading from a local disk: a whole model into memory, warm and cold; the first tensor; one of many by name.
 
-    local.py BUILD-TREE [--quick]     as run.py, which it shares its settings with
+    local.py BUILD-TREE [--quick]     as table.py
 """
 
 from __future__ import annotations
@@ -9,34 +9,22 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from statistics import median
 
 import libst
-from run import BUILD, MIB, PLACE, QUICK, catalogue, filesystem, llama, row, rows, seconds
+import llama
+from run import catalogue
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from table import BUILD, MIB, PLACE, QUICK, filesystem, heading, program, row, seconds, summary, timed
 
 SIZE = (128 if QUICK else 1024) * MIB
 ROUNDS = 3 if QUICK else 9
 
 
 def bench(mode: str, path: Path, rounds: int) -> dict[str, list[float]]:
-    command = [BUILD / "tests/bench/read_bench", mode, path, str(rounds)]
-    found: dict[str, list[float]] = {}
-    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
-        what, ns = line.split()
-        found.setdefault(what, []).append(int(ns) / 1e9)
-    return found
-
-
-def timed(work) -> float:
-    begin = time.perf_counter()
-    kept = work()
-    took = time.perf_counter() - begin
-    del kept  # freeing it does not count
-    return took
+    return program(BUILD / "tests/bench/read_bench", mode, path, rounds)
 
 
 def evict(path: Path) -> None:
@@ -107,15 +95,13 @@ def first_tensor(path: Path) -> None:
 def lookup(count: int) -> None:
     path = PLACE / f"{count}.safetensors"
     catalogue(path, count)
-    found = bench("lookup", path, ROUNDS)
-    ns = lambda s: f"{s * 1e6:.0f} ns"  # noqa: E731  (the program says thousandths)
-    row(f"one of {count:,} by name: st_get, against std::unordered_map", median(found["map"]), median(found["st_get"]), ns, at_most=2, peer="map")
+    found = bench("lookup", path, ROUNDS)  # thousandths
+    row(f"one of {count:,} by name: st_get, against std::unordered_map", median(found["map"]) / 1000, median(found["st_get"]) / 1000, seconds, at_most=2, peer="map")
 
 
 def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
-    print(f"\nReading from {filesystem(PLACE)}")
-    print(f"{'':58} {'peer':>6} {'the peer':>11} {'libst':>11} {'ratio':>9} {'target':>9}")
+    heading(f"Reading from {filesystem(PLACE)}")
     try:
         path = PLACE / "model.safetensors"
         llama.write(path, SIZE)
@@ -126,7 +112,7 @@ def main() -> None:
             lookup(count)
     finally:
         shutil.rmtree(PLACE)
-    print(f"{sum(r['met'] == 'met' for r in rows)} targets met, {sum(r['met'] == 'MISSED' for r in rows)} missed")
+    summary()
 
 
 if __name__ == "__main__":

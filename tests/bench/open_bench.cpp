@@ -33,8 +33,12 @@ int main(int argc, char **argv) {
   if (argc != 2) return 2;
   volatile uint64_t sink = open_and_count(argv[1]);  // and the library is warm
   for (int n; std::scanf("%d", &n) == 1;) {
-    const long long counted = nanoseconds([&] { for (int i = 0; i < n; ++i) sink = open_and_count(argv[1]); });
-    const long long described = nanoseconds([&] { for (int i = 0; i < n; ++i) sink = open_and_describe_all(argv[1]); });
+    const long long counted = nanoseconds([&] {
+      for (int i = 0; i < n; ++i) sink = open_and_count(argv[1]);
+    });
+    const long long described = nanoseconds([&] {
+      for (int i = 0; i < n; ++i) sink = open_and_describe_all(argv[1]);
+    });
     std::printf("%lld %lld\n", counted / n, described / n);
     std::fflush(stdout);
   }

@@ -1,10 +1,8 @@
-"""libst against stock safetensors 0.8, in one run: time to open, memory of the index, cost of a change.
+"""libst against stock safetensors 0.8: time to open, memory of the index, cost of a change.
 
-Every pair alternates (stock, libst, stock, …) on the same warm files; numbers are medians. Nothing is
-asserted: the table says what was measured, the target, and whether it was met.
+Every pair alternates (stock, libst, stock, …) on the same warm files; numbers are medians.
 
-    run.py BUILD-TREE [--quick]     --quick: 128 MiB for 1 GiB, fewer rounds; for trying the programs out
-    BENCH_DIR                       where the files go: a real disk, not tmpfs (default: BUILD-TREE/bench-tmp)
+    run.py BUILD-TREE [--quick]     as table.py; --quick: 128 MiB for 1 GiB, fewer rounds
 """
 
 from __future__ import annotations
@@ -14,52 +12,17 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import median
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "demo"))
+import libst
+import llama
+import safetensors
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from table import BUILD, HERE, MIB, PLACE, QUICK, filesystem, heading, mebibytes, note, program, row, seconds, summary, timed
 
-import libst  # noqa: E402
-import llama  # noqa: E402
-import safetensors  # noqa: E402
-from safetensors import safe_open  # noqa: E402
-from safetensors.numpy import load_file, save_file  # noqa: E402
-
-BUILD = Path(sys.argv[1]).resolve()
-QUICK = "--quick" in sys.argv
-PLACE = Path(os.environ.get("BENCH_DIR", BUILD / "bench-tmp"))
-MIB = 1 << 20
 ROUNDS = 3 if QUICK else 15
-
-rows: list[dict] = []
-
-
-def timed(work, times: int = 1) -> float:
-    begin = time.perf_counter()
-    for _ in range(times):
-        work()
-    return (time.perf_counter() - begin) / times
-
-
-def seconds(s: float) -> str:
-    return f"{s:.2f} s" if s >= 1 else f"{s * 1e3:.2f} ms" if s >= 1e-3 else f"{s * 1e6:.0f} us"
-
-
-def mebibytes(n: float) -> str:
-    return f"{n / MIB:.1f} MiB"
-
-
-def row(what: str, other: float, ours: float, show, *, at_least: float | None = None, at_most: float | None = None, peer: str = "stock", multiple: bool = False) -> None:
-    """A line: how many times as good as the peer, or (at_most, multiple) what multiple of the peer's. An indented name belongs to the last full one."""
-    ratio = ours / other if at_most or multiple else other / ours
-    target = f">= {at_least:g}x" if at_least else f"<= {at_most:.3g}x" if at_most else "-"
-    met = "" if target == "-" else "met" if (ratio >= at_least if at_least else ratio <= at_most) else "MISSED"
-    group = next(r["group"] for r in reversed(rows)) if what.startswith(" ") else what.split(":")[0]
-    full = f"{group}: {what.strip()}" if what.startswith(" ") else what
-    rows.append(dict(what=full, group=group, peer=peer, other=other, libst=ours, ratio=ratio, target=target, met=met))
-    print(f"{what:58} {peer:>6} {show(other):>11} {show(ours):>11} {f'{ratio:,.2f}x' if ratio < 10 else f'{ratio:,.0f}x':>9} {target:>9}  {met}".rstrip(), flush=True)
 
 
 # ------------------------------------------------------------------ opening
@@ -133,12 +96,7 @@ def memory(count: int) -> None:
 
 def updates(path: Path, tensor: str, rounds: int) -> dict[str, float]:
     os.sync()
-    out = subprocess.run([BUILD / "tests/bench/update_bench", path, tensor, str(rounds)], check=True, capture_output=True, text=True).stdout
-    found: dict[str, list[float]] = {}
-    for line in out.splitlines():
-        what, ns = line.split()
-        found.setdefault(what, []).append(int(ns) / 1e9)
-    return {what: median(times) for what, times in found.items()}
+    return {what: median(times) for what, times in program(BUILD / "tests/bench/update_bench", path, tensor, rounds).items()}
 
 
 def stock_change(path: Path, tensor: str) -> None:
@@ -168,17 +126,12 @@ def changing() -> None:
     row("  the same, first update on a fresh handle", m["raw"], m["fresh-first"], seconds, multiple=True, peer="raw")
 
 
-def filesystem(path: Path) -> str:
-    return subprocess.run(["stat", "-f", "-c", "%T", path], capture_output=True, text=True).stdout.strip()
-
-
 def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     kind = filesystem(PLACE)
-    print(f"stock safetensors {safetensors.__version__}, libst {libst.__version__}, {os.cpu_count()} processors, files on {kind}")
+    heading(f"stock safetensors {safetensors.__version__}, libst {libst.__version__}, {os.cpu_count()} processors, files on {kind}")
     if kind == "tmpfs":
-        print("tmpfs has no disk behind it: fdatasync is free, and these numbers say nothing about changes. Set BENCH_DIR.")
-    print(f"\n{'':58} {'peer':>6} {'the peer':>11} {'libst':>11} {'ratio':>9} {'target':>9}")
+        note("tmpfs has no disk behind it: fdatasync is free, and these numbers say nothing about changes. Set BENCH_DIR.")
     try:
         for count in [1_000, 10_000] if QUICK else [1_000, 10_000, 100_000]:
             opening(count)
@@ -186,9 +139,7 @@ def main() -> None:
         changing()
     finally:
         shutil.rmtree(PLACE)
-    missed = [r["what"] for r in rows if r["met"] == "MISSED"]
-    print(f"\n{sum(r['met'] == 'met' for r in rows)} targets met, {len(missed)} missed" + "".join(f"\n  missed: {m}" for m in missed))
-    (BUILD / "bench.json").write_text(json.dumps(rows, indent=1))
+    summary()
 
 
 if __name__ == "__main__":

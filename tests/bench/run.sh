@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # Benchmarks against stock safetensors, in a build of their own: release, without the assertions of the tests' build.
-#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions local distance
+#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions journals local distance layout bindings
+#                                                   scaling latency; the last two draw curves, and run only if named
 BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
+export PYTHONPATH=$ROOT/tests/bench:$ROOT/tests/demo:$ROOT/tests/storage:$PYTHONPATH
 
 QUICK=()
 PARTS=()
 for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argument"); done
-((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout)
+((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout bindings)
 
 # It asks for PyTorch, but what is measured does without.
 [[ " ${PARTS[*]} " != *" distance "* ]] || "$PYTHON" -c 'import cattensors' 2>/dev/null ||
   "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps cattensors==0.2.0
+[[ " ${PARTS[*]} " != *" bindings "* ]] || source "$ROOT/tests/bench/build_bindings.sh"
 for part in "${PARTS[@]}"; do "$PYTHON" "$ROOT/tests/bench/$part.py" "$BUILD" "${QUICK[@]}"; done

@@ -1,6 +1,6 @@
-"""Many writers of one file, and many tensors in one transaction, against raw writes, in the table of run.py.
+"""Many writers of one file, and many tensors in one transaction, against raw writes, in one table.
 
-    transactions.py BUILD-TREE [--quick]     as run.py, which it shares its settings with
+    transactions.py BUILD-TREE [--quick]     as table.py
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from statistics import median
 
-from run import BUILD, MIB, PLACE, QUICK, filesystem, row, seconds
+from table import BUILD, MIB, PLACE, QUICK, filesystem, heading, per_second, program, row, seconds
 
 PROCESSES = 8
 ROUNDS = 1 if QUICK else 3
@@ -35,15 +34,9 @@ def measured(*arguments: object) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         os.sync()
-        out = subprocess.run([BUILD / "tests/bench/transactions_bench", *map(str, arguments)], check=True, capture_output=True, text=True).stdout
-        for line in out.splitlines():
-            what, ns = line.split()
-            found.setdefault(what, []).append(int(ns) / 1e9)
+        for what, times in program(BUILD / "tests/bench/transactions_bench", *arguments).items():
+            found.setdefault(what, []).extend(times)
     return {what: median(times) for what, times in found.items()}
-
-
-def per_second(rate: float) -> str:
-    return f"{rate:.0f}/s"
 
 
 def side_by_side() -> None:
@@ -67,8 +60,7 @@ def together() -> None:
 
 def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
-    print(f"\nTransactions: files on {filesystem(PLACE)}; a rate is better if it is higher, a time if it is lower")
-    print(f"{'':58} {'peer':>6} {'the peer':>11} {'libst':>11} {'ratio':>9}")
+    heading(f"Transactions: files on {filesystem(PLACE)}; a rate is better if it is higher, a time if it is lower")
     try:
         side_by_side()
         together()

@@ -10,20 +10,21 @@
 
 static int failures = 0;
 
-#define CHECK(condition)                                                                           \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
+#define CHECK(condition)                                                                                        \
+  do {                                                                                                          \
+    if (!(condition)) {                                                                                         \
       fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, st_last_error()); \
-      ++failures;                                                                                  \
-    }                                                                                              \
+      ++failures;                                                                                               \
+    }                                                                                                           \
   } while (0)
-#define CHECK_STATUS(wanted, call)                                                                             \
-  do {                                                                                                         \
-    const st_status status_ = (call);                                                                          \
-    if (status_ != (wanted)) {                                                                                 \
-      fprintf(stderr, "%s:%d: %s is %s, not " #wanted " (%s)\n", __FILE__, __LINE__, #call, st_status_name(status_), st_last_error()); \
-      ++failures;                                                                                              \
-    }                                                                                                          \
+#define CHECK_STATUS(wanted, call)                                                                                   \
+  do {                                                                                                               \
+    const st_status status_ = (call);                                                                                \
+    if (status_ != (wanted)) {                                                                                       \
+      fprintf(stderr, "%s:%d: %s is %s, not " #wanted " (%s)\n", __FILE__, __LINE__, #call, st_status_name(status_), \
+              st_last_error());                                                                                      \
+      ++failures;                                                                                                    \
+    }                                                                                                                \
   } while (0)
 
 static const char json[] =
@@ -206,7 +207,8 @@ static void observing(st_file *file) {
   st_io_info_init(&info, sizeof info);
   st_stats_init(&stats, sizeof stats);
   CHECK_STATUS(ST_OK, st_get_io_info(file, &info));
-  CHECK(info.file_size == FILE_BYTES && info.header_size == sizeof json - 1 && info.data_offset == 8 + info.header_size);
+  CHECK(info.file_size == FILE_BYTES && info.header_size == sizeof json - 1 &&
+        info.data_offset == 8 + info.header_size);
   CHECK(info.filesystem[0] != '\0' && info.reason[0] != '\0');
   CHECK_STATUS(ST_OK, st_get_stats(file, &stats));
   CHECK(stats.bytes_read >= sizeof weight && stats.commits == 0);

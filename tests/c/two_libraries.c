@@ -27,20 +27,20 @@ typedef st_status (*open_fn)(const char *path, const st_open_options *options, s
 typedef st_status (*read_fn)(st_file *file, const char *name, void *to, size_t n);
 typedef st_status (*close_fn)(st_file *file);
 
-#define NEED(condition)                                                      \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
+#define NEED(condition)                                                       \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
       fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                               \
-    }                                                                        \
+      exit(1);                                                                \
+    }                                                                         \
   } while (0)
 
 /* dlsym answers a pointer to data; C wants it copied into one to a function. */
-#define FIND(library, name, out)                            \
-  do {                                                      \
-    void *found_ = dlsym(library, name);                    \
-    NEED(found_ != NULL && sizeof found_ == sizeof(out));   \
-    memcpy(&(out), &found_, sizeof(out));                   \
+#define FIND(library, name, out)                          \
+  do {                                                    \
+    void *found_ = dlsym(library, name);                  \
+    NEED(found_ != NULL && sizeof found_ == sizeof(out)); \
+    memcpy(&(out), &found_, sizeof(out));                 \
   } while (0)
 
 static const char state_threads[] = "libst.so.1";

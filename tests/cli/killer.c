@@ -28,4 +28,6 @@ ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t offset) {
   count(fd);
   return ((pwrite_fn)dlsym(RTLD_NEXT, "pwrite64"))(fd, bytes, n, offset);
 }
-ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) { return pwrite64(fd, bytes, n, offset); }
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t offset) {
+  return pwrite64(fd, bytes, n, offset);
+}

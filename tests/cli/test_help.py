@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-COMMANDS = ["ls", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "plan"]
-COMMANDS += ["verify", "recover", "io", "stats"]
+COMMANDS = ["ls", "view", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "plan"]
+COMMANDS += ["shard", "join", "verify", "recover", "io", "stats"]
 
 
 def test_version_names_stctl_and_libst(stctl):
@@ -80,7 +80,7 @@ def test_usage_error_with_json_is_an_object(stctl):
     assert "FILE" in result["error"]["message"]
 
 
-@pytest.mark.parametrize("command", ["ls", "info", "meta", "compact", "plan", "io", "stats"])
+@pytest.mark.parametrize("command", ["ls", "view", "info", "meta", "compact", "plan", "io", "stats"])
 def test_missing_file_is_a_sentence_and_an_object(stctl, command, tmp_path):
     missing = tmp_path / "none.safetensors"
     out, err = stctl(command, missing, code=1)
@@ -92,6 +92,26 @@ def test_missing_file_is_a_sentence_and_an_object(stctl, command, tmp_path):
     assert error["exit_code"] == 1
     assert error["errno"] == 2
     assert f"stctl: {error['message']} (ST_E_NO_FILE)\n" == err
+
+
+# A line of each command that does something; what it is for is tested elsewhere.
+LINES = {
+    "ls": [], "view": [], "info": [], "get": ["half"], "update": ["scalar", "--fill", "1"],
+    "put": ["--from", "MODEL", "half"], "rm": ["half"], "mv": ["half", "whole"], "meta": ["k=v"], "compact": [],
+    "shard": ["NEW", "--max-size", "5GB"], "join": ["NEW"], "plan": ["--rm", "half"], "verify": [], "recover": [], "io": [], "stats": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_speaks_json(stctl, model, command):
+    assert set(LINES) == set(COMMANDS)
+    places = {"MODEL": model, "NEW": model.with_name("new")}
+    result = stctl.json(command, model, *[places.get(word, word) for word in LINES[command]])
+    assert "error" not in result
+    files = [entry["file"] for entry in result["files"]] if "files" in result else [result["file"]]
+    assert files == [str(model)]
+    missing = stctl.json(command, model.with_name("none"), *[places.get(word, word) for word in LINES[command]], code=1)
+    assert missing.get("files", [missing])[0]["error"]["status"] == "ST_E_NO_FILE"
 
 
 def test_a_folder_is_no_file(stctl, tmp_path):

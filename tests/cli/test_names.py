@@ -52,7 +52,7 @@ def test_wide_characters_keep_the_columns(stctl, odd):
     assert all(line.index("U8") == column for line in lines[1:] if "漢字" not in line)
 
 
-@pytest.mark.parametrize("command", ["ls", "info"])
+@pytest.mark.parametrize("command", ["ls", "view", "info"])
 def test_text_holds_nothing_that_moves_a_cursor(stctl, odd, command):
     out = stctl(command, odd)[0]
     assert all(c == "\n" or c.isprintable() for c in out)

@@ -14,8 +14,8 @@ from cli_files import sparse, stock
 from safetensors.numpy import save_file
 
 EVERY_COMMAND = [
-    ["--help"], ["--version"], ["ls", "--help"], ["ls", "MODEL"], ["ls", "--json", "MODEL"], ["info", "MODEL"],
-    ["info", "MODEL", "half"], ["get", "MODEL", "half"], ["get", "MODEL", "half", "-o", "-"],
+    ["--help"], ["--version"], ["ls", "--help"], ["ls", "MODEL"], ["ls", "--json", "MODEL"], ["view", "MODEL"],
+    ["info", "MODEL"], ["info", "MODEL", "half"], ["get", "MODEL", "half"], ["get", "MODEL", "half", "-o", "-"],
     ["get", "--json", "MODEL", "half"], ["verify", "MODEL"], ["verify", "--json", "MODEL"], ["recover", "MODEL"],
     ["io", "MODEL"], ["stats", "MODEL"], ["update", "MODEL", "scalar", "--fill", "1"],
 ]  # fmt: skip

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <unordered_set>
 
+#include "bound.h"
 #include "fault_env.h"
 #include "layout_workload.h"
 #include "store/checkpoint.h"
@@ -83,7 +84,9 @@ class Cuts {
     for (uint32_t i = 0; i < (every ? 1u << changes.size() : 128u); ++i) {
       std::vector<uint32_t> keep(changes.size());
       for (size_t k = 0; k < keep.size(); ++k)
-        keep[k] = every ? i >> k & 1 : random_() % 3 < 2 ? static_cast<uint32_t>(random_() % 2) : static_cast<uint32_t>(2 + random_() % 1000);
+        keep[k] = every               ? i >> k & 1
+                  : random_() % 3 < 2 ? static_cast<uint32_t>(random_() % 2)
+                                      : static_cast<uint32_t>(2 + random_() % 1000);
       const SimDisk left = after_cut(disk, changes, keep);
       if (!known_.insert(fingerprint(left) + acknowledged).second) continue;
       ++states;
@@ -163,7 +166,8 @@ TEST(LayoutCuts, EveryCutOfTwoOperationsOfTwoHandlesLeavesOldOrNew) {
       cuts.cut(env.disk(), old, fresh, true, where);
       if (HasFailure()) return;
     }
-  std::printf("two operations of two handles: %lu distinct disks after a cut\n", static_cast<unsigned long>(states - before));
+  std::printf("two operations of two handles: %lu distinct disks after a cut\n",
+              static_cast<unsigned long>(states - before));
 }
 
 struct Fault {
@@ -172,12 +176,23 @@ struct Fault {
 };
 
 TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
-  constexpr Fault faults[] = {{-EIO, false}, {-EIO, true}, {-ENOSPC, false}, {-ENOSPC, true}, {-EINTR, false}, {-EINTR, true}, {-EACCES, false}, {FaultEnv::short_io, false}, {FaultEnv::short_io, true}};
+  constexpr Fault faults[] = {{-EIO, false},
+                              {-EIO, true},
+                              {-ENOSPC, false},
+                              {-ENOSPC, true},
+                              {-EINTR, false},
+                              {-EINTR, true},
+                              {-EACCES, false},
+                              {FaultEnv::short_io, false},
+                              {FaultEnv::short_io, true}};
   size_t trials = 0;
   for (const Disk &kind : disks)
     for (const LayoutOperation &operation : layout_operations())
       for (const Fault &fault : faults)
-        for (size_t n = 0;; ++n, ++trials) {
+        for (size_t n = 0;; ++n) {
+          // Of the small bound each call fails in some of the ways.
+          if (small_bound() && (n + static_cast<size_t>(&fault - faults)) % 4 != 0) continue;
+          ++trials;
           SimEnv disk = layout_disk(kind);
           FaultEnv env(disk);
           auto checkpoint = open_file(env);
@@ -208,7 +223,8 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
           }
           env.before = nullptr;
           disk.sync_fault = nullptr;
-          const std::string where = text(operation.name, ", ", kind.name, ", call ", n, ", errno ", -fault.error, fault.sticky ? " for good: " : ": ", answer ? "ok" : answer.error().message);
+          const std::string where = text(operation.name, ", ", kind.name, ", call ", n, ", errno ", -fault.error,
+                                         fault.sticky ? " for good: " : ": ", answer ? "ok" : answer.error().message);
           const bool open_outcome = !answer && answer.error().status == Status::needs_recovery;
           if (!answer) {
             EXPECT_NE(answer.error().status, Status::internal) << where;
@@ -218,7 +234,8 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
             }
           }
           for (const std::string &name : disk.names("/models"))
-            EXPECT_TRUE(fault.sticky || failed == Call::unlinkat || !name.starts_with(".")) << where << ": " << name << " is left";
+            EXPECT_TRUE(fault.sticky || failed == Call::unlinkat || !name.starts_with("."))
+                << where << ": " << name << " is left";
           const SimDisk crashed = disk.disk();
           checkpoint->reset();
           EXPECT_EQ(disk.open_files(), 0u) << where;
@@ -227,7 +244,10 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
             const SimDisk left = after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep));
             EXPECT_NE(classify(SimEnv(left).contents(layout_path), old, fresh), "invalid") << where;
             const std::string found = after_recovery(left, old, fresh);
-            EXPECT_TRUE(answer ? found == "new" : open_outcome ? found == "old" || found == "new" : found == "old") << where << ", then a cut keeping " << keep << ": " << found;
+            EXPECT_TRUE(answer         ? found == "new"
+                        : open_outcome ? found == "old" || found == "new"
+                                       : found == "old")
+                << where << ", then a cut keeping " << keep << ": " << found;
           }
           if (!hit || HasFailure()) break;
         }
@@ -243,9 +263,11 @@ std::string joined(const std::set<std::string> &seen) {
 
 std::string table_of_promises() {
   std::ostringstream out;
-  out << "| operation | while it runs | after ST_OK | after a crash, before recovery | after recovery |\n| --- | --- | --- | --- | --- |\n";
+  out << "| operation | while it runs | after ST_OK | after a crash, before recovery | after recovery |\n| --- | --- | "
+         "--- | --- | --- |\n";
   for (const auto &[group, seen] : seen_of_group)
-    out << "| " << group << " | " << joined(seen.under_way) << " | " << joined(seen.acknowledged) << " | " << joined(seen.crashed) << " | " << joined(seen.recovered) << " |\n";
+    out << "| " << group << " | " << joined(seen.under_way) << " | " << joined(seen.acknowledged) << " | "
+        << joined(seen.crashed) << " | " << joined(seen.recovered) << " |\n";
   return out.str();
 }
 
@@ -255,7 +277,8 @@ TEST(LayoutPromises, ReadmeHasTheTableThatWasSeen) {
   std::ifstream in(ST_CORE_README);
   std::stringstream readme;
   readme << in.rdbuf();
-  EXPECT_NE(readme.str().find(table_of_promises()), std::string::npos) << "core/README.md is to have this table:\n" << table_of_promises();
+  EXPECT_NE(readme.str().find(table_of_promises()), std::string::npos) << "core/README.md is to have this table:\n"
+                                                                       << table_of_promises();
 }
 
 }  // namespace

@@ -7,7 +7,8 @@ namespace {
 
 std::string fill(size_t n, int seed) {
   std::string bytes(n, '\0');
-  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<char>(seed * 37 + static_cast<int>(i / 64) * 5 + static_cast<int>(i));
+  for (size_t i = 0; i < n; ++i)
+    bytes[i] = static_cast<char>(seed * 37 + static_cast<int>(i / 64) * 5 + static_cast<int>(i));
   return bytes;
 }
 
@@ -87,7 +88,8 @@ std::optional<Model> model_of(const std::string &file) {
   for (size_t i = 0; i < header->index.size(); ++i) {
     const TensorView t = header->index.at(i);
     if (t.name.starts_with(store::filler_prefix)) continue;
-    model.tensors[std::string(t.name)] = {t.dtype, {t.shape.begin(), t.shape.end()}, file.substr(header->data_offset() + t.begin, t.nbytes)};
+    model.tensors[std::string(t.name)] = {
+        t.dtype, {t.shape.begin(), t.shape.end()}, file.substr(header->data_offset() + t.begin, t.nbytes)};
   }
   for (size_t i = 0; i < header->index.metadata_size(); ++i) {
     const auto [key, text] = header->index.metadata_at(i);
@@ -97,27 +99,35 @@ std::optional<Model> model_of(const std::string &file) {
 }
 
 Model first_model() {
-  return {{{"a", u8(200, 1)}, {"b", u8(8192, 2)}, {"c", u8(5000, 3)}, {"d", u8(9000, 4)}, {"e", {Dtype::F32, {0, 3}, {}}}}, {{"k", "v"}}};
+  return {
+      {{"a", u8(200, 1)}, {"b", u8(8192, 2)}, {"c", u8(5000, 3)}, {"d", u8(9000, 4)}, {"e", {Dtype::F32, {0, 3}, {}}}},
+      {{"k", "v"}}};
 }
 
 const std::vector<LayoutOperation> &layout_operations() {
   static const std::vector<LayoutOperation> operations = {
       {"update of two tensors", "update, in place", plain, all({update("a", 41), update("d", 42)})},
-      {"update, published", "update with ST_COMMIT_PUBLISH", with([](auto &o) { o.publish = true; }), all({update("a", 43), update("d", 44)})},
+      {"update, published", "update with ST_COMMIT_PUBLISH", with([](auto &o) { o.publish = true; }),
+       all({update("a", 43), update("d", 44)})},
       {"put of a new tensor", "put", plain, put("new", u8(6000, 51))},
       {"put of another dtype and shape", "put", plain, put("b", {Dtype::F16, {2, 1024}, fill(4096, 52)})},
-      {"put, copied at once", "put", with([](auto &o) { o.copy = true; }), all({put("new", u8(7000, 53)), put("c", u8(1, 54))})},
+      {"put, copied at once", "put", with([](auto &o) { o.copy = true; }),
+       all({put("new", u8(7000, 53)), put("c", u8(1, 54))})},
       {"delete of the first", "delete", plain, remove("a")},
       {"delete in the middle", "delete", plain, remove("b")},
       {"delete of the last", "delete", plain, remove("d")},
-      {"delete that leaves a filler, which a put uses", "delete", with([](auto &o) { o.fillers = true; }), all({remove("c"), put("small", u8(700, 55))})},
+      {"delete that leaves a filler, which a put uses", "delete", with([](auto &o) { o.fillers = true; }),
+       all({remove("c"), put("small", u8(700, 55))})},
       {"rename", "rename", plain, rename("b", "a longer name for b")},
       {"metadata", "metadata", plain, metadata("k", "w")},
       {"metadata that outgrows the header", "metadata", plain, metadata("long", std::string(5000, 'm'))},
       {"everything at once", "mixed", plain,
-       all({update("a", 56), put("new", u8(100, 57)), remove("c"), rename("d", "c"), update("c", 58), metadata("k", std::nullopt)})},
-      {"canonical layout", "layout, compact", with([](auto &o) { o.layout = write::Layout::canonical; }), put("f", {Dtype::F32, {5}, fill(20, 59)})},
-      {"compact", "layout, compact", with([](auto &o) { o.compact = true, o.layout = write::Layout::canonical; }), metadata("k", "compact")},
+       all({update("a", 56), put("new", u8(100, 57)), remove("c"), rename("d", "c"), update("c", 58),
+            metadata("k", std::nullopt)})},
+      {"canonical layout", "layout, compact", with([](auto &o) { o.layout = write::Layout::canonical; }),
+       put("f", {Dtype::F32, {5}, fill(20, 59)})},
+      {"compact", "layout, compact", with([](auto &o) { o.compact = true, o.layout = write::Layout::canonical; }),
+       metadata("k", "compact")},
   };
   return operations;
 }

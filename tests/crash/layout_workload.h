@@ -44,7 +44,8 @@ struct Disk {
   std::string_view name;
   bool reflink, copies_ranges;
 };
-inline constexpr Disk disks[] = {{"blocks shared", true, true}, {"copied in the kernel", false, true}, {"read and written", false, false}};
+inline constexpr Disk disks[] = {
+    {"blocks shared", true, true}, {"copied in the kernel", false, true}, {"read and written", false, false}};
 
 Model first_model();
 SimEnv layout_disk(const Disk &disk);

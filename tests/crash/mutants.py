@@ -12,6 +12,7 @@ list stays true.
 --quick: eight syncs and orders, and the two suites that know most about them;
 what tests/run.sh runs.
 """
+
 import argparse
 import dataclasses
 import os
@@ -56,6 +57,7 @@ LAYOUT_H = "core/write/journal_layout.h"
 SYNC_PAYLOAD = "  if (auto ok = record_.is_undo() ? file_.sync() : file_.sync_data(); !ok) return ok;\n  if (name_durable_) return {};"
 SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});\n"
 
+# fmt: off
 MUTANTS = [
     # syncs
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
@@ -203,6 +205,7 @@ MUTANTS = [
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
     Mutant("a save does not lock what it replaces", WRITER, "    auto locked = lock_whole_file(env_, target_, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
 ]
+# fmt: on
 
 
 def change(text: str, old: str, new: str):
@@ -229,9 +232,24 @@ class Workshop:
         for file in {mutant.file for mutant in MUTANTS}:
             (self.source / file).touch()
         if not (self.build / "build.ninja").exists():
-            subprocess.run(["meson", "setup", str(self.build), str(self.source), "--buildtype=plain", "-Doptimization=1", "-Dwerror=false", "-Dtests=true", "-Dcli=false"],
-                           check=True, stdout=subprocess.DEVNULL)
-        targets = subprocess.run(["ninja", "-C", str(self.build), "-t", "targets", "all"], check=True, capture_output=True, text=True).stdout
+            subprocess.run(
+                [
+                    "meson",
+                    "setup",
+                    str(self.build),
+                    str(self.source),
+                    "--buildtype=plain",
+                    "-Doptimization=1",
+                    "-Dwerror=false",
+                    "-Dtests=true",
+                    "-Dcli=false",
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+        targets = subprocess.run(
+            ["ninja", "-C", str(self.build), "-t", "targets", "all"], check=True, capture_output=True, text=True
+        ).stdout
         made = {pathlib.PurePath(line.split(":")[0]).name: line.split(":")[0] for line in targets.splitlines()}
         self.programs = [made[suite] for suite in suites]
 
@@ -250,8 +268,18 @@ class Workshop:
     def goes_red(self, program: str) -> bool:
         try:
             # A mutant may hang or eat memory; both count as noticed.
-            run = subprocess.run(["prlimit", "--as=8589934592", str(self.build / program), "--gtest_break_on_failure=0", "--gtest_fail_fast"],
-                                 capture_output=True, timeout=120, cwd=self.source)
+            run = subprocess.run(
+                [
+                    "prlimit",
+                    "--as=8589934592",
+                    str(self.build / program),
+                    "--gtest_break_on_failure=0",
+                    "--gtest_fail_fast",
+                ],
+                capture_output=True,
+                timeout=120,
+                cwd=self.source,
+            )
             return run.returncode != 0
         except subprocess.TimeoutExpired:
             return True

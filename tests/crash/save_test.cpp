@@ -45,7 +45,8 @@ Result<void> run(os::Env &env, const Case &c, const std::string &bytes) {
   write::SaveOptions options;
   options.layout = c.layout;
   const auto given = tensors(bytes);
-  auto writer = write::Writer::open(env, path, c.declared ? given : std::vector<write::NewTensor>{}, {{"k", "v"}}, options);
+  auto writer =
+      write::Writer::open(env, path, c.declared ? given : std::vector<write::NewTensor>{}, {{"k", "v"}}, options);
   if (!writer) return Failure(std::move(writer.error()));
   for (const auto &t : given)
     if (auto put = (*writer)->put(t); !put) return put;
@@ -63,13 +64,16 @@ SimEnv fresh_disk(const Case &c, const std::string &old) {
 }
 
 // What is wrong with a disk on which the target must be one of the two.
-std::string wrong_with(const SimDisk &disk, const std::string &old, const std::string &fresh, bool may_be_old, bool may_be_new) {
+std::string wrong_with(const SimDisk &disk, const std::string &old, const std::string &fresh, bool may_be_old,
+                       bool may_be_new) {
   SimEnv env(disk);
   const std::string found = env.contents(path);
-  if (!(may_be_old && found == old) && !(may_be_new && found == fresh)) return text("the file has ", found.size(), " bytes of neither state");
+  if (!(may_be_old && found == old) && !(may_be_new && found == fresh))
+    return text("the file has ", found.size(), " bytes of neither state");
   write::Replacement::remove_stale(env, path);
   const auto names = env.names("/models");
-  if (names.size() > 1 || (names.size() == 1 && names[0] != "m.safetensors")) return text("rubbish is left: ", names.back());
+  if (names.size() > 1 || (names.size() == 1 && names[0] != "m.safetensors"))
+    return text("rubbish is left: ", names.back());
   if (env.open_files() != 0) return "descriptors are left open";
   return {};
 }
@@ -99,7 +103,8 @@ TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
       const bool all = changes.size() <= 8;
       for (uint32_t i = 0; i < (all ? 1u << changes.size() : 256u); ++i) {
         std::vector<uint32_t> keep(changes.size());
-        for (size_t k = 0; k < keep.size(); ++k) keep[k] = all ? i >> k & 1 : static_cast<uint32_t>(random() % 3) * static_cast<uint32_t>(1 + random() % 50);
+        for (size_t k = 0; k < keep.size(); ++k)
+          keep[k] = all ? i >> k & 1 : static_cast<uint32_t>(random() % 3) * static_cast<uint32_t>(1 + random() % 50);
         const SimDisk left = after_cut(disk, changes, keep);
         if (!seen.insert(fingerprint(left) * 4 + may_be_old * 2 + may_be_new).second) continue;
         ++points;
@@ -163,17 +168,21 @@ TEST_F(Saving, EveryFailingCallLeavesTheOldFileOrTheNew) {
           auto answer = run(env, c, bytes);
           env.before = nullptr;
           disk.sync_fault = nullptr;
-          const std::string where = text(c.name, ", call ", n, ", errno ", -error, sticky ? " for good: " : ": ", answer ? "ok" : answer.error().message);
+          const std::string where = text(c.name, ", call ", n, ", errno ", -error, sticky ? " for good: " : ": ",
+                                         answer ? "ok" : answer.error().message);
           if (!answer) {
             EXPECT_NE(answer.error().message, "") << where;
           }
           for (const std::string &name : disk.names("/models"))
-            EXPECT_TRUE(sticky || failed == Call::unlinkat || !name.starts_with(".")) << where << ": " << name << " is left";
+            EXPECT_TRUE(sticky || failed == Call::unlinkat || !name.starts_with("."))
+                << where << ": " << name << " is left";
           const bool open = !answer && answer.error().status == Status::needs_recovery;
           EXPECT_EQ(wrong_with(disk.disk(), was, fresh, !answer, answer || open), "") << where;
           const auto changes = pending_changes(disk.disk());
           for (uint32_t keep : {0u, 1u}) {
-            EXPECT_EQ(wrong_with(after_cut(disk.disk(), changes, std::vector<uint32_t>(changes.size(), keep)), was, fresh, !answer, answer || open), "")
+            EXPECT_EQ(wrong_with(after_cut(disk.disk(), changes, std::vector<uint32_t>(changes.size(), keep)), was,
+                                 fresh, !answer, answer || open),
+                      "")
                 << where << ", then a cut keeping " << keep;
           }
           if (!hit || HasFailure()) break;

@@ -1,6 +1,6 @@
 """Check with the stock package that of two files exactly the named tensors differ, and that every other byte is equal.
 
-    only_changed.py BEFORE AFTER TENSOR...
+only_changed.py BEFORE AFTER TENSOR...
 """
 
 import json
@@ -13,7 +13,9 @@ before, after = (open(p, "rb").read() for p in (before_path, after_path))
 
 old, new = (dict(deserialize(content)) for content in (before, after))
 assert old.keys() == new.keys(), "tensors came or went"
-assert all((old[n]["dtype"], old[n]["shape"]) == (new[n]["dtype"], new[n]["shape"]) for n in old), "a dtype or shape changed"
+assert all((old[n]["dtype"], old[n]["shape"]) == (new[n]["dtype"], new[n]["shape"]) for n in old), (
+    "a dtype or shape changed"
+)
 changed = sorted(n for n in old if old[n]["data"] != new[n]["data"])
 assert changed == sorted(expected), f"changed: {changed}, expected: {sorted(expected)}"
 with safe_open(after_path, framework="np") as f:  # the other way in

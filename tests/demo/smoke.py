@@ -1,6 +1,6 @@
 """The installed package does its main job: read a stock file, change a tensor, stock sees it.
 
-    smoke.py DIRECTORY    somewhere to write; run by tests/run.sh in an environment with only the wheel
+smoke.py DIRECTORY    somewhere to write; run by tests/run.sh in an environment with only the wheel
 """
 
 import sys

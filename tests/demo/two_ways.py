@@ -1,6 +1,6 @@
 """Change one 4 MiB tensor of a large file the stock way and the libst way; print both times.
 
-    two_ways.py FILE
+two_ways.py FILE
 """
 
 import os
@@ -29,7 +29,10 @@ def fingerprint(but):
 original = stock_tensor(name)
 others = fingerprint(name)
 megabytes = os.path.getsize(path) / (1 << 20)
-print(f"   {megabytes:,.0f} MiB, {len(others) + 1} tensors; the one to change: {name} {list(original.shape)}, {original.nbytes / (1 << 20):.0f} MiB\n")
+print(
+    f"   {megabytes:,.0f} MiB, {len(others) + 1} tensors; the one to change: {name} {list(original.shape)}, "
+    f"{original.nbytes / (1 << 20):.0f} MiB\n"
+)
 
 wanted = (original.astype("float32") * 1.5).astype(original.dtype)
 begin = time.perf_counter()
@@ -38,7 +41,10 @@ tensors[name] = wanted
 save_file(tensors, path, metadata={"format": "pt"})
 stock_seconds = time.perf_counter() - begin
 del tensors
-print(f"   stock   load_file, change, save_file      {stock_seconds * 1000:10,.1f} ms   rewrites {megabytes:,.0f} MiB, and is not yet on disk")
+print(
+    f"   stock   load_file, change, save_file      {stock_seconds * 1000:10,.1f} ms   "
+    f"rewrites {megabytes:,.0f} MiB, and is not yet on disk"
+)
 assert (stock_tensor(name) == wanted).all()
 
 os.sync()  # stock left a gigabyte for the disk to write; do not let libst wait for that
@@ -48,7 +54,10 @@ begin = time.perf_counter()
 with libst.open(path, "r+") as f:
     f.update(name, wanted)
 libst_seconds = time.perf_counter() - begin
-print(f"   libst   open, update, close               {libst_seconds * 1000:10,.1f} ms   writes the tensor and its journal; durable, atomic")
+print(
+    f"   libst   open, update, close               {libst_seconds * 1000:10,.1f} ms   "
+    f"writes the tensor and its journal; durable, atomic"
+)
 print(f"\n   {stock_seconds / libst_seconds:,.0f} times as fast")
 
 assert (stock_tensor(name) == wanted).all(), "stock does not see the update"

@@ -75,7 +75,9 @@ def tensors(entries: dict, data: bytes | int = 0) -> bytes:
     return file(json.dumps(entries, separators=(",", ":")), data)
 
 
-def one(shape: str = "[1]", offsets: str = "[0,4]", dtype: str = '"F32"', more: str = "", data: bytes | int = 4) -> bytes:
+def one(
+    shape: str = "[1]", offsets: str = "[0,4]", dtype: str = '"F32"', more: str = "", data: bytes | int = 4
+) -> bytes:
     """A file of one tensor "a", from the raw JSON text of its fields."""
     return file(f'{{"a":{{"dtype":{dtype},"shape":{shape},"data_offsets":{offsets}{more}}}}}', data)
 
@@ -90,6 +92,7 @@ ONE = "{" + A + "}"
 ENTRY = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
 
 
+# fmt: off
 # ------------------------------------------------------------------ the frame: length, header, end
 
 add("file_empty", "ST_E_HEADER_TOO_SMALL", b"", "not even a length")
@@ -394,7 +397,7 @@ add(
     "data_end_near_2_64", "ST_E_TRUNCATED",
     tensors({f"t{i}": info("U8", [(1 << 61) - 1], [i * ((1 << 61) - 1), (i + 1) * ((1 << 61) - 1)]) for i in range(8)}, 8),
     "8 + n + end wraps around 2^64",
-)  # fmt: skip
+)
 
 # ------------------------------------------------------------------ sub-byte types
 
@@ -466,15 +469,19 @@ add(
     "model_like", "ST_OK",
     tensors({"__metadata__": {"format": "pt"}} | {f"model.layers.{i}.mlp.up_proj.weight": info("BF16", [8, 4], [64 * i, 64 * i + 64]) for i in range(32)}, bytes(range(256)) * 8),
     "as a transformer looks",
-)  # fmt: skip
+)
 
 
+# fmt: on
 def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     if out:
         out.mkdir(parents=True, exist_ok=True)
     for case in CASES.values():
-        print(f"{case.name:46} {case.status:24} {case.why}" + ("   [the reference accepts]" if case.name in EXPLAINED else ""))
+        print(
+            f"{case.name:46} {case.status:24} {case.why}"
+            + ("   [the reference accepts]" if case.name in EXPLAINED else "")
+        )
         if out:
             (out / f"{case.name}.safetensors").write_bytes(case.bytes())
     valid = sum(c.status == "ST_OK" for c in CASES.values())

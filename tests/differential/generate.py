@@ -43,7 +43,7 @@ def spell(r: Random, s: str) -> str:
 
 
 def shape(r: Random, bits: int, *, writable: bool) -> list[int]:
-    """A small shape whose elements fill whole bytes. `writable`: one that stock can write, F4 in pairs in the last dimension."""
+    """A small shape whose elements fill whole bytes. `writable`: stock can write it (F4: pairs in the last one)."""
     while True:
         dims = [r.choice([0, 1, 1, 2, 3, 4, 5, 8]) for _ in range(r.choice([0, 1, 1, 2, 2, 3, 5]))]
         elements = 1
@@ -132,11 +132,11 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null|[{}\
 _TOKENS = [
     t.encode()
     for t in [
-        *"{}[]:,", " ", "\n", "\t", "\x0b", "\0", "null", "true", "false", "nul", "NaN", "''", "/**/", '""', '"a"', '"F32"',
-        '"f32"', '"BF16"', '"F4"', '"F6_E2M3"', '"U8"', '"dtype"', '"shape"', '"data_offsets"', '"__metadata__"', r'"\u0000"',
-        r'"\ud800"', r'"\udc00"', r'"\ud83d\ude00"', r'"dtyp\u0065"', r'"\x"', '"\x01"', "{}", "[]", '{"F32":null}', "0", "-0",
-        "1", "2", "4", "8", "16", "-1", "00", "01", "1.0", "1e0", "0e5", "0.5", "1e999", "1e-999", str(2**32), str(2**61),
-        str(2**63), str(2**64 - 1), str(2**64), str(2**70),
+        *"{}[]:,", " ", "\n", "\t", "\x0b", "\0", "null", "true", "false", "nul", "NaN", "''", "/**/", '""', '"a"',
+        '"F32"', '"f32"', '"BF16"', '"F4"', '"F6_E2M3"', '"U8"', '"dtype"', '"shape"', '"data_offsets"',
+        '"__metadata__"', r'"\u0000"', r'"\ud800"', r'"\udc00"', r'"\ud83d\ude00"', r'"dtyp\u0065"', r'"\x"',
+        '"\x01"', "{}", "[]", '{"F32":null}', "0", "-0", "1", "2", "4", "8", "16", "-1", "00", "01", "1.0", "1e0",
+        "0e5", "0.5", "1e999", "1e-999", str(2**32), str(2**61), str(2**63), str(2**64 - 1), str(2**64), str(2**70),
     ]
 ]  # fmt: skip
 
@@ -195,18 +195,32 @@ def mutate_tokens(r: Random, content: bytes) -> bytes:
 
 
 def mutate_values(r: Random, content: bytes) -> bytes:
-    """Values changed, JSON kept: shapes, offsets, dtypes, fields, keys. Damage that only the format's own rules find."""
+    """Values changed, JSON kept: shapes, offsets, dtypes, fields, keys. Damage that only rules of the format find."""
     header, data = split(content)
     pairs = json.loads(header, object_pairs_hook=lambda p: [[k, v] for k, v in p])
-    entries = [p for p in pairs if p[0] != "__metadata__" and p[1] and isinstance(p[1][0], list) and isinstance(p[1][0][0], str)]
+    entries = [
+        p
+        for p in pairs
+        if p[0] != "__metadata__" and p[1] and isinstance(p[1][0], list) and isinstance(p[1][0][0], str)
+    ]
     for _ in range(r.choice([1, 1, 2])):
         if not entries:
-            pairs.append(["x", [["dtype", "U8"], ["shape", [r.choice([0, 1])]], ["data_offsets", [0, r.choice([0, 1])]]]])
+            pairs.append(
+                ["x", [["dtype", "U8"], ["shape", [r.choice([0, 1])]], ["data_offsets", [0, r.choice([0, 1])]]]]
+            )
             break
         entry = r.choice(entries)
         field = r.choice(entry[1])
         if r.random() < 0.1:
-            r.choice([lambda: pairs.append(entry), lambda: pairs.remove(entry) if entry in pairs else None, lambda: entry[1].append(field), lambda: entry[1].remove(field) if len(entry[1]) > 1 else None])()
+            kind = r.randrange(4)
+            if kind == 0:
+                pairs.append(entry)
+            elif kind == 1 and entry in pairs:
+                pairs.remove(entry)
+            elif kind == 2:
+                entry[1].append(field)
+            elif kind == 3 and len(entry[1]) > 1:
+                entry[1].remove(field)
         elif field[0] == "dtype":
             field[1] = r.choice([*DTYPES, "F31", None, 1])
         elif isinstance(field[1], list) and all(isinstance(v, int) for v in field[1]):
@@ -214,7 +228,20 @@ def mutate_values(r: Random, content: bytes) -> bytes:
             kind = r.randrange(4)
             if kind == 0 and values:
                 i = r.randrange(len(values))
-                values[i] = r.choice([values[i] + 1, values[i] - 1, 0, values[i] * 2, 1 << 32, 1 << 61, (1 << 64) - 1, 1 << 64, -values[i], float(values[i])])
+                values[i] = r.choice(
+                    [
+                        values[i] + 1,
+                        values[i] - 1,
+                        0,
+                        values[i] * 2,
+                        1 << 32,
+                        1 << 61,
+                        (1 << 64) - 1,
+                        1 << 64,
+                        -values[i],
+                        float(values[i]),
+                    ]
+                )
             elif kind == 1:
                 values.append(r.choice([0, 1, 2]))
             elif kind == 2 and values:

@@ -50,7 +50,7 @@ class Refused(Exception):
 
 def _load() -> c.CDLL:
     lib = c.CDLL(str(LIBRARY))
-    handle, size, u64, text = c.c_void_p, c.c_size_t, c.c_uint64, c.c_char_p
+    handle, size, text = c.c_void_p, c.c_size_t, c.c_char_p
     out_string, out_size = c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)
     for name, result, arguments in [
         ("st_status_name", text, [c.c_int32]),
@@ -98,7 +98,14 @@ def _check(status: int) -> None:
 class File:
     """An open handle. `File(path)` or `File(memory=bytes)`; close it, or use `with`."""
 
-    def __init__(self, path: str | os.PathLike | None = None, *, memory: bytes | None = None, map: int = MAP_AUTO, write: bool = False):
+    def __init__(
+        self,
+        path: str | os.PathLike | None = None,
+        *,
+        memory: bytes | None = None,
+        map: int = MAP_AUTO,
+        write: bool = False,
+    ):
         self._handle = c.c_void_p()
         self._memory = memory  # borrowed by the handle until close
         if memory is not None:

@@ -51,7 +51,9 @@ def write(tensors: dict[str, Tensor], metadata: dict[str, str] | None) -> bytes:
         buffer = ctypes.create_string_buffer(t.data, max(1, len(t.data)))
         keep.append(buffer)
         shape = t.shape if t.dtype != "F4" else [*t.shape[:-1], t.shape[-1] // 2]  # it takes F4 in pairs
-        specs[name] = TensorSpec(dtype=WRITE_NAMES[t.dtype], shape=shape, data_ptr=ctypes.addressof(buffer), data_len=len(t.data))
+        specs[name] = TensorSpec(
+            dtype=WRITE_NAMES[t.dtype], shape=shape, data_ptr=ctypes.addressof(buffer), data_len=len(t.data)
+        )
     return bytes(serialize(specs, metadata=metadata))
 
 

@@ -18,8 +18,9 @@ def path(tmp_path):
 
 def test_the_corpus_covers_every_format_status():
     from_header = {
-        "HEADER_TOO_SMALL", "HEADER_TOO_LARGE", "HEADER_TRUNCATED", "HEADER_UTF8", "HEADER_JSON", "METADATA", "TENSOR_INFO", "DTYPE",
-        "SHAPE_OVERFLOW", "OFFSETS", "OVERLAP", "HOLE", "SIZE_MISMATCH", "SUBBYTE", "TRUNCATED", "TRAILING_DATA", "DUPLICATE_NAME",
+        "HEADER_TOO_SMALL", "HEADER_TOO_LARGE", "HEADER_TRUNCATED", "HEADER_UTF8", "HEADER_JSON", "METADATA",
+        "TENSOR_INFO", "DTYPE", "SHAPE_OVERFLOW", "OFFSETS", "OVERLAP", "HOLE", "SIZE_MISMATCH", "SUBBYTE", "TRUNCATED",
+        "TRAILING_DATA", "DUPLICATE_NAME",
     }  # fmt: skip
     assert {c.status for c in CASES.values()} == {"ST_OK"} | {f"ST_E_{s}" for s in from_header}
 

@@ -64,4 +64,6 @@ def test_same_verdict_on_damaged_files(libst, tmp_path, mutate):
             path.write_bytes(content)
             pytest.fail(f"{found}\n  mutation {i} of seed {SEED}, saved as {path}\n  {content[:600]!r}")
         accepted += reference.read(content) is not None
-    assert MUTATIONS // 100 <= accepted <= MUTATIONS * 3 // 4, f"damage should kill many files and spare some: {accepted} of {MUTATIONS} lived"
+    assert MUTATIONS // 100 <= accepted <= MUTATIONS * 3 // 4, (
+        f"damage should kill many files and spare some: {accepted} of {MUTATIONS} lived"
+    )

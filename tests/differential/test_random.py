@@ -76,5 +76,10 @@ def test_stock_sees_an_update_and_nothing_else_changed(libst, tmp_path, i):
     assert after == before[:begin] + new + before[begin + len(new) :]
     assert reference.read(after) == tensors | {name: reference.Tensor(tensors[name].dtype, tensors[name].shape, new)}
     now = path.stat()
-    assert (now.st_ino, now.st_mode, now.st_size, now.st_nlink) == (stat.st_ino, stat.st_mode, stat.st_size, stat.st_nlink)
+    assert (now.st_ino, now.st_mode, now.st_size, now.st_nlink) == (
+        stat.st_ino,
+        stat.st_mode,
+        stat.st_size,
+        stat.st_nlink,
+    )
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["model.safetensors"], "no journal is left behind"

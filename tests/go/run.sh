@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Go binding: formatted, vetted, staticcheck's opinion, and its tests under the race detector, against libst as
+# The Go binding: vetted, staticcheck's opinion, and its tests under the race detector, against libst as
 # `meson install` lays it out, on the real model.
 #   run.sh JUNIT-XML      from tests/run.sh, or after sourcing tests/setup.sh
 set -uo pipefail
@@ -25,8 +25,6 @@ export LIBST_TEST_MODEL=$BUILD/model/silero_vad/data/silero_vad_16k.safetensors 
 
 cd "$ROOT/bindings/go" || exit 1
 status=0
-badly_formatted=$(gofmt -l .)
-[[ -z $badly_formatted ]] || { echo "gofmt would change $badly_formatted"; status=1; }
 go vet ./... || status=1
 go run "$staticcheck" ./... || status=1
 go test -count=1 -race -json ./... | "$PYTHON" "$here/junit.py" "$report" || status=1

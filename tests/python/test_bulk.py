@@ -152,11 +152,20 @@ def test_a_worker_counts_from_zero(path):
 
 
 def test_the_environment_stands_in_for_options(path):
-    code = f"import libst; i = libst.open({str(path)!r}).io_info(); print(i.prefetch, i.io_threads, i.block_size, i.direct)"
-    env = {**os.environ, "ST_PREFETCH": "sequential", "ST_IO_THREADS": "3", "ST_BLOCK_SIZE": "1048576", "ST_DIRECT": "1"}
+    code = f"import libst; i = libst.open({str(path)!r}).io_info(); "
+    code += "print(i.prefetch, i.io_threads, i.block_size, i.direct)"
+    env = {
+        **os.environ,
+        "ST_PREFETCH": "sequential",
+        "ST_IO_THREADS": "3",
+        "ST_BLOCK_SIZE": "1048576",
+        "ST_DIRECT": "1",
+    }
     said = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
     assert said.split() == ["sequential", "3", "1048576", "True"]
-    wrong = subprocess.run([sys.executable, "-c", code], env={**env, "ST_IO_THREADS": "many"}, capture_output=True, text=True)
+    wrong = subprocess.run(
+        [sys.executable, "-c", code], env={**env, "ST_IO_THREADS": "many"}, capture_output=True, text=True
+    )
     assert wrong.returncode and "ST_IO_THREADS" in wrong.stderr
 
 

@@ -4,6 +4,8 @@ import copy
 import ctypes
 import json
 import multiprocessing
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import os
 import pickle
 import subprocess
@@ -71,6 +73,14 @@ def _sum(file, name):
     return os.getpid(), float(file[name].sum()), float(file.read(name).sum())
 
 
+@pytest.fixture(scope="module")
+def servers():
+    """What multiprocessing starts at first use and keeps, with its pipes, until Python ends."""
+    multiprocessing.resource_tracker.ensure_running()
+    multiprocessing.forkserver.ensure_running()
+
+
+@pytest.mark.usefixtures("servers")
 @pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
 def test_workers_read_files_of_their_parent(model, start):
     with libst.open(model) as f, multiprocessing.get_context(start).Pool(2) as pool:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Rust crates: rustfmt, clippy, every test, the documentation; on a real model. Then, if there is a nightly
+# The Rust crates: clippy, every test, the documentation; on a real model. Then, if there is a nightly
 # toolchain, the tests again under AddressSanitizer, which also looks for leaks.
 #   bash tests/rust/run.sh [--quick] [REPORT]     --quick: without AddressSanitizer; REPORT: JUnit XML
 # Wants a build tree (tests/setup.sh). Fetches crates and the model once, and after that needs no network.
@@ -72,7 +72,6 @@ all() {
   local corpus=$BUILD/corpus
   mkdir -p "$corpus" && python3 "$ROOT/tests/differential/corpus.py" "$corpus" >"$corpus/cases" && export LIBST_TEST_CORPUS=$corpus
   cargo fetch --locked --quiet || echo "Crates could not be fetched; those that are here must do."
-  check rustfmt cargo fmt --all --check
   check clippy cargo clippy --locked --offline --quiet --workspace --all-targets --all-features -- -D warnings
   check "clippy without features" cargo clippy --locked --offline --quiet --workspace --all-targets -- -D warnings
   check documentation document
@@ -89,4 +88,4 @@ all() {
 }
 
 all 2>&1 | tee "$OUTPUT"
-python3 "$ROOT/tests/rust/junit.py" "$OUTPUT" "$REPORT"
+python3 "$ROOT/tests/cargo_junit.py" "$OUTPUT" "$REPORT"

@@ -28,7 +28,7 @@ install_go() {
 # Each to a name of its own, and known as built only when it is whole.
 build_program() {
   local name=${1%%=*} module=${1#*=}
-  rm -rf "$WORK/bin"
+  rm -rf "${WORK:?}/bin"
   env -u GOFLAGS GOROOT="$WORK/python/go" GOPATH="$WORK/path" GOCACHE="$WORK/cache" GOBIN="$WORK/bin" GOTOOLCHAIN=local \
     CGO_ENABLED=0 "$WORK/python/go/bin/go" install -modcacherw -trimpath -ldflags '-s -w' "$module" 2>"$WORK/log" ||
     { cat "$WORK/log" >&2; return 1; }

@@ -93,7 +93,9 @@ def test_cut_under_two_running_writers(kind, journal, make_disk, programs, bound
         state = model.check_file(path, model.allowed_by_all(state, histories))
         version = 1 + max([version, *(o.version for h in histories for o in h.operations)])
         acknowledged += sum(h.acknowledged for h in histories)
-    tell(cuts, f"power cuts under two writers, {kind}, {journal}", f"{acknowledged} acknowledged, waited: {dict(found)}")
+    tell(
+        cuts, f"power cuts under two writers, {kind}, {journal}", f"{acknowledged} acknowledged, waited: {dict(found)}"
+    )
     assert acknowledged > cuts
 
 

@@ -3,6 +3,7 @@ change that fails in the middle."""
 
 import ctypes
 import os
+import re
 import subprocess
 
 import disk
@@ -35,11 +36,10 @@ def stats(f):
     return dict(zip(STATS, list(out)[1:]))
 
 
-STATS = [
-    line.split()[1].rstrip(";")
-    for line in (st_abi.ROOT / "capi/include/st/st.h").read_text().split("typedef struct st_stats {")[1].split("} st_stats;")[0].splitlines()
-    if line.split()[:1] == ["uint64_t"]
-]  # fmt: skip
+HEADER = (st_abi.ROOT / "capi/include/st/st.h").read_text()
+STATS = re.findall(
+    r"^  uint64_t (\w+);", HEADER.split("typedef struct st_stats {")[1].split("} st_stats;")[0], re.MULTILINE
+)
 st_abi.lib.st_get_stats.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
 
@@ -94,9 +94,10 @@ def test_disk_that_fills_up_amid_the_change(kind, make_disk, programs):
     """Each write to the file itself finds it full, and the old bytes are there again at once."""
     path = model.put_model(make_disk(kind).mount())
     programs = programs.with_journals("undo")
+    before = (0,) * 6
     for n in range(1, 30):
         crash = {"CRASH_AT": str(n), "CRASH_DO": "error", "CRASH_ERRNO": "28", "CRASH_FILE": os.path.realpath(path)}
-        before = model.check_file(path, {(0,) * 6} if n == 1 else {before})
+        before = model.check_file(path, {before})
         said = programs.write(path, crash, tensors="0,1,2,3,4,5", first=100 * n, count=6, seed=n, after_failure=9)[1]
         history = model.History.of(said)
         assert history.closed

@@ -5,11 +5,12 @@
 namespace st::testing {
 
 std::string_view call_name(Call call) {
-  constexpr std::string_view names[] = {
-      "openat",  "close",   "pread",   "pwrite",   "fsync",  "fdatasync", "fallocate", "sync_range", "fstat", "fstatat",
-      "fstatfs", "fchmod",  "fchown",  "realpath", "list",   "mkdirat",   "unlinkat",  "renameat",   "lock",  "mmap",
-      "munmap",  "madvise", "mincore", "random",   "getpid", "geteuid",   "clock",     "sleep",      "getenv",
-      "ftruncate", "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
+  constexpr std::string_view names[] = {"openat",      "close",      "pread",      "pwrite",    "fsync",    "fdatasync",
+                                        "fallocate",   "sync_range", "fstat",      "fstatat",   "fstatfs",  "fchmod",
+                                        "fchown",      "realpath",   "list",       "mkdirat",   "unlinkat", "renameat",
+                                        "lock",        "mmap",       "munmap",     "madvise",   "mincore",  "random",
+                                        "getpid",      "geteuid",    "clock",      "sleep",     "getenv",   "ftruncate",
+                                        "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
   return names[static_cast<size_t>(call)];
 }
 

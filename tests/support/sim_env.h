@@ -82,7 +82,7 @@ class SimEnv : public os::Env {
 
   const SimDisk &disk() const { return disk_; }
   void allow_reflinks(bool allow) { disk_.reflinks = allow; }
-  uint64_t clones() const { return clones_; }  // made so far
+  uint64_t clones() const { return clones_; }                                     // made so far
   void add_file(const std::string &path, std::string bytes, mode_t mode = 0644);  // durable
   std::string contents(const std::string &path) const;
   std::vector<std::string> names(const std::string &folder) const;

@@ -26,7 +26,8 @@ TEST(CapiStatus, EveryOneInTheHeaderHasItsName) {
     EXPECT_TRUE(numbers.insert(number).second) << number << " stands twice";
   }
   EXPECT_GE(numbers.size(), 44u);
-  for (int number = -5; number < 200; ++number) EXPECT_EQ(std::string(st_status_name(number)) == "ST_E_UNKNOWN", !numbers.contains(number)) << number;
+  for (int number = -5; number < 200; ++number)
+    EXPECT_EQ(std::string(st_status_name(number)) == "ST_E_UNKNOWN", !numbers.contains(number)) << number;
   for (int number : {INT32_MIN, INT32_MAX}) EXPECT_STREQ(st_status_name(number), "ST_E_UNKNOWN");
 }
 
@@ -54,7 +55,8 @@ TEST(CapiDtype, EveryOneInTheHeaderIsParsedAndNamed) {
 }
 
 TEST(CapiVersion, IsTheHeaders) {
-  EXPECT_EQ(st_version(), std::to_string(ST_VERSION_MAJOR) + "." + std::to_string(ST_VERSION_MINOR) + "." + std::to_string(ST_VERSION_PATCH));
+  EXPECT_EQ(st_version(), std::to_string(ST_VERSION_MAJOR) + "." + std::to_string(ST_VERSION_MINOR) + "." +
+                              std::to_string(ST_VERSION_PATCH));
 }
 
 class CapiErrors : public testing::CapiScene {
@@ -187,15 +189,22 @@ TEST_F(CapiErrors, OfTheFormatArriveAsTheirStatus) {
       {ST_E_METADATA, testing::raw_file(R"({"__metadata__":[]})", "")},
       {ST_E_TENSOR_INFO, testing::raw_file(R"({"a":1})", "")},
       {ST_E_DTYPE, testing::raw_file(R"({"a":{"dtype":"X","shape":[1],"data_offsets":[0,1]}})", "x")},
-      {ST_E_SHAPE_OVERFLOW, testing::raw_file(R"({"a":{"dtype":"U8","shape":[9223372036854775808,4],"data_offsets":[0,1]}})", "x")},
+      {ST_E_SHAPE_OVERFLOW,
+       testing::raw_file(R"({"a":{"dtype":"U8","shape":[9223372036854775808,4],"data_offsets":[0,1]}})", "x")},
       {ST_E_OFFSETS, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", "x")},
-      {ST_E_OVERLAP, testing::raw_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "xyz")},
+      {ST_E_OVERLAP,
+       testing::raw_file(
+           R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+           "xyz")},
       {ST_E_HOLE, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xy")},
       {ST_E_SIZE_MISMATCH, testing::raw_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", "x")},
       {ST_E_SUBBYTE, testing::raw_file(R"({"a":{"dtype":"F4","shape":[1],"data_offsets":[0,1]}})", "x")},
       {ST_E_TRUNCATED, testing::raw_file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "x")},
       {ST_E_TRAILING_DATA, testing::raw_file("{}", "x")},
-      {ST_E_DUPLICATE_NAME, testing::raw_file(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xy")},
+      {ST_E_DUPLICATE_NAME,
+       testing::raw_file(
+           R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+           "xy")},
   };
   st_status expected = 40;
   for (const auto &[status, bytes] : files) {

@@ -129,9 +129,12 @@ TEST_F(CapiLifetime, TransactionsOfManyThreadsMayBeginAndEndAtOnce) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 50; ++i) {
         st_txn *txn = nullptr;
-        if (st_begin(file, nullptr, &txn) != ST_OK) ++failed;
-        else if ((i + t) % 2) st_abort(txn);
-        else if (st_commit(txn) != ST_OK) ++failed;
+        if (st_begin(file, nullptr, &txn) != ST_OK)
+          ++failed;
+        else if ((i + t) % 2)
+          st_abort(txn);
+        else if (st_commit(txn) != ST_OK)
+          ++failed;
       }
     });
   for (std::thread &t : threads) t.join();
@@ -139,8 +142,12 @@ TEST_F(CapiLifetime, TransactionsOfManyThreadsMayBeginAndEndAtOnce) {
   st_close(file);
 }
 
-int cancel(void *user, uint64_t, uint64_t) { return --*static_cast<int *>(user) < 0; }
-int throw_up(void *, uint64_t, uint64_t) { throw 42; }
+int cancel(void *user, uint64_t, uint64_t) {
+  return --*static_cast<int *>(user) < 0;
+}
+int throw_up(void *, uint64_t, uint64_t) {
+  throw 42;
+}
 
 TEST_F(CapiLifetime, ProgressCancelsAndChangesNothing) {
   st_open_options options = ST_OPEN_OPTIONS_INIT;
@@ -180,7 +187,9 @@ TEST_F(CapiLifetime, ExceptionsFromCallbacksDoNotCross) {
   EXPECT_ST(ST_E_INTERNAL, st_update(file, "a", &a));
   st_close(file);
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
-  EXPECT_ST(ST_E_INTERNAL, st_verify(path.c_str(), [](void *, const st_report *) -> int { throw std::string("no"); }, nullptr));
+  EXPECT_ST(ST_E_INTERNAL,
+            st_verify(
+                path.c_str(), [](void *, const st_report *) -> int { throw std::string("no"); }, nullptr));
 }
 
 TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
@@ -204,7 +213,8 @@ TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
   EXPECT_ST(ST_E_CANCELLED, st_verify(path.c_str(), report, &reports));
   // Two orphans: the first report stops the recovery of the second.
   fs::create_directory(path + ".st-journal");
-  for (const char *name : {"/0000000000000001", "/0000000000000002"}) testing::put_bytes(path + ".st-journal" + name, std::string(4096, '\0'));
+  for (const char *name : {"/0000000000000001", "/0000000000000002"})
+    testing::put_bytes(path + ".st-journal" + name, std::string(4096, '\0'));
   st_recover_options options = ST_RECOVER_OPTIONS_INIT;
   options.report = report;
   options.user = &reports;

@@ -20,7 +20,8 @@ void *allocate(std::size_t n, std::size_t alignment) {
     return nullptr;
   }
   if (allocations_left > 0) --allocations_left;
-  return alignment ? std::aligned_alloc(alignment, (n + alignment - 1) / alignment * alignment) : std::malloc(n ? n : 1);
+  return alignment ? std::aligned_alloc(alignment, (n + alignment - 1) / alignment * alignment)
+                   : std::malloc(n ? n : 1);
 }
 
 void *allocate_or_throw(std::size_t n, std::size_t alignment) {
@@ -30,22 +31,54 @@ void *allocate_or_throw(std::size_t n, std::size_t alignment) {
 
 }  // namespace
 
-void *operator new(std::size_t n) { return allocate_or_throw(n, 0); }
-void *operator new[](std::size_t n) { return allocate_or_throw(n, 0); }
-void *operator new(std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
-void *operator new[](std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
-void *operator new(std::size_t n, const std::nothrow_t &) noexcept { return allocate(n, 0); }
-void *operator new[](std::size_t n, const std::nothrow_t &) noexcept { return allocate(n, 0); }
-void operator delete(void *p) noexcept { std::free(p); }
-void operator delete[](void *p) noexcept { std::free(p); }
-void operator delete(void *p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void *p, std::size_t) noexcept { std::free(p); }
-void operator delete(void *p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void *p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void *p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void *p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void *p, const std::nothrow_t &) noexcept { std::free(p); }
-void operator delete[](void *p, const std::nothrow_t &) noexcept { std::free(p); }
+void *operator new(std::size_t n) {
+  return allocate_or_throw(n, 0);
+}
+void *operator new[](std::size_t n) {
+  return allocate_or_throw(n, 0);
+}
+void *operator new(std::size_t n, std::align_val_t a) {
+  return allocate_or_throw(n, static_cast<std::size_t>(a));
+}
+void *operator new[](std::size_t n, std::align_val_t a) {
+  return allocate_or_throw(n, static_cast<std::size_t>(a));
+}
+void *operator new(std::size_t n, const std::nothrow_t &) noexcept {
+  return allocate(n, 0);
+}
+void *operator new[](std::size_t n, const std::nothrow_t &) noexcept {
+  return allocate(n, 0);
+}
+void operator delete(void *p) noexcept {
+  std::free(p);
+}
+void operator delete[](void *p) noexcept {
+  std::free(p);
+}
+void operator delete(void *p, std::size_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void *p, std::size_t) noexcept {
+  std::free(p);
+}
+void operator delete(void *p, std::align_val_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void *p, std::align_val_t) noexcept {
+  std::free(p);
+}
+void operator delete(void *p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
+void operator delete[](void *p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
+void operator delete(void *p, const std::nothrow_t &) noexcept {
+  std::free(p);
+}
+void operator delete[](void *p, const std::nothrow_t &) noexcept {
+  std::free(p);
+}
 
 namespace st {
 namespace {
@@ -69,7 +102,8 @@ class OutOfMemory : public testing::CapiScene {
 
   // Repeats prepare, call, check with the allocation 0, 1, 2... failing until
   // none does. From n = 0 on, and for good: `call` answers NOMEM or what is allowed.
-  void expect_clean(long least, const std::function<st_status()> &call, const std::function<void(long, st_status)> &check) {
+  void expect_clean(long least, const std::function<st_status()> &call,
+                    const std::function<void(long, st_status)> &check) {
     for (long n = 0; n < 5000; ++n) {
       const st_status status = starve(n, call);
       const bool over = !failed;
@@ -98,23 +132,30 @@ TEST_F(OutOfMemory, Open) {
       options.flags = flags;
       options.map = map;
       st_file *file = nullptr;
-      expect_clean(8, [&] { return st_open(path.c_str(), &options, &file); },
-                   [&](long, st_status status) {
-                     if (status == ST_OK) st_close(std::exchange(file, nullptr));
-                     else EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
-                     EXPECT_EQ(file, nullptr);
-                   });
+      expect_clean(
+          8, [&] { return st_open(path.c_str(), &options, &file); },
+          [&](long, st_status status) {
+            if (status == ST_OK)
+              st_close(std::exchange(file, nullptr));
+            else
+              EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
+            EXPECT_EQ(file, nullptr);
+          });
     }
 }
 
 TEST_F(OutOfMemory, OpenOfHeadersForTheFullParser) {
-  const std::string fancy = testing::raw_file(R"({"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[1,{"y":"\n"}]}})", "x");
+  const std::string fancy =
+      testing::raw_file(R"({"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":[1,{"y":"\n"}]}})", "x");
   st_file *file = nullptr;
-  expect_clean(5, [&] { return st_open_memory(fancy.data(), fancy.size(), &file); },
-               [&](long, st_status status) {
-                 if (status == ST_OK) st_close(std::exchange(file, nullptr));
-                 else EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
-               });
+  expect_clean(
+      5, [&] { return st_open_memory(fancy.data(), fancy.size(), &file); },
+      [&](long, st_status status) {
+        if (status == ST_OK)
+          st_close(std::exchange(file, nullptr));
+        else
+          EXPECT_STREQ(st_status_name(status), "ST_E_NOMEM");
+      });
 }
 
 TEST_F(OutOfMemory, OpenOfAFileThatIsRefused) {
@@ -136,26 +177,31 @@ TEST_F(OutOfMemory, OpenOfAFileThatIsRefused) {
 TEST_F(OutOfMemory, Reading) {
   st_file *file = open(0, ST_MAP_NONE);
   st_tensor t;
-  expect_clean(0, [&] { return st_get(file, "b", &t); }, [](long, st_status) {});
+  expect_clean(
+      0, [&] { return st_get(file, "b", &t); }, [](long, st_status) {});
   EXPECT_EQ(std::memcmp(t.data, tensors[1].bytes.data(), 10007), 0);
   std::string room(10007, '?');
-  expect_clean(0, [&] { return st_read(file, "b", room.data(), room.size()); }, [](long, st_status) {});
+  expect_clean(
+      0, [&] { return st_read(file, "b", room.data(), room.size()); }, [](long, st_status) {});
   EXPECT_TRUE(same_bytes(room, tensors[1].bytes));
   const st_range odd = {1, INT64_MAX, 3};
-  expect_clean(3, [&] { return st_read_slice(file, "b", &odd, 1, room.data(), room.size()); }, [](long, st_status) {});
+  expect_clean(
+      3, [&] { return st_read_slice(file, "b", &odd, 1, room.data(), room.size()); }, [](long, st_status) {});
   for (long n = 0; n < 50; ++n) {
     const st_status status = starve(n, [&] { return st_get(file, "no tensor has this rather long name", &t); });
     EXPECT_EQ(status, failed ? ST_E_NOMEM : ST_E_NOT_FOUND);
   }
   st_file *second = nullptr;
-  expect_clean(8, [&] { return st_reopen(file, &second); }, [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
+  expect_clean(
+      8, [&] { return st_reopen(file, &second); }, [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
   st_close(file);
 }
 
 // Megabytes, so that threads are used: no memory for one is no failure, and
 // nothing that runs out in the middle ends the process.
 TEST_F(OutOfMemory, BulkReads) {
-  const std::vector<testing::TestTensor> large = {testing::u8_tensor("x", 5 << 20, 1), testing::u8_tensor("y", 4001, 2)};
+  const std::vector<testing::TestTensor> large = {testing::u8_tensor("x", 5 << 20, 1),
+                                                  testing::u8_tensor("y", 4001, 2)};
   const std::string where = dir / "large.safetensors";
   put_bytes(where, testing::file_of(large));
   std::string x(5 << 20, '?'), part(2000, '?'), columns(2000, '?');
@@ -187,23 +233,27 @@ TEST_F(OutOfMemory, BulkReads) {
         reopen();
       };
       reopen();
-      expect_clean(5, [&] { return st_read_many(file, requests, 3, nullptr, nullptr); },
-                   [&](long, st_status status) {
-                     expect_status(status);
-                     if (status == ST_OK) {
-                       EXPECT_TRUE(same_bytes(x, large[0].bytes));
-                       EXPECT_TRUE(same_bytes(part, large[1].bytes.substr(100, 2000)));
-                     }
-                   });
-      expect_clean(5, [&] { return st_prefetch(file, names, 2); }, fresh_handle);
-      expect_clean(3, [&] { return st_prefetch(file, nullptr, 0); }, fresh_handle);
-      expect_clean(5, [&] { return st_load(file, nullptr, 0, nullptr); },
-                   [&](long n, st_status status) {
-                     st_tensor t;
-                     ASSERT_ST(ST_OK, st_get(file, "x", &t));
-                     EXPECT_EQ(std::memcmp(t.data, large[0].bytes.data(), t.nbytes), 0);
-                     fresh_handle(n, status);
-                   });
+      expect_clean(
+          5, [&] { return st_read_many(file, requests, 3, nullptr, nullptr); },
+          [&](long, st_status status) {
+            expect_status(status);
+            if (status == ST_OK) {
+              EXPECT_TRUE(same_bytes(x, large[0].bytes));
+              EXPECT_TRUE(same_bytes(part, large[1].bytes.substr(100, 2000)));
+            }
+          });
+      expect_clean(
+          5, [&] { return st_prefetch(file, names, 2); }, fresh_handle);
+      expect_clean(
+          3, [&] { return st_prefetch(file, nullptr, 0); }, fresh_handle);
+      expect_clean(
+          5, [&] { return st_load(file, nullptr, 0, nullptr); },
+          [&](long n, st_status status) {
+            st_tensor t;
+            ASSERT_ST(ST_OK, st_get(file, "x", &t));
+            EXPECT_EQ(std::memcmp(t.data, large[0].bytes.data(), t.nbytes), 0);
+            fresh_handle(n, status);
+          });
       st_close(file);
     }
 }
@@ -211,15 +261,16 @@ TEST_F(OutOfMemory, BulkReads) {
 TEST_F(OutOfMemory, Update) {
   st_file *file = open();
   const st_tensor a = value(0, new_a);
-  expect_clean(20, [&] { return st_update(file, "a", &a); },
-               [&](long n, st_status status) {
-                 if (status == ST_E_NOMEM) {
-                   ASSERT_TRUE(same_bytes(bytes_of(path), old)) << n;
-                 } else {
-                   ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
-                   put_bytes(path, old);
-                 }
-               });
+  expect_clean(
+      20, [&] { return st_update(file, "a", &a); },
+      [&](long n, st_status status) {
+        if (status == ST_E_NOMEM) {
+          ASSERT_TRUE(same_bytes(bytes_of(path), old)) << n;
+        } else {
+          ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
+          put_bytes(path, old);
+        }
+      });
   st_close(file);
   EXPECT_FALSE(fs::exists(path + ".st-journal"));
 }
@@ -229,25 +280,26 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
   const st_tensor a = value(0, new_a);
   for (bool starve_close : {false, true}) {
     st_file *file = nullptr;
-    expect_clean(starve_close ? 0 : 20,
-                 [&] {
-                   if (starve_close) return st_close(std::exchange(file, nullptr));
-                   return st_update(file, "a", &a);
-                 },
-                 [&](long, st_status) {
-                   st_close(file);
-                   st_close(open());  // clears away what may be left of a folder
-                   EXPECT_FALSE(fs::exists(path + ".st-journal"));
-                   EXPECT_TRUE(bytes_of(path) == old || bytes_of(path) == with(a_at, new_a));
-                   put_bytes(path, old);
-                   file = open();
-                   if (starve_close) {
-                     st_txn *left = nullptr;
-                     EXPECT_ST(ST_OK, st_begin(file, nullptr, &left));
-                     EXPECT_ST(ST_OK, st_txn_update(left, "a", &a));
-                     EXPECT_ST(ST_OK, st_update(file, "a", &a));
-                   }
-                 });
+    expect_clean(
+        starve_close ? 0 : 20,
+        [&] {
+          if (starve_close) return st_close(std::exchange(file, nullptr));
+          return st_update(file, "a", &a);
+        },
+        [&](long, st_status) {
+          st_close(file);
+          st_close(open());  // clears away what may be left of a folder
+          EXPECT_FALSE(fs::exists(path + ".st-journal"));
+          EXPECT_TRUE(bytes_of(path) == old || bytes_of(path) == with(a_at, new_a));
+          put_bytes(path, old);
+          file = open();
+          if (starve_close) {
+            st_txn *left = nullptr;
+            EXPECT_ST(ST_OK, st_begin(file, nullptr, &left));
+            EXPECT_ST(ST_OK, st_txn_update(left, "a", &a));
+            EXPECT_ST(ST_OK, st_update(file, "a", &a));
+          }
+        });
     st_close(file);
   }
 }
@@ -304,7 +356,8 @@ TEST_F(OutOfMemory, CommitOfCopies) {
 }
 
 TEST_F(OutOfMemory, Verify) {
-  expect_clean(10, [&] { return st_verify(path.c_str(), nullptr, nullptr); }, [](long, st_status) {});
+  expect_clean(
+      10, [&] { return st_verify(path.c_str(), nullptr, nullptr); }, [](long, st_status) {});
 }
 
 // A committed journal, written here by hand, for each attempt anew.
@@ -318,10 +371,12 @@ TEST_F(OutOfMemory, Recover) {
     std::vector<uint32_t> hashes;
     write::hash_sectors(a_at, {reinterpret_cast<const std::byte *>(old.data()) + a_at, 4000}, &hashes);
     const uint64_t sectors = 4096 + 4000, manifest = sectors + 4 * hashes.size() + (8 - 4 * hashes.size() % 8) % 8;
-    const write::RangeRecord range{a_at, 4000, 4096, hash64(new_a.data(), 4000), sectors, hash64(hashes.data(), 4 * hashes.size())};
+    const write::RangeRecord range{
+        a_at, 4000, 4096, hash64(new_a.data(), 4000), sectors, hash64(hashes.data(), 4 * hashes.size())};
     const auto ranges = write::encode(std::span(&range, 1));
     const write::Identity identity{s.st_ino, old.size(), a_at, hash64(old.data(), a_at)};
-    const auto block = write::encode(write::CommitRecord{1, identity, manifest, 1, hash64(ranges.data(), ranges.size()), 0});
+    const auto block =
+        write::encode(write::CommitRecord{1, identity, manifest, 1, hash64(ranges.data(), ranges.size()), 0});
     std::string journal(reinterpret_cast<const char *>(block.data()), block.size());
     journal.append(new_a).append(reinterpret_cast<const char *>(hashes.data()), 4 * hashes.size());
     journal.resize(manifest);
@@ -330,19 +385,21 @@ TEST_F(OutOfMemory, Recover) {
   };
   leave_journal();
   st_file *file = nullptr;
-  expect_clean(20, [&] { return st_recover(path.c_str()); },
-               [&](long n, st_status) {
-                 ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
-                 ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
-                 leave_journal();
-               });
-  expect_clean(20, [&] { return st_open(path.c_str(), nullptr, &file); },
-               [&](long n, st_status) {
-                 st_close(std::exchange(file, nullptr));
-                 ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
-                 ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
-                 leave_journal();
-               });
+  expect_clean(
+      20, [&] { return st_recover(path.c_str()); },
+      [&](long n, st_status) {
+        ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
+        ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
+        leave_journal();
+      });
+  expect_clean(
+      20, [&] { return st_open(path.c_str(), nullptr, &file); },
+      [&](long n, st_status) {
+        st_close(std::exchange(file, nullptr));
+        ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
+        ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
+        leave_journal();
+      });
 }
 
 }  // namespace

@@ -46,9 +46,11 @@ class CapiScene : public ::testing::Test {
 
   const TempDir dir;
   const std::string path = dir / "model.safetensors";
-  const std::vector<TestTensor> tensors = {u8_tensor("a", 4000, 1), u8_tensor("b", 10007, 2), u8_tensor(std::string("n\0l", 3), 30, 3)};
+  const std::vector<TestTensor> tensors = {u8_tensor("a", 4000, 1), u8_tensor("b", 10007, 2),
+                                           u8_tensor(std::string("n\0l", 3), 30, 3)};
   const uint64_t shapes[3] = {4000, 10007, 30};
-  const std::pair<std::string_view, std::string_view> metadata[2] = {{"format", "pt"}, {std::string_view("k\0y", 3), std::string_view("v\0", 2)}};
+  const std::pair<std::string_view, std::string_view> metadata[2] = {
+      {"format", "pt"}, {std::string_view("k\0y", 3), std::string_view("v\0", 2)}};
   const std::string old = file_of(tensors, metadata);
   const size_t a_at = old.size() - 14037, b_at = old.size() - 10037, n_at = old.size() - 30;
   const std::string new_a = pattern(4000, 81), new_b = pattern(10007, 82);

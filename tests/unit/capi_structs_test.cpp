@@ -149,7 +149,8 @@ TEST_F(CapiOptions, OfANewerCallerMustBeZeroWhereTheyAreNotKnown) {
   const auto plain_txn = later<st_txn_options>(ST_TXN_OPTIONS_INIT, 0);
   EXPECT_ST(ST_OK, st_begin(file, &plain_txn.known, &transaction));
   st_close(file);
-  const auto fancy_recover = later<st_recover_options>(ST_RECOVER_OPTIONS_INIT, 1), plain_recover = later<st_recover_options>(ST_RECOVER_OPTIONS_INIT, 0);
+  const auto fancy_recover = later<st_recover_options>(ST_RECOVER_OPTIONS_INIT, 1),
+             plain_recover = later<st_recover_options>(ST_RECOVER_OPTIONS_INIT, 0);
   EXPECT_ST(ST_E_UNSUPPORTED, st_recover_with(path.c_str(), &fancy_recover.known));
   EXPECT_ST(ST_OK, st_recover_with(path.c_str(), &plain_recover.known));
   const auto fancy_verify = later<st_verify_options>(ST_VERIFY_OPTIONS_INIT, 1);
@@ -296,7 +297,8 @@ TEST_F(CapiOptions, ResultsFillNoMoreThanTheCallersSize) {
   fill_at_every_size<st_plan>([&](st_plan *out) {
     const st_status status = st_txn_plan(transaction, out);
     constexpr size_t at = offsetof(st_plan, space_free), end = offsetof(st_plan, how);  // changes meanwhile
-    if (status == ST_OK && out->struct_size > at) std::memset(reinterpret_cast<char *>(out) + at, 0, std::min<size_t>(out->struct_size, end) - at);
+    if (status == ST_OK && out->struct_size > at)
+      std::memset(reinterpret_cast<char *>(out) + at, 0, std::min<size_t>(out->struct_size, end) - at);
     return status;
   });
   st_close(file);

@@ -25,7 +25,8 @@ class CheckpointTest : public testing::StoreScene {
 };
 
 TEST_F(CheckpointTest, ShowsTheBytesOfEveryTensorInEveryMode) {
-  for (read::MapMode mode : {read::MapMode::automatic, read::MapMode::shared, read::MapMode::private_copy, read::MapMode::none}) {
+  for (read::MapMode mode :
+       {read::MapMode::automatic, read::MapMode::shared, read::MapMode::private_copy, read::MapMode::none}) {
     OpenOptions options;
     options.map = mode;
     auto c = open(std::move(options));
@@ -90,14 +91,16 @@ TEST_F(CheckpointTest, MemoryIsAFileToo) {
   auto c = Checkpoint::open_memory(env, reinterpret_cast<const std::byte *>(old.data()), old.size());
   ASSERT_TRUE(is_ok(c));
   EXPECT_TRUE(same_bytes(seen(**c, "b"), tensors[1].bytes));
-  EXPECT_EQ((*c)->view((*c)->snapshot(), 0).value(), reinterpret_cast<const std::byte *>(old.data()) + a_at);  // no copy
+  EXPECT_EQ((*c)->view((*c)->snapshot(), 0).value(),
+            reinterpret_cast<const std::byte *>(old.data()) + a_at);  // no copy
   std::string copy(3000, '?');
   ASSERT_TRUE(is_ok((*c)->read((*c)->snapshot(), 2, copy.data())));
   EXPECT_TRUE(same_bytes(copy, tensors[2].bytes));
   EXPECT_TRUE(fails_with(Status::unsupported, (*c)->reopen()));
   EXPECT_TRUE(fails_with(Status::read_only, Transaction::begin(**c, {})));
   EXPECT_TRUE(fails_with(Status::header_too_small, Checkpoint::open_memory(env, nullptr, 0)));
-  EXPECT_TRUE(fails_with(Status::truncated, Checkpoint::open_memory(env, reinterpret_cast<const std::byte *>(old.data()), old.size() - 1)));
+  EXPECT_TRUE(fails_with(Status::truncated, Checkpoint::open_memory(
+                                                env, reinterpret_cast<const std::byte *>(old.data()), old.size() - 1)));
 }
 
 TEST_F(CheckpointTest, ReopeningGivesAnotherHandleOnTheSameFile) {
@@ -199,7 +202,8 @@ TEST_P(WhileAWriterHasItOpen, EveryReaderOfTheFileMayOpenIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ModeAndUmask, WhileAWriterHasItOpen,
-                         ::testing::Values(std::pair<mode_t, mode_t>{0644, 022}, std::pair<mode_t, mode_t>{0644, 077}, std::pair<mode_t, mode_t>{0640, 022}, std::pair<mode_t, mode_t>{0660, 002}),
+                         ::testing::Values(std::pair<mode_t, mode_t>{0644, 022}, std::pair<mode_t, mode_t>{0644, 077},
+                                           std::pair<mode_t, mode_t>{0640, 022}, std::pair<mode_t, mode_t>{0660, 002}),
                          [](const auto &p) {
                            char name[32];
                            std::snprintf(name, sizeof name, "Mode%03oUmask%03o", p.param.first, p.param.second);

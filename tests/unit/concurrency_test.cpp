@@ -41,7 +41,8 @@ class Concurrency : public testing::StoreScene {
     for (std::thread &t : threads) t.join();
   }
   void expect_every_last_value(const Checkpoint &c) {
-    for (unsigned w = 0; w < workers; ++w) EXPECT_TRUE(seen(c, text("t", w)) == pattern(size, seed_of(w, rounds - 1))) << w;
+    for (unsigned w = 0; w < workers; ++w)
+      EXPECT_TRUE(seen(c, text("t", w)) == pattern(size, seed_of(w, rounds - 1))) << w;
   }
   // One of the values that somebody wrote last, and whole.
   void expect_one_whole_value(const std::string &bytes) {
@@ -95,7 +96,8 @@ TEST_F(Concurrency, TransactionsOverSeveralTensorsDoNotMixOrLockUp) {
       TransactionOptions options;
       options.lock_timeout_ms = -1;
       auto t = Transaction::begin(*c, std::move(options));
-      const std::string a = pattern(4000, seed_of(w, r)), b = pattern(10007, seed_of(w, r)), last = pattern(3000, seed_of(w, r));
+      const std::string a = pattern(4000, seed_of(w, r)), b = pattern(10007, seed_of(w, r)),
+                        last = pattern(3000, seed_of(w, r));
       std::vector<std::pair<const char *, const std::string *>> order = {{"a", &a}, {"b", &b}, {"c", &last}};
       std::rotate(order.begin(), order.begin() + w % 3, order.end());  // staged in different orders
       for (const auto &[name, bytes] : order) failed += !(*t)->update(name, value(*c, name, *bytes));
@@ -119,7 +121,8 @@ TEST_F(Concurrency, ProcessesUpdateTheSameFile) {
     const pid_t child = ::fork();
     if (child == 0) {
       auto c = Checkpoint::open(env, path, writable());
-      const bool well = c && updates(**c, w, text("t", w), size) && updates(**c, w, "t0", size) && updates(**c, w, text("t", w), size);
+      const bool well = c && updates(**c, w, text("t", w), size) && updates(**c, w, "t0", size) &&
+                        updates(**c, w, text("t", w), size);
       if (c) c->reset();
       ::_exit(well ? 0 : 1);
     }
@@ -131,7 +134,8 @@ TEST_F(Concurrency, ProcessesUpdateTheSameFile) {
     EXPECT_EQ(status, 0);
   }
   auto c = open({});
-  for (unsigned w = 1; w < workers; ++w) EXPECT_TRUE(seen(*c, text("t", w)) == pattern(size, seed_of(w, rounds - 1))) << w;
+  for (unsigned w = 1; w < workers; ++w)
+    EXPECT_TRUE(seen(*c, text("t", w)) == pattern(size, seed_of(w, rounds - 1))) << w;
   expect_one_whole_value(seen(*c, "t0"));
   EXPECT_EQ(c->counters().recoveries, 0u);
   EXPECT_FALSE(std::filesystem::exists(folder()));

@@ -50,10 +50,11 @@ class ContentTest : public ::testing::Test {
     file = std::move(*opened);
   }
   Result<Content> open(MapMode wanted = MapMode::automatic, Storage storage = Storage::local) {
-    return Content::open(file, bytes.size(), slots, wanted, {storage, "testfs"}, [this](LogLevel level, const std::string &message) {
-      EXPECT_EQ(level, LogLevel::warning);
-      logged.push_back(message);
-    });
+    return Content::open(file, bytes.size(), slots, wanted, {storage, "testfs"},
+                         [this](LogLevel level, const std::string &message) {
+                           EXPECT_EQ(level, LogLevel::warning);
+                           logged.push_back(message);
+                         });
   }
   void expect_all_bytes(const Content &content) {
     for (size_t slot = 0; slot < slots; ++slot) {
@@ -84,9 +85,11 @@ TEST_F(ContentTest, LocalStorageIsMappedShared) {
 }
 
 TEST_F(ContentTest, StorageChoosesAndSaysWhy) {
-  const std::pair<Storage, MapMode> table[] = {{Storage::local, MapMode::shared},         {Storage::memory, MapMode::shared},       {Storage::network, MapMode::private_copy},
-                                               {Storage::parallel, MapMode::private_copy}, {Storage::fuse, MapMode::private_copy},   {Storage::object_store, MapMode::private_copy},
-                                               {Storage::unknown, MapMode::private_copy}};
+  const std::pair<Storage, MapMode> table[] = {
+      {Storage::local, MapMode::shared},         {Storage::memory, MapMode::shared},
+      {Storage::network, MapMode::private_copy}, {Storage::parallel, MapMode::private_copy},
+      {Storage::fuse, MapMode::private_copy},    {Storage::object_store, MapMode::private_copy},
+      {Storage::unknown, MapMode::private_copy}};
   for (const auto &[storage, map] : table) {
     auto c = open(MapMode::automatic, storage);
     ASSERT_TRUE(is_ok(c));
@@ -98,7 +101,8 @@ TEST_F(ContentTest, StorageChoosesAndSaysWhy) {
 }
 
 TEST_F(ContentTest, TheEnvironmentOverridesTheStorageAndTheCallerBoth) {
-  const std::pair<const char *, MapMode> table[] = {{"shared", MapMode::shared}, {"private", MapMode::private_copy}, {"none", MapMode::none}};
+  const std::pair<const char *, MapMode> table[] = {
+      {"shared", MapMode::shared}, {"private", MapMode::private_copy}, {"none", MapMode::none}};
   for (const auto &[name, map] : table) {
     env.st_map = name;
     auto c = open(MapMode::automatic, Storage::network);

@@ -43,7 +43,8 @@ class CopyTest : public ::testing::Test {
   // The slice by the plan's own runs, which slice_test holds against a model.
   std::string expected(uint64_t offset, const SlicePlan &plan) const {
     std::string out(plan.nbytes(), '\0');
-    for (SlicePlan::Cursor run(plan); !run.done(); run.next()) out.replace(run.destination(), plan.run_bytes(), content, offset + run.source(), plan.run_bytes());
+    for (SlicePlan::Cursor run(plan); !run.done(); run.next())
+      out.replace(run.destination(), plan.run_bytes(), content, offset + run.source(), plan.run_bytes());
     return out;
   }
 
@@ -70,7 +71,8 @@ TEST_F(CopyTest, ProgressIsToldAndCanCancel) {
   make(40u << 20);
   std::string out(content.size(), '?');
   std::vector<uint64_t> told;
-  const Control watch([&](uint64_t done, uint64_t total) { return told.push_back(done), total == content.size(); }, nullptr);
+  const Control watch([&](uint64_t done, uint64_t total) { return told.push_back(done), total == content.size(); },
+                      nullptr);
   ASSERT_TRUE(is_ok(copy(source(), 0, content.size(), out.data(), watch)));
   EXPECT_TRUE(same_bytes(out, content));
   ASSERT_GE(told.size(), 3u);
@@ -102,7 +104,8 @@ TEST_F(CopyTest, SlicesOfRandomTensorsAreRight) {
     for (size_t d = 0; d < ranges.size(); ++d) {
       constexpr int64_t steps[] = {1, 1, 2, 7, -1, -3};
       const auto dim = static_cast<int64_t>(shape[d]);
-      ranges[d] = {static_cast<int64_t>(random() % shape[d]) - (random() % 2 ? dim : 0), random() % 3 ? INT64_MAX : dim / 2, steps[random() % 6]};
+      ranges[d] = {static_cast<int64_t>(random() % shape[d]) - (random() % 2 ? dim : 0),
+                   random() % 3 ? INT64_MAX : dim / 2, steps[random() % 6]};
       if (ranges[d].step < 0 && random() % 2) ranges[d].stop = INT64_MIN;
     }
     auto plan = SlicePlan::make(Dtype::F32, shape, ranges);
@@ -177,7 +180,8 @@ TEST_F(CopyTest, SlicesTellProgressAndStop) {
   ASSERT_TRUE(is_ok(plan));
   std::string out(plan->nbytes(), '?');
   std::vector<uint64_t> told;
-  const Control watch([&](uint64_t done, uint64_t total) { return told.push_back(done), total == plan->nbytes(); }, nullptr);
+  const Control watch([&](uint64_t done, uint64_t total) { return told.push_back(done), total == plan->nbytes(); },
+                      nullptr);
   ASSERT_TRUE(is_ok(copy_slice(source(), 0, *plan, out.data(), watch)));
   EXPECT_GE(told.size(), 3u);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));

@@ -35,7 +35,8 @@ class CrashScene : public ::testing::Test {
   }
 
   // A journal for `changes`, locked as long as it is held. Null after a failure.
-  std::unique_ptr<write::Journal> make_journal(const std::vector<Change> &changes, bool commit, const std::string &of = {}) {
+  std::unique_ptr<write::Journal> make_journal(const std::vector<Change> &changes, bool commit,
+                                               const std::string &of = {}) {
     const std::string data_path = of.empty() ? path : of;
     auto data = os::File::open(env, AT_FDCWD, data_path, O_RDWR, 0, data_path);
     if (!expect(data)) return nullptr;
@@ -47,9 +48,12 @@ class CrashScene : public ::testing::Test {
     std::vector<write::Payload> payloads;
     for (const Change &c : changes) payloads.push_back((*journal)->append(c.bytes.data(), c.bytes.size(), {}).value());
     std::vector<write::RangeRecord> ranges;
-    for (size_t i = 0; i < changes.size(); ++i) ranges.push_back((*journal)->record_old(*data, changes[i].offset, payloads[i]).value());
+    for (size_t i = 0; i < changes.size(); ++i)
+      ranges.push_back((*journal)->record_old(*data, changes[i].offset, payloads[i]).value());
     auto identity = write::identify(*data);
-    if (!expect(identity) || !expect((*journal)->seal(*identity, ranges)) || !expect((*journal)->sync_payload(journal_folder->dir()))) return nullptr;
+    if (!expect(identity) || !expect((*journal)->seal(*identity, ranges)) ||
+        !expect((*journal)->sync_payload(journal_folder->dir())))
+      return nullptr;
     if (commit && !expect((*journal)->commit())) return nullptr;
     return std::move(*journal);
   }
@@ -62,7 +66,10 @@ class CrashScene : public ::testing::Test {
   Result<write::Recovered> recover() { return recover(env); }
   Result<write::Recovered> recover(os::Env &with) {
     found.clear();
-    return write::recover(with, path, {0, nullptr, nullptr}, [this](const write::Finding &f) { found.push_back(f); return true; });
+    return write::recover(with, path, {0, nullptr, nullptr}, [this](const write::Finding &f) {
+      found.push_back(f);
+      return true;
+    });
   }
   // Recovery that must refuse: the journal aside, the file as it was.
   void expect_aside(const std::string &journal, std::string_view why) {

@@ -17,10 +17,11 @@ struct Known {
   uint32_t number, bits;
 };
 constexpr Known known[] = {
-    {"BOOL", 1, 8},         {"F4", 2, 4},           {"F6_E2M3", 3, 6}, {"F6_E3M2", 4, 6}, {"U8", 5, 8},    {"I8", 6, 8},
-    {"F8_E5M2", 7, 8},      {"F8_E4M3", 8, 8},      {"F8_E8M0", 9, 8}, {"F8_E4M3FNUZ", 10, 8}, {"F8_E5M2FNUZ", 11, 8},
-    {"I16", 12, 16},        {"U16", 13, 16},        {"F16", 14, 16},   {"BF16", 15, 16},  {"I32", 16, 32}, {"U32", 17, 32},
-    {"F32", 18, 32},        {"C64", 19, 64},        {"F64", 20, 64},   {"I64", 21, 64},   {"U64", 22, 64},
+    {"BOOL", 1, 8},         {"F4", 2, 4},      {"F6_E2M3", 3, 6}, {"F6_E3M2", 4, 6}, {"U8", 5, 8},
+    {"I8", 6, 8},           {"F8_E5M2", 7, 8}, {"F8_E4M3", 8, 8}, {"F8_E8M0", 9, 8}, {"F8_E4M3FNUZ", 10, 8},
+    {"F8_E5M2FNUZ", 11, 8}, {"I16", 12, 16},   {"U16", 13, 16},   {"F16", 14, 16},   {"BF16", 15, 16},
+    {"I32", 16, 32},        {"U32", 17, 32},   {"F32", 18, 32},   {"C64", 19, 64},   {"F64", 20, 64},
+    {"I64", 21, 64},        {"U64", 22, 64},
 };
 
 TEST(Dtype, EveryOneHasItsNameNumberAndBits) {
@@ -38,7 +39,8 @@ TEST(Dtype, EveryOneHasItsNameNumberAndBits) {
 
 TEST(Dtype, NothingElseIsOne) {
   for (uint32_t number : {0u, dtype_count + 1, 255u, UINT32_MAX}) EXPECT_FALSE(is_dtype(number));
-  for (const char *name : {"", "f32", "F32 ", " F32", "F3", "F322", "F8", "BF32", "C128", "BOOL\t", "float32"}) EXPECT_EQ(parse_dtype(name), std::nullopt) << name;
+  for (const char *name : {"", "f32", "F32 ", " F32", "F3", "F322", "F8", "BF32", "C128", "BOOL\t", "float32"})
+    EXPECT_EQ(parse_dtype(name), std::nullopt) << name;
   EXPECT_EQ(parse_dtype(std::string_view("F32\0", 4)), std::nullopt);
 }
 

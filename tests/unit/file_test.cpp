@@ -62,7 +62,9 @@ TEST_F(FileTest, InterruptedReadsAndWritesAreRepeated) {
 TEST_F(FileTest, EndlessInterruptionsAreAnErrorAndNoHang) {
   put_bytes(path, "abc");
   File file = open();
-  env.before = [](Call call) { return call == Call::pread || call == Call::pwrite || call == Call::openat ? -EINTR : 0; };
+  env.before = [](Call call) {
+    return call == Call::pread || call == Call::pwrite || call == Call::openat ? -EINTR : 0;
+  };
   char byte = 0;
   auto read = file.read(&byte, 1, 0);
   ASSERT_TRUE(fails_with(Status::io, read));
@@ -125,9 +127,11 @@ TEST_F(FileTest, AWriteThatMovesNothingIsAnError) {
 }
 
 TEST_F(FileTest, EveryErrnoHasItsStatus) {
-  const std::pair<int, Status> table[] = {{ENOENT, Status::no_file},   {ENOTDIR, Status::no_file},  {EACCES, Status::permission}, {EPERM, Status::permission},
-                                          {EROFS, Status::permission}, {ENOSPC, Status::no_space},  {EDQUOT, Status::no_space},   {ENOMEM, Status::nomem},
-                                          {EISDIR, Status::not_regular}, {EIO, Status::io},         {EMFILE, Status::io},         {ESTALE, Status::io}};
+  const std::pair<int, Status> table[] = {
+      {ENOENT, Status::no_file},   {ENOTDIR, Status::no_file},  {EACCES, Status::permission},
+      {EPERM, Status::permission}, {EROFS, Status::permission}, {ENOSPC, Status::no_space},
+      {EDQUOT, Status::no_space},  {ENOMEM, Status::nomem},     {EISDIR, Status::not_regular},
+      {EIO, Status::io},           {EMFILE, Status::io},        {ESTALE, Status::io}};
   for (const auto &[error, status] : table) {
     env.before = [e = error](Call call) { return call == Call::openat ? -e : 0; };
     auto r = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);

@@ -16,12 +16,16 @@ using testing::TempDir;
 
 TEST(Filesystem, EveryTypeHasItsClass) {
   const std::pair<Storage, std::vector<const char *>> table[] = {
-      {Storage::local, {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "exfat", "squashfs", "erofs", "overlay", "ntfs3"}},
+      {Storage::local,
+       {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "exfat", "squashfs", "erofs",
+        "overlay", "ntfs3"}},
       {Storage::memory, {"tmpfs", "ramfs", "hugetlbfs"}},
       {Storage::network, {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "virtiofs", "vboxsf"}},
       {Storage::parallel, {"ceph", "lustre", "gpfs", "beegfs", "ocfs2", "gfs2", "panfs"}},
       {Storage::fuse, {"fuse", "fuseblk", "fuse.sshfs", "fuse.glusterfs", "fuse.anything"}},
-      {Storage::object_store, {"fuse.gcsfuse", "fuse.s3fs", "fuse.goofys", "fuse.rclone", "fuse.juicefs", "fuse.blobfuse2", "fuse.mountpoint-s3", "fuse.geesefs"}},
+      {Storage::object_store,
+       {"fuse.gcsfuse", "fuse.s3fs", "fuse.goofys", "fuse.rclone", "fuse.juicefs", "fuse.blobfuse2",
+        "fuse.mountpoint-s3", "fuse.geesefs"}},
       {Storage::unknown, {"", "newfs", "ext", "nfs5", "fusectl", "FUSE.gcsfuse", "proc"}},
   };
   for (const auto &[storage, types] : table)
@@ -38,9 +42,11 @@ constexpr std::string_view recorded =
     "22 28 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw\n"
     "28 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard,errors=remount-ro\n"
     "31 22 0:27 / /dev/shm rw,nosuid,nodev shared:4 - tmpfs tmpfs rw,size=8167848k\n"
-    "97 28 0:44 / /mnt/models rw,nosuid,nodev,relatime shared:51 - fuse.gcsfuse my-bucket rw,user_id=0,group_id=0,default_permissions\n"
+    "97 28 0:44 / /mnt/models rw,nosuid,nodev,relatime shared:51 - fuse.gcsfuse my-bucket "
+    "rw,user_id=0,group_id=0,default_permissions\n"
     "101 28 0:49 / /mnt/nfs rw,relatime shared:55 - nfs4 10.0.0.2:/export rw,vers=4.2,rsize=1048576,hard,proto=tcp\n"
-    "110 28 0:51 / /var/lib/docker/overlay2/0f/merged rw,relatime - overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/u,workdir=/w\n"
+    "110 28 0:51 / /var/lib/docker/overlay2/0f/merged rw,relatime - overlay overlay "
+    "rw,lowerdir=/l/A:/l/B,upperdir=/u,workdir=/w\n"
     "120 28 254:1 /home/me /srv/bind rw,relatime shared:1 - ext4 /dev/vda1 rw,discard\n"
     "121 28 0:60 / /mnt/with\\040space\\040-\\040dash rw,relatime - fuse.rclone remote:with\\040space rw\n"
     "122 28 0:61 / /mnt/optional rw,relatime shared:1 master:2 propagate_from:3 unbindable - virtiofs tag rw\n"
@@ -52,11 +58,14 @@ constexpr std::string_view recorded =
 
 TEST(Filesystem, TypesAreReadFromRecordedMountTables) {
   const std::pair<dev_t, const char *> table[] = {
-      {makedev(254, 1), "ext4"},     {makedev(0, 27), "tmpfs"},    {makedev(0, 44), "fuse.gcsfuse"}, {makedev(0, 49), "nfs4"},       {makedev(0, 51), "overlay"},
-      {makedev(0, 60), "fuse.rclone"}, {makedev(0, 61), "virtiofs"}, {makedev(0, 62), ""},             {makedev(0, 63), "fuse.sshfs"}, {makedev(0, 70), "overlay"},
-      {makedev(0, 4), ""},           {makedev(9, 9), ""},          {makedev(54, 1), ""},             {makedev(254, 10), ""},
+      {makedev(254, 1), "ext4"},    {makedev(0, 27), "tmpfs"},   {makedev(0, 44), "fuse.gcsfuse"},
+      {makedev(0, 49), "nfs4"},     {makedev(0, 51), "overlay"}, {makedev(0, 60), "fuse.rclone"},
+      {makedev(0, 61), "virtiofs"}, {makedev(0, 62), ""},        {makedev(0, 63), "fuse.sshfs"},
+      {makedev(0, 70), "overlay"},  {makedev(0, 4), ""},         {makedev(9, 9), ""},
+      {makedev(54, 1), ""},         {makedev(254, 10), ""},
   };
-  for (const auto &[device, type] : table) EXPECT_EQ(type_from_mountinfo(recorded, device), type) << major(device) << ":" << minor(device);
+  for (const auto &[device, type] : table)
+    EXPECT_EQ(type_from_mountinfo(recorded, device), type) << major(device) << ":" << minor(device);
 }
 
 TEST(Filesystem, RubbishInTheMountTableIsPassedOver) {
@@ -64,7 +73,8 @@ TEST(Filesystem, RubbishInTheMountTableIsPassedOver) {
   EXPECT_EQ(type_from_mountinfo("\n\n   \n0:1", makedev(0, 1)), "");
   EXPECT_EQ(type_from_mountinfo("1 2 0:1", makedev(0, 1)), "");
   EXPECT_EQ(type_from_mountinfo("garbage\n1 2 0:1 / / rw - ext4 /dev/x rw\n", makedev(0, 1)), "ext4");
-  for (size_t n = 0; n < recorded.size(); ++n) type_from_mountinfo(recorded.substr(0, n), makedev(0, 44));  // ends anywhere
+  for (size_t n = 0; n < recorded.size(); ++n)
+    type_from_mountinfo(recorded.substr(0, n), makedev(0, 44));  // ends anywhere
 }
 
 class Statfs : public FaultEnv {
@@ -90,8 +100,10 @@ TEST(Filesystem, MagicsNeedNoMountTable) {
   Statfs env{Env::posix()};
   const File file = open_in(env, dir / "f");
   const std::tuple<uint32_t, const char *, Storage> table[] = {
-      {0xEF53, "ext4", Storage::local},   {0x58465342, "xfs", Storage::local},   {0x9123683E, "btrfs", Storage::local},     {0x01021994, "tmpfs", Storage::memory},
-      {0x6969, "nfs", Storage::network},  {0xFF534D42, "cifs", Storage::network}, {0x0BD00BD0, "lustre", Storage::parallel}, {0x00C36400, "ceph", Storage::parallel},
+      {0xEF53, "ext4", Storage::local},          {0x58465342, "xfs", Storage::local},
+      {0x9123683E, "btrfs", Storage::local},     {0x01021994, "tmpfs", Storage::memory},
+      {0x6969, "nfs", Storage::network},         {0xFF534D42, "cifs", Storage::network},
+      {0x0BD00BD0, "lustre", Storage::parallel}, {0x00C36400, "ceph", Storage::parallel},
       {0x01021997, "9p", Storage::network},
   };
   for (const auto &[magic, type, storage] : table) {
@@ -149,7 +161,8 @@ TEST(Filesystem, LiveOnesAreRecognised) {
   Env &env = Env::posix();
   EXPECT_EQ(probe_filesystem(open_in(env, "/proc/self/status")).type, "proc");
   EXPECT_EQ(probe_filesystem(open_in(env, "/proc/self/status")).storage, Storage::unknown);
-  if (std::filesystem::is_directory("/dev/shm") && testing::bytes_of("/proc/self/mountinfo").find(" /dev/shm ") != std::string::npos) {
+  if (std::filesystem::is_directory("/dev/shm") &&
+      testing::bytes_of("/proc/self/mountinfo").find(" /dev/shm ") != std::string::npos) {
     EXPECT_EQ(probe_filesystem(open_in(env, "/dev/shm")).storage, Storage::memory);
   }
   TempDir dir;

@@ -202,7 +202,8 @@ TEST_F(ForkTest, AWorkerForkedDuringACommitDoesNotKeepItsLocks) {
     Forking(os::Env &base, const Baton &b) : FaultEnv(base), baton(b) {}
     int fdatasync(int fd) override {
       if (std::exchange(armed, false)) {
-        if (::fork() == 0) {
+        child = ::fork();
+        if (child == 0) {
           baton.pass(false);
           baton.wait(true);
           ::_exit(0);
@@ -213,11 +214,13 @@ TEST_F(ForkTest, AWorkerForkedDuringACommitDoesNotKeepItsLocks) {
     }
     const Baton &baton;
     bool armed = true;
+    pid_t child = -1;
   } forking(env, baton);
   auto c = open(forking);
   ASSERT_TRUE(is_ok(update(*c, "a", new_a)));
   EXPECT_TRUE(is_ok(update(*open(), "a", tensors[0].bytes, {false, 0, {}})));
   baton.pass(true);
+  ::waitpid(forking.child, nullptr, 0);
 }
 
 }  // namespace

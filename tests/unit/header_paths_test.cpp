@@ -24,7 +24,8 @@ std::string said_by(const Result<Header> &header) {
     out += "]\n";
     EXPECT_EQ(index.find(t.name), i);
   }
-  for (size_t i = 0; i < index.metadata_size(); ++i) out += text(quoted(index.metadata_at(i).first), "=", quoted(index.metadata_at(i).second), "\n");
+  for (size_t i = 0; i < index.metadata_size(); ++i)
+    out += text(quoted(index.metadata_at(i).first), "=", quoted(index.metadata_at(i).second), "\n");
   return out;
 }
 
@@ -53,7 +54,8 @@ class Description {
     if (random_() % 5 == 0 && count > 0) tensors_[random_() % count].end += 1 + random_() % 3;
     if (random_() % 6 == 0 && count > 0) tensors_[random_() % count].begin += 1;
     std::shuffle(tensors_.begin(), tensors_.end(), random_);
-    for (size_t i = random_() % 4; i > 0; --i) metadata_.emplace_back(text("k", random_() % 3), text("wert ä", random_() % 100));
+    for (size_t i = random_() % 4; i > 0; --i)
+      metadata_.emplace_back(text("k", random_() % 3), text("wert ä", random_() % 100));
     data_bytes_ = at_ + (random_() % 8 == 0 ? 1 : 0);
   }
 
@@ -65,7 +67,8 @@ class Description {
     std::string out = "{";
     if (!metadata_.empty()) {
       out += gap + "\"__metadata__\"" + gap + ":{";
-      for (size_t i = 0; i < metadata_.size(); ++i) out += (i ? "," : "") + gap + name(metadata_[i].first) + gap + ":" + gap + name(metadata_[i].second) + gap;
+      for (size_t i = 0; i < metadata_.size(); ++i)
+        out += (i ? "," : "") + gap + name(metadata_[i].first) + gap + ":" + gap + name(metadata_[i].second) + gap;
       out += "}";
     }
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -86,8 +89,10 @@ class Description {
 
   void add_tensor(size_t i) {
     constexpr const char *names[] = {"model.layers.", "ü", "长", "a b/", "", "x\\\\", "\\\"q\\\""};
-    Tensor t{names[random_() % 5] + std::to_string(i), static_cast<Dtype>(1 + random_() % dtype_count), {}, at_, 0, static_cast<unsigned>(random_() % 6)};
-    for (size_t rank = random_() % 4; rank > 0; --rank) t.shape.push_back(random_() % 6 == 0 ? 0 : 4 * (random_() % 3 + 1));
+    Tensor t{names[random_() % 5] + std::to_string(i), static_cast<Dtype>(1 + random_() % dtype_count), {}, at_, 0,
+             static_cast<unsigned>(random_() % 6)};
+    for (size_t rank = random_() % 4; rank > 0; --rank)
+      t.shape.push_back(random_() % 6 == 0 ? 0 : 4 * (random_() % 3 + 1));
     auto n = tensor_nbytes(t.dtype, t.shape);
     if (!n) t.dtype = Dtype::F32, n = tensor_nbytes(t.dtype, t.shape);
     at_ = t.end = at_ + *n;
@@ -101,7 +106,8 @@ class Description {
     const std::string dtype = "\"" + std::string(dtype_name(t.dtype)) + "\"";
     const std::string offsets = text("[", gap, t.begin, gap, ",", gap, t.end, gap, "]");
     if (how == Spelling::arrays) return "[" + dtype + "," + shape + "," + offsets + "]";
-    std::string parts[] = {"\"dtype\"" + gap + ":" + gap + dtype, "\"shape\":" + shape, "\"data_offsets\"" + gap + ":" + offsets};
+    std::string parts[] = {"\"dtype\"" + gap + ":" + gap + dtype, "\"shape\":" + shape,
+                           "\"data_offsets\"" + gap + ":" + offsets};
     for (unsigned k = t.order; k > 0; --k) std::next_permutation(std::begin(parts), std::end(parts));
     const std::string extra = how == Spelling::extra_field ? ",\"note\":[1,{\"deep\":null},\"\\n\"]" : "";
     return "{" + gap + parts[0] + gap + "," + parts[1] + "," + gap + parts[2] + extra + gap + "}";
@@ -165,6 +171,23 @@ TEST(TwoReaders, FastOneNeverReadsPastTheEndIntoThePadding) {
     const std::string room = whole + std::string(header_padding, ' ');
     EXPECT_FALSE(scan_header({room.data(), n}, builder)) << n;
   }
+}
+
+// The fast reader knows the digits of the offset before, and may meet them again as the beginning of others.
+TEST(TwoReaders, AnOffsetThatBeginsAsTheOneBeforeEndedIsAnotherNumber) {
+  const std::string json = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                           R"("c":{"dtype":"U8","shape":[2],"data_offsets":[10,12]},)"
+                           R"("d":{"dtype":"U8","shape":[3],"data_offsets":[12 ,15]},)"
+                           R"("b":{"dtype":"U8","shape":[9],"data_offsets":[ 1,10]}})";
+  ASSERT_TRUE(is_plain(json));
+  const auto header = parse(json, 15);
+  ASSERT_TRUE(is_ok(header));
+  const uint64_t begins[] = {0, 1, 10, 12}, sizes[] = {1, 9, 2, 3};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(header->index.at(i).begin, begins[i]);
+    EXPECT_EQ(header->index.at(i).nbytes, sizes[i]);
+  }
+  EXPECT_FALSE(parse(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[1],"data_offsets":[00,1]}})", 1));
 }
 
 // Strings end at the same byte wherever they lie in a word of eight.

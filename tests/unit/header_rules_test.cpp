@@ -9,7 +9,9 @@ using testing::fails_with;
 using testing::is_ok;
 using testing::parse;
 
-std::string tensor(std::string_view fields) { return "{\"a\":{" + std::string(fields) + "}}"; }
+std::string tensor(std::string_view fields) {
+  return "{\"a\":{" + std::string(fields) + "}}";
+}
 
 struct Rule {
   const char *name;
@@ -17,11 +19,15 @@ struct Rule {
   std::string json;
   uint64_t data_bytes;
 };
-void PrintTo(const Rule &rule, std::ostream *out) { *out << rule.name; }  // its JSON may be no UTF-8
+void PrintTo(const Rule &rule, std::ostream *out) {
+  *out << rule.name;
+}  // its JSON may be no UTF-8
 
 class BrokenRule : public ::testing::TestWithParam<Rule> {};
 
-TEST_P(BrokenRule, HasItsStatus) { EXPECT_TRUE(fails_with(GetParam().status, parse(GetParam().json, GetParam().data_bytes))) << GetParam().json; }
+TEST_P(BrokenRule, HasItsStatus) {
+  EXPECT_TRUE(fails_with(GetParam().status, parse(GetParam().json, GetParam().data_bytes))) << GetParam().json;
+}
 
 const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
 
@@ -64,19 +70,26 @@ const Rule rules[] = {
     {"NegativeDimension", Status::tensor_info, tensor(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4},
     {"FractionalDimension", Status::tensor_info, tensor(R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])"), 4},
     {"DimensionIsAString", Status::tensor_info, tensor(R"("dtype":"F32","shape":["1"],"data_offsets":[0,4])"), 4},
-    {"DimensionOf2To64", Status::tensor_info, tensor(R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4])"), 4},
+    {"DimensionOf2To64", Status::tensor_info,
+     tensor(R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4])"), 4},
     {"OneOffset", Status::tensor_info, tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0])"), 4},
     {"ThreeOffsets", Status::tensor_info, tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,4,8])"), 4},
-    {"OffsetOf2To64", Status::tensor_info, tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551616])"), 4},
+    {"OffsetOf2To64", Status::tensor_info,
+     tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551616])"), 4},
     {"UnknownDtype", Status::dtype, tensor(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4},
     {"LowerCaseDtype", Status::dtype, tensor(R"("dtype":"f32","shape":[1],"data_offsets":[0,4])"), 4},
-    {"ShapeOverflows", Status::shape_overflow, tensor(R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,4])"), 4},
-    {"BitsOverflow", Status::shape_overflow, tensor(R"("dtype":"U64","shape":[1152921504606846976],"data_offsets":[0,4])"), 4},
-    {"OverflowBeforeZero", Status::shape_overflow, tensor(R"("dtype":"U8","shape":[9223372036854775808,4,0],"data_offsets":[0,0])"), 0},
+    {"ShapeOverflows", Status::shape_overflow,
+     tensor(R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,4])"), 4},
+    {"BitsOverflow", Status::shape_overflow,
+     tensor(R"("dtype":"U64","shape":[1152921504606846976],"data_offsets":[0,4])"), 4},
+    {"OverflowBeforeZero", Status::shape_overflow,
+     tensor(R"("dtype":"U8","shape":[9223372036854775808,4,0],"data_offsets":[0,0])"), 0},
     {"OffsetsBackwards", Status::offsets, tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4},
-    {"Overlap", Status::overlap, R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6},
+    {"Overlap", Status::overlap,
+     R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6},
     {"HoleAtTheFront", Status::hole, tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), 8},
-    {"HoleBetween", Status::hole, R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[5,9]}})", 9},
+    {"HoleBetween", Status::hole,
+     R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[5,9]}})", 9},
     {"SpanTooLong", Status::size_mismatch, tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,8])"), 8},
     {"SpanTooShort", Status::size_mismatch, tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4},
     {"SpanOfAZeroSizeTensor", Status::size_mismatch, tensor(R"("dtype":"F32","shape":[0],"data_offsets":[0,4])"), 4},
@@ -88,10 +101,13 @@ const Rule rules[] = {
     {"BytesFollow", Status::trailing_data, tensor(good), 5},
     {"BytesFollowNothing", Status::trailing_data, "{}", 1},
     {"NameTwice", Status::duplicate_name, "{\"a\":{" + good + "},\"a\":{" + good + "}}", 4},
-    {"NameTwiceByEscape", Status::duplicate_name, R"({"ab":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a\u0062":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2},
+    {"NameTwiceByEscape", Status::duplicate_name,
+     R"({"ab":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a\u0062":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+     2},
 };
 
-INSTANTIATE_TEST_SUITE_P(Header, BrokenRule, ::testing::ValuesIn(rules), [](const auto &rule) { return std::string(rule.param.name); });
+INSTANTIATE_TEST_SUITE_P(Header, BrokenRule, ::testing::ValuesIn(rules),
+                         [](const auto &rule) { return std::string(rule.param.name); });
 
 TEST(Header, LengthIsCheckedAgainstTheFileAndTheLimit) {
   auto length = [](uint64_t n, uint64_t file_size, size_t given = 8) {
@@ -110,7 +126,9 @@ TEST(Header, LengthIsCheckedAgainstTheFileAndTheLimit) {
 }
 
 TEST(Header, FailureNamesTheTensorAndTheOffset) {
-  auto r = parse(R"({"first":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"second":{"dtype":"U8","shape":[4],"data_offsets":[6,10]}})", 10);
+  auto r = parse(
+      R"({"first":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"second":{"dtype":"U8","shape":[4],"data_offsets":[6,10]}})",
+      10);
   ASSERT_TRUE(fails_with(Status::hole, r));
   EXPECT_TRUE(r.error().has_tensor);
   EXPECT_EQ(r.error().tensor, "second");
@@ -120,9 +138,9 @@ TEST(Header, FailureNamesTheTensorAndTheOffset) {
 
 TEST(Header, WhatTheReferenceTakesIsTaken) {
   const char *taken[] = {
-      R"({"a":{"dtype":{"F32":null},"shape":[1],"data_offsets":[0,4]}})",                     // serde's other enum
+      R"({"a":{"dtype":{"F32":null},"shape":[1],"data_offsets":[0,4]}})",                      // serde's other enum
       R"({"a":["F32",[1],[0,4]]})",                                                            // serde's other struct
-      R"({"__metadata__":null,"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",        // serde's None
+      R"({"__metadata__":null,"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",         // serde's None
       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":[1e5,{"y":null},"z\n"]}})",  // unknown fields
       "\n{\t\"a\" : {\"dtype\":\"F32\",\r\"shape\":[ 1 ] ,\"data_offsets\":[0 , 4]} }  \n",
       R"({"a":{"data_offsets":[0,4],"shape":[1,1,1],"dtype":"F32"}})",
@@ -144,7 +162,9 @@ TEST(Header, EveryDtypeIsRead) {
   for (uint32_t number = 1; number <= dtype_count; ++number) {
     const auto dtype = static_cast<Dtype>(number);
     const uint64_t nbytes = 4 * dtype_bits(dtype) / 8;
-    auto r = parse(text("{\"t\":{\"dtype\":\"", dtype_name(dtype), "\",\"shape\":[2,2],\"data_offsets\":[0,", nbytes, "]}}"), nbytes);
+    auto r =
+        parse(text("{\"t\":{\"dtype\":\"", dtype_name(dtype), "\",\"shape\":[2,2],\"data_offsets\":[0,", nbytes, "]}}"),
+              nbytes);
     ASSERT_TRUE(is_ok(r)) << dtype_name(dtype);
     EXPECT_EQ(r->index.at(0).dtype, dtype);
     EXPECT_EQ(r->index.at(0).nbytes, nbytes);
@@ -153,7 +173,8 @@ TEST(Header, EveryDtypeIsRead) {
 
 TEST(Header, IgnoredValuesNestTo127LevelsAndNoFurther) {
   auto nested = [](int levels) {
-    return "{\"a\":{\"x\":" + std::string(static_cast<size_t>(levels), '[') + std::string(static_cast<size_t>(levels), ']') + "," + good + "}}";
+    return "{\"a\":{\"x\":" + std::string(static_cast<size_t>(levels), '[') +
+           std::string(static_cast<size_t>(levels), ']') + "," + good + "}}";
   };
   EXPECT_TRUE(is_ok(parse(nested(125), 4)));  // with the two objects around them: 127
   EXPECT_TRUE(fails_with(Status::header_json, parse(nested(126), 4)));

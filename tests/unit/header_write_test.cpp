@@ -13,13 +13,17 @@ using testing::parse;
 
 using Pairs = std::vector<std::pair<std::string_view, std::string_view>>;
 
-std::string json_of(std::string_view file) { return std::string(file.substr(length_bytes)); }
+std::string json_of(std::string_view file) {
+  return std::string(file.substr(length_bytes));
+}
 
 // These three are byte for byte what safetensors 0.8 writes, whose data begins
 // at a multiple of 8.
 TEST(SerialiseHeader, SpellsAsTheStockWriterDoes) {
   const uint64_t matrix[] = {2, 3}, vector[] = {4};
-  const HeaderTensor tensors[] = {{"s", Dtype::I64, {}, 0, 8}, {"weight", Dtype::F32, matrix, 8, 24}, {"b\"\\\n\x01\x7f/ü", Dtype::F16, vector, 32, 8}};
+  const HeaderTensor tensors[] = {{"s", Dtype::I64, {}, 0, 8},
+                                  {"weight", Dtype::F32, matrix, 8, 24},
+                                  {"b\"\\\n\x01\x7f/ü", Dtype::F16, vector, 32, 8}};
   const Pairs metadata = {{"format", "pt"}, {"q", "\b\f\r\t\x1f"}};
   auto out = serialise_header(tensors, metadata, 8);
   ASSERT_TRUE(is_ok(out));
@@ -64,7 +68,8 @@ TEST(SerialiseHeader, AlignsTheDataAndLeavesTheReserve) {
 }
 
 TEST(SerialiseHeader, RefusesWhatMayNotBeWritten) {
-  const uint64_t one[] = {1}, huge[] = {uint64_t{1} << 60}, odd[] = {3}, overflowing[] = {uint64_t{1} << 32, uint64_t{1} << 32};
+  const uint64_t one[] = {1}, huge[] = {uint64_t{1} << 60}, odd[] = {3},
+                 overflowing[] = {uint64_t{1} << 32, uint64_t{1} << 32};
   auto of = [](std::vector<HeaderTensor> tensors) { return serialise_header(tensors, {}); };
   EXPECT_TRUE(fails_with(Status::duplicate_name, of({{"a", Dtype::U8, one, 0, 1}, {"a", Dtype::U8, one, 1, 1}})));
   EXPECT_TRUE(fails_with(Status::duplicate_name, of({{"__metadata__", Dtype::U8, one, 0, 1}})));
@@ -81,7 +86,8 @@ TEST(SerialiseHeader, RefusesWhatMayNotBeWritten) {
 }
 
 TEST(SerialiseHeader, RefusesBadAlignmentsAndHeadersOfMoreThan100MB) {
-  for (uint64_t alignment : {0u, 1u, 4u, 12u}) EXPECT_TRUE(fails_with(Status::invalid_argument, serialise_header({}, {}, alignment))) << alignment;
+  for (uint64_t alignment : {0u, 1u, 4u, 12u})
+    EXPECT_TRUE(fails_with(Status::invalid_argument, serialise_header({}, {}, alignment))) << alignment;
   EXPECT_TRUE(fails_with(Status::header_too_large, serialise_header({}, {}, 64, max_header_bytes)));
   EXPECT_TRUE(fails_with(Status::header_too_large, serialise_header({}, {}, 64, UINT64_MAX)));
   EXPECT_TRUE(fails_with(Status::invalid_argument, serialise_header({}, {}, uint64_t{1} << 28)));

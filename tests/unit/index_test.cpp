@@ -10,8 +10,10 @@ using testing::is_ok;
 using testing::parse;
 
 TEST(Index, TensorsComeInTheOrderOfTheirBytes) {
-  auto r = parse(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[6,8]},"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
-                 R"("c":{"dtype":"I16","shape":[1],"data_offsets":[4,6]}})", 8);
+  auto r = parse(
+      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[6,8]},"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+      R"("c":{"dtype":"I16","shape":[1],"data_offsets":[4,6]}})",
+      8);
   ASSERT_TRUE(is_ok(r));
   ASSERT_EQ(r->index.size(), 3u);
   EXPECT_EQ(r->index.at(0).name, "b");
@@ -23,8 +25,10 @@ TEST(Index, TensorsComeInTheOrderOfTheirBytes) {
 }
 
 TEST(Index, ZeroSizeTensorsLieBeforeTheTensorThatBeginsThere) {
-  auto r = parse(R"({"full":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"z1":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
-                 R"("z2":{"dtype":"F64","shape":[3,0,2],"data_offsets":[4,4]},"z3":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 4);
+  auto r = parse(
+      R"({"full":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"z1":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+      R"("z2":{"dtype":"F64","shape":[3,0,2],"data_offsets":[4,4]},"z3":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+      4);
   ASSERT_TRUE(is_ok(r));
   EXPECT_EQ(r->index.at(0).name, "z1");  // equal offsets: in the order of the header
   EXPECT_EQ(r->index.at(1).name, "z3");
@@ -42,8 +46,10 @@ TEST(Index, AScalarHasAShapePointer) {
 }
 
 TEST(Index, NamesMayHoldNulAndAreTerminatedAnyway) {
-  auto r = parse(R"({"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
-                 R"("a\u0000":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})", 3);
+  auto r = parse(
+      R"({"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
+      R"("a\u0000":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+      3);
   ASSERT_TRUE(is_ok(r));
   EXPECT_EQ(r->index.find(std::string_view("a\0b", 3)), 0u);
   EXPECT_EQ(r->index.find("a"), 1u);
@@ -60,7 +66,8 @@ TEST(Index, MissingNamesAreNotFound) {
   EXPECT_EQ(empty->index.find("a"), std::nullopt);
   auto one = parse(R"({"abc":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
   ASSERT_TRUE(is_ok(one));
-  for (const char *name : {"", "a", "ab", "abcd", "ABC", "__metadata__"}) EXPECT_EQ(one->index.find(name), std::nullopt) << name;
+  for (const char *name : {"", "a", "ab", "abcd", "ABC", "__metadata__"})
+    EXPECT_EQ(one->index.find(name), std::nullopt) << name;
 }
 
 TEST(Index, MetadataKeepsItsOrderAndTheLastOfEqualKeys) {
@@ -92,7 +99,9 @@ TEST(Index, ATensorMayBeNamedAsAMetadataKey) {
 TEST(Index, FindsEveryNameAtEverySize) {
   for (size_t count = 1; count < 300; ++count) {
     std::string json = "{";
-    for (size_t i = 0; i < count; ++i) json += text(i ? "," : "", "\"t", i * 7919, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", count - 1 - i, ",", count - i, "]}");
+    for (size_t i = 0; i < count; ++i)
+      json += text(i ? "," : "", "\"t", i * 7919, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[",
+                   count - 1 - i, ",", count - i, "]}");
     auto r = parse(json + "}", count, count);
     ASSERT_TRUE(is_ok(r));
     for (size_t i = 0; i < count; ++i) {

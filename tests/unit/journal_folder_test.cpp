@@ -105,7 +105,8 @@ TEST_F(FolderTest, OneThatAnybodyMayWriteToIsRefused) {
 
 TEST_F(FolderTest, OneOfAStrangerIsRefused) {
   fs::create_directory(folder());
-  if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root can give a folder away";
+  if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a folder away";
   EXPECT_TRUE(fails_with(Status::journal, open()));
   EXPECT_TRUE(fails_with(Status::journal, Folder::create(env, path, data())));
 }

@@ -69,7 +69,8 @@ TEST(CommitRecord, ATornSectorIsDamage) {
     ASSERT_EQ(decode(torn, &out), JournalState::damaged) << kept;
   }
   CommitRecord out;
-  for (size_t n : {size_t{16}, size_t{96}, size_t{511}}) EXPECT_EQ(decode(std::span(good).first(n), &out), JournalState::damaged) << n;
+  for (size_t n : {size_t{16}, size_t{96}, size_t{511}})
+    EXPECT_EQ(decode(std::span(good).first(n), &out), JournalState::damaged) << n;
 }
 
 TEST(CommitRecord, FlagsOfAVersionToComeAreRefused) {

@@ -33,9 +33,12 @@ class JournalTest : public ::testing::Test {
   std::string path_of(const Journal &journal) const { return place / journal.name(); }
   JournalState state(const Journal &journal, CommitRecord *record) const {
     const std::string bytes = bytes_of(path_of(journal));
-    return decode({reinterpret_cast<const std::byte *>(bytes.data()), std::min<size_t>(bytes.size(), header_bytes)}, record);
+    return decode({reinterpret_cast<const std::byte *>(bytes.data()), std::min<size_t>(bytes.size(), header_bytes)},
+                  record);
   }
-  std::string payload(const Journal &journal, const Payload &p) const { return bytes_of(path_of(journal)).substr(p.offset, p.length); }
+  std::string payload(const Journal &journal, const Payload &p) const {
+    return bytes_of(path_of(journal)).substr(p.offset, p.length);
+  }
 
   TempDir place;
   FaultEnv env{os::Env::posix()};
@@ -223,7 +226,8 @@ TEST_F(JournalTest, WithoutFallocateItsSpaceIsTakenBeforeTheCommit) {
     ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
     EXPECT_TRUE(same_bytes(payload(*journal, *p), bytes));
     const os::File file = std::move(*os::File::open(os::Env::posix(), AT_FDCWD, path_of(*journal), O_RDONLY, 0, "j"));
-    EXPECT_EQ(::lseek(file.fd(), 0, SEEK_HOLE), static_cast<off_t>(bytes_of(path_of(*journal)).size())) << "the journal has a hole";
+    EXPECT_EQ(::lseek(file.fd(), 0, SEEK_HOLE), static_cast<off_t>(bytes_of(path_of(*journal)).size()))
+        << "the journal has a hole";
     ASSERT_TRUE(is_ok(journal->commit()));
   }
 }

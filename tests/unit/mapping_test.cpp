@@ -11,8 +11,8 @@ namespace st::os {
 namespace {
 
 using testing::Call;
-using testing::FaultEnv;
 using testing::fails_with;
+using testing::FaultEnv;
 using testing::is_ok;
 using testing::TempDir;
 

@@ -8,7 +8,9 @@
 namespace st::testing {
 
 // The padding is no spaces: a parser that reads beyond the end finds rubbish.
-inline std::string padded(std::string json) { return std::move(json.append(header_padding, '"')); }
+inline std::string padded(std::string json) {
+  return std::move(json.append(header_padding, '"'));
+}
 
 inline Result<Header> parse(const std::string &json, uint64_t data_bytes, uint64_t seed = 1) {
   const std::string room = padded(json);

@@ -22,7 +22,11 @@ class Recorder : public FaultEnv {
  public:
   using FaultEnv::FaultEnv;
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
-    if (const int error = note(fd == data_fd ? "d:write" : offset == 0 ? is_zero(buffer, n) ? "j:empty" : "j:commit" : "j:write"); error) return error;
+    if (const int error = note(fd == data_fd ? "d:write"
+                               : offset == 0 ? is_zero(buffer, n) ? "j:empty" : "j:commit"
+                                             : "j:write");
+        error)
+      return error;
     return FaultEnv::pwrite(fd, buffer, n, offset);
   }
   int fdatasync(int fd) override {
@@ -87,7 +91,8 @@ TEST_F(PatchTest, WritesTheBytesFromMemoryOrFromTheJournal) {
 
 TEST_F(PatchTest, DoesEverythingInItsOrder) {
   ASSERT_TRUE(patch(true));
-  EXPECT_EQ(recorder.steps, (std::vector<std::string>{"j:write", "j:sync", "f:sync", "j:commit", "j:sync", "d:write", "d:sync", "j:empty", "j:sync"}));
+  EXPECT_EQ(recorder.steps, (std::vector<std::string>{"j:write", "j:sync", "f:sync", "j:commit", "j:sync", "d:write",
+                                                      "d:sync", "j:empty", "j:sync"}));
 }
 
 struct FailedStep {
@@ -97,7 +102,9 @@ struct FailedStep {
   uint32_t applied;  // by recovery afterwards
   bool is_new;       // the file, in the end
 };
-void PrintTo(const FailedStep &f, std::ostream *out) { *out << f.step << " " << f.which; }
+void PrintTo(const FailedStep &f, std::ostream *out) {
+  *out << f.step << " " << f.which;
+}
 
 class PatchFailsAt : public PatchTest, public ::testing::WithParamInterface<FailedStep> {};
 
@@ -128,13 +135,14 @@ INSTANTIATE_TEST_SUITE_P(Steps, PatchFailsAt,
                          ::testing::Values(FailedStep{"j:write", 0, false, false, 0, false},  // the manifest
                                            FailedStep{"j:sync", 0, false, true, 0, false},    // the payload
                                            FailedStep{"f:sync", 0, false, true, 0, false},    // its name
-                                           FailedStep{"j:commit", 0, true, true, 0, false},   // not a byte of it was written
-                                           FailedStep{"j:sync", 1, true, true, 1, true},      // the commit record
-                                           FailedStep{"d:write", 0, true, true, 1, true},     // the first piece
-                                           FailedStep{"d:write", 1, true, true, 1, true},     // the second
-                                           FailedStep{"d:sync", 0, true, true, 1, true},      // the file
-                                           FailedStep{"j:empty", 0, true, true, 1, true},     // to retire
-                                           FailedStep{"j:sync", 2, true, true, 0, true}));    // that
+                                           FailedStep{"j:commit", 0, true, true, 0,
+                                                      false},  // not a byte of it was written
+                                           FailedStep{"j:sync", 1, true, true, 1, true},    // the commit record
+                                           FailedStep{"d:write", 0, true, true, 1, true},   // the first piece
+                                           FailedStep{"d:write", 1, true, true, 1, true},   // the second
+                                           FailedStep{"d:sync", 0, true, true, 1, true},    // the file
+                                           FailedStep{"j:empty", 0, true, true, 1, true},   // to retire
+                                           FailedStep{"j:sync", 2, true, true, 0, true}));  // that
 
 // The caller's memory may be a mapping of a file that was truncated. The journal
 // has the same bytes.
@@ -147,8 +155,7 @@ TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
   void *gone = ::mmap(nullptr, 16384, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
   const Piece piece{b_at, *payload, gone};
-  ASSERT_TRUE(
-      apply_patch(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {}));
+  ASSERT_TRUE(apply_patch(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {}));
   ::munmap(gone, 16384);
   EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
 }

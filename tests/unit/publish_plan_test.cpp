@@ -29,7 +29,8 @@ PlannedTensor fresh(std::string_view name, const uint64_t &size) {
   return {name, Dtype::U8, {&size, 1}, size, false, 0};
 }
 
-write::PublishPlan plan(uint64_t at, std::vector<PlannedTensor> tensors, PlanOptions options = {write::Layout::keep, 0, 0, block}) {
+write::PublishPlan plan(uint64_t at, std::vector<PlannedTensor> tensors,
+                        PlanOptions options = {write::Layout::keep, 0, 0, block}) {
   auto planned = write::plan_publish(at, std::move(tensors), {}, options);
   EXPECT_TRUE(is_ok(planned));
   return planned ? std::move(*planned) : write::PublishPlan();
@@ -120,7 +121,9 @@ TEST(PublishPlan, AlignmentAndReserveThatWereAskedForAreKept) {
 
 TEST(PublishPlan, CanonicalOrderIsByDtypeThenName) {
   const uint64_t n = 8, dims[1] = {1};
-  const std::vector<PlannedTensor> tensors = {{"b", Dtype::U8, {&n, 1}, 8, false, 0}, {"z", Dtype::F64, dims, 8, false, 1}, {"a", Dtype::U8, {&n, 1}, 8, false, 2}};
+  const std::vector<PlannedTensor> tensors = {{"b", Dtype::U8, {&n, 1}, 8, false, 0},
+                                              {"z", Dtype::F64, dims, 8, false, 1},
+                                              {"a", Dtype::U8, {&n, 1}, 8, false, 2}};
   const auto p = plan(64, tensors, {write::Layout::canonical, 0, 0, 0});
   ASSERT_EQ(p.segments.size(), 3u);
   EXPECT_EQ(p.segments[0].from, 1u);
@@ -136,7 +139,8 @@ TEST(PublishPlan, EmptyFilesAndTensorsHaveNoSegments) {
 
 TEST(PublishPlan, WhatCannotBeIsRefused) {
   const uint64_t huge = uint64_t{1} << 60;  // eight of them end at 2^63, sixteen at 2^64
-  const std::vector<std::string> names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"};
+  const std::vector<std::string> names = {"0", "1", "2", "3", "4", "5", "6", "7",
+                                          "8", "9", "a", "b", "c", "d", "e", "f"};
   std::vector<PlannedTensor> tensors;
   for (const std::string &name : names) {
     tensors.push_back(fresh(name, huge));
@@ -145,7 +149,8 @@ TEST(PublishPlan, WhatCannotBeIsRefused) {
     }
   }
   EXPECT_TRUE(fails_with(Status::invalid_argument, write::plan_publish(64, {}, {}, {write::Layout::keep, 12, 0, 0})));
-  EXPECT_TRUE(fails_with(Status::header_too_large, write::plan_publish(64, {}, {}, {write::Layout::keep, 0, max_header_bytes, 0})));
+  EXPECT_TRUE(fails_with(Status::header_too_large,
+                         write::plan_publish(64, {}, {}, {write::Layout::keep, 0, max_header_bytes, 0})));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace st::os {
 namespace {
 
 using testing::Call;
-using testing::FaultEnv;
 using testing::fails_with;
+using testing::FaultEnv;
 using testing::is_ok;
 using testing::TempDir;
 
@@ -60,9 +60,11 @@ class RangeLockTest : public ::testing::Test {
 TEST_F(RangeLockTest, ExclusiveRangesKeepOutWhatTouchesThem) {
   auto held = take(a, {{100, 50, exclusive}});
   ASSERT_TRUE(is_ok(held));
-  for (const LockRange &touching : {LockRange{100, 50, exclusive}, {149, 1, exclusive}, {90, 11, shared}, {0, 0, shared}, {120, 0, exclusive}})
+  for (const LockRange &touching :
+       {LockRange{100, 50, exclusive}, {149, 1, exclusive}, {90, 11, shared}, {0, 0, shared}, {120, 0, exclusive}})
     EXPECT_TRUE(fails_with(Status::busy, take(b, {touching}))) << touching.begin;
-  for (const LockRange &beside : {LockRange{0, 100, exclusive}, {150, 0, exclusive}, {150, 10, shared}}) EXPECT_TRUE(is_ok(take(b, {beside}))) << beside.begin;
+  for (const LockRange &beside : {LockRange{0, 100, exclusive}, {150, 0, exclusive}, {150, 10, shared}})
+    EXPECT_TRUE(is_ok(take(b, {beside}))) << beside.begin;
 }
 
 TEST_F(RangeLockTest, SharedRangesKeepOutOnlyExclusiveOnes) {

@@ -63,7 +63,9 @@ TEST_F(Recover, FinishesAHalfAppliedFileOfAnotherInode) {
   for (bool touched : {true, false}) {
     testing::put_bytes(path, old);
     ASSERT_NE(leave(changes, true), "");
-    if (touched) poke(path, changes[0].offset, std::string_view(changes[0].bytes).substr(0, sector_bytes - changes[0].offset % sector_bytes));
+    if (touched)
+      poke(path, changes[0].offset,
+           std::string_view(changes[0].bytes).substr(0, sector_bytes - changes[0].offset % sector_bytes));
     std::filesystem::copy_file(path, path + ".copy");
     std::filesystem::rename(path + ".copy", path);
     auto r = recover();
@@ -94,7 +96,8 @@ TEST_F(Recover, FinishesWhatWasHalfApplied) {
 }
 
 TEST_F(Recover, FinishesAChangeOfSeveralMegabytesAtAnOddOffset) {
-  const std::string big = testing::file_of({testing::u8_tensor("x", 13, 1), testing::u8_tensor("y", 5 * 1000 * 1000 + 7, 2), testing::u8_tensor("z", 9, 3)});
+  const std::string big = testing::file_of(
+      {testing::u8_tensor("x", 13, 1), testing::u8_tensor("y", 5 * 1000 * 1000 + 7, 2), testing::u8_tensor("z", 9, 3)});
   testing::put_bytes(path, big);
   const uint64_t at = big.size() - 9 - (5 * 1000 * 1000 + 7);
   const std::string fresh = pattern(5 * 1000 * 1000 + 7, 60);

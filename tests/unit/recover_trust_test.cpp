@@ -23,22 +23,28 @@ class RecoverDistrusts : public testing::CrashScene {
   static CommitRecord record_of(const std::string &journal) {
     const std::string bytes = bytes_of(journal);
     CommitRecord record;
-    EXPECT_EQ(decode({reinterpret_cast<const std::byte *>(bytes.data()), header_bytes}, &record), JournalState::committed);
+    EXPECT_EQ(decode({reinterpret_cast<const std::byte *>(bytes.data()), header_bytes}, &record),
+              JournalState::committed);
     return record;
   }
   static std::vector<RangeRecord> ranges_of(const std::string &journal) {
     const CommitRecord record = record_of(journal);
     const std::string bytes = bytes_of(journal);
-    return decode_ranges({reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges * range_record_bytes});
+    return decode_ranges(
+        {reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges * range_record_bytes});
   }
-  static void flip(const std::string &path, uint64_t at) { poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40))); }
+  static void flip(const std::string &path, uint64_t at) {
+    poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40)));
+  }
   // The journal as somebody would forge it who knows the hashes.
-  static void forge(const std::string &journal, const std::function<void(CommitRecord &, std::vector<RangeRecord> &)> &change) {
+  static void forge(const std::string &journal,
+                    const std::function<void(CommitRecord &, std::vector<RangeRecord> &)> &change) {
     CommitRecord record = record_of(journal);
     std::vector<RangeRecord> ranges = ranges_of(journal);
     change(record, ranges);
     const auto manifest = encode(ranges);
-    if (record.manifest < uint64_t{1} << 20) poke(journal, record.manifest, {reinterpret_cast<const char *>(manifest.data()), manifest.size()});
+    if (record.manifest < uint64_t{1} << 20)
+      poke(journal, record.manifest, {reinterpret_cast<const char *>(manifest.data()), manifest.size()});
     record.manifest_hash = hash64(manifest.data(), manifest.size());
     const auto block = encode(record);
     poke(journal, 0, {reinterpret_cast<const char *>(block.data()), block.size()});
@@ -167,14 +173,16 @@ TEST_F(RecoverDistrusts, AJournalThatAnybodyMayWriteTo) {
 
 TEST_F(RecoverDistrusts, AJournalOfSomebodyElse) {
   const std::string journal = leave(changes, true);
-  if (::chown(journal.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root can give a file away";
+  if (::chown(journal.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root can give a file away";
   expect_aside(journal, "belongs to user 4242");
 }
 
 TEST_F(RecoverDistrusts, NotAJournalOfTheFilesOwner) {
   const std::string journal = leave(changes, true);
   for (const std::string &p : {journal, folder(), path})
-    if (::chown(p.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root can give a file away";
+    if (::chown(p.c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
+      GTEST_SKIP() << "only root can give a file away";
   EXPECT_EQ(recover().value().applied, 1u);
   EXPECT_TRUE(same_bytes(bytes_of(path), with(changes)));
 }

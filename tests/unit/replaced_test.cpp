@@ -31,7 +31,8 @@ TEST_F(Replaced, AChangeLandsInTheNewFileIfItHasTheTensor) {
   auto c = open();
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
-  const std::string other = testing::file_of({testing::u8_tensor("a", 4000, 11), testing::u8_tensor("b", 10007, 12), testing::u8_tensor("c", 3000, 13)});
+  const std::string other = testing::file_of(
+      {testing::u8_tensor("a", 4000, 11), testing::u8_tensor("b", 10007, 12), testing::u8_tensor("c", 3000, 13)});
   replace_by(other);
   ASSERT_TRUE(is_ok(t->commit()));
   std::string wanted = other;
@@ -43,7 +44,9 @@ TEST_F(Replaced, AChangeLandsInTheNewFileIfItHasTheTensor) {
 }
 
 TEST_F(Replaced, WhereTheTensorLiesThereIsWhereItIsWritten) {
-  const std::string other = testing::file_of({testing::u8_tensor("x", 12345, 14), testing::u8_tensor("b", 10007, 12), testing::u8_tensor("a", 4000, 11)}, {}, 2000);
+  const std::string other = testing::file_of(
+      {testing::u8_tensor("x", 12345, 14), testing::u8_tensor("b", 10007, 12), testing::u8_tensor("a", 4000, 11)}, {},
+      2000);
   for (bool copy : {false, true}) {
     put_bytes(path, old);
     auto c = open();
@@ -91,7 +94,8 @@ TEST_F(Replaced, AHeaderWrittenAnewInPlaceIsFollowed) {
   auto c = open();
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
-  const std::string other = testing::file_of({testing::u8_tensor("b", 10007, 2), testing::u8_tensor("a", 4000, 1), testing::u8_tensor("c", 3000, 3)});
+  const std::string other = testing::file_of(
+      {testing::u8_tensor("b", 10007, 2), testing::u8_tensor("a", 4000, 1), testing::u8_tensor("c", 3000, 3)});
   ASSERT_EQ(other.size(), old.size());
   testing::poke(path, 0, other);  // the same inode
   ASSERT_TRUE(is_ok(t->commit()));

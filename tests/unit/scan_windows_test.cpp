@@ -12,7 +12,8 @@ std::string plain_header() {
   uint64_t at = 0;
   for (int i = 0; i < 40; ++i) {
     const std::string name = "model.layers." + std::to_string(i * 37) + ".weight";
-    json += ",\"" + name + R"(":{"dtype":"F32","shape":[)" + std::to_string(i) + R"(,2],"data_offsets":[)" + std::to_string(at) + ",";
+    json += ",\"" + name + R"(":{"dtype":"F32","shape":[)" + std::to_string(i) + R"(,2],"data_offsets":[)" +
+            std::to_string(at) + ",";
     at += static_cast<uint64_t>(i) * 8;
     json += std::to_string(at) + "]}";
   }
@@ -64,11 +65,14 @@ TEST(ScanInWindows, GivesTheSameIndexWhateverTheirSize) {
 }
 
 TEST(ScanInWindows, GivesUpOnWhatIsBrokenWhereverItIsCut) {
-  for (const char *broken : {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},})", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}x)",
-                             R"({"a":{"dtype":"F32","shape":[01],"data_offsets":[0,4]}})", "{\"\xff\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+  for (const char *broken : {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},})",
+                             R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}x)",
+                             R"({"a":{"dtype":"F32","shape":[01],"data_offsets":[0,4]}})",
+                             "{\"\xff\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
                              R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})"}) {
     const std::string json = broken;
-    for (size_t size = 1; size <= json.size(); ++size) EXPECT_FALSE(scan_in_windows(json, size)) << broken << " " << size;
+    for (size_t size = 1; size <= json.size(); ++size)
+      EXPECT_FALSE(scan_in_windows(json, size)) << broken << " " << size;
   }
 }
 

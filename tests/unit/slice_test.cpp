@@ -29,7 +29,8 @@ std::vector<uint64_t> indices(const Range &r, uint64_t dim) {
 }
 
 // Elements of the result in C order, as element numbers of the tensor.
-std::vector<uint64_t> model(const std::vector<uint64_t> &shape, const std::vector<Range> &ranges, std::vector<uint64_t> *out_shape) {
+std::vector<uint64_t> model(const std::vector<uint64_t> &shape, const std::vector<Range> &ranges,
+                            std::vector<uint64_t> *out_shape) {
   std::vector<uint64_t> elements{0};
   for (size_t d = 0; d < shape.size(); ++d) {
     const auto picked = indices(d < ranges.size() ? ranges[d] : Range{0, INT64_MAX, 1}, shape[d]);
@@ -67,11 +68,13 @@ std::string carry_out(const SlicePlan &plan, const std::string &tensor) {
 
 uint64_t bits_at(const std::string &bytes, uint64_t bit, uint32_t n) {
   uint64_t value = 0;
-  for (uint32_t i = 0; i < n; ++i, ++bit) value |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[bit / 8]) >> bit % 8 & 1) << i;
+  for (uint32_t i = 0; i < n; ++i, ++bit)
+    value |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[bit / 8]) >> bit % 8 & 1) << i;
   return value;
 }
 
-void compare_with_model(Dtype dtype, const std::vector<uint64_t> &shape, const std::vector<Range> &ranges, bool *cut = nullptr) {
+void compare_with_model(Dtype dtype, const std::vector<uint64_t> &shape, const std::vector<Range> &ranges,
+                        bool *cut = nullptr) {
   auto nbytes = tensor_nbytes(dtype, shape);
   if (!nbytes) return;
   std::vector<uint64_t> wanted_shape;
@@ -140,7 +143,9 @@ TEST(Slice, OfSubByteElementsIsRightOrRefused) {
 
 TEST(Slice, OfSubByteElementsIsRefusedOnlyWhereItCutsAByte) {
   const uint64_t row[] = {8}, matrix[] = {4, 4}, odd_rows[] = {2, 3};
-  auto make = [](Dtype dtype, std::span<const uint64_t> shape, std::vector<Range> ranges) { return SlicePlan::make(dtype, shape, ranges); };
+  auto make = [](Dtype dtype, std::span<const uint64_t> shape, std::vector<Range> ranges) {
+    return SlicePlan::make(dtype, shape, ranges);
+  };
   EXPECT_TRUE(is_ok(make(Dtype::F4, row, {{0, 2, 1}})));
   EXPECT_TRUE(is_ok(make(Dtype::F4, row, {{2, 8, 1}})));
   EXPECT_TRUE(fails_with(Status::subbyte, make(Dtype::F4, row, {{1, 3, 1}})));

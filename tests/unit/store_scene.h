@@ -22,8 +22,11 @@ class StoreScene : public CrashScene {
     return options;
   }
   std::unique_ptr<Checkpoint> open(OpenOptions options = writable()) { return open(env, std::move(options)); }
-  std::unique_ptr<Checkpoint> open(os::Env &with, OpenOptions options = writable()) { return open_path(with, path, std::move(options)); }
-  static std::unique_ptr<Checkpoint> open_path(os::Env &with, const std::string &where, OpenOptions options = writable()) {
+  std::unique_ptr<Checkpoint> open(os::Env &with, OpenOptions options = writable()) {
+    return open_path(with, path, std::move(options));
+  }
+  static std::unique_ptr<Checkpoint> open_path(os::Env &with, const std::string &where,
+                                               OpenOptions options = writable()) {
     auto opened = Checkpoint::open(with, where, std::move(options));
     EXPECT_TRUE(is_ok(opened)) << where;
     return opened ? std::move(*opened) : nullptr;
@@ -39,7 +42,8 @@ class StoreScene : public CrashScene {
     const TensorView t = index.at(index.find(name).value());
     return {static_cast<uint32_t>(t.dtype), t.shape, bytes.data(), bytes.size()};
   }
-  static Result<void> update(Checkpoint &c, std::string_view name, const std::string &bytes, TransactionOptions options = {}) {
+  static Result<void> update(Checkpoint &c, std::string_view name, const std::string &bytes,
+                             TransactionOptions options = {}) {
     auto begun = Transaction::begin(c, std::move(options));
     if (!begun) return Failure(std::move(begun.error()));
     if (auto staged = (*begun)->update(name, value(c, name, bytes)); !staged) return staged;

@@ -25,7 +25,7 @@ TEST_F(StrategyTest, EachStorageHasItsHabitAndSaysWhy) {
     bool own_range;
   } table[] = {
       {Storage::local, Prefetch::parallel, 2, false},    {Storage::memory, Prefetch::none, 2, false},
-      {Storage::network, Prefetch::parallel, 2, true}, {Storage::parallel, Prefetch::parallel, 4, true},
+      {Storage::network, Prefetch::parallel, 2, true},   {Storage::parallel, Prefetch::parallel, 4, true},
       {Storage::fuse, Prefetch::sequential, 1, true},    {Storage::object_store, Prefetch::parallel, 2, true},
       {Storage::unknown, Prefetch::sequential, 1, true},
   };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,37 +29,46 @@ template <class T>
 ::testing::AssertionResult fails_with(Status wanted, const Result<T> &r) {
   if (r) return ::testing::AssertionFailure() << "it succeeded; wanted status " << static_cast<int>(wanted);
   if (r.error().status == wanted && !r.error().message.empty()) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "status " << static_cast<int>(r.error().status) << " (" << r.error().message << "), wanted " << static_cast<int>(wanted);
+  return ::testing::AssertionFailure() << "status " << static_cast<int>(r.error().status) << " (" << r.error().message
+                                       << "), wanted " << static_cast<int>(wanted);
 }
 
 // Equality of what is no text: tells where they part, not all of both.
 inline ::testing::AssertionResult same_bytes(std::string_view got, std::string_view wanted) {
   if (got == wanted) return ::testing::AssertionSuccess();
-  if (got.size() != wanted.size()) return ::testing::AssertionFailure() << got.size() << " bytes, not " << wanted.size();
+  if (got.size() != wanted.size())
+    return ::testing::AssertionFailure() << got.size() << " bytes, not " << wanted.size();
   const auto at = std::mismatch(got.begin(), got.end(), wanted.begin()).first - got.begin();
-  return ::testing::AssertionFailure() << "of " << got.size() << " bytes the one at " << at << " is the first to differ";
+  return ::testing::AssertionFailure() << "of " << got.size() << " bytes the one at " << at
+                                       << " is the first to differ";
 }
 
-// A folder of its own for each test, gone with it.
+// A folder of its own for each test, gone with it. What libst writes under another name it must have renamed or removed
+// by then, so none of that may be left in it, unless the test says that it leaves some on purpose.
 class TempDir {
  public:
   TempDir() {
     const char *base = std::getenv("TMPDIR");
-    std::string made = std::string(base && *base ? base : "/tmp") + "/libst-unit-XXXXXX";
+    std::string made = std::string(base && *base ? base : "/tmp") + "/libst-unit-" + std::to_string(::getpid()) + "-XXXXXX";
     if (!::mkdtemp(made.data())) std::abort();
     path_ = std::filesystem::canonical(made);
   }
   ~TempDir() {
     std::error_code ignored;
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(path_, ignored))
+      EXPECT_TRUE(may_hold_temporaries_ || entry.path().filename().string().find(".st-tmp-") == std::string::npos)
+          << entry.path() << " is left";
     std::filesystem::remove_all(path_, ignored);
   }
   TempDir(const TempDir &) = delete;
   TempDir &operator=(const TempDir &) = delete;
   const std::string &path() const { return path_; }
+  void may_hold_temporaries() { may_hold_temporaries_ = true; }
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
 
  private:
   std::string path_;
+  bool may_hold_temporaries_ = false;
 };
 
 inline std::string bytes_of(const std::string &path) {
@@ -81,7 +91,8 @@ inline void poke(const std::string &path, uint64_t offset, std::string_view byte
 inline std::vector<std::string> names_in(const std::string &folder) {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, ignored)) names.push_back(entry.path().filename());
+  for (const auto &entry : std::filesystem::directory_iterator(folder, ignored))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -111,7 +122,9 @@ struct TestTensor {
   std::string bytes;
 };
 
-inline TestTensor u8_tensor(std::string name, size_t n, unsigned seed) { return {std::move(name), Dtype::U8, {n}, pattern(n, seed)}; }
+inline TestTensor u8_tensor(std::string name, size_t n, unsigned seed) {
+  return {std::move(name), Dtype::U8, {n}, pattern(n, seed)};
+}
 
 // The tensors one after the other, under a header as we write it.
 inline std::string file_of(const std::vector<TestTensor> &tensors, MetadataPairs metadata = {}, uint64_t reserve = 0) {

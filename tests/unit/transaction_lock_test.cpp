@@ -91,7 +91,9 @@ TEST_F(TransactionLock, AFilesystemWithoutLocksCannotBeChanged) {
   class Lockless : public testing::FaultEnv {
    public:
     using FaultEnv::FaultEnv;
-    int lock(int fd, int command, struct flock *l) override { return data_only && !is_data(fd) ? FaultEnv::lock(fd, command, l) : answer; }
+    int lock(int fd, int command, struct flock *l) override {
+      return data_only && !is_data(fd) ? FaultEnv::lock(fd, command, l) : answer;
+    }
     static bool is_data(int fd) {
       struct stat s;
       return ::fstat(fd, &s) == 0 && s.st_size > 17000 && s.st_size < 20000;

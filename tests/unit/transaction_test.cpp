@@ -32,7 +32,8 @@ TEST_F(TransactionTest, AnUpdateChangesItsTensorAndNothingElse) {
 TEST_F(TransactionTest, SeveralTensorsChangeTogether) {
   auto c = open();
   auto t = begin(*c);
-  for (const auto &[name, bytes] : {std::pair{"c", &new_c}, {"a", &new_a}, {"b", &new_b}}) ASSERT_TRUE(is_ok(t->update(name, value(*c, name, *bytes))));
+  for (const auto &[name, bytes] : {std::pair{"c", &new_c}, {"a", &new_a}, {"b", &new_b}})
+    ASSERT_TRUE(is_ok(t->update(name, value(*c, name, *bytes))));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));  // nothing before commit
   ASSERT_TRUE(is_ok(t->commit()));
   EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}, {b_at, new_b}, {c_at, new_c}})));
@@ -52,14 +53,16 @@ TEST_F(TransactionTest, WhatIsNotCommittedNeverWas) {
 }
 
 TEST_F(TransactionTest, ATensorStagedTwiceTakesTheLastValue) {
-  const std::string big_file = testing::file_of({testing::u8_tensor("small", 100, 1), testing::u8_tensor("big", 700'000, 2)});
+  const std::string big_file =
+      testing::file_of({testing::u8_tensor("small", 100, 1), testing::u8_tensor("big", 700'000, 2)});
   for (bool copy : {false, true}) {
     testing::put_bytes(path, big_file);
     auto c = open();
     TransactionOptions options;
     options.copy = copy;
     auto t = begin(*c, std::move(options));
-    const std::string small[] = {pattern(100, 5), pattern(100, 6), pattern(100, 7)}, big[] = {pattern(700'000, 8), pattern(700'000, 9)};
+    const std::string small[] = {pattern(100, 5), pattern(100, 6), pattern(100, 7)},
+                      big[] = {pattern(700'000, 8), pattern(700'000, 9)};
     for (int i : {0, 1, 2}) {
       ASSERT_TRUE(is_ok(t->update("small", value(*c, "small", small[i]))));
       ASSERT_TRUE(is_ok(t->update("big", value(*c, "big", big[i % 2]))));
@@ -72,7 +75,8 @@ TEST_F(TransactionTest, ATensorStagedTwiceTakesTheLastValue) {
 }
 
 TEST_F(TransactionTest, CopyTakesTheValueAtOnce) {
-  const std::string big_file = testing::file_of({testing::u8_tensor("small", 100, 1), testing::u8_tensor("big", 2'000'003, 2)});
+  const std::string big_file =
+      testing::file_of({testing::u8_tensor("small", 100, 1), testing::u8_tensor("big", 2'000'003, 2)});
   testing::put_bytes(path, big_file);
   auto c = open();
   TransactionOptions options;
@@ -102,16 +106,51 @@ TEST_F(TransactionTest, AValueOfAnotherFormIsRefusedAndTheTransactionGoesOn) {
   ASSERT_TRUE(fails_with(Status::not_found, missing));
   EXPECT_EQ(missing.error().tensor, "x");
   EXPECT_TRUE(fails_with(Status::not_found, t->update(std::string_view("a\0", 2), good)));
-  for (uint32_t dtype : {0u, 6u, 18u, 23u, UINT32_MAX}) EXPECT_TRUE(fails_with(Status::dtype_mismatch, with_value([&](auto &v) { v.dtype = dtype; })));
+  for (uint32_t dtype : {0u, 6u, 18u, 23u, UINT32_MAX})
+    EXPECT_TRUE(fails_with(Status::dtype_mismatch, with_value([&](auto &v) { v.dtype = dtype; })));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, with_value([&](auto &v) { v.shape = flat; })));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, with_value([&](auto &v) { v.shape = deep; })));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, with_value([&](auto &v) { v.shape = deeper; })));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, with_value([&](auto &v) { v.shape = {}; })));
-  for (uint64_t n : {uint64_t{3999}, uint64_t{4001}, uint64_t{0}, UINT64_MAX}) EXPECT_TRUE(fails_with(Status::nbytes_mismatch, with_value([&](auto &v) { v.nbytes = n; })));
+  for (uint64_t n : {uint64_t{3999}, uint64_t{4001}, uint64_t{0}, UINT64_MAX})
+    EXPECT_TRUE(fails_with(Status::nbytes_mismatch, with_value([&](auto &v) { v.nbytes = n; })));
   EXPECT_FALSE(fs::exists(folder()));
   ASSERT_TRUE(is_ok(t->update("a", good)));
   ASSERT_TRUE(is_ok(t->commit()));
   EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}})));
+}
+
+// Found by the fuzzing of operations.
+TEST_F(TransactionTest, ARefusedStepLeavesAnUpdateInPlaceOne) {
+  for (bool publish : {false, true}) {
+    testing::put_bytes(path, old);
+    auto c = open();
+    TransactionOptions options;
+    options.publish = publish;
+    auto t = begin(*c, std::move(options));
+    const auto refuse_all = [&] {
+      EXPECT_TRUE(fails_with(Status::not_found, t->remove("none")));
+      EXPECT_TRUE(fails_with(Status::not_found, t->rename("none", "d")));
+      EXPECT_TRUE(fails_with(Status::duplicate_name, t->rename("a", "b")));
+      EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("none", std::nullopt)));
+      NewBytes cut = value(*c, "a", new_a);
+      --cut.nbytes;
+      EXPECT_TRUE(fails_with(Status::nbytes_mismatch, t->put("a", cut)));
+      EXPECT_TRUE(fails_with(Status::nbytes_mismatch, t->update("a", cut)));
+      EXPECT_TRUE(fails_with(Status::not_found, t->update("none", value(*c, "a", new_a))));
+    };
+    refuse_all();
+    EXPECT_EQ(t->plan().value().kind, store::CommitPlan::nothing);
+    ASSERT_TRUE(is_ok(t->update("b", value(*c, "b", new_b))));
+    refuse_all();
+    EXPECT_EQ(t->plan().value().kind, publish ? store::CommitPlan::publish : store::CommitPlan::patch);
+    struct stat before, after;
+    ASSERT_EQ(::stat(path.c_str(), &before), 0);
+    ASSERT_TRUE(is_ok(t->commit()));
+    ASSERT_EQ(::stat(path.c_str(), &after), 0);
+    EXPECT_EQ(before.st_ino != after.st_ino, publish);
+    EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+  }
 }
 
 TEST_F(TransactionTest, TensorsWithoutBytesAndCommitsWithoutChangesAreFine) {

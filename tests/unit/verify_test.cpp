@@ -69,7 +69,9 @@ TEST_F(VerifyTest, WhatIsNoFileIsSaid) {
 }
 
 TEST_F(VerifyTest, UnalignedTensorsAreAWarning) {
-  put_bytes(path, testing::file_of({testing::u8_tensor("a", 3, 1), {"f", Dtype::F32, {2}, "12345678"}, {"g", Dtype::F64, {1}, "12345678"}}));
+  put_bytes(path, testing::file_of({testing::u8_tensor("a", 3, 1),
+                                    {"f", Dtype::F32, {2}, "12345678"},
+                                    {"g", Dtype::F64, {1}, "12345678"}}));
   ASSERT_TRUE(is_ok(check()));
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].severity, Severity::warning);
@@ -109,7 +111,8 @@ TEST_F(VerifyTest, EveryByteIsReadAndOnlyRead) {
   } meter(env);
   ASSERT_TRUE(is_ok(check(meter)));
   EXPECT_GE(meter.bytes, old.size());
-  for (testing::Call call : meter.calls) EXPECT_TRUE(call != testing::Call::pwrite && call != testing::Call::mkdirat && call != testing::Call::unlinkat);
+  for (testing::Call call : meter.calls)
+    EXPECT_TRUE(call != testing::Call::pwrite && call != testing::Call::mkdirat && call != testing::Call::unlinkat);
 }
 
 TEST_F(VerifyTest, ABadBlockIsFound) {

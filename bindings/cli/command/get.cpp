@@ -120,32 +120,38 @@ int run(Session &session, const Get &options) {
 
 void add_get(CLI::App &app, Session &session) {
   auto options = std::make_shared<Get>();
-  CLI::App *command = add_command(
-      app, session, "get",
-      "The values of a tensor, or of a slice of it\n\n"
-      "Prints values as NumPy does, all 22 dtypes decoded, with … in place of the middle of\n"
-      "large tensors; or writes the bytes, raw or as a .npy file. Reads only the bytes that\n"
-      "it needs. A file is complete or not there. With --json all values are in \"values\",\n"
-      "nested; NaN and infinities are strings, complex numbers [re, im].",
-      "  stctl get model.safetensors lm_head.weight\n"
-      "  stctl get model.safetensors lm_head.weight --slice 0:2,:,::2\n"
-      "  stctl get model.safetensors lm_head.weight --slice=-1 -o last_row.npy\n"
-      "  stctl get model.safetensors lm_head.weight -o - | sha256sum\n"
-      "  stctl get --json model.safetensors step | jq .values\n");
+  CLI::App *command =
+      add_command(app, session, "get",
+                  "The values of a tensor, or of a slice of it\n\n"
+                  "Prints values as NumPy does, all 22 dtypes decoded, with … in place of the middle of\n"
+                  "large tensors; or writes the bytes, raw or as a .npy file. Reads only the bytes that\n"
+                  "it needs. A file is complete or not there. With --json all values are in \"values\",\n"
+                  "nested; NaN and infinities are strings, complex numbers [re, im].",
+                  "  stctl get model.safetensors lm_head.weight\n"
+                  "  stctl get model.safetensors lm_head.weight --slice 0:2,:,::2\n"
+                  "  stctl get model.safetensors lm_head.weight --slice=-1 -o last_row.npy\n"
+                  "  stctl get model.safetensors lm_head.weight -o - | sha256sum\n"
+                  "  stctl get --json model.safetensors step | jq .values\n");
   command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
   command->add_option("TENSOR", options->tensor, "A tensor's name")->required()->type_name("");
-  command->add_option("--slice", options->slice, "What to take of each dimension, as NumPy: start:stop:step,\n"
-                                                 "an index, or ... for all dimensions between")
+  command
+      ->add_option("--slice", options->slice,
+                   "What to take of each dimension, as NumPy: start:stop:step,\n"
+                   "an index, or ... for all dimensions between")
       ->type_name("SLICE");
   command->add_option("-o,--output", options->output, "Write to a file; - is standard output")->type_name("FILE");
   static const std::map<std::string, Format> formats = {
       {"text", Format::text}, {"raw", Format::raw}, {"npy", Format::npy}};
-  command->add_option("--format", options->format, "text, raw (little-endian, C order) or npy. Default: text;\n"
-                                                   "with -o, npy if FILE ends so, else raw")
+  command
+      ->add_option("--format", options->format,
+                   "text, raw (little-endian, C order) or npy. Default: text;\n"
+                   "with -o, npy if FILE ends so, else raw")
       ->type_name("FORMAT")
       ->transform(CLI::CheckedTransformer(formats).description(""));
-  command->add_option("--limit", options->limit, "Print all of at most N elements, else the edges; 0: always\n"
-                                                 "all (default 1000)")
+  command
+      ->add_option("--limit", options->limit,
+                   "Print all of at most N elements, else the edges; 0: always\n"
+                   "all (default 1000)")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber.description(""));
   command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });

@@ -43,7 +43,9 @@ Summary summarise(const File &file) {
 }
 
 // The largest power of two that divides the offset at which data starts.
-uint64_t alignment_of(uint64_t offset) { return offset & (~offset + 1); }
+uint64_t alignment_of(uint64_t offset) {
+  return offset & (~offset + 1);
+}
 
 template <class Use>  // use(key, value)
 void each_metadata(const File &file, Use use) {
@@ -108,8 +110,8 @@ void file_text(Session &session, const File &file, const Summary &summary, const
   facts.write(session.out);
 
   if (summary.all.tensors > 0) {
-    Table kinds({{"DTYPE", Table::left}, {"TENSORS", Table::right}, {"PARAMETERS", Table::right},
-                 {"SIZE", Table::right}});
+    Table kinds(
+        {{"DTYPE", Table::left}, {"TENSORS", Table::right}, {"PARAMETERS", Table::right}, {"SIZE", Table::right}});
     for (uint32_t dtype = 0; dtype < summary.kinds.size(); ++dtype) {
       const Kind &kind = summary.kinds[dtype];
       if (kind.tensors == 0) continue;
@@ -168,16 +170,15 @@ int run(Session &session, const Info &options) {
 
 void add_info(CLI::App &app, Session &session) {
   auto options = std::make_shared<Info>();
-  CLI::App *command = add_command(
-      app, session, "info",
-      "The facts of a file, or of one tensor\n\n"
-      "For a file: number of tensors and parameters, sizes, where the data starts and how\n"
-      "well that is aligned, tensors by dtype, the metadata, and how the file would be\n"
-      "read. For a tensor: dtype, shape, size and its bytes in the file. Reads only the\n"
-      "header.",
-      "  stctl info model.safetensors\n"
-      "  stctl info model.safetensors lm_head.weight\n"
-      "  stctl info --json model.safetensors | jq .parameters\n");
+  CLI::App *command = add_command(app, session, "info",
+                                  "The facts of a file, or of one tensor\n\n"
+                                  "For a file: number of tensors and parameters, sizes, where the data starts and how\n"
+                                  "well that is aligned, tensors by dtype, the metadata, and how the file would be\n"
+                                  "read. For a tensor: dtype, shape, size and its bytes in the file. Reads only the\n"
+                                  "header.",
+                                  "  stctl info model.safetensors\n"
+                                  "  stctl info model.safetensors lm_head.weight\n"
+                                  "  stctl info --json model.safetensors | jq .parameters\n");
   command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
   command->add_option("TENSOR", options->tensor, "A tensor's name")->type_name("");
   command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });

@@ -51,8 +51,11 @@ int run(Session &session, const Ls &options) {
   }
 
   const auto size = [&](uint64_t n) { return options.bytes ? std::to_string(n) : human_size(n); };
-  Table table({{"NAME", Table::left}, {"DTYPE", Table::left}, {"SHAPE", Table::left},
-               {options.bytes ? "BYTES" : "SIZE", Table::right}, {"OFFSET", Table::right}});
+  Table table({{"NAME", Table::left},
+               {"DTYPE", Table::left},
+               {"SHAPE", Table::left},
+               {options.bytes ? "BYTES" : "SIZE", Table::right},
+               {"OFFSET", Table::right}});
   for (const st_tensor &tensor : chosen) {
     table.add({escape(name_of(tensor)), st_dtype_name(tensor.dtype), shape_text(tensor.shape, tensor.rank),
                size(tensor.nbytes), std::to_string(tensor.file_offset)});
@@ -66,17 +69,18 @@ int run(Session &session, const Ls &options) {
 
 void add_ls(CLI::App &app, Session &session) {
   auto options = std::make_shared<Ls>();
-  CLI::App *command = add_command(
-      app, session, "ls",
-      "List the tensors of a file\n\n"
-      "Prints name, dtype, shape, size and file offset of each tensor, in the order in\n"
-      "which they lie in the file, and a line of totals. Reads only the header.",
-      "  stctl ls model.safetensors\n"
-      "  stctl ls model.safetensors '*.weight' 'model.layers.[0-3].*'\n"
-      "  stctl ls --json model.safetensors | jq -r '.tensors[].name'\n");
+  CLI::App *command = add_command(app, session, "ls",
+                                  "List the tensors of a file\n\n"
+                                  "Prints name, dtype, shape, size and file offset of each tensor, in the order in\n"
+                                  "which they lie in the file, and a line of totals. Reads only the header.",
+                                  "  stctl ls model.safetensors\n"
+                                  "  stctl ls model.safetensors '*.weight' 'model.layers.[0-3].*'\n"
+                                  "  stctl ls --json model.safetensors | jq -r '.tensors[].name'\n");
   command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
-  command->add_option("PATTERN", options->patterns, "List the tensors that match a shell pattern: * ? [a-z] [!a-z],\n"
-                                                    "\\x for x itself")
+  command
+      ->add_option("PATTERN", options->patterns,
+                   "List the tensors that match a shell pattern: * ? [a-z] [!a-z],\n"
+                   "\\x for x itself")
       ->type_name("");
   command->add_flag("--bytes", options->bytes, "Exact sizes, in bytes");
   command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });

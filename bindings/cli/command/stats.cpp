@@ -89,15 +89,14 @@ int run(Session &session, const Stats &options) {
 
 void add_stats(CLI::App &app, Session &session) {
   auto options = std::make_shared<Stats>();
-  CLI::App *command = add_command(
-      app, session, "stats",
-      "What opening a file costs, and what of it is in memory\n\n"
-      "Opens a file and prints the counters of the handle: bytes read, mapped, in memory\n"
-      "now (also those that other processes brought in), owned, and what recovery did.\n"
-      "With --touch, every page of every tensor is looked at first.",
-      "  stctl stats model.safetensors              how much of it is in the page cache?\n"
-      "  stctl stats --touch model.safetensors      bring it all in\n"
-      "  stctl stats --json --map none --touch model.safetensors\n");
+  CLI::App *command = add_command(app, session, "stats",
+                                  "What opening a file costs, and what of it is in memory\n\n"
+                                  "Opens a file and prints the counters of the handle: bytes read, mapped, in memory\n"
+                                  "now (also those that other processes brought in), owned, and what recovery did.\n"
+                                  "With --touch, every page of every tensor is looked at first.",
+                                  "  stctl stats model.safetensors              how much of it is in the page cache?\n"
+                                  "  stctl stats --touch model.safetensors      bring it all in\n"
+                                  "  stctl stats --json --map none --touch model.safetensors\n");
   command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
   command->add_flag("--touch", options->touch, "Look at every page of every tensor first");
   add_map(*command, options->map);

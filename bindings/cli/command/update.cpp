@@ -150,22 +150,24 @@ int run(Session &session, const Update &options) {
 
 void add_update(CLI::App &app, Session &session) {
   auto options = std::make_shared<Update>();
-  CLI::App *command = add_command(
-      app, session, "update",
-      "New values for tensors, in place, as one transaction\n\n"
-      "Replaces the bytes of one tensor, or of many with those of another file; dtype and\n"
-      "shape stay. All of it is durable when the command ends with 0, or nothing has\n"
-      "changed; a crash in between is sorted out when the file is next opened. Only the\n"
-      "bytes that change are written, so this costs the same in a large file as in a small\n"
-      "one. Other processes may read the file meanwhile, and update other tensors of it.",
-      "  stctl update model.safetensors lm_head.weight --npy new.npy\n"
-      "  stctl update model.safetensors lm_head.weight --fill 0\n"
-      "  generate | stctl update model.safetensors lm_head.weight --from-raw -\n"
-      "  stctl update model.safetensors --from tuned.safetensors          all of its tensors\n"
-      "  stctl update model.safetensors --from tuned.safetensors 'lm_head.weight'\n");
+  CLI::App *command =
+      add_command(app, session, "update",
+                  "New values for tensors, in place, as one transaction\n\n"
+                  "Replaces the bytes of one tensor, or of many with those of another file; dtype and\n"
+                  "shape stay. All of it is durable when the command ends with 0, or nothing has\n"
+                  "changed; a crash in between is sorted out when the file is next opened. Only the\n"
+                  "bytes that change are written, so this costs the same in a large file as in a small\n"
+                  "one. Other processes may read the file meanwhile, and update other tensors of it.",
+                  "  stctl update model.safetensors lm_head.weight --npy new.npy\n"
+                  "  stctl update model.safetensors lm_head.weight --fill 0\n"
+                  "  generate | stctl update model.safetensors lm_head.weight --from-raw -\n"
+                  "  stctl update model.safetensors --from tuned.safetensors          all of its tensors\n"
+                  "  stctl update model.safetensors --from tuned.safetensors 'lm_head.weight'\n");
   command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
-  command->add_option("TENSOR", options->names, "Names of tensors: one; with --from any number, none for all\n"
-                                                "that the other file has")
+  command
+      ->add_option("TENSOR", options->names,
+                   "Names of tensors: one; with --from any number, none for all\n"
+                   "that the other file has")
       ->type_name("");
   const auto source = [command](const char *name, std::string &value, const char *type, const char *what) {
     return command->add_option(name, value, what)->type_name(type);

@@ -55,18 +55,20 @@ Outcome verify(Session &session, const std::string &path) {
 
 void add_verify(CLI::App &app, Session &session) {
   auto files = std::make_shared<std::vector<std::string>>();
-  CLI::App *command = add_command(
-      app, session, "verify",
-      "Check files against every rule of the format\n\n"
-      "Checks the header and the layout of each file and reads all its bytes once, so that\n"
-      "a bad disk shows too. Prints what it finds, and as the last line of each file\n"
-      "\"FILE: ok (…)\" or what is wrong. Changes nothing; journals that wait for recovery\n"
-      "are reported and left alone.",
-      "  stctl verify model.safetensors\n"
-      "  stctl verify --json *.safetensors | jq -r '.files[] | select(.ok | not).file'\n");
+  CLI::App *command =
+      add_command(app, session, "verify",
+                  "Check files against every rule of the format\n\n"
+                  "Checks the header and the layout of each file and reads all its bytes once, so that\n"
+                  "a bad disk shows too. Prints what it finds, and as the last line of each file\n"
+                  "\"FILE: ok (…)\" or what is wrong. Changes nothing; journals that wait for recovery\n"
+                  "are reported and left alone.",
+                  "  stctl verify model.safetensors\n"
+                  "  stctl verify --json *.safetensors | jq -r '.files[] | select(.ok | not).file'\n");
   command->add_option("FILE", *files, "Safetensors files")->required()->type_name("");
   command->callback([&session, files] {
-    session.run = [&session, files] { return tell_outcomes(session, *files, [&session](const std::string &file) { return verify(session, file); }); };
+    session.run = [&session, files] {
+      return tell_outcomes(session, *files, [&session](const std::string &file) { return verify(session, file); });
+    };
   });
 }
 

@@ -387,8 +387,11 @@ class File(Mapping[str, Array]):
 
     # Two files are equal if they are the same object: comparing all their arrays is not what
     # `==` should start.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     @property
     def metadata(self) -> "MappingProxyType[str, str]":

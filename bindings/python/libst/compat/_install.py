@@ -57,7 +57,7 @@ class _Alias(importlib.abc.Loader):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:  # pyright: ignore[reportIncompatibleMethodOverride]
         module = importlib.import_module(self._name)
         self._spec = module.__spec__
         return module

@@ -4,6 +4,9 @@ Tensors of a dict must not share memory, as a file would hold it twice; `save_mo
 name of each such group, and `load_model` knows which names the others were.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# Where torch is not installed, pyright takes this file for it.
+
 import os
 from collections.abc import Iterable
 from typing import Any, Optional, Union

@@ -1,6 +1,6 @@
-"""What `cargo test` printed, as JUnit XML; exits 1 if a test failed, or none ran.
+"""What `cargo test` printed, or a script in its words, as JUnit XML; exits 1 if a test failed, or none ran.
 
-    junit.py OUTPUT [REPORT]
+cargo_junit.py OUTPUT [REPORT]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parse(text: str) -> ET.Element:
             current = None
         elif current is not None:
             current.append(line)
-    root = ET.Element("testsuite", name="cargo test")
+    root = ET.Element("testsuite")
     for suite, name, outcome, reason in cases:
         case = ET.SubElement(root, "testcase", classname=suite, name=name)
         if outcome == "FAILED":
@@ -46,7 +46,7 @@ def main() -> int:
     passed = len(root) - sum(count.values())
     if len(sys.argv) > 2 and sys.argv[2]:
         ET.ElementTree(root).write(sys.argv[2], encoding="utf-8", xml_declaration=True)
-    print(f"Rust: {passed} passed, {count['failure']} failed, {count['skipped']} skipped")
+    print(f"{passed} passed, {count['failure']} failed, {count['skipped']} skipped")
     return 1 if count["failure"] or not passed else 0
 
 

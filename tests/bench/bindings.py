@@ -1,0 +1,136 @@
+"""What each language adds to the C ABI, and what its own package for safetensors takes for the same: one tensor by name,
+opening 10,000, and for Python loading a whole file.
+
+All take turns, round by round, on the same warm files; numbers are medians.
+
+    bindings.py BUILD-TREE [--quick]     as table.py; build_bindings.sh builds the programs; --quick: 128 MiB for 1 GiB
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from statistics import median
+
+import libst
+import libst.compat.numpy
+import llama
+import numpy as np
+from run import catalogue
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from table import BUILD, MIB, PLACE, QUICK, filesystem, heading, note, row, seconds, summary, timed
+
+ROUNDS = 5 if QUICK else 15
+GETS = 20_000 if QUICK else 200_000
+OPENS = 3 if QUICK else 10  # a round
+SIZE = (128 if QUICK else 1024) * MIB
+COUNT = 10_000
+NAME = "layers.42.weight"
+
+# No package for Go can be had from where this was made: github.com/nlpodyssey/safetensors is "not available" at the proxy.
+GO_PEER = "encoding/json"
+
+
+class Program:
+    """One of the programs that wait for "WHAT N" and tell how long N times took."""
+
+    def __init__(self, name: str, *arguments: object) -> None:
+        self.process = subprocess.Popen([BUILD / "tests/bench" / name, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, what: str, n: int) -> float:
+        """Seconds of one."""
+        print(what, n, file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline()) / 1e9 / n
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def medians(works: dict) -> dict:
+    """Seconds of each by turns: `works` are functions that measure once."""
+    found = {what: [] for what in works}
+    for work in works.values():
+        work()  # warm
+    for _ in range(ROUNDS):
+        for what, work in works.items():
+            found[what].append(work())
+    return {what: median(times) for what, times in found.items()}
+
+
+def python_calls(small: Path) -> None:
+    from libst import compat
+
+    with safe_open(small, framework="np") as theirs, libst.open(small) as ours, Program("get_bench", small, NAME) as c:
+        drop_in = compat.safe_open(small, "np")
+        m = medians({
+            "c": lambda: c("get", GETS),
+            "stock": lambda: timed(lambda: theirs.get_tensor(NAME), GETS // 10),
+            "view": lambda: timed(lambda: ours[NAME], GETS // 10),
+            "compat": lambda: timed(lambda: drop_in.get_tensor(NAME), GETS // 10),
+        })  # fmt: skip
+    row("Python, a tensor of 4 bytes: f[name], against get_tensor", m["stock"], m["view"], seconds, at_least=1)
+    row("  libst.compat's get_tensor, a copy as stock's", m["stock"], m["compat"], seconds)
+    row("  f[name], against st_get in C", m["c"], m["view"], seconds, multiple=True, peer="C")
+
+
+def python_loads(model: Path) -> None:
+    load = libst.compat.numpy.load_file
+    m = medians({
+        "stock": lambda: timed(lambda: load_file(model)),
+        "owned": lambda: timed(lambda: load(model)),
+        "views": lambda: timed(lambda: load(model, backend="view")),
+    })  # fmt: skip
+    row(f"Python, load_file of {SIZE // MIB} MiB, warm: libst.compat, owned memory", m["stock"], m["owned"], seconds, at_least=3)
+    row('  libst.compat, backend="view"', m["stock"], m["views"], seconds, at_least=50)
+
+
+def rust(small: Path, large: Path) -> None:
+    if not (BUILD / "tests/bench/bindings_bench_rust").exists():
+        note("Rust is left out: there is no cargo")
+        return
+    with Program("get_bench", small, NAME) as c, Program("bindings_bench_rust", small, NAME, large) as r:
+        m = medians({"c": lambda: c("get", GETS), "view": lambda: r("view", GETS)})
+        m |= medians({what: lambda what=what: r(what, OPENS) for what in ("open", "crate-open", "names", "crate-names")})
+    row("Rust, a tensor of 4 bytes: file.view(name), against st_get in C", m["c"], m["view"], seconds, at_most=1.1, peer="C")
+    row(f"Rust, open {COUNT:,} tensors: against the crate's mmap + deserialize", m["crate-open"], m["open"], seconds, at_least=5, peer="crate")
+    row("  and list the names", m["crate-names"], m["names"], seconds, peer="crate")
+
+
+def go(small: Path, large: Path) -> None:
+    if not (BUILD / "tests/bench/bindings_bench_go").exists():
+        note("Go is left out: there is no Go that can build the binding")
+        return
+    note(f"Go's package github.com/nlpodyssey/safetensors is not to be had here; its place takes a reader with {GO_PEER} (go/header.go)")
+    with Program("bindings_bench_go", small, NAME, large) as g:
+        m = medians({what: lambda what=what: g(what, GETS) for what in ("empty", "c", "view")})
+        m |= medians({what: lambda what=what: g(what, OPENS) for what in ("open", "json", "names", "json-names")})
+    row("Go, a tensor of 4 bytes: f.View(name), against empty cgo call + C", m["empty"] + m["c"], m["view"], seconds, at_most=1.5, peer="cgo+C")
+    row(f"Go, open {COUNT:,} tensors: against {GO_PEER}", m["json"], m["open"], seconds, at_least=5, peer="json")
+    row("  and list the names", m["json-names"], m["names"], seconds, peer="json")
+
+
+def main() -> None:
+    PLACE.mkdir(parents=True, exist_ok=True)
+    heading(f"The bindings; files on {filesystem(PLACE)}")
+    try:
+        small, large, model = PLACE / "small.safetensors", PLACE / f"{COUNT}.safetensors", PLACE / "model.safetensors"
+        save_file({f"layers.{i}.weight": np.ones(1, np.float32) for i in range(100)}, small)
+        catalogue(large, COUNT)
+        python_calls(small)
+        rust(small, large)
+        go(small, large)
+        llama.write(model, SIZE)
+        python_loads(model)
+    finally:
+        shutil.rmtree(PLACE)
+    summary()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Every struct of st.h that begins with struct_size, given to every function that takes one: as an older caller has it,
+smaller, and as one of a version to come has it, larger. Structs and functions are read from the header; CALLS says only
+how each function is reached, and a function that it lacks is an error."""
+
+import ctypes
+import subprocess
+
+import pytest
+from conftest import raw_file
+from libst import _abi
+from test_abi import FUNCTIONS, INCLUDE, STRUCTS, TEXT
+
+OK, INVALID_ARGUMENT, UNSUPPORTED = 0, 1, 4
+FILL = 0xAB
+
+SIZED = {name: struct for name, struct in STRUCTS.items() if struct._fields_[0][0] == "struct_size"}
+
+
+def parameters_of_sized_structs():
+    """(function, struct, is it an option?) of the header, but for the functions that set structs up."""
+    for function, (_, parameters) in FUNCTIONS.items():
+        for parameter in parameters:
+            words = parameter.replace("*", " * ").split()
+            struct = next((word for word in words if word in SIZED), None)
+            if struct and not function.endswith("_init"):
+                yield function, struct, words[0] == "const"
+
+
+OPTIONS = sorted((function, struct) for function, struct, is_option in parameters_of_sized_structs() if is_option)
+RESULTS = sorted((function, struct) for function, struct, is_option in parameters_of_sized_structs() if not is_option)
+
+
+class Scene:
+    """What the functions are called on, and how. A call answers the status; what it made, it frees."""
+
+    def __init__(self, folder):
+        self.path = str(folder / "model.safetensors").encode()
+        self.new = str(folder / "new.safetensors").encode()
+        with open(self.path, "wb") as file:
+            file.write(raw_file([("a", "U8", [4], b"abcd")]))
+        options = _abi.OpenOptions()
+        _abi.st_open_options_init(options, ctypes.sizeof(options))
+        options.flags = _abi.ST_OPEN_READ_WRITE
+        options.map = _abi.ST_MAP_NONE  # so that nothing is resident at one time and not at another
+        self.file = ctypes.c_void_p()
+        assert _abi.st_open(self.path, options, self.file) == OK
+        self.txn = ctypes.c_void_p()
+        assert _abi.st_begin(self.file, None, self.txn) == OK
+
+    def close(self):
+        _abi.st_abort(self.txn)
+        _abi.st_close(self.file)
+
+    def open(self, options):
+        file = ctypes.c_void_p()
+        status = _abi.st_open(self.path, options, file)
+        _abi.st_close(file)
+        return status
+
+    def begin(self, options):
+        txn = ctypes.c_void_p()
+        status = _abi.st_begin(self.file, options, txn)
+        _abi.st_abort(txn)
+        return status
+
+    def writer_open(self, options):
+        writer = ctypes.c_void_p()
+        status = _abi.st_writer_open(self.new, None, 0, None, 0, options, writer)
+        _abi.st_writer_abort(writer)
+        return status
+
+
+CALLS = {
+    "st_begin": Scene.begin,
+    "st_compact": lambda s, options: _abi.st_compact(s.path, options),
+    "st_get_io_info": lambda s, out: _abi.st_get_io_info(s.file, out),
+    "st_get_stats": lambda s, out: _abi.st_get_stats(s.file, out),
+    "st_last_error_info": lambda s, out: _abi.st_last_error_info(out),
+    "st_load": lambda s, options: _abi.st_load(s.file, None, 0, options),
+    "st_open": Scene.open,
+    "st_recover_with": lambda s, options: _abi.st_recover_with(s.path, options),
+    "st_save": lambda s, options: _abi.st_save(s.new, None, 0, None, 0, options),
+    "st_txn_plan": lambda s, out: _abi.st_txn_plan(s.txn, out),
+    "st_verify_with": lambda s, options: _abi.st_verify_with(s.path, options),
+    "st_writer_open": Scene.writer_open,
+}
+CHANGES_MEANWHILE = {"st_plan": ["space_free"]}
+
+
+@pytest.fixture
+def scene(tmp_path):
+    scene = Scene(tmp_path)
+    yield scene
+    scene.close()
+
+
+class Room:
+    """A caller's struct of any size, in memory that is filled behind it."""
+
+    def __init__(self, struct, size):
+        self.bytes = (ctypes.c_ubyte * (ctypes.sizeof(struct) + 256))(*[FILL] * (ctypes.sizeof(struct) + 256))
+        self.pointer = ctypes.cast(self.bytes, ctypes.POINTER(struct))
+        self.pointer[0].struct_size = size
+
+    def __getitem__(self, part):
+        return bytes(self.bytes[part])
+
+
+def initialised(name, size):
+    """What the struct's init function makes of it."""
+    room = Room(SIZED[name], 0)
+    getattr(_abi, name + "_init")(room.pointer, size)
+    return room
+
+
+def sizes(struct):
+    """Of older callers: wherever a field ends."""
+    ends = [getattr(struct, field[0]).offset + getattr(struct, field[0]).size for field in struct._fields_]
+    assert ends[0] == 4 and ends[-1] == ctypes.sizeof(struct)
+    return ends
+
+
+def test_the_header_was_read():
+    assert len(SIZED) >= 10 and ("st_open", "st_open_options") in OPTIONS and ("st_get_stats", "st_stats") in RESULTS
+
+
+def test_every_function_that_takes_such_a_struct_is_called_here():
+    assert {function for function, _ in OPTIONS + RESULTS} == set(CALLS)
+
+
+def test_every_such_struct_is_given_to_a_function_or_to_a_callback():
+    given_to_callbacks = {name for name in SIZED if f"const {name} *report)" in TEXT}
+    assert {struct for _, struct in OPTIONS + RESULTS} | given_to_callbacks == set(SIZED)
+    assert given_to_callbacks == {"st_report"}
+
+
+@pytest.mark.parametrize("name", sorted(SIZED.keys() - {"st_report"}))
+def test_init_functions_keep_to_the_callers_size(name):
+    struct = SIZED[name]
+    whole = initialised(name, ctypes.sizeof(struct))
+    for size in range(ctypes.sizeof(struct) + 24):
+        room = initialised(name, size)
+        written, known = max(size, 4), min(size, ctypes.sizeof(struct))
+        assert room[written:] == bytes([FILL]) * (len(room.bytes) - written), size
+        assert room.pointer[0].struct_size == (size if size >= 4 else 0)  # else untouched: there is no room for it
+        assert room[4:known] == whole[4:known] and room[max(known, 4):size] == bytes(max(size - max(known, 4), 0)), size
+
+
+def test_init_functions_are_equal_to_their_macros(tmp_path):
+    names = sorted(SIZED.keys() - {"st_report"})
+    lines = [
+        f"{{ {name} s = {name.upper()}_INIT; const unsigned char *b = (const unsigned char *)&s; size_t i;\n"
+        f'  printf("{name} "); for (i = 0; i < sizeof s; ++i) printf("%02x", b[i]); puts(""); }}'
+        for name in names
+    ]
+    source, program = tmp_path / "macros.c", tmp_path / "macros"
+    source.write_text("#include <stdio.h>\n#include <st/st.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0; }\n")
+    subprocess.run(["cc", "-std=c99", f"-I{INCLUDE}", str(source), "-o", str(program)], check=True)
+    macros = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split("\n")
+    ours = [f"{name} {initialised(name, ctypes.sizeof(SIZED[name]))[: ctypes.sizeof(SIZED[name])].hex()}" for name in names]
+    assert macros[:-1] == ours
+
+
+@pytest.mark.parametrize("function, name", OPTIONS)
+class TestOptions:
+    def test_of_an_older_caller_take_defaults_for_the_rest(self, scene, function, name):
+        assert CALLS[function](scene, None) == OK
+        for size in sizes(SIZED[name]):
+            assert CALLS[function](scene, initialised(name, size).pointer) == OK, size  # FILL follows: it is not read
+
+    def test_without_a_size_are_refused(self, scene, function, name):
+        for size in range(4):
+            assert CALLS[function](scene, Room(SIZED[name], size).pointer) == INVALID_ARGUMENT, size
+
+    def test_of_a_newer_caller_must_be_zero_where_they_are_not_known(self, scene, function, name):
+        known = ctypes.sizeof(SIZED[name])
+        for more in (1, 8, 24):
+            assert CALLS[function](scene, initialised(name, known + more).pointer) == OK, more
+            for at in range(known, known + more):
+                room = initialised(name, known + more)
+                room.bytes[at] = 1
+                assert CALLS[function](scene, room.pointer) == UNSUPPORTED, (more, at)
+
+
+@pytest.mark.parametrize("function, name", RESULTS)
+def test_results_fill_no_more_than_the_callers_size(scene, function, name):
+    struct = SIZED[name]
+    known = ctypes.sizeof(struct)
+    _abi.st_open(b"/no/such/file", None, ctypes.c_void_p())  # an error, for st_last_error_info to tell
+    for size in range(4):
+        room = Room(struct, size)
+        # A failure has its own sentence, which st_last_error_info would then tell: ask for it anew.
+        assert CALLS[function](scene, room.pointer) == INVALID_ARGUMENT
+        assert room[4:] == bytes([FILL]) * (len(room.bytes) - 4), size
+
+    def filled(size):
+        room = Room(struct, size)
+        assert CALLS[function](scene, room.pointer) == OK, size
+        assert room.pointer[0].struct_size == size
+        for field in CHANGES_MEANWHILE.get(name, []):
+            place = getattr(struct, field)
+            for at in range(place.offset, min(place.offset + place.size, size)):
+                room.bytes[at] = 0
+        return room
+
+    whole = filled(known)
+    assert whole[4:known] != bytes([FILL]) * (known - 4)
+    for size in range(4, known + 24):
+        room = filled(size)
+        filled_of_it = min(size, known)
+        assert room[4:filled_of_it] == whole[4:filled_of_it], size
+        assert room[filled_of_it:size] == bytes(size - filled_of_it), size
+        assert room[size:] == bytes([FILL]) * (len(room.bytes) - size), size
+
+
+def test_reports_say_how_much_of_them_is_filled(scene):
+    seen = []
+
+    def note(_user, report):
+        seen.append((report[0].struct_size, report[0].reserved0))
+        return 0
+
+    with open(scene.path, "ab") as file:
+        file.write(b"rubbish")
+    assert _abi.st_verify(scene.path, _abi.report_fn(note), None) != OK
+    assert seen and set(seen) == {(ctypes.sizeof(_abi.Report), 0)}

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Is the tree as the formatters want it, and do the linters have nothing to say?
+#   bash tests/style.sh [REPORT]     REPORT: JUnit XML
+# Wants what tests/setup.sh installs, and compile_commands.json of a build tree with the tests. What clang-tidy passed it
+# does not look at again until a file that it read may have changed.
+set -uo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-$ROOT/build}
+PYTHON=${PYTHON:-$ROOT/build/venv/bin/python}
+BIN=${PYTHON%/*}
+REPORT=${1:-}
+PASSED=$BUILD/tidy # a file a source that clang-tidy passed, named by what it saw
+OUTPUT=$(mktemp)
+trap 'rm -f "$OUTPUT"' EXIT
+cd "$ROOT" || exit 1
+
+# Files of git, also new ones, that are there and match.
+files() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while read -r file; do [[ ! -f $file ]] || echo "$file"; done; }
+
+# check NAME COMMAND...: a case of its own, in the words of `cargo test`. Exit status 77: it cannot run here.
+check() {
+  local name=$1 status
+  shift
+  "$@"
+  status=$?
+  case $status in
+    0) echo "test $name ... ok" ;;
+    77) echo "test $name ... ignored, there is no such tool here" ;;
+    *) echo "test $name ... FAILED" ;;
+  esac
+}
+
+format_c() { files '*.c' '*.h' '*.cpp' | xargs clang-format-14 --dry-run -Werror; }
+
+tidy_one() { # SOURCE COMMON: COMMON stands for all that every source sees
+  local stamp
+  stamp=$PASSED/$({ echo "$1 $2" && cat "$1"; } | sha256sum | cut -d' ' -f1)
+  [[ -f $stamp ]] && return
+  clang-tidy-14 -p "$BUILD" --quiet --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null && touch "$stamp"
+}
+export -f tidy_one
+export PASSED BUILD
+
+tidy() {
+  local common
+  mkdir -p "$PASSED"
+  common=$(files 'core/*.h' 'capi/*.h' .clang-tidy '*meson.build' | xargs cat | sha256sum | cut -d' ' -f1)
+  files 'core/*.cpp' 'capi/*.cpp' | grep -v '^capi/examples/' |
+    xargs -P "$(nproc)" -I{} bash -c 'tidy_one "$@"' tidy_one {} "$common"
+}
+
+format_go() {
+  local bin unformatted
+  bin=$(bash tests/go/toolchain.sh) || return 77
+  unformatted=$("$bin/gofmt" -l bindings/go)
+  [[ -z $unformatted ]] || { echo "gofmt would change $unformatted"; return 1; }
+}
+
+format_rust() {
+  command -v cargo >/dev/null || return 77
+  cargo fmt --manifest-path bindings/rust/Cargo.toml --all --check
+}
+
+lint_shell() { files '*.sh' .ci/run | xargs shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning; }
+
+all() {
+  check clang-format format_c
+  check clang-tidy tidy
+  check "ruff check" "$BIN/ruff" check --quiet --no-cache
+  check "ruff format" "$BIN/ruff" format --quiet --no-cache --diff
+  check pyright "$BIN/basedpyright" --pythonpath "$PYTHON"
+  check gofmt format_go
+  check rustfmt format_rust
+  check shellcheck lint_shell
+}
+
+all 2>&1 | tee "$OUTPUT"
+"$PYTHON" tests/cargo_junit.py "$OUTPUT" "$REPORT"

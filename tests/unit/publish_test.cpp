@@ -1,0 +1,264 @@
+// Transactions that change the layout, on a real file: what they leave in it, what they refuse and what they foretell.
+#include <unistd.h>
+
+#include "store_scene.h"
+
+namespace st::store {
+namespace {
+
+using testing::bytes_of;
+using testing::fails_with;
+using testing::file_of;
+using testing::is_ok;
+using testing::pattern;
+using testing::same_bytes;
+using testing::u8_tensor;
+
+class PublishTest : public testing::StoreScene {
+ protected:
+  // One dimension of U8.
+  struct U8 {
+    explicit U8(std::string b) : bytes(std::move(b)), shape{bytes.size()} {}
+    operator NewBytes() const { return {static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), bytes.size()}; }
+    const std::string bytes;
+    const uint64_t shape[1];
+  };
+  std::vector<std::string> names() {
+    std::vector<std::string> out;
+    auto c = open();
+    for (size_t i = 0; i < c->snapshot().header.index.size(); ++i)
+      out.emplace_back(c->snapshot().header.index.at(i).name);
+    return out;
+  }
+  using Names = std::vector<std::string>;
+};
+
+TEST_F(PublishTest, PutsRenamesRemovesAndUpdatesAsOne) {
+  const U8 added(pattern(500, 91)), replaced(pattern(123, 92));
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));  // staged for a patch, until a layout changes
+  ASSERT_TRUE(is_ok(t->put("new", added)));
+  ASSERT_TRUE(is_ok(t->put("b", replaced)));
+  ASSERT_TRUE(is_ok(t->rename("a", "z")));
+  ASSERT_TRUE(is_ok(t->remove("c")));
+  ASSERT_TRUE(is_ok(t->set_metadata("k", "v")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(seen(*c, "z"), new_a);
+  EXPECT_EQ(seen(*c, "b"), replaced.bytes);
+  EXPECT_EQ(seen(*c, "new"), added.bytes);
+  EXPECT_EQ(names(), (Names{"z", "b", "new"}));
+  EXPECT_EQ(c->snapshot().header.index.metadata_find("k"), "v");
+}
+
+TEST_F(PublishTest, RefusalsLeaveTheTransactionAsItWas) {
+  const U8 some(pattern(10, 1));
+  const uint64_t shape[] = {10}, huge[] = {UINT64_MAX, 2}, odd[] = {3};
+  auto c = open();
+  auto t = begin(*c);
+  EXPECT_TRUE(fails_with(Status::dtype, t->put("x", {99, shape, "", 10})));
+  EXPECT_TRUE(fails_with(Status::shape_overflow, t->put("x", {static_cast<uint32_t>(Dtype::U8), huge, "", 10})));
+  EXPECT_TRUE(fails_with(Status::subbyte, t->put("x", {static_cast<uint32_t>(Dtype::F4), odd, "", 2})));
+  EXPECT_TRUE(fails_with(Status::nbytes_mismatch, t->put("x", {static_cast<uint32_t>(Dtype::U8), shape, "", 9})));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, t->put("__metadata__", some)));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, t->rename("a", "__metadata__")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->remove("x")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->rename("x", "y")));
+  EXPECT_TRUE(fails_with(Status::duplicate_name, t->rename("a", "b")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("x", std::nullopt)));
+  ASSERT_TRUE(is_ok(t->remove("c")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->update("c", value(*c, "c", new_c))));  // no longer
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, t->update("a", some)));
+  auto not_found = t->remove("c");
+  EXPECT_TRUE(not_found.error().has_tensor);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(names(), (Names{"a", "b"}));
+  EXPECT_EQ(seen(*c, "a"), new_a);
+}
+
+TEST_F(PublishTest, PayloadsMayBeFreedAtOnceIfTheyAreCopied) {
+  auto c = open();
+  auto t = begin(*c, {.copy = true});
+  std::string bytes = pattern(70000, 4);
+  const std::string kept = bytes;
+  const uint64_t shape[] = {70000}, none[] = {0};
+  ASSERT_TRUE(is_ok(t->put("x", {static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), bytes.size()})));
+  bytes.assign(bytes.size(), '!');
+  ASSERT_TRUE(is_ok(t->put("empty", {static_cast<uint32_t>(Dtype::U8), none, nullptr, 0})));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(seen(*c, "x"), kept));
+}
+
+TEST_F(PublishTest, ACopyThatFailsDoomsTheTransaction) {
+  testing::FaultEnv faulty(env);
+  auto c = open(faulty);
+  auto t = begin(*c, {.copy = true});
+  const U8 large(pattern(8 << 20, 5));
+  faulty.before = [](testing::Call call) { return call == testing::Call::pwrite ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, t->put("x", large)));
+  faulty.before = nullptr;
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->put("y", U8("y"))));
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->remove("a")));
+  EXPECT_FALSE(t->plan());
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(PublishTest, ACopyWithoutAPlaceForAJournalDoomsTheTransaction) {
+  testing::FaultEnv faulty(env);
+  auto c = open(faulty);
+  auto t = begin(*c, {.copy = true});
+  faulty.before = [](testing::Call call) { return call == testing::Call::mkdirat ? -EACCES : 0; };
+  auto refused = t->put("x", U8("x"));
+  EXPECT_TRUE(fails_with(Status::permission, refused));
+  EXPECT_EQ(refused.error().tensor, "x");
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
+}
+
+TEST_F(PublishTest, CopyingCanBeCancelled) {
+  auto c = open();
+  auto t = begin(*c, {.copy = true, .progress = [](uint64_t, uint64_t) { return false; }});
+  EXPECT_TRUE(fails_with(Status::cancelled, t->put("x", U8(pattern(9 << 20, 6)))));
+  t.reset();
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+// Cancelled at its first word, its second, and so on, until it is done.
+TEST_F(PublishTest, CommitCanBeCancelledUntilTheNewFileStands) {
+  const U8 added(pattern(9 << 20, 7));
+  size_t cancelled = 0;
+  for (int n = 0;; ++n) {
+    int told = 0;
+    auto c = open();
+    auto t = begin(*c, {.progress = [&](uint64_t, uint64_t) { return told++ != n; }, .fillers = false});
+    ASSERT_TRUE(is_ok(t->put("new", added)));
+    auto done = t->commit();
+    if (done) break;
+    ASSERT_TRUE(fails_with(Status::cancelled, done));
+    ASSERT_TRUE(same_bytes(bytes_of(path), old));
+    ASSERT_LT(n, 10000);
+    ++cancelled;
+  }
+  EXPECT_GT(cancelled, 3u);
+  EXPECT_EQ(names().size(), 4u);
+}
+
+TEST_F(PublishTest, PlansSayWhatACommitWouldDo) {
+  auto c = open();
+  auto t = begin(*c);
+  EXPECT_EQ(t->plan()->kind, CommitPlan::nothing);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  auto patch = t->plan();
+  ASSERT_TRUE(is_ok(patch));
+  EXPECT_EQ(patch->kind, CommitPlan::patch);
+  EXPECT_EQ(patch->written, new_a.size());
+  EXPECT_EQ(patch->file_size, old.size());
+  EXPECT_LT(patch->space_free, UINT64_MAX);
+  ASSERT_TRUE(is_ok(t->remove("c")));
+  auto publish = t->plan();
+  ASSERT_TRUE(is_ok(publish));
+  EXPECT_EQ(publish->kind, CommitPlan::publish);
+  EXPECT_LT(publish->file_size, old.size());
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(std::filesystem::file_size(path), publish->file_size);
+  // A layout of its own makes a publish of nothing.
+  auto relaid = begin(*c, {.compact = true});
+  EXPECT_EQ(relaid->plan()->kind, CommitPlan::publish);
+  EXPECT_TRUE(is_ok(relaid->commit()));
+}
+
+TEST_F(PublishTest, PlansAndCommitsRefuseALayoutThatNoReaderTakes) {
+  auto c = open();
+  for (const auto &[alignment, reserve] : {std::pair<uint64_t, uint64_t>{12, 0}, {uint64_t{1} << 21, 0}}) {
+    auto t = begin(*c, {.alignment = alignment, .reserve = reserve});
+    EXPECT_TRUE(fails_with(Status::invalid_argument, t->plan()));
+    EXPECT_TRUE(fails_with(Status::invalid_argument, t->commit()));
+  }
+  auto t = begin(*c, {.reserve = max_header_bytes + 1});
+  EXPECT_TRUE(fails_with(Status::header_too_large, t->plan()));
+  EXPECT_TRUE(fails_with(Status::header_too_large, t->commit()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+TEST_F(PublishTest, WithoutFreeSpaceKnownThePlanSaysSo) {
+  testing::FaultEnv faulty(env);
+  auto c = open(faulty);
+  auto t = begin(*c);
+  faulty.before = [](testing::Call call) { return call == testing::Call::fstatfs ? -EIO : 0; };
+  EXPECT_EQ(t->plan()->space_free, UINT64_MAX);
+}
+
+TEST_F(PublishTest, AFileOfOtherNamesIsRefusedUnlessTheyMayKeepTheOldBytes) {
+  const std::string other = dir / "other.safetensors";
+  ASSERT_EQ(::link(path.c_str(), other.c_str()), 0);
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->remove("a")));
+  EXPECT_TRUE(fails_with(Status::hard_links, t->commit()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  t = begin(*c, {.break_links = true});
+  ASSERT_TRUE(is_ok(t->remove("a")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(names(), (Names{"b", "c"}));
+  EXPECT_TRUE(same_bytes(bytes_of(other), old));
+}
+
+TEST_F(PublishTest, StagedChangesFollowAFileThatWasReplacedIfTheyFitIt) {
+  auto c = open();
+  auto fits = begin(*c), does_not = begin(*c), form = begin(*c);
+  ASSERT_TRUE(is_ok(fits->remove("a")));
+  ASSERT_TRUE(is_ok(does_not->rename("c", "d")));
+  ASSERT_TRUE(is_ok(form->remove("a")));
+  ASSERT_TRUE(is_ok(form->update("b", value(*c, "b", new_b))));
+  auto other = open();
+  auto t = begin(*other);
+  ASSERT_TRUE(is_ok(t->remove("c")));
+  ASSERT_TRUE(is_ok(t->put("b", U8("another form"))));
+  ASSERT_TRUE(is_ok(t->commit()));
+  auto refused = does_not->commit();
+  EXPECT_TRUE(fails_with(Status::file_changed, refused));
+  EXPECT_TRUE(fails_with(Status::file_changed, form->commit()));
+  ASSERT_TRUE(is_ok(fits->commit()));
+  EXPECT_EQ(names(), (Names{"b"}));
+}
+
+TEST_F(PublishTest, FillersAreUsedByLaterPutsAndGoneAfterCompacting) {
+  auto c = open();
+  auto t = begin(*c, {.fillers = true});
+  ASSERT_TRUE(is_ok(t->remove("b")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(names(), (Names{"a", "__st_free__/0", "c"}));
+  t = begin(*c, {.fillers = true});
+  const U8 added(pattern(7, 9));
+  ASSERT_TRUE(is_ok(t->put("x", added)));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(names(), (Names{"a", "x", "__st_free__/0", "c"}));
+  t = begin(*c, {.compact = true, .layout = write::Layout::canonical});
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(names(), (Names{"a", "c", "x"}));
+  EXPECT_EQ(seen(*c, "x"), added.bytes);
+}
+
+TEST_F(PublishTest, AChildMayNotGoOnWithItsParentsTransaction) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->remove("a")));
+  class Child : public testing::FaultEnv {  // as the code sees it
+   public:
+    using FaultEnv::FaultEnv;
+    pid_t getpid() override { return FaultEnv::getpid() + (forked ? 1 : 0); }
+    bool forked = false;
+  } child(env);
+  auto theirs = open(child);
+  auto begun = begin(*theirs);
+  child.forked = true;
+  EXPECT_TRUE(fails_with(Status::forked, begun->remove("b")));
+  EXPECT_TRUE(fails_with(Status::forked, begun->put("x", U8("x"))));
+  EXPECT_TRUE(fails_with(Status::forked, begun->plan()));
+  EXPECT_TRUE(fails_with(Status::forked, begun->commit()));
+  child.forked = false;
+}
+
+}  // namespace
+}  // namespace st::store

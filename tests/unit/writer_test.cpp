@@ -1,0 +1,570 @@
+// Saving, on a real disk: what a writer refuses and that it then is as it was, how headers that outgrow their gap are
+// dealt with, what a new file inherits from the one that it replaces, and what becomes of temporaries.
+#include "write/writer.h"
+
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "crash_scene.h"
+#include "fault_env.h"
+#include "write/carry_over.h"
+#include "write/exclusive.h"
+#include "write/replacement.h"
+
+namespace st::write {
+namespace {
+
+using testing::bytes_of;
+using testing::Call;
+using testing::fails_with;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::pattern;
+using testing::put_bytes;
+using testing::same_bytes;
+
+NewTensor u8(std::string name, const std::string &bytes) {
+  return {std::move(name), Dtype::U8, {bytes.size()}, bytes.size(), bytes.data()};
+}
+
+class WriterTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Writer> writer(std::vector<NewTensor> declared = {}, SaveOptions options = {},
+                                 NewMetadata metadata = {}) {
+    auto w = Writer::open(faulty, path, std::move(declared), std::move(metadata), std::move(options));
+    EXPECT_TRUE(is_ok(w));
+    return w ? std::move(*w) : nullptr;
+  }
+  std::string part(uint64_t offset, uint64_t n) const {
+    std::string bytes(n, '\0');
+    std::ifstream in(path, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(offset)).read(bytes.data(), static_cast<std::streamsize>(n));
+    return bytes;
+  }
+  Result<Header> header() const {
+    const uint64_t size = std::filesystem::file_size(path);
+    auto n = parse_header_length(part(0, 8), size);
+    if (!n) return Failure(n.error());
+    const std::string json = part(8, *n) + std::string(header_padding, '"');
+    return parse_header(json.data(), *n, size, 1);
+  }
+  std::string seen(std::string_view name) const {
+    auto h = header();
+    EXPECT_TRUE(is_ok(h));
+    const TensorView t = h->index.at(h->index.find(name).value());
+    return part(h->data_offset() + t.begin, t.nbytes);
+  }
+
+  testing::TempDir dir;
+  const std::string path = dir / "model.safetensors";
+  FaultEnv faulty{os::Env::posix()};
+  const std::string a = pattern(4000, 1), b = pattern(10007, 2);
+};
+
+TEST_F(WriterTest, WritesDeclaredTensorsInPiecesAndInAnyOrder) {
+  auto w = writer({u8("a", a), u8("b", b)});
+  ASSERT_TRUE(is_ok(w->add("b", b.data(), 7)));
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  auto missing = w->finish();
+  EXPECT_TRUE(fails_with(Status::incomplete, missing));
+  EXPECT_EQ(missing.error().tensor, "b");
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ASSERT_TRUE(is_ok(w->add("b", b.data() + 7, b.size() - 7)));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_EQ(seen("a"), a);
+  EXPECT_EQ(seen("b"), b);
+  EXPECT_TRUE(fails_with(Status::txn_failed, w->finish()));
+}
+
+TEST_F(WriterTest, RefusalsLeaveItAsItWas) {
+  auto w = writer({u8("a", a)});
+  const std::string more = a + "!";
+  EXPECT_TRUE(fails_with(Status::not_found, w->add("x", "", 0)));
+  EXPECT_TRUE(fails_with(Status::nbytes_mismatch, w->add("a", more.data(), more.size())));
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, w->put(u8("a", more))));
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, w->put({"a", Dtype::I8, {a.size()}, a.size(), a.data()})));
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, w->put({"a", Dtype::U8, {a.size()}, a.size() - 1, a.data()})));
+  EXPECT_TRUE(fails_with(Status::nbytes_mismatch, w->put({"b", Dtype::U16, {3}, 5, b.data()})));
+  EXPECT_TRUE(fails_with(Status::subbyte, w->put({"b", Dtype::F4, {3}, 2, b.data()})));
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  EXPECT_TRUE(fails_with(Status::duplicate_name, w->put(u8("a", a))));
+  ASSERT_TRUE(is_ok(w->put(u8("b", b))));
+  EXPECT_TRUE(fails_with(Status::duplicate_name, w->put(u8("b", b))));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_EQ(seen("a"), a);
+  EXPECT_EQ(seen("b"), b);
+}
+
+TEST_F(WriterTest, WhatNoReaderWouldTakeIsRefusedAtOnce) {
+  const auto refused = [&](Status status, std::vector<NewTensor> declared, SaveOptions options = {},
+                           NewMetadata metadata = {}) {
+    EXPECT_TRUE(fails_with(status, Writer::open(faulty, path, std::move(declared), std::move(metadata), options)));
+  };
+  refused(Status::duplicate_name, {u8("a", a), u8("a", b)});
+  refused(Status::metadata, {}, {}, {{"k", "1"}, {"j", "2"}, {"k", "3"}});
+  refused(Status::invalid_argument, {}, {.alignment = 12});
+  refused(Status::invalid_argument, {}, {.alignment = uint64_t{1} << 21});
+  refused(Status::header_too_large, {}, {.reserve = max_header_bytes + 1});
+  refused(Status::header_utf8, {u8("\xff", a)});
+  std::vector<NewTensor> endless;
+  for (int i = 0; i < 9; ++i) endless.push_back({text(i), Dtype::U8, {uint64_t{1} << 60}, uint64_t{1} << 60});
+  refused(Status::offsets, endless);
+  EXPECT_TRUE(fails_with(Status::not_regular, Writer::open(faulty, dir.path(), {}, {}, {})));
+  EXPECT_TRUE(fails_with(Status::no_file, Writer::open(faulty, dir / "no/such.safetensors", {}, {}, {})));
+  put_bytes(path, "");
+  EXPECT_TRUE(fails_with(Status::no_file, Writer::open(faulty, path + "/x", {}, {}, {})));
+  EXPECT_EQ(testing::names_in(dir.path()), std::vector<std::string>{"model.safetensors"});
+}
+
+TEST_F(WriterTest, ARelativePathAndOneInTheRootLeadWhereTheySay) {
+  ASSERT_EQ(::symlink(path.c_str(), (dir / "link").c_str()), 0);
+  put_bytes(path, "old");
+  ASSERT_TRUE(is_ok(save(faulty, dir / "link", {u8("a", a)}, {}, {})));
+  EXPECT_EQ(seen("a"), a);
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link"));
+  // Nobody makes a file in the root folder for a test: the name is asked for, and refused.
+  faulty.before = [](Call call) { return call == Call::openat ? -EACCES : 0; };
+  EXPECT_TRUE(fails_with(Status::permission, Writer::open(faulty, "/libst-no-such-file", {}, {}, {})));
+}
+
+TEST_F(WriterTest, EachCallThatCannotAnswerFailsTheOpening) {
+  for (Call call : {Call::realpath, Call::fstatat}) {
+    faulty.before = [call](Call made) { return made == call ? -EIO : 0; };
+    EXPECT_TRUE(fails_with(Status::io, Writer::open(faulty, path, {}, {}, {})));
+  }
+  size_t asked = 0;
+  faulty.before = [&](Call made) { return made == Call::realpath && asked++ == 1 ? -EIO : 0; };  // of the folder
+  EXPECT_TRUE(fails_with(Status::io, Writer::open(faulty, path, {}, {}, {})));
+}
+
+// A gap of 64 KiB awaits the header of tensors that were not declared.
+TEST_F(WriterTest, AHeaderThatOutgrowsItsGapMovesTheData) {
+  auto w = writer();
+  for (int i = 0; i < 1200; ++i) ASSERT_TRUE(is_ok(w->put(u8(text("a rather long name of a tensor ", i), a))));
+  const std::string large = pattern(9 << 20, 3);
+  ASSERT_TRUE(is_ok(w->put(u8("large", large))));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_GT(header()->data_offset(), 64u << 10);
+  EXPECT_TRUE(same_bytes(seen("large"), large));
+  EXPECT_EQ(seen("a rather long name of a tensor 1199"), a);
+}
+
+TEST_F(WriterTest, ALargeFileKeepsItsGapAndASmallOneClosesIt) {
+  const std::string large = pattern(9 << 20, 3);
+  auto w = writer();
+  ASSERT_TRUE(is_ok(w->put(u8("large", large))));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_EQ(header()->data_offset(), 64u << 10);
+  w = writer();
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_LT(header()->data_offset(), 4096u);
+  w = writer();
+  ASSERT_TRUE(is_ok(w->finish()));  // a file of nothing
+  EXPECT_EQ(header()->index.size(), 0u);
+}
+
+TEST_F(WriterTest, CanonicalOrderIsThatOfStockWritersHoweverTensorsCome) {
+  for (Layout layout : {Layout::canonical, Layout::stock}) {
+    auto w = writer({}, {.layout = layout});
+    ASSERT_TRUE(is_ok(w->put(u8("z", a))));
+    ASSERT_TRUE(is_ok(w->put({"m", Dtype::F64, {500}, 4000, a.data()})));
+    ASSERT_TRUE(is_ok(w->put(u8("b", b))));
+    ASSERT_TRUE(is_ok(w->finish()));
+    EXPECT_EQ(header()->index.at(0).name, "m");
+    EXPECT_EQ(header()->index.at(1).name, "b");
+    EXPECT_EQ(seen("z"), a);
+    const std::string as_they_come = bytes_of(path);
+    ASSERT_TRUE(is_ok(save(faulty, path, {u8("z", a), {"m", Dtype::F64, {500}, 4000, a.data()}, u8("b", b)}, {},
+                           {.layout = layout})));
+    EXPECT_TRUE(same_bytes(bytes_of(path), as_they_come));
+  }
+}
+
+TEST_F(WriterTest, AlignmentAndReserveAreKept) {
+  ASSERT_TRUE(is_ok(save(faulty, path, {u8("a", a)}, {{"k", "v"}}, {.alignment = 4096, .reserve = 5000})));
+  EXPECT_EQ(header()->data_offset() % 4096, 0u);
+  EXPECT_GE(header()->data_offset(), 5000u);
+  EXPECT_EQ(header()->index.metadata_find("k"), "v");
+}
+
+TEST_F(WriterTest, ProgressCountsTheWholeAndCanCancel) {
+  uint64_t last = 0, all = 0;
+  const auto tell = [&](uint64_t done, uint64_t total) { return last = done, all = total, true; };
+  ASSERT_TRUE(is_ok(save(faulty, path, {u8("a", a), u8("b", b)}, {}, {.progress = tell})));
+  EXPECT_EQ(all, a.size() + b.size());
+  EXPECT_EQ(last, all);
+  const std::string before = bytes_of(path);
+  EXPECT_TRUE(fails_with(Status::cancelled,
+                         save(faulty, path, {u8("a", b)}, {}, {.progress = [](uint64_t, uint64_t) { return false; }})));
+  EXPECT_TRUE(same_bytes(bytes_of(path), before));
+  EXPECT_TRUE(fails_with(Status::no_file, save(faulty, dir / "no/such", {}, {}, {})));
+  // And while it arranges what came in another order.
+  bool stop = false;
+  auto w = writer({}, {.layout = Layout::canonical, .progress = [&](uint64_t, uint64_t) { return !stop; }});
+  ASSERT_TRUE(is_ok(w->put(u8("z", a))));
+  ASSERT_TRUE(is_ok(w->put(u8("b", b))));
+  stop = true;
+  EXPECT_TRUE(fails_with(Status::cancelled, w->finish()));
+  EXPECT_TRUE(same_bytes(bytes_of(path), before));
+}
+
+TEST_F(WriterTest, AFailedWriteEndsIt) {
+  auto w = writer();
+  faulty.before = [](Call call) { return call == Call::pwrite ? -EIO : 0; };
+  auto failed = w->put(u8("a", a));
+  EXPECT_TRUE(fails_with(Status::io, failed));
+  EXPECT_EQ(failed.error().tensor, "a");
+  faulty.before = nullptr;
+  EXPECT_TRUE(fails_with(Status::txn_failed, w->put(u8("b", b))));
+  EXPECT_TRUE(fails_with(Status::txn_failed, w->add("a", "", 0)));
+  EXPECT_TRUE(fails_with(Status::txn_failed, w->finish()));
+}
+
+TEST_F(WriterTest, AForkedChildMayNotUseIt) {
+  class Child : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    pid_t getpid() override { return FaultEnv::getpid() + (forked ? 1 : 0); }
+    bool forked = false;
+  } child(faulty);
+  auto w = Writer::open(child, path, {u8("a", a)}, {}, {});
+  ASSERT_TRUE(is_ok(w));
+  child.forked = true;
+  EXPECT_TRUE(fails_with(Status::forked, (*w)->add("a", a.data(), a.size())));
+  EXPECT_TRUE(fails_with(Status::forked, (*w)->put(u8("a", a))));
+  EXPECT_TRUE(fails_with(Status::forked, (*w)->finish()));
+  child.forked = false;
+}
+
+TEST_F(WriterTest, WithoutRoomNothingIsChanged) {
+  class Full : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstatfs(int fd, struct statfs *out) override {
+      const int r = FaultEnv::fstatfs(fd, out);
+      out->f_bavail = 1;
+      return r;
+    }
+  } full(faulty);
+  auto refused = Writer::open(full, path, {u8("b", pattern(1 << 20, 4))}, {}, {});
+  EXPECT_TRUE(fails_with(Status::no_space, refused));
+  EXPECT_EQ(refused.error().os_errno, ENOSPC);
+  // Nor where the disk says so when blocks are to be reserved; one that cannot reserve is told by the write.
+  for (const auto &[error, status] :
+       {std::pair{-ENOSPC, Status::no_space}, {-EOPNOTSUPP, Status::ok}, {-EINVAL, Status::ok}}) {
+    faulty.before = [error = error](Call call) { return call == Call::fallocate ? error : 0; };
+    auto opened = Writer::open(faulty, path, {u8("a", a)}, {}, {});
+    EXPECT_EQ(opened ? Status::ok : opened.error().status, status);
+    const bool reserves = std::find(faulty.calls.begin(), faulty.calls.end(), Call::fallocate) != faulty.calls.end();
+    if (!reserves) GTEST_SKIP() << "this filesystem gains nothing from blocks taken early: none are";
+  }
+}
+
+// ---- what a new file inherits
+
+class Inherits : public WriterTest {
+ protected:
+  Inherits() { put_bytes(path, "old"); }
+  Result<void> replace(os::Env &env, Log log = {}) {
+    return save(env, path, {u8("a", a)}, {}, {.log = std::move(log)});
+  }
+  static std::string attribute(const std::string &file, const char *name) {
+    char value[256];
+    const ssize_t n = ::getxattr(file.c_str(), name, value, sizeof value);
+    return n < 0 ? text("errno ", errno) : std::string(value, static_cast<size_t>(n));
+  }
+  mode_t mode() const {
+    struct stat s = {};
+    ::stat(path.c_str(), &s);
+    return s.st_mode & 07777;
+  }
+  bool can_have_attributes() const { return ::setxattr(path.c_str(), "user.libst", "value", 5, 0) == 0; }
+  // An access ACL with an entry for a user of its own.
+  static std::string acl() {
+    std::string out("\2\0\0\0", 4);
+    const auto entry = [&](char tag, char rights, const char *id) {
+      out += std::string{tag, 0, rights, 0} + std::string(id, 4);
+    };
+    entry(0x01, 6, "\xff\xff\xff\xff");
+    entry(0x02, 4, "\x92\x10\0\0");
+    entry(0x04, 4, "\xff\xff\xff\xff");
+    entry(0x10, 4, "\xff\xff\xff\xff");
+    entry(0x20, 0, "\xff\xff\xff\xff");
+    return out;
+  }
+};
+
+TEST_F(Inherits, ModeAndAttributes) {
+  if (!can_have_attributes()) GTEST_SKIP() << "no user attributes here: " << std::strerror(errno);
+  ASSERT_EQ(::setxattr(path.c_str(), "user.empty", "", 0, 0), 0);
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  EXPECT_EQ(mode(), 0640u);
+  EXPECT_EQ(attribute(path, "user.libst"), "value");
+  EXPECT_EQ(attribute(path, "user.empty"), "");
+}
+
+TEST_F(Inherits, AnAclAndNoneThatOnlyTheFolderGives) {
+  constexpr const char *access = "system.posix_acl_access";
+  const std::string wanted = acl();
+  if (::setxattr(path.c_str(), access, wanted.data(), wanted.size(), 0) != 0)
+    GTEST_SKIP() << "no ACLs here: " << std::strerror(errno);
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  EXPECT_EQ(attribute(path, access), wanted);
+  // The other way round: the folder gives each new file an ACL, which the old one does not have.
+  ASSERT_EQ(::removexattr(path.c_str(), access), 0);
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  ASSERT_EQ(::setxattr(dir.path().c_str(), "system.posix_acl_default", wanted.data(), wanted.size(), 0), 0);
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  EXPECT_EQ(attribute(path, access), text("errno ", ENODATA));
+  EXPECT_EQ(mode(), 0644u);
+}
+
+TEST_F(Inherits, EachAttributeCallThatFailsFailsTheSave) {
+  if (!can_have_attributes()) GTEST_SKIP() << "no user attributes here: " << std::strerror(errno);
+  for (Call call : {Call::flistxattr, Call::fgetxattr, Call::fsetxattr, Call::fchmod})
+    for (size_t n = 0; n < 2; ++n) {
+      put_bytes(path, "old");
+      size_t asked = 0;
+      faulty.before = [&](Call made) { return made == call && asked++ == n ? -EIO : 0; };
+      auto done = replace(faulty);
+      faulty.before = nullptr;
+      if (asked <= n) continue;  // it is not called so often
+      EXPECT_TRUE(fails_with(Status::io, done)) << call_name(call) << n;
+      EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
+    }
+}
+
+TEST_F(Inherits, NothingWhereTheFilesystemHasNoAttributes) {
+  for (int error : {-EOPNOTSUPP, -ENOSYS, -EINVAL, -ENOTTY}) {
+    faulty.before = [error](Call call) { return call == Call::flistxattr || call == Call::fgetxattr ? error : 0; };
+    EXPECT_TRUE(is_ok(replace(faulty))) << error;
+  }
+}
+
+// Attributes may grow, or go, between asking how long they are and reading them.
+TEST_F(Inherits, AttributesThatChangeWhileTheyAreRead) {
+  if (!can_have_attributes()) GTEST_SKIP() << "no user attributes here: " << std::strerror(errno);
+  size_t asked = 0;
+  faulty.before = [&](Call call) { return call == Call::fgetxattr && asked++ == 1 ? -ERANGE : 0; };
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  EXPECT_GT(asked, 3u);
+  EXPECT_EQ(attribute(path, "user.libst"), "value");
+  faulty.before = [&](Call call) { return call == Call::fgetxattr ? -ENODATA : 0; };
+  ASSERT_TRUE(is_ok(replace(faulty)));
+  EXPECT_EQ(attribute(path, "user.libst"), "");
+}
+
+TEST_F(Inherits, LabelsOfSecurityModulesAreTheirsToGiveButUsersAttributesMustCome) {
+  class Labelled : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    ssize_t flistxattr(int, char *names, size_t size) override {
+      if (size >= name.size() + 1) std::memcpy(names, name.c_str(), name.size() + 1);
+      return static_cast<ssize_t>(name.size() + 1);
+    }
+    ssize_t fgetxattr(int fd, const char *asked, void *value, size_t size) override {
+      if (asked != name) return FaultEnv::fgetxattr(fd, asked, value, size);
+      if (size > 0) std::memcpy(value, "v", 1);
+      return 1;
+    }
+    int fsetxattr(int, const char *, const void *, size_t) override { return -EPERM; }
+    std::string name = "security.selinux";
+  } labelled(faulty);
+  EXPECT_TRUE(is_ok(replace(labelled)));
+  for (const char *name : {"user.mine", "system.richacl"}) {
+    labelled.name = name;
+    EXPECT_TRUE(fails_with(Status::permission, replace(labelled))) << name;
+  }
+}
+
+TEST_F(Inherits, WhereOwnerOrGroupCannotBeGivenRightsAreTakenAndItIsTold) {
+  // A file of others, as its stat says; and nobody may give files away.
+  class Others : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstat(int fd, struct stat *out) override {
+      const int r = FaultEnv::fstat(fd, out);
+      if (out->st_size == 3) out->st_uid += 1, out->st_gid += 1;
+      return r;
+    }
+    int fchown(int, uid_t, gid_t) override { return may_give ? 0 : -EPERM; }
+    bool may_give = false;
+  } others(faulty);
+  ASSERT_EQ(::chmod(path.c_str(), 06674), 0);
+  std::vector<std::string> told;
+  ASSERT_TRUE(is_ok(replace(others, [&](LogLevel, const std::string &m) { told.push_back(m); })));
+  EXPECT_EQ(mode(), 0604u);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_NE(told[0].find("could not be given to group"), std::string::npos);
+  EXPECT_NE(told[1].find("could not be given to user"), std::string::npos);
+  // Nobody listens; and where files may be given away.
+  for (bool may_give : {false, true}) {
+    put_bytes(path, "old");
+    ASSERT_EQ(::chmod(path.c_str(), 0674), 0);
+    others.may_give = may_give;
+    ASSERT_TRUE(is_ok(replace(others)));
+    EXPECT_EQ(mode(), may_give ? 0674u : 0604u);
+  }
+}
+
+// ---- who holds or leaves what lies beside
+
+TEST_F(Inherits, AFileThatCannotBeLockedIsReplacedAllTheSame) {
+  for (int error : {-EOPNOTSUPP, -ENOLCK}) {
+    faulty.before = [error](Call call) { return call == Call::lock ? error : 0; };
+    ASSERT_TRUE(is_ok(replace(faulty))) << error;
+    EXPECT_EQ(seen("a"), a);
+  }
+}
+
+TEST_F(Inherits, ADeadWritersTemporaryIsRemovedAndALivingOnesIsLeft) {
+  const std::string dead = dir / ".model.safetensors.st-tmp-0123456789abcdef";
+  put_bytes(dead, "half");
+  put_bytes(dir / ".other.st-tmp-0123456789abcdef", "of another file");
+  auto living = writer();
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  auto second = writer();
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 4u);
+  living.reset(), second.reset();
+  EXPECT_EQ(testing::names_in(dir.path()).size(), 2u);
+  dir.may_hold_temporaries();
+}
+
+TEST_F(Inherits, TemporariesThatCannotBeLookedAtAreLeft) {
+  const std::string dead = dir / ".model.safetensors.st-tmp-0123456789abcdef";
+  put_bytes(dead, "half");
+  faulty.before = [](Call call) { return call == Call::list ? -EIO : 0; };
+  Replacement::remove_stale(faulty, path);
+  EXPECT_TRUE(std::filesystem::exists(dead));
+  for (size_t n = 0; n < 4; ++n) {  // its folder, itself, its lock, and itself again
+    size_t asked = 0;
+    faulty.before = [&](Call call) { return (call == Call::openat || call == Call::lock) && asked++ == n ? -EIO : 0; };
+    Replacement::remove_stale(faulty, path);
+    EXPECT_TRUE(std::filesystem::exists(dead)) << n;
+  }
+  faulty.before = nullptr;
+  Replacement::remove_stale(faulty, path);
+  EXPECT_FALSE(std::filesystem::exists(dead));
+}
+
+TEST_F(Inherits, TemporariesThatVanishAreTriedAgainAndThenTold) {
+  class Gone : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstat(int fd, struct stat *out) override {
+      const int r = FaultEnv::fstat(fd, out);
+      if (gone > 0) --gone, out->st_nlink = 0;
+      return r;
+    }
+    int gone = 0;
+  } env(faulty);
+  env.gone = 1;
+  auto once = Replacement::create(env, path, 0600);
+  EXPECT_TRUE(is_ok(once));
+  once->reset();
+  env.gone = 1000;
+  EXPECT_TRUE(fails_with(Status::io, Replacement::create(env, path, 0600)));
+  dir.may_hold_temporaries();  // "vanished" ones
+}
+
+TEST_F(Inherits, ANameThatIsTakenIsTriedAgainAndThenTold) {
+  size_t opened = 0, fail = 1;
+  faulty.before = [&](Call call) { return call == Call::openat && opened++ > 0 && fail > 0 ? --fail, -EEXIST : 0; };
+  EXPECT_TRUE(is_ok(Replacement::create(faulty, path, 0600)));
+  opened = 0, fail = 1000;
+  EXPECT_FALSE(Replacement::create(faulty, path, 0600));
+  opened = 0, fail = 0;
+  faulty.before = [&](Call call) { return call == Call::openat && opened++ == 1 ? -EMFILE : 0; };
+  EXPECT_FALSE(Replacement::create(faulty, path, 0600));
+}
+
+TEST_F(Inherits, ARenameThatFailsAfterTheFactCounts) {
+  class After : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+      if (does) FaultEnv::renameat(from_dir, from, to_dir, to);
+      return -EIO;
+    }
+    bool does = true;
+  } env(faulty);
+  ASSERT_TRUE(is_ok(replace(env)));
+  EXPECT_EQ(seen("a"), a);
+  put_bytes(path, "old");
+  env.does = false;
+  EXPECT_TRUE(fails_with(Status::io, replace(env)));
+  EXPECT_TRUE(same_bytes(bytes_of(path), "old"));
+}
+
+TEST_F(Inherits, AFolderThatCannotBeSyncedIsToldAsAnOpenOutcome) {
+  size_t syncs = 0;
+  faulty.before = [&](Call call) { return call == Call::fsync && ++syncs == 2 ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::needs_recovery, replace(faulty)));
+  EXPECT_EQ(seen("a"), a);
+}
+
+TEST_F(Inherits, AFileThatIsReplacedAllTheTimeIsBusy) {
+  class Replaced : public FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    int fstatat(int at, const char *name, struct stat *out, int flags) override {
+      const int r = FaultEnv::fstatat(at, name, out, flags);
+      if (times > 0) --times, ++out->st_ino;
+      return r;
+    }
+    int times = 0;
+  } env(faulty);
+  env.times = 1;
+  EXPECT_TRUE(is_ok(lock_whole_file(env, path, {0, nullptr, nullptr})));
+  env.times = 1000;
+  EXPECT_TRUE(fails_with(Status::busy, lock_whole_file(env, path, {0, nullptr, nullptr})));
+}
+
+TEST_F(Inherits, ALongNameIsCutBetweenCharactersForItsTemporary) {
+  std::string name;
+  while (name.size() < 230) name += "\xe9\x95\xbf";  // three bytes each, and 200 is not divisible by three
+  name += ".safetensors";
+  const std::string target = dir / name;
+  auto made = Replacement::create(faulty, target, 0600);
+  ASSERT_TRUE(is_ok(made));
+  bool found = false;
+  for (const std::string &n : testing::names_in(dir.path())) {
+    if (!n.starts_with(".")) continue;
+    found = true;
+    EXPECT_EQ(n.find(".st-tmp-"), 1u + 198u);
+  }
+  EXPECT_TRUE(found);
+}
+
+// ---- what crashed writers left is finished before the file goes
+
+class OverOrphans : public testing::CrashScene {};
+
+TEST_F(OverOrphans, AreRecoveredBeforeTheFileIsReplaced) {
+  leave({{a_at, pattern(4000, 8)}}, true);
+  const std::string bytes = pattern(50, 1);
+  ASSERT_TRUE(is_ok(save(env, path, {u8("x", bytes)}, {}, {})));
+  EXPECT_FALSE(std::filesystem::exists(folder()) && !testing::names_in(folder()).empty());
+  EXPECT_EQ(std::filesystem::file_size(path) % 64, 50u);
+}
+
+TEST_F(OverOrphans, ThatCannotBeRecoveredKeepTheFile) {
+  leave({{a_at, pattern(4000, 8)}}, true);
+  FaultEnv faulty(env);
+  size_t writes = 0;
+  faulty.before = [&](Call call) { return call == Call::pwrite && ++writes > 2 ? -EIO : 0; };
+  const std::string bytes = pattern(50, 1);
+  EXPECT_FALSE(save(faulty, path, {u8("x", bytes)}, {}, {}));
+  faulty.before = nullptr;
+  auto done = recover();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, pattern(4000, 8)}})));
+}
+
+}  // namespace
+}  // namespace st::write
