@@ -50,7 +50,7 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, st_
         return Failure(std::move(room.error()).about_tensor(place->tensor().name));
       requests.push_back(request);
     }
-    return file->collection->read_many(std::move(requests), progress_of(progress, user));
+    return file->collection->read_many(requests, progress_of(progress, user));
   });
 }
 

@@ -48,7 +48,7 @@ class Collection {
 
   // In bulk. No places: all tensors, for prefetch this worker's part of them.
   // `progress` may be empty: then the handle's own.
-  virtual Result<void> read_many(std::vector<PlacedRequest> requests, const Progress &progress) const = 0;
+  virtual Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const = 0;
   virtual Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                                 const Progress &progress) const = 0;
   virtual Result<void> load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,

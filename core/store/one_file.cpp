@@ -28,12 +28,12 @@ Result<std::unique_ptr<AnyTransaction>> OneFile::begin(TransactionOptions option
   return std::move(*begun);
 }
 
-Result<void> OneFile::read_many(std::vector<PlacedRequest> requests, const Progress &progress) const {
+Result<void> OneFile::read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const {
   if (requests.empty()) return {};
   std::vector<BulkRequest> in_file;
   in_file.reserve(requests.size());
   for (const PlacedRequest &r : requests) in_file.push_back({r.place.index, r.slice, r.to});
-  return file_->read_many(*requests.front().place.snapshot, std::move(in_file), progress);
+  return file_->read_many(*requests.front().place.snapshot, in_file, progress);
 }
 
 Result<void> OneFile::prefetch(const Catalogue &, std::optional<std::vector<Place>> places,

@@ -20,7 +20,7 @@ class OneFile final : public Collection {
   std::string_view member_path(size_t) const override { return file_->path(); }
   Result<const Checkpoint *> member(size_t) const override { return file_.get(); }
   std::vector<const Checkpoint *> opened() const override { return {file_.get()}; }
-  Result<void> read_many(std::vector<PlacedRequest> requests, const Progress &progress) const override;
+  Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
   Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                         const Progress &progress) const override;
   Result<void> load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,

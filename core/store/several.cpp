@@ -105,7 +105,7 @@ Result<void> Several::share_out(const std::vector<Part> &parts, const Progress &
   return control.check(total, total);
 }
 
-Result<void> Several::read_many(std::vector<PlacedRequest> requests, const Progress &progress) const {
+Result<void> Several::read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const {
   std::vector<Place> places;
   std::vector<uint64_t> bytes;
   for (const PlacedRequest &r : requests) {
@@ -116,7 +116,7 @@ Result<void> Several::read_many(std::vector<PlacedRequest> requests, const Progr
     std::vector<BulkRequest> in_member;
     in_member.reserve(part.requests.size());
     for (const size_t i : part.requests) in_member.push_back({places[i].index, requests[i].slice, requests[i].to});
-    return part.member->read_many(*part.snapshot, std::move(in_member), told, share);
+    return part.member->read_many(*part.snapshot, in_member, told, share);
   });
 }
 

@@ -19,7 +19,7 @@ class Several : public Collection {
   Catalogue catalogue() const override { return Catalogue(*shown_.load(std::memory_order_acquire)); }
   const OpenOptions &options() const override { return options_; }
   std::vector<const Checkpoint *> opened() const override;
-  Result<void> read_many(std::vector<PlacedRequest> requests, const Progress &progress) const override;
+  Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
   Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                         const Progress &progress) const override;
   Result<void> load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,

@@ -6,7 +6,7 @@ import re
 import pytest
 
 COMMANDS = ["ls", "view", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "plan"]
-COMMANDS += ["verify", "recover", "io", "stats"]
+COMMANDS += ["shard", "join", "verify", "recover", "io", "stats"]
 
 
 def test_version_names_stctl_and_libst(stctl):
@@ -98,18 +98,19 @@ def test_missing_file_is_a_sentence_and_an_object(stctl, command, tmp_path):
 LINES = {
     "ls": [], "view": [], "info": [], "get": ["half"], "update": ["scalar", "--fill", "1"],
     "put": ["--from", "MODEL", "half"], "rm": ["half"], "mv": ["half", "whole"], "meta": ["k=v"], "compact": [],
-    "plan": ["--rm", "half"], "verify": [], "recover": [], "io": [], "stats": [],
+    "shard": ["NEW", "--max-size", "5GB"], "join": ["NEW"], "plan": ["--rm", "half"], "verify": [], "recover": [], "io": [], "stats": [],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_speaks_json(stctl, model, command):
     assert set(LINES) == set(COMMANDS)
-    result = stctl.json(command, model, *[model if word == "MODEL" else word for word in LINES[command]])
+    places = {"MODEL": model, "NEW": model.with_name("new")}
+    result = stctl.json(command, model, *[places.get(word, word) for word in LINES[command]])
     assert "error" not in result
     files = [entry["file"] for entry in result["files"]] if "files" in result else [result["file"]]
     assert files == [str(model)]
-    missing = stctl.json(command, model.with_name("none"), *LINES[command], code=1)
+    missing = stctl.json(command, model.with_name("none"), *[places.get(word, word) for word in LINES[command]], code=1)
     assert missing.get("files", [missing])[0]["error"]["status"] == "ST_E_NO_FILE"
 
 

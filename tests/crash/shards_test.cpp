@@ -35,7 +35,8 @@ struct Whole {
 
 std::string fill(size_t n, int seed) {
   std::string bytes(n, '\0');
-  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<char>(seed * 37 + static_cast<int>(i / 64) * 5 + static_cast<int>(i));
+  for (size_t i = 0; i < n; ++i)
+    bytes[i] = static_cast<char>(seed * 37 + static_cast<int>(i / 64) * 5 + static_cast<int>(i));
   return bytes;
 }
 
@@ -53,7 +54,8 @@ std::string file_of_model(const std::map<std::string, ModelTensor> &held) {
   return *serialise_header(tensors, {}, 8, 0) + data;
 }
 
-const std::map<std::string, ModelTensor> first_shards[] = {{{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"c", u8(600, 3)}}, {{"d", u8(520, 4)}, {"e", u8(40, 5)}}};
+const std::map<std::string, ModelTensor> first_shards[] = {
+    {{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"c", u8(600, 3)}}, {{"d", u8(520, 4)}, {"e", u8(40, 5)}}};
 
 SimEnv shards_disk(const Disk &kind) {
   SimEnv env;
@@ -230,7 +232,8 @@ const std::vector<Operation> operations = {
     {"metadata", metadata("origin", "there")},
     {"delete in one shard, put in another", all({remove("d"), put("b", u8(30, 37)), put("new", u8(20, 38))})},
     {"a tensor leaves for another shard", all({remove("a"), put("d", u8(10, 39)), put("a", u8(50, 40))})},
-    {"everything at once", all({update("c", 41), rename("b", "y"), remove("e"), put("new", u8(80, 42)), metadata("k", "v")}), true},
+    {"everything at once",
+     all({update("c", 41), rename("b", "y"), remove("e"), put("new", u8(80, 42)), metadata("k", "v")}), true},
     {"delete of all that a shard holds", remove("c")},
 };
 
@@ -258,14 +261,17 @@ size_t states = 0;
 
 class Cuts {
  public:
-  void cut(const SimDisk &disk, const Whole &old, const Whole &fresh, const Operation &operation, bool acknowledged, const std::string &where) {
+  void cut(const SimDisk &disk, const Whole &old, const Whole &fresh, const Operation &operation, bool acknowledged,
+           const std::string &where) {
     if (::testing::Test::HasFailure()) return;
     const auto changes = pending_changes(disk);
     const bool every = changes.size() <= 5;
     for (uint32_t i = 0; i < (every ? 1u << changes.size() : 24u); ++i) {
       std::vector<uint32_t> keep(changes.size());
       for (size_t k = 0; k < keep.size(); ++k)
-        keep[k] = every ? i >> k & 1 : random_() % 3 < 2 ? static_cast<uint32_t>(random_() % 2) : static_cast<uint32_t>(2 + random_() % 1000);
+        keep[k] = every               ? i >> k & 1
+                  : random_() % 3 < 2 ? static_cast<uint32_t>(random_() % 2)
+                                      : static_cast<uint32_t>(2 + random_() % 1000);
       const SimDisk left = after_cut(disk, changes, keep);
       if (!known_.insert(fingerprint(left) + acknowledged).second) continue;
       const std::string crashed = classify(SimEnv(left), old, fresh);
@@ -276,7 +282,10 @@ class Cuts {
       const By by = static_cast<By>(states / 3 % 3);
       ++states;
       const std::string recovered = after_recovery(left, old, fresh, by, shard);
-      const std::string how = text(where, ", cut ", i, ", recovered by ", by == By::index ? "the index" : by == By::one_shard ? "shard " + shard_names[shard] : "st_recover");
+      const std::string how = text(where, ", cut ", i, ", recovered by ",
+                                   by == By::index       ? "the index"
+                                   : by == By::one_shard ? "shard " + shard_names[shard]
+                                                         : "st_recover");
       if (acknowledged) {
         ASSERT_EQ(recovered, "new") << how;
       } else {
@@ -383,7 +392,8 @@ TEST(ShardFaults, EveryFailingCallFailsCleanly) {
           fresh = old;
           ASSERT_TRUE(run(*whole, operation, fresh));
         }
-        const std::string where = text(operation.name, ", call ", n, ", errno ", -fault.error, fault.sticky ? " for good: " : ": ", answer ? "ok" : answer.error().message);
+        const std::string where = text(operation.name, ", call ", n, ", errno ", -fault.error,
+                                       fault.sticky ? " for good: " : ": ", answer ? "ok" : answer.error().message);
         const bool open_outcome = !answer && answer.error().status == Status::needs_recovery;
         if (!answer) {
           EXPECT_NE(answer.error().status, Status::internal) << where;
@@ -399,7 +409,10 @@ TEST(ShardFaults, EveryFailingCallFailsCleanly) {
         for (const uint32_t keep : {0u, 1u}) {
           const SimDisk left = after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep));
           const std::string found = after_recovery(left, old, fresh, static_cast<By>(n % 3), n % 3);
-          EXPECT_TRUE(answer ? found == "new" : open_outcome ? found == "old" || found == "new" : found == "old") << where << ", then a cut keeping " << keep << ": " << found;
+          EXPECT_TRUE(answer         ? found == "new"
+                      : open_outcome ? found == "old" || found == "new"
+                                     : found == "old")
+              << where << ", then a cut keeping " << keep << ": " << found;
         }
         if (!hit || HasFailure()) break;
       }

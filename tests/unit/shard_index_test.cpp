@@ -42,9 +42,11 @@ TEST(ShardIndex, MetadataAreSpelledAsInTheJson) {
 }
 
 TEST(ShardIndex, WhatIsNoIndexIsRefusedByName) {
-  for (const char *json : {"", "[]", "{", "{}", R"({"weight_map":[]})", R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":["m"]}})",
-                           R"({"weight_map":{},"weight_map":{}})", R"({"metadata":1,"weight_map":{}})", R"({"weight_map":{}} x)",
-                           R"({"metadata":{"k":1,"k":2},"weight_map":{}})", R"({"weight_map":{},"x":[1,,2]})", "{\"weight_map\":{\"\xff\":\"m\"}}"})
+  for (const char *json :
+       {"", "[]", "{", "{}", R"({"weight_map":[]})", R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":["m"]}})",
+        R"({"weight_map":{},"weight_map":{}})", R"({"metadata":1,"weight_map":{}})", R"({"weight_map":{}} x)",
+        R"({"metadata":{"k":1,"k":2},"weight_map":{}})", R"({"weight_map":{},"x":[1,,2]})",
+        "{\"weight_map\":{\"\xff\":\"m\"}}"})
     EXPECT_EQ(refusal(json), Status::shard_index) << json;
   EXPECT_EQ(refusal(R"({"weight_map":{"a":"m","a":"n"}})"), Status::shard_duplicate);
   for (const char *shard : {"", ".", "..", "../m", "/m", "x/m", "x\\\\m", "m\\u0000"})
@@ -56,7 +58,8 @@ TEST(ShardIndex, WhatIsNoIndexIsRefusedByName) {
 TEST(ShardIndex, HostileInputIsBounded) {
   EXPECT_EQ(refusal(R"({"weight_map":{},"x":)" + std::string(100000, '[')), Status::shard_index);
   std::string many = R"({"weight_map":{)";
-  for (int i = 0; i < 100000; ++i) many += (i ? ",\"" : "\"") + std::to_string(i) + R"(":"s)" + std::to_string(i % 5000) + '"';
+  for (int i = 0; i < 100000; ++i)
+    many += (i ? ",\"" : "\"") + std::to_string(i) + R"(":"s)" + std::to_string(i % 5000) + '"';
   auto index = parse(many + "}}");
   ASSERT_TRUE(index) << index.error().message;
   EXPECT_EQ(index->size(), 100000u);
@@ -65,7 +68,8 @@ TEST(ShardIndex, HostileInputIsBounded) {
 
 TEST(ShardIndex, IsSpelledAsStockSpellsIt) {
   const std::string stock =
-      "{\n  \"metadata\": {\n    \"total_size\": 12\n  },\n  \"weight_map\": {\n    \"a\": \"m-2\",\n    \"b\": \"m-1\"\n  }\n}\n";
+      "{\n  \"metadata\": {\n    \"total_size\": 12\n  },\n  \"weight_map\": {\n    \"a\": \"m-2\",\n    \"b\": "
+      "\"m-1\"\n  }\n}\n";
   auto index = parse(stock);
   ASSERT_TRUE(index);
   EXPECT_EQ(index->spell(), stock);
@@ -84,15 +88,17 @@ TEST(ShardIndex, ChangesKeepWhatIsNotKnown) {
   EXPECT_EQ(again->shards(), (std::vector<std::string>{"m-1"}));
   EXPECT_EQ(again->shard_of("b"), 0u);
   EXPECT_EQ(again->total_size(), 8u);
-  EXPECT_NE(index->spell().find("\"n\": 2"), std::string::npos);    // a number stays one,
+  EXPECT_NE(index->spell().find("\"n\": 2"), std::string::npos);      // a number stays one,
   EXPECT_NE(index->spell().find("\"s\": \"2\""), std::string::npos);  // a new value is a string
   EXPECT_NE(index->spell().find("\"else\": {\"x\":[true]}"), std::string::npos);
 }
 
 TEST(ShardIndex, KnowsTheNamesOfIndexes) {
-  for (const char *name : {"model.safetensors.index.json", "/x/y.safetensors.index.json", "unet.safetensors.index.fp16.json"})
+  for (const char *name :
+       {"model.safetensors.index.json", "/x/y.safetensors.index.json", "unet.safetensors.index.fp16.json"})
     EXPECT_TRUE(is_index_name(name)) << name;
-  for (const char *name : {"model.safetensors", "index.json", "model.safetensors.index", "m.safetensors.index.json.bak", "a.safetensors.index.x.y.json"})
+  for (const char *name : {"model.safetensors", "index.json", "model.safetensors.index", "m.safetensors.index.json.bak",
+                           "a.safetensors.index.x.y.json"})
     EXPECT_FALSE(is_index_name(name)) << name;
 }
 

@@ -24,7 +24,8 @@ class ShardsTest : public ::testing::Test {
   ShardsTest() {
     put_bytes(shard(1), file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
     put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
-    put_index(R"({"metadata":{"total_size":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+    put_index(
+        R"({"metadata":{"total_size":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   }
   std::string shard(int i) const { return dir / ("m-" + std::to_string(i) + ".safetensors"); }
   void put_index(const std::string &json) { put_bytes(index, json); }
@@ -159,7 +160,8 @@ TEST_F(ShardsTest, BulkReadsGoAcrossShards) {
   ASSERT_TRUE(c->load(catalogue, std::nullopt, false, false, {}));
   EXPECT_EQ(bytes(*c, "b"), pattern(100, 2));
   ASSERT_TRUE(c->prefetch(catalogue, std::nullopt, {}));
-  auto stopped = c->read_many({{*catalogue.find("a"), nullptr, reinterpret_cast<std::byte *>(a.data())}}, [](uint64_t, uint64_t) { return false; });
+  auto stopped = c->read_many({{*catalogue.find("a"), nullptr, reinterpret_cast<std::byte *>(a.data())}},
+                              [](uint64_t, uint64_t) { return false; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().status, Status::cancelled);
 }

@@ -28,9 +28,9 @@ uint64_t bytes_of(const std::string &size) {
     end = 0;
   }
   const std::string unit = size.substr(end);
-  const std::pair<const char *, double> units[] = {{"", 1},      {"B", 1},       {"KB", 1e3},         {"MB", 1e6},
-                                                   {"GB", 1e9},  {"TB", 1e12},   {"KiB", 1024.0},     {"MiB", 1048576.0},
-                                                   {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  const std::pair<const char *, double> units[] = {
+      {"", 1},      {"B", 1},        {"KB", 1e3},        {"MB", 1e6},           {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
   for (const auto &[name, factor] : units)
     if (end > 0 && unit == name && number > 0 && number * factor >= 1 && number * factor < 9e18)
       return static_cast<uint64_t>(number * factor);
@@ -53,7 +53,7 @@ void tell(Session &session, const Reshape &options, const char *done, size_t sha
   if (session.json) {
     Json json(session.out);
     json.begin_object();
-    json.field("from", options.from);
+    json.field("file", options.from);
     json.field("to", options.to);
     json.field("shards", static_cast<uint64_t>(shards));
     json.end_object();
@@ -86,18 +86,22 @@ int run_join(Session &session, const Reshape &options) {
 
 void add_shard(CLI::App &app, Session &session) {
   auto options = std::make_shared<Reshape>();
-  CLI::App *command = add_command(app, session, "shard",
-                                  "Write a checkpoint as shards with an index\n\n"
-                                  "Into FOLDER, which may not hold a checkpoint yet, named as Hugging Face names them.\n"
-                                  "Tensors keep their order; one that is larger than SIZE gets a shard to itself.",
-                                  "  stctl shard model.safetensors sharded --max-size 5GB\n");
-  command->add_option("MODEL", options->from, "A file, an index of shards, or a folder with one")->required()->type_name("");
+  CLI::App *command =
+      add_command(app, session, "shard",
+                  "Write a checkpoint as shards with an index\n\n"
+                  "Into FOLDER, which may not hold a checkpoint yet, named as Hugging Face names them.\n"
+                  "Tensors keep their order; one that is larger than SIZE gets a shard to itself.",
+                  "  stctl shard model.safetensors sharded --max-size 5GB\n");
+  command->add_option("MODEL", options->from, "A file, an index of shards, or a folder with one")
+      ->required()
+      ->type_name("");
   command->add_option("FOLDER", options->to, "Made if it is not there")->required()->type_name("");
   command->add_option("--max-size", options->size, "Bytes of tensors in a shard, at most: 5GB, 500MB, 4GiB")
       ->required()
       ->type_name("SIZE");
   add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback([&session, options] { session.run = [&session, options] { return run_shard(session, *options); }; });
+  command->callback(
+      [&session, options] { session.run = [&session, options] { return run_shard(session, *options); }; });
 }
 
 void add_join(CLI::App &app, Session &session) {
@@ -107,7 +111,9 @@ void add_join(CLI::App &app, Session &session) {
                                   "FILE is replaced whole if it is there, as by any save.",
                                   "  stctl join sharded model.safetensors\n"
                                   "  stctl join sharded/model.safetensors.index.json model.safetensors\n");
-  command->add_option("MODEL", options->from, "An index of shards, or the folder that holds it")->required()->type_name("");
+  command->add_option("MODEL", options->from, "An index of shards, or the folder that holds it")
+      ->required()
+      ->type_name("");
   command->add_option("FILE", options->to, "The file to be written")->required()->type_name("");
   add_lock_timeout(*command, options->lock_timeout_ms);
   command->callback([&session, options] { session.run = [&session, options] { return run_join(session, *options); }; });
