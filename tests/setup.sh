@@ -18,7 +18,7 @@ PACKAGES=(
   libsimdjson-dev liburing-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
   fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio
-  clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck valgrind libst1
+  clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
 )
 [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
 

@@ -29,6 +29,7 @@ void add_verify(CLI::App &app, Session &session);
 void add_recover(CLI::App &app, Session &session);
 void add_io(CLI::App &app, Session &session);
 void add_stats(CLI::App &app, Session &session);
+void add_generate(CLI::App &app, Session &session);
 
 // A sub-command with --json, --quiet and --verbose. The first line of `description` is for the
 // list of commands; `examples` are printed at the end of --help, before the exit codes.

@@ -140,6 +140,7 @@ int stctl_main(int argc, char **argv) {
       add_recover(app, session);
       add_io(app, session);
       add_stats(app, session);
+      add_generate(app, session);
       for (CLI::App *command : app.get_subcommands({})) {
         for (CLI::Option *option : command->get_options()) option->transform(unmarked);
       }

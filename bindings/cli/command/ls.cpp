@@ -15,6 +15,7 @@ struct Ls {
   std::vector<std::string> deltas;
   std::vector<std::string> patterns;
   bool bytes = false;
+  bool names = false;
 };
 
 int run(Session &session, const Ls &options) {
@@ -51,6 +52,10 @@ int run(Session &session, const Ls &options) {
     return exit_ok;
   }
 
+  if (options.names) {
+    for (const st_tensor &tensor : chosen) session.out.print("{}\n", escape(name_of(tensor)));
+    return exit_ok;
+  }
   const auto size = [&](uint64_t n) { return options.bytes ? std::to_string(n) : human_size(n); };
   Table table({{"NAME", Table::left},
                {"DTYPE", Table::left},
@@ -83,6 +88,7 @@ void add_ls(CLI::App &app, Session &session) {
                    "List the tensors that match a shell pattern: * ? [a-z] [!a-z],\n"
                    "\\x for x itself")
       ->type_name("");
+  command->add_flag("--names", options->names, "Only the names");
   command->add_flag("--bytes", options->bytes, "Exact sizes, in bytes");
   add_deltas(*command, options->deltas);
   command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
