@@ -3,7 +3,7 @@
 import ctypes
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Optional, Union
 
@@ -381,6 +381,10 @@ class File(Mapping[str, Array]):
         """The names, in the order of their places in the file."""
         return names(self._live())
 
+    def keys(self) -> KeysView[str]:
+        """The names, as of a dict."""
+        return _Names(self)
+
     def __len__(self) -> int:
         return int(_abi.st_count(self._live()))
 
@@ -613,6 +617,16 @@ def _absolute(path: str) -> str:
         return os.path.abspath(path)
     except FileNotFoundError:  # the working directory was removed
         return path
+
+
+class _Names(KeysView[str]):
+    """KeysView goes through the names by a generator, of which each costs a step of Python."""
+
+    __slots__ = ()
+    _mapping: File
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mapping)
 
 
 def _opened(borrowed: Any, call: Callable[[ctypes.c_void_p], int]) -> Handle:
