@@ -50,6 +50,11 @@ ST_SAME(subbyte) == ST_E_SUBBYTE);
 ST_SAME(truncated) == ST_E_TRUNCATED);
 ST_SAME(trailing_data) == ST_E_TRAILING_DATA);
 ST_SAME(duplicate_name) == ST_E_DUPLICATE_NAME);
+ST_SAME(shard_index) == ST_E_SHARD_INDEX);
+ST_SAME(shard_missing) == ST_E_SHARD_MISSING);
+ST_SAME(shard_tensor) == ST_E_SHARD_TENSOR);
+ST_SAME(shard_duplicate) == ST_E_SHARD_DUPLICATE);
+ST_SAME(shard_path) == ST_E_SHARD_PATH);
 ST_SAME(delta) == ST_E_DELTA);
 ST_SAME(delta_base) == ST_E_DELTA_BASE);
 ST_SAME(dtype_mismatch) == ST_E_DTYPE_MISMATCH);
@@ -126,6 +131,11 @@ const char *st_status_name(st_status status) {
     ST_NAME(ST_E_TRUNCATED)
     ST_NAME(ST_E_TRAILING_DATA)
     ST_NAME(ST_E_DUPLICATE_NAME)
+    ST_NAME(ST_E_SHARD_INDEX)
+    ST_NAME(ST_E_SHARD_MISSING)
+    ST_NAME(ST_E_SHARD_TENSOR)
+    ST_NAME(ST_E_SHARD_DUPLICATE)
+    ST_NAME(ST_E_SHARD_PATH)
     ST_NAME(ST_E_DELTA)
     ST_NAME(ST_E_DELTA_BASE)
     ST_NAME(ST_E_DTYPE_MISMATCH)

@@ -1,7 +1,7 @@
 // Recovery and verification.
 #include "boundary.h"
+#include "store/recover_all.h"
 #include "store/verify.h"
-#include "write/recover.h"
 
 using namespace st;
 using namespace st::capi;
@@ -55,10 +55,8 @@ st_status st_recover_with(const char *path, const st_recover_options *opts) {
     ST_CAPI_TRY(require("st_recover", path));
     auto o = read_options(opts, st_recover_options ST_RECOVER_OPTIONS_INIT);
     if (!o) return Failure(std::move(o.error()));
-    std::string real;
-    if (const int r = os::Env::posix().realpath(path, &real); r < 0) return Failure(os_error(-r, "open", path));
-    auto done =
-        write::recover(os::Env::posix(), real, {o->lock_timeout_ms, nullptr, nullptr}, [&](const write::Finding &f) {
+    auto done = store::recover_all(
+        os::Env::posix(), path, {o->lock_timeout_ms, nullptr, nullptr}, [&](const write::Finding &f) {
           return told(o->report, o->user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
         });
     if (!done) return Failure(std::move(done.error()));

@@ -8,15 +8,9 @@ struct st_writer {
   std::unique_ptr<st::write::Writer> writer;
 };
 
-namespace {
+namespace st::capi {
 
-static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
-              static_cast<uint32_t>(write::Layout::canonical) == ST_LAYOUT_CANONICAL &&
-              static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
-
-}  // namespace
-
-Result<write::SaveOptions> capi::translate(const st_save_options *given) {
+Result<write::SaveOptions> translate(const st_save_options *given) {
   auto o = read_options(given, st_save_options ST_SAVE_OPTIONS_INIT);
   if (!o) return Failure(std::move(o.error()));
   if (o->flags != 0 || o->reserved0 != 0)
@@ -33,7 +27,13 @@ Result<write::SaveOptions> capi::translate(const st_save_options *given) {
   return options;
 }
 
+}  // namespace st::capi
+
 namespace {
+
+static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
+              static_cast<uint32_t>(write::Layout::canonical) == ST_LAYOUT_CANONICAL &&
+              static_cast<uint32_t>(write::Layout::stock) == ST_LAYOUT_STOCK);
 
 Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
   if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");

@@ -52,6 +52,11 @@ enum class Status : int32_t {
   truncated = 54,
   trailing_data = 55,
   duplicate_name = 56,
+  shard_index = 57,
+  shard_missing = 58,
+  shard_tensor = 59,
+  shard_duplicate = 60,
+  shard_path = 61,
 
   delta = 62,
   delta_base = 63,

@@ -19,6 +19,8 @@ void add_rm(CLI::App &app, Session &session);
 void add_mv(CLI::App &app, Session &session);
 void add_meta(CLI::App &app, Session &session);
 void add_compact(CLI::App &app, Session &session);
+void add_shard(CLI::App &app, Session &session);
+void add_join(CLI::App &app, Session &session);
 void add_plan(CLI::App &app, Session &session);
 void add_diff(CLI::App &app, Session &session);
 void add_patch(CLI::App &app, Session &session);

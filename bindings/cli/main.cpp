@@ -130,6 +130,8 @@ int stctl_main(int argc, char **argv) {
       add_mv(app, session);
       add_meta(app, session);
       add_compact(app, session);
+      add_shard(app, session);
+      add_join(app, session);
       add_plan(app, session);
       add_diff(app, session);
       add_patch(app, session);

@@ -61,6 +61,11 @@ const (
 	ErrTruncated       Status = 54 // the file ends before the last tensor does
 	ErrTrailingData    Status = 55 // bytes follow the last tensor
 	ErrDuplicateName   Status = 56 // a name stands twice, which would hide a tensor
+	ErrShardIndex      Status = 57 // an index of shards is not {"metadata": {}, "weight_map": {name: shard}}
+	ErrShardMissing    Status = 58 // a shard that the index names is not there
+	ErrShardTensor     Status = 59 // index and shards disagree about where a tensor is
+	ErrShardDuplicate  Status = 60 // a tensor stands twice: in the index, or in two shards
+	ErrShardPath       Status = 61 // a shard's name leads out of the index's folder
 )
 
 // Deltas.

@@ -29,7 +29,7 @@ bool is_one_run(const SlicePlan &plan) {
 }  // namespace
 
 Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests,
-                                   const Progress &progress, uint32_t threads) const {
+                                   const Progress &progress, const Share &share) const {
   const Control control = control_of(progress);
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
@@ -61,8 +61,7 @@ Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequ
     for (const read::Piece &p : pieces)
       if (p.length > 0) std::memcpy(p.to, s.content.bytes() + p.offset, p.length);
   } else {
-    auto done =
-        read::read_pieces(here->file, std::move(pieces), strategy_with(threads), options_.memory_limit, part_from(0));
+    auto done = read::read_pieces(here->file, std::move(pieces), strategy_of(share), limit_of(share), part_from(0));
     if (!done) return Failure(std::move(done.error()));
     count(*done);
   }
@@ -90,7 +89,7 @@ std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
 }
 
 Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
-                                  uint32_t threads) const {
+                                  const Share &share) const {
   auto here = s.here();
   if (!here) return Failure(std::move(here.error()));
   if (!s.env || strategy_.prefetch == read::Prefetch::none) return {};
@@ -111,9 +110,9 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
       options_.log(LogLevel::info, text("memory_limit ends this prefetch after ", options_.memory_limit, " bytes"));
     break;
   }
-  if (!mapped) return load(s, std::move(whole), false, false, progress, threads);
+  if (!mapped) return load(s, std::move(whole), false, false, progress, share);
   const Control control = control_of(progress);
-  auto done = read::warm(here->file, here->content, std::move(pieces), strategy_with(threads), control);
+  auto done = read::warm(here->file, here->content, std::move(pieces), strategy_of(share), control);
   if (!done) return Failure(std::move(done.error()));
   counters_.bytes_prefetched += done->bytes;
   count(*done);
@@ -124,7 +123,7 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
 // the arena, and each run its place within a page: so whole runs are read in
 // one go, past the page cache too, straight to where they stay.
 Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
-                              const Progress &progress, uint32_t threads) const {
+                              const Progress &progress, const Share &share) const {
   if (!s.env) return {};
   const Control control = control_of(progress);
   auto here = s.here();
@@ -162,9 +161,9 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
     loaded.push_back({i, s.file_offset(t), t.nbytes, arena.data() + at});
   }
   here->content.expect(loaded);
-  read::Strategy strategy = strategy_with(threads);
+  read::Strategy strategy = strategy_of(share);
   strategy.direct |= direct;
-  auto done = read::read_pieces(here->file, std::move(pieces), strategy, options_.memory_limit, control);
+  auto done = read::read_pieces(here->file, std::move(pieces), strategy, limit_of(share), control);
   if (!done) return Failure(std::move(done.error()));
   counters_.read_requests += done->requests;  // the bytes are counted as the content's own
   return here->content.adopt(here->file, std::move(arena), loaded);

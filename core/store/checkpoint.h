@@ -44,6 +44,12 @@ struct BulkRequest {
   std::byte *to;
 };
 
+// Of a bulk read that goes over several files: how many there are, and how many threads this one may have.
+struct Share {
+  uint32_t threads = UINT32_MAX;
+  size_t members = 1;
+};
+
 class Checkpoint {
  public:
   static Result<std::unique_ptr<Checkpoint>> open(os::Env &env, const std::string &path, OpenOptions options);
@@ -55,6 +61,10 @@ class Checkpoint {
   const Snapshot &snapshot() const { return *current_.load(std::memory_order_acquire); }
   const OpenOptions &options() const { return options_; }
   Counters &counters() const { return counters_; }
+  // Journals that wait for the next transaction are removed, and their descriptors closed.
+  void let_journals_go() {
+    if (journals_) journals_->let_go();
+  }
   void interrupt() { interrupts_.fetch_add(1, std::memory_order_relaxed); }
   Control control() const { return Control(options_.progress, &interrupts_); }
 
@@ -70,18 +80,18 @@ class Checkpoint {
   Result<void> read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const;
 
   // In bulk: tensors of a snapshot's index, in file order. `progress` may be
-  // empty: then the handle's own. By no more than `threads`.
+  // empty: then the handle's own.
   Result<void> read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
-                         uint32_t threads = UINT32_MAX) const;
+                         const Share &share = {}) const;
   // Into memory, so that views do not wait: the page cache, or memory of our
   // own where there is no mapping.
   Result<void> prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
-                        uint32_t threads = UINT32_MAX) const;
+                        const Share &share = {}) const;
   // The tensors of this worker's part of the file, in file order.
   std::vector<size_t> own_part(const Snapshot &s) const;
   // Into one arena; their views lie in it from then on.
   Result<void> load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
-                    const Progress &progress, uint32_t threads = UINT32_MAX) const;
+                    const Progress &progress, const Share &share = {}) const;
   const read::Strategy &strategy() const { return strategy_; }
   const std::string &path() const { return path_; }  // absolute, without symbolic links; empty for memory
 
@@ -94,10 +104,14 @@ class Checkpoint {
   Control control_of(const Progress &progress) const {
     return Control(progress ? progress : options_.progress, &interrupts_);
   }
-  read::Strategy strategy_with(uint32_t threads) const {
+  read::Strategy strategy_of(const Share &share) const {
     read::Strategy strategy = strategy_;
-    strategy.threads = std::min(strategy.threads, threads);
+    strategy.threads = std::min(strategy.threads, share.threads);
     return strategy;
+  }
+  // Of what a read may leave behind in the page cache, this file's part.
+  uint64_t limit_of(const Share &share) const {
+    return options_.memory_limit == 0 ? 0 : std::max<uint64_t>(options_.memory_limit / share.members, 1);
   }
   void count(const read::BulkDone &done) const {
     counters_.bytes_read += done.bytes;

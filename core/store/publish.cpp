@@ -149,12 +149,18 @@ Result<void> Transaction::arrange(std::vector<std::string> names) {
   return apply({Change::order, {}, {}, {}, 0, std::move(names)});
 }
 
-Result<write::PublishPlan> Transaction::plan_publish(uint64_t block) const {
+Result<write::PublishPlan> Transaction::plan_publish(uint64_t block, bool keeping_removed) const {
   const uint64_t data_offset = snapshot_->header.data_offset();
   std::vector<write::PlannedTensor> tensors;
   for (const DraftTensor *t : draft_->tensors())
     tensors.push_back({t->name, t->form.dtype, t->form.shape, t->form.nbytes, !t->payload,
                        t->payload ? *t->payload : data_offset + t->begin});
+  const Index &index = snapshot_->header.index;
+  for (size_t i = 0; keeping_removed && i < index.size(); ++i) {
+    const TensorView t = index.at(i);
+    if (!draft_->find(std::string(t.name)))
+      tensors.push_back({t.name, t.dtype, t.shape, t.nbytes, true, data_offset + t.begin});
+  }
   const auto &pairs = draft_->metadata();
   const std::vector<std::pair<std::string_view, std::string_view>> metadata(pairs.begin(), pairs.end());
   return write::plan_publish(data_offset, std::move(tensors), metadata,
@@ -191,20 +197,16 @@ Result<CommitPlan> Transaction::plan() {
   return plan;
 }
 
-struct Transaction::NewFile {
-  std::unique_ptr<write::Replacement> replacement;
-  std::unique_ptr<Snapshot> snapshot;
-  write::Built built;
-};
-
 // The new file, whole but for its name, and this handle's view of it.
-Result<void> Transaction::make(const Locked &locked, NewFile *made) {
-  auto created = write::Replacement::create(checkpoint_.env_, checkpoint_.path_, 0600);
+Result<void> Transaction::make(const Locked &locked, NewFile *made, std::string_view infix, bool keeping_removed) {
+  // Nobody else is at work here, and no journal waits: what was never decided is rubbish.
+  write::Replacement::remove_stale(checkpoint_.env_, checkpoint_.path_, write::undecided_infix);
+  auto created = write::Replacement::create(checkpoint_.env_, checkpoint_.path_, 0600, infix);
   if (!created) return Failure(std::move(created.error()));
   made->replacement = std::move(*created);
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
-  auto plan = plan_publish(block);
+  auto plan = plan_publish(block, keeping_removed);
   if (!plan) return Failure(std::move(plan.error()));
   if (auto room = write::make_room_for(file, plan->size, plan->fresh()); !room) return room;
 
@@ -236,16 +238,21 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made) {
   return control_.check(plan->size, plan->size);
 }
 
-Result<void> Transaction::publish(const Locked &locked) {
-  if (auto ok = draft(); !ok) return ok;
+Result<void> Transaction::check_links(const Locked &locked) const {
   auto old = locked.file.stat();
   if (!old) return Failure(std::move(old.error()));
   if (old->st_nlink > 1 && !options_.break_links)
     return fail(
         Status::hard_links, quoted(checkpoint_.path_), " has ", old->st_nlink,
         " names, of which only this one would lead to the new file; copy it first, or allow links to be broken");
+  return {};
+}
+
+Result<void> Transaction::publish(const Locked &locked) {
+  if (auto ok = draft(); !ok) return ok;
+  if (auto ok = check_links(locked); !ok) return ok;
   NewFile made;
-  if (auto ok = make(locked, &made); !ok) return ok;
+  if (auto ok = make(locked, &made, write::temporary_infix); !ok) return ok;
   auto placed = made.replacement->take_place();
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   try {

@@ -72,7 +72,7 @@ Result<void> Several::share_out(const std::vector<Part> &parts, const Progress &
   const Control control = control_of(progress);
   const uint32_t threads = std::max(parts.front().member->strategy().threads, 1u);
   const size_t n = std::min<size_t>(parts.size(), threads);
-  const uint32_t each = threads / static_cast<uint32_t>(n);
+  const Share each{threads / static_cast<uint32_t>(n), parts.size()};
   uint64_t total = 0;
   for (const Part &p : parts) total += p.bytes;
 
@@ -112,11 +112,11 @@ Result<void> Several::read_many(std::vector<PlacedRequest> requests, const Progr
     places.push_back(r.place);
     bytes.push_back(r.slice ? r.slice->nbytes() : r.place.tensor().nbytes);
   }
-  return share_out(parts_of(places, bytes), progress, [&](const Part &part, const Progress &told, uint32_t threads) {
+  return share_out(parts_of(places, bytes), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<BulkRequest> in_member;
     in_member.reserve(part.requests.size());
     for (const size_t i : part.requests) in_member.push_back({places[i].index, requests[i].slice, requests[i].to});
-    return part.member->read_many(*part.snapshot, std::move(in_member), told, threads);
+    return part.member->read_many(*part.snapshot, std::move(in_member), told, share);
   });
 }
 
@@ -168,10 +168,10 @@ Result<void> Several::prefetch(const Catalogue &catalogue, std::optional<std::ve
     bytes.push_back(n);
   }
   places->resize(bytes.size());
-  return share_out(parts_of(*places, bytes), progress, [&](const Part &part, const Progress &told, uint32_t threads) {
+  return share_out(parts_of(*places, bytes), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<size_t> in_member;
     for (const size_t i : part.requests) in_member.push_back((*places)[i].index);
-    return part.member->prefetch(*part.snapshot, std::move(in_member), told, threads);
+    return part.member->prefetch(*part.snapshot, std::move(in_member), told, share);
   });
 }
 
@@ -184,10 +184,10 @@ Result<void> Several::load(const Catalogue &catalogue, std::optional<std::vector
   }
   std::vector<uint64_t> bytes;
   for (const Place &p : *places) bytes.push_back(p.tensor().nbytes);
-  return share_out(parts_of(*places, bytes), progress, [&](const Part &part, const Progress &told, uint32_t threads) {
+  return share_out(parts_of(*places, bytes), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<size_t> in_member;
     for (const size_t i : part.requests) in_member.push_back((*places)[i].index);
-    return part.member->load(*part.snapshot, std::move(in_member), reserved_pages, direct, told, threads);
+    return part.member->load(*part.snapshot, std::move(in_member), reserved_pages, direct, told, share);
   });
 }
 

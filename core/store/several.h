@@ -50,7 +50,7 @@ class Several : public Collection {
     std::vector<size_t> requests;  // their numbers
     uint64_t bytes;
   };
-  using Work = std::function<Result<void>(const Part &, const Progress &, uint32_t threads)>;
+  using Work = std::function<Result<void>(const Part &, const Progress &, const Share &)>;
   static std::vector<Part> parts_of(const std::vector<Place> &places, const std::vector<uint64_t> &bytes);
   Result<void> share_out(const std::vector<Part> &parts, const Progress &progress, const Work &work) const;
   Result<std::vector<Place>> all_of(const Catalogue &catalogue) const;

@@ -121,7 +121,7 @@ Result<void> Transaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
   if (staged_.empty() && !publishes()) return approve_ ? approve_(snapshot_->file, *snapshot_) : Result<void>();
-  auto locked = lock();
+  auto locked = lock(options_.lock_timeout_ms);
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;
     return Failure(std::move(locked.error()));
@@ -215,10 +215,9 @@ Result<void> Transaction::finish(const Locked &locked) {
   return {};
 }
 
-Result<std::unique_ptr<Transaction::Locked>> Transaction::lock() {
+Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout) {
   constexpr int attempts = 1000;
   os::Env &env = checkpoint_.env_;
-  const int32_t timeout = options_.lock_timeout_ms;
   const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
   for (int i = 0; i < attempts; ++i) {
     const uint64_t now = env.monotonic_ms();

@@ -17,6 +17,7 @@
 #include "write/patch.h"
 #include "write/publish_plan.h"
 #include "write/replacement.h"
+#include "write/super_journal.h"
 
 namespace st::store {
 
@@ -41,6 +42,28 @@ class Transaction final : public AnyTransaction {
 
   Checkpoint &checkpoint() const { return checkpoint_; }
 
+  // As a part of a transaction on several files, which calls these one after the
+  // other instead of commit(), for all of its parts: see shard_transaction.h.
+  bool has_work() const { return !staged_.empty() || publishes(); }
+  bool publishes() const;
+  // The catalogue as it was and as it will be, once locked; of a publish.
+  const Snapshot &before() const { return *snapshot_; }
+  const Draft &draft_after() const { return *draft_; }
+  uint64_t gained_bytes() const;  // tensors' bytes, afterwards less before; wraps
+  // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's.
+  Result<void> lock_part(int32_t timeout_ms);
+  void unlock_part() { locked_.reset(); }
+  // All that can fail: afterwards everything is on the disk, but means nothing yet.
+  Result<void> prepare_part(const write::Super &super, write::SuperEntry *entry);
+  // Decided: nothing is dropped any more whatever happens.
+  Result<void> carry_out_patch();
+  Result<void> place_first();   // before the index takes its new state
+  Result<void> place_second();  // after it
+  Result<void> retire_part();
+  void finish_part();
+  // Never decided: as if nothing had been. `open`: it may have been decided, so all is left to recovery.
+  void drop_part(bool open) noexcept;
+
  private:
   struct Staged {
     std::string_view name;  // in a snapshot, which the checkpoint keeps
@@ -60,25 +83,32 @@ class Transaction final : public AnyTransaction {
     write::Payload journal;
     uint64_t nbytes;
   };
-  struct NewFile;  // planned, and being made
+  // Planned, and being made.
+  struct NewFile {
+    std::unique_ptr<write::Replacement> replacement;
+    std::unique_ptr<Snapshot> snapshot;
+    write::Built built;
+  };
 
   Transaction(Checkpoint &checkpoint, TransactionOptions options);
   Result<void> may_go_on() const;
   Result<void> need_journal();
-  bool publishes() const;
   std::unique_ptr<Draft> draft_of(const Index &index) const;
   Result<void> draft(const Change *first = nullptr);
   Result<void> apply(Change change);
   std::optional<Form> form_of(const std::string &name) const;
   Result<void> put_bytes(Change change, const NewBytes &value);
-  Result<write::PublishPlan> plan_publish(uint64_t block) const;
+  // `keeping_removed`: with the tensors that the draft has no more, at the end.
+  Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed = false) const;
   Result<void> publish(const Locked &locked);
   Result<void> finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed);
-  Result<void> make(const Locked &locked, NewFile *made);
+  Result<void> check_links(const Locked &locked) const;
+  Result<void> make(const Locked &locked, NewFile *made, std::string_view infix, bool keeping_removed = false);
+  Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
   Result<void> find_committed_orphans(bool *found) const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
   Result<void> borrow(write::Piece *piece, const void *bytes);
-  Result<std::unique_ptr<Locked>> lock();
+  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms);
   Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait);  // null: the file changed, look again
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
   Result<void> test_locks(const Locked &locked, const os::LockRange &range);
@@ -105,6 +135,10 @@ class Transaction final : public AnyTransaction {
   write::JournalFolder::Taken journal_;
   uint64_t journal_start_ = 0;  // bytes written to it before this transaction
   bool failed_ = false;
+  // Of a part of several.
+  std::unique_ptr<Locked> locked_;
+  std::unique_ptr<NewFile> first_, second_;
+  std::unique_ptr<std::byte[]> buffer_;  // for what must not fail for want of memory
 };
 
 }  // namespace st::store

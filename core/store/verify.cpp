@@ -1,8 +1,11 @@
 #include "store/verify.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 
+#include "store/locate.h"
+#include "store/shards.h"
 #include "store/snapshot.h"
 #include "write/recover.h"
 
@@ -14,6 +17,9 @@ class Verifier {
   Verifier(os::Env &env, std::string path, const Control &control, const Report &report)
       : env_(env), path_(std::move(path)), control_(control), report_(report) {}
 
+  // The index at `path`, and then each of its shards.
+  Result<void> run_index();
+
   Result<void> run() {
     if (auto told = check(); !told) return told;
     if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
@@ -22,16 +28,19 @@ class Verifier {
 
  private:
   // The outer result is for being told to stop; findings go to tell().
-  Result<void> check();
+  Result<void> check(const ShardIndex *index = nullptr, uint32_t shard = 0);
+  Result<void> check_index(const ReadIndex &read, const std::string &folder);
+  Result<void> check_agreement(const Snapshot &snapshot, const ShardIndex &index, uint32_t shard);
   Result<void> check_journals(const os::File &file);
   Result<void> check_alignment(const Snapshot &snapshot);
   Result<void> read_all(const Snapshot &snapshot);
   Result<void> tell(Severity severity, Error e);
 
   os::Env &env_;
-  const std::string path_;
+  std::string path_;  // of the file under way
   const Control &control_;
   const Report &report_;
+  uint64_t data_bytes_ = 0;  // of all files so far
   Error first_error_ = {Status::ok, {}};
 };
 
@@ -42,7 +51,7 @@ Result<void> Verifier::tell(Severity severity, Error e) {
   return {};
 }
 
-Result<void> Verifier::check() {
+Result<void> Verifier::check(const ShardIndex *index, uint32_t shard) {
   std::string real;
   if (const int r = env_.realpath(path_.c_str(), &real); r < 0)
     return tell(Severity::error, os_error(-r, "open", path_));
@@ -51,12 +60,15 @@ Result<void> Verifier::check() {
   if (auto told = check_journals(*file); !told) return told;
   auto snapshot = Snapshot::take(std::move(*file), read::MapMode::none, {});
   if (!snapshot) return tell(Severity::error, std::move(snapshot.error()));
+  if (index)
+    if (auto told = check_agreement(**snapshot, *index, shard); !told) return told;
   if (auto told = check_alignment(**snapshot); !told) return told;
   if (auto told = read_all(**snapshot); !told) return told;
   if (first_error_.status != Status::ok) return {};
-  const Index &index = (*snapshot)->header.index;
+  const Index &found = (*snapshot)->header.index;
+  data_bytes_ += found.data_bytes();
   return tell(Severity::info,
-              error(Status::ok, index.size(), " tensors, ", index.data_bytes(), " bytes of data, header of ",
+              error(Status::ok, found.size(), " tensors, ", found.data_bytes(), " bytes of data, header of ",
                     (*snapshot)->header.json_bytes, " bytes: every rule of the format holds"));
 }
 
@@ -104,10 +116,80 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
   return {};
 }
 
+// Both directions: what the shard holds, and what the index says of it.
+Result<void> Verifier::check_agreement(const Snapshot &snapshot, const ShardIndex &index, uint32_t shard) {
+  const Index &held = snapshot.header.index;
+  for (size_t i = 0; i < held.size(); ++i) {
+    const std::string_view name = held.at(i).name;
+    const auto said = index.shard_of(name);
+    if (said == shard) continue;
+    auto e = error(Status::shard_tensor, quoted(path_), " holds tensor ", quoted(name),
+                   said ? text(", which by the index is in ", quoted(index.shards()[*said]))
+                        : std::string(", which the index does not name"));
+    if (auto told = tell(Severity::error, std::move(e).about_tensor(name)); !told) return told;
+  }
+  for (const std::string_view name : index.names_in(shard)) {
+    if (held.find(name)) continue;
+    auto e =
+        error(Status::shard_tensor, "by the index tensor ", quoted(name), " is in ", quoted(path_), ", but it is not");
+    if (auto told = tell(Severity::error, std::move(e).about_tensor(name)); !told) return told;
+  }
+  return {};
+}
+
+Result<void> Verifier::check_index(const ReadIndex &read, const std::string &folder) {
+  const ShardIndex &index = read.index;
+  for (uint32_t shard = 0; shard < index.shards().size(); ++shard) {
+    path_ = folder + "/" + index.shards()[shard];
+    struct stat s;
+    if (env_.fstatat(AT_FDCWD, path_.c_str(), &s, 0) == -ENOENT) {
+      auto e = error(Status::shard_missing, "shard ", quoted(path_), ", which the index names, is not there");
+      e.shard = shard;
+      if (auto told = tell(Severity::error, std::move(e)); !told) return told;
+    } else if (auto told = check(&index, shard); !told) {
+      return told;
+    }
+  }
+  if (first_error_.status != Status::ok) return {};
+  if (const auto total = index.total_size(); total && *total != data_bytes_) {
+    auto told = tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
+                                              " bytes, but the shards hold ", data_bytes_));
+    if (!told) return told;
+  }
+  return tell(Severity::info, error(Status::ok, "the index names ", index.size(), " tensors in ", index.shards().size(),
+                                    " shards, and each is where it says"));
+}
+
+Result<void> Verifier::run_index() {
+  auto run = [&]() -> Result<void> {
+    std::string real, folder;
+    if (const int r = env_.realpath(path_.c_str(), &real); r < 0)
+      return tell(Severity::error, os_error(-r, "open", path_));
+    if (const int r = env_.realpath(os::split_path(path_).first.c_str(), &folder); r < 0)
+      return tell(Severity::error, os_error(-r, "open", path_));
+    auto file = open_regular(env_, real, O_RDONLY);
+    if (!file) return tell(Severity::error, std::move(file.error()));
+    if (auto told = check_journals(*file); !told) return told;
+    auto read = Shards::read_index(env_, real);
+    if (!read) return tell(Severity::error, std::move(read.error()));
+    return check_index(*read, folder);
+  };
+  if (auto told = run(); !told) return told;
+  if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
+  return {};
+}
+
 }  // namespace
 
 Result<void> verify(os::Env &env, const std::string &path, const Control &control, const Report &report) {
-  return Verifier(env, path, control, report).run();
+  auto located = locate(env, path);
+  if (!located) {
+    if (report && !report({Severity::error, located.error().status, no_offset, located.error().message}))
+      return fail(Status::cancelled, "the report callback stopped the verification");
+    return Failure(std::move(located.error()));
+  }
+  Verifier verifier(env, located->path, control, report);
+  return located->is_index ? verifier.run_index() : verifier.run();
 }
 
 }  // namespace st::store

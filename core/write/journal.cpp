@@ -250,15 +250,29 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
   return range;
 }
 
-Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags) {
-  const std::vector<std::byte> manifest = encode(ranges);
+Result<void> Journal::seal(CommitRecord record, std::span<const std::byte> manifest) {
   if (auto ok = align(8); !ok) return ok;
-  uint64_t id = 0;
-  file_.env().random(&id, sizeof id);
-  record_ = {id, identity, end_, ranges.size(), hash64(manifest.data(), manifest.size()), flags};
+  record_ = std::move(record);
+  record_.manifest = end_;
+  record_.manifest_hash = hash64(manifest.data(), manifest.size());
   if (auto ok = reserve(end_ + manifest.size()); !ok) return ok;
   if (auto ok = append_bytes(manifest.data(), manifest.size()); !ok) return ok;
   return flush();
+}
+
+Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags) {
+  uint64_t id = 0;
+  file_.env().random(&id, sizeof id);
+  return seal({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges));
+}
+
+Result<void> Journal::seal_part(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t transaction,
+                                std::string super_of) {
+  return seal({transaction, identity, 0, ranges.size(), 0, part_record, std::move(super_of)}, encode(ranges));
+}
+
+Result<void> Journal::seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction) {
+  return seal({transaction, identity, 0, parts.size(), 0, super_record, {}}, parts);
 }
 
 Result<void> Journal::sync_payload(const os::File &dir) {

@@ -80,6 +80,11 @@ class Journal {
   // that durable too. From the moment commit() is called until it answers ok
   // the outcome is open: recovery may find it either way.
   Result<void> seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags = 0);
+  // The same as a part of `transaction`, whose super-journal lies beside `super_of`.
+  Result<void> seal_part(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t transaction,
+                         std::string super_of);
+  // As that super-journal: `parts` is its manifest.
+  Result<void> seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction);
   Result<void> sync_payload(const os::File &dir);
   Result<void> commit();
   // Empty again, durably: from here on it is as if it had never been. An undo
@@ -92,6 +97,7 @@ class Journal {
 
  private:
   Result<void> reserve(uint64_t end);
+  Result<void> seal(CommitRecord record, std::span<const std::byte> manifest);
   Result<void> append_bytes(const void *bytes, uint64_t n);
   template <class Source>
   Result<SectorTable> note_sectors(uint64_t offset, uint64_t n, Source source);

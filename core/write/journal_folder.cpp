@@ -95,9 +95,16 @@ JournalFolder::JournalFolder(os::Env &env, std::string path, struct stat data)
 }
 
 JournalFolder::~JournalFolder() {
+  let_go();
+}
+
+void JournalFolder::let_go() noexcept {
+  std::lock_guard lock(mutex_);
   if (!folder_ || env_.getpid() != process_) return;  // see forget_if_forked
   for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
+  parked_.clear();
   env_.unlinkat(AT_FDCWD, folder_path_.c_str(), AT_REMOVEDIR);  // fails while others use it
+  folder_.reset();
 }
 
 // In a child these are the parent's, and its locks with them.
@@ -159,6 +166,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
     parked_.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  if (!folder_) env_.unlinkat(AT_FDCWD, folder_path_.c_str(), AT_REMOVEDIR);  // let_go() came between
 }
 
 }  // namespace st::write

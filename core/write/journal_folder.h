@@ -59,6 +59,8 @@ class JournalFolder {
   Result<Taken> take();
   // Takes an empty one back: retired, or never committed.
   void give_back(Taken taken) noexcept;
+  // Removes those that wait.
+  void let_go() noexcept;
 
  private:
   bool is_beside(const Journal &journal) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "check.h"
 #include "error.h"
 #include "format/header.h"
 #include "hash.h"
@@ -13,7 +14,10 @@ namespace {
 constexpr char magic[16] = "libst journal 2";
 constexpr size_t record_bytes = 16 + 9 * 8;  // magic and nine numbers; its hash follows
 
-static_assert(record_bytes + 8 <= sector_bytes);
+constexpr size_t super_at = record_bytes + 8;  // its length, then the name, then a hash of all before
+constexpr size_t longest_super = 255;
+
+static_assert(super_at + 8 + longest_super + 8 <= sector_bytes);
 
 bool inside(uint64_t offset, uint64_t n, uint64_t begin, uint64_t end) {
   return offset >= begin && offset <= end && n <= end - offset;
@@ -31,6 +35,13 @@ std::array<std::byte, header_bytes> encode(const CommitRecord &r) {
     at += 8;
   }
   store_u64le(at, hash64(block.data(), record_bytes));
+  if (r.is_part()) {
+    ST_ASSERT(r.super_of.size() <= longest_super);
+    store_u64le(block.data() + super_at, r.super_of.size());
+    std::memcpy(block.data() + super_at + 8, r.super_of.data(), r.super_of.size());
+    const size_t end = super_at + 8 + r.super_of.size();
+    store_u64le(block.data() + end, hash64(block.data(), end));
+  }
   return block;
 }
 
@@ -48,7 +59,22 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
     *number = load_u64le(at);
     at += 8;
   }
-  return (out->flags & ~undo_record) == 0 ? JournalState::committed : JournalState::damaged;
+  if (out->flags == part_record) {
+    const uint64_t n = load_u64le(sector.data() + super_at);
+    if (n > longest_super) return JournalState::damaged;
+    const size_t end = super_at + 8 + n;
+    if (load_u64le(sector.data() + end) != hash64(sector.data(), end)) return JournalState::damaged;
+    out->super_of.assign(reinterpret_cast<const char *>(sector.data() + super_at + 8), n);
+    if (!is_plain_name(out->super_of)) return JournalState::damaged;
+    return JournalState::committed;
+  }
+  const bool known = out->flags == 0 || out->flags == undo_record || out->flags == super_record;
+  return known ? JournalState::committed : JournalState::damaged;
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.size() <= longest_super && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
 std::vector<std::byte> encode(std::span<const RangeRecord> ranges) {

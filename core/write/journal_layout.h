@@ -1,6 +1,7 @@
 // The bytes of a journal (redo or undo record) of one transaction. Pure: no I/O.
 //
-//   0       commit record in the first 512-byte sector, zero but when committed;
+//   0       commit record in the first 512-byte sector, zero but when committed; in
+//           a part of several, the super-journal's folder follows it there;
 //           the rest of the 4096-byte block is zero
 //   4096    payloads: the new bytes of each range; in an undo record, the old ones
 //           for each range, a 32-bit hash of every 512-byte sector of the old bytes;
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace st::write {
@@ -37,6 +39,9 @@ struct Identity {
 };
 
 inline constexpr uint64_t undo_record = 1;  // the payloads are to be put back, not to be written
+inline constexpr uint64_t part_record =
+    2;  // of a transaction on several files: means something only if its super-journal does
+inline constexpr uint64_t super_record = 4;  // the manifest is a list of parts: see super_journal.h
 
 struct CommitRecord {
   uint64_t transaction = 0;
@@ -44,9 +49,13 @@ struct CommitRecord {
   uint64_t manifest = 0;  // offset of the manifest in the journal
   uint64_t ranges = 0;
   uint64_t manifest_hash = 0;
-  uint64_t flags = 0;  // undo_record or zero; a version to come that sets others is refused
+  uint64_t flags = 0;  // one of the above or zero; a version to come that sets others is refused
+  // Of a part: the name of the index beside which the super-journal lies. That one has the same transaction.
+  std::string super_of = {};
 
   bool is_undo() const;
+  bool is_part() const { return (flags & part_record) != 0; }
+  bool is_super() const { return (flags & super_record) != 0; }
 };
 
 // One piece of the data file, and where the bytes to write lie, and the hashes of
@@ -62,6 +71,9 @@ inline bool CommitRecord::is_undo() const {
 }
 
 enum class JournalState { empty, committed, damaged };
+
+// A name in a folder, and no path: what a journal may name.
+bool is_plain_name(std::string_view name);
 
 std::array<std::byte, header_bytes> encode(const CommitRecord &);
 JournalState decode(std::span<const std::byte> header_block, CommitRecord *out);

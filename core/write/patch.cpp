@@ -6,20 +6,27 @@
 namespace st::write {
 namespace {
 
-Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<const Piece> pieces,
-                           const Identity &identity, const Control &control) {
+Result<std::vector<RangeRecord>> note(const os::File &data, Journal &journal, std::span<const Piece> pieces,
+                                      const Control &control) {
   uint64_t done = 0, total = 0;
   for (const Piece &p : pieces) total += p.payload.length;
   std::vector<RangeRecord> ranges;
   ranges.reserve(pieces.size());
   for (const Piece &p : pieces) {
-    if (auto go = control.check(done, total); !go) return go;
+    if (auto go = control.check(done, total); !go) return Failure(std::move(go.error()));
     auto range = journal.record_old(data, p.offset, p.payload);
     if (!range) return Failure(std::move(range.error()));
     ranges.push_back(*range);
     done += p.payload.length;
   }
-  return journal.seal(identity, ranges);
+  return ranges;
+}
+
+Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<const Piece> pieces,
+                           const Identity &identity, const Control &control) {
+  auto ranges = note(data, journal, pieces, control);
+  if (!ranges) return Failure(std::move(ranges.error()));
+  return journal.seal(identity, std::move(*ranges));
 }
 
 }  // namespace
@@ -44,6 +51,22 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
   return {};
+}
+
+Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
+                           const Identity &identity, const Control &control, const Super &super) {
+  auto ranges = note(data, journal, pieces, control);
+  if (!ranges) return Failure(std::move(ranges.error()));
+  if (auto sealed = journal.seal_part(identity, std::move(*ranges), super.transaction, super.index); !sealed)
+    return sealed;
+  if (auto synced = journal.sync_payload(dir); !synced) return synced;
+  return journal.commit();
+}
+
+Result<void> carry_out_patch(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                             std::byte *buffer) {
+  if (auto put = write_pieces(data, journal, pieces, buffer); !put) return put;
+  return data.sync_data();
 }
 
 }  // namespace st::write

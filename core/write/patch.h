@@ -23,4 +23,16 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
                                              std::span<const Piece> pieces, const Identity &identity,
                                              const Control &control);
 
+// The same as a part of a transaction on several files, in steps. First the
+// journal is made durable, and says what is to be written if `super` decides so.
+struct Super {
+  uint64_t transaction = 0;
+  std::string index;  // the name of the file beside which its journal lies
+};
+Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
+                           const Identity &identity, const Control &control, const Super &super);
+// Then, decided, the file; `buffer` as of write_pieces. Durable.
+Result<void> carry_out_patch(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                             std::byte *buffer);
+
 }  // namespace st::write

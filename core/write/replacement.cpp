@@ -13,22 +13,22 @@ namespace {
 // Room in a name of 255 bytes for the dot, the infix and the digits.
 constexpr size_t longest_base = 200;
 
-std::string temporary_prefix(const std::string &base) {
-  size_t n = std::min(base.size(), longest_base);
-  while (n > 0 && n < base.size() && (static_cast<unsigned char>(base[n]) & 0xC0) == 0x80) --n;  // whole characters
-  return "." + base.substr(0, n) + ".st-tmp-";
-}
-
 Result<os::File> open_folder(os::Env &env, const std::string &path) {
   return os::File::open(env, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, path);
 }
 
 }  // namespace
 
+std::string temporary_prefix(const std::string &base, std::string_view infix) {
+  size_t n = std::min(base.size(), longest_base);
+  while (n > 0 && n < base.size() && (static_cast<unsigned char>(base[n]) & 0xC0) == 0x80) --n;  // whole characters
+  return "." + base.substr(0, n) + std::string(infix);
+}
+
 // A temporary is stale if its lock is to be had, where locks mean anything.
-void Replacement::remove_stale(const os::File &dir, const std::string &base) {
+void Replacement::remove_stale(const os::File &dir, const std::string &base, std::string_view infix) {
   os::Env &env = dir.env();
-  const std::string prefix = temporary_prefix(base);
+  const std::string prefix = temporary_prefix(base, infix);
   std::vector<std::string> names;
   if (env.list(dir.fd(), &names) < 0) return;
   for (const std::string &name : names) {
@@ -46,20 +46,22 @@ void Replacement::remove_stale(const os::File &dir, const std::string &base) {
   }
 }
 
-void Replacement::remove_stale(os::Env &env, const std::string &target) {
+void Replacement::remove_stale(os::Env &env, const std::string &target, std::string_view infix) {
   const auto [folder, base] = os::split_path(target);
-  if (auto dir = open_folder(env, folder)) remove_stale(*dir, base);
+  if (auto dir = open_folder(env, folder)) remove_stale(*dir, base, infix);
 }
 
-Result<std::unique_ptr<Replacement>> Replacement::create(os::Env &env, const std::string &target, mode_t mode) {
+Result<std::unique_ptr<Replacement>> Replacement::create(os::Env &env, const std::string &target, mode_t mode,
+                                                         std::string_view infix) {
   std::unique_ptr<Replacement> r(new Replacement());
   r->process_ = env.getpid();
   const auto [folder, base] = os::split_path(target);
   r->base_ = base;
+  r->infix_ = infix;
   auto dir = open_folder(env, folder);
   if (!dir) return Failure(std::move(dir.error()));
   r->dir_ = std::move(*dir);
-  remove_stale(r->dir_, base);
+  if (infix == temporary_infix) remove_stale(r->dir_, base, infix);
   if (auto made = r->make(mode); !made) return Failure(std::move(made.error()));
   return r;
 }
@@ -68,7 +70,7 @@ Result<void> Replacement::make(mode_t mode) {
   constexpr int attempts = 100;
   Error last;
   for (int i = 0; i < attempts; ++i) {
-    temporary_ = temporary_prefix(base_) + os::random_name(dir_.env());
+    temporary_ = temporary_prefix(base_, infix_) + os::random_name(dir_.env());
     auto file = os::File::open(dir_.env(), dir_.fd(), temporary_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode,
                                dir_.path() + "/" + temporary_);
     if (!file) {
@@ -114,14 +116,19 @@ bool Replacement::stands() const {
          os::same_inode(by_name, *ours);
 }
 
-tl::expected<void, SwapFailure> Replacement::take_place() {
-  using Failed = tl::unexpected<SwapFailure>;
-  if (auto synced = file_.sync(); !synced) return Failed({std::move(synced.error()), false});
+Result<void> Replacement::rename() {
   const int renamed = os::repeat_interrupted(
       [&] { return dir_.env().renameat(dir_.fd(), temporary_.c_str(), dir_.fd(), base_.c_str()); });
   // An error may come after the fact (a network filesystem): look.
-  if (renamed < 0 && !stands()) return Failed({file_.error(-renamed, "rename"), false});
+  if (renamed < 0 && !stands()) return Failure(file_.error(-renamed, "rename"));
   named_ = false;
+  return {};
+}
+
+tl::expected<void, SwapFailure> Replacement::take_place() {
+  using Failed = tl::unexpected<SwapFailure>;
+  if (auto synced = file_.sync(); !synced) return Failed({std::move(synced.error()), false});
+  if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
   try {
     if (auto synced = dir_.sync(); !synced) return Failed({std::move(synced.error()), true});
   } catch (const std::bad_alloc &) {

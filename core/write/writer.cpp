@@ -120,14 +120,35 @@ Result<void> Writer::write(Slot *slot, const void *bytes, uint64_t n) {
   return {};
 }
 
+Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
+  const auto found = by_name_.find(std::string(name));
+  if (found != by_name_.end()) return &slots_[found->second];
+  return Failure(error(Status::not_found, "no tensor named ", quoted(name),
+                       " was declared; declare it, or give its dtype and shape with its bytes")
+                     .about_tensor(name));
+}
+
+Result<void> Writer::copy(std::string_view name, const os::File &from, uint64_t offset,
+                          const std::function<Result<void>(uint64_t done)> &tell) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  auto found = declared_slot(name);
+  if (!found) return Failure(std::move(found.error()));
+  Slot &slot = **found;
+  if (slot.tensor.nbytes == 0) return {};
+  if (!block_) block_ = shareable_block(made_->file());
+  failed_ = true;
+  auto done = transfer(from, made_->file(), {offset, data_offset_ + slot.begin, slot.tensor.nbytes}, *block_, tell);
+  if (!done) return Failure(std::move(done.error()).about_tensor(name));
+  failed_ = false;
+  slot.written = slot.tensor.nbytes;
+  return {};
+}
+
 Result<void> Writer::add(std::string_view name, const void *bytes, uint64_t n) {
   if (auto ok = may_go_on(); !ok) return ok;
-  const auto found = by_name_.find(std::string(name));
-  if (found == by_name_.end())
-    return Failure(error(Status::not_found, "no tensor named ", quoted(name),
-                         " was declared; declare it, or give its dtype and shape with its bytes")
-                       .about_tensor(name));
-  Slot &slot = slots_[found->second];
+  auto found = declared_slot(name);
+  if (!found) return Failure(std::move(found.error()));
+  Slot &slot = **found;
   if (n > slot.tensor.nbytes - slot.written)
     return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(name), " has ", slot.tensor.nbytes,
                          " bytes, of which ", slot.written, " were written; ", n, " more are too many")

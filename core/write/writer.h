@@ -8,7 +8,9 @@
 // was asked for.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,6 +47,10 @@ class Writer {
                                               NewMetadata metadata, SaveOptions options);
   // The next n bytes of a declared tensor.
   Result<void> add(std::string_view name, const void *bytes, uint64_t n);
+  // All bytes of a declared tensor, from `offset` of another file on, without passing through memory where that can
+  // be had. `tell` is asked now and then, after so many more bytes, whether to go on.
+  Result<void> copy(std::string_view name, const os::File &from, uint64_t offset,
+                    const std::function<Result<void>(uint64_t done)> &tell);
   // A tensor and all its bytes, declared or not.
   Result<void> put(NewTensor tensor);
   // Status incomplete if bytes of a tensor are missing; that, and busy, leave
@@ -60,6 +66,7 @@ class Writer {
 
   Writer(os::Env &env, SaveOptions options) : env_(env), options_(std::move(options)) {}
   Result<void> may_go_on() const;
+  Result<Slot *> declared_slot(std::string_view name);
   Result<void> declare(std::vector<NewTensor> declared);
   Result<Slot *> append(NewTensor tensor);
   Result<void> write(Slot *slot, const void *bytes, uint64_t n);
@@ -79,6 +86,7 @@ class Writer {
   bool arranged_ = false;
   bool failed_ = false;
   std::unique_ptr<Replacement> made_;
+  std::optional<uint64_t> block_;  // that copies may share
 };
 
 // All of it in one call.

@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUITES = ["crash_enumeration", "failing_calls", "layout_crash", "save_crash", "delta_crash", "unit_write", "unit_store", "encounters"]
+SUITES = ["crash_enumeration", "failing_calls", "layout_crash", "save_crash", "delta_crash", "shards_crash", "unit_write", "unit_store", "encounters"]
 QUICK_SUITES = SUITES[:2]
 
 
@@ -37,6 +37,9 @@ class Mutant:
 
 JOURNAL = "core/write/journal.cpp"
 RECOVER = "core/write/recover.cpp"
+ORPHAN = "core/write/orphan.cpp"
+SHARDS = "core/store/shard_transaction.cpp"
+PART = "core/store/part.cpp"
 PATCH = "core/write/patch.cpp"
 PIECES = "core/write/pieces.cpp"
 UNDO = "core/write/undo.cpp"
@@ -70,12 +73,12 @@ MUTANTS = [
     Mutant("no sync of the emptied journal", JOURNAL, "  if (emptied) emptied = file_.sync_data();\n", "", quick=True),
     Mutant("no sync of the folder that holds the journal folder", FOLDER,
            "  if (auto synced = parent->sync(); !synced) return Failure(std::move(synced.error()));\n", ""),
-    Mutant("recovery does not sync the file", RECOVER, "  return data_.sync_data();", "  return {};"),
-    Mutant("recovery does not sync the emptied journal", RECOVER,
+    Mutant("recovery does not sync the file", ORPHAN, "  return data_.sync_data();", "  return {};"),
+    Mutant("recovery does not sync the emptied journal", ORPHAN,
            "  if (auto synced = orphan.file.sync_data(); !synced) return synced;\n", ""),
     # steps
     Mutant("the journal is not emptied", JOURNAL, "  auto emptied = file_.write(zeros, sizeof zeros, 0);\n", "  static_cast<void>(zeros);\n  Result<void> emptied;\n"),
-    Mutant("recovery does not empty the journal", RECOVER,
+    Mutant("recovery does not empty the journal", ORPHAN,
            "  if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;\n", "  static_cast<void>(zeros);\n"),
     Mutant("a failed sync does not poison", TRANSACTION,
            "    if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;\n", ""),
@@ -121,9 +124,9 @@ MUTANTS = [
     # undo records: hashes, bounds, choice
     Mutant("undo: the old bytes have no hash", JOURNAL, "    hasher->add(buffer.get(), n);\n", "    static_cast<void>(hasher);\n"),
     Mutant("undo: recovery takes the record for a redo record's", LAYOUT_H, "return (flags & undo_record) != 0;", "return false;"),
-    Mutant("undo: old and new are mixed up", RECOVER, "is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;",
+    Mutant("undo: old and new are mixed up", ORPHAN, "is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;",
            "is_old = is_hashed, is_new = is_payload;"),
-    Mutant("flags of a version to come are believed", LAYOUT, "(out->flags & ~undo_record) == 0", "true"),
+    Mutant("flags of a version to come are believed", LAYOUT, "out->flags == 0 || out->flags == undo_record || out->flags == super_record", "true"),
     Mutant("undo: a block of the neighbour before is shared", JOURNAL_H, "begin((offset + block - 1) / block * block)", "begin(offset / block * block)"),
     Mutant("undo: a block of the neighbour behind is shared", JOURNAL_H, "end((offset + length) / block * block)", "end((offset + length + block - 1) / block * block)"),
     Mutant("undo: hashes of other sectors are believed", TRANSACTION, "!s.piece.table.fits(s.piece.offset)", "false"),
@@ -134,27 +137,27 @@ MUTANTS = [
     # hashes
     Mutant("the commit record's hash is not checked", LAYOUT,
            "  if (load_u64le(sector.data() + record_bytes) != hash64(sector.data(), record_bytes)) return JournalState::damaged;\n", ""),
-    Mutant("the manifest's hash is not checked", RECOVER, "if (hash64(manifest.data(), n) != record.manifest_hash)", "if (false)"),
-    Mutant("the payload's hash is not checked", RECOVER, "if (payload_hash.digest() != range.payload_hash)", "if (false)"),
-    Mutant("the table's hash is not checked", RECOVER, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
-    Mutant("old bytes are not checked", RECOVER, "if (!is_new && !is_old && foreign.empty())", "if (false)"),
-    Mutant("the file's identity is not checked", RECOVER, "if (*identity != record.identity)", "if (false)"),
+    Mutant("the manifest's hash is not checked", ORPHAN, "if (hash64(manifest.data(), n) != record.manifest_hash)", "if (false)"),
+    Mutant("the payload's hash is not checked", ORPHAN, "if (payload_hash.digest() != range.payload_hash)", "if (false)"),
+    Mutant("the table's hash is not checked", ORPHAN, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
+    Mutant("old bytes are not checked", ORPHAN, "if (!is_new && !is_old && foreign.empty())", "if (false)"),
+    Mutant("the file's identity is not checked", ORPHAN, "if (*identity != record.identity)", "if (false)"),
     Mutant("the header is no part of the identity", "core/write/identity.cpp", "  id.header_hash = hasher.digest();", "  id.header_hash = 0;"),
     # bounds and trust
     Mutant("ranges may lie outside the data", LAYOUT, "if (r.length == 0 || !inside(r.offset, r.length, end_of_last, identity.size))", "if (false)"),
     Mutant("payloads may lie outside the journal", LAYOUT, "if (!inside(r.payload, r.length, header_bytes, journal_bytes))", "if (false)"),
     Mutant("tables may lie outside the journal", LAYOUT,
            "if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes))", "if (false)"),
-    Mutant("the manifest may lie outside the journal", RECOVER,
+    Mutant("the manifest may lie outside the journal", ORPHAN,
            "  if (!manifest_is_inside(orphan_)) return", "  if (false) return"),
-    Mutant("a journal with a second link is trusted", RECOVER, "else if (s.st_nlink > 1)", "else if (false)"),
-    Mutant("a link instead of a journal is followed", RECOVER, "if (!S_ISREG(s.st_mode))", "if (false)"),
+    Mutant("a journal with a second link is trusted", ORPHAN, "else if (s.st_nlink > 1)", "else if (false)"),
+    Mutant("a link instead of a journal is followed", ORPHAN, "if (!S_ISREG(s.st_mode))", "if (false)"),
     Mutant("anybody's journal is trusted", FOLDER, "  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)\n", "  if (false)\n"),
     Mutant("a journal that anybody may write is trusted", FOLDER, "if (s.st_mode & S_IWOTH) return", "if (false) return"),
     # locks
-    Mutant("recovery does not lock the file", RECOVER,
+    Mutant("recovery does not lock the file", "core/write/exclusive.cpp",
            "    auto lock = os::RangeLock::acquire(exclusive->file, {{0, 0, true}}, wait);", "    static_cast<void>(wait);\n    Result<os::RangeLock> lock = os::RangeLock();"),
-    Mutant("cleaning up drops journals that are being filled", RECOVER,
+    Mutant("cleaning up drops journals that are being filled", ORPHAN,
            "  if (!lock && lock.error().status == Status::busy) return false;\n  if (!lock) return Failure(std::move(lock.error()));\n", ""),
     Mutant("a living writer's journal counts as an orphan", RECOVER, "      if (*locked && !is_on(found, asking.locked)) continue;\n", ""),
     Mutant("a dying writer's journal counts as a living one's", RECOVER, "      if (*locked && !is_on(found, asking.locked)) continue;\n", "      if (*locked) continue;\n"),
@@ -163,17 +166,34 @@ MUTANTS = [
     Mutant("a patch cuts the file inside sectors", PIECES,
            "up_to_sector(piece.offset + done, chunk, piece.payload.length - done)", "std::min(chunk, piece.payload.length - done)"),
     Mutant("a recovery cuts the file inside sectors", PIECES, "up_to_sector(at, chunk, end - at)", "std::min(chunk, end - at)"),
-    Mutant("a journal of another inode is applied unseen", RECOVER, "if (!same_inode && !touched_)", "if (false)"),
-    Mutant("a journal of another inode is never applied", RECOVER, "if (!same_inode && !touched_)", "if (!same_inode)"),
+    Mutant("a journal of another inode is applied unseen", ORPHAN, "if (!same_inode && !touched_)", "if (false)"),
+    Mutant("a journal of another inode is never applied", ORPHAN, "if (!same_inode && !touched_)", "if (!same_inode)"),
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (journal && is_beside(*journal))", "if (journal)"),
     Mutant("a child takes its parent's journals", FOLDER, "  forget_if_forked();\n  Error last;", "  Error last;"),
     Mutant("a transaction does not lock its tensors", TRANSACTION,
            "  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});\n", ""),
     Mutant("a transaction does not hold off recovery", TRANSACTION,
            "std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
-    Mutant("a transaction does not look for orphans", TRANSACTION, "  if (orphans->committed) {", "  if (false) {"),
+    Mutant("a transaction does not look for orphans", TRANSACTION, "  if (orphans) {", "  if (false) {"),
     Mutant("a transaction does not look whether the file was replaced", TRANSACTION, "  if (*replaced) return nullptr;\n", ""),
     Mutant("a transaction does not look whether the header was rewritten", TRANSACTION, "  if (*identity != known) {", "  if (false) {"),
+    # several files
+    Mutant("shards: no sync of the super-journal's list", SHARDS,
+           "  return decision->journal->sync_payload(decision->folder->dir());", "  return {};"),
+    Mutant("shards: new files are not synced", PART,
+           "  if (auto synced = made->replacement->file().sync(); !synced) return Failure(std::move(synced.error()));\n", ""),
+    Mutant("shards: names of new files are not durable before the decision", SHARDS,
+           "  if (makes_files)\n    if (auto synced = sync_folder(); !synced) return synced;\n  const write::Identity known", "  const write::Identity known"),
+    Mutant("shards: the index does not wait for what shards gain", SHARDS,
+           "  if (makes_files)\n    if (auto synced = sync_folder(); !synced) return synced;\n  if (index.fresh) {", "  if (index.fresh) {"),
+    Mutant("shards: what a shard loses does not wait for the index", SHARDS,
+           "    if (auto synced = sync_folder(); !synced) return synced;\n  }\n", "  }\n"),
+    Mutant("shards: what a shard loses is not kept while it gains", PART, "make_part(&entry->first_form, &entry->first, loses)", "make_part(&entry->first_form, &entry->first, false)"),
+    Mutant("shards: a part is not asked for its super-journal", RECOVER, "if (*decision == Decision::yes) {", "if (false) {"),
+    Mutant("shards: a part counts without its super-journal", RECOVER, "never_was = *decision == Decision::no;", "never_was = false, orphan.damage.clear();"),
+    Mutant("shards: the super-journal goes before the parts", SHARDS,
+           "  for (Transaction *part : parts)\n    if (auto done = part->retire_part(); !done) return done;\n  return decision.journal->retire();",
+           "  if (auto done = decision.journal->retire(); !done) return done;\n  for (Transaction *part : parts)\n    if (auto done = part->retire_part(); !done) return done;\n  return {};"),
     # new files
     Mutant("a new file is not synced before it is renamed", REPLACEMENT, "  if (auto synced = file_.sync(); !synced) return Failed({std::move(synced.error()), false});\n", ""),
     Mutant("a rename is not synced", REPLACEMENT, "if (auto synced = dir_.sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),

@@ -54,6 +54,7 @@ from .errors import (
 )
 from .file import File, open, open_memory
 from .info import IoInfo, Plan, Stats, TensorInfo
+from .reshape import join, reshard
 from .save import Writer, save, writer
 from .slices import TensorSlice
 from .status import Status
@@ -112,11 +113,13 @@ __all__ = [
     "compact",
     "delta_info",
     "diff",
+    "join",
     "merge",
     "open",
     "open_memory",
     "patch",
     "recover",
+    "reshard",
     "save",
     "verify",
     "version",

@@ -348,6 +348,9 @@ st_reopen = _function("st_reopen", c_status, _file, POINTER(c_void_p))
 st_close = _function("st_close", c_status, _file)
 st_interrupt = _function("st_interrupt", None, _file)
 
+st_shard_count = _function("st_shard_count", c_size_t, _file)
+st_shard_path = _function("st_shard_path", c_status, _file, c_size_t, POINTER(c_char_p))
+
 st_count = _function("st_count", c_size_t, _file)
 st_at = _function("st_at", c_status, _file, c_size_t, _tensor)
 # An address, not a POINTER(Tensor): _names.py fills an array of numpy's.
@@ -410,6 +413,8 @@ _metadata = POINTER(Metadata)
 _writer = c_void_p
 st_save_options_init = _function("st_save_options_init", None, POINTER(SaveOptions), c_size_t)
 st_save = _function("st_save", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions))
+st_reshard = _function("st_reshard", c_status, c_char_p, c_char_p, c_uint64, POINTER(SaveOptions))
+st_join = _function("st_join", c_status, c_char_p, c_char_p, POINTER(SaveOptions))
 st_writer_open = _function(
     "st_writer_open", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions),
     POINTER(c_void_p),

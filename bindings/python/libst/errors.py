@@ -182,7 +182,7 @@ class PoisonedError(StorageError):
 
 
 class FormatError(Error, ValueError):
-    """The file breaks a rule of the format; `status` (40 to 56) says which."""
+    """The file breaks a rule of the format; or an index and its shards do not agree; `status` (40 to 61) says which."""
 
     status = Status.HEADER_JSON
 
@@ -282,7 +282,7 @@ _BY_STATUS: dict[int, type[Error]] = {
         IncompleteError,
     )
 }
-_BY_STATUS.update(dict.fromkeys(range(Status.HEADER_TOO_SMALL, Status.DUPLICATE_NAME + 1), FormatError))
+_BY_STATUS.update(dict.fromkeys(range(Status.HEADER_TOO_SMALL, Status.SHARD_PATH + 1), FormatError))
 
 
 def known_status(status: int) -> int:

@@ -225,6 +225,21 @@ class File(Mapping[str, Array]):
         return self._path
 
     @property
+    def shards(self) -> "tuple[str, ...]":
+        """The absolute paths of the files that this stands for: one, or those that an index of shards names, in the
+        order of `TensorInfo.shard`. () for a file in memory."""
+        handle = self._live()
+        path = ctypes.c_char_p()
+        paths = []
+        for i in range(_abi.st_shard_count(handle)):
+            status = _abi.st_shard_path(handle, i, path)
+            if status == Status.UNSUPPORTED:
+                return ()
+            check(status)
+            paths.append(os.fsdecode(path.value or b""))
+        return tuple(paths)
+
+    @property
     def mode(self) -> str:
         """ "r" or "r+"."""
         return self._mode

@@ -50,6 +50,11 @@ class Status(IntEnum):
     TRUNCATED = 54
     TRAILING_DATA = 55
     DUPLICATE_NAME = 56
+    SHARD_INDEX = 57
+    SHARD_MISSING = 58
+    SHARD_TENSOR = 59
+    SHARD_DUPLICATE = 60
+    SHARD_PATH = 61
 
     # Deltas.
     DELTA = 62

@@ -110,6 +110,11 @@ typedef int32_t st_status;
 #define ST_E_TRUNCATED 54           /* the file ends before the last tensor does */
 #define ST_E_TRAILING_DATA 55       /* bytes follow the last tensor */
 #define ST_E_DUPLICATE_NAME 56      /* a name stands twice, which would hide a tensor */
+#define ST_E_SHARD_INDEX 57         /* an index of shards is not {"metadata": {}, "weight_map": {name: shard}} */
+#define ST_E_SHARD_MISSING 58       /* a shard that the index names is not there */
+#define ST_E_SHARD_TENSOR 59        /* index and shards disagree about where a tensor is */
+#define ST_E_SHARD_DUPLICATE 60     /* a tensor stands twice: in the index, or in two shards */
+#define ST_E_SHARD_PATH 61          /* a shard's name leads out of the index's folder */
 
 /* Deltas. */
 #define ST_E_DELTA 62       /* the file is no delta, or one that contradicts itself or was damaged */
@@ -258,7 +263,8 @@ void st_open_options_init(st_open_options *out, size_t size);
 
 /* Open a safetensors file: read and check its header, map its data, and first
  * of all finish what a crashed writer had committed (see st_recover).
- *   path  the file; symbolic links are followed.
+ *   path  the file; symbolic links are followed. Or the index of a sharded checkpoint (….safetensors.index.json),
+ *         or a folder that holds one, or else a model.safetensors: see "shards" below.
  *   opts  NULL for the defaults.
  *   out   the handle; free it with st_close.
  * Cost: the header is read and indexed; data is not touched.
@@ -269,7 +275,7 @@ void st_open_options_init(st_open_options *out, size_t size);
  * file, only how some of the tensors that are replaced begin is looked at
  * (st_verify_with looks at all).
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
- * format status (40 to 56); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery);
+ * format status (40 to 61); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery);
  * with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
  * Any thread. After fork() a child may go on using the handle: at the first use
  * it opens the file and maps it for itself. Since 2.0. */
@@ -293,6 +299,24 @@ st_status st_close(st_file *file);
  * for locks and to stop long reads: they answer ST_E_INTERRUPTED. May be called
  * from any thread and from a signal handler. Since 2.0. */
 void st_interrupt(st_file *file);
+
+/* ------------------------------------------------------------------ shards */
+
+/* A checkpoint of several files, whose index names the file of each tensor, opens as one. All calls work on it:
+ *  - Tensors stand shard by shard, in the order of the shards' names, and within a shard by offset; st_tensor.shard is
+ *    the number of the shard, file_offset counts in it. Metadata are those of the index, numbers as it spells them.
+ *  - A shard is opened, and held against the index, when it is first needed: so any call that takes a tensor may also
+ *    answer as st_open does, with ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE, or ST_E_FILE_CHANGED if the index was
+ *    replaced since it was read (st_refresh). A handle keeps up to 128 descriptors open, however many shards there are.
+ *  - A transaction is all or nothing across shards. A new name goes to the last shard that the transaction rewrites
+ *    anyway, else to the last shard. weight_map and total_size follow. ST_TXN_FILLERS is ST_E_UNSUPPORTED.
+ *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open. */
+
+/* How many files the handle stands for: 1, or the number of shards. 0 for NULL. Since 2.0. */
+size_t st_shard_count(const st_file *file);
+/* The absolute path of one of them, which lives until st_close. ST_E_OUT_OF_RANGE; ST_E_UNSUPPORTED for a file that
+ * was given as memory. Since 2.0. */
+st_status st_shard_path(const st_file *file, size_t shard, const char **path);
 
 /* -------------------------------------------------------------- catalogue */
 
@@ -666,6 +690,22 @@ st_status st_writer_finish(st_writer *writer);
 /* Drop what was written, and free the writer. NULL is fine. Since 2.0. */
 void st_writer_abort(st_writer *writer);
 
+/* --------------------------------------------------------------- reshaping */
+
+/* Write a checkpoint as shards of at most max_shard_size bytes of tensors each (a larger tensor gets one to itself),
+ * with their index: model-00001-of-00003.safetensors, model.safetensors.index.json. Tensors keep their order.
+ *   from            anything that st_open takes; it is not changed.
+ *   to_folder       made if it is not there; a checkpoint in it is ST_E_INVALID_ARGUMENT.
+ *   max_shard_size  not 0.
+ *   opts            NULL for the defaults; a layout other than ST_LAYOUT_KEEP is of each shard.
+ * Bytes do not pass through the process: the kernel copies them, or shares their blocks. The index comes last: until
+ * it is there the folder holds no checkpoint. Statuses: as st_open and st_save. Since 2.0. */
+st_status st_reshard(const char *from, const char *to_folder, uint64_t max_shard_size, const st_save_options *opts);
+
+/* Write a checkpoint as one file, in the same way: metadata of the index but total_size, and of the first shard what
+ * the index does not say. Statuses: as st_open and st_save. Since 2.0. */
+st_status st_join(const char *from, const char *to, const st_save_options *opts);
+
 /* ----------------------------------------------------------------- deltas */
 
 /* A delta is a safetensors file: the tensors that another has and its base has
@@ -771,7 +811,8 @@ typedef struct st_report {
 /* Return non-zero to stop (ST_E_CANCELLED). */
 typedef int (*st_report_fn)(void *user, const st_report *report);
 
-/* Check a file against every rule of the format and read all its bytes once.
+/* Check a file, or the shards of an index and whether they agree with it,
+ * against every rule of the format and read all its bytes once.
  * Tells each finding; answers the status of the first error, or ST_OK. Journals
  * that wait are reported, not touched. `report` may be NULL. Since 2.0. */
 st_status st_verify(const char *path, st_report_fn report, void *user);
@@ -791,7 +832,7 @@ typedef struct st_verify_options {
 void st_verify_options_init(st_verify_options *out, size_t size);
 st_status st_verify_with(const char *path, const st_verify_options *opts);
 
-/* Finish or drop what crashed writers left beside the file: uncommitted
+/* Finish or drop what crashed writers left beside the file, or the index and its shards: uncommitted
  * journals are removed, committed ones are applied and removed, changes that
  * were under way are rolled back. st_open does the same. Safe to call at any time, again, and from many processes. Statuses:
  * ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written here);

@@ -19,6 +19,8 @@ extern "C" {
     pub fn st_reopen(file: *const st_file, out: *mut *mut st_file) -> st_status;
     pub fn st_close(file: *mut st_file) -> st_status;
     pub fn st_interrupt(file: *mut st_file);
+    pub fn st_shard_count(file: *const st_file) -> usize;
+    pub fn st_shard_path(file: *const st_file, shard: usize, path: *mut *const c_char) -> st_status;
     pub fn st_count(file: *const st_file) -> usize;
     pub fn st_at(file: *mut st_file, i: usize, out: *mut st_tensor) -> st_status;
     pub fn st_at_many(file: *mut st_file, first: usize, n: usize, out: *mut st_tensor) -> st_status;
@@ -191,6 +193,13 @@ extern "C" {
     pub fn st_writer_put(writer: *mut st_writer, tensor: *const st_tensor) -> st_status;
     pub fn st_writer_finish(writer: *mut st_writer) -> st_status;
     pub fn st_writer_abort(writer: *mut st_writer);
+    pub fn st_reshard(
+        from: *const c_char,
+        to_folder: *const c_char,
+        max_shard_size: u64,
+        opts: *const st_save_options,
+    ) -> st_status;
+    pub fn st_join(from: *const c_char, to: *const c_char, opts: *const st_save_options) -> st_status;
     pub fn st_diff_options_init(out: *mut st_diff_options, size: usize);
     pub fn st_diff(
         from: *const c_char,

@@ -91,6 +91,11 @@ impl File {
         &self.path
     }
 
+    /// The absolute paths of the files that it stands for: one, or those that an index of shards names, in their order.
+    pub fn shards(&self) -> Vec<PathBuf> {
+        self.handle.shards()
+    }
+
     /// Whether it was opened for changes.
     pub fn is_writable(&self) -> bool {
         self.opened.writable

@@ -1,7 +1,9 @@
 //! An open st_file: the only owner of the pointer, closed when dropped. All that the catalogue answers is tied to a
 //! borrow of it, as names and shapes live until st_close.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr::{null, null_mut, NonNull};
 use std::sync::Arc;
 
@@ -73,6 +75,20 @@ impl Handle {
     pub(crate) fn count(&self) -> usize {
         // SAFETY: an open handle.
         unsafe { sys::st_count(self.raw()) }
+    }
+
+    /// The shards' paths; a commit in another thread may shorten the list meanwhile.
+    pub(crate) fn shards(&self) -> Vec<PathBuf> {
+        // SAFETY: an open handle.
+        let count = unsafe { sys::st_shard_count(self.raw()) };
+        let path = |i| {
+            let mut path = null();
+            // SAFETY: an open handle and a place to write to; the string lives until st_close.
+            let status = unsafe { sys::st_shard_path(self.raw(), i, &mut path) };
+            // SAFETY: as above.
+            (status == sys::ST_OK).then(|| unsafe { CStr::from_ptr(path) }.to_bytes())
+        };
+        (0..count).map_while(path).map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))).collect()
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<usize> {

@@ -202,7 +202,7 @@ impl<'a> SaveOptions<'a> {
         })
     }
 
-    fn parts(self) -> (sys::st_save_options, Vec<(String, String)>, Option<OwnProgress<'a>>) {
+    pub(crate) fn parts(self) -> (sys::st_save_options, Vec<(String, String)>, Option<OwnProgress<'a>>) {
         let mut c = self.c;
         let progress = self.progress.map(OwnProgress::new);
         if let Some(own) = &progress {

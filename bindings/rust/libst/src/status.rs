@@ -121,6 +121,16 @@ statuses! {
     TrailingData = ST_E_TRAILING_DATA,
     /// A name stands twice, which would hide a tensor.
     DuplicateName = ST_E_DUPLICATE_NAME,
+    /// An index of shards is not `{"metadata": {}, "weight_map": {name: shard}}`.
+    ShardIndex = ST_E_SHARD_INDEX,
+    /// A shard that the index names is not there.
+    ShardMissing = ST_E_SHARD_MISSING,
+    /// Index and shards disagree about where a tensor is.
+    ShardTensor = ST_E_SHARD_TENSOR,
+    /// A tensor stands twice: in the index, or in two shards.
+    ShardDuplicate = ST_E_SHARD_DUPLICATE,
+    /// A shard's name leads out of the index's folder.
+    ShardPath = ST_E_SHARD_PATH,
 
     /// The file is no delta, or one that contradicts itself or was damaged.
     Delta = ST_E_DELTA,

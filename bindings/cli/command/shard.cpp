@@ -1,0 +1,116 @@
+// stctl shard, stctl join: a checkpoint as shards with an index, or as one file.
+#include <memory>
+
+#include "../commands.h"
+#include "../exit_code.h"
+#include "../failure.h"
+#include "../handle.h"
+#include "../interrupt.h"
+#include "../json.h"
+#include "../progress.h"
+#include "../text.h"
+
+namespace stctl {
+namespace {
+
+struct Reshape {
+  std::string from, to, size;
+  int32_t lock_timeout_ms = 10000;
+};
+
+// "5GB", "500MB", "5000000", "4GiB": as Hugging Face spells sizes, where GB is 10^9.
+uint64_t bytes_of(const std::string &size) {
+  size_t end = 0;
+  double number = 0;
+  try {
+    number = std::stod(size, &end);
+  } catch (const std::exception &) {
+    end = 0;
+  }
+  const std::string unit = size.substr(end);
+  const std::pair<const char *, double> units[] = {{"", 1},      {"B", 1},       {"KB", 1e3},         {"MB", 1e6},
+                                                   {"GB", 1e9},  {"TB", 1e12},   {"KiB", 1024.0},     {"MiB", 1048576.0},
+                                                   {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  for (const auto &[name, factor] : units)
+    if (end > 0 && unit == name && number > 0 && number * factor >= 1 && number * factor < 9e18)
+      return static_cast<uint64_t>(number * factor);
+  throw UsageFailure(fmt::format("{} is no size such as 5GB, 500MB or 4GiB", escape(size)));
+}
+
+template <class Call>
+void run_with_progress(Session &session, const char *doing, const Reshape &options, Call call) {
+  throw_if_interrupted();
+  const Interruptible guard(nullptr);
+  Progress progress(session.quiet, doing, 0);
+  st_save_options opts = ST_SAVE_OPTIONS_INIT;
+  opts.lock_timeout_ms = options.lock_timeout_ms;
+  opts.progress = Progress::callback;
+  opts.progress_user = &progress;
+  check(call(opts));
+}
+
+void tell(Session &session, const Reshape &options, const char *done, size_t shards) {
+  if (session.json) {
+    Json json(session.out);
+    json.begin_object();
+    json.field("from", options.from);
+    json.field("to", options.to);
+    json.field("shards", static_cast<uint64_t>(shards));
+    json.end_object();
+    session.out.write("\n");
+  } else {
+    session.out.print("{} {}: {}\n", done, escape(options.to), counted(shards, "file"));
+  }
+}
+
+int run_shard(Session &session, const Reshape &options) {
+  const uint64_t size = bytes_of(options.size);
+  run_with_progress(session, "sharding", options, [&](const st_save_options &opts) {
+    return st_reshard(options.from.c_str(), options.to.c_str(), size, &opts);
+  });
+  forget_interrupt();
+  tell(session, options, "sharded into", st_shard_count(File(session, options.to).get()));
+  return exit_ok;
+}
+
+int run_join(Session &session, const Reshape &options) {
+  run_with_progress(session, "joining", options, [&](const st_save_options &opts) {
+    return st_join(options.from.c_str(), options.to.c_str(), &opts);
+  });
+  forget_interrupt();
+  tell(session, options, "joined into", 1);
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_shard(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Reshape>();
+  CLI::App *command = add_command(app, session, "shard",
+                                  "Write a checkpoint as shards with an index\n\n"
+                                  "Into FOLDER, which may not hold a checkpoint yet, named as Hugging Face names them.\n"
+                                  "Tensors keep their order; one that is larger than SIZE gets a shard to itself.",
+                                  "  stctl shard model.safetensors sharded --max-size 5GB\n");
+  command->add_option("MODEL", options->from, "A file, an index of shards, or a folder with one")->required()->type_name("");
+  command->add_option("FOLDER", options->to, "Made if it is not there")->required()->type_name("");
+  command->add_option("--max-size", options->size, "Bytes of tensors in a shard, at most: 5GB, 500MB, 4GiB")
+      ->required()
+      ->type_name("SIZE");
+  add_lock_timeout(*command, options->lock_timeout_ms);
+  command->callback([&session, options] { session.run = [&session, options] { return run_shard(session, *options); }; });
+}
+
+void add_join(CLI::App &app, Session &session) {
+  auto options = std::make_shared<Reshape>();
+  CLI::App *command = add_command(app, session, "join",
+                                  "Write a sharded checkpoint as one file\n\n"
+                                  "FILE is replaced whole if it is there, as by any save.",
+                                  "  stctl join sharded model.safetensors\n"
+                                  "  stctl join sharded/model.safetensors.index.json model.safetensors\n");
+  command->add_option("MODEL", options->from, "An index of shards, or the folder that holds it")->required()->type_name("");
+  command->add_option("FILE", options->to, "The file to be written")->required()->type_name("");
+  add_lock_timeout(*command, options->lock_timeout_ms);
+  command->callback([&session, options] { session.run = [&session, options] { return run_join(session, *options); }; });
+}
+
+}  // namespace stctl

@@ -1,0 +1,54 @@
+"""`libst.reshard` and `libst.join`: a checkpoint as shards, or as one file."""
+
+from typing import Any, Optional
+
+from . import _abi
+from ._callbacks import Callbacks, Progress
+from ._waiting import Waiting
+from .errors import check
+from .file import Path, fs_path
+from .save import _options
+
+
+def reshard(
+    source: Path,
+    folder: Path,
+    max_shard_size: int,
+    *,
+    layout: str = "keep",
+    alignment: int = 0,
+    header_reserve: int = 0,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+) -> None:
+    """Write a checkpoint into a folder as shards of at most `max_shard_size` bytes, with their index, named as
+    Hugging Face names them: `model-00001-of-00003.safetensors`, `model.safetensors.index.json`.
+
+    The source (anything that `libst.open` takes) is not changed; its bytes do not pass through memory. The index
+    comes last; on failure what was written is removed. Other arguments as `libst.save`.
+
+    Raises what `libst.open` and `libst.save` raise; InvalidArgumentError if the folder holds a checkpoint already.
+    """
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress)
+    options: Any = _options(layout, alignment, header_reserve, waiting, callbacks)
+    raw, to = fs_path(source), fs_path(folder)
+    check(waiting.run(lambda: callbacks.call(_abi.st_reshard, raw, to, max_shard_size, options)))
+
+
+def join(
+    source: Path,
+    path: Path,
+    *,
+    layout: str = "keep",
+    alignment: int = 0,
+    header_reserve: int = 0,
+    lock_timeout: Optional[float] = 10.0,
+    progress: Optional[Progress] = None,
+) -> None:
+    """Write a checkpoint, sharded or not, as one file. Arguments and errors as `libst.save`."""
+    waiting = Waiting.of(lock_timeout)
+    callbacks = Callbacks(progress)
+    options: Any = _options(layout, alignment, header_reserve, waiting, callbacks)
+    raw, to = fs_path(source), fs_path(path)
+    check(waiting.run(lambda: callbacks.call(_abi.st_join, raw, to, options)))

@@ -1,0 +1,40 @@
+// Sharded checkpoints: which files there are, and other files made of them.
+#include "boundary.h"
+#include "store/reshape.h"
+
+using namespace st;
+using namespace st::capi;
+
+size_t st_shard_count(const st_file *file) {
+  return file ? file->collection->members() : 0;
+}
+
+st_status st_shard_path(const st_file *file, size_t shard, const char **path) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_shard_path", file, path));
+    if (shard >= file->collection->members())
+      return fail(Status::out_of_range, "shard ", shard, " was asked for, of ", file->collection->members());
+    const std::string_view found = file->collection->member_path(shard);
+    if (found.empty()) return fail(Status::unsupported, "a file that was given as memory has no path");
+    *path = found.data();
+    return {};
+  });
+}
+
+st_status st_reshard(const char *from, const char *to_folder, uint64_t max_shard_size, const st_save_options *opts) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_reshard", from, to_folder));
+    auto options = translate(opts);
+    if (!options) return Failure(std::move(options.error()));
+    return store::reshard(os::Env::posix(), from, to_folder, max_shard_size, *options);
+  });
+}
+
+st_status st_join(const char *from, const char *to, const st_save_options *opts) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_join", from, to));
+    auto options = translate(opts);
+    if (!options) return Failure(std::move(options.error()));
+    return store::join(os::Env::posix(), from, to, *options);
+  });
+}

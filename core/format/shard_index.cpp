@@ -1,0 +1,323 @@
+#include "format/shard_index.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "format/ignored_number.h"
+#include "format/json_string.h"
+#include "hash.h"
+
+namespace st {
+namespace {
+
+namespace od = simdjson::ondemand;
+
+Failure broken(simdjson::error_code code) {
+  if (code == simdjson::MEMALLOC) return fail(Status::nomem, "no memory to parse the index of shards");
+  return fail(Status::shard_index, "the index of shards is not valid JSON (", simdjson::error_message(code),
+              "); fetch it again");
+}
+
+Failure not_an_index(std::string_view why) {
+  return fail(Status::shard_index, "the index of shards ", why,
+              "; it must be {\"metadata\": {…}, \"weight_map\": {tensor: shard}}");
+}
+
+std::string_view trimmed(std::string_view token) {
+  while (!token.empty() &&
+         (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r'))
+    token.remove_suffix(1);
+  return token;
+}
+
+// A plain name in the index's own folder.
+Result<void> check_shard_name(std::string_view shard, std::string_view tensor) {
+  const bool plain = !shard.empty() && shard != "." && shard != ".." &&
+                     shard.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+  if (plain) return {};
+  return Failure(error(Status::shard_path, "the index of shards has tensor ", quoted(tensor), " in ", quoted(shard),
+                       ", which is no name of a file in the index's own folder; do not use it")
+                     .about_tensor(tensor));
+}
+
+}  // namespace
+
+bool is_index_name(std::string_view path) {
+  constexpr std::string_view middle = ".safetensors.index.", end = ".json";
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const size_t at = name.rfind(middle);
+  if (at == std::string_view::npos || !name.ends_with(end)) return false;
+  const std::string_view variant = name.substr(at + middle.size() - 1);  // ".json" or ".fp16.json"
+  return variant.size() >= end.size() && variant.find('.', 1) >= variant.size() - end.size();
+}
+
+size_t SeededHash::operator()(std::string_view name) const {
+  return hash64(name.data(), name.size(), seed);
+}
+
+// Collects what the JSON says. It was checked as a whole before, so here only the types are.
+class ShardIndexParser {
+ public:
+  explicit ShardIndexParser(uint64_t seed) : numbers_(0, SeededHash(seed)) {
+    index_.by_name_ = ShardIndex::ByName(0, SeededHash(seed));
+  }
+
+  Result<ShardIndex> parse(od::document &document);
+
+ private:
+  Result<void> weight_map(od::value value);
+  Result<void> metadata(od::value value);
+  static Result<std::string> raw(od::value &value);
+
+  ShardIndex index_;
+  ShardIndex::ByName numbers_;
+};
+
+Result<std::string> ShardIndexParser::raw(od::value &value) {
+  od::json_type type;
+  if (auto code = value.type().get(type)) return broken(code);
+  std::string_view text;
+  if (type == od::json_type::object) {
+    od::object object;
+    if (auto code = value.get_object().get(object)) return broken(code);
+    if (auto code = object.raw_json().get(text)) return broken(code);
+  } else if (type == od::json_type::array) {
+    od::array array;
+    if (auto code = value.get_array().get(array)) return broken(code);
+    if (auto code = array.raw_json().get(text)) return broken(code);
+  } else {
+    text = value.raw_json_token();
+  }
+  return std::string(trimmed(text));
+}
+
+Result<void> ShardIndexParser::metadata(od::value value) {
+  od::json_type type;
+  if (auto code = value.type().get(type)) return broken(code);
+  if (type == od::json_type::null) return {};
+  od::object object;
+  if (value.get_object().get(object)) return not_an_index("has \"metadata\" that is no object");
+  for (auto entry : object) {
+    od::field field;
+    if (auto code = std::move(entry).get(field)) return broken(code);
+    std::string_view key;
+    if (auto code = field.unescaped_key().get(key)) return broken(code);
+    ShardIndex::Pair pair{std::string(key), {}, {}};
+    if (auto code = field.value().type().get(type)) return broken(code);
+    if (type == od::json_type::string) {
+      std::string_view text;
+      pair.json = trimmed(field.value().raw_json_token());
+      if (auto code = field.value().get_string().get(text)) return broken(code);
+      pair.text = text;
+    } else {
+      auto json = raw(field.value());
+      if (!json) return Failure(std::move(json.error()));
+      pair.text = pair.json = std::move(*json);
+    }
+    index_.metadata_.push_back(std::move(pair));
+  }
+  std::vector<std::string_view> keys;
+  for (const auto &pair : index_.metadata_) keys.push_back(pair.key);
+  std::sort(keys.begin(), keys.end());
+  if (std::adjacent_find(keys.begin(), keys.end()) != keys.end()) return not_an_index("has a metadata key twice");
+  return {};
+}
+
+Result<void> ShardIndexParser::weight_map(od::value value) {
+  od::object object;
+  if (value.get_object().get(object)) return not_an_index("has a \"weight_map\" that is no object");
+  for (auto entry : object) {
+    od::field field;
+    if (auto code = std::move(entry).get(field)) return broken(code);
+    std::string_view key, shard;
+    if (auto code = field.unescaped_key().get(key)) return broken(code);
+    std::string name(key);
+    if (field.value().get_string().get(shard)) return not_an_index("maps a tensor to what is no name of a shard");
+    if (auto ok = check_shard_name(shard, name); !ok) return ok;
+    const auto number = numbers_.try_emplace(std::string(shard), static_cast<uint32_t>(numbers_.size())).first->second;
+    if (!index_.by_name_.try_emplace(name, number).second)
+      return Failure(error(Status::shard_duplicate, "the index of shards names tensor ", quoted(key),
+                           " twice; one of them would be hidden")
+                         .about_tensor(name));
+  }
+  return {};
+}
+
+Result<ShardIndex> ShardIndexParser::parse(od::document &document) {
+  od::object top;
+  if (document.get_object().get(top)) return not_an_index("is no JSON object");
+  bool has_map = false, has_metadata = false;
+  for (auto entry : top) {
+    od::field field;
+    if (auto code = std::move(entry).get(field)) return broken(code);
+    std::string_view key;
+    if (auto code = field.unescaped_key().get(key)) return broken(code);
+    if (key == "weight_map") {
+      if (std::exchange(has_map, true)) return not_an_index("has two weight_maps");
+      if (auto ok = weight_map(field.value()); !ok) return Failure(std::move(ok.error()));
+    } else if (key == "metadata") {
+      if (std::exchange(has_metadata, true)) return not_an_index("has \"metadata\" twice");
+      if (auto ok = metadata(field.value()); !ok) return Failure(std::move(ok.error()));
+    } else {
+      const std::string name(key);
+      auto json = raw(field.value());
+      if (!json) return Failure(std::move(json.error()));
+      if (!index_.others_.emplace(name, std::move(*json)).second) return not_an_index("has a field twice");
+    }
+  }
+  if (!has_map) return not_an_index("has no \"weight_map\"");
+
+  // Numbers by name, not as they came.
+  std::vector<std::pair<std::string_view, uint32_t>> order;
+  for (const auto &[shard, number] : numbers_) order.emplace_back(shard, number);
+  std::sort(order.begin(), order.end());
+  std::vector<uint32_t> renumbered(order.size());
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    renumbered[order[i].second] = i;
+    index_.shards_.emplace_back(order[i].first);
+  }
+  index_.counts_.assign(order.size(), 0);
+  for (auto &[name, number] : index_.by_name_) ++index_.counts_[number = renumbered[number]];
+  return std::move(index_);
+}
+
+Result<ShardIndex> ShardIndex::parse(const char *json, uint64_t size, uint64_t hash_seed) {
+  // All of it is JSON, also what is not looked at below; that nesting is bounded is simdjson's own limit.
+  {
+    simdjson::dom::parser whole;
+    simdjson::dom::element ignored;
+    if (auto code = whole.parse(reinterpret_cast<const uint8_t *>(json), size, false).get(ignored)) return broken(code);
+  }
+  od::parser parser;
+  od::document document;
+  if (auto code = parser.iterate(json, size, size + simdjson::SIMDJSON_PADDING).get(document)) return broken(code);
+  return ShardIndexParser(hash_seed).parse(document);
+}
+
+ShardIndex ShardIndex::of(std::vector<std::string> shards) {
+  ShardIndex index;
+  std::sort(shards.begin(), shards.end());
+  index.shards_ = std::move(shards);
+  index.counts_.assign(index.shards_.size(), 0);
+  return index;
+}
+
+std::optional<uint32_t> ShardIndex::shard_of(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::vector<std::string_view> ShardIndex::names_in(uint32_t shard) const {
+  std::vector<std::string_view> names;
+  for (const auto &[name, number] : by_name_)
+    if (number == shard) names.push_back(name);
+  return names;
+}
+
+std::optional<std::string_view> ShardIndex::metadata_find(std::string_view key) const {
+  const auto found = std::find_if(metadata_.begin(), metadata_.end(), [&](const Pair &p) { return p.key == key; });
+  return found == metadata_.end() ? std::nullopt : std::optional<std::string_view>(found->text);
+}
+
+std::optional<uint64_t> ShardIndex::total_size() const {
+  const auto text = metadata_find(total_size_key);
+  if (!text || text->empty() || text->size() > 19) return std::nullopt;
+  uint64_t n = 0;
+  for (const char c : *text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    n = n * 10 + static_cast<uint64_t>(c - '0');
+  }
+  return n;
+}
+
+size_t ShardIndex::memory_bytes() const {
+  size_t n = by_name_.bucket_count() * sizeof(void *);
+  for (const auto &[name, number] : by_name_) n += sizeof(name) + sizeof(number) + 3 * sizeof(void *) + name.capacity();
+  return n;
+}
+
+void ShardIndex::assign(std::string_view name, std::string_view shard) {
+  auto at = std::lower_bound(shards_.begin(), shards_.end(), shard);
+  const auto number = static_cast<uint32_t>(at - shards_.begin());
+  if (at == shards_.end() || *at != shard) {
+    shards_.emplace(at, shard);
+    counts_.insert(counts_.begin() + number, 0);
+    for (auto &[other, n] : by_name_) n += n >= number;
+  }
+  const auto [found, fresh] = by_name_.try_emplace(std::string(name), number);
+  if (!fresh) --counts_[std::exchange(found->second, number)];
+  ++counts_[number];
+}
+
+void ShardIndex::remove(std::string_view name) {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return;
+  --counts_[found->second];
+  by_name_.erase(found);
+}
+
+void ShardIndex::set_metadata(std::string_view key, std::optional<std::string_view> text) {
+  const auto found = std::find_if(metadata_.begin(), metadata_.end(), [&](const Pair &p) { return p.key == key; });
+  if (!text) {
+    if (found != metadata_.end()) metadata_.erase(found);
+    return;
+  }
+  Pair pair{std::string(key), std::string(*text), {}};
+  if (found != metadata_.end() && is_acceptable_number(found->json) && is_acceptable_number(*text))
+    pair.json = *text;
+  else
+    append_json_string(pair.json, *text);
+  if (found != metadata_.end())
+    *found = std::move(pair);
+  else
+    metadata_.push_back(std::move(pair));
+}
+
+void ShardIndex::set_total_size(uint64_t bytes) {
+  const auto found =
+      std::find_if(metadata_.begin(), metadata_.end(), [](const Pair &p) { return p.key == total_size_key; });
+  Pair pair{std::string(total_size_key), std::to_string(bytes), std::to_string(bytes)};
+  if (found != metadata_.end())
+    *found = std::move(pair);
+  else
+    metadata_.push_back(std::move(pair));
+}
+
+std::string ShardIndex::spell() const {
+  std::map<std::string_view, std::string> fields(others_.begin(), others_.end());
+  if (!metadata_.empty()) {
+    std::vector<const Pair *> pairs;
+    for (const Pair &p : metadata_) pairs.push_back(&p);
+    std::sort(pairs.begin(), pairs.end(), [](const Pair *a, const Pair *b) { return a->key < b->key; });
+    std::string &out = fields["metadata"];
+    for (const Pair *p : pairs) {
+      out += out.empty() ? "{\n    " : ",\n    ";
+      append_json_string(out, p->key);
+      append_text(out, ": ");
+      out += p->json;
+    }
+    out += "\n  }";
+  }
+  std::vector<std::pair<std::string_view, uint32_t>> names(by_name_.begin(), by_name_.end());
+  std::sort(names.begin(), names.end());
+  std::string &map = fields["weight_map"];
+  for (const auto &[name, shard] : names) {
+    map += map.empty() ? "{\n    " : ",\n    ";
+    append_json_string(map, name);
+    append_text(map, ": ");
+    append_json_string(map, shards_[shard]);
+  }
+  map += map.empty() ? "{}" : "\n  }";
+  std::string out;
+  for (const auto &[key, json] : fields) {
+    out += out.empty() ? "{\n  " : ",\n  ";
+    append_json_string(out, key);
+    append_text(out, ": ");
+    out += json;
+  }
+  return out + "\n}\n";
+}
+
+}  // namespace st

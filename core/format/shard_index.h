@@ -1,0 +1,75 @@
+// The index of a sharded checkpoint, `….safetensors.index.json`, as Hugging Face
+// writes it: {"metadata": {"total_size": n, …}, "weight_map": {name: shard, …}}.
+// Pure: bytes in, values out. Must never let a shard lie outside the folder.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "error.h"
+
+namespace st {
+
+inline constexpr uint64_t max_index_bytes = 100000000;  // as of a header
+inline constexpr std::string_view total_size_key = "total_size";
+
+// Is this what an index is named? ("model.safetensors.index.json", also with a variant: "….index.fp16.json".)
+bool is_index_name(std::string_view path);
+
+// Seeded, so that nobody can choose names that collide.
+struct SeededHash {
+  using is_transparent = void;
+  explicit SeededHash(uint64_t s = 0) : seed(s) {}
+  uint64_t seed;
+  size_t operator()(std::string_view name) const;
+};
+
+class ShardIndex {
+ public:
+  // After `size` bytes header_padding more must be readable. Statuses shard_index, shard_duplicate, shard_path.
+  static Result<ShardIndex> parse(const char *json, uint64_t size, uint64_t hash_seed);
+  // Of a checkpoint to be written.
+  static ShardIndex of(std::vector<std::string> shards);
+
+  // The shards that hold a tensor, in the order of their names; number i is the i-th.
+  const std::vector<std::string> &shards() const { return shards_; }
+  size_t size() const { return by_name_.size(); }
+  std::optional<uint32_t> shard_of(std::string_view name) const;
+  const std::vector<uint64_t> &counts() const { return counts_; }  // tensors of each shard
+  std::vector<std::string_view> names_in(uint32_t shard) const;    // in no order
+
+  // Pairs of "metadata", in the order of the file: strings as they are meant, all else as it is spelled.
+  struct Pair {
+    std::string key, text;
+    std::string json;  // the value as it is spelled
+  };
+  const std::vector<Pair> &metadata() const { return metadata_; }
+  std::optional<std::string_view> metadata_find(std::string_view key) const;
+  std::optional<uint64_t> total_size() const;  // if there is such a number
+  size_t memory_bytes() const;
+
+  // To spell another. Shards that hold nothing any more are left out.
+  void assign(std::string_view name, std::string_view shard);
+  void remove(std::string_view name);
+  // Without a value: removes it. A number stays one if `text` spells a number.
+  void set_metadata(std::string_view key, std::optional<std::string_view> text);
+  void set_total_size(uint64_t bytes);
+  // As json.dumps(…, indent=2, sort_keys=True) with a line's end, which is how stock writes it.
+  std::string spell() const;
+
+ private:
+  friend class ShardIndexParser;
+  using ByName = std::unordered_map<std::string, uint32_t, SeededHash, std::equal_to<>>;
+
+  ByName by_name_;
+  std::vector<std::string> shards_;
+  std::vector<uint64_t> counts_;
+  std::vector<Pair> metadata_;
+  std::map<std::string, std::string> others_;  // fields that we do not know, as they are spelled
+};
+
+}  // namespace st

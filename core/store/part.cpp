@@ -1,0 +1,126 @@
+// The part that a transaction on one file plays in one on several: its commit, in
+// the steps that all parts take together. Nothing means anything before the
+// super-journal is committed, and nothing is given up after that.
+#include <algorithm>
+
+#include "os/lock_holder.h"
+#include "store/transaction.h"
+#include "write/identity.h"
+#include "write/space.h"
+
+namespace st::store {
+
+uint64_t Transaction::gained_bytes() const {
+  uint64_t gained = 0;
+  for (const DraftTensor *t : draft_->tensors()) gained += t->form.nbytes;
+  return gained - snapshot_->header.index.data_bytes();
+}
+
+Result<void> Transaction::lock_part(int32_t timeout_ms) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  control_ = Control(options_.progress, &checkpoint_.interrupts_);
+  auto locked = lock(timeout_ms);
+  if (!locked) {
+    if (locked.error().status != Status::busy) failed_ = true;
+    return Failure(std::move(locked.error()));
+  }
+  locked_ = std::move(*locked);
+  return publishes() ? draft() : Result<void>();
+}
+
+Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form *form, std::string *name,
+                                                                     bool keeping_removed) {
+  auto made = std::make_unique<NewFile>();
+  if (auto ok = make(*locked_, made.get(), write::undecided_infix, keeping_removed); !ok)
+    return Failure(std::move(ok.error()));
+  if (auto synced = made->replacement->file().sync(); !synced) return Failure(std::move(synced.error()));
+  *form = {made->snapshot->file_size(), made->snapshot->header_hash};
+  *name = made->replacement->temporary();
+  return made;
+}
+
+Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEntry *entry) {
+  failed_ = true;  // there is no second commit
+  entry->file = os::split_path(checkpoint_.path_).second;
+  entry->old = {locked_->identity.size, locked_->identity.header_hash};
+  if (auto ok = need_journal(); !ok) return ok;
+  entry->journal = journal_.journal->name();
+  const os::File &dir = journal_.folder->dir();
+  if (!publishes()) {
+    if (auto ok = stage_borrowed(); !ok) return ok;
+    if (auto room = write::make_room(locked_->file, snapshot_->filesystem, pieces()); !room) return room;
+    uint64_t largest = 0;
+    for (const Staged &s : staged_) largest = std::max(largest, s.piece.payload.length);
+    buffer_ = std::make_unique_for_overwrite<std::byte[]>(std::min(write::write_chunk_bytes, largest));
+    return write::prepare_patch(locked_->file, dir, *journal_.journal, pieces(), locked_->identity, control_, super);
+  }
+  if (auto ok = check_links(*locked_); !ok) return ok;
+  const Index &old = snapshot_->header.index;
+  const auto tensors = draft_->tensors();
+  const bool gains =
+      std::any_of(tensors.begin(), tensors.end(), [&](const DraftTensor *t) { return !old.find(t->name); });
+  bool loses = false;
+  for (size_t i = 0; i < old.size() && !loses; ++i) loses = !draft_->find(std::string(old.at(i).name));
+  // Whoever follows the index, the old one or the new, is to find each tensor.
+  if (gains || !loses) {
+    auto first = make_part(&entry->first_form, &entry->first, loses);
+    if (!first) return Failure(std::move(first.error()));
+    first_ = std::move(*first);
+  }
+  if (loses) {
+    auto second = make_part(&entry->second_form, &entry->second, false);
+    if (!second) return Failure(std::move(second.error()));
+    second_ = std::move(*second);
+  }
+  write::Journal &journal = *journal_.journal;
+  if (auto ok = journal.seal_part(locked_->identity, {}, super.transaction, super.index); !ok) return ok;
+  if (auto ok = journal.sync_payload(dir); !ok) return ok;
+  return journal.commit();
+}
+
+Result<void> Transaction::carry_out_patch() {
+  if (publishes()) return {};
+  return write::carry_out_patch(locked_->file, *journal_.journal, pieces(), buffer_.get());
+}
+
+Result<void> Transaction::place_first() {
+  return first_ ? first_->replacement->rename() : Result<void>();
+}
+
+Result<void> Transaction::place_second() {
+  return second_ ? second_->replacement->rename() : Result<void>();
+}
+
+Result<void> Transaction::retire_part() {
+  return journal_.journal->retire();
+}
+
+void Transaction::finish_part() {
+  Counters &counters = checkpoint_.counters_;
+  ++counters.commits;
+  counters.journal_bytes += journal_.journal->bytes_written() - journal_start_;
+  for (const Staged &s : staged_) {
+    counters.bytes_written += s.piece.payload.length;
+    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
+    if (!shown && checkpoint_.options_.log) checkpoint_.options_.log(LogLevel::warning, shown.error().message);
+  }
+  for (const auto *made : {&first_, &second_})
+    if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
+  NewFile *last = second_ ? second_.get() : first_.get();
+  if (last) checkpoint_.adopt(std::move(last->snapshot));
+  locked_.reset();
+}
+
+void Transaction::drop_part(bool open) noexcept {
+  for (auto *made : {&first_, &second_}) {
+    if (*made && open) (*made)->replacement->leave();
+    made->reset();
+  }
+  if (journal_.journal && journal_.journal->committed()) {
+    // Its record, though it means nothing, is not to be met again.
+    if (open || !journal_.journal->retire()) let_go_of_journal();
+  }
+  locked_.reset();
+}
+
+}  // namespace st::store

@@ -1,0 +1,218 @@
+#include "store/reshape.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "format/shard_index.h"
+#include "store/collection.h"
+#include "store/locate.h"
+#include "write/replacement.h"
+
+namespace st::store {
+namespace {
+
+constexpr const char *index_name = "model.safetensors.index.json";
+
+// The source, opened, and how far the copying has come.
+class Source {
+ public:
+  static Result<Source> open(os::Env &env, const std::string &path, const write::SaveOptions &options);
+
+  const std::vector<Place> &places() const { return places_; }
+  const Collection &collection() const { return *collection_; }
+  uint64_t bytes() const { return total_; }
+  // The pairs of the first file's header.
+  const write::NewMetadata &header_metadata() const { return header_metadata_; }
+  // Those tensors, as a file of its own.
+  Result<void> write_file(os::Env &env, const std::string &to, std::span<const Place> places,
+                          const write::NewMetadata &metadata, const write::SaveOptions &options);
+
+ private:
+  std::unique_ptr<Collection> collection_;
+  std::vector<Place> places_;
+  write::NewMetadata header_metadata_;
+  uint64_t total_ = 0, done_ = 0;
+  Progress progress_;
+};
+
+Result<Source> Source::open(os::Env &env, const std::string &path, const write::SaveOptions &options) {
+  OpenOptions reading;
+  reading.map = read::MapMode::none;
+  reading.lock_timeout_ms = options.lock_timeout_ms;
+  Source source;
+  source.progress_ = options.progress;
+  auto collection = Collection::open(env, path, std::move(reading));
+  if (!collection) return Failure(std::move(collection.error()));
+  source.collection_ = std::move(*collection);
+  const Catalogue catalogue = source.collection_->catalogue();
+  source.places_.reserve(catalogue.size());
+  for (size_t i = 0; i < catalogue.size(); ++i) {
+    auto place = catalogue.at(i);
+    if (!place) return Failure(std::move(place.error()));
+    source.total_ += place->tensor().nbytes;
+    source.places_.push_back(*place);
+  }
+  if (source.collection_->members() > 0) {
+    auto first = source.collection_->member(0);
+    if (!first) return Failure(std::move(first.error()));
+    const Index &index = (*first)->snapshot().header.index;
+    for (size_t i = 0; i < index.metadata_size(); ++i) source.header_metadata_.emplace_back(index.metadata_at(i));
+  }
+  return source;
+}
+
+Result<void> Source::write_file(os::Env &env, const std::string &to, std::span<const Place> places,
+                                const write::NewMetadata &metadata, const write::SaveOptions &options) {
+  std::vector<write::NewTensor> declared;
+  declared.reserve(places.size());
+  for (const Place &p : places) {
+    const TensorView t = p.tensor();
+    declared.push_back({std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes, nullptr});
+  }
+  write::SaveOptions quiet = options;  // progress is of the whole
+  quiet.progress = {};
+  auto writer = write::Writer::open(env, to, std::move(declared), metadata, std::move(quiet));
+  if (!writer) return Failure(std::move(writer.error()));
+  const Control control(progress_, nullptr);
+  for (const Place &p : places) {
+    auto here = p.snapshot->here();
+    if (!here) return Failure(std::move(here.error()));
+    auto copied = (*writer)->copy(p.tensor().name, here->file, p.snapshot->file_offset(p.tensor()),
+                                  [&](uint64_t more) { return control.check(done_ += more, total_); });
+    if (!copied) return copied;
+  }
+  return (*writer)->finish();
+}
+
+std::string shard_name(size_t number, size_t count) {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", number, count);
+  return name;
+}
+
+// In order; a new one where the next tensor would not fit.
+std::vector<std::span<const Place>> cut_up(std::span<const Place> places, uint64_t most) {
+  std::vector<std::span<const Place>> shards;
+  size_t begin = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const uint64_t n = places[i].tensor().nbytes;
+    if (i > begin && n > most - std::min(bytes, most)) {
+      shards.push_back(places.subspan(begin, i - begin));
+      begin = i;
+      bytes = 0;
+    }
+    bytes += n;
+  }
+  shards.push_back(places.subspan(begin));
+  return shards;
+}
+
+// The folder that is to hold the shards: what was written into it goes again
+// unless it is kept.
+class Folder {
+ public:
+  static Result<Folder> make(os::Env &env, const std::string &path);
+  Folder(Folder &&other) noexcept
+      : env_(other.env_),
+        path_(std::move(other.path_)),
+        made_(std::exchange(other.made_, false)),
+        written_(std::move(other.written_)) {}
+  ~Folder() {
+    for (const std::string &path : written_) env_->unlinkat(AT_FDCWD, path.c_str(), 0);
+    if (made_ && env_) env_->unlinkat(AT_FDCWD, path_.c_str(), AT_REMOVEDIR);
+  }
+  std::string next(const std::string &name) { return path_ + "/" + name; }
+  void has(std::string path) { written_.push_back(std::move(path)); }
+  void keep() {
+    written_.clear();
+    made_ = false;
+  }
+  const std::string &path() const { return path_; }
+
+ private:
+  Folder() = default;
+  os::Env *env_ = nullptr;
+  std::string path_;
+  bool made_ = false;
+  std::vector<std::string> written_;
+};
+
+Result<Folder> Folder::make(os::Env &env, const std::string &path) {
+  Folder folder;
+  const int made = os::repeat_interrupted([&] { return env.mkdirat(AT_FDCWD, path.c_str(), 0777); });
+  if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));
+  if (const int r = env.realpath(path.c_str(), &folder.path_); r < 0) return Failure(os_error(-r, "open", path));
+  folder.env_ = &env;
+  folder.made_ = made == 0;
+  auto dir = os::File::open(env, AT_FDCWD, folder.path_, O_RDONLY | O_DIRECTORY, 0, folder.path_);
+  if (!dir) return Failure(std::move(dir.error()));
+  std::vector<std::string> names;
+  if (const int r = env.list(dir->fd(), &names); r < 0) return Failure(dir->error(-r, "list"));
+  for (const std::string &name : names)
+    if (name.ends_with(".safetensors") || is_index_name(name))
+      return fail(Status::invalid_argument, "the folder ", quoted(path), " holds ", quoted(name),
+                  " already; give an empty one, so that no two checkpoints are mixed");
+  return folder;
+}
+
+}  // namespace
+
+Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
+                     const write::SaveOptions &options) {
+  if (max_shard_size == 0) return fail(Status::invalid_argument, "shards of at most 0 bytes could hold nothing");
+  auto source = Source::open(env, from, options);
+  if (!source) return Failure(std::move(source.error()));
+  auto folder = Folder::make(env, to_folder);
+  if (!folder) return Failure(std::move(folder.error()));
+  const auto shards = cut_up(source->places(), max_shard_size);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
+  ShardIndex index = ShardIndex::of(names);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string path = folder->next(names[i]);
+    if (auto written = source->write_file(env, path, shards[i], source->header_metadata(), options); !written)
+      return written;
+    folder->has(path);
+    for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
+  }
+  if (!source->collection().file()) {
+    const Catalogue catalogue = source->collection().catalogue();
+    for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
+      const auto [key, value] = catalogue.metadata_at(i);
+      index.set_metadata(key, value);
+    }
+  }
+  index.set_total_size(source->bytes());
+
+  const std::string spelled = index.spell(), path = folder->next(index_name);
+  auto made = write::Replacement::create(env, path, 0666);
+  if (!made) return Failure(std::move(made.error()));
+  if (auto put = (*made)->file().write(spelled.data(), spelled.size(), 0); !put) return put;
+  auto placed = (*made)->take_place();
+  if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
+  folder->keep();
+  if (placed) return {};
+  Error e = std::move(placed.error().error);
+  e.status = Status::needs_recovery;
+  return Failure(std::move(e));
+}
+
+Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {
+  auto source = Source::open(env, from, options);
+  if (!source) return Failure(std::move(source.error()));
+  write::NewMetadata metadata;
+  const Catalogue catalogue = source->collection().catalogue();
+  for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
+    const auto [key, value] = catalogue.metadata_at(i);
+    const bool is_of_index = !source->collection().file() && key == total_size_key;
+    if (!is_of_index) metadata.emplace_back(key, value);
+  }
+  for (const auto &pair : source->header_metadata())
+    if (std::none_of(metadata.begin(), metadata.end(), [&](const auto &p) { return p.first == pair.first; }))
+      metadata.push_back(pair);
+  return source->write_file(env, to, source->places(), metadata, options);
+}
+
+}  // namespace st::store

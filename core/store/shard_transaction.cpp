@@ -1,0 +1,453 @@
+#include "store/shard_transaction.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "hash.h"
+#include "write/carry_over.h"
+#include "write/super_recover.h"
+
+namespace st::store {
+
+Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, TransactionOptions options) {
+  if (!shards.options().writable)
+    return fail(Status::read_only, quoted(shards.path()),
+                " was opened for reading only; open it for reading and writing to change it");
+  if (options.fillers)
+    return fail(Status::unsupported,
+                "fillers would be tensors that the index of shards does not name; delete without "
+                "ST_TXN_FILLERS, or open the shard by its own path");
+  if (shards.poisoned_)
+    return fail(Status::poisoned, "an earlier commit of ", quoted(shards.path()),
+                " did not end well; close the handle and open the checkpoint anew");
+  return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
+}
+
+std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const {
+  if (const auto found = moved_.find(std::string(name)); found != moved_.end()) return found->second;
+  return shown_.index().shard_of(name);
+}
+
+Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
+  if (failed_)
+    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  if (const auto shard = shard_of(name)) return *shard;
+  return Failure(
+      error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(shards_.path())).about_tensor(name));
+}
+
+// The last shard that is rewritten anyway, else the last.
+uint32_t ShardTransaction::place_for_new() const {
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+    if (part->second->publishes()) return part->first;
+  return static_cast<uint32_t>(shown_.members().size() - 1);
+}
+
+Result<Transaction *> ShardTransaction::part(uint32_t shard) {
+  if (const auto found = parts_.find(shard); found != parts_.end()) return found->second.get();
+  auto pinned = shown_.pin(shard);
+  if (!pinned) return Failure(std::move(pinned.error()));
+  auto begun = Transaction::begin(*pinned->member, options_);
+  if (!begun) return Failure(std::move(begun.error()));
+  return parts_.emplace(shard, std::move(*begun)).first->second.get();
+}
+
+namespace {
+
+// What a shard's own transaction answers, with its number.
+Result<void> of_shard(uint32_t shard, Result<void> answer) {
+  if (!answer) answer.error().shard = shard;
+  return answer;
+}
+
+}  // namespace
+
+Result<void> ShardTransaction::update(std::string_view name, const NewBytes &value) {
+  auto shard = existing(name);
+  if (!shard) return Failure(std::move(shard.error()));
+  auto in = part(*shard);
+  if (!in) return Failure(std::move(in.error()));
+  return of_shard(*shard, (*in)->update(name, value));
+}
+
+Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
+  if (failed_)
+    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  if (shown_.members().empty())
+    return fail(Status::unsupported, "the index ", quoted(shards_.path()),
+                " names no shard that a tensor could be put into; save the checkpoint anew");
+  const uint32_t shard = shard_of(name).value_or(place_for_new());
+  auto in = part(shard);
+  if (!in) return Failure(std::move(in.error()));
+  if (auto done = of_shard(shard, (*in)->put(name, value)); !done) return done;
+  moved_[std::string(name)] = shard;
+  return {};
+}
+
+Result<void> ShardTransaction::remove(std::string_view name) {
+  auto shard = existing(name);
+  if (!shard) return Failure(std::move(shard.error()));
+  auto in = part(*shard);
+  if (!in) return Failure(std::move(in.error()));
+  if (auto done = of_shard(*shard, (*in)->remove(name)); !done) return done;
+  moved_[std::string(name)] = std::nullopt;
+  return {};
+}
+
+Result<void> ShardTransaction::rename(std::string_view from, std::string_view to) {
+  auto shard = existing(from);
+  if (!shard) return Failure(std::move(shard.error()));
+  if (from != to && shard_of(to))
+    return Failure(error(Status::duplicate_name, "there is a tensor named ", quoted(to),
+                         " already; delete it first, or choose another name")
+                       .about_tensor(to));
+  auto in = part(*shard);
+  if (!in) return Failure(std::move(in.error()));
+  if (auto done = of_shard(*shard, (*in)->rename(from, to)); !done) return done;
+  moved_[std::string(from)] = std::nullopt;
+  moved_[std::string(to)] = *shard;
+  return {};
+}
+
+Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
+  if (key == total_size_key)
+    return fail(Status::invalid_argument, "total_size is kept right by every change; it cannot be set");
+  if (!value) {
+    bool there = shown_.metadata_find(key).has_value();
+    for (const auto &[changed, to] : metadata_)
+      if (changed == key) there = to.has_value();
+    if (!there) return fail(Status::not_found, "the metadata of the index has no key ", quoted(key));
+  }
+  metadata_.emplace_back(key, value ? std::optional<std::string>(*value) : std::nullopt);
+  return {};
+}
+
+std::vector<std::pair<uint32_t, Transaction *>> ShardTransaction::parts_with_work() const {
+  std::vector<std::pair<uint32_t, Transaction *>> parts;
+  for (const auto &[shard, transaction] : parts_)
+    if (transaction->has_work()) parts.emplace_back(shard, transaction.get());
+  return parts;
+}
+
+bool ShardTransaction::changes_index() const {
+  return !moved_.empty() || !metadata_.empty();
+}
+
+Result<CommitPlan> ShardTransaction::plan() {
+  CommitPlan sum;
+  sum.how = "nothing is staged";
+  const auto parts = parts_with_work();
+  for (const auto &[shard, transaction] : parts) {
+    auto plan = transaction->plan();
+    if (!plan) {
+      plan.error().shard = shard;
+      return plan;
+    }
+    sum.kind = std::max(sum.kind, plan->kind);
+    sum.file_size += plan->file_size;
+    sum.data_offset = std::max(sum.data_offset, plan->data_offset);
+    sum.written += plan->written;
+    sum.shared += plan->shared;
+    sum.copied += plan->copied;
+    sum.space_needed += plan->space_needed;
+    sum.space_free = std::min(sum.space_free, plan->space_free);
+    sum.how = std::move(plan->how);
+  }
+  if (changes_index()) sum.kind = CommitPlan::publish;
+  if (parts.size() != 1 && sum.kind != CommitPlan::nothing)
+    sum.how = text(parts.size(), " shards are changed together", changes_index() ? ", and the index" : "");
+  return sum;
+}
+
+int32_t ShardTransaction::left(uint64_t deadline) const {
+  if (options_.lock_timeout_ms < 0) return options_.lock_timeout_ms;
+  const uint64_t now = shards_.env().monotonic_ms();
+  return static_cast<int32_t>(deadline - std::min(now, deadline));
+}
+
+Result<void> ShardTransaction::commit() {
+  if (failed_)
+    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  if (options_.compact) return commit_each();
+  const auto parts = parts_with_work();
+  if (parts.empty() && !changes_index()) return {};
+  if (parts.size() > 1 || changes_index()) return commit_together();
+  auto done = of_shard(parts.front().first, parts.front().second->commit());
+  if (!done && done.error().status == Status::busy) return done;
+  failed_ = true;
+  shards_.used_journals(parts.front().second->checkpoint());
+  show_result();
+  return done;
+}
+
+// Every shard anew, which changes nothing that a reader of the checkpoint sees: one after the other.
+Result<void> ShardTransaction::commit_each() {
+  for (uint32_t shard = 0; shard < shown_.members().size(); ++shard) {
+    auto in = part(shard);
+    if (!in) return Failure(std::move(in.error()));
+    if (auto done = of_shard(shard, (*in)->commit()); !done) return done;
+    shards_.used_journals((*in)->checkpoint());
+    parts_.erase(shard);
+  }
+  failed_ = true;
+  show_result();
+  return {};
+}
+
+Result<void> ShardTransaction::commit_together() {
+  const uint64_t deadline = shards_.env().monotonic_ms() + static_cast<uint64_t>(std::max(options_.lock_timeout_ms, 0));
+  std::vector<Transaction *> parts;
+  bool exclusive = changes_index();
+  const std::string folder = os::split_path(shards_.real_path()).first;
+  for (const auto &[shard, transaction] : parts_with_work()) {
+    const std::string &path = transaction->checkpoint().path();
+    if (os::split_path(path).first != folder)
+      return fail(Status::unsupported, quoted(path), " and the index of shards lie in different folders, ",
+                  quoted(folder), " the index, so that no journal can speak for both; copy them into one");
+    exclusive |= transaction->publishes();
+    parts.push_back(transaction);
+  }
+  // As everybody does, so that no two wait for each other.
+  std::sort(parts.begin(), parts.end(),
+            [](Transaction *a, Transaction *b) { return a->checkpoint().path() < b->checkpoint().path(); });
+  LockedIndex index;
+  if (auto locked = lock_index(exclusive, deadline, &index); !locked) return locked;
+  if (auto locked = lock_parts(parts, deadline); !locked) return locked;
+  failed_ = true;  // whatever comes now, there is no second commit
+
+  Decision decision;
+  auto prepared = prepare(parts, &index, &decision);
+  if (!prepared) {
+    for (Transaction *part : parts) part->drop_part(false);
+    if (decision.journal) shards_.env().unlinkat(decision.folder->dir().fd(), decision.journal->name().c_str(), 0);
+    decision = {};
+    write::Folder::remove_if_empty(shards_.env(), shards_.real_path());
+    return prepared;
+  }
+  // The point of no return, for all of them.
+  if (auto decided = decision.journal->commit(); !decided)
+    return open_outcome(parts, &index, &decision, std::move(decided.error()));
+  if (auto done = carry_out(parts, index, decision); !done)
+    return open_outcome(parts, &index, &decision, std::move(done.error()));
+  for (Transaction *part : parts) {
+    part->finish_part();
+    shards_.used_journals(part->checkpoint());
+  }
+  shards_.env().unlinkat(decision.folder->dir().fd(), decision.journal->name().c_str(), 0);
+  decision = {};
+  write::Folder::remove_if_empty(shards_.env(), shards_.real_path());
+  show_result();
+  return {};
+}
+
+// Locked, still what the path names, and with no super-journal of a dead writer beside it.
+Result<void> ShardTransaction::lock_index(bool exclusive, uint64_t deadline, LockedIndex *locked) {
+  constexpr int attempts = 1000;
+  os::Env &env = shards_.env();
+  const Control control = shards_.control_of(options_.progress);
+  const std::string &path = shards_.real_path();
+  for (int i = 0; i < attempts; ++i) {
+    const os::LockWait wait{left(deadline), &control, nullptr};
+    auto file = open_regular(env, path, O_RDWR);
+    if (!file) return Failure(std::move(file.error()));
+    locked->file = std::move(*file);
+    auto lock = os::RangeLock::acquire(locked->file, {{0, 0, exclusive}}, wait);
+    if (!lock) return Failure(std::move(lock.error()));
+    locked->lock = std::move(*lock);
+    auto replaced = os::was_replaced(locked->file, path);
+    if (!replaced) return Failure(std::move(replaced.error()));
+    if (*replaced) {
+      locked->lock.release();
+      continue;
+    }
+    auto s = locked->file.stat();
+    if (!s) return Failure(std::move(s.error()));
+    auto folder = write::Folder::open(env, path, *s, options_log());
+    if (!folder) return Failure(std::move(folder.error()));
+    if (!*folder) return {};
+    auto orphans = write::find_orphans(**folder, *s);
+    if (!orphans) return Failure(std::move(orphans.error()));
+    if (!orphans->committed) return {};
+    locked->lock.release();
+    if (auto recovered = shards_.recover_if_needed(wait); !recovered) return recovered;
+  }
+  return fail(Status::busy, quoted(path), " is being replaced or recovered all the time; try again");
+}
+
+const Log &ShardTransaction::options_log() const {
+  return shards_.options().log;
+}
+
+Result<void> ShardTransaction::lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline) {
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (auto locked = parts[i]->lock_part(left(deadline)); !locked) {
+      for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
+      failed_ = locked.error().status != Status::busy;
+      return locked;
+    }
+  return {};
+}
+
+// What the index will say; nothing if that is what it says. It may have been
+// replaced since it was read here: our changes must fit what is there now.
+Result<std::optional<std::string>> ShardTransaction::new_index(const std::vector<Transaction *> &parts) const {
+  if (!changes_index()) return std::nullopt;
+  auto read = Shards::read_index(shards_.env(), shards_.real_path());
+  if (!read) return Failure(std::move(read.error()));
+  ShardIndex &index = read->index;
+  const std::string old = index.spell();
+  auto changed = [&](std::string_view name, std::string_view what) {
+    return Failure(error(Status::file_changed, "the index ", quoted(shards_.path()), " was replaced, and tensor ",
+                         quoted(name), " ", what, "; refresh the handle and begin again")
+                       .about_tensor(name));
+  };
+  uint64_t gained = 0;
+  // First what goes, so that a name may go from one shard to another.
+  for (const bool going : {true, false})
+    for (const Transaction *part : parts) {
+      if (!part->publishes()) continue;
+      const std::string shard = shards_.name_of(part->checkpoint().path(), shown_);
+      const Index &before = part->before().header.index;
+      if (going) {
+        gained += part->gained_bytes();
+        for (size_t i = 0; i < before.size(); ++i) {
+          const std::string_view name = before.at(i).name;
+          const auto in = index.shard_of(name);
+          if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
+          if (!part->draft_after().find(std::string(name))) index.remove(name);
+        }
+      } else {
+        for (const DraftTensor *t : part->draft_after().tensors()) {
+          if (before.find(t->name)) continue;
+          if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
+          index.assign(t->name, shard);
+        }
+      }
+    }
+  if (const auto total = index.total_size()) index.set_total_size(*total + gained);
+  for (const auto &[key, value] : metadata_) index.set_metadata(key, value);
+  std::string fresh = index.spell();
+  if (fresh == old) return std::nullopt;
+  return fresh;
+}
+
+Result<void> ShardTransaction::prepare_index(const std::vector<Transaction *> &parts, LockedIndex *index,
+                                             write::SuperEntry *entry) {
+  os::Env &env = shards_.env();
+  entry->file = os::split_path(shards_.real_path()).second;
+  auto form = write::form_of_index(index->file);
+  if (!form) return Failure(std::move(form.error()));
+  entry->old = *form;
+  auto spelled = new_index(parts);
+  if (!spelled) return Failure(std::move(spelled.error()));
+  if (!*spelled) return {};
+  write::Replacement::remove_stale(env, shards_.real_path(), write::undecided_infix);
+  auto made = write::Replacement::create(env, shards_.real_path(), 0600, write::undecided_infix);
+  if (!made) return Failure(std::move(made.error()));
+  index->fresh = std::move(*made);
+  const os::File &file = index->fresh->file();
+  if (auto put = file.write((*spelled)->data(), (*spelled)->size(), 0); !put) return put;
+  if (auto kept = write::carry_over(index->file, file, options_log()); !kept) return kept;
+  if (auto synced = file.sync(); !synced) return synced;
+  entry->first = index->fresh->temporary();
+  entry->first_form = {(*spelled)->size(), hash64((*spelled)->data(), (*spelled)->size())};
+  return {};
+}
+
+// All that can fail: afterwards everything that is to be is on the disk.
+Result<void> ShardTransaction::prepare(const std::vector<Transaction *> &parts, LockedIndex *index,
+                                       Decision *decision) {
+  os::Env &env = shards_.env();
+  auto identity = index->file.stat();
+  if (!identity) return Failure(std::move(identity.error()));
+  auto folder = write::Folder::create(env, shards_.real_path(), *identity);
+  if (!folder) return Failure(std::move(folder.error()));
+  decision->folder = std::move(*folder);
+  auto journal = write::Journal::create(decision->folder->dir(), *identity);
+  if (!journal) return Failure(std::move(journal.error()));
+  decision->journal = std::move(*journal);
+  const auto transaction = write::transaction_of(decision->journal->name());
+  ST_ASSERT(transaction.has_value());
+
+  write::SuperList list;
+  if (auto ok = prepare_index(parts, index, &list.index); !ok) return ok;
+  const write::Super super{*transaction, list.index.file};
+  bool makes_files = index->fresh != nullptr;
+  for (Transaction *part : parts) {
+    write::SuperEntry entry;
+    if (auto ok = part->prepare_part(super, &entry); !ok) return ok;
+    makes_files |= !entry.first.empty() || !entry.second.empty();
+    list.parts.push_back(std::move(entry));
+  }
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  const write::Identity known{identity->st_ino, list.index.old.size, 0, list.index.old.hash};
+  decision->journal->begin();
+  if (auto ok = decision->journal->seal_super(known, write::encode(list), *transaction); !ok) return ok;
+  return decision->journal->sync_payload(decision->folder->dir());
+}
+
+Result<void> ShardTransaction::sync_folder() const {
+  const std::string folder = os::split_path(shards_.real_path()).first;
+  auto dir = os::File::open(shards_.env(), AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, folder);
+  if (!dir) return Failure(std::move(dir.error()));
+  return dir->sync();
+}
+
+Result<void> ShardTransaction::carry_out(const std::vector<Transaction *> &parts, const LockedIndex &index,
+                                         const Decision &decision) {
+  bool makes_files = index.fresh != nullptr;
+  for (Transaction *part : parts) {
+    makes_files |= part->publishes();
+    if (auto done = part->carry_out_patch(); !done) return done;
+  }
+  for (Transaction *part : parts)
+    if (auto done = part->place_first(); !done) return done;
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  if (index.fresh) {
+    auto fresh = index.fresh->file().stat();
+    if (!fresh) return Failure(std::move(fresh.error()));
+    shards_.own_index_ = fresh->st_ino;
+    if (auto done = index.fresh->rename(); !done) return done;
+    if (auto synced = sync_folder(); !synced) return synced;
+  }
+  for (Transaction *part : parts)
+    if (auto done = part->place_second(); !done) return done;
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  for (Transaction *part : parts)
+    if (auto done = part->retire_part(); !done) return done;
+  return decision.journal->retire();
+}
+
+// Whether it was decided, or how far it came, recovery will see.
+Failure ShardTransaction::open_outcome(const std::vector<Transaction *> &parts, LockedIndex *index, Decision *decision,
+                                       Error cause) {
+  if (index->fresh) index->fresh->leave();
+  // Before anything is unlocked: whoever locks it next must see an orphan.
+  decision->journal.reset();
+  for (Transaction *part : parts) part->drop_part(true);
+  shards_.poisoned_ = true;
+  Error e = std::move(cause);
+  e.status = Status::needs_recovery;
+  e.message = text("the change of several shards was not finished (", e.message,
+                   "); close the handle and open the checkpoint anew, which finishes or drops it");
+  return Failure(std::move(e));
+}
+
+// The handle shows what was committed. Where the files did not change there is
+// nothing to do; where they cannot be read now, the change stands all the same.
+void ShardTransaction::show_result() {
+  bool changed = changes_index() || options_.compact;
+  for (const auto &[shard, transaction] : parts_)
+    changed |= &transaction->checkpoint().snapshot() != shown_.pinned(shard);
+  if (!changed) return;
+  auto shown = shards_.show_anew();
+  if (!shown && options_log())
+    options_log()(
+        LogLevel::warning,
+        text("the change is committed, but the handle cannot show it until it is refreshed: ", shown.error().message));
+}
+
+}  // namespace st::store

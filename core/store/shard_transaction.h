@@ -1,0 +1,73 @@
+// A transaction on a sharded checkpoint: a transaction on each shard that it
+// changes, committed together. What touches one shard and not the index is that
+// shard's own affair. Otherwise a super-journal beside the index decides for all,
+// and new files take their places in such an order that the index, the old or
+// the new one, never names a tensor that is not where it says.
+#pragma once
+
+#include <map>
+#include <unordered_map>
+
+#include "store/shown_shards.h"
+#include "store/transaction.h"
+
+namespace st::store {
+
+class ShardTransaction final : public AnyTransaction {
+ public:
+  static Result<std::unique_ptr<ShardTransaction>> begin(Shards &shards, TransactionOptions options);
+
+  Result<void> update(std::string_view name, const NewBytes &value) override;
+  Result<void> put(std::string_view name, const NewBytes &value) override;
+  Result<void> remove(std::string_view name) override;
+  Result<void> rename(std::string_view from, std::string_view to) override;
+  Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) override;
+  Result<CommitPlan> plan() override;
+  Result<void> commit() override;
+
+ private:
+  // The index file, locked, and what is to take its place.
+  struct LockedIndex {
+    os::File file;
+    os::RangeLock lock;  // of file: dies first
+    std::unique_ptr<write::Replacement> fresh;
+  };
+  // The super-journal, once it is there.
+  struct Decision {
+    std::optional<write::Folder> folder;
+    std::unique_ptr<write::Journal> journal;
+  };
+
+  ShardTransaction(Shards &shards, TransactionOptions options)
+      : shards_(shards), options_(std::move(options)), shown_(shards.now()) {}
+  std::optional<uint32_t> shard_of(std::string_view name) const;
+  Result<uint32_t> existing(std::string_view name) const;
+  uint32_t place_for_new() const;
+  Result<Transaction *> part(uint32_t shard);
+  std::vector<std::pair<uint32_t, Transaction *>> parts_with_work() const;
+  bool changes_index() const;
+
+  Result<void> commit_each();
+  Result<void> commit_together();
+  Result<void> lock_index(bool exclusive, uint64_t deadline, LockedIndex *locked);
+  Result<void> lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline);
+  int32_t left(uint64_t deadline) const;
+  Result<void> prepare(const std::vector<Transaction *> &parts, LockedIndex *index, Decision *decision);
+  Result<void> prepare_index(const std::vector<Transaction *> &parts, LockedIndex *index, write::SuperEntry *entry);
+  Result<std::optional<std::string>> new_index(const std::vector<Transaction *> &parts) const;
+  Result<void> carry_out(const std::vector<Transaction *> &parts, const LockedIndex &index, const Decision &decision);
+  Failure open_outcome(const std::vector<Transaction *> &parts, LockedIndex *index, Decision *decision, Error cause);
+  void show_result();
+  Result<void> sync_folder() const;
+  const Log &options_log() const;
+
+  Shards &shards_;
+  const TransactionOptions options_;
+  const ShownShards &shown_;
+  std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
+  std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them
+  std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;
+  bool failed_ = false;
+};
+
+}  // namespace st::store

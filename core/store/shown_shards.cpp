@@ -1,0 +1,92 @@
+#include "store/shown_shards.h"
+
+#include <algorithm>
+
+namespace st::store {
+
+ShownShards::ShownShards(const Shards &owner, ReadIndex read, std::vector<Member *> members)
+    : owner_(owner), read_(std::move(read)), members_(std::move(members)), pins_(members_.size()) {
+  size_t first = 0;
+  for (const uint64_t n : read_.index.counts()) {
+    first_.push_back(first);
+    first += n;
+  }
+}
+
+Result<ShownShards::Pinned> ShownShards::pin(uint32_t i) const {
+  const Snapshot *snapshot = pinned(i);
+  if (snapshot) return Pinned{members_[i]->opened(), snapshot};
+  auto opened = members_[i]->open(owner_.env(), owner_.member_options());
+  if (!opened) {
+    Error e = std::move(opened.error());
+    if (e.status == Status::no_file) return Failure(owner_.missing(i, members_[i]->path()));
+    e.shard = i;
+    return Failure(std::move(e));
+  }
+  if (auto same = owner_.check_unchanged(read_.identity); !same) return Failure(std::move(same.error()));
+  const Snapshot &now = (*opened)->snapshot();
+  if (auto agrees = check(i, now); !agrees) return Failure(std::move(agrees.error()));
+  if (pins_[i].compare_exchange_strong(snapshot, &now, std::memory_order_acq_rel)) snapshot = &now;
+  return Pinned{*opened, snapshot};
+}
+
+// The shard's tensors are those that the index has in it, no more and no fewer.
+Result<void> ShownShards::check(uint32_t shard, const Snapshot &snapshot) const {
+  const Index &index = snapshot.header.index;
+  bool agrees = index.size() == read_.index.counts()[shard];
+  for (size_t i = 0; agrees && i < index.size(); ++i) agrees = read_.index.shard_of(index.at(i).name) == shard;
+  if (agrees) return {};
+  // Or is somebody just changing both?
+  owner_.await_writers();
+  if (auto same = owner_.check_unchanged(read_.identity); !same) return same;
+  Error e = explain(shard, snapshot);
+  e.shard = shard;
+  return Failure(std::move(e));
+}
+
+Error ShownShards::explain(uint32_t shard, const Snapshot &snapshot) const {
+  const Index &index = snapshot.header.index;
+  const std::string where = quoted(members_[shard]->path());
+  for (size_t i = 0; i < index.size(); ++i) {
+    const std::string_view name = index.at(i).name;
+    const auto other = read_.index.shard_of(name);
+    if (other == shard) continue;
+    if (!other)
+      return error(Status::shard_tensor, where, " holds tensor ", quoted(name), ", which the index ",
+                   quoted(owner_.path()), " does not name; the two do not belong together")
+          .about_tensor(name);
+    auto there = members_[*other]->open(owner_.env(), owner_.member_options());
+    if (there && (*there)->snapshot().header.index.find(name))
+      return error(Status::shard_duplicate, "tensor ", quoted(name), " is in ", where, " and in ",
+                   quoted(members_[*other]->path()), "; one of them would be hidden")
+          .about_tensor(name);
+    return error(Status::shard_tensor, "tensor ", quoted(name), " is in ", where, ", but by the index in ",
+                 quoted(members_[*other]->path()))
+        .about_tensor(name);
+  }
+  for (const std::string_view name : read_.index.names_in(shard))
+    if (!index.find(name))
+      return error(Status::shard_tensor, "by the index ", quoted(owner_.path()), " tensor ", quoted(name), " is in ",
+                   where, ", but it is not; fetch the shard again")
+          .about_tensor(name);
+  return error(Status::shard_tensor, where, " and the index ", quoted(owner_.path()), " disagree");
+}
+
+Result<Place> ShownShards::at(size_t i) const {
+  const auto shard = static_cast<uint32_t>(std::upper_bound(first_.begin(), first_.end(), i) - first_.begin() - 1);
+  auto pinned = pin(shard);
+  if (!pinned) return Failure(std::move(pinned.error()));
+  return Place{i, shard, pinned->member, pinned->snapshot, i - first_[shard]};
+}
+
+Result<std::optional<Place>> ShownShards::find(std::string_view name) const {
+  const auto shard = read_.index.shard_of(name);
+  if (!shard) return std::nullopt;
+  auto pinned = pin(*shard);
+  if (!pinned) return Failure(std::move(pinned.error()));
+  const auto i = pinned->snapshot->header.index.find(name);
+  ST_ASSERT(i.has_value());
+  return Place{first_[*shard] + *i, *shard, pinned->member, pinned->snapshot, *i};
+}
+
+}  // namespace st::store

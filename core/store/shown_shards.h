@@ -1,0 +1,53 @@
+// The catalogue of a sharded checkpoint at one moment: the index as it was read,
+// and of each shard, once it was needed, the snapshot that was found to hold what
+// the index says. Any thread.
+#pragma once
+
+#include <atomic>
+
+#include "store/shards.h"
+
+namespace st::store {
+
+class ShownShards final : public Merged {
+ public:
+  ShownShards(const Shards &owner, ReadIndex read, std::vector<Member *> members);
+
+  size_t size() const override { return read_.index.size(); }
+  Result<Place> at(size_t i) const override;
+  Result<std::optional<Place>> find(std::string_view name) const override;
+  size_t metadata_size() const override { return read_.index.metadata().size(); }
+  MetadataPair metadata_at(size_t i) const override {
+    const auto &pair = read_.index.metadata()[i];
+    return {pair.key, pair.text};
+  }
+  std::optional<std::string_view> metadata_find(std::string_view key) const override {
+    return read_.index.metadata_find(key);
+  }
+
+  const ShardIndex &index() const { return read_.index; }
+  const ReadIndex &read() const { return read_; }
+  const std::vector<Member *> &members() const { return members_; }
+
+  struct Pinned {
+    Checkpoint *member;
+    const Snapshot *snapshot;
+  };
+  // Shard i, opened and found to agree with the index. Statuses shard_missing,
+  // shard_tensor, shard_duplicate; file_changed; those of opening.
+  Result<Pinned> pin(uint32_t i) const;
+  // Its snapshot, if somebody needed it already.
+  const Snapshot *pinned(uint32_t i) const { return pins_[i].load(std::memory_order_acquire); }
+
+ private:
+  Result<void> check(uint32_t shard, const Snapshot &snapshot) const;
+  Error explain(uint32_t shard, const Snapshot &snapshot) const;
+
+  const Shards &owner_;
+  const ReadIndex read_;
+  const std::vector<Member *> members_;
+  std::vector<size_t> first_;  // index of each shard's first tensor
+  mutable std::vector<std::atomic<const Snapshot *>> pins_;
+};
+
+}  // namespace st::store

@@ -1,0 +1,190 @@
+#include "write/orphan.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "hash.h"
+#include "os/range_lock.h"
+#include "write/identity.h"
+#include "write/undo.h"
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t chunk = write_chunk_bytes;
+
+void drop(const Folder &folder, const std::string &name) {
+  folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
+}
+
+}  // namespace
+
+Result<void> read_state(Found &found) {
+  auto s = found.file.stat();
+  if (!s) return Failure(std::move(s.error()));
+  found.size = static_cast<uint64_t>(s->st_size);
+  std::byte block[header_bytes] = {};
+  auto got = found.file.read_up_to(block, sizeof block, 0);
+  if (!got) return Failure(std::move(got.error()));
+  found.damage.clear();
+  found.state = decode({block, std::max<size_t>(*got, sector_bytes)}, &found.record);
+  if (found.state == JournalState::damaged) found.damage = "its commit record is damaged, or of a newer version";
+  return {};
+}
+
+Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
+                                       bool write) {
+  os::Env &env = folder.dir().env();
+  const std::string shown = folder.dir().path() + "/" + name;
+  auto found = std::make_unique<Found>();
+  struct stat s;
+  if (const int r = env.fstatat(folder.dir().fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW); r < 0) {
+    if (r == -ENOENT) return nullptr;
+    return Failure(os_error(-r, "look at", shown));
+  }
+  if (!S_ISREG(s.st_mode))
+    found->damage = "it is no plain file";
+  else if (s.st_nlink > 1)
+    found->damage = "it has a second link";
+  else
+    found->damage = distrust(s, data, env.geteuid());
+  if (!found->damage.empty()) return found;
+
+  auto file =
+      os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
+  if (!file) {
+    if (file.error().os_errno == ENOENT) return nullptr;
+    return Failure(std::move(file.error()));
+  }
+  found->file = std::move(*file);
+  if (auto read = read_state(*found); !read) return Failure(std::move(read.error()));
+  return found;
+}
+
+bool manifest_is_inside(const Found &found) {
+  const CommitRecord &r = found.record;
+  return r.ranges <= found.size / range_record_bytes && r.manifest <= found.size &&
+         r.ranges * range_record_bytes <= found.size - r.manifest;
+}
+
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found) {
+  auto lock = os::RangeLock::acquire(found.file, {{0, 0, true}}, {});
+  if (!lock && lock.error().status == Status::busy) return false;
+  if (!lock) return Failure(std::move(lock.error()));
+  drop(folder, name);
+  return true;
+}
+
+uint64_t Replay::bytes() const {
+  uint64_t sum = 0;
+  for (const RangeRecord &r : ranges_) sum += r.length;
+  return sum;
+}
+
+Result<std::string> Replay::why_not() {
+  const CommitRecord &record = orphan_.record;
+  auto identity = identify(data_);
+  if (!identity) return Failure(std::move(identity.error()));
+  const bool same_inode = identity->inode == record.identity.inode;
+  identity->inode = record.identity.inode;
+  if (*identity != record.identity)
+    return std::string("it is the journal of another file, or of another state of this one");
+
+  const uint64_t n = record.ranges * range_record_bytes;
+  if (!manifest_is_inside(orphan_)) return std::string("its manifest lies outside of it");
+  std::vector<std::byte> manifest(n);
+  if (auto got = orphan_.file.read(manifest.data(), n, record.manifest); !got) return Failure(std::move(got.error()));
+  if (hash64(manifest.data(), n) != record.manifest_hash) return std::string("its manifest is damaged");
+  ranges_ = decode_ranges(manifest);
+  if (std::string why = check_ranges(ranges_, record.identity, orphan_.size); !why.empty()) return why;
+  uint64_t largest = 0;
+  for (const RangeRecord &range : ranges_) largest = std::max(largest, range.length);
+  now_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
+  payload_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
+  for (const RangeRecord &range : ranges_) {
+    auto why = why_not_range(range);
+    if (!why || !why->empty()) return why;
+  }
+  // Some filesystems number their inodes anew at each mount (FUSE), and a copy
+  // has another, too. Then the bytes must tell: some of them are new already.
+  if (!same_inode && !touched_) return std::string("it is the journal of another file, which it has not touched");
+  return std::string();
+}
+
+// The payload is whole; and each sector of the file holds its old bytes or its
+// new ones, so that nobody else has changed them since. One kind is the payload,
+// the other is known by its hashes.
+Result<std::string> Replay::why_not_range(const RangeRecord &range) {
+  const bool is_undo = orphan_.record.is_undo();
+  Hasher payload_hash, table_hash;
+  std::vector<uint32_t> table;
+  uint64_t table_at = range.sectors;
+  std::string foreign;
+  for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
+    const uint64_t n = up_to_sector(at, chunk, end - at);
+    if (auto got = orphan_.file.read(payload_.get(), n, range.payload + (at - range.offset)); !got)
+      return Failure(std::move(got.error()));
+    if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));
+    table.resize(sectors_of(at, n));
+    if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got)
+      return Failure(std::move(got.error()));
+    table_at += table.size() * sizeof(uint32_t);
+    payload_hash.add(payload_.get(), n);
+    table_hash.add(table.data(), table.size() * sizeof(uint32_t));
+    uint64_t from = 0;
+    for (uint32_t hash : table) {
+      const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
+      const bool is_hashed = hash_sector({now_.get() + from, piece}) == hash;
+      const bool is_payload = std::memcmp(now_.get() + from, payload_.get() + from, piece) == 0;
+      const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
+      touched_ |= is_new && !is_old;
+      if (!is_new && !is_old && foreign.empty())
+        foreign = text("the file's bytes at ", at + from,
+                       " are neither the old nor the new ones: something else has changed them since");
+      from += piece;
+    }
+    at += n;
+  }
+  if (payload_hash.digest() != range.payload_hash) return std::string("a payload is damaged");
+  if (table_hash.digest() != range.sectors_hash) return std::string("a table of hashes is damaged");
+  return foreign;
+}
+
+Result<void> Replay::apply() {
+  for (const RangeRecord &range : ranges_) {
+    auto done = orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, payload_.get())
+                                         : copy_payload(data_, orphan_.file, range, range.offset,
+                                                        range.offset + range.length, payload_.get());
+    if (!done) return done;
+  }
+  return data_.sync_data();
+}
+
+Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &orphan) {
+  constexpr std::byte zeros[header_bytes] = {};
+  if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;
+  if (auto synced = orphan.file.sync_data(); !synced) return synced;
+  drop(folder, name);
+  return {};
+}
+
+Result<std::string> move_aside(const Folder &folder, const std::string &name) {
+  const std::string aside = name + std::string(aside_suffix);
+  const int moved = folder.dir().env().renameat(folder.dir().fd(), name.c_str(), folder.dir().fd(), aside.c_str());
+  if (moved < 0) return Failure(os_error(-moved, "move aside", folder.dir().path() + "/" + name));
+  return folder.dir().path() + "/" + aside;
+}
+
+Error needs_recovery(const std::string &path, const Error &cause) {
+  Error e = error(Status::needs_recovery, "a committed journal waits beside ", quoted(path),
+                  " but cannot be applied here (", cause.message, "); open the file once where it can be written");
+  e.os_errno = cause.os_errno;
+  return e;
+}
+
+bool means_read_only(const Error &e) {
+  return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY;
+}
+
+}  // namespace st::write

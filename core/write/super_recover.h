@@ -1,0 +1,27 @@
+// Recovery of transactions on several files. One whose super-journal is committed
+// is finished in all of them, in the order in which its writer would have; any
+// other never was. Called for the index, and from the recovery of a single shard
+// that was opened by its own path.
+#pragma once
+
+#include "write/recover.h"
+#include "write/super_journal.h"
+
+namespace st::write {
+
+// Does the super-journal of this part, found beside `path`, say that it is to be?
+enum class Decision { no, yes, unknown };
+Result<Decision> decision_on(os::Env &env, const std::string &path, const CommitRecord &part, const struct stat &data);
+
+// Under exclusive locks on the index and all parts. Statuses as of recover().
+Result<Recovered> recover_super(os::Env &env, const std::string &index, const os::LockWait &wait,
+                                const Findings &findings);
+// If a super-journal waits there. Usually costs one system call. Rubbish is
+// removed if `tidy`, and nobody is in the way.
+Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index, const os::LockWait &wait, bool tidy,
+                                          const Findings &findings);
+
+// The form of an index: its size, and the hash of all its bytes.
+Result<Form> form_of_index(const os::File &file);
+
+}  // namespace st::write

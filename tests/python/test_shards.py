@@ -1,0 +1,137 @@
+"""Sharded checkpoints: as one file, next to what stock safetensors reads of each shard."""
+
+import json
+
+import libst
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+
+@pytest.fixture
+def sharded(tmp_path):
+    """Two shards and their index, as Hugging Face lays them out, written by stock."""
+    shards = {
+        "model-00001-of-00002.safetensors": {"a": np.arange(300, dtype=np.float32), "b": np.ones((4, 5), np.float16)},
+        "model-00002-of-00002.safetensors": {"c": np.arange(50, dtype=np.int64)},
+    }
+    weight_map, total = {}, 0
+    for shard, tensors in shards.items():
+        save_file(tensors, tmp_path / shard, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(tensors, shard)
+        total += sum(array.nbytes for array in tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+    return tmp_path
+
+
+def as_stock_sees(folder):
+    """The tensors, read as transformers does: the index, then each shard by stock. And the index is right."""
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    seen = {}
+    for shard in sorted(set(index["weight_map"].values())):
+        with safe_open(folder / shard, "np") as f:
+            names = set(f.keys())
+            assert names == {name for name, where in index["weight_map"].items() if where == shard}
+            seen |= {name: f.get_tensor(name) for name in names}
+    assert index["metadata"]["total_size"] == sum(array.nbytes for array in seen.values())
+    return seen, index
+
+
+def test_index_and_folder_open_as_one(sharded):
+    for path in (sharded, sharded / "model.safetensors.index.json"):
+        with libst.open(path) as f:
+            assert list(f) == ["a", "b", "c"] and len(f) == 3
+            assert [f.info(name).shard for name in f] == [0, 0, 1]
+            assert f.metadata == {"total_size": str(300 * 4 + 40 + 400)}
+            assert f.shards == tuple(str(sharded / f"model-0000{i}-of-00002.safetensors") for i in (1, 2))
+            stock, _ = as_stock_sees(sharded)
+            for name, array in stock.items():
+                np.testing.assert_array_equal(f[name], array)
+                np.testing.assert_array_equal(f.read(name), array)
+    with libst.open(sharded / "model-00002-of-00002.safetensors") as f:
+        assert f.shards == (str(sharded / "model-00002-of-00002.safetensors"),)
+    with libst.open_memory((sharded / "model-00002-of-00002.safetensors").read_bytes()) as f:
+        assert f.shards == ()
+
+
+def test_bulk_reads_go_across_shards(sharded):
+    stock, _ = as_stock_sees(sharded)
+    with libst.open(sharded) as f:
+        f.prefetch()
+        for name, array in f.read_many(["c", "a"]).items():
+            np.testing.assert_array_equal(array, stock[name])
+    for name, array in libst.load(sharded).items():
+        np.testing.assert_array_equal(array, stock[name])
+
+
+def test_a_transaction_across_shards_is_what_stock_reads_after_it(sharded):
+    wanted, _ = as_stock_sees(sharded)
+    with libst.open(sharded, "r+") as f:
+        old = f["a"]
+        with f.transaction() as t:
+            t.update("a", wanted["a"] * 2)
+            t.delete("c")
+            t.put("new", np.zeros(7, np.uint8))
+            t.rename("b", "bias")
+            t.metadata("note", "quantised")
+        assert old[1] == 1  # the shard was replaced: the view shows the file that it was taken from
+        assert f["a"][1] == 2 and sorted(f) == ["a", "bias", "new"]
+    wanted = {"a": wanted["a"] * 2, "bias": wanted["b"], "new": np.zeros(7, np.uint8)}
+    seen, index = as_stock_sees(sharded)
+    assert index["metadata"]["note"] == "quantised"
+    assert seen.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(seen[name], array)
+    assert sorted(p.name for p in sharded.iterdir() if not p.name.startswith("model")) == []
+
+
+def test_an_aborted_transaction_changes_nothing(sharded):
+    before = {p.name: p.read_bytes() for p in sharded.iterdir()}
+    with pytest.raises(RuntimeError, match="no"), libst.open(sharded, "r+") as f, f.transaction() as t:
+        t.update("a", np.zeros(300, np.float32))
+        t.delete("c")
+        raise RuntimeError("no")
+    assert {p.name: p.read_bytes() for p in sharded.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("edit", "status"),
+    [
+        (lambda m: m.update(a="../x.safetensors"), libst.Status.SHARD_PATH),
+        (lambda m: m.update(a="gone.safetensors"), libst.Status.SHARD_MISSING),
+        (lambda m: m.update(x=m["a"]), libst.Status.SHARD_TENSOR),
+        (lambda m: m.update(a=5), libst.Status.SHARD_INDEX),
+    ],
+)
+def test_what_is_wrong_is_a_format_error(sharded, edit, status):
+    path = sharded / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    edit(index["weight_map"])
+    path.write_text(json.dumps(index))
+    with pytest.raises(libst.FormatError) as caught, libst.open(sharded) as f:
+        dict(f)
+    assert caught.value.status == status
+
+
+def test_reshard_and_join(sharded, tmp_path):
+    stock, _ = as_stock_sees(sharded)
+    one, many = tmp_path / "joined" / "m.safetensors", tmp_path / "many"
+    one.parent.mkdir()
+    libst.join(sharded, one)
+    joined = load_file(one)
+    assert joined.keys() == stock.keys()
+    with safe_open(one, "np") as f:
+        assert f.metadata() == {"format": "pt"}
+    told = []
+    libst.reshard(one, many, 500, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (1640, 1640)
+    names = sorted(p.name for p in many.iterdir())
+    assert names == [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)] + ["model.safetensors.index.json"]
+    seen, _ = as_stock_sees(many)
+    for name, array in stock.items():
+        np.testing.assert_array_equal(seen[name], array)
+        np.testing.assert_array_equal(joined[name], array)
+    with pytest.raises(libst.InvalidArgumentError, match="already"):
+        libst.reshard(one, many, 500)

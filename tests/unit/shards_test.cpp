@@ -1,0 +1,321 @@
+// Sharded checkpoints: one catalogue, lazily opened shards, what is wrong between
+// index and shards, descriptors, changes across shards, and reshaping.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "format/shard_index.h"
+#include "store/reshape.h"
+#include "store/shards.h"
+#include "store/transaction.h"
+#include "store/verify.h"
+#include "test_files.h"
+
+namespace st::testing {
+namespace {
+
+using store::Collection;
+using store::OpenOptions;
+
+class ShardsTest : public ::testing::Test {
+ protected:
+  ShardsTest() {
+    put_bytes(shard(1), file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
+    put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_index(R"({"metadata":{"total_size":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  }
+  std::string shard(int i) const { return dir / ("m-" + std::to_string(i) + ".safetensors"); }
+  void put_index(const std::string &json) { put_bytes(index, json); }
+  static OpenOptions writable() {
+    OpenOptions options;
+    options.writable = true;
+    options.lock_timeout_ms = 0;
+    return options;
+  }
+  std::unique_ptr<Collection> open(OpenOptions options = {}) const { return open_at(index, std::move(options)); }
+  static std::unique_ptr<Collection> open_at(const std::string &path, OpenOptions options = {}) {
+    auto opened = Collection::open(os::Env::posix(), path, std::move(options));
+    EXPECT_TRUE(opened) << opened.error().message;
+    return opened ? std::move(*opened) : nullptr;
+  }
+  Status first_failure() const {
+    auto opened = Collection::open(os::Env::posix(), index, {});
+    if (!opened) return opened.error().status;
+    const store::Catalogue catalogue = (*opened)->catalogue();
+    for (size_t i = 0; i < catalogue.size(); ++i)
+      if (auto place = catalogue.at(i); !place) return place.error().status;
+    return Status::ok;
+  }
+  Status verified() const { return verified(index); }
+  static Status verified(const std::string &path) {
+    auto done = store::verify(os::Env::posix(), path, {}, {});
+    return done ? Status::ok : done.error().status;
+  }
+  static std::string bytes(const Collection &c, std::string_view name) {
+    auto place = c.catalogue().find(name);
+    EXPECT_TRUE(place) << place.error().message;
+    if (!place) return {};
+    auto view = place->member->view(*place->snapshot, place->index);
+    EXPECT_TRUE(view) << view.error().message;
+    return {reinterpret_cast<const char *>(*view), place->tensor().nbytes};
+  }
+  static size_t descriptors() {
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+  }
+  static store::NewBytes u8(const std::string &bytes) {
+    static thread_local uint64_t shape;
+    shape = bytes.size();
+    return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
+  }
+
+  const TempDir dir;
+  const std::string index = dir / "m.safetensors.index.json";
+};
+
+TEST_F(ShardsTest, OpensAsOneByIndexAndByFolder) {
+  for (const std::string &path : {index, dir.path(), dir.path() + "/"}) {
+    auto c = open_at(path);
+    ASSERT_TRUE(c);
+    EXPECT_EQ(c->members(), 2u);
+    const store::Catalogue catalogue = c->catalogue();
+    ASSERT_EQ(catalogue.size(), 3u);
+    EXPECT_EQ(catalogue.at(0)->tensor().name, "a");
+    EXPECT_EQ(catalogue.at(2)->tensor().name, "c");
+    EXPECT_EQ(catalogue.at(2)->number, 1u);
+    EXPECT_EQ(catalogue.find("c")->global, 2u);
+    EXPECT_EQ(catalogue.metadata_find("by"), "me");
+    EXPECT_EQ(bytes(*c, "b"), pattern(100, 2));
+    EXPECT_EQ(bytes(*c, "c"), pattern(5000, 3));
+  }
+}
+
+TEST_F(ShardsTest, ShardsAreOpenedWhenTheyAreNeeded) {
+  auto c = open();
+  EXPECT_EQ(c->opened().size(), 0u);
+  EXPECT_EQ(c->catalogue().size(), 3u);
+  EXPECT_EQ(c->opened().size(), 0u);
+  ASSERT_TRUE(c->catalogue().at(2));
+  EXPECT_EQ(c->opened().size(), 1u);
+}
+
+TEST_F(ShardsTest, WhatIsWrongHasAName) {
+  EXPECT_EQ(first_failure(), Status::ok);
+  EXPECT_EQ(verified(), Status::ok);
+  put_index(R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-3.safetensors"}})");
+  EXPECT_EQ(first_failure(), Status::shard_missing);
+  EXPECT_EQ(verified(), Status::shard_missing);
+  put_index(R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","x":"m-2.safetensors"}})");
+  EXPECT_EQ(first_failure(), Status::shard_tensor);
+  EXPECT_EQ(verified(), Status::shard_tensor);
+  put_index(R"({"weight_map":{"a":"m-1.safetensors","c":"m-2.safetensors"}})");  // m-1 also holds b
+  EXPECT_EQ(first_failure(), Status::shard_tensor);
+  EXPECT_EQ(verified(), Status::shard_tensor);
+  put_index(R"({"weight_map":{"a":"m-2.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  EXPECT_EQ(first_failure(), Status::shard_tensor);
+  put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3), u8_tensor("a", 10, 4)}));
+  EXPECT_EQ(first_failure(), Status::shard_duplicate);
+  put_index(R"({"weight_map":{"a":"../m-1.safetensors"}})");
+  EXPECT_EQ(first_failure(), Status::shard_path);
+  put_index("{}");
+  EXPECT_EQ(first_failure(), Status::shard_index);
+  EXPECT_EQ(verified(), Status::shard_index);
+}
+
+TEST_F(ShardsTest, AFolderWithTwoIndexesIsAmbiguous) {
+  put_bytes(dir / "n.safetensors.index.json", "{}");
+  auto opened = Collection::open(os::Env::posix(), dir.path(), {});
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().status, Status::shard_index);
+}
+
+TEST_F(ShardsTest, AnIndexThatIsReplacedIsNoticedBeforeAShardIsOpened) {
+  auto c = open();
+  ASSERT_TRUE(c->catalogue().find("a"));
+  put_bytes(dir / "new", R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  std::filesystem::rename(dir / "new", index);
+  EXPECT_EQ(bytes(*c, "a"), pattern(4000, 1));  // which was open
+  auto place = c->catalogue().find("c");
+  ASSERT_FALSE(place);
+  EXPECT_EQ(place.error().status, Status::file_changed);
+  ASSERT_TRUE(c->refresh());
+  EXPECT_EQ(bytes(*c, "c"), pattern(5000, 3));
+}
+
+TEST_F(ShardsTest, BulkReadsGoAcrossShards) {
+  auto c = open();
+  std::string a(4000, 0), cc(5000, 0);
+  const store::Catalogue catalogue = c->catalogue();
+  uint64_t last = 0, total = 0;
+  auto done = c->read_many({{*catalogue.find("c"), nullptr, reinterpret_cast<std::byte *>(cc.data())},
+                            {*catalogue.find("a"), nullptr, reinterpret_cast<std::byte *>(a.data())}},
+                           [&](uint64_t now, uint64_t all) { return last = now, total = all, true; });
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(a, pattern(4000, 1));
+  EXPECT_EQ(cc, pattern(5000, 3));
+  EXPECT_EQ(last, 9000u);
+  EXPECT_EQ(total, 9000u);
+  ASSERT_TRUE(c->load(catalogue, std::nullopt, false, false, {}));
+  EXPECT_EQ(bytes(*c, "b"), pattern(100, 2));
+  ASSERT_TRUE(c->prefetch(catalogue, std::nullopt, {}));
+  auto stopped = c->read_many({{*catalogue.find("a"), nullptr, reinterpret_cast<std::byte *>(a.data())}}, [](uint64_t, uint64_t) { return false; });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().status, Status::cancelled);
+}
+
+TEST_F(ShardsTest, ATransactionChangesAllShardsOrNone) {
+  auto c = open(writable());
+  const std::string a = pattern(4000, 11), x = pattern(50, 12), old_b = bytes(*c, "b");
+  auto txn = c->begin({});
+  ASSERT_TRUE(txn);
+  ASSERT_TRUE((*txn)->update("a", u8(a)));
+  ASSERT_TRUE((*txn)->remove("c"));
+  ASSERT_TRUE((*txn)->put("x", u8(x)));  // goes where something is rewritten anyway
+  ASSERT_TRUE((*txn)->rename("b", "bb"));
+  EXPECT_EQ((*txn)->rename("a", "bb").error().status, Status::duplicate_name);
+  EXPECT_EQ((*txn)->remove("b").error().status, Status::not_found);
+  ASSERT_TRUE((*txn)->set_metadata("note", "n"));
+  EXPECT_EQ((*txn)->set_metadata("total_size", "1").error().status, Status::invalid_argument);
+  auto done = (*txn)->commit();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(c->catalogue().size(), 3u);
+  EXPECT_EQ(bytes(*c, "a"), a);
+  EXPECT_EQ(bytes(*c, "x"), x);
+  EXPECT_EQ(bytes(*c, "bb"), old_b);
+  EXPECT_EQ(c->catalogue().metadata_find("note"), "n");
+  EXPECT_EQ(c->catalogue().metadata_find("total_size"), "4150");
+  EXPECT_EQ(verified(), Status::ok);
+  auto again = open();
+  EXPECT_EQ(bytes(*again, "x"), x);
+  c.reset();
+  for (const auto &entry : std::filesystem::directory_iterator(dir.path()))
+    EXPECT_TRUE(entry.path().filename().string().starts_with("m")) << entry.path();
+}
+
+TEST_F(ShardsTest, AnUpdateInOneShardLeavesTheIndexAlone) {
+  const std::string before = bytes_of(index);
+  auto c = open(writable());
+  const std::string fresh = pattern(5000, 21);
+  auto txn = c->begin({});
+  ASSERT_TRUE((*txn)->update("c", u8(fresh)));
+  ASSERT_TRUE((*txn)->commit());
+  EXPECT_EQ(bytes(*c, "c"), fresh);
+  EXPECT_EQ(bytes_of(index), before);
+}
+
+// What another handle has committed meanwhile is followed, where it fits.
+TEST_F(ShardsTest, FollowsAnIndexThatOthersChanged) {
+  auto one = open(writable()), two = open(writable());
+  const std::string x = pattern(10, 31), y = pattern(20, 32);
+  auto a = one->begin({}), b = two->begin({});
+  ASSERT_TRUE((*a)->put("x", u8(x)));
+  ASSERT_TRUE((*b)->put("y", u8(y)));
+  ASSERT_TRUE((*a)->commit());
+  auto done = (*b)->commit();
+  ASSERT_TRUE(done) << done.error().message;
+  ASSERT_TRUE(one->refresh());
+  for (const auto *c : {&one, &two}) {
+    EXPECT_EQ(bytes(**c, "x"), x);
+    EXPECT_EQ(bytes(**c, "y"), y);
+  }
+  EXPECT_EQ(verified(), Status::ok);
+}
+
+TEST_F(ShardsTest, WaitsForWhoeverHoldsTheIndexOrAShard) {
+  auto c = open(writable());
+  for (const std::string &held : {index, shard(2)}) {
+    auto file = os::File::open(os::Env::posix(), AT_FDCWD, held, O_RDWR, 0, held);
+    auto lock = os::RangeLock::acquire(*file, {{0, 0, true}}, {});
+    ASSERT_TRUE(lock);
+    store::TransactionOptions options;
+    options.lock_timeout_ms = 0;
+    auto txn = c->begin(options);
+    ASSERT_TRUE((*txn)->remove("c"));
+    auto busy = (*txn)->commit();
+    ASSERT_FALSE(busy);
+    EXPECT_EQ(busy.error().status, Status::busy) << busy.error().message;
+    lock->release();
+    if (held == shard(2)) {
+      EXPECT_TRUE((*txn)->commit());  // again
+    }
+  }
+  EXPECT_EQ(c->catalogue().size(), 2u);
+}
+
+TEST_F(ShardsTest, ThousandsOfShardsNeedNoMoreDescriptorsThanAFew) {
+  constexpr int n = 2000;
+  const std::string many = dir / "many";
+  std::filesystem::create_directory(many);
+  ShardIndex built = ShardIndex::of({});
+  for (int i = 0; i < n; ++i) {
+    const std::string name = "s" + std::to_string(i) + ".safetensors";
+    put_bytes(many + "/" + name, file_of(std::vector{u8_tensor("t" + std::to_string(i), 64, i % 100)}));
+    built.assign("t" + std::to_string(i), name);
+  }
+  put_bytes(many + "/m.safetensors.index.json", built.spell());
+  const size_t before = descriptors();
+  rlimit was;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+  const rlimit low{std::min<rlim_t>(1024, was.rlim_cur), was.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  {
+    auto c = open_at(many, writable());
+    ASSERT_TRUE(c);
+    std::vector<const char *> views;
+    for (int i = 0; i < n; ++i) {
+      auto place = c->catalogue().find("t" + std::to_string(i));
+      ASSERT_TRUE(place) << place.error().message;
+      auto view = place->member->view(*place->snapshot, place->index);
+      ASSERT_TRUE(view);
+      views.push_back(reinterpret_cast<const char *>(*view));
+    }
+    EXPECT_LE(descriptors(), before + 140);
+    for (int i = 0; i < n; ++i) {  // views stay, and reads open anew what was given up
+      ASSERT_EQ(std::string(views[static_cast<size_t>(i)], 64), pattern(64, i % 100));
+      char copy[64];
+      auto place = c->catalogue().find("t" + std::to_string(i));
+      auto read = place->member->read(*place->snapshot, place->index, copy);
+      ASSERT_TRUE(read) << read.error().message;
+      ASSERT_EQ(std::string(copy, 64), pattern(64, i % 100));
+    }
+    for (int i = 0; i < n; i += 10) {
+      const std::string fresh = pattern(64, 7);
+      auto txn = c->begin({});
+      ASSERT_TRUE((*txn)->update("t" + std::to_string(i), u8(fresh)));
+      auto done = (*txn)->commit();
+      ASSERT_TRUE(done) << done.error().message;
+    }
+    EXPECT_LE(descriptors(), before + 200);
+  }
+  EXPECT_EQ(descriptors(), before);
+  setrlimit(RLIMIT_NOFILE, &was);
+}
+
+TEST_F(ShardsTest, ReshapesWithoutLoss) {
+  const std::string folder = dir / "out", file = dir / "joined.safetensors";
+  ASSERT_TRUE(store::reshard(os::Env::posix(), index, folder, 4100, {}));
+  auto shards = open_at(folder);
+  ASSERT_TRUE(shards);
+  EXPECT_EQ(shards->members(), 2u);  // a and b fit one, c is larger than allowed and alone
+  EXPECT_EQ(bytes(*shards, "c"), pattern(5000, 3));
+  EXPECT_EQ(shards->catalogue().metadata_find("total_size"), "9100");
+  EXPECT_EQ(shards->catalogue().metadata_find("by"), "me");
+  EXPECT_EQ(verified(folder), Status::ok);
+  ASSERT_TRUE(store::join(os::Env::posix(), folder, file, {}));
+  auto joined = open_at(file);
+  EXPECT_EQ(bytes(*joined, "a"), pattern(4000, 1));
+  EXPECT_EQ(joined->catalogue().metadata_find("by"), "me");
+  EXPECT_EQ(joined->catalogue().metadata_find("total_size"), std::nullopt);
+
+  auto full = store::reshard(os::Env::posix(), file, folder, 4100, {});
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().status, Status::invalid_argument);
+  write::SaveOptions cancelled;
+  cancelled.progress = [](uint64_t done, uint64_t) { return done < 5000; };
+  EXPECT_EQ(store::reshard(os::Env::posix(), file, dir / "none", 4100, cancelled).error().status, Status::cancelled);
+  EXPECT_FALSE(std::filesystem::exists(dir / "none"));
+}
+
+}  // namespace
+}  // namespace st::testing
