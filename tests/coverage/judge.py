@@ -3,8 +3,8 @@ takes and that nobody has explained. Exit status 1 if a part is below its floor,
 
     judge.py COVERAGE.json EXPLAINED.txt
 
-A line of EXPLAINED.txt is `file :: source text :: reason`; the text is a part of the line whose branches it is about, so
-that the list stays true while lines move. An explained line does not count.
+A line of EXPLAINED.txt is `file :: source text :: reason`; the text is a part of the line whose branches it is about,
+so that the list stays true while lines move. An explained line does not count.
 """
 
 import json
@@ -50,7 +50,8 @@ def main(report, explained_path):
                 continue
             lines.append((name, line["count"] > 0, sum(branches), len(branches)))
             if not all(branches) and name.startswith(("core/format/", *WRITE_PATH)):
-                open_branches.append(f"{name}:{line['line_number']}: {sum(branches)} of {len(branches)}: {text.strip()}")
+                where = f"{name}:{line['line_number']}"
+                open_branches.append(f"{where}: {sum(branches)} of {len(branches)}: {text.strip()}")
 
     failed = False
     print("branches of the format and the write path that no test takes, and that are not explained:")

@@ -26,20 +26,21 @@ std::string table_of(const std::string &file, uint64_t offset, uint64_t length) 
   return {reinterpret_cast<const char *>(hashes.data()), hashes.size() * sizeof(uint32_t)};
 }
 
-// Pieces of the data in ascending order.
-std::vector<RangeRecord> honest_ranges(FuzzedDataProvider &in, const DataFile &file) {
-  std::vector<RangeRecord> ranges;
+// Pieces of the data in ascending order; now and then one from anywhere in the file, the header included, which no
+// writer would declare, with hashes as good as the others'.
+void declare_ranges(FuzzedDataProvider &in, const DataFile &file, ForgedJournal *journal) {
   uint64_t at = file.identity.data_offset;
   for (int n = in.ConsumeIntegralInRange(0, 3); n >= 0; --n) {
-    const uint64_t left = file.identity.size - at;
-    if (left == 0) break;
+    const bool anywhere = in.ConsumeIntegralInRange(0, 7) == 1;
+    const uint64_t from = anywhere ? 0 : at;
+    if (from == file.identity.size) break;
     RangeRecord r;
-    r.offset = at + in.ConsumeIntegralInRange<uint64_t>(0, left - 1);
+    r.offset = in.ConsumeIntegralInRange<uint64_t>(from, file.identity.size - 1);
     r.length = in.ConsumeIntegralInRange<uint64_t>(1, file.identity.size - r.offset);
     at = r.offset + r.length;
-    ranges.push_back(r);
+    journal->honest &= !anywhere;
+    journal->ranges.push_back(r);
   }
-  return ranges;
 }
 
 // What is there now gets the right hash, if it is there.
@@ -118,7 +119,7 @@ ForgedJournal forge(FuzzedDataProvider &in, const DataFile &file) {
   }
   journal.honest = true;
   journal.is_undo = in.ConsumeBool();
-  journal.ranges = honest_ranges(in, file);
+  declare_ranges(in, file, &journal);
   std::string &bytes = journal.bytes;
   bytes.assign(write::header_bytes, '\0');
   for (RangeRecord &r : journal.ranges) {

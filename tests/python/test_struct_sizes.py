@@ -154,10 +154,12 @@ def test_init_functions_are_equal_to_their_macros(tmp_path):
         for name in names
     ]
     source, program = tmp_path / "macros.c", tmp_path / "macros"
-    source.write_text("#include <stdio.h>\n#include <st/st.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0; }\n")
+    body = "\n".join(lines)
+    source.write_text("#include <stdio.h>\n#include <st/st.h>\nint main(void) {\n" + body + "\nreturn 0; }\n")
     subprocess.run(["cc", "-std=c99", f"-I{INCLUDE}", str(source), "-o", str(program)], check=True)
     macros = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split("\n")
-    ours = [f"{name} {initialised(name, ctypes.sizeof(SIZED[name]))[: ctypes.sizeof(SIZED[name])].hex()}" for name in names]
+    size_of = {name: ctypes.sizeof(SIZED[name]) for name in names}
+    ours = [f"{name} {initialised(name, size_of[name])[: size_of[name]].hex()}" for name in names]
     assert macros[:-1] == ours
 
 

@@ -159,5 +159,12 @@ TEST(SerialiseHeader, NeverWritesWhatItsReaderRefuses) {
   }
 }
 
+TEST(SerialiseHeader, RefusesOneThatIsLongerThanTheFormatAllows) {
+  const std::string name(max_header_bytes, 'n');
+  const uint64_t four[] = {4};
+  const std::vector<HeaderTensor> tensors = {{name, Dtype::U8, four, 0, 4}};
+  EXPECT_TRUE(testing::fails_with(Status::header_too_large, serialise_header(tensors, {})));
+}
+
 }  // namespace
 }  // namespace st

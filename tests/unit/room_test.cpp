@@ -1,0 +1,272 @@
+// What the write path asks of a filesystem before it touches a byte, and how it gets by where the answer is no: room
+// for changes, blocks to share, owners of journals, and headers longer than a buffer.
+#include <sys/stat.h>
+
+#include "crash_scene.h"
+#include "fault_env.h"
+#include "write/identity.h"
+#include "write/space.h"
+#include "write/transfer.h"
+
+namespace st::write {
+namespace {
+
+using testing::bytes_of;
+using testing::Call;
+using testing::fails_with;
+using testing::FaultEnv;
+using testing::is_ok;
+using testing::pattern;
+using testing::put_bytes;
+using testing::same_bytes;
+
+// A disk that says what a test wants of its room and of its blocks.
+class Told : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int fstatfs(int fd, struct statfs *out) override {
+    const int r = FaultEnv::fstatfs(fd, out);
+    if (free_blocks) out->f_bavail = *free_blocks;
+    if (block) out->f_bsize = *block;
+    return r;
+  }
+  int64_t seek_hole(int fd, uint64_t offset) override { return hole ? *hole : FaultEnv::seek_hole(fd, offset); }
+  int clone_range(int to, int from, uint64_t at, uint64_t n, uint64_t where) override {
+    if (!shares) return FaultEnv::clone_range(to, from, at, n, where);
+    if (at + n > (uint64_t{1} << 60)) return -EINVAL;  // behind any end
+    std::string bytes(n, '\0');
+    const ssize_t got = FaultEnv::pread(from, bytes.data(), n, at);
+    return got == static_cast<ssize_t>(n) && FaultEnv::pwrite(to, bytes.data(), n, where) == got ? 0 : -EIO;
+  }
+  ssize_t copy_range(int to, int from, uint64_t at, uint64_t n, uint64_t where) override {
+    return copies ? *copies : FaultEnv::copy_range(to, from, at, n, where);
+  }
+  std::optional<uint64_t> free_blocks;
+  std::optional<long> block;
+  std::optional<int64_t> hole;
+  std::optional<ssize_t> copies;
+  bool shares = false;
+};
+
+class RoomTest : public ::testing::Test {
+ protected:
+  os::File open(const std::string &path) {
+    auto file = os::File::open(env, AT_FDCWD, path, O_RDWR | O_CREAT, 0644, path);
+    EXPECT_TRUE(is_ok(file));
+    return std::move(*file);
+  }
+  size_t asked(Call call) const { return static_cast<size_t>(std::count(env.calls.begin(), env.calls.end(), call)); }
+
+  testing::TempDir dir;
+  Told env{os::Env::posix()};
+};
+
+TEST_F(RoomTest, OfACopyOnWriteFilesystemIsItsFreeSpace) {
+  const os::File file = open(dir / "f");
+  const Piece pieces[] = {{0, {0, 1 << 20, 0}}, {1 << 20, {0, 5, 0}}};
+  for (const char *type : {"btrfs", "zfs", "bcachefs", "f2fs"}) {
+    const os::Filesystem filesystem{os::Storage::local, type};
+    EXPECT_TRUE(copies_on_write(type));
+    env.free_blocks = 3;
+    auto refused = make_room(file, filesystem, pieces);
+    EXPECT_TRUE(fails_with(Status::no_space, refused));
+    EXPECT_EQ(refused.error().os_errno, ENOSPC);
+    env.free_blocks = 1 << 20;
+    EXPECT_TRUE(is_ok(make_room(file, filesystem, pieces)));
+    env.before = [](Call call) { return call == Call::fstatfs ? -EIO : 0; };  // then the write itself must tell
+    EXPECT_TRUE(is_ok(make_room(file, filesystem, pieces)));
+    env.before = nullptr;
+  }
+  EXPECT_FALSE(copies_on_write("ext4"));
+  EXPECT_EQ(asked(Call::fallocate), 0u);
+}
+
+TEST_F(RoomTest, ElsewhereIsSetAsideWhereThereAreHolesAndOnXfsAlways) {
+  const os::File file = open(dir / "f");
+  const Piece pieces[] = {{4096, {0, 4096, 0}}};
+  const os::Filesystem ext4{os::Storage::local, "ext4"}, xfs{os::Storage::local, "xfs"};
+  env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };
+  env.hole = 8192;  // right behind the piece
+  EXPECT_TRUE(is_ok(make_room(file, ext4, pieces)));
+  EXPECT_TRUE(fails_with(Status::no_space, make_room(file, xfs, pieces)));
+  env.hole = 8191;
+  auto refused = make_room(file, ext4, pieces);
+  EXPECT_TRUE(fails_with(Status::no_space, refused));
+  EXPECT_EQ(refused.error().offset, 4096u);
+  env.hole = -EINVAL;  // it cannot say
+  EXPECT_TRUE(is_ok(make_room(file, ext4, pieces)));
+  for (int unsupported : {-EOPNOTSUPP, -ENOSYS, -EINVAL}) {
+    env.before = [unsupported](Call call) { return call == Call::fallocate ? unsupported : 0; };
+    EXPECT_TRUE(is_ok(make_room(file, xfs, pieces)));
+  }
+}
+
+TEST_F(RoomTest, BlocksAreSharedInTheFilesystemsSizeIfThatIsSensible) {
+  const os::File file = open(dir / "f");
+  env.before = [](Call call) { return call == Call::clone_range ? -EOPNOTSUPP : 0; };
+  EXPECT_EQ(shareable_block(file), 0u);
+  env.before = [](Call call) { return call == Call::fstatfs ? -EIO : 0; };
+  env.shares = true;
+  EXPECT_EQ(shareable_block(file), 0u);
+  env.before = nullptr;
+  for (const auto &[block, wanted] : {std::pair<long, uint64_t>{512, 4096},
+                                      {4096, 4096},
+                                      {16384, 16384},
+                                      {65536, 65536},
+                                      {1 << 20, 4096},
+                                      {0, 4096},
+                                      {6000, 4096}}) {
+    env.block = block;
+    EXPECT_EQ(shareable_block(file), wanted) << block;
+  }
+}
+
+TEST_F(RoomTest, BytesMoveAlikeWhateverTheFilesystemCanDo) {
+  const std::string bytes = pattern(10 << 20, 5);
+  put_bytes(dir / "from", bytes);
+  const os::File from = open(dir / "from");
+  struct Case {
+    const char *what;
+    bool shares;
+    std::optional<ssize_t> copies;
+    Range range;
+    uint64_t block, shared;
+  };
+  const uint64_t some = 100 << 10, large = 9 << 20;  // more than is written before the disk is told to start
+  const Case cases[] = {
+      {"the kernel copies", false, {}, {10, 20, some}, 0, 0},
+      {"the kernel declines", false, -EXDEV, {10, 20, large}, 0, 0},
+      {"the kernel copies nothing", false, 0, {10, 20, some}, 0, 0},
+      {"the kernel boasts", false, ssize_t{1} << 40, {10, 20, some}, 0, 0},
+      {"blocks and both edges", true, {}, {10, 4096 + 10, some}, 4096, some - 4096},
+      {"blocks and no edge", true, {}, {4096, 0, 8192}, 4096, 8192},
+      {"blocks and one edge", true, {}, {4096, 0, 8193}, 4096, 8192},
+      {"blocks that lie otherwise", true, {}, {10, 11, 8192}, 4096, 0},
+      {"less than a block", true, {}, {10, 10, 100}, 4096, 0},
+      {"less than to the next block", true, {}, {4000, 4000, 90}, 4096, 0},
+  };
+  for (const Case &c : cases) {
+    env.shares = c.shares, env.copies = c.copies;
+    const std::string path = dir / c.what;
+    const os::File to = open(path);
+    uint64_t told = 0;
+    auto done = transfer(from, to, c.range, c.block, [&](uint64_t n) { return told += n, Result<void>(); });
+    ASSERT_TRUE(is_ok(done)) << c.what;
+    EXPECT_EQ(told, c.range.length) << c.what;
+    EXPECT_EQ(done->shared + done->copied, c.range.length) << c.what;
+    EXPECT_EQ(done->shared, c.shared) << c.what;
+    EXPECT_TRUE(same_bytes(bytes_of(path).substr(c.range.to), bytes.substr(c.range.from, c.range.length))) << c.what;
+    // Whoever is told may stop it, at each word.
+    for (uint64_t words = 0;; ++words) {
+      uint64_t word = 0;
+      auto stopped = transfer(from, to, c.range, c.block, [&](uint64_t) {
+        return word++ == words ? fail(Status::cancelled, "stop") : Result<void>();
+      });
+      if (stopped) break;
+      EXPECT_TRUE(fails_with(Status::cancelled, stopped)) << c.what;
+    }
+    // And reading or writing may fail.
+    for (Call call : {Call::pread, Call::pwrite}) {
+      env.copies = -EXDEV, env.shares = false;
+      env.before = [call](Call made) { return made == call ? -EIO : 0; };
+      EXPECT_TRUE(
+          fails_with(Status::io, transfer(from, to, c.range, c.block, [](uint64_t) { return Result<void>(); })));
+      env.before = nullptr;
+    }
+  }
+}
+
+TEST_F(RoomTest, AnEdgeThatCannotBeReadFailsThoughItsBlocksAreShared) {
+  put_bytes(dir / "from", pattern(20000, 5));
+  const os::File from = open(dir / "from"), to = open(dir / "to");
+  env.shares = true;
+  size_t reads = 0;
+  env.before = [&](Call call) { return call == Call::pread && ++reads == 2 ? -EIO : 0; };  // the first shares
+  EXPECT_TRUE(fails_with(Status::io, transfer(from, to, {0, 0, 9000}, 4096, [](uint64_t) { return Result<void>(); })));
+}
+
+// ---- identities
+
+TEST_F(RoomTest, TheIdentityKnowsEveryByteOfALongHeader) {
+  const std::string metadata(700'000, 'm');
+  const std::string file = testing::file_of({testing::u8_tensor("a", 100, 1)}, {{{"k", metadata}}});
+  put_bytes(dir / "f", file);
+  auto first = identify(open(dir / "f"));
+  ASSERT_TRUE(is_ok(first));
+  EXPECT_GT(first->data_offset, 600'000u);
+  for (uint64_t at : {uint64_t{100}, uint64_t{300'000}, first->data_offset - 1}) {
+    testing::poke(dir / "f", at, "n");
+    auto other = identify(open(dir / "f"));
+    ASSERT_TRUE(is_ok(other));
+    EXPECT_NE(other->header_hash, first->header_hash) << at;
+    put_bytes(dir / "f", file);
+  }
+  testing::poke(dir / "f", first->data_offset, "n");  // of the data it knows nothing
+  EXPECT_EQ(identify(open(dir / "f"))->header_hash, first->header_hash);
+  for (size_t n = 0; n < 3; ++n) {
+    size_t reads = 0;
+    env.before = [&](Call call) { return call == Call::pread && reads++ == n ? -EIO : 0; };
+    EXPECT_TRUE(fails_with(Status::io, identify(open(dir / "f")))) << n;
+  }
+}
+
+TEST_F(RoomTest, AnIdentityDiffersInEachOfItsParts) {
+  const Identity one{1, 2, 3, 4};
+  EXPECT_EQ(one, (Identity{1, 2, 3, 4}));
+  EXPECT_NE(one, (Identity{9, 2, 3, 4}));
+  EXPECT_NE(one, (Identity{1, 9, 3, 4}));
+  EXPECT_NE(one, (Identity{1, 2, 9, 4}));
+  EXPECT_NE(one, (Identity{1, 2, 3, 9}));
+}
+
+// ---- who may read a journal
+
+TEST_F(RoomTest, AJournalOfRootGoesToTheFilesOwnerAndIsReadableAsTheFileIs) {
+  class AsRoot : public Told {
+   public:
+    using Told::Told;
+    uid_t geteuid() override { return user; }
+    int fchown(int, uid_t uid, gid_t gid) override {
+      given = {uid, gid};
+      return may_give ? 0 : -EPERM;
+    }
+    uid_t user = 0;
+    bool may_give = true;
+    std::optional<std::pair<uid_t, gid_t>> given;
+  } root(env);
+  auto folder = os::File::open(root, AT_FDCWD, dir.path(), O_RDONLY | O_DIRECTORY, 0, dir.path());
+  ASSERT_TRUE(is_ok(folder));
+  struct stat ours;
+  ASSERT_EQ(::stat(dir.path().c_str(), &ours), 0);
+  const auto mode_for = [&](const struct stat &data) {
+    root.given.reset();
+    auto journal = Journal::create(*folder, data);
+    EXPECT_TRUE(is_ok(journal));
+    struct stat s = {};
+    ::stat((dir / (*journal)->name()).c_str(), &s);
+    std::filesystem::remove(dir / (*journal)->name());
+    return s.st_mode & 0777;
+  };
+  struct stat data = ours;
+  data.st_mode = S_IFREG | 0644;
+  EXPECT_EQ(mode_for(data), 0644u);
+  EXPECT_FALSE(root.given);  // it is ours, and so is the file
+  data.st_uid = ours.st_uid + 1;
+  EXPECT_EQ(mode_for(data), 0644u);
+  EXPECT_EQ(root.given->first, data.st_uid);
+  root.user = 4242;  // only root gives files away
+  EXPECT_EQ(mode_for(data), 0644u);
+  EXPECT_FALSE(root.given);
+  data.st_gid = ours.st_gid + 1;
+  EXPECT_EQ(mode_for(data), 0644u);
+  EXPECT_EQ(root.given->first, static_cast<uid_t>(-1));
+  EXPECT_EQ(root.given->second, data.st_gid);
+  root.may_give = false;  // then that group reads nothing
+  EXPECT_EQ(mode_for(data), 0604u);
+  data.st_gid = ours.st_gid;
+  root.user = 0;
+  EXPECT_EQ(mode_for(data), 0644u);
+}
+
+}  // namespace
+}  // namespace st::write
