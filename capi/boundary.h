@@ -146,7 +146,6 @@ inline void describe(const store::Place &place, const std::byte *data, st_tensor
 Result<void> describe_with_view(const store::Place &place, st_tensor *out);
 Result<store::NewBytes> translate(const st_tensor *value);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
-Result<write::SaveOptions> translate(const st_save_options *given);
 st_plan translate(const store::CommitPlan &planned);
 
 // What a read is to fill, and with what.
