@@ -145,6 +145,7 @@ inline void describe(const store::Place &place, const std::byte *data, st_tensor
 // Its bytes too.
 Result<void> describe_with_view(const store::Place &place, st_tensor *out);
 Result<store::NewBytes> translate(const st_tensor *value);
+Result<write::SaveOptions> translate(const st_save_options *given);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
 st_plan translate(const store::CommitPlan &planned);
 
