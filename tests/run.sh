@@ -2,7 +2,7 @@
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything
 #   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants fuzz campaign
-#                                 sanitizers threads valgrind coverage wheel abi demo
+#                                 sanitizers valgrind coverage wheel abi demo
 # Reports and logs are in build/results/.
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -59,23 +59,6 @@ run_sanitizers() {
       UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=small run_meson "$BUILD-asan"
 }
 
-# Races between threads, where there are several. Left out: tests that fork, as ThreadSanitizer follows no child of a
-# process with threads (of encounters what remains are its threads); and what has one thread only. What a kernel writes
-# for io_uring ThreadSanitizer does not see: the queue's own memory counts as synchronised by its calls.
-run_threads() {
-  configure "$BUILD-tsan" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dc_args=-g1 -Dwerror=false \
-    -Db_sanitize=thread -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false || return 1
-  local programs=(tests/unit/unit_os tests/unit/unit_read tests/unit/unit_store tests/unit/unit_capi tests/storm/encounters)
-  ninja -C "$BUILD-tsan" --quiet "${programs[@]}" || return 1
-  local program failed=0
-  for program in "${programs[@]}"; do
-    echo "-- $program"
-    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:report_signal_unsafe=0 ST_TEST_BOUND=small \
-      "$BUILD-tsan/$program" --gtest_brief=1 --gtest_filter="$TSAN_TESTS" || failed=1
-  done
-  return $failed
-}
-
 # The package as a user gets it: a wheel, built by pip, in an environment that has never seen this tree.
 run_wheel() {
   local place
@@ -93,9 +76,8 @@ run_abi() {
   bash "$ROOT/tests/abi/check.sh"
 }
 
-export -f run_meson run_pytest run_sanitizers run_threads run_wheel run_abi configure build say
+export -f run_meson run_pytest run_sanitizers run_wheel run_abi configure build say
 export ROOT BUILD PYTHON CACHE
-export TSAN_TESTS='-*Fork*:*Process*:*Child*:*Killed*:*Orphan*'
 
 stage style "formatters and linters" "$RESULTS/style.xml" bash "$ROOT/tests/style.sh" "$RESULTS/style.xml"
 stage unit "C++ and C tests" "$BUILD/meson-logs/testlog.junit.xml" bash -c 'run_meson "$BUILD"'
@@ -110,7 +92,6 @@ stage mutants "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.
 stage fuzz "fuzzing, a minute each" "" bash "$ROOT/tests/fuzz/run.sh" 60
 stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh"
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
-stage threads "ThreadSanitizer" "" bash -c run_threads
 stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"
 stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
 stage wheel "pip install" "" bash -c run_wheel

@@ -355,61 +355,6 @@ TEST_F(OutOfMemory, CommitOfCopies) {
   }
 }
 
-// A file is replaced or it is not, whichever allocation fails; and no temporary stays.
-TEST_F(OutOfMemory, Publish) {
-  const st_tensor a = value(0, new_a), b = value(1, new_b);
-  for (const uint32_t flags : {0u, ST_TXN_COPY})
-    for (int starved = 0; starved < 3; ++starved) {
-      long n = 0;
-      for (bool over = false; !over; ++n) {
-        ASSERT_LT(n, 5000);
-        put_bytes(path, old);
-        st_file *file = open();
-        st_txn_options options = ST_TXN_OPTIONS_INIT;
-        options.flags = flags;
-        st_txn *txn = nullptr;
-        ASSERT_ST(ST_OK, st_begin(file, &options, &txn));
-        failed = false;
-        int step = 0;
-        const auto call = [&](auto body) { return step++ == starved ? starve(n, body) : body(); };
-        st_status status = call([&] { return st_txn_update(txn, "a", &a); });
-        if (status == ST_OK) status = call([&] { return st_txn_put(txn, "new", &b); });
-        const bool commits = status == ST_OK;
-        if (commits) status = call([&] { return st_commit(txn); });
-        else st_abort(txn);
-        over = !failed;
-        st_close(file);
-        const std::string bytes = bytes_of(path);
-        const bool is_new = bytes.find(new_a) != std::string::npos && bytes.find(new_b) != std::string::npos;
-        if (status == ST_OK) {
-          ASSERT_TRUE(is_new) << n;
-        } else if (status == ST_E_NEEDS_RECOVERY) {
-          ASSERT_TRUE(is_new || bytes == old) << n;
-        } else {
-          ASSERT_STREQ(st_status_name(status), "ST_E_NOMEM") << n;
-          ASSERT_TRUE(same_bytes(bytes, old)) << n;
-        }
-      }
-      EXPECT_GE(n, starved == 2 ? 20 : 1);
-    }
-}
-
-TEST_F(OutOfMemory, Save) {
-  const std::string target = dir / "saved.safetensors";
-  st_tensor tensors[2] = {value(0, new_a), value(1, new_b)};
-  tensors[0].name = "a", tensors[0].name_len = 1;
-  tensors[1].name = "b", tensors[1].name_len = 1;
-  expect_clean(20, [&] { return st_save(target.c_str(), tensors, 2, nullptr, 0, nullptr); },
-               [&](long n, st_status status) {
-                 const std::string bytes = bytes_of(target);
-                 const bool is_new = bytes.find(new_a) != std::string::npos && bytes.find(new_b) != std::string::npos;
-                 if (status == ST_OK) EXPECT_TRUE(is_new) << n;
-                 else if (status == ST_E_NOMEM) EXPECT_EQ(bytes, "") << n;
-                 else EXPECT_STREQ(st_status_name(status), "ST_E_NEEDS_RECOVERY") << n;
-                 std::filesystem::remove(target);
-               });
-}
-
 TEST_F(OutOfMemory, Verify) {
   expect_clean(
       10, [&] { return st_verify(path.c_str(), nullptr, nullptr); }, [](long, st_status) {});
