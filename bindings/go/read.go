@@ -20,22 +20,30 @@ import (
 // after; and it shows what others write meanwhile. If somebody truncates the file, touching it is a fatal SIGBUS. Where
 // that is too much to watch, use Get.
 func (f *File) View(name string) (Tensor, error) {
+	if f.hooks.any() {
+		return f.viewHooked(name)
+	}
+	if !f.h.acquire() {
+		return Tensor{}, closedError("view")
+	}
+	f.keep()
+	p, n := chars(name)
+	var t C.st_tensor
+	if C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t))) != C.ST_OK {
+		f.release()               // nothing above panics, and a defer would be a tenth of the call
+		return f.viewHooked(name) // again, for the error
+	}
+	view := viewOf(name, &t)
+	f.release()
+	return view, nil
+}
+
+func (f *File) viewHooked(name string) (Tensor, error) {
 	if !f.h.acquire() {
 		return Tensor{}, closedError("view")
 	}
 	defer f.release()
 	f.keep()
-	p, n := chars(name)
-	if !f.hooks.any() {
-		var t C.st_tensor
-		if C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t))) == C.ST_OK {
-			return viewOf(name, &t), nil
-		}
-	}
-	return f.viewHooked(name) // or again, for the error
-}
-
-func (f *File) viewHooked(name string) (Tensor, error) {
 	p, n := chars(name)
 	var t C.st_tensor
 	if err := run(context.Background(), "view", &f.hooks, func() C.st_status {

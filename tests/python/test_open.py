@@ -4,7 +4,7 @@ import copy
 import mmap
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 
 import libst
 import numpy as np
@@ -39,6 +39,16 @@ def test_is_a_mapping(model):
         assert np.array_equal(f.get("b"), TENSORS["b"])
         assert {name: array.shape for name, array in f.items()} == {n: t.shape for n, t in TENSORS.items()}
         assert len(list(f.values())) == len(TENSORS)
+
+
+def test_keys_are_a_view_as_of_a_dict(model):
+    with libst.open(model, "r+") as f:
+        keys = f.keys()
+        assert isinstance(keys, KeysView) and list(keys) == list(f) and len(keys) == len(f)
+        assert "w" in keys and "nope" not in keys and keys & {"w", "nope"} == {"w"} and keys == set(TENSORS)
+        with f.transaction() as t:
+            t.delete("w")
+        assert "w" not in keys and list(keys) == list(f)
 
 
 def test_names_come_in_the_order_of_the_file(raw):

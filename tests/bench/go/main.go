@@ -70,7 +70,11 @@ func main() {
 		},
 		"view": func(n int) {
 			for range n {
-				seen += len(must(file.View(name)).Data)
+				t, err := file.View(name)
+				if err != nil {
+					log.Fatal(err)
+				}
+				seen += len(t.Data)
 			}
 		},
 		"open": func(n int) {

@@ -98,6 +98,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.progress.is_none() && self.log.is_none()
     }

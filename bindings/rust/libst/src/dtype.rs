@@ -40,6 +40,7 @@ macro_rules! dtypes {
             }
 
             /// The dtype of that number.
+            #[inline]
             pub const fn from_code(code: u32) -> Dtype {
                 match code {
                     $(sys::$constant => Dtype::$variant,)*

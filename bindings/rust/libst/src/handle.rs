@@ -2,6 +2,7 @@
 //! borrow of it, as names and shapes live until st_close.
 
 use std::ffi::{c_char, CStr, OsStr};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut, NonNull};
@@ -155,11 +156,11 @@ impl Handle {
     /// Nobody changes them while the view lives; see [`File::view`](crate::File::view).
     #[inline]
     pub(crate) unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
-        let mut tensor = EMPTY;
+        let mut tensor = MaybeUninit::uninit(); // to empty it first would be a tenth of the call
         // SAFETY: a name with its length, and a place to write to.
-        self.call(|raw| unsafe { sys::st_get_n(raw, name.as_ptr().cast(), name.len(), &mut tensor) })?;
+        self.call(|raw| unsafe { sys::st_get_n(raw, name.as_ptr().cast(), name.len(), tensor.as_mut_ptr()) })?;
         // SAFETY: filled by this handle; the rest is the caller's promise.
-        Ok(unsafe { self.viewed(&tensor) })
+        Ok(unsafe { self.viewed(tensor.assume_init_ref()) })
     }
 
     /// The same, by place. None past the end.
