@@ -77,13 +77,13 @@ Result<void> apply_tensors(Listing *c, const Index &delta, const DeltaNotes &not
 void apply_metadata(Listing *c, const DeltaNotes &notes) {
   for (const std::string &key : notes.removed)
     std::erase_if(c->metadata, [&](const Pair &p) { return p.first == key; });
-  for (const auto &[key, value] : notes.set) {
+  for (const auto &set : notes.set) {
     const auto found =
-        std::find_if(c->metadata.begin(), c->metadata.end(), [&](const Pair &p) { return p.first == key; });
+        std::find_if(c->metadata.begin(), c->metadata.end(), [&](const Pair &p) { return p.first == set.first; });
     if (found != c->metadata.end())
-      found->second = value;
+      found->second = set.second;
     else
-      c->metadata.emplace_back(key, value);
+      c->metadata.emplace_back(set.first, set.second);
   }
 }
 
@@ -171,8 +171,9 @@ DeltaNotes describe(const Listing &from, const Listing &to, std::span<const Note
   const auto natural = natural_order(from.tensors, kept, added);
   const bool is_natural = std::equal(natural.begin(), natural.end(), to.tensors.begin(), to.tensors.end(),
                                      [](std::string_view name, const ListedTensor &t) { return name == t.name; });
-  if (!is_natural)
-    for (const ListedTensor &t : to.tensors) notes.order.emplace_back(t.name);
+  if (is_natural) return notes;
+  notes.order.reserve(to.tensors.size());
+  for (const ListedTensor &t : to.tensors) notes.order.emplace_back(t.name);
   return notes;
 }
 

@@ -97,6 +97,7 @@ Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::stri
                                                    std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
                                                    uint64_t alignment, int32_t lock_timeout_ms) {
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const write::NewTensor &t : tensors) names.push_back(t.name);
   auto metadata = spell_delta(notes, names);
   write::SaveOptions options;

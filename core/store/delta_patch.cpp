@@ -94,6 +94,7 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Snapshot &n
     return write::canonical_before(x.dtype, x.name, y.dtype, y.name);
   });
   std::vector<write::NewTensor> declared;
+  declared.reserve(tensors.size());
   for (const NotedTensor &t : tensors) declared.push_back(declaration(base.at(t.tensor)));
   return write_delta(env_, options_.reverse, std::move(declared), describe(result, before, tensors, std::move(deleted)),
                      0, options_.lock_timeout_ms);

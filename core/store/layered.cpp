@@ -93,6 +93,7 @@ size_t LayeredCatalogue::index_bytes() const {
 std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
   if (all.size() <= samples) return all;
   std::vector<OldTensor> some;
+  some.reserve(samples);
   for (size_t i = 0; i < samples; ++i) some.push_back(all[i * (all.size() - 1) / (samples - 1)]);
   return some;
 }

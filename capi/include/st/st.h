@@ -268,7 +268,7 @@ void st_open_options_init(st_open_options *out, size_t size);
  *   opts  NULL for the defaults.
  *   out   the handle; free it with st_close.
  * Cost: the header is read and indexed; data is not touched.
- * With opts->deltas the handle shows, for reading only, what st_patch with each of
+ * With opts->deltas, on one file, the handle shows, for reading only, what st_patch with each of
  * them in turn would make of the file; views lie in the layer that has the tensor,
  * which st_tensor.shard numbers: 0 the file, 1 the first delta. Names, forms and
  * metadata must fit, and so must the hashes that deltas have of each other; of the
@@ -312,7 +312,8 @@ void st_interrupt(st_file *file);
  *    anyway, else to the last shard. weight_map and total_size follow. ST_TXN_FILLERS is ST_E_UNSUPPORTED.
  *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open. */
 
-/* How many files the handle stands for: 1, or the number of shards. 0 for NULL. Since 2.0. */
+/* How many files the handle stands for: 1, or the number of shards, or 1 and the number of deltas. 0 for NULL.
+ * Since 2.0. */
 size_t st_shard_count(const st_file *file);
 /* The absolute path of one of them, which lives until st_close. ST_E_OUT_OF_RANGE; ST_E_UNSUPPORTED for a file that
  * was given as memory. Since 2.0. */
