@@ -108,6 +108,9 @@ void Transaction::finish_part() {
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
   NewFile *last = second_ ? second_.get() : first_.get();
   if (last) checkpoint_.adopt(std::move(last->snapshot));
+  // The new files are locked until here, and the next writer waits for that.
+  first_.reset();
+  second_.reset();
   locked_.reset();
 }
 

@@ -335,6 +335,73 @@ static void reshaping(const char *path) {
   CHECK_STATUS(ST_OK, st_close(file));
 }
 
+/* What makes one file of another, applied, looked through and folded. */
+static void deltas(const char *path) {
+  static const char delta[] = "lifecycle-delta.safetensors", tuned[] = "lifecycle-tuned.safetensors";
+  const char *const list[1] = {delta};
+  const float fresh[6] = {5, 4, 3, 2, 1, 0};
+  float got[6];
+  st_diff_options diff;
+  st_patch_options patch;
+  st_delta_info info;
+  st_open_options open;
+  st_file *file = NULL;
+  st_tensor t;
+  st_diff_options_init(&diff, sizeof diff);
+  st_patch_options_init(&patch, sizeof patch);
+  st_delta_info_init(&info, sizeof info);
+  st_open_options_init(&open, sizeof open);
+  CHECK(write_file(path) && write_file(tuned));
+  open.flags = ST_OPEN_READ_WRITE;
+  CHECK_STATUS(ST_OK, st_open(tuned, &open, &file));
+  if (!file) return;
+  CHECK_STATUS(ST_OK, st_get(file, "weight", &t));
+  t.data = fresh;
+  CHECK_STATUS(ST_OK, st_update(file, "weight", &t));
+  CHECK_STATUS(ST_OK, st_close(file));
+  CHECK_STATUS(ST_OK, st_diff(path, tuned, delta, &diff));
+  CHECK_STATUS(ST_OK, st_get_delta_info(delta, &info));
+  CHECK(info.changed == 1 && info.added == 0 && info.deleted == 0 && info.data_bytes == sizeof fresh);
+  CHECK_STATUS(ST_E_DELTA, st_get_delta_info(path, &info));
+  file = NULL;
+  open.flags = 0;
+  open.deltas = list;
+  open.delta_count = 1;
+  CHECK_STATUS(ST_OK, st_open(path, &open, &file));
+  CHECK_STATUS(ST_OK, st_read(file, "weight", got, sizeof got));
+  CHECK(memcmp(got, fresh, sizeof fresh) == 0);
+  CHECK_STATUS(ST_OK, st_close(file));
+  CHECK_STATUS(ST_OK, st_merge(path, list, 1, tuned, NULL));
+  CHECK_STATUS(ST_OK, st_patch(path, delta, &patch));
+  CHECK_STATUS(ST_E_DELTA_BASE, st_patch(path, delta, &patch));
+  CHECK(remove(delta) == 0 && remove(tuned) == 0);
+}
+
+/* A checkpoint in shards, and back in one file. */
+static void shards(const char *path) {
+  static const char one[] = "lifecycle-shards/model-00001-of-00002.safetensors",
+                    two[] = "lifecycle-shards/model-00002-of-00002.safetensors",
+                    index[] = "lifecycle-shards/model.safetensors.index.json",
+                    joined[] = "lifecycle-joined.safetensors";
+  st_file *file = NULL;
+  const char *of = NULL;
+  st_tensor t;
+  CHECK_STATUS(ST_E_INVALID_ARGUMENT, st_reshard(path, "lifecycle-shards", 0, NULL));
+  CHECK_STATUS(ST_OK, st_reshard(path, "lifecycle-shards", 24, NULL));
+  CHECK_STATUS(ST_OK, st_open("lifecycle-shards", NULL, &file));
+  if (!file) return;
+  CHECK(st_shard_count(file) == 2 && st_count(file) == 2);
+  CHECK_STATUS(ST_OK, st_get(file, "bias", &t));
+  CHECK(t.shard == 1 && memcmp(t.data, bias, sizeof bias) == 0);
+  CHECK_STATUS(ST_OK, st_shard_path(file, 1, &of));
+  CHECK(strstr(of, "model-00002-of-00002.safetensors") != NULL);
+  CHECK_STATUS(ST_E_OUT_OF_RANGE, st_shard_path(file, 2, &of));
+  CHECK_STATUS(ST_OK, st_close(file));
+  CHECK_STATUS(ST_OK, st_join(index, joined, NULL));
+  CHECK(remove(joined) == 0 && remove(index) == 0 && remove(one) == 0 && remove(two) == 0);
+  CHECK(remove("lifecycle-shards") == 0);
+}
+
 int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "lifecycle.safetensors";
   st_file *file = NULL, *second = NULL;
@@ -361,6 +428,8 @@ int main(int argc, char **argv) {
   recovering(path);
   memory(path);
   reshaping(path);
+  deltas(path);
+  shards(path);
   CHECK(remove(path) == 0);
   if (failures) fprintf(stderr, "%d failures\n", failures);
   return failures != 0;

@@ -190,6 +190,7 @@ TEST_F(ShardsTest, ATransactionChangesAllShardsOrNone) {
   EXPECT_EQ(verified(), Status::ok);
   auto again = open();
   EXPECT_EQ(bytes(*again, "x"), x);
+  txn->reset();
   c.reset();
   for (const auto &entry : std::filesystem::directory_iterator(dir.path()))
     EXPECT_TRUE(entry.path().filename().string().starts_with("m")) << entry.path();
