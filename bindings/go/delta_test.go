@@ -36,16 +36,10 @@ func delta(t *testing.T, base, other string) string {
 
 func sameTensors(t *testing.T, got, want *st.File) {
 	t.Helper()
-	names := func(f *st.File) (all []string) {
-		for name := range f.Names() {
-			all = append(all, name)
-		}
-		return all
-	}
-	if g, w := names(got), names(want); len(g) != len(w) {
+	if g, w := got.Names(), want.Names(); len(g) != len(w) {
 		t.Fatalf("tensors %v, wanted %v", g, w)
 	}
-	for name := range want.Names() {
+	for _, name := range want.Names() {
 		g, err := got.Get(name)
 		must(t, err)
 		w, err := want.Get(name)

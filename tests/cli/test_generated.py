@@ -34,7 +34,9 @@ def test_the_man_page_is_good_roff(page):
     assert worse == [] and said.stderr == ""
     needs("man")
     said = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, env={"MANPAGER": "cat"})
-    assert (said.returncode, said.stderr) == (0, "")
+    # groff 1.22 says this of its own macros, of pages that end just where a screenful does.
+    worse = [line for line in said.stderr.splitlines() if "automatically ending diversion 'an-div' on exit" not in line]
+    assert (said.returncode, worse) == (0, [])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -78,7 +80,7 @@ def in_bash(stctl, tmp_path):
 def test_bash_completes_commands_and_options(in_bash):
     assert set(in_bash("")) >= {*COMMANDS, "--help", "--version"}
     assert in_bash("ver") == ["verify"]
-    assert set(in_bash("ls", "--")) == {"--json", "--quiet", "--verbose", "--help", "--bytes", "--names"}
+    assert set(in_bash("ls", "--")) == {"--json", "--quiet", "--verbose", "--help", "--bytes", "--delta", "--names"}
     assert in_bash("nonsense", "") == [""]
 
 

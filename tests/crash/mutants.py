@@ -22,7 +22,17 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUITES = ["crash_enumeration", "failing_calls", "layout_crash", "save_crash", "delta_crash", "shards_crash", "unit_write", "unit_store", "encounters"]
+SUITES = [
+    "crash_enumeration",
+    "failing_calls",
+    "layout_crash",
+    "save_crash",
+    "delta_crash",
+    "shards_crash",
+    "unit_write",
+    "unit_store",
+    "encounters",
+]
 QUICK_SUITES = SUITES[:2]
 
 

@@ -39,7 +39,7 @@ def test_every_status_has_a_class(status):
     made = error(status)
     assert made.status is status
     assert type(made) is not libst.Error
-    assert isinstance(made, libst.FormatError) == (40 <= status <= 56)
+    assert isinstance(made, libst.FormatError) == (40 <= status <= 61)
     assert made.status_name == f"ST_E_{status.name}"
 
 

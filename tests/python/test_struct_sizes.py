@@ -3,6 +3,7 @@ smaller, and as one of a version to come has it, larger. Structs and functions a
 how each function is reached, and a function that it lacks is an error."""
 
 import ctypes
+import shutil
 import subprocess
 
 import pytest
@@ -38,6 +39,10 @@ class Scene:
         self.new = str(folder / "new.safetensors").encode()
         with open(self.path, "wb") as file:
             file.write(raw_file([("a", "U8", [4], b"abcd")]))
+        self.tuned, self.delta = self.path + b".tuned", self.path + b".delta"
+        with open(self.tuned, "wb") as file:
+            file.write(raw_file([("a", "U8", [4], b"efgh")]))
+        assert _abi.st_diff(self.path, self.tuned, self.delta, None) == OK
         options = _abi.OpenOptions()
         _abi.st_open_options_init(options, ctypes.sizeof(options))
         options.flags = _abi.ST_OPEN_READ_WRITE
@@ -46,6 +51,16 @@ class Scene:
         assert _abi.st_open(self.path, options, self.file) == OK
         self.txn = ctypes.c_void_p()
         assert _abi.st_begin(self.file, None, self.txn) == OK
+
+    def patch(self, options):
+        base = self.path + b".base"
+        shutil.copyfile(self.path, base)
+        return _abi.st_patch(base, self.delta, options)
+
+    def reshard(self, options):
+        folder = self.path + b".shards"
+        shutil.rmtree(folder, ignore_errors=True)
+        return _abi.st_reshard(self.path, folder, 1 << 20, options)
 
     def close(self):
         _abi.st_abort(self.txn)
@@ -73,12 +88,18 @@ class Scene:
 CALLS = {
     "st_begin": Scene.begin,
     "st_compact": lambda s, options: _abi.st_compact(s.path, options),
+    "st_diff": lambda s, options: _abi.st_diff(s.path, s.tuned, s.new, options),
+    "st_get_delta_info": lambda s, out: _abi.st_get_delta_info(s.delta, out),
     "st_get_io_info": lambda s, out: _abi.st_get_io_info(s.file, out),
     "st_get_stats": lambda s, out: _abi.st_get_stats(s.file, out),
+    "st_join": lambda s, options: _abi.st_join(s.path, s.new, options),
     "st_last_error_info": lambda s, out: _abi.st_last_error_info(out),
     "st_load": lambda s, options: _abi.st_load(s.file, None, 0, options),
+    "st_merge": lambda s, options: _abi.st_merge(s.path, (ctypes.c_char_p * 1)(s.delta), 1, s.new, options),
     "st_open": Scene.open,
+    "st_patch": Scene.patch,
     "st_recover_with": lambda s, options: _abi.st_recover_with(s.path, options),
+    "st_reshard": Scene.reshard,
     "st_save": lambda s, options: _abi.st_save(s.new, None, 0, None, 0, options),
     "st_txn_plan": lambda s, out: _abi.st_txn_plan(s.txn, out),
     "st_verify_with": lambda s, options: _abi.st_verify_with(s.path, options),
@@ -143,7 +164,9 @@ def test_init_functions_keep_to_the_callers_size(name):
         written, known = max(size, 4), min(size, ctypes.sizeof(struct))
         assert room[written:] == bytes([FILL]) * (len(room.bytes) - written), size
         assert room.pointer[0].struct_size == (size if size >= 4 else 0)  # else untouched: there is no room for it
-        assert room[4:known] == whole[4:known] and room[max(known, 4):size] == bytes(max(size - max(known, 4), 0)), size
+        assert room[4:known] == whole[4:known] and room[max(known, 4) : size] == bytes(max(size - max(known, 4), 0)), (
+            size
+        )
 
 
 def test_init_functions_are_equal_to_their_macros(tmp_path):

@@ -93,7 +93,8 @@ Arena::Arena(std::vector<uint64_t> sizes, bool on_disk) : layout_(std::move(size
   ::signal(SIGPIPE, SIG_IGN);  // telling a dead worker something is an error, not a death
   const char *tmp = std::getenv("TMPDIR");
   const std::string disk = tmp && *tmp ? tmp : "/tmp";
-  folder_ = (on_disk || ::access("/dev/shm", W_OK) != 0 ? disk : "/dev/shm") + "/libst-arena-" + std::to_string(::getpid()) + "-XXXXXX";
+  folder_ = (on_disk || ::access("/dev/shm", W_OK) != 0 ? disk : "/dev/shm") + "/libst-arena-" +
+            std::to_string(::getpid()) + "-XXXXXX";
   if (!::mkdtemp(folder_.data())) throw std::runtime_error("no folder " + folder_);
   path_ = fs::canonical(folder_) / "model.safetensors";
   layout_.write(path_);

@@ -187,7 +187,9 @@ TEST(TwoReaders, AnOffsetThatBeginsAsTheOneBeforeEndedIsAnotherNumber) {
     EXPECT_EQ(header->index.at(i).begin, begins[i]);
     EXPECT_EQ(header->index.at(i).nbytes, sizes[i]);
   }
-  EXPECT_FALSE(parse(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[1],"data_offsets":[00,1]}})", 1));
+  EXPECT_FALSE(parse(
+      R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[1],"data_offsets":[00,1]}})",
+      1));
 }
 
 // Strings end at the same byte wherever they lie in a word of eight.

@@ -49,7 +49,8 @@ class TempDir {
  public:
   TempDir() {
     const char *base = std::getenv("TMPDIR");
-    std::string made = std::string(base && *base ? base : "/tmp") + "/libst-unit-" + std::to_string(::getpid()) + "-XXXXXX";
+    std::string made =
+        std::string(base && *base ? base : "/tmp") + "/libst-unit-" + std::to_string(::getpid()) + "-XXXXXX";
     if (!::mkdtemp(made.data())) std::abort();
     path_ = std::filesystem::canonical(made);
   }

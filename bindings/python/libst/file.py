@@ -29,6 +29,7 @@ from .info import (
     storage_name,
 )
 from .slices import TensorSlice, c_ranges
+from .status import Status
 from .transaction import Layout, Transaction
 
 Array = np.ndarray[Any, Any]
