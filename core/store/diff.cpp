@@ -137,7 +137,7 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
 }  // namespace
 
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
-                  DiffOptions options) {
+                  const DiffOptions &options) {
   OpenOptions reading;
   reading.map = read::MapMode::none;
   reading.lock_timeout_ms = options.lock_timeout_ms;

@@ -19,6 +19,6 @@ struct DiffOptions {
 // Writes the delta that makes `to` of `from`, durably, under the path `delta`.
 // Status file_changed: `to` was changed meanwhile; what else those of opening and saving are.
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
-                  DiffOptions options);
+                  const DiffOptions &options);
 
 }  // namespace st::store

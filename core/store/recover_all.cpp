@@ -21,9 +21,9 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
   if (!read) return Failure(std::move(read.error()));
   const std::string folder = os::split_path(located->path).first;
   for (const std::string &name : read->index.shards()) {
+    const std::string path = text(folder, "/", name);
     std::string shard;
-    if (const int r = env.realpath((folder + "/" + name).c_str(), &shard); r < 0)
-      return Failure(os_error(-r, "open", folder + "/" + name));
+    if (const int r = env.realpath(path.c_str(), &shard); r < 0) return Failure(os_error(-r, "open", path));
     auto done = write::recover(env, shard, wait, findings);
     if (!done) return done;
     sum->applied += done->applied;

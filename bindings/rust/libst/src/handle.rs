@@ -157,8 +157,10 @@ impl Handle {
     #[inline]
     pub(crate) unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
         let mut tensor = MaybeUninit::uninit(); // to empty it first would be a tenth of the call
-        // SAFETY: a name with its length, and a place to write to.
-        self.call(|raw| unsafe { sys::st_get_n(raw, name.as_ptr().cast(), name.len(), tensor.as_mut_ptr()) })?;
+                                                // SAFETY: a name with its length, and a place to write to.
+        self.call(|raw| unsafe {
+            sys::st_get_n(raw, name.as_ptr().cast(), name.len(), tensor.as_mut_ptr())
+        })?;
         // SAFETY: filled by this handle; the rest is the caller's promise.
         Ok(unsafe { self.viewed(tensor.assume_init_ref()) })
     }

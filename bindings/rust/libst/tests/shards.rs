@@ -13,7 +13,10 @@ fn a_checkpoint_is_sharded_changed_and_joined() {
     libst::reshard(&model.path, &sharded, 1).unwrap(); // a tensor a shard
     let file = OpenOptions::new().write(true).open(&sharded).unwrap();
     assert_eq!(file.shards().len(), model.samples.len());
-    assert!(file.shards().iter().all(|path| path.is_file() && path.starts_with(sharded.canonicalize().unwrap())));
+    assert!(file
+        .shards()
+        .iter()
+        .all(|path| path.is_file() && path.starts_with(sharded.canonicalize().unwrap())));
     for name in model.samples.keys() {
         assert_eq!(file.read(name).unwrap(), model.data(name), "{name}");
     }

@@ -28,7 +28,9 @@ fn map(path: &str) -> Mmap {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [small, name, large] = &arguments[..] else { panic!("bindings-bench SMALL NAME LARGE") };
+    let [small, name, large] = &arguments[..] else {
+        panic!("bindings-bench SMALL NAME LARGE")
+    };
     let file = libst::File::open(small).expect("libst opens it");
     for line in stdin().lock().lines().map_while(Result::ok) {
         let (what, n) = line.split_once(' ').expect("WHAT N");
@@ -42,7 +44,12 @@ fn main() {
                 black_box(libst::File::open(large).expect("libst opens it"));
             }),
             "names" => repeat(n, || {
-                black_box(libst::File::open(large).expect("libst opens it").names().len());
+                black_box(
+                    libst::File::open(large)
+                        .expect("libst opens it")
+                        .names()
+                        .len(),
+                );
             }),
             "crate-open" => repeat(n, || {
                 let bytes = map(large);
@@ -50,7 +57,12 @@ fn main() {
             }),
             "crate-names" => repeat(n, || {
                 let bytes = map(large);
-                black_box(SafeTensors::deserialize(&bytes).expect("it is valid").names().len());
+                black_box(
+                    SafeTensors::deserialize(&bytes)
+                        .expect("it is valid")
+                        .names()
+                        .len(),
+                );
             }),
             _ => panic!("{what}?"),
         };
