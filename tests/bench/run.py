@@ -20,7 +20,22 @@ import llama
 import safetensors
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from table import BUILD, HERE, MIB, PLACE, QUICK, filesystem, heading, mebibytes, note, program, row, seconds, summary, timed
+from table import (
+    BUILD,
+    HERE,
+    MIB,
+    PLACE,
+    QUICK,
+    filesystem,
+    heading,
+    mebibytes,
+    note,
+    program,
+    row,
+    seconds,
+    summary,
+    timed,
+)
 
 ROUNDS = 3 if QUICK else 15
 

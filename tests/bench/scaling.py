@@ -71,8 +71,8 @@ def c_open(path: Path, repeat: int) -> float:
 
 
 def opening() -> None:
+    path = PLACE / "open.safetensors"
     for count in COUNTS:
-        path = PLACE / "open.safetensors"
         make(path, {f"layers.{i}.w": 1 for i in range(count)})
         found: dict[str, list[float]] = {"stock, keys": [], "libst in Python, keys": [], "libst, C ABI": []}
         rounds = ROUNDS if count <= 10_000 else 3

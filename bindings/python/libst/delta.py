@@ -98,7 +98,7 @@ def merge(
     lock_timeout: Optional[float] = 10.0,
     progress: Optional[Progress] = None,
 ) -> None:
-    """Fold deltas, the oldest first, and their base into a new file, which shares with them what the filesystem lets it.
+    """Fold deltas, the oldest first, and their base into a new file, which shares blocks with them where it can.
 
     Arguments and exceptions as `libst.save`; DeltaBaseError if a delta was not made for what lies below it.
     """
