@@ -94,6 +94,8 @@ class FaultFs:
 
     def close(self):
         self.umount()
+        self.control = None  # it points into the mapping, which has a descriptor of its own
+        self._map.close()
 
     def __enter__(self):
         return self
