@@ -93,7 +93,8 @@ stage fuzz "fuzzing, a minute each" "" bash "$ROOT/tests/fuzz/run.sh" 60
 stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh"
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"
-stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
+# Only if named: it builds everything once more.
+[[ $WANTED != *" coverage "* ]] || stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
 stage wheel "pip install" "" bash -c run_wheel
 stage abi "ABI check" "" bash -c run_abi
 stage demo "demo" "" bash "$ROOT/tests/demo.sh" --quick

@@ -15,7 +15,7 @@ configure "$tree" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-
 build "$tree"
 find "$tree" -name '*.gcda' -delete
 tests=$(meson test -C "$tree" --list 2>/dev/null | sed -n 's,^libst:[a-z]* / ,,p' |
-  grep -E '^unit_|^(failing calls|save crash|layout crash|lifecycle in C99)$')
+  grep -E '^unit_|^(failing calls|(save|layout|shards|delta) crash|lifecycle in C99)$')
 mapfile -t tests <<<"$tests"
 ST_TEST_BOUND=small meson test -C "$tree" --no-rebuild --print-errorlogs --quiet "${tests[@]}"
 
