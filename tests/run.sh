@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
-#   bash tests/run.sh             everything
+#   bash tests/run.sh             everything but coverage
 #   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants fuzz campaign
 #                                 sanitizers valgrind coverage wheel abi demo
 # Reports and logs are in build/results/.
