@@ -214,7 +214,8 @@ TEST_F(PublishTest, StagedChangesFollowAFileThatWasReplacedIfTheyFitIt) {
   auto other = open();
   auto t = begin(*other);
   ASSERT_TRUE(is_ok(t->remove("c")));
-  ASSERT_TRUE(is_ok(t->put("b", U8("another form"))));
+  const U8 another("another form");
+  ASSERT_TRUE(is_ok(t->put("b", another)));
   ASSERT_TRUE(is_ok(t->commit()));
   auto refused = does_not->commit();
   EXPECT_TRUE(fails_with(Status::file_changed, refused));
