@@ -60,8 +60,9 @@ IndexBuilder::IndexBuilder(uint64_t seed, size_t header_bytes) {
   const size_t tensors = header_bytes / 64, dims = 2 * tensors + 1, strings = header_bytes / 2;
   const size_t bytes =
       tensors * sizeof(Index::Entry) + dims * sizeof(uint64_t) + strings + slots_for(tensors) * sizeof(uint64_t) + 4096;
-  // From about half a huge page on, clearing one costs less than the faults of what fills it.
-  if (bytes >= huge_page / 2) {
+  // From about half a huge page on, clearing one costs less than the faults of what fills it. Arrays that fill several
+  // get their own: there what is reserved too much would take whole pages.
+  if (bytes >= huge_page / 2 && bytes < 2 * huge_page) {
     const auto block = std::make_shared<SharedBlock>(std::max(bytes, huge_page));
     index_.strings_ = Index::Array<char>(HugeAllocator<char>(block));
     index_.dims_ = Index::Array<uint64_t>(HugeAllocator<uint64_t>(block));
