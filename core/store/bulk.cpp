@@ -77,14 +77,10 @@ Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequ
 
 std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
   const Index &index = s.header.index;
-  const uint64_t count = std::max(options_.worker_count, 1u), number = options_.worker_index;
-  const uint64_t from = index.data_bytes() / count * number;
-  const uint64_t until = number + 1 == count ? UINT64_MAX : index.data_bytes() / count * (number + 1);
+  const WorkersPart part(options_, index.data_bytes());
   std::vector<size_t> mine;
-  for (size_t i = 0; i < index.size(); ++i) {
-    const uint64_t begin = index.at(i).begin;
-    if (begin >= from && begin < until) mine.push_back(i);
-  }
+  for (size_t i = 0; i < index.size(); ++i)
+    if (part.has(index.at(i).begin)) mine.push_back(i);
   return mine;
 }
 

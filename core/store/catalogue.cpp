@@ -8,6 +8,17 @@ Result<Place> Catalogue::at(uint64_t i) const {
   return Place{static_cast<size_t>(i), 0, file_, snapshot_, static_cast<size_t>(i)};
 }
 
+Result<std::vector<Place>> Catalogue::all() const {
+  std::vector<Place> all;
+  all.reserve(size());
+  for (size_t i = 0; i < size(); ++i) {
+    auto place = at(i);
+    if (!place) return Failure(std::move(place.error()));
+    all.push_back(*place);
+  }
+  return all;
+}
+
 Result<Place> Catalogue::find(std::string_view name) const {
   std::string where;
   if (several_) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "store/checkpoint.h"
 
@@ -45,6 +46,8 @@ class Catalogue {
   size_t size() const { return several_ ? several_->size() : snapshot_->header.index.size(); }
   // Status out_of_range; of several members also those of opening one.
   Result<Place> at(uint64_t i) const;
+  // All of them, in their order.
+  Result<std::vector<Place>> all() const;
   // Status not_found.
   Result<Place> find(std::string_view name) const;
 

@@ -32,6 +32,20 @@ struct OpenOptions {
   std::shared_ptr<os::Descriptors> descriptors = {};  // of a member of a collection, shared with the others
 };
 
+// Of `bytes` that a group of workers shares out, the contiguous part of the one that `options` is of.
+class WorkersPart {
+ public:
+  WorkersPart(const OpenOptions &options, uint64_t bytes) {
+    const uint64_t count = std::max(options.worker_count, 1u), number = options.worker_index;
+    from_ = bytes / count * number;
+    until_ = number + 1 == count ? UINT64_MAX : bytes / count * (number + 1);
+  }
+  bool has(uint64_t begin) const { return begin >= from_ && begin < until_; }
+
+ private:
+  uint64_t from_, until_;
+};
+
 struct Counters {
   std::atomic<uint64_t> bytes_read = 0, bytes_prefetched = 0, read_requests = 0, bytes_written = 0, journal_bytes = 0,
                         commits = 0, recoveries = 0, lock_waits = 0;

@@ -54,11 +54,11 @@ Result<DeltaChain> chain(const Checkpoint &base, const Snapshot &bottom, std::sp
 }
 
 Result<void> check_old(const os::File &file, const Snapshot &base, std::span<const OldTensor> tensors,
-                       const std::function<Result<void>(uint64_t more)> &tell) {
+                       const TakeOld &take) {
   read::Window window(file, base.file_size(), false);
   for (const OldTensor &old : tensors) {
     const TensorView t = base.header.index.at(old.index);
-    auto hashed = hash_piece(window, base.file_offset(t), t.nbytes, [&](auto piece) { return tell(piece.size()); });
+    auto hashed = hash_piece(window, base.file_offset(t), t.nbytes, [&](auto piece) { return take(t, piece); });
     if (!hashed) return Failure(std::move(hashed.error()).about_tensor(t.name));
     if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, file.path()));
   }

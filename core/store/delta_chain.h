@@ -19,8 +19,10 @@ struct DeltaChain {
 // the base are for the caller to check: see `old`, check_heads, check_old.
 Result<DeltaChain> chain(const Checkpoint &base, const Snapshot &bottom, std::span<const DeltaFile> deltas);
 
-// Do these tensors have the bytes that they are to have? Reads all of them. Status delta_base.
+// Do these tensors have the bytes that they are to have? Reads all of them; `take` sees each piece, and may end
+// it. Status delta_base.
+using TakeOld = std::function<Result<void>(const TensorView &tensor, std::span<const std::byte> piece)>;
 Result<void> check_old(const os::File &file, const Snapshot &base, std::span<const OldTensor> tensors,
-                       const std::function<Result<void>(uint64_t more)> &tell);
+                       const TakeOld &take);
 
 }  // namespace st::store

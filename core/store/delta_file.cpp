@@ -89,10 +89,6 @@ Result<void> must_be_another(os::Env &env, const std::string &path, const Snapsh
   return {};
 }
 
-write::NewTensor declaration(const TensorView &t) {
-  return {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
-}
-
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
                                                    std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
                                                    uint64_t alignment, int32_t lock_timeout_ms) {

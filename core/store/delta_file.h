@@ -46,8 +46,6 @@ Error wrong_base(std::string_view tensor, std::string_view path);
 // Status invalid_argument if `path` leads to that very file.
 Result<void> must_be_another(os::Env &env, const std::string &path, const Snapshot &than);
 
-write::NewTensor declaration(const TensorView &t);
-
 // A writer of the delta with these notes, for tensors in their order, which is the canonical one.
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
                                                    std::vector<write::NewTensor> tensors, const DeltaNotes &notes,

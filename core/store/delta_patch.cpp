@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "format/listing.h"
-#include "store/delta_file.h"
-#include "store/delta_hash.h"
+#include "store/delta_chain.h"
 
 namespace st::store {
 namespace {
@@ -95,7 +94,7 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Snapshot &n
   });
   std::vector<write::NewTensor> declared;
   declared.reserve(tensors.size());
-  for (const NotedTensor &t : tensors) declared.push_back(declaration(base.at(t.tensor)));
+  for (const NotedTensor &t : tensors) declared.push_back(write::declaration(base.at(t.tensor)));
   return write_delta(env_, options_.reverse, std::move(declared), describe(result, before, tensors, std::move(deleted)),
                      0, options_.lock_timeout_ms);
 }
@@ -112,18 +111,13 @@ Result<void> Patching::check_and_save_old(const os::File &locked, const Snapshot
     if (!begun) return Failure(std::move(begun.error()));
     reverse = std::move(*begun);
   }
-  const Index &index = now.header.index;
-  read::Window window(locked, now.file_size(), false);
-  for (const OldTensor &old : old_tensors(index, delta_.index(), delta_.notes)) {
-    const TensorView t = index.at(old.index);
-    auto hashed = hash_piece(window, now.file_offset(t), t.nbytes, [&](auto piece) -> Result<void> {
-      if (reverse)
-        if (auto kept = reverse->add(t.name, piece.data(), piece.size()); !kept) return kept;
-      return tell(piece.size());
-    });
-    if (!hashed) return Failure(std::move(hashed.error()));
-    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, locked.path()));
-  }
+  const auto keep = [&](const TensorView &t, std::span<const std::byte> piece) -> Result<void> {
+    if (reverse)
+      if (auto kept = reverse->add(t.name, piece.data(), piece.size()); !kept) return kept;
+    return tell(piece.size());
+  };
+  const auto old = old_tensors(now.header.index, delta_.index(), delta_.notes);
+  if (auto same = check_old(locked, now, old, keep); !same) return same;
   return reverse ? reverse->finish() : Result<void>();
 }
 

@@ -114,7 +114,7 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
   const DeltaNotes notes = describe(listing_of(from_.header.index), listing_of(to), changed_, std::move(deleted_));
   std::vector<write::NewTensor> tensors;
   tensors.reserve(changed_.size());
-  for (const NotedTensor &t : changed_) tensors.push_back(declaration(to.at(t.tensor)));
+  for (const NotedTensor &t : changed_) tensors.push_back(write::declaration(to.at(t.tensor)));
   auto writer = write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms);
   if (!writer) return Failure(std::move(writer.error()));
 

@@ -55,8 +55,9 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
   }
   const Control control(options.progress, nullptr);
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
-  if (auto same = check_heads(bottom.file, bottom, chained->old); !same) return same;
-  if (auto same = check_old(bottom.file, bottom, chained->old, tell); !same) return same;
+  if (auto begins = check_heads(bottom.file, bottom, chained->old); !begins) return begins;
+  auto same = check_old(bottom.file, bottom, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
+  if (!same) return same;
   for (const DeltaFile &layer : layers)
     if (auto whole = layer.check_bytes(tell); !whole) return Failure(std::move(whole.error()));
 

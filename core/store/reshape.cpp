@@ -46,13 +46,10 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   if (!collection) return Failure(std::move(collection.error()));
   source.collection_ = std::move(*collection);
   const Catalogue catalogue = source.collection_->catalogue();
-  source.places_.reserve(catalogue.size());
-  for (size_t i = 0; i < catalogue.size(); ++i) {
-    auto place = catalogue.at(i);
-    if (!place) return Failure(std::move(place.error()));
-    source.total_ += place->tensor().nbytes;
-    source.places_.push_back(*place);
-  }
+  auto places = catalogue.all();
+  if (!places) return Failure(std::move(places.error()));
+  source.places_ = std::move(*places);
+  for (const Place &p : source.places_) source.total_ += p.tensor().nbytes;
   if (source.collection_->members() > 0) {
     auto first = source.collection_->member(0);
     if (!first) return Failure(std::move(first.error()));
@@ -66,10 +63,7 @@ Result<void> Source::write_file(os::Env &env, const std::string &to, std::span<c
                                 const write::NewMetadata &metadata, const write::SaveOptions &options) {
   std::vector<write::NewTensor> declared;
   declared.reserve(places.size());
-  for (const Place &p : places) {
-    const TensorView t = p.tensor();
-    declared.push_back({std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes, nullptr});
-  }
+  for (const Place &p : places) declared.push_back(write::declaration(p.tensor()));
   write::SaveOptions quiet = options;  // progress is of the whole
   quiet.progress = {};
   auto writer = write::Writer::open(env, to, std::move(declared), metadata, std::move(quiet));

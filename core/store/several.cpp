@@ -120,28 +120,15 @@ Result<void> Several::read_many(const std::vector<PlacedRequest> &requests, cons
   });
 }
 
-Result<std::vector<Place>> Several::all_of(const Catalogue &catalogue) const {
-  std::vector<Place> all;
-  all.reserve(catalogue.size());
-  for (size_t i = 0; i < catalogue.size(); ++i) {
-    auto place = catalogue.at(i);
-    if (!place) return Failure(std::move(place.error()));
-    all.push_back(*place);
-  }
-  return all;
-}
-
 Result<std::vector<Place>> Several::own_part_of(const Catalogue &catalogue) const {
-  auto all = all_of(catalogue);
-  const uint64_t count = std::max(options_.worker_count, 1u), number = options_.worker_index;
-  if (!all || count == 1) return all;
+  auto all = catalogue.all();
+  if (!all || options_.worker_count <= 1) return all;
   uint64_t total = 0, at = 0;
   for (const Place &p : *all) total += p.tensor().nbytes;
-  const uint64_t from = total / count * number;
-  const uint64_t until = number + 1 == count ? UINT64_MAX : total / count * (number + 1);
+  const WorkersPart part(options_, total);
   std::vector<Place> mine;
   for (const Place &p : *all) {
-    if (at >= from && at < until) mine.push_back(p);
+    if (part.has(at)) mine.push_back(p);
     at += p.tensor().nbytes;
   }
   return mine;
@@ -178,7 +165,7 @@ Result<void> Several::prefetch(const Catalogue &catalogue, std::optional<std::ve
 Result<void> Several::load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
                            bool direct, const Progress &progress) const {
   if (!places) {
-    auto all = all_of(catalogue);
+    auto all = catalogue.all();
     if (!all) return Failure(std::move(all.error()));
     places = std::move(*all);
   }

@@ -53,7 +53,6 @@ class Several : public Collection {
   using Work = std::function<Result<void>(const Part &, const Progress &, const Share &)>;
   static std::vector<Part> parts_of(const std::vector<Place> &places, const std::vector<uint64_t> &bytes);
   Result<void> share_out(const std::vector<Part> &parts, const Progress &progress, const Work &work) const;
-  Result<std::vector<Place>> all_of(const Catalogue &catalogue) const;
   Result<std::vector<Place>> own_part_of(const Catalogue &catalogue) const;
 
   os::Env &env_;

@@ -23,14 +23,19 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
   return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
 }
 
+Result<void> ShardTransaction::may_go_on() const {
+  if (failed_)
+    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  return {};
+}
+
 std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const {
   if (const auto found = moved_.find(std::string(name)); found != moved_.end()) return found->second;
   return shown_.index().shard_of(name);
 }
 
 Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
-  if (failed_)
-    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
   if (const auto shard = shard_of(name)) return *shard;
   return Failure(
       error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(shards_.path())).about_tensor(name));
@@ -71,8 +76,7 @@ Result<void> ShardTransaction::update(std::string_view name, const NewBytes &val
 }
 
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
-  if (failed_)
-    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  if (auto ok = may_go_on(); !ok) return ok;
   if (shown_.members().empty())
     return fail(Status::unsupported, "the index ", quoted(shards_.path()),
                 " names no shard that a tensor could be put into; save the checkpoint anew");
@@ -166,8 +170,7 @@ int32_t ShardTransaction::left(uint64_t deadline) const {
 }
 
 Result<void> ShardTransaction::commit() {
-  if (failed_)
-    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  if (auto ok = may_go_on(); !ok) return ok;
   if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) return {};

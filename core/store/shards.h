@@ -36,7 +36,6 @@ class Shards final : public Several {
 
   const std::string &path() const { return path_; }            // of the index, as it was given, made absolute
   const std::string &real_path() const { return real_path_; }  // without symbolic links
-  const std::string &folder() const { return folder_; }        // that the shards are in
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
   static Result<ReadIndex> read_index(os::Env &env, const std::string &real_path);
 

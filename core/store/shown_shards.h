@@ -26,7 +26,6 @@ class ShownShards final : public Merged {
   }
 
   const ShardIndex &index() const { return read_.index; }
-  const ReadIndex &read() const { return read_; }
   const std::vector<Member *> &members() const { return members_; }
 
   struct Pinned {

@@ -34,7 +34,7 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
   for (const DeltaFile &delta : deltas)
     if (auto whole = delta.check_bytes(tell); !whole) return Failure(std::move(whole.error()));
-  return check_old(bottom.file, bottom, chained->old, tell);
+  return check_old(bottom.file, bottom, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ struct NewTensor {
   uint64_t nbytes;
   const void *bytes = nullptr;  // null in a mere declaration
 };
+// Of a tensor like that one.
+inline NewTensor declaration(const TensorView &t) {
+  return {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
+}
 using NewMetadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SaveOptions {
