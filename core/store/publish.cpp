@@ -107,6 +107,7 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
       return same;
   }
   if (auto ok = draft(); !ok) return ok;
+  if (change.kind == Change::update && value.nbytes == 0) return {};  // nothing, as in place
   Payload payload{value.bytes, {}, value.nbytes};
   if (options_.copy && value.nbytes > 0) {
     control_ = Control(options_.progress, &checkpoint_.interrupts_);

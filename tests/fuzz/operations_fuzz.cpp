@@ -237,12 +237,12 @@ void Sequence::commit(Handle &h) {
   Transaction t = std::move(*h.transaction);
   h.transaction.reset();
 
-  // In place, updates of empty tensors are nothing; else all is done again on the file as it is by now.
+  // Updates of empty tensors are nothing; all else is done again on the file as it is by now.
   Model target = *committed_;
   Status wanted = Status::ok;
   const bool followed = t.begun_on != committed_;
   for (const Step &s : t.steps) {
-    if (!t.published && s.value.bytes.empty()) continue;
+    if (s.kind == Step::update && s.value.bytes.empty()) continue;
     if (apply(s, &target) != Status::ok) wanted = Status::file_changed;
   }
   if (wanted != Status::ok) REQUIRE(followed, "steps that were accepted are refused by the same file");

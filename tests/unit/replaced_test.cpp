@@ -65,6 +65,27 @@ TEST_F(Replaced, WhereTheTensorLiesThereIsWhereItIsWritten) {
   }
 }
 
+// Found by fuzzing: it was, or not, by whether a put came before it.
+TEST_F(Replaced, AnUpdateOfAnEmptyTensorMayFindItGone) {
+  const uint64_t none[] = {0};
+  const NewBytes nothing{static_cast<uint32_t>(Dtype::U8), none, nullptr, 0};
+  const uint64_t one[] = {1};
+  const NewBytes added{static_cast<uint32_t>(Dtype::U8), one, "x", 1};
+  for (bool put_first : {false, true}) {
+    put_bytes(path, testing::file_of({testing::u8_tensor("a", 4000, 1), {"e", Dtype::U8, {0}, ""}}));
+    auto c = open();
+    auto t = begin(*c);
+    const auto put = [&] { return t->put("x", added); };
+    const auto update = [&] { return t->update("e", nothing); };
+    ASSERT_TRUE(is_ok(put_first ? put() : update()));
+    ASSERT_TRUE(is_ok(put_first ? update() : put()));
+    replace_by(testing::file_of({testing::u8_tensor("a", 4000, 2)}));
+    ASSERT_TRUE(is_ok(t->commit()));
+    EXPECT_FALSE(c->snapshot().header.index.find("e"));
+    EXPECT_TRUE(same_bytes(seen(*c, "x"), "x"));
+  }
+}
+
 TEST_F(Replaced, ATensorThatIsGoneOrAnotherNowIsRefused) {
   const std::vector<std::vector<testing::TestTensor>> others = {
       {testing::u8_tensor("a", 4000, 1), testing::u8_tensor("c", 3000, 3)},
