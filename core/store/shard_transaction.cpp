@@ -185,6 +185,7 @@ Result<void> ShardTransaction::commit() {
 
 // Every shard anew, which changes nothing that a reader of the checkpoint sees: one after the other.
 Result<void> ShardTransaction::commit_each() {
+  ST_ASSERT(parts_.empty() && !changes_index());  // those would not be all or none
   for (uint32_t shard = 0; shard < shown_.members().size(); ++shard) {
     auto in = part(shard);
     if (!in) return Failure(std::move(in.error()));

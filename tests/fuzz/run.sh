@@ -4,12 +4,12 @@
 #   bash tests/fuzz/run.sh campaign MINUTES [TARGET...]     a hunt; what it learns stays in build-fuzz/learned/
 #   bash tests/fuzz/run.sh replay FILE                      one input, of the target that the file's name or folder says
 #   bash tests/fuzz/run.sh keep                             the smallest part of what was learned that reaches as much, into corpus/
-# Targets: header journal operations slices. An input that breaks something is kept in build-fuzz/found/.
+# Targets: header journal operations shard_index shards slices. An input that breaks something is kept in build-fuzz/found/.
 set -uo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HERE=$ROOT/tests/fuzz
 FUZZ=${FUZZ:-$ROOT/build-fuzz}
-ALL=(header journal operations slices)
+ALL=(header journal operations shard_index shards slices)
 if ! command -v clang++-14 >/dev/null; then
   echo "skipped: there is no clang++-14"
   exit 77

@@ -1,9 +1,10 @@
-"""Where fuzzing begins: the headers of the differential corpus, and for the programs that read their input as a
-sequence of choices a handful of arbitrary sequences, long enough to get somewhere.
+"""Where fuzzing begins: the headers of the differential corpus, indices of shards, and for the programs that read
+their input as a sequence of choices a handful of arbitrary sequences, long enough to get somewhere.
 
     seeds.py FOLDER      makes FOLDER/TARGET for each target
 """
 
+import json
 import sys
 from pathlib import Path
 from random import Random
@@ -13,7 +14,27 @@ sys.path.insert(0, str(HERE.parent / "differential"))
 
 from corpus import CASES  # noqa: E402
 
-CHOICES = {"journal": 60, "operations": 60, "slices": 20}
+CHOICES = {"journal": 60, "operations": 60, "shard_index": 60, "shards": 60, "slices": 20}
+
+# Of the shards that the program has. A text is told from choices by its last byte, the first choice.
+PLACES = {
+    "a": "m-1.safetensors",
+    "b": "m-1.safetensors",
+    "c": "m-2.safetensors",
+    "d": "m-3.safetensors",
+    "e": "m-3.safetensors",
+}
+INDICES = [
+    {"metadata": {"total_size": 2160, "origin": "here"}, "weight_map": PLACES},
+    {"metadata": {"total_size": "2160"}, "weight_map": PLACES | {"f": "m-3.safetensors"}},
+    {"metadata": None, "weight_map": {"c": "m-2.safetensors"}, "format": ["pt", {"version": 1.5}]},
+    {"metadata": {}, "weight_map": {}},
+    {"weight_map": PLACES | {"d": "m-1.safetensors"}},
+    {"weight_map": PLACES | {"a": "missing.safetensors"}},
+    {"weight_map": {"a": "../outside.safetensors"}},
+    {"weight_map": {"a": "m.safetensors.index.json"}},
+    {"weight_map": {"w\u00e9ights\n": "m-1.safetensors", "": "m-2.safetensors"}},
+]
 
 
 def header_of(content: bytes) -> bytes:
@@ -29,6 +50,11 @@ def main(folder: Path) -> None:
             (headers / case.name).write_bytes(header)
     for target, count in CHOICES.items():
         (folder / target).mkdir()
+        if target == "shard_index":
+            for i, index in enumerate(INDICES):
+                for indent in (None, 2):
+                    text = json.dumps(index, indent=indent, ensure_ascii=bool(indent)).encode()
+                    (folder / target / f"index-{i}-{indent}").write_bytes(text + b"\x01")
         for i in range(count):
             r = Random(f"{target}/{i}")
             (folder / target / f"choices-{i}").write_bytes(r.randbytes(r.choice([40, 100, 200, 400])))

@@ -1,0 +1,180 @@
+#include "shards_workload.h"
+
+#include <algorithm>
+
+#include "format/header.h"
+#include "format/shard_index.h"
+
+namespace st::testing {
+namespace {
+
+std::string fill(size_t n, int seed) {
+  std::string bytes(n, '\0');
+  for (size_t i = 0; i < n; ++i)
+    bytes[i] = static_cast<char>(seed * 37 + static_cast<int>(i / 64) * 5 + static_cast<int>(i));
+  return bytes;
+}
+
+ModelTensor u8(size_t n, int seed) {
+  return {Dtype::U8, {n}, fill(n, seed)};
+}
+
+std::string file_of_model(const std::map<std::string, ModelTensor> &held) {
+  std::vector<HeaderTensor> tensors;
+  std::string data;
+  for (const auto &[name, t] : held) {
+    tensors.push_back({name, t.dtype, t.shape, data.size(), t.bytes.size()});
+    data += t.bytes;
+  }
+  return *serialise_header(tensors, {}, 8, 0) + data;
+}
+
+const std::map<std::string, ModelTensor> first_shards[] = {
+    {{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"c", u8(600, 3)}}, {{"d", u8(520, 4)}, {"e", u8(40, 5)}}};
+
+using Stage = ShardOperation::Stage;
+
+store::NewBytes value(const ModelTensor &t, std::vector<std::string> &keep) {
+  keep.push_back(t.bytes);
+  return {static_cast<uint32_t>(t.dtype), t.shape, keep.back().data(), keep.back().size()};
+}
+Stage update(std::string name, int seed) {
+  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &keep) {
+    ModelTensor &t = whole.tensors[name];
+    t.bytes = fill(t.bytes.size(), seed);
+    return txn.update(name, value(t, keep));
+  };
+}
+Stage put(std::string name, ModelTensor t) {
+  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &keep) {
+    whole.tensors[name] = t;
+    return txn.put(name, value(t, keep));
+  };
+}
+Stage remove(std::string name) {
+  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &) {
+    whole.tensors.erase(name);
+    return txn.remove(name);
+  };
+}
+Stage rename(std::string from, std::string to) {
+  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &) {
+    auto node = whole.tensors.extract(from);
+    node.key() = to;
+    whole.tensors.insert(std::move(node));
+    return txn.rename(from, to);
+  };
+}
+Stage metadata(std::string key, std::string text) {
+  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &) {
+    whole.metadata[key] = text;
+    return txn.set_metadata(key, text);
+  };
+}
+Stage all(std::vector<Stage> stages) {
+  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &keep) -> Result<void> {
+    for (const Stage &stage : stages)
+      if (auto ok = stage(txn, whole, keep); !ok) return ok;
+    return {};
+  };
+}
+
+}  // namespace
+
+const std::vector<ShardOperation> &shard_operations() {
+  static const std::vector<ShardOperation> operations = {
+      {"updates in two shards", all({update("a", 31), update("d", 32)})},
+      {"updates in all shards", all({update("b", 33), update("c", 34), update("e", 35)})},
+      {"put of a new tensor", put("new", u8(90, 36))},
+      {"delete", remove("b")},
+      {"rename", rename("a", "z")},
+      {"metadata", metadata("origin", "there")},
+      {"delete in one shard, put in another", all({remove("d"), put("b", u8(30, 37)), put("new", u8(20, 38))})},
+      {"a tensor leaves for another shard", all({remove("a"), put("d", u8(10, 39)), put("a", u8(50, 40))})},
+      {"everything at once",
+       all({update("c", 41), rename("b", "y"), remove("e"), put("new", u8(80, 42)), metadata("k", "v")})},
+      {"delete of all that a shard holds", remove("c")},
+  };
+  return operations;
+}
+
+SimEnv shards_disk(const Disk &kind) {
+  SimEnv env;
+  env.reflink = kind.reflink;
+  env.copies_ranges = kind.copies_ranges;
+  env.mkdirat(AT_FDCWD, shards_folder.c_str(), 0755);
+  const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
+  env.fsync(root);
+  env.close(root);
+  ShardIndex index = ShardIndex::of(shard_names);
+  uint64_t total = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    env.add_file(shards_folder + "/" + shard_names[i], file_of_model(first_shards[i]));
+    for (const auto &[name, t] : first_shards[i]) {
+      index.assign(name, shard_names[i]);
+      total += t.bytes.size();
+    }
+  }
+  index.set_metadata("origin", "here");
+  index.set_total_size(total);
+  env.add_file(index_path, index.spell());
+  return env;
+}
+
+Whole first_whole() {
+  Whole whole;
+  for (const auto &shard : first_shards) whole.tensors.insert(shard.begin(), shard.end());
+  whole.metadata = {{"origin", "here"}};
+  return whole;
+}
+
+Seen follow_index(const SimEnv &env) {
+  Seen seen;
+  std::string json = env.contents(index_path);
+  const size_t n = json.size();
+  json.resize(n + header_padding);
+  auto index = ShardIndex::parse(json.data(), n, 1);
+  if (!index) return {"the index: " + index.error().message, {}};
+  for (const std::string &shard : shard_names) {
+    const auto model = model_of(env.contents(shards_folder + "/" + shard));
+    if (!model) return {shard + " is invalid", {}};
+    const auto &names = index->shards();
+    const auto number = std::find(names.begin(), names.end(), shard) - names.begin();
+    if (number == static_cast<long>(names.size())) continue;
+    for (const std::string_view name : index->names_in(static_cast<uint32_t>(number))) {
+      const auto found = model->tensors.find(std::string(name));
+      if (found == model->tensors.end()) return {text(name, " is not in ", shard), {}};
+      seen.whole.tensors.insert(*found);
+    }
+  }
+  for (const auto &pair : index->metadata())
+    if (pair.key != total_size_key) seen.whole.metadata[pair.key] = pair.text;
+  return seen;
+}
+
+std::string check_strictly(SimEnv &env) {
+  auto opened = store::Shards::open(env, index_path, {});
+  if (!opened) return opened.error().message;
+  uint64_t total = 0;
+  const store::Catalogue catalogue = (*opened)->catalogue();
+  for (size_t i = 0; i < catalogue.size(); ++i) {
+    auto place = catalogue.at(i);
+    if (!place) return place.error().message;
+    total += place->tensor().nbytes;
+  }
+  if (catalogue.metadata_find(total_size_key) != std::to_string(total)) return "total_size is wrong";
+  return {};
+}
+
+Result<void> run(store::Shards &shards, const ShardOperation &operation, Whole &whole) {
+  store::TransactionOptions options;
+  options.lock_timeout_ms = 50;
+  std::vector<std::string> keep;
+  keep.reserve(16);  // what is borrowed does not move
+  auto begun = shards.begin(options);
+  if (!begun) return Failure(std::move(begun.error()));
+  if (auto staged = operation.stage(**begun, whole, keep); !staged) return staged;
+  return (*begun)->commit();
+}
+
+}  // namespace st::testing

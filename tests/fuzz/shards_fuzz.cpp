@@ -1,0 +1,385 @@
+// Sequences of operations on two handles of one checkpoint of three shards,
+// against a dictionary: what a handle that is up to date is asked for is done, in
+// all shards or in none, whatever the power or a system call does meanwhile; and
+// whoever follows the index finds each tensor at every moment.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fault_env.h"
+#include "require.h"
+#include "shards_workload.h"
+#include "store/recover_all.h"
+
+namespace st::fuzz {
+namespace {
+
+using testing::Call;
+using testing::ModelTensor;
+using testing::SimDisk;
+using testing::SimEnv;
+using testing::Whole;
+
+const std::string names[] = {"a", "b", "c", "d", "e", "new", "", "w\xC3\xA9ights", "\"\\\n", "__metadata__"};
+const std::string keys[] = {"origin", "total_size", "k", ""};
+const std::string texts[] = {"", "12", "v", std::string("\0", 1), "\xE5\xB1\xA4"};
+
+// One call of a transaction, on a dictionary.
+struct Step {
+  enum Kind { update, put, remove, rename, set_metadata, remove_metadata } kind;
+  std::string name, to;
+  ModelTensor value;
+};
+
+Status apply(const Step &step, Whole *whole) {
+  const auto found = whole->tensors.find(step.name);
+  const bool is_there = found != whole->tensors.end();
+  switch (step.kind) {
+    case Step::update:
+      if (!is_there) return Status::not_found;
+      if (found->second.shape != step.value.shape) return Status::shape_mismatch;
+      found->second.bytes = step.value.bytes;
+      return Status::ok;
+    case Step::put:
+      if (step.name == "__metadata__") return Status::invalid_argument;
+      whole->tensors[step.name] = step.value;
+      return Status::ok;
+    case Step::remove: return whole->tensors.erase(step.name) ? Status::ok : Status::not_found;
+    case Step::rename: {
+      if (!is_there) return Status::not_found;
+      if (step.to == "__metadata__") return Status::invalid_argument;
+      if (step.name == step.to) return Status::ok;
+      if (whole->tensors.contains(step.to)) return Status::duplicate_name;
+      auto node = whole->tensors.extract(found);
+      node.key() = step.to;
+      whole->tensors.insert(std::move(node));
+      return Status::ok;
+    }
+    case Step::set_metadata:
+      if (step.name == "total_size") return Status::invalid_argument;
+      whole->metadata[step.name] = step.to;
+      return Status::ok;
+    case Step::remove_metadata:
+      if (step.name == "total_size") return Status::invalid_argument;
+      return whole->metadata.erase(step.name) ? Status::ok : Status::not_found;
+  }
+  std::abort();
+}
+
+struct Transaction {
+  std::unique_ptr<store::AnyTransaction> real;
+  bool copies = false;
+  bool replaces = false;  // files, also where updates in place would do
+  uint64_t begun_on;      // version
+  Whole draft;
+  bool has_shards;  // that a new tensor could be put into
+  std::vector<Step> steps;
+  std::vector<std::unique_ptr<std::string>> borrowed;
+};
+
+struct Handle {
+  std::unique_ptr<store::Shards> real;
+  uint64_t version = 0;  // that it shows
+  std::optional<Transaction> transaction;
+  void close() {
+    transaction.reset();
+    real.reset();
+  }
+};
+
+class Sequence {
+ public:
+  explicit Sequence(FuzzedDataProvider &in)
+      : in_(in), disk_(testing::shards_disk(in.PickValueInArray(testing::disks))), env_(disk_) {
+    disk_.allow_reflinks(in.ConsumeBool());
+    committed_ = testing::first_whole();
+  }
+  void run();
+
+ private:
+  Handle &handle();
+  void reopen(Handle &h);
+  void begin(Handle &h);
+  void stage(Handle &h);
+  void commit(Handle &h);
+  void compact(Handle &h);
+  void read(Handle &h);
+  Step step(const Whole &draft);
+  // The n-th system call from now fails, once or for good.
+  void fail_a_call();
+  void check_cut(const SimDisk &disk, const Whole &other, std::string_view when);
+  void check_contents(std::string_view after);
+
+  FuzzedDataProvider &in_;
+  SimEnv disk_;
+  testing::FaultEnv env_;
+  Whole committed_;
+  uint64_t version_ = 0;  // of the files; updates in place make none
+  Handle handles_[2];
+  unsigned seed_ = 0;
+};
+
+Handle &Sequence::handle() {
+  Handle &h = handles_[in_.ConsumeBool() ? 1 : 0];
+  if (!h.real) reopen(h);
+  return h;
+}
+
+void Sequence::reopen(Handle &h) {
+  h.close();
+  store::OpenOptions options;
+  options.writable = true;
+  options.lock_timeout_ms = 50;
+  auto opened = store::Shards::open(env_, testing::index_path, options);
+  REQUIRE(opened, said(opened));
+  h.real = std::move(*opened);
+  h.version = version_;
+}
+
+void Sequence::begin(Handle &h) {
+  h.transaction.reset();
+  store::TransactionOptions o;
+  o.lock_timeout_ms = 50;
+  o.copy = in_.ConsumeBool();
+  const int layout = in_.ConsumeIntegralInRange(0, 7);
+  o.publish = layout == 1;
+  if (layout == 2) o.layout = write::Layout::canonical;
+  auto begun = h.real->begin(o);
+  REQUIRE(begun, said(begun));
+  h.transaction.emplace();
+  h.transaction->real = std::move(*begun);
+  h.transaction->copies = o.copy;
+  h.transaction->replaces = o.publish || layout == 2;
+  h.transaction->begun_on = h.version;
+  h.transaction->draft = committed_;
+  h.transaction->has_shards = h.real->members() > 0;
+}
+
+Step Sequence::step(const Whole &draft) {
+  Step s{in_.PickValueInArray({Step::update, Step::update, Step::update, Step::put, Step::put, Step::remove,
+                               Step::rename, Step::set_metadata, Step::remove_metadata}),
+         in_.PickValueInArray(names),
+         {},
+         {}};
+  if (s.kind >= Step::set_metadata) s.name = in_.PickValueInArray(keys);
+  if (s.kind == Step::rename) s.to = in_.PickValueInArray(names);
+  if (s.kind == Step::set_metadata) s.to = in_.PickValueInArray(texts);
+  const auto found = draft.tensors.find(s.name);
+  uint64_t n = in_.ConsumeIntegralInRange<uint64_t>(0, 600);
+  if (s.kind == Step::update && found != draft.tensors.end() && n % 8 != 0) n = found->second.bytes.size();
+  if (s.kind > Step::put) return s;
+  s.value = {Dtype::U8, {n}, std::string(n, '\0')};
+  ++seed_;
+  for (size_t i = 0; i < n; ++i) s.value.bytes[i] = static_cast<char>(seed_ * 61 + i + i / 128 * 3);
+  return s;
+}
+
+void Sequence::stage(Handle &h) {
+  if (!h.transaction) begin(h);
+  Transaction &t = *h.transaction;
+  Step s = step(t.draft);
+  // In the allocator's own block, so that whoever reads beyond it, or after its time, is found out.
+  t.borrowed.push_back(std::make_unique<std::string>(s.value.bytes));
+  const std::string &bytes = *t.borrowed.back();
+  const store::NewBytes value{static_cast<uint32_t>(Dtype::U8), s.value.shape, bytes.data(), bytes.size()};
+  Result<void> answer;
+  switch (s.kind) {
+    case Step::update: answer = t.real->update(s.name, value); break;
+    case Step::put: answer = t.real->put(s.name, value); break;
+    case Step::remove: answer = t.real->remove(s.name); break;
+    case Step::rename: answer = t.real->rename(s.name, s.to); break;
+    case Step::set_metadata: answer = t.real->set_metadata(s.name, s.to); break;
+    case Step::remove_metadata: answer = t.real->set_metadata(s.name, std::nullopt); break;
+  }
+  const Status got = answer ? Status::ok : answer.error().status;
+  if (t.copies) t.borrowed.back().reset();
+  if (h.version != version_ || t.begun_on != version_) {  // the other handle has changed what this one shows
+    if (got == Status::ok) {
+      apply(s, &t.draft);
+      t.steps.push_back(std::move(s));
+    } else {
+      h.close();
+    }
+    return;
+  }
+  const Status wanted = s.kind == Step::put && !t.has_shards ? Status::unsupported : apply(s, &t.draft);
+  REQUIRE(got == wanted, "step ", static_cast<int>(s.kind), " on ", quoted(s.name), " to ", quoted(s.to),
+          " should answer ", static_cast<int>(wanted), ", ", said(answer));
+  if (got == Status::ok) t.steps.push_back(std::move(s));
+}
+
+void Sequence::fail_a_call() {
+  const size_t when = in_.ConsumeIntegralInRange<size_t>(0, 150);
+  const int error = in_.PickValueInArray({-EIO, -ENOSPC, testing::FaultEnv::short_io});
+  const bool sticky = in_.ConsumeBool();
+  size_t calls = 0;
+  env_.before = [this, when, error, sticky, calls](Call call) mutable {
+    if (!testing::can_fail(call)) return 0;
+    const size_t k = calls++;
+    if (k != when && !(sticky && k > when)) return 0;
+    if ((call == Call::fsync || call == Call::fdatasync) && error < 0) {
+      disk_.sync_fault = [this, error] { return disk_.sync_fault = nullptr, error; };
+      return 0;
+    }
+    return error;
+  };
+}
+
+void Sequence::commit(Handle &h) {
+  if (!h.transaction) return;
+  Transaction t = std::move(*h.transaction);
+  h.transaction.reset();
+  Whole target = committed_;
+  bool fits = true;
+  for (const Step &s : t.steps) fits = apply(s, &target) == Status::ok && fits;
+  const bool up_to_date = t.begun_on == version_;
+  if (up_to_date) REQUIRE(fits, "steps that were accepted are refused by the same checkpoint");
+
+  SimDisk inside;
+  int when = in_.ConsumeIntegralInRange(0, 120);
+  if (in_.ConsumeBool())
+    disk_.before_change = [&] {
+      if (when-- == 0) inside = disk_.disk();
+    };
+  const bool fails = in_.ConsumeIntegralInRange(0, 3) == 1;
+  if (fails) fail_a_call();
+  const auto done = t.real->commit();
+  env_.before = nullptr;
+  disk_.sync_fault = nullptr;
+  disk_.before_change = nullptr;
+  t.real.reset();
+  const Status got = done ? Status::ok : done.error().status;
+  if (!fails && up_to_date) REQUIRE(done, said(done));
+  if (!fails && !up_to_date) REQUIRE(done || got == Status::file_changed, said(done));
+  if (done) REQUIRE(fits, "what cannot be done was done");
+  REQUIRE(got != Status::internal, said(done));
+  if (!inside.inodes.empty()) check_cut(inside, fits ? target : committed_, "in a commit");
+
+  if (got == Status::needs_recovery) {
+    REQUIRE(fails, said(done));
+    for (Handle &each : handles_) each.close();
+    const auto recovered = store::recover_all(env_, testing::index_path, {0, nullptr, nullptr}, {});
+    REQUIRE(recovered && recovered->aside == 0, said(recovered), ", ", recovered ? recovered->why_aside : "");
+    const Whole now = testing::follow_index(disk_).whole;
+    REQUIRE(now == committed_ || (fits && now == target), "after recovery it is of no state");
+    committed_ = now;
+    ++version_;
+    return;
+  }
+  if (!done) {
+    h.close();
+    return;
+  }
+  const bool in_place =
+      !t.replaces && std::all_of(t.steps.begin(), t.steps.end(), [](const Step &s) { return s.kind == Step::update; });
+  committed_ = std::move(target);
+  if (in_place && up_to_date && !fails) return;
+  ++version_;
+  if (up_to_date && !fails) h.version = version_;
+}
+
+// Shard by shard: as much room as the largest of them. A handle that is not up to date may have to say so.
+void Sequence::compact(Handle &h) {
+  store::TransactionOptions o;
+  o.lock_timeout_ms = 50;
+  o.compact = true;
+  o.layout = write::Layout::canonical;
+  h.transaction.reset();
+  auto begun = h.real->begin(o);
+  REQUIRE(begun, said(begun));
+  const auto done = (*begun)->commit();
+  if (h.version == version_) REQUIRE(done, said(done));
+  begun->reset();
+  const bool shows = done && h.version == version_;
+  ++version_;
+  if (shows) h.version = version_;
+}
+
+void Sequence::read(Handle &h) {
+  if (h.version != version_) {
+    const auto done = h.real->refresh();
+    REQUIRE(done, said(done));
+    h.transaction.reset();
+    h.version = version_;
+  }
+  const store::Catalogue catalogue = h.real->catalogue();
+  REQUIRE(catalogue.size() == committed_.tensors.size(), catalogue.size(), " tensors");
+  for (const auto &[name, t] : committed_.tensors) {
+    const auto place = catalogue.find(name);
+    REQUIRE(place, quoted(name), ": ", said(place));
+    const TensorView view = place->tensor();
+    REQUIRE(view.dtype == t.dtype && std::ranges::equal(view.shape, t.shape), quoted(name), " has another form");
+    std::string bytes(view.nbytes, '\0');
+    const auto got = place->member->read(*place->snapshot, place->index, bytes.data());
+    REQUIRE(got && bytes == t.bytes, quoted(name), " has other bytes, ", said(got));
+  }
+  for (const auto &[key, value] : committed_.metadata) REQUIRE(catalogue.metadata_find(key) == value, quoted(key));
+}
+
+void Sequence::check_cut(const SimDisk &disk, const Whole &other, std::string_view when) {
+  const auto pending = testing::pending_changes(disk);
+  std::vector<uint32_t> keep(pending.size());
+  for (uint32_t &k : keep) k = in_.ConsumeIntegral<uint8_t>() % 8;
+  SimEnv env(testing::after_cut(disk, pending, keep));
+  const auto crashed = testing::follow_index(env);
+  REQUIRE(crashed.wrong.empty(), "a cut ", when, ": ", crashed.wrong);
+  if (in_.ConsumeBool()) {
+    const std::string shard = testing::shards_folder + "/" + testing::shard_names[in_.ConsumeIntegralInRange(0, 2)];
+    const auto opened = store::Checkpoint::open(env, shard, {});
+    REQUIRE(opened, "after a cut ", when, " ", shard, ": ", said(opened));
+  }
+  const auto recovered = store::recover_all(env, testing::index_path, {0, nullptr, nullptr}, {});
+  REQUIRE(recovered && recovered->aside == 0, "a cut ", when, ": ", said(recovered));
+  const std::string wrong = testing::check_strictly(env);
+  REQUIRE(wrong.empty(), "a cut ", when, ": ", wrong);
+  const auto found = testing::follow_index(env);
+  REQUIRE(found.whole == committed_ || found.whole == other, "after a cut ", when, " it is of no state");
+}
+
+void Sequence::check_contents(std::string_view after) {
+  const auto found = testing::follow_index(disk_);
+  REQUIRE(found.wrong.empty(), found.wrong, " after ", after);
+  REQUIRE(found.whole == committed_, "the checkpoint holds something else after ", after);
+}
+
+void Sequence::run() {
+  for (int n = 0; n < 24 && in_.remaining_bytes() > 0; ++n) {
+    Handle &h = handle();
+    switch (in_.ConsumeIntegralInRange(0, 15)) {
+      case 0: reopen(h); break;
+      case 1: begin(h); break;
+      case 2: h.transaction.reset(); break;
+      case 3:
+      case 4: read(h); break;
+      case 5: compact(h); break;
+      case 6: check_cut(disk_.disk(), committed_, "between two operations"); break;
+      case 7:
+      case 8: commit(h); break;
+      default: stage(h); break;
+    }
+    check_contents(text("operation ", n));
+  }
+  for (Handle &h : handles_) h.close();
+  const auto recovered = store::recover_all(env_, testing::index_path, {0, nullptr, nullptr}, {});
+  REQUIRE(recovered && recovered->aside == 0, said(recovered));
+  const std::string wrong = testing::check_strictly(disk_);
+  REQUIRE(wrong.empty(), wrong);
+  check_contents("closing");
+  for (const std::string &name : disk_.names(testing::shards_folder))
+    REQUIRE(name.starts_with("m") && !name.ends_with(".st-journal"), quoted(name), " is left beside the shards");
+  REQUIRE(disk_.open_files() == 0, disk_.open_files(), " descriptors are left open");
+}
+
+}  // namespace
+}  // namespace st::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  FuzzedDataProvider in(data, size);
+  st::fuzz::Sequence(in).run();
+  return 0;
+}
