@@ -2,7 +2,7 @@
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything but coverage
 #   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants fuzz campaign
-#                                 sanitizers valgrind coverage wheel abi demo
+#                                 sanitizers threads valgrind coverage wheel abi demo
 # Reports and logs are in build/results/.
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -92,6 +92,7 @@ stage mutants "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.
 stage fuzz "fuzzing, a minute each" "" bash "$ROOT/tests/fuzz/run.sh" 60
 stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh"
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
+stage threads "ThreadSanitizer" "$BUILD-tsan/meson-logs/testlog.junit.xml" bash "$ROOT/tests/threads/run.sh"
 stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"
 # Only if named: it builds everything once more.
 [[ $WANTED != *" coverage "* ]] || stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
