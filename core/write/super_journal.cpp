@@ -1,5 +1,6 @@
 #include "write/super_journal.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -69,6 +70,19 @@ class Reader {
   std::span<const std::byte> left_;
 };
 
+// Each file has one part in it: one that came twice would be waited for for ever.
+bool names_one_twice(const SuperList &list) {
+  std::vector<std::string_view> names;
+  auto add = [&](const SuperEntry &e) {
+    for (const std::string *s : {&e.file, &e.first, &e.second})
+      if (!s->empty()) names.push_back(*s);
+  };
+  add(list.index);
+  for (const SuperEntry &part : list.parts) add(part);
+  std::sort(names.begin(), names.end());
+  return std::adjacent_find(names.begin(), names.end()) != names.end();
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const SuperList &list) {
@@ -88,6 +102,7 @@ std::optional<SuperList> decode_super(std::span<const std::byte> manifest) {
     if (!list.parts.empty() && part.file <= list.parts.back().file) return std::nullopt;  // they ascend
     list.parts.push_back(std::move(part));
   }
+  if (names_one_twice(list)) return std::nullopt;
   return list;
 }
 

@@ -37,7 +37,7 @@ struct SuperList {
 };
 
 std::vector<std::byte> encode(const SuperList &list);
-// Nothing if it is not one, or names what is no temporary of its file.
+// Nothing if it is not one, or names a file twice, or what is no temporary of its file.
 std::optional<SuperList> decode_super(std::span<const std::byte> manifest);
 
 // The name of a super-journal is its transaction in hexadecimal.

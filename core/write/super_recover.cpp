@@ -142,6 +142,10 @@ Result<std::string> RollForward::why_not(const os::File &index) {
   for (const SuperEntry &entry : list_.parts) {
     Target target;
     target.entry = &entry;
+    // A shard that lies elsewhere never has a part: nobody's list makes us write there.
+    struct stat s;
+    const int r = env_.fstatat(dir_.fd(), entry.file.c_str(), &s, AT_SYMLINK_NOFOLLOW);
+    if (r == 0 && !S_ISREG(s.st_mode)) return text(quoted(entry.file), " is no plain file");
     auto locked = lock_whole_file(env_, dir_.path() + "/" + entry.file, wait_);
     if (!locked && locked.error().status == Status::no_file) return text(quoted(entry.file), " is gone");
     if (!locked) return Failure(std::move(locked.error()));

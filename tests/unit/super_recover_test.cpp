@@ -1,0 +1,360 @@
+// Recovery of what decides for several files: a change that was decided is
+// finished; a list, a part, a new file or a shard that is not what its writer left
+// is not believed, and then nothing is changed anywhere.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <functional>
+
+#include "fault_env.h"
+#include "hash.h"
+#include "store/recover_all.h"
+#include "store/shards.h"
+#include "store/transaction.h"
+#include "test_files.h"
+#include "write/super_recover.h"
+
+namespace st::write {
+namespace {
+
+using testing::bytes_of;
+using testing::Call;
+using testing::fails_with;
+using testing::FaultEnv;
+using ::testing::HasSubstr;
+using testing::is_ok;
+using testing::names_in;
+using testing::pattern;
+using testing::poke;
+using testing::put_bytes;
+using testing::same_bytes;
+using testing::u8_tensor;
+
+namespace fs = std::filesystem;
+
+class SuperRecovery : public ::testing::Test {
+ protected:
+  using Stage = std::function<void(store::AnyTransaction &)>;
+
+  std::string shard(int i) const { return dir / ("m-" + std::to_string(i) + ".safetensors"); }
+  static store::NewBytes u8(const std::string &bytes, const uint64_t *shape) {
+    return {static_cast<uint32_t>(Dtype::U8), {shape, 1}, bytes.data(), bytes.size()};
+  }
+
+  void write_all() const {
+    for (const std::string &name : names_in(dir.path())) fs::remove_all(dir / name);
+    put_bytes(shard(1), file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
+    put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  }
+
+  // A transaction whose writer died when all was decided, and nothing was done yet.
+  void leave(const Stage &stage) {
+    write_all();
+    for (size_t n = 0; super().empty(); ++n) {
+      write_all();
+      FaultEnv env(os::Env::posix());
+      auto shards = store::Shards::open(env, index, {.writable = true, .lock_timeout_ms = 0});
+      ASSERT_TRUE(is_ok(shards));
+      auto transaction = (*shards)->begin({});
+      ASSERT_TRUE(is_ok(transaction));
+      stage(**transaction);
+      env.before =
+          testing::nth_call_fails(n, -EIO, true, [](Call c) { return c == Call::pwrite || c == Call::renameat; });
+      const auto done = (*transaction)->commit();
+      env.before = nullptr;
+      ASSERT_FALSE(done) << "no call fails when all is decided";
+    }
+    before = now();
+  }
+  void leave_updates() {
+    leave([&](store::AnyTransaction &t) {
+      ASSERT_TRUE(is_ok(t.update("a", u8(new_a, &a_size))));
+      ASSERT_TRUE(is_ok(t.update("c", u8(new_c, &c_size))));
+    });
+  }
+  // Of a new tensor in the second shard.
+  void leave_new_files() {
+    leave([&](store::AnyTransaction &t) { ASSERT_TRUE(is_ok(t.put("new", u8(new_a, &a_size)))); });
+  }
+
+  static std::string in_folder(const std::string &of) {
+    const std::string folder = of + std::string(folder_suffix);
+    const auto names = names_in(folder);
+    return names.empty() ? std::string() : folder + "/" + names.front();
+  }
+  static CommitRecord record_of(const std::string &journal) {
+    const std::string bytes = bytes_of(journal);
+    CommitRecord record;
+    if (bytes.size() < header_bytes ||
+        decode({reinterpret_cast<const std::byte *>(bytes.data()), header_bytes}, &record) != JournalState::committed)
+      return {};
+    return record;
+  }
+  // The super-journal, if it is committed.
+  std::string super() const {
+    const std::string journal = in_folder(index);
+    return !journal.empty() && record_of(journal).is_super() ? journal : std::string();
+  }
+  // As somebody would forge it who knows the hashes.
+  void forge(const std::function<void(SuperList &)> &change) const {
+    const std::string journal = super(), bytes = bytes_of(journal);
+    CommitRecord record = record_of(journal);
+    auto list = decode_super({reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges});
+    ASSERT_TRUE(list.has_value());
+    change(*list);
+    const auto manifest = encode(*list);
+    poke(journal, record.manifest, {reinterpret_cast<const char *>(manifest.data()), manifest.size()});
+    record.ranges = manifest.size();
+    record.manifest_hash = hash64(manifest.data(), manifest.size());
+    put_record(journal, record);
+  }
+  static void put_record(const std::string &journal, const CommitRecord &record) {
+    const auto block = encode(record);
+    poke(journal, 0, {reinterpret_cast<const char *>(block.data()), block.size()});
+  }
+  static void flip(const std::string &path, uint64_t at) {
+    poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40)));
+  }
+  std::string new_file() const {
+    for (const std::string &name : names_in(dir.path()))
+      if (name.starts_with(".m-2.safetensors" + std::string(undecided_infix))) return dir / name;
+    return {};
+  }
+
+  std::string now() const { return bytes_of(shard(1)) + "|" + bytes_of(shard(2)) + "|" + bytes_of(index); }
+  Result<Recovered> recover_index() const { return recover_super(os::Env::posix(), index, {}, {}); }
+  // Nothing was applied, nothing changed, and whoever opens the checkpoint for the first time is told.
+  void expect_aside(std::string_view why) {
+    const std::string as_it_is = now();
+    const auto done = recover_index();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->applied, 0u);
+    EXPECT_EQ(done->aside, 1u);
+    EXPECT_THAT(done->why_aside, HasSubstr(why));
+    EXPECT_TRUE(same_bytes(now(), as_it_is));
+    EXPECT_TRUE(in_folder(index).ends_with(aside_suffix)) << in_folder(index);
+    const auto again = recover_index();
+    ASSERT_TRUE(is_ok(again));
+    EXPECT_EQ(again->applied + again->aside + again->dropped, 0u);
+  }
+
+  const testing::TempDir dir;
+  const std::string index = dir / "m.safetensors.index.json";
+  const uint64_t a_size = 4000, c_size = 5000;
+  const std::string new_a = pattern(4000, 11), new_c = pattern(5000, 13);
+  std::string before;
+};
+
+TEST_F(SuperRecovery, FinishesUpdatesThatWereDecided) {
+  leave_updates();
+  const auto done = recover_index();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u);
+  EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+  EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+  EXPECT_EQ(names_in(dir.path()).size(), 3u);
+}
+
+TEST_F(SuperRecovery, FinishesNewFilesThatWereDecided) {
+  leave_new_files();
+  ASSERT_FALSE(new_file().empty());
+  ASSERT_TRUE(is_ok(recover_index()));
+  EXPECT_NE(bytes_of(shard(2)).find(new_a), std::string::npos);
+  EXPECT_NE(bytes_of(index).find("\"new\""), std::string::npos);
+  EXPECT_EQ(names_in(dir.path()).size(), 3u);
+}
+
+// A super-journal may come with a folder that somebody else has packed, links and all.
+TEST_F(SuperRecovery, NeverWritesThroughALink) {
+  leave_updates();
+  const testing::TempDir elsewhere;
+  const std::string target = elsewhere / "m-1.safetensors", old = bytes_of(shard(1));
+  fs::rename(shard(1), target);
+  fs::create_symlink(target, shard(1));
+  expect_aside("'m-1.safetensors' is no plain file");
+  EXPECT_TRUE(same_bytes(bytes_of(target), old));
+}
+
+TEST_F(SuperRecovery, NeedsEachShard) {
+  leave_updates();
+  fs::remove(shard(2));
+  expect_aside("'m-2.safetensors' is gone");
+}
+
+TEST_F(SuperRecovery, DistrustsAShardThatSomethingElseChanged) {
+  leave_new_files();
+  put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5001, 3)}));
+  expect_aside("neither the old file nor the new one");
+}
+
+TEST_F(SuperRecovery, DistrustsAnIndexThatSomethingElseChanged) {
+  leave_new_files();
+  put_bytes(index, bytes_of(index) + "\n");
+  expect_aside("neither the old file nor the new one");
+}
+
+TEST_F(SuperRecovery, DistrustsADamagedNewFile) {
+  leave_new_files();
+  flip(new_file(), 9);
+  const auto done = recover_index();  // no header any more, or another
+  if (done) {
+    EXPECT_EQ(done->aside, 1u);
+    EXPECT_THAT(done->why_aside, HasSubstr("the new file for"));
+  }
+  EXPECT_TRUE(same_bytes(now(), before));
+}
+
+TEST_F(SuperRecovery, DistrustsADamagedPart) {
+  leave_updates();
+  flip(in_folder(shard(1)), 20);  // the commit record
+  expect_aside("the journal of 'm-1.safetensors'");
+  leave_updates();
+  flip(in_folder(shard(2)), header_bytes + 100);  // the new bytes
+  expect_aside("the journal of 'm-2.safetensors'");
+}
+
+TEST_F(SuperRecovery, DistrustsADamagedList) {
+  leave_updates();
+  flip(super(), record_of(super()).manifest + 3);
+  expect_aside("its list of files is damaged");
+  for (const uint64_t beyond : {uint64_t{1} << 20, UINT64_MAX}) {
+    leave_updates();
+    CommitRecord record = record_of(super());
+    record.manifest = beyond;
+    put_record(super(), record);
+    expect_aside("its list of files is damaged");
+    leave_updates();
+    record = record_of(super());
+    record.ranges = beyond;
+    put_record(super(), record);
+    expect_aside("its list of files is damaged");
+  }
+}
+
+TEST_F(SuperRecovery, DistrustsTheListOfAnotherIndex) {
+  leave_updates();
+  forge([](SuperList &list) { list.index.file = "n.safetensors.index.json"; });
+  expect_aside("its list of files is damaged");
+}
+
+// It would wait for itself.
+TEST_F(SuperRecovery, DistrustsAListThatNamesAFileTwice) {
+  leave_updates();
+  forge([](SuperList &list) { list.parts.back().file = list.index.file; });
+  expect_aside("its list of files is damaged");
+}
+
+TEST_F(SuperRecovery, DistrustsWhatIsNoSuperJournalOrHasAnothersName) {
+  leave_updates();
+  CommitRecord record = record_of(super());
+  record.flags = 0;
+  put_record(in_folder(index), record);
+  expect_aside("it is no super-journal");
+  leave_updates();
+  const std::string journal = super();
+  fs::rename(journal, journal.substr(0, journal.size() - 1) + (journal.back() == '0' ? "1" : "0"));
+  expect_aside("it is no super-journal");
+}
+
+TEST_F(SuperRecovery, OpeningTellsOnceOfWhatWasMovedAside) {
+  leave_updates();
+  flip(super(), record_of(super()).manifest + 3);
+  std::string logged;
+  store::OpenOptions options;
+  options.writable = true;
+  options.log = [&](LogLevel, const std::string &m) { logged += m; };
+  EXPECT_TRUE(fails_with(Status::journal, store::Shards::open(os::Env::posix(), index, options)));
+  EXPECT_THAT(logged, HasSubstr("moved aside"));
+  EXPECT_TRUE(is_ok(store::Shards::open(os::Env::posix(), index, options)));
+  EXPECT_TRUE(same_bytes(now(), before));
+}
+
+TEST_F(SuperRecovery, AReporterMayStopIt) {
+  for (const bool damaged : {false, true}) {
+    leave_updates();
+    if (damaged) flip(super(), record_of(super()).manifest + 3);
+    size_t findings = 0;
+    const auto done = recover_super(os::Env::posix(), index, {}, [&](const Finding &) { return ++findings == 0; });
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(findings, 1u);
+    EXPECT_EQ(damaged ? done->aside : done->applied, 1u);
+  }
+}
+
+TEST_F(SuperRecovery, OfAnIndexThatIsGoneIsAnError) {
+  leave_updates();
+  fs::remove(index);
+  EXPECT_TRUE(fails_with(Status::no_file, recover_index()));
+  EXPECT_TRUE(fails_with(Status::no_file, recover_super_if_needed(os::Env::posix(), index, {}, true, {})));
+}
+
+// From here on a shard is recovered by its own path.
+
+TEST_F(SuperRecovery, AShardAloneFinishesAllOfIt) {
+  leave_updates();
+  ASSERT_TRUE(is_ok(recover(os::Env::posix(), shard(2), {}, {})));
+  EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
+  EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
+}
+
+TEST_F(SuperRecovery, APartWithoutADecisionNeverWas) {
+  leave_updates();
+  fs::remove(super());
+  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->dropped, 1u);
+  fs::remove_all(index + std::string(folder_suffix));  // not even a folder
+  ASSERT_TRUE(is_ok(recover(os::Env::posix(), shard(2), {}, {})));
+  EXPECT_TRUE(same_bytes(now(), before));
+}
+
+TEST_F(SuperRecovery, APartThatIsInTheFileWithoutADecisionIsMovedAside) {
+  leave_updates();
+  fs::remove(super());
+  const uint64_t at = bytes_of(shard(1)).size() - 4100;  // where a begins
+  poke(shard(1), at, std::string_view(new_a).substr(0, 2048 - at % sector_bytes));
+  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->aside, 1u);
+  EXPECT_THAT(done->why_aside, HasSubstr("is gone"));
+}
+
+TEST_F(SuperRecovery, APartOfADamagedDecisionIsMovedAside) {
+  leave_updates();
+  flip(super(), 20);
+  const auto one = recover(os::Env::posix(), shard(1), {}, {});
+  ASSERT_TRUE(is_ok(one));
+  EXPECT_EQ(one->aside, 1u);
+  EXPECT_THAT(one->why_aside, HasSubstr("its super-journal is damaged"));
+  leave_updates();
+  ASSERT_EQ(::chmod((index + std::string(folder_suffix)).c_str(), 0702), 0);
+  const auto two = recover(os::Env::posix(), shard(1), {}, {});
+  ASSERT_TRUE(is_ok(two));
+  EXPECT_THAT(two->why_aside, HasSubstr("not to be trusted"));
+  EXPECT_TRUE(same_bytes(now(), before));
+}
+
+// Told by the shard, though the fault is the super-journal's.
+TEST_F(SuperRecovery, AShardAloneTellsWhyNothingWasFinished) {
+  leave_updates();
+  flip(super(), record_of(super()).manifest + 3);
+  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->aside, 1u);
+  EXPECT_THAT(done->why_aside, HasSubstr("its list of files is damaged"));
+  EXPECT_TRUE(same_bytes(now(), before));
+}
+
+TEST_F(SuperRecovery, ASuperJournalBesideAShardIsMovedAside) {
+  leave_updates();
+  const std::string planted = in_folder(shard(1));
+  fs::copy_file(super(), planted, fs::copy_options::overwrite_existing);
+  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_THAT(done->why_aside, HasSubstr("the super-journal of an index"));
+  EXPECT_TRUE(same_bytes(now(), before));
+}
+
+}  // namespace
+}  // namespace st::write
