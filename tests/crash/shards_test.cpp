@@ -12,6 +12,7 @@
 #include <random>
 #include <unordered_set>
 
+#include "bound.h"
 #include "fault_env.h"
 #include "shards_workload.h"
 #include "store/recover_all.h"
@@ -229,6 +230,67 @@ TEST(ShardFaults, EveryFailingCallFailsCleanly) {
         if (!hit || HasFailure()) break;
       }
   std::printf("failing calls of transactions on shards: %zu trials\n", trials);
+}
+
+// A recovery that fails leaves a checkpoint that the next one brings to its end.
+TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
+  size_t trials = 0;
+  for (const size_t chosen : {size_t{0}, size_t{6}, size_t{8}}) {
+    const ShardOperation &operation = shard_operations()[chosen];
+    SimEnv env = shards_disk(disks[0]);
+    auto shards = open_shards(env);
+    ASSERT_TRUE(shards);
+    const Whole old = first_whole();
+    Whole fresh = old;
+    std::vector<SimDisk> moments;
+    env.before_change = [&] { moments.push_back(env.disk()); };
+    ASSERT_TRUE(run(*shards, operation, fresh));
+    env.before_change = nullptr;
+    for (size_t m = 0; m < moments.size(); m += small_bound() ? 9 : 4)
+      for (const By by : {By::recover, By::index, By::one_shard})
+        for (size_t n = 0;; ++n, ++trials) {
+          const auto changes = pending_changes(moments[m]);
+          SimEnv disk(after_cut(moments[m], changes, std::vector<uint32_t>(changes.size(), 1)));
+          FaultEnv faulty(disk);
+          bool hit = false;
+          size_t calls = 0;
+          faulty.before = [&](Call call) {
+            if (!can_fail(call) || calls++ != n) return 0;
+            hit = true;
+            if (call == Call::fsync || call == Call::fdatasync) {
+              disk.sync_fault = [&disk] { return disk.sync_fault = nullptr, -EIO; };
+              return 0;
+            }
+            return -EIO;
+          };
+          Result<void> answer;
+          if (by == By::recover) {
+            if (auto done = store::recover_all(faulty, index_path, {}, {}); !done) answer = Failure(done.error());
+          } else if (by == By::index) {
+            if (auto opened = store::Shards::open(faulty, index_path, {.writable = true}); !opened)
+              answer = Failure(opened.error());
+          } else {
+            const std::string shard = shards_folder + "/" + shard_names[n % 3];
+            if (auto opened = store::Checkpoint::open(faulty, shard, {}); !opened) answer = Failure(opened.error());
+          }
+          faulty.before = nullptr;
+          const std::string where =
+              text(operation.name, ", moment ", m, ", call ", n, ", ", answer ? "ok" : answer.error().message);
+          if (!answer) {
+            EXPECT_NE(answer.error().status, Status::internal) << where;
+          }
+          EXPECT_EQ(disk.open_files(), 0u) << where;
+          const auto left = pending_changes(disk.disk());
+          for (const uint32_t keep : {0u, 1u}) {
+            const SimDisk cut = after_cut(disk.disk(), left, std::vector<uint32_t>(left.size(), keep));
+            const std::string found = after_recovery(cut, old, fresh, By::recover, 0);
+            EXPECT_TRUE(found == "old" || found == "new") << where << ", then a cut keeping " << keep << ": " << found;
+          }
+          if (!hit || HasFailure()) break;
+        }
+    if (HasFailure()) return;
+  }
+  std::printf("failing calls of recoveries of shards: %zu trials\n", trials);
 }
 
 }  // namespace
