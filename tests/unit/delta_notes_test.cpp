@@ -95,6 +95,11 @@ TEST(DeltaNotes, ThatContradictThemselvesAreRefused) {
       {"st.delta.set", "[]"},
       {"st.delta.removed", "{}"},
       {"st.delta.order", "[null]"},
+      {"st.delta.hashes", "{" + both + "} {}"},  // more than one value
+      {"st.delta.deleted", "[] []"},
+      {"st.delta.set", "{} {}"},
+      {"st.delta.removed", "[] []"},
+      {"st.delta.order", "[] {}"},
   };
   for (const auto &[key, value] : wrong) {
     Metadata metadata = spelled();

@@ -116,5 +116,30 @@ TEST_F(DraftTest, DroppingFillersLeavesTheTensors) {
   EXPECT_EQ(said_by(draft), "a:8 c:6 none:0");
 }
 
+TEST_F(DraftTest, TakesAnOrderOfAllItsTensors) {
+  auto order = [](std::vector<std::string> names) { return Change{Change::order, {}, {}, {}, 0, std::move(names)}; };
+  Draft draft(index, false);
+  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
+  ASSERT_TRUE(is_ok(draft.apply({Change::remove, "b", {}})));
+  const std::string as_it_was = said_by(draft);
+  EXPECT_TRUE(fails_with(Status::not_found, draft.apply(order({"d", "b", "a", "c", "none"}))));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, draft.apply(order({"d", "a", "c", "d"}))));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, draft.apply(order({"d", "a", "c"}))));
+  EXPECT_EQ(said_by(draft), as_it_was);
+  ASSERT_TRUE(is_ok(draft.apply(order({"d", "none", "c", "a"}))));
+  EXPECT_EQ(said_by(draft), "d:3+ none:0 c:6 a:8");
+  EXPECT_EQ(draft.find("a")->begin, 0u);  // where its bytes are
+}
+
+TEST_F(DraftTest, TheSmallestFillerThatIsLargeEnoughIsUsed) {
+  Draft draft(index, true);
+  for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(draft.apply({Change::remove, name, {}})));
+  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "six", 6))));
+  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "large", 9))));
+  EXPECT_EQ(said_by(draft), "__st_free__/0:8 b:4 six:6+ none:0 large:9+");
+  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "two", 2))));
+  EXPECT_EQ(said_by(draft), "two:2+ __st_free__/0:6 b:4 six:6+ none:0 large:9+");
+}
+
 }  // namespace
 }  // namespace st::store

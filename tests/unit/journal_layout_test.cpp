@@ -89,6 +89,52 @@ TEST(CommitRecord, TellsAnUndoRecordFromARedoRecord) {
   EXPECT_FALSE(out.is_undo());
 }
 
+CommitRecord part(const std::string &index) {
+  CommitRecord r = record;
+  r.flags = part_record;
+  r.super_of = index;
+  return r;
+}
+
+TEST(CommitRecord, OfAPartNamesItsIndex) {
+  for (const std::string &index : {std::string("i"), std::string(255, 'i')}) {
+    CommitRecord back;
+    ASSERT_EQ(decode(encode(part(index)), &back), JournalState::committed);
+    EXPECT_TRUE(back.is_part());
+    EXPECT_FALSE(back.is_super());
+    EXPECT_EQ(back.super_of, index);
+  }
+}
+
+TEST(CommitRecord, OfAPartIsDamagedWithItsIndex) {
+  CommitRecord ignored;
+  for (const std::string &no_name : {std::string(), std::string("../i"), std::string(".."), std::string("."),
+                                     std::string("i\0", 2), std::string("/i")})
+    EXPECT_EQ(decode(encode(part(no_name)), &ignored), JournalState::damaged) << no_name;
+  const auto sound = encode(part("index"));
+  // The length, the name, and the hash over both.
+  for (size_t at = 96; at < 96 + 8 + 5 + 8; ++at) {
+    auto block = sound;
+    block[at] ^= std::byte{1};
+    EXPECT_EQ(decode(block, &ignored), JournalState::damaged) << at;
+  }
+  auto block = sound;
+  store_u64le(block.data() + 96, UINT64_MAX);
+  EXPECT_EQ(decode(block, &ignored), JournalState::damaged);
+}
+
+TEST(CommitRecord, TellsASuperJournal) {
+  CommitRecord super = record, back;
+  super.flags = super_record;
+  ASSERT_EQ(decode(encode(super), &back), JournalState::committed);
+  EXPECT_TRUE(back.is_super());
+  for (const uint64_t flags : {part_record | undo_record, super_record | part_record, super_record | undo_record}) {
+    super.flags = flags;
+    super.super_of = "i";
+    EXPECT_EQ(decode(encode(super), &back), JournalState::damaged) << flags;
+  }
+}
+
 TEST(Manifest, IsReadBack) {
   const RangeRecord ranges[] = {{512, 100, 4096, 1, 4200, 2}, {1000, 5, 5000, 3, 5008, 4}};
   const auto manifest = encode(ranges);

@@ -93,12 +93,70 @@ TEST(ShardIndex, ChangesKeepWhatIsNotKnown) {
   EXPECT_NE(index->spell().find("\"else\": {\"x\":[true]}"), std::string::npos);
 }
 
+TEST(ShardIndex, TotalSizeIsANumberOfBytesOrNone) {
+  const std::pair<const char *, std::optional<uint64_t>> spelled[] = {
+      {"0", 0},          {"9999999999999999999", 9999999999999999999u},
+      {"\"12\"", 12},    {"\"99999999999999999999\"", {}},
+      {"\"\"", {}},      {"\"12a\"", {}},
+      {"-1", {}},        {"[12]", {}},
+      {"{\"a\":1}", {}}, {"null", {}}};
+  for (const auto &[json, wanted] : spelled) {
+    auto index = parse(std::string(R"({"metadata":{"total_size":)") + json + "},\"weight_map\":{}}");
+    ASSERT_TRUE(index) << json;
+    EXPECT_EQ(index->total_size(), wanted) << json;
+  }
+  EXPECT_EQ(parse(R"({"weight_map":{}})")->total_size(), std::nullopt);
+  EXPECT_EQ(refusal(R"({"metadata":{"total_size":99999999999999999999},"weight_map":{}})"), Status::shard_index);
+}
+
+TEST(ShardIndex, NoFieldComesTwice) {
+  EXPECT_EQ(refusal(R"({"metadata":{},"weight_map":{},"metadata":{}})"), Status::shard_index);
+  EXPECT_EQ(refusal(R"({"x":1,"weight_map":{},"x":1})"), Status::shard_index);
+}
+
+TEST(ShardIndex, ValuesOfAnyTypeAreKeptAsTheyAreSpelled) {
+  auto index =
+      parse("{\"metadata\":{\"list\": [1, {}]\r\n\t ,\"n\": -0.0 \t},\"weight_map\":{},\"x\":[ ] ,\"y\": null }");
+  ASSERT_TRUE(index) << index.error().message;
+  EXPECT_EQ(index->metadata_find("list"), "[1, {}]");
+  EXPECT_EQ(index->metadata_find("n"), "-0.0");
+  EXPECT_NE(index->spell().find("\"x\": [ ]"), std::string::npos);
+  EXPECT_NE(index->spell().find("\"y\": null"), std::string::npos);
+  EXPECT_NE(index->spell().find("\"weight_map\": {}"), std::string::npos);
+}
+
+TEST(ShardIndex, MetadataAndTensorsGo) {
+  auto index = parse(R"({"weight_map":{"a":"m-1","b":"m-2"},"metadata":{"k":"v","n":1}})");
+  ASSERT_TRUE(index);
+  index->set_metadata("k", std::nullopt);
+  index->set_metadata("none", std::nullopt);
+  index->set_metadata("n", "many");  // no number any more
+  index->remove("none");
+  index->assign("a", "m-1");
+  EXPECT_EQ(index->counts(), (std::vector<uint64_t>{1, 1}));
+  index->assign("a", "m-2");
+  EXPECT_EQ(index->counts(), (std::vector<uint64_t>{0, 2}));
+  EXPECT_EQ(index->metadata_find("k"), std::nullopt);
+  auto again = parse(index->spell());
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->shards(), (std::vector<std::string>{"m-2"}));
+  EXPECT_EQ(again->metadata_find("n"), "many");
+  EXPECT_EQ(again->metadata().size(), 1u);
+}
+
+TEST(ShardIndex, MemoryGrowsWithTheNames) {
+  const auto small = parse(R"({"weight_map":{"a":"m"}})");
+  const auto large = parse(R"({"weight_map":{"a":"m","b)" + std::string(1000, 'b') + R"(":"m"}})");
+  EXPECT_GT(large->memory_bytes(), small->memory_bytes() + 1000);
+}
+
 TEST(ShardIndex, KnowsTheNamesOfIndexes) {
   for (const char *name :
        {"model.safetensors.index.json", "/x/y.safetensors.index.json", "unet.safetensors.index.fp16.json"})
     EXPECT_TRUE(is_index_name(name)) << name;
-  for (const char *name : {"model.safetensors", "index.json", "model.safetensors.index", "m.safetensors.index.json.bak",
-                           "a.safetensors.index.x.y.json"})
+  for (const char *name :
+       {"model.safetensors", "index.json", "model.safetensors.index", "m.safetensors.index.json.bak",
+        "a.safetensors.index.x.y.json", "a.safetensors.index.json/", "a.safetensors.index..json.json"})
     EXPECT_FALSE(is_index_name(name)) << name;
 }
 
