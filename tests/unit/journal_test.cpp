@@ -1,8 +1,10 @@
 // One journal: made so that nobody else can take it, filled, committed, emptied.
 #include <cstring>
+#include <functional>
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "sim_env.h"
 
 namespace st::write {
 namespace {
@@ -243,6 +245,58 @@ TEST_F(JournalTest, StagingCanBeCancelledAndInterrupted) {
   EXPECT_TRUE(fails_with(Status::interrupted, journal->append(bytes.data(), 10, interrupt)));
   CommitRecord record;
   EXPECT_EQ(state(*journal, &record), JournalState::empty);
+}
+
+// Whatever a step needs of the disk, at whichever byte the tail that is kept in memory runs over: a step that met a
+// failure says so, and only such a step fails.
+TEST(JournalFaults, NoStepHidesAFailingCall) {
+  constexpr uint64_t tail = uint64_t{256} << 10;  // kept in memory before it is written
+  const std::string data_path = "/data", bytes = pattern(40000, 3), large = pattern(tail, 4);
+  using Step = std::function<bool(Journal &, const os::File &data, const Payload &staged)>;
+  const std::pair<const char *, Step> steps[] = {
+      {"append",
+       [&](Journal &j, const os::File &, const Payload &) { return j.append(bytes.data(), 9, {}).has_value(); }},
+      {"append more than the tail",
+       [&](Journal &j, const os::File &, const Payload &) { return j.append(large.data(), tail, {}).has_value(); }},
+      {"overwrite",
+       [&](Journal &j, const os::File &, const Payload &p) { return j.overwrite(p, large.data(), {}).has_value(); }},
+      {"note_new", [&](Journal &j, const os::File &,
+                       const Payload &) { return j.note_new(300, bytes.data(), 3000, {}).has_value(); }},
+      {"note_staged",
+       [&](Journal &j, const os::File &, const Payload &p) { return j.note_staged(300, p).has_value(); }},
+      {"record_old",
+       [&](Journal &j, const os::File &d, const Payload &p) { return j.record_old(d, 300, p).has_value(); }},
+      {"save_old",
+       [&](Journal &j, const os::File &d, const Payload &) { return j.save_old(d, 300, 3000, {}, 0).has_value(); }},
+      {"save_old, sharing",
+       [&](Journal &j, const os::File &d, const Payload &) { return j.save_old(d, 300, 30000, {}, 4096).has_value(); }},
+      {"seal", [&](Journal &j, const os::File &,
+                   const Payload &) { return j.seal({}, std::vector<RangeRecord>(3), 0).has_value(); }},
+  };
+  for (const auto &[name, step] : steps)
+    for (const uint64_t gap : {1, 3, 5, 9, 12, 16, 24, 40, 4000})
+      for (const Call kind : {Call::pwrite, Call::pread, Call::fallocate, Call::clone_range})
+        for (size_t n = 0;; ++n) {
+          testing::SimEnv sim;
+          sim.reflink = true;
+          sim.add_file(data_path, pattern(400000, 5));
+          FaultEnv env(sim);
+          auto dir = os::File::open(env, AT_FDCWD, "/", O_RDONLY | O_DIRECTORY, 0, "/");
+          auto data = os::File::open(env, AT_FDCWD, data_path, O_RDWR, 0, data_path);
+          ASSERT_TRUE(dir && data);
+          auto journal = Journal::create(*dir, {});
+          ASSERT_TRUE(is_ok(journal));
+          (*journal)->begin();
+          const auto staged = (*journal)->append(large.data(), tail - gap, {});
+          ASSERT_TRUE(is_ok(staged));
+          bool hit = false;
+          size_t calls = 0;
+          env.before = [&](Call call) { return call == kind && calls++ == n ? hit = true, -EIO : 0; };
+          const bool done = step(**journal, *data, *staged);
+          EXPECT_EQ(done, !hit) << name << ", " << gap << " bytes before the tail is full, " << call_name(kind) << " "
+                                << n;
+          if (!hit) break;
+        }
 }
 
 }  // namespace
