@@ -246,9 +246,11 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
     env.before_change = [&] { moments.push_back(env.disk()); };
     ASSERT_TRUE(run(*shards, operation, fresh));
     env.before_change = nullptr;
+    size_t which = 0;
     for (size_t m = 0; m < moments.size(); m += small_bound() ? 9 : 4)
       for (const By by : {By::recover, By::index, By::one_shard})
         for (size_t n = 0;; ++n, ++trials) {
+          const int error = which++ % 2 == 0 ? -EIO : -EACCES;
           const auto changes = pending_changes(moments[m]);
           SimEnv disk(after_cut(moments[m], changes, std::vector<uint32_t>(changes.size(), 1)));
           FaultEnv faulty(disk);
@@ -261,7 +263,7 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
               disk.sync_fault = [&disk] { return disk.sync_fault = nullptr, -EIO; };
               return 0;
             }
-            return -EIO;
+            return error;
           };
           Result<void> answer;
           if (by == By::recover) {

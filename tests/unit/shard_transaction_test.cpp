@@ -1,0 +1,300 @@
+// Transactions on a sharded checkpoint: what they refuse, plan and wait for, and
+// what becomes of them when others change the index, leave something to recover,
+// or when the handle cannot show what was committed.
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "fault_env.h"
+#include "os/range_lock.h"
+#include "store/shards.h"
+#include "store/transaction.h"
+#include "store/verify.h"
+#include "test_files.h"
+
+namespace st::store {
+namespace {
+
+using testing::bytes_of;
+using testing::Call;
+using testing::fails_with;
+using testing::FaultEnv;
+using ::testing::HasSubstr;
+using testing::is_ok;
+using testing::pattern;
+using testing::put_bytes;
+using testing::same_bytes;
+using testing::u8_tensor;
+
+namespace fs = std::filesystem;
+
+class ShardTransactionTest : public ::testing::Test {
+ protected:
+  ShardTransactionTest() {
+    put_bytes(shard(1), file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
+    put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
+  }
+  std::string shard(int i) const { return dir / ("m-" + std::to_string(i) + ".safetensors"); }
+  void put_index(const std::string &map) const {
+    put_bytes(index, R"({"metadata":{"total_size":9100,"by":"me"},"weight_map":{)" + map + "}}");
+  }
+  OpenOptions writable() {
+    OpenOptions options;
+    options.writable = true;
+    options.lock_timeout_ms = 0;
+    options.log = [this](LogLevel, const std::string &m) { logged += m + "\n"; };
+    return options;
+  }
+  std::unique_ptr<Shards> open(os::Env &env = os::Env::posix()) {
+    auto opened = Shards::open(env, index, writable());
+    EXPECT_TRUE(is_ok(opened));
+    return opened ? std::move(*opened) : nullptr;
+  }
+  static std::unique_ptr<AnyTransaction> begin(Shards &shards, TransactionOptions options = {}) {
+    options.lock_timeout_ms = 0;
+    auto begun = shards.begin(options);
+    EXPECT_TRUE(is_ok(begun));
+    return begun ? std::move(*begun) : nullptr;
+  }
+  static NewBytes u8(const std::string &bytes) {
+    static thread_local uint64_t shape;
+    shape = bytes.size();
+    return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
+  }
+  static std::string bytes(const Shards &c, std::string_view name) {
+    auto place = c.catalogue().find(name);
+    EXPECT_TRUE(is_ok(place));
+    if (!place) return {};
+    std::string out(place->tensor().nbytes, '\0');
+    EXPECT_TRUE(is_ok(place->member->read(*place->snapshot, place->index, out.data())));
+    return out;
+  }
+  std::string all() const { return bytes_of(shard(1)) + "|" + bytes_of(shard(2)) + "|" + bytes_of(index); }
+  void expect_sound() const { EXPECT_TRUE(is_ok(verify(os::Env::posix(), index, {}, {}))); }
+  // A commit of updates in both shards that dies when it is decided and half done.
+  void die_half_way(Shards &shards, FaultEnv &env) {
+    auto transaction = begin(shards);
+    ASSERT_TRUE(is_ok(transaction->update("a", u8(new_a))));
+    ASSERT_TRUE(is_ok(transaction->update("c", u8(new_c))));
+    // From when the first shard has its new bytes.
+    env.before = [&](Call call) {
+      if (call != Call::pwrite) return 0;
+      return bytes_of(shard(1)).find(new_a) != std::string::npos ? -EIO : 0;
+    };
+    EXPECT_TRUE(fails_with(Status::needs_recovery, transaction->commit()));
+    env.before = nullptr;
+  }
+
+  const testing::TempDir dir;
+  const std::string index = dir / "m.safetensors.index.json";
+  const std::string new_a = pattern(4000, 11), new_c = pattern(5000, 13), ten = pattern(10, 17);
+  std::string logged;
+};
+
+TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
+  auto c = open();
+  TransactionOptions fillers;
+  fillers.fillers = true;
+  EXPECT_TRUE(fails_with(Status::unsupported, c->begin(fillers)));
+  auto t = begin(*c);
+  EXPECT_TRUE(fails_with(Status::not_found, t->update("z", u8(ten))));
+  EXPECT_TRUE(fails_with(Status::not_found, t->remove("z")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->rename("z", "y")));
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, t->update("a", u8(ten))));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, t->put("__metadata__", u8(ten))));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, t->rename("a", "__metadata__")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("z", std::nullopt)));
+  ASSERT_TRUE(is_ok(t->set_metadata("by", std::nullopt)));
+  EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("by", std::nullopt)));
+  ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
+  ASSERT_TRUE(is_ok(t->rename("a", "a")));
+  ASSERT_TRUE(is_ok(t->remove("b")));
+  EXPECT_TRUE(fails_with(Status::not_found, t->remove("b")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(c->catalogue().size(), 2u);
+  EXPECT_EQ(c->catalogue().metadata_find("by"), "you");
+  expect_sound();
+  for (const auto &after : {t->commit(), t->put("x", u8(ten)), t->update("a", u8(new_a)), t->remove("a")})
+    EXPECT_TRUE(fails_with(Status::txn_failed, after));
+}
+
+TEST_F(ShardTransactionTest, NeedsAHandleForWriting) {
+  auto opened = Shards::open(os::Env::posix(), index, {});
+  ASSERT_TRUE(is_ok(opened));
+  EXPECT_TRUE(fails_with(Status::read_only, (*opened)->begin({})));
+}
+
+TEST_F(ShardTransactionTest, AnIndexWithoutShardsTakesNoTensor) {
+  put_index("");
+  auto c = open();
+  auto t = begin(*c);
+  EXPECT_TRUE(fails_with(Status::unsupported, t->put("x", u8(ten))));
+}
+
+TEST_F(ShardTransactionTest, OfNothingChangesNothing) {
+  const std::string before = all();
+  auto c = open();
+  ASSERT_TRUE(is_ok(begin(*c)->commit()));
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->set_metadata("by", "me")));  // as it is
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(c->catalogue().metadata_find("by"), "me");
+  c.reset();
+  EXPECT_TRUE(same_bytes(all(), before));
+}
+
+TEST_F(ShardTransactionTest, PlansTheSumOfItsShards) {
+  auto c = open();
+  auto nothing = begin(*c);
+  EXPECT_EQ(nothing->plan()->kind, CommitPlan::nothing);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  const auto one = t->plan();
+  ASSERT_TRUE(is_ok(one));
+  EXPECT_EQ(one->kind, CommitPlan::patch);
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  const auto two = t->plan();
+  ASSERT_TRUE(is_ok(two));
+  EXPECT_EQ(two->kind, CommitPlan::patch);
+  EXPECT_THAT(two->how, HasSubstr("2 shards"));
+  EXPECT_EQ(two->written - one->written, 5000u);
+  EXPECT_EQ(two->file_size, fs::file_size(shard(1)) + fs::file_size(shard(2)));
+  ASSERT_TRUE(is_ok(t->remove("b")));
+  const auto all_of_it = t->plan();
+  ASSERT_TRUE(is_ok(all_of_it));
+  EXPECT_EQ(all_of_it->kind, CommitPlan::publish);
+  EXPECT_THAT(all_of_it->how, HasSubstr("and the index"));
+  auto metadata = begin(*c);
+  ASSERT_TRUE(is_ok(metadata->set_metadata("k", "v")));
+  EXPECT_EQ(metadata->plan()->kind, CommitPlan::publish);
+}
+
+TEST_F(ShardTransactionTest, CompactMakesEveryShardAnew) {
+  const std::string old_index = bytes_of(index);
+  put_bytes(shard(1), file_of(std::vector{u8_tensor("b", 100, 2), u8_tensor("a", 4000, 1)}, {}, 3000));
+  const auto size = fs::file_size(shard(1));
+  auto c = open();
+  TransactionOptions options;
+  options.compact = true;
+  options.layout = write::Layout::canonical;
+  ASSERT_TRUE(is_ok(begin(*c, options)->commit()));
+  EXPECT_LT(fs::file_size(shard(1)), size);
+  EXPECT_EQ(bytes_of(index), old_index);
+  EXPECT_EQ(bytes(*c, "a"), pattern(4000, 1));
+  EXPECT_EQ(bytes(*c, "c"), pattern(5000, 3));
+  expect_sound();
+}
+
+TEST_F(ShardTransactionTest, WaitsNoLongerThanItMayAndCanBeTriedAgain) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  auto file = os::File::open(os::Env::posix(), AT_FDCWD, shard(2), O_RDWR, 0, shard(2));
+  auto lock = os::RangeLock::acquire(*file, {{0, 0, true}}, {});
+  ASSERT_TRUE(is_ok(lock));
+  const auto busy = t->commit();
+  EXPECT_TRUE(fails_with(Status::busy, busy));
+  EXPECT_EQ(busy.error().shard, 1u);
+  lock->release();
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(bytes(*c, "c"), new_c);
+  TransactionOptions for_ever;
+  for_ever.lock_timeout_ms = -1;
+  auto begun = c->begin(for_ever);
+  ASSERT_TRUE(is_ok(begun));
+  ASSERT_TRUE(is_ok((*begun)->remove("c")));
+  ASSERT_TRUE(is_ok((*begun)->commit()));
+}
+
+TEST_F(ShardTransactionTest, ShardsOfAnotherFolderAreNotChangedTogether) {
+  const testing::TempDir elsewhere;
+  fs::rename(shard(2), elsewhere / "blob");
+  fs::create_symlink(elsewhere / "blob", shard(2));
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  const std::string before = all();
+  EXPECT_TRUE(fails_with(Status::unsupported, t->commit()));
+  t.reset();
+  EXPECT_TRUE(same_bytes(all(), before));
+  auto alone = begin(*c);
+  ASSERT_TRUE(is_ok(alone->update("c", u8(new_c))));
+  ASSERT_TRUE(is_ok(alone->commit()));
+  EXPECT_EQ(bytes(*c, "c"), new_c);
+}
+
+TEST_F(ShardTransactionTest, AnIndexThatFitsNoMoreIsLeftAlone) {
+  for (const std::string changed :
+       {R"("b":"m-1.safetensors","c":"m-2.safetensors")",
+        R"("a":"m-2.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")",
+        R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors","x":"m-2.safetensors")"}) {
+    put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
+    auto c = open();
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->remove("b")));
+    ASSERT_TRUE(is_ok(t->put("x", u8(ten))));  // in the same shard
+    put_index(changed);
+    const std::string before = all();
+    EXPECT_TRUE(fails_with(Status::file_changed, t->commit())) << changed;
+    t.reset();
+    EXPECT_TRUE(same_bytes(all(), before));
+  }
+}
+
+TEST_F(ShardTransactionTest, FinishesFirstWhatAnotherWriterLeft) {
+  auto mine = open();
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
+  FaultEnv env(os::Env::posix());
+  auto other = open(env);
+  ASSERT_NO_FATAL_FAILURE(die_half_way(*other, env));
+  EXPECT_TRUE(fails_with(Status::poisoned, other->begin({})));
+  other.reset();
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(bytes(*mine, "x"), ten);
+  ASSERT_TRUE(is_ok(mine->refresh()));
+  EXPECT_EQ(bytes(*mine, "a"), new_a);
+  EXPECT_EQ(bytes(*mine, "c"), new_c);
+  expect_sound();
+}
+
+// Somebody has just begun, and decided nothing yet.
+TEST_F(ShardTransactionTest, AnEmptySuperJournalIsInNobodysWay) {
+  auto c = open();
+  fs::create_directory(index + ".st-journal");
+  fs::permissions(index + ".st-journal", fs::perms::owner_all);
+  put_bytes(index + ".st-journal/0123456789abcdef", "");
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(bytes(*c, "x"), ten);
+}
+
+TEST_F(ShardTransactionTest, WhatIsCommittedStandsThoughTheHandleCannotShowIt) {
+  for (size_t n = 0; logged.empty(); ++n) {
+    put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
+    FaultEnv env(os::Env::posix());
+    auto c = open(env);
+    auto t = begin(*c);
+    ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
+    size_t calls = 0;
+    bool hit = false;
+    env.before = [&](Call call) { return call == Call::list && calls++ == n ? hit = true, -EIO : 0; };
+    const auto done = t->commit();
+    env.before = nullptr;
+    ASSERT_TRUE(hit) << "the handle showed it each time";
+    if (!logged.empty()) {
+      ASSERT_TRUE(is_ok(done));
+      EXPECT_FALSE(c->catalogue().find("x").has_value());
+      ASSERT_TRUE(is_ok(c->refresh()));
+      EXPECT_EQ(bytes(*c, "x"), ten);
+    }
+  }
+  EXPECT_THAT(logged, HasSubstr("the change is committed, but the handle cannot show it"));
+}
+
+}  // namespace
+}  // namespace st::store
