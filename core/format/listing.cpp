@@ -89,10 +89,6 @@ void apply_metadata(Listing *c, const DeltaNotes &notes) {
 
 }  // namespace
 
-bool ListedTensor::same_form(const TensorView &t) const {
-  return dtype == t.dtype && std::ranges::equal(shape, t.shape);
-}
-
 Listing listing_of(const Index &index) {
   Listing c;
   c.tensors.reserve(index.size());

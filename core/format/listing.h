@@ -21,7 +21,6 @@ struct ListedTensor {
   uint32_t layer;  // 0: the base; n: the n-th delta on it
   size_t index;    // in that layer's index
 
-  bool same_form(const TensorView &t) const;
 };
 
 // Views of the indices and notes that it was made from, which must outlive it.

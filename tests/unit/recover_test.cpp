@@ -290,5 +290,60 @@ TEST_F(LookingForOrphans, ReadersWhoMayNotWriteSeeThem) {
   EXPECT_TRUE(look(read_only).committed);
 }
 
+// Its locks on the tensors went before the one on its journal.
+TEST_F(LookingForOrphans, TakesALiveJournalOnBytesThatTheAskerHasLockedForADyingWriters) {
+  auto piece = [](uint64_t offset, uint64_t n) {
+    Piece p{};
+    p.offset = offset;
+    p.payload.length = n;
+    return p;
+  };
+  const std::vector<Piece> on_it = {piece(a_at, 4000), piece(b_at, 10007)}, beside_it = {piece(a_at, 4000)};
+  auto uncommitted = make_journal({{b_at + 100, pattern(50, 1)}}, false);
+  EXPECT_FALSE(look({{}, on_it}).committed);
+  uncommitted.reset();
+  std::filesystem::remove_all(folder());
+  auto live = make_journal({{b_at + 100, pattern(50, 1)}}, true);
+  ASSERT_TRUE(live);
+  EXPECT_TRUE(look({{}, on_it}).committed);
+  EXPECT_FALSE(look({{}, beside_it}).committed);
+  EXPECT_FALSE(look().committed);
+  // What cannot be read belongs to somebody who goes on writing.
+  const std::string journal = folder() + "/" + live->name(), bytes = bytes_of(journal);
+  CommitRecord record;
+  ASSERT_EQ(decode({reinterpret_cast<const std::byte *>(bytes.data()), header_bytes}, &record),
+            JournalState::committed);
+  poke(journal, record.manifest, "?");
+  EXPECT_FALSE(look({{}, on_it}).committed);
+  record.ranges = UINT64_MAX;
+  const auto block = encode(record);
+  poke(journal, 0, {reinterpret_cast<const char *>(block.data()), block.size()});
+  EXPECT_FALSE(look({{}, on_it}).committed);
+}
+
+// Whoever was faster has dropped it, after it was listed or after it was looked at.
+TEST_F(LookingForOrphans, AndRecoveryPassOverAJournalThatGoesMeanwhile) {
+  for (const Call last : {Call::fstatat, Call::openat})
+    for (const bool recovers : {false, true}) {
+      const std::string journal = leave(changes, true);
+      FaultEnv faulty(env);
+      bool listed = false;
+      faulty.before = [&](Call call) {
+        listed |= call == Call::list;
+        if (listed && call == last) std::filesystem::remove(journal);
+        return 0;
+      };
+      if (recovers) {
+        const auto done = recover(faulty);
+        ASSERT_TRUE(is_ok(done));
+        EXPECT_EQ(done->applied + done->dropped + done->aside, 0u);
+      } else {
+        EXPECT_FALSE(look(faulty).committed);
+      }
+      EXPECT_FALSE(std::filesystem::exists(journal));
+      EXPECT_TRUE(same_bytes(bytes_of(path), old));
+    }
+}
+
 }  // namespace
 }  // namespace st::write

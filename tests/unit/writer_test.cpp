@@ -140,6 +140,29 @@ TEST_F(WriterTest, EachCallThatCannotAnswerFailsTheOpening) {
   EXPECT_TRUE(fails_with(Status::io, Writer::open(faulty, path, {}, {}, {})));
 }
 
+TEST_F(WriterTest, CopiesATensorOutOfAnotherFile) {
+  const std::string from_path = dir / "from";
+  put_bytes(from_path, "before" + b + "behind");
+  auto from = os::File::open(faulty, AT_FDCWD, from_path, O_RDONLY, 0, from_path);
+  ASSERT_TRUE(is_ok(from));
+  const auto go_on = [](uint64_t) -> Result<void> { return {}; };
+  auto w = writer({u8("a", a), u8("b", b), u8("none", "")});
+  EXPECT_TRUE(fails_with(Status::not_found, w->copy("c", *from, 6, go_on)));
+  ASSERT_TRUE(is_ok(w->copy("b", *from, 6, go_on)));
+  ASSERT_TRUE(is_ok(w->copy("none", *from, UINT64_MAX, go_on)));
+  ASSERT_TRUE(is_ok(w->put(u8("a", a))));
+  ASSERT_TRUE(is_ok(w->finish()));
+  EXPECT_TRUE(same_bytes(seen("b"), b));
+  w = writer({u8("a", a), u8("b", b)});
+  const auto stop = [](uint64_t) -> Result<void> { return fail(Status::cancelled, "enough"); };
+  const auto stopped = w->copy("b", *from, 6, stop);
+  EXPECT_TRUE(fails_with(Status::cancelled, stopped));
+  EXPECT_EQ(stopped.error().tensor, "b");
+  EXPECT_FALSE(w->copy("b", *from, 6, go_on).has_value());
+  w.reset();
+  EXPECT_TRUE(same_bytes(seen("b"), b));  // of the file before
+}
+
 // A gap of 64 KiB awaits the header of tensors that were not declared.
 TEST_F(WriterTest, AHeaderThatOutgrowsItsGapMovesTheData) {
   auto w = writer();
