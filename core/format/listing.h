@@ -20,7 +20,6 @@ struct ListedTensor {
   uint64_t nbytes;
   uint32_t layer;  // 0: the base; n: the n-th delta on it
   size_t index;    // in that layer's index
-
 };
 
 // Views of the indices and notes that it was made from, which must outlive it.

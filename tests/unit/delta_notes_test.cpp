@@ -99,7 +99,8 @@ TEST(DeltaNotes, ThatContradictThemselvesAreRefused) {
       {"st.delta.deleted", "[] []"},
       {"st.delta.set", "{} {}"},
       {"st.delta.removed", "[] []"},
-      {"st.delta.order", "[] {}"},
+      {"st.delta.order", "[] []"},
+      {"st.delta.hashes", "{" + both + ",\"gone\":{\"old\":\"" + hash + "\",\"head\":\"bb\"}}"},
   };
   for (const auto &[key, value] : wrong) {
     Metadata metadata = spelled();
@@ -107,6 +108,15 @@ TEST(DeltaNotes, ThatContradictThemselvesAreRefused) {
       if (pair.first == key) pair.second = value;
     const Header header = header_of(two, metadata);
     EXPECT_TRUE(fails_with(Status::delta, parse_delta(header.index))) << key << " = " << value;
+  }
+}
+
+TEST(DeltaNotes, NeedTheirIdentitiesAndHashes) {
+  for (const char *missing : {"st.delta.base", "st.delta.result", "st.delta.hashes"}) {
+    Metadata metadata = spelled();
+    std::erase_if(metadata, [&](const auto &pair) { return pair.first == missing; });
+    const Header header = header_of(two, metadata);
+    EXPECT_TRUE(fails_with(Status::delta, parse_delta(header.index))) << missing;
   }
 }
 

@@ -209,5 +209,17 @@ TEST(TwoReaders, NamesOfEveryLengthAndByteAreWhole) {
     }
 }
 
+TEST(HeaderPaths, OffsetsOfMoreDigitsThanAreComparedAtOnce) {
+  const uint64_t far = 100000000000000000;  // 18 digits
+  auto header = parse(R"({"a":{"dtype":"U8","shape":[100000000000000000],"data_offsets":[0,100000000000000000]},)"
+                      R"("b":{"dtype":"U8","shape":[1],"data_offsets":[100000000000000000,100000000000000001]}})",
+                      far + 1);
+  ASSERT_TRUE(is_ok(header));
+  EXPECT_EQ(header->index.at(1).begin, far);
+  EXPECT_FALSE(parse(R"({"a":{"dtype":"U8","shape":[100000000000000000],"data_offsets":[0,100000000000000000]},)"
+                     R"("b":{"dtype":"U8","shape":[1],"data_offsets":[100000000000000001,100000000000000002]}})",
+                     far + 2));
+}
+
 }  // namespace
 }  // namespace st

@@ -107,6 +107,8 @@ TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
   EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("z", std::nullopt)));
   ASSERT_TRUE(is_ok(t->set_metadata("by", std::nullopt)));
   EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("by", std::nullopt)));
+  ASSERT_TRUE(is_ok(t->set_metadata("k", "v")));
+  ASSERT_TRUE(is_ok(t->set_metadata("k", std::nullopt)));
   ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
   ASSERT_TRUE(is_ok(t->rename("a", "a")));
   ASSERT_TRUE(is_ok(t->remove("b")));
