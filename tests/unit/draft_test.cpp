@@ -139,6 +139,12 @@ TEST_F(DraftTest, TheSmallestFillerThatIsLargeEnoughIsUsed) {
   EXPECT_EQ(said_by(draft), "__st_free__/0:8 b:4 six:6+ none:0 large:9+");
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "two", 2))));
   EXPECT_EQ(said_by(draft), "two:2+ __st_free__/0:6 b:4 six:6+ none:0 large:9+");
+  Draft other(index, true);
+  for (const char *name : {"none", "b", "c"}) ASSERT_TRUE(is_ok(other.apply({Change::remove, name, {}})));
+  ASSERT_TRUE(is_ok(other.apply(bytes(Change::put, "two", 2))));
+  EXPECT_EQ(said_by(other), "a:8 two:2+ __st_free__/0:2 __st_free__/1:6");
+  other.drop_fillers();
+  EXPECT_EQ(said_by(other), "a:8 two:2+");
 }
 
 }  // namespace
