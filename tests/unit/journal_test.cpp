@@ -251,7 +251,7 @@ TEST_F(JournalTest, StagingCanBeCancelledAndInterrupted) {
 // failure says so, and only such a step fails.
 TEST(JournalFaults, NoStepHidesAFailingCall) {
   constexpr uint64_t tail = uint64_t{256} << 10;  // kept in memory before it is written
-  const std::string data_path = "/data", bytes = pattern(40000, 3), large = pattern(tail, 4), old = pattern(110000, 5);
+  const std::string data_path = "/data", bytes = pattern(40000, 3), large = pattern(tail, 4), old = pattern(300000, 5);
   using Step = std::function<bool(Journal &, const os::File &data, const Payload &staged)>;
   const std::pair<const char *, Step> steps[] = {
       {"append",
