@@ -345,5 +345,24 @@ TEST_F(LookingForOrphans, AndRecoveryPassOverAJournalThatGoesMeanwhile) {
     }
 }
 
+TEST_F(LookingForOrphans, SeesWhatIsNoJournalAndPartsThatMakeNewFiles) {
+  ASSERT_NE(leave(changes, false), "");
+  std::filesystem::create_symlink(path, folder() + "/0123456789abcdef");
+  EXPECT_TRUE(look().committed);  // for recovery to move aside
+  std::filesystem::remove_all(folder());
+  auto data = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
+  auto made = Folder::create(env, path, *data->stat());
+  auto part = Journal::create(made->dir(), *data->stat());
+  ASSERT_TRUE(is_ok(part));
+  (*part)->begin();
+  ASSERT_TRUE(is_ok((*part)->seal_part(*identify(*data), {}, 7, "m.safetensors.index.json")));
+  ASSERT_TRUE(is_ok((*part)->sync_payload(made->dir())) && is_ok((*part)->commit()));
+  EXPECT_FALSE(look().committed);
+  Piece any{};
+  any.offset = a_at;
+  any.payload.length = 1;
+  EXPECT_TRUE(look({{}, std::span(&any, 1)}).committed);  // its writer had locked the whole file
+}
+
 }  // namespace
 }  // namespace st::write

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "crash_scene.h"
+#include "fault_env.h"
 
 namespace st::write {
 namespace {
@@ -228,6 +229,28 @@ TEST_F(RecoverDistrusts, AnEmptyFileIsDropped) {
   put_bytes(folder() + "/0123456789abcdef", "");
   EXPECT_EQ(recover().value().dropped, 1u);
   EXPECT_FALSE(std::filesystem::exists(folder()));
+}
+
+TEST_F(RecoverDistrusts, AndWhatCannotBeMovedAsideStaysForTheNext) {
+  const std::string journal = leave(changes, true);
+  flip(journal, 20);
+  testing::FaultEnv faulty(env);
+  faulty.before = [](testing::Call call) { return call == testing::Call::renameat ? -EIO : 0; };
+  EXPECT_TRUE(testing::fails_with(Status::io, recover(faulty)));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  ASSERT_NO_FATAL_FAILURE(expect_aside(journal, "damaged"));
+}
+
+// Where anybody may write, anybody may have put it there.
+TEST_F(RecoverDistrusts, AFolderInAPublicPlaceAndTells) {
+  const std::string journal = leave(changes, true);
+  ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);
+  ASSERT_EQ(::chmod(folder().c_str(), 0702), 0);
+  ASSERT_TRUE(is_ok(recover()));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].message.find("passed over"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(journal));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
 }
 
 }  // namespace

@@ -298,5 +298,43 @@ TEST_F(ShardTransactionTest, WhatIsCommittedStandsThoughTheHandleCannotShowIt) {
   EXPECT_THAT(logged, HasSubstr("the change is committed, but the handle cannot show it"));
 }
 
+TEST_F(ShardTransactionTest, WhatCannotBeRecoveredStopsTheNextCommit) {
+  auto mine = open();
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
+  FaultEnv env(os::Env::posix());
+  auto other = open(env);
+  ASSERT_NO_FATAL_FAILURE(die_half_way(*other, env));
+  other.reset();
+  for (const auto &entry : fs::directory_iterator(index + ".st-journal")) testing::poke(entry.path(), 20, "?");
+  EXPECT_TRUE(fails_with(Status::journal, t->commit()));
+  t.reset();
+  EXPECT_EQ(bytes_of(index).find("\"x\""), std::string::npos);
+}
+
+TEST_F(ShardTransactionTest, AFailureOfOneShardNamesIt) {
+  FaultEnv env(os::Env::posix());
+  auto c = open(env);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  const std::string before = all();
+  env.before = [](Call call) { return call == Call::pwrite ? -EIO : 0; };
+  const auto failed = t->commit();
+  env.before = nullptr;
+  EXPECT_TRUE(fails_with(Status::io, failed));
+  EXPECT_EQ(failed.error().shard, 1u);
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
+  EXPECT_TRUE(same_bytes(all(), before));
+  TransactionOptions options;
+  options.compact = true;
+  auto compact = begin(*c, options);
+  env.before = [](Call call) { return call == Call::renameat ? -EIO : 0; };
+  const auto not_compacted = compact->commit();
+  env.before = nullptr;
+  EXPECT_TRUE(fails_with(Status::io, not_compacted));
+  EXPECT_EQ(not_compacted.error().shard, 0u);
+  EXPECT_TRUE(same_bytes(all(), before));
+}
+
 }  // namespace
 }  // namespace st::store

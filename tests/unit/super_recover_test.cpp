@@ -356,5 +356,31 @@ TEST_F(SuperRecovery, ASuperJournalBesideAShardIsMovedAside) {
   EXPECT_TRUE(same_bytes(now(), before));
 }
 
+TEST_F(SuperRecovery, WhatCannotBeMovedAsideStaysForTheNext) {
+  leave_updates();
+  flip(super(), record_of(super()).manifest + 3);
+  FaultEnv env(os::Env::posix());
+  env.before = [](Call call) { return call == Call::renameat ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, recover_super(env, index, {}, {})));
+  EXPECT_TRUE(same_bytes(now(), before));
+  expect_aside("its list of files is damaged");
+}
+
+// Where anybody may write, anybody may have put the folder there.
+TEST_F(SuperRecovery, PassesOverAFolderThatAStrangerMayHaveMade) {
+  leave_updates();
+  ASSERT_EQ(::chmod(dir.path().c_str(), 01777), 0);
+  ASSERT_EQ(::chmod((index + std::string(folder_suffix)).c_str(), 0702), 0);
+  std::string told;
+  const Findings tell = [&](const Finding &f) { return told += f.message, true; };
+  ASSERT_TRUE(is_ok(recover_super(os::Env::posix(), index, {}, tell)));
+  EXPECT_THAT(told, HasSubstr("passed over"));
+  told.clear();
+  ASSERT_TRUE(is_ok(recover_super_if_needed(os::Env::posix(), index, {}, true, tell)));
+  EXPECT_THAT(told, HasSubstr("passed over"));
+  EXPECT_TRUE(is_ok(recover_super_if_needed(os::Env::posix(), index, {}, true, {})));
+  EXPECT_TRUE(same_bytes(now(), before));
+}
+
 }  // namespace
 }  // namespace st::write

@@ -589,5 +589,15 @@ TEST_F(OverOrphans, ThatCannotBeRecoveredKeepTheFile) {
   EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, pattern(4000, 8)}})));
 }
 
+// Somebody has begun a change of it, and committed nothing.
+TEST_F(WriterTest, AnIdleJournalIsInNobodysWay) {
+  put_bytes(path, testing::file_of(std::vector{testing::u8_tensor("a", 10, 1)}));
+  std::filesystem::create_directory(path + ".st-journal");
+  std::filesystem::permissions(path + ".st-journal", std::filesystem::perms::owner_all);
+  put_bytes(path + ".st-journal/0123456789abcdef", "");
+  ASSERT_TRUE(is_ok(save(faulty, path, {u8("b", b)}, {}, {})));
+  EXPECT_TRUE(same_bytes(seen("b"), b));
+}
+
 }  // namespace
 }  // namespace st::write
