@@ -73,7 +73,6 @@ class RollForward {
 
 // Null if it is not there. Locked, so that whoever opens it under its new name waits until that is durable.
 Result<std::unique_ptr<Target::Temporary>> RollForward::open_temporary(const std::string &name) {
-  if (name.empty()) return nullptr;
   auto file = os::File::open(env_, dir_.fd(), name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0, dir_.path() + "/" + name);
   if (!file && file.error().os_errno == ENOENT) return nullptr;
   if (!file) return Failure(std::move(file.error()));

@@ -18,9 +18,9 @@ WRITE_PATH = (
 )
 # Name, files, floor of branches in percent: raised when more is measured, never lowered. The aim of both parts is 95.
 PARTS = (
-    ("format", ("core/format/",), 95.0),
-    ("write path", WRITE_PATH, 88.0),
-    ("all of core and capi", ("core/", "capi/"), 80.0),
+    ("format", ("core/format/",), 98.0),
+    ("write path", WRITE_PATH, 98.0),
+    ("all of core and capi", ("core/", "capi/"), 85.0),
 )
 
 

@@ -282,6 +282,18 @@ TEST_F(SuperRecovery, AReporterMayStopIt) {
   }
 }
 
+TEST_F(SuperRecovery, RubbishIsClearedAwayByWhoMayWrite) {
+  write_all();
+  const std::string folder = index + std::string(folder_suffix), idle = folder + "/0123456789abcdef";
+  fs::create_directory(folder);
+  fs::permissions(folder, fs::perms::owner_all);
+  put_bytes(idle, "");
+  ASSERT_TRUE(is_ok(store::Shards::open(os::Env::posix(), index, {})));
+  EXPECT_TRUE(fs::exists(idle));
+  ASSERT_TRUE(is_ok(store::Shards::open(os::Env::posix(), index, {.writable = true})));
+  EXPECT_FALSE(fs::exists(folder));
+}
+
 TEST_F(SuperRecovery, OfAnIndexThatIsGoneIsAnError) {
   leave_updates();
   fs::remove(index);
