@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
-#   bash tests/run.sh             everything
+#   bash tests/run.sh             everything but coverage
 #   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants fuzz campaign
 #                                 sanitizers threads valgrind coverage wheel abi demo
 # Reports and logs are in build/results/.
@@ -94,7 +94,8 @@ stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaig
 stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage threads "ThreadSanitizer" "$BUILD-tsan/meson-logs/testlog.junit.xml" bash "$ROOT/tests/threads/run.sh"
 stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"
-stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
+# Only if named: it builds everything once more.
+[[ $WANTED != *" coverage "* ]] || stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
 stage wheel "pip install" "" bash -c run_wheel
 stage abi "ABI check" "" bash -c run_abi
 stage demo "demo" "" bash "$ROOT/tests/demo.sh" --quick

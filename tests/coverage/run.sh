@@ -12,13 +12,17 @@ tree=$BUILD-coverage
 # else lets the branches of C++ that nobody wrote vanish; not inlined, so that each is counted where it stands.
 configure "$tree" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-fno-inline -Dwerror=false \
   -Db_coverage=true -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false
-programs=(unit/unit_{os,format,read,write,store,capi,capi_memory} crash/{failing_calls,save_crash,layout_crash,shards_crash,delta_crash})
+programs=(
+  unit/unit_{os,format,read,write,store,capi,capi_memory}
+  crash/{failing_calls,save_crash,layout_crash,shards_crash,delta_crash}
+)
 ninja -C "$tree" --quiet "${programs[@]/#/tests/}"
 find "$tree" -name '*.gcda' -delete
 ST_TEST_BOUND=small meson test -C "$tree" --no-rebuild --print-errorlogs --quiet \
   unit_{os,format,read,write,store,capi,capi_memory} 'failing calls' {save,layout,shards,delta}' crash'
 
-"$PYTHON" -m gcovr --root "$ROOT" --object-directory "$tree" "$tree/core" "$tree/capi" -j 2 --filter "$ROOT/core/" --filter "$ROOT/capi/" \
+"$PYTHON" -m gcovr --root "$ROOT" --object-directory "$tree" "$tree/core" "$tree/capi" -j 2 \
+  --filter "$ROOT/core/" --filter "$ROOT/capi/" \
   --exclude-throw-branches --exclude-unreachable-branches --exclude-branches-by-pattern '.*\bST_ASSERT\(' \
   --gcov-ignore-parse-errors=suspicious_hits.warn --json "$tree/coverage.json"
 "$PYTHON" "$here/judge.py" "$tree/coverage.json" "$here/explained.txt"
