@@ -164,6 +164,10 @@ MUTANTS = [
     Mutant("a link instead of a journal is followed", ORPHAN, "if (!S_ISREG(s.st_mode))", "if (false)"),
     Mutant("anybody's journal is trusted", FOLDER, "  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)\n", "  if (false)\n"),
     Mutant("a journal that anybody may write is trusted", FOLDER, "if (s.st_mode & S_IWOTH) return", "if (false) return"),
+    Mutant("shards: a link instead of a shard is written through", "core/write/super_recover.cpp",
+           "if (r == 0 && !S_ISREG(s.st_mode))", "if (r == 1000)"),
+    Mutant("shards: a list that names a file twice is believed", "core/write/super_journal.cpp",
+           "if (names_one_twice(list))", "if (names_one_twice(list) && false)"),
     # locks
     Mutant("recovery does not lock the file", "core/write/exclusive.cpp",
            "    auto lock = os::RangeLock::acquire(exclusive->file, {{0, 0, true}}, wait);", "    static_cast<void>(wait);\n    Result<os::RangeLock> lock = os::RangeLock();"),
