@@ -44,7 +44,7 @@ func (r reverse) toPatch(c *patchConfig) { c.reverse = string(r) }
 func WithReverse(path string) PatchOption { return reverse(path) }
 
 // Diff writes the delta that makes `to` of `from`: a safetensors file of the tensors that differ, whose metadata says what
-// else there is to do, and to which base. Both are read in large requests and little memory.
+// else there is to do, and to which base. Either may be sharded. Both are read in large requests and little memory.
 func Diff(from, to, delta string, opts ...DiffOption) error {
 	return DiffContext(context.Background(), from, to, delta, opts...)
 }

@@ -44,6 +44,7 @@ class Collection {
   virtual std::string_view member_path(size_t i) const = 0;
   virtual Result<const Checkpoint *> member(size_t i) const = 0;  // opened, if it is not yet
   virtual std::vector<const Checkpoint *> opened() const = 0;
+  virtual std::string index_path() const { return {}; }  // of the index of shards, if that is what it is
   virtual size_t index_bytes() const { return 0; }  // of memory, besides those of the members
 
   // In bulk. No places: all tensors, for prefetch this worker's part of them.

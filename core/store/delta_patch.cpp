@@ -16,12 +16,12 @@ class Patching {
   Result<DeltaPatched> run();
 
  private:
-  Result<void> check(const os::File &file, const Snapshot &base, Listing *result) const;
+  Result<void> check(const Whole &base, Listing *result) const;
   Result<void> stage(Transaction &transaction);
   Result<NewBytes> value(size_t i) const;
   Result<void> stage_changes(Transaction &transaction);
-  Result<void> check_and_save_old(const os::File &locked, const Snapshot &now);
-  Result<std::unique_ptr<write::Writer>> begin_reverse(const Snapshot &now, const Listing &result);
+  Result<void> check_and_save_old(const Whole &now);
+  Result<std::unique_ptr<write::Writer>> begin_reverse(const Whole &now, const Listing &result);
   Result<void> tell(uint64_t n) { return Control(options_.progress, nullptr).check(done_ += n, total_); }
 
   os::Env &env_;
@@ -33,13 +33,13 @@ class Patching {
 };
 
 // What can be told without reading much: the catalogue, and how the tensors begin.
-Result<void> Patching::check(const os::File &file, const Snapshot &base, Listing *result) const {
-  *result = listing_of(base.header.index);
+Result<void> Patching::check(const Whole &base, Listing *result) const {
+  *result = base.listing();
   if (auto fits = apply(result, delta_.index(), delta_.notes, 1); !fits) {
-    fits.error().message += text(" (", quoted(file.path()), ")");
+    fits.error().message += text(" (", quoted(base.path()), ")");
     return fits;
   }
-  return check_heads(file, base, old_tensors(base.header.index, delta_.index(), delta_.notes));
+  return check_heads(base, old_tensors(base, delta_.index(), delta_.notes));
 }
 
 Result<NewBytes> Patching::value(size_t i) const {
@@ -50,7 +50,7 @@ Result<NewBytes> Patching::value(size_t i) const {
 }
 
 Result<void> Patching::stage(Transaction &transaction) {
-  const bool update = delta_.notes.changes_bytes_only() && same_forms(base_.snapshot().header.index, delta_.index());
+  const bool update = delta_.notes.changes_bytes_only() && same_forms(Whole(base_), delta_.index());
   for (size_t i = 0; i < delta_.index().size(); ++i) {
     const std::string_view name = delta_.index().at(i).name;
     auto bytes = value(i);
@@ -73,40 +73,40 @@ Result<void> Patching::stage_changes(Transaction &transaction) {
 }
 
 // The delta that leads back: what it holds is known before its bytes are read.
-Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Snapshot &now, const Listing &result) {
-  const Index &base = now.header.index, &delta = delta_.index();
-  const Listing before = listing_of(base);
+Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Whole &now, const Listing &result) {
+  const Index &delta = delta_.index();
+  const Listing before = now.listing();
   std::vector<NotedTensor> tensors;
   std::vector<std::pair<std::string, OldBytes>> deleted;
   for (size_t i = 0; i < delta.size(); ++i) {
     const DeltaTensor &t = delta_.notes.tensors[i];
     const OldBytes replaced{t.bytes, heads_[i]};
     if (t.old)
-      tensors.push_back({base.find(delta.at(i).name).value(), {t.old->all, replaced}});
+      tensors.push_back({now.find(delta.at(i).name).value(), {t.old->all, replaced}});
     else
       deleted.emplace_back(delta.at(i).name, replaced);
   }
   for (const auto &[name, old] : delta_.notes.deleted)
-    tensors.push_back({base.find(name).value(), {old.all, std::nullopt}});
+    tensors.push_back({now.find(name).value(), {old.all, std::nullopt}});
   std::sort(tensors.begin(), tensors.end(), [&](const NotedTensor &a, const NotedTensor &b) {
-    const TensorView x = base.at(a.tensor), y = base.at(b.tensor);
+    const TensorView x = now.at(a.tensor).tensor(), y = now.at(b.tensor).tensor();
     return write::canonical_before(x.dtype, x.name, y.dtype, y.name);
   });
   std::vector<write::NewTensor> declared;
   declared.reserve(tensors.size());
-  for (const NotedTensor &t : tensors) declared.push_back(write::declaration(base.at(t.tensor)));
+  for (const NotedTensor &t : tensors) declared.push_back(write::declaration(now.at(t.tensor).tensor()));
   return write_delta(env_, options_.reverse, std::move(declared), describe(result, before, tensors, std::move(deleted)),
                      0, options_.lock_timeout_ms);
 }
 
 // With the base locked: is it the one, to the last byte that will be replaced?
 // What is read for that is what the reverse delta holds.
-Result<void> Patching::check_and_save_old(const os::File &locked, const Snapshot &now) {
+Result<void> Patching::check_and_save_old(const Whole &now) {
   Listing result;
-  if (auto fits = check(locked, now, &result); !fits) return fits;
+  if (auto fits = check(now, &result); !fits) return fits;
   std::unique_ptr<write::Writer> reverse;
   if (!options_.reverse.empty()) {
-    if (auto apart = must_be_another(env_, options_.reverse, now); !apart) return apart;
+    if (auto apart = now.must_not_be(env_, options_.reverse); !apart) return apart;
     auto begun = begin_reverse(now, result);
     if (!begun) return Failure(std::move(begun.error()));
     reverse = std::move(*begun);
@@ -116,21 +116,21 @@ Result<void> Patching::check_and_save_old(const os::File &locked, const Snapshot
       if (auto kept = reverse->add(t.name, piece.data(), piece.size()); !kept) return kept;
     return tell(piece.size());
   };
-  const auto old = old_tensors(now.header.index, delta_.index(), delta_.notes);
-  if (auto same = check_old(locked, now, old, keep); !same) return same;
+  const auto old = old_tensors(now, delta_.index(), delta_.notes);
+  if (auto same = check_old(now, old, keep); !same) return same;
   return reverse ? reverse->finish() : Result<void>();
 }
 
 Result<DeltaPatched> Patching::run() {
-  const Snapshot &base = base_.snapshot();
+  const Whole base(base_);
   Listing result;
-  if (auto fits = check(base.file, base, &result); !fits) return Failure(std::move(fits.error()));
+  if (auto fits = check(base, &result); !fits) return Failure(std::move(fits.error()));
   if (!options_.reverse.empty())
-    for (const Snapshot *s : {&base, delta_.snapshot})
-      if (auto apart = must_be_another(env_, options_.reverse, *s); !apart) return Failure(std::move(apart.error()));
+    for (const Whole &read : {base, Whole(*delta_.file)})
+      if (auto apart = read.must_not_be(env_, options_.reverse); !apart) return Failure(std::move(apart.error()));
   total_ = delta_.index().data_bytes();
-  for (const OldTensor &old : old_tensors(base.header.index, delta_.index(), delta_.notes))
-    total_ += base.header.index.at(old.index).nbytes;
+  for (const OldTensor &old : old_tensors(base, delta_.index(), delta_.notes))
+    total_ += base.at(old.index).tensor().nbytes;
   auto heads = delta_.check_bytes([this](uint64_t more) { return tell(more); });
   if (!heads) return Failure(std::move(heads.error()));
   heads_ = std::move(*heads);
@@ -142,8 +142,9 @@ Result<DeltaPatched> Patching::run() {
   if (options_.progress) options.progress = [this](uint64_t, uint64_t) { return options_.progress(done_, total_); };
   auto transaction = Transaction::begin(base_, std::move(options));
   if (!transaction) return Failure(std::move(transaction.error()));
-  (*transaction)->before_change([this](const os::File &locked, const Snapshot &now) {
-    return check_and_save_old(locked, now);
+  (*transaction)->before_change([&](const Snapshot &now) {
+    const Snapshot *const as_locked[] = {&now};
+    return check_and_save_old(base.as_in(as_locked));
   });
   if (auto staged = stage(**transaction); !staged) return Failure(std::move(staged.error()));
   auto plan = (*transaction)->plan();

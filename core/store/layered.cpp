@@ -118,19 +118,17 @@ Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::strin
 }
 
 Result<void> Layered::stack() {
-  const Snapshot &base = layers_[0]->snapshot();
   std::vector<DeltaFile> deltas;
   for (size_t n = 1; n < layers_.size(); ++n) {
     auto delta = DeltaFile::of(*layers_[n]);
     if (!delta) return Failure(std::move(delta.error()));
     deltas.push_back(std::move(*delta));
   }
-  auto chained = chain(*layers_[0], base, deltas);
+  const Whole whole(*layers_[0]);
+  auto chained = chain(whole, deltas);
   if (!chained) return Failure(std::move(chained.error()));
-  auto here = base.here();
-  if (!here) return Failure(std::move(here.error()));
-  if (auto fits = check_heads(here->file, base, spread(chained->old)); !fits) return fits;
-  show(std::make_unique<LayeredCatalogue>(layers_, base, std::move(deltas), chained->listing));
+  if (auto fits = check_heads(whole, spread(chained->old)); !fits) return fits;
+  show(std::make_unique<LayeredCatalogue>(layers_, *whole.files()[0].snapshot, std::move(deltas), chained->listing));
   return {};
 }
 

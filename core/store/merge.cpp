@@ -41,22 +41,23 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
     if (!delta) return Failure(std::move(delta.error()));
     layers.push_back(std::move(*delta));
   }
-  auto chained = chain(**below, bottom, layers);
+  const Whole whole(**below);
+  auto chained = chain(whole, layers);
   if (!chained) return Failure(std::move(chained.error()));
   const Listing &listing = chained->listing;
 
-  if (auto apart = must_be_another(env, to, bottom); !apart) return apart;
+  if (auto apart = whole.must_not_be(env, to); !apart) return apart;
   uint64_t total = 0, done = 0;
   for (const ListedTensor &t : listing.tensors) total += t.nbytes;
   for (const OldTensor &old : chained->old) total += bottom.header.index.at(old.index).nbytes;
   for (const DeltaFile &layer : layers) {
-    if (auto apart = must_be_another(env, to, *layer.snapshot); !apart) return apart;
+    if (auto apart = Whole(*layer.file).must_not_be(env, to); !apart) return apart;
     total += layer.index().data_bytes();
   }
   const Control control(options.progress, nullptr);
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
-  if (auto begins = check_heads(bottom.file, bottom, chained->old); !begins) return begins;
-  auto same = check_old(bottom.file, bottom, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
+  if (auto begins = check_heads(whole, chained->old); !begins) return begins;
+  auto same = check_old(whole, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
   if (!same) return same;
   for (const DeltaFile &layer : layers)
     if (auto whole = layer.check_bytes(tell); !whole) return Failure(std::move(whole.error()));

@@ -27,14 +27,14 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
     total += delta->index().data_bytes();
     deltas.push_back(std::move(*delta));
   }
-  const Snapshot &bottom = (*below)->snapshot();
-  auto chained = chain(**below, bottom, deltas);
+  const Whole whole(**below);
+  auto chained = chain(whole, deltas);
   if (!chained) return Failure(std::move(chained.error()));
-  for (const OldTensor &old : chained->old) total += bottom.header.index.at(old.index).nbytes;
+  for (const OldTensor &old : chained->old) total += whole.at(old.index).tensor().nbytes;
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
   for (const DeltaFile &delta : deltas)
     if (auto whole = delta.check_bytes(tell); !whole) return Failure(std::move(whole.error()));
-  return check_old(bottom.file, bottom, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
+  return check_old(whole, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
 }
 
 }  // namespace

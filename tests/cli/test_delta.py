@@ -103,3 +103,19 @@ def test_reading_commands_look_through_deltas(stctl, model, other, tmp_path):
     assert stctl.json("verify", other, "--delta", delta, code=5)["files"][0]["error"]["status"] == "ST_E_DELTA_BASE"
     out, err = stctl("verify", model, other, "--delta", delta, code=2)
     assert "lies on one file" in err
+
+
+@pytest.fixture
+def sharded(stctl, model, tmp_path):
+    """model as shards: the folder."""
+    stctl("shard", model, tmp_path / "sharded", "--max-size", "20")
+    return tmp_path / "sharded"
+
+
+def test_a_delta_of_shards_fits_the_file_that_they_make(stctl, model, other, sharded, tmp_path):
+    delta = tmp_path / "d"
+    of_file = stctl.json("diff", model, other, "-o", delta)
+    of_shards = stctl.json("diff", sharded / "model.safetensors.index.json", other, "-o", delta)
+    assert {**of_shards, "from": None} == {**of_file, "from": None}
+    stctl("patch", model, delta)
+    assert bytes_of(model) == bytes_of(other)

@@ -204,3 +204,22 @@ def test_callbacks_may_stop_each_call(files, tmp_path):
         with pytest.raises(Stop):
             call()
     assert base.read_bytes() == before and not (tmp_path / "x").exists()
+
+
+@pytest.fixture
+def sharded(files, tmp_path):
+    """The base as shards: the folder, with its index."""
+    folder = tmp_path / "sharded"
+    libst.reshard(files[0], folder, 6000)
+    return folder
+
+
+def test_a_delta_of_shards_is_that_of_the_file_that_they_make(files, sharded, tmp_path):
+    base, other, delta = files
+    second, of_equals = tmp_path / "second", tmp_path / "equals"
+    libst.diff(sharded, other, second)
+    assert libst.delta_info(second) == libst.delta_info(delta)
+    libst.diff(base, sharded / "model.safetensors.index.json", of_equals)
+    assert libst.delta_info(of_equals).data_bytes == 0
+    libst.patch(base, second)
+    assert held(base) == held(other)

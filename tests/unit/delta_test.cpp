@@ -2,7 +2,6 @@
 #include <sys/stat.h>
 
 #include "delta_scene.h"
-#include "sim_env.h"
 #include "store/collection.h"
 #include "store_scene.h"
 

@@ -39,7 +39,7 @@ def diff(
 ) -> None:
     """Write the delta that makes `to` of `from_`: a safetensors file of the tensors that differ, durably.
 
-    Both files are read in large blocks and little memory. Raises what `libst.open` of them and `libst.save` of the
+    Either may be sharded: its index, or the folder that holds it. Both are read in large blocks and little memory. Raises what `libst.open` of them and `libst.save` of the
     delta raise, and FileChangedError if `to` is changed meanwhile.
     """
     waiting = Waiting.of(lock_timeout)

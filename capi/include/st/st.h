@@ -702,7 +702,11 @@ void st_writer_abort(st_writer *writer);
  * A delta fits a base that has the names, dtypes, shapes and metadata of the one
  * it was made from, in whatever order and layout, and in which the tensors that
  * it replaces or deletes have the bytes that they had. Tensors that it leaves
- * alone may have been patched since. So it cannot be applied twice. */
+ * alone may have been patched since. So it cannot be applied twice.
+ *
+ * Of a sharded checkpoint counts what it holds, with the metadata that st_join
+ * would give it, and not which shard has what: a delta made of a file fits the
+ * same as shards, and the other way round. The delta itself is one file. */
 
 typedef struct st_diff_options {
   uint32_t struct_size;
@@ -715,13 +719,14 @@ typedef struct st_diff_options {
 #define ST_DIFF_OPTIONS_INIT { (uint32_t)sizeof(st_diff_options), 0, 10000, 0, NULL, NULL }
 void st_diff_options_init(st_diff_options *out, size_t size);
 
-/* Write the delta that makes `to` of `from`. Both are read once, and what differs
- * once more, with pread and in a few megabytes of memory; they should not be
- * changed meanwhile. The delta is durable, and its path leads to the old file, or
- * none, or to the whole new one at every instant.
+/* Write the delta that makes `to` of `from`, each a file or shards, by any path that
+ * st_open takes. Both are read once, and what differs once more, with pread and in
+ * a few megabytes of memory; they should not be changed meanwhile. The delta is
+ * durable, and its path leads to the old file, or none, or to the whole new one at
+ * every instant.
  * Statuses: as st_open of both; ST_E_FILE_CHANGED (`to` was changed meanwhile);
- * ST_E_INVALID_ARGUMENT (`delta` is one of the two); as st_save. Any thread.
- * Since 2.0. */
+ * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or the index of
+ * one); as st_save. Any thread. Since 2.0. */
 st_status st_diff(const char *from, const char *to, const char *delta, const st_diff_options *opts);
 
 typedef struct st_patch_options {

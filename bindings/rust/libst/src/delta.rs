@@ -17,7 +17,7 @@ use crate::{sys, timeout, Plan, Progress, Result};
 use crate::{Status, TransactionOptions};
 
 /// Write the delta that makes `to` of `from`: a safetensors file of the tensors that differ, whose metadata says what
-/// else there is to do, and to which base. [`Diff`] has choices.
+/// else there is to do, and to which base. Either may be sharded. [`Diff`] has choices.
 ///
 /// # Errors
 /// What opening the two and saving the delta answer; [`Status::FileChanged`] if `to` is changed meanwhile.

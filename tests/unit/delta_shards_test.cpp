@@ -1,0 +1,98 @@
+// Deltas where a side is sharded: what a checkpoint holds counts, and not in how many files.
+#include "delta_scene.h"
+#include "store/collection.h"
+
+namespace st::testing {
+namespace {
+
+const std::string index_of = index_in("/m");
+
+class ShardedDeltas : public ::testing::Test {
+ protected:
+  ShardedDeltas() {
+    disk.mkdirat(AT_FDCWD, "/m", 0755);
+    const Holdings first{{u8_tensor("a", 4000, 1), u8_tensor("b", 9000, 2)}, {{"k", "v"}}};
+    const Holdings second{{u8_tensor("c", 5000, 3)}, {{"of", "the second"}}};
+    disk.add_file("/m/s1.safetensors", first.file());
+    disk.add_file("/m/s2.safetensors", second.file());
+    disk.add_file(index_of, R"({"metadata":{"total_size":18000,"by":"me"},"weight_map":{)"
+                            R"("a":"s1.safetensors","b":"s1.safetensors","c":"s2.safetensors"}})");
+    disk.add_file("/other", changed().file());
+  }
+  static Holdings joined() {
+    return {{u8_tensor("a", 4000, 1), u8_tensor("b", 9000, 2), u8_tensor("c", 5000, 3)}, {{"by", "me"}, {"k", "v"}}};
+  }
+  static Holdings changed() {
+    Holdings h = joined();
+    h.tensors[0] = u8_tensor("a", 4000, 21);
+    h.tensors[2].bytes[4999] ^= 1;
+    return h;
+  }
+  Holdings held(const std::string &path) { return holdings_of(disk.contents(path)); }
+
+  SimEnv disk;
+};
+
+TEST_F(ShardedDeltas, HoldWhatDiffersWhicheverShardItIsIn) {
+  ASSERT_TRUE(is_ok(store::diff(disk, index_of, "/other", "/d", {})));
+  const Holdings d = held("/d");
+  ASSERT_EQ(d.tensors.size(), 2u);
+  EXPECT_EQ(d.tensors[0], changed().tensors[0]);
+  EXPECT_EQ(d.tensors[1], changed().tensors[2]);
+  for (const char *none : {"st.delta.set", "st.delta.removed", "st.delta.deleted", "st.delta.order"})
+    EXPECT_EQ(d.metadata.count(none), 0u) << d.metadata.at(none);
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/of a folder", {})));
+  EXPECT_EQ(disk.contents("/of a folder"), disk.contents("/d"));
+}
+
+TEST_F(ShardedDeltas, NeverReplaceAFileThatTheyAreMadeOf) {
+  for (const std::string &path : {index_of, std::string("/m/s1.safetensors"), std::string("/m/s2.safetensors")}) {
+    const std::string before = disk.contents(path);
+    EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(disk, "/m", "/other", path, {})));
+    EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(disk, "/other", "/m", path, {})));
+    EXPECT_TRUE(same_bytes(disk.contents(path), before));
+  }
+}
+
+TEST_F(ShardedDeltas, AreNotMadeOfShardsThatAreIncomplete) {
+  disk.unlinkat(AT_FDCWD, "/m/s2.safetensors", 0);
+  EXPECT_TRUE(fails_with(Status::shard_missing, store::diff(disk, "/m", "/other", "/d", {})));
+  EXPECT_TRUE(fails_with(Status::shard_missing, store::diff(disk, "/other", "/m", "/d", {})));
+  EXPECT_FALSE(disk.exists("/d"));
+}
+
+// Names, forms and metadata are the same, and so the identity: the delta made of the one form fits the other.
+TEST(RandomShardedDeltas, AreThoseOfTheFileThatTheShardsMake) {
+  std::mt19937 random(6);
+  for (int trial = 0; trial < 60 && !::testing::Test::HasFailure(); ++trial) {
+    SCOPED_TRACE(trial);
+    SimEnv disk;
+    const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random);
+    disk.add_file("/a", from.file());
+    disk.add_file("/b", to.file());
+    add_shards(disk, "/sa", from, random);
+    add_shards(disk, "/sb", to, random);
+    Holdings first;
+    for (const std::string &a : {std::string("/a"), std::string("/sa")})
+      for (const std::string &b : {std::string("/b"), index_in("/sb")}) {
+        ASSERT_TRUE(is_ok(store::diff(disk, a, b, "/d", {})));
+        Holdings delta = holdings_of(disk.contents("/d"));
+        delta.metadata.erase("st.delta.order");  // of which shards have another
+        for (const char *key : {"st.delta.set", "st.delta.removed", "st.delta.deleted"})
+          if (auto found = delta.metadata.find(key); found != delta.metadata.end())
+            std::sort(found->second.begin(), found->second.end());  // any order will do
+        if (a == "/a" && b == "/b") first = delta;
+        EXPECT_EQ(delta.tensors, first.tensors);
+        for (const auto &[key, value] : first.metadata)
+          if (key != "st.delta.hashes") {
+            EXPECT_EQ(delta.metadata[key], value) << key;
+          }
+        EXPECT_EQ(delta.metadata["st.delta.hashes"].size(), first.metadata["st.delta.hashes"].size());
+        ASSERT_TRUE(is_ok(store::merge(disk, "/a", {"/d"}, "/merged", {})));
+        EXPECT_EQ(by_name(holdings_of(disk.contents("/merged"))), by_name(to));
+      }
+  }
+}
+
+}  // namespace
+}  // namespace st::testing
