@@ -152,8 +152,8 @@ type deltas []string
 func (d deltas) toOpen(c *openConfig)     { c.deltas = d }
 func (d deltas) toVerify(c *verifyConfig) { c.deltas = d }
 
-// WithDeltas puts deltas, the oldest first, on the file. Given to Open, what is shown, for reading only, is what Patch with
-// each of them in turn would make of it. Given to Verify, they are checked too, and that they fit the file and each other,
+// WithDeltas puts deltas, the oldest first, on the file or the shards. Given to Open, what is shown, for reading only, is what Patch with
+// each of them in turn would make of it. Given to Verify, they are checked too, and that they fit it and each other,
 // to the last byte.
 func WithDeltas(paths ...string) interface {
 	OpenOption

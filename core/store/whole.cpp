@@ -61,6 +61,11 @@ uint64_t Whole::data_bytes() const {
   return n;
 }
 
+size_t Whole::index_bytes() const {
+  return places_.capacity() * sizeof(Place) + by_name_.size() * (sizeof(*by_name_.begin()) + 2 * sizeof(void *)) +
+         by_name_.bucket_count() * sizeof(void *);
+}
+
 Listing Whole::listing() const {
   Listing listing;
   if (!files_.empty()) listing = listing_of(files_.front().snapshot->header.index);

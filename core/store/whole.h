@@ -33,6 +33,7 @@ class Whole {
   std::optional<size_t> find(std::string_view name) const;
   uint64_t data_bytes() const;
   std::span<const File> files() const { return files_; }
+  size_t index_bytes() const;  // of memory
   // Those of the file. Of shards: of the index, but for total_size; then what else the first shard's header has.
   const std::vector<MetadataPair> &metadata() const { return metadata_; }
   Listing listing() const;  // as layer 0

@@ -119,3 +119,19 @@ def test_a_delta_of_shards_fits_the_file_that_they_make(stctl, model, other, sha
     assert {**of_shards, "from": None} == {**of_file, "from": None}
     stctl("patch", model, delta)
     assert bytes_of(model) == bytes_of(other)
+
+
+def test_reading_commands_look_through_deltas_on_shards(stctl, model, other, sharded, tmp_path):
+    delta = tmp_path / "d"
+    stctl("diff", model, other, "-o", delta)
+    names = {t["name"] for t in stctl.json("ls", sharded, "--delta", delta)["tensors"]}
+    assert names == set(stock(other))
+    assert stctl.json("get", sharded, "new", "--delta", delta)["values"] == list(range(7))
+    assert stctl.json("info", sharded, "--delta", delta)["metadata"] == {"format": "np"}
+    stctl("get", sharded, "half", "--delta", delta, code=1)
+    out, err = stctl("verify", sharded, "--delta", delta)
+    assert out.splitlines()[-1].startswith(f"{sharded}: ok")
+    stctl("shard", other, tmp_path / "others", "--max-size", "20")
+    assert stctl.json("verify", tmp_path / "others", "--delta", delta, code=5)["files"][0]["error"]["status"] == (
+        "ST_E_DELTA_BASE"
+    )

@@ -223,3 +223,30 @@ def test_a_delta_of_shards_is_that_of_the_file_that_they_make(files, sharded, tm
     assert libst.delta_info(of_equals).data_bytes == 0
     libst.patch(base, second)
     assert held(base) == held(other)
+
+
+def test_an_overlay_on_shards_is_a_view_of_them_and_the_deltas(files, sharded):
+    base, other, delta = files
+    with libst.open(sharded) as f:
+        shards = len(f.shards)
+    assert shards > 1
+    with libst.open(sharded, deltas=[delta]) as f:
+        assert {name: shown(f)[0][name] for name in f} == held(other)[0]
+        assert dict(f.metadata) == held(other)[1]
+        assert {name: f.info(name).shard >= shards for name in f} == {"w": True, "x": False, "new": True}
+        stats = f.stats()
+        assert stats.bytes_read < 20_000 and stats.bytes_owned == 0  # headers and samples: the views are mapped
+        view = f["w"]
+        assert not view.flags.owndata
+        f.prefetch()
+        again = pickle.loads(pickle.dumps(f))
+        assert shown(again) == shown(f)
+        again.close()
+        with libst.open(sharded, "r+") as g:
+            g.update("x", np.full(5, 9, np.int16))
+        assert f["x"].tolist() == [9] * 5  # in place, and shared
+        f.refresh()
+        with f.reopen() as second:
+            assert shown(second) == shown(f)
+    assert view[0] == 1
+    assert libst.verify(sharded, deltas=[delta]) == []

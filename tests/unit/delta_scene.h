@@ -6,6 +6,7 @@
 
 #include "format/shard_index.h"
 #include "sim_env.h"
+#include "store/collection.h"
 #include "store/delta_patch.h"
 #include "store/diff.h"
 #include "store/merge.h"
@@ -140,6 +141,31 @@ inline Holdings in_shards(SimEnv &disk, const std::string &folder) {
     EXPECT_EQ(index->total_size(), total);
   }
   return by_name(h);
+}
+
+// What a handle shows, with deltas on the path.
+inline Holdings seen_through(os::Env &env, const std::string &path, const std::vector<std::string> &deltas) {
+  store::OpenOptions options;
+  options.deltas = deltas;
+  auto opened = store::Collection::open(env, path, options);
+  EXPECT_TRUE(is_ok(opened));
+  Holdings h;
+  if (!opened) return h;
+  const store::Catalogue catalogue = (*opened)->catalogue();
+  for (size_t i = 0; i < catalogue.size(); ++i) {
+    const store::Place place = catalogue.at(i).value();
+    const TensorView t = place.tensor();
+    EXPECT_EQ(catalogue.find(t.name).value().global, i);
+    const auto *bytes = reinterpret_cast<const char *>(place.member->view(*place.snapshot, place.index).value());
+    h.tensors.push_back(
+        {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
+  }
+  for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
+    const auto [key, value] = catalogue.metadata_at(i);
+    EXPECT_EQ(catalogue.metadata_find(key), value);
+    h.metadata[std::string(key)] = value;
+  }
+  return h;
 }
 
 // Something like `from`: with other bytes here, without a tensor there.

@@ -1,6 +1,6 @@
 // Deltas where a side is sharded: what a checkpoint holds counts, and not in how many files.
 #include "delta_scene.h"
-#include "store/collection.h"
+#include "store/verify.h"
 
 namespace st::testing {
 namespace {
@@ -27,6 +27,15 @@ class ShardedDeltas : public ::testing::Test {
     h.tensors[0] = u8_tensor("a", 4000, 21);
     h.tensors[2].bytes[4999] ^= 1;
     return h;
+  }
+  Result<std::unique_ptr<store::Collection>> over(const std::string &base) {
+    store::OpenOptions options;
+    options.deltas = {"/d"};
+    return store::Collection::open(disk, base, options);
+  }
+  Status verified() {
+    auto done = store::verify_layers(disk, "/m", {"/d"}, {}, {});
+    return done ? Status::ok : done.error().status;
   }
   Holdings held(const std::string &path) { return holdings_of(disk.contents(path)); }
 
@@ -61,6 +70,89 @@ TEST_F(ShardedDeltas, AreNotMadeOfShardsThatAreIncomplete) {
   EXPECT_FALSE(disk.exists("/d"));
 }
 
+TEST_F(ShardedDeltas, LieOverShardsFileByFile) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  auto overlay = over("/m");
+  ASSERT_TRUE(is_ok(overlay));
+  const store::Catalogue catalogue = (*overlay)->catalogue();
+  ASSERT_EQ((*overlay)->members(), 3u);
+  EXPECT_EQ((*overlay)->member_path(1), "/m/s2.safetensors");
+  EXPECT_EQ((*overlay)->member_path(2), "/d");
+  EXPECT_EQ(catalogue.find("a")->number, 2u);
+  EXPECT_EQ(catalogue.find("b")->number, 0u);
+  EXPECT_EQ(catalogue.at(1)->number, 0u);
+  EXPECT_TRUE(fails_with(Status::not_found, catalogue.find("x")));
+  EXPECT_EQ(catalogue.metadata_find("k"), "v");  // as of the joined file
+  EXPECT_EQ(catalogue.metadata_find("total_size"), std::nullopt);
+  EXPECT_TRUE(fails_with(Status::read_only, (*overlay)->begin({})));
+  EXPECT_EQ((*overlay)->opened().size(), 3u);
+
+  std::string a(4000, '\0'), b(9000, '\0'), c(5000, '\0');
+  std::vector<store::PlacedRequest> requests;
+  for (auto &[name, to] : {std::pair<const char *, std::string *>{"c", &c}, {"a", &a}, {"b", &b}})
+    requests.push_back({catalogue.find(name).value(), nullptr, reinterpret_cast<std::byte *>(to->data())});
+  ASSERT_TRUE(is_ok((*overlay)->read_many(requests, {})));
+  EXPECT_EQ(a, changed().tensors[0].bytes);
+  EXPECT_EQ(b, changed().tensors[1].bytes);
+  EXPECT_EQ(c, changed().tensors[2].bytes);
+}
+
+TEST_F(ShardedDeltas, AreRefusedOverOtherShards) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  Holdings wrong{{u8_tensor("c", 5000, 4)}, {}};
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, over("/m")));
+  EXPECT_EQ(verified(), Status::delta_base);
+  wrong = {{{"c", Dtype::I8, {5000}, joined().tensors[2].bytes}}, {}};
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, over("/m")));
+  disk.unlinkat(AT_FDCWD, "/m/s2.safetensors", 0);
+  EXPECT_TRUE(fails_with(Status::shard_missing, over("/m")));
+  EXPECT_EQ(verified(), Status::shard_missing);
+}
+
+TEST_F(ShardedDeltas, AreVerifiedOverShardsToTheLastByte) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  EXPECT_EQ(verified(), Status::ok);
+  Holdings wrong{{joined().tensors[2]}, {}};
+  wrong.tensors[0].bytes[4998] ^= 1;
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(is_ok(over("/m")));  // looks at how it begins
+  EXPECT_EQ(verified(), Status::delta_base);
+}
+
+TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  auto overlay = over("/m");
+  ASSERT_TRUE(is_ok(overlay));
+  const auto seen = [&](const store::Collection &c, std::string_view name) {
+    const store::Place p = c.catalogue().find(name).value();
+    std::string bytes(p.tensor().nbytes, '\0');
+    EXPECT_TRUE(is_ok(p.member->read(*p.snapshot, p.index, bytes.data())));
+    return bytes;
+  };
+  const auto put = [&](const TestTensor &t) {
+    auto file = store::Collection::open(disk, "/m", {.writable = true}).value();
+    auto transaction = file->begin({}).value();
+    const store::NewBytes value{static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()};
+    ASSERT_TRUE(is_ok(transaction->put(t.name, value)));
+    ASSERT_TRUE(is_ok(transaction->commit()));
+  };
+  put(u8_tensor("b", 9000, 50));  // which the delta leaves alone
+  EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 2));
+  EXPECT_TRUE(fails_with(Status::file_changed, (*overlay)->reopen()));
+  ASSERT_TRUE(is_ok((*overlay)->refresh()));
+  EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
+  auto again = (*overlay)->reopen();
+  ASSERT_TRUE(is_ok(again));
+  EXPECT_EQ(seen(**again, "a"), pattern(4000, 21));
+
+  put(u8_tensor("a", 4000, 51));  // which it replaces
+  EXPECT_TRUE(fails_with(Status::delta_base, (*overlay)->refresh()));
+  EXPECT_EQ(seen(**overlay, "a"), pattern(4000, 21));
+  EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
+}
+
 // Names, forms and metadata are the same, and so the identity: the delta made of the one form fits the other.
 TEST(RandomShardedDeltas, AreThoseOfTheFileThatTheShardsMake) {
   std::mt19937 random(6);
@@ -88,6 +180,7 @@ TEST(RandomShardedDeltas, AreThoseOfTheFileThatTheShardsMake) {
             EXPECT_EQ(delta.metadata[key], value) << key;
           }
         EXPECT_EQ(delta.metadata["st.delta.hashes"].size(), first.metadata["st.delta.hashes"].size());
+        EXPECT_EQ(by_name(seen_through(disk, "/sa", {"/d"})), by_name(to));
         ASSERT_TRUE(is_ok(store::merge(disk, "/a", {"/d"}, "/merged", {})));
         EXPECT_EQ(by_name(holdings_of(disk.contents("/merged"))), by_name(to));
       }

@@ -39,8 +39,9 @@ def diff(
 ) -> None:
     """Write the delta that makes `to` of `from_`: a safetensors file of the tensors that differ, durably.
 
-    Either may be sharded: its index, or the folder that holds it. Both are read in large blocks and little memory. Raises what `libst.open` of them and `libst.save` of the
-    delta raise, and FileChangedError if `to` is changed meanwhile.
+    Either may be sharded: its index, or the folder that holds it. Both are read in large blocks and little memory.
+    Raises what `libst.open` of them and `libst.save` of the delta raise, and FileChangedError if `to` is changed
+    meanwhile.
     """
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)

@@ -254,7 +254,7 @@ typedef struct st_open_options {
   uint32_t worker_count;    /* ... to worker_count - 1; 0 or 1: alone */
   uint64_t memory_limit;    /* bytes: bulk reads drop from the page cache what they have consumed, and
                                st_prefetch stops, so as to leave no more behind; 0: no limit */
-  const char *const *deltas; /* paths of deltas that lie on the file, the oldest first; borrowed during st_open */
+  const char *const *deltas; /* paths of deltas that lie on what is opened, the oldest first; borrowed during st_open */
   uint64_t delta_count;
 } st_open_options;
 #define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL, \
@@ -268,12 +268,13 @@ void st_open_options_init(st_open_options *out, size_t size);
  *   opts  NULL for the defaults.
  *   out   the handle; free it with st_close.
  * Cost: the header is read and indexed; data is not touched.
- * With opts->deltas, on one file, the handle shows, for reading only, what st_patch with each of
- * them in turn would make of the file; views lie in the layer that has the tensor,
- * which st_tensor.shard numbers: 0 the file, 1 the first delta. Names, forms and
- * metadata must fit, and so must the hashes that deltas have of each other; of the
- * file, only how some of the tensors that are replaced begin is looked at
- * (st_verify_with looks at all).
+ * With opts->deltas the handle shows, for reading only, what st_patch with each of
+ * them in turn would make of the file or the shards; views lie in the file that has
+ * the tensor, which st_tensor.shard numbers: 0 the file, 1 the first delta; or first
+ * the shards, then the deltas. Names, forms and metadata must fit, so all shards are
+ * opened, and so must the hashes that deltas have of each other; of the base, only
+ * how some of the tensors that are replaced begin is looked at (st_verify_with looks
+ * at all). Of shards the metadata are then those that st_join would give.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
  * format status (40 to 61); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery);
  * with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
@@ -312,7 +313,7 @@ void st_interrupt(st_file *file);
  *    anyway, else to the last shard. weight_map and total_size follow. ST_TXN_FILLERS is ST_E_UNSUPPORTED.
  *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open. */
 
-/* How many files the handle stands for: 1, or the number of shards, or 1 and the number of deltas. 0 for NULL.
+/* How many files the handle stands for: 1, or the number of shards; and the deltas on them. 0 for NULL.
  * Since 2.0. */
 size_t st_shard_count(const st_file *file);
 /* The absolute path of one of them, which lives until st_close. ST_E_OUT_OF_RANGE; ST_E_UNSUPPORTED for a file that
@@ -831,7 +832,7 @@ typedef struct st_verify_options {
   void *report_user;
   st_progress_fn progress;  /* may be NULL; non-zero answers ST_E_CANCELLED */
   void *progress_user;
-  const char *const *deltas; /* check these too, and that they fit the file and each other, to the last byte */
+  const char *const *deltas; /* check these too, and that they fit what is at `path` and each other, to the last byte */
   uint64_t delta_count;
 } st_verify_options;
 #define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL, NULL, 0 }
