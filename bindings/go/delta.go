@@ -97,6 +97,7 @@ func PatchContext(ctx context.Context, base, delta string, opts ...PatchOption) 
 }
 
 // Merge folds deltas, the oldest first, and their base into a new file, which shares with them what the filesystem lets it.
+// The base may be sharded; what is made of it is one file all the same.
 // Options are those of Save, but for metadata.
 func Merge(base string, deltas []string, to string, opts ...SaveOption) error {
 	return MergeContext(context.Background(), base, deltas, to, opts...)

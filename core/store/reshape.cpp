@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "format/shard_index.h"
+#include "store/copy_out.h"
 #include "store/whole.h"
 #include "write/replacement.h"
 
@@ -57,22 +58,9 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
 
 Result<void> Source::write_file(os::Env &env, const std::string &to, std::span<const Place> places,
                                 const write::NewMetadata &metadata, const write::SaveOptions &options) {
-  std::vector<write::NewTensor> declared;
-  declared.reserve(places.size());
-  for (const Place &p : places) declared.push_back(write::declaration(p.tensor()));
-  write::SaveOptions quiet = options;  // progress is of the whole
-  quiet.progress = {};
-  auto writer = write::Writer::open(env, to, std::move(declared), metadata, std::move(quiet));
-  if (!writer) return Failure(std::move(writer.error()));
   const Control control(progress_, nullptr);
-  for (const Place &p : places) {
-    auto here = p.snapshot->here();
-    if (!here) return Failure(std::move(here.error()));
-    auto copied = (*writer)->copy(p.tensor().name, here->file, p.snapshot->file_offset(p.tensor()),
-                                  [&](uint64_t more) { return control.check(done_ += more, total_); });
-    if (!copied) return copied;
-  }
-  return (*writer)->finish();
+  return copy_out(env, to, places, metadata, options,
+                  [&](uint64_t more) { return control.check(done_ += more, total_); });
 }
 
 std::string shard_name(size_t number, size_t count) {

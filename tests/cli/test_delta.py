@@ -135,3 +135,16 @@ def test_reading_commands_look_through_deltas_on_shards(stctl, model, other, sha
     assert stctl.json("verify", tmp_path / "others", "--delta", delta, code=5)["files"][0]["error"]["status"] == (
         "ST_E_DELTA_BASE"
     )
+
+
+def test_merge_folds_shards_and_deltas_into_one_file(stctl, model, other, sharded, tmp_path):
+    delta, merged = tmp_path / "d", tmp_path / "m.safetensors"
+    stctl("diff", model, other, "-o", delta)
+    before = {path.name: path.read_bytes() for path in sharded.iterdir()}
+    assert stctl.json("merge", sharded, delta, "-o", merged)["count"] == 6
+    assert bytes_of(merged) == bytes_of(other)
+    out, err = stctl("merge", sharded, delta, "-o", sharded, code=1)
+    assert "(ST_E_NOT_REGULAR)" in err
+    out, err = stctl("merge", sharded, delta, "-o", tmp_path / "m.safetensors.index.json", code=1)
+    assert "(ST_E_INVALID_ARGUMENT)" in err
+    assert {path.name: path.read_bytes() for path in sharded.iterdir()} == before

@@ -250,3 +250,14 @@ def test_an_overlay_on_shards_is_a_view_of_them_and_the_deltas(files, sharded):
             assert shown(second) == shown(f)
     assert view[0] == 1
     assert libst.verify(sharded, deltas=[delta]) == []
+
+
+def test_shards_and_deltas_are_merged_into_one_file(files, sharded, tmp_path):
+    base, other, delta = files
+    merged = tmp_path / "merged"
+    libst.merge(sharded, [delta], merged)
+    assert held(merged) == held(other)
+    with pytest.raises(libst.NotRegularError):
+        libst.merge(sharded, [delta], sharded)
+    with pytest.raises(ValueError, match="the name of an index"):
+        libst.merge(sharded, [delta], tmp_path / "m.safetensors.index.json")

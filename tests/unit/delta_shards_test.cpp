@@ -153,6 +153,51 @@ TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
   EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
 }
 
+TEST_F(ShardedDeltas, AreMergedWithShardsIntoOneFile) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  uint64_t last = 0, all = 0;
+  write::SaveOptions options;
+  options.progress = [&](uint64_t done, uint64_t total) {
+    EXPECT_LE(done, total);
+    EXPECT_GE(done, last);
+    last = done;
+    all = total;
+    return true;
+  };
+  for (const std::string &base : {std::string("/m"), index_of}) {
+    last = 0;
+    ASSERT_TRUE(is_ok(store::merge(disk, base, {"/d"}, "/merged", options)));
+    EXPECT_EQ(held("/merged"), changed());  // and in that order
+    EXPECT_EQ(last, all);
+  }
+  options = {};
+  options.layout = write::Layout::stock;
+  ASSERT_TRUE(is_ok(store::merge(disk, "/m", {}, "/merged", options)));  // a copy, in the place of the last
+  EXPECT_EQ(held("/merged"), joined());
+  EXPECT_TRUE(fails_with(Status::delta_base, store::merge(disk, "/m", {"/d", "/d"}, "/merged", {})));
+  EXPECT_EQ(held("/merged"), joined());
+}
+
+TEST_F(ShardedDeltas, AreNotMergedIntoShardsNorIntoASource) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  for (const char *to : {"/new.safetensors.index.json", "/m/model.safetensors.index.json", "/m/s1.safetensors",
+                         "/m/s2.safetensors", "/d"})
+    EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(disk, "/m", {"/d"}, to, {}))) << to;
+  EXPECT_TRUE(fails_with(Status::not_regular, store::merge(disk, "/m", {"/d"}, "/m", {})));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(disk, "/other", {}, "/x.safetensors.index.json", {})));
+  EXPECT_TRUE(is_ok(over("/m")));
+  EXPECT_FALSE(disk.exists("/new.safetensors.index.json"));
+}
+
+TEST_F(ShardedDeltas, AreNotMergedWithShardsOfOtherBytes) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  Holdings wrong{{joined().tensors[2]}, {}};
+  wrong.tensors[0].bytes[4998] ^= 1;
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, store::merge(disk, "/m", {"/d"}, "/merged", {})));
+  EXPECT_FALSE(disk.exists("/merged"));
+}
+
 // Names, forms and metadata are the same, and so the identity: the delta made of the one form fits the other.
 TEST(RandomShardedDeltas, AreThoseOfTheFileThatTheShardsMake) {
   std::mt19937 random(6);
@@ -181,8 +226,10 @@ TEST(RandomShardedDeltas, AreThoseOfTheFileThatTheShardsMake) {
           }
         EXPECT_EQ(delta.metadata["st.delta.hashes"].size(), first.metadata["st.delta.hashes"].size());
         EXPECT_EQ(by_name(seen_through(disk, "/sa", {"/d"})), by_name(to));
-        ASSERT_TRUE(is_ok(store::merge(disk, "/a", {"/d"}, "/merged", {})));
-        EXPECT_EQ(by_name(holdings_of(disk.contents("/merged"))), by_name(to));
+        for (const char *base : {"/a", "/sa"}) {
+          ASSERT_TRUE(is_ok(store::merge(disk, base, {"/d"}, "/merged", {})));
+          EXPECT_EQ(by_name(holdings_of(disk.contents("/merged"))), by_name(to));
+        }
       }
   }
 }

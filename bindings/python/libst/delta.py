@@ -99,7 +99,8 @@ def merge(
     lock_timeout: Optional[float] = 10.0,
     progress: Optional[Progress] = None,
 ) -> None:
-    """Fold deltas, the oldest first, and their base into a new file, which shares blocks with them where it can.
+    """Fold deltas, the oldest first, and their base into a new file, which shares blocks with them where it can. The
+    base may be sharded; what is made of it is one file all the same (see `libst.reshard`).
 
     Arguments and exceptions as `libst.save`; DeltaBaseError if a delta was not made for what lies below it.
     """

@@ -758,13 +758,15 @@ void st_patch_options_init(st_patch_options *out, size_t size);
  * st_commit; as st_save of the reverse delta. Any thread. Since 2.0. */
 st_status st_patch(const char *base, const char *delta, const st_patch_options *opts);
 
-/* Fold n deltas, each made for what lies below it, into a new file, as st_save
- * writes one. Bytes are shared with base and deltas where the filesystem can and
- * offsets allow, else copied by the kernel. All is checked as by st_patch.
+/* Fold n deltas, each made for what lies below it, into one new file, as st_save
+ * writes it, also where the base is sharded (st_reshard cuts it up again). Bytes are
+ * shared with base and deltas where the filesystem can and offsets allow, else copied
+ * by the kernel. All is checked as by st_patch.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that patching would
- *         give; alignment 0: what shares most with the base, else 64.
+ *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of the
- * sources); as st_open; as st_save. Any thread. Since 2.0. */
+ * sources, or is named as an index of shards); ST_E_NOT_REGULAR (it is a folder); as
+ * st_open; as st_save. Any thread. Since 2.0. */
 st_status st_merge(const char *base, const char *const *deltas, size_t n, const char *to, const st_save_options *opts);
 
 /* What a delta says of itself. Since 2.0. */
