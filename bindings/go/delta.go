@@ -63,7 +63,7 @@ func DiffContext(ctx context.Context, from, to, delta string, opts ...DiffOption
 }
 
 // Patch applies a delta to its base as one transaction, and answers how that was done: in place if only bytes of tensors
-// change, else by a new file. ErrDeltaBase says that the delta was made for another base, or has been applied already;
+// change, else by a new file; a base of shards in all of them or in none. ErrDeltaBase says that the delta was made for another base, or has been applied already;
 // nothing has changed then. Publish and BreakLinks are as for Begin; other options of transactions are refused.
 func Patch(base, delta string, opts ...PatchOption) (Plan, error) {
 	return PatchContext(context.Background(), base, delta, opts...)

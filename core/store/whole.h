@@ -36,7 +36,8 @@ class Whole {
   size_t index_bytes() const;  // of memory
   // Those of the file. Of shards: of the index, but for total_size; then what else the first shard's header has.
   const std::vector<MetadataPair> &metadata() const { return metadata_; }
-  Listing listing() const;  // as layer 0
+  const std::vector<MetadataPair> &of_index() const { return of_index_; }  // those of them that are the index's
+  Listing listing() const;                                                 // as layer 0
 
   const std::string &path() const { return path_; }  // of the file, or of the index
   // Status invalid_argument if `path`, which is to be written, leads to a file of it.

@@ -148,3 +148,20 @@ def test_merge_folds_shards_and_deltas_into_one_file(stctl, model, other, sharde
     out, err = stctl("merge", sharded, delta, "-o", tmp_path / "m.safetensors.index.json", code=1)
     assert "(ST_E_INVALID_ARGUMENT)" in err
     assert {path.name: path.read_bytes() for path in sharded.iterdir()} == before
+
+
+def test_shards_are_patched_and_back(stctl, model, other, sharded, tmp_path):
+    delta, back, joined = (tmp_path / name for name in ("d", "r", "joined.safetensors"))
+    stctl("diff", model, other, "-o", delta)
+    before = bytes_of(model)
+    done = stctl.json("patch", sharded, delta, "--reverse", back)
+    assert done["kind"] == "publish" and done["reverse"] == str(back)
+    stctl("verify", sharded)
+    stctl("join", sharded, joined)
+    assert bytes_of(joined) == bytes_of(other)
+    out, err = stctl("patch", sharded, delta, code=1)
+    assert out == "" and "(ST_E_DELTA_BASE)" in err
+    stctl("patch", sharded / "model.safetensors.index.json", back)
+    stctl("join", sharded, joined)
+    assert bytes_of(joined) == before
+    assert stctl.json("info", joined)["metadata"] == stctl.json("info", model)["metadata"]

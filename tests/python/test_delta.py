@@ -261,3 +261,20 @@ def test_shards_and_deltas_are_merged_into_one_file(files, sharded, tmp_path):
         libst.merge(sharded, [delta], sharded)
     with pytest.raises(ValueError, match="the name of an index"):
         libst.merge(sharded, [delta], tmp_path / "m.safetensors.index.json")
+
+
+def test_shards_are_patched_all_or_none(files, sharded, tmp_path):
+    base, other, delta = files
+    back, joined = tmp_path / "back", tmp_path / "joined"
+    contents = {path.name: path.read_bytes() for path in sharded.iterdir()}
+    libst.diff(other, base, tmp_path / "wrong")
+    with pytest.raises(libst.DeltaBaseError):
+        libst.patch(sharded, tmp_path / "wrong", reverse=back)
+    assert {path.name: path.read_bytes() for path in sharded.iterdir()} == contents and not back.exists()
+    assert libst.patch(sharded, delta, reverse=back).kind == "publish"
+    libst.join(sharded, joined)
+    assert held(joined) == held(other)
+    assert libst.verify(sharded) == []
+    libst.patch(sharded, back)
+    libst.join(sharded, joined)
+    assert held(joined) == held(base)

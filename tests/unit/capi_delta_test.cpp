@@ -148,6 +148,27 @@ TEST_F(CapiDelta, OverlayOnShardsCountsThemAndThenTheDeltas) {
   }
 }
 
+TEST_F(CapiDelta, PatchOfShardsTellsThePlanOfAll) {
+  const std::string folder = dir / "sharded", back = dir / "back.safetensors";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
+  st_patch_options options = ST_PATCH_OPTIONS_INIT;
+  st_plan plan = ST_PLAN_INIT;
+  options.plan = &plan;
+  options.reverse = back.c_str();
+  ASSERT_ST(ST_OK, st_patch(folder.c_str(), delta.c_str(), &options));
+  EXPECT_EQ(plan.kind, ST_PLAN_PUBLISH);
+  EXPECT_ST(ST_E_DELTA_BASE, st_patch(folder.c_str(), delta.c_str(), nullptr));
+  ASSERT_ST(ST_OK, st_join(folder.c_str(), to.c_str(), nullptr));
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open(to.c_str(), nullptr, &file));
+  EXPECT_EQ(seen(file, "a"), new_a);
+  EXPECT_EQ(seen(file, "new"), pattern(55, 9));
+  EXPECT_EQ(st_count(file), 3u);
+  st_close(file);
+  ASSERT_ST(ST_OK, st_patch(folder.c_str(), back.c_str(), nullptr));
+  EXPECT_ST(ST_OK, st_verify(folder.c_str(), nullptr, nullptr));
+}
+
 TEST_F(CapiDelta, WhatWasDeletedMayComeAgain) {
   const std::string third = dir / "third.safetensors", second = dir / "second.safetensors";
   std::vector<TestTensor> back = tensors;

@@ -33,6 +33,11 @@ class ShardedDeltas : public ::testing::Test {
     options.deltas = {"/d"};
     return store::Collection::open(disk, base, options);
   }
+  Result<store::DeltaPatched> patch(const std::string &delta, std::string reverse = {}) {
+    store::DeltaPatchOptions options;
+    options.reverse = std::move(reverse);
+    return store::patch(disk, "/m", delta, std::move(options));
+  }
   Status verified() {
     auto done = store::verify_layers(disk, "/m", {"/d"}, {}, {});
     return done ? Status::ok : done.error().status;
@@ -40,6 +45,7 @@ class ShardedDeltas : public ::testing::Test {
   Holdings held(const std::string &path) { return holdings_of(disk.contents(path)); }
 
   SimEnv disk;
+  const std::vector<std::string> files = {"model.safetensors.index.json", "s1.safetensors", "s2.safetensors"};
 };
 
 TEST_F(ShardedDeltas, HoldWhatDiffersWhicheverShardItIsIn) {
@@ -196,6 +202,157 @@ TEST_F(ShardedDeltas, AreNotMergedWithShardsOfOtherBytes) {
   disk.add_file("/m/s2.safetensors", wrong.file());
   EXPECT_TRUE(fails_with(Status::delta_base, store::merge(disk, "/m", {"/d"}, "/merged", {})));
   EXPECT_FALSE(disk.exists("/merged"));
+}
+
+TEST_F(ShardedDeltas, ThatChangeBytesOnlyAreAppliedInPlaceInEachShard) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  const std::string index = disk.contents(index_of), first = disk.contents("/m/s1.safetensors"),
+                    second = disk.contents("/m/s2.safetensors");
+  auto done = patch("/d", "/r");
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->plan.kind, store::CommitPlan::patch);
+  EXPECT_EQ(done->written, 9000u);
+  EXPECT_LT(done->journal_bytes, 9000u + 2 * 16384u);
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(changed()));
+  EXPECT_EQ(disk.contents(index_of), index);
+  EXPECT_EQ(disk.names("/m"), files);
+  EXPECT_TRUE(fails_with(Status::delta_base, patch("/d")));
+  ASSERT_TRUE(is_ok(patch("/r")));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s1.safetensors"), first));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s2.safetensors"), second));
+}
+
+TEST_F(ShardedDeltas, OfOneShardsTensorsLeaveTheOthersAlone) {
+  Holdings to = joined();
+  to.tensors[2].bytes[0] ^= 1;
+  disk.add_file("/other", to.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  ASSERT_TRUE(is_ok(patch("/d", "/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
+  ASSERT_TRUE(is_ok(patch("/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+}
+
+// All shards are as they were, also those that would have fitted; and nothing is left beside them.
+TEST_F(ShardedDeltas, AreAppliedToNoShardIfOneHasOtherBytes) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  Holdings wrong{{joined().tensors[2]}, {}};
+  wrong.tensors[0].bytes[4998] ^= 1;
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  const std::string first = disk.contents("/m/s1.safetensors"), second = disk.contents("/m/s2.safetensors");
+  EXPECT_TRUE(fails_with(Status::delta_base, patch("/d", "/r")));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s1.safetensors"), first));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s2.safetensors"), second));
+  EXPECT_EQ(disk.names("/m"), files);
+  EXPECT_FALSE(disk.exists("/r"));
+}
+
+TEST_F(ShardedDeltas, AreNotAppliedIfTheWayBackIsASourceOrCannotBeWritten) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  for (const std::string &path : {index_of, std::string("/m/s2.safetensors"), std::string("/d")})
+    EXPECT_TRUE(fails_with(Status::invalid_argument, patch("/d", path))) << path;
+  EXPECT_TRUE(fails_with(Status::no_file, patch("/d", "/nowhere/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+  EXPECT_EQ(disk.names("/m"), files);
+}
+
+// The metadata of the whole are then those of another header.
+TEST_F(ShardedDeltas, ThatEmptyTheFirstShardKeepTheMetadata) {
+  Holdings to = joined();
+  to.tensors = {to.tensors[2], u8_tensor("new", 100, 7)};
+  disk.add_file("/other", to.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  ASSERT_TRUE(is_ok(patch("/d", "/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
+  EXPECT_TRUE(fails_with(Status::delta_base, patch("/d")));
+  ASSERT_TRUE(is_ok(patch("/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+}
+
+TEST_F(ShardedDeltas, AreNotAppliedToShardsThatAreReplacedMeanwhile) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  bool replaced = false;
+  Holdings laid_out_anew{{joined().tensors[2]}, {}};
+  store::DeltaPatchOptions options;
+  options.reverse = "/r";
+  options.progress = [&](uint64_t, uint64_t) {
+    if (!std::exchange(replaced, true)) disk.add_file("/m/s2.safetensors", laid_out_anew.file(600));
+    return true;
+  };
+  EXPECT_TRUE(fails_with(Status::file_changed, store::patch(disk, "/m", "/d", options)));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+  EXPECT_FALSE(disk.exists("/r"));
+  ASSERT_TRUE(is_ok(store::patch(disk, "/m", "/d", options)));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(changed()));
+}
+
+TEST_F(ShardedDeltas, StopWhenToldTo) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  for (int after = 0; after < 40; ++after) {
+    store::DeltaPatchOptions options;
+    options.reverse = "/r";
+    uint64_t last = 0;
+    int asked = 0;
+    options.progress = [&](uint64_t done, uint64_t total) {
+      EXPECT_LE(done, total);
+      EXPECT_GE(done, last);
+      last = done;
+      return asked++ < after;
+    };
+    auto done = store::patch(disk, "/m", "/d", std::move(options));
+    if (done) {
+      EXPECT_GT(after, 2);
+      EXPECT_EQ(in_shards(disk, "/m"), by_name(changed()));
+      return;
+    }
+    EXPECT_TRUE(fails_with(Status::cancelled, done));
+    EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+    EXPECT_EQ(disk.names("/m"), files);
+  }
+  ADD_FAILURE() << "it never came to an end";
+}
+
+TEST(RandomShardedDeltas, LeadForthAndBack) {
+  std::mt19937 random(20261122);
+  size_t in_place = 0, published = 0;
+  for (int trial = 0; trial < 100 && !::testing::Test::HasFailure(); ++trial) {
+    SCOPED_TRACE(trial);
+    SimEnv disk;
+    const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random),
+                   last = random_change(to, random);
+    if (from.tensors.empty()) continue;  // an index without shards has none to put a tensor into
+    add_shards(disk, "/s", from, random);
+    add_shards(disk, "/t", from, random);
+    for (const auto &[path, held] : {std::pair{"/a", from}, {"/b", to}, {"/c", last}}) disk.add_file(path, held.file());
+    ASSERT_TRUE(is_ok(store::diff(disk, "/a", "/b", "/ab", {})));
+    ASSERT_TRUE(is_ok(store::diff(disk, "/b", "/c", "/bc", {})));
+    const auto apply = [&](const char *folder, const char *with, const char *reverse) {
+      store::DeltaPatchOptions options;
+      options.reverse = reverse;
+      return store::patch(disk, folder, with, std::move(options));
+    };
+    auto done = apply("/s", "/ab", "/ba");
+    if (to.tensors.empty()) {  // from which there would be no way back
+      EXPECT_TRUE(fails_with(Status::unsupported, done));
+      continue;
+    }
+    ASSERT_TRUE(is_ok(done));
+    (done->plan.kind == store::CommitPlan::publish ? published : in_place) += 1;
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(to));
+    if (last.tensors.empty()) continue;
+    ASSERT_TRUE(is_ok(apply("/s", "/bc", "/cb")));
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(last));
+    ASSERT_TRUE(is_ok(apply("/s", "/cb", "")));
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(to));
+    ASSERT_TRUE(is_ok(apply("/s", "/ba", "/ab again")));
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(from));
+    ASSERT_TRUE(is_ok(apply("/t", "/ab again", "")));  // in other shards
+    ASSERT_EQ(in_shards(disk, "/t"), by_name(to));
+    ASSERT_TRUE(is_ok(apply("/a", "/ab again", "")));  // in one file
+    ASSERT_EQ(by_name(holdings_of(disk.contents("/a"))), by_name(to));
+  }
+  EXPECT_GT(in_place, 10u);
+  EXPECT_GT(published, 40u);
 }
 
 // Names, forms and metadata are the same, and so the identity: the delta made of the one form fits the other.

@@ -67,7 +67,8 @@ def patch(
     """Apply a delta to its base, as one transaction; answers how that was done.
 
     In place if only bytes of tensors change, else by a new file, as `Transaction.put`. With `reverse` the delta that
-    undoes this one is durable at that path before the base is changed.
+    undoes this one is durable at that path before the base is changed. A base of shards is changed in all of them or
+    in none.
 
     Raises DeltaBaseError if the delta was made for another base, or has been applied already; DeltaError if it is
     none, or damaged; and what `libst.open` and `Transaction.commit` raise.

@@ -743,9 +743,10 @@ typedef struct st_patch_options {
 #define ST_PATCH_OPTIONS_INIT { (uint32_t)sizeof(st_patch_options), 0, NULL, NULL, 10000, 0, NULL, NULL }
 void st_patch_options_init(st_patch_options *out, size_t size);
 
-/* Apply a delta to its base, as one transaction: durable, all or nothing. In
- * place, as st_update, if it only gives tensors other bytes (ST_PLAN_PATCH: costs
- * what the delta holds), else by a new file (ST_PLAN_PUBLISH, as st_txn_put).
+/* Apply a delta to its base, a file or shards, as one transaction: durable, all or
+ * nothing, across shards too. In place, as st_update, if it only gives tensors other
+ * bytes (ST_PLAN_PATCH: costs what the delta holds), else by a new file
+ * (ST_PLAN_PUBLISH, as st_txn_put).
  * Payloads are taken from the delta's mapping. The bytes of the delta, and with
  * the base locked those that are to go, are checked against the hashes in the
  * delta before the base is touched.
@@ -753,9 +754,15 @@ void st_patch_options_init(st_patch_options *out, size_t size);
  * it brings back names, dtypes, shapes, bytes, the order of tensors and the
  * metadata (but not the order of its keys, nor the padding of the header). If the
  * call fails after it was written it stays; it fits nothing but the result.
+ * Of shards each is patched or made anew for itself. They keep the order of their
+ * names, whatever the delta's; a tensor that is added goes where st_txn_put puts it,
+ * so one that was deleted may come back in another shard. Metadata go to the index.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE (nothing changed); ST_E_INVALID_ARGUMENT
- * (`reverse` is the base or the delta); as st_open of both; as st_txn_put and
- * st_commit; as st_save of the reverse delta. Any thread. Since 2.0. */
+ * (`reverse` is the base or the delta, or a file of the base; total_size among the
+ * metadata that shards are to have); ST_E_FILE_CHANGED (shards were replaced
+ * meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as st_open of
+ * both; as st_txn_put and st_commit; as st_save of the reverse delta. Any thread.
+ * Since 2.0. */
 st_status st_patch(const char *base, const char *delta, const st_patch_options *opts);
 
 /* Fold n deltas, each made for what lies below it, into one new file, as st_save

@@ -42,7 +42,7 @@ pub fn diff(from: impl AsRef<Path>, to: impl AsRef<Path>, delta: impl AsRef<Path
 }
 
 /// Apply a delta to its base, as one transaction, and tell how that was done: in place if only bytes of tensors change,
-/// else by a new file. [`Patch`] has choices.
+/// else by a new file. A base of shards is changed in all of them or in none. [`Patch`] has choices.
 ///
 /// # Errors
 /// [`Status::DeltaBase`] (made for another base, or applied already; nothing changed), [`Status::Delta`]; what opening
