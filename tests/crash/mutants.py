@@ -221,6 +221,7 @@ MUTANTS = [
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[t.index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
+    Mutant("deltas: shards are changed unasked", SHARDS, "  if (auto approved = approve(); !approved) {\n    for (Transaction *part : parts) part->unlock_part();\n    return approved;\n  }\n", ""),
     Mutant("deltas: an overlay does not look at the heads", LAYERED, "  if (auto fits = check_heads(*base, spread(chained->old)); !fits) return fits;\n", ""),
 ]
 # fmt: on
