@@ -22,7 +22,6 @@ class Patching {
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_in_file(Transaction &transaction);
   Result<void> stage_in_shards(ShardTransaction &transaction, const Listing &result);
-  std::optional<uint32_t> first_shard_after() const;
   Result<void> check_and_save_old(const Whole &now);
   Result<std::unique_ptr<write::Writer>> begin_reverse(const Whole &now, const Listing &result);
   Result<std::unique_ptr<AnyTransaction>> begin(const Listing &result);
@@ -91,18 +90,6 @@ Result<void> Patching::stage_in_file(Transaction &transaction) {
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
 
-// The first one that the index names then, whose header counts; none if no tensor is left.
-std::optional<uint32_t> Patching::first_shard_after() const {
-  const auto files = whole_.files();
-  std::vector<size_t> left;
-  for (const Whole::File &f : files) left.push_back(f.snapshot->header.index.size());
-  for (const auto &[name, old] : delta_.notes.deleted) --left[whole_.at(whole_.find(name).value()).number];
-  const auto first = std::find_if(left.begin(), left.end(), [](size_t n) { return n > 0; });
-  if (first != left.end()) return static_cast<uint32_t>(first - left.begin());
-  if (delta_.index().size() == 0) return std::nullopt;
-  return static_cast<uint32_t>(files.size() - 1);  // to which all that is added goes
-}
-
 // Shards have the order of their names, so that of the delta is nothing to them. The metadata that are to be are
 // brought about in the index; a header is changed where it says what is to go.
 Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const Listing &result) {
@@ -112,7 +99,7 @@ Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const List
   if (auto ok = stage(transaction, true); !ok) return ok;
   const std::map<std::string_view, std::string_view> wanted(result.metadata.begin(), result.metadata.end());
   std::map<std::string_view, std::string_view> found;
-  if (const auto first = first_shard_after()) {
+  if (const auto first = transaction.first_shard()) {
     const Index &header = whole_.files()[*first].snapshot->header.index;
     for (size_t i = 0; i < header.metadata_size(); ++i) {
       const auto pair = header.metadata_at(i);

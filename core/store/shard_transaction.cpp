@@ -126,6 +126,16 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
   return {};
 }
 
+std::optional<uint32_t> ShardTransaction::first_shard() const {
+  std::vector<uint64_t> held = shown_.index().counts();
+  for (const auto &[name, now] : moved_) {
+    if (const auto before = shown_.index().shard_of(name)) --held[*before];
+    if (now) ++held[*now];
+  }
+  const auto first = std::find_if(held.begin(), held.end(), [](uint64_t n) { return n > 0; });
+  return first == held.end() ? std::nullopt : std::optional(static_cast<uint32_t>(first - held.begin()));
+}
+
 Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::string_view key) {
   auto in = part(shard);
   if (!in) return Failure(std::move(in.error()));

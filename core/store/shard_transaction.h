@@ -25,6 +25,8 @@ class ShardTransaction final : public AnyTransaction {
   Result<CommitPlan> plan() override;
   Result<void> commit() override;
 
+  // The first one that will hold a tensor, by what is staged; none if none will.
+  std::optional<uint32_t> first_shard() const;
   // A pair of a shard's own header, which readers of one file take for metadata.
   Result<void> remove_header_metadata(uint32_t shard, std::string_view key);
   // Asked at commit when all locks are held, and what they lock, and the index, is still what the handle shows: what it

@@ -256,17 +256,25 @@ TEST_F(ShardedDeltas, AreNotAppliedIfTheWayBackIsASourceOrCannotBeWritten) {
   EXPECT_EQ(disk.names("/m"), files);
 }
 
-// The metadata of the whole are then those of another header.
-TEST_F(ShardedDeltas, ThatEmptyTheFirstShardKeepTheMetadata) {
-  Holdings to = joined();
-  to.tensors = {to.tensors[2], u8_tensor("new", 100, 7)};
-  disk.add_file("/other", to.file());
-  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
-  ASSERT_TRUE(is_ok(patch("/d", "/r")));
-  EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
-  EXPECT_TRUE(fails_with(Status::delta_base, patch("/d")));
-  ASSERT_TRUE(is_ok(patch("/r")));
-  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+// The metadata of the whole are then those of another header; or not, if the first shard is given something to hold.
+TEST_F(ShardedDeltas, ThatTakeAllOfTheFirstShardLeaveTheMetadataRight) {
+  for (const bool adds : {false, true})
+    for (const bool keeps : {false, true}) {
+      SCOPED_TRACE(text(adds, keeps));
+      Holdings to = joined();
+      to.tensors = {to.tensors[2]};
+      if (adds) to.tensors.push_back(u8_tensor("new", 100, 7));
+      if (!keeps) to.metadata = {{"of", "neither"}};
+      const SimDisk before = disk.disk();
+      disk.add_file("/other", to.file());
+      ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+      ASSERT_TRUE(is_ok(patch("/d", "/r")));
+      EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
+      EXPECT_TRUE(fails_with(Status::delta_base, patch("/d")));
+      ASSERT_TRUE(is_ok(patch("/r")));
+      EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+      disk = SimEnv(before);
+    }
 }
 
 TEST_F(ShardedDeltas, AreNotAppliedToShardsThatAreReplacedMeanwhile) {
