@@ -77,6 +77,15 @@ struct HugeAllocator {
   void deallocate(T *p, size_t n) noexcept {
     block ? block->give_back(p, n * sizeof(T)) : free_memory(p, n * sizeof(T));
   }
+  // resize() leaves new elements as they are.
+  template <class U>
+  void construct(U *p) noexcept {
+    ::new (static_cast<void *>(p)) U;
+  }
+  template <class U, class... Args>
+  void construct(U *p, Args &&...args) {
+    ::new (static_cast<void *>(p)) U(std::forward<Args>(args)...);
+  }
   bool operator==(const HugeAllocator &) const = default;
 };
 

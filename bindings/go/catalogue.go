@@ -36,9 +36,12 @@ func infoOf(t *C.st_tensor) Info {
 }
 
 func shapeOf(t *C.st_tensor) []uint64 {
-	shape := make([]uint64, t.rank)
-	copy(shape, unsafe.Slice((*uint64)(unsafe.Pointer(t.shape)), int(t.rank)))
-	return shape
+	return append(make([]uint64, 0, t.rank), shapeHere(t)...)
+}
+
+// shapeHere is the shape in C's memory, which lives until the file is closed.
+func shapeHere(t *C.st_tensor) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(t.shape)), int(t.rank))
 }
 
 // Len is the number of tensors; 0 when the file is closed.

@@ -16,10 +16,10 @@ import (
 )
 
 // View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
-// and fills on first use). It must not be written to, which would fault; it is valid until Close and must not be used
-// after; and it shows what others write meanwhile. If somebody truncates the file, touching it is a fatal SIGBUS. Where
-// that is too much to watch, use Get.
-func (f *File) View(name string) (Tensor, error) {
+// and fills on first use), Shape lies in its catalogue. Neither may be written to, or used after Close; and Data shows
+// what others write meanwhile. If somebody truncates the file, touching it is a fatal SIGBUS. Where that is too much to
+// watch, use Get.
+func (f *File) View(name string) (view Tensor, err error) {
 	if f.hooks.any() {
 		return f.viewHooked(name)
 	}
@@ -29,13 +29,13 @@ func (f *File) View(name string) (Tensor, error) {
 	f.keep()
 	p, n := chars(name)
 	var t C.st_tensor
-	if C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t))) != C.ST_OK {
-		f.release()               // nothing above panics, and a defer would be a tenth of the call
+	status := C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t)))
+	f.release() // nothing above panics, and a defer would be a tenth of the call
+	if status != C.ST_OK {
 		return f.viewHooked(name) // again, for the error
 	}
-	view := viewOf(name, &t)
-	f.release()
-	return view, nil
+	view.show(name, &t) // where it is answered: to copy it would be a quarter of the call
+	return
 }
 
 func (f *File) viewHooked(name string) (Tensor, error) {
@@ -51,15 +51,16 @@ func (f *File) viewHooked(name string) (Tensor, error) {
 	}); err != nil {
 		return Tensor{}, err
 	}
-	return viewOf(name, &t), nil
+	var view Tensor
+	view.show(name, &t)
+	return view, nil
 }
 
-func viewOf(name string, t *C.st_tensor) Tensor {
-	view := Tensor{Name: name, DType: DType(t.dtype), Shape: shapeOf(t), Data: []byte{}}
+func (view *Tensor) show(name string, t *C.st_tensor) {
+	view.Name, view.DType, view.Shape, view.Data = name, DType(t.dtype), shapeHere(t), []byte{}
 	if t.nbytes > 0 {
 		view.Data = unsafe.Slice((*byte)(t.data), uint64(t.nbytes))
 	}
-	return view
 }
 
 // Get copies a tensor.

@@ -16,7 +16,7 @@ namespace st {
 
 inline constexpr uint64_t length_bytes = 8;  // the u64le before the JSON
 inline constexpr uint64_t max_header_bytes = 100000000;
-inline constexpr size_t header_padding = 64;       // readable bytes that the parser wants after the JSON
+inline constexpr size_t header_padding = 64;       // readable bytes that the parser wants after the JSON, a NUL first
 inline constexpr uint64_t default_alignment = 64;  // of the first data byte, in files that we write
 
 struct Header {
@@ -34,7 +34,7 @@ void store_u64le(void *bytes, uint64_t value);
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size);
 
 // Parse `json_bytes` of JSON at `json`, after which header_padding bytes must
-// be readable, and check every rule of the format against the file's size.
+// be readable, the first of them a NUL, and check every rule of the format against the file's size.
 // Accepts what the reference reader (safetensors 0.8) accepts, but for names
 // that stand twice. Time and memory are linear in json_bytes.
 Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed);

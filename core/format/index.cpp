@@ -16,6 +16,15 @@ size_t slots_for(size_t tensors) {
   return std::bit_ceil(tensors + tensors / 3 + 1);
 }
 
+// In the order of the dimensions; nothing if that is 2^64 or more on the way.
+std::optional<uint64_t> bits_of(Dtype dtype, std::span<const uint64_t> shape) {
+  uint64_t bits = 1;
+  bool overflow = false;
+  for (uint64_t dim : shape) overflow |= __builtin_mul_overflow(bits, dim, &bits);
+  overflow |= __builtin_mul_overflow(bits, uint64_t{dtype_bits(dtype)}, &bits);
+  return overflow ? std::nullopt : std::optional(bits);
+}
+
 }  // namespace
 
 uint64_t Index::hash(std::string_view name) const {
@@ -101,16 +110,17 @@ void give_back(Vector &v) {
 }  // namespace
 
 Result<Index> IndexBuilder::finish() {
-  auto by_offsets = [](const Index::Entry &a, const Index::Entry &b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  };
   auto &entries = index_.entries_;
-  if (!std::is_sorted(entries.begin(), entries.end(), by_offsets))
-    std::stable_sort(entries.begin(), entries.end(), by_offsets);
+  const bool in_order = lies_in_order();
+  if (!in_order)
+    std::stable_sort(entries.begin(), entries.end(), [](const Index::Entry &a, const Index::Entry &b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+    });
 
   // A name that stands twice first: it is why its tensors overlap.
   if (auto built = build_lookup(); !built) return Failure(std::move(built.error()));
-  if (auto checked = check_layout(); !checked) return Failure(std::move(checked.error()));
+  if (!in_order)
+    if (auto checked = check_layout(); !checked) return Failure(std::move(checked.error()));
   finish_metadata();
 
   if (index_.dims_.empty()) index_.dims_.push_back(0);  // a scalar's shape still points somewhere
@@ -118,6 +128,18 @@ Result<Index> IndexBuilder::finish() {
   give_back(index_.dims_);
   give_back(entries);
   return std::move(index_);
+}
+
+// Do the tensors follow each other as they are, and fill what they span? Of most files it takes no more than that.
+bool IndexBuilder::lies_in_order() {
+  uint64_t at = 0;
+  for (const Index::Entry &e : index_.entries_) {
+    const auto bits = bits_of(e.dtype(), {index_.dims_.data() + e.shape, e.rank()});
+    if (e.begin != at || e.end < at || !bits || *bits % 8 != 0 || *bits / 8 != e.end - at) return false;
+    at = e.end;
+  }
+  index_.data_bytes_ = at;
+  return true;
 }
 
 Result<void> IndexBuilder::check_layout() {
@@ -203,14 +225,11 @@ void IndexBuilder::finish_metadata() {
 }
 
 Result<uint64_t> tensor_nbytes(Dtype dtype, std::span<const uint64_t> shape) {
-  uint64_t bits = 1;
-  bool overflow = false;
-  for (uint64_t dim : shape) overflow |= __builtin_mul_overflow(bits, dim, &bits);
-  overflow |= __builtin_mul_overflow(bits, uint64_t{dtype_bits(dtype)}, &bits);
-  if (overflow) return fail(Status::shape_overflow, "has a shape whose size in bits exceeds 2^64");
-  if (bits % 8 != 0)
-    return fail(Status::subbyte, "holds ", bits, " bits of ", dtype_name(dtype), ", which do not fill whole bytes");
-  return bits / 8;
+  const auto bits = bits_of(dtype, shape);
+  if (!bits) return fail(Status::shape_overflow, "has a shape whose size in bits exceeds 2^64");
+  if (*bits % 8 != 0)
+    return fail(Status::subbyte, "holds ", *bits, " bits of ", dtype_name(dtype), ", which do not fill whole bytes");
+  return *bits / 8;
 }
 
 }  // namespace st

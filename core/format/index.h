@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -119,10 +120,12 @@ class IndexBuilder {
  private:
   uint32_t add_string(std::string_view s) {
     const auto offset = static_cast<uint32_t>(index_.strings_.size());
-    index_.strings_.insert(index_.strings_.end(), s.begin(), s.end());
-    index_.strings_.push_back('\0');
+    index_.strings_.resize(offset + s.size() + 1);
+    std::memcpy(&index_.strings_[offset], s.data(), s.size());
+    index_.strings_.back() = '\0';
     return offset;
   }
+  bool lies_in_order();
   Result<void> check_layout();
   Result<void> build_lookup();
   void finish_metadata();

@@ -3,6 +3,8 @@
 #include <simdjson.h>
 
 #include <cstring>
+
+#include "check.h"
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -10,6 +12,8 @@
 namespace st {
 namespace {
 
+// A NUL stands behind the text, which is part of nothing that is taken: so nothing is
+// taken beyond the end, and nobody need look for it.
 class Scanner {
  public:
   Scanner(std::string_view json, IndexBuilder &builder)
@@ -17,25 +21,24 @@ class Scanner {
 
   bool entry(bool *metadata_seen);
   void space() {
-    while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
+    while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') ++at_;
   }
   bool at_end() const { return at_ == end_; }
   size_t position(std::string_view window) const { return static_cast<size_t>(at_ - window.data()); }
   // The next token, if it is this one.
   bool take(char c) {
-    if (at_ != end_ && *at_ == c) {
-      ++at_;
-      return true;
+    if (*at_ != c) {
+      if (*at_ > ' ') return false;
+      space();
+      if (*at_ != c) return false;
     }
-    space();
-    if (at_ == end_ || *at_ != c) return false;
     ++at_;
     return true;
   }
   // Exactly these bytes, as the stock writer spells them.
   template <size_t N>
   bool literal(const char (&text)[N]) {
-    if (static_cast<size_t>(end_ - at_) < N - 1 || std::memcmp(at_, text, N - 1) != 0) return false;
+    if (std::memcmp(at_, text, N - 1) != 0) return false;  // of the padding it reads no more than there is
     at_ += N - 1;
     return true;
   }
@@ -92,7 +95,7 @@ unsigned plain_bytes(const char *at) {
 // The same n bytes as before, here? They are taken then. n is at least 1. Compares words, not bytes, and where they
 // end does not depend on what they are: the processor goes on meanwhile.
 bool Scanner::again(const char *before, unsigned n) {
-  if (n > 16 || static_cast<size_t>(end_ - at_) < n) return false;
+  if (n > 16) return false;
   uint64_t was[2], is[2];
   std::memcpy(was, before, 16);
   std::memcpy(is, at_, 16);
@@ -109,11 +112,10 @@ bool Scanner::string(std::string_view *out) {
 bool Scanner::rest_of_string(std::string_view *out) {
   const char *begin = at_;
   for (unsigned plain = step; plain == step;) {
-    if (at_ >= end_) return false;
     plain = plain_bytes(at_);  // the padding lets us read past the end
     at_ += plain;
   }
-  if (at_ >= end_ || *at_ != '"') return false;
+  if (*at_ != '"') return false;
   *out = {begin, static_cast<size_t>(at_ - begin)};
   ++at_;
   return true;
@@ -140,7 +142,7 @@ Digits leading_digits(const char *at) {
 }
 
 bool Scanner::number(uint64_t *out) {
-  if (at_ != end_ && *at_ <= ' ') space();
+  if (*at_ <= ' ') space();
   const char *begin = at_;
   Digits more = leading_digits(at_);  // the padding lets us read past the end
   uint64_t n = more.value;
@@ -155,7 +157,7 @@ bool Scanner::number(uint64_t *out) {
   *out = n;
   // 18 digits always fit; a leading zero is no JSON; what may follow is for the
   // caller to take, and is never part of a number.
-  return digits >= 1 && digits <= 18 && at_ <= end_ && (*begin != '0' || digits == 1);
+  return digits >= 1 && digits <= 18 && (*begin != '0' || digits == 1);
 }
 
 // Both offsets. Most tensors begin where the one before ended.
@@ -169,7 +171,7 @@ bool Scanner::offsets(uint64_t *begin, uint64_t *end) {
     if (!number(begin)) return false;
   }
   if (!take(',')) return false;
-  if (at_ != end_ && *at_ <= ' ') space();
+  if (*at_ <= ' ') space();
   last_end_text_ = at_;
   if (!number(end)) return false;
   last_end_digits_ = static_cast<unsigned>(at_ - last_end_text_);
@@ -266,7 +268,9 @@ bool Scanner::entry(bool *metadata_seen) {
 
 }  // namespace
 
-std::optional<size_t> HeaderScanner::take(std::string_view window, bool last) {
+// With all it calls in one, the scanner lives in registers.
+[[gnu::flatten]] std::optional<size_t> HeaderScanner::take(std::string_view window, bool last) {
+  ST_ASSERT(window.data()[window.size()] == '\0');
   Scanner scanner(window, builder_);
   size_t taken = 0;
   if (state_ == State::before) {

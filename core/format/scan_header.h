@@ -20,7 +20,7 @@ class HeaderScanner {
   // that were; nothing if the header is not of the plain form, or an entry does
   // not fit the window: start over with a fresh builder and the full parser,
   // which decides what is wrong, if anything. header_padding bytes after the
-  // window must be readable.
+  // window must be readable, the first of them a NUL.
   std::optional<size_t> take(std::string_view window, bool last);
   // All of it was taken, and the builder holds it.
   bool finished() const { return state_ == State::after; }

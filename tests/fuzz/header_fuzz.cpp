@@ -13,7 +13,7 @@ namespace st::fuzz {
 namespace {
 
 Result<Header> parse(const std::string &json, uint64_t file_size, char padding = '"') {
-  const std::string room = json + std::string(header_padding, padding);
+  const std::string room = json + '\0' + std::string(header_padding - 1, padding);
   return parse_header(room.data(), json.size(), file_size, 1);
 }
 

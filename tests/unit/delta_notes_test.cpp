@@ -10,11 +10,12 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 Header header_of(const std::vector<TestTensor> &tensors, const Metadata &metadata) {
   const std::vector<std::pair<std::string_view, std::string_view>> pairs(metadata.begin(), metadata.end());
-  std::string file = file_of(tensors, pairs);
+  const std::string file = file_of(tensors, pairs);
   const uint64_t size = file.size();
   const uint64_t n = load_u64le(file.data());
-  file.resize(size + header_padding);
-  auto header = parse_header(file.data() + 8, n, size, 1);
+  std::string json = file.substr(8, n);
+  json.resize(n + header_padding);
+  auto header = parse_header(json.data(), n, size, 1);
   EXPECT_TRUE(is_ok(header));
   return std::move(*header);
 }

@@ -19,6 +19,7 @@ Result<Header> parse_filled(std::string_view front, char fill, std::string_view 
   std::string room(most + header_padding, fill);
   room.replace(0, front.size(), front);
   room.replace(most - back.size(), back.size(), back);
+  room[most] = '\0';
   return parse_header(room.data(), most, length_bytes + most + data_bytes, 1);
 }
 

@@ -168,7 +168,8 @@ TEST(TwoReaders, FastOneNeverReadsPastTheEndIntoThePadding) {
     EXPECT_FALSE(parse(whole.substr(0, n), 8)) << n;
     // Even where what follows would complete it.
     IndexBuilder builder(1, n);
-    const std::string room = whole + std::string(header_padding, ' ');
+    std::string room = whole + std::string(header_padding, ' ');
+    room[n] = '\0';
     EXPECT_FALSE(scan_header({room.data(), n}, builder)) << n;
   }
 }

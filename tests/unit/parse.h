@@ -7,9 +7,9 @@
 
 namespace st::testing {
 
-// The padding is no spaces: a parser that reads beyond the end finds rubbish.
+// The padding is no spaces: a parser that reads beyond the NUL finds rubbish.
 inline std::string padded(std::string json) {
-  return std::move(json.append(header_padding, '"'));
+  return std::move(json.append(1, '\0').append(header_padding - 1, '"'));
 }
 
 inline Result<Header> parse(const std::string &json, uint64_t data_bytes, uint64_t seed = 1) {

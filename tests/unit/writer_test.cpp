@@ -48,7 +48,7 @@ class WriterTest : public ::testing::Test {
     const uint64_t size = std::filesystem::file_size(path);
     auto n = parse_header_length(part(0, 8), size);
     if (!n) return Failure(n.error());
-    const std::string json = part(8, *n) + std::string(header_padding, '"');
+    const std::string json = part(8, *n) + '\0' + std::string(header_padding - 1, '"');
     return parse_header(json.data(), *n, size, 1);
   }
   std::string seen(std::string_view name) const {
