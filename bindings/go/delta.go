@@ -44,7 +44,7 @@ func (r reverse) toPatch(c *patchConfig) { c.reverse = string(r) }
 func WithReverse(path string) PatchOption { return reverse(path) }
 
 // Diff writes the delta that makes `to` of `from`: a safetensors file of the tensors that differ, whose metadata says what
-// else there is to do, and to which base. Both are read in large requests and little memory.
+// else there is to do, and to which base. Either may be sharded. Both are read in large requests and little memory.
 func Diff(from, to, delta string, opts ...DiffOption) error {
 	return DiffContext(context.Background(), from, to, delta, opts...)
 }
@@ -63,7 +63,7 @@ func DiffContext(ctx context.Context, from, to, delta string, opts ...DiffOption
 }
 
 // Patch applies a delta to its base as one transaction, and answers how that was done: in place if only bytes of tensors
-// change, else by a new file. ErrDeltaBase says that the delta was made for another base, or has been applied already;
+// change, else by a new file; a base of shards in all of them or in none. ErrDeltaBase says that the delta was made for another base, or has been applied already;
 // nothing has changed then. Publish and BreakLinks are as for Begin; other options of transactions are refused.
 func Patch(base, delta string, opts ...PatchOption) (Plan, error) {
 	return PatchContext(context.Background(), base, delta, opts...)
@@ -97,6 +97,7 @@ func PatchContext(ctx context.Context, base, delta string, opts ...PatchOption) 
 }
 
 // Merge folds deltas, the oldest first, and their base into a new file, which shares with them what the filesystem lets it.
+// The base may be sharded; what is made of it is one file all the same.
 // Options are those of Save, but for metadata.
 func Merge(base string, deltas []string, to string, opts ...SaveOption) error {
 	return MergeContext(context.Background(), base, deltas, to, opts...)
@@ -152,8 +153,8 @@ type deltas []string
 func (d deltas) toOpen(c *openConfig)     { c.deltas = d }
 func (d deltas) toVerify(c *verifyConfig) { c.deltas = d }
 
-// WithDeltas puts deltas, the oldest first, on the file. Given to Open, what is shown, for reading only, is what Patch with
-// each of them in turn would make of it. Given to Verify, they are checked too, and that they fit the file and each other,
+// WithDeltas puts deltas, the oldest first, on the file or the shards. Given to Open, what is shown, for reading only, is what Patch with
+// each of them in turn would make of it. Given to Verify, they are checked too, and that they fit it and each other,
 // to the last byte.
 func WithDeltas(paths ...string) interface {
 	OpenOption

@@ -10,12 +10,7 @@ namespace st::store {
 namespace {
 
 Result<std::unique_ptr<Collection>> open_located(os::Env &env, const Located &located, OpenOptions options) {
-  if (!options.deltas.empty()) {
-    if (located.is_index)
-      return fail(Status::unsupported, quoted(located.path),
-                  " is an index of shards, on which deltas cannot lie; join the shards into one file first");
-    return Layered::open(env, located.path, std::move(options));
-  }
+  if (!options.deltas.empty()) return Layered::open(env, located.path, std::move(options));
   if (located.is_index) return Shards::open(env, located.path, std::move(options));
   auto file = Checkpoint::open(env, located.path, std::move(options));
   if (!file) return Failure(std::move(file.error()));

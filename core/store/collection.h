@@ -21,8 +21,8 @@ struct PlacedRequest {
 
 class Collection {
  public:
-  // A file, with options.deltas under these; an index of shards; or a folder that holds one index, or else a
-  // model.safetensors.
+  // A file; an index of shards; or a folder that holds one index, or else a model.safetensors. With options.deltas
+  // under these.
   static Result<std::unique_ptr<Collection>> open(os::Env &env, const std::string &path, OpenOptions options);
   static Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   virtual ~Collection() = default;
@@ -44,7 +44,8 @@ class Collection {
   virtual std::string_view member_path(size_t i) const = 0;
   virtual Result<const Checkpoint *> member(size_t i) const = 0;  // opened, if it is not yet
   virtual std::vector<const Checkpoint *> opened() const = 0;
-  virtual size_t index_bytes() const { return 0; }  // of memory, besides those of the members
+  virtual std::string index_path() const { return {}; }  // of the index of shards, if that is what it is
+  virtual size_t index_bytes() const { return 0; }       // of memory, besides those of the members
 
   // In bulk. No places: all tensors, for prefetch this worker's part of them.
   // `progress` may be empty: then the handle's own.

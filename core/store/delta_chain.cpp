@@ -28,8 +28,8 @@ Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &hol
 
 }  // namespace
 
-Result<DeltaChain> chain(const Checkpoint &base, const Snapshot &bottom, std::span<const DeltaFile> deltas) {
-  DeltaChain c{listing_of(bottom.header.index), {}};
+Result<DeltaChain> chain(const Whole &base, std::span<const DeltaFile> deltas) {
+  DeltaChain c{base.listing(), {}};
   for (size_t n = 0; n < deltas.size(); ++n) {
     const DeltaFile &delta = deltas[n];
     Holders holders;
@@ -53,14 +53,14 @@ Result<DeltaChain> chain(const Checkpoint &base, const Snapshot &bottom, std::sp
   return c;
 }
 
-Result<void> check_old(const os::File &file, const Snapshot &base, std::span<const OldTensor> tensors,
-                       const TakeOld &take) {
-  read::Window window(file, base.file_size(), false);
+Result<void> check_old(const Whole &base, std::span<const OldTensor> tensors, const TakeOld &take) {
+  TensorWindow window(false);
   for (const OldTensor &old : tensors) {
-    const TensorView t = base.header.index.at(old.index);
-    auto hashed = hash_piece(window, base.file_offset(t), t.nbytes, [&](auto piece) { return take(t, piece); });
-    if (!hashed) return Failure(std::move(hashed.error()).about_tensor(t.name));
-    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, file.path()));
+    const Place &place = base.at(old.index);
+    const TensorView t = place.tensor();
+    auto hashed = hash_tensor(window, *place.snapshot, t, [&](auto piece) { return take(t, piece); });
+    if (!hashed) return Failure(std::move(hashed.error()));
+    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));
   }
   return {};
 }

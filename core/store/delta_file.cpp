@@ -1,7 +1,6 @@
 #include "store/delta_file.h"
 
 #include <algorithm>
-#include <cerrno>
 
 #include "store/delta_hash.h"
 
@@ -27,12 +26,11 @@ Result<DeltaFile> DeltaFile::open(os::Env &env, const std::string &path, OpenOpt
 
 Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const {
   std::vector<uint64_t> heads;
-  read::Window window(snapshot->file, snapshot->file_size(), true);
+  TensorWindow window(true);
   for (size_t i = 0; i < index().size(); ++i) {
     const TensorView t = index().at(i);
-    auto hashed =
-        hash_piece(window, snapshot->file_offset(t), t.nbytes, [&](auto piece) { return tell(piece.size()); });
-    if (!hashed) return Failure(std::move(hashed.error()).about_tensor(t.name));
+    auto hashed = hash_tensor(window, *snapshot, t, [&](auto piece) { return tell(piece.size()); });
+    if (!hashed) return Failure(std::move(hashed.error()));
     if (hashed->all != notes.tensors[i].bytes)
       return Failure(error(Status::delta, "the bytes of tensor ", quoted(t.name), " in the delta ", quoted(path),
                            " are not those that it was written with; make it anew")
@@ -42,7 +40,7 @@ Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<
   return heads;
 }
 
-std::vector<OldTensor> old_tensors(const Index &base, const Index &delta, const DeltaNotes &notes) {
+std::vector<OldTensor> old_tensors(const Whole &base, const Index &delta, const DeltaNotes &notes) {
   std::vector<OldTensor> out;
   for (size_t i = 0; i < delta.size(); ++i)
     if (notes.tensors[i].old) out.push_back({base.find(delta.at(i).name).value(), *notes.tensors[i].old});
@@ -51,23 +49,26 @@ std::vector<OldTensor> old_tensors(const Index &base, const Index &delta, const 
   return out;
 }
 
-Result<void> check_heads(const os::File &file, const Snapshot &base, std::span<const OldTensor> tensors) {
+Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors) {
   char head[delta_head_bytes];
   for (const OldTensor &old : tensors) {
-    const TensorView t = base.header.index.at(old.index);
+    const Place &place = base.at(old.index);
+    const TensorView t = place.tensor();
     const uint64_t n = std::min(t.nbytes, delta_head_bytes);
-    if (auto got = file.read(head, n, base.file_offset(t)); !got) return got;
-    if (hash64(head, n) != old.bytes.head) return Failure(wrong_base(t.name, file.path()));
+    auto reach = place.snapshot->here();
+    if (!reach) return Failure(std::move(reach.error()));
+    if (auto got = reach->file.read(head, n, place.snapshot->file_offset(t)); !got) return got;
+    if (hash64(head, n) != old.bytes.head) return Failure(wrong_base(t.name, place.member->path()));
   }
   return {};
 }
 
-bool same_forms(const Index &base, const Index &delta) {
+bool same_forms(const Whole &base, const Index &delta) {
   for (size_t i = 0; i < delta.size(); ++i) {
     const TensorView t = delta.at(i);
     const auto found = base.find(t.name);
     if (!found) return false;
-    const TensorView old = base.at(*found);
+    const TensorView old = base.at(*found).tensor();
     if (old.dtype != t.dtype || !std::ranges::equal(old.shape, t.shape)) return false;
   }
   return true;
@@ -78,15 +79,6 @@ Error wrong_base(std::string_view tensor, std::string_view path) {
                " does not have the bytes that the delta is to replace; the delta was made for another base, or has "
                "been applied already")
       .about_tensor(tensor);
-}
-
-Result<void> must_be_another(os::Env &env, const std::string &path, const Snapshot &than) {
-  struct stat s;
-  const int r = env.fstatat(AT_FDCWD, path.c_str(), &s, 0);
-  if (r == 0 && os::same_inode(s, than.identity))
-    return fail(Status::invalid_argument, quoted(path), " is to be written, but is a file that is read for it (",
-                quoted(than.file.path()), "); give another path");
-  return {};
 }
 
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,

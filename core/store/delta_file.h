@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "format/delta.h"
-#include "store/checkpoint.h"
+#include "store/whole.h"
 #include "write/writer.h"
 
 namespace st::store {
@@ -29,22 +29,19 @@ struct DeltaFile {
 };
 
 // The tensors that a delta made for `base` says it replaces or deletes, in the
-// order of the base's file.
+// order of the base.
 struct OldTensor {
   size_t index;  // in the base
   OldBytes bytes;
 };
-std::vector<OldTensor> old_tensors(const Index &base, const Index &delta, const DeltaNotes &notes);
+std::vector<OldTensor> old_tensors(const Whole &base, const Index &delta, const DeltaNotes &notes);
 
 // Do these begin with the bytes that they are to have? Status delta_base.
-Result<void> check_heads(const os::File &file, const Snapshot &base, std::span<const OldTensor> tensors);
+Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors);
 
-bool same_forms(const Index &base, const Index &delta);  // of all tensors of the delta
+bool same_forms(const Whole &base, const Index &delta);  // of all tensors of the delta
 
 Error wrong_base(std::string_view tensor, std::string_view path);
-
-// Status invalid_argument if `path` leads to that very file.
-Result<void> must_be_another(os::Env &env, const std::string &path, const Snapshot &than);
 
 // A writer of the delta with these notes, for tensors in their order, which is the canonical one.
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,

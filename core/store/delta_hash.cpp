@@ -10,15 +10,15 @@ void TensorHasher::add(std::span<const std::byte> bytes) {
   fed_ += bytes.size();
 }
 
-Result<OldBytes> hash_piece(read::Window &window, uint64_t offset, uint64_t n,
-                            const std::function<Result<void>(std::span<const std::byte>)> &take) {
+Result<OldBytes> hash_tensor(TensorWindow &window, const Snapshot &file, const TensorView &t,
+                             const std::function<Result<void>(std::span<const std::byte>)> &take) {
   TensorHasher hasher;
-  for (uint64_t done = 0; done < n;) {
-    auto piece = window.at(offset + done, n - done);
-    if (!piece) return Failure(std::move(piece.error()));
+  for (uint64_t done = 0; done < t.nbytes;) {
+    auto piece = window.at(file, t, done, t.nbytes - done);
+    if (!piece) return Failure(std::move(piece.error()).about_tensor(t.name));
     hasher.add(*piece);
     done += piece->size();
-    if (auto go = take(*piece); !go) return Failure(std::move(go.error()));
+    if (auto go = take(*piece); !go) return Failure(std::move(go.error()).about_tensor(t.name));
   }
   return hasher.digest();
 }

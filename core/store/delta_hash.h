@@ -3,7 +3,7 @@
 
 #include "control.h"
 #include "format/delta.h"
-#include "read/window.h"
+#include "store/tensor_window.h"
 
 namespace st::store {
 
@@ -19,8 +19,8 @@ class TensorHasher {
   uint64_t fed_ = 0;
 };
 
-// n bytes at `offset`; `take` sees each piece, and may end it.
-Result<OldBytes> hash_piece(read::Window &window, uint64_t offset, uint64_t n,
-                            const std::function<Result<void>(std::span<const std::byte>)> &take);
+// `take` sees each piece, and may end it. An error is about that tensor.
+Result<OldBytes> hash_tensor(TensorWindow &window, const Snapshot &file, const TensorView &t,
+                             const std::function<Result<void>(std::span<const std::byte>)> &take);
 
 }  // namespace st::store

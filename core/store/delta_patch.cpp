@@ -1,31 +1,35 @@
 #include "store/delta_patch.h"
 
 #include <algorithm>
+#include <map>
 
-#include "format/listing.h"
 #include "store/delta_chain.h"
+#include "store/shard_transaction.h"
 
 namespace st::store {
 namespace {
 
 class Patching {
  public:
-  Patching(os::Env &env, Checkpoint &base, DeltaFile delta, DeltaPatchOptions options)
-      : env_(env), base_(base), delta_(std::move(delta)), options_(std::move(options)) {}
+  Patching(os::Env &env, Collection &base, Whole whole, DeltaFile delta, DeltaPatchOptions options)
+      : env_(env), base_(base), whole_(std::move(whole)), delta_(std::move(delta)), options_(std::move(options)) {}
 
   Result<DeltaPatched> run();
 
  private:
-  Result<void> check(const os::File &file, const Snapshot &base, Listing *result) const;
-  Result<void> stage(Transaction &transaction);
+  Result<void> check(const Whole &base, Listing *result) const;
   Result<NewBytes> value(size_t i) const;
-  Result<void> stage_changes(Transaction &transaction);
-  Result<void> check_and_save_old(const os::File &locked, const Snapshot &now);
-  Result<std::unique_ptr<write::Writer>> begin_reverse(const Snapshot &now, const Listing &result);
+  Result<void> stage(AnyTransaction &transaction, bool in_place);
+  Result<void> stage_in_file(Transaction &transaction);
+  Result<void> stage_in_shards(ShardTransaction &transaction, const Listing &result);
+  Result<void> check_and_save_old(const Whole &now);
+  Result<std::unique_ptr<write::Writer>> begin_reverse(const Whole &now, const Listing &result);
+  Result<std::unique_ptr<AnyTransaction>> begin(const Listing &result);
   Result<void> tell(uint64_t n) { return Control(options_.progress, nullptr).check(done_ += n, total_); }
 
   os::Env &env_;
-  Checkpoint &base_;
+  Collection &base_;
+  const Whole whole_;  // base_, as it was opened
   const DeltaFile delta_;
   const DeltaPatchOptions options_;
   std::vector<uint64_t> heads_;  // of the delta's tensors
@@ -33,13 +37,13 @@ class Patching {
 };
 
 // What can be told without reading much: the catalogue, and how the tensors begin.
-Result<void> Patching::check(const os::File &file, const Snapshot &base, Listing *result) const {
-  *result = listing_of(base.header.index);
+Result<void> Patching::check(const Whole &base, Listing *result) const {
+  *result = base.listing();
   if (auto fits = apply(result, delta_.index(), delta_.notes, 1); !fits) {
-    fits.error().message += text(" (", quoted(file.path()), ")");
+    fits.error().message += text(" (", quoted(base.path()), ")");
     return fits;
   }
-  return check_heads(file, base, old_tensors(base.header.index, delta_.index(), delta_.notes));
+  return check_heads(base, old_tensors(base, delta_.index(), delta_.notes));
 }
 
 Result<NewBytes> Patching::value(size_t i) const {
@@ -49,22 +53,36 @@ Result<NewBytes> Patching::value(size_t i) const {
   return NewBytes{static_cast<uint32_t>(t.dtype), t.shape, *bytes, t.nbytes};
 }
 
-Result<void> Patching::stage(Transaction &transaction) {
-  const bool update = delta_.notes.changes_bytes_only() && same_forms(base_.snapshot().header.index, delta_.index());
-  for (size_t i = 0; i < delta_.index().size(); ++i) {
-    const std::string_view name = delta_.index().at(i).name;
+// Tensors that are there and keep their form are updates where that makes a change in place, and what is added comes
+// last: to a shard that is written anew for something else, if there is one.
+Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
+  enum Kind { replaced, updated, added };
+  const Index &delta = delta_.index();
+  std::vector<std::pair<Kind, size_t>> steps;
+  for (size_t i = 0; i < delta.size(); ++i) {
+    const TensorView t = delta.at(i);
+    const auto place = whole_.find(t.name);
+    const TensorView old = place ? whole_.at(*place).tensor() : t;
+    const bool same_form = old.dtype == t.dtype && std::ranges::equal(old.shape, t.shape);
+    steps.emplace_back(!place ? added : same_form && in_place ? updated : replaced, i);
+  }
+  std::sort(steps.begin(), steps.end());
+  for (const auto &[name, old] : delta_.notes.deleted)
+    if (auto ok = transaction.remove(name); !ok) return ok;
+  for (const auto &[kind, i] : steps) {
+    const std::string_view name = delta.at(i).name;
     auto bytes = value(i);
     if (!bytes) return Failure(std::move(bytes.error()).about_tensor(name));
-    auto staged = update ? transaction.update(name, *bytes) : transaction.put(name, *bytes);
+    auto staged = kind == updated ? transaction.update(name, *bytes) : transaction.put(name, *bytes);
     if (!staged) return staged;
   }
-  return stage_changes(transaction);
+  return {};
 }
 
-Result<void> Patching::stage_changes(Transaction &transaction) {
+Result<void> Patching::stage_in_file(Transaction &transaction) {
   const DeltaNotes &notes = delta_.notes;
-  for (const auto &[name, old] : notes.deleted)
-    if (auto ok = transaction.remove(name); !ok) return ok;
+  const bool in_place = notes.changes_bytes_only() && same_forms(whole_, delta_.index());
+  if (auto ok = stage(transaction, in_place); !ok) return ok;
   for (const std::string &key : notes.removed)
     if (auto ok = transaction.set_metadata(key, std::nullopt); !ok) return ok;
   for (const auto &[key, text] : notes.set)
@@ -72,41 +90,72 @@ Result<void> Patching::stage_changes(Transaction &transaction) {
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
 
+// Shards have the order of their names, so that of the delta is nothing to them. The metadata that are to be are
+// brought about in the index; a header is changed where it says what is to go.
+Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const Listing &result) {
+  if (result.tensors.empty() && whole_.size() > 0)
+    return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", quoted(whole_.path()),
+                ", and an index without shards takes none back; merge into a file instead");
+  if (auto ok = stage(transaction, true); !ok) return ok;
+  const std::map<std::string_view, std::string_view> wanted(result.metadata.begin(), result.metadata.end());
+  std::map<std::string_view, std::string_view> found;
+  if (const auto first = transaction.first_shard()) {
+    const Index &header = whole_.files()[*first].snapshot->header.index;
+    for (size_t i = 0; i < header.metadata_size(); ++i) {
+      const auto pair = header.metadata_at(i);
+      found.insert(pair);
+      if (wanted.contains(pair.first)) continue;
+      if (auto ok = transaction.remove_header_metadata(*first, pair.first); !ok) return ok;
+    }
+  }
+  for (const auto &[key, text] : whole_.of_index()) {
+    found.insert_or_assign(key, text);
+    if (wanted.contains(key)) continue;
+    if (auto ok = transaction.set_metadata(key, std::nullopt); !ok) return ok;
+  }
+  for (const auto &[key, text] : wanted) {
+    const auto now = found.find(key);
+    if (now != found.end() && now->second == text) continue;
+    if (auto ok = transaction.set_metadata(key, text); !ok) return ok;
+  }
+  return {};
+}
+
 // The delta that leads back: what it holds is known before its bytes are read.
-Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Snapshot &now, const Listing &result) {
-  const Index &base = now.header.index, &delta = delta_.index();
-  const Listing before = listing_of(base);
+Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Whole &now, const Listing &result) {
+  const Index &delta = delta_.index();
+  const Listing before = now.listing();
   std::vector<NotedTensor> tensors;
   std::vector<std::pair<std::string, OldBytes>> deleted;
   for (size_t i = 0; i < delta.size(); ++i) {
     const DeltaTensor &t = delta_.notes.tensors[i];
     const OldBytes replaced{t.bytes, heads_[i]};
     if (t.old)
-      tensors.push_back({base.find(delta.at(i).name).value(), {t.old->all, replaced}});
+      tensors.push_back({now.find(delta.at(i).name).value(), {t.old->all, replaced}});
     else
       deleted.emplace_back(delta.at(i).name, replaced);
   }
   for (const auto &[name, old] : delta_.notes.deleted)
-    tensors.push_back({base.find(name).value(), {old.all, std::nullopt}});
+    tensors.push_back({now.find(name).value(), {old.all, std::nullopt}});
   std::sort(tensors.begin(), tensors.end(), [&](const NotedTensor &a, const NotedTensor &b) {
-    const TensorView x = base.at(a.tensor), y = base.at(b.tensor);
+    const TensorView x = now.at(a.tensor).tensor(), y = now.at(b.tensor).tensor();
     return write::canonical_before(x.dtype, x.name, y.dtype, y.name);
   });
   std::vector<write::NewTensor> declared;
   declared.reserve(tensors.size());
-  for (const NotedTensor &t : tensors) declared.push_back(write::declaration(base.at(t.tensor)));
+  for (const NotedTensor &t : tensors) declared.push_back(write::declaration(now.at(t.tensor).tensor()));
   return write_delta(env_, options_.reverse, std::move(declared), describe(result, before, tensors, std::move(deleted)),
                      0, options_.lock_timeout_ms);
 }
 
 // With the base locked: is it the one, to the last byte that will be replaced?
 // What is read for that is what the reverse delta holds.
-Result<void> Patching::check_and_save_old(const os::File &locked, const Snapshot &now) {
+Result<void> Patching::check_and_save_old(const Whole &now) {
   Listing result;
-  if (auto fits = check(locked, now, &result); !fits) return fits;
+  if (auto fits = check(now, &result); !fits) return fits;
   std::unique_ptr<write::Writer> reverse;
   if (!options_.reverse.empty()) {
-    if (auto apart = must_be_another(env_, options_.reverse, now); !apart) return apart;
+    if (auto apart = now.must_not_be(env_, options_.reverse); !apart) return apart;
     auto begun = begin_reverse(now, result);
     if (!begun) return Failure(std::move(begun.error()));
     reverse = std::move(*begun);
@@ -116,40 +165,61 @@ Result<void> Patching::check_and_save_old(const os::File &locked, const Snapshot
       if (auto kept = reverse->add(t.name, piece.data(), piece.size()); !kept) return kept;
     return tell(piece.size());
   };
-  const auto old = old_tensors(now.header.index, delta_.index(), delta_.notes);
-  if (auto same = check_old(locked, now, old, keep); !same) return same;
+  const auto old = old_tensors(now, delta_.index(), delta_.notes);
+  if (auto same = check_old(now, old, keep); !same) return same;
   return reverse ? reverse->finish() : Result<void>();
 }
 
-Result<DeltaPatched> Patching::run() {
-  const Snapshot &base = base_.snapshot();
-  Listing result;
-  if (auto fits = check(base.file, base, &result); !fits) return Failure(std::move(fits.error()));
-  if (!options_.reverse.empty())
-    for (const Snapshot *s : {&base, delta_.snapshot})
-      if (auto apart = must_be_another(env_, options_.reverse, *s); !apart) return Failure(std::move(apart.error()));
-  total_ = delta_.index().data_bytes();
-  for (const OldTensor &old : old_tensors(base.header.index, delta_.index(), delta_.notes))
-    total_ += base.header.index.at(old.index).nbytes;
-  auto heads = delta_.check_bytes([this](uint64_t more) { return tell(more); });
-  if (!heads) return Failure(std::move(heads.error()));
-  heads_ = std::move(*heads);
-
+// A transaction with all of it staged, which looks at the base before it is changed.
+Result<std::unique_ptr<AnyTransaction>> Patching::begin(const Listing &result) {
   TransactionOptions options;
   options.lock_timeout_ms = options_.lock_timeout_ms;
   options.publish = options_.publish;
   options.break_links = options_.break_links;
   if (options_.progress) options.progress = [this](uint64_t, uint64_t) { return options_.progress(done_, total_); };
-  auto transaction = Transaction::begin(base_, std::move(options));
+  auto begun = base_.begin(std::move(options));
+  if (!begun) return begun;
+  Result<void> staged;
+  if (base_.file()) {
+    auto &transaction = static_cast<Transaction &>(**begun);
+    transaction.before_change([this](const Snapshot &now) {
+      const Snapshot *const as_locked[] = {&now};
+      return check_and_save_old(whole_.as_in(as_locked));
+    });
+    staged = stage_in_file(transaction);
+  } else {
+    auto &transaction = static_cast<ShardTransaction &>(**begun);
+    transaction.before_change([this] { return check_and_save_old(whole_); });
+    staged = stage_in_shards(transaction, result);
+  }
+  if (!staged) return Failure(std::move(staged.error()));
+  return begun;
+}
+
+Result<DeltaPatched> Patching::run() {
+  Listing result;
+  if (auto fits = check(whole_, &result); !fits) return Failure(std::move(fits.error()));
+  if (!options_.reverse.empty())
+    for (const Whole &read : {whole_, Whole(*delta_.file)})
+      if (auto apart = read.must_not_be(env_, options_.reverse); !apart) return Failure(std::move(apart.error()));
+  total_ = delta_.index().data_bytes();
+  for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
+    total_ += whole_.at(old.index).tensor().nbytes;
+  auto heads = delta_.check_bytes([this](uint64_t more) { return tell(more); });
+  if (!heads) return Failure(std::move(heads.error()));
+  heads_ = std::move(*heads);
+
+  auto transaction = begin(result);
   if (!transaction) return Failure(std::move(transaction.error()));
-  (*transaction)->before_change([this](const os::File &locked, const Snapshot &now) {
-    return check_and_save_old(locked, now);
-  });
-  if (auto staged = stage(**transaction); !staged) return Failure(std::move(staged.error()));
   auto plan = (*transaction)->plan();
   if (!plan) return Failure(std::move(plan.error()));
   if (auto done = (*transaction)->commit(); !done) return Failure(std::move(done.error()));
-  return DeltaPatched{std::move(*plan), base_.counters().bytes_written, base_.counters().journal_bytes};
+  DeltaPatched patched{std::move(*plan)};
+  for (const Checkpoint *file : base_.opened()) {
+    patched.written += file->counters().bytes_written;
+    patched.journal_bytes += file->counters().journal_bytes;
+  }
+  return patched;
 }
 
 }  // namespace
@@ -161,9 +231,11 @@ Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::str
   if (!changes) return Failure(std::move(changes.error()));
   open.writable = true;
   open.map = read::MapMode::none;
-  auto file = Checkpoint::open(env, base, open);
-  if (!file) return Failure(std::move(file.error()));
-  return Patching(env, **file, std::move(*changes), std::move(options)).run();
+  auto opened = Collection::open(env, base, open);
+  if (!opened) return Failure(std::move(opened.error()));
+  auto whole = Whole::of(**opened);
+  if (!whole) return Failure(std::move(whole.error()));
+  return Patching(env, **opened, std::move(*whole), std::move(*changes), std::move(options)).run();
 }
 
 }  // namespace st::store

@@ -1,5 +1,5 @@
-// A delta applied to its base as one transaction: in place where only bytes of
-// tensors change, else by a new file that takes the base's name. Must never
+// A delta applied to its base, one file or shards, as one transaction: in place where
+// only bytes of tensors change, else by a new file that takes the base's name. Must never
 // change the base before it is known to be the right one and, if a way back is
 // asked for, before that is durable.
 #pragma once

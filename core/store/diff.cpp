@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "format/listing.h"
-#include "store/checkpoint.h"
 #include "store/delta_file.h"
 #include "store/delta_hash.h"
 #include "write/writer.h"
@@ -14,50 +12,45 @@ namespace {
 
 class Comparison {
  public:
-  Comparison(const Snapshot &from, const Snapshot &to, const DiffOptions &options)
-      : from_(from),
-        to_(to),
-        options_(options),
-        control_(options.progress, nullptr),
-        old_(from.file, from.file_size(), true),
-        new_(to.file, to.file_size(), true),
-        total_(to.header.index.data_bytes()) {}
+  Comparison(const Whole &from, const Whole &to, const DiffOptions &options)
+      : from_(from), to_(to), options_(options), control_(options.progress, nullptr), total_(to.data_bytes()) {}
 
   Result<void> compare();
   Result<void> write(os::Env &env, const std::string &path);
 
  private:
   using Found = std::optional<DeltaTensor>;  // none: the same bytes
-  Result<Found> compare(const TensorView &before, const TensorView &after);
-  Result<OldBytes> hash_old(const TensorView &t);
-  Result<OldBytes> hash_new(const TensorView &t);
+  Result<Found> compare(const Place &before, const Place &after);
+  Result<OldBytes> hash_old(const Place &p);
+  Result<OldBytes> hash_new(const Place &p);
   Result<void> tell(uint64_t n) { return control_.check(done_ += n, total_); }
 
-  const Snapshot &from_, &to_;
+  const Whole &from_, &to_;
   const DiffOptions &options_;
   const Control control_;
-  read::Window old_, new_;
+  TensorWindow old_{true}, new_{true};
   std::vector<NotedTensor> changed_;
   std::vector<std::pair<std::string, OldBytes>> deleted_;
   uint64_t done_ = 0, total_;  // bytes of `to` that were looked at
 };
 
-Result<OldBytes> Comparison::hash_old(const TensorView &t) {
-  return hash_piece(old_, from_.file_offset(t), t.nbytes, [this](auto) { return tell(0); });
+Result<OldBytes> Comparison::hash_old(const Place &p) {
+  return hash_tensor(old_, *p.snapshot, p.tensor(), [this](auto) { return tell(0); });
 }
 
-Result<OldBytes> Comparison::hash_new(const TensorView &t) {
-  return hash_piece(new_, to_.file_offset(t), t.nbytes, [this](auto piece) { return tell(piece.size()); });
+Result<OldBytes> Comparison::hash_new(const Place &p) {
+  return hash_tensor(new_, *p.snapshot, p.tensor(), [this](auto piece) { return tell(piece.size()); });
 }
 
 // Of two tensors of one form. While they are equal one hash does for both.
-Result<Comparison::Found> Comparison::compare(const TensorView &before, const TensorView &after) {
+Result<Comparison::Found> Comparison::compare(const Place &before, const Place &after) {
+  const TensorView was = before.tensor(), is = after.tensor();
   TensorHasher old;
   std::optional<TensorHasher> fresh;
-  for (uint64_t done = 0; done < after.nbytes;) {
-    auto b = new_.at(to_.file_offset(after) + done, after.nbytes - done);
+  for (uint64_t done = 0; done < is.nbytes;) {
+    auto b = new_.at(*after.snapshot, is, done, is.nbytes - done);
     if (!b) return Failure(std::move(b.error()));
-    auto a = old_.at(from_.file_offset(before) + done, b->size());
+    auto a = old_.at(*before.snapshot, was, done, b->size());
     if (!a) return Failure(std::move(a.error()));
     const auto same_size = b->first(a->size());
     if (!fresh && std::memcmp(a->data(), same_size.data(), a->size()) != 0) fresh = old;
@@ -71,63 +64,62 @@ Result<Comparison::Found> Comparison::compare(const TensorView &before, const Te
 }
 
 Result<void> Comparison::compare() {
-  const Index &from = from_.header.index, &to = to_.header.index;
-  for (size_t i = 0; i < to.size(); ++i) {
-    const TensorView after = to.at(i);
-    const auto place = from.find(after.name);
+  for (const Place &after : to_.places()) {
+    const TensorView is = after.tensor();
+    const auto place = from_.find(is.name);
     if (place) {
-      const TensorView before = from.at(*place);
-      if (before.dtype == after.dtype && std::ranges::equal(before.shape, after.shape)) {
-        auto found = compare(before, after);
-        if (!found) return Failure(std::move(found.error()).about_tensor(after.name));
-        if (*found) changed_.push_back({i, **found});
+      const TensorView was = from_.at(*place).tensor();
+      if (was.dtype == is.dtype && std::ranges::equal(was.shape, is.shape)) {
+        auto found = compare(from_.at(*place), after);
+        if (!found) return Failure(std::move(found.error()).about_tensor(is.name));
+        if (*found) changed_.push_back({after.global, **found});
         continue;
       }
     }
     auto fresh = hash_new(after);
-    if (!fresh) return Failure(std::move(fresh.error()).about_tensor(after.name));
+    if (!fresh) return Failure(std::move(fresh.error()));
     DeltaTensor t{fresh->all, {}};
     if (place) {
-      auto old = hash_old(from.at(*place));
-      if (!old) return Failure(std::move(old.error()).about_tensor(after.name));
+      auto old = hash_old(from_.at(*place));
+      if (!old) return Failure(std::move(old.error()));
       t.old = *old;
     }
-    changed_.push_back({i, t});
+    changed_.push_back({after.global, t});
   }
-  for (size_t i = 0; i < from.size(); ++i) {
-    const TensorView before = from.at(i);
-    if (to.find(before.name)) continue;
+  for (const Place &before : from_.places()) {
+    const std::string_view name = before.tensor().name;
+    if (to_.find(name)) continue;
     auto old = hash_old(before);
-    if (!old) return Failure(std::move(old.error()).about_tensor(before.name));
-    deleted_.emplace_back(before.name, *old);
+    if (!old) return Failure(std::move(old.error()));
+    deleted_.emplace_back(name, *old);
   }
   return {};
 }
 
 Result<void> Comparison::write(os::Env &env, const std::string &path) {
-  const Index &to = to_.header.index;
   const std::vector<NotedTensor> in_file_order = changed_;
-  std::sort(changed_.begin(), changed_.end(), [&](const NotedTensor &a, const NotedTensor &b) {
-    const TensorView x = to.at(a.tensor), y = to.at(b.tensor);
+  std::sort(changed_.begin(), changed_.end(), [this](const NotedTensor &a, const NotedTensor &b) {
+    const TensorView x = to_.at(a.tensor).tensor(), y = to_.at(b.tensor).tensor();
     return write::canonical_before(x.dtype, x.name, y.dtype, y.name);
   });
-  const DeltaNotes notes = describe(listing_of(from_.header.index), listing_of(to), changed_, std::move(deleted_));
+  const DeltaNotes notes = describe(from_.listing(), to_.listing(), changed_, std::move(deleted_));
   std::vector<write::NewTensor> tensors;
   tensors.reserve(changed_.size());
-  for (const NotedTensor &t : changed_) tensors.push_back(write::declaration(to.at(t.tensor)));
+  for (const NotedTensor &t : changed_) tensors.push_back(write::declaration(to_.at(t.tensor).tensor()));
   auto writer = write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms);
   if (!writer) return Failure(std::move(writer.error()));
 
-  read::Window again(to_.file, to_.file_size(), false);
+  TensorWindow again(false);
   for (const NotedTensor &t : in_file_order) {
-    const TensorView view = to.at(t.tensor);
-    auto hashed = hash_piece(again, to_.file_offset(view), view.nbytes, [&](auto piece) -> Result<void> {
+    const Place &place = to_.at(t.tensor);
+    const TensorView view = place.tensor();
+    auto hashed = hash_tensor(again, *place.snapshot, view, [&](auto piece) -> Result<void> {
       if (auto go = tell(0); !go) return go;
       return (*writer)->add(view.name, piece.data(), piece.size());
     });
-    if (!hashed) return Failure(std::move(hashed.error()).about_tensor(view.name));
+    if (!hashed) return Failure(std::move(hashed.error()));
     if (hashed->all != t.hashes.bytes)
-      return Failure(error(Status::file_changed, "tensor ", quoted(view.name), " of ", quoted(to_.file.path()),
+      return Failure(error(Status::file_changed, "tensor ", quoted(view.name), " of ", quoted(place.member->path()),
                            " was changed while it was compared; compare again")
                          .about_tensor(view.name));
   }
@@ -141,14 +133,16 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
   OpenOptions reading;
   reading.map = read::MapMode::none;
   reading.lock_timeout_ms = options.lock_timeout_ms;
-  auto before = Checkpoint::open(env, from, reading);
+  auto before = Collection::open(env, from, reading);
   if (!before) return Failure(std::move(before.error()));
-  auto after = Checkpoint::open(env, to, reading);
+  auto after = Collection::open(env, to, reading);
   if (!after) return Failure(std::move(after.error()));
-  const Snapshot &a = (*before)->snapshot(), &b = (*after)->snapshot();
-  for (const Snapshot *s : {&a, &b})
-    if (auto apart = must_be_another(env, delta, *s); !apart) return apart;
-  Comparison comparison(a, b, options);
+  auto a = Whole::of(**before), b = Whole::of(**after);
+  for (const auto *whole : {&a, &b}) {
+    if (!*whole) return Failure(Error(whole->error()));
+    if (auto apart = (*whole)->must_not_be(env, delta); !apart) return apart;
+  }
+  Comparison comparison(*a, *b, options);
   if (auto compared = comparison.compare(); !compared) return compared;
   return comparison.write(env, delta);
 }

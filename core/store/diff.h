@@ -1,4 +1,4 @@
-// The difference of two files as a third: see format/delta.h. Both are read
+// The difference of two checkpoints, each a file or shards, as one file: see format/delta.h. Both are read
 // once, in large requests, and what differs once more; memory is bounded by a
 // few blocks and the catalogues. Changes neither.
 #pragma once

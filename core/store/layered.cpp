@@ -12,12 +12,14 @@ namespace {
 // tensors begin: so many are looked at, of those that the deltas replace.
 constexpr size_t samples = 8;
 
+}  // namespace
+
 // What the layers make together. A name is looked up from the top: the first
 // layer that has it decides, whether that tensor is shown or was deleted above.
 class LayeredCatalogue final : public Merged {
  public:
   // The listing's strings that are not the snapshots' are those of `deltas`.
-  LayeredCatalogue(const std::vector<Checkpoint *> &layers, const Snapshot &base, std::vector<DeltaFile> deltas,
+  LayeredCatalogue(Whole base, const std::vector<Checkpoint *> &files, std::vector<DeltaFile> deltas,
                    const Listing &listing);
 
   size_t size() const override { return tensors_.size(); }
@@ -26,40 +28,45 @@ class LayeredCatalogue final : public Merged {
   size_t metadata_size() const override { return metadata_.size(); }
   MetadataPair metadata_at(size_t i) const override { return metadata_[i]; }
   std::optional<std::string_view> metadata_find(std::string_view key) const override;
+
+  const std::vector<Whole::File> &files() const { return files_; }
   size_t index_bytes() const;
 
  private:
   static constexpr uint32_t hidden = UINT32_MAX;
-  struct Layer {
-    const Checkpoint *file;
-    const Snapshot *snapshot;
-    std::vector<uint32_t> shown_as;  // of each of its tensors, the number here, or hidden
-  };
   struct Source {
     uint32_t layer, index;
   };
-  Place place(size_t i) const {
-    const Source s = tensors_[i];
-    return {i, s.layer, layers_[s.layer].file, layers_[s.layer].snapshot, s.index};
+  Place place(size_t i) const;
+  std::optional<Place> shown(size_t layer, size_t index) const {
+    const uint32_t i = shown_as_[layer][index];
+    return i == hidden ? std::nullopt : std::optional(place(i));
   }
 
+  const Whole base_;
   const std::vector<DeltaFile> deltas_;
-  std::vector<Layer> layers_;
+  std::vector<Whole::File> files_;               // of the base, and the deltas
+  std::vector<std::vector<uint32_t>> shown_as_;  // of each tensor of each layer the number here, or hidden
   std::vector<Source> tensors_;
   std::vector<MetadataPair> metadata_;
   std::vector<uint32_t> by_key_;  // numbers of metadata_, sorted by key
 };
 
-LayeredCatalogue::LayeredCatalogue(const std::vector<Checkpoint *> &layers, const Snapshot &base,
-                                   std::vector<DeltaFile> deltas, const Listing &listing)
-    : deltas_(std::move(deltas)), metadata_(listing.metadata), by_key_(metadata_.size()) {
-  for (size_t n = 0; n < layers.size(); ++n) {
-    const Snapshot *snapshot = n == 0 ? &base : deltas_[n - 1].snapshot;
-    layers_.push_back({layers[n], snapshot, std::vector<uint32_t>(snapshot->header.index.size(), hidden)});
+LayeredCatalogue::LayeredCatalogue(Whole base, const std::vector<Checkpoint *> &files, std::vector<DeltaFile> deltas,
+                                   const Listing &listing)
+    : base_(std::move(base)),
+      deltas_(std::move(deltas)),
+      files_(base_.files().begin(), base_.files().end()),
+      metadata_(listing.metadata),
+      by_key_(metadata_.size()) {
+  shown_as_.emplace_back(base_.size(), hidden);
+  for (size_t n = 0; n < deltas_.size(); ++n) {
+    files_.push_back({files[n], deltas_[n].snapshot});
+    shown_as_.emplace_back(deltas_[n].index().size(), hidden);
   }
   tensors_.reserve(listing.tensors.size());
   for (const ListedTensor &t : listing.tensors) {
-    layers_[t.layer].shown_as[t.index] = static_cast<uint32_t>(tensors_.size());
+    shown_as_[t.layer][t.index] = static_cast<uint32_t>(tensors_.size());
     tensors_.push_back({t.layer, static_cast<uint32_t>(t.index)});
   }
   std::iota(by_key_.begin(), by_key_.end(), 0u);
@@ -67,13 +74,21 @@ LayeredCatalogue::LayeredCatalogue(const std::vector<Checkpoint *> &layers, cons
             [this](uint32_t a, uint32_t b) { return metadata_[a].first < metadata_[b].first; });
 }
 
-Result<std::optional<Place>> LayeredCatalogue::find(std::string_view name) const {
-  for (size_t n = layers_.size(); n-- > 0;) {
-    const auto found = layers_[n].snapshot->header.index.find(name);
-    if (!found) continue;
-    const uint32_t i = layers_[n].shown_as[*found];
-    return i == hidden ? std::nullopt : std::optional(place(i));
+Place LayeredCatalogue::place(size_t i) const {
+  const Source s = tensors_[i];
+  if (s.layer == 0) {
+    Place p = base_.at(s.index);
+    p.global = i;
+    return p;
   }
+  const size_t number = base_.files().size() + s.layer - 1;
+  return {i, static_cast<uint32_t>(number), files_[number].checkpoint, files_[number].snapshot, s.index};
+}
+
+Result<std::optional<Place>> LayeredCatalogue::find(std::string_view name) const {
+  for (size_t n = deltas_.size(); n > 0; --n)
+    if (const auto found = deltas_[n - 1].index().find(name)) return shown(n, *found);
+  if (const auto found = base_.find(name)) return shown(0, *found);
   return std::nullopt;
 }
 
@@ -85,10 +100,13 @@ std::optional<std::string_view> LayeredCatalogue::metadata_find(std::string_view
 }
 
 size_t LayeredCatalogue::index_bytes() const {
-  size_t bytes = tensors_.size() * sizeof(Source) + metadata_.size() * (sizeof(MetadataPair) + sizeof(uint32_t));
-  for (const Layer &layer : layers_) bytes += layer.shown_as.size() * sizeof(uint32_t);
+  size_t bytes = base_.index_bytes() + tensors_.size() * sizeof(Source) +
+                 metadata_.size() * (sizeof(MetadataPair) + sizeof(uint32_t));
+  for (const auto &layer : shown_as_) bytes += layer.size() * sizeof(uint32_t);
   return bytes;
 }
+
+namespace {
 
 std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
   if (all.size() <= samples) return all;
@@ -100,54 +118,63 @@ std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
 
 }  // namespace
 
+const LayeredCatalogue &Layered::now() const {
+  return static_cast<const LayeredCatalogue &>(shown());
+}
+
 Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::string &path, OpenOptions options) {
   if (options.writable)
     return fail(Status::invalid_argument, quoted(path),
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
   std::unique_ptr<Layered> layered(new Layered(env, path, std::move(options)));
-  std::vector<std::string> paths{path};
-  paths.insert(paths.end(), layered->options().deltas.begin(), layered->options().deltas.end());
-  for (const std::string &each : paths) {
+  OpenOptions below = layered->member_options();
+  below.deltas.clear();
+  auto base = Collection::open(env, path, std::move(below));
+  if (!base) return Failure(std::move(base.error()));
+  layered->base_ = std::move(*base);
+  for (const std::string &each : layered->options().deltas) {
     auto opened = layered->add_member(each)->open(env, layered->member_options());
     if (!opened) return Failure(std::move(opened.error()));
-    layered->layers_.push_back(*opened);
+    layered->deltas_.push_back(*opened);
   }
   if (auto stacked = layered->stack(); !stacked) return Failure(std::move(stacked.error()));
   return layered;
 }
 
 Result<void> Layered::stack() {
-  const Snapshot &base = layers_[0]->snapshot();
+  auto base = Whole::of(*base_);
+  if (!base) return Failure(std::move(base.error()));
   std::vector<DeltaFile> deltas;
-  for (size_t n = 1; n < layers_.size(); ++n) {
-    auto delta = DeltaFile::of(*layers_[n]);
+  for (const Checkpoint *file : deltas_) {
+    auto delta = DeltaFile::of(*file);
     if (!delta) return Failure(std::move(delta.error()));
     deltas.push_back(std::move(*delta));
   }
-  auto chained = chain(*layers_[0], base, deltas);
+  auto chained = chain(*base, deltas);
   if (!chained) return Failure(std::move(chained.error()));
-  auto here = base.here();
-  if (!here) return Failure(std::move(here.error()));
-  if (auto fits = check_heads(here->file, base, spread(chained->old)); !fits) return fits;
-  show(std::make_unique<LayeredCatalogue>(layers_, base, std::move(deltas), chained->listing));
+  if (auto fits = check_heads(*base, spread(chained->old)); !fits) return fits;
+  show(std::make_unique<LayeredCatalogue>(std::move(*base), deltas_, std::move(deltas), chained->listing));
   return {};
 }
 
 Result<std::unique_ptr<Collection>> Layered::reopen() const {
   auto opened = open(env(), path_, options());
   if (!opened) return opened;
-  const auto &again = static_cast<const Layered &>(**opened);
-  for (size_t n = 0; n < layers_.size(); ++n)
-    if (!os::same_inode(layers_[n]->snapshot().identity, again.layers_[n]->snapshot().identity))
-      return fail(Status::file_changed, quoted(layers_[n]->path()),
-                  " now names another file; open it anew by its path");
-  return opened;
+  const auto &mine = now().files(), &its = static_cast<const Layered &>(**opened).now().files();
+  const auto same = [](const Whole::File &a, const Whole::File &b) {
+    return os::same_inode(a.snapshot->identity, b.snapshot->identity);
+  };
+  const auto [gone, come] = std::mismatch(mine.begin(), mine.end(), its.begin(), its.end(), same);
+  if (gone == mine.end() && come == its.end()) return opened;
+  return fail(Status::file_changed, quoted(gone == mine.end() ? path_ : gone->checkpoint->path()),
+              " now names another file; open it anew by its path");
 }
 
 Result<void> Layered::refresh() {
-  for (Checkpoint *layer : layers_)
-    if (auto refreshed = layer->refresh(); !refreshed) return refreshed;
+  if (auto refreshed = base_->refresh(); !refreshed) return refreshed;
+  for (Checkpoint *delta : deltas_)
+    if (auto refreshed = delta->refresh(); !refreshed) return refreshed;
   return stack();
 }
 
@@ -156,8 +183,32 @@ Result<std::unique_ptr<AnyTransaction>> Layered::begin(TransactionOptions) {
               " is for reading only; patch the base, or merge into a new file");
 }
 
+size_t Layered::members() const {
+  return now().files().size();
+}
+
+std::string_view Layered::member_path(size_t i) const {
+  return now().files()[i].checkpoint->path();
+}
+
+Result<const Checkpoint *> Layered::member(size_t i) const {
+  if (i >= members()) return fail(Status::out_of_range, "file ", i, " was asked for, of ", members());
+  return now().files()[i].checkpoint;
+}
+
+std::vector<const Checkpoint *> Layered::opened() const {
+  std::vector<const Checkpoint *> all = base_->opened();
+  all.insert(all.end(), deltas_.begin(), deltas_.end());
+  return all;
+}
+
+void Layered::interrupt() {
+  Several::interrupt();
+  base_->interrupt();
+}
+
 size_t Layered::index_bytes() const {
-  return static_cast<const LayeredCatalogue &>(shown()).index_bytes();
+  return base_->index_bytes() + now().index_bytes();
 }
 
 }  // namespace st::store

@@ -1,14 +1,16 @@
-// A base and deltas on it, seen as the file that patching would make, without
-// making it: every tensor is a view of the layer that has it. For reading only.
+// A base, one file or shards, and deltas on it, seen as what patching would make,
+// without making it: every tensor is a view of the file that has it. For reading only.
 #pragma once
 
 #include "store/several.h"
 
 namespace st::store {
 
+class LayeredCatalogue;
+
 class Layered final : public Several {
  public:
-  // options.deltas, in their order, on the file at `path`. Statuses: delta,
+  // options.deltas, in their order, on what `path` leads to. Statuses: delta,
   // delta_base; invalid_argument if it is to be written to; those of opening each.
   static Result<std::unique_ptr<Collection>> open(os::Env &env, const std::string &path, OpenOptions options);
 
@@ -16,18 +18,23 @@ class Layered final : public Several {
   // All layers anew; if they no longer fit each other nothing changes.
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
-  size_t members() const override { return layers_.size(); }
-  std::string_view member_path(size_t i) const override { return layers_[i]->path(); }
-  Result<const Checkpoint *> member(size_t i) const override { return layers_[i]; }
+  // Those of the base, then the deltas.
+  size_t members() const override;
+  std::string_view member_path(size_t i) const override;
+  Result<const Checkpoint *> member(size_t i) const override;
+  std::vector<const Checkpoint *> opened() const override;
+  void interrupt() override;
   size_t index_bytes() const override;
 
  private:
   Layered(os::Env &env, std::string path, OpenOptions options)
       : Several(env, std::move(options)), path_(std::move(path)) {}
   Result<void> stack();
+  const LayeredCatalogue &now() const;
 
-  const std::string path_;            // as given
-  std::vector<Checkpoint *> layers_;  // the base first; members own them
+  const std::string path_;  // as given
+  std::unique_ptr<Collection> base_;
+  std::vector<Checkpoint *> deltas_;  // members own them
 };
 
 }  // namespace st::store

@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "format/shard_index.h"
-#include "store/collection.h"
-#include "store/locate.h"
+#include "store/copy_out.h"
+#include "store/whole.h"
 #include "write/replacement.h"
 
 namespace st::store {
@@ -19,7 +19,7 @@ class Source {
  public:
   static Result<Source> open(os::Env &env, const std::string &path, const write::SaveOptions &options);
 
-  const std::vector<Place> &places() const { return places_; }
+  const Whole &whole() const { return *whole_; }
   const Collection &collection() const { return *collection_; }
   uint64_t bytes() const { return total_; }
   // The pairs of the first file's header.
@@ -30,7 +30,7 @@ class Source {
 
  private:
   std::unique_ptr<Collection> collection_;
-  std::vector<Place> places_;
+  std::optional<Whole> whole_;
   write::NewMetadata header_metadata_;
   uint64_t total_ = 0, done_ = 0;
   Progress progress_;
@@ -45,38 +45,22 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   auto collection = Collection::open(env, path, std::move(reading));
   if (!collection) return Failure(std::move(collection.error()));
   source.collection_ = std::move(*collection);
-  const Catalogue catalogue = source.collection_->catalogue();
-  auto places = catalogue.all();
-  if (!places) return Failure(std::move(places.error()));
-  source.places_ = std::move(*places);
-  for (const Place &p : source.places_) source.total_ += p.tensor().nbytes;
-  if (source.collection_->members() > 0) {
-    auto first = source.collection_->member(0);
-    if (!first) return Failure(std::move(first.error()));
-    const Index &index = (*first)->snapshot().header.index;
-    for (size_t i = 0; i < index.metadata_size(); ++i) source.header_metadata_.emplace_back(index.metadata_at(i));
+  auto whole = Whole::of(*source.collection_);
+  if (!whole) return Failure(std::move(whole.error()));
+  source.whole_.emplace(std::move(*whole));
+  source.total_ = source.whole_->data_bytes();
+  if (!source.whole_->files().empty()) {
+    const Index &first = source.whole_->files().front().snapshot->header.index;
+    for (size_t i = 0; i < first.metadata_size(); ++i) source.header_metadata_.emplace_back(first.metadata_at(i));
   }
   return source;
 }
 
 Result<void> Source::write_file(os::Env &env, const std::string &to, std::span<const Place> places,
                                 const write::NewMetadata &metadata, const write::SaveOptions &options) {
-  std::vector<write::NewTensor> declared;
-  declared.reserve(places.size());
-  for (const Place &p : places) declared.push_back(write::declaration(p.tensor()));
-  write::SaveOptions quiet = options;  // progress is of the whole
-  quiet.progress = {};
-  auto writer = write::Writer::open(env, to, std::move(declared), metadata, std::move(quiet));
-  if (!writer) return Failure(std::move(writer.error()));
   const Control control(progress_, nullptr);
-  for (const Place &p : places) {
-    auto here = p.snapshot->here();
-    if (!here) return Failure(std::move(here.error()));
-    auto copied = (*writer)->copy(p.tensor().name, here->file, p.snapshot->file_offset(p.tensor()),
-                                  [&](uint64_t more) { return control.check(done_ += more, total_); });
-    if (!copied) return copied;
-  }
-  return (*writer)->finish();
+  return copy_out(env, to, places, metadata, options,
+                  [&](uint64_t more) { return control.check(done_ += more, total_); });
 }
 
 std::string shard_name(size_t number, size_t count) {
@@ -160,7 +144,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   if (!source) return Failure(std::move(source.error()));
   auto folder = Folder::make(env, to_folder);
   if (!folder) return Failure(std::move(folder.error()));
-  const auto shards = cut_up(source->places(), max_shard_size);
+  const auto shards = cut_up(source->whole().places(), max_shard_size);
   std::vector<std::string> names;
   for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
   ShardIndex index = ShardIndex::of(names);
@@ -196,17 +180,8 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
 Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {
   auto source = Source::open(env, from, options);
   if (!source) return Failure(std::move(source.error()));
-  write::NewMetadata metadata;
-  const Catalogue catalogue = source->collection().catalogue();
-  for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
-    const auto [key, value] = catalogue.metadata_at(i);
-    const bool is_of_index = !source->collection().file() && key == total_size_key;
-    if (!is_of_index) metadata.emplace_back(key, value);
-  }
-  for (const auto &pair : source->header_metadata())
-    if (std::none_of(metadata.begin(), metadata.end(), [&](const auto &p) { return p.first == pair.first; }))
-      metadata.push_back(pair);
-  return source->write_file(env, to, source->places(), metadata, options);
+  const auto &metadata = source->whole().metadata();
+  return source->write_file(env, to, source->whole().places(), {metadata.begin(), metadata.end()}, options);
 }
 
 }  // namespace st::store

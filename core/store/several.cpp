@@ -15,7 +15,8 @@ constexpr size_t most_descriptors = 128;
 
 Several::Several(os::Env &env, OpenOptions options)
     : env_(env), options_(std::move(options)), member_options_(options_) {
-  member_options_.descriptors = std::make_shared<os::Descriptors>(env, most_descriptors);
+  if (!member_options_.descriptors)
+    member_options_.descriptors = std::make_shared<os::Descriptors>(env, most_descriptors);
   // A group of workers shares out the tensors of all members, not of each.
   member_options_.worker_index = 0;
   member_options_.worker_count = 1;

@@ -126,6 +126,35 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
   return {};
 }
 
+std::optional<uint32_t> ShardTransaction::first_shard() const {
+  std::vector<uint64_t> held = shown_.index().counts();
+  for (const auto &[name, now] : moved_) {
+    if (const auto before = shown_.index().shard_of(name)) --held[*before];
+    if (now) ++held[*now];
+  }
+  const auto first = std::find_if(held.begin(), held.end(), [](uint64_t n) { return n > 0; });
+  return first == held.end() ? std::nullopt : std::optional(static_cast<uint32_t>(first - held.begin()));
+}
+
+Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::string_view key) {
+  auto in = part(shard);
+  if (!in) return Failure(std::move(in.error()));
+  return of_shard(shard, (*in)->set_metadata(key, std::nullopt));
+}
+
+Result<void> ShardTransaction::approve() const {
+  if (!approve_) return {};
+  if (auto same = shown_.check_unchanged(); !same) return same;
+  for (const auto &[shard, transaction] : parts_)
+    if (&transaction->before() != shown_.pinned(shard)) {
+      Error e =
+          error(Status::file_changed, quoted(transaction->checkpoint().path()), " was replaced meanwhile; try again");
+      e.shard = shard;
+      return Failure(std::move(e));
+    }
+  return approve_();
+}
+
 std::vector<std::pair<uint32_t, Transaction *>> ShardTransaction::parts_with_work() const {
   std::vector<std::pair<uint32_t, Transaction *>> parts;
   for (const auto &[shard, transaction] : parts_)
@@ -173,8 +202,9 @@ Result<void> ShardTransaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
-  if (parts.empty() && !changes_index()) return {};
+  if (parts.empty() && !changes_index()) return approve();
   if (parts.size() > 1 || changes_index()) return commit_together();
+  parts.front().second->before_change([this](const Snapshot &) { return approve(); });
   auto done = of_shard(parts.front().first, parts.front().second->commit());
   if (!done && done.error().status == Status::busy) return done;
   failed_ = true;
@@ -218,6 +248,10 @@ Result<void> ShardTransaction::commit_together() {
   if (auto locked = lock_index(exclusive, deadline, &index); !locked) return locked;
   if (auto locked = lock_parts(parts, deadline); !locked) return locked;
   failed_ = true;  // whatever comes now, there is no second commit
+  if (auto approved = approve(); !approved) {
+    for (Transaction *part : parts) part->unlock_part();
+    return approved;
+  }
 
   Decision decision;
   auto prepared = prepare(parts, &index, &decision);

@@ -25,6 +25,14 @@ class ShardTransaction final : public AnyTransaction {
   Result<CommitPlan> plan() override;
   Result<void> commit() override;
 
+  // The first one that will hold a tensor, by what is staged; none if none will.
+  std::optional<uint32_t> first_shard() const;
+  // A pair of a shard's own header, which readers of one file take for metadata.
+  Result<void> remove_header_metadata(uint32_t shard, std::string_view key);
+  // Asked at commit when all locks are held, and what they lock, and the index, is still what the handle shows: what it
+  // refuses is not done. Else status file_changed.
+  void before_change(std::function<Result<void>()> approve) { approve_ = std::move(approve); }
+
  private:
   // The index file, locked, and what is to take its place.
   struct LockedIndex {
@@ -48,6 +56,7 @@ class ShardTransaction final : public AnyTransaction {
   std::vector<std::pair<uint32_t, Transaction *>> parts_with_work() const;
   bool changes_index() const;
 
+  Result<void> approve() const;
   Result<void> commit_each();
   Result<void> commit_together();
   Result<void> lock_index(bool exclusive, uint64_t deadline, LockedIndex *locked);
@@ -68,6 +77,7 @@ class ShardTransaction final : public AnyTransaction {
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
   std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them
   std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;
+  std::function<Result<void>()> approve_;
   bool failed_ = false;
 };
 

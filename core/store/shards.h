@@ -33,6 +33,7 @@ class Shards final : public Several {
   std::string_view member_path(size_t i) const override;
   Result<const Checkpoint *> member(size_t i) const override;
   size_t index_bytes() const override;
+  std::string index_path() const override { return path_; }
 
   const std::string &path() const { return path_; }            // of the index, as it was given, made absolute
   const std::string &real_path() const { return real_path_; }  // without symbolic links

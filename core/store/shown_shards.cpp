@@ -23,7 +23,7 @@ Result<ShownShards::Pinned> ShownShards::pin(uint32_t i) const {
     e.shard = i;
     return Failure(std::move(e));
   }
-  if (auto same = owner_.check_unchanged(read_.identity); !same) return Failure(std::move(same.error()));
+  if (auto same = check_unchanged(); !same) return Failure(std::move(same.error()));
   const Snapshot &now = (*opened)->snapshot();
   if (auto agrees = check(i, now); !agrees) return Failure(std::move(agrees.error()));
   if (pins_[i].compare_exchange_strong(snapshot, &now, std::memory_order_acq_rel)) snapshot = &now;
@@ -38,7 +38,7 @@ Result<void> ShownShards::check(uint32_t shard, const Snapshot &snapshot) const 
   if (agrees) return {};
   // Or is somebody just changing both?
   owner_.await_writers();
-  if (auto same = owner_.check_unchanged(read_.identity); !same) return same;
+  if (auto same = check_unchanged(); !same) return same;
   Error e = explain(shard, snapshot);
   e.shard = shard;
   return Failure(std::move(e));

@@ -35,6 +35,8 @@ class ShownShards final : public Merged {
   // Shard i, opened and found to agree with the index. Statuses shard_missing,
   // shard_tensor, shard_duplicate; file_changed; those of opening.
   Result<Pinned> pin(uint32_t i) const;
+  // Status file_changed if the index was replaced since.
+  Result<void> check_unchanged() const { return owner_.check_unchanged(read_.identity); }
   // Its snapshot, if somebody needed it already.
   const Snapshot *pinned(uint32_t i) const { return pins_[i].load(std::memory_order_acquire); }
 

@@ -120,7 +120,7 @@ Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
 Result<void> Transaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
-  if (staged_.empty() && !publishes()) return approve_ ? approve_(snapshot_->file, *snapshot_) : Result<void>();
+  if (staged_.empty() && !publishes()) return approve_ ? approve_(*snapshot_) : Result<void>();
   auto locked = lock(options_.lock_timeout_ms);
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;
@@ -128,7 +128,7 @@ Result<void> Transaction::commit() {
   }
   failed_ = true;  // whatever comes now, there is no second commit
   if (approve_)
-    if (auto ok = approve_((*locked)->file, *snapshot_); !ok) return ok;
+    if (auto ok = approve_(*snapshot_); !ok) return ok;
   if (publishes()) return publish(**locked);
   try {
     auto done = finish(**locked);

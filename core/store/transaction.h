@@ -35,7 +35,7 @@ class Transaction final : public AnyTransaction {
   Result<void> arrange(std::vector<std::string> names);
   // Asked at commit when all locks are held, with the file as it now is: what it
   // refuses is not done.
-  using Approve = std::function<Result<void>(const os::File &locked, const Snapshot &now)>;
+  using Approve = std::function<Result<void>(const Snapshot &now)>;
   void before_change(Approve approve) { approve_ = std::move(approve); }
   Result<CommitPlan> plan() override;
   Result<void> commit() override;

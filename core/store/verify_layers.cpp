@@ -17,8 +17,10 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
                          const Control &control) {
   OpenOptions open;
   open.map = read::MapMode::none;
-  auto below = Checkpoint::open(env, base, open);
+  auto below = Collection::open(env, base, open);
   if (!below) return Failure(std::move(below.error()));
+  const auto whole = Whole::of(**below);
+  if (!whole) return Failure(Error(whole.error()));
   std::vector<DeltaFile> deltas;
   uint64_t done = 0, total = 0;
   for (const std::string &path : paths) {
@@ -27,14 +29,13 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
     total += delta->index().data_bytes();
     deltas.push_back(std::move(*delta));
   }
-  const Snapshot &bottom = (*below)->snapshot();
-  auto chained = chain(**below, bottom, deltas);
+  auto chained = chain(*whole, deltas);
   if (!chained) return Failure(std::move(chained.error()));
-  for (const OldTensor &old : chained->old) total += bottom.header.index.at(old.index).nbytes;
+  for (const OldTensor &old : chained->old) total += whole->at(old.index).tensor().nbytes;
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
   for (const DeltaFile &delta : deltas)
     if (auto whole = delta.check_bytes(tell); !whole) return Failure(std::move(whole.error()));
-  return check_old(bottom.file, bottom, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
+  return check_old(*whole, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
 }
 
 }  // namespace

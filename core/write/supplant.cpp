@@ -16,9 +16,8 @@ struct Target {
   os::File file;  // where it could not be locked
 };
 
-}  // namespace
-
-Result<std::string> resolve_target(os::Env &env, const std::string &path) {
+// Of a file that need not exist.
+Result<std::string> resolve(os::Env &env, const std::string &path) {
   std::string resolved;
   int r = env.realpath(path.c_str(), &resolved);
   if (r >= 0) return resolved;
@@ -27,6 +26,19 @@ Result<std::string> resolve_target(os::Env &env, const std::string &path) {
   r = env.realpath(folder.c_str(), &resolved);
   if (r < 0) return Failure(os_error(-r, "save", path));
   return (resolved == "/" ? resolved : resolved + "/") + base;
+}
+
+}  // namespace
+
+Result<Destination> find_destination(os::Env &env, const std::string &path) {
+  auto resolved = resolve(env, path);
+  if (!resolved) return Failure(std::move(resolved.error()));
+  struct stat s;
+  const int r = env.fstatat(AT_FDCWD, resolved->c_str(), &s, 0);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "save", path));
+  if (r == 0 && !S_ISREG(s.st_mode))
+    return fail(Status::not_regular, quoted(path), " is no plain file; give the path of a .safetensors file");
+  return Destination{std::move(*resolved), r == 0};
 }
 
 Result<void> supplant(os::Env &env, const std::string &target, Replacement &made, int32_t lock_timeout_ms,

@@ -10,8 +10,15 @@
 
 namespace st::write {
 
-// The path without symbolic links, of a file that need not exist.
-Result<std::string> resolve_target(os::Env &env, const std::string &path);
+// Where the new file is to go.
+struct Destination {
+  std::string path;  // without symbolic links
+  bool exists;       // there is a file to be replaced
+  // Of the temporary: what is to inherit the rights of another file is nobody else's until then.
+  mode_t mode() const { return exists ? 0600 : 0666; }
+};
+// Status not_regular if that is there, but no plain file.
+Result<Destination> find_destination(os::Env &env, const std::string &path);
 
 // Status busy: nothing has changed, and it may be called again. Status
 // needs_recovery: the new file stands, but a power cut may bring the old one back.

@@ -52,18 +52,12 @@ Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &pa
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
   w->process_ = env.getpid();
   w->metadata_ = std::move(metadata);
-  auto target = resolve_target(env, path);
+  auto target = find_destination(env, path);
   if (!target) return Failure(std::move(target.error()));
-  w->target_ = std::move(*target);
-  struct stat old;
-  const int r = env.fstatat(AT_FDCWD, w->target_.c_str(), &old, 0);
-  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "save", path));
-  if (r == 0 && !S_ISREG(old.st_mode))
-    return fail(Status::not_regular, quoted(path), " is no plain file; give the path of a .safetensors file");
+  w->target_ = target->path;
 
   if (auto ok = w->declare(std::move(declared)); !ok) return Failure(std::move(ok.error()));
-  // What is to inherit the rights of another file is nobody else's until then.
-  auto made = Replacement::create(env, w->target_, r == 0 ? 0600 : 0666);
+  auto made = Replacement::create(env, w->target_, target->mode());
   if (!made) return Failure(std::move(made.error()));
   w->made_ = std::move(*made);
   const uint64_t size = w->data_offset_ + w->end_;
@@ -221,9 +215,9 @@ Result<void> Writer::arrange(const Control &control) {
   }
 
   if (auto padded = pad_header(&*spelled, least); !padded) return padded;
-  struct stat old;
-  const bool exists = env_.fstatat(AT_FDCWD, target_.c_str(), &old, 0) == 0;
-  auto arranged = Replacement::create(env_, target_, exists ? 0600 : 0666);
+  auto target = find_destination(env_, target_);
+  if (!target) return Failure(std::move(target.error()));
+  auto arranged = Replacement::create(env_, target_, target->mode());
   if (!arranged) return Failure(std::move(arranged.error()));
   std::vector<Segment> segments;
   uint64_t to = least;

@@ -103,3 +103,65 @@ def test_reading_commands_look_through_deltas(stctl, model, other, tmp_path):
     assert stctl.json("verify", other, "--delta", delta, code=5)["files"][0]["error"]["status"] == "ST_E_DELTA_BASE"
     out, err = stctl("verify", model, other, "--delta", delta, code=2)
     assert "lies on one file" in err
+
+
+@pytest.fixture
+def sharded(stctl, model, tmp_path):
+    """model as shards: the folder."""
+    stctl("shard", model, tmp_path / "sharded", "--max-size", "20")
+    return tmp_path / "sharded"
+
+
+def test_a_delta_of_shards_fits_the_file_that_they_make(stctl, model, other, sharded, tmp_path):
+    delta = tmp_path / "d"
+    of_file = stctl.json("diff", model, other, "-o", delta)
+    of_shards = stctl.json("diff", sharded / "model.safetensors.index.json", other, "-o", delta)
+    assert {**of_shards, "from": None} == {**of_file, "from": None}
+    stctl("patch", model, delta)
+    assert bytes_of(model) == bytes_of(other)
+
+
+def test_reading_commands_look_through_deltas_on_shards(stctl, model, other, sharded, tmp_path):
+    delta = tmp_path / "d"
+    stctl("diff", model, other, "-o", delta)
+    names = {t["name"] for t in stctl.json("ls", sharded, "--delta", delta)["tensors"]}
+    assert names == set(stock(other))
+    assert stctl.json("get", sharded, "new", "--delta", delta)["values"] == list(range(7))
+    assert stctl.json("info", sharded, "--delta", delta)["metadata"] == {"format": "np"}
+    stctl("get", sharded, "half", "--delta", delta, code=1)
+    out, err = stctl("verify", sharded, "--delta", delta)
+    assert out.splitlines()[-1].startswith(f"{sharded}: ok")
+    stctl("shard", other, tmp_path / "others", "--max-size", "20")
+    assert stctl.json("verify", tmp_path / "others", "--delta", delta, code=5)["files"][0]["error"]["status"] == (
+        "ST_E_DELTA_BASE"
+    )
+
+
+def test_merge_folds_shards_and_deltas_into_one_file(stctl, model, other, sharded, tmp_path):
+    delta, merged = tmp_path / "d", tmp_path / "m.safetensors"
+    stctl("diff", model, other, "-o", delta)
+    before = {path.name: path.read_bytes() for path in sharded.iterdir()}
+    assert stctl.json("merge", sharded, delta, "-o", merged)["count"] == 6
+    assert bytes_of(merged) == bytes_of(other)
+    out, err = stctl("merge", sharded, delta, "-o", sharded, code=1)
+    assert "(ST_E_NOT_REGULAR)" in err
+    out, err = stctl("merge", sharded, delta, "-o", tmp_path / "m.safetensors.index.json", code=1)
+    assert "(ST_E_INVALID_ARGUMENT)" in err
+    assert {path.name: path.read_bytes() for path in sharded.iterdir()} == before
+
+
+def test_shards_are_patched_and_back(stctl, model, other, sharded, tmp_path):
+    delta, back, joined = (tmp_path / name for name in ("d", "r", "joined.safetensors"))
+    stctl("diff", model, other, "-o", delta)
+    before = bytes_of(model)
+    done = stctl.json("patch", sharded, delta, "--reverse", back)
+    assert done["kind"] == "publish" and done["reverse"] == str(back)
+    stctl("verify", sharded)
+    stctl("join", sharded, joined)
+    assert bytes_of(joined) == bytes_of(other)
+    out, err = stctl("patch", sharded, delta, code=1)
+    assert out == "" and "(ST_E_DELTA_BASE)" in err
+    stctl("patch", sharded / "model.safetensors.index.json", back)
+    stctl("join", sharded, joined)
+    assert bytes_of(joined) == before
+    assert stctl.json("info", joined)["metadata"] == stctl.json("info", model)["metadata"]

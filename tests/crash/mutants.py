@@ -223,9 +223,10 @@ MUTANTS = [
     Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(env, target, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
     # deltas
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
-    Mutant("deltas: the bytes that go are not checked", DELTA_PATCH, "    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, locked.path()));\n", ""),
+    Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[t.index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
-    Mutant("deltas: an overlay does not look at the heads", LAYERED, "  if (auto fits = check_heads(here->file, base, spread(chained->old)); !fits) return fits;\n", ""),
+    Mutant("deltas: shards are changed unasked", SHARDS, "  if (auto approved = approve(); !approved) {\n    for (Transaction *part : parts) part->unlock_part();\n    return approved;\n  }\n", ""),
+    Mutant("deltas: an overlay does not look at the heads", LAYERED, "  if (auto fits = check_heads(*base, spread(chained->old)); !fits) return fits;\n", ""),
 ]
 # fmt: on
 

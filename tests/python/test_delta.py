@@ -204,3 +204,77 @@ def test_callbacks_may_stop_each_call(files, tmp_path):
         with pytest.raises(Stop):
             call()
     assert base.read_bytes() == before and not (tmp_path / "x").exists()
+
+
+@pytest.fixture
+def sharded(files, tmp_path):
+    """The base as shards: the folder, with its index."""
+    folder = tmp_path / "sharded"
+    libst.reshard(files[0], folder, 6000)
+    return folder
+
+
+def test_a_delta_of_shards_is_that_of_the_file_that_they_make(files, sharded, tmp_path):
+    base, other, delta = files
+    second, of_equals = tmp_path / "second", tmp_path / "equals"
+    libst.diff(sharded, other, second)
+    assert libst.delta_info(second) == libst.delta_info(delta)
+    libst.diff(base, sharded / "model.safetensors.index.json", of_equals)
+    assert libst.delta_info(of_equals).data_bytes == 0
+    libst.patch(base, second)
+    assert held(base) == held(other)
+
+
+def test_an_overlay_on_shards_is_a_view_of_them_and_the_deltas(files, sharded):
+    base, other, delta = files
+    with libst.open(sharded) as f:
+        shards = len(f.shards)
+    assert shards > 1
+    with libst.open(sharded, deltas=[delta]) as f:
+        assert {name: shown(f)[0][name] for name in f} == held(other)[0]
+        assert dict(f.metadata) == held(other)[1]
+        assert {name: f.info(name).shard >= shards for name in f} == {"w": True, "x": False, "new": True}
+        stats = f.stats()
+        assert stats.bytes_read < 20_000 and stats.bytes_owned == 0  # headers and samples: the views are mapped
+        view = f["w"]
+        assert not view.flags.owndata
+        f.prefetch()
+        again = pickle.loads(pickle.dumps(f))
+        assert shown(again) == shown(f)
+        again.close()
+        with libst.open(sharded, "r+") as g:
+            g.update("x", np.full(5, 9, np.int16))
+        assert f["x"].tolist() == [9] * 5  # in place, and shared
+        f.refresh()
+        with f.reopen() as second:
+            assert shown(second) == shown(f)
+    assert view[0] == 1
+    assert libst.verify(sharded, deltas=[delta]) == []
+
+
+def test_shards_and_deltas_are_merged_into_one_file(files, sharded, tmp_path):
+    base, other, delta = files
+    merged = tmp_path / "merged"
+    libst.merge(sharded, [delta], merged)
+    assert held(merged) == held(other)
+    with pytest.raises(libst.NotRegularError):
+        libst.merge(sharded, [delta], sharded)
+    with pytest.raises(ValueError, match="the name of an index"):
+        libst.merge(sharded, [delta], tmp_path / "m.safetensors.index.json")
+
+
+def test_shards_are_patched_all_or_none(files, sharded, tmp_path):
+    base, other, delta = files
+    back, joined = tmp_path / "back", tmp_path / "joined"
+    contents = {path.name: path.read_bytes() for path in sharded.iterdir()}
+    libst.diff(other, base, tmp_path / "wrong")
+    with pytest.raises(libst.DeltaBaseError):
+        libst.patch(sharded, tmp_path / "wrong", reverse=back)
+    assert {path.name: path.read_bytes() for path in sharded.iterdir()} == contents and not back.exists()
+    assert libst.patch(sharded, delta, reverse=back).kind == "publish"
+    libst.join(sharded, joined)
+    assert held(joined) == held(other)
+    assert libst.verify(sharded) == []
+    libst.patch(sharded, back)
+    libst.join(sharded, joined)
+    assert held(joined) == held(base)

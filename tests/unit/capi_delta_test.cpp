@@ -114,6 +114,61 @@ TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
   st_close(file);
 }
 
+TEST_F(CapiDelta, OverlayOnShardsCountsThemAndThenTheDeltas) {
+  const std::string folder = dir / "sharded", index = folder + "/model.safetensors.index.json";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
+  for (const std::string &base : {folder, index}) {
+    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    options.deltas = layers;
+    options.delta_count = 1;
+    st_file *file = nullptr;
+    ASSERT_ST(ST_OK, st_open(base.c_str(), &options, &file));
+    const size_t n = st_shard_count(file);
+    EXPECT_EQ(n, 4u);
+    const char *last = nullptr;
+    ASSERT_ST(ST_OK, st_shard_path(file, n - 1, &last));
+    EXPECT_EQ(last, delta);
+    st_tensor t = {};
+    ASSERT_ST(ST_OK, st_get(file, "a", &t));
+    EXPECT_EQ(t.shard, n - 1);
+    EXPECT_EQ(seen(file, "a"), new_a);
+    EXPECT_EQ(seen(file, "new"), pattern(55, 9));
+    EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "b", &t));
+    EXPECT_EQ(st_metadata_count(file), 2u);  // no total_size
+    EXPECT_ST(ST_E_READ_ONLY, st_update(file, "a", &t));
+    ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
+    EXPECT_EQ(seen(file, "a"), new_a);
+    st_close(file);
+    options.flags = ST_OPEN_READ_WRITE;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(base.c_str(), &options, &file));
+    st_verify_options verify = ST_VERIFY_OPTIONS_INIT;
+    verify.deltas = layers;
+    verify.delta_count = 1;
+    EXPECT_ST(ST_OK, st_verify_with(base.c_str(), &verify));
+  }
+}
+
+TEST_F(CapiDelta, PatchOfShardsTellsThePlanOfAll) {
+  const std::string folder = dir / "sharded", back = dir / "back.safetensors";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
+  st_patch_options options = ST_PATCH_OPTIONS_INIT;
+  st_plan plan = ST_PLAN_INIT;
+  options.plan = &plan;
+  options.reverse = back.c_str();
+  ASSERT_ST(ST_OK, st_patch(folder.c_str(), delta.c_str(), &options));
+  EXPECT_EQ(plan.kind, ST_PLAN_PUBLISH);
+  EXPECT_ST(ST_E_DELTA_BASE, st_patch(folder.c_str(), delta.c_str(), nullptr));
+  ASSERT_ST(ST_OK, st_join(folder.c_str(), to.c_str(), nullptr));
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open(to.c_str(), nullptr, &file));
+  EXPECT_EQ(seen(file, "a"), new_a);
+  EXPECT_EQ(seen(file, "new"), pattern(55, 9));
+  EXPECT_EQ(st_count(file), 3u);
+  st_close(file);
+  ASSERT_ST(ST_OK, st_patch(folder.c_str(), back.c_str(), nullptr));
+  EXPECT_ST(ST_OK, st_verify(folder.c_str(), nullptr, nullptr));
+}
+
 TEST_F(CapiDelta, WhatWasDeletedMayComeAgain) {
   const std::string third = dir / "third.safetensors", second = dir / "second.safetensors";
   std::vector<TestTensor> back = tensors;

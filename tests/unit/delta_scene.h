@@ -4,6 +4,9 @@
 #include <map>
 #include <random>
 
+#include "format/shard_index.h"
+#include "sim_env.h"
+#include "store/collection.h"
 #include "store/delta_patch.h"
 #include "store/diff.h"
 #include "store/merge.h"
@@ -71,6 +74,97 @@ inline Holdings random_holdings(std::mt19937 &random) {
                          pattern(*tensor_nbytes(dtype, std::vector{elements}), static_cast<unsigned>(random()))});
   }
   for (size_t i = 0, n = random() % 4; i < n; ++i) h.metadata[text("k", i)] = text("v", random() % 3);
+  return h;
+}
+
+// For tensors that have no order of their own, as those of shards.
+inline Holdings by_name(Holdings h) {
+  std::sort(h.tensors.begin(), h.tensors.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
+  return h;
+}
+
+inline std::string index_in(const std::string &folder) {
+  return folder + "/model.safetensors.index.json";
+}
+
+// The same as at most three shards in a folder of `disk`, each tensor in any of them; a piece of metadata in the index,
+// or else in the header of the first shard.
+inline void add_shards(SimEnv &disk, const std::string &folder, const Holdings &h, std::mt19937 &random) {
+  disk.mkdirat(AT_FDCWD, folder.c_str(), 0755);
+  const std::vector<std::string> names = {"s1.safetensors", "s2.safetensors", "s3.safetensors"};
+  std::vector<Holdings> shards(names.size());
+  ShardIndex index = ShardIndex::of(names);
+  uint64_t total = 0;
+  for (const TestTensor &t : h.tensors) {
+    const size_t in = random() % names.size();
+    shards[in].tensors.push_back(t);
+    index.assign(t.name, names[in]);
+    total += t.bytes.size();
+  }
+  const auto first =
+      std::find_if(shards.begin(), shards.end(), [](const Holdings &shard) { return !shard.tensors.empty(); });
+  for (const auto &[key, value] : h.metadata) {
+    const bool in_header = first != shards.end() && random() % 2;
+    if (in_header) first->metadata[key] = value;
+    if (!in_header || random() % 3 == 0) index.set_metadata(key, value);
+    if (!in_header && first != shards.end() && random() % 3 == 0) first->metadata[key] = "hidden by the index";
+  }
+  if (random() % 2) index.set_total_size(total);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (!shards[i].tensors.empty()) disk.add_file(folder + "/" + names[i], shards[i].file());
+  disk.add_file(index_in(folder), index.spell());
+}
+
+// What a reader that follows the index finds.
+inline Holdings in_shards(SimEnv &disk, const std::string &folder) {
+  std::string json = disk.contents(index_in(folder));
+  const size_t n = json.size();
+  json.resize(n + header_padding);
+  auto index = ShardIndex::parse(json.data(), n, 1);
+  EXPECT_TRUE(is_ok(index));
+  Holdings h;
+  if (!index) return h;
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < index->shards().size(); ++i) {
+    const Holdings shard = holdings_of(disk.contents(folder + "/" + index->shards()[i]));
+    EXPECT_EQ(shard.tensors.size(), index->counts()[i]);
+    for (const TestTensor &t : shard.tensors) {
+      EXPECT_EQ(index->shard_of(t.name), i) << t.name;
+      h.tensors.push_back(t);
+      total += t.bytes.size();
+    }
+    if (i == 0) h.metadata = shard.metadata;
+  }
+  for (const auto &pair : index->metadata())
+    if (pair.key != total_size_key) h.metadata[pair.key] = pair.text;
+  if (index->total_size()) {
+    EXPECT_EQ(index->total_size(), total);
+  }
+  return by_name(h);
+}
+
+// What a handle shows, with deltas on the path.
+inline Holdings seen_through(os::Env &env, const std::string &path, const std::vector<std::string> &deltas) {
+  store::OpenOptions options;
+  options.deltas = deltas;
+  auto opened = store::Collection::open(env, path, options);
+  EXPECT_TRUE(is_ok(opened));
+  Holdings h;
+  if (!opened) return h;
+  const store::Catalogue catalogue = (*opened)->catalogue();
+  for (size_t i = 0; i < catalogue.size(); ++i) {
+    const store::Place place = catalogue.at(i).value();
+    const TensorView t = place.tensor();
+    EXPECT_EQ(catalogue.find(t.name).value().global, i);
+    const auto *bytes = reinterpret_cast<const char *>(place.member->view(*place.snapshot, place.index).value());
+    h.tensors.push_back(
+        {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
+  }
+  for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
+    const auto [key, value] = catalogue.metadata_at(i);
+    EXPECT_EQ(catalogue.metadata_find(key), value);
+    h.metadata[std::string(key)] = value;
+  }
   return h;
 }
 

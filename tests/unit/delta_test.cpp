@@ -2,8 +2,6 @@
 #include <sys/stat.h>
 
 #include "delta_scene.h"
-#include "sim_env.h"
-#include "store/collection.h"
 #include "store_scene.h"
 
 namespace st::testing {
@@ -29,30 +27,6 @@ class Deltas : public ::testing::Test {
     return store::merge(env, base, deltas, merged, options);
   }
   static Holdings held(const std::string &path) { return holdings_of(bytes_of(path)); }
-
-  static Holdings seen_through(os::Env &env, const std::string &path, const std::vector<std::string> &deltas) {
-    store::OpenOptions options;
-    options.deltas = deltas;
-    auto opened = store::Collection::open(env, path, options);
-    EXPECT_TRUE(is_ok(opened));
-    Holdings h;
-    if (!opened) return h;
-    const store::Catalogue catalogue = (*opened)->catalogue();
-    for (size_t i = 0; i < catalogue.size(); ++i) {
-      const store::Place place = catalogue.at(i).value();
-      const TensorView t = place.tensor();
-      EXPECT_EQ(catalogue.find(t.name).value().global, i);
-      const auto *bytes = reinterpret_cast<const char *>(place.member->view(*place.snapshot, place.index).value());
-      h.tensors.push_back(
-          {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
-    }
-    for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
-      const auto [key, value] = catalogue.metadata_at(i);
-      EXPECT_EQ(catalogue.metadata_find(key), value);
-      h.metadata[std::string(key)] = value;
-    }
-    return h;
-  }
 
   os::Env &env = os::Env::posix();
   TempDir dir;

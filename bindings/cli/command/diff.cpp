@@ -70,6 +70,7 @@ void add_diff(CLI::App &app, Session &session) {
                   "Compares A and B tensor by tensor and writes a delta: a safetensors file that holds\n"
                   "the tensors of B that A has not, or has with other bytes, dtype or shape; its metadata\n"
                   "says what else is to be done, and to which base. See stctl patch and stctl merge.\n"
+                  "Either may be sharded: give its index, or the folder.\n"
                   "With -o the delta is written whole and durably, or not at all.",
                   "  stctl diff base.safetensors tuned.safetensors > tuned.delta\n"
                   "  stctl diff base.safetensors tuned.safetensors -o tuned.delta --json\n"

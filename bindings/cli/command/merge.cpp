@@ -61,10 +61,13 @@ void add_merge(CLI::App &app, Session &session) {
       add_command(app, session, "merge",
                   "Fold deltas and their base into a new file\n\n"
                   "Each delta must be made for what lies before it. The base is left as it is; where the\n"
-                  "filesystem can, the new file shares blocks with it.",
+                  "filesystem can, the new file shares blocks with it. Shards, too, become one file; see\n"
+                  "stctl shard to cut that up again.",
                   "  stctl merge base.safetensors tuned.delta -o tuned.safetensors\n"
                   "  stctl merge base.safetensors step1.delta step2.delta -o step2.safetensors\n");
-  command->add_option("BASE", options->base, "A safetensors file")->required()->type_name("");
+  command->add_option("BASE", options->base, "A safetensors file, an index of shards, or a folder of one")
+      ->required()
+      ->type_name("");
   command->add_option("DELTA", options->deltas, "Deltas, the oldest first")->required()->type_name("");
   command->add_option("-o,--output", options->output, "The new file")->required()->type_name("FILE");
   command->add_flag("--canonical", options->canonical, "Tensors by descending dtype, then name");

@@ -70,7 +70,9 @@ void add_patch(CLI::App &app, Session &session) {
                   "is on the disk before the base is changed.",
                   "  stctl patch model.safetensors tuned.delta --reverse back.delta\n"
                   "  stctl patch model.safetensors back.delta\n");
-  command->add_option("BASE", options->base, "The file to change")->required()->type_name("");
+  command->add_option("BASE", options->base, "The file to change, or the index of shards, or its folder")
+      ->required()
+      ->type_name("");
   command->add_option("DELTA", options->delta, "A delta, as stctl diff makes them")->required()->type_name("");
   command->add_option("--reverse", options->reverse, "Write the delta that undoes this one")->type_name("FILE");
   command->add_flag("--atomic", options->publish, "Make a new file in any case, so that no reader sees a mix");

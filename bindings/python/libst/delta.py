@@ -39,8 +39,9 @@ def diff(
 ) -> None:
     """Write the delta that makes `to` of `from_`: a safetensors file of the tensors that differ, durably.
 
-    Both files are read in large blocks and little memory. Raises what `libst.open` of them and `libst.save` of the
-    delta raise, and FileChangedError if `to` is changed meanwhile.
+    Either may be sharded: its index, or the folder that holds it. Both are read in large blocks and little memory.
+    Raises what `libst.open` of them and `libst.save` of the delta raise, and FileChangedError if `to` is changed
+    meanwhile.
     """
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
@@ -66,7 +67,8 @@ def patch(
     """Apply a delta to its base, as one transaction; answers how that was done.
 
     In place if only bytes of tensors change, else by a new file, as `Transaction.put`. With `reverse` the delta that
-    undoes this one is durable at that path before the base is changed.
+    undoes this one is durable at that path before the base is changed. A base of shards is changed in all of them or
+    in none.
 
     Raises DeltaBaseError if the delta was made for another base, or has been applied already; DeltaError if it is
     none, or damaged; and what `libst.open` and `Transaction.commit` raise.
@@ -98,7 +100,8 @@ def merge(
     lock_timeout: Optional[float] = 10.0,
     progress: Optional[Progress] = None,
 ) -> None:
-    """Fold deltas, the oldest first, and their base into a new file, which shares blocks with them where it can.
+    """Fold deltas, the oldest first, and their base into a new file, which shares blocks with them where it can. The
+    base may be sharded; what is made of it is one file all the same (see `libst.reshard`).
 
     Arguments and exceptions as `libst.save`; DeltaBaseError if a delta was not made for what lies below it.
     """

@@ -73,9 +73,9 @@ def open(
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
             tensor is read into memory of its own when first viewed. What was chosen,
             and why, is in `File.io_info`.
-        deltas: paths of deltas, the oldest first, that lie on the file: what is shown, for reading only, is what
-            `libst.patch` with each of them in turn would make of it. `TensorInfo.shard` is the number of the
-            layer that has a tensor: 0 the file, 1 the first delta.
+        deltas: paths of deltas, the oldest first, that lie on the file, or on shards: what is shown, for reading
+            only, is what `libst.patch` with each of them in turn would make of it. `TensorInfo.shard` is the number
+            of the file that has a tensor: 0 the file, 1 the first delta; or first the shards, then the deltas.
         prefetch: how bulk reads (`prefetch`, `read_many`, `libst.load`) go. "auto" as the
             storage asks, "none": `prefetch` does nothing, "sequential": one reader,
             "parallel": several.

@@ -254,7 +254,7 @@ typedef struct st_open_options {
   uint32_t worker_count;    /* ... to worker_count - 1; 0 or 1: alone */
   uint64_t memory_limit;    /* bytes: bulk reads drop from the page cache what they have consumed, and
                                st_prefetch stops, so as to leave no more behind; 0: no limit */
-  const char *const *deltas; /* paths of deltas that lie on the file, the oldest first; borrowed during st_open */
+  const char *const *deltas; /* paths of deltas that lie on what is opened, the oldest first; borrowed during st_open */
   uint64_t delta_count;
 } st_open_options;
 #define ST_OPEN_OPTIONS_INIT { (uint32_t)sizeof(st_open_options), 0, 0, 10000, NULL, NULL, NULL, NULL, \
@@ -268,12 +268,13 @@ void st_open_options_init(st_open_options *out, size_t size);
  *   opts  NULL for the defaults.
  *   out   the handle; free it with st_close.
  * Cost: the header is read and indexed; data is not touched.
- * With opts->deltas, on one file, the handle shows, for reading only, what st_patch with each of
- * them in turn would make of the file; views lie in the layer that has the tensor,
- * which st_tensor.shard numbers: 0 the file, 1 the first delta. Names, forms and
- * metadata must fit, and so must the hashes that deltas have of each other; of the
- * file, only how some of the tensors that are replaced begin is looked at
- * (st_verify_with looks at all).
+ * With opts->deltas the handle shows, for reading only, what st_patch with each of
+ * them in turn would make of the file or the shards; views lie in the file that has
+ * the tensor, which st_tensor.shard numbers: 0 the file, 1 the first delta; or first
+ * the shards, then the deltas. Names, forms and metadata must fit, so all shards are
+ * opened, and so must the hashes that deltas have of each other; of the base, only
+ * how some of the tensors that are replaced begin is looked at (st_verify_with looks
+ * at all). Of shards the metadata are then those that st_join would give.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
  * format status (40 to 61); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery);
  * with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
@@ -312,7 +313,7 @@ void st_interrupt(st_file *file);
  *    anyway, else to the last shard. weight_map and total_size follow. ST_TXN_FILLERS is ST_E_UNSUPPORTED.
  *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open. */
 
-/* How many files the handle stands for: 1, or the number of shards, or 1 and the number of deltas. 0 for NULL.
+/* How many files the handle stands for: 1, or the number of shards; and the deltas on them. 0 for NULL.
  * Since 2.0. */
 size_t st_shard_count(const st_file *file);
 /* The absolute path of one of them, which lives until st_close. ST_E_OUT_OF_RANGE; ST_E_UNSUPPORTED for a file that
@@ -702,7 +703,11 @@ void st_writer_abort(st_writer *writer);
  * A delta fits a base that has the names, dtypes, shapes and metadata of the one
  * it was made from, in whatever order and layout, and in which the tensors that
  * it replaces or deletes have the bytes that they had. Tensors that it leaves
- * alone may have been patched since. So it cannot be applied twice. */
+ * alone may have been patched since. So it cannot be applied twice.
+ *
+ * Of a sharded checkpoint counts what it holds, with the metadata that st_join
+ * would give it, and not which shard has what: a delta made of a file fits the
+ * same as shards, and the other way round. The delta itself is one file. */
 
 typedef struct st_diff_options {
   uint32_t struct_size;
@@ -715,13 +720,14 @@ typedef struct st_diff_options {
 #define ST_DIFF_OPTIONS_INIT { (uint32_t)sizeof(st_diff_options), 0, 10000, 0, NULL, NULL }
 void st_diff_options_init(st_diff_options *out, size_t size);
 
-/* Write the delta that makes `to` of `from`. Both are read once, and what differs
- * once more, with pread and in a few megabytes of memory; they should not be
- * changed meanwhile. The delta is durable, and its path leads to the old file, or
- * none, or to the whole new one at every instant.
+/* Write the delta that makes `to` of `from`, each a file or shards, by any path that
+ * st_open takes. Both are read once, and what differs once more, with pread and in
+ * a few megabytes of memory; they should not be changed meanwhile. The delta is
+ * durable, and its path leads to the old file, or none, or to the whole new one at
+ * every instant.
  * Statuses: as st_open of both; ST_E_FILE_CHANGED (`to` was changed meanwhile);
- * ST_E_INVALID_ARGUMENT (`delta` is one of the two); as st_save. Any thread.
- * Since 2.0. */
+ * ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or the index of
+ * one); as st_save. Any thread. Since 2.0. */
 st_status st_diff(const char *from, const char *to, const char *delta, const st_diff_options *opts);
 
 typedef struct st_patch_options {
@@ -737,9 +743,10 @@ typedef struct st_patch_options {
 #define ST_PATCH_OPTIONS_INIT { (uint32_t)sizeof(st_patch_options), 0, NULL, NULL, 10000, 0, NULL, NULL }
 void st_patch_options_init(st_patch_options *out, size_t size);
 
-/* Apply a delta to its base, as one transaction: durable, all or nothing. In
- * place, as st_update, if it only gives tensors other bytes (ST_PLAN_PATCH: costs
- * what the delta holds), else by a new file (ST_PLAN_PUBLISH, as st_txn_put).
+/* Apply a delta to its base, a file or shards, as one transaction: durable, all or
+ * nothing, across shards too. In place, as st_update, if it only gives tensors other
+ * bytes (ST_PLAN_PATCH: costs what the delta holds), else by a new file
+ * (ST_PLAN_PUBLISH, as st_txn_put).
  * Payloads are taken from the delta's mapping. The bytes of the delta, and with
  * the base locked those that are to go, are checked against the hashes in the
  * delta before the base is touched.
@@ -747,18 +754,26 @@ void st_patch_options_init(st_patch_options *out, size_t size);
  * it brings back names, dtypes, shapes, bytes, the order of tensors and the
  * metadata (but not the order of its keys, nor the padding of the header). If the
  * call fails after it was written it stays; it fits nothing but the result.
+ * Of shards each is patched or made anew for itself. They keep the order of their
+ * names, whatever the delta's; a tensor that is added goes where st_txn_put puts it,
+ * so one that was deleted may come back in another shard. Metadata go to the index.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE (nothing changed); ST_E_INVALID_ARGUMENT
- * (`reverse` is the base or the delta); as st_open of both; as st_txn_put and
- * st_commit; as st_save of the reverse delta. Any thread. Since 2.0. */
+ * (`reverse` is the base or the delta, or a file of the base; total_size among the
+ * metadata that shards are to have); ST_E_FILE_CHANGED (shards were replaced
+ * meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as st_open of
+ * both; as st_txn_put and st_commit; as st_save of the reverse delta. Any thread.
+ * Since 2.0. */
 st_status st_patch(const char *base, const char *delta, const st_patch_options *opts);
 
-/* Fold n deltas, each made for what lies below it, into a new file, as st_save
- * writes one. Bytes are shared with base and deltas where the filesystem can and
- * offsets allow, else copied by the kernel. All is checked as by st_patch.
+/* Fold n deltas, each made for what lies below it, into one new file, as st_save
+ * writes it, also where the base is sharded (st_reshard cuts it up again). Bytes are
+ * shared with base and deltas where the filesystem can and offsets allow, else copied
+ * by the kernel. All is checked as by st_patch.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that patching would
- *         give; alignment 0: what shares most with the base, else 64.
+ *         give; alignment 0: what shares most with a base of one file, else 64.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of the
- * sources); as st_open; as st_save. Any thread. Since 2.0. */
+ * sources, or is named as an index of shards); ST_E_NOT_REGULAR (it is a folder); as
+ * st_open; as st_save. Any thread. Since 2.0. */
 st_status st_merge(const char *base, const char *const *deltas, size_t n, const char *to, const st_save_options *opts);
 
 /* What a delta says of itself. Since 2.0. */
@@ -826,7 +841,7 @@ typedef struct st_verify_options {
   void *report_user;
   st_progress_fn progress;  /* may be NULL; non-zero answers ST_E_CANCELLED */
   void *progress_user;
-  const char *const *deltas; /* check these too, and that they fit the file and each other, to the last byte */
+  const char *const *deltas; /* check these too, and that they fit what is at `path` and each other, to the last byte */
   uint64_t delta_count;
 } st_verify_options;
 #define ST_VERIFY_OPTIONS_INIT { (uint32_t)sizeof(st_verify_options), 0, NULL, NULL, NULL, NULL, NULL, 0 }

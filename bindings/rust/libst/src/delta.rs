@@ -17,7 +17,7 @@ use crate::{sys, timeout, Plan, Progress, Result};
 use crate::{Status, TransactionOptions};
 
 /// Write the delta that makes `to` of `from`: a safetensors file of the tensors that differ, whose metadata says what
-/// else there is to do, and to which base. [`Diff`] has choices.
+/// else there is to do, and to which base. Either may be sharded. [`Diff`] has choices.
 ///
 /// # Errors
 /// What opening the two and saving the delta answer; [`Status::FileChanged`] if `to` is changed meanwhile.
@@ -42,7 +42,7 @@ pub fn diff(from: impl AsRef<Path>, to: impl AsRef<Path>, delta: impl AsRef<Path
 }
 
 /// Apply a delta to its base, as one transaction, and tell how that was done: in place if only bytes of tensors change,
-/// else by a new file. [`Patch`] has choices.
+/// else by a new file. A base of shards is changed in all of them or in none. [`Patch`] has choices.
 ///
 /// # Errors
 /// [`Status::DeltaBase`] (made for another base, or applied already; nothing changed), [`Status::Delta`]; what opening

@@ -109,7 +109,7 @@ impl OpenOptions {
         self
     }
 
-    /// Deltas, the oldest first, that lie on the file: what is shown, for reading only, is what
+    /// Deltas, the oldest first, that lie on the file or the shards: what is shown, for reading only, is what
     /// [`patch`](crate::patch()) with each of them in turn would make of it.
     pub fn deltas<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> OpenOptions {
         self.deltas.extend(paths.into_iter().map(Into::into));

@@ -231,7 +231,7 @@ impl fmt::Debug for SaveOptions<'_> {
 }
 
 /// Fold deltas, the oldest first, and their base into a new file, which shares with them what the filesystem lets it.
-/// [`SaveOptions::merge`] has choices.
+/// The base may be sharded; what is made of it is one file all the same. [`SaveOptions::merge`] has choices.
 ///
 /// # Errors
 /// [`Status::DeltaBase`] (a delta was not made for what lies below it), [`Status::Delta`]; what opening answers, and

@@ -1,0 +1,411 @@
+// Deltas where a side is sharded: what a checkpoint holds counts, and not in how many files.
+#include "delta_scene.h"
+#include "store/verify.h"
+
+namespace st::testing {
+namespace {
+
+const std::string index_of = index_in("/m");
+
+class ShardedDeltas : public ::testing::Test {
+ protected:
+  ShardedDeltas() {
+    disk.mkdirat(AT_FDCWD, "/m", 0755);
+    const Holdings first{{u8_tensor("a", 4000, 1), u8_tensor("b", 9000, 2)}, {{"k", "v"}}};
+    const Holdings second{{u8_tensor("c", 5000, 3)}, {{"of", "the second"}}};
+    disk.add_file("/m/s1.safetensors", first.file());
+    disk.add_file("/m/s2.safetensors", second.file());
+    disk.add_file(index_of, R"({"metadata":{"total_size":18000,"by":"me"},"weight_map":{)"
+                            R"("a":"s1.safetensors","b":"s1.safetensors","c":"s2.safetensors"}})");
+    disk.add_file("/other", changed().file());
+  }
+  static Holdings joined() {
+    return {{u8_tensor("a", 4000, 1), u8_tensor("b", 9000, 2), u8_tensor("c", 5000, 3)}, {{"by", "me"}, {"k", "v"}}};
+  }
+  static Holdings changed() {
+    Holdings h = joined();
+    h.tensors[0] = u8_tensor("a", 4000, 21);
+    h.tensors[2].bytes[4999] ^= 1;
+    return h;
+  }
+  Result<std::unique_ptr<store::Collection>> over(const std::string &base) {
+    store::OpenOptions options;
+    options.deltas = {"/d"};
+    return store::Collection::open(disk, base, options);
+  }
+  Result<store::DeltaPatched> patch(const std::string &delta, std::string reverse = {}) {
+    store::DeltaPatchOptions options;
+    options.reverse = std::move(reverse);
+    return store::patch(disk, "/m", delta, std::move(options));
+  }
+  Status verified() {
+    auto done = store::verify_layers(disk, "/m", {"/d"}, {}, {});
+    return done ? Status::ok : done.error().status;
+  }
+  Holdings held(const std::string &path) { return holdings_of(disk.contents(path)); }
+
+  SimEnv disk;
+  const std::vector<std::string> files = {"model.safetensors.index.json", "s1.safetensors", "s2.safetensors"};
+};
+
+TEST_F(ShardedDeltas, HoldWhatDiffersWhicheverShardItIsIn) {
+  ASSERT_TRUE(is_ok(store::diff(disk, index_of, "/other", "/d", {})));
+  const Holdings d = held("/d");
+  ASSERT_EQ(d.tensors.size(), 2u);
+  EXPECT_EQ(d.tensors[0], changed().tensors[0]);
+  EXPECT_EQ(d.tensors[1], changed().tensors[2]);
+  for (const char *none : {"st.delta.set", "st.delta.removed", "st.delta.deleted", "st.delta.order"})
+    EXPECT_EQ(d.metadata.count(none), 0u) << d.metadata.at(none);
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/of a folder", {})));
+  EXPECT_EQ(disk.contents("/of a folder"), disk.contents("/d"));
+}
+
+TEST_F(ShardedDeltas, NeverReplaceAFileThatTheyAreMadeOf) {
+  for (const std::string &path : {index_of, std::string("/m/s1.safetensors"), std::string("/m/s2.safetensors")}) {
+    const std::string before = disk.contents(path);
+    EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(disk, "/m", "/other", path, {})));
+    EXPECT_TRUE(fails_with(Status::invalid_argument, store::diff(disk, "/other", "/m", path, {})));
+    EXPECT_TRUE(same_bytes(disk.contents(path), before));
+  }
+}
+
+TEST_F(ShardedDeltas, AreNotMadeOfShardsThatAreIncomplete) {
+  disk.unlinkat(AT_FDCWD, "/m/s2.safetensors", 0);
+  EXPECT_TRUE(fails_with(Status::shard_missing, store::diff(disk, "/m", "/other", "/d", {})));
+  EXPECT_TRUE(fails_with(Status::shard_missing, store::diff(disk, "/other", "/m", "/d", {})));
+  EXPECT_FALSE(disk.exists("/d"));
+}
+
+TEST_F(ShardedDeltas, LieOverShardsFileByFile) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  auto overlay = over("/m");
+  ASSERT_TRUE(is_ok(overlay));
+  const store::Catalogue catalogue = (*overlay)->catalogue();
+  ASSERT_EQ((*overlay)->members(), 3u);
+  EXPECT_EQ((*overlay)->member_path(1), "/m/s2.safetensors");
+  EXPECT_EQ((*overlay)->member_path(2), "/d");
+  EXPECT_EQ(catalogue.find("a")->number, 2u);
+  EXPECT_EQ(catalogue.find("b")->number, 0u);
+  EXPECT_EQ(catalogue.at(1)->number, 0u);
+  EXPECT_TRUE(fails_with(Status::not_found, catalogue.find("x")));
+  EXPECT_EQ(catalogue.metadata_find("k"), "v");  // as of the joined file
+  EXPECT_EQ(catalogue.metadata_find("total_size"), std::nullopt);
+  EXPECT_TRUE(fails_with(Status::read_only, (*overlay)->begin({})));
+  EXPECT_EQ((*overlay)->opened().size(), 3u);
+
+  std::string a(4000, '\0'), b(9000, '\0'), c(5000, '\0');
+  std::vector<store::PlacedRequest> requests;
+  for (auto &[name, to] : {std::pair<const char *, std::string *>{"c", &c}, {"a", &a}, {"b", &b}})
+    requests.push_back({catalogue.find(name).value(), nullptr, reinterpret_cast<std::byte *>(to->data())});
+  ASSERT_TRUE(is_ok((*overlay)->read_many(requests, {})));
+  EXPECT_EQ(a, changed().tensors[0].bytes);
+  EXPECT_EQ(b, changed().tensors[1].bytes);
+  EXPECT_EQ(c, changed().tensors[2].bytes);
+}
+
+TEST_F(ShardedDeltas, AreRefusedOverOtherShards) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  Holdings wrong{{u8_tensor("c", 5000, 4)}, {}};
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, over("/m")));
+  EXPECT_EQ(verified(), Status::delta_base);
+  wrong = {{{"c", Dtype::I8, {5000}, joined().tensors[2].bytes}}, {}};
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, over("/m")));
+  disk.unlinkat(AT_FDCWD, "/m/s2.safetensors", 0);
+  EXPECT_TRUE(fails_with(Status::shard_missing, over("/m")));
+  EXPECT_EQ(verified(), Status::shard_missing);
+}
+
+TEST_F(ShardedDeltas, AreVerifiedOverShardsToTheLastByte) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  EXPECT_EQ(verified(), Status::ok);
+  Holdings wrong{{joined().tensors[2]}, {}};
+  wrong.tensors[0].bytes[4998] ^= 1;
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(is_ok(over("/m")));  // looks at how it begins
+  EXPECT_EQ(verified(), Status::delta_base);
+}
+
+TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  auto overlay = over("/m");
+  ASSERT_TRUE(is_ok(overlay));
+  const auto seen = [&](const store::Collection &c, std::string_view name) {
+    const store::Place p = c.catalogue().find(name).value();
+    std::string bytes(p.tensor().nbytes, '\0');
+    EXPECT_TRUE(is_ok(p.member->read(*p.snapshot, p.index, bytes.data())));
+    return bytes;
+  };
+  const auto put = [&](const TestTensor &t) {
+    auto file = store::Collection::open(disk, "/m", {.writable = true}).value();
+    auto transaction = file->begin({}).value();
+    const store::NewBytes value{static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()};
+    ASSERT_TRUE(is_ok(transaction->put(t.name, value)));
+    ASSERT_TRUE(is_ok(transaction->commit()));
+  };
+  put(u8_tensor("b", 9000, 50));  // which the delta leaves alone
+  EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 2));
+  EXPECT_TRUE(fails_with(Status::file_changed, (*overlay)->reopen()));
+  ASSERT_TRUE(is_ok((*overlay)->refresh()));
+  EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
+  auto again = (*overlay)->reopen();
+  ASSERT_TRUE(is_ok(again));
+  EXPECT_EQ(seen(**again, "a"), pattern(4000, 21));
+
+  put(u8_tensor("a", 4000, 51));  // which it replaces
+  EXPECT_TRUE(fails_with(Status::delta_base, (*overlay)->refresh()));
+  EXPECT_EQ(seen(**overlay, "a"), pattern(4000, 21));
+  EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
+}
+
+TEST_F(ShardedDeltas, AreMergedWithShardsIntoOneFile) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  uint64_t last = 0, all = 0;
+  write::SaveOptions options;
+  options.progress = [&](uint64_t done, uint64_t total) {
+    EXPECT_LE(done, total);
+    EXPECT_GE(done, last);
+    last = done;
+    all = total;
+    return true;
+  };
+  for (const std::string &base : {std::string("/m"), index_of}) {
+    last = 0;
+    ASSERT_TRUE(is_ok(store::merge(disk, base, {"/d"}, "/merged", options)));
+    EXPECT_EQ(held("/merged"), changed());  // and in that order
+    EXPECT_EQ(last, all);
+  }
+  options = {};
+  options.layout = write::Layout::stock;
+  ASSERT_TRUE(is_ok(store::merge(disk, "/m", {}, "/merged", options)));  // a copy, in the place of the last
+  EXPECT_EQ(held("/merged"), joined());
+  EXPECT_TRUE(fails_with(Status::delta_base, store::merge(disk, "/m", {"/d", "/d"}, "/merged", {})));
+  EXPECT_EQ(held("/merged"), joined());
+}
+
+TEST_F(ShardedDeltas, AreNotMergedIntoShardsNorIntoASource) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  for (const char *to : {"/new.safetensors.index.json", "/m/model.safetensors.index.json", "/m/s1.safetensors",
+                         "/m/s2.safetensors", "/d"})
+    EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(disk, "/m", {"/d"}, to, {}))) << to;
+  EXPECT_TRUE(fails_with(Status::not_regular, store::merge(disk, "/m", {"/d"}, "/m", {})));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, store::merge(disk, "/other", {}, "/x.safetensors.index.json", {})));
+  EXPECT_TRUE(is_ok(over("/m")));
+  EXPECT_FALSE(disk.exists("/new.safetensors.index.json"));
+}
+
+TEST_F(ShardedDeltas, AreNotMergedWithShardsOfOtherBytes) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  Holdings wrong{{joined().tensors[2]}, {}};
+  wrong.tensors[0].bytes[4998] ^= 1;
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, store::merge(disk, "/m", {"/d"}, "/merged", {})));
+  EXPECT_FALSE(disk.exists("/merged"));
+}
+
+TEST_F(ShardedDeltas, ThatChangeBytesOnlyAreAppliedInPlaceInEachShard) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  const std::string index = disk.contents(index_of), first = disk.contents("/m/s1.safetensors"),
+                    second = disk.contents("/m/s2.safetensors");
+  auto done = patch("/d", "/r");
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->plan.kind, store::CommitPlan::patch);
+  EXPECT_EQ(done->written, 9000u);
+  EXPECT_LT(done->journal_bytes, 9000u + 2 * 16384u);
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(changed()));
+  EXPECT_EQ(disk.contents(index_of), index);
+  EXPECT_EQ(disk.names("/m"), files);
+  EXPECT_TRUE(fails_with(Status::delta_base, patch("/d")));
+  ASSERT_TRUE(is_ok(patch("/r")));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s1.safetensors"), first));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s2.safetensors"), second));
+}
+
+TEST_F(ShardedDeltas, OfOneShardsTensorsLeaveTheOthersAlone) {
+  Holdings to = joined();
+  to.tensors[2].bytes[0] ^= 1;
+  disk.add_file("/other", to.file());
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  ASSERT_TRUE(is_ok(patch("/d", "/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
+  ASSERT_TRUE(is_ok(patch("/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+}
+
+// All shards are as they were, also those that would have fitted; and nothing is left beside them.
+TEST_F(ShardedDeltas, AreAppliedToNoShardIfOneHasOtherBytes) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  Holdings wrong{{joined().tensors[2]}, {}};
+  wrong.tensors[0].bytes[4998] ^= 1;
+  disk.add_file("/m/s2.safetensors", wrong.file());
+  const std::string first = disk.contents("/m/s1.safetensors"), second = disk.contents("/m/s2.safetensors");
+  EXPECT_TRUE(fails_with(Status::delta_base, patch("/d", "/r")));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s1.safetensors"), first));
+  EXPECT_TRUE(same_bytes(disk.contents("/m/s2.safetensors"), second));
+  EXPECT_EQ(disk.names("/m"), files);
+  EXPECT_FALSE(disk.exists("/r"));
+}
+
+TEST_F(ShardedDeltas, AreNotAppliedIfTheWayBackIsASourceOrCannotBeWritten) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  for (const std::string &path : {index_of, std::string("/m/s2.safetensors"), std::string("/d")})
+    EXPECT_TRUE(fails_with(Status::invalid_argument, patch("/d", path))) << path;
+  EXPECT_TRUE(fails_with(Status::no_file, patch("/d", "/nowhere/r")));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+  EXPECT_EQ(disk.names("/m"), files);
+}
+
+// The metadata of the whole are then those of another header; or not, if the first shard is given something to hold.
+TEST_F(ShardedDeltas, ThatTakeAllOfTheFirstShardLeaveTheMetadataRight) {
+  for (const bool adds : {false, true})
+    for (const bool keeps : {false, true}) {
+      SCOPED_TRACE(text(adds, keeps));
+      Holdings to = joined();
+      to.tensors = {to.tensors[2]};
+      if (adds) to.tensors.push_back(u8_tensor("new", 100, 7));
+      if (!keeps) to.metadata = {{"of", "neither"}};
+      const SimDisk before = disk.disk();
+      disk.add_file("/other", to.file());
+      ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+      ASSERT_TRUE(is_ok(patch("/d", "/r")));
+      EXPECT_EQ(in_shards(disk, "/m"), by_name(to));
+      EXPECT_TRUE(fails_with(Status::delta_base, patch("/d")));
+      ASSERT_TRUE(is_ok(patch("/r")));
+      EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+      disk = SimEnv(before);
+    }
+}
+
+TEST_F(ShardedDeltas, AreNotAppliedToShardsThatAreReplacedMeanwhile) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  const Holdings laid_out_anew{{joined().tensors[2]}, {}};
+  const std::pair<std::string, std::string> replacements[] = {{"/m/s2.safetensors", laid_out_anew.file(600)},
+                                                              {index_of, disk.contents(index_of) + "\n"}};
+  store::DeltaPatchOptions options;
+  options.reverse = "/r";
+  for (const auto &[path, bytes] : replacements) {
+    bool replaced = false;
+    options.progress = [&](uint64_t, uint64_t) {
+      if (!std::exchange(replaced, true)) {
+        disk.add_file("/m/fresh", bytes);
+        disk.renameat(AT_FDCWD, "/m/fresh", AT_FDCWD, path.c_str());
+      }
+      return true;
+    };
+    EXPECT_TRUE(fails_with(Status::file_changed, store::patch(disk, "/m", "/d", options))) << path;
+    EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+    EXPECT_FALSE(disk.exists("/r"));
+  }
+  options.progress = {};
+  ASSERT_TRUE(is_ok(store::patch(disk, "/m", "/d", options)));
+  EXPECT_EQ(in_shards(disk, "/m"), by_name(changed()));
+}
+
+TEST_F(ShardedDeltas, StopWhenToldTo) {
+  ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
+  for (int after = 0; after < 40; ++after) {
+    store::DeltaPatchOptions options;
+    options.reverse = "/r";
+    uint64_t last = 0;
+    int asked = 0;
+    options.progress = [&](uint64_t done, uint64_t total) {
+      EXPECT_LE(done, total);
+      EXPECT_GE(done, last);
+      last = done;
+      return asked++ < after;
+    };
+    auto done = store::patch(disk, "/m", "/d", std::move(options));
+    if (done) {
+      EXPECT_GT(after, 2);
+      EXPECT_EQ(in_shards(disk, "/m"), by_name(changed()));
+      return;
+    }
+    EXPECT_TRUE(fails_with(Status::cancelled, done));
+    EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
+    EXPECT_EQ(disk.names("/m"), files);
+  }
+  ADD_FAILURE() << "it never came to an end";
+}
+
+TEST(RandomShardedDeltas, LeadForthAndBack) {
+  std::mt19937 random(20261122);
+  size_t in_place = 0, published = 0;
+  for (int trial = 0; trial < 100 && !::testing::Test::HasFailure(); ++trial) {
+    SCOPED_TRACE(trial);
+    SimEnv disk;
+    const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random),
+                   last = random_change(to, random);
+    if (from.tensors.empty()) continue;  // an index without shards has none to put a tensor into
+    add_shards(disk, "/s", from, random);
+    add_shards(disk, "/t", from, random);
+    for (const auto &[path, held] : {std::pair{"/a", from}, {"/b", to}, {"/c", last}}) disk.add_file(path, held.file());
+    ASSERT_TRUE(is_ok(store::diff(disk, "/a", "/b", "/ab", {})));
+    ASSERT_TRUE(is_ok(store::diff(disk, "/b", "/c", "/bc", {})));
+    const auto apply = [&](const char *folder, const char *with, const char *reverse) {
+      store::DeltaPatchOptions options;
+      options.reverse = reverse;
+      return store::patch(disk, folder, with, std::move(options));
+    };
+    auto done = apply("/s", "/ab", "/ba");
+    if (to.tensors.empty()) {  // from which there would be no way back
+      EXPECT_TRUE(fails_with(Status::unsupported, done));
+      continue;
+    }
+    ASSERT_TRUE(is_ok(done));
+    (done->plan.kind == store::CommitPlan::publish ? published : in_place) += 1;
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(to));
+    if (last.tensors.empty()) continue;
+    ASSERT_TRUE(is_ok(apply("/s", "/bc", "/cb")));
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(last));
+    ASSERT_TRUE(is_ok(apply("/s", "/cb", "")));
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(to));
+    ASSERT_TRUE(is_ok(apply("/s", "/ba", "/ab again")));
+    ASSERT_EQ(in_shards(disk, "/s"), by_name(from));
+    ASSERT_TRUE(is_ok(apply("/t", "/ab again", "")));  // in other shards
+    ASSERT_EQ(in_shards(disk, "/t"), by_name(to));
+    ASSERT_TRUE(is_ok(apply("/a", "/ab again", "")));  // in one file
+    ASSERT_EQ(by_name(holdings_of(disk.contents("/a"))), by_name(to));
+  }
+  EXPECT_GT(in_place, 10u);
+  EXPECT_GT(published, 40u);
+}
+
+// Names, forms and metadata are the same, and so the identity: the delta made of the one form fits the other.
+TEST(RandomShardedDeltas, AreThoseOfTheFileThatTheShardsMake) {
+  std::mt19937 random(6);
+  for (int trial = 0; trial < 60 && !::testing::Test::HasFailure(); ++trial) {
+    SCOPED_TRACE(trial);
+    SimEnv disk;
+    const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random);
+    disk.add_file("/a", from.file());
+    disk.add_file("/b", to.file());
+    add_shards(disk, "/sa", from, random);
+    add_shards(disk, "/sb", to, random);
+    Holdings first;
+    for (const std::string &a : {std::string("/a"), std::string("/sa")})
+      for (const std::string &b : {std::string("/b"), index_in("/sb")}) {
+        ASSERT_TRUE(is_ok(store::diff(disk, a, b, "/d", {})));
+        Holdings delta = holdings_of(disk.contents("/d"));
+        delta.metadata.erase("st.delta.order");  // of which shards have another
+        for (const char *key : {"st.delta.set", "st.delta.removed", "st.delta.deleted"})
+          if (auto found = delta.metadata.find(key); found != delta.metadata.end())
+            std::sort(found->second.begin(), found->second.end());  // any order will do
+        if (a == "/a" && b == "/b") first = delta;
+        EXPECT_EQ(delta.tensors, first.tensors);
+        for (const auto &[key, value] : first.metadata)
+          if (key != "st.delta.hashes") {
+            EXPECT_EQ(delta.metadata[key], value) << key;
+          }
+        EXPECT_EQ(delta.metadata["st.delta.hashes"].size(), first.metadata["st.delta.hashes"].size());
+        EXPECT_EQ(by_name(seen_through(disk, "/sa", {"/d"})), by_name(to));
+        for (const char *base : {"/a", "/sa"}) {
+          ASSERT_TRUE(is_ok(store::merge(disk, base, {"/d"}, "/merged", {})));
+          EXPECT_EQ(by_name(holdings_of(disk.contents("/merged"))), by_name(to));
+        }
+      }
+  }
+}
+
+}  // namespace
+}  // namespace st::testing
