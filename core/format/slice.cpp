@@ -24,7 +24,7 @@ Extent adjust(const Range &range, uint64_t dim) {
   if (span <= 0) return {0, 1, 0, false};
   const uint64_t count = (static_cast<uint64_t>(span) - 1) / step + 1;
   const auto first = static_cast<uint64_t>(start);
-  return {down ? first - (count - 1) * step : first, step, count, down};
+  return {down ? first - (count - 1) * step : first, step, count, down && count > 1};
 }
 
 }  // namespace

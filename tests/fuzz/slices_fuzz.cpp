@@ -88,6 +88,14 @@ int64_t step(FuzzedDataProvider &in) {
   return in.ConsumeBool() ? in.ConsumeIntegralInRange<int64_t>(-6, 6) : in.PickValueInArray(limits);
 }
 
+std::string spelled(Dtype dtype, const std::vector<uint64_t> &shape, const std::vector<Range> &ranges) {
+  std::string s = text(dtype_name(dtype), " [");
+  for (uint64_t dim : shape) s += text(" ", dim);
+  s += " ]";
+  for (const Range &r : ranges) s += text(" ", r.start, ":", r.stop, ":", r.step);
+  return s;
+}
+
 void run(const uint8_t *data, size_t size) {
   FuzzedDataProvider in(data, size);
   const auto dtype = static_cast<Dtype>(in.ConsumeIntegralInRange<uint32_t>(1, dtype_count));
@@ -125,7 +133,7 @@ void run(const uint8_t *data, size_t size) {
     REQUIRE(!plan && plan.error().status == Status::subbyte, said(plan));
     return;
   }
-  REQUIRE(plan, said(plan));
+  REQUIRE(plan, said(plan), " of ", spelled(dtype, shape, ranges));
   REQUIRE(std::ranges::equal(plan->shape(), wanted.shape), "another shape");
 
   std::string bytes(count * bits / 8, '\0');

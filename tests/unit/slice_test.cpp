@@ -160,6 +160,16 @@ TEST(Slice, OfSubByteElementsIsRefusedOnlyWhereItCutsAByte) {
   EXPECT_TRUE(is_ok(make(Dtype::F4, row, {{3, 3, 1}})));  // nothing cuts nothing
 }
 
+// Found by fuzzing: one element backwards is one element.
+TEST(Slice, OfOneElementBackwardsCutsNothing) {
+  const uint64_t shape[] = {8, 1, 5, 5};
+  const Range ranges[] = {{-9, 8, 1}, {INT64_MAX, INT64_MIN + 1, -1}};
+  auto plan = SlicePlan::make(Dtype::F6_E2M3, shape, ranges);
+  ASSERT_TRUE(is_ok(plan));
+  EXPECT_EQ(plan->run_count(), 1u);
+  EXPECT_EQ(plan->nbytes(), 150u);
+}
+
 TEST(Slice, ContiguousPiecesAreOneRun) {
   const uint64_t shape[] = {10, 20, 30};
   auto whole = SlicePlan::make(Dtype::F32, shape, {});
