@@ -63,8 +63,9 @@ func DiffContext(ctx context.Context, from, to, delta string, opts ...DiffOption
 }
 
 // Patch applies a delta to its base as one transaction, and answers how that was done: in place if only bytes of tensors
-// change, else by a new file; a base of shards in all of them or in none. ErrDeltaBase says that the delta was made for another base, or has been applied already;
-// nothing has changed then. Publish and BreakLinks are as for Begin; other options of transactions are refused.
+// change, else by a new file; a base of shards in all of them or in none. ErrDeltaBase says that the delta was made for
+// another base, or has been applied already; nothing has changed then. Publish and BreakLinks are as for Begin; other
+// options of transactions are refused.
 func Patch(base, delta string, opts ...PatchOption) (Plan, error) {
 	return PatchContext(context.Background(), base, delta, opts...)
 }
@@ -153,9 +154,9 @@ type deltas []string
 func (d deltas) toOpen(c *openConfig)     { c.deltas = d }
 func (d deltas) toVerify(c *verifyConfig) { c.deltas = d }
 
-// WithDeltas puts deltas, the oldest first, on the file or the shards. Given to Open, what is shown, for reading only, is what Patch with
-// each of them in turn would make of it. Given to Verify, they are checked too, and that they fit it and each other,
-// to the last byte.
+// WithDeltas puts deltas, the oldest first, on the file or the shards. Given to Open, what is shown, for reading only, is
+// what Patch with each of them in turn would make of it. Given to Verify, they are checked too, and that they fit it and
+// each other, to the last byte.
 func WithDeltas(paths ...string) interface {
 	OpenOption
 	VerifyOption

@@ -132,15 +132,7 @@ const std::vector<LayoutOperation> &layout_operations() {
   return operations;
 }
 
-SimEnv layout_disk(const Disk &disk) {
-  SimEnv env;
-  env.reflink = disk.reflink;
-  env.copies_ranges = disk.copies_ranges;
-  env.mkdirat(AT_FDCWD, "/models", 0755);
-  const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
-  env.fsync(root);
-  env.close(root);
-  const Model model = first_model();
+std::string file_of(const Model &model, uint64_t alignment, uint64_t reserve) {
   std::vector<HeaderTensor> tensors;
   std::string data;
   for (const auto &[name, t] : model.tensors) {
@@ -148,7 +140,23 @@ SimEnv layout_disk(const Disk &disk) {
     data += t.bytes;
   }
   const std::vector<std::pair<std::string_view, std::string_view>> pairs(model.metadata.begin(), model.metadata.end());
-  env.add_file(layout_path, *serialise_header(tensors, pairs, 8, 40) + data);
+  return *serialise_header(tensors, pairs, alignment, reserve) + data;
+}
+
+SimEnv empty_disk(const Disk &disk) {
+  SimEnv env;
+  env.reflink = disk.reflink;
+  env.copies_ranges = disk.copies_ranges;
+  env.mkdirat(AT_FDCWD, "/models", 0755);
+  const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
+  env.fsync(root);
+  env.close(root);
+  return env;
+}
+
+SimEnv layout_disk(const Disk &disk) {
+  SimEnv env = empty_disk(disk);
+  env.add_file(layout_path, file_of(first_model(), 8, 40));
   return env;
 }
 

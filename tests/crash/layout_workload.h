@@ -48,6 +48,9 @@ inline constexpr Disk disks[] = {
     {"blocks shared", true, true}, {"copied in the kernel", false, true}, {"read and written", false, false}};
 
 Model first_model();
+// Its bytes, in the order of the names.
+std::string file_of(const Model &model, uint64_t alignment = default_alignment, uint64_t reserve = 0);
+SimEnv empty_disk(const Disk &disk);  // with a folder /models, durable
 SimEnv layout_disk(const Disk &disk);
 
 }  // namespace st::testing

@@ -19,16 +19,6 @@ ModelTensor u8(size_t n, int seed) {
   return {Dtype::U8, {n}, fill(n, seed)};
 }
 
-std::string file_of_model(const std::map<std::string, ModelTensor> &held) {
-  std::vector<HeaderTensor> tensors;
-  std::string data;
-  for (const auto &[name, t] : held) {
-    tensors.push_back({name, t.dtype, t.shape, data.size(), t.bytes.size()});
-    data += t.bytes;
-  }
-  return *serialise_header(tensors, {}, 8, 0) + data;
-}
-
 const std::map<std::string, ModelTensor> first_shards[] = {
     {{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"c", u8(600, 3)}}, {{"d", u8(520, 4)}, {"e", u8(40, 5)}}};
 
@@ -99,17 +89,11 @@ const std::vector<ShardOperation> &shard_operations() {
 }
 
 SimEnv shards_disk(const Disk &kind) {
-  SimEnv env;
-  env.reflink = kind.reflink;
-  env.copies_ranges = kind.copies_ranges;
-  env.mkdirat(AT_FDCWD, shards_folder.c_str(), 0755);
-  const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
-  env.fsync(root);
-  env.close(root);
+  SimEnv env = empty_disk(kind);
   ShardIndex index = ShardIndex::of(shard_names);
   uint64_t total = 0;
   for (size_t i = 0; i < 3; ++i) {
-    env.add_file(shards_folder + "/" + shard_names[i], file_of_model(first_shards[i]));
+    env.add_file(shards_folder + "/" + shard_names[i], file_of({first_shards[i], {}}, 8));
     for (const auto &[name, t] : first_shards[i]) {
       index.assign(name, shard_names[i]);
       total += t.bytes.size();
