@@ -334,7 +334,8 @@ void Sequence::check_cut(const SimDisk &disk, const Whole &other, std::string_vi
     REQUIRE(opened, "after a cut ", when, " ", shard, ": ", said(opened));
   }
   const auto recovered = store::recover_all(env, testing::index_path, {0, nullptr, nullptr}, {});
-  REQUIRE(recovered && recovered->aside == 0, "a cut ", when, ": ", said(recovered));
+  REQUIRE(recovered && recovered->aside == 0, "a cut ", when, ": ", said(recovered), ", ",
+          recovered ? recovered->why_aside : "");
   const std::string wrong = testing::check_strictly(env);
   REQUIRE(wrong.empty(), "a cut ", when, ": ", wrong);
   const auto found = testing::follow_index(env);

@@ -1,5 +1,6 @@
 #include "fault_env.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace st::testing {
@@ -63,10 +64,15 @@ ssize_t FaultEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
   return base_.pread(fd, buffer, answer == short_io && n > 1 ? n / 2 : n, offset);
 }
 
+// Linux ends a short write at a page or a block, so never inside a sector: one that lies within a sector is whole.
 ssize_t FaultEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
+  constexpr uint64_t sector = 512;
   const int answer = ask(Call::pwrite);
   if (answer < 0) return answer;
-  return base_.pwrite(fd, buffer, answer == short_io && n > 1 ? n / 2 : n, offset);
+  if (answer != short_io) return base_.pwrite(fd, buffer, n, offset);
+  const uint64_t first = offset - offset % sector + sector, middle = offset + n / 2;
+  const uint64_t end = std::min(std::max(middle - middle % sector, first), offset + n);
+  return base_.pwrite(fd, buffer, end - offset, offset);
 }
 
 int FaultEnv::openat(int dir, const char *path, int flags, mode_t mode) {
