@@ -7,6 +7,7 @@
 #include "store/transaction.h"
 #include "write/identity.h"
 #include "write/space.h"
+#include "write/units.h"
 
 namespace st::store {
 

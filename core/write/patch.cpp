@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "write/units.h"
+
 namespace st::write {
 namespace {
 

@@ -17,8 +17,6 @@ struct Piece {
   bool staged() const { return payload.offset != 0; }
 };
 
-inline constexpr uint64_t write_chunk_bytes = uint64_t{1} << 20;
-
 // `buffer` holds a chunk, or the largest piece. Nothing is synced.
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           std::byte *buffer);

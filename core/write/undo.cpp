@@ -5,6 +5,8 @@
 #include <memory>
 #include <string_view>
 
+#include "write/units.h"
+
 namespace st::write {
 namespace {
 
