@@ -64,6 +64,14 @@ Result<void> Checkpoint::refresh() {
   return {};
 }
 
+Result<void> Checkpoint::refresh_settled() {
+  const Control control = this->control();
+  auto recovered = recover({options_.lock_timeout_ms, &control, &counters_.lock_waits});
+  // Where nothing can be written, is there anything to be?
+  if (!recovered && recovered.error().status != Status::needs_recovery) return recovered;
+  return refresh();
+}
+
 void Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
   if (options_.descriptors && snapshot->env) snapshot->share_descriptor(options_.descriptors);
   std::lock_guard lock(mutex_);

@@ -71,6 +71,8 @@ class Checkpoint {
   Result<std::unique_ptr<Checkpoint>> reopen() const;
   // The file as it is now, also if it was replaced: what others have committed.
   Result<void> refresh();
+  // The same of a file that nobody is making anew: so also what a writer leaves who is only dying is finished first.
+  Result<void> refresh_settled();
 
   const Snapshot &snapshot() const { return *current_.load(std::memory_order_acquire); }
   const OpenOptions &options() const { return options_; }

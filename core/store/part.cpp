@@ -17,16 +17,24 @@ uint64_t Transaction::gained_bytes() const {
   return gained - snapshot_->header.index.data_bytes();
 }
 
-Result<void> Transaction::lock_part(int32_t timeout_ms) {
-  if (auto ok = may_go_on(); !ok) return ok;
+Result<bool> Transaction::lock_part(int32_t timeout_ms) {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
-  auto locked = lock(timeout_ms);
+  bool orphaned = false;
+  auto locked = lock(timeout_ms, &orphaned);
   if (!locked) {
     if (locked.error().status != Status::busy) failed_ = true;
     return Failure(std::move(locked.error()));
   }
+  if (orphaned) return false;
   locked_ = std::move(*locked);
-  return publishes() ? draft() : Result<void>();
+  if (publishes())
+    if (auto drafted = draft(); !drafted) return Failure(std::move(drafted.error()));
+  return true;
+}
+
+Result<void> Transaction::recover_part(int32_t timeout_ms) {
+  return checkpoint_.recover({timeout_ms, &control_, &checkpoint_.counters_.lock_waits});
 }
 
 Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form *form, std::string *name,

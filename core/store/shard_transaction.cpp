@@ -54,6 +54,13 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   if (!pinned) return Failure(std::move(pinned.error()));
   auto begun = Transaction::begin(*pinned->member, options_);
   if (!begun) return Failure(std::move(begun.error()));
+  // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
+  if (const Snapshot &now = (*begun)->before(); &now != pinned->snapshot && !shown_.agrees(shard, now)) {
+    Error e = error(Status::file_changed, quoted(pinned->member->path()),
+                    " was replaced since it was read; refresh the handle and begin again");
+    e.shard = shard;
+    return Failure(std::move(e));
+  }
   return parts_.emplace(shard, std::move(*begun)).first->second.get();
 }
 
@@ -245,8 +252,7 @@ Result<void> ShardTransaction::commit_together() {
   std::sort(parts.begin(), parts.end(),
             [](Transaction *a, Transaction *b) { return a->checkpoint().path() < b->checkpoint().path(); });
   LockedIndex index;
-  if (auto locked = lock_index(exclusive, deadline, &index); !locked) return locked;
-  if (auto locked = lock_parts(parts, deadline); !locked) return locked;
+  if (auto locked = lock_all(parts, exclusive, deadline, &index); !locked) return locked;
   failed_ = true;  // whatever comes now, there is no second commit
   if (auto approved = approve(); !approved) {
     for (Transaction *part : parts) part->unlock_part();
@@ -257,13 +263,11 @@ Result<void> ShardTransaction::commit_together() {
   auto prepared = prepare(parts, &index, &decision);
   if (!prepared) {
     for (Transaction *part : parts) part->drop_part(false);
-    if (decision.journal) shards_.env().unlinkat(decision.folder->dir().fd(), decision.journal->name().c_str(), 0);
-    decision = {};
-    write::Folder::remove_if_empty(shards_.env(), shards_.real_path());
+    decision.remove();
     return prepared;
   }
   // The point of no return, for all of them.
-  if (auto decided = decision.journal->commit(); !decided)
+  if (auto decided = decision.taken.journal->commit(); !decided)
     return open_outcome(parts, &index, &decision, std::move(decided.error()));
   if (auto done = carry_out(parts, index, decision); !done)
     return open_outcome(parts, &index, &decision, std::move(done.error()));
@@ -271,11 +275,34 @@ Result<void> ShardTransaction::commit_together() {
     part->finish_part();
     shards_.used_journals(part->checkpoint());
   }
-  shards_.env().unlinkat(decision.folder->dir().fd(), decision.journal->name().c_str(), 0);
-  decision = {};
-  write::Folder::remove_if_empty(shards_.env(), shards_.real_path());
+  decision.remove();
+  // What shows it may have to recover what others left, which takes the index for itself.
+  index.fresh.reset();
+  index.lock.release();
   show_result();
   return {};
+}
+
+void ShardTransaction::Decision::remove() {
+  if (there()) taken.folder->dir().env().unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  taken = {};
+  beside.reset();
+}
+
+// The index, then the parts. A part with an orphan beside it is recovered when
+// nothing is locked: to be finished, a part may need the index and all shards.
+Result<void> ShardTransaction::lock_all(const std::vector<Transaction *> &parts, bool exclusive, uint64_t deadline,
+                                        LockedIndex *index) {
+  constexpr int attempts = 1000;
+  for (int i = 0; i < attempts; ++i) {
+    if (auto locked = lock_index(exclusive, deadline, index); !locked) return locked;
+    Transaction *orphaned = nullptr;
+    if (auto locked = lock_parts(parts, deadline, &orphaned); !locked) return locked;
+    if (!orphaned) return {};
+    index->lock.release();
+    if (auto recovered = orphaned->recover_part(left(deadline)); !recovered) return recovered;
+  }
+  return fail(Status::busy, quoted(shards_.real_path()), " is being recovered all the time; try again");
 }
 
 // Locked, still what the path names, and with no super-journal of a dead writer beside it.
@@ -303,11 +330,13 @@ Result<void> ShardTransaction::lock_index(bool exclusive, uint64_t deadline, Loc
     auto folder = write::Folder::open(env, path, *s, options_log());
     if (!folder) return Failure(std::move(folder.error()));
     if (!*folder) return {};
-    auto orphans = write::find_orphans(**folder, *s);
+    std::vector<write::Piece> all;
+    if (exclusive) all = {{0, {0, static_cast<uint64_t>(s->st_size), 0}, nullptr}};
+    auto orphans = write::find_orphans(**folder, *s, {{}, all});
     if (!orphans) return Failure(std::move(orphans.error()));
     if (!orphans->committed) return {};
     locked->lock.release();
-    if (auto recovered = shards_.recover_if_needed(wait); !recovered) return recovered;
+    if (auto recovered = shards_.recover(wait); !recovered) return recovered;
   }
   return fail(Status::busy, quoted(path), " is being replaced or recovered all the time; try again");
 }
@@ -316,13 +345,17 @@ const Log &ShardTransaction::options_log() const {
   return shards_.options().log;
 }
 
-Result<void> ShardTransaction::lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline) {
-  for (size_t i = 0; i < parts.size(); ++i)
-    if (auto locked = parts[i]->lock_part(left(deadline)); !locked) {
-      for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
-      failed_ = locked.error().status != Status::busy;
-      return locked;
-    }
+// All of them, or none: then one is `orphaned`, or it failed.
+Result<void> ShardTransaction::lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline,
+                                          Transaction **orphaned) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto locked = parts[i]->lock_part(left(deadline));
+    if (locked && *locked) continue;
+    for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
+    if (locked) return *orphaned = parts[i], Result<void>();
+    failed_ = locked.error().status != Status::busy;
+    return Failure(std::move(locked.error()));
+  }
   return {};
 }
 
@@ -404,13 +437,12 @@ Result<void> ShardTransaction::prepare(const std::vector<Transaction *> &parts, 
   os::Env &env = shards_.env();
   auto identity = index->file.stat();
   if (!identity) return Failure(std::move(identity.error()));
-  auto folder = write::Folder::create(env, shards_.real_path(), *identity);
-  if (!folder) return Failure(std::move(folder.error()));
-  decision->folder = std::move(*folder);
-  auto journal = write::Journal::create(decision->folder->dir(), *identity);
-  if (!journal) return Failure(std::move(journal.error()));
-  decision->journal = std::move(*journal);
-  const auto transaction = write::transaction_of(decision->journal->name());
+  decision->beside = std::make_unique<write::JournalFolder>(env, shards_.real_path(), *identity);
+  auto taken = decision->beside->take();
+  if (!taken) return Failure(std::move(taken.error()));
+  decision->taken = std::move(*taken);
+  write::Journal &journal = *decision->taken.journal;
+  const auto transaction = write::transaction_of(journal.name());
   ST_ASSERT(transaction.has_value());
 
   write::SuperList list;
@@ -426,9 +458,9 @@ Result<void> ShardTransaction::prepare(const std::vector<Transaction *> &parts, 
   if (makes_files)
     if (auto synced = sync_folder(); !synced) return synced;
   const write::Identity known{identity->st_ino, list.index.old.size, 0, list.index.old.hash};
-  decision->journal->begin();
-  if (auto ok = decision->journal->seal_super(known, write::encode(list), *transaction); !ok) return ok;
-  return decision->journal->sync_payload(decision->folder->dir());
+  journal.begin();
+  if (auto ok = journal.seal_super(known, write::encode(list), *transaction); !ok) return ok;
+  return journal.sync_payload(decision->taken.folder->dir());
 }
 
 Result<void> ShardTransaction::sync_folder() const {
@@ -452,7 +484,7 @@ Result<void> ShardTransaction::carry_out(const std::vector<Transaction *> &parts
   if (index.fresh) {
     auto fresh = index.fresh->file().stat();
     if (!fresh) return Failure(std::move(fresh.error()));
-    shards_.own_index_ = fresh->st_ino;
+    shards_.own_index_ = Shards::state_of(*fresh);
     if (auto done = index.fresh->rename(); !done) return done;
     if (auto synced = sync_folder(); !synced) return synced;
   }
@@ -462,7 +494,7 @@ Result<void> ShardTransaction::carry_out(const std::vector<Transaction *> &parts
     if (auto synced = sync_folder(); !synced) return synced;
   for (Transaction *part : parts)
     if (auto done = part->retire_part(); !done) return done;
-  return decision.journal->retire();
+  return decision.taken.journal->retire();
 }
 
 // Whether it was decided, or how far it came, recovery will see.
@@ -470,7 +502,7 @@ Failure ShardTransaction::open_outcome(const std::vector<Transaction *> &parts, 
                                        Error cause) {
   if (index->fresh) index->fresh->leave();
   // Before anything is unlocked: whoever locks it next must see an orphan.
-  decision->journal.reset();
+  decision->taken.journal.reset();
   for (Transaction *part : parts) part->drop_part(true);
   shards_.poisoned_ = true;
   Error e = std::move(cause);

@@ -42,8 +42,10 @@ class ShardTransaction final : public AnyTransaction {
   };
   // The super-journal, once it is there.
   struct Decision {
-    std::optional<write::Folder> folder;
-    std::unique_ptr<write::Journal> journal;
+    std::unique_ptr<write::JournalFolder> beside;  // removed with the last journal in it
+    write::JournalFolder::Taken taken;             // nothing is left of it when it is done, or was given up
+    bool there() const { return taken.journal != nullptr; }
+    void remove();
   };
 
   ShardTransaction(Shards &shards, TransactionOptions options)
@@ -59,8 +61,9 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> approve() const;
   Result<void> commit_each();
   Result<void> commit_together();
+  Result<void> lock_all(const std::vector<Transaction *> &parts, bool exclusive, uint64_t deadline, LockedIndex *index);
   Result<void> lock_index(bool exclusive, uint64_t deadline, LockedIndex *locked);
-  Result<void> lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline);
+  Result<void> lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline, Transaction **orphaned);
   int32_t left(uint64_t deadline) const;
   Result<void> prepare(const std::vector<Transaction *> &parts, LockedIndex *index, Decision *decision);
   Result<void> prepare_index(const std::vector<Transaction *> &parts, LockedIndex *index, write::SuperEntry *entry);

@@ -13,15 +13,13 @@
 #include "write/super_recover.h"
 
 namespace st::store {
-namespace {
 
-// Written over, or replaced?
-bool same_state(const struct stat &a, const struct stat &b) {
-  return os::same_inode(a, b) && a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
-         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+// Not the inode alone: a file that comes later may have its number.
+uint64_t Shards::state_of(const struct stat &s) {
+  const uint64_t parts[] = {s.st_dev, s.st_ino, static_cast<uint64_t>(s.st_size),
+                            static_cast<uint64_t>(s.st_mtim.tv_sec), static_cast<uint64_t>(s.st_mtim.tv_nsec)};
+  return hash64(parts, sizeof parts);
 }
-
-}  // namespace
 
 Result<ReadIndex> Shards::read_index(os::Env &env, const std::string &real_path) {
   auto file = open_regular(env, real_path, O_RDONLY);
@@ -95,12 +93,21 @@ std::unique_ptr<ShownShards> Shards::make_catalogue(ReadIndex read) {
   return std::make_unique<ShownShards>(*this, std::move(read), std::move(members));
 }
 
+write::Findings Shards::told() const {
+  return [this](const write::Finding &f) {
+    if (options().log) options().log(f.level, f.message);
+    return true;
+  };
+}
+
 Result<void> Shards::recover_if_needed(const os::LockWait &wait) {
-  auto recovered =
-      write::recover_super_if_needed(env(), real_path_, wait, options().writable, [this](const write::Finding &f) {
-        if (options().log) options().log(f.level, f.message);
-        return true;
-      });
+  auto recovered = write::recover_super_if_needed(env(), real_path_, wait, options().writable, told());
+  if (!recovered) return Failure(std::move(recovered.error()));
+  return {};
+}
+
+Result<void> Shards::recover(const os::LockWait &wait) {
+  auto recovered = write::recover_super_or_fail(env(), real_path_, wait, told());
   if (!recovered) return Failure(std::move(recovered.error()));
   return {};
 }
@@ -113,16 +120,18 @@ Result<void> Shards::check_unchanged(const struct stat &read) const {
   struct stat by_path;
   const int r = env().fstatat(AT_FDCWD, real_path_.c_str(), &by_path, 0);
   if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", real_path_));
-  if (r == 0 && (same_state(by_path, read) || by_path.st_ino == own_index_)) return {};
+  if (r == 0 && (state_of(by_path) == state_of(read) || state_of(by_path) == own_index_)) return {};
   return fail(Status::file_changed, "the index of shards ", quoted(path_),
               " was replaced since it was read; refresh the handle, or open it anew");
 }
 
-// Waits for whoever is changing the checkpoint.
-void Shards::await_writers() const {
+Result<void> Shards::await_writers() const {
   auto file = open_regular(env(), real_path_, O_RDONLY);
-  if (!file) return;
-  static_cast<void>(os::RangeLock::acquire(*file, {{0, 0, false}}, {options().lock_timeout_ms, nullptr, nullptr}));
+  if (!file) return {};  // whoever looks at the index next will tell
+  auto lock = os::RangeLock::acquire(*file, {{0, 0, false}}, {options().lock_timeout_ms, nullptr, nullptr});
+  // Where nothing can be locked nobody changes shards.
+  if (!lock && lock.error().status != Status::lock_unsupported) return Failure(std::move(lock.error()));
+  return {};
 }
 
 std::string Shards::name_of(const std::string &real_path, const ShownShards &shown) const {

@@ -8,6 +8,7 @@
 
 #include "format/shard_index.h"
 #include "store/several.h"
+#include "write/recover.h"
 
 namespace st::store {
 
@@ -50,10 +51,14 @@ class Shards final : public Several {
   Result<void> check_all_there(const ShardIndex &index) const;
   Error missing(uint32_t number, const std::string &shard) const;
   Result<void> recover_if_needed(const os::LockWait &wait);
+  Result<void> recover(const os::LockWait &wait);
+  write::Findings told() const;
   const ShownShards &now() const;
+  static uint64_t state_of(const struct stat &index);
   // Status file_changed if the index is no longer the one that was read.
   Result<void> check_unchanged(const struct stat &read) const;
-  void await_writers() const;
+  // Waits for whoever is changing the checkpoint.
+  Result<void> await_writers() const;
   // As the index names it.
   std::string name_of(const std::string &real_path, const ShownShards &shown) const;
   // Only so many shards keep a journal for their next transaction.
@@ -64,7 +69,7 @@ class Shards final : public Several {
   std::map<std::string, Member *, std::less<>> by_name_;  // all that this handle has seen
   std::vector<Checkpoint *> with_journals_;               // those used last
   std::atomic<bool> poisoned_ = false;
-  std::atomic<uint64_t> own_index_ = 0;  // inode of the index that a commit of ours is putting in place
+  std::atomic<uint64_t> own_index_ = 0;  // state of the index that a commit of ours is putting in place
 };
 
 }  // namespace st::store

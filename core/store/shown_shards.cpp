@@ -23,25 +23,30 @@ Result<ShownShards::Pinned> ShownShards::pin(uint32_t i) const {
     e.shard = i;
     return Failure(std::move(e));
   }
+  // A shard that disagrees may be on its way, by a change that is under way or whose writer died: to what this index
+  // says, and it agrees once that is finished; or to what another will say, and then this one has been replaced.
+  // The second look may meet such a change that began after the first, but then this index goes with it.
+  for (int looks = 0; looks < 2; ++looks) {
+    if (auto same = check_unchanged(); !same) return Failure(std::move(same.error()));
+    const Snapshot &now = (*opened)->snapshot();
+    if (agrees(i, now)) {
+      if (pins_[i].compare_exchange_strong(snapshot, &now, std::memory_order_acq_rel)) snapshot = &now;
+      return Pinned{*opened, snapshot};
+    }
+    if (auto alone = owner_.await_writers(); !alone) return Failure(std::move(alone.error()));
+    if (auto fresh = (*opened)->refresh_settled(); !fresh) return Failure(std::move(fresh.error()));
+  }
   if (auto same = check_unchanged(); !same) return Failure(std::move(same.error()));
-  const Snapshot &now = (*opened)->snapshot();
-  if (auto agrees = check(i, now); !agrees) return Failure(std::move(agrees.error()));
-  if (pins_[i].compare_exchange_strong(snapshot, &now, std::memory_order_acq_rel)) snapshot = &now;
-  return Pinned{*opened, snapshot};
+  Error e = explain(i, (*opened)->snapshot());
+  e.shard = i;
+  return Failure(std::move(e));
 }
 
-// The shard's tensors are those that the index has in it, no more and no fewer.
-Result<void> ShownShards::check(uint32_t shard, const Snapshot &snapshot) const {
+bool ShownShards::agrees(uint32_t shard, const Snapshot &snapshot) const {
   const Index &index = snapshot.header.index;
   bool agrees = index.size() == read_.index.counts()[shard];
   for (size_t i = 0; agrees && i < index.size(); ++i) agrees = read_.index.shard_of(index.at(i).name) == shard;
-  if (agrees) return {};
-  // Or is somebody just changing both?
-  owner_.await_writers();
-  if (auto same = check_unchanged(); !same) return same;
-  Error e = explain(shard, snapshot);
-  e.shard = shard;
-  return Failure(std::move(e));
+  return agrees;
 }
 
 Error ShownShards::explain(uint32_t shard, const Snapshot &snapshot) const {

@@ -37,11 +37,12 @@ class ShownShards final : public Merged {
   Result<Pinned> pin(uint32_t i) const;
   // Status file_changed if the index was replaced since.
   Result<void> check_unchanged() const { return owner_.check_unchanged(read_.identity); }
+  // Does that state of the shard have the tensors that the index has in it, no more and no fewer?
+  bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.
   const Snapshot *pinned(uint32_t i) const { return pins_[i].load(std::memory_order_acquire); }
 
  private:
-  Result<void> check(uint32_t shard, const Snapshot &snapshot) const;
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 
   const Shards &owner_;

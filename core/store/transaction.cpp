@@ -215,15 +215,16 @@ Result<void> Transaction::finish(const Locked &locked) {
   return {};
 }
 
-Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout) {
+Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, bool *orphaned) {
   constexpr int attempts = 1000;
   os::Env &env = checkpoint_.env_;
   const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
   for (int i = 0; i < attempts; ++i) {
     const uint64_t now = env.monotonic_ms();
     auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_,
-                            &checkpoint_.counters_.lock_waits});
-    if (!locked || *locked) return locked;
+                            &checkpoint_.counters_.lock_waits},
+                           orphaned);
+    if (!locked || *locked || (orphaned && *orphaned)) return locked;
   }
   return fail(Status::busy, quoted(checkpoint_.path_), " is being replaced or recovered all the time; try again");
 }
@@ -231,7 +232,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout) 
 // The header's bytes shared, so that nobody publishes or recovers meanwhile,
 // and the tensors' bytes exclusive. Then look whether what is locked is still
 // what the path names, what the header said, and free of orphans.
-Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait) {
+Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait, bool *orphaned) {
   auto file = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
   if (!file) return Failure(std::move(file.error()));
   auto locked = std::make_unique<Locked>();
@@ -264,6 +265,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   if (auto looked = find_committed_orphans(&orphans); !looked) return Failure(std::move(looked.error()));
   if (orphans) {
     locked->lock.release();
+    if (orphaned) return *orphaned = true, nullptr;
     if (auto recovered = checkpoint_.recover(wait); !recovered) return Failure(std::move(recovered.error()));
     return nullptr;
   }

@@ -50,8 +50,10 @@ class Transaction final : public AnyTransaction {
   const Snapshot &before() const { return *snapshot_; }
   const Draft &draft_after() const { return *draft_; }
   uint64_t gained_bytes() const;  // tensors' bytes, afterwards less before; wraps
-  // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's.
-  Result<void> lock_part(int32_t timeout_ms);
+  // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's. False: what a dead writer left
+  // is to be recovered first, by recover_part() when no file of the whole is locked any more.
+  Result<bool> lock_part(int32_t timeout_ms);
+  Result<void> recover_part(int32_t timeout_ms);
   void unlock_part() { locked_.reset(); }
   // All that can fail: afterwards everything is on the disk, but means nothing yet.
   Result<void> prepare_part(const write::Super &super, write::SuperEntry *entry);
@@ -108,8 +110,9 @@ class Transaction final : public AnyTransaction {
   Result<void> find_committed_orphans(bool *found) const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
   Result<void> borrow(write::Piece *piece, const void *bytes);
-  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms);
-  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait);  // null: the file changed, look again
+  // With `orphaned` nothing is recovered: then it is told, and the answer null.
+  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *orphaned = nullptr);
+  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, bool *orphaned);  // null: look again
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
   Result<void> test_locks(const Locked &locked, const os::LockRange &range);
   Error name_blocked(Error busy, const os::File &file) const;

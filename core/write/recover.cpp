@@ -16,9 +16,10 @@ namespace {
 // after the other, and the journal's may be the last. What cannot be read
 // belongs to somebody who goes on writing, or to recovery.
 bool is_on(const Found &found, std::span<const Piece> locked) {
-  if (found.state != JournalState::committed || !manifest_is_inside(found)) return false;
-  // A new file for the whole of the old one, which its writer had locked.
-  if (found.record.is_part() && found.record.ranges == 0) return !locked.empty();
+  if (found.state != JournalState::committed) return false;
+  // A new file for the whole of the old one, or a decision on all parts: its writer had locked the whole file.
+  if (found.record.is_super() || (found.record.is_part() && found.record.ranges == 0)) return !locked.empty();
+  if (!manifest_is_inside(found)) return false;
   std::vector<std::byte> manifest(found.record.ranges * range_record_bytes);
   if (!found.file.read(manifest.data(), manifest.size(), found.record.manifest)) return false;
   if (hash64(manifest.data(), manifest.size()) != found.record.manifest_hash) return false;
@@ -91,24 +92,29 @@ Result<bool> Recovery::run() {
   if (const int r = env_.fstatat(AT_FDCWD, path_.c_str(), &by_path, 0); r < 0)
     return Failure(os_error(-r, "look at", path_));
   Replacement::remove_stale(env_, path_);
-  auto folder = Folder::open(env_, path_, by_path,
-                             [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); });
-  if (!folder) return Failure(std::move(folder.error()));
-  if (!*folder) {  // nor was anything ever decided
-    Replacement::remove_stale(env_, path_, undecided_infix);
-    return true;
-  }
+  const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
+  auto there = Folder::open(env_, path_, by_path, told);
+  if (!there) return Failure(std::move(there.error()));
+  if (!*there && !Replacement::is_any(env_, path_, undecided_infix)) return true;
 
   auto read_only = [&](Error &&e) { return Failure(means_read_only(e) ? needs_recovery(path_, e) : std::move(e)); };
   auto exclusive = lock_whole_file(env_, path_, wait_);
+  if (!exclusive && !*there && means_read_only(exclusive.error())) return true;
   if (!exclusive) return read_only(std::move(exclusive.error()));
   const os::File &data = (*exclusive)->file;
   auto identity = data.stat();
   if (!identity) return Failure(std::move(identity.error()));
 
-  auto names = (*folder)->journals();
-  if (!names) return Failure(std::move(names.error()));
-  for (const std::string &name : *names) {
+  // Only now it is the folder that counts: while this waited, that one may have been removed and another made.
+  auto folder = Folder::open(env_, path_, *identity, {});
+  if (!folder) return Failure(std::move(folder.error()));
+  std::vector<std::string> names;
+  if (*folder) {
+    auto listed = (*folder)->journals();
+    if (!listed) return Failure(std::move(listed.error()));
+    names = std::move(*listed);
+  }
+  for (const std::string &name : names) {
     if (stopped_)
       return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
     auto looked = look_at(**folder, name, *identity, true);

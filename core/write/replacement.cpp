@@ -51,6 +51,15 @@ void Replacement::remove_stale(os::Env &env, const std::string &target, std::str
   if (auto dir = open_folder(env, folder)) remove_stale(*dir, base, infix);
 }
 
+bool Replacement::is_any(os::Env &env, const std::string &target, std::string_view infix) {
+  const auto [folder, base] = os::split_path(target);
+  const std::string prefix = temporary_prefix(base, infix);
+  std::vector<std::string> names;
+  auto dir = open_folder(env, folder);
+  return dir && env.list(dir->fd(), &names) >= 0 &&
+         std::any_of(names.begin(), names.end(), [&](const std::string &name) { return name.starts_with(prefix); });
+}
+
 Result<std::unique_ptr<Replacement>> Replacement::create(os::Env &env, const std::string &target, mode_t mode,
                                                          std::string_view infix) {
   std::unique_ptr<Replacement> r(new Replacement());
@@ -95,6 +104,7 @@ Result<void> Replacement::make(mode_t mode) {
     auto s = file_.stat();
     if (!s) return Failure(std::move(s.error()));
     if (s->st_nlink > 0) return {};
+    lock_.release();  // or it would end the next one's, which is of file_ too
     last = error(Status::io, "temporary files in ", quoted(dir_.path()), " vanish; see what removes them");
   }
   return Failure(std::move(last));

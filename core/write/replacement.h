@@ -49,7 +49,10 @@ class Replacement {
   // The temporary stays, whatever becomes of this object.
   void leave() { named_ = false; }
 
-  // Removes temporaries of `target` whose writers are gone.
+  // Is there a temporary of `target`, whosesoever?
+  static bool is_any(os::Env &env, const std::string &target, std::string_view infix);
+  // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`, or
+  // one may be decided, and its writer dead, after the look for whoever decides.
   static void remove_stale(os::Env &env, const std::string &target, std::string_view infix = temporary_infix);
 
  private:

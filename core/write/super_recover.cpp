@@ -228,12 +228,15 @@ Result<Recovered> recover_super(os::Env &env, const std::string &index, const os
   struct stat by_path;
   if (const int r = env.fstatat(AT_FDCWD, index.c_str(), &by_path, 0); r < 0)
     return Failure(os_error(-r, "look at", index));
-  auto folder =
+  auto there =
       Folder::open(env, index, by_path, [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); });
-  if (!folder) return Failure(std::move(folder.error()));
+  if (!there) return Failure(std::move(there.error()));
   auto read_only = [&](Error &&e) { return Failure(means_read_only(e) ? needs_recovery(index, e) : std::move(e)); };
   auto exclusive = lock_whole_file(env, index, wait);
-  if (!exclusive) return *folder ? read_only(std::move(exclusive.error())) : Failure(std::move(exclusive.error()));
+  if (!exclusive) return *there ? read_only(std::move(exclusive.error())) : Failure(std::move(exclusive.error()));
+  // As in the recovery of a file, what counts is what is there now.
+  auto folder = Folder::open(env, index, by_path, {});
+  if (!folder) return Failure(std::move(folder.error()));
   if (*folder) {
     const std::string in = os::split_path(index).first;
     auto dir = os::File::open(env, AT_FDCWD, in, O_RDONLY | O_DIRECTORY, 0, in);
@@ -291,6 +294,15 @@ Result<Recovered> recover_super(os::Env &env, const std::string &index, const os
   return result;
 }
 
+Result<Recovered> recover_super_or_fail(os::Env &env, const std::string &index, const os::LockWait &wait,
+                                        const Findings &findings) {
+  auto done = recover_super(env, index, wait, findings);
+  if (done && done->aside > 0)
+    return fail(Status::journal, done->why_aside,
+                "; the checkpoint may hold a half-finished change: verify it, then open again");
+  return done;
+}
+
 Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index, const os::LockWait &wait, bool tidy,
                                           const Findings &findings) {
   struct stat by_path;
@@ -308,11 +320,7 @@ Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index
     if (tidy && !orphans->idle) Folder::remove_if_empty(env, index);
     return Recovered{};
   }
-  auto done = recover_super(env, index, wait, findings);
-  if (done && done->aside > 0)
-    return fail(Status::journal, done->why_aside,
-                "; the checkpoint may hold a half-finished change: verify it, then open again");
-  return done;
+  return recover_super_or_fail(env, index, wait, findings);
 }
 
 }  // namespace st::write

@@ -16,6 +16,9 @@ Result<Decision> decision_on(os::Env &env, const std::string &path, const Commit
 // Under exclusive locks on the index and all parts. Statuses as of recover().
 Result<Recovered> recover_super(os::Env &env, const std::string &index, const os::LockWait &wait,
                                 const Findings &findings);
+// The same; but status journal if something had to be moved aside.
+Result<Recovered> recover_super_or_fail(os::Env &env, const std::string &index, const os::LockWait &wait,
+                                        const Findings &findings);
 // If a super-journal waits there. Usually costs one system call. Rubbish is
 // removed if `tidy`, and nobody is in the way.
 Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index, const os::LockWait &wait, bool tidy,

@@ -23,8 +23,9 @@ Ledger::Entry &Ledger::entry(uint64_t version) {
   return entries_[version];
 }
 
-void Ledger::intend(uint32_t worker, uint64_t version, uint32_t tensors) {
+void Ledger::intend(uint32_t worker, uint64_t version, uint32_t tensors, uint64_t brings_back) {
   Entry &e = entry(version);
+  e.brings_back = brings_back;
   e.tensors = tensors;
   e.start = clock_.fetch_add(1);
   workers_[worker].version = version;
@@ -65,7 +66,7 @@ std::vector<Transaction> Ledger::since_start() const {
   for (uint64_t v = first_version_; v < next_version_; ++v) {
     const Entry &e = entries_[v];
     if (e.state == acknowledged || e.state == buried)
-      log.push_back({v, e.tensors, e.start, e.end, e.state == acknowledged});
+      log.push_back({e.brings_back ? e.brings_back.load() : v, e.tensors, e.start, e.end, e.state == acknowledged});
   }
   return log;
 }

@@ -26,7 +26,8 @@ class Ledger {
   // A version that nobody has used. Promises nothing yet.
   uint64_t take_version() { return next_version_.fetch_add(1); }
   // From here on `version` may show at `tensors`: to be called before the commit.
-  void intend(uint32_t worker, uint64_t version, uint32_t tensors);
+  // A transaction that takes another back shows what that replaced, `brings_back`.
+  void intend(uint32_t worker, uint64_t version, uint32_t tensors, uint64_t brings_back = 0);
   void acknowledge(uint64_t version);  // the commit answered ST_OK
   void refuse(uint64_t version);       // it answered that nothing changed, and was given up
   // Says what is wrong; only the first complaint of a storm is kept.
@@ -50,7 +51,7 @@ class Ledger {
  private:
   enum State : uint32_t { unused, intended, acknowledged, refused, buried };
   struct Entry {
-    std::atomic<uint64_t> start, end;
+    std::atomic<uint64_t> start, end, brings_back;
     std::atomic<uint32_t> tensors, state;
   };
   struct Worker {

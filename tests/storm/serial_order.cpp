@@ -21,7 +21,7 @@ std::string why_not_serial(std::span<const Transaction> log, std::span<const uin
   std::vector<const Transaction *> shown(n, nullptr);
   for (const Transaction &t : log)
     for (size_t i = 0; i < n; ++i)
-      if (t.version == seen[i] && (t.tensors >> i & 1)) shown[i] = &t;
+      if (t.version == seen[i] && (t.tensors >> i & 1) && (!shown[i] || t.start > shown[i]->start)) shown[i] = &t;
   for (size_t i = 0; i < n; ++i)
     if (!shown[i])
       return "tensor " + std::to_string(i) + " shows version " + std::to_string(seen[i]) +

@@ -29,7 +29,10 @@
 namespace st::testing {
 
 struct Transaction {
-  uint64_t version = 0;  // what its tensors then hold
+  // What its tensors then hold. Several may have the same version: then each but
+  // the first brings it back, after another that was acknowledged had replaced it
+  // in all of its tensors; so the one that started last is the one that is seen.
+  uint64_t version = 0;
   uint32_t tensors = 0;  // bit t: touches tensor t
   uint64_t start = 0, end = 0;
   bool acknowledged = false;  // else its writer died meanwhile

@@ -68,6 +68,16 @@ TEST(SerialOrder, SeesAValueThatNobodyMeant) {
   EXPECT_NE(verdict({{1, b, 1, 2, true}}, {1, 1, 0}), "");
 }
 
+TEST(SerialOrder, AcceptsAValueThatWasBroughtBack) {
+  const std::vector<Transaction> there_and_back = {
+      {1, a | b, 1, 2, true}, {2, a | b, 3, 4, true}, {1, a | b, 5, 6, true}};
+  EXPECT_EQ(verdict(there_and_back, {1, 1, 0}), "");
+  EXPECT_NE(verdict(there_and_back, {2, 2, 0}), "");
+  EXPECT_NE(
+      verdict({{1, a | b, 1, 2, true}, {2, a | b, 3, 4, true}, {1, a | b, 5, 6, true}, {3, a, 7, 8, true}}, {1, 1, 0}),
+      "");
+}
+
 TEST(SerialOrder, SeesAnOrderThatTimeForbids) {
   // 2 came after 1 had ended, 3 shares a tensor with both: 1 after 3 after 2.
   EXPECT_NE(verdict({{1, a | b, 1, 2, true}, {2, c, 3, 4, true}, {3, b | c, 1, 9, true}}, {1, 1, 3}), "");

@@ -1,15 +1,16 @@
-// A storm: writers that change one file through st.h are killed at random
-// moments and replaced, beside readers, ours and stock. When all writers are dead,
-// every so often, the file is recovered and judged:
+// A storm: writers that change one scene (a file, or with --shards the shards of
+// an index) through st.h are killed at random moments and replaced, beside
+// readers, ours and stock. When all writers are dead, every so often, the scene is
+// recovered and judged:
 //
-//   - each tensor holds one whole value, checked over every byte;
+//   - each cell (of one file: each tensor) shows one whole value, checked over every byte;
 //   - the values are such as some serial order of the transactions gives: see
 //     serial_order.h for what can be proved, and is;
-//   - nothing but ST_OK and ST_E_BUSY was answered to anybody, and the stock
-//     reader opened the file each time;
-//   - no journal and no folder is left behind.
+//   - nothing was answered to anybody but what the scene allows, which is ST_OK, ST_E_BUSY
+//     and little else, and the stock reader was content each time;
+//   - no journal and no temporary file is left behind.
 //
-//   storm [--full | --kills N | --seconds S] [--dir FOLDER] [--writers N] [--seed N]
+//   storm [--shards] [--full | --kills N | --seconds S] [--dir FOLDER] [--writers N] [--seed N]
 //         [--stock-reader SCRIPT [--python PYTHON]]
 #include <fcntl.h>
 #include <signal.h>
@@ -19,17 +20,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <random>
 #include <utility>
 
-#include "workers.h"
+#include "file_scene.h"
+#include "shard_scene.h"
 
 namespace fs = std::filesystem;
 using namespace st::testing;
@@ -41,6 +45,7 @@ struct Settings {
   uint64_t kills = 0, seconds = 20;  // whichever comes first; 0: no limit
   uint32_t writers = 8, readers = 2;
   uint64_t seed = std::random_device{}();
+  bool shards = false;
   std::string folder, stock_reader, python;
 };
 
@@ -114,14 +119,13 @@ class StockReader {
 
 class Storm {
  public:
-  Storm(const Settings &settings, std::string path)
-      : settings_(settings), field_{std::move(path), Field::make_layout()}, random_(settings.seed) {}
+  Storm(const Settings &settings, const Scene &scene) : settings_(settings), scene_(scene), random_(settings.seed) {}
 
   // Empty, or what went wrong.
   std::string run() {
-    field_.layout.write(field_.path);
-    ledger_.start_over(std::vector<uint64_t>(Field::tensors, 0));
-    StockReader stock(settings_, field_.path);
+    scene_.make();
+    ledger_.start_over(std::vector<uint64_t>(scene_.cells(), 0));
+    StockReader stock(settings_, scene_.path());
     for (uint32_t w = 0; w < settings_.writers + settings_.readers; ++w) pids_.push_back(start(w));
 
     std::string wrong;
@@ -164,8 +168,8 @@ class Storm {
   pid_t start(uint32_t worker) {
     const uint64_t seed = random_();
     return spawn([&] {
-      if (is_writer(worker)) write_for_ever(field_, ledger_, worker, seed);
-      read_for_ever(field_, ledger_, worker, seed);
+      if (is_writer(worker)) scene_.write_for_ever(ledger_, worker, seed);
+      scene_.read_for_ever(ledger_, worker, seed);
     });
   }
 
@@ -214,7 +218,7 @@ class Storm {
     return "no commit any more: a deadlock?";
   }
 
-  // All writers are dead. Several open the file at once, then all must see the
+  // All writers are dead. Several open the scene at once, then all must see the
   // same, and it must be right.
   std::string judgement(bool last) {
     for (uint32_t w = 0; w < settings_.writers && !last; ++w) put_down(w);
@@ -222,43 +226,44 @@ class Storm {
     auto *seen =
         static_cast<uint64_t *>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     if (seen == MAP_FAILED) std::perror("mmap"), std::exit(1);
-    std::vector<OpenAs> judges = {OpenAs::reader, OpenAs::writer, OpenAs::writer};
+    std::vector<OpenAs> judges = {OpenAs::reader, OpenAs::writer, OpenAs::lone};
     judges.push_back(random_() % 2 ? OpenAs::recoverer : OpenAs::reader);  // an open alone must do as well
     std::shuffle(judges.begin(), judges.end(), random_);
     std::vector<pid_t> pids;
     for (size_t j = 0; j < judges.size(); ++j)
       pids.push_back(spawn([&] {
-        const auto versions = judge(field_, ledger_, judges[j]);
-        std::copy(versions.begin(), versions.end(), seen + j * Field::tensors);
+        const auto versions = scene_.judge(ledger_, judges[j]);
+        std::copy(versions.begin(), versions.end(), seen + j * scene_.cells());
       }));
     for (const pid_t pid : pids) ::waitpid(pid, nullptr, 0);
     std::vector<std::vector<uint64_t>> views;
     for (size_t j = 0; j < judges.size(); ++j)
-      views.emplace_back(seen + j * Field::tensors, seen + (j + 1) * Field::tensors);
+      views.emplace_back(seen + j * scene_.cells(), seen + (j + 1) * scene_.cells());
     ::munmap(seen, 4096);
 
     if (ledger_.has_complaint()) return ledger_.complaint();
     for (const auto &view : views)
       if (view != views.front()) return "several opened the file at once, and did not see the same";
     const auto &versions = views.front();
-    for (uint32_t t = 0; t < Field::first_free; ++t)
-      if (const uint32_t first = t / Field::group_size * Field::group_size; versions[t] != versions[first])
-        return "tensors " + std::to_string(first) + " and " + std::to_string(t) +
-               " only change together, but hold versions " + std::to_string(versions[first]) + " and " +
-               std::to_string(versions[t]);
+    for (const uint32_t group : scene_.groups())
+      for (uint32_t first = static_cast<uint32_t>(std::countr_zero(group)), c = first; c < scene_.cells(); ++c)
+        if ((group >> c & 1) && versions[c] != versions[first])
+          return "cells " + std::to_string(first) + " and " + std::to_string(c) +
+                 " only change together, but hold versions " + std::to_string(versions[first]) + " and " +
+                 std::to_string(versions[c]);
     if (std::string why = why_not_serial(ledger_.since_start(), versions); !why.empty()) return why;
-    if (const st_status status = st_verify(field_.path.c_str(), nullptr, nullptr); status != ST_OK)
+    if (const st_status status = st_verify(scene_.path().c_str(), nullptr, nullptr); status != ST_OK)
       return std::string("st_verify: ") + st_last_error();
-    // A reader may be amid a recovery that it began before; then the first open leaves the rest to it.
-    const std::string journals = field_.path + ".st-journal";
+    // A reader may be amid a recovery that it began before, and then the rest is left to it.
     const auto begin = Clock::now();
+    Scene::Tidied tidied;
     do {
-      if (!open_file(field_.path, open_options(ST_OPEN_READ_WRITE)))
-        return std::string("a last st_open: ") + st_last_error();
-    } while (fs::exists(journals) && Clock::now() - begin < patience);
-    if (fs::exists(journals)) {
+      tidied = scene_.tidy();
+      if (!tidied.wrong.empty()) return tidied.wrong;
+    } while (!tidied.left.empty() && since(begin) < static_cast<double>(patience.count()));
+    if (!tidied.left.empty()) {
       dump();
-      return "the journal folder is still there when everybody is gone";
+      return "everybody is gone, but there still is " + tidied.left;
     }
     ledger_.start_over(versions);
     for (uint32_t w = 0; w < settings_.writers && !last; ++w) pids_[w] = start(w);
@@ -275,15 +280,15 @@ class Storm {
                    ledger_.described(w).c_str(), wchan.c_str());
     }
     std::error_code ignored;
-    for (const auto &entry : fs::directory_iterator(field_.path + ".st-journal", ignored))
-      std::fprintf(stderr, "journal %s, %ju bytes\n", entry.path().c_str(), entry.file_size(ignored));
+    for (const auto &entry : fs::recursive_directory_iterator(fs::path(scene_.path()).parent_path(), ignored))
+      std::fprintf(stderr, "%s, %ju bytes\n", entry.path().c_str(), entry.file_size(ignored));
     std::ifstream locks("/proc/locks");
     for (std::string line; std::getline(locks, line);)
       if (line.find("OFDLCK") != std::string::npos) std::fprintf(stderr, "%s\n", line.c_str());
   }
 
   const Settings &settings_;
-  const Field field_;
+  const Scene &scene_;
   Ledger &ledger_ = Ledger::create();
   std::mt19937_64 random_;
   std::vector<pid_t> pids_;  // writers, then readers; 0: dead
@@ -300,6 +305,10 @@ Settings parse(int argc, char **argv) {
     const std::string option = argv[i];
     if (option == "--full") {
       s.kills = 10000, s.seconds = 0;
+      continue;
+    }
+    if (option == "--shards") {
+      s.shards = true;
       continue;
     }
     if (i + 1 == argc) std::fprintf(stderr, "%s: what?\n", option.c_str()), std::exit(2);
@@ -334,12 +343,17 @@ int main(int argc, char **argv) {
   const Settings settings = parse(argc, argv);
   std::string folder = settings.folder + "/libst-storm-XXXXXX";
   if (!::mkdtemp(folder.data())) return std::perror(folder.c_str()), 1;
-  Storm storm(settings, folder + "/model.safetensors");
+  std::unique_ptr<const Scene> scene;
+  if (settings.shards)
+    scene = std::make_unique<ShardScene>(folder);
+  else
+    scene = std::make_unique<FileScene>(folder);
+  Storm storm(settings, *scene);
   std::printf("%u writers, %u readers, seed %llu\n", settings.writers, settings.readers,
               static_cast<unsigned long long>(settings.seed));
   const std::string wrong = storm.run();
   storm.report();
   if (wrong.empty()) return fs::remove_all(folder), 0;
-  std::fprintf(stderr, "FAILED: %s\nthe file is kept: %s\n", wrong.c_str(), folder.c_str());
+  std::fprintf(stderr, "FAILED: %s\nall is kept: %s\n", wrong.c_str(), folder.c_str());
   return 1;
 }

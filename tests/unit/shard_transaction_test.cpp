@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <future>
+#include <thread>
 
 #include "fault_env.h"
 #include "os/range_lock.h"
@@ -273,6 +275,218 @@ TEST_F(ShardTransactionTest, FinishesFirstWhatAnotherWriterLeft) {
   EXPECT_EQ(bytes(*mine, "a"), new_a);
   EXPECT_EQ(bytes(*mine, "c"), new_c);
   expect_sound();
+}
+
+// The kernel takes a dying writer's locks one after the other: those of his journals may be the last.
+struct Dying {
+  explicit Dying(const std::string &folder) {
+    const std::string path = folder + "/" + testing::names_in(folder).at(0);
+    file = os::File::open(os::Env::posix(), AT_FDCWD, path, O_RDWR, 0, path).value();
+    lock = os::RangeLock::acquire(file, {{0, 0, true}}, {}).value();
+  }
+  os::File file;
+  os::RangeLock lock;  // of file: dies first
+};
+
+TEST_F(ShardTransactionTest, FinishesFirstWhatADyingWriterLeft) {
+  auto mine = open();
+  FaultEnv env(os::Env::posix());
+  auto other = open(env);
+  ASSERT_NO_FATAL_FAILURE(die_half_way(*other, env));
+  other.reset();
+  const std::string folder = index + ".st-journal";
+  const Dying dying(folder);
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  ASSERT_TRUE(is_ok(mine->refresh()));
+  EXPECT_EQ(bytes(*mine, "a"), new_a);
+  EXPECT_EQ(bytes(*mine, "c"), new_c);
+  EXPECT_FALSE(fs::exists(folder));
+}
+
+// Both have the index, shared, and one dies when the other has come to the shards: what he left needs the index alone.
+TEST_F(ShardTransactionTest, FinishesFirstWhatAnotherWriterLeftMeanwhile) {
+  FaultEnv mine_env(os::Env::posix()), other_env(os::Env::posix());
+  auto mine = open(mine_env), other = open(other_env);
+  const std::string my_b = pattern(100, 19), my_c = pattern(5000, 23);
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->update("b", u8(my_b))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(my_c))));
+  size_t locks = 0;
+  mine_env.before = [&](Call call) {
+    if (call == Call::lock && locks++ == 1) die_half_way(*other, other_env), other.reset();
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(t->commit()));
+  mine_env.before = nullptr;
+  ASSERT_GT(locks, 1u);
+  EXPECT_EQ(bytes(*mine, "a"), new_a);
+  EXPECT_EQ(bytes(*mine, "b"), my_b);
+  EXPECT_EQ(bytes(*mine, "c"), my_c);
+  expect_sound();
+}
+
+// The same when the other shards no tensor with it, and dies before the handle looks at what it has made.
+TEST_F(ShardTransactionTest, HoldsNothingWhenItShowsWhatItMade) {
+  put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3), u8_tensor("d", 40, 4)}));
+  put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors","d":"m-2.safetensors")");
+  const std::string first_b = pattern(100, 19), my_b = pattern(100, 29), my_d = pattern(40, 31);
+  FaultEnv mine_env(os::Env::posix()), other_env(os::Env::posix());
+  auto mine = open(mine_env), other = open(other_env);
+  EXPECT_EQ(bytes(*mine, "b"), pattern(100, 2));
+  {
+    auto alone = Checkpoint::open(os::Env::posix(), shard(1), writable());
+    ASSERT_TRUE(is_ok(alone));
+    TransactionOptions publish;
+    publish.publish = true;
+    auto t = Transaction::begin(**alone, publish);
+    ASSERT_TRUE(is_ok(t));
+    ASSERT_TRUE(is_ok((*t)->update("b", u8(first_b))));
+    ASSERT_TRUE(is_ok((*t)->commit()));
+  }
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->update("b", u8(my_b))));
+  ASSERT_TRUE(is_ok(t->update("d", u8(my_d))));
+  size_t syncs = 0;
+  mine_env.before = [&](Call call) {
+    if (call == Call::fdatasync && syncs++ == 0) die_half_way(*other, other_env), other.reset();
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(t->commit()));
+  mine_env.before = nullptr;
+  EXPECT_THAT(logged, ::testing::Not(HasSubstr("cannot show it")));
+  EXPECT_EQ(bytes(*mine, "a"), new_a);
+  EXPECT_EQ(bytes(*mine, "b"), my_b);
+  EXPECT_EQ(bytes(*mine, "d"), my_d);
+}
+
+TEST_F(ShardTransactionTest, MakesItsFolderAgainIfTheLastToLeaveRemovedIt) {
+  FaultEnv env(os::Env::posix());
+  auto mine = open(env);
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  size_t removed = 0;
+  env.before = [&](Call call) {
+    std::error_code ignored;
+    if (call == Call::openat && removed < 2)
+      removed += fs::is_empty(index + ".st-journal", ignored) && !ignored && fs::remove(index + ".st-journal", ignored);
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(removed, 2u);
+  EXPECT_EQ(bytes(*mine, "c"), new_c);
+}
+
+// A transaction that fails may have followed its shards to new files, which the handle does not show.
+TEST_F(ShardTransactionTest, AHandleThatFollowedInVainIsToldToRefresh) {
+  FaultEnv env(os::Env::posix());
+  auto mine = open(env), other = open();
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
+  auto renaming = begin(*other);
+  ASSERT_TRUE(is_ok(renaming->rename("c", "d")));
+  ASSERT_TRUE(is_ok(renaming->commit()));
+  env.before = [](Call call) { return call == Call::pwrite ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, t->commit()));
+  env.before = nullptr;
+  t = begin(*mine);
+  EXPECT_TRUE(fails_with(Status::file_changed, t->rename("c", "e")));
+  ASSERT_TRUE(is_ok(mine->refresh()));
+  t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->rename("d", "e")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  expect_sound();
+}
+
+// A file that comes after the one that a commit made may have its inode.
+TEST_F(ShardTransactionTest, AnIndexIsNotTakenForItsOwnByItsNumber) {
+  auto mine = open();
+  auto t = begin(*mine);
+  ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  put_index(R"("c":"m-2.safetensors")");  // over it
+  EXPECT_TRUE(fails_with(Status::file_changed, mine->catalogue().find("a")));
+}
+
+// Somebody else, in his own thread, who stops before the n-th rename of his commit until he is let go on, or is to die.
+class AtRename {
+ public:
+  AtRename(std::function<void(FaultEnv &)> commit, size_t n) {
+    env_.before = [this, n](Call call) {
+      if (call != Call::renameat || renames_++ != n) return 0;
+      there_.set_value();
+      return on_.get_future().get();
+    };
+    thread_ = std::thread([this, commit = std::move(commit)] { commit(env_); });
+    there_.get_future().wait();
+  }
+  void end(int answer) { on_.set_value(answer), thread_.join(); }
+
+ private:
+  FaultEnv env_{os::Env::posix()};
+  size_t renames_ = 0;
+  std::promise<void> there_;
+  std::promise<int> on_;
+  std::thread thread_;
+};
+
+// The shard has its new names, and the index has not: what is wrong is not that they disagree.
+TEST_F(ShardTransactionTest, AShardOfADeadWriterIsFinishedBeforeItIsBlamed) {
+  FaultEnv env(os::Env::posix());
+  auto reader = open(env);
+  auto commit = [&](FaultEnv &his) {
+    auto other = open(his);
+    auto t = begin(*other);
+    EXPECT_TRUE(is_ok(t->put("x", u8(ten))));
+    EXPECT_TRUE(fails_with(Status::needs_recovery, t->commit()));
+  };
+  AtRename writer(commit, 1);
+  EXPECT_TRUE(fails_with(Status::busy, reader->catalogue().find("c")));  // it waits no time
+  bool dead = false;
+  env.before = [&](Call call) {
+    if (call == Call::lock && !std::exchange(dead, true)) writer.end(-EIO);
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::file_changed, reader->catalogue().find("c")));
+  env.before = nullptr;
+  ASSERT_TRUE(is_ok(reader->refresh()));
+  EXPECT_EQ(bytes(*reader, "x"), ten);
+}
+
+TEST_F(ShardTransactionTest, AShardOfADyingWriterIsFinishedBeforeItIsBlamed) {
+  auto reader = open();
+  FaultEnv env(os::Env::posix());
+  auto other = open(env);
+  auto t = begin(*other);
+  ASSERT_TRUE(is_ok(t->put("x", u8(ten))));
+  size_t renames = 0;
+  env.before = [&](Call call) { return call == Call::renameat && renames++ == 1 ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::needs_recovery, t->commit()));
+  t.reset(), other.reset();
+  const Dying super(index + ".st-journal"), part(shard(2) + ".st-journal");
+  EXPECT_TRUE(fails_with(Status::file_changed, reader->catalogue().find("c")));
+}
+
+// The index is new, and the shard still has what it is to lose.
+TEST_F(ShardTransactionTest, AShardOfALivingWriterIsLookedAtAgain) {
+  FaultEnv env(os::Env::posix());
+  auto commit = [&](FaultEnv &his) {
+    auto other = open(his);
+    auto t = begin(*other);
+    EXPECT_TRUE(is_ok(t->rename("c", "d")));
+    EXPECT_TRUE(is_ok(t->commit()));
+  };
+  AtRename writer(commit, 2);
+  auto reader = open(env);
+  EXPECT_TRUE(fails_with(Status::busy, reader->catalogue().find("d")));
+  bool done = false;
+  env.before = [&](Call call) {
+    if (call == Call::lock && !std::exchange(done, true)) writer.end(0);
+    return 0;
+  };
+  EXPECT_EQ(bytes(*reader, "d"), pattern(5000, 3));
 }
 
 // Somebody has just begun, and decided nothing yet.

@@ -301,7 +301,49 @@ TEST_F(SuperRecovery, OfAnIndexThatIsGoneIsAnError) {
   EXPECT_TRUE(fails_with(Status::no_file, recover_super_if_needed(os::Env::posix(), index, {}, true, {})));
 }
 
+// While one waits for the index somebody else finishes what it came for, removes the folder, makes another, and dies.
+TEST_F(SuperRecovery, LooksIntoTheFolderThatIsThereWhenTheIndexIsItsOwn) {
+  leave_updates();
+  FaultEnv env(os::Env::posix());
+  bool late = false;
+  env.before = [&](Call call) {
+    if (call != Call::lock || std::exchange(late, true)) return 0;
+    EXPECT_TRUE(is_ok(recover_index()));
+    EXPECT_FALSE(fs::exists(index + std::string(folder_suffix)));
+    leave_new_files();
+    return 0;
+  };
+  const auto done = recover_super(env, index, {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->applied, 1u);
+  EXPECT_NE(bytes_of(index).find("new"), std::string::npos);
+}
+
 // From here on a shard is recovered by its own path.
+
+// Somebody decides, and dies, after the look for a journal and before the look for temporaries.
+TEST_F(SuperRecovery, WhatWasDecidedMeanwhileIsNoRubbish) {
+  write_all();
+  put_bytes(dir / (".m-2.safetensors" + std::string(undecided_infix) + "0123456789abcdef"), "half");
+  for (size_t n = 0;; ++n) {
+    FaultEnv env(os::Env::posix());
+    size_t lists = 0;
+    bool died = false;
+    env.before = [&](Call call) {
+      if (call != Call::list || lists++ != n) return 0;
+      leave_new_files();
+      died = true;
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(recover(env, shard(2), {}, {})));
+    if (!died) break;
+    const auto done = recover_index();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_EQ(done->aside, 0u) << n << ": " << done->why_aside;
+    EXPECT_NE(bytes_of(index).find("new"), std::string::npos) << n;
+    write_all();
+  }
+}
 
 TEST_F(SuperRecovery, AShardAloneFinishesAllOfIt) {
   leave_updates();

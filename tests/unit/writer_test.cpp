@@ -488,7 +488,11 @@ TEST_F(Inherits, TemporariesThatVanishAreTriedAgainAndThenTold) {
   } env(faulty);
   env.gone = 1;
   auto once = Replacement::create(env, path, 0600);
-  EXPECT_TRUE(is_ok(once));
+  ASSERT_TRUE(is_ok(once));
+  // And the one that is kept is locked, so that nobody takes it for stale.
+  auto other = (*once)->open_again();
+  ASSERT_TRUE(is_ok(other));
+  EXPECT_TRUE(os::is_locked(*other, {0, 0, true}).value());
   once->reset();
   env.gone = 1000;
   EXPECT_TRUE(fails_with(Status::io, Replacement::create(env, path, 0600)));

@@ -1,0 +1,167 @@
+#include "file_scene.h"
+
+#include <filesystem>
+
+#include "worker.h"
+
+namespace st::testing {
+namespace {
+
+uint32_t group(uint32_t g) {
+  return ((1u << FileScene::group_size) - 1) << (FileScene::group_size * g);
+}
+
+class Writer : Worker {
+ public:
+  Writer(const FileScene &scene, Ledger &ledger, uint32_t worker, uint64_t seed)
+      : Worker(ledger, worker, seed), scene_(scene), layout_(scene.layout()) {}
+
+  void step() {
+    if (!file_ || one_in(20)) reopen(scene_.path());
+    if (!file_) return;
+    switch (below(8)) {
+      case 0:
+      case 1:
+      case 2: update_one(); break;
+      case 3: abandon(); break;
+      case 4:
+      case 5: transact(some_free()); break;
+      default: transact(group(below(FileScene::groups_count))); break;
+    }
+    count_recoveries();
+  }
+
+ private:
+  uint32_t a_free_tensor() { return FileScene::first_free + below(FileScene::tensors - FileScene::first_free); }
+  uint32_t some_free() {
+    uint32_t set = 0;
+    for (uint32_t n = 1 + below(4); n > 0; --n) set |= 1u << a_free_tensor();
+    return set;
+  }
+
+  // One tensor, without a transaction to be seen.
+  void update_one() {
+    const uint32_t tensor = a_free_tensor();
+    const uint64_t version = ledger_.take_version();
+    const Bytes bytes = layout_.value(tensor, version);
+    const st_tensor value = layout_.described(tensor, bytes.data());
+    ledger_.doing(worker_, "st_update");
+    ledger_.intend(worker_, version, 1u << tensor);
+    settle(version, allow("st_update", st_update(file_.get(), layout_.name(tensor), &value)));
+  }
+
+  // All tensors of `set` in one transaction. Some are staged twice.
+  void transact(uint32_t set) {
+    const uint64_t version = ledger_.take_version();
+    if (st_txn *txn = begin(set, version)) commit(txn, version, set);
+  }
+
+  // Staged, and thought better of: nobody may ever see this version.
+  void abandon() {
+    ledger_.doing(worker_, "an aborted transaction");
+    if (st_txn *txn = begin(some_free(), ledger_.take_version())) st_abort(txn);
+  }
+
+  st_txn *begin(uint32_t set, uint64_t version) {
+    ledger_.doing(worker_, "staging");
+    const bool copies = one_in(2);
+    st_txn_options options = ST_TXN_OPTIONS_INIT;
+    options.flags = copies ? ST_TXN_COPY : 0;
+    options.lock_timeout_ms = patience();
+    st_txn *txn = nullptr;
+    if (allow("st_begin", st_begin(file_.get(), &options, &txn)) != ST_OK) return nullptr;
+    borrowed_.clear();
+    std::vector<uint32_t> order;
+    for (uint32_t t = 0; t < FileScene::tensors; ++t)
+      if (set >> t & 1) order.push_back(t);
+    std::shuffle(order.begin(), order.end(), random_);
+    for (const uint32_t t : order) {
+      if (one_in(8)) stage(txn, t, ledger_.take_version(), copies);
+      stage(txn, t, version, copies);
+    }
+    return txn;
+  }
+
+  void stage(st_txn *txn, uint32_t tensor, uint64_t version, bool copies) {
+    Bytes bytes = layout_.value(tensor, version);
+    const st_tensor value = layout_.described(tensor, bytes.data());
+    allow("st_txn_update", st_txn_update(txn, layout_.name(tensor), &value));
+    if (copies) std::fill(bytes.begin(), bytes.end(), std::byte{0xEE});
+    borrowed_.push_back(std::move(bytes));  // moving a vector leaves its bytes where they are
+  }
+
+  const FileScene &scene_;
+  const Layout &layout_;
+  std::vector<Bytes> borrowed_;
+};
+
+}  // namespace
+
+// Two groups, then free ones: less than a sector, a page, more than the
+// journal buffers (256 KiB), more than it moves at once (1 MiB).
+FileScene::FileScene(const std::string &folder)
+    : path_(folder + "/model.safetensors"),
+      layout_({4099, 65537, 509, 300007, 8, 511, 4096, 20011, 4099, 65537, 509, 300007, 131071, 1048583, 4096, 12289}) {
+}
+
+std::vector<uint32_t> FileScene::groups() const {
+  std::vector<uint32_t> all;
+  for (uint32_t g = 0; g < groups_count; ++g) all.push_back(group(g));
+  return all;
+}
+
+void FileScene::write_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const {
+  for (Writer writer(*this, ledger, worker, seed);;) writer.step();
+}
+
+void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const {
+  std::mt19937_64 random(seed);
+  Bytes bytes(size_t{2} << 20);  // more than the largest tensor
+  for (;;) {
+    ledger.doing(worker, "st_open for reading");
+    st_status status;
+    const FileHandle file = open_file(path_, open_options(0, random() % 2 ? ST_TIMEOUT_FOREVER : 0), &status);
+    if (!file && status != ST_E_BUSY) ledger.complain("a reader: " + said("st_open", status)), ::_exit(1);
+    for (int i = 0; file && i < 4; ++i) {
+      ledger.doing(worker, "st_read");
+      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), bytes.data(), bytes.size());
+      if (status != ST_OK) ledger.complain("a reader: " + said("st_read", status)), ::_exit(1);
+      ++ledger.reads;
+    }
+    ledger.doing(worker, "a pause");
+    ::usleep(2000);  // leaves the processor to the writers
+  }
+}
+
+std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
+  if (how == OpenAs::recoverer)
+    if (const st_status status = st_recover(path_.c_str()); status != ST_OK)
+      ledger.complain("when all writers were dead, " + said("st_recover", status));
+  const bool writes = how == OpenAs::writer || how == OpenAs::lone;
+  st_status status;
+  const FileHandle file = open_file(path_, open_options(writes ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status);
+  if (!file) {
+    ledger.complain("when all writers were dead, " + said("st_open", status));
+    return {};
+  }
+  st_stats stats = ST_STATS_INIT;
+  st_get_stats(file.get(), &stats);
+  ledger.recoveries += stats.recoveries;
+  std::vector<uint64_t> seen;
+  for (uint32_t t = 0; t < tensors; ++t) {
+    const auto version = read_version(file.get(), layout_, t);
+    if (!version) ledger.complain("when all writers were dead, tensor " + std::to_string(t) + " is no whole value");
+    seen.push_back(version.value_or(0));
+  }
+  return seen;
+}
+
+// The last one to open and close it leaves nothing.
+Scene::Tidied FileScene::tidy() const {
+  if (!open_file(path_, open_options(ST_OPEN_READ_WRITE)))
+    return {std::string("a last st_open: ") + st_last_error(), {}};
+  const std::string journals = path_ + ".st-journal";
+  return {{}, std::filesystem::exists(journals) ? journals : std::string()};
+}
+
+}  // namespace st::testing

@@ -1,0 +1,33 @@
+// A storm's scene of one file, whose tensors are patched in place: the cells are
+// its tensors.
+#pragma once
+
+#include "scene.h"
+#include "tensor_file.h"
+
+namespace st::testing {
+
+class FileScene final : public Scene {
+ public:
+  // Two groups, then tensors that change alone or in any company.
+  static constexpr uint32_t groups_count = 2, group_size = 4, first_free = groups_count * group_size, tensors = 16;
+
+  explicit FileScene(const std::string &folder);
+  const Layout &layout() const { return layout_; }
+
+  const std::string &path() const override { return path_; }
+  uint32_t cells() const override { return tensors; }
+  std::vector<uint32_t> groups() const override;
+  void make() const override { layout_.write(path_); }
+  [[noreturn]] void write_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const override;
+  // Values may be torn; calls may not fail.
+  [[noreturn]] void read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const override;
+  std::vector<uint64_t> judge(Ledger &ledger, OpenAs how) const override;
+  Tidied tidy() const override;
+
+ private:
+  const std::string path_;
+  const Layout layout_;
+};
+
+}  // namespace st::testing

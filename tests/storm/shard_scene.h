@@ -1,0 +1,60 @@
+// A storm's scene of shards under an index. Its cells show their versions in
+// every way in which a transaction can change a checkpoint:
+//
+//   tensors   by their bytes, patched in place; one in four lies in each shard;
+//   slots     by a name: of each slot there is exactly one tensor, "s0.17", somewhere;
+//             it is put, deleted and renamed, so shards and the index are made anew;
+//   keys      by the metadata of the index, which is made anew.
+//
+// What is promised of them, and demanded here (the table in core/README.md):
+// - Whoever takes no lock may see some cells old and others new, and tensors torn. But
+//   the index and every shard are whole, what the index names is where it says, total_size
+//   is right, and so is every byte of a slot, as no slot is ever patched in place.
+// - Whoever opens when the writers are dead, the index or a shard alone, sees each
+//   transaction in all cells or in none.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "scene.h"
+#include "tensor_file.h"
+
+namespace st::testing {
+
+class ShardScene final : public Scene {
+ public:
+  static constexpr uint32_t shards = 4, tensors = 16, slots = 3, keys = 2;
+  static constexpr uint32_t first_slot = tensors, first_key = first_slot + slots;
+  // The groups: one tensor in each shard; and the same with a slot and a key.
+  static constexpr uint32_t in_place = 0xF, anew = 0xF0 | 1u << first_slot | 1u << first_key;
+
+  explicit ShardScene(const std::string &folder);
+  const Layout &layout() const { return layout_; }  // of tensors; offsets in it mean nothing
+  const std::string &shard(uint32_t i) const { return shard_paths_[i]; }
+  static uint32_t shard_of(uint32_t tensor) { return tensor % shards; }
+  // Of one worker's own, for what it does not share.
+  std::string work_folder(uint32_t worker) const { return folder_ + "/work-" + std::to_string(worker); }
+
+  static std::string slot_prefix(uint32_t cell) { return "s" + std::to_string(cell - first_slot) + "."; }
+  static std::string key(uint32_t cell) { return "k" + std::to_string(cell - first_key); }
+  static Bytes slot_value(uint32_t cell, uint64_t version);
+  // The name of the tensor of a slot, as the handle has it. Nothing if there is not exactly one.
+  static std::optional<std::string> slot_name(st_file *file, uint32_t cell);
+
+  const std::string &path() const override { return path_; }
+  uint32_t cells() const override { return first_key + keys; }
+  std::vector<uint32_t> groups() const override { return {in_place, anew}; }
+  void make() const override;
+  [[noreturn]] void write_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const override;
+  [[noreturn]] void read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const override;
+  std::vector<uint64_t> judge(Ledger &ledger, OpenAs how) const override;
+  Tidied tidy() const override;
+
+ private:
+  const std::string folder_, checkpoint_, path_;
+  std::array<std::string, shards> shard_paths_;
+  const Layout layout_;
+};
+
+}  // namespace st::testing

@@ -1,0 +1,94 @@
+// A writer of a storm, whatever the scene: its handle and its dice, and what it
+// makes of an answer.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <random>
+
+#include "scene.h"
+#include "tensor_file.h"
+
+namespace st::testing {
+
+class Worker {
+ protected:
+  Worker(Ledger &ledger, uint32_t worker, uint64_t seed) : ledger_(ledger), worker_(worker), random_(seed) {}
+
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+  bool one_in(uint32_t n) { return below(n) == 0; }
+  int32_t patience() {
+    switch (below(3)) {
+      case 0: return 0;
+      case 1: return static_cast<int32_t>(1 + below(20));
+      default: return ST_TIMEOUT_FOREVER;
+    }
+  }
+
+  // A handle to go on with; none if somebody was in the way.
+  void reopen(const std::string &path, std::initializer_list<st_status> also = {}) {
+    count_recoveries();
+    st_file *next = nullptr;
+    if (file_ && one_in(2)) {
+      ledger_.doing(worker_, "st_reopen");
+      allow("st_reopen", st_reopen(file_.get(), &next), also);
+    } else {
+      ledger_.doing(worker_, "st_close");
+      file_.reset();
+      ledger_.doing(worker_, "st_open");
+      const st_open_options options = open_options(ST_OPEN_READ_WRITE, patience());
+      allow("st_open", st_open(path.c_str(), &options, &next), also);
+    }
+    file_.reset(next);
+    counted_ = 0;
+    if (file_) ++ledger_.writer_opens;
+    count_recoveries();
+  }
+
+  // With what was staged of it. Now and then again, if somebody was in the way.
+  void commit(st_txn *txn, uint64_t version, uint32_t set, std::initializer_list<st_status> also = {}) {
+    ledger_.doing(worker_, "st_commit");
+    ledger_.intend(worker_, version, set);
+    for (uint32_t tries = below(4);; --tries) {
+      const st_status status = allow("st_commit", st_commit(txn), also);
+      if (status != ST_E_BUSY) return settle(version, status);
+      if (tries == 0) break;
+    }
+    ledger_.doing(worker_, "st_abort");
+    st_abort(txn);
+    settle(version, ST_E_BUSY);
+  }
+
+  void settle(uint64_t version, st_status status) {
+    if (status == ST_OK) return ledger_.acknowledge(version);
+    if (status == ST_E_BUSY) ++ledger_.busy;
+    ledger_.refuse(version);
+  }
+
+  // ST_OK, ST_E_BUSY where somebody else was at it, or what else may come of this call: all the rest is wrong.
+  st_status allow(const char *call, st_status status, std::initializer_list<st_status> also = {}) {
+    if (status == ST_OK || status == ST_E_BUSY || std::find(also.begin(), also.end(), status) != also.end())
+      return status;
+    ledger_.complain("a writer: " + said(call, status));
+    ::_exit(1);
+  }
+
+  void count_recoveries() {
+    st_stats stats = ST_STATS_INIT;
+    if (!file_ || st_get_stats(file_.get(), &stats) != ST_OK) return;
+    ledger_.recoveries += stats.recoveries - counted_;
+    counted_ = stats.recoveries;
+  }
+
+  Ledger &ledger_;
+  const uint32_t worker_;
+  std::mt19937_64 random_;
+  FileHandle file_;
+
+ private:
+  uint64_t counted_ = 0;
+};
+
+}  // namespace st::testing
