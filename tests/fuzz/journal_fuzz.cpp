@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "chosen_cut.h"
 #include "forged_journal.h"
 #include "format/header.h"
 #include "require.h"
@@ -253,10 +254,7 @@ void check_cut(const Scene &scene, const std::string &end, uint64_t changes, Fuz
     if (seen++ == when) at_cut = env->disk();
   };
   static_cast<void>(recover(*env));
-  const auto pending = testing::pending_changes(at_cut);
-  std::vector<uint32_t> keep(pending.size());
-  for (uint32_t &k : keep) k = in.ConsumeIntegral<uint8_t>() % 8;
-  auto after = watched(scene, testing::after_cut(at_cut, pending, keep));
+  auto after = watched(scene, after_chosen_cut(at_cut, in));
   const auto again = recover(*after);
   REQUIRE(again, said(again));
   REQUIRE(after->contents(path) == end, "a power cut before change ", when, " of ", changes, " leads elsewhere");
