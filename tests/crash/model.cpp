@@ -1,5 +1,6 @@
 #include "model.h"
 
+#include "serialise_header.h"
 #include "store/draft.h"
 
 namespace st::testing {

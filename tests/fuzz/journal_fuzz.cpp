@@ -9,6 +9,7 @@
 #include "forged_journal.h"
 #include "format/header.h"
 #include "require.h"
+#include "serialise_header.h"
 #include "sim_env.h"
 #include "store/checkpoint.h"
 #include "store/verify.h"
@@ -94,7 +95,7 @@ std::string model() {
     tensors.push_back({names[i], Dtype::U8, {&sizes[i], 1}, at, sizes[i]});
     at += sizes[i];
   }
-  std::string bytes = *serialise_header(tensors, {}, 8);
+  std::string bytes = *testing::serialise_header(tensors, {}, 8);
   for (uint64_t i = 0; i < at; ++i) bytes += static_cast<char>(i * 7 + i / 512);
   return bytes;
 }
