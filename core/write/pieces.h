@@ -2,6 +2,7 @@
 // sectors, so that whoever is stopped between two has not cut one.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "write/journal.h"
@@ -19,7 +20,11 @@ struct Piece {
 
 inline constexpr uint64_t write_chunk_bytes = uint64_t{1} << 20;
 
-// `buffer` holds a chunk, or the largest piece. Nothing is synced.
+// A chunk, or the largest piece. Taken before a commit, since running out of
+// memory after it would be too late.
+std::unique_ptr<std::byte[]> chunk_for(std::span<const Piece> pieces);
+
+// `buffer` is of chunk_for these pieces. Nothing is synced.
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           std::byte *buffer);
 
