@@ -363,7 +363,13 @@ Result<std::optional<std::string>> ShardTransaction::new_index(const std::vector
       }
     }
   if (const auto total = index.total_size()) index.set_total_size(*total + gained);
-  for (const auto &[key, value] : metadata_) index.set_metadata(key, value);
+  for (const auto &[key, value] : metadata_) {
+    if (!value && !index.metadata_find(key))
+      return fail(Status::file_changed, "the index ", quoted(shards_.path()),
+                  " was replaced, and its metadata has no key ", quoted(key),
+                  " any more; refresh the handle and begin again");
+    index.set_metadata(key, value);
+  }
   std::string fresh = index.spell();
   if (fresh == old) return std::nullopt;
   return fresh;

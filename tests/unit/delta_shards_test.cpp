@@ -280,20 +280,21 @@ TEST_F(ShardedDeltas, ThatTakeAllOfTheFirstShardLeaveTheMetadataRight) {
 TEST_F(ShardedDeltas, AreNotAppliedToShardsThatAreReplacedMeanwhile) {
   ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
   const Holdings laid_out_anew{{joined().tensors[2]}, {}};
-  const std::pair<std::string, std::string> replacements[] = {{"/m/s2.safetensors", laid_out_anew.file(600)},
-                                                              {index_of, disk.contents(index_of) + "\n"}};
+  const struct {
+    std::string path, bytes;
+  } replacements[] = {{"/m/s2.safetensors", laid_out_anew.file(600)}, {index_of, disk.contents(index_of) + "\n"}};
   store::DeltaPatchOptions options;
   options.reverse = "/r";
-  for (const auto &[path, bytes] : replacements) {
+  for (const auto &next : replacements) {
     bool replaced = false;
     options.progress = [&](uint64_t, uint64_t) {
       if (!std::exchange(replaced, true)) {
-        disk.add_file("/m/fresh", bytes);
-        disk.renameat(AT_FDCWD, "/m/fresh", AT_FDCWD, path.c_str());
+        disk.add_file("/m/fresh", next.bytes);
+        disk.renameat(AT_FDCWD, "/m/fresh", AT_FDCWD, next.path.c_str());
       }
       return true;
     };
-    EXPECT_TRUE(fails_with(Status::file_changed, store::patch(disk, "/m", "/d", options))) << path;
+    EXPECT_TRUE(fails_with(Status::file_changed, store::patch(disk, "/m", "/d", options))) << next.path;
     EXPECT_EQ(in_shards(disk, "/m"), by_name(joined()));
     EXPECT_FALSE(disk.exists("/r"));
   }

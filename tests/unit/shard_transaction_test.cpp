@@ -245,6 +245,19 @@ TEST_F(ShardTransactionTest, AnIndexThatFitsNoMoreIsLeftAlone) {
   }
 }
 
+TEST_F(ShardTransactionTest, OfTwoThatRemoveAKeyTheSecondIsTold) {
+  auto first = open(), second = open();
+  auto setting = begin(*first);
+  ASSERT_TRUE(is_ok(setting->set_metadata("origin", "here")));
+  ASSERT_TRUE(is_ok(setting->commit()));
+  ASSERT_TRUE(is_ok(second->refresh()));
+  auto removing = begin(*first), late = begin(*second);
+  ASSERT_TRUE(is_ok(removing->set_metadata("origin", std::nullopt)));
+  ASSERT_TRUE(is_ok(late->set_metadata("origin", std::nullopt)));
+  ASSERT_TRUE(is_ok(removing->commit()));
+  EXPECT_TRUE(fails_with(Status::file_changed, late->commit()));
+}
+
 TEST_F(ShardTransactionTest, FinishesFirstWhatAnotherWriterLeft) {
   auto mine = open();
   auto t = begin(*mine);
