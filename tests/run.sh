@@ -50,13 +50,10 @@ run_pytest() {
     --junitxml="$report" "$directory")
 }
 
-# g++ finds uninitialised members in code that sanitizers made (GCC PR105562); the build without them keeps -Werror.
 run_sanitizers() {
-  configure "$BUILD-asan" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dc_args=-g1 -Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false \
-    -Dtests=true -Dbench=false -Dcli=false &&
-    build "$BUILD-asan" &&
+  bash "$ROOT/tests/asan.sh" &&
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1 \
-      UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=small run_meson "$BUILD-asan"
+      UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=small run_meson "$ROOT/build-asan"
 }
 
 # The package as a user gets it: a wheel, built by pip, in an environment that has never seen this tree.
@@ -91,7 +88,7 @@ stage storage "real filesystems: power cuts, full disks, FUSE" "$RESULTS/storage
 stage mutants "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants"
 stage fuzz "fuzzing, a minute each" "" bash "$ROOT/tests/fuzz/run.sh" 60
 stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh"
-stage sanitizers "ASan and UBSan" "$BUILD-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
+stage sanitizers "ASan and UBSan" "$ROOT/build-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage threads "ThreadSanitizer" "$BUILD-tsan/meson-logs/testlog.junit.xml" bash "$ROOT/tests/threads/run.sh"
 stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"
 # Only if named: it builds everything once more.

@@ -11,7 +11,7 @@ BUILD=${BUILD:-$ROOT/build}
 VENV=$ROOT/build/venv
 PYTHON=$VENV/bin/python
 CACHE=$ROOT/build/cache # downloads
-export CCACHE_NOHASHDIR=1  # what one clone compiled, another need not
+source "$ROOT/tests/trees.sh"
 
 PACKAGES=(
   meson pkg-config ninja-build g++ ccache cmake
@@ -55,26 +55,6 @@ make_venv() {
   "$PYTHON" -m pip install --quiet --disable-pip-version-check -r "$requirements"
   cp "$requirements" "$stamp"
 }
-
-# configure DIRECTORY OPTION...: set up a build tree, or give it these options if it has others.
-configure() {
-  local directory=$1
-  shift
-  local wanted="$*" stamp=$directory/.options
-  if [[ ! -f $directory/build.ninja ]]; then
-    mkdir -p "$directory"
-    meson setup "$directory" "$ROOT" "$@" >"$directory/setup.log" 2>&1 || { cat "$directory/setup.log"; return 1; }
-  elif [[ $(cat "$stamp" 2>/dev/null) != "$wanted" ]]; then
-    meson configure "$directory" "$@"
-  fi
-  printf '%s' "$wanted" >"$stamp"
-}
-
-# build DIRECTORY: quiet unless something is to tell.
-build() (
-  set -o pipefail
-  ninja -C "$1" --quiet 2>&1 | sed '/^ninja: no work to do/d'
-)
 
 mkdir -p "$BUILD" "$CACHE"
 install_packages

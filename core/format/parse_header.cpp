@@ -10,6 +10,7 @@
 #include "check.h"
 #include "format/header.h"
 #include "format/ignored_number.h"
+#include "format/json_token.h"
 #include "format/scan_header.h"
 
 namespace st {
@@ -33,13 +34,6 @@ Failure json_failure(simdjson::error_code code, std::string_view where) {
 
 bool is_plain(std::string_view s) {
   return std::memchr(s.data(), '\\', s.size()) == nullptr;
-}
-
-std::string_view trimmed(std::string_view token) {
-  while (!token.empty() &&
-         (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r'))
-    token.remove_suffix(1);
-  return token;
 }
 
 class HeaderParser {

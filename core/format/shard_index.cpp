@@ -7,6 +7,7 @@
 
 #include "format/ignored_number.h"
 #include "format/json_string.h"
+#include "format/json_token.h"
 #include "hash.h"
 
 namespace st {
@@ -23,13 +24,6 @@ Failure broken(simdjson::error_code code) {
 Failure not_an_index(std::string_view why) {
   return fail(Status::shard_index, "the index of shards ", why,
               "; it must be {\"metadata\": {…}, \"weight_map\": {tensor: shard}}");
-}
-
-std::string_view trimmed(std::string_view token) {
-  while (!token.empty() &&
-         (token.back() == ' ' || token.back() == '\t' || token.back() == '\n' || token.back() == '\r'))
-    token.remove_suffix(1);
-  return token;
 }
 
 // A plain name in the index's own folder.

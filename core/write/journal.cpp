@@ -6,12 +6,11 @@
 #include "check.h"
 #include "hash.h"
 #include "os/random_name.h"
+#include "write/units.h"
 
 namespace st::write {
 namespace {
 
-constexpr uint64_t chunk = uint64_t{1} << 20;      // hashed while it is in the cache
-constexpr uint64_t write_out = uint64_t{8} << 20;  // let the disk start after so much
 constexpr uint64_t tail_limit = uint64_t{256} << 10;
 constexpr uint64_t page = 4096;
 constexpr uint64_t step = uint64_t{64} << 10;  // reserved at once
@@ -94,12 +93,12 @@ Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t o
   uint64_t started = 0;
   for (uint64_t done = 0; done < n;) {
     if (auto go = control.check(done, n); !go) return Failure(std::move(go.error()));
-    const uint64_t take = std::min(chunk, n - done);
+    const uint64_t take = std::min(write_chunk_bytes, n - done);
     const auto *from = static_cast<const std::byte *>(bytes) + done;
     hasher.add(from, take);
     if (auto put = file_.write(from, take, offset + done); !put) return Failure(std::move(put.error()));
     done += take;
-    if (done - started >= write_out || done == n) {
+    if (done - started >= write_out_bytes || done == n) {
       file_.env().sync_range(file_.fd(), offset + started, done - started);
       started = done;
     }
@@ -164,7 +163,7 @@ Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Sour
   std::vector<uint32_t> hashes;
   Hasher hasher;
   for (uint64_t done = 0; done < length;) {
-    const uint64_t n = up_to_sector(offset + done, chunk, length - done);
+    const uint64_t n = up_to_sector(offset + done, write_chunk_bytes, length - done);
     auto bytes = source(done, n);
     if (!bytes) return Failure(std::move(bytes.error()));
     hashes.clear();
@@ -179,7 +178,7 @@ Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Sour
 }
 
 Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload) {
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, payload.length));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   auto table = note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
     if (auto got = data.read(buffer.get(), n, offset + done); !got) return Failure(std::move(got.error()));
     return buffer.get();
@@ -201,7 +200,7 @@ Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload
   if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
   const uint64_t hashes = sectors_of(offset, payload.length) * sizeof(uint32_t);
   if (auto ok = reserve(end_ + page + hashes); !ok) return Failure(std::move(ok.error()));
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, payload.length));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   return note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
     if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
     return buffer.get();
@@ -210,9 +209,9 @@ Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload
 
 // The file's bytes [begin, end): hashed, and appended if they are not shared.
 Result<void> Journal::save_bytes(const os::File &data, uint64_t begin, uint64_t end, bool by_value, Hasher *hasher) {
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, end - begin));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, end - begin));
   for (uint64_t at = begin; at < end;) {
-    const uint64_t n = std::min(chunk, end - at);
+    const uint64_t n = std::min(write_chunk_bytes, end - at);
     if (auto got = data.read(buffer.get(), n, at); !got) return got;
     hasher->add(buffer.get(), n);
     if (by_value)

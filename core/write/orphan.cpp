@@ -8,11 +8,10 @@
 #include "os/range_lock.h"
 #include "write/identity.h"
 #include "write/undo.h"
+#include "write/units.h"
 
 namespace st::write {
 namespace {
-
-constexpr uint64_t chunk = write_chunk_bytes;
 
 void drop(const Folder &folder, const std::string &name) {
   folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
@@ -100,8 +99,8 @@ Result<std::string> Replay::why_not() {
   if (std::string why = check_ranges(ranges_, record.identity, orphan_.size); !why.empty()) return why;
   uint64_t largest = 0;
   for (const RangeRecord &range : ranges_) largest = std::max(largest, range.length);
-  now_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
-  payload_ = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
+  now_ = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
+  payload_ = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
   for (const RangeRecord &range : ranges_) {
     auto why = why_not_range(range);
     if (!why || !why->empty()) return why;
@@ -122,7 +121,7 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
   uint64_t table_at = range.sectors;
   std::string foreign;
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
-    const uint64_t n = up_to_sector(at, chunk, end - at);
+    const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
     if (auto got = orphan_.file.read(payload_.get(), n, range.payload + (at - range.offset)); !got)
       return Failure(std::move(got.error()));
     if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "write/units.h"
+
 namespace st::write {
 namespace {
-
-constexpr uint64_t chunk = write_chunk_bytes;
-constexpr uint64_t write_out = uint64_t{8} << 20;
 
 // A chunk, from the caller's memory or from the journal. The caller's may fail
 // us (a mapped file that was truncated): then the journal may have the same
@@ -25,10 +24,10 @@ Result<void> write_chunk(const os::File &data, const Journal &journal, const Pie
 Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece, std::byte *buffer) {
   uint64_t started = 0;
   for (uint64_t done = 0; done < piece.payload.length;) {
-    const uint64_t n = up_to_sector(piece.offset + done, chunk, piece.payload.length - done);
+    const uint64_t n = up_to_sector(piece.offset + done, write_chunk_bytes, piece.payload.length - done);
     if (auto put = write_chunk(data, journal, piece, done, n, buffer); !put) return put;
     done += n;
-    if (done - started >= write_out) {
+    if (done - started >= write_out_bytes) {
       data.env().sync_range(data.fd(), piece.offset + started, done - started);
       started = done;
     }
@@ -41,7 +40,7 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
 std::unique_ptr<std::byte[]> chunk_for(std::span<const Piece> pieces) {
   uint64_t largest = 0;
   for (const Piece &p : pieces) largest = std::max(largest, p.payload.length);
-  return std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, largest));
+  return std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
 }
 
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
@@ -54,7 +53,7 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
 Result<void> copy_payload(const os::File &data, const os::File &journal, const RangeRecord &range, uint64_t begin,
                           uint64_t end, std::byte *buffer) {
   for (uint64_t at = begin; at < end;) {
-    const uint64_t n = up_to_sector(at, chunk, end - at);
+    const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
     if (auto got = journal.read(buffer, n, range.payload + (at - range.offset)); !got) return got;
     if (auto put = data.write(buffer, n, at); !put) return put;
     at += n;

@@ -18,8 +18,6 @@ struct Piece {
   bool staged() const { return payload.offset != 0; }
 };
 
-inline constexpr uint64_t write_chunk_bytes = uint64_t{1} << 20;
-
 // A chunk, or the largest piece. Taken before a commit, since running out of
 // memory after it would be too late.
 std::unique_ptr<std::byte[]> chunk_for(std::span<const Piece> pieces);

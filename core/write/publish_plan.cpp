@@ -4,13 +4,10 @@
 #include <map>
 
 #include "write/transfer.h"
+#include "write/units.h"
 
 namespace st::write {
 namespace {
-
-uint64_t round_up(uint64_t n, uint64_t alignment) {
-  return (n + alignment - 1) / alignment * alignment;
-}
 
 // The least number from `least` on that leaves `rest` when divided by `block`.
 uint64_t next_congruent(uint64_t least, uint64_t rest, uint64_t block) {

@@ -11,7 +11,7 @@ namespace {
 
 // The file that will be replaced: locked against patches and publishes, its
 // orphans recovered, so that no journal waits for a file that is gone.
-struct Target {
+struct Supplanted {
   std::unique_ptr<Exclusive> locked;
   os::File file;  // where it could not be locked
 };
@@ -45,7 +45,7 @@ Result<void> supplant(os::Env &env, const std::string &target, Replacement &made
                       const Log &log) {
   constexpr int attempts = 100;
   const os::LockWait wait{lock_timeout_ms, nullptr, nullptr};
-  Target old;
+  Supplanted old;
   for (int i = 0;; ++i) {
     struct stat s;
     const int r = env.fstatat(AT_FDCWD, target.c_str(), &s, 0);

@@ -4,23 +4,23 @@
 #include <cerrno>
 #include <memory>
 
+#include "write/units.h"
+
 namespace st::write {
 namespace {
 
 constexpr uint64_t in_kernel = uint64_t{32} << 20;  // a call of copy_file_range: signals wait for its end
-constexpr uint64_t chunk = uint64_t{1} << 20;
-constexpr uint64_t write_out = uint64_t{8} << 20;
 
 using Tell = std::function<Result<void>(uint64_t done)>;
 
 Result<void> by_memory(const os::File &from, const os::File &to, Range range, uint64_t done, const Tell &tell) {
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(chunk, range.length - done));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, range.length - done));
   for (uint64_t started = done; done < range.length;) {
-    const uint64_t n = std::min(chunk, range.length - done);
+    const uint64_t n = std::min(write_chunk_bytes, range.length - done);
     if (auto got = from.read(buffer.get(), n, range.from + done); !got) return got;
     if (auto put = to.write(buffer.get(), n, range.to + done); !put) return put;
     done += n;
-    if (done - started >= write_out || done == range.length) {
+    if (done - started >= write_out_bytes || done == range.length) {
       to.env().sync_range(to.fd(), range.to + started, done - started);
       started = done;
     }

@@ -7,6 +7,7 @@
 #include "write/build.h"
 #include "write/stream.h"
 #include "write/supplant.h"
+#include "write/units.h"
 
 namespace st::write {
 namespace {
@@ -21,10 +22,6 @@ Error duplicate(std::string_view name) {
 uint64_t alignment_of(const SaveOptions &options) {
   if (options.alignment != 0) return options.alignment;
   return options.layout == Layout::stock ? 8 : default_alignment;
-}
-
-uint64_t round_up(uint64_t n, uint64_t alignment) {
-  return (n + alignment - 1) / alignment * alignment;
 }
 
 Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The fuzzing of libst: builds the programs with clang in build-fuzz/, replays what is kept, and looks for more.
+# The fuzzing of libst: builds the programs (asan.sh), replays what is kept, and looks for more.
 #   bash tests/fuzz/run.sh [SECONDS [TARGET...]]            for CI: SECONDS each (60), two targets at a time
-#   bash tests/fuzz/run.sh campaign MINUTES [TARGET...]     a hunt; what it learns stays in build-fuzz/learned/
+#   bash tests/fuzz/run.sh campaign MINUTES [TARGET...]     a hunt; what it learns stays in build/fuzz/learned/
 #   bash tests/fuzz/run.sh replay FILE                      one input, of the target that the file's name or folder says
 #   bash tests/fuzz/run.sh keep                             the smallest part of what was learned that reaches as much, into corpus/
-# Targets: header journal operations shard_index shards slices. An input that breaks something is kept in build-fuzz/found/.
+# Targets: header journal operations shard_index shards slices. An input that breaks something is kept in build/fuzz/found/.
 set -uo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HERE=$ROOT/tests/fuzz
-FUZZ=${FUZZ:-$ROOT/build-fuzz}
+FUZZ=$ROOT/build/fuzz # findings, seeds, and what is learned
+PROGRAMS=$ROOT/build-asan/tests/fuzz
 ALL=(header journal operations shard_index shards slices)
 if ! command -v clang++-14 >/dev/null; then
   echo "skipped: there is no clang++-14"
@@ -20,13 +21,7 @@ LIMITS=(-timeout=25 -rss_limit_mb=1024 -malloc_limit_mb=64 -max_len=2048 -entrop
 export ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=16:malloc_context_size=12 UBSAN_OPTIONS=print_stacktrace=1
 
 make_programs() {
-  if [[ ! -f $FUZZ/build.ninja ]]; then
-    mkdir -p "$FUZZ"
-    CC='ccache clang-14' CXX='ccache clang++-14' meson setup "$FUZZ" "$ROOT" --buildtype=custom -Doptimization=1 -Dcpp_args=-g1 \
-      -Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true -Dcli=false >"$FUZZ/setup.log" 2>&1 ||
-      { cat "$FUZZ/setup.log"; return 1; }
-  fi
-  ninja -C "$FUZZ" --quiet fuzz || return 1
+  bash "$ROOT/tests/asan.sh" fuzz || return 1
   rm -rf "$FUZZ/seeds"
   mkdir -p "$FUZZ/found"
   python3 "$HERE/seeds.py" "$FUZZ/seeds"
@@ -37,7 +32,7 @@ hunt() {
   local target=$1 log=$FUZZ/$1.log options=()
   [[ -f $HERE/$target.dict ]] && options+=("-dict=$HERE/$target.dict") || options+=(-len_control=0)
   mkdir -p "$FUZZ/learned/$target"
-  "$FUZZ/tests/fuzz/${target}_fuzz" "${LIMITS[@]}" "${options[@]}" -max_total_time="$2" -print_final_stats=1 \
+  "$PROGRAMS/${target}_fuzz" "${LIMITS[@]}" "${options[@]}" -max_total_time="$2" -print_final_stats=1 \
     -artifact_prefix="$FUZZ/found/$target-" "$FUZZ/learned/$target" "$HERE/corpus/$target" "$FUZZ/seeds/$target" >"$log" 2>&1
   local status=$? runs
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
@@ -69,7 +64,7 @@ hunt_all() {
 replay() {
   local target
   for target in "${ALL[@]}"; do
-    [[ $1 == *"$target"* ]] && exec "$FUZZ/tests/fuzz/${target}_fuzz" "${LIMITS[@]}" "$1"
+    [[ $1 == *"$target"* ]] && exec "$PROGRAMS/${target}_fuzz" "${LIMITS[@]}" "$1"
   done
   echo "$1: neither its name nor its folder is that of a target (${ALL[*]})"
   return 1
@@ -81,7 +76,7 @@ keep() {
     local merged=$FUZZ/merged/$target
     rm -rf "$merged"
     mkdir -p "$merged" "$FUZZ/learned/$target"
-    "$FUZZ/tests/fuzz/${target}_fuzz" "${LIMITS[@]}" -use_counters=0 -use_value_profile=0 -merge=1 "$merged" "$HERE/corpus/$target" "$FUZZ/learned/$target" \
+    "$PROGRAMS/${target}_fuzz" "${LIMITS[@]}" -use_counters=0 -use_value_profile=0 -merge=1 "$merged" "$HERE/corpus/$target" "$FUZZ/learned/$target" \
       >"$FUZZ/$target.merge.log" 2>&1 || { tail -5 "$FUZZ/$target.merge.log"; return 1; }
     rm -rf "${HERE:?}/corpus/$target"
     cp -r "$merged" "$HERE/corpus/$target"

@@ -1,0 +1,23 @@
+# shellcheck shell=bash
+# Sourced: build trees beside build/, kept at the options that they are asked for.
+export CCACHE_NOHASHDIR=1 # what one clone compiled, another need not
+
+# configure DIRECTORY OPTION...: set up a build tree, or give it these options if it has others.
+configure() {
+  local directory=$1
+  shift
+  local wanted="$*" stamp=$directory/.options
+  if [[ ! -f $directory/build.ninja ]]; then
+    mkdir -p "$directory"
+    meson setup "$directory" "$ROOT" "$@" >"$directory/setup.log" 2>&1 || { cat "$directory/setup.log"; return 1; }
+  elif [[ $(cat "$stamp" 2>/dev/null) != "$wanted" ]]; then
+    meson configure "$directory" "$@"
+  fi
+  printf '%s' "$wanted" >"$stamp"
+}
+
+# build DIRECTORY [TARGET...]: quiet unless something is to tell.
+build() (
+  set -o pipefail
+  ninja -C "$1" --quiet "${@:2}" 2>&1 | sed '/^ninja: no work to do/d'
+)
