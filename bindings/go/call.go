@@ -3,6 +3,7 @@ package st
 /*
 #cgo pkg-config: libst
 #cgo CFLAGS: -std=c11
+#include <stdlib.h>
 #include "bridge.h"
 */
 import "C"
@@ -11,6 +12,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/cgo"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 )
@@ -84,6 +86,23 @@ func enter(c *C.stgo_call, op string, call func() C.st_status) *Error {
 		return failure(op, status)
 	}
 	return nil
+}
+
+// withPaths is run of a call that takes paths, as C has them.
+func withPaths(ctx context.Context, op string, paths []string, h *hooks, call func([]*C.char) C.st_status) error {
+	all := make([]*C.char, len(paths))
+	for i, path := range paths {
+		if strings.IndexByte(path, 0) >= 0 {
+			return argumentError(op, "a path holds no NUL")
+		}
+		all[i] = C.CString(path)
+		defer C.free(unsafe.Pointer(all[i]))
+	}
+	return run(ctx, op, h, func() C.st_status { return call(all) })
+}
+
+func withPath(ctx context.Context, op, path string, h *hooks, call func(*C.char) C.st_status) error {
+	return withPaths(ctx, op, []string{path}, h, func(p []*C.char) C.st_status { return call(p[0]) })
 }
 
 var empty [1]byte

@@ -8,7 +8,6 @@ import "C"
 
 import (
 	"context"
-	"strings"
 	"unsafe"
 )
 
@@ -180,15 +179,3 @@ func newPaths(all []*C.char) cPaths {
 }
 
 func (p cPaths) free() { C.free(unsafe.Pointer(p.c)) }
-
-func withPaths(ctx context.Context, op string, paths []string, h *hooks, call func([]*C.char) C.st_status) error {
-	all := make([]*C.char, len(paths))
-	for i, path := range paths {
-		if strings.IndexByte(path, 0) >= 0 {
-			return argumentError(op, "a path holds no NUL")
-		}
-		all[i] = C.CString(path)
-		defer C.free(unsafe.Pointer(all[i]))
-	}
-	return run(ctx, op, h, func() C.st_status { return call(all) })
-}

@@ -1,16 +1,9 @@
 package st
 
-/*
-#include <stdlib.h>
-#include "bridge.h"
-*/
+// #include "bridge.h"
 import "C"
 
-import (
-	"context"
-	"strings"
-	"unsafe"
-)
+import "context"
 
 // Verify checks a file against every rule of the format and reads all its bytes once. It answers the first error found;
 // WithReport tells of each.
@@ -46,13 +39,4 @@ func Recover(path string, opts ...RecoverOption) error {
 	return withPath(context.Background(), "recover", path, &config.hooks, func(p *C.char) C.st_status {
 		return C.st_recover_with(p, &config.c)
 	})
-}
-
-func withPath(ctx context.Context, op, path string, h *hooks, call func(*C.char) C.st_status) error {
-	if strings.IndexByte(path, 0) >= 0 {
-		return argumentError(op, "a path holds no NUL")
-	}
-	p := C.CString(path)
-	defer C.free(unsafe.Pointer(p))
-	return run(ctx, op, h, func() C.st_status { return call(p) })
 }

@@ -181,10 +181,6 @@ bool DeltaNotes::changes_bytes_only() const {
   return deleted.empty() && set.empty() && removed.empty() && order.empty();
 }
 
-bool is_delta(const Index &index) {
-  return index.metadata_find(version_key).has_value();
-}
-
 Result<DeltaNotes> parse_delta(const Index &index) {
   const auto found = index.metadata_find(version_key);
   if (!found)

@@ -41,8 +41,6 @@ struct DeltaNotes {
   bool changes_bytes_only() const;
 };
 
-bool is_delta(const Index &index);
-
 // Status delta.
 Result<DeltaNotes> parse_delta(const Index &index);
 

@@ -58,12 +58,7 @@ using MetadataPairs = std::span<const std::pair<std::string_view, std::string_vi
 Result<std::string> spell_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata);
 
 // Spaces up to data_offset, which is no less than the header's size, and the
-// length.
+// length. Status header_too_large.
 Result<void> pad_header(std::string *header, uint64_t data_offset);
-
-// Both: data begins at a multiple of `alignment` (a multiple of 8), with at
-// least `reserve` spare bytes before it.
-Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata,
-                                     uint64_t alignment = default_alignment, uint64_t reserve = 0);
 
 }  // namespace st

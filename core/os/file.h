@@ -81,7 +81,10 @@ std::pair<std::string, std::string> split_path(const std::string &path);
 
 bool same_inode(const struct stat &a, const struct stat &b);
 
-// Does `path` by now name another file than the open one?
-Result<bool> was_replaced(const File &file, const std::string &path);
+enum class Links { follow, refuse };
+
+// Does `path` by now name another file than the open one? Where links are refused,
+// a link to that file is another.
+Result<bool> was_replaced(const File &file, const std::string &path, Links links = Links::follow);
 
 }  // namespace st::os

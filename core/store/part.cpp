@@ -7,7 +7,6 @@
 #include "store/transaction.h"
 #include "write/identity.h"
 #include "write/space.h"
-#include "write/units.h"
 
 namespace st::store {
 
@@ -58,9 +57,7 @@ Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEn
   if (!publishes()) {
     if (auto ok = stage_borrowed(); !ok) return ok;
     if (auto room = write::make_room(locked_->file, snapshot_->filesystem, pieces()); !room) return room;
-    uint64_t largest = 0;
-    for (const Staged &s : staged_) largest = std::max(largest, s.piece.payload.length);
-    buffer_ = std::make_unique_for_overwrite<std::byte[]>(std::min(write::write_chunk_bytes, largest));
+    buffer_ = write::chunk_for(pieces());
     return write::prepare_patch(locked_->file, dir, *journal_.journal, pieces(), locked_->identity, control_, super);
   }
   if (auto ok = check_links(*locked_); !ok) return ok;

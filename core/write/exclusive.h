@@ -14,7 +14,9 @@ struct Exclusive {
   os::RangeLock lock;  // of file: dies first
 };
 
-// Follows a file that is replaced meanwhile. Status busy.
-Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::string &path, const os::LockWait &wait);
+// Follows a file that is replaced meanwhile. Status busy. Where links are refused:
+// status not_regular if the path, in its last component, names no plain file itself.
+Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::string &path, const os::LockWait &wait,
+                                                   os::Links links = os::Links::follow);
 
 }  // namespace st::write

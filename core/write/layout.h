@@ -1,9 +1,10 @@
-// In which order a file that we write has its tensors.
+// In which order a file that we write has its tensors, and where they may begin.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "error.h"
 #include "format/dtype.h"
 
 namespace st::write {
@@ -18,5 +19,9 @@ enum class Layout : uint32_t {
 inline bool canonical_before(Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) {
   return a != b ? a > b : a_name < b_name;
 }
+
+// At a multiple of `alignment`, behind so many spare bytes in the header: statuses
+// invalid_argument, header_too_large.
+Result<void> check_data_begin(uint64_t alignment, uint64_t reserve);
 
 }  // namespace st::write

@@ -1,10 +1,5 @@
 #include "write/patch.h"
 
-#include <algorithm>
-#include <memory>
-
-#include "write/units.h"
-
 namespace st::write {
 namespace {
 
@@ -41,10 +36,7 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
     return Failed({std::move(sealed.error()), false, false});
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
 
-  // Memory for what follows, since running out of it would be too late there.
-  uint64_t largest = 0;
-  for (const Piece &p : pieces) largest = std::max(largest, p.payload.length);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
+  const auto buffer = chunk_for(pieces);
 
   // The point of no return.
   if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), true, true});

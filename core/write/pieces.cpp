@@ -37,6 +37,12 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
 
 }  // namespace
 
+std::unique_ptr<std::byte[]> chunk_for(std::span<const Piece> pieces) {
+  uint64_t largest = 0;
+  for (const Piece &p : pieces) largest = std::max(largest, p.payload.length);
+  return std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
+}
+
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           std::byte *buffer) {
   for (const Piece &piece : pieces)

@@ -2,6 +2,7 @@
 // sectors, so that whoever is stopped between two has not cut one.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "write/journal.h"
@@ -17,7 +18,11 @@ struct Piece {
   bool staged() const { return payload.offset != 0; }
 };
 
-// `buffer` holds a chunk, or the largest piece. Nothing is synced.
+// A chunk, or the largest piece. Taken before a commit, since running out of
+// memory after it would be too late.
+std::unique_ptr<std::byte[]> chunk_for(std::span<const Piece> pieces);
+
+// `buffer` is of chunk_for these pieces. Nothing is synced.
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           std::byte *buffer);
 

@@ -76,13 +76,7 @@ std::string explain(const PublishPlan &plan, const PlanOptions &options, uint64_
 
 Result<PublishPlan> plan_publish(uint64_t old_data_offset, std::vector<PlannedTensor> tensors, MetadataPairs metadata,
                                  const PlanOptions &options) {
-  constexpr uint64_t largest_alignment = uint64_t{1} << 20;
-  if (options.alignment % 8 != 0 || options.alignment > largest_alignment)
-    return fail(Status::invalid_argument, "an alignment of ", options.alignment, " is not a multiple of 8 of at most ",
-                largest_alignment);
-  if (options.reserve > max_header_bytes)
-    return fail(Status::header_too_large, "a header reserve of ", options.reserve, " bytes is more than the format's ",
-                max_header_bytes);
+  if (auto ok = check_data_begin(options.alignment, options.reserve); !ok) return Failure(std::move(ok.error()));
   if (options.layout != Layout::keep)
     std::sort(tensors.begin(), tensors.end(), [](const PlannedTensor &a, const PlannedTensor &b) {
       return canonical_before(a.dtype, a.name, b.dtype, b.name);

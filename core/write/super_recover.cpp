@@ -142,10 +142,8 @@ Result<std::string> RollForward::why_not(const os::File &index) {
     Target target;
     target.entry = &entry;
     // A shard that lies elsewhere never has a part: nobody's list makes us write there.
-    struct stat s;
-    const int r = env_.fstatat(dir_.fd(), entry.file.c_str(), &s, AT_SYMLINK_NOFOLLOW);
-    if (r == 0 && !S_ISREG(s.st_mode)) return text(quoted(entry.file), " is no plain file");
-    auto locked = lock_whole_file(env_, dir_.path() + "/" + entry.file, wait_);
+    auto locked = lock_whole_file(env_, dir_.path() + "/" + entry.file, wait_, os::Links::refuse);
+    if (!locked && locked.error().status == Status::not_regular) return text(quoted(entry.file), " is no plain file");
     if (!locked && locked.error().status == Status::no_file) return text(quoted(entry.file), " is gone");
     if (!locked) return Failure(std::move(locked.error()));
     target.locked = std::move(*locked);

@@ -5,8 +5,6 @@
 #include <memory>
 #include <string_view>
 
-#include "write/units.h"
-
 namespace st::write {
 namespace {
 
@@ -86,10 +84,7 @@ tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::
     return Failed({std::move(sealed.error()), false, false});
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
 
-  // Memory for what follows, since running out of it would be too late there.
-  uint64_t largest = 0;
-  for (const Piece &p : pieces) largest = std::max(largest, p.payload.length);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
+  const auto buffer = chunk_for(pieces);
 
   // From here on recovery puts the old bytes back, which is no change yet.
   if (auto armed = journal.commit(); !armed) return Failed({std::move(armed.error()), false, true});

@@ -25,14 +25,7 @@ uint64_t alignment_of(const SaveOptions &options) {
 }
 
 Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
-  constexpr uint64_t largest = uint64_t{1} << 20;
-  const uint64_t alignment = alignment_of(options);
-  if (alignment % 8 != 0 || alignment > largest)
-    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ",
-                largest);
-  if (options.reserve > max_header_bytes)
-    return fail(Status::header_too_large, "a header reserve of ", options.reserve, " bytes is more than the format's ",
-                max_header_bytes);
+  if (auto ok = check_data_begin(alignment_of(options), options.reserve); !ok) return ok;
   std::vector<std::string_view> keys;
   for (const auto &[key, value] : metadata) keys.push_back(key);
   std::sort(keys.begin(), keys.end());

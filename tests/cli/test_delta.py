@@ -90,18 +90,23 @@ def test_merge_folds_deltas(stctl, model, other, tmp_path):
     assert "(ST_E_INVALID_ARGUMENT)" in err
 
 
-def test_reading_commands_look_through_deltas(stctl, model, other, tmp_path):
-    delta = tmp_path / "d"
+@pytest.mark.parametrize("of_shards", [False, True])
+def test_reading_commands_look_through_deltas(stctl, model, other, tmp_path, of_shards):
+    delta, base, wrong = tmp_path / "d", model, other
     stctl("diff", model, other, "-o", delta)
-    names = {t["name"] for t in stctl.json("ls", model, "--delta", delta)["tensors"]}
+    if of_shards:
+        base, wrong = tmp_path / "base", tmp_path / "wrong"
+        stctl("shard", model, base, "--max-size", "20")
+        stctl("shard", other, wrong, "--max-size", "20")
+    names = {t["name"] for t in stctl.json("ls", base, "--delta", delta)["tensors"]}
     assert names == set(stock(other))
-    assert stctl.json("get", model, "new", "--delta", delta)["values"] == list(range(7))
-    assert stctl.json("info", model, "--delta", delta)["metadata"] == {"format": "np"}
-    stctl("get", model, "half", "--delta", delta, code=1)
-    out, err = stctl("verify", model, "--delta", delta)
-    assert out.splitlines()[-1].startswith(f"{model}: ok")
-    assert stctl.json("verify", other, "--delta", delta, code=5)["files"][0]["error"]["status"] == "ST_E_DELTA_BASE"
-    out, err = stctl("verify", model, other, "--delta", delta, code=2)
+    assert stctl.json("get", base, "new", "--delta", delta)["values"] == list(range(7))
+    assert stctl.json("info", base, "--delta", delta)["metadata"] == {"format": "np"}
+    stctl("get", base, "half", "--delta", delta, code=1)
+    out, err = stctl("verify", base, "--delta", delta)
+    assert out.splitlines()[-1].startswith(f"{base}: ok")
+    assert stctl.json("verify", wrong, "--delta", delta, code=5)["files"][0]["error"]["status"] == "ST_E_DELTA_BASE"
+    out, err = stctl("verify", base, wrong, "--delta", delta, code=2)
     assert "lies on one file" in err
 
 
@@ -119,22 +124,6 @@ def test_a_delta_of_shards_fits_the_file_that_they_make(stctl, model, other, sha
     assert {**of_shards, "from": None} == {**of_file, "from": None}
     stctl("patch", model, delta)
     assert bytes_of(model) == bytes_of(other)
-
-
-def test_reading_commands_look_through_deltas_on_shards(stctl, model, other, sharded, tmp_path):
-    delta = tmp_path / "d"
-    stctl("diff", model, other, "-o", delta)
-    names = {t["name"] for t in stctl.json("ls", sharded, "--delta", delta)["tensors"]}
-    assert names == set(stock(other))
-    assert stctl.json("get", sharded, "new", "--delta", delta)["values"] == list(range(7))
-    assert stctl.json("info", sharded, "--delta", delta)["metadata"] == {"format": "np"}
-    stctl("get", sharded, "half", "--delta", delta, code=1)
-    out, err = stctl("verify", sharded, "--delta", delta)
-    assert out.splitlines()[-1].startswith(f"{sharded}: ok")
-    stctl("shard", other, tmp_path / "others", "--max-size", "20")
-    assert stctl.json("verify", tmp_path / "others", "--delta", delta, code=5)["files"][0]["error"]["status"] == (
-        "ST_E_DELTA_BASE"
-    )
 
 
 def test_merge_folds_shards_and_deltas_into_one_file(stctl, model, other, sharded, tmp_path):

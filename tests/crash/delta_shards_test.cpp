@@ -19,13 +19,6 @@ struct Case {
 };
 constexpr Case cases[] = {{"in place", false}, {"published", true}};
 
-ModelTensor u8(size_t n, int seed) {
-  std::string bytes(n, '\0');
-  for (size_t i = 0; i < n; ++i)
-    bytes[i] = static_cast<char>(seed * 43 + static_cast<int>(i / 64) * 3 + static_cast<int>(i));
-  return {Dtype::U8, {n}, bytes};
-}
-
 // The shards, and what they are as one.
 const Model shards[] = {{{{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"format", "pt"}}},
                         {{{"c", u8(600, 3)}, {"d", u8(520, 4)}}, {}}};
@@ -41,7 +34,7 @@ Model new_model(const Case &c) {
   whole.tensors["c"] = u8(600, 13);
   if (!c.publishes) return whole;
   whole.tensors.erase("b");
-  whole.tensors["d"] = {Dtype::F16, {100}, u8(200, 14).bytes};
+  whole.tensors["d"] = {Dtype::F16, {100}, fill(200, 14)};
   whole.tensors["new"] = u8(90, 15);
   whole.metadata = {{"origin", "there"}};
   return whole;

@@ -19,21 +19,14 @@ constexpr Case cases[] = {
     {"published, blocks shared", true, true, false},
 };
 
-std::string fill(size_t n, int seed) {
-  std::string bytes(n, '\0');
-  for (size_t i = 0; i < n; ++i)
-    bytes[i] = static_cast<char>(seed * 41 + static_cast<int>(i / 64) * 3 + static_cast<int>(i));
-  return bytes;
-}
-
 Model changed(const Case &c) {
   Model model = first_model();
-  model.tensors["b"].bytes = fill(8192, 1);
-  model.tensors["d"].bytes = fill(9000, 2);
+  model.tensors["b"].bytes = fill(8192, 11);
+  model.tensors["d"].bytes = fill(9000, 12);
   if (!c.publishes) return model;
   model.tensors.erase("a");
-  model.tensors["c"] = {Dtype::F16, {100}, fill(200, 3)};
-  model.tensors["new"] = {Dtype::U8, {300}, fill(300, 4)};
+  model.tensors["c"] = {Dtype::F16, {100}, fill(200, 13)};
+  model.tensors["new"] = u8(300, 14);
   model.metadata["k"] = "w";
   return model;
 }

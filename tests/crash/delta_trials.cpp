@@ -4,10 +4,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <random>
-#include <unordered_set>
 
-#include "fault_env.h"
+#include "cuts.h"
+#include "failing_call.h"
 #include "store/delta_patch.h"
 
 namespace st::testing {
@@ -49,18 +48,10 @@ std::string DeltaTrials::wrong_with(const SimDisk &disk, bool may_be_old, bool m
 }
 
 void DeltaTrials::cut_everywhere(SimEnv &env) const {
-  std::mt19937 random(3);
-  std::unordered_set<uint64_t> seen;
+  Cuts cuts(all_of, samples);
   size_t points = 0, with_new = 0;
   auto cut = [&](const SimDisk &disk, bool may_be_old) {
-    const auto changes = pending_changes(disk);
-    const bool all = changes.size() <= all_of;
-    for (uint32_t i = 0; i < (all ? 1u << changes.size() : samples); ++i) {
-      std::vector<uint32_t> keep(changes.size());
-      for (size_t k = 0; k < keep.size(); ++k)
-        keep[k] = all ? i >> k & 1 : static_cast<uint32_t>(random() % 3) * static_cast<uint32_t>(1 + random() % 50);
-      const SimDisk left = after_cut(disk, changes, keep);
-      if (!seen.insert(fingerprint(left) * 2 + may_be_old).second) continue;
+    for (const SimDisk &left : cuts.of(disk, may_be_old)) {
       ++points;
       if (found(SimEnv(left)) == after) ++with_new;
       ASSERT_EQ(wrong_with(left, may_be_old, true), "");
@@ -82,32 +73,18 @@ void DeltaTrials::fail_every_call() const {
     for (size_t n = 0;; n += step, ++trials) {
       SimEnv disk = fresh_disk();
       FaultEnv env(disk);
-      size_t calls = 0;
-      bool hit = false;
-      env.before = [&](Call call) {
-        if (!can_fail(call) || calls++ != n) return 0;
-        hit = true;
-        if (call == Call::fsync || call == Call::fdatasync) {
-          disk.sync_fault = [&disk, error] { return disk.sync_fault = nullptr, error; };
-          return 0;
-        }
-        return error;
-      };
+      FailingCall failing(env, disk, n, {error});
       auto answer = apply(env, base_path, delta_path, reverse_path);
-      env.before = nullptr;
-      disk.sync_fault = nullptr;
+      failing.end();
       const bool open = !answer && answer.error().status == Status::needs_recovery;
       const std::string where =
           text(name, ", call ", n, ", errno ", -error, ": ", answer ? "ok" : answer.error().message);
       EXPECT_EQ(disk.open_files(), 0u) << where;
       ASSERT_EQ(wrong_with(disk.disk(), !answer, answer || open), "") << where;
-      const auto changes = pending_changes(disk.disk());
-      for (uint32_t keep : {0u, 1u})
-        ASSERT_EQ(wrong_with(after_cut(disk.disk(), changes, std::vector<uint32_t>(changes.size(), keep)), !answer,
-                             answer || open),
-                  "")
+      for (const bool keep : {false, true})
+        ASSERT_EQ(wrong_with(after_cut(disk.disk(), keep), !answer, answer || open), "")
             << where << ", then a cut keeping " << keep;
-      if (!hit) break;
+      if (!failing.hit()) break;
     }
   std::printf("%s: %zu trials of failing calls\n", name.c_str(), trials);
 }

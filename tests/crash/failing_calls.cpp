@@ -7,19 +7,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <random>
-#include <unordered_set>
 
 #include "bound.h"
-#include "fault_env.h"
+#include "cuts.h"
+#include "failing_call.h"
 #include "workload.h"
 
 namespace st::testing {
 namespace {
 
-struct Fault {
-  int error;
-  bool sticky;
-};
 constexpr Fault faults[] = {{-EIO, false},
                             {-EIO, true},
                             {-ENOSPC, false},
@@ -32,49 +28,19 @@ constexpr Fault faults[] = {{-EIO, false},
                             {FaultEnv::short_io, false},
                             {FaultEnv::short_io, true}};
 
-bool is_sync(Call call) {
-  return call == Call::fsync || call == Call::fdatasync;
-}
-
-struct Trial {
-  size_t calls = 0;  // how many could have failed
-  bool hit = false;
-};
-
-// Makes the n-th failable call on `disk` fail, from now on. Counts in `trial`.
-void fail(FaultEnv &env, SimEnv &disk, size_t n, const Fault &fault, Trial &trial) {
-  env.before = [&disk, &trial, n, fault](Call call) {
-    if (!can_fail(call)) return 0;
-    const size_t k = trial.calls++;
-    if (k != n && !(fault.sticky && k > n)) return 0;
-    trial.hit = true;
-    // A failing sync is SimEnv's to fail, which knows what it loses.
-    if (is_sync(call) && fault.error < 0) {
-      disk.sync_fault = [&disk, error = fault.error] {
-        disk.sync_fault = nullptr;
-        return error;
-      };
-      return 0;
-    }
-    return fault.error;
-  };
-}
-
-// One operation on a fresh disk with the n-th failable call failing.
-Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t seed, bool undo) {
-  Trial trial;
+// One operation on a fresh disk with the n-th call failing that can. False: there was no such call.
+bool try_operation(Operation operation, size_t n, const Fault &fault, uint64_t seed, bool undo) {
   SimEnv disk(Workload::fresh_disk(undo).disk(), seed);
   FaultEnv env(disk);
   Workload workload(env);
   const std::string where =
       text(describe({operation}), ", call ", n, ", errno ", -fault.error, fault.sticky ? " for good" : " once");
-  fail(env, disk, n, fault, trial);
+  FailingCall failing(env, disk, n, fault);
 
   const State old_state = workload.before();
   auto answer = workload.run(operation);
   const State new_state = workload.after();
-  env.before = nullptr;
-  disk.sync_fault = nullptr;
+  failing.end();
   const SimDisk crashed = disk.disk();
 
   const State &allowed_old = answer ? new_state : old_state;
@@ -108,7 +74,7 @@ Trial try_operation(Operation operation, size_t n, const Fault &fault, uint64_t 
     EXPECT_EQ(wrong, "") << where << ", then a cut, image " << image << ": "
                          << (answer ? "ok" : answer.error().message);
   }
-  return trial;
+  return failing.hit();
 }
 
 class FailingCalls : public ::testing::TestWithParam<bool> {
@@ -126,10 +92,10 @@ TEST_P(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
   for (int kind = 0; kind < operation_kinds; ++kind)
     for (const Fault &fault : faults)
       for (size_t n = 0;; ++n) {
-        Trial last;
+        bool hit = false;
         for (uint64_t seed = 1; seed <= seeds; ++seed)
-          last = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed, undo), ++trials;
-        if (!last.hit || HasFailure()) break;
+          hit = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed, undo), ++trials;
+        if (!hit || HasFailure()) break;
       }
   std::printf("failing calls of operations, %s journals: %zu trials\n", journals(), trials);
 }
@@ -167,34 +133,23 @@ class FailingRecovery {
         text(before, "recovery's call ", n, ", errno ", -fault.error, fault.sticky ? " for good" : " once");
     SimEnv disk(start, n + 1);
     FaultEnv env(disk);
-    Trial trial;
-    fail(env, disk, n, fault, trial);
+    FailingCall failing(env, disk, n, fault);
     store::OpenOptions options;
     options.writable = true;
     auto opened = store::Checkpoint::open(env, model_path, options);
     EXPECT_TRUE(opened || !opened.error().message.empty()) << where;
     const SimDisk left = disk.disk();
     if (opened) opened->reset();
-    env.before = nullptr;
-    disk.sync_fault = nullptr;
+    failing.end();
     EXPECT_EQ(disk.open_files(), 0u) << where;
     EXPECT_EQ(check_disk(disk.disk(), decided_, decided_), "") << where;
     cut(left, depth, where);
-    return trial.hit;
+    return failing.hit();
   }
 
  private:
   void cut(const SimDisk &left, int depth, const std::string &where) {
-    const auto changes = pending_changes(left);
-    std::vector<uint32_t> keep(changes.size());
-    constexpr size_t exhaustive = 5;
-    const uint32_t images = 1u << std::min(changes.size(), exhaustive);
-    for (uint32_t image = 0; image < images; ++image) {
-      // 0 nothing, 1 all, 2 some of its sectors.
-      for (size_t i = 0; i < changes.size(); ++i)
-        keep[i] = changes.size() <= exhaustive ? image >> i & 1 : static_cast<uint32_t>(random_() % 3);
-      const SimDisk after = after_cut(left, changes, keep);
-      if (!seen_.insert(fingerprint(after) + static_cast<uint64_t>(depth)).second) continue;
+    for (const SimDisk &after : cuts_.of(left, static_cast<uint64_t>(depth))) {
       ++cuts;
       EXPECT_EQ(check_disk(after, decided_, decided_), "") << where << ", then a cut";
       if (::testing::Test::HasFailure()) return;
@@ -205,8 +160,7 @@ class FailingRecovery {
   }
 
   const State decided_;
-  std::mt19937 random_{11};
-  std::unordered_set<uint64_t> seen_;
+  Cuts cuts_{5, 32};
 };
 
 TEST_P(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgainAfterAPowerCutToo) {

@@ -8,13 +8,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <random>
 #include <set>
 #include <sstream>
-#include <unordered_set>
 
 #include "bound.h"
-#include "fault_env.h"
+#include "cuts.h"
+#include "failing_call.h"
 #include "layout_workload.h"
 #include "store/checkpoint.h"
 #include "write/recover.h"
@@ -37,10 +36,7 @@ Result<std::unique_ptr<Checkpoint>> open_file(os::Env &env) {
 Result<void> run(Checkpoint &checkpoint, const LayoutOperation &operation, Model &model) {
   auto txn = Transaction::begin(checkpoint, operation.options);
   if (!txn) return Failure(std::move(txn.error()));
-  std::vector<std::string> keep;
-  keep.reserve(16);
-  if (auto staged = operation.stage(**txn, model, keep); !staged) return staged;
-  return (*txn)->commit();
+  return run(**txn, operation.stage, model);
 }
 
 // What readers saw of an operation: before a recovery and after.
@@ -72,23 +68,14 @@ std::string after_recovery(const SimDisk &disk, const Model &old, const Model &f
   return classify(env.contents(layout_path), old, fresh);
 }
 
-class Cuts {
+class Judge {
  public:
-  explicit Cuts(Seen *seen) : seen_(seen) {}
+  explicit Judge(Seen *seen) : seen_(seen) {}
 
-  // Every disk, or many, that a cut at this moment may leave.
+  // Of every disk, or many, that a cut at this moment may leave.
   void cut(const SimDisk &disk, const Model &old, const Model &fresh, bool acknowledged, const std::string &where) {
     if (::testing::Test::HasFailure()) return;
-    const auto changes = pending_changes(disk);
-    const bool every = changes.size() <= 7;
-    for (uint32_t i = 0; i < (every ? 1u << changes.size() : 128u); ++i) {
-      std::vector<uint32_t> keep(changes.size());
-      for (size_t k = 0; k < keep.size(); ++k)
-        keep[k] = every               ? i >> k & 1
-                  : random_() % 3 < 2 ? static_cast<uint32_t>(random_() % 2)
-                                      : static_cast<uint32_t>(2 + random_() % 1000);
-      const SimDisk left = after_cut(disk, changes, keep);
-      if (!known_.insert(fingerprint(left) + acknowledged).second) continue;
+    for (const SimDisk &left : cuts_.of(disk, acknowledged)) {
       ++states;
       const std::string crashed = classify(SimEnv(left).contents(layout_path), old, fresh);
       const std::string recovered = after_recovery(left, old, fresh);
@@ -105,8 +92,7 @@ class Cuts {
 
  private:
   Seen *seen_;
-  std::unordered_set<uint64_t> known_;
-  std::mt19937 random_{11};
+  Cuts cuts_{7, 128};
 };
 
 TEST(LayoutCuts, EveryCutOfEveryOperationLeavesTheOldFileOrTheNew) {
@@ -114,7 +100,7 @@ TEST(LayoutCuts, EveryCutOfEveryOperationLeavesTheOldFileOrTheNew) {
     for (const LayoutOperation &operation : layout_operations()) {
       SimEnv env = layout_disk(disk);
       Seen &seen = seen_of_group[std::string(operation.group)];
-      Cuts cuts(&seen);
+      Judge judge(&seen);
       const std::string where = text(operation.name, ", ", disk.name);
       auto checkpoint = open_file(env);
       ASSERT_TRUE(checkpoint);
@@ -128,11 +114,11 @@ TEST(LayoutCuts, EveryCutOfEveryOperationLeavesTheOldFileOrTheNew) {
       env.before_change = nullptr;
       for (const SimDisk &m : moments) {
         seen.under_way.insert(classify(SimEnv(m).contents(layout_path), old, fresh));
-        cuts.cut(m, old, fresh, false, where);
+        judge.cut(m, old, fresh, false, where);
       }
-      cuts.cut(env.disk(), old, fresh, true, where + ", acknowledged");
+      judge.cut(env.disk(), old, fresh, true, where + ", acknowledged");
       checkpoint->reset();
-      cuts.cut(env.disk(), old, fresh, true, where + ", closed");
+      judge.cut(env.disk(), old, fresh, true, where + ", closed");
       if (HasFailure()) return;
     }
   std::printf("operations on the layout: %lu distinct disks after a cut\n", static_cast<unsigned long>(states));
@@ -161,19 +147,14 @@ TEST(LayoutCuts, EveryCutOfTwoOperationsOfTwoHandlesLeavesOldOrNew) {
       const std::string where = text(operations[a].name, ", then ", operations[b].name);
       ASSERT_TRUE(done) << where << ": " << done.error().message;
       Seen unused;
-      Cuts cuts(&unused);
-      for (const SimDisk &m : moments) cuts.cut(m, old, fresh, false, where);
-      cuts.cut(env.disk(), old, fresh, true, where);
+      Judge judge(&unused);
+      for (const SimDisk &m : moments) judge.cut(m, old, fresh, false, where);
+      judge.cut(env.disk(), old, fresh, true, where);
       if (HasFailure()) return;
     }
   std::printf("two operations of two handles: %lu distinct disks after a cut\n",
               static_cast<unsigned long>(states - before));
 }
-
-struct Fault {
-  int error;
-  bool sticky;
-};
 
 TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
   constexpr Fault faults[] = {{-EIO, false},
@@ -197,21 +178,7 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
           FaultEnv env(disk);
           auto checkpoint = open_file(env);
           ASSERT_TRUE(checkpoint);
-          size_t calls = 0;
-          bool hit = false;
-          Call failed = Call::getenv;  // none that can fail
-          env.before = [&](Call call) {
-            if (!can_fail(call)) return 0;
-            const size_t k = calls++;
-            if (k != n && !(fault.sticky && k > n)) return 0;
-            hit = true;
-            failed = call;
-            if ((call == Call::fsync || call == Call::fdatasync) && fault.error < 0) {
-              disk.sync_fault = [&disk, error = fault.error] { return disk.sync_fault = nullptr, error; };
-              return 0;
-            }
-            return fault.error;
-          };
+          FailingCall failing(env, disk, n, fault);
           const Model old = first_model();
           Model fresh = old;
           auto answer = run(**checkpoint, operation, fresh);
@@ -221,8 +188,7 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
             fresh = old;
             ASSERT_TRUE(run(**whole, operation, fresh));
           }
-          env.before = nullptr;
-          disk.sync_fault = nullptr;
+          failing.end();
           const std::string where = text(operation.name, ", ", kind.name, ", call ", n, ", errno ", -fault.error,
                                          fault.sticky ? " for good: " : ": ", answer ? "ok" : answer.error().message);
           const bool open_outcome = !answer && answer.error().status == Status::needs_recovery;
@@ -234,14 +200,13 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
             }
           }
           for (const std::string &name : disk.names("/models"))
-            EXPECT_TRUE(fault.sticky || failed == Call::unlinkat || !name.starts_with("."))
+            EXPECT_TRUE(fault.sticky || failing.failed() == Call::unlinkat || !name.starts_with("."))
                 << where << ": " << name << " is left";
           const SimDisk crashed = disk.disk();
           checkpoint->reset();
           EXPECT_EQ(disk.open_files(), 0u) << where;
-          const auto changes = pending_changes(crashed);
-          for (uint32_t keep : {0u, 1u}) {
-            const SimDisk left = after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep));
+          for (const bool keep : {false, true}) {
+            const SimDisk left = after_cut(crashed, keep);
             EXPECT_NE(classify(SimEnv(left).contents(layout_path), old, fresh), "invalid") << where;
             const std::string found = after_recovery(left, old, fresh);
             EXPECT_TRUE(answer         ? found == "new"
@@ -249,7 +214,7 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
                                        : found == "old")
                 << where << ", then a cut keeping " << keep << ": " << found;
           }
-          if (!hit || HasFailure()) break;
+          if (!failing.hit() || HasFailure()) break;
         }
   std::printf("failing calls of operations on the layout: %zu trials\n", trials);
 }

@@ -5,11 +5,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <random>
-#include <unordered_set>
 
-#include "fault_env.h"
-#include "sim_env.h"
+#include "cuts.h"
+#include "failing_call.h"
 #include "write/recover.h"
 #include "write/writer.h"
 
@@ -96,26 +94,18 @@ TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
   size_t points = 0;
   for (const Case &c : cases()) {
     const std::string was = c.exists ? old : std::string(), fresh = new_file(c);
-    std::mt19937 random(9);
-    std::unordered_set<uint64_t> seen;
-    auto cut = [&](const SimDisk &disk, bool may_be_old, bool may_be_new) {
-      const auto changes = pending_changes(disk);
-      const bool all = changes.size() <= 8;
-      for (uint32_t i = 0; i < (all ? 1u << changes.size() : 256u); ++i) {
-        std::vector<uint32_t> keep(changes.size());
-        for (size_t k = 0; k < keep.size(); ++k)
-          keep[k] = all ? i >> k & 1 : static_cast<uint32_t>(random() % 3) * static_cast<uint32_t>(1 + random() % 50);
-        const SimDisk left = after_cut(disk, changes, keep);
-        if (!seen.insert(fingerprint(left) * 4 + may_be_old * 2 + may_be_new).second) continue;
+    Cuts cuts(8, 256);
+    auto cut = [&](const SimDisk &disk, bool may_be_old) {
+      for (const SimDisk &left : cuts.of(disk, may_be_old)) {
         ++points;
-        ASSERT_EQ(wrong_with(left, was, fresh, may_be_old, may_be_new), "") << c.name;
+        ASSERT_EQ(wrong_with(left, was, fresh, may_be_old, true), "") << c.name;
       }
     };
     SimEnv env = fresh_disk(c, old);
-    env.before_change = [&] { cut(env.disk(), true, true); };
+    env.before_change = [&] { cut(env.disk(), true); };
     ASSERT_TRUE(run(env, c, bytes)) << c.name;
     env.before_change = nullptr;
-    cut(env.disk(), false, true);
+    cut(env.disk(), false);
   }
   std::printf("saving: %zu distinct disks after a cut\n", points);
 }
@@ -150,42 +140,24 @@ TEST_F(Saving, EveryFailingCallLeavesTheOldFileOrTheNew) {
         for (size_t n = 0;; ++n, ++trials) {
           SimEnv disk = fresh_disk(c, old);
           FaultEnv env(disk);
-          size_t calls = 0;
-          bool hit = false;
-          Call failed = Call::getenv;  // none that can fail
-          env.before = [&](Call call) {
-            if (!can_fail(call)) return 0;
-            const size_t k = calls++;
-            if (k != n && !(sticky && k > n)) return 0;
-            hit = true;
-            failed = call;
-            if ((call == Call::fsync || call == Call::fdatasync) && error < 0) {
-              disk.sync_fault = [&disk, error] { return disk.sync_fault = nullptr, error; };
-              return 0;
-            }
-            return error;
-          };
+          FailingCall failing(env, disk, n, {error, sticky});
           auto answer = run(env, c, bytes);
-          env.before = nullptr;
-          disk.sync_fault = nullptr;
+          failing.end();
           const std::string where = text(c.name, ", call ", n, ", errno ", -error, sticky ? " for good: " : ": ",
                                          answer ? "ok" : answer.error().message);
           if (!answer) {
             EXPECT_NE(answer.error().message, "") << where;
           }
           for (const std::string &name : disk.names("/models"))
-            EXPECT_TRUE(sticky || failed == Call::unlinkat || !name.starts_with("."))
+            EXPECT_TRUE(sticky || failing.failed() == Call::unlinkat || !name.starts_with("."))
                 << where << ": " << name << " is left";
           const bool open = !answer && answer.error().status == Status::needs_recovery;
           EXPECT_EQ(wrong_with(disk.disk(), was, fresh, !answer, answer || open), "") << where;
-          const auto changes = pending_changes(disk.disk());
-          for (uint32_t keep : {0u, 1u}) {
-            EXPECT_EQ(wrong_with(after_cut(disk.disk(), changes, std::vector<uint32_t>(changes.size(), keep)), was,
-                                 fresh, !answer, answer || open),
-                      "")
+          for (const bool keep : {false, true}) {
+            EXPECT_EQ(wrong_with(after_cut(disk.disk(), keep), was, fresh, !answer, answer || open), "")
                 << where << ", then a cut keeping " << keep;
           }
-          if (!hit || HasFailure()) break;
+          if (!failing.hit() || HasFailure()) break;
         }
   }
   std::printf("saving: %zu trials of failing calls\n", trials);

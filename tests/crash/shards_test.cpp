@@ -9,11 +9,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <map>
-#include <random>
-#include <unordered_set>
 
 #include "bound.h"
-#include "fault_env.h"
+#include "cuts.h"
+#include "failing_call.h"
 #include "shards_workload.h"
 #include "store/recover_all.h"
 #include "store/shards.h"
@@ -24,7 +23,7 @@ namespace st::testing {
 namespace {
 
 // Names only: bytes may be a mix of old and new, which a patch does not promise against.
-std::string classify(const SimEnv &env, const Whole &old, const Whole &fresh) {
+std::string classify(const SimEnv &env, const Model &old, const Model &fresh) {
   const Seen seen = follow_index(env);
   if (!seen.wrong.empty()) return seen.wrong;
   if (seen.whole == old) return "old";
@@ -35,7 +34,7 @@ std::string classify(const SimEnv &env, const Whole &old, const Whole &fresh) {
 enum class By { index, one_shard, recover };
 
 // Recovers a disk in one way or the other, and says what it then holds.
-std::string after_recovery(const SimDisk &disk, const Whole &old, const Whole &fresh, By by, size_t shard) {
+std::string after_recovery(const SimDisk &disk, const Model &old, const Model &fresh, By by, size_t shard) {
   SimEnv env(disk);
   if (by == By::index) {
     auto opened = store::Shards::open(env, index_path, {.writable = true});
@@ -74,20 +73,11 @@ std::unique_ptr<store::Shards> open_shards(os::Env &env) {
 
 size_t states = 0;
 
-class Cuts {
+class Judge {
  public:
-  void cut(const SimDisk &disk, const Whole &old, const Whole &fresh, bool acknowledged, const std::string &where) {
+  void cut(const SimDisk &disk, const Model &old, const Model &fresh, bool acknowledged, const std::string &where) {
     if (::testing::Test::HasFailure()) return;
-    const auto changes = pending_changes(disk);
-    const bool every = changes.size() <= 5;
-    for (uint32_t i = 0; i < (every ? 1u << changes.size() : 24u); ++i) {
-      std::vector<uint32_t> keep(changes.size());
-      for (size_t k = 0; k < keep.size(); ++k)
-        keep[k] = every               ? i >> k & 1
-                  : random_() % 3 < 2 ? static_cast<uint32_t>(random_() % 2)
-                                      : static_cast<uint32_t>(2 + random_() % 1000);
-      const SimDisk left = after_cut(disk, changes, keep);
-      if (!known_.insert(fingerprint(left) + acknowledged).second) continue;
+    for (const SimDisk &left : cuts_.of(disk, acknowledged)) {
       const std::string crashed = classify(SimEnv(left), old, fresh);
       const bool bearable = crashed == "old" || crashed == "new" || crashed == "mixed";
       ASSERT_TRUE(bearable) << where << ", before recovery: " << crashed;
@@ -95,7 +85,7 @@ class Cuts {
       const By by = static_cast<By>(states / 3 % 3);
       ++states;
       const std::string recovered = after_recovery(left, old, fresh, by, shard);
-      const std::string how = text(where, ", cut ", i, ", recovered by ",
+      const std::string how = text(where, ", state ", states, ", recovered by ",
                                    by == By::index       ? "the index"
                                    : by == By::one_shard ? "shard " + shard_names[shard]
                                                          : "st_recover");
@@ -108,29 +98,28 @@ class Cuts {
   }
 
  private:
-  std::unordered_set<uint64_t> known_;
-  std::mt19937 random_{11};
+  Cuts cuts_{5, 24};
 };
 
 TEST(ShardCuts, EveryCutLeavesAllShardsOldOrAllNew) {
   for (const Disk &kind : {disks[0], disks[2]})
     for (const ShardOperation &operation : shard_operations()) {
       SimEnv env = shards_disk(kind);
-      Cuts cuts;
+      Judge judge;
       const std::string where = text(operation.name, ", ", kind.name);
       auto shards = open_shards(env);
       ASSERT_TRUE(shards);
-      const Whole old = first_whole();
-      Whole fresh = old;
+      const Model old = first_whole();
+      Model fresh = old;
       std::vector<SimDisk> moments;
       env.before_change = [&] { moments.push_back(env.disk()); };
       auto done = run(*shards, operation, fresh);
       env.before_change = nullptr;
       ASSERT_TRUE(done) << where << ": " << done.error().message;
-      for (const SimDisk &m : moments) cuts.cut(m, old, fresh, false, where);
-      cuts.cut(env.disk(), old, fresh, true, where + ", acknowledged");
+      for (const SimDisk &m : moments) judge.cut(m, old, fresh, false, where);
+      judge.cut(env.disk(), old, fresh, true, where + ", acknowledged");
       shards.reset();
-      cuts.cut(env.disk(), old, fresh, true, where + ", closed");
+      judge.cut(env.disk(), old, fresh, true, where + ", closed");
       if (HasFailure()) return;
     }
   std::printf("transactions on shards: %zu distinct disks after a cut\n", states);
@@ -143,23 +132,22 @@ TEST(ShardCuts, EveryCutOfARecoveryLeavesAllShardsOldOrAllNew) {
     const ShardOperation &operation = shard_operations()[chosen];
     SimEnv env = shards_disk(disks[0]);
     auto shards = open_shards(env);
-    const Whole old = first_whole();
-    Whole fresh = old;
+    const Model old = first_whole();
+    Model fresh = old;
     std::vector<SimDisk> moments;
     env.before_change = [&] { moments.push_back(env.disk()); };
     ASSERT_TRUE(run(*shards, operation, fresh));
     env.before_change = nullptr;
     for (size_t m = 0; m < moments.size(); m += 2) {
-      const auto changes = pending_changes(moments[m]);
-      SimEnv crashed(after_cut(moments[m], changes, std::vector<uint32_t>(changes.size(), 1)));
+      SimEnv crashed(after_cut(moments[m], true));
       std::vector<SimDisk> inner;
       crashed.before_change = [&] { inner.push_back(crashed.disk()); };
       static_cast<void>(store::recover_all(crashed, index_path, {}, {}));
       crashed.before_change = nullptr;
-      Cuts cuts;
+      Judge judge;
       for (const SimDisk &disk : inner) {
         ++recoveries;
-        cuts.cut(disk, old, fresh, false, text(operation.name, ", recovery cut at moment ", m));
+        judge.cut(disk, old, fresh, false, text(operation.name, ", recovery cut at moment ", m));
       }
       if (HasFailure()) return;
     }
@@ -168,10 +156,6 @@ TEST(ShardCuts, EveryCutOfARecoveryLeavesAllShardsOldOrAllNew) {
 }
 
 TEST(ShardFaults, EveryFailingCallFailsCleanly) {
-  struct Fault {
-    int error;
-    bool sticky;
-  };
   size_t trials = 0;
   for (const size_t chosen : {size_t{0}, size_t{6}, size_t{8}})
     for (const Fault &fault : {Fault{-EIO, false}, {-EIO, true}, {-ENOSPC, false}, {FaultEnv::short_io, false}})
@@ -181,24 +165,11 @@ TEST(ShardFaults, EveryFailingCallFailsCleanly) {
         FaultEnv env(disk);
         auto shards = open_shards(env);
         ASSERT_TRUE(shards);
-        size_t calls = 0;
-        bool hit = false;
-        env.before = [&](Call call) {
-          if (!can_fail(call)) return 0;
-          const size_t k = calls++;
-          if (k != n && !(fault.sticky && k > n)) return 0;
-          hit = true;
-          if ((call == Call::fsync || call == Call::fdatasync) && fault.error < 0) {
-            disk.sync_fault = [&disk, error = fault.error] { return disk.sync_fault = nullptr, error; };
-            return 0;
-          }
-          return fault.error;
-        };
-        const Whole old = first_whole();
-        Whole fresh = old;
+        FailingCall failing(env, disk, n, fault);
+        const Model old = first_whole();
+        Model fresh = old;
         auto answer = run(*shards, operation, fresh);
-        env.before = nullptr;
-        disk.sync_fault = nullptr;
+        failing.end();
         if (!answer) {  // staging may have stopped half-way; the whole of it is what a commit would have done
           SimEnv other = shards_disk(disks[0]);
           auto whole = open_shards(other);
@@ -218,16 +189,15 @@ TEST(ShardFaults, EveryFailingCallFailsCleanly) {
         const SimDisk crashed = disk.disk();
         shards.reset();
         EXPECT_EQ(disk.open_files(), 0u) << where;
-        const auto changes = pending_changes(crashed);
-        for (const uint32_t keep : {0u, 1u}) {
-          const SimDisk left = after_cut(crashed, changes, std::vector<uint32_t>(changes.size(), keep));
+        for (const bool keep : {false, true}) {
+          const SimDisk left = after_cut(crashed, keep);
           const std::string found = after_recovery(left, old, fresh, static_cast<By>(n % 3), n % 3);
           EXPECT_TRUE(answer         ? found == "new"
                       : open_outcome ? found == "old" || found == "new"
                                      : found == "old")
               << where << ", then a cut keeping " << keep << ": " << found;
         }
-        if (!hit || HasFailure()) break;
+        if (!failing.hit() || HasFailure()) break;
       }
   std::printf("failing calls of transactions on shards: %zu trials\n", trials);
 }
@@ -240,8 +210,8 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
     SimEnv env = shards_disk(disks[0]);
     auto shards = open_shards(env);
     ASSERT_TRUE(shards);
-    const Whole old = first_whole();
-    Whole fresh = old;
+    const Model old = first_whole();
+    Model fresh = old;
     std::vector<SimDisk> moments;
     env.before_change = [&] { moments.push_back(env.disk()); };
     ASSERT_TRUE(run(*shards, operation, fresh));
@@ -251,20 +221,9 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
       for (const By by : {By::recover, By::index, By::one_shard})
         for (size_t n = 0;; ++n, ++trials) {
           const int error = which++ % 2 == 0 ? -EIO : -EACCES;
-          const auto changes = pending_changes(moments[m]);
-          SimEnv disk(after_cut(moments[m], changes, std::vector<uint32_t>(changes.size(), 1)));
+          SimEnv disk(after_cut(moments[m], true));
           FaultEnv faulty(disk);
-          bool hit = false;
-          size_t calls = 0;
-          faulty.before = [&](Call call) {
-            if (!can_fail(call) || calls++ != n) return 0;
-            hit = true;
-            if (call == Call::fsync || call == Call::fdatasync) {
-              disk.sync_fault = [&disk] { return disk.sync_fault = nullptr, -EIO; };
-              return 0;
-            }
-            return error;
-          };
+          FailingCall failing(faulty, disk, n, {error});
           Result<void> answer;
           if (by == By::recover) {
             if (auto done = store::recover_all(faulty, index_path, {}, {}); !done) answer = Failure(done.error());
@@ -275,20 +234,18 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
             const std::string shard = shards_folder + "/" + shard_names[n % 3];
             if (auto opened = store::Checkpoint::open(faulty, shard, {}); !opened) answer = Failure(opened.error());
           }
-          faulty.before = nullptr;
+          failing.end();
           const std::string where =
               text(operation.name, ", moment ", m, ", call ", n, ", ", answer ? "ok" : answer.error().message);
           if (!answer) {
             EXPECT_NE(answer.error().status, Status::internal) << where;
           }
           EXPECT_EQ(disk.open_files(), 0u) << where;
-          const auto left = pending_changes(disk.disk());
-          for (const uint32_t keep : {0u, 1u}) {
-            const SimDisk cut = after_cut(disk.disk(), left, std::vector<uint32_t>(left.size(), keep));
-            const std::string found = after_recovery(cut, old, fresh, By::recover, 0);
+          for (const bool keep : {false, true}) {
+            const std::string found = after_recovery(after_cut(disk.disk(), keep), old, fresh, By::recover, 0);
             EXPECT_TRUE(found == "old" || found == "new") << where << ", then a cut keeping " << keep << ": " << found;
           }
-          if (!hit || HasFailure()) break;
+          if (!failing.hit() || HasFailure()) break;
         }
     if (HasFailure()) return;
   }

@@ -8,66 +8,10 @@
 namespace st::testing {
 namespace {
 
-std::string fill(size_t n, int seed) {
-  std::string bytes(n, '\0');
-  for (size_t i = 0; i < n; ++i)
-    bytes[i] = static_cast<char>(seed * 37 + static_cast<int>(i / 64) * 5 + static_cast<int>(i));
-  return bytes;
-}
-
-ModelTensor u8(size_t n, int seed) {
-  return {Dtype::U8, {n}, fill(n, seed)};
-}
-
 const std::map<std::string, ModelTensor> first_shards[] = {
     {{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"c", u8(600, 3)}}, {{"d", u8(520, 4)}, {"e", u8(40, 5)}}};
 
-using Stage = ShardOperation::Stage;
-
-store::NewBytes value(const ModelTensor &t, std::vector<std::string> &keep) {
-  keep.push_back(t.bytes);
-  return {static_cast<uint32_t>(t.dtype), t.shape, keep.back().data(), keep.back().size()};
-}
-Stage update(std::string name, int seed) {
-  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &keep) {
-    ModelTensor &t = whole.tensors[name];
-    t.bytes = fill(t.bytes.size(), seed);
-    return txn.update(name, value(t, keep));
-  };
-}
-Stage put(std::string name, ModelTensor t) {
-  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &keep) {
-    whole.tensors[name] = t;
-    return txn.put(name, value(t, keep));
-  };
-}
-Stage remove(std::string name) {
-  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &) {
-    whole.tensors.erase(name);
-    return txn.remove(name);
-  };
-}
-Stage rename(std::string from, std::string to) {
-  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &) {
-    auto node = whole.tensors.extract(from);
-    node.key() = to;
-    whole.tensors.insert(std::move(node));
-    return txn.rename(from, to);
-  };
-}
-Stage metadata(std::string key, std::string text) {
-  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &) {
-    whole.metadata[key] = text;
-    return txn.set_metadata(key, text);
-  };
-}
-Stage all(std::vector<Stage> stages) {
-  return [=](store::AnyTransaction &txn, Whole &whole, std::vector<std::string> &keep) -> Result<void> {
-    for (const Stage &stage : stages)
-      if (auto ok = stage(txn, whole, keep); !ok) return ok;
-    return {};
-  };
-}
+using stage::all, stage::metadata, stage::put, stage::remove, stage::rename, stage::update;
 
 }  // namespace
 
@@ -105,8 +49,8 @@ SimEnv shards_disk(const Disk &kind) {
   return env;
 }
 
-Whole first_whole() {
-  Whole whole;
+Model first_whole() {
+  Model whole;
   for (const auto &shard : first_shards) whole.tensors.insert(shard.begin(), shard.end());
   whole.metadata = {{"origin", "here"}};
   return whole;
@@ -150,15 +94,12 @@ std::string check_strictly(SimEnv &env) {
   return {};
 }
 
-Result<void> run(store::Shards &shards, const ShardOperation &operation, Whole &whole) {
+Result<void> run(store::Shards &shards, const ShardOperation &operation, Model &whole) {
   store::TransactionOptions options;
   options.lock_timeout_ms = 50;
-  std::vector<std::string> keep;
-  keep.reserve(16);  // what is borrowed does not move
   auto begun = shards.begin(options);
   if (!begun) return Failure(std::move(begun.error()));
-  if (auto staged = operation.stage(**begun, whole, keep); !staged) return staged;
-  return (*begun)->commit();
+  return run(**begun, operation.stage, whole);
 }
 
 }  // namespace st::testing

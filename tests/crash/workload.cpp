@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "format/header.h"
+#include "serialise_header.h"
 
 namespace st::testing {
 namespace {

@@ -8,6 +8,7 @@
 #include "format/header.h"
 #include "format/scan_header.h"
 #include "require.h"
+#include "serialise_header.h"
 
 namespace st::fuzz {
 namespace {
@@ -120,7 +121,7 @@ void check_round_trip(const Header &header) {
   }
   std::vector<std::pair<std::string_view, std::string_view>> metadata;
   for (size_t i = 0; i < index.metadata_size(); ++i) metadata.push_back(index.metadata_at(i));
-  const auto written = serialise_header(tensors, metadata);
+  const auto written = testing::serialise_header(tensors, metadata);
   if (!written) {
     const bool too_far = index.data_bytes() > uint64_t{1} << 63 || index.data_bytes() + (1 << 20) > uint64_t{1} << 63;
     REQUIRE(too_far && written.error().status == Status::offsets, said(written));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "chosen_cut.h"
 #include "folder_watch.h"
 #include "format/header.h"
 #include "hash.h"
@@ -43,7 +44,7 @@ const std::vector<SimDisk> &moments() {
       env.add_file(shards_folder + "/another.safetensors", shard);
       auto opened = open_writable(env);
       REQUIRE(opened, said(opened));
-      testing::Whole whole = testing::first_whole();
+      testing::Model whole = testing::first_whole();
       env.before_change = [&] { disks.push_back(env.disk()); };
       const auto done = testing::run(**opened, operation, whole);
       REQUIRE(done, said(done));
@@ -261,8 +262,7 @@ class Damage {
 
 // All is on the disk: what is pending is not what this is about.
 SimDisk settled(const SimDisk &disk) {
-  const auto changes = testing::pending_changes(disk);
-  return testing::after_cut(disk, changes, std::vector<uint32_t>(changes.size(), 1));
+  return testing::after_cut(disk, true);
 }
 
 struct Scene {
@@ -280,10 +280,7 @@ Scene make_scene(FuzzedDataProvider &in) {
   const SimDisk &moment = moments()[in.ConsumeIntegralInRange<size_t>(0, moments().size() - 1)];
   SimDisk disk = settled(moment);
   if (in.ConsumeIntegralInRange(0, 3) == 1) {
-    const auto changes = testing::pending_changes(moment);
-    std::vector<uint32_t> keep(changes.size());
-    for (uint32_t &k : keep) k = in.ConsumeIntegral<uint8_t>() % 8;
-    disk = testing::after_cut(moment, changes, keep);
+    disk = after_chosen_cut(moment, in);
   }
   SimEnv env(disk);
   for (int n = in.ConsumeIntegralInRange(0, 3); n > 0; --n) {
@@ -346,10 +343,7 @@ void check_cut(FuzzedDataProvider &in, const Scene &scene, const Files &end, uin
     if (seen++ == when) at_cut = env.disk();
   };
   static_cast<void>(write::recover_super(env, index_path, at_once, {}));
-  const auto pending = testing::pending_changes(at_cut);
-  std::vector<uint32_t> keep(pending.size());
-  for (uint32_t &k : keep) k = in.ConsumeIntegral<uint8_t>() % 8;
-  FolderWatch after(testing::after_cut(at_cut, pending, keep), shards_folder);
+  FolderWatch after(after_chosen_cut(at_cut, in), shards_folder);
   const auto again = write::recover_super(after, index_path, at_once, {});
   REQUIRE(again, said(again));
   REQUIRE(visible(after) == end, "a power cut before change ", when, " of ", changes, " leads elsewhere");

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <memory>
 
+#include "chosen_cut.h"
 #include "forged_journal.h"
 #include "format/header.h"
 #include "require.h"
+#include "serialise_header.h"
 #include "sim_env.h"
 #include "store/checkpoint.h"
 #include "store/verify.h"
@@ -93,7 +95,7 @@ std::string model() {
     tensors.push_back({names[i], Dtype::U8, {&sizes[i], 1}, at, sizes[i]});
     at += sizes[i];
   }
-  std::string bytes = *serialise_header(tensors, {}, 8);
+  std::string bytes = *testing::serialise_header(tensors, {}, 8);
   for (uint64_t i = 0; i < at; ++i) bytes += static_cast<char>(i * 7 + i / 512);
   return bytes;
 }
@@ -253,10 +255,7 @@ void check_cut(const Scene &scene, const std::string &end, uint64_t changes, Fuz
     if (seen++ == when) at_cut = env->disk();
   };
   static_cast<void>(recover(*env));
-  const auto pending = testing::pending_changes(at_cut);
-  std::vector<uint32_t> keep(pending.size());
-  for (uint32_t &k : keep) k = in.ConsumeIntegral<uint8_t>() % 8;
-  auto after = watched(scene, testing::after_cut(at_cut, pending, keep));
+  auto after = watched(scene, after_chosen_cut(at_cut, in));
   const auto again = recover(*after);
   REQUIRE(again, said(again));
   REQUIRE(after->contents(path) == end, "a power cut before change ", when, " of ", changes, " leads elsewhere");

@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "chosen_cut.h"
 #include "layout_workload.h"
 #include "require.h"
+#include "steps.h"
 #include "store/verify.h"
 
 namespace st::fuzz {
@@ -34,44 +36,6 @@ const std::string names[] = {"a",
                              "x/y.z",
                              std::string(300, 'n')};
 const std::string texts[] = {"", "v", "k", std::string("\0", 1), "\xE5\xB1\xA4", std::string(600, 't')};
-
-// One call of a transaction, on a dictionary.
-struct Step {
-  enum Kind { update, put, remove, rename, set_metadata, remove_metadata } kind;
-  std::string name, to;
-  ModelTensor value;
-};
-
-Status apply(const Step &step, Model *model) {
-  const auto found = model->tensors.find(step.name);
-  const bool is_there = found != model->tensors.end();
-  switch (step.kind) {
-    case Step::update:
-      if (!is_there) return Status::not_found;
-      if (found->second.dtype != step.value.dtype) return Status::dtype_mismatch;
-      if (found->second.shape != step.value.shape) return Status::shape_mismatch;
-      found->second.bytes = step.value.bytes;
-      return Status::ok;
-    case Step::put:
-      if (step.name == "__metadata__") return Status::invalid_argument;
-      model->tensors[step.name] = step.value;
-      return Status::ok;
-    case Step::remove: return model->tensors.erase(step.name) ? Status::ok : Status::not_found;
-    case Step::rename: {
-      if (step.to == "__metadata__") return Status::invalid_argument;
-      if (!is_there) return Status::not_found;
-      if (step.name == step.to) return Status::ok;
-      if (model->tensors.contains(step.to)) return Status::duplicate_name;
-      auto node = model->tensors.extract(found);
-      node.key() = step.to;
-      model->tensors.insert(std::move(node));
-      return Status::ok;
-    }
-    case Step::set_metadata: model->metadata[step.name] = step.to; return Status::ok;
-    case Step::remove_metadata: return model->metadata.erase(step.name) ? Status::ok : Status::not_found;
-  }
-  std::abort();
-}
 
 // An inode of the file: what a patch changes, all handles on it see; a publish makes a new one.
 using File = std::shared_ptr<Model>;
@@ -211,17 +175,8 @@ void Sequence::stage_step(Handle &h, Step s) {
   Transaction &t = *h.transaction;
   // In the allocator's own block, so that whoever reads beyond it, or after its time, is found out.
   t.borrowed.push_back(std::make_unique<std::string>(s.value.bytes));
-  std::string &bytes = *t.borrowed.back();
-  const store::NewBytes value{static_cast<uint32_t>(s.value.dtype), s.value.shape, bytes.data(), bytes.size()};
-  Result<void> answer;
-  switch (s.kind) {
-    case Step::update: answer = t.real->update(s.name, value); break;
-    case Step::put: answer = t.real->put(s.name, value); break;
-    case Step::remove: answer = t.real->remove(s.name); break;
-    case Step::rename: answer = t.real->rename(s.name, s.to); break;
-    case Step::set_metadata: answer = t.real->set_metadata(s.name, s.to); break;
-    case Step::remove_metadata: answer = t.real->set_metadata(s.name, std::nullopt); break;
-  }
+  const std::string &bytes = *t.borrowed.back();
+  const auto answer = apply(s, bytes, *t.real);
   const Status wanted = apply(s, &t.draft);
   const Status got = answer ? Status::ok : answer.error().status;
   REQUIRE(got == wanted, "step ", static_cast<int>(s.kind), " on ", quoted(s.name), " should answer ",
@@ -322,10 +277,7 @@ void Sequence::cut() {
 }
 
 void Sequence::check_disk(const SimDisk &disk, const Model &one, const Model *other, std::string_view when) {
-  const auto pending = testing::pending_changes(disk);
-  std::vector<uint32_t> keep(pending.size());
-  for (uint32_t &k : keep) k = in_.ConsumeIntegral<uint8_t>() % 8;
-  SimEnv env(testing::after_cut(disk, pending, keep));
+  SimEnv env(after_chosen_cut(disk, in_));
   REQUIRE(testing::model_of(env.contents(testing::layout_path)), "a stock reader cannot open it after a cut ", when);
   {
     store::OpenOptions options;

@@ -11,64 +11,31 @@
 #include <string>
 #include <vector>
 
-#include "fault_env.h"
+#include "chosen_cut.h"
+#include "failing_call.h"
+#include "format/shard_index.h"
 #include "require.h"
 #include "shards_workload.h"
+#include "steps.h"
 #include "store/recover_all.h"
 
 namespace st::fuzz {
 namespace {
 
-using testing::Call;
-using testing::ModelTensor;
+using testing::Model;
 using testing::SimDisk;
 using testing::SimEnv;
-using testing::Whole;
 
 const std::string names[] = {"a", "b", "c", "d", "e", "new", "", "w\xC3\xA9ights", "\"\\\n", "__metadata__"};
 const std::string keys[] = {"origin", "total_size", "k", ""};
 const std::string texts[] = {"", "12", "v", std::string("\0", 1), "\xE5\xB1\xA4"};
 
-// One call of a transaction, on a dictionary.
-struct Step {
-  enum Kind { update, put, remove, rename, set_metadata, remove_metadata } kind;
-  std::string name, to;
-  ModelTensor value;
-};
-
-Status apply(const Step &step, Whole *whole) {
-  const auto found = whole->tensors.find(step.name);
-  const bool is_there = found != whole->tensors.end();
-  switch (step.kind) {
-    case Step::update:
-      if (!is_there) return Status::not_found;
-      if (found->second.shape != step.value.shape) return Status::shape_mismatch;
-      found->second.bytes = step.value.bytes;
-      return Status::ok;
-    case Step::put:
-      if (step.name == "__metadata__") return Status::invalid_argument;
-      whole->tensors[step.name] = step.value;
-      return Status::ok;
-    case Step::remove: return whole->tensors.erase(step.name) ? Status::ok : Status::not_found;
-    case Step::rename: {
-      if (!is_there) return Status::not_found;
-      if (step.to == "__metadata__") return Status::invalid_argument;
-      if (step.name == step.to) return Status::ok;
-      if (whole->tensors.contains(step.to)) return Status::duplicate_name;
-      auto node = whole->tensors.extract(found);
-      node.key() = step.to;
-      whole->tensors.insert(std::move(node));
-      return Status::ok;
-    }
-    case Step::set_metadata:
-      if (step.name == "total_size") return Status::invalid_argument;
-      whole->metadata[step.name] = step.to;
-      return Status::ok;
-    case Step::remove_metadata:
-      if (step.name == "total_size") return Status::invalid_argument;
-      return whole->metadata.erase(step.name) ? Status::ok : Status::not_found;
-  }
-  std::abort();
+// As for a file, but that libst keeps total_size itself, and has a name looked up before what it is to be.
+Status apply_to_shards(const Step &step, Model *whole) {
+  const bool is_metadata = step.kind == Step::set_metadata || step.kind == Step::remove_metadata;
+  if (is_metadata && step.name == total_size_key) return Status::invalid_argument;
+  if (step.kind == Step::rename && !whole->tensors.contains(step.name)) return Status::not_found;
+  return apply(step, whole);
 }
 
 struct Transaction {
@@ -76,7 +43,7 @@ struct Transaction {
   bool copies = false;
   bool replaces = false;  // files, also where updates in place would do
   uint64_t begun_on;      // version
-  Whole draft;
+  Model draft;
   bool has_shards;  // that a new tensor could be put into
   std::vector<Step> steps;
   std::vector<std::unique_ptr<std::string>> borrowed;
@@ -109,16 +76,17 @@ class Sequence {
   void commit(Handle &h);
   void compact(Handle &h);
   void read(Handle &h);
-  Step step(const Whole &draft);
+  Step step(const Model &draft);
   // The n-th system call from now fails, once or for good.
   void fail_a_call();
-  void check_cut(const SimDisk &disk, const Whole &other, std::string_view when);
+  void check_cut(const SimDisk &disk, const Model &other, std::string_view when);
   void check_contents(std::string_view after);
 
   FuzzedDataProvider &in_;
   SimEnv disk_;
   testing::FaultEnv env_;
-  Whole committed_;
+  std::optional<testing::FailingCall> failing_;
+  Model committed_;
   uint64_t version_ = 0;  // of the files; updates in place make none
   Handle handles_[2];
   unsigned seed_ = 0;
@@ -160,7 +128,7 @@ void Sequence::begin(Handle &h) {
   h.transaction->has_shards = h.real->members() > 0;
 }
 
-Step Sequence::step(const Whole &draft) {
+Step Sequence::step(const Model &draft) {
   Step s{in_.PickValueInArray({Step::update, Step::update, Step::update, Step::put, Step::put, Step::remove,
                                Step::rename, Step::set_metadata, Step::remove_metadata}),
          in_.PickValueInArray(names),
@@ -186,28 +154,19 @@ void Sequence::stage(Handle &h) {
   // In the allocator's own block, so that whoever reads beyond it, or after its time, is found out.
   t.borrowed.push_back(std::make_unique<std::string>(s.value.bytes));
   const std::string &bytes = *t.borrowed.back();
-  const store::NewBytes value{static_cast<uint32_t>(Dtype::U8), s.value.shape, bytes.data(), bytes.size()};
-  Result<void> answer;
-  switch (s.kind) {
-    case Step::update: answer = t.real->update(s.name, value); break;
-    case Step::put: answer = t.real->put(s.name, value); break;
-    case Step::remove: answer = t.real->remove(s.name); break;
-    case Step::rename: answer = t.real->rename(s.name, s.to); break;
-    case Step::set_metadata: answer = t.real->set_metadata(s.name, s.to); break;
-    case Step::remove_metadata: answer = t.real->set_metadata(s.name, std::nullopt); break;
-  }
+  const auto answer = apply(s, bytes, *t.real);
   const Status got = answer ? Status::ok : answer.error().status;
   if (t.copies) t.borrowed.back().reset();
   if (h.version != version_ || t.begun_on != version_) {  // the other handle has changed what this one shows
     if (got == Status::ok) {
-      apply(s, &t.draft);
+      apply_to_shards(s, &t.draft);
       t.steps.push_back(std::move(s));
     } else {
       h.close();
     }
     return;
   }
-  const Status wanted = s.kind == Step::put && !t.has_shards ? Status::unsupported : apply(s, &t.draft);
+  const Status wanted = s.kind == Step::put && !t.has_shards ? Status::unsupported : apply_to_shards(s, &t.draft);
   REQUIRE(got == wanted, "step ", static_cast<int>(s.kind), " on ", quoted(s.name), " to ", quoted(s.to),
           " should answer ", static_cast<int>(wanted), ", ", said(answer));
   if (got == Status::ok) t.steps.push_back(std::move(s));
@@ -217,26 +176,16 @@ void Sequence::fail_a_call() {
   const size_t when = in_.ConsumeIntegralInRange<size_t>(0, 150);
   const int error = in_.PickValueInArray({-EIO, -ENOSPC, testing::FaultEnv::short_io});
   const bool sticky = in_.ConsumeBool();
-  size_t calls = 0;
-  env_.before = [this, when, error, sticky, calls](Call call) mutable {
-    if (!testing::can_fail(call)) return 0;
-    const size_t k = calls++;
-    if (k != when && !(sticky && k > when)) return 0;
-    if ((call == Call::fsync || call == Call::fdatasync) && error < 0) {
-      disk_.sync_fault = [this, error] { return disk_.sync_fault = nullptr, error; };
-      return 0;
-    }
-    return error;
-  };
+  failing_.emplace(env_, disk_, when, testing::Fault{error, sticky});
 }
 
 void Sequence::commit(Handle &h) {
   if (!h.transaction) return;
   Transaction t = std::move(*h.transaction);
   h.transaction.reset();
-  Whole target = committed_;
+  Model target = committed_;
   bool fits = true;
-  for (const Step &s : t.steps) fits = apply(s, &target) == Status::ok && fits;
+  for (const Step &s : t.steps) fits = apply_to_shards(s, &target) == Status::ok && fits;
   const bool up_to_date = t.begun_on == version_;
   if (up_to_date) REQUIRE(fits, "steps that were accepted are refused by the same checkpoint");
 
@@ -249,8 +198,7 @@ void Sequence::commit(Handle &h) {
   const bool fails = in_.ConsumeIntegralInRange(0, 3) == 1;
   if (fails) fail_a_call();
   const auto done = t.real->commit();
-  env_.before = nullptr;
-  disk_.sync_fault = nullptr;
+  failing_.reset();
   disk_.before_change = nullptr;
   t.real.reset();
   const Status got = done ? Status::ok : done.error().status;
@@ -265,7 +213,7 @@ void Sequence::commit(Handle &h) {
     for (Handle &each : handles_) each.close();
     const auto recovered = store::recover_all(env_, testing::index_path, {0, nullptr, nullptr}, {});
     REQUIRE(recovered && recovered->aside == 0, said(recovered), ", ", recovered ? recovered->why_aside : "");
-    const Whole now = testing::follow_index(disk_).whole;
+    const Model now = testing::follow_index(disk_).whole;
     REQUIRE(now == committed_ || (fits && now == target), "after recovery it is of no state");
     committed_ = now;
     ++version_;
@@ -321,11 +269,8 @@ void Sequence::read(Handle &h) {
   for (const auto &[key, value] : committed_.metadata) REQUIRE(catalogue.metadata_find(key) == value, quoted(key));
 }
 
-void Sequence::check_cut(const SimDisk &disk, const Whole &other, std::string_view when) {
-  const auto pending = testing::pending_changes(disk);
-  std::vector<uint32_t> keep(pending.size());
-  for (uint32_t &k : keep) k = in_.ConsumeIntegral<uint8_t>() % 8;
-  SimEnv env(testing::after_cut(disk, pending, keep));
+void Sequence::check_cut(const SimDisk &disk, const Model &other, std::string_view when) {
+  SimEnv env(after_chosen_cut(disk, in_));
   const auto crashed = testing::follow_index(env);
   REQUIRE(crashed.wrong.empty(), "a cut ", when, ": ", crashed.wrong);
   if (in_.ConsumeBool()) {

@@ -11,6 +11,7 @@
 #include "format/header.h"
 #include "format/slice.h"
 #include "require.h"
+#include "serialise_header.h"
 #include "sim_env.h"
 #include "store/checkpoint.h"
 
@@ -162,7 +163,7 @@ void run(const uint8_t *data, size_t size) {
                                              {"t", dtype, shape, around, bytes.size()},
                                              {"behind", Dtype::U8, {&around, 1}, around + bytes.size(), around}};
   testing::SimEnv env;
-  env.add_file(path, *serialise_header(tensors, {}) + neighbour + bytes + neighbour);
+  env.add_file(path, *testing::serialise_header(tensors, {}) + neighbour + bytes + neighbour);
   auto opened = store::Checkpoint::open(env, path, {});
   REQUIRE(opened, said(opened));
   const store::Snapshot &snapshot = (*opened)->snapshot();

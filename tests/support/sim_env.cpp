@@ -114,6 +114,11 @@ SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, co
   return cut;
 }
 
+SimDisk after_cut(const SimDisk &disk, bool keep_all) {
+  const auto changes = pending_changes(disk);
+  return after_cut(disk, changes, std::vector<uint32_t>(changes.size(), keep_all));
+}
+
 uint64_t fingerprint(const SimDisk &disk) {
   uint64_t sum = 0;
   for (const auto &[id, inode] : disk.inodes) {

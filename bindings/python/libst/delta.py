@@ -7,7 +7,7 @@ from typing import Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
-from ._layout import layout_number
+from ._layout import save_options
 from ._waiting import Waiting
 from .errors import check
 from .file import Path, c_paths, fs_path
@@ -107,13 +107,7 @@ def merge(
     """
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = _abi.SaveOptions()
-    _abi.st_save_options_init(options, ctypes.sizeof(options))
-    options.layout = layout_number(layout)
-    options.alignment = alignment
-    options.header_reserve = header_reserve
-    options.lock_timeout_ms = waiting.turn_ms
-    options.progress = callbacks.progress
+    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     below, above = fs_path(base), fs_path(to)
     paths = c_paths(deltas)
     check(waiting.run(lambda: callbacks.call(_abi.st_merge, below, paths, len(paths), above, options)))

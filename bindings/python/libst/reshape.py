@@ -1,13 +1,13 @@
 """`libst.reshard` and `libst.join`: a checkpoint as shards, or as one file."""
 
-from typing import Any, Optional
+from typing import Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
+from ._layout import save_options
 from ._waiting import Waiting
 from .errors import check
 from .file import Path, fs_path
-from .save import _options
 
 
 def reshard(
@@ -31,7 +31,7 @@ def reshard(
     """
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options: Any = _options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     raw, to = fs_path(source), fs_path(folder)
     check(waiting.run(lambda: callbacks.call(_abi.st_reshard, raw, to, max_shard_size, options)))
 
@@ -49,6 +49,6 @@ def join(
     """Write a checkpoint, sharded or not, as one file. Arguments and errors as `libst.save`."""
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options: Any = _options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     raw, to = fs_path(source), fs_path(path)
     check(waiting.run(lambda: callbacks.call(_abi.st_join, raw, to, options)))

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Optional, Union
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
-from ._layout import layout_number
+from ._layout import save_options
 from ._names import encoded
 from ._payload import Packed, new_payload
 from ._waiting import Waiting
@@ -43,7 +43,7 @@ def save(
     """
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = _options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     kept: list[Any] = []
     array = (_abi.Tensor * len(tensors))(*[_named(name, value, kept) for name, value in tensors.items()])
     pairs = _pairs(metadata, kept)
@@ -73,7 +73,7 @@ def writer(
     """
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = _options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     kept: list[Any] = []
     return Writer._open(fs_path(path), _pairs(metadata, kept), len(metadata or {}), options, callbacks, waiting)
 
@@ -157,19 +157,6 @@ class Writer:
         if self._address is None:
             raise ClosedError("the writer is finished")
         return self._address
-
-
-def _options(
-    layout: str, alignment: int, header_reserve: int, waiting: Waiting, callbacks: Callbacks
-) -> _abi.SaveOptions:
-    options = _abi.SaveOptions()
-    _abi.st_save_options_init(options, ctypes.sizeof(options))
-    options.layout = layout_number(layout)
-    options.alignment = alignment
-    options.header_reserve = header_reserve
-    options.lock_timeout_ms = waiting.turn_ms
-    options.progress = callbacks.progress
-    return options
 
 
 def _named(name: str, value: Union[Any, Packed], kept: list[Any]) -> _abi.Tensor:

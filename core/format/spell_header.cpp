@@ -108,21 +108,4 @@ Result<void> pad_header(std::string *header, uint64_t data_offset) {
   return {};
 }
 
-Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata, uint64_t alignment,
-                                     uint64_t reserve) {
-  constexpr uint64_t largest_alignment = uint64_t{1} << 20;
-  if (alignment == 0 || alignment % 8 != 0 || alignment > largest_alignment)
-    return fail(Status::invalid_argument, "an alignment of ", alignment, " is not a multiple of 8 of at most ",
-                largest_alignment);
-  if (reserve > max_header_bytes)
-    return fail(Status::header_too_large, "a header reserve of ", reserve, " bytes is more than the format's ",
-                max_header_bytes);
-  auto out = spell_header(tensors, metadata);
-  if (!out) return out;
-  const uint64_t unpadded = out->size() + reserve;
-  if (auto padded = pad_header(&*out, (unpadded + alignment - 1) / alignment * alignment); !padded)
-    return Failure(std::move(padded.error()));
-  return out;
-}
-
 }  // namespace st

@@ -1,0 +1,114 @@
+#include "model.h"
+
+#include "serialise_header.h"
+#include "store/draft.h"
+
+namespace st::testing {
+namespace {
+
+store::NewBytes value(const ModelTensor &t, std::vector<std::string> &keep) {
+  keep.push_back(t.bytes);
+  return {static_cast<uint32_t>(t.dtype), t.shape, keep.back().data(), keep.back().size()};
+}
+
+}  // namespace
+
+std::optional<Model> model_of(const std::string &file) {
+  auto n = parse_header_length(std::string_view(file).substr(0, std::min<size_t>(file.size(), 8)), file.size());
+  if (!n) return std::nullopt;
+  std::string json = file.substr(8, *n);
+  json.resize(json.size() + header_padding);
+  auto header = parse_header(json.data(), *n, file.size(), 1);
+  if (!header) return std::nullopt;
+  Model model;
+  for (size_t i = 0; i < header->index.size(); ++i) {
+    const TensorView t = header->index.at(i);
+    if (t.name.starts_with(store::filler_prefix)) continue;
+    model.tensors[std::string(t.name)] = {
+        t.dtype, {t.shape.begin(), t.shape.end()}, file.substr(header->data_offset() + t.begin, t.nbytes)};
+  }
+  for (size_t i = 0; i < header->index.metadata_size(); ++i) {
+    const auto [key, text] = header->index.metadata_at(i);
+    model.metadata[std::string(key)] = text;
+  }
+  return model;
+}
+
+std::string file_of(const Model &model, uint64_t alignment, uint64_t reserve) {
+  std::vector<HeaderTensor> tensors;
+  std::string data;
+  for (const auto &[name, t] : model.tensors) {
+    tensors.push_back({name, t.dtype, t.shape, data.size(), t.bytes.size()});
+    data += t.bytes;
+  }
+  const std::vector<std::pair<std::string_view, std::string_view>> pairs(model.metadata.begin(), model.metadata.end());
+  return *serialise_header(tensors, pairs, alignment, reserve) + data;
+}
+
+std::string fill(size_t n, int seed) {
+  std::string bytes(n, '\0');
+  for (size_t i = 0; i < n; ++i)
+    bytes[i] = static_cast<char>(seed * 37 + static_cast<int>(i / 64) * 5 + static_cast<int>(i));
+  return bytes;
+}
+
+ModelTensor u8(size_t n, int seed) {
+  return {Dtype::U8, {n}, fill(n, seed)};
+}
+
+namespace stage {
+
+Stage put(std::string name, ModelTensor t) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &keep) {
+    model.tensors[name] = t;
+    return txn.put(name, value(t, keep));
+  };
+}
+Stage update(std::string name, int seed) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &keep) {
+    ModelTensor &t = model.tensors[name];
+    t.bytes = fill(t.bytes.size(), seed);
+    return txn.update(name, value(t, keep));
+  };
+}
+Stage remove(std::string name) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &) {
+    model.tensors.erase(name);
+    return txn.remove(name);
+  };
+}
+Stage rename(std::string from, std::string to) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &) {
+    auto node = model.tensors.extract(from);
+    node.key() = to;
+    model.tensors.insert(std::move(node));
+    return txn.rename(from, to);
+  };
+}
+Stage metadata(std::string key, std::optional<std::string> text) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &) {
+    if (text)
+      model.metadata[key] = *text;
+    else
+      model.metadata.erase(key);
+    return txn.set_metadata(key, text);
+  };
+}
+Stage all(std::vector<Stage> stages) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &keep) -> Result<void> {
+    for (const Stage &stage : stages)
+      if (auto ok = stage(txn, model, keep); !ok) return ok;
+    return {};
+  };
+}
+
+}  // namespace stage
+
+Result<void> run(store::AnyTransaction &transaction, const Stage &stage, Model &model) {
+  std::vector<std::string> keep;
+  keep.reserve(16);  // what is borrowed does not move
+  if (auto staged = stage(transaction, model, keep); !staged) return staged;
+  return transaction.commit();
+}
+
+}  // namespace st::testing

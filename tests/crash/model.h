@@ -1,0 +1,55 @@
+// What a file, or shards as one, must hold whatever the layout: names, forms, bytes
+// and metadata; and the steps of a transaction, done to it and to its model.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "format/dtype.h"
+#include "format/header.h"
+#include "store/any_transaction.h"
+
+namespace st::testing {
+
+struct ModelTensor {
+  Dtype dtype;
+  std::vector<uint64_t> shape;
+  std::string bytes;
+  bool operator==(const ModelTensor &) const = default;
+};
+struct Model {
+  std::map<std::string, ModelTensor> tensors;  // but fillers
+  std::map<std::string, std::string> metadata;
+  bool operator==(const Model &) const = default;
+};
+
+// What a file's bytes hold, by the parser; nothing if no reader would take them.
+std::optional<Model> model_of(const std::string &file);
+// Its bytes, in the order of the names.
+std::string file_of(const Model &model, uint64_t alignment = default_alignment, uint64_t reserve = 0);
+
+// Bytes of which no two blocks of 64 are alike, nor those of two seeds.
+std::string fill(size_t n, int seed);
+ModelTensor u8(size_t n, int seed);
+
+// `keep` owns the bytes that are borrowed until the commit; it must have room for all.
+using Stage = std::function<Result<void>(store::AnyTransaction &, Model &, std::vector<std::string> &keep)>;
+
+namespace stage {
+
+Stage put(std::string name, ModelTensor tensor);
+Stage update(std::string name, int seed);
+Stage remove(std::string name);
+Stage rename(std::string from, std::string to);
+Stage metadata(std::string key, std::optional<std::string> text);
+Stage all(std::vector<Stage> stages);
+
+}  // namespace stage
+
+// Stages and commits.
+Result<void> run(store::AnyTransaction &transaction, const Stage &stage, Model &model);
+
+}  // namespace st::testing
