@@ -23,7 +23,7 @@ st_status st_dtype_parse(const char *name, st_dtype *out) {
   return st::capi::boundary([&]() -> st::Result<void> {
     ST_CAPI_TRY(st::capi::require("st_dtype_parse", name, out));
     const auto dtype = st::parse_dtype(name);
-    if (!dtype) return st::fail(st::Status::dtype, "there is no dtype named ", st::quoted(name));
+    if (!dtype) return st::fail(st::Status::dtype, "there is no dtype named ", st::in_quotes(name));
     *out = static_cast<st_dtype>(*dtype);
     return {};
   });

@@ -196,7 +196,7 @@ st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, cons
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_metadata_get", file, key));
     const auto found = file->collection->catalogue().metadata_find({key, key_len});
-    if (!found) return fail(Status::not_found, "the metadata has no key ", quoted({key, key_len}));
+    if (!found) return fail(Status::not_found, "the metadata has no key ", in_quotes({key, key_len}));
     if (value) *value = found->data();
     if (value_len) *value_len = found->size();
     return {};

@@ -39,7 +39,7 @@ Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
   if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");
   const std::string_view name(t.name, t.name_len);
   auto refuse = [&](Status status, const auto &...parts) {
-    return Failure(error(status, "tensor ", quoted(name), " ", parts...).about_tensor(name));
+    return Failure(error(status, "tensor ", in_quotes(name), " ", parts...).about_tensor(name));
   };
   if (t.rank > 0 && !t.shape) return refuse(Status::invalid_argument, "has rank ", t.rank, " but no shape");
   if (!is_dtype(t.dtype)) return refuse(Status::dtype, "has dtype ", t.dtype, ", which is none");

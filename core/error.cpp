@@ -5,7 +5,7 @@
 
 namespace st {
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   constexpr size_t longest = 160;
   constexpr char hex[] = "0123456789abcdef";
   std::string out = "'";
@@ -42,7 +42,7 @@ Status status_of_errno(int err) {
 Error os_error(int err, std::string_view what, std::string_view path) {
   char reason[128];
   // The GNU strerror_r: thread-safe, may ignore the buffer.
-  Error e = error(status_of_errno(err), "cannot ", what, " ", quoted(path), ": ",
+  Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ",
                   std::string_view(strerror_r(err, reason, sizeof reason)));
   e.os_errno = err;
   return e;

@@ -115,7 +115,7 @@ std::string text(const Parts &...parts) {
 
 // A name as it may stand in a sentence: in quotes, control bytes escaped, and
 // cut where somebody chose a name of a megabyte.
-std::string quoted(std::string_view name);
+std::string in_quotes(std::string_view name);
 
 template <class... Parts>
 Error error(Status status, const Parts &...parts) {

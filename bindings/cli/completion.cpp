@@ -29,7 +29,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 }
 
 // In single quotes, on one line.
-std::string quoted(std::string text) {
+std::string in_quotes(std::string text) {
   return "'" + replaced(replaced(std::move(text), "'", "'\\''"), "\n", " ") + "'";
 }
 
@@ -134,20 +134,21 @@ std::string zsh_completion(const CLI::App &app) {
   };
   std::string commands, cases;
   for (const CLI::App *command : commands_of(app)) {
-    commands += fmt::format("    {}\n", quoted(command->get_name() + ":" + bracketed(summary_of(*command))));
+    commands += fmt::format("    {}\n", in_quotes(command->get_name() + ":" + bracketed(summary_of(*command))));
     cases += fmt::format("    {})\n      _arguments -s", command->get_name());
     for (const CLI::Option *option : command->get_options()) {
       const std::string description = bracketed(option->get_description());
       if (option->get_positional()) {
         const std::string name = option->get_name(true);
         const char *which = option->get_items_expected_max() > 1 ? "*" : "";
-        cases += " \\\n        " + quoted(fmt::format("{}:{}:{}", which, replaced(name, "=", "\\="), zsh_action(name)));
+        cases +=
+            " \\\n        " + in_quotes(fmt::format("{}:{}:{}", which, replaced(name, "=", "\\="), zsh_action(name)));
         continue;
       }
       const std::string type = option->get_type_name();
       const std::string value = has_value(*option) ? fmt::format(":{}:{}", type, zsh_action(type)) : "";
       for (const std::string &name : names_of(*option)) {
-        cases += " \\\n        " + quoted(fmt::format("{}[{}]{}", name, description, value));
+        cases += " \\\n        " + in_quotes(fmt::format("{}[{}]{}", name, description, value));
       }
     }
     cases += "\n      ;;\n";
@@ -200,8 +201,8 @@ std::string fish_completion(const CLI::App &app) {
       "end\n";
   for (const CLI::App *command : commands_of(app)) {
     const std::string &name = command->get_name();
-    out +=
-        fmt::format("complete -c stctl -n __fish_use_subcommand -f -a {} -d {}\n", name, quoted(summary_of(*command)));
+    out += fmt::format("complete -c stctl -n __fish_use_subcommand -f -a {} -d {}\n", name,
+                       in_quotes(summary_of(*command)));
     const std::string when = fmt::format("complete -c stctl -n '__fish_seen_subcommand_from {}", name);
     for (const CLI::Option *option : command->get_options()) {
       if (option->get_positional()) {
@@ -217,7 +218,7 @@ std::string fish_completion(const CLI::App &app) {
         const Takes takes = taken_by(option->get_type_name());
         out += takes == Takes::files ? " -r -F" : takes == Takes::tensors ? " -x -a '(__stctl_tensors)'" : " -x";
       }
-      out += " -d " + quoted(option->get_description()) + "\n";
+      out += " -d " + in_quotes(option->get_description()) + "\n";
     }
   }
   return out;

@@ -7,7 +7,7 @@ namespace {
 
 // RFC 8259: quotes, backslash and controls escaped. What is not UTF-8 (a path, never a
 // tensor's name) becomes U+FFFD.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const std::string_view before = text;
@@ -46,12 +46,12 @@ void Json::close(char bracket) {
 
 void Json::key(std::string_view name) {
   comma();
-  out_.write(quoted(name) + ":");
+  out_.write(in_quotes(name) + ":");
   first_ = true;
 }
 
 void Json::value(std::string_view text) {
-  raw(quoted(text));
+  raw(in_quotes(text));
 }
 
 void Json::raw(std::string_view json) {

@@ -20,7 +20,7 @@ constexpr std::string_view version_key = "st.delta.version", base_key = "st.delt
 constexpr std::string_view version = "1";
 
 Failure bad(std::string_view key, std::string_view why) {
-  return fail(Status::delta, "the delta's metadata ", quoted(key), " ", why, "; make the delta anew");
+  return fail(Status::delta, "the delta's metadata ", in_quotes(key), " ", why, "; make the delta anew");
 }
 
 std::string hex(uint64_t n) {
@@ -133,7 +133,7 @@ Result<std::unordered_map<std::string, Hashes>> parse_hashes(const Index &index)
   if (twice) return bad(hashes_key, "has a name twice");
   for (const auto &[name, h] : all)
     if (!h.all_are_good || h.old.has_value() != h.head.has_value())
-      return bad(hashes_key, text("has no hashes that can be read for ", st::quoted(name)));
+      return bad(hashes_key, text("has no hashes that can be read for ", st::in_quotes(name)));
   return all;
 }
 
@@ -184,11 +184,11 @@ bool DeltaNotes::changes_bytes_only() const {
 Result<DeltaNotes> parse_delta(const Index &index) {
   const auto found = index.metadata_find(version_key);
   if (!found)
-    return fail(Status::delta, "the file is no delta: its metadata has no ", quoted(version_key),
+    return fail(Status::delta, "the file is no delta: its metadata has no ", in_quotes(version_key),
                 "; make one with stctl diff or st_diff");
   if (*found != version)
-    return fail(Status::delta, "the delta is of version ", quoted(*found), ", and this library knows version ", version,
-                "; use a newer library");
+    return fail(Status::delta, "the delta is of version ", in_quotes(*found), ", and this library knows version ",
+                version, "; use a newer library");
   DeltaNotes notes;
   auto base = parse_identity(index, base_key), result = parse_identity(index, result_key);
   if (!base) return Failure(std::move(base.error()));
@@ -202,7 +202,7 @@ Result<DeltaNotes> parse_delta(const Index &index) {
   for (size_t i = 0; i < index.size(); ++i) {
     const auto h = hashes->find(std::string(index.at(i).name));
     if (h == hashes->end() || !h->second.fresh)
-      return bad(hashes_key, text("has no hash for tensor ", st::quoted(index.at(i).name)));
+      return bad(hashes_key, text("has no hash for tensor ", st::in_quotes(index.at(i).name)));
     DeltaTensor t{*h->second.fresh, {}};
     if (h->second.old) t.old = OldBytes{*h->second.old, *h->second.head};
     notes.tensors.push_back(t);
@@ -214,10 +214,10 @@ Result<DeltaNotes> parse_delta(const Index &index) {
     return Failure(std::move(read.error()));
   std::unordered_set<std::string_view> seen;
   for (std::string &name : deleted) {
-    if (index.find(name)) return bad(deleted_key, text("has ", st::quoted(name), ", which the delta also holds"));
-    if (!seen.insert(name).second) return bad(deleted_key, text("has ", st::quoted(name), " twice"));
+    if (index.find(name)) return bad(deleted_key, text("has ", st::in_quotes(name), ", which the delta also holds"));
+    if (!seen.insert(name).second) return bad(deleted_key, text("has ", st::in_quotes(name), " twice"));
     const auto h = hashes->find(name);
-    if (h == hashes->end() || !h->second.old) return bad(hashes_key, text("has no old hash for ", st::quoted(name)));
+    if (h == hashes->end() || !h->second.old) return bad(hashes_key, text("has no old hash for ", st::in_quotes(name)));
     notes.deleted.emplace_back(name, OldBytes{*h->second.old, *h->second.head});
   }
   if (auto read = JsonValue(index, set_key).each_member([&](std::string key, od::value value) -> simdjson::error_code {

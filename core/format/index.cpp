@@ -148,7 +148,8 @@ Result<void> IndexBuilder::check_layout() {
     const TensorView t = index_.at(i);
     const Index::Entry &e = index_.entries_[i];
     auto refuse = [&](Status status, const auto &...parts) {
-      return Failure(error(status, "tensor ", quoted(t.name), " ", parts...).about_tensor(t.name).at_offset(e.begin));
+      return Failure(
+          error(status, "tensor ", in_quotes(t.name), " ", parts...).about_tensor(t.name).at_offset(e.begin));
     };
     if (e.end < e.begin)
       return refuse(Status::offsets, "has data_offsets [", e.begin, ", ", e.end, "], which end before they begin");
@@ -192,7 +193,7 @@ Result<void> IndexBuilder::build_lookup() {
       if (index_.slots_[slot] >> 32 != h >> 32) continue;
       const std::string_view name = name_of(i);
       if (name_of((index_.slots_[slot] & UINT32_MAX) - 1) == name)
-        return Failure(error(Status::duplicate_name, "the name ", quoted(name),
+        return Failure(error(Status::duplicate_name, "the name ", in_quotes(name),
                              " stands twice in the header, so one tensor would hide the other; write the file anew "
                              "with distinct names")
                            .about_tensor(name));

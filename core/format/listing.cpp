@@ -50,7 +50,7 @@ Result<void> apply_tensors(Listing *c, const Index &delta, const DeltaNotes &not
   for (const auto &[name, old] : notes.deleted) {
     const auto found = by_name.find(name);
     if (found == by_name.end())
-      return fail(Status::delta, "the delta deletes ", quoted(name), ", which its base does not have");
+      return fail(Status::delta, "the delta deletes ", in_quotes(name), ", which its base does not have");
     gone.insert(found->second);
   }
   std::vector<ListedTensor> added;
@@ -59,7 +59,7 @@ Result<void> apply_tensors(Listing *c, const Index &delta, const DeltaNotes &not
     const ListedTensor mine{t.name, t.dtype, t.shape, t.nbytes, layer, i};
     const auto found = by_name.find(t.name);
     if ((found != by_name.end()) != notes.tensors[i].old.has_value())
-      return fail(Status::delta, "the delta takes tensor ", quoted(t.name),
+      return fail(Status::delta, "the delta takes tensor ", in_quotes(t.name),
                   " for one that its base has, or has not, and is wrong");
     if (found == by_name.end())
       added.push_back(mine);

@@ -59,7 +59,7 @@ class HeaderParser {
   // An entry that is no tensor, said with its name; and simdjson's errors,
   // which are either a wrong type or broken JSON.
   Failure bad(Status status, std::string_view what) const {
-    return Failure(error(status, "tensor ", quoted(name_), " ", what).about_tensor(name_));
+    return Failure(error(status, "tensor ", in_quotes(name_), " ", what).about_tensor(name_));
   }
   Failure bad(simdjson::error_code code, std::string_view what) const {
     if (code == simdjson::INCORRECT_TYPE) return bad(Status::tensor_info, what);
@@ -228,7 +228,7 @@ Result<void> HeaderParser::tensor_elements(od::array array) {
 
 Result<Dtype> HeaderParser::named_dtype(std::string_view name) {
   if (auto known = parse_dtype(name)) return *known;
-  return bad(Status::dtype, text("has the dtype ", quoted(name), ", which the format does not have"));
+  return bad(Status::dtype, text("has the dtype ", in_quotes(name), ", which the format does not have"));
 }
 
 Result<Dtype> HeaderParser::dtype(od::value value) {

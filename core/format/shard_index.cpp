@@ -31,8 +31,8 @@ Result<void> check_shard_name(std::string_view shard, std::string_view tensor) {
   const bool plain = !shard.empty() && shard != "." && shard != ".." &&
                      shard.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
   if (plain) return {};
-  return Failure(error(Status::shard_path, "the index of shards has tensor ", quoted(tensor), " in ", quoted(shard),
-                       ", which is no name of a file in the index's own folder; do not use it")
+  return Failure(error(Status::shard_path, "the index of shards has tensor ", in_quotes(tensor), " in ",
+                       in_quotes(shard), ", which is no name of a file in the index's own folder; do not use it")
                      .about_tensor(tensor));
 }
 
@@ -132,7 +132,7 @@ Result<void> ShardIndexParser::weight_map(od::value value) {
     if (auto ok = check_shard_name(shard, name); !ok) return ok;
     const auto number = numbers_.try_emplace(std::string(shard), static_cast<uint32_t>(numbers_.size())).first->second;
     if (!index_.by_name_.try_emplace(name, number).second)
-      return Failure(error(Status::shard_duplicate, "the index of shards names tensor ", quoted(key),
+      return Failure(error(Status::shard_duplicate, "the index of shards names tensor ", in_quotes(key),
                            " twice; one of them would be hidden")
                          .about_tensor(name));
   }

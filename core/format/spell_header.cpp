@@ -35,7 +35,7 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
   std::vector<const HeaderTensor *> by_offset;
   for (const HeaderTensor &t : tensors) {
     auto refuse = [&](Status status, std::string_view why) {
-      return Failure(error(status, "tensor ", quoted(t.name), " ", why).about_tensor(t.name));
+      return Failure(error(status, "tensor ", in_quotes(t.name), " ", why).about_tensor(t.name));
     };
     if (!names.insert(t.name).second)
       return refuse(Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
@@ -54,7 +54,7 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
   uint64_t at = 0;
   for (const HeaderTensor *t : by_offset) {
     if (t->begin != at)
-      return Failure(error(t->begin < at ? Status::overlap : Status::hole, "tensor ", quoted(t->name), " begins at ",
+      return Failure(error(t->begin < at ? Status::overlap : Status::hole, "tensor ", in_quotes(t->name), " begins at ",
                            t->begin, " but the one before it ends at ", at)
                          .about_tensor(t->name));
     at += t->nbytes;

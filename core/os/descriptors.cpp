@@ -54,7 +54,7 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const std::string 
   auto s = file->stat();
   if (!s) return Failure(std::move(s.error()));
   if (!same_inode(*s, identity))
-    return fail(Status::file_changed, quoted(path), " now names another file; refresh the handle, or open it anew");
+    return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
   return keep(open, owner, std::move(*file));
 }
 

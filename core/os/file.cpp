@@ -46,7 +46,7 @@ Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
 }
 
 Failure File::ends_at(uint64_t offset) const {
-  return Failure(st::error(Status::file_changed, quoted(path_), " ends at ", offset,
+  return Failure(st::error(Status::file_changed, in_quotes(path_), " ends at ", offset,
                            ", inside what is to be read: it was truncated while open; open it anew")
                      .at_offset(offset));
 }
@@ -90,7 +90,7 @@ Result<void> File::write(const void *buffer, size_t n, uint64_t offset) const {
 
 Result<void> File::clone(const File &source, uint64_t from, uint64_t n, uint64_t to) const {
   const int r = repeat_interrupted([&] { return env_->clone_range(fd_, source.fd_, from, n, to); });
-  if (r < 0) return Failure(error(-r, text("share ", n, " bytes of ", quoted(source.path_), " with")));
+  if (r < 0) return Failure(error(-r, text("share ", n, " bytes of ", in_quotes(source.path_), " with")));
   return {};
 }
 

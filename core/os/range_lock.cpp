@@ -27,7 +27,7 @@ bool means_unsupported(int err) {
 
 Failure lock_failure(const File &file, int err) {
   if (means_unsupported(err))
-    return fail(Status::lock_unsupported, "the filesystem of ", quoted(file.path()),
+    return fail(Status::lock_unsupported, "the filesystem of ", in_quotes(file.path()),
                 " has no byte-range locks, so it cannot be changed safely; copy the file to one that has");
   return Failure(file.error(err, "lock"));
 }
@@ -47,12 +47,12 @@ Result<void> take(const File &file, const LockRange &range, const LockWait &wait
       if (wait.waits) ++*wait.waits;
     }
     if (wait.control && wait.control->interrupted())
-      return fail(Status::interrupted, "the wait for a lock on ", quoted(file.path()),
+      return fail(Status::interrupted, "the wait for a lock on ", in_quotes(file.path()),
                   " was interrupted; nothing was changed");
     if (wait.timeout_ms >= 0 && file.env().monotonic_ms() >= deadline)
-      return Failure(
-          error(Status::busy, "another worker holds a lock on ", quoted(file.path()), "; try again, or allow more time")
-              .at_offset(range.begin));
+      return Failure(error(Status::busy, "another worker holds a lock on ", in_quotes(file.path()),
+                           "; try again, or allow more time")
+                         .at_offset(range.begin));
     if (unchecked_us >= between_checks_us && wait.control) {
       unchecked_us = 0;
       if (auto go = wait.control->check(0, 0); !go) return go;

@@ -153,7 +153,7 @@ Result<os::File> reopen_file(const os::File &file, int flags) {
   auto replaced = os::was_replaced(file, file.path());
   if (!replaced) return Failure(std::move(replaced.error()));
   if (*replaced)
-    return fail(Status::file_changed, quoted(file.path()), " now names another file; open it anew by its path");
+    return fail(Status::file_changed, in_quotes(file.path()), " now names another file; open it anew by its path");
   return named;
 }
 

@@ -39,7 +39,7 @@ std::optional<std::string_view> setting(os::Env &env, const char *name) {
 }
 
 Failure no_such(const char *name, std::string_view value, std::string_view takes) {
-  return fail(Status::invalid_argument, "the environment has ", name, "=", quoted(value), "; it takes ", takes);
+  return fail(Status::invalid_argument, "the environment has ", name, "=", in_quotes(value), "; it takes ", takes);
 }
 
 // A number from the environment, if the caller gave none.

@@ -27,10 +27,10 @@ Result<Place> Catalogue::find(std::string_view name) const {
     if (*place) return **place;
   } else {
     if (const auto i = snapshot_->header.index.find(name)) return Place{*i, 0, file_, snapshot_, *i};
-    if (snapshot_->env) where = text(" in ", quoted(snapshot_->file.path()));
+    if (snapshot_->env) where = text(" in ", in_quotes(snapshot_->file.path()));
   }
   return Failure(
-      error(Status::not_found, "no tensor is named ", quoted(name), where, "; list the names to see what there is")
+      error(Status::not_found, "no tensor is named ", in_quotes(name), where, "; list the names to see what there is")
           .about_tensor(name));
 }
 

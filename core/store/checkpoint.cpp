@@ -14,7 +14,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::st
   if (auto recovered = c->recover_if_needed(*file); !recovered) return Failure(std::move(recovered.error()));
   auto snapshot = Snapshot::take(std::move(*file), c->options_.map, c->options_.log);
   if (!snapshot) {
-    snapshot.error().message += text(" (", quoted(path), ")");
+    snapshot.error().message += text(" (", in_quotes(path), ")");
     return Failure(std::move(snapshot.error()));
   }
   auto strategy = read::choose_strategy(env, c->options_.bulk, (*snapshot)->filesystem);
@@ -44,7 +44,8 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen() const {
   if (!here) return Failure(std::move(here.error()));
   auto replaced = os::was_replaced(here->file, path_);
   if (!replaced) return Failure(std::move(replaced.error()));
-  if (*replaced) return fail(Status::file_changed, quoted(path_), " now names another file; open it anew by its path");
+  if (*replaced)
+    return fail(Status::file_changed, in_quotes(path_), " now names another file; open it anew by its path");
   return open(env_, path_, options_);
 }
 

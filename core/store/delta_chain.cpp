@@ -45,7 +45,7 @@ Result<DeltaChain> chain(const Whole &base, std::span<const DeltaFile> deltas) {
       if (auto ok = check(name, old); !ok) return Failure(std::move(ok.error()));
     if (auto applied = apply(&c.listing, delta.index(), delta.notes, static_cast<uint32_t>(n + 1)); !applied) {
       applied.error().message +=
-          text(" (delta ", quoted(delta.path), " on ", quoted(n == 0 ? base.path() : deltas[n - 1].path), ")");
+          text(" (delta ", in_quotes(delta.path), " on ", in_quotes(n == 0 ? base.path() : deltas[n - 1].path), ")");
       return Failure(std::move(applied.error()));
     }
   }

@@ -10,7 +10,7 @@ Result<DeltaFile> DeltaFile::of(const Checkpoint &file) {
   const Snapshot &snapshot = file.snapshot();
   auto notes = parse_delta(snapshot.header.index);
   if (!notes) {
-    notes.error().message += text(" (", quoted(file.path()), ")");
+    notes.error().message += text(" (", in_quotes(file.path()), ")");
     return Failure(std::move(notes.error()));
   }
   return DeltaFile{nullptr, file.path(), &snapshot, std::move(*notes)};
@@ -32,7 +32,7 @@ Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<
     auto hashed = hash_tensor(window, *snapshot, t, [&](auto piece) { return tell(piece.size()); });
     if (!hashed) return Failure(std::move(hashed.error()));
     if (hashed->all != notes.tensors[i].bytes)
-      return Failure(error(Status::delta, "the bytes of tensor ", quoted(t.name), " in the delta ", quoted(path),
+      return Failure(error(Status::delta, "the bytes of tensor ", in_quotes(t.name), " in the delta ", in_quotes(path),
                            " are not those that it was written with; make it anew")
                          .about_tensor(t.name));
     heads.push_back(hashed->head);
@@ -75,7 +75,7 @@ bool same_forms(const Whole &base, const Index &delta) {
 }
 
 Error wrong_base(std::string_view tensor, std::string_view path) {
-  return error(Status::delta_base, "tensor ", quoted(tensor), " of ", quoted(path),
+  return error(Status::delta_base, "tensor ", in_quotes(tensor), " of ", in_quotes(path),
                " does not have the bytes that the delta is to replace; the delta was made for another base, or has "
                "been applied already")
       .about_tensor(tensor);

@@ -40,7 +40,7 @@ class Patching {
 Result<void> Patching::check(const Whole &base, Listing *result) const {
   *result = base.listing();
   if (auto fits = apply(result, delta_.index(), delta_.notes, 1); !fits) {
-    fits.error().message += text(" (", quoted(base.path()), ")");
+    fits.error().message += text(" (", in_quotes(base.path()), ")");
     return fits;
   }
   return check_heads(base, old_tensors(base, delta_.index(), delta_.notes));
@@ -94,7 +94,7 @@ Result<void> Patching::stage_in_file(Transaction &transaction) {
 // brought about in the index; a header is changed where it says what is to go.
 Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const Listing &result) {
   if (result.tensors.empty() && whole_.size() > 0)
-    return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", quoted(whole_.path()),
+    return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),
                 ", and an index without shards takes none back; merge into a file instead");
   if (auto ok = stage(transaction, true); !ok) return ok;
   const std::map<std::string_view, std::string_view> wanted(result.metadata.begin(), result.metadata.end());

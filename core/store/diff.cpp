@@ -119,8 +119,8 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
     });
     if (!hashed) return Failure(std::move(hashed.error()));
     if (hashed->all != t.hashes.bytes)
-      return Failure(error(Status::file_changed, "tensor ", quoted(view.name), " of ", quoted(place.member->path()),
-                           " was changed while it was compared; compare again")
+      return Failure(error(Status::file_changed, "tensor ", in_quotes(view.name), " of ",
+                           in_quotes(place.member->path()), " was changed while it was compared; compare again")
                          .about_tensor(view.name));
   }
   return (*writer)->finish();

@@ -10,7 +10,7 @@ bool is_filler(std::string_view name) {
 }
 
 Failure refuse(Status status, std::string_view name, std::string_view why) {
-  return Failure(error(status, "tensor ", quoted(name), " ", why).about_tensor(name));
+  return Failure(error(status, "tensor ", in_quotes(name), " ", why).about_tensor(name));
 }
 
 }  // namespace
@@ -74,7 +74,8 @@ Result<void> Draft::apply(const Change &change) {
       const auto found =
           std::find_if(metadata_.begin(), metadata_.end(), [&](const auto &pair) { return pair.first == change.name; });
       if (change.kind == Change::remove_metadata) {
-        if (found == metadata_.end()) return fail(Status::not_found, "the metadata has no key ", quoted(change.name));
+        if (found == metadata_.end())
+          return fail(Status::not_found, "the metadata has no key ", in_quotes(change.name));
         metadata_.erase(found);
       } else if (found != metadata_.end()) {
         found->second = change.to;

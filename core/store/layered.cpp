@@ -124,7 +124,7 @@ const LayeredCatalogue &Layered::now() const {
 
 Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::string &path, OpenOptions options) {
   if (options.writable)
-    return fail(Status::invalid_argument, quoted(path),
+    return fail(Status::invalid_argument, in_quotes(path),
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
   std::unique_ptr<Layered> layered(new Layered(env, path, std::move(options)));
@@ -167,7 +167,7 @@ Result<std::unique_ptr<Collection>> Layered::reopen() const {
   };
   const auto [gone, come] = std::mismatch(mine.begin(), mine.end(), its.begin(), its.end(), same);
   if (gone == mine.end() && come == its.end()) return opened;
-  return fail(Status::file_changed, quoted(gone == mine.end() ? path_ : gone->checkpoint->path()),
+  return fail(Status::file_changed, in_quotes(gone == mine.end() ? path_ : gone->checkpoint->path()),
               " now names another file; open it anew by its path");
 }
 
@@ -179,7 +179,7 @@ Result<void> Layered::refresh() {
 }
 
 Result<std::unique_ptr<AnyTransaction>> Layered::begin(TransactionOptions) {
-  return fail(Status::read_only, "an overlay of deltas on ", quoted(path_),
+  return fail(Status::read_only, "an overlay of deltas on ", in_quotes(path_),
               " is for reading only; patch the base, or merge into a new file");
 }
 

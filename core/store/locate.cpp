@@ -22,12 +22,12 @@ Result<Located> locate(os::Env &env, const std::string &path, bool maybe_folder)
   std::copy_if(names.begin(), names.end(), std::back_inserter(indexes),
                [](const std::string &name) { return !name.starts_with('.') && is_index_name(name); });
   if (indexes.size() > 1)
-    return fail(Status::shard_index, "the folder ", quoted(path), " holds ", indexes.size(), " indexes of shards, ",
-                quoted(*std::min_element(indexes.begin(), indexes.end())),
+    return fail(Status::shard_index, "the folder ", in_quotes(path), " holds ", indexes.size(), " indexes of shards, ",
+                in_quotes(*std::min_element(indexes.begin(), indexes.end())),
                 " among them; give the path of the one you mean");
   if (indexes.size() == 1) return Located{inside + indexes.front(), true};
   if (std::find(names.begin(), names.end(), usual) != names.end()) return Located{inside + usual};
-  return fail(Status::not_regular, quoted(path), " is a folder with neither a .safetensors.index.json nor a ", usual,
+  return fail(Status::not_regular, in_quotes(path), " is a folder with neither a .safetensors.index.json nor a ", usual,
               " in it; give the path of a .safetensors file");
 }
 

@@ -73,7 +73,7 @@ std::vector<Place> places_of(const Whole &base, std::span<const DeltaFile> layer
 Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
                    const write::SaveOptions &options) {
   if (is_index_name(to))
-    return fail(Status::invalid_argument, quoted(to),
+    return fail(Status::invalid_argument, in_quotes(to),
                 " is the name of an index, but deltas are merged into one file; give the path of a .safetensors file, "
                 "and cut that into shards");
   OpenOptions open;

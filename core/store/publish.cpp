@@ -81,17 +81,17 @@ std::optional<Form> Transaction::form_of(const std::string &name) const {
 Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
   if (auto ok = may_go_on(); !ok) return ok;
   if (!is_dtype(value.dtype))
-    return Failure(error(Status::dtype, "the new value of tensor ", quoted(change.name), " has dtype ", value.dtype,
+    return Failure(error(Status::dtype, "the new value of tensor ", in_quotes(change.name), " has dtype ", value.dtype,
                          ", which is none")
                        .about_tensor(change.name));
   change.form = {static_cast<Dtype>(value.dtype), {value.shape.begin(), value.shape.end()}, value.nbytes};
   auto nbytes = tensor_nbytes(change.form.dtype, change.form.shape);
   if (!nbytes) {
-    nbytes.error().message = text("tensor ", quoted(change.name), " ", nbytes.error().message);
+    nbytes.error().message = text("tensor ", in_quotes(change.name), " ", nbytes.error().message);
     return Failure(about(std::move(nbytes.error()), change.name));
   }
   if (change.kind == Change::put && *nbytes != value.nbytes)
-    return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(change.name), " has ", value.nbytes,
+    return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(change.name), " has ", value.nbytes,
                          " bytes; its dtype and shape need ", *nbytes)
                        .about_tensor(change.name));
   if (change.kind == Change::update) {
@@ -99,7 +99,7 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
     const auto form = form_of(change.name);
     if (!form)
       return Failure(
-          error(Status::not_found, "no tensor is named ", quoted(change.name), " in ", quoted(checkpoint_.path_))
+          error(Status::not_found, "no tensor is named ", in_quotes(change.name), " in ", in_quotes(checkpoint_.path_))
               .about_tensor(change.name));
     if (auto same = check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape,
                                     value.nbytes);
@@ -244,7 +244,7 @@ Result<void> Transaction::check_links(const Locked &locked) const {
   if (!old) return Failure(std::move(old.error()));
   if (old->st_nlink > 1 && !options_.break_links)
     return fail(
-        Status::hard_links, quoted(checkpoint_.path_), " has ", old->st_nlink,
+        Status::hard_links, in_quotes(checkpoint_.path_), " has ", old->st_nlink,
         " names, of which only this one would lead to the new file; copy it first, or allow links to be broken");
   return {};
 }
@@ -275,7 +275,7 @@ Result<void> Transaction::finish_publish(const write::Built &built, tl::expected
   if (e.message.empty()) return Failure(std::move(e));
   try {
     e.message =
-        text("the new ", quoted(checkpoint_.path_), " is in place, but a power cut may bring the old one back (",
+        text("the new ", in_quotes(checkpoint_.path_), " is in place, but a power cut may bring the old one back (",
              e.message, "); close the handle, open the file anew and look which it is");
   } catch (const std::bad_alloc &) {
     e.message.clear();  // see boundary.h

@@ -130,7 +130,7 @@ Result<Folder> Folder::make(os::Env &env, const std::string &path) {
   if (const int r = env.list(dir->fd(), &names); r < 0) return Failure(dir->error(-r, "list"));
   for (const std::string &name : names)
     if (name.ends_with(".safetensors") || is_index_name(name))
-      return fail(Status::invalid_argument, "the folder ", quoted(path), " holds ", quoted(name),
+      return fail(Status::invalid_argument, "the folder ", in_quotes(path), " holds ", in_quotes(name),
                   " already; give an empty one, so that no two checkpoints are mixed");
   return folder;
 }

@@ -11,14 +11,14 @@ namespace st::store {
 
 Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, TransactionOptions options) {
   if (!shards.options().writable)
-    return fail(Status::read_only, quoted(shards.path()),
+    return fail(Status::read_only, in_quotes(shards.path()),
                 " was opened for reading only; open it for reading and writing to change it");
   if (options.fillers)
     return fail(Status::unsupported,
                 "fillers would be tensors that the index of shards does not name; delete without "
                 "ST_TXN_FILLERS, or open the shard by its own path");
   if (shards.poisoned_)
-    return fail(Status::poisoned, "an earlier commit of ", quoted(shards.path()),
+    return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
                 " did not end well; close the handle and open the checkpoint anew");
   return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
 }
@@ -37,8 +37,8 @@ std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const 
 Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
   if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
   if (const auto shard = shard_of(name)) return *shard;
-  return Failure(
-      error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(shards_.path())).about_tensor(name));
+  return Failure(error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(shards_.path()))
+                     .about_tensor(name));
 }
 
 // The last shard that is rewritten anyway, else the last.
@@ -56,7 +56,7 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   if (!begun) return Failure(std::move(begun.error()));
   // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
   if (const Snapshot &now = (*begun)->before(); &now != pinned->snapshot && !shown_.agrees(shard, now)) {
-    Error e = error(Status::file_changed, quoted(pinned->member->path()),
+    Error e = error(Status::file_changed, in_quotes(pinned->member->path()),
                     " was replaced since it was read; refresh the handle and begin again");
     e.shard = shard;
     return Failure(std::move(e));
@@ -85,7 +85,7 @@ Result<void> ShardTransaction::update(std::string_view name, const NewBytes &val
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
   if (auto ok = may_go_on(); !ok) return ok;
   if (shown_.members().empty())
-    return fail(Status::unsupported, "the index ", quoted(shards_.path()),
+    return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
                 " names no shard that a tensor could be put into; save the checkpoint anew");
   const uint32_t shard = shard_of(name).value_or(place_for_new());
   auto in = part(shard);
@@ -109,7 +109,7 @@ Result<void> ShardTransaction::rename(std::string_view from, std::string_view to
   auto shard = existing(from);
   if (!shard) return Failure(std::move(shard.error()));
   if (from != to && shard_of(to))
-    return Failure(error(Status::duplicate_name, "there is a tensor named ", quoted(to),
+    return Failure(error(Status::duplicate_name, "there is a tensor named ", in_quotes(to),
                          " already; delete it first, or choose another name")
                        .about_tensor(to));
   auto in = part(*shard);
@@ -127,7 +127,7 @@ Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<
     bool there = shown_.metadata_find(key).has_value();
     for (const auto &[changed, to] : metadata_)
       if (changed == key) there = to.has_value();
-    if (!there) return fail(Status::not_found, "the metadata of the index has no key ", quoted(key));
+    if (!there) return fail(Status::not_found, "the metadata of the index has no key ", in_quotes(key));
   }
   metadata_.emplace_back(key, value ? std::optional<std::string>(*value) : std::nullopt);
   return {};
@@ -154,8 +154,8 @@ Result<void> ShardTransaction::approve() const {
   if (auto same = shown_.check_unchanged(); !same) return same;
   for (const auto &[shard, transaction] : parts_)
     if (&transaction->before() != shown_.pinned(shard)) {
-      Error e =
-          error(Status::file_changed, quoted(transaction->checkpoint().path()), " was replaced meanwhile; try again");
+      Error e = error(Status::file_changed, in_quotes(transaction->checkpoint().path()),
+                      " was replaced meanwhile; try again");
       e.shard = shard;
       return Failure(std::move(e));
     }
@@ -243,8 +243,8 @@ Result<void> ShardTransaction::commit_together() {
   for (const auto &[shard, transaction] : parts_with_work()) {
     const std::string &path = transaction->checkpoint().path();
     if (os::split_path(path).first != folder)
-      return fail(Status::unsupported, quoted(path), " and the index of shards lie in different folders, ",
-                  quoted(folder), " the index, so that no journal can speak for both; copy them into one");
+      return fail(Status::unsupported, in_quotes(path), " and the index of shards lie in different folders, ",
+                  in_quotes(folder), " the index, so that no journal can speak for both; copy them into one");
     exclusive |= transaction->publishes();
     parts.push_back(transaction);
   }
@@ -302,7 +302,7 @@ Result<void> ShardTransaction::lock_all(const std::vector<Transaction *> &parts,
     index->lock.release();
     if (auto recovered = orphaned->recover_part(left(deadline)); !recovered) return recovered;
   }
-  return fail(Status::busy, quoted(shards_.real_path()), " is being recovered all the time; try again");
+  return fail(Status::busy, in_quotes(shards_.real_path()), " is being recovered all the time; try again");
 }
 
 // Locked, still what the path names, and with no super-journal of a dead writer beside it.
@@ -338,7 +338,7 @@ Result<void> ShardTransaction::lock_index(bool exclusive, uint64_t deadline, Loc
     locked->lock.release();
     if (auto recovered = shards_.recover(wait); !recovered) return recovered;
   }
-  return fail(Status::busy, quoted(path), " is being replaced or recovered all the time; try again");
+  return fail(Status::busy, in_quotes(path), " is being replaced or recovered all the time; try again");
 }
 
 const Log &ShardTransaction::options_log() const {
@@ -368,8 +368,8 @@ Result<std::optional<std::string>> ShardTransaction::new_index(const std::vector
   ShardIndex &index = read->index;
   const std::string old = index.spell();
   auto changed = [&](std::string_view name, std::string_view what) {
-    return Failure(error(Status::file_changed, "the index ", quoted(shards_.path()), " was replaced, and tensor ",
-                         quoted(name), " ", what, "; refresh the handle and begin again")
+    return Failure(error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and tensor ",
+                         in_quotes(name), " ", what, "; refresh the handle and begin again")
                        .about_tensor(name));
   };
   uint64_t gained = 0;
@@ -398,8 +398,8 @@ Result<std::optional<std::string>> ShardTransaction::new_index(const std::vector
   if (const auto total = index.total_size()) index.set_total_size(*total + gained);
   for (const auto &[key, value] : metadata_) {
     if (!value && !index.metadata_find(key))
-      return fail(Status::file_changed, "the index ", quoted(shards_.path()),
-                  " was replaced, and its metadata has no key ", quoted(key),
+      return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
+                  " was replaced, and its metadata has no key ", in_quotes(key),
                   " any more; refresh the handle and begin again");
     index.set_metadata(key, value);
   }

@@ -28,8 +28,8 @@ Result<ReadIndex> Shards::read_index(os::Env &env, const std::string &real_path)
   if (!s) return Failure(std::move(s.error()));
   const auto size = static_cast<uint64_t>(s->st_size);
   if (size > max_index_bytes)
-    return fail(Status::shard_index, "the index of shards ", quoted(real_path), " has ", size, " bytes, more than the ",
-                max_index_bytes, " that are read");
+    return fail(Status::shard_index, "the index of shards ", in_quotes(real_path), " has ", size,
+                " bytes, more than the ", max_index_bytes, " that are read");
   const HugeBuffer bytes(size + header_padding);
   if (auto read = file->read(bytes.get(), size, 0); !read) return Failure(std::move(read.error()));
   std::memset(bytes.get() + size, 0, header_padding);
@@ -37,7 +37,7 @@ Result<ReadIndex> Shards::read_index(os::Env &env, const std::string &real_path)
   env.random(&seed, sizeof seed);
   auto index = ShardIndex::parse(bytes.get(), size, seed);
   if (!index) {
-    index.error().message += text(" (", quoted(real_path), ")");
+    index.error().message += text(" (", in_quotes(real_path), ")");
     return Failure(std::move(index.error()));
   }
   return ReadIndex{std::move(*index), *s, hash64(bytes.get(), size)};
@@ -76,7 +76,7 @@ Result<void> Shards::check_all_there(const ShardIndex &index) const {
 }
 
 Error Shards::missing(uint32_t number, const std::string &shard) const {
-  Error e = error(Status::shard_missing, "shard ", quoted(shard), ", which ", quoted(path_),
+  Error e = error(Status::shard_missing, "shard ", in_quotes(shard), ", which ", in_quotes(path_),
                   " names, is not there; fetch it, or the checkpoint, again");
   e.shard = number;
   return e;
@@ -121,7 +121,7 @@ Result<void> Shards::check_unchanged(const struct stat &read) const {
   const int r = env().fstatat(AT_FDCWD, real_path_.c_str(), &by_path, 0);
   if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", real_path_));
   if (r == 0 && (state_of(by_path) == state_of(read) || state_of(by_path) == own_index_)) return {};
-  return fail(Status::file_changed, "the index of shards ", quoted(path_),
+  return fail(Status::file_changed, "the index of shards ", in_quotes(path_),
               " was replaced since it was read; refresh the handle, or open it anew");
 }
 

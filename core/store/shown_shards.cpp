@@ -51,30 +51,30 @@ bool ShownShards::agrees(uint32_t shard, const Snapshot &snapshot) const {
 
 Error ShownShards::explain(uint32_t shard, const Snapshot &snapshot) const {
   const Index &index = snapshot.header.index;
-  const std::string where = quoted(members_[shard]->path());
+  const std::string where = in_quotes(members_[shard]->path());
   for (size_t i = 0; i < index.size(); ++i) {
     const std::string_view name = index.at(i).name;
     const auto other = read_.index.shard_of(name);
     if (other == shard) continue;
     if (!other)
-      return error(Status::shard_tensor, where, " holds tensor ", quoted(name), ", which the index ",
-                   quoted(owner_.path()), " does not name; the two do not belong together")
+      return error(Status::shard_tensor, where, " holds tensor ", in_quotes(name), ", which the index ",
+                   in_quotes(owner_.path()), " does not name; the two do not belong together")
           .about_tensor(name);
     auto there = members_[*other]->open(owner_.env(), owner_.member_options());
     if (there && (*there)->snapshot().header.index.find(name))
-      return error(Status::shard_duplicate, "tensor ", quoted(name), " is in ", where, " and in ",
-                   quoted(members_[*other]->path()), "; one of them would be hidden")
+      return error(Status::shard_duplicate, "tensor ", in_quotes(name), " is in ", where, " and in ",
+                   in_quotes(members_[*other]->path()), "; one of them would be hidden")
           .about_tensor(name);
-    return error(Status::shard_tensor, "tensor ", quoted(name), " is in ", where, ", but by the index in ",
-                 quoted(members_[*other]->path()))
+    return error(Status::shard_tensor, "tensor ", in_quotes(name), " is in ", where, ", but by the index in ",
+                 in_quotes(members_[*other]->path()))
         .about_tensor(name);
   }
   for (const std::string_view name : read_.index.names_in(shard))
     if (!index.find(name))
-      return error(Status::shard_tensor, "by the index ", quoted(owner_.path()), " tensor ", quoted(name), " is in ",
-                   where, ", but it is not; fetch the shard again")
+      return error(Status::shard_tensor, "by the index ", in_quotes(owner_.path()), " tensor ", in_quotes(name),
+                   " is in ", where, ", but it is not; fetch the shard again")
           .about_tensor(name);
-  return error(Status::shard_tensor, where, " and the index ", quoted(owner_.path()), " disagree");
+  return error(Status::shard_tensor, where, " and the index ", in_quotes(owner_.path()), " disagree");
 }
 
 Result<Place> ShownShards::at(size_t i) const {

@@ -83,7 +83,7 @@ Result<os::File> open_regular(os::Env &env, const std::string &path, int flags) 
   auto s = file->stat();
   if (!s) return Failure(std::move(s.error()));
   if (!S_ISREG(s->st_mode))
-    return fail(Status::not_regular, quoted(path), " is no plain file; give the path of a .safetensors file");
+    return fail(Status::not_regular, in_quotes(path), " is no plain file; give the path of a .safetensors file");
   return file;
 }
 

@@ -20,7 +20,7 @@ Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
 Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, TransactionOptions options) {
   if (!checkpoint.options_.writable)
     return fail(Status::read_only,
-                checkpoint.path_.empty() ? "a file that was given as memory" : quoted(checkpoint.path_),
+                checkpoint.path_.empty() ? "a file that was given as memory" : in_quotes(checkpoint.path_),
                 " was opened for reading only; open it for reading and writing to change it");
   std::unique_ptr<Transaction> t(new Transaction(checkpoint, std::move(options)));
   if (auto ok = t->may_go_on(); !ok) return Failure(std::move(ok.error()));
@@ -46,7 +46,7 @@ Result<void> Transaction::may_go_on() const {
     return fail(Status::forked,
                 "this transaction was begun by the parent process; begin one on a handle opened after the fork");
   if (checkpoint_.poisoned_)
-    return fail(Status::poisoned, "an earlier sync of ", quoted(checkpoint_.path_),
+    return fail(Status::poisoned, "an earlier sync of ", in_quotes(checkpoint_.path_),
                 " failed, so what was written since may be lost; close the handle and open the file anew");
   if (failed_)
     return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
@@ -58,8 +58,9 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   if (options_.publish || draft_) return put_bytes({Change::update, std::string(name), {}}, value);
   const auto index = snapshot_->header.index.find(name);
   if (!index)
-    return Failure(error(Status::not_found, "no tensor is named ", quoted(name), " in ", quoted(checkpoint_.path_))
-                       .about_tensor(name));
+    return Failure(
+        error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(checkpoint_.path_))
+            .about_tensor(name));
   const TensorView t = snapshot_->header.index.at(*index);
   if (auto same = check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes); !same)
     return same;
@@ -226,7 +227,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, 
                            orphaned);
     if (!locked || *locked || (orphaned && *orphaned)) return locked;
   }
-  return fail(Status::busy, quoted(checkpoint_.path_), " is being replaced or recovered all the time; try again");
+  return fail(Status::busy, in_quotes(checkpoint_.path_), " is being replaced or recovered all the time; try again");
 }
 
 // The header's bytes shared, so that nobody publishes or recovers meanwhile,
@@ -306,8 +307,8 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
       if (auto applied = draft->apply(change); !applied) {
         Error e = std::move(applied.error());
         e.status = Status::file_changed;
-        e.message = text(quoted(checkpoint_.path_), " was replaced, and the staged changes do not fit it (", e.message,
-                         "); open it anew");
+        e.message = text(in_quotes(checkpoint_.path_), " was replaced, and the staged changes do not fit it (",
+                         e.message, "); open it anew");
         return Failure(std::move(e));
       }
     draft_ = std::move(draft);
@@ -318,8 +319,8 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
     const TensorView old = snapshot_->header.index.at(s.index);
     const auto found = index.find(s.name);
     if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
-      return Failure(error(Status::file_changed, quoted(checkpoint_.path_), " was replaced, and tensor ",
-                           quoted(s.name), " is gone from it or has another form; open it anew")
+      return Failure(error(Status::file_changed, in_quotes(checkpoint_.path_), " was replaced, and tensor ",
+                           in_quotes(s.name), " is gone from it or has another form; open it anew")
                          .about_tensor(s.name));
     s.index = *found;
     s.piece.offset = snapshot->file_offset(index.at(*found));
@@ -339,7 +340,7 @@ Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &
   if (!exclude) return Failure(std::move(exclude.error()));
   if (!*exclude)
     return fail(
-        Status::lock_unsupported, "the filesystem of ", quoted(checkpoint_.path_), " (", snapshot_->filesystem.type,
+        Status::lock_unsupported, "the filesystem of ", in_quotes(checkpoint_.path_), " (", snapshot_->filesystem.type,
         ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");
   checkpoint_.locks_tested_ = true;
   return {};
@@ -359,7 +360,7 @@ Error Transaction::name_blocked(Error busy, const os::File &file) const {
                       is_tensor     ? " is changing tensor "
                       : publishes() ? " is changing a part"
                                     : " is working on all",
-                      is_tensor ? quoted(blocked->name) : std::string(), " of ", quoted(checkpoint_.path_),
+                      is_tensor ? in_quotes(blocked->name) : std::string(), " of ", in_quotes(checkpoint_.path_),
                       "; try again, or allow more time");
   return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
 }

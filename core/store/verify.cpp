@@ -82,7 +82,7 @@ Result<void> Verifier::check_journals(const os::File &file) {
   if (!orphans) return tell(Severity::error, std::move(orphans.error()));
   if (!orphans->committed) return {};
   return tell(Severity::error,
-              error(Status::needs_recovery, "a committed journal waits in ", quoted((*folder)->dir().path()),
+              error(Status::needs_recovery, "a committed journal waits in ", in_quotes((*folder)->dir().path()),
                     "; recover the file (stctl recover, st_recover) to finish its change"));
 }
 
@@ -123,15 +123,15 @@ Result<void> Verifier::check_agreement(const Snapshot &snapshot, const ShardInde
     const std::string_view name = held.at(i).name;
     const auto said = index.shard_of(name);
     if (said == shard) continue;
-    auto e = error(Status::shard_tensor, quoted(path_), " holds tensor ", quoted(name),
-                   said ? text(", which by the index is in ", quoted(index.shards()[*said]))
+    auto e = error(Status::shard_tensor, in_quotes(path_), " holds tensor ", in_quotes(name),
+                   said ? text(", which by the index is in ", in_quotes(index.shards()[*said]))
                         : std::string(", which the index does not name"));
     if (auto told = tell(Severity::error, std::move(e).about_tensor(name)); !told) return told;
   }
   for (const std::string_view name : index.names_in(shard)) {
     if (held.find(name)) continue;
-    auto e =
-        error(Status::shard_tensor, "by the index tensor ", quoted(name), " is in ", quoted(path_), ", but it is not");
+    auto e = error(Status::shard_tensor, "by the index tensor ", in_quotes(name), " is in ", in_quotes(path_),
+                   ", but it is not");
     if (auto told = tell(Severity::error, std::move(e).about_tensor(name)); !told) return told;
   }
   return {};
@@ -143,7 +143,7 @@ Result<void> Verifier::check_index(const ReadIndex &read, const std::string &fol
     path_ = folder + "/" + index.shards()[shard];
     struct stat s;
     if (env_.fstatat(AT_FDCWD, path_.c_str(), &s, 0) == -ENOENT) {
-      auto e = error(Status::shard_missing, "shard ", quoted(path_), ", which the index names, is not there");
+      auto e = error(Status::shard_missing, "shard ", in_quotes(path_), ", which the index names, is not there");
       e.shard = shard;
       if (auto told = tell(Severity::error, std::move(e)); !told) return told;
     } else if (auto told = check(&index, shard); !told) {

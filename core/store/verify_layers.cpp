@@ -8,7 +8,7 @@ namespace {
 Report naming(const std::string &path, const Report &report) {
   if (!report) return {};
   return [&path, &report](const Finding &f) {
-    return report({f.severity, f.status, f.offset, text(quoted(path), ": ", f.message)});
+    return report({f.severity, f.status, f.offset, text(in_quotes(path), ": ", f.message)});
   };
 }
 

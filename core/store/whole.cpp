@@ -81,8 +81,8 @@ Result<void> Whole::must_not_be(os::Env &env, const std::string &path) const {
   struct stat s, index;
   if (env.fstatat(AT_FDCWD, path.c_str(), &s, 0) < 0) return {};
   const auto refuse = [&](const std::string &read) {
-    return fail(Status::invalid_argument, quoted(path), " is to be written, but is a file that is read for it (",
-                quoted(read), "); give another path");
+    return fail(Status::invalid_argument, in_quotes(path), " is to be written, but is a file that is read for it (",
+                in_quotes(read), "); give another path");
   };
   for (const File &f : files_)
     if (os::same_inode(s, f.snapshot->identity)) return refuse(f.checkpoint->path());

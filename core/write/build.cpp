@@ -43,7 +43,7 @@ Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t fresh) 
   if (env.fstatfs(made.fd(), &fs) == 0 && fs.f_blocks > 0) {
     const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
     if (free < fresh + (fresh < size ? metadata : 0)) {
-      Error e = error(Status::no_space, "the new ", quoted(made.path()), " needs ", fresh,
+      Error e = error(Status::no_space, "the new ", in_quotes(made.path()), " needs ", fresh,
                       " free bytes beside the old file, but there are ", free, "; nothing was changed");
       e.os_errno = ENOSPC;
       return Failure(std::move(e));

@@ -65,7 +65,7 @@ Result<void> copy_attributes(const os::File &from, const os::File &to, mode_t mo
     const int r = to.env().fsetxattr(to.fd(), name.c_str(), value->data(), value->size());
     // Labels of security modules and of the filesystem are theirs to give.
     const bool is_users = name.starts_with("user.") || name.starts_with("system.");
-    if (r < 0 && is_users) return Failure(to.error(-r, text("carry the attribute ", quoted(name), " over to")));
+    if (r < 0 && is_users) return Failure(to.error(-r, text("carry the attribute ", in_quotes(name), " over to")));
   }
   if (has_acl) return {};
   auto given = read_whole(to, acl.data());
@@ -85,13 +85,13 @@ Result<void> carry_over(const os::File &from, const os::File &to, const Log &log
   if (old->st_gid != made->st_gid && env.fchown(to.fd(), static_cast<uid_t>(-1), old->st_gid) < 0) {
     mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID));
     if (log)
-      log(LogLevel::warning, text("the new ", quoted(from.path()), " could not be given to group ", old->st_gid,
+      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " could not be given to group ", old->st_gid,
                                   "; its own group has no rights to it"));
   }
   if (old->st_uid != made->st_uid && env.fchown(to.fd(), old->st_uid, static_cast<gid_t>(-1)) < 0) {
     mode &= static_cast<mode_t>(~S_ISUID);
     if (log)
-      log(LogLevel::warning, text("the new ", quoted(from.path()), " belongs to user ", made->st_uid,
+      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " belongs to user ", made->st_uid,
                                   ", as it could not be given to user ", old->st_uid));
   }
   if (auto done = copy_attributes(from, to, mode); !done) return done;

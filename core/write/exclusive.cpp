@@ -6,7 +6,7 @@ namespace st::write {
 namespace {
 
 Failure no_plain_file(const std::string &path) {
-  return fail(Status::not_regular, quoted(path), " is no plain file");
+  return fail(Status::not_regular, in_quotes(path), " is no plain file");
 }
 
 // Decided by what was opened, and not by a look before: who owns the folder may put a link there in between.
@@ -38,7 +38,7 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::stri
     if (!replaced) return Failure(std::move(replaced.error()));
     if (!*replaced) return exclusive;
   }
-  return fail(Status::busy, quoted(path), " is being replaced all the time; try again");
+  return fail(Status::busy, in_quotes(path), " is being replaced all the time; try again");
 }
 
 }  // namespace st::write

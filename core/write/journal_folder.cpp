@@ -43,7 +43,7 @@ Result<std::optional<Folder>> Folder::open(os::Env &env, const std::string &path
     folder.dir_ = std::move(*dir);
     return folder;
   }
-  why = text("the journal folder ", quoted(folder_path(path)), " is not to be trusted: ", why);
+  why = text("the journal folder ", in_quotes(folder_path(path)), " is not to be trusted: ", why);
   struct stat parent;
   if (env.fstatat(AT_FDCWD, os::split_path(path).first.c_str(), &parent, 0) == 0 && (parent.st_mode & S_IWOTH)) {
     if (log) log(LogLevel::warning, why + "; it was passed over");
@@ -58,13 +58,13 @@ Result<Folder> Folder::create(os::Env &env, const std::string &path, const struc
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", name));
   auto dir = open_dir(env, path);
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
-    return fail(Status::journal, quoted(name),
+    return fail(Status::journal, in_quotes(name),
                 " is no folder, so there is no place for a journal; look at it and remove it");
   if (!dir) return Failure(std::move(dir.error()));
   auto s = dir->stat();
   if (!s) return Failure(std::move(s.error()));
   if (const std::string why = distrust(*s, data, env.geteuid()); !why.empty())
-    return fail(Status::journal, "the journal folder ", quoted(name), " is not to be trusted: ", why,
+    return fail(Status::journal, "the journal folder ", in_quotes(name), " is not to be trusted: ", why,
                 "; remove it, or move the file to a folder of your own");
 
   if (made == 0) open_to_readers(*dir, data);
@@ -153,7 +153,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
     // Somebody removed or moved the folder; a journal that recovery would not
     // find is worth nothing.
     if (journal) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
-    last = error(Status::io, "the journal folder of ", quoted(path_),
+    last = error(Status::io, "the journal folder of ", in_quotes(path_),
                  " vanishes as soon as it is made; see what removes it");
     folder_.reset();
   }

@@ -176,7 +176,7 @@ Result<std::string> move_aside(const Folder &folder, const std::string &name) {
 }
 
 Error needs_recovery(const std::string &path, const Error &cause) {
-  Error e = error(Status::needs_recovery, "a committed journal waits beside ", quoted(path),
+  Error e = error(Status::needs_recovery, "a committed journal waits beside ", in_quotes(path),
                   " but cannot be applied here (", cause.message, "); open the file once where it can be written");
   e.os_errno = cause.os_errno;
   return e;

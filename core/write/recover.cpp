@@ -135,7 +135,7 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
   auto aside = move_aside(folder, name);
   if (!aside) return Failure(std::move(aside.error()));
   ++result.aside;
-  result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", quoted(*aside));
+  result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(*aside));
   tell(LogLevel::warning, Status::journal, result.why_aside);
   return {};
 }
@@ -176,7 +176,7 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
     return {};
   }
   if (never_was && orphan.damage.empty())
-    orphan.damage = text("its super-journal, beside ", quoted(orphan.record.super_of), ", is gone");
+    orphan.damage = text("its super-journal, beside ", in_quotes(orphan.record.super_of), ", is gone");
   if (!orphan.damage.empty()) return put_aside(folder, name, orphan.damage);
   if (auto applied = replay.apply(); !applied) return applied;
   if (auto emptied = empty_and_drop(folder, name, orphan); !emptied) return emptied;
@@ -208,7 +208,7 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
       recovery.result.why_aside = finished->why_aside;
     }
   }
-  return fail(Status::busy, quoted(path), " is being changed together with others all the time; try again");
+  return fail(Status::busy, in_quotes(path), " is being changed together with others all the time; try again");
 }
 
 }  // namespace st::write

@@ -105,7 +105,7 @@ Result<void> Replacement::make(mode_t mode) {
     if (!s) return Failure(std::move(s.error()));
     if (s->st_nlink > 0) return {};
     lock_.release();  // or it would end the next one's, which is of file_ too
-    last = error(Status::io, "temporary files in ", quoted(dir_.path()), " vanish; see what removes them");
+    last = error(Status::io, "temporary files in ", in_quotes(dir_.path()), " vanish; see what removes them");
   }
   return Failure(std::move(last));
 }

@@ -39,7 +39,7 @@ Result<void> check_free(const os::File &data, std::span<const Piece> pieces) {
   const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
   if (free >= need) return {};
   Error e =
-      error(Status::no_space, "changing ", quoted(data.path()), " needs ", need,
+      error(Status::no_space, "changing ", in_quotes(data.path()), " needs ", need,
             " free bytes, as its filesystem writes changed bytes to a new place, but there are ", free, "; free some");
   e.os_errno = ENOSPC;
   return Failure(std::move(e));

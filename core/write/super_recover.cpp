@@ -89,7 +89,7 @@ Result<std::string> RollForward::look_at_temporaries(Target &target, const os::F
   auto form_of = [&](const os::File &file) { return is_index ? form_of_index(file) : form_of_shard(file); };
   auto form = form_of(now);
   if (!form) return Failure(std::move(form.error()));
-  const std::string shown = quoted(e.file);
+  const std::string shown = in_quotes(e.file);
   struct Step {
     const std::string *name;
     const Form *form;
@@ -124,14 +124,15 @@ Result<std::string> RollForward::look_at_journal(Target &target) {
   auto looked = look_at(*target.folder, target.entry->journal, *data, true);
   if (!looked) return Failure(std::move(looked.error()));
   if (!*looked || !(*looked)->waits()) return std::string();
-  if (!(*looked)->damage.empty()) return text("the journal of ", quoted(target.entry->file), ": ", (*looked)->damage);
+  if (!(*looked)->damage.empty())
+    return text("the journal of ", in_quotes(target.entry->file), ": ", (*looked)->damage);
   if (!(*looked)->record.is_part() || (*looked)->record.transaction != transaction_) return std::string();
   target.journal = std::move(*looked);
   const bool patches = target.entry->first.empty() && target.entry->second.empty();
   if (!patches) return std::string();
   target.replay = std::make_unique<Replay>(target.locked->file, *target.journal);
   auto why = target.replay->why_not();
-  if (why && !why->empty()) return text("the journal of ", quoted(target.entry->file), ": ", *why);
+  if (why && !why->empty()) return text("the journal of ", in_quotes(target.entry->file), ": ", *why);
   return why;
 }
 
@@ -143,8 +144,9 @@ Result<std::string> RollForward::why_not(const os::File &index) {
     target.entry = &entry;
     // A shard that lies elsewhere never has a part: nobody's list makes us write there.
     auto locked = lock_whole_file(env_, dir_.path() + "/" + entry.file, wait_, os::Links::refuse);
-    if (!locked && locked.error().status == Status::not_regular) return text(quoted(entry.file), " is no plain file");
-    if (!locked && locked.error().status == Status::no_file) return text(quoted(entry.file), " is gone");
+    if (!locked && locked.error().status == Status::not_regular)
+      return text(in_quotes(entry.file), " is no plain file");
+    if (!locked && locked.error().status == Status::no_file) return text(in_quotes(entry.file), " is gone");
     if (!locked) return Failure(std::move(locked.error()));
     target.locked = std::move(*locked);
     if (auto why = look_at_temporaries(target, target.locked->file, false); !why || !why->empty()) return why;
@@ -273,7 +275,7 @@ Result<Recovered> recover_super(os::Env &env, const std::string &index, const os
         if (!aside) return Failure(std::move(aside.error()));
         ++result.aside;
         result.why_aside =
-            text("the super-journal ", name, " was not applied: ", why, "; it was moved aside to ", quoted(*aside));
+            text("the super-journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(*aside));
         if (!tell(LogLevel::warning, Status::journal, result.why_aside)) break;
         continue;
       }

@@ -37,7 +37,7 @@ Result<Destination> find_destination(os::Env &env, const std::string &path) {
   const int r = env.fstatat(AT_FDCWD, resolved->c_str(), &s, 0);
   if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "save", path));
   if (r == 0 && !S_ISREG(s.st_mode))
-    return fail(Status::not_regular, quoted(path), " is no plain file; give the path of a .safetensors file");
+    return fail(Status::not_regular, in_quotes(path), " is no plain file; give the path of a .safetensors file");
   return Destination{std::move(*resolved), r == 0};
 }
 
@@ -69,7 +69,7 @@ Result<void> supplant(os::Env &env, const std::string &target, Replacement &made
     auto orphans = find_orphans(**folder, s);
     if (!orphans) return Failure(std::move(orphans.error()));
     if (!orphans->committed) break;
-    if (i >= attempts) return fail(Status::busy, quoted(target), " needs recovery again and again; try again");
+    if (i >= attempts) return fail(Status::busy, in_quotes(target), " needs recovery again and again; try again");
     old.locked.reset();
     if (auto done = recover(env, target, wait, {}); !done) return Failure(std::move(done.error()));
   }
@@ -81,7 +81,7 @@ Result<void> supplant(os::Env &env, const std::string &target, Replacement &made
   Error e = std::move(placed.error().error);
   if (placed.error().replaced) {
     e.status = Status::needs_recovery;
-    e.message = text("the new ", quoted(target), " is in place, but a power cut may undo that (", e.message,
+    e.message = text("the new ", in_quotes(target), " is in place, but a power cut may undo that (", e.message,
                      "); save it again");
   }
   return Failure(std::move(e));

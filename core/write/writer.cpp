@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t gap = uint64_t{64} << 10;  // for the header, where tensors are not declared
 
 Error duplicate(std::string_view name) {
-  return error(Status::duplicate_name, "a tensor named ", quoted(name), " is given twice; names must be distinct")
+  return error(Status::duplicate_name, "a tensor named ", in_quotes(name), " is given twice; names must be distinct")
       .about_tensor(name);
 }
 
@@ -30,7 +30,7 @@ Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
   for (const auto &[key, value] : metadata) keys.push_back(key);
   std::sort(keys.begin(), keys.end());
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
-  if (twice != keys.end()) return fail(Status::metadata, "the metadata key ", quoted(*twice), " is given twice");
+  if (twice != keys.end()) return fail(Status::metadata, "the metadata key ", in_quotes(*twice), " is given twice");
   return {};
 }
 
@@ -85,7 +85,8 @@ Result<Writer::Slot *> Writer::append(NewTensor tensor) {
   if (tensor.nbytes > INT64_MAX - data_offset_ - end_) {
     const std::string name = tensor.name;
     by_name_.erase(found);
-    return Failure(error(Status::offsets, "tensor ", quoted(name), " would end beyond 2^63 bytes").about_tensor(name));
+    return Failure(
+        error(Status::offsets, "tensor ", in_quotes(name), " would end beyond 2^63 bytes").about_tensor(name));
   }
   const uint64_t n = tensor.nbytes;
   slots_.push_back({std::move(tensor), end_, 0});
@@ -107,7 +108,7 @@ Result<void> Writer::write(Slot *slot, const void *bytes, uint64_t n) {
 Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
   const auto found = by_name_.find(std::string(name));
   if (found != by_name_.end()) return &slots_[found->second];
-  return Failure(error(Status::not_found, "no tensor named ", quoted(name),
+  return Failure(error(Status::not_found, "no tensor named ", in_quotes(name),
                        " was declared; declare it, or give its dtype and shape with its bytes")
                      .about_tensor(name));
 }
@@ -134,7 +135,7 @@ Result<void> Writer::add(std::string_view name, const void *bytes, uint64_t n) {
   if (!found) return Failure(std::move(found.error()));
   Slot &slot = **found;
   if (n > slot.tensor.nbytes - slot.written)
-    return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(name), " has ", slot.tensor.nbytes,
+    return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(name), " has ", slot.tensor.nbytes,
                          " bytes, of which ", slot.written, " were written; ", n, " more are too many")
                        .about_tensor(name));
   return write(&slot, bytes, n);
@@ -149,7 +150,7 @@ Result<void> Writer::put(NewTensor tensor) {
     Slot &slot = slots_[found->second];
     if (found->second >= declared_ || slot.written > 0) return Failure(duplicate(tensor.name));
     if (slot.tensor.dtype != tensor.dtype || slot.tensor.shape != tensor.shape || slot.tensor.nbytes != n)
-      return Failure(error(Status::shape_mismatch, "tensor ", quoted(tensor.name),
+      return Failure(error(Status::shape_mismatch, "tensor ", in_quotes(tensor.name),
                            " was declared with another dtype, shape or size")
                          .about_tensor(tensor.name));
     return write(&slot, bytes, n);
@@ -157,7 +158,7 @@ Result<void> Writer::put(NewTensor tensor) {
   auto nbytes = tensor_nbytes(tensor.dtype, tensor.shape);
   if (!nbytes) return Failure(std::move(nbytes.error()).about_tensor(tensor.name));
   if (*nbytes != n)
-    return Failure(error(Status::nbytes_mismatch, "tensor ", quoted(tensor.name), " has ", n,
+    return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(tensor.name), " has ", n,
                          " bytes; its dtype and shape need ", *nbytes)
                        .about_tensor(tensor.name));
   auto slot = append(std::move(tensor));
@@ -231,7 +232,7 @@ Result<void> Writer::finish() {
   if (auto ok = may_go_on(); !ok) return ok;
   for (const Slot &s : slots_)
     if (s.written < s.tensor.nbytes)
-      return Failure(error(Status::incomplete, "of tensor ", quoted(s.tensor.name), " only ", s.written, " of ",
+      return Failure(error(Status::incomplete, "of tensor ", in_quotes(s.tensor.name), " only ", s.written, " of ",
                            s.tensor.nbytes, " bytes were written; write the rest, or abort")
                          .about_tensor(s.tensor.name));
   const Control control(options_.progress, nullptr);

@@ -42,13 +42,13 @@ class FolderWatch : public testing::SimEnv {
 
  private:
   void check(int dir, const std::string &path) {
-    REQUIRE(("/" + path + "/").find("/../") == std::string::npos, "the way leads up: ", quoted(path));
+    REQUIRE(("/" + path + "/").find("/../") == std::string::npos, "the way leads up: ", in_quotes(path));
     if (dir != AT_FDCWD) {
-      REQUIRE(path.find('/') == std::string::npos, quoted(path), " is no name in a folder");
+      REQUIRE(path.find('/') == std::string::npos, in_quotes(path), " is no name in a folder");
       return;
     }
     const bool inside = path == folder_ || path.starts_with(folder_ + "/");
-    REQUIRE(inside, quoted(path), " lies outside of ", quoted(folder_));
+    REQUIRE(inside, in_quotes(path), " lies outside of ", in_quotes(folder_));
   }
 
   std::string folder_;

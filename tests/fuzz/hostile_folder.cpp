@@ -320,13 +320,13 @@ bool is_allowed(const Scene &scene, const std::string &name, const std::string &
 
 void check_files(const SimEnv &env, const Scene &scene, std::string_view after) {
   const Files now = visible(env);
-  for (const auto &[name, bytes] : scene.before) REQUIRE(now.contains(name), quoted(name), " is gone after ", after);
+  for (const auto &[name, bytes] : scene.before) REQUIRE(now.contains(name), in_quotes(name), " is gone after ", after);
   for (const auto &[name, bytes] : now) {
     const auto was = scene.before.find(name);
     bool allowed = was != scene.before.end() && is_allowed(scene, name, was->second, bytes);
     if (const auto become = scene.may_become.find(name); !allowed && become != scene.may_become.end())
       for (const std::string &fresh : become->second) allowed = allowed || is_allowed(scene, name, fresh, bytes);
-    REQUIRE(allowed, quoted(name), " holds what nobody was to write there, after ", after);
+    REQUIRE(allowed, in_quotes(name), " holds what nobody was to write there, after ", after);
   }
   REQUIRE(env.contents("/outside.safetensors") == testing::SimEnv(scene.disk).contents("/outside.safetensors"),
           "a file beyond the folder changed after ", after);
@@ -391,7 +391,7 @@ void change_something(store::Shards &shards) {
   const auto found = shards.catalogue().find("new");
   std::string bytes(3, '\0');
   REQUIRE(found && found->member->read(*found->snapshot, found->index, bytes.data()) && bytes == "abc", said(found));
-  if (removes) REQUIRE(!shards.catalogue().find(gone), quoted(gone), " is still there");
+  if (removes) REQUIRE(!shards.catalogue().find(gone), in_quotes(gone), " is still there");
 }
 
 void check_hostile_folder(FuzzedDataProvider &in) {

@@ -179,7 +179,7 @@ void Sequence::stage_step(Handle &h, Step s) {
   const auto answer = apply(s, bytes, *t.real);
   const Status wanted = apply(s, &t.draft);
   const Status got = answer ? Status::ok : answer.error().status;
-  REQUIRE(got == wanted, "step ", static_cast<int>(s.kind), " on ", quoted(s.name), " should answer ",
+  REQUIRE(got == wanted, "step ", static_cast<int>(s.kind), " on ", in_quotes(s.name), " should answer ",
           static_cast<int>(wanted), ", ", said(answer));
   if (t.options.copy) t.borrowed.back().reset();
   if (got != Status::ok) return;
@@ -261,15 +261,15 @@ void Sequence::read(Handle &h) {
   const Model &model = *h.file;
   for (const auto &[name, t] : model.tensors) {
     const auto i = index.find(name);
-    REQUIRE(i, quoted(name), " is not in the handle");
+    REQUIRE(i, in_quotes(name), " is not in the handle");
     const TensorView view = index.at(*i);
-    REQUIRE(view.dtype == t.dtype && std::ranges::equal(view.shape, t.shape), quoted(name), " has another form");
+    REQUIRE(view.dtype == t.dtype && std::ranges::equal(view.shape, t.shape), in_quotes(name), " has another form");
     std::string bytes(view.nbytes, '\0');
     const auto got = h.real->read(s, *i, bytes.data());
-    REQUIRE(got && bytes == t.bytes, quoted(name), " has other bytes, ", said(got));
+    REQUIRE(got && bytes == t.bytes, in_quotes(name), " has other bytes, ", said(got));
   }
   REQUIRE(index.metadata_size() == model.metadata.size(), "metadata of another size");
-  for (const auto &[key, value] : model.metadata) REQUIRE(index.metadata_find(key) == value, quoted(key));
+  for (const auto &[key, value] : model.metadata) REQUIRE(index.metadata_find(key) == value, in_quotes(key));
 }
 
 void Sequence::cut() {

@@ -28,9 +28,9 @@ std::string described(const ShardIndex &index) {
   std::set<std::string> lines;
   for (uint32_t i = 0; i < index.shards().size(); ++i)
     for (const std::string_view name : index.names_in(i))
-      lines.insert(text("t ", quoted(name), " in ", quoted(index.shards()[i])));
+      lines.insert(text("t ", in_quotes(name), " in ", in_quotes(index.shards()[i])));
   for (const ShardIndex::Pair &p : index.metadata())
-    lines.insert(text("m ", quoted(p.key), " is ", quoted(p.text), " by ", quoted(p.json)));
+    lines.insert(text("m ", in_quotes(p.key), " is ", in_quotes(p.text), " by ", in_quotes(p.json)));
   std::string all;
   for (const std::string &line : lines) all += line + '\n';
   return all;
@@ -40,16 +40,16 @@ void check_sound(const ShardIndex &index) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     const std::string &shard = index.shards()[i];
-    REQUIRE(!shard.empty() && shard != "." && shard != ".." && shard.find('/') == std::string::npos, quoted(shard));
-    REQUIRE(i == 0 || index.shards()[i - 1] < shard, "shards out of order: ", quoted(shard));
+    REQUIRE(!shard.empty() && shard != "." && shard != ".." && shard.find('/') == std::string::npos, in_quotes(shard));
+    REQUIRE(i == 0 || index.shards()[i - 1] < shard, "shards out of order: ", in_quotes(shard));
     const auto names = index.names_in(i);
     REQUIRE(names.size() == index.counts()[i], names.size(), " names, not ", index.counts()[i]);
-    for (const std::string_view name : names) REQUIRE(index.shard_of(name) == i, quoted(name), " is not found");
+    for (const std::string_view name : names) REQUIRE(index.shard_of(name) == i, in_quotes(name), " is not found");
     sum += names.size();
   }
   REQUIRE(sum == index.size(), sum, " of ", index.size());
   for (const ShardIndex::Pair &p : index.metadata())
-    REQUIRE(index.metadata_find(p.key) == p.text, "key ", quoted(p.key), " is not found");
+    REQUIRE(index.metadata_find(p.key) == p.text, "key ", in_quotes(p.key), " is not found");
 }
 
 // Spelled anew it says the same; spelled once more, in the same bytes.
@@ -72,10 +72,10 @@ void check_edits(ShardIndex index) {
   if (!index.metadata().empty()) {
     const std::string key = index.metadata().front().key;
     index.set_metadata(key, "another");
-    REQUIRE(index.metadata_find(key) == "another", quoted(key));
+    REQUIRE(index.metadata_find(key) == "another", in_quotes(key));
     check_spelling(index, "another text of a key");
     index.set_metadata(key, std::nullopt);
-    REQUIRE(!index.metadata_find(key), quoted(key), " is still there");
+    REQUIRE(!index.metadata_find(key), in_quotes(key), " is still there");
   }
   index.assign("new", "m-1.safetensors");
   index.assign("new", "another shard");
@@ -83,7 +83,7 @@ void check_edits(ShardIndex index) {
   check_sound(index);
   check_spelling(index, "moving tensors");
   index.remove(first);
-  REQUIRE(!index.shard_of(first), quoted(first), " is still there");
+  REQUIRE(!index.shard_of(first), in_quotes(first), " is still there");
   check_spelling(index, "removing a tensor");
 }
 

@@ -167,7 +167,7 @@ void Sequence::stage(Handle &h) {
     return;
   }
   const Status wanted = s.kind == Step::put && !t.has_shards ? Status::unsupported : apply_to_shards(s, &t.draft);
-  REQUIRE(got == wanted, "step ", static_cast<int>(s.kind), " on ", quoted(s.name), " to ", quoted(s.to),
+  REQUIRE(got == wanted, "step ", static_cast<int>(s.kind), " on ", in_quotes(s.name), " to ", in_quotes(s.to),
           " should answer ", static_cast<int>(wanted), ", ", said(answer));
   if (got == Status::ok) t.steps.push_back(std::move(s));
 }
@@ -259,14 +259,14 @@ void Sequence::read(Handle &h) {
   REQUIRE(catalogue.size() == committed_.tensors.size(), catalogue.size(), " tensors");
   for (const auto &[name, t] : committed_.tensors) {
     const auto place = catalogue.find(name);
-    REQUIRE(place, quoted(name), ": ", said(place));
+    REQUIRE(place, in_quotes(name), ": ", said(place));
     const TensorView view = place->tensor();
-    REQUIRE(view.dtype == t.dtype && std::ranges::equal(view.shape, t.shape), quoted(name), " has another form");
+    REQUIRE(view.dtype == t.dtype && std::ranges::equal(view.shape, t.shape), in_quotes(name), " has another form");
     std::string bytes(view.nbytes, '\0');
     const auto got = place->member->read(*place->snapshot, place->index, bytes.data());
-    REQUIRE(got && bytes == t.bytes, quoted(name), " has other bytes, ", said(got));
+    REQUIRE(got && bytes == t.bytes, in_quotes(name), " has other bytes, ", said(got));
   }
-  for (const auto &[key, value] : committed_.metadata) REQUIRE(catalogue.metadata_find(key) == value, quoted(key));
+  for (const auto &[key, value] : committed_.metadata) REQUIRE(catalogue.metadata_find(key) == value, in_quotes(key));
 }
 
 void Sequence::check_cut(const SimDisk &disk, const Model &other, std::string_view when) {
@@ -317,7 +317,7 @@ void Sequence::run() {
   REQUIRE(wrong.empty(), wrong);
   check_contents("closing");
   for (const std::string &name : disk_.names(testing::shards_folder))
-    REQUIRE(name.starts_with("m") && !name.ends_with(".st-journal"), quoted(name), " is left beside the shards");
+    REQUIRE(name.starts_with("m") && !name.ends_with(".st-journal"), in_quotes(name), " is left beside the shards");
   REQUIRE(disk_.open_files() == 0, disk_.open_files(), " descriptors are left open");
 }
 

@@ -176,11 +176,11 @@ TEST_F(FileTest, AReplacedFileIsNoticed) {
 }
 
 TEST(ErrorText, NamesAreQuotedEscapedAndCut) {
-  EXPECT_EQ(quoted("a b"), "'a b'");
-  EXPECT_EQ(quoted(std::string_view("a\0\n\x7f", 4)), "'a\\x00\\x0a\\x7f'");
-  EXPECT_EQ(quoted("ü"), "'ü'");
-  EXPECT_LT(st::quoted(std::string(1000000, 'x')).size(), 200u);
-  EXPECT_TRUE(st::quoted(std::string(1000000, 'x')).ends_with("...'"));
+  EXPECT_EQ(in_quotes("a b"), "'a b'");
+  EXPECT_EQ(in_quotes(std::string_view("a\0\n\x7f", 4)), "'a\\x00\\x0a\\x7f'");
+  EXPECT_EQ(in_quotes("ü"), "'ü'");
+  EXPECT_LT(st::in_quotes(std::string(1000000, 'x')).size(), 200u);
+  EXPECT_TRUE(st::in_quotes(std::string(1000000, 'x')).ends_with("...'"));
 }
 
 }  // namespace

@@ -19,13 +19,13 @@ std::string said_by(const Result<Header> &header) {
   const Index &index = header->index;
   for (size_t i = 0; i < index.size(); ++i) {
     const TensorView t = index.at(i);
-    out += text(quoted(t.name), " ", dtype_name(t.dtype), " ", t.begin, " ", t.nbytes, " [");
+    out += text(in_quotes(t.name), " ", dtype_name(t.dtype), " ", t.begin, " ", t.nbytes, " [");
     for (uint64_t dim : t.shape) out += text(dim, ",");
     out += "]\n";
     EXPECT_EQ(index.find(t.name), i);
   }
   for (size_t i = 0; i < index.metadata_size(); ++i)
-    out += text(quoted(index.metadata_at(i).first), "=", quoted(index.metadata_at(i).second), "\n");
+    out += text(in_quotes(index.metadata_at(i).first), "=", in_quotes(index.metadata_at(i).second), "\n");
   return out;
 }
 
