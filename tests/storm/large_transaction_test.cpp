@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "encounter.h"
+#include "sanitizers.h"
 
 using namespace st::testing;
 
@@ -55,7 +56,7 @@ TEST_F(LargeTransaction, IsLargerThanMemory) {
       DEMAND_OK(st_txn_update(txn, layout_.name(t), &value));
     }
     DEMAND_OK(st_commit(txn));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which have memory of their own
+#if !defined(ST_UNDER_ASAN) && !defined(ST_UNDER_TSAN)  // which have memory of their own
     DEMAND(bytes_of("VmHWM:") > piece_bytes && bytes_of("VmHWM:") < 64 * MiB);
 #endif
     line.tell('c');

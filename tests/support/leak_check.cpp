@@ -12,7 +12,8 @@
 #include <iterator>
 #include <thread>
 
-#ifdef __SANITIZE_ADDRESS__
+#include "sanitizers.h"
+#ifdef ST_UNDER_ASAN
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -80,7 +81,7 @@ class LeakCheck : public ::testing::EmptyTestEventListener {
       left = Belongings::now().more_than(before_);
     }
     if (!left.empty()) ADD_FAILURE() << "the test leaves behind:\n" << left;
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ST_UNDER_ASAN
     if (__lsan_do_recoverable_leak_check() != 0) ADD_FAILURE() << "the test leaves memory behind; see above";
 #endif
   }
@@ -90,7 +91,7 @@ class LeakCheck : public ::testing::EmptyTestEventListener {
 
 // GoogleTest keeps the listener, and asks it before its printer at a test's end.
 [[maybe_unused]] const bool is_listening = [] {
-#ifdef __SANITIZE_THREAD__
+#ifdef ST_UNDER_TSAN
   std::thread([] {}).join();  // with the first of ours comes one of ThreadSanitizer's own, which stays
 #endif
   ::testing::UnitTest::GetInstance()->listeners().Append(new LeakCheck);
