@@ -311,14 +311,16 @@ int SimEnv::fsync(int fd) {
   changing();
   SimInode &inode = change(open->second);
   const int fault = sync_fault ? sync_fault() : 0;
-  // A failed sync may have written some of it; what it has not is forgotten, and
-  // no later sync will make it good.
+  // A failed sync may have written some of it. What it has not written of a file is forgotten, and no later sync will
+  // make it good; names are still to be written.
   for (const SimWrite &w : inode.pending)
     if (fault == 0 || random_() % 2) make_durable(inode, w);
-  for (const SimEntryChange &e : inode.pending_entries)
-    if (fault == 0 || random_() % 2) make_durable(inode, e);
   inode.pending.clear();
-  inode.pending_entries.clear();
+  std::erase_if(inode.pending_entries, [&](const SimEntryChange &e) {
+    const bool written = fault == 0 || random_() % 2;
+    if (written) make_durable(inode, e);
+    return written;
+  });
   return fault;
 }
 

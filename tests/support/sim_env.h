@@ -92,8 +92,9 @@ class SimEnv : public os::Env {
 
   // Called before every call that changes the disk.
   std::function<void()> before_change;
-  // A failed sync loses what was pending, as on Linux: it stays visible, and
-  // may or may not be on the disk, whatever is synced later.
+  // A failed sync of a file loses what was pending, as on Linux: it stays visible,
+  // and may or may not be on the disk, whatever is synced later. Names are in the
+  // filesystem's journal: it goes on with them, or stops altogether.
   std::function<int()> sync_fault;
   bool reflink = false;              // clone_range works, on whole blocks of 4096
   bool copies_ranges = true;         // copy_range works
