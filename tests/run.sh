@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
-#   bash tests/run.sh             everything but coverage
+#   bash tests/run.sh             everything
 #   bash tests/run.sh NAME...     only these stages: style unit differential python rust go cli install storage mutants fuzz campaign
 #                                 sanitizers threads valgrind coverage wheel abi demo
 # Reports and logs are in build/results/.
@@ -52,7 +52,7 @@ run_pytest() {
 
 run_sanitizers() {
   bash "$ROOT/tests/asan.sh" &&
-    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1 \
+    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:malloc_context_size=10:quarantine_size_mb=32 \
       UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=small run_meson "$ROOT/build-asan"
 }
 
@@ -91,8 +91,7 @@ stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaig
 stage sanitizers "ASan and UBSan" "$ROOT/build-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
 stage threads "ThreadSanitizer" "$BUILD-tsan/meson-logs/testlog.junit.xml" bash "$ROOT/tests/threads/run.sh"
 stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"
-# Only if named: it builds everything once more.
-[[ $WANTED != *" coverage "* ]] || stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
+stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
 stage wheel "pip install" "" bash -c run_wheel
 stage abi "ABI check" "" bash -c run_abi
 stage demo "demo" "" bash "$ROOT/tests/demo.sh" --quick

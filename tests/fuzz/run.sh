@@ -27,13 +27,13 @@ make_programs() {
   python3 "$HERE/seeds.py" "$FUZZ/seeds"
 }
 
-# hunt TARGET SECONDS: replays the seeds, the corpus and what was learned, then mutates them.
+# hunt TARGET SECONDS: replays the seeds, the corpus and what was learned ($LEARNED), then mutates them.
 hunt() {
   local target=$1 log=$FUZZ/$1.log options=()
   [[ -f $HERE/$target.dict ]] && options+=("-dict=$HERE/$target.dict") || options+=(-len_control=0)
-  mkdir -p "$FUZZ/learned/$target"
+  mkdir -p "$LEARNED/$target"
   "$PROGRAMS/${target}_fuzz" "${LIMITS[@]}" "${options[@]}" -max_total_time="$2" -print_final_stats=1 \
-    -artifact_prefix="$FUZZ/found/$target-" "$FUZZ/learned/$target" "$HERE/corpus/$target" "$FUZZ/seeds/$target" >"$log" 2>&1
+    -seed="$SEED" -artifact_prefix="$FUZZ/found/$target-" "$LEARNED/$target" "$HERE/corpus/$target" "$FUZZ/seeds/$target" >"$log" 2>&1
   local status=$? runs
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   if [[ $status -eq 0 && -n $runs && $runs -gt 0 ]]; then
@@ -85,6 +85,7 @@ keep() {
 }
 
 make_programs || exit 1
+LEARNED=$FUZZ/learned SEED=0 # any
 case ${1:-60} in
   campaign)
     minutes=${2:?how many minutes?}
@@ -96,6 +97,9 @@ case ${1:-60} in
   *)
     seconds=${1:-60}
     [[ $# -gt 0 ]] && shift
+    # From the same start every time, so that a red run is the change's: to find what was always wrong is for campaigns.
+    LEARNED=$FUZZ/learned-here SEED=1
+    rm -rf "$LEARNED"
     hunt_all "$seconds" "$@"
     ;;
 esac
