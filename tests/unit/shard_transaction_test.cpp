@@ -1,6 +1,7 @@
 // Transactions on a sharded checkpoint: what they refuse, plan and wait for, and
 // what becomes of them when others change the index, leave something to recover,
 // or when the handle cannot show what was committed.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -487,6 +488,33 @@ TEST_F(ShardTransactionTest, AShardOfALivingWriterIsLookedAtAgain) {
     return 0;
   };
   EXPECT_EQ(bytes(*reader, "d"), pattern(5000, 3));
+}
+
+class MayOnlyRead : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    return (flags & O_ACCMODE) == O_RDONLY ? FaultEnv::openat(dir, path, flags, mode) : -EACCES;
+  }
+};
+
+TEST_F(ShardTransactionTest, ALivingWriterIsAwaitedByWhoMayOnlyRead) {
+  auto commit = [&](FaultEnv &his) {
+    auto other = open(his);
+    auto t = begin(*other);
+    EXPECT_TRUE(is_ok(t->rename("c", "d")));
+    EXPECT_TRUE(is_ok(t->commit()));
+  };
+  AtRename writer(commit, 2);
+  MayOnlyRead env(os::Env::posix());
+  OpenOptions options;
+  options.lock_timeout_ms = 0;
+  auto reader = Shards::open(env, index, options);
+  const bool waited = reader && fails_with(Status::busy, (*reader)->catalogue().find("d"));
+  writer.end(0);
+  ASSERT_TRUE(is_ok(reader));
+  EXPECT_TRUE(waited);
+  EXPECT_EQ(bytes(**reader, "d"), pattern(5000, 3));
 }
 
 // Somebody has just begun, and decided nothing yet.
