@@ -3,7 +3,7 @@
 #include <random>
 
 #include "crash_scene.h"
-#include "fault_env.h"
+#include "read_only_env.h"
 
 namespace st::write {
 namespace {
@@ -211,19 +211,9 @@ TEST_F(Recover, WaitsForNobodyLongerThanItMay) {
   EXPECT_EQ(recover().value().applied, 1u);
 }
 
-class ReadOnlyEnv : public FaultEnv {
- public:
-  using FaultEnv::FaultEnv;
-  int openat(int dir, const char *path, int flags, mode_t mode) override {
-    if ((flags & O_ACCMODE) != O_RDONLY) return -error;
-    return FaultEnv::openat(dir, path, flags, mode);
-  }
-  int error = EROFS;
-};
-
 TEST_F(Recover, OnAReadOnlyMediumSaysThatRecoveryIsNeeded) {
   const std::string journal = leave(changes, true);
-  ReadOnlyEnv read_only(env);
+  testing::ReadOnlyEnv read_only(env);
   for (int error : {EROFS, EACCES, EPERM}) {
     read_only.error = error;
     auto r = recover(read_only);
@@ -287,7 +277,7 @@ TEST_F(LookingForOrphans, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
 
 TEST_F(LookingForOrphans, ReadersWhoMayNotWriteSeeThem) {
   ASSERT_NE(leave(changes, true), "");
-  ReadOnlyEnv read_only(env);
+  testing::ReadOnlyEnv read_only(env);
   EXPECT_TRUE(look(read_only).committed);
 }
 

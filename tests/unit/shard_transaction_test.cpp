@@ -1,7 +1,6 @@
 // Transactions on a sharded checkpoint: what they refuse, plan and wait for, and
 // what becomes of them when others change the index, leave something to recover,
 // or when the handle cannot show what was committed.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -10,6 +9,7 @@
 
 #include "fault_env.h"
 #include "os/range_lock.h"
+#include "read_only_env.h"
 #include "store/shards.h"
 #include "store/transaction.h"
 #include "store/verify.h"
@@ -87,6 +87,24 @@ class ShardTransactionTest : public ::testing::Test {
     };
     EXPECT_TRUE(fails_with(Status::needs_recovery, transaction->commit()));
     env.before = nullptr;
+  }
+  // In which another writer begins, at the n-th such call, and dies half way.
+  void commit_while_another_dies(AnyTransaction &mine, FaultEnv &mine_env, Call when, size_t n,
+                                 std::unique_ptr<Shards> other, FaultEnv &other_env) {
+    size_t calls = 0;
+    mine_env.before = [&](Call call) {
+      if (call == when && calls++ == n) die_half_way(*other, other_env), other.reset();
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(mine.commit()));
+    mine_env.before = nullptr;
+    ASSERT_GT(calls, n);
+  }
+  void rename_c(os::Env &env) {
+    auto c = open(env);
+    auto t = begin(*c);
+    EXPECT_TRUE(is_ok(t->rename("c", "d")));
+    EXPECT_TRUE(is_ok(t->commit()));
   }
 
   const testing::TempDir dir;
@@ -314,14 +332,7 @@ TEST_F(ShardTransactionTest, FinishesFirstWhatAnotherWriterLeftMeanwhile) {
   auto t = begin(*mine);
   ASSERT_TRUE(is_ok(t->update("b", u8(my_b))));
   ASSERT_TRUE(is_ok(t->update("c", u8(my_c))));
-  size_t locks = 0;
-  mine_env.before = [&](Call call) {
-    if (call == Call::lock && locks++ == 1) die_half_way(*other, other_env), other.reset();
-    return 0;
-  };
-  ASSERT_TRUE(is_ok(t->commit()));
-  mine_env.before = nullptr;
-  ASSERT_GT(locks, 1u);
+  ASSERT_NO_FATAL_FAILURE(commit_while_another_dies(*t, mine_env, Call::lock, 1, std::move(other), other_env));
   EXPECT_EQ(bytes(*mine, "a"), new_a);
   EXPECT_EQ(bytes(*mine, "b"), my_b);
   EXPECT_EQ(bytes(*mine, "c"), my_c);
@@ -349,13 +360,7 @@ TEST_F(ShardTransactionTest, HoldsNothingWhenItShowsWhatItMade) {
   auto t = begin(*mine);
   ASSERT_TRUE(is_ok(t->update("b", u8(my_b))));
   ASSERT_TRUE(is_ok(t->update("d", u8(my_d))));
-  size_t syncs = 0;
-  mine_env.before = [&](Call call) {
-    if (call == Call::fdatasync && syncs++ == 0) die_half_way(*other, other_env), other.reset();
-    return 0;
-  };
-  ASSERT_TRUE(is_ok(t->commit()));
-  mine_env.before = nullptr;
+  ASSERT_NO_FATAL_FAILURE(commit_while_another_dies(*t, mine_env, Call::fdatasync, 0, std::move(other), other_env));
   EXPECT_THAT(logged, ::testing::Not(HasSubstr("cannot show it")));
   EXPECT_EQ(bytes(*mine, "a"), new_a);
   EXPECT_EQ(bytes(*mine, "b"), my_b);
@@ -473,13 +478,7 @@ TEST_F(ShardTransactionTest, AShardOfADyingWriterIsFinishedBeforeItIsBlamed) {
 // The index is new, and the shard still has what it is to lose.
 TEST_F(ShardTransactionTest, AShardOfALivingWriterIsLookedAtAgain) {
   FaultEnv env(os::Env::posix());
-  auto commit = [&](FaultEnv &his) {
-    auto other = open(his);
-    auto t = begin(*other);
-    EXPECT_TRUE(is_ok(t->rename("c", "d")));
-    EXPECT_TRUE(is_ok(t->commit()));
-  };
-  AtRename writer(commit, 2);
+  AtRename writer([this](FaultEnv &his) { rename_c(his); }, 2);
   auto reader = open(env);
   EXPECT_TRUE(fails_with(Status::busy, reader->catalogue().find("d")));
   bool done = false;
@@ -490,23 +489,10 @@ TEST_F(ShardTransactionTest, AShardOfALivingWriterIsLookedAtAgain) {
   EXPECT_EQ(bytes(*reader, "d"), pattern(5000, 3));
 }
 
-class MayOnlyRead : public FaultEnv {
- public:
-  using FaultEnv::FaultEnv;
-  int openat(int dir, const char *path, int flags, mode_t mode) override {
-    return (flags & O_ACCMODE) == O_RDONLY ? FaultEnv::openat(dir, path, flags, mode) : -EACCES;
-  }
-};
-
 TEST_F(ShardTransactionTest, ALivingWriterIsAwaitedByWhoMayOnlyRead) {
-  auto commit = [&](FaultEnv &his) {
-    auto other = open(his);
-    auto t = begin(*other);
-    EXPECT_TRUE(is_ok(t->rename("c", "d")));
-    EXPECT_TRUE(is_ok(t->commit()));
-  };
-  AtRename writer(commit, 2);
-  MayOnlyRead env(os::Env::posix());
+  AtRename writer([this](FaultEnv &his) { rename_c(his); }, 2);
+  testing::ReadOnlyEnv env(os::Env::posix());
+  env.error = EACCES;
   OpenOptions options;
   options.lock_timeout_ms = 0;
   auto reader = Shards::open(env, index, options);
