@@ -113,6 +113,11 @@ void copy_text(char (&to)[N], std::string_view from) {
   to[n] = '\0';
 }
 
+// Of a name that ends with a zero; none for NULL, which the call that takes the name refuses.
+inline size_t length(const char *s) {
+  return s ? std::strlen(s) : 0;
+}
+
 inline Progress progress_of(st_progress_fn fn, void *user) {
   if (!fn) return {};
   return [fn, user](uint64_t done, uint64_t total) { return fn(user, done, total) == 0; };

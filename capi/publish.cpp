@@ -7,14 +7,6 @@ using namespace st::capi;
 static_assert(store::CommitPlan::nothing == ST_PLAN_NOTHING && store::CommitPlan::patch == ST_PLAN_PATCH &&
               store::CommitPlan::publish == ST_PLAN_PUBLISH);
 
-namespace {
-
-size_t length(const char *s) {
-  return s ? std::strlen(s) : 0;
-}
-
-}  // namespace
-
 st_plan capi::translate(const store::CommitPlan &planned) {
   st_plan plan = ST_PLAN_INIT;
   plan.kind = planned.kind;

@@ -4,16 +4,8 @@
 using namespace st;
 using namespace st::capi;
 
-namespace {
-
 static_assert(sizeof(Range) == sizeof(st_range) && offsetof(Range, stop) == offsetof(st_range, stop) &&
               offsetof(Range, step) == offsetof(st_range, step));
-
-size_t length(const char *name) {
-  return name ? std::strlen(name) : 0;
-}
-
-}  // namespace
 
 namespace st::capi {
 

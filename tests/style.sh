@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Is the tree as the formatters want it, and do the linters have nothing to say?
 #   bash tests/style.sh [REPORT]     REPORT: JUnit XML
-# Wants what tests/setup.sh installs, and compile_commands.json of a build tree with the tests. What clang-tidy passed it
-# does not look at again until a file that it read may have changed.
+# Wants what tests/setup.sh installs. What clang-tidy passed it does not look at again until a file that it read may have
+# changed.
 set -uo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${BUILD:-$ROOT/build}
 PYTHON=${PYTHON:-$ROOT/build/venv/bin/python}
 BIN=${PYTHON%/*}
 REPORT=${1:-}
-PASSED=$BUILD/tidy # a file a source that clang-tidy passed, named by what it saw
+COMMANDS=$BUILD/commands # how each file is compiled by itself, which no tree that is built does
+PASSED=$BUILD/tidy       # a file a source that clang-tidy passed, named by what it saw
+source "$ROOT/tests/trees.sh"
 OUTPUT=$(mktemp)
 trap 'rm -f "$OUTPUT"' EXIT
 cd "$ROOT" || exit 1
@@ -36,14 +38,15 @@ tidy_one() { # SOURCE COMMON: COMMON stands for all that every source sees
   local stamp
   stamp=$PASSED/$({ echo "$1 $2" && cat "$1"; } | sha256sum | cut -d' ' -f1)
   [[ -f $stamp ]] && return
-  clang-tidy-14 -p "$BUILD" --quiet --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null && touch "$stamp"
+  clang-tidy-14 -p "$COMMANDS" --quiet --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null && touch "$stamp"
 }
 export -f tidy_one
-export PASSED BUILD
+export PASSED COMMANDS
 
 tidy() {
   local common
   mkdir -p "$PASSED"
+  configure "$COMMANDS" -Dtests=true -Dcli=false -Dunity=off || return 1
   common=$(files 'core/*.h' 'capi/*.h' .clang-tidy '*meson.build' | xargs cat | sha256sum | cut -d' ' -f1)
   files 'core/*.cpp' 'capi/*.cpp' | grep -v '^capi/examples/' |
     xargs -P "$(nproc)" -I{} bash -c 'tidy_one "$@"' tidy_one {} "$common"

@@ -13,11 +13,11 @@ namespace {
 const std::string folder = "/models", index_path = folder + "/m.safetensors.index.json";
 const std::vector<std::string> shard_names = {"m-1.safetensors", "m-2.safetensors"};
 
-struct Case {
+struct ShardsCase {
   std::string_view name;
   bool publishes;
 };
-constexpr Case cases[] = {{"in place", false}, {"published", true}};
+constexpr ShardsCase shards_cases[] = {{"in place", false}, {"published", true}};
 
 // The shards, and what they are as one.
 const Model shards[] = {{{{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"format", "pt"}}},
@@ -28,7 +28,7 @@ Model old_model() {
   whole.metadata["origin"] = "here";
   return whole;
 }
-Model new_model(const Case &c) {
+Model new_model(const ShardsCase &c) {
   Model whole = old_model();
   whole.tensors["a"] = u8(700, 11);
   whole.tensors["c"] = u8(600, 13);
@@ -66,7 +66,7 @@ std::optional<Model> follow_index(const SimEnv &env) {
 struct ShardTrials final : DeltaTrials {
   SimDisk fresh;
 
-  explicit ShardTrials(const Case &c) {
+  explicit ShardTrials(const ShardsCase &c) {
     name = text("patching shards by a delta, ", c.name);
     base_path = index_path;
     before = old_model();
@@ -103,7 +103,7 @@ struct ShardTrials final : DeltaTrials {
   }
 };
 
-class PatchingShardsByDelta : public ::testing::TestWithParam<Case> {};
+class PatchingShardsByDelta : public ::testing::TestWithParam<ShardsCase> {};
 
 TEST_P(PatchingShardsByDelta, LeavesAllOldOrAllNewAndAWayBackAtEveryCut) {
   const ShardTrials trials(GetParam());
@@ -115,7 +115,7 @@ TEST_P(PatchingShardsByDelta, LeavesAllOldOrAllNewAndAWayBackWhenAnyCallFails) {
   ShardTrials(GetParam()).fail_every_call();
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryWay, PatchingShardsByDelta, ::testing::ValuesIn(cases), [](const auto &info) {
+INSTANTIATE_TEST_SUITE_P(EveryWay, PatchingShardsByDelta, ::testing::ValuesIn(shards_cases), [](const auto &info) {
   std::string name;
   for (char ch : info.param.name) name += std::isalnum(static_cast<unsigned char>(ch)) ? ch : '_';
   return name;

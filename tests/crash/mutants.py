@@ -289,6 +289,8 @@ class Workshop:
                     "-Dwerror=false",
                     "-Dtests=true",
                     "-Dcli=false",
+                    "-Dunity=on",
+                    "-Dunity_size=4",
                 ],
                 check=True,
                 stdout=subprocess.DEVNULL,

@@ -11,9 +11,9 @@ uint32_t group(uint32_t g) {
   return ((1u << FileScene::group_size) - 1) << (FileScene::group_size * g);
 }
 
-class Writer : Worker {
+class FileWriter : Worker {
  public:
-  Writer(const FileScene &scene, Ledger &ledger, uint32_t worker, uint64_t seed)
+  FileWriter(const FileScene &scene, Ledger &ledger, uint32_t worker, uint64_t seed)
       : Worker(ledger, worker, seed), scene_(scene), layout_(scene.layout()) {}
 
   void step() {
@@ -111,7 +111,7 @@ std::vector<uint32_t> FileScene::groups() const {
 }
 
 void FileScene::write_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const {
-  for (Writer writer(*this, ledger, worker, seed);;) writer.step();
+  for (FileWriter writer(*this, ledger, worker, seed);;) writer.step();
 }
 
 void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const {

@@ -35,8 +35,6 @@ class ForkThenKill : public Fork, public ::testing::WithParamInterface<const cha
 INSTANTIATE_TEST_SUITE_P(, ForkThenKill, ::testing::Values("ChildEnds", "ChildClosesTheHandle", "ChildLivesOn"),
                          [](const auto &info) { return std::string(info.param); });
 
-}  // namespace
-
 TEST_F(Fork, AParentsTransactionAnswersForkedInTheChild) {
   const FileHandle file = open();
   st_txn *txn = begin(file.get(), {0}, 1);
@@ -246,3 +244,5 @@ TEST_P(ForkThenKill, TheParentsHalfDoneCommitIsRecovered) {
   EXPECT_FALSE(journal_folder_exists());
   ::close(leash[1]);
 }
+
+}  // namespace

@@ -37,8 +37,6 @@ void limit(int resource, uint64_t bytes) {
 
 class ParkedJournals : public Arena {};
 
-}  // namespace
-
 TEST_F(LargeTransaction, IsLargerThanMemory) {
   Worker worker(Worker::process, [this](Line &line) {
     limit(RLIMIT_AS,
@@ -148,3 +146,5 @@ TEST_F(ParkedJournals, ThatSomebodyRemovedAreMadeAnew) {
   file.reset();
   EXPECT_FALSE(journal_folder_exists());
 }
+
+}  // namespace

@@ -25,8 +25,6 @@ double seconds(const std::function<void()> &work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-}  // namespace
-
 TEST_F(LockWait, OfZeroAnswersBusyAndNamesTheTensor) {
   const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
   const Hold hold(path_, layout_, 3);
@@ -216,3 +214,5 @@ TEST_F(LockWait, ReadersNeverWait) {
   EXPECT_EQ(read_version(file.get(), layout_, 1), 1u);
   EXPECT_TRUE(inside.join());
 }
+
+}  // namespace

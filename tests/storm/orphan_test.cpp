@@ -59,8 +59,6 @@ INSTANTIATE_TEST_SUITE_P(, KilledWriter,
                                            Death{"BeforeThatIsDurable", Point::retire_sync, 1, true}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-}  // namespace
-
 TEST_P(KilledWriter, LeavesAllOrNothing) {
   leave_an_orphan(GetParam().point, {1, 7}, 1, GetParam().n);  // 7 is more than one write
   const uint64_t now = GetParam().committed ? 1 : 0;
@@ -342,3 +340,5 @@ TEST_F(Orphan, RecoveryWaitsForOneWhoReplacesTheFile) {
   EXPECT_TRUE(recoverer.join());
   EXPECT_EQ(versions(), Versions(8, 0));
 }
+
+}  // namespace

@@ -29,8 +29,6 @@ class Replaced : public Arena {
   std::string error_;
 };
 
-}  // namespace
-
 TEST_F(Replaced, ByTheSameLayoutTheNewFileIsChanged) {
   EXPECT_EQ(commit_while_replaced({2, 3}, layout_), ST_OK) << error_;
   EXPECT_EQ(versions(), (Versions{0, 0, 1, 1, 0, 0, 0, 0}));
@@ -58,3 +56,5 @@ TEST_F(Replaced, ByATensorOfAnotherSizeNothingIsChanged) {
   EXPECT_EQ(commit_while_replaced({2, 3}, other), ST_E_FILE_CHANGED);
   EXPECT_EQ(other.versions_in(path_), Versions(4, 0));
 }
+
+}  // namespace

@@ -17,9 +17,9 @@ constexpr uint32_t bound = ShardScene::in_place | ShardScene::anew;
 // The index was replaced since the handle read it: begin again.
 constexpr auto changed = {static_cast<st_status>(ST_E_FILE_CHANGED)};
 
-class Writer : Worker {
+class ShardWriter : Worker {
  public:
-  Writer(const ShardScene &scene, Ledger &ledger, uint32_t worker, uint64_t seed)
+  ShardWriter(const ShardScene &scene, Ledger &ledger, uint32_t worker, uint64_t seed)
       : Worker(ledger, worker, seed), scene_(scene), layout_(scene.layout()), work_(scene.work_folder(worker)) {}
 
   void step() {
@@ -212,7 +212,7 @@ class Writer : Worker {
 }  // namespace
 
 void ShardScene::write_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const {
-  for (Writer writer(*this, ledger, worker, seed);;) writer.step();
+  for (ShardWriter writer(*this, ledger, worker, seed);;) writer.step();
 }
 
 }  // namespace st::testing

@@ -11,8 +11,6 @@ class SideBySide : public Arena, public ::testing::WithParamInterface<Worker::Ki
 INSTANTIATE_TEST_SUITE_P(, SideBySide, ::testing::Values(Worker::thread, Worker::process),
                          [](const auto &info) { return info.param == Worker::thread ? "Threads" : "Processes"; });
 
-}  // namespace
-
 TEST_P(SideBySide, AnotherTensorIsUpdatedWhileACommitStandsStill) {
   Worker stopped(GetParam(), [this](Line &line) { commit_stopping(line, {0, 2}, 1); });
   ASSERT_EQ(stopped.hear(), 'i');
@@ -163,3 +161,5 @@ TEST_F(SeveralTransactions, AreAbortedByClose) {
   EXPECT_EQ(versions(), (Versions{0, 3, 0, 0, 0, 0, 0, 0}));
   EXPECT_FALSE(journal_folder_exists());
 }
+
+}  // namespace
