@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "round.h"
+
 namespace st {
 
 inline constexpr size_t huge_page = size_t{2} << 20;
@@ -21,7 +23,7 @@ inline constexpr size_t worth_a_huge_page = huge_page;
 
 inline void *allocate_memory(size_t n) {
   if (n < worth_a_huge_page) return ::operator new(n);
-  const size_t whole = (n + huge_page - 1) / huge_page * huge_page;
+  const size_t whole = round_up(n, huge_page);
   void *memory = ::operator new (whole, std::align_val_t{huge_page});
   ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint
   return memory;
@@ -44,7 +46,7 @@ class SharedBlock {
   SharedBlock &operator=(const SharedBlock &) = delete;
 
   void *take(size_t n) {
-    const size_t rounded = (n + alignment - 1) / alignment * alignment;
+    const size_t rounded = round_up(n, alignment);
     if (rounded > size_ - taken_) return allocate_memory(n);
     return bytes_ + std::exchange(taken_, taken_ + rounded);
   }

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "round.h"
+
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22  // newer than Debian 12's header
 #endif
@@ -48,7 +50,7 @@ uint64_t Mapping::resident() const {
 Result<void> Mapping::populate(size_t offset, size_t n) const {
   if (n == 0) return {};
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t from = offset / page * page;
+  const size_t from = round_down(offset, page);
   const size_t length = std::min(offset + n, size_) - from;
   int r = repeat_interrupted([&] { return env_->madvise(data_ + from, length, MADV_POPULATE_READ); });
   if (r == -EINVAL) r = env_->madvise(data_ + from, length, MADV_WILLNEED);  // Linux before 5.14
@@ -60,7 +62,7 @@ Result<void> Mapping::populate(size_t offset, size_t n) const {
 void Mapping::drop(size_t offset, size_t n) const {
   if (n == 0) return;
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t from = offset / page * page;
+  const size_t from = round_down(offset, page);
   env_->madvise(data_ + from, offset + n - from, MADV_DONTNEED);
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "huge_memory.h"
+#include "round.h"
 
 namespace st::read {
 namespace {
@@ -18,7 +19,7 @@ Arena Arena::of(os::Env &env, size_t n, bool reserved) {
   Arena a;
   a.env_ = &env;
   a.size_ = n;
-  const size_t whole = (n + huge_page - 1) / huge_page * huge_page;
+  const size_t whole = round_up(n, huge_page);
   void *memory = nullptr;
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS;
   if (reserved && env.mmap(whole, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, &memory) == 0) {

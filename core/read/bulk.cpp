@@ -7,6 +7,7 @@
 #include "read/crew.h"
 #include "read/direct.h"
 #include "read/requests.h"
+#include "round.h"
 
 namespace st::read {
 namespace {
@@ -80,7 +81,7 @@ class Reader {
     behind_bytes_ += request.length;
     if (behind_bytes_ < s_.keep_behind) return;
     for (const Request *r : behind_) {
-      const uint64_t from = r->offset / page * page, until = (r->offset + r->length + page - 1) / page * page;
+      const uint64_t from = round_down(r->offset, page), until = round_up(r->offset + r->length, page);
       file.env().fadvise(file.fd(), from, until - from, POSIX_FADV_DONTNEED);
     }
     behind_.clear();
@@ -124,7 +125,7 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
                              uint64_t memory_limit, const Control &control) {
   // What a thread is reading counts as much as what it leaves.
   const uint64_t each = memory_limit ? memory_limit / strategy.threads : UINT64_MAX;
-  const uint64_t block = std::min<uint64_t>(strategy.block, std::max(each / 2 / smallest * smallest, smallest));
+  const uint64_t block = std::min<uint64_t>(strategy.block, std::max(round_down(each / 2, smallest), smallest));
   const Plan plan = plan_requests(std::move(pieces), block, strategy.gap, most_parts);
   if (plan.requests.empty()) return BulkDone{};
   if (strategy.direct) {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "read/crew.h"
+#include "round.h"
 
 namespace st::read {
 namespace {
@@ -15,10 +16,10 @@ namespace {
 constexpr size_t depth = 8;  // requests under way
 
 uint64_t down(uint64_t n) {
-  return n / direct_alignment * direct_alignment;
+  return round_down(n, direct_alignment);
 }
 uint64_t up(uint64_t n) {
-  return down(n + direct_alignment - 1);
+  return round_up(n, direct_alignment);
 }
 
 // A request under way: where its aligned bytes go, and what is left to do with

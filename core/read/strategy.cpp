@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "round.h"
+
 namespace st::read {
 namespace {
 
@@ -92,7 +94,7 @@ Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::F
   if (*prefetch == Prefetch::sequential) s.threads = 1;
   if (*prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
   if (*threads) s.threads = std::min(*threads, max_threads);
-  s.block = *block ? std::clamp(*block, min_block, max_block) / (4 * KiB) * (4 * KiB) : habit.block;
+  s.block = *block ? round_down(std::clamp(*block, min_block, max_block), 4 * KiB) : habit.block;
   s.gap = habit.gap;
 
   s.reason = text(filesystem.type, " is ", os::storage_name(filesystem.storage), " storage, where ", habit.why, ": ",

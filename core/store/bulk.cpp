@@ -5,6 +5,7 @@
 #include <new>
 
 #include "read/warm.h"
+#include "round.h"
 #include "store/checkpoint.h"
 
 namespace st::store {
@@ -139,7 +140,7 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
     const uint64_t offset = s.file_offset(t);
     if (runs.empty() || offset - (runs.back().offset + runs.back().length) > arena_alignment) {
       const uint64_t end = runs.empty() ? 0 : runs.back().at + runs.back().length;
-      const uint64_t page = (end + arena_alignment - 1) / arena_alignment * arena_alignment;
+      const uint64_t page = round_up(end, arena_alignment);
       runs.push_back({offset, 0, page + offset % arena_alignment});
     }
     runs.back().length = offset + t.nbytes - runs.back().offset;

@@ -76,7 +76,7 @@ Result<void> Journal::reserve(uint64_t end) {
     header_written_ = true;
   }
   if (end <= allocated_ || !can_allocate_) return {};
-  const uint64_t rounded = (end + step - 1) / step * step;
+  const uint64_t rounded = round_up(end, step);
   const int r =
       os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
   if (r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) {
@@ -228,7 +228,7 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
   const bool shares = block != 0 && whole.any();
   if (auto ok = shares ? flush() : align(8); !ok) return Failure(std::move(ok.error()));
   // Blocks keep their place in a block.
-  if (shares) end_ = (end_ + block - 1) / block * block + offset % block;
+  if (shares) end_ = round_up(end_, block) + offset % block;
   const uint64_t by_value = shares ? whole.begin - offset : length;
   if (auto ok = reserve(end_ + by_value); !ok) return Failure(std::move(ok.error()));
 

@@ -11,6 +11,7 @@
 #include "hash.h"
 #include "os/file.h"
 #include "os/range_lock.h"
+#include "round.h"
 #include "write/journal_layout.h"
 
 namespace st::write {
@@ -32,7 +33,7 @@ struct SectorTable {
 struct WholeBlocks {
   uint64_t begin, end;
   WholeBlocks(uint64_t offset, uint64_t length, uint64_t block)
-      : begin((offset + block - 1) / block * block), end((offset + length) / block * block) {}
+      : begin(round_up(offset, block)), end(round_down(offset + length, block)) {}
   bool any() const { return begin < end; }
 };
 

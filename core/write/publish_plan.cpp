@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "round.h"
 #include "write/transfer.h"
-#include "write/units.h"
 
 namespace st::write {
 namespace {

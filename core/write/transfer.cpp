@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "round.h"
 #include "write/units.h"
 
 namespace st::write {
@@ -63,9 +64,9 @@ uint64_t shareable_block(const os::File &file) {
 
 Range whole_blocks(const Range &range, uint64_t block) {
   if (block == 0 || range.from % block != range.to % block) return {};
-  const uint64_t skip = (block - range.from % block) % block;
+  const uint64_t skip = round_up(range.from, block) - range.from;
   if (skip >= range.length) return {};
-  return {range.from + skip, range.to + skip, (range.length - skip) / block * block};
+  return {range.from + skip, range.to + skip, round_down(range.length - skip, block)};
 }
 
 Result<Transferred> transfer(const os::File &from, const os::File &to, const Range &range, uint64_t block,

@@ -8,8 +8,4 @@ namespace st::write {
 inline constexpr uint64_t write_chunk_bytes = uint64_t{1} << 20;  // copied or hashed while it is in the cache
 inline constexpr uint64_t write_out_bytes = uint64_t{8} << 20;    // so much written, and the disk is told to begin
 
-inline uint64_t round_up(uint64_t n, uint64_t alignment) {
-  return (n + alignment - 1) / alignment * alignment;
-}
-
 }  // namespace st::write

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "check.h"
+#include "round.h"
 #include "write/build.h"
 #include "write/stream.h"
 #include "write/supplant.h"
