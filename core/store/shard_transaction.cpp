@@ -1,11 +1,8 @@
 #include "store/shard_transaction.h"
 
 #include <algorithm>
-#include <cerrno>
 
-#include "hash.h"
-#include "write/carry_over.h"
-#include "write/super_recover.h"
+#include "store/shard_commit.h"
 
 namespace st::store {
 
@@ -162,8 +159,8 @@ Result<void> ShardTransaction::approve() const {
   return approve_();
 }
 
-std::vector<std::pair<uint32_t, Transaction *>> ShardTransaction::parts_with_work() const {
-  std::vector<std::pair<uint32_t, Transaction *>> parts;
+ShardTransaction::Parts ShardTransaction::parts_with_work() const {
+  Parts parts;
   for (const auto &[shard, transaction] : parts_)
     if (transaction->has_work()) parts.emplace_back(shard, transaction.get());
   return parts;
@@ -199,18 +196,12 @@ Result<CommitPlan> ShardTransaction::plan() {
   return sum;
 }
 
-int32_t ShardTransaction::left(uint64_t deadline) const {
-  if (options_.lock_timeout_ms < 0) return options_.lock_timeout_ms;
-  const uint64_t now = shards_.env().monotonic_ms();
-  return static_cast<int32_t>(deadline - std::min(now, deadline));
-}
-
 Result<void> ShardTransaction::commit() {
   if (auto ok = may_go_on(); !ok) return ok;
   if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) return approve();
-  if (parts.size() > 1 || changes_index()) return commit_together();
+  if (parts.size() > 1 || changes_index()) return commit_together(parts);
   parts.front().second->before_change([this](const Snapshot &) { return approve(); });
   auto done = of_shard(parts.front().first, parts.front().second->commit());
   if (!done && done.error().status == Status::busy) return done;
@@ -235,281 +226,18 @@ Result<void> ShardTransaction::commit_each() {
   return {};
 }
 
-Result<void> ShardTransaction::commit_together() {
-  const uint64_t deadline = shards_.env().monotonic_ms() + static_cast<uint64_t>(std::max(options_.lock_timeout_ms, 0));
-  std::vector<Transaction *> parts;
-  bool exclusive = changes_index();
-  const std::string folder = os::split_path(shards_.real_path()).first;
-  for (const auto &[shard, transaction] : parts_with_work()) {
-    const std::string &path = transaction->checkpoint().path();
-    if (os::split_path(path).first != folder)
-      return fail(Status::unsupported, in_quotes(path), " and the index of shards lie in different folders, ",
-                  in_quotes(folder), " the index, so that no journal can speak for both; copy them into one");
-    exclusive |= transaction->publishes();
-    parts.push_back(transaction);
+Result<void> ShardTransaction::commit_together(const Parts &parts) {
+  ShardCommit::Work work{{}, changes_index(), metadata_, options_.lock_timeout_ms, options_.progress};
+  for (const auto &[shard, transaction] : parts) work.parts.push_back(transaction);
+  {
+    ShardCommit commit(shards_, shown_, std::move(work));
+    auto done = commit.run([this] { return approve(); });
+    failed_ = commit.is_final();
+    if (!done) return done;
   }
-  // As everybody does, so that no two wait for each other.
-  std::sort(parts.begin(), parts.end(),
-            [](Transaction *a, Transaction *b) { return a->checkpoint().path() < b->checkpoint().path(); });
-  LockedIndex index;
-  if (auto locked = lock_all(parts, exclusive, deadline, &index); !locked) return locked;
-  failed_ = true;  // whatever comes now, there is no second commit
-  if (auto approved = approve(); !approved) {
-    for (Transaction *part : parts) part->unlock_part();
-    return approved;
-  }
-
-  Decision decision;
-  auto prepared = prepare(parts, &index, &decision);
-  if (!prepared) {
-    for (Transaction *part : parts) part->drop_part(false);
-    decision.remove();
-    return prepared;
-  }
-  // The point of no return, for all of them.
-  if (auto decided = decision.taken.journal->commit(); !decided)
-    return open_outcome(parts, &index, &decision, std::move(decided.error()));
-  if (auto done = carry_out(parts, index, decision); !done)
-    return open_outcome(parts, &index, &decision, std::move(done.error()));
-  for (Transaction *part : parts) {
-    part->finish_part();
-    shards_.used_journals(part->checkpoint());
-  }
-  decision.remove();
   // What shows it may have to recover what others left, which takes the index for itself.
-  index.fresh.reset();
-  index.lock.release();
   show_result();
   return {};
-}
-
-void ShardTransaction::Decision::remove() {
-  if (there()) taken.folder->dir().env().unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
-  taken = {};
-  beside.reset();
-}
-
-// The index, then the parts. A part with an orphan beside it is recovered when
-// nothing is locked: to be finished, a part may need the index and all shards.
-Result<void> ShardTransaction::lock_all(const std::vector<Transaction *> &parts, bool exclusive, uint64_t deadline,
-                                        LockedIndex *index) {
-  constexpr int attempts = 1000;
-  for (int i = 0; i < attempts; ++i) {
-    if (auto locked = lock_index(exclusive, deadline, index); !locked) return locked;
-    Transaction *orphaned = nullptr;
-    if (auto locked = lock_parts(parts, deadline, &orphaned); !locked) return locked;
-    if (!orphaned) return {};
-    index->lock.release();
-    if (auto recovered = orphaned->recover_part(left(deadline)); !recovered) return recovered;
-  }
-  return fail(Status::busy, in_quotes(shards_.real_path()), " is being recovered all the time; try again");
-}
-
-// Locked, still what the path names, and with no super-journal of a dead writer beside it.
-Result<void> ShardTransaction::lock_index(bool exclusive, uint64_t deadline, LockedIndex *locked) {
-  constexpr int attempts = 1000;
-  os::Env &env = shards_.env();
-  const Control control = shards_.control_of(options_.progress);
-  const std::string &path = shards_.real_path();
-  for (int i = 0; i < attempts; ++i) {
-    const os::LockWait wait{left(deadline), &control, nullptr};
-    auto file = open_regular(env, path, O_RDWR);
-    if (!file) return Failure(std::move(file.error()));
-    locked->file = std::move(*file);
-    auto lock = os::RangeLock::acquire(locked->file, {{0, 0, exclusive}}, wait);
-    if (!lock) return Failure(std::move(lock.error()));
-    locked->lock = std::move(*lock);
-    auto replaced = os::was_replaced(locked->file, path);
-    if (!replaced) return Failure(std::move(replaced.error()));
-    if (*replaced) {
-      locked->lock.release();
-      continue;
-    }
-    auto s = locked->file.stat();
-    if (!s) return Failure(std::move(s.error()));
-    auto folder = write::Folder::open(env, path, *s, options_log());
-    if (!folder) return Failure(std::move(folder.error()));
-    if (!*folder) return {};
-    std::vector<write::Piece> all;
-    if (exclusive) all = {{0, {0, static_cast<uint64_t>(s->st_size), 0}, nullptr}};
-    auto orphans = write::find_orphans(**folder, *s, {{}, all});
-    if (!orphans) return Failure(std::move(orphans.error()));
-    if (!orphans->committed) return {};
-    locked->lock.release();
-    if (auto recovered = shards_.recover(wait); !recovered) return recovered;
-  }
-  return fail(Status::busy, in_quotes(path), " is being replaced or recovered all the time; try again");
-}
-
-const Log &ShardTransaction::options_log() const {
-  return shards_.options().log;
-}
-
-// All of them, or none: then one is `orphaned`, or it failed.
-Result<void> ShardTransaction::lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline,
-                                          Transaction **orphaned) {
-  for (size_t i = 0; i < parts.size(); ++i) {
-    auto locked = parts[i]->lock_part(left(deadline));
-    if (locked && *locked) continue;
-    for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
-    if (locked) return *orphaned = parts[i], Result<void>();
-    failed_ = locked.error().status != Status::busy;
-    return Failure(std::move(locked.error()));
-  }
-  return {};
-}
-
-// What the index will say; nothing if that is what it says. It may have been
-// replaced since it was read here: our changes must fit what is there now.
-Result<std::optional<std::string>> ShardTransaction::new_index(const std::vector<Transaction *> &parts) const {
-  if (!changes_index()) return std::nullopt;
-  auto read = Shards::read_index(shards_.env(), shards_.real_path());
-  if (!read) return Failure(std::move(read.error()));
-  ShardIndex &index = read->index;
-  const std::string old = index.spell();
-  auto changed = [&](std::string_view name, std::string_view what) {
-    return Failure(error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and tensor ",
-                         in_quotes(name), " ", what, "; refresh the handle and begin again")
-                       .about_tensor(name));
-  };
-  uint64_t gained = 0;
-  // First what goes, so that a name may go from one shard to another.
-  for (const bool going : {true, false})
-    for (const Transaction *part : parts) {
-      if (!part->publishes()) continue;
-      const std::string shard = shards_.name_of(part->checkpoint().path(), shown_);
-      const Index &before = part->before().header.index;
-      if (going) {
-        gained += part->gained_bytes();
-        for (size_t i = 0; i < before.size(); ++i) {
-          const std::string_view name = before.at(i).name;
-          const auto in = index.shard_of(name);
-          if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
-          if (!part->draft_after().find(std::string(name))) index.remove(name);
-        }
-      } else {
-        for (const DraftTensor *t : part->draft_after().tensors()) {
-          if (before.find(t->name)) continue;
-          if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
-          index.assign(t->name, shard);
-        }
-      }
-    }
-  if (const auto total = index.total_size()) index.set_total_size(*total + gained);
-  for (const auto &[key, value] : metadata_) {
-    if (!value && !index.metadata_find(key))
-      return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
-                  " was replaced, and its metadata has no key ", in_quotes(key),
-                  " any more; refresh the handle and begin again");
-    index.set_metadata(key, value);
-  }
-  std::string fresh = index.spell();
-  if (fresh == old) return std::nullopt;
-  return fresh;
-}
-
-Result<void> ShardTransaction::prepare_index(const std::vector<Transaction *> &parts, LockedIndex *index,
-                                             write::SuperEntry *entry) {
-  os::Env &env = shards_.env();
-  entry->file = os::split_path(shards_.real_path()).second;
-  auto form = write::form_of_index(index->file);
-  if (!form) return Failure(std::move(form.error()));
-  entry->old = *form;
-  auto spelled = new_index(parts);
-  if (!spelled) return Failure(std::move(spelled.error()));
-  if (!*spelled) return {};
-  write::Replacement::remove_stale(env, shards_.real_path(), write::undecided_infix);
-  auto made = write::Replacement::create(env, shards_.real_path(), 0600, write::undecided_infix);
-  if (!made) return Failure(std::move(made.error()));
-  index->fresh = std::move(*made);
-  const os::File &file = index->fresh->file();
-  if (auto put = file.write((*spelled)->data(), (*spelled)->size(), 0); !put) return put;
-  if (auto kept = write::carry_over(index->file, file, options_log()); !kept) return kept;
-  if (auto synced = file.sync(); !synced) return synced;
-  entry->first = index->fresh->temporary();
-  entry->first_form = {(*spelled)->size(), hash64((*spelled)->data(), (*spelled)->size())};
-  return {};
-}
-
-// All that can fail: afterwards everything that is to be is on the disk.
-Result<void> ShardTransaction::prepare(const std::vector<Transaction *> &parts, LockedIndex *index,
-                                       Decision *decision) {
-  os::Env &env = shards_.env();
-  auto identity = index->file.stat();
-  if (!identity) return Failure(std::move(identity.error()));
-  decision->beside = std::make_unique<write::JournalFolder>(env, shards_.real_path(), *identity);
-  auto taken = decision->beside->take();
-  if (!taken) return Failure(std::move(taken.error()));
-  decision->taken = std::move(*taken);
-  write::Journal &journal = *decision->taken.journal;
-  const auto transaction = write::transaction_of(journal.name());
-  ST_ASSERT(transaction.has_value());
-
-  write::SuperList list;
-  if (auto ok = prepare_index(parts, index, &list.index); !ok) return ok;
-  const write::Super super{*transaction, list.index.file};
-  bool makes_files = index->fresh != nullptr;
-  for (Transaction *part : parts) {
-    write::SuperEntry entry;
-    if (auto ok = part->prepare_part(super, &entry); !ok) return ok;
-    makes_files |= !entry.first.empty() || !entry.second.empty();
-    list.parts.push_back(std::move(entry));
-  }
-  if (makes_files)
-    if (auto synced = sync_folder(); !synced) return synced;
-  const write::Identity known{identity->st_ino, list.index.old.size, 0, list.index.old.hash};
-  journal.begin();
-  if (auto ok = journal.seal_super(known, write::encode(list), *transaction); !ok) return ok;
-  return journal.sync_payload(decision->taken.folder->dir());
-}
-
-Result<void> ShardTransaction::sync_folder() const {
-  const std::string folder = os::split_path(shards_.real_path()).first;
-  auto dir = os::File::open(shards_.env(), AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, folder);
-  if (!dir) return Failure(std::move(dir.error()));
-  return dir->sync();
-}
-
-Result<void> ShardTransaction::carry_out(const std::vector<Transaction *> &parts, const LockedIndex &index,
-                                         const Decision &decision) {
-  bool makes_files = index.fresh != nullptr;
-  for (Transaction *part : parts) {
-    makes_files |= part->publishes();
-    if (auto done = part->carry_out_patch(); !done) return done;
-  }
-  for (Transaction *part : parts)
-    if (auto done = part->place_first(); !done) return done;
-  if (makes_files)
-    if (auto synced = sync_folder(); !synced) return synced;
-  if (index.fresh) {
-    auto fresh = index.fresh->file().stat();
-    if (!fresh) return Failure(std::move(fresh.error()));
-    shards_.own_index_ = Shards::state_of(*fresh);
-    if (auto done = index.fresh->rename(); !done) return done;
-    if (auto synced = sync_folder(); !synced) return synced;
-  }
-  for (Transaction *part : parts)
-    if (auto done = part->place_second(); !done) return done;
-  if (makes_files)
-    if (auto synced = sync_folder(); !synced) return synced;
-  for (Transaction *part : parts)
-    if (auto done = part->retire_part(); !done) return done;
-  return decision.taken.journal->retire();
-}
-
-// Whether it was decided, or how far it came, recovery will see.
-Failure ShardTransaction::open_outcome(const std::vector<Transaction *> &parts, LockedIndex *index, Decision *decision,
-                                       Error cause) {
-  if (index->fresh) index->fresh->leave();
-  // Before anything is unlocked: whoever locks it next must see an orphan.
-  decision->taken.journal.reset();
-  for (Transaction *part : parts) part->drop_part(true);
-  shards_.poisoned_ = true;
-  Error e = std::move(cause);
-  e.status = Status::needs_recovery;
-  e.message = text("the change of several shards was not finished (", e.message,
-                   "); close the handle and open the checkpoint anew, which finishes or drops it");
-  return Failure(std::move(e));
 }
 
 // The handle shows what was committed. Where the files did not change there is
@@ -520,9 +248,9 @@ void ShardTransaction::show_result() {
     changed |= &transaction->checkpoint().snapshot() != shown_.pinned(shard);
   if (!changed) return;
   auto shown = shards_.show_anew();
-  if (!shown && options_log())
-    options_log()(
-        LogLevel::warning,
+  const Log &log = shards_.options().log;
+  if (!shown && log)
+    log(LogLevel::warning,
         text("the change is committed, but the handle cannot show it until it is refreshed: ", shown.error().message));
 }
 

@@ -1,15 +1,12 @@
 // A transaction on a sharded checkpoint: a transaction on each shard that it
-// changes, committed together. What touches one shard and not the index is that
-// shard's own affair. Otherwise a super-journal beside the index decides for all,
-// and new files take their places in such an order that the index, the old or
-// the new one, never names a tensor that is not where it says.
+// changes. What touches one shard and not the index is that shard's own affair;
+// else they are committed together (shard_commit.h).
 #pragma once
 
 #include <map>
 #include <unordered_map>
 
-#include "store/shown_shards.h"
-#include "store/transaction.h"
+#include "store/shard_commit.h"
 
 namespace st::store {
 
@@ -34,19 +31,7 @@ class ShardTransaction final : public AnyTransaction {
   void before_change(std::function<Result<void>()> approve) { approve_ = std::move(approve); }
 
  private:
-  // The index file, locked, and what is to take its place.
-  struct LockedIndex {
-    os::File file;
-    os::RangeLock lock;  // of file: dies first
-    std::unique_ptr<write::Replacement> fresh;
-  };
-  // The super-journal, once it is there.
-  struct Decision {
-    std::unique_ptr<write::JournalFolder> beside;  // removed with the last journal in it
-    write::JournalFolder::Taken taken;             // nothing is left of it when it is done, or was given up
-    bool there() const { return taken.journal != nullptr; }
-    void remove();
-  };
+  using Parts = std::vector<std::pair<uint32_t, Transaction *>>;  // each with the number of its shard
 
   ShardTransaction(Shards &shards, TransactionOptions options)
       : shards_(shards), options_(std::move(options)), shown_(shards.now()) {}
@@ -55,31 +40,20 @@ class ShardTransaction final : public AnyTransaction {
   Result<uint32_t> existing(std::string_view name) const;
   uint32_t place_for_new() const;
   Result<Transaction *> part(uint32_t shard);
-  std::vector<std::pair<uint32_t, Transaction *>> parts_with_work() const;
+  Parts parts_with_work() const;
   bool changes_index() const;
 
   Result<void> approve() const;
   Result<void> commit_each();
-  Result<void> commit_together();
-  Result<void> lock_all(const std::vector<Transaction *> &parts, bool exclusive, uint64_t deadline, LockedIndex *index);
-  Result<void> lock_index(bool exclusive, uint64_t deadline, LockedIndex *locked);
-  Result<void> lock_parts(const std::vector<Transaction *> &parts, uint64_t deadline, Transaction **orphaned);
-  int32_t left(uint64_t deadline) const;
-  Result<void> prepare(const std::vector<Transaction *> &parts, LockedIndex *index, Decision *decision);
-  Result<void> prepare_index(const std::vector<Transaction *> &parts, LockedIndex *index, write::SuperEntry *entry);
-  Result<std::optional<std::string>> new_index(const std::vector<Transaction *> &parts) const;
-  Result<void> carry_out(const std::vector<Transaction *> &parts, const LockedIndex &index, const Decision &decision);
-  Failure open_outcome(const std::vector<Transaction *> &parts, LockedIndex *index, Decision *decision, Error cause);
+  Result<void> commit_together(const Parts &parts);
   void show_result();
-  Result<void> sync_folder() const;
-  const Log &options_log() const;
 
   Shards &shards_;
   const TransactionOptions options_;
   const ShownShards &shown_;
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
   std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them
-  std::vector<std::pair<std::string, std::optional<std::string>>> metadata_;
+  std::vector<MetadataChange> metadata_;
   std::function<Result<void>()> approve_;
   bool failed_ = false;
 };

@@ -42,6 +42,7 @@ class Shards final : public Several {
   static Result<ReadIndex> read_index(os::Env &env, const std::string &real_path);
 
  private:
+  friend class ShardCommit;
   friend class ShardTransaction;
   Shards(os::Env &env, OpenOptions options) : Several(env, std::move(options)) {}
 

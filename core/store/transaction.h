@@ -43,7 +43,7 @@ class Transaction final : public AnyTransaction {
   Checkpoint &checkpoint() const { return checkpoint_; }
 
   // As a part of a transaction on several files, which calls these one after the
-  // other instead of commit(), for all of its parts: see shard_transaction.h.
+  // other instead of commit(), for all of its parts: see shard_commit.h.
   bool has_work() const { return !staged_.empty() || publishes(); }
   bool publishes() const;
   // The catalogue as it was and as it will be, once locked; of a publish.

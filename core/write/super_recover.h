@@ -1,7 +1,6 @@
 // Recovery of transactions on several files. One whose super-journal is committed
-// is finished in all of them, in the order in which its writer would have; any
-// other never was. Called for the index, and from the recovery of a single shard
-// that was opened by its own path.
+// is finished in all of them (roll_forward.h); any other never was. Called for the
+// index, and from the recovery of a single shard that was opened by its own path.
 #pragma once
 
 #include "write/recover.h"
@@ -23,8 +22,5 @@ Result<Recovered> recover_super_or_fail(os::Env &env, const std::string &index, 
 // removed if `tidy`, and nobody is in the way.
 Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index, const os::LockWait &wait, bool tidy,
                                           const Findings &findings);
-
-// The form of an index: its size, and the hash of all its bytes.
-Result<Form> form_of_index(const os::File &file);
 
 }  // namespace st::write

@@ -50,6 +50,7 @@ RECOVER = "core/write/recover.cpp"
 ORPHAN = "core/write/orphan.cpp"
 EXCLUSIVE = "core/write/exclusive.cpp"
 SHARDS = "core/store/shard_transaction.cpp"
+SHARDS_COMMIT = "core/store/shard_commit.cpp"
 PART = "core/store/part.cpp"
 PATCH = "core/write/patch.cpp"
 PIECES = "core/write/pieces.cpp"
@@ -197,29 +198,30 @@ MUTANTS = [
     Mutant("a transaction does not look whether the file was replaced", TRANSACTION, "  if (*replaced) return nullptr;\n", ""),
     Mutant("a transaction does not look whether the header was rewritten", TRANSACTION, "  if (*identity != known) {", "  if (false) {"),
     # several files
-    Mutant("shards: no sync of the super-journal's list", SHARDS,
-           "  return journal.sync_payload(decision->taken.folder->dir());", "  return {};"),
+    Mutant("shards: no sync of the super-journal's list", SHARDS_COMMIT,
+           "  return journal.sync_payload(decision_.taken.folder->dir());", "  return {};"),
     Mutant("shards: new files are not synced", PART,
            "  if (auto synced = made->replacement->file().sync(); !synced) return Failure(std::move(synced.error()));\n", ""),
-    Mutant("shards: names of new files are not durable before the decision", SHARDS,
+    Mutant("shards: names of new files are not durable before the decision", SHARDS_COMMIT,
            "  if (makes_files)\n    if (auto synced = sync_folder(); !synced) return synced;\n  const write::Identity known", "  const write::Identity known"),
-    Mutant("shards: the index does not wait for what shards gain", SHARDS,
-           "  if (makes_files)\n    if (auto synced = sync_folder(); !synced) return synced;\n  if (index.fresh) {", "  if (index.fresh) {"),
-    Mutant("shards: what a shard loses does not wait for the index", SHARDS,
+    Mutant("shards: the index does not wait for what shards gain", SHARDS_COMMIT,
+           "  if (makes_files)\n    if (auto synced = sync_folder(); !synced) return synced;\n  if (index_.fresh) {", "  if (index_.fresh) {"),
+    Mutant("shards: what a shard loses does not wait for the index", SHARDS_COMMIT,
            "    if (auto synced = sync_folder(); !synced) return synced;\n  }\n", "  }\n"),
     Mutant("shards: what a shard loses is not kept while it gains", PART, "make_part(&entry->first_form, &entry->first, loses)", "make_part(&entry->first_form, &entry->first, false)"),
     Mutant("shards: a part is not asked for its super-journal", RECOVER, "if (*decision == Decision::yes) {", "if (false) {"),
     Mutant("shards: a part counts without its super-journal", RECOVER, "never_was = *decision == Decision::no;", "never_was = false, orphan.damage.clear();"),
-    Mutant("shards: the super-journal goes before the parts", SHARDS,
-           "  for (Transaction *part : parts)\n    if (auto done = part->retire_part(); !done) return done;\n  return decision.taken.journal->retire();",
-           "  if (auto done = decision.taken.journal->retire(); !done) return done;\n  for (Transaction *part : parts)\n    if (auto done = part->retire_part(); !done) return done;\n  return {};"),
-    Mutant("shards: what a part waits for is recovered beneath the lock on the index", SHARDS,
-           "    index->lock.release();\n    if (auto recovered = orphaned", "    if (auto recovered = orphaned"),
+    Mutant("shards: the super-journal goes before the parts", SHARDS_COMMIT,
+           "  for (Transaction *part : work_.parts)\n    if (auto done = part->retire_part(); !done) return done;\n  return decision_.taken.journal->retire();",
+           "  if (auto done = decision_.taken.journal->retire(); !done) return done;\n  for (Transaction *part : work_.parts)\n    if (auto done = part->retire_part(); !done) return done;\n  return {};"),
+    Mutant("shards: what a part waits for is recovered beneath the lock on the index", SHARDS_COMMIT,
+           "    index_.lock.release();\n    if (auto recovered = orphaned", "    if (auto recovered = orphaned"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
-           "  index.fresh.reset();\n  index.lock.release();\n  show_result();", "  show_result();"),
+           "    if (!done) return done;\n  }\n  // What shows it may have to recover what others left, which takes the index for itself.\n  show_result();",
+           "    if (!done) return done;\n    show_result();\n  }"),
     Mutant("shards: a dying writer's decision counts as a living one's", RECOVER, "if (found.record.is_super() || (found", "if ((found"),
     Mutant("shards: the folder that was there before the lock counts", "core/write/super_recover.cpp",
-           "  auto folder = Folder::open(env, index, by_path, {});", "  auto &folder = there;"),
+           "  auto folder = Folder::open(env_, path_, by_path, {});", "  auto &folder = there;"),
     Mutant("shards: what was decided meanwhile is taken for rubbish", RECOVER,
            "  if (!*there && !Replacement::is_any(env_, path_, undecided_infix)) return true;",
            "  if (!*there) {\n    Replacement::remove_stale(env_, path_, undecided_infix);\n    return true;\n  }"),
@@ -248,7 +250,7 @@ MUTANTS = [
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[t.index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
-    Mutant("deltas: shards are changed unasked", SHARDS, "  if (auto approved = approve(); !approved) {\n    for (Transaction *part : parts) part->unlock_part();\n    return approved;\n  }\n", ""),
+    Mutant("deltas: shards are changed unasked", SHARDS_COMMIT, "  if (auto approved = approve(); !approved) {\n    for (Transaction *part : work_.parts) part->unlock_part();\n    return approved;\n  }\n", ""),
     Mutant("deltas: an overlay does not look at the heads", LAYERED, "  if (auto fits = check_heads(*base, spread(chained->old)); !fits) return fits;\n", ""),
 ]
 # fmt: on

@@ -1,0 +1,292 @@
+#include "store/shard_commit.h"
+
+#include <algorithm>
+
+#include "hash.h"
+#include "write/carry_over.h"
+#include "write/recover.h"
+#include "write/roll_forward.h"
+
+namespace st::store {
+namespace {
+
+// Locked as everybody does, so that no two wait for each other.
+ShardCommit::Work in_order(ShardCommit::Work work) {
+  std::sort(work.parts.begin(), work.parts.end(),
+            [](Transaction *a, Transaction *b) { return a->checkpoint().path() < b->checkpoint().path(); });
+  return work;
+}
+
+}  // namespace
+
+ShardCommit::ShardCommit(Shards &shards, const ShownShards &shown, Work work)
+    : shards_(shards),
+      shown_(shown),
+      work_(in_order(std::move(work))),
+      folder_(os::split_path(shards.real_path()).first),
+      deadline_(shards.env().monotonic_ms() + static_cast<uint64_t>(std::max(work_.timeout_ms, 0))) {}
+
+int32_t ShardCommit::left() const {
+  if (work_.timeout_ms < 0) return work_.timeout_ms;
+  const uint64_t now = shards_.env().monotonic_ms();
+  return static_cast<int32_t>(deadline_ - std::min(now, deadline_));
+}
+
+// No journal can speak for files in different folders: it holds names and no paths.
+Result<void> ShardCommit::check_folder() const {
+  for (const Transaction *part : work_.parts) {
+    const std::string &path = part->checkpoint().path();
+    if (os::split_path(path).first != folder_)
+      return fail(Status::unsupported, in_quotes(path), " and the index of shards lie in different folders, ",
+                  in_quotes(folder_), " the index, so that no journal can speak for both; copy them into one");
+  }
+  return {};
+}
+
+Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
+  if (auto ok = check_folder(); !ok) return ok;
+  if (auto locked = lock_all(); !locked) return locked;
+  final_ = true;
+  if (auto approved = approve(); !approved) {
+    for (Transaction *part : work_.parts) part->unlock_part();
+    return approved;
+  }
+
+  if (auto prepared = prepare(); !prepared) {
+    for (Transaction *part : work_.parts) part->drop_part(false);
+    decision_.remove();
+    return prepared;
+  }
+  // The point of no return, for all of them.
+  if (auto decided = decision_.taken.journal->commit(); !decided) return open_outcome(std::move(decided.error()));
+  if (auto done = carry_out(); !done) return open_outcome(std::move(done.error()));
+  for (Transaction *part : work_.parts) {
+    part->finish_part();
+    shards_.used_journals(part->checkpoint());
+  }
+  decision_.remove();
+  return {};
+}
+
+void ShardCommit::Decision::remove() {
+  if (there()) taken.folder->dir().env().unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  taken = {};
+  beside.reset();
+}
+
+// The index, then the parts. A part with an orphan beside it is recovered when
+// nothing is locked: to be finished, a part may need the index and all shards.
+Result<void> ShardCommit::lock_all() {
+  constexpr int attempts = 1000;
+  const bool exclusive = work_.changes_index || std::any_of(work_.parts.begin(), work_.parts.end(),
+                                                            [](const Transaction *part) { return part->publishes(); });
+  for (int i = 0; i < attempts; ++i) {
+    if (auto locked = lock_index(exclusive); !locked) return locked;
+    Transaction *orphaned = nullptr;
+    if (auto locked = lock_parts(&orphaned); !locked) return locked;
+    if (!orphaned) return {};
+    index_.lock.release();
+    if (auto recovered = orphaned->recover_part(left()); !recovered) return recovered;
+  }
+  return fail(Status::busy, in_quotes(shards_.real_path()), " is being recovered all the time; try again");
+}
+
+// Locked, still what the path names, and with no super-journal of a dead writer beside it.
+Result<void> ShardCommit::lock_index(bool exclusive) {
+  constexpr int attempts = 1000;
+  os::Env &env = shards_.env();
+  const Control control = shards_.control_of(work_.progress);
+  const std::string &path = shards_.real_path();
+  for (int i = 0; i < attempts; ++i) {
+    const os::LockWait wait{left(), &control, nullptr};
+    auto file = open_regular(env, path, O_RDWR);
+    if (!file) return Failure(std::move(file.error()));
+    index_.file = std::move(*file);
+    auto lock = os::RangeLock::acquire(index_.file, {{0, 0, exclusive}}, wait);
+    if (!lock) return Failure(std::move(lock.error()));
+    index_.lock = std::move(*lock);
+    auto replaced = os::was_replaced(index_.file, path);
+    if (!replaced) return Failure(std::move(replaced.error()));
+    if (*replaced) {
+      index_.lock.release();
+      continue;
+    }
+    auto s = index_.file.stat();
+    if (!s) return Failure(std::move(s.error()));
+    auto folder = write::Folder::open(env, path, *s, shards_.options().log);
+    if (!folder) return Failure(std::move(folder.error()));
+    if (!*folder) return {};
+    std::vector<write::Piece> all;
+    if (exclusive) all = {{0, {0, static_cast<uint64_t>(s->st_size), 0}, nullptr}};
+    auto orphans = write::find_orphans(**folder, *s, {{}, all});
+    if (!orphans) return Failure(std::move(orphans.error()));
+    if (!orphans->committed) return {};
+    index_.lock.release();
+    if (auto recovered = shards_.recover(wait); !recovered) return recovered;
+  }
+  return fail(Status::busy, in_quotes(path), " is being replaced or recovered all the time; try again");
+}
+
+// All of them, or none: then one is `orphaned`, or it failed.
+Result<void> ShardCommit::lock_parts(Transaction **orphaned) {
+  const auto &parts = work_.parts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto locked = parts[i]->lock_part(left());
+    if (locked && *locked) continue;
+    for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
+    if (locked) return *orphaned = parts[i], Result<void>();
+    final_ = locked.error().status != Status::busy;
+    return Failure(std::move(locked.error()));
+  }
+  return {};
+}
+
+// What the index will say; nothing if that is what it says. It may have been
+// replaced since it was read here: our changes must fit what is there now.
+Result<std::optional<std::string>> ShardCommit::new_index() const {
+  if (!work_.changes_index) return std::nullopt;
+  auto read = Shards::read_index(shards_.env(), shards_.real_path());
+  if (!read) return Failure(std::move(read.error()));
+  ShardIndex &index = read->index;
+  const std::string old = index.spell();
+  auto changed = [&](std::string_view name, std::string_view what) {
+    return Failure(error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and tensor ",
+                         in_quotes(name), " ", what, "; refresh the handle and begin again")
+                       .about_tensor(name));
+  };
+  uint64_t gained = 0;
+  // First what goes, so that a name may go from one shard to another.
+  for (const bool going : {true, false})
+    for (const Transaction *part : work_.parts) {
+      if (!part->publishes()) continue;
+      const std::string shard = shards_.name_of(part->checkpoint().path(), shown_);
+      const Index &before = part->before().header.index;
+      if (going) {
+        gained += part->gained_bytes();
+        for (size_t i = 0; i < before.size(); ++i) {
+          const std::string_view name = before.at(i).name;
+          const auto in = index.shard_of(name);
+          if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
+          if (!part->draft_after().find(std::string(name))) index.remove(name);
+        }
+      } else {
+        for (const DraftTensor *t : part->draft_after().tensors()) {
+          if (before.find(t->name)) continue;
+          if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
+          index.assign(t->name, shard);
+        }
+      }
+    }
+  if (const auto total = index.total_size()) index.set_total_size(*total + gained);
+  for (const auto &[key, value] : work_.metadata) {
+    if (!value && !index.metadata_find(key))
+      return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
+                  " was replaced, and its metadata has no key ", in_quotes(key),
+                  " any more; refresh the handle and begin again");
+    index.set_metadata(key, value);
+  }
+  std::string fresh = index.spell();
+  if (fresh == old) return std::nullopt;
+  return fresh;
+}
+
+Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
+  os::Env &env = shards_.env();
+  entry->file = os::split_path(shards_.real_path()).second;
+  auto form = write::form_of_index(index_.file);
+  if (!form) return Failure(std::move(form.error()));
+  entry->old = *form;
+  auto spelled = new_index();
+  if (!spelled) return Failure(std::move(spelled.error()));
+  if (!*spelled) return {};
+  write::Replacement::remove_stale(env, shards_.real_path(), write::undecided_infix);
+  auto made = write::Replacement::create(env, shards_.real_path(), 0600, write::undecided_infix);
+  if (!made) return Failure(std::move(made.error()));
+  index_.fresh = std::move(*made);
+  const os::File &file = index_.fresh->file();
+  if (auto put = file.write((*spelled)->data(), (*spelled)->size(), 0); !put) return put;
+  if (auto kept = write::carry_over(index_.file, file, shards_.options().log); !kept) return kept;
+  if (auto synced = file.sync(); !synced) return synced;
+  entry->first = index_.fresh->temporary();
+  entry->first_form = {(*spelled)->size(), hash64((*spelled)->data(), (*spelled)->size())};
+  return {};
+}
+
+// All that can fail: afterwards everything that is to be is on the disk.
+Result<void> ShardCommit::prepare() {
+  os::Env &env = shards_.env();
+  auto identity = index_.file.stat();
+  if (!identity) return Failure(std::move(identity.error()));
+  decision_.beside = std::make_unique<write::JournalFolder>(env, shards_.real_path(), *identity);
+  auto taken = decision_.beside->take();
+  if (!taken) return Failure(std::move(taken.error()));
+  decision_.taken = std::move(*taken);
+  write::Journal &journal = *decision_.taken.journal;
+  const auto transaction = write::transaction_of(journal.name());
+  ST_ASSERT(transaction.has_value());
+
+  write::SuperList list;
+  if (auto ok = prepare_index(&list.index); !ok) return ok;
+  const write::Super super{*transaction, list.index.file};
+  bool makes_files = index_.fresh != nullptr;
+  for (Transaction *part : work_.parts) {
+    write::SuperEntry entry;
+    if (auto ok = part->prepare_part(super, &entry); !ok) return ok;
+    makes_files |= !entry.first.empty() || !entry.second.empty();
+    list.parts.push_back(std::move(entry));
+  }
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  const write::Identity known{identity->st_ino, list.index.old.size, 0, list.index.old.hash};
+  journal.begin();
+  if (auto ok = journal.seal_super(known, write::encode(list), *transaction); !ok) return ok;
+  return journal.sync_payload(decision_.taken.folder->dir());
+}
+
+Result<void> ShardCommit::sync_folder() const {
+  auto dir = os::File::open(shards_.env(), AT_FDCWD, folder_, O_RDONLY | O_DIRECTORY, 0, folder_);
+  if (!dir) return Failure(std::move(dir.error()));
+  return dir->sync();
+}
+
+Result<void> ShardCommit::carry_out() {
+  bool makes_files = index_.fresh != nullptr;
+  for (Transaction *part : work_.parts) {
+    makes_files |= part->publishes();
+    if (auto done = part->carry_out_patch(); !done) return done;
+  }
+  for (Transaction *part : work_.parts)
+    if (auto done = part->place_first(); !done) return done;
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  if (index_.fresh) {
+    auto fresh = index_.fresh->file().stat();
+    if (!fresh) return Failure(std::move(fresh.error()));
+    shards_.own_index_ = Shards::state_of(*fresh);
+    if (auto done = index_.fresh->rename(); !done) return done;
+    if (auto synced = sync_folder(); !synced) return synced;
+  }
+  for (Transaction *part : work_.parts)
+    if (auto done = part->place_second(); !done) return done;
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  for (Transaction *part : work_.parts)
+    if (auto done = part->retire_part(); !done) return done;
+  return decision_.taken.journal->retire();
+}
+
+// Whether it was decided, or how far it came, recovery will see.
+Failure ShardCommit::open_outcome(Error cause) {
+  if (index_.fresh) index_.fresh->leave();
+  // Before anything is unlocked: whoever locks it next must see an orphan.
+  decision_.taken.journal.reset();
+  for (Transaction *part : work_.parts) part->drop_part(true);
+  shards_.poisoned_ = true;
+  Error e = std::move(cause);
+  e.status = Status::needs_recovery;
+  e.message = text("the change of several shards was not finished (", e.message,
+                   "); close the handle and open the checkpoint anew, which finishes or drops it");
+  return Failure(std::move(e));
+}
+
+}  // namespace st::store

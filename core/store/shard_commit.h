@@ -1,0 +1,75 @@
+// The commit of a transaction on a sharded checkpoint that touches several shards,
+// or the index: a super-journal beside the index decides for all, and new files
+// take their places in such an order that the index, the old or the new one, never
+// names a tensor that is not where it says.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/shown_shards.h"
+#include "store/transaction.h"
+
+namespace st::store {
+
+// A key of the index's metadata, and its new value; none removes it.
+using MetadataChange = std::pair<std::string, std::optional<std::string>>;
+
+class ShardCommit {
+ public:
+  // What is staged. `timeout_ms` is for all locks together.
+  struct Work {
+    std::vector<Transaction *> parts;  // of the shards that change
+    bool changes_index;                // its metadata, or where it says that tensors are
+    const std::vector<MetadataChange> &metadata;
+    int32_t timeout_ms;
+    Progress progress;
+  };
+  ShardCommit(Shards &shards, const ShownShards &shown, Work work);
+
+  // Once. `approve` is asked when all locks are held, and what it refuses is not done.
+  Result<void> run(const std::function<Result<void>()> &approve);
+  // False: it met a lock and did nothing, so another may be tried.
+  bool is_final() const { return final_; }
+
+ private:
+  // The index file, locked, and what is to take its place.
+  struct LockedIndex {
+    os::File file;
+    os::RangeLock lock;  // of file: dies first
+    std::unique_ptr<write::Replacement> fresh;
+  };
+  // The super-journal, once it is there.
+  struct Decision {
+    std::unique_ptr<write::JournalFolder> beside;  // removed with the last journal in it
+    write::JournalFolder::Taken taken;             // nothing is left of it when it is done, or was given up
+    bool there() const { return taken.journal != nullptr; }
+    void remove();
+  };
+
+  Result<void> check_folder() const;
+  Result<void> lock_all();
+  Result<void> lock_index(bool exclusive);
+  Result<void> lock_parts(Transaction **orphaned);
+  int32_t left() const;
+  Result<void> prepare();
+  Result<void> prepare_index(write::SuperEntry *entry);
+  Result<std::optional<std::string>> new_index() const;
+  Result<void> carry_out();
+  Failure open_outcome(Error cause);
+  Result<void> sync_folder() const;
+
+  Shards &shards_;
+  const ShownShards &shown_;
+  const Work work_;
+  const std::string folder_;  // that index and shards lie in
+  const uint64_t deadline_;
+  LockedIndex index_;
+  Decision decision_;
+  bool final_ = false;
+};
+
+}  // namespace st::store

@@ -1,0 +1,59 @@
+// A decided transaction on several files is finished: every file is brought to its
+// new state, in the order in which its writer would have. What was done before is
+// not done again, but made durable.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "write/exclusive.h"
+#include "write/orphan.h"
+#include "write/super_journal.h"
+
+namespace st::write {
+
+// All is checked, and locked, before the first file is touched.
+class RollForward {
+ public:
+  RollForward(os::Env &env, const os::File &dir, const SuperList &list, uint64_t transaction, const os::LockWait &wait)
+      : env_(env), dir_(dir), list_(list), transaction_(transaction), wait_(wait) {}
+
+  // Empty: it may go on. `index` is locked by the caller.
+  Result<std::string> why_not(const os::File &index);
+  Result<void> apply();
+
+ private:
+  // A file of the transaction, with all that recovery needs to know of it.
+  struct Target {
+    struct Temporary {
+      os::File file;
+      os::RangeLock lock;  // of file: dies first
+    };
+    const SuperEntry *entry = nullptr;
+    std::unique_ptr<Exclusive> locked;
+    std::unique_ptr<Temporary> first, second;  // those that have not taken their place yet
+    std::optional<Folder> folder;
+    std::unique_ptr<Found> journal;  // of this transaction, if it is still there
+    std::unique_ptr<Replay> replay;
+  };
+
+  Result<std::string> look_at_temporaries(Target &target, const os::File &now, bool is_index);
+  Result<std::string> look_at_journal(Target &target);
+  Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name);
+  Result<void> place(const std::string &temporary, const std::string &file);
+
+  os::Env &env_;
+  const os::File &dir_;
+  const SuperList &list_;
+  const uint64_t transaction_;
+  const os::LockWait wait_;
+  Target index_;
+  std::vector<Target> targets_;
+};
+
+// The form of an index: its size, and the hash of all its bytes.
+Result<Form> form_of_index(const os::File &file);
+
+}  // namespace st::write
