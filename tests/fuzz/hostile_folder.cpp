@@ -13,6 +13,7 @@
 #include "shards_workload.h"
 #include "store/recover_all.h"
 #include "write/replacement.h"
+#include "write/roll_forward.h"
 #include "write/super_recover.h"
 
 namespace st::fuzz {
