@@ -190,7 +190,7 @@ class File(Mapping[str, Array]):
     _path: Optional[str]
     _mode: str
     _lock_timeout: Optional[float]
-    _transactions: "weakref.WeakSet[Transaction]"
+    _transactions: "Optional[weakref.WeakSet[Transaction]]"  # None: there can be none
     _options: Optional[dict[str, Any]]  # of `open`, for another process; None for a file in memory
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ class File(Mapping[str, Array]):
         self._path = path
         self._mode = mode
         self._lock_timeout = lock_timeout
-        self._transactions = weakref.WeakSet()
+        self._transactions = weakref.WeakSet() if mode == "r+" else None
         self._options = None
         return self
 
@@ -251,7 +251,7 @@ class File(Mapping[str, Array]):
 
     def close(self) -> None:
         """Abort live transactions and let go of the file; views that live keep it. May be repeated."""
-        for transaction in list(self._transactions):
+        for transaction in list(self._transactions or ()):
             transaction._lose()
         self._mapping = _NOT_YET
         self._handle = None
@@ -556,6 +556,7 @@ class File(Mapping[str, Array]):
         flags |= _abi.ST_TXN_FILLERS if fillers else 0
         form = Layout(flags, layout_number(layout, ("keep", "canonical")), alignment, header_reserve)
         transaction = Transaction._begin(self._live(), callbacks, waiting, copy, form)
+        assert self._transactions is not None  # or the file would be read-only, and the call above have raised
         self._transactions.add(transaction)
         return transaction
 
