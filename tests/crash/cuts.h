@@ -10,6 +10,16 @@
 
 namespace st::testing {
 
+// The disk before each change that `work` makes to it.
+template <class Work>
+std::vector<SimDisk> moments_of(SimEnv &env, Work work) {
+  std::vector<SimDisk> moments;
+  env.before_change = [&] { moments.push_back(env.disk()); };
+  work();
+  env.before_change = nullptr;
+  return moments;
+}
+
 class Cuts {
  public:
   // Every subset of at most `all_of` changes; of more, so many `samples`.

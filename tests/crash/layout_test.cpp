@@ -107,11 +107,9 @@ TEST(LayoutCuts, EveryCutOfEveryOperationLeavesTheOldFileOrTheNew) {
       const Model old = first_model();
       Model fresh = old;
       // The model is changed while staging, before the first change of the file.
-      std::vector<SimDisk> moments;
-      env.before_change = [&] { moments.push_back(env.disk()); };
-      auto done = run(**checkpoint, operation, fresh);
+      Result<void> done;
+      const auto moments = moments_of(env, [&] { done = run(**checkpoint, operation, fresh); });
       ASSERT_TRUE(done) << where << ": " << done.error().message;
-      env.before_change = nullptr;
       for (const SimDisk &m : moments) {
         seen.under_way.insert(classify(SimEnv(m).contents(layout_path), old, fresh));
         judge.cut(m, old, fresh, false, where);
@@ -140,10 +138,8 @@ TEST(LayoutCuts, EveryCutOfTwoOperationsOfTwoHandlesLeavesOldOrNew) {
       ASSERT_TRUE(run(**one, operations[a], model));
       const Model old = model;
       Model fresh = old;
-      std::vector<SimDisk> moments;
-      env.before_change = [&] { moments.push_back(env.disk()); };
-      auto done = run(**two, operations[b], fresh);
-      env.before_change = nullptr;
+      Result<void> done;
+      const auto moments = moments_of(env, [&] { done = run(**two, operations[b], fresh); });
       const std::string where = text(operations[a].name, ", then ", operations[b].name);
       ASSERT_TRUE(done) << where << ": " << done.error().message;
       Seen unused;

@@ -111,10 +111,8 @@ TEST(ShardCuts, EveryCutLeavesAllShardsOldOrAllNew) {
       ASSERT_TRUE(shards);
       const Model old = first_whole();
       Model fresh = old;
-      std::vector<SimDisk> moments;
-      env.before_change = [&] { moments.push_back(env.disk()); };
-      auto done = run(*shards, operation, fresh);
-      env.before_change = nullptr;
+      Result<void> done;
+      const auto moments = moments_of(env, [&] { done = run(*shards, operation, fresh); });
       ASSERT_TRUE(done) << where << ": " << done.error().message;
       for (const SimDisk &m : moments) judge.cut(m, old, fresh, false, where);
       judge.cut(env.disk(), old, fresh, true, where + ", acknowledged");
@@ -134,16 +132,11 @@ TEST(ShardCuts, EveryCutOfARecoveryLeavesAllShardsOldOrAllNew) {
     auto shards = open_shards(env);
     const Model old = first_whole();
     Model fresh = old;
-    std::vector<SimDisk> moments;
-    env.before_change = [&] { moments.push_back(env.disk()); };
-    ASSERT_TRUE(run(*shards, operation, fresh));
-    env.before_change = nullptr;
+    const auto moments = moments_of(env, [&] { ASSERT_TRUE(run(*shards, operation, fresh)); });
     for (size_t m = 0; m < moments.size(); m += 2) {
       SimEnv crashed(after_cut(moments[m], true));
-      std::vector<SimDisk> inner;
-      crashed.before_change = [&] { inner.push_back(crashed.disk()); };
-      static_cast<void>(store::recover_all(crashed, index_path, {}, {}));
-      crashed.before_change = nullptr;
+      const auto inner =
+          moments_of(crashed, [&] { static_cast<void>(store::recover_all(crashed, index_path, {}, {})); });
       Judge judge;
       for (const SimDisk &disk : inner) {
         ++recoveries;
@@ -212,10 +205,7 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
     ASSERT_TRUE(shards);
     const Model old = first_whole();
     Model fresh = old;
-    std::vector<SimDisk> moments;
-    env.before_change = [&] { moments.push_back(env.disk()); };
-    ASSERT_TRUE(run(*shards, operation, fresh));
-    env.before_change = nullptr;
+    const auto moments = moments_of(env, [&] { ASSERT_TRUE(run(*shards, operation, fresh)); });
     size_t which = 0;
     for (size_t m = 0; m < moments.size(); m += small_bound() ? 9 : 4)
       for (const By by : {By::recover, By::index, By::one_shard})
