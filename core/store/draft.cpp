@@ -15,6 +15,12 @@ Failure refuse(Status status, std::string_view name, std::string_view why) {
 
 }  // namespace
 
+Result<void> check_new_name(std::string_view name) {
+  if (name != "__metadata__") return {};
+  return fail(Status::invalid_argument,
+              "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
+}
+
 Draft::Draft(const Index &index, bool fillers) : fillers_(fillers) {
   places_.reserve(index.size());
   by_name_.reserve(index.size());

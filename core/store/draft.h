@@ -15,6 +15,9 @@ namespace st::store {
 // Names of tensors that only keep bytes for later use, and mean nothing.
 inline constexpr std::string_view filler_prefix = "__st_free__/";
 
+// Status invalid_argument if no tensor may be given that name.
+Result<void> check_new_name(std::string_view name);
+
 struct Form {
   Dtype dtype;
   std::vector<uint64_t> shape;

@@ -124,9 +124,7 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
 }
 
 Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
-  if (name == "__metadata__")
-    return fail(Status::invalid_argument,
-                "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
+  if (auto ok = check_new_name(name); !ok) return ok;
   return put_bytes({Change::put, std::string(name), {}}, value);
 }
 
@@ -135,9 +133,7 @@ Result<void> Transaction::remove(std::string_view name) {
 }
 
 Result<void> Transaction::rename(std::string_view from, std::string_view to) {
-  if (to == "__metadata__")
-    return fail(Status::invalid_argument,
-                "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
+  if (auto ok = check_new_name(to); !ok) return ok;
   return apply({Change::rename, std::string(from), std::string(to)});
 }
 

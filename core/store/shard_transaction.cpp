@@ -103,6 +103,7 @@ Result<void> ShardTransaction::remove(std::string_view name) {
 }
 
 Result<void> ShardTransaction::rename(std::string_view from, std::string_view to) {
+  if (auto ok = check_new_name(to); !ok) return ok;
   auto shard = existing(from);
   if (!shard) return Failure(std::move(shard.error()));
   if (from != to && shard_of(to))

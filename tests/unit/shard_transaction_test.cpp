@@ -125,6 +125,7 @@ TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
   EXPECT_TRUE(fails_with(Status::shape_mismatch, t->update("a", u8(ten))));
   EXPECT_TRUE(fails_with(Status::invalid_argument, t->put("__metadata__", u8(ten))));
   EXPECT_TRUE(fails_with(Status::invalid_argument, t->rename("a", "__metadata__")));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, t->rename("z", "__metadata__")));  // as in a file
   EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("z", std::nullopt)));
   ASSERT_TRUE(is_ok(t->set_metadata("by", std::nullopt)));
   EXPECT_TRUE(fails_with(Status::not_found, t->set_metadata("by", std::nullopt)));
