@@ -30,11 +30,10 @@ const std::string names[] = {"a", "b", "c", "d", "e", "new", "", "w\xC3\xA9ights
 const std::string keys[] = {"origin", "total_size", "k", ""};
 const std::string texts[] = {"", "12", "v", std::string("\0", 1), "\xE5\xB1\xA4"};
 
-// As for a file, but that libst keeps total_size itself, and has a name looked up before what it is to be.
+// As for a file, but that libst keeps total_size itself.
 Status apply_to_shards(const Step &step, Model *whole) {
   const bool is_metadata = step.kind == Step::set_metadata || step.kind == Step::remove_metadata;
   if (is_metadata && step.name == total_size_key) return Status::invalid_argument;
-  if (step.kind == Step::rename && !whole->tensors.contains(step.name)) return Status::not_found;
   return apply(step, whole);
 }
 
