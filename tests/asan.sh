@@ -4,7 +4,8 @@
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$ROOT/tests/trees.sh"
-CC='ccache clang-14' CXX='ccache clang++-14' configure "$ROOT/build-asan" \
+export CC='ccache clang-14' CXX='ccache clang++-14'
+configure "$ROOT/build-asan" \
   --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dc_args=-g1 -Db_sanitize=address,undefined -Db_lundef=false \
   -Dtests=true -Dfuzz=true -Dcli=false
 build "$ROOT/build-asan" "$@"

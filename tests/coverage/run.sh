@@ -16,7 +16,7 @@ programs=(
   unit/unit_{os,format,read,write,store,capi,capi_memory}
   crash/{failing_calls,save_crash,layout_crash,shards_crash,delta_crash}
 )
-ninja -C "$tree" --quiet "${programs[@]/#/tests/}"
+build "$tree" "${programs[@]/#/tests/}"
 find "$tree" -name '*.gcda' -delete
 # What objects that are no longer made had to count.
 find "$tree" -name '*.gcno' | while read -r notes; do [[ -f ${notes%.gcno}.o ]] || rm "$notes"; done

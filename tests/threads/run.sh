@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Races between threads, by ThreadSanitizer, in a build tree of its own with the programs that have threads.
-#   run.sh          with $BUILD, and configure of tests/setup.sh, as tests/run.sh has them
+#   run.sh          with $BUILD, and configure and build of tests/setup.sh, as tests/run.sh has them
 # Left out are programs with one thread (unit_format, unit_write, all of crash/) and such tests of the others, as far as
 # they take seconds; and tests that fork, as ThreadSanitizer follows no child of a process with threads.
 set -euo pipefail
 tree=$BUILD-tsan
 configure "$tree" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dc_args=-g1 -Dwerror=false \
   -Db_sanitize=thread -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false
-ninja -C "$tree" --quiet tests/unit/unit_{os,read,store,capi} tests/storm/encounters
+build "$tree" tests/unit/unit_{os,read,store,capi} tests/storm/encounters
 rm -f "$tree/meson-logs/testlog.junit.xml" # of an earlier run
 
 forks='*Fork*:*Process*:*Child*:*Killed*:*Orphan*'
