@@ -10,7 +10,7 @@ configure() {
   shift
   set -- -Dunity=on -Dunity_size=8 "$@"
   local wanted="$ROOT"$'\n'"$*" stamp=$directory/.options now
-  now=$(cat "$stamp" 2>/dev/null)
+  now=$(cat "$stamp" 2>/dev/null || true)
   if [[ ! -f $directory/build.ninja || ${now%%$'\n'*} != "$ROOT" ]]; then
     rm -rf "$directory"/{build.ninja,.ninja_deps,.ninja_log,meson-info,meson-logs,meson-private,meson-uninstalled,core,capi,bindings,tests}
     mkdir -p "$directory"
