@@ -46,7 +46,7 @@ Result<void> ShardCommit::check_folder() const {
 Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   if (auto ok = check_folder(); !ok) return ok;
   if (auto locked = lock_all(); !locked) return locked;
-  final_ = true;
+  work_.spent = true;
   if (auto approved = approve(); !approved) {
     for (Transaction *part : work_.parts) part->unlock_part();
     return approved;
@@ -135,7 +135,7 @@ Result<void> ShardCommit::lock_parts(Transaction **orphaned) {
     if (locked && *locked) continue;
     for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
     if (locked) return *orphaned = parts[i], Result<void>();
-    final_ = locked.error().status != Status::busy;
+    work_.spent = locked.error().status != Status::busy;
     return Failure(std::move(locked.error()));
   }
   return {};

@@ -27,13 +27,12 @@ class ShardCommit {
     const std::vector<MetadataChange> &metadata;
     int32_t timeout_ms;
     Progress progress;
+    bool &spent;  // becomes true when no other commit may be tried, whatever comes of this one
   };
   ShardCommit(Shards &shards, const ShownShards &shown, Work work);
 
   // Once. `approve` is asked when all locks are held, and what it refuses is not done.
   Result<void> run(const std::function<Result<void>()> &approve);
-  // False: it met a lock and did nothing, so another may be tried.
-  bool is_final() const { return final_; }
 
  private:
   // The index file, locked, and what is to take its place.
@@ -69,7 +68,6 @@ class ShardCommit {
   const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;
-  bool final_ = false;
 };
 
 }  // namespace st::store

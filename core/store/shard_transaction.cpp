@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "store/shard_commit.h"
-
 namespace st::store {
 
 Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, TransactionOptions options) {
@@ -228,13 +226,11 @@ Result<void> ShardTransaction::commit_each() {
 }
 
 Result<void> ShardTransaction::commit_together(const Parts &parts) {
-  ShardCommit::Work work{{}, changes_index(), metadata_, options_.lock_timeout_ms, options_.progress};
+  ShardCommit::Work work{{}, changes_index(), metadata_, options_.lock_timeout_ms, options_.progress, failed_};
   for (const auto &[shard, transaction] : parts) work.parts.push_back(transaction);
   {
     ShardCommit commit(shards_, shown_, std::move(work));
-    auto done = commit.run([this] { return approve(); });
-    failed_ = commit.is_final();
-    if (!done) return done;
+    if (auto done = commit.run([this] { return approve(); }); !done) return done;
   }
   // What shows it may have to recover what others left, which takes the index for itself.
   show_result();

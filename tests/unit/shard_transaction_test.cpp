@@ -5,11 +5,13 @@
 
 #include <functional>
 #include <future>
+#include <new>
 #include <thread>
 
 #include "fault_env.h"
 #include "os/range_lock.h"
 #include "read_only_env.h"
+#include "store/shard_transaction.h"
 #include "store/shards.h"
 #include "store/transaction.h"
 #include "store/verify.h"
@@ -141,6 +143,16 @@ TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
   expect_sound();
   for (const auto &after : {t->commit(), t->put("x", u8(ten)), t->update("a", u8(new_a)), t->remove("a")})
     EXPECT_TRUE(fails_with(Status::txn_failed, after));
+}
+
+TEST_F(ShardTransactionTest, ACommitThatRunsOutOfMemoryOnceAllIsLockedIsItsLast) {
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  static_cast<ShardTransaction &>(*t).before_change([]() -> Result<void> { throw std::bad_alloc(); });
+  EXPECT_THROW(static_cast<void>(t->commit()), std::bad_alloc);
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
 }
 
 TEST_F(ShardTransactionTest, NeedsAHandleForWriting) {
