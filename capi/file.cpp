@@ -204,5 +204,5 @@ st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, cons
 }
 
 st_status st_metadata_get(st_file *file, const char *key, const char **value, size_t *value_len) {
-  return st_metadata_get_n(file, key, key ? std::strlen(key) : 0, value, value_len);
+  return st_metadata_get_n(file, key, length(key), value, value_len);
 }

@@ -121,7 +121,7 @@ st_status st_writer_add_n(st_writer *writer, const char *name, size_t name_len, 
 }
 
 st_status st_writer_add(st_writer *writer, const char *name, const void *data, uint64_t nbytes) {
-  return st_writer_add_n(writer, name, name ? std::strlen(name) : 0, data, nbytes);
+  return st_writer_add_n(writer, name, length(name), data, nbytes);
 }
 
 st_status st_writer_put(st_writer *writer, const st_tensor *tensor) {

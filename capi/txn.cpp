@@ -70,7 +70,7 @@ st_status st_update_n(st_file *file, const char *name, size_t name_len, const st
 }
 
 st_status st_update(st_file *file, const char *name, const st_tensor *value) {
-  return st_update_n(file, name, name ? std::strlen(name) : 0, value);
+  return st_update_n(file, name, length(name), value);
 }
 
 st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out) {
@@ -100,7 +100,7 @@ st_status st_txn_update_n(st_txn *txn, const char *name, size_t name_len, const 
 }
 
 st_status st_txn_update(st_txn *txn, const char *name, const st_tensor *value) {
-  return st_txn_update_n(txn, name, name ? std::strlen(name) : 0, value);
+  return st_txn_update_n(txn, name, length(name), value);
 }
 
 st_status st_commit(st_txn *txn) {
