@@ -6,6 +6,8 @@
 #include <simdjson.h>
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "check.h"
 #include "format/header.h"
@@ -54,7 +56,9 @@ class HeaderParser {
   Result<void> shape(od::value value);
   Result<void> offsets(od::value value);
   Result<uint64_t> number(od::value value, std::string_view what);
+  class Nested;
   Result<void> skip(od::value value, int depth);
+  Result<void> skip_plain(od::value &value, od::json_type type);
 
   // An entry that is no tensor, said with its name; and simdjson's errors,
   // which are either a wrong type or broken JSON.
@@ -302,36 +306,65 @@ Result<uint64_t> HeaderParser::number(od::value value, std::string_view what) {
   return json_failure(simdjson::NUMBER_ERROR, name_);
 }
 
+// An object or array of an ignored field, and how far it was read.
+class HeaderParser::Nested {
+ public:
+  explicit Nested(od::object object) : fields_(object.begin()), fields_end_(object.end()), is_object_(true) {}
+  explicit Nested(od::array array) : elements_(array.begin()), elements_end_(array.end()), is_object_(false) {}
+  // False: there is no other value in it.
+  Result<bool> next(HeaderParser &parser, od::value *value) {
+    if (is_object_) {
+      if (!std::exchange(is_first_, false)) ++fields_;
+      if (fields_ == fields_end_) return false;
+      od::field field;
+      if (auto code = (*fields_).get(field)) return json_failure(code, parser.name_);
+      if (auto k = parser.key(field); !k) return Failure(std::move(k.error()));
+      *value = field.value();
+      return true;
+    }
+    if (!std::exchange(is_first_, false)) ++elements_;
+    if (elements_ == elements_end_) return false;
+    if (auto code = (*elements_).get(*value)) return json_failure(code, parser.name_);
+    return true;
+  }
+
+ private:
+  simdjson::simdjson_result<od::object_iterator> fields_, fields_end_;
+  simdjson::simdjson_result<od::array_iterator> elements_, elements_end_;
+  bool is_object_, is_first_ = true;
+};
+
 // A value of a field that the format does not know: ignored, but it must be
-// valid JSON, which On Demand checks only where it is looked at.
+// valid JSON, which On Demand checks only where it is looked at. What nests is kept
+// in a list, as threads with small stacks open files, too.
 Result<void> HeaderParser::skip(od::value value, int depth) {
-  od::json_type type;
-  if (auto code = value.type().get(type)) return json_failure(code, name_);
-  const bool nests = type == od::json_type::object || type == od::json_type::array;
-  if (nests && depth > max_depth)
-    return fail(Status::header_json, "the header nests deeper than ", max_depth, " levels");
-  switch (type) {
-    case od::json_type::object: {
+  std::vector<Nested> open;
+  for (;;) {
+    od::json_type type;
+    if (auto code = value.type().get(type)) return json_failure(code, name_);
+    if (type == od::json_type::object || type == od::json_type::array) {
+      if (depth + static_cast<int>(open.size()) > max_depth)
+        return fail(Status::header_json, "the header nests deeper than ", max_depth, " levels");
       od::object object;
-      if (auto code = value.get_object().get(object)) return json_failure(code, name_);
-      for (auto entry : object) {
-        od::field field;
-        if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
-        if (auto k = key(field); !k) return Failure(std::move(k.error()));
-        ST_TRY(skip(field.value(), depth + 1));
-      }
-      return {};
-    }
-    case od::json_type::array: {
       od::array array;
-      if (auto code = value.get_array().get(array)) return json_failure(code, name_);
-      for (auto element : array) {
-        od::value inner;
-        if (auto code = element.get(inner)) return json_failure(code, name_);
-        ST_TRY(skip(inner, depth + 1));
-      }
-      return {};
+      if (auto code = type == od::json_type::object ? value.get_object().get(object) : value.get_array().get(array))
+        return json_failure(code, name_);
+      type == od::json_type::object ? open.emplace_back(object) : open.emplace_back(array);
+    } else {
+      ST_TRY(skip_plain(value, type));
     }
+    for (bool found = false; !found;) {
+      if (open.empty()) return {};
+      auto next = open.back().next(*this, &value);
+      if (!next) return Failure(std::move(next.error()));
+      found = *next;
+      if (!found) open.pop_back();
+    }
+  }
+}
+
+Result<void> HeaderParser::skip_plain(od::value &value, od::json_type type) {
+  switch (type) {
     case od::json_type::string: {
       auto ignored = string(value);
       if (!ignored) return Failure(std::move(ignored.error()));
@@ -355,6 +388,7 @@ Result<void> HeaderParser::skip(od::value value, int depth) {
       if (auto code = value.is_null().get(null); code || !null) return json_failure(simdjson::N_ATOM_ERROR, name_);
       return {};
     }
+    default: break;
   }
   return fail(Status::internal, "simdjson names a type that JSON does not have");
 }

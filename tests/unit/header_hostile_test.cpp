@@ -1,8 +1,11 @@
 // Headers made to hurt: large, deep, colliding. Each must be answered, and what
 // an index keeps must grow no faster than the header.
+#include <pthread.h>
+
 #include "bound.h"
 #include "hash.h"
 #include "parse.h"
+#include "sanitizers.h"
 
 namespace st {
 namespace {
@@ -22,6 +25,34 @@ Result<Header> parse_filled(std::string_view front, char fill, std::string_view 
   room[most] = '\0';
   return parse_header(room.data(), most, length_bytes + most + data_bytes, 1);
 }
+
+#if !defined(ST_UNDER_ASAN) && !defined(ST_UNDER_TSAN)  // which need more stack
+// What nests takes no stack.
+TEST(HostileHeader, ADeepOneIsReadOnASmallStack) {
+  std::string deep;
+  for (int i = 0; i < 60; ++i) deep += R"([{"k":)";
+  deep += "1";
+  for (int i = 0; i < 60; ++i) deep += "}]";
+  const std::string json = R"({"a":{"x":)" + deep + R"(,"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
+  struct Job {
+    const std::string &json;
+    bool read = false;
+  } job{json};
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  ASSERT_EQ(pthread_attr_setstacksize(&small, size_t{64} << 10), 0);
+  pthread_t thread;
+  auto body = [](void *given) -> void * {
+    auto &j = *static_cast<Job *>(given);
+    j.read = parse(j.json, 4).has_value();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &small, body, &job), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&small);
+  EXPECT_TRUE(job.read);
+}
+#endif
 
 TEST(HostileHeader, HundredMillionSpacesCostNoMemory) {
   auto padded = parse_filled("{}", ' ', "", 0);
