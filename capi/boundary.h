@@ -14,13 +14,18 @@
 
 #include "error.h"
 #include "st/st.h"
-#include "store/collection.h"
+#include "store/pinned.h"
 #include "write/writer.h"
 
 struct st_file {
-  explicit st_file(std::unique_ptr<st::store::Collection> c) : collection(std::move(c)), single(collection->file()) {}
-  const std::unique_ptr<st::store::Collection> collection;
-  const st::store::Checkpoint *const single;  // if it is one file: for calls that must not take a nanosecond longer
+  explicit st_file(std::shared_ptr<st::store::Collection> c) : collection(std::move(c)), single(collection->file()) {}
+  explicit st_file(const std::shared_ptr<st::store::Pinned> &p)
+      : collection(p), single(p->file()), pin(p.get()), pinned(p->lend().snapshot()) {}
+  const std::shared_ptr<st::store::Collection> collection;  // shared with what was pinned of it
+  // For calls that must not take a nanosecond longer: the file, if it is one, and of a snapshot its state.
+  const st::store::Checkpoint *const single;
+  const st::store::Pinned *const pin = nullptr;  // if st_snapshot answered this
+  const st::store::Snapshot *const pinned = nullptr;
   std::mutex mutex;
   std::vector<st_txn *> transactions;  // that live
 };
@@ -116,6 +121,11 @@ void copy_text(char (&to)[N], std::string_view from) {
 // Of a name that ends with a zero; none for NULL, which the call that takes the name refuses.
 inline size_t length(const char *s) {
   return s ? std::strlen(s) : 0;
+}
+
+// As the caller gives it: with its length, or ST_NUL_TERMINATED.
+inline std::string_view name_of(const char *name, size_t length) {
+  return length == ST_NUL_TERMINATED ? std::string_view(name) : std::string_view(name, length);
 }
 
 inline Progress progress_of(st_progress_fn fn, void *user) {

@@ -95,7 +95,7 @@ st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_loa
     if (!o) return Failure(std::move(o.error()));
     if (o->flags & ~(ST_LOAD_HUGE_PAGES | ST_LOAD_DIRECT))
       return fail(Status::unsupported, "st_load was given a flag that libst ", st_version(), " does not know");
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->collection->lend();
     std::optional<std::vector<store::Place>> wanted;
     if (indices || n > 0) {
       ST_CAPI_TRY(require("st_load", indices));

@@ -81,13 +81,28 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out) {
 st_status st_reopen(const st_file *file, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_reopen", file, out));
-    return hand_out(file->collection->reopen(), out);
+    return hand_out(file->collection->reopen(file->collection->catalogue(), true), out);
   });
+}
+
+st_status st_snapshot(st_file *file, st_file **pin) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_snapshot", file, pin));
+    auto made = file->pin ? std::make_shared<store::Pinned>(*file->pin)
+                          : std::make_shared<store::Pinned>(file->collection, file->collection->catalogue());
+    *pin = new st_file(std::move(made));
+    return {};
+  });
+}
+
+void st_release(st_file *file) {
+  if (file) file->collection->release();
 }
 
 st_status st_close(st_file *file) {
   if (!file) return ST_OK;
   for (st_txn *txn : file->transactions) delete txn;
+  file->collection->close();
   delete file;
   return ST_OK;
 }
@@ -103,7 +118,7 @@ size_t st_count(const st_file *file) {
 st_status st_at(st_file *file, size_t i, st_tensor *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_at", file, out));
-    auto place = file->collection->catalogue().at(i);
+    auto place = file->collection->lend().at(i);
     if (!place) return Failure(std::move(place.error()));
     describe(*place, nullptr, out);
     return {};
@@ -115,7 +130,7 @@ st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out) {
     ST_CAPI_TRY(require("st_at_many", file));
     if (n == 0) return {};
     ST_CAPI_TRY(require("st_at_many", out));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->collection->lend();
     const size_t count = catalogue.size();
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
@@ -156,9 +171,20 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_find", file, name, out));
-    auto place = file->collection->catalogue().find({name, name_len});
+    const store::Catalogue catalogue = file->collection->catalogue();
+    auto place = catalogue.find(name_of(name, name_len));
     if (!place) return Failure(std::move(place.error()));
     *out = place->global;
+    return {};
+  });
+}
+
+st_status st_describe(st_file *file, const char *name, size_t name_len, st_tensor *out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_describe", file, name, out));
+    auto place = file->collection->lend().find(name_of(name, name_len));
+    if (!place) return Failure(std::move(place.error()));
+    describe(*place, nullptr, out);
     return {};
   });
 }
@@ -166,7 +192,7 @@ st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out)
 st_status st_get_at(st_file *file, size_t i, st_tensor *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_at", file, out));
-    auto place = file->collection->catalogue().at(i);
+    auto place = file->collection->lend().at(i);
     if (!place) return Failure(std::move(place.error()));
     return describe_with_view(*place, out);
   });
@@ -180,7 +206,7 @@ st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_
                          size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_metadata_at", file));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->collection->lend();
     if (i >= catalogue.metadata_size())
       return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", catalogue.metadata_size());
     const auto [k, v] = catalogue.metadata_at(i);
@@ -195,7 +221,7 @@ st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_
 st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, const char **value, size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_metadata_get", file, key));
-    const auto found = file->collection->catalogue().metadata_find({key, key_len});
+    const auto found = file->collection->lend().metadata_find({key, key_len});
     if (!found) return fail(Status::not_found, "the metadata has no key ", in_quotes({key, key_len}));
     if (value) *value = found->data();
     if (value_len) *value_len = found->size();

@@ -20,12 +20,13 @@ void st_io_info_init(st_io_info *out, size_t size) {
 st_status st_get_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_io_info", file, out));
-    auto first = file->collection->member(0);
+    const store::Catalogue catalogue = file->collection->catalogue();
+    auto first = catalogue.member(0);
     if (!first) return Failure(std::move(first.error()));
-    const store::Snapshot &s = (*first)->snapshot();
+    const store::Snapshot &s = *first->snapshot;
     auto content = s.content_here();
     if (!content) return Failure(std::move(content.error()));
-    const read::Strategy &strategy = (*first)->strategy();
+    const read::Strategy &strategy = first->checkpoint->strategy();
     st_io_info info = ST_IO_INFO_INIT;
     info.storage = static_cast<uint32_t>(s.filesystem.storage);
     info.map = static_cast<uint32_t>((*content)->map());
@@ -52,25 +53,27 @@ st_status st_get_stats(const st_file *file, st_stats *out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get_stats", file, out));
     st_stats stats = ST_STATS_INIT;
-    stats.index_bytes = file->collection->index_bytes();
-    for (const store::Checkpoint *member : file->collection->opened()) {
-      const store::Snapshot &s = member->snapshot();
+    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Counters &c = file->collection->account().counters;
+    stats.index_bytes = catalogue.index_bytes();
+    stats.bytes_read = c.bytes_read;
+    stats.bytes_written = c.bytes_written;
+    stats.journal_bytes = c.journal_bytes;
+    stats.commits = c.commits;
+    stats.recoveries = c.recoveries;
+    stats.lock_waits = c.lock_waits;
+    stats.read_requests = c.read_requests;
+    stats.bytes_prefetched = c.bytes_prefetched;
+    for (const store::Opened &opened : catalogue.opened()) {
+      const store::Snapshot &s = *opened.snapshot;
       auto content = s.content_here();
       if (!content) return Failure(std::move(content.error()));
-      const store::Counters &c = member->counters();
       stats.map_fallbacks += (*content)->fallbacks();
-      stats.bytes_read += c.bytes_read + (*content)->bytes_owned();
+      stats.bytes_read += (*content)->bytes_owned();
       stats.bytes_mapped += (*content)->bytes_mapped();
       stats.bytes_resident += (*content)->bytes_resident();
       stats.bytes_owned += (*content)->bytes_owned();
       stats.index_bytes += s.header.index.memory_bytes();
-      stats.bytes_written += c.bytes_written;
-      stats.journal_bytes += c.journal_bytes;
-      stats.commits += c.commits;
-      stats.recoveries += c.recoveries;
-      stats.lock_waits += c.lock_waits;
-      stats.read_requests += c.read_requests;
-      stats.bytes_prefetched += c.bytes_prefetched;
       stats.reopens += s.reopens();
     }
     return write_result(out, stats);

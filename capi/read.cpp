@@ -28,7 +28,7 @@ Result<void> check_room(std::string_view call, uint64_t need, const void *dst, s
 // Most calls need nothing that could fail.
 st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *out) {
   if (file && file->single && name && out) {
-    const store::Snapshot &snapshot = file->single->snapshot();
+    const store::Snapshot &snapshot = file->pinned ? *file->pinned : file->single->snapshot();
     if (const auto i = snapshot.header.index.find({name, name_len})) {
       const TensorView t = snapshot.header.index.at(*i);
       if (const std::byte *data = file->single->view_at_hand(snapshot, *i, t)) {
@@ -39,7 +39,7 @@ st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *
   }
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get", file, name, out));
-    auto place = file->collection->catalogue().find({name, name_len});
+    auto place = file->collection->lend().find({name, name_len});
     if (!place) return Failure(std::move(place.error()));
     return describe_with_view(*place, out);
   });
@@ -49,49 +49,83 @@ st_status st_get(st_file *file, const char *name, st_tensor *out) {
   return st_get_n(file, name, length(name), out);
 }
 
-st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size) {
+namespace {
+
+// Lent, if names and shapes of it are given out.
+store::Catalogue to_read(st_file *file, const st_tensor *read) {
+  return read ? file->collection->lend() : file->collection->catalogue();
+}
+
+// What was read, or would be if there were room.
+void tell(const store::Place &place, st_tensor *read) {
+  if (read) describe(place, nullptr, read);
+}
+
+}  // namespace
+
+st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, st_tensor *read) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read", file, name));
-    auto place = file->collection->catalogue().find({name, name_len});
+    const store::Catalogue catalogue = to_read(file, read);
+    auto place = catalogue.find({name, name_len});
     if (!place) return Failure(std::move(place.error()));
-    ST_CAPI_TRY(check_room("st_read", place->tensor().nbytes, dst, dst_size));
-    return place->member->read(*place->snapshot, place->index, dst);
+    if (auto room = check_room("st_read", place->tensor().nbytes, dst, dst_size); !room) {
+      if (room.error().status == Status::buffer_size) tell(*place, read);
+      return room;
+    }
+    ST_CAPI_TRY(place->member->read(*place->snapshot, place->index, dst));
+    tell(*place, read);
+    return {};
   });
 }
 
-st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size) {
-  return st_read_n(file, name, length(name), dst, dst_size);
+st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size, st_tensor *read) {
+  return st_read_n(file, name, length(name), dst, dst_size, read);
 }
 
 st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n,
-                         uint64_t *shape, uint64_t *nbytes) {
+                         uint64_t *shape, size_t capacity, size_t *rank, uint64_t *nbytes) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_slice_shape", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_slice_shape", ranges));
-    auto place = file->collection->catalogue().find({name, name_len});
+    const store::Catalogue catalogue = file->collection->catalogue();
+    auto place = catalogue.find(name_of(name, name_len));
     if (!place) return Failure(std::move(place.error()));
     auto made = plan(*place, ranges, n);
     if (!made) return Failure(std::move(made.error()));
-    if (shape) std::copy(made->shape().begin(), made->shape().end(), shape);
+    if (rank) *rank = made->shape().size();
     if (nbytes) *nbytes = made->nbytes();
+    if (!shape) return {};
+    if (capacity < made->shape().size())
+      return Failure(error(Status::buffer_size, "st_slice_shape needs room for ", made->shape().size(),
+                           " numbers but was given room for ", capacity)
+                         .about_tensor(place->tensor().name));
+    std::copy(made->shape().begin(), made->shape().end(), shape);
     return {};
   });
 }
 
 st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst,
-                          size_t dst_size) {
+                          size_t dst_size, st_tensor *read) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read_slice", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_read_slice", ranges));
-    auto place = file->collection->catalogue().find({name, name_len});
+    const store::Catalogue catalogue = to_read(file, read);
+    auto place = catalogue.find({name, name_len});
     if (!place) return Failure(std::move(place.error()));
     auto made = plan(*place, ranges, n);
     if (!made) return Failure(std::move(made.error()));
-    ST_CAPI_TRY(check_room("st_read_slice", made->nbytes(), dst, dst_size));
-    return place->member->read_slice(*place->snapshot, place->index, *made, dst);
+    if (auto room = check_room("st_read_slice", made->nbytes(), dst, dst_size); !room) {
+      if (room.error().status == Status::buffer_size) tell(*place, read);
+      return room;
+    }
+    ST_CAPI_TRY(place->member->read_slice(*place->snapshot, place->index, *made, dst));
+    tell(*place, read);
+    return {};
   });
 }
 
-st_status st_read_slice(st_file *file, const char *name, const st_range *ranges, size_t n, void *dst, size_t dst_size) {
-  return st_read_slice_n(file, name, length(name), ranges, n, dst, dst_size);
+st_status st_read_slice(st_file *file, const char *name, const st_range *ranges, size_t n, void *dst, size_t dst_size,
+                        st_tensor *read) {
+  return st_read_slice_n(file, name, length(name), ranges, n, dst, dst_size, read);
 }

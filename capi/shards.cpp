@@ -6,15 +6,16 @@ using namespace st;
 using namespace st::capi;
 
 size_t st_shard_count(const st_file *file) {
-  return file ? file->collection->members() : 0;
+  return file ? file->collection->catalogue().members() : 0;
 }
 
 st_status st_shard_path(const st_file *file, size_t shard, const char **path) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_shard_path", file, path));
-    if (shard >= file->collection->members())
-      return fail(Status::out_of_range, "shard ", shard, " was asked for, of ", file->collection->members());
-    const std::string_view found = file->collection->member_path(shard);
+    const store::Catalogue catalogue = file->collection->lend();
+    if (shard >= catalogue.members())
+      return fail(Status::out_of_range, "shard ", shard, " was asked for, of ", catalogue.members());
+    const std::string_view found = catalogue.member_path(shard);
     if (found.empty()) return fail(Status::unsupported, "a file that was given as memory has no path");
     *path = found.data();
     return {};

@@ -93,7 +93,8 @@ Slice::Slice(const File &file, size_t index, const std::string &text) : file_(fi
     indexed_.push_back(indexed);
   }
   counts_.resize(rank);
-  check(st_slice_shape(file.get(), tensor_.name, tensor_.name_len, ranges_.data(), rank, counts_.data(), &nbytes_));
+  check(st_slice_shape(file.get(), tensor_.name, tensor_.name_len, ranges_.data(), rank, counts_.data(), rank, nullptr,
+                       &nbytes_));
   elements_ = elements_of(tensor_.dtype, nbytes_);
 }
 
@@ -117,7 +118,7 @@ void Slice::read_part(const std::vector<st_range> &ranges, uint64_t nbytes, std:
   throw_if_interrupted();
   into.resize(nbytes);
   check(st_read_slice_n(file_.get(), tensor_.name, tensor_.name_len, ranges.data(), ranges.size(), into.data(),
-                        into.size()));
+                        into.size(), nullptr));
 }
 
 uint64_t Slice::bytes_below(size_t d) const {

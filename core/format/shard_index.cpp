@@ -203,10 +203,10 @@ std::optional<uint32_t> ShardIndex::shard_of(std::string_view name) const {
   return found == by_name_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::vector<std::string_view> ShardIndex::names_in(uint32_t shard) const {
-  std::vector<std::string_view> names;
-  for (const auto &[name, number] : by_name_)
-    if (number == shard) names.push_back(name);
+std::vector<std::vector<std::string_view>> ShardIndex::names_by_shard() const {
+  std::vector<std::vector<std::string_view>> names(shards_.size());
+  for (size_t i = 0; i < names.size(); ++i) names[i].reserve(counts_[i]);
+  for (const auto &[name, number] : by_name_) names[number].push_back(name);
   return names;
 }
 

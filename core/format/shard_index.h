@@ -40,7 +40,8 @@ class ShardIndex {
   size_t size() const { return by_name_.size(); }
   std::optional<uint32_t> shard_of(std::string_view name) const;
   const std::vector<uint64_t> &counts() const { return counts_; }  // tensors of each shard
-  std::vector<std::string_view> names_in(uint32_t shard) const;    // in no order
+  // Of each shard, in no order. One pass serves all shards.
+  std::vector<std::vector<std::string_view>> names_by_shard() const;
 
   // Pairs of "metadata", in the order of the file: strings as they are meant, all else as it is spelled.
   struct Pair {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace st::os {
@@ -61,7 +62,8 @@ class Env {
   virtual int fsetxattr(int fd, const char *name, const void *value, size_t size) = 0;
 
   virtual int realpath(const char *path, std::string *out) = 0;
-  virtual int list(int dir, std::vector<std::string> *out) = 0;  // without . and ..
+  virtual int readlinkat(int dir, const char *name, std::string *out) = 0;  // of a link; -EINVAL of anything else
+  virtual int list(int dir, std::vector<std::string> *out) = 0;             // without . and ..
   virtual int mkdirat(int dir, const char *name, mode_t mode) = 0;
   virtual int unlinkat(int dir, const char *name, int flags) = 0;
   virtual int renameat(int from_dir, const char *from, int to_dir, const char *to) = 0;
@@ -73,6 +75,8 @@ class Env {
   virtual int munmap(void *address, size_t n) = 0;
   virtual int madvise(void *address, size_t n, int advice) = 0;
   virtual int mincore(void *address, size_t n, unsigned char *out) = 0;
+  // process_vm_readv of this process: -EFAULT, and no signal, where there is no such memory any more.
+  virtual ssize_t copy_memory(void *to, const void *from, size_t n) = 0;
 
   virtual int random(void *out, size_t n) = 0;
   virtual pid_t getpid() = 0;
@@ -84,6 +88,12 @@ class Env {
   virtual const char *getenv(const char *name) = 0;
 
   static Env &posix();
+
+  // What creates, renames or removes must name an entry of an open folder: a path may lead elsewhere by the time the
+  // kernel follows it. Every Env answers -EINVAL where this is false.
+  static bool is_entry(int dir, const char *name) {
+    return dir != AT_FDCWD && std::string_view(name).find('/') == std::string_view::npos;
+  }
 };
 
 }  // namespace st::os

@@ -108,7 +108,10 @@ Result<void> File::sync() const {
 
 Result<struct stat> File::stat() const {
   struct stat s;
-  if (const int r = env_->fstat(fd_, &s); r < 0) return Failure(error(-r, "stat"));
+  const int r = env_->fstat(fd_, &s);
+  // Only a server answers that of an open file: somebody has replaced or removed it there.
+  if (r == -ENOENT) return Failure(error(ESTALE, "stat"));
+  if (r < 0) return Failure(error(-r, "stat"));
   return s;
 }
 
@@ -122,11 +125,11 @@ bool same_inode(const struct stat &a, const struct stat &b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-Result<bool> was_replaced(const File &file, const std::string &path, Links links) {
+Result<bool> was_replaced(const File &file, const std::string &path) {
   auto opened = file.stat();
   if (!opened) return Failure(std::move(opened.error()));
   struct stat named;
-  const int r = file.env().fstatat(AT_FDCWD, path.c_str(), &named, links == Links::refuse ? AT_SYMLINK_NOFOLLOW : 0);
+  const int r = file.env().fstatat(AT_FDCWD, path.c_str(), &named, 0);
   if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", path));
   return r < 0 || !same_inode(*opened, named);
 }

@@ -22,6 +22,14 @@ auto repeat_interrupted(Call call) {
   return r;
 }
 
+// Looks again while the answer is that what was opened is there no more: a server forgets a file that was replaced.
+template <class Look>
+auto while_stale(Look look) {
+  auto r = look();
+  for (int left = 10; !r && r.error().os_errno == ESTALE && left > 0; --left) r = look();
+  return r;
+}
+
 class File {
  public:
   File() = default;
@@ -81,10 +89,7 @@ std::pair<std::string, std::string> split_path(const std::string &path);
 
 bool same_inode(const struct stat &a, const struct stat &b);
 
-enum class Links { follow, refuse };
-
-// Does `path` by now name another file than the open one? Where links are refused,
-// a link to that file is another.
-Result<bool> was_replaced(const File &file, const std::string &path, Links links = Links::follow);
+// Does `path` by now name another file than the open one?
+Result<bool> was_replaced(const File &file, const std::string &path);
 
 }  // namespace st::os

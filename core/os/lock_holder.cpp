@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "os/turnstile.h"
+
 namespace st::os {
 namespace {
 
@@ -71,6 +73,17 @@ pid_t find_lock_holder(const File &file, const LockRange &range) {
     if (is_number(name) && name != self && holds(env, "/proc/" + name + "/fdinfo", s->st_ino, range))
       return static_cast<pid_t>(std::atoll(name.c_str()));
   return 0;
+}
+
+Error tell_holder(Error busy, const File &file, const LockRange &wanted) {
+  if (busy.status != Status::busy) return busy;
+  const bool waits_too = busy.offset != no_offset && busy.offset >= turnstile_begin;
+  busy.holder_pid = find_lock_holder(file, waits_too ? LockRange{busy.offset, 1, true} : wanted);
+  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
+                      waits_too ? " waits for its turn to change " : " holds a lock on ", in_quotes(file.path()),
+                      waits_too ? ", and comes first" : "", "; try again, or allow more time");
+  busy.offset = no_offset;
+  return busy;
 }
 
 }  // namespace st::os

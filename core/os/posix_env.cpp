@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -133,6 +134,7 @@ class UringQueue final : public ReadQueue {
 class PosixEnv final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t mode) override {
+    if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
     return answer(::openat(dir, path, flags | O_CLOEXEC, mode));
   }
   int close(int fd) override {
@@ -194,6 +196,15 @@ class PosixEnv final : public Env {
     return 0;
   }
 
+  int readlinkat(int dir, const char *name, std::string *out) override {
+    char target[PATH_MAX];
+    const ssize_t n = ::readlinkat(dir, name, target, sizeof target);
+    if (n < 0) return -errno;
+    if (static_cast<size_t>(n) == sizeof target) return -ENAMETOOLONG;
+    out->assign(target, static_cast<size_t>(n));
+    return 0;
+  }
+
   int list(int dir, std::vector<std::string> *out) override {
     // A descriptor of its own: readdir moves the position that dup would share.
     const int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY, 0);
@@ -215,9 +226,14 @@ class PosixEnv final : public Env {
     return -errno;
   }
 
-  int mkdirat(int dir, const char *name, mode_t mode) override { return answer(::mkdirat(dir, name, mode)); }
-  int unlinkat(int dir, const char *name, int flags) override { return answer(::unlinkat(dir, name, flags)); }
+  int mkdirat(int dir, const char *name, mode_t mode) override {
+    return is_entry(dir, name) ? answer(::mkdirat(dir, name, mode)) : -EINVAL;
+  }
+  int unlinkat(int dir, const char *name, int flags) override {
+    return is_entry(dir, name) ? answer(::unlinkat(dir, name, flags)) : -EINVAL;
+  }
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+    if (!is_entry(from_dir, from) || !is_entry(to_dir, to)) return -EINVAL;
     return answer(::renameat(from_dir, from, to_dir, to));
   }
   int lock(int fd, int command, struct flock *lock) override {
@@ -233,6 +249,10 @@ class PosixEnv final : public Env {
   int munmap(void *address, size_t n) override { return answer(::munmap(address, n)); }
   int madvise(void *address, size_t n, int advice) override { return answer(::madvise(address, n, advice)); }
   int mincore(void *address, size_t n, unsigned char *out) override { return answer(::mincore(address, n, out)); }
+  ssize_t copy_memory(void *to, const void *from, size_t n) override {
+    const struct iovec there = {to, n}, here = {const_cast<void *>(from), n};
+    return answer(::process_vm_readv(::getpid(), &there, 1, &here, 1, 0));
+  }
 
   int random(void *out, size_t n) override { return static_cast<int>(answer(::getrandom(out, n, 0))); }
   pid_t getpid() override { return ::getpid(); }

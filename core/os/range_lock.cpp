@@ -32,46 +32,68 @@ Failure lock_failure(const File &file, int err) {
   return Failure(file.error(err, "lock"));
 }
 
-// One range: try, then look again at growing intervals until time is up.
-Result<void> take(const File &file, const LockRange &range, const LockWait &wait, uint64_t deadline) {
-  constexpr uint32_t shortest_us = 100, longest_us = 10000, between_checks_us = 100000;
-  bool waited = false;
-  uint32_t unchecked_us = 0;
-  for (uint32_t pause_us = shortest_us;; pause_us = std::min(pause_us * 2, longest_us)) {
-    struct flock lock = flock_of(range, type_of(range));
-    const int r = repeat_interrupted([&] { return file.env().lock(file.fd(), F_OFD_SETLK, &lock); });
-    if (r >= 0) return {};
-    if (r != -EAGAIN && r != -EACCES) return lock_failure(file, -r);
-    if (!waited) {
-      waited = true;
-      if (wait.waits) ++*wait.waits;
-    }
-    if (wait.control && wait.control->interrupted())
-      return fail(Status::interrupted, "the wait for a lock on ", in_quotes(file.path()),
-                  " was interrupted; nothing was changed");
-    if (wait.timeout_ms >= 0 && file.env().monotonic_ms() >= deadline)
-      return Failure(error(Status::busy, "another worker holds a lock on ", in_quotes(file.path()),
-                           "; try again, or allow more time")
-                         .at_offset(range.begin));
-    if (unchecked_us >= between_checks_us && wait.control) {
-      unchecked_us = 0;
-      if (auto go = wait.control->check(0, 0); !go) return go;
-    }
-    file.env().sleep_us(pause_us);
-    unchecked_us += pause_us;
-  }
+}  // namespace
+
+Patience::Patience(const File &file, const LockWait &wait)
+    : file_(file),
+      wait_(wait),
+      deadline_(file.env().monotonic_ms() + static_cast<uint64_t>(std::max(wait.timeout_ms, 0))) {}
+
+void Patience::next_lock() {
+  counted_ = false;
+  look_often();
 }
 
-}  // namespace
+Result<void> Patience::check(uint64_t blocked_at) {
+  constexpr uint64_t between_checks_us = 100000;
+  if (!std::exchange(counted_, true) && wait_.waits) ++*wait_.waits;
+  if (wait_.control && wait_.control->interrupted())
+    return fail(Status::interrupted, "the wait for a lock on ", in_quotes(file_.path()),
+                " was interrupted; nothing was changed");
+  if (wait_.timeout_ms >= 0 && file_.env().monotonic_ms() >= deadline_)
+    return Failure(error(Status::busy, "another worker holds a lock on ", in_quotes(file_.path()),
+                         "; try again, or allow more time")
+                       .at_offset(blocked_at));
+  if (unchecked_us_ < between_checks_us || !wait_.control) return {};
+  unchecked_us_ = 0;
+  return wait_.control->check(0, 0);
+}
+
+void Patience::sleep() {
+  constexpr uint64_t shortest_us = 100, longest_us = 10000;
+  const uint64_t pause_us = std::clamp(slept_us_ / 16, shortest_us, longest_us);
+  file_.env().sleep_us(static_cast<uint32_t>(pause_us));
+  slept_us_ += pause_us;
+  unchecked_us_ += pause_us;
+}
+
+Result<bool> RangeLock::try_take(const LockRange &range) {
+  struct flock lock = flock_of(range, type_of(range));
+  const int r = repeat_interrupted([&] { return file_->env().lock(file_->fd(), F_OFD_SETLK, &lock); });
+  if (r >= 0) return true;
+  if (r == -EAGAIN || r == -EACCES) return false;
+  return lock_failure(*file_, -r);
+}
+
+void RangeLock::drop(const LockRange &range) {
+  struct flock lock = flock_of(range, F_UNLCK);
+  file_->env().lock(file_->fd(), F_OFD_SETLK, &lock);
+}
 
 Result<RangeLock> RangeLock::acquire(const File &file, std::vector<LockRange> ranges, const LockWait &wait) {
   std::sort(ranges.begin(), ranges.end(), [](const LockRange &a, const LockRange &b) { return a.begin < b.begin; });
-  const uint64_t deadline = file.env().monotonic_ms() + static_cast<uint64_t>(std::max(wait.timeout_ms, 0));
-  RangeLock held;
-  held.file_ = &file;
-  held.process_ = file.env().getpid();
-  for (const LockRange &range : ranges)
-    if (auto taken = take(file, range, wait, deadline); !taken) return Failure(std::move(taken.error()));
+  Patience patience(file, wait);
+  RangeLock held(file);
+  for (const LockRange &range : ranges) {
+    patience.next_lock();
+    for (;;) {
+      auto taken = held.try_take(range);
+      if (!taken) return Failure(std::move(taken.error()));
+      if (*taken) break;
+      if (auto on = patience.check(range.begin); !on) return Failure(std::move(on.error()));
+      patience.sleep();
+    }
+  }
   return held;
 }
 

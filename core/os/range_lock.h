@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "control.h"
@@ -15,9 +16,16 @@ namespace st::os {
 
 struct LockRange {
   uint64_t begin;
-  uint64_t length;  // 0: to the end of any file, however it grows
+  uint64_t length;  // 0: to the end of any file, the bytes of the turnstile with it
   bool exclusive;
 };
+
+// What stands for a whole file: more bytes than any file has. Behind them lies the
+// turnstile (turnstile.h), which a lock on the whole file must leave alone.
+inline constexpr uint64_t whole_file_bytes = uint64_t{1} << 62;
+constexpr LockRange whole_file(bool exclusive) {
+  return {0, whole_file_bytes, exclusive};
+}
 
 // How long a lock may be waited for, and who may cut the wait short.
 struct LockWait {
@@ -26,9 +34,32 @@ struct LockWait {
   std::atomic<uint64_t> *waits = nullptr;  // counts locks that were not free at once
 };
 
+// One wait, for however many locks: sleeps between looks, a sixteenth of what it has
+// slept already, until time is up or somebody ends it.
+class Patience {
+ public:
+  Patience(const File &file, const LockWait &wait);
+  void next_lock();    // another one is waited for, and counts by itself
+  void look_often() {  // what is waited for has changed
+    slept_us_ = 0;
+  }
+  // May it be waited for any longer? Status busy at `blocked_at` if time is up.
+  Result<void> check(uint64_t blocked_at);
+  void sleep();
+
+ private:
+  const File &file_;
+  const LockWait &wait_;
+  const uint64_t deadline_;
+  bool counted_ = false;
+  uint64_t slept_us_ = 0, unchecked_us_ = 0;
+};
+
 class RangeLock {
  public:
   RangeLock() = default;
+  // Holds nothing yet; ranges are taken one by one. `file` must outlive it.
+  explicit RangeLock(const File &file) : file_(&file), process_(file.env().getpid()) {}
   // `file` must outlive the lock, and be open for writing where a range is
   // exclusive. Status busy if the time ran out, with blocked_at() the first
   // byte of the range that could not be had.
@@ -39,6 +70,11 @@ class RangeLock {
     RangeLock(std::move(other)).swap(*this);
     return *this;
   }
+
+  Result<bool> try_take(const LockRange &range);
+  void drop(const LockRange &range);  // this much of what it holds
+  // Holds nothing any more, and leaves to the descriptor's end what is locked.
+  void disown() { file_ = nullptr; }
 
   // Explicit, because a forked child may still hold the description open; and
   // only by the process that took it, because the child may not end its

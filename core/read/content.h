@@ -56,6 +56,15 @@ class Content {
   // and the reason for the mapping is the one it had.
   void inherit(const Content &before);
 
+  // Do some of these n bytes lie in the mapping; is there memory of our own at all; do they lie in that of piece
+  // `slot`, which has `size` bytes? Without a mutex, as a forked child may ask.
+  bool maps(const void *bytes, uint64_t n) const { return overlap(mapping_.data(), mapping_.size(), bytes, n); }
+  bool owns_some() const { return own_ && own_->owned.load(std::memory_order_acquire); }
+  bool owns(size_t slot, uint64_t size, const void *bytes, uint64_t n) const {
+    return overlap(own_->owned.load(std::memory_order_acquire)->pieces[slot].load(std::memory_order_acquire), size,
+                   bytes, n);
+  }
+
   const std::byte *bytes() const { return bytes_; }  // of borrowed content
   MapMode map() const { return map_; }
   uint32_t fallbacks() const { return fallbacks_; }
@@ -66,6 +75,11 @@ class Content {
   const os::Mapping &mapping() const { return mapping_; }
 
  private:
+  static bool overlap(const void *a, uint64_t a_size, const void *b, uint64_t b_size) {
+    const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
+    return a && x < y + b_size && y < x + a_size;
+  }
+
   // Memory of our own: where each piece lies, and what keeps it.
   struct Owned {
     explicit Owned(size_t slots) : pieces(slots), changes(slots) {}

@@ -2,6 +2,7 @@
 // and says. Applied all or none. One thread at a time.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@ struct TransactionOptions {
   write::Layout layout = write::Layout::keep;
   uint64_t alignment = 0;
   uint64_t reserve = 0;
+  // Do these bytes lie in memory that views of another file of the same handle show?
+  std::function<bool(const void *bytes, uint64_t n)> is_view = {};
 };
 
 // What a commit would do.

@@ -94,7 +94,7 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
   const bool mapped = here->content.map() != read::MapMode::none;
   std::vector<read::Piece> pieces;
   std::vector<size_t> whole;  // tensors that fit
-  uint64_t room = options_.memory_limit ? options_.memory_limit : UINT64_MAX;
+  uint64_t room = std::min(options_.memory_limit ? options_.memory_limit : UINT64_MAX, share.room);
   for (size_t i : tensors) {
     read::Piece p = piece_of(s, s.header.index.at(i), nullptr);
     const bool fits = p.length <= room;
@@ -103,7 +103,7 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
     if (fits) whole.push_back(i);
     if (p.length > 0) pieces.push_back(p);
     if (fits) continue;
-    if (options_.log)
+    if (options_.log && share.room == UINT64_MAX)
       options_.log(LogLevel::info, text("memory_limit ends this prefetch after ", options_.memory_limit, " bytes"));
     break;
   }

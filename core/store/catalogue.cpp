@@ -19,6 +19,17 @@ Result<std::vector<Place>> Catalogue::all() const {
   return all;
 }
 
+Result<Opened> Catalogue::member(size_t i) const {
+  if (i >= members()) return fail(Status::out_of_range, "file ", i, " was asked for, of ", members());
+  if (several_) return several_->member(i);
+  return Opened{file_, snapshot_};
+}
+
+std::vector<Opened> Catalogue::opened() const {
+  if (several_) return several_->opened();
+  return {{file_, snapshot_}};
+}
+
 Result<Place> Catalogue::find(std::string_view name) const {
   std::string where;
   if (several_) {

@@ -6,22 +6,24 @@
 namespace st::store {
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::string &path, OpenOptions options) {
-  std::unique_ptr<Checkpoint> c(new Checkpoint(env, std::move(options)));
-  if (const int r = env.realpath(path.c_str(), &c->path_); r < 0) return Failure(os_error(-r, "open", path));
+  auto at = os::Location::find(env, path);
+  if (!at) return Failure(std::move(at.error()));
+  return open(std::move(*at), std::move(options));
+}
 
-  auto file = open_regular(env, c->path_, c->options_.writable ? O_RDWR : O_RDONLY);
-  if (!file) return Failure(std::move(file.error()));
-  if (auto recovered = c->recover_if_needed(*file); !recovered) return Failure(std::move(recovered.error()));
-  auto snapshot = Snapshot::take(std::move(*file), c->options_.map, c->options_.log);
-  if (!snapshot) {
-    snapshot.error().message += text(" (", in_quotes(path), ")");
-    return Failure(std::move(snapshot.error()));
-  }
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Location at, OpenOptions options) {
+  os::Env &env = at.env();
+  std::unique_ptr<Checkpoint> c(new Checkpoint(env, std::move(options)));
+  c->path_ = at.path();
+  c->at_ = std::move(at);
+
+  auto snapshot = c->look();
+  if (!snapshot) return Failure(std::move(snapshot.error()));
   auto strategy = read::choose_strategy(env, c->options_.bulk, (*snapshot)->filesystem);
   if (!strategy) return Failure(std::move(strategy.error()));
   c->strategy_ = std::move(*strategy);
   c->undo_from_ = write::undo_from(env, (*snapshot)->filesystem);
-  if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(env, c->path_, (*snapshot)->identity);
+  if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(c->at_, (*snapshot)->identity);
   c->adopt(std::move(*snapshot));
   return c;
 }
@@ -35,33 +37,48 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open_memory(os::Env &env, const 
   return c;
 }
 
-Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen() const {
+Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen(const Snapshot &state, bool may_write) const {
   if (path_.empty())
     return fail(
         Status::unsupported,
         "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
-  auto here = snapshot().here();
+  auto here = state.here();
   if (!here) return Failure(std::move(here.error()));
-  auto replaced = os::was_replaced(here->file, path_);
+  auto replaced = at_.was_replaced(here->file);
   if (!replaced) return Failure(std::move(replaced.error()));
   if (*replaced)
     return fail(Status::file_changed, in_quotes(path_), " now names another file; open it anew by its path");
-  return open(env_, path_, options_);
+  OpenOptions options = options_;
+  options.writable &= may_write;
+  return open(at_, std::move(options));
+}
+
+// The file as it stands there now, with nothing left to recover.
+Result<std::unique_ptr<Snapshot>> Checkpoint::look() {
+  return os::while_stale([this]() -> Result<std::unique_ptr<Snapshot>> {
+    auto file = open_regular(at_, options_.writable ? O_RDWR : O_RDONLY);
+    if (!file) return Failure(std::move(file.error()));
+    if (auto recovered = recover_if_needed(*file); !recovered) return Failure(std::move(recovered.error()));
+    auto snapshot = Snapshot::take(std::move(*file), options_.map, options_.log);
+    if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
+    return snapshot;
+  });
 }
 
 Result<void> Checkpoint::refresh() {
   if (path_.empty()) return {};
-  auto file = open_regular(env_, path_, options_.writable ? O_RDWR : O_RDONLY);
-  if (!file) return Failure(std::move(file.error()));
-  if (auto recovered = recover_if_needed(*file); !recovered) return recovered;
-  auto fresh = Snapshot::take(std::move(*file), options_.map, options_.log);
+  auto fresh = look();
   if (!fresh) return Failure(std::move(fresh.error()));
-  const Snapshot &now = snapshot();
-  const bool same = os::same_inode(now.identity, (*fresh)->identity) && now.header_hash == (*fresh)->header_hash &&
-                    now.file_size() == (*fresh)->file_size();
-  // What was read into memory of our own does not show what others patch.
-  const bool shows = now.content.map() != read::MapMode::none;
-  if (!same || !shows) adopt(std::move(*fresh));
+  // In a folder that was moved nothing new would ever be seen.
+  if (auto led = at_.check_led_to(); !led) return led;
+  const HeldSnapshot now = hold();
+  const bool same = os::same_inode(now->identity, (*fresh)->identity) && now->header_hash == (*fresh)->header_hash &&
+                    now->file_size() == (*fresh)->file_size();
+  if (same && !now->has_own_memory()) return {};
+  // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
+  // read once more to where it is.
+  if (same && !now.alone()) return now->refresh_own_memory();
+  adopt(std::move(*fresh));
   return {};
 }
 
@@ -73,25 +90,23 @@ Result<void> Checkpoint::refresh_settled() {
   return refresh();
 }
 
-void Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
+HeldSnapshot Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
   if (options_.descriptors && snapshot->env) snapshot->share_descriptor(options_.descriptors);
-  std::lock_guard lock(mutex_);
-  snapshots_.push_back(std::move(snapshot));
-  current_.store(snapshots_.back().get(), std::memory_order_release);
+  return versions_.show(std::move(snapshot));
 }
 
 // Before the header is believed, what a crashed writer had promised is kept.
 Result<void> Checkpoint::recover_if_needed(const os::File &file) {
   auto s = file.stat();
   if (!s) return Failure(std::move(s.error()));
-  auto folder = write::Folder::open(env_, path_, *s, options_.log);
+  auto folder = write::Folder::open(at_, *s, options_.log);
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return {};
   auto orphans = write::find_orphans(**folder, *s);
   if (!orphans) return Failure(std::move(orphans.error()));
   if (!orphans->committed && !options_.writable) return {};
   if (!orphans->committed && !orphans->idle) {
-    write::Folder::remove_if_empty(env_, path_);
+    write::Folder::remove_if_empty(at_);
     return {};
   }
   const Control control = this->control();
@@ -101,7 +116,7 @@ Result<void> Checkpoint::recover_if_needed(const os::File &file) {
 }
 
 Result<void> Checkpoint::recover(const os::LockWait &wait) {
-  auto done = write::recover(env_, path_, wait, [this](const write::Finding &f) {
+  auto done = write::recover(at_, wait, [this](const write::Finding &f) {
     if (options_.log) options_.log(f.level, f.message);
     return true;
   });
@@ -136,6 +151,12 @@ Result<const std::byte *> Checkpoint::view(const Snapshot &s, size_t i) const {
   auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);
   if (!bytes) return Failure(about(std::move(bytes.error()), t));
   return bytes;
+}
+
+bool Checkpoint::lends(const void *bytes, uint64_t n) const {
+  bool found = false;
+  versions_.each([&](const Snapshot &s) { found = found || s.lends(bytes, n); });
+  return found;
 }
 
 Result<void> Checkpoint::read(const Snapshot &s, size_t i, void *to) const {

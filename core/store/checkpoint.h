@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "control.h"
@@ -14,6 +13,7 @@
 #include "read/bulk.h"
 #include "read/copy.h"
 #include "store/snapshot.h"
+#include "store/versions.h"
 #include "write/journal_folder.h"
 
 namespace st::store {
@@ -28,8 +28,10 @@ struct OpenOptions {
   int32_t lock_timeout_ms = 10000;
   Progress progress = {};
   Log log = {};
-  std::vector<std::string> deltas = {};               // paths, of a Collection; a Checkpoint knows none
-  std::shared_ptr<os::Descriptors> descriptors = {};  // of a member of a collection, shared with the others
+  std::vector<std::string> deltas = {};  // paths, of a Collection; a Checkpoint knows none
+  // Of a member of a collection, which shares them with the others.
+  std::shared_ptr<os::Descriptors> descriptors = {};
+  std::shared_ptr<struct Account> account = {};
 };
 
 // Of `bytes` that a group of workers shares out, the contiguous part of the one that `options` is of.
@@ -51,6 +53,14 @@ struct Counters {
                         commits = 0, recoveries = 0, lock_waits = 0;
 };
 
+// What the calls on a handle have in common, whichever of its files they are about.
+struct Account {
+  Counters counters;
+  std::atomic<uint64_t> interrupts = 0;
+};
+
+using HeldSnapshot = Versions<Snapshot>::Held;
+
 // A tensor of a bulk read, or a slice of it, and where its bytes go.
 struct BulkRequest {
   size_t index;
@@ -62,21 +72,39 @@ struct BulkRequest {
 struct Share {
   uint32_t threads = UINT32_MAX;
   size_t members = 1;
+  uint64_t room = UINT64_MAX;  // bytes that it may prefetch
 };
 
 class Checkpoint {
  public:
   static Result<std::unique_ptr<Checkpoint>> open(os::Env &env, const std::string &path, OpenOptions options);
+  static Result<std::unique_ptr<Checkpoint>> open(os::Location at, OpenOptions options);
   static Result<std::unique_ptr<Checkpoint>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
-  Result<std::unique_ptr<Checkpoint>> reopen() const;
+  // By the same path, which must still lead to the file of `state`. `may_write`: as this one may.
+  Result<std::unique_ptr<Checkpoint>> reopen(const Snapshot &state, bool may_write) const;
+  // It is used no more, but through what somebody holds.
+  void close() noexcept {
+    journals_.reset();
+    versions_.close();
+  }
   // The file as it is now, also if it was replaced: what others have committed.
   Result<void> refresh();
   // The same of a file that nobody is making anew: so also what a writer leaves who is only dying is finished first.
   Result<void> refresh_settled();
 
-  const Snapshot &snapshot() const { return *current_.load(std::memory_order_acquire); }
+  // The current state: lent, for what is given out until release(); or held.
+  const Snapshot &snapshot() const { return versions_.lend(); }
+  HeldSnapshot hold() const { return versions_.hold(); }
+  // No pointer that was given out is used any more.
+  void release() noexcept { versions_.release(); }
+  // Each state that somebody still uses, also those that were superseded.
+  template <class Visit>
+  void each_snapshot(Visit visit) const {
+    versions_.each(visit);
+  }
   const OpenOptions &options() const { return options_; }
   Counters &counters() const { return counters_; }
+  Account &account() const { return *account_; }
   // Journals that wait for the next transaction are removed, and their descriptors closed.
   void let_journals_go() {
     if (journals_) journals_->let_go();
@@ -92,6 +120,8 @@ class Checkpoint {
     if (t.nbytes == 0 || !s.env || s.env->fork_generation() != s.generation) return nullptr;
     return s.content.at_hand(i, s.file_offset(t));
   }
+  // Do some of these bytes lie in memory that views of this handle show?
+  bool lends(const void *bytes, uint64_t n) const;
   Result<void> read(const Snapshot &s, size_t i, void *to) const;
   Result<void> read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const;
 
@@ -110,10 +140,16 @@ class Checkpoint {
                     const Progress &progress, const Share &share = {}) const;
   const read::Strategy &strategy() const { return strategy_; }
   const std::string &path() const { return path_; }  // absolute, without symbolic links; empty for memory
+  const os::Location &location() const { return at_; }
 
  private:
   friend class Transaction;
-  Checkpoint(os::Env &env, OpenOptions options) : env_(env), options_(std::move(options)) {}
+  Checkpoint(os::Env &env, OpenOptions options)
+      : env_(env),
+        options_(std::move(options)),
+        account_(options_.account ? options_.account : std::make_shared<Account>()),
+        counters_(account_->counters),
+        interrupts_(account_->interrupts) {}
 
   Result<void> read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
                                const Control &control) const;
@@ -133,23 +169,24 @@ class Checkpoint {
     counters_.bytes_read += done.bytes;
     counters_.read_requests += done.requests;
   }
-  void adopt(std::unique_ptr<Snapshot> snapshot);
+  HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
+  Result<std::unique_ptr<Snapshot>> look();
   Result<void> recover_if_needed(const os::File &file);
   Result<void> recover(const os::LockWait &wait);
 
   os::Env &env_;
   OpenOptions options_;
   read::Strategy strategy_;
-  std::string path_;
-  std::atomic<Snapshot *> current_ = nullptr;
-  std::vector<std::unique_ptr<Snapshot>> snapshots_;  // the current one last
-  std::mutex mutex_;                                  // of snapshots_
-  std::unique_ptr<write::JournalFolder> journals_;    // of a writable checkpoint
+  os::Location at_;
+  std::string path_;  // of at_
+  Versions<Snapshot> versions_;
+  std::unique_ptr<write::JournalFolder> journals_;  // of a writable checkpoint
   std::atomic<bool> poisoned_ = false;
   std::atomic<bool> locks_tested_ = false;
   std::atomic<uint64_t> undo_from_ = UINT64_MAX;  // see write/undo.h
-  std::atomic<uint64_t> interrupts_ = 0;
-  mutable Counters counters_;
+  const std::shared_ptr<Account> account_;
+  Counters &counters_;
+  std::atomic<uint64_t> &interrupts_;
 };
 
 }  // namespace st::store

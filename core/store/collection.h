@@ -27,25 +27,28 @@ class Collection {
   static Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   virtual ~Collection() = default;
 
-  virtual Result<std::unique_ptr<Collection>> reopen() const = 0;
-  // As it is now: what others have committed. What was given out before stays valid.
+  // Another one, by the same path, which must still lead to the files of `state`. Status file_changed. `may_write`: as
+  // this one may.
+  virtual Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const = 0;
+  // The handle is closed, but what was pinned of it (store/pinned.h) lives on: what only the handle needs goes now.
+  virtual void close() noexcept = 0;
+  // As it is now: what others have committed.
   virtual Result<void> refresh() = 0;
   // Signal-safe.
-  virtual void interrupt() = 0;
+  void interrupt() { account().interrupts.fetch_add(1, std::memory_order_relaxed); }
+  virtual Account &account() const = 0;
   virtual Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) = 0;
 
+  // What it shows now, held.
   virtual Catalogue catalogue() const = 0;
+  // The same, and what it answers may be given out until release().
+  virtual Catalogue lend() const = 0;
+  virtual void release() noexcept = 0;
   virtual const OpenOptions &options() const = 0;
   // The file, if it is one and no more: for calls that must not take a nanosecond longer.
   virtual const Checkpoint *file() const { return nullptr; }
 
-  virtual size_t members() const = 0;
-  // NUL-terminated; lives as long as this. i < members().
-  virtual std::string_view member_path(size_t i) const = 0;
-  virtual Result<const Checkpoint *> member(size_t i) const = 0;  // opened, if it is not yet
-  virtual std::vector<const Checkpoint *> opened() const = 0;
   virtual std::string index_path() const { return {}; }  // of the index of shards, if that is what it is
-  virtual size_t index_bytes() const { return 0; }       // of memory, besides those of the members
 
   // In bulk. No places: all tensors, for prefetch this worker's part of them.
   // `progress` may be empty: then the handle's own.

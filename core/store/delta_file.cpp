@@ -7,13 +7,13 @@
 namespace st::store {
 
 Result<DeltaFile> DeltaFile::of(const Checkpoint &file) {
-  const Snapshot &snapshot = file.snapshot();
-  auto notes = parse_delta(snapshot.header.index);
+  HeldSnapshot snapshot = file.hold();
+  auto notes = parse_delta(snapshot->header.index);
   if (!notes) {
     notes.error().message += text(" (", in_quotes(file.path()), ")");
     return Failure(std::move(notes.error()));
   }
-  return DeltaFile{nullptr, file.path(), &snapshot, std::move(*notes)};
+  return DeltaFile{nullptr, file.path(), std::move(snapshot), std::move(*notes)};
 }
 
 Result<DeltaFile> DeltaFile::open(os::Env &env, const std::string &path, OpenOptions options) {

@@ -14,7 +14,7 @@ namespace st::store {
 struct DeltaFile {
   std::unique_ptr<Checkpoint> file;  // null where somebody else keeps it
   std::string path;
-  const Snapshot *snapshot;  // of file
+  HeldSnapshot snapshot;  // of file
   DeltaNotes notes;
 
   const Index &index() const { return snapshot->header.index; }

@@ -215,10 +215,8 @@ Result<DeltaPatched> Patching::run() {
   if (!plan) return Failure(std::move(plan.error()));
   if (auto done = (*transaction)->commit(); !done) return Failure(std::move(done.error()));
   DeltaPatched patched{std::move(*plan)};
-  for (const Checkpoint *file : base_.opened()) {
-    patched.written += file->counters().bytes_written;
-    patched.journal_bytes += file->counters().journal_bytes;
-  }
+  patched.written = base_.account().counters.bytes_written;
+  patched.journal_bytes = base_.account().counters.journal_bytes;
   return patched;
 }
 

@@ -19,7 +19,7 @@ constexpr size_t samples = 8;
 class LayeredCatalogue final : public Merged {
  public:
   // The listing's strings that are not the snapshots' are those of `deltas`.
-  LayeredCatalogue(Whole base, const std::vector<Checkpoint *> &files, std::vector<DeltaFile> deltas,
+  LayeredCatalogue(Whole base, std::span<const std::unique_ptr<Checkpoint>> files, std::vector<DeltaFile> deltas,
                    const Listing &listing);
 
   size_t size() const override { return tensors_.size(); }
@@ -28,9 +28,14 @@ class LayeredCatalogue final : public Merged {
   size_t metadata_size() const override { return metadata_.size(); }
   MetadataPair metadata_at(size_t i) const override { return metadata_[i]; }
   std::optional<std::string_view> metadata_find(std::string_view key) const override;
+  // Those of the base, then the deltas.
+  size_t members() const override { return files_.size(); }
+  std::string_view member_path(size_t i) const override { return files_[i].checkpoint->path(); }
+  Result<Opened> member(size_t i) const override { return files_[i]; }
+  std::vector<Opened> opened() const override { return files_; }
+  size_t index_bytes() const override;
 
-  const std::vector<Whole::File> &files() const { return files_; }
-  size_t index_bytes() const;
+  const std::vector<Opened> &files() const { return files_; }
 
  private:
   static constexpr uint32_t hidden = UINT32_MAX;
@@ -45,15 +50,15 @@ class LayeredCatalogue final : public Merged {
 
   const Whole base_;
   const std::vector<DeltaFile> deltas_;
-  std::vector<Whole::File> files_;               // of the base, and the deltas
+  std::vector<Opened> files_;                    // of the base, and the deltas
   std::vector<std::vector<uint32_t>> shown_as_;  // of each tensor of each layer the number here, or hidden
   std::vector<Source> tensors_;
   std::vector<MetadataPair> metadata_;
   std::vector<uint32_t> by_key_;  // numbers of metadata_, sorted by key
 };
 
-LayeredCatalogue::LayeredCatalogue(Whole base, const std::vector<Checkpoint *> &files, std::vector<DeltaFile> deltas,
-                                   const Listing &listing)
+LayeredCatalogue::LayeredCatalogue(Whole base, std::span<const std::unique_ptr<Checkpoint>> files,
+                                   std::vector<DeltaFile> deltas, const Listing &listing)
     : base_(std::move(base)),
       deltas_(std::move(deltas)),
       files_(base_.files().begin(), base_.files().end()),
@@ -61,7 +66,7 @@ LayeredCatalogue::LayeredCatalogue(Whole base, const std::vector<Checkpoint *> &
       by_key_(metadata_.size()) {
   shown_as_.emplace_back(base_.size(), hidden);
   for (size_t n = 0; n < deltas_.size(); ++n) {
-    files_.push_back({files[n], deltas_[n].snapshot});
+    files_.push_back({files[n].get(), deltas_[n].snapshot.get()});
     shown_as_.emplace_back(deltas_[n].index().size(), hidden);
   }
   tensors_.reserve(listing.tensors.size());
@@ -118,10 +123,6 @@ std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
 
 }  // namespace
 
-const LayeredCatalogue &Layered::now() const {
-  return static_cast<const LayeredCatalogue &>(shown());
-}
-
 Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::string &path, OpenOptions options) {
   if (options.writable)
     return fail(Status::invalid_argument, in_quotes(path),
@@ -134,9 +135,9 @@ Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::strin
   if (!base) return Failure(std::move(base.error()));
   layered->base_ = std::move(*base);
   for (const std::string &each : layered->options().deltas) {
-    auto opened = layered->add_member(each)->open(env, layered->member_options());
+    auto opened = Checkpoint::open(env, each, layered->member_options());
     if (!opened) return Failure(std::move(opened.error()));
-    layered->deltas_.push_back(*opened);
+    layered->deltas_.push_back(std::move(*opened));
   }
   if (auto stacked = layered->stack(); !stacked) return Failure(std::move(stacked.error()));
   return layered;
@@ -146,7 +147,7 @@ Result<void> Layered::stack() {
   auto base = Whole::of(*base_);
   if (!base) return Failure(std::move(base.error()));
   std::vector<DeltaFile> deltas;
-  for (const Checkpoint *file : deltas_) {
+  for (const auto &file : deltas_) {
     auto delta = DeltaFile::of(*file);
     if (!delta) return Failure(std::move(delta.error()));
     deltas.push_back(std::move(*delta));
@@ -158,11 +159,15 @@ Result<void> Layered::stack() {
   return {};
 }
 
-Result<std::unique_ptr<Collection>> Layered::reopen() const {
+Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, bool) const {
   auto opened = open(env(), path_, options());
   if (!opened) return opened;
-  const auto &mine = now().files(), &its = static_cast<const Layered &>(**opened).now().files();
-  const auto same = [](const Whole::File &a, const Whole::File &b) {
+  const auto files_of = [](const Catalogue &c) -> const std::vector<Opened> & {
+    return static_cast<const LayeredCatalogue *>(c.several())->files();
+  };
+  const Catalogue of_opened = (*opened)->catalogue();
+  const auto &mine = files_of(state), &its = files_of(of_opened);
+  const auto same = [](const Opened &a, const Opened &b) {
     return os::same_inode(a.snapshot->identity, b.snapshot->identity);
   };
   const auto [gone, come] = std::mismatch(mine.begin(), mine.end(), its.begin(), its.end(), same);
@@ -173,7 +178,7 @@ Result<std::unique_ptr<Collection>> Layered::reopen() const {
 
 Result<void> Layered::refresh() {
   if (auto refreshed = base_->refresh(); !refreshed) return refreshed;
-  for (Checkpoint *delta : deltas_)
+  for (const auto &delta : deltas_)
     if (auto refreshed = delta->refresh(); !refreshed) return refreshed;
   return stack();
 }
@@ -181,34 +186,6 @@ Result<void> Layered::refresh() {
 Result<std::unique_ptr<AnyTransaction>> Layered::begin(TransactionOptions) {
   return fail(Status::read_only, "an overlay of deltas on ", in_quotes(path_),
               " is for reading only; patch the base, or merge into a new file");
-}
-
-size_t Layered::members() const {
-  return now().files().size();
-}
-
-std::string_view Layered::member_path(size_t i) const {
-  return now().files()[i].checkpoint->path();
-}
-
-Result<const Checkpoint *> Layered::member(size_t i) const {
-  if (i >= members()) return fail(Status::out_of_range, "file ", i, " was asked for, of ", members());
-  return now().files()[i].checkpoint;
-}
-
-std::vector<const Checkpoint *> Layered::opened() const {
-  std::vector<const Checkpoint *> all = base_->opened();
-  all.insert(all.end(), deltas_.begin(), deltas_.end());
-  return all;
-}
-
-void Layered::interrupt() {
-  Several::interrupt();
-  base_->interrupt();
-}
-
-size_t Layered::index_bytes() const {
-  return base_->index_bytes() + now().index_bytes();
 }
 
 }  // namespace st::store

@@ -14,27 +14,26 @@ class Layered final : public Several {
   // delta_base; invalid_argument if it is to be written to; those of opening each.
   static Result<std::unique_ptr<Collection>> open(os::Env &env, const std::string &path, OpenOptions options);
 
-  Result<std::unique_ptr<Collection>> reopen() const override;
+  ~Layered() override { Several::close(); }  // its catalogues hold what is in the layers
+
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const override;
   // All layers anew; if they no longer fit each other nothing changes.
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
-  // Those of the base, then the deltas.
-  size_t members() const override;
-  std::string_view member_path(size_t i) const override;
-  Result<const Checkpoint *> member(size_t i) const override;
-  std::vector<const Checkpoint *> opened() const override;
-  void interrupt() override;
-  size_t index_bytes() const override;
+  void close() noexcept override {
+    Several::close();
+    base_->close();
+    for (const auto &delta : deltas_) delta->close();
+  }
 
  private:
   Layered(os::Env &env, std::string path, OpenOptions options)
       : Several(env, std::move(options)), path_(std::move(path)) {}
   Result<void> stack();
-  const LayeredCatalogue &now() const;
 
   const std::string path_;  // as given
   std::unique_ptr<Collection> base_;
-  std::vector<Checkpoint *> deltas_;  // members own them
+  std::vector<std::unique_ptr<Checkpoint>> deltas_;
 };
 
 }  // namespace st::store

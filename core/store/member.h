@@ -12,14 +12,18 @@ namespace st::store {
 
 class Member {
  public:
-  Member(std::string path, Member *before) : before_(before), path_(std::move(path)) {}
+  // The entry `name` of `folder`.
+  Member(std::shared_ptr<const os::Directory> folder, std::string name)
+      : path_(folder->path_of(name)), folder_(std::move(folder)), name_(std::move(name)) {}
   ~Member() { delete opened_.load(); }
   Member(const Member &) = delete;
   Member &operator=(const Member &) = delete;
 
-  Result<Checkpoint *> open(os::Env &env, const OpenOptions &options) {
+  Result<Checkpoint *> open(const OpenOptions &options) {
     if (Checkpoint *c = opened()) return c;
-    auto fresh = Checkpoint::open(env, path_, options);
+    auto at = os::Location::find_in(folder_, name_);
+    if (!at) return Failure(std::move(at.error()));
+    auto fresh = Checkpoint::open(std::move(*at), options);
     if (!fresh) return Failure(std::move(fresh.error()));
     Checkpoint *none = nullptr;
     if (opened_.compare_exchange_strong(none, fresh->get(), std::memory_order_acq_rel)) return fresh->release();
@@ -27,11 +31,12 @@ class Member {
   }
   Checkpoint *opened() const { return opened_.load(std::memory_order_acquire); }
   const std::string &path() const { return path_; }
-  Member *before() const { return before_; }  // in the list of all members that a collection has had
+  const std::string &name() const { return name_; }
 
  private:
-  Member *const before_;
   const std::string path_;
+  const std::shared_ptr<const os::Directory> folder_;
+  const std::string name_;
   std::atomic<Checkpoint *> opened_ = nullptr;
 };
 

@@ -30,7 +30,7 @@ Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile
                    const std::string &to, const write::SaveOptions &options, const Control &control) {
   auto target = write::find_destination(env, to);
   if (!target) return Failure(std::move(target.error()));
-  auto made = write::Replacement::create(env, target->path, target->mode());
+  auto made = write::Replacement::create(target->at, target->mode());
   if (!made) return Failure(std::move(made.error()));
   const os::File &file = (*made)->file();
   const uint64_t block = write::shareable_block(file);
@@ -50,7 +50,7 @@ Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile
   }
   auto built = write::build(file, planned->header, segments, block, control);
   if (!built) return Failure(std::move(built.error()));
-  return write::supplant(env, target->path, **made, options.lock_timeout_ms, options.log);
+  return write::supplant(target->at, **made, options.lock_timeout_ms, options.log);
 }
 
 // Where the tensors of the result lie.
@@ -63,7 +63,7 @@ std::vector<Place> places_of(const Whole &base, std::span<const DeltaFile> layer
       continue;
     }
     const DeltaFile &layer = layers[t.layer - 1];
-    places.push_back({t.index, 0, layer.file.get(), layer.snapshot, t.index});
+    places.push_back({t.index, 0, layer.file.get(), layer.snapshot.get(), t.index});
   }
   return places;
 }
@@ -111,7 +111,9 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
 
   if (!(*below)->file()) {
     const write::NewMetadata metadata(listing.metadata.begin(), listing.metadata.end());
-    return copy_out(env, to, places_of(*whole, layers, listing), metadata, options, tell);
+    auto target = write::find_destination(env, to);
+    if (!target) return Failure(std::move(target.error()));
+    return copy_out(std::move(*target), places_of(*whole, layers, listing), metadata, options, tell);
   }
   const Progress built_so_far = [&](uint64_t now, uint64_t) {
     return !options.progress || options.progress(std::min(done + now, total), total);

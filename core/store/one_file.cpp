@@ -16,8 +16,8 @@ std::vector<size_t> indices_of(const std::vector<Place> &places) {
 
 }  // namespace
 
-Result<std::unique_ptr<Collection>> OneFile::reopen() const {
-  auto again = file_->reopen();
+Result<std::unique_ptr<Collection>> OneFile::reopen(const Catalogue &state, bool may_write) const {
+  auto again = file_->reopen(*state.snapshot(), may_write);
   if (!again) return Failure(std::move(again.error()));
   return std::make_unique<OneFile>(std::move(*again));
 }
@@ -36,19 +36,16 @@ Result<void> OneFile::read_many(const std::vector<PlacedRequest> &requests, cons
   return file_->read_many(*requests.front().place.snapshot, in_file, progress);
 }
 
-Result<void> OneFile::prefetch(const Catalogue &, std::optional<std::vector<Place>> places,
+Result<void> OneFile::prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                                const Progress &progress) const {
-  const Snapshot &s = file_->snapshot();
-  if (!places) return file_->prefetch(s, file_->own_part(s), progress);
-  return file_->prefetch(places->empty() ? s : *places->front().snapshot, indices_of(*places), progress);
+  const Snapshot &s = *catalogue.snapshot();
+  return file_->prefetch(s, places ? indices_of(*places) : file_->own_part(s), progress);
 }
 
-Result<void> OneFile::load(const Catalogue &, std::optional<std::vector<Place>> places, bool reserved_pages,
+Result<void> OneFile::load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
                            bool direct, const Progress &progress) const {
-  if (places)
-    return file_->load(places->empty() ? file_->snapshot() : *places->front().snapshot, indices_of(*places),
-                       reserved_pages, direct, progress);
-  const Snapshot &s = file_->snapshot();
+  const Snapshot &s = *catalogue.snapshot();
+  if (places) return file_->load(s, indices_of(*places), reserved_pages, direct, progress);
   std::vector<size_t> all(s.header.index.size());
   std::iota(all.begin(), all.end(), size_t{0});
   return file_->load(s, std::move(all), reserved_pages, direct, progress);

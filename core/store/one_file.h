@@ -9,17 +9,16 @@ class OneFile final : public Collection {
  public:
   explicit OneFile(std::unique_ptr<Checkpoint> file) : file_(std::move(file)) {}
 
-  Result<std::unique_ptr<Collection>> reopen() const override;
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const override;
+  void close() noexcept override { file_->close(); }
   Result<void> refresh() override { return file_->refresh(); }
-  void interrupt() override { file_->interrupt(); }
+  Account &account() const override { return file_->account(); }
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
   Catalogue catalogue() const override { return Catalogue(*file_); }
+  Catalogue lend() const override { return catalogue().lent(); }
+  void release() noexcept override { file_->release(); }
   const OpenOptions &options() const override { return file_->options(); }
   const Checkpoint *file() const override { return file_.get(); }
-  size_t members() const override { return 1; }
-  std::string_view member_path(size_t) const override { return file_->path(); }
-  Result<const Checkpoint *> member(size_t) const override { return file_.get(); }
-  std::vector<const Checkpoint *> opened() const override { return {file_.get()}; }
   Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
   Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                         const Progress &progress) const override;

@@ -49,16 +49,17 @@ Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form
 
 Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEntry *entry) {
   failed_ = true;  // there is no second commit
-  entry->file = os::split_path(checkpoint_.path_).second;
+  entry->file = checkpoint_.at_.name();
   entry->old = {locked_->identity.size, locked_->identity.header_hash};
   if (auto ok = need_journal(); !ok) return ok;
-  entry->journal = journal_.journal->name();
-  const os::File &dir = journal_.folder->dir();
   if (!publishes()) {
+    if (auto ok = restage_if_gone(); !ok) return ok;
+    entry->journal = journal_.journal->name();
     if (auto ok = stage_borrowed(); !ok) return ok;
     if (auto room = write::make_room(locked_->file, snapshot_->filesystem, pieces()); !room) return room;
     buffer_ = write::chunk_for(pieces());
-    return write::prepare_patch(locked_->file, dir, *journal_.journal, pieces(), locked_->identity, control_, super);
+    return write::prepare_patch(locked_->file, journal_.folder->dir(), *journal_.journal, pieces(), locked_->identity,
+                                control_, super);
   }
   if (auto ok = check_links(*locked_); !ok) return ok;
   const Index &old = snapshot_->header.index;
@@ -78,15 +79,18 @@ Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEn
     if (!second) return Failure(std::move(second.error()));
     second_ = std::move(*second);
   }
+  // Its payloads are in the new files by now.
+  if (auto ok = restage_if_gone(); !ok) return ok;
+  entry->journal = journal_.journal->name();
   write::Journal &journal = *journal_.journal;
   if (auto ok = journal.seal_part(locked_->identity, {}, super.transaction, super.index); !ok) return ok;
-  if (auto ok = journal.sync_payload(dir); !ok) return ok;
+  if (auto ok = journal.sync_payload(journal_.folder->dir()); !ok) return ok;
   return journal.commit();
 }
 
 Result<void> Transaction::carry_out_patch() {
   if (publishes()) return {};
-  return write::carry_out_patch(locked_->file, *journal_.journal, pieces(), buffer_.get());
+  return write::carry_out_patch(locked_->file, *journal_.journal, pieces(), buffer_);
 }
 
 Result<void> Transaction::place_first() {
@@ -97,11 +101,12 @@ Result<void> Transaction::place_second() {
   return second_ ? second_->replacement->rename() : Result<void>();
 }
 
-Result<void> Transaction::retire_part() {
-  return journal_.journal->retire();
+Result<void> Transaction::mark_part_done() {
+  return journal_.journal->finish();
 }
 
 void Transaction::finish_part() {
+  journal_.journal->settle();
   Counters &counters = checkpoint_.counters_;
   ++counters.commits;
   counters.journal_bytes += journal_.journal->bytes_written() - journal_start_;
@@ -114,6 +119,7 @@ void Transaction::finish_part() {
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
   NewFile *last = second_ ? second_.get() : first_.get();
   if (last) checkpoint_.adopt(std::move(last->snapshot));
+  if (last) os::hand_over(locked_->file, locked_->lock);
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();
   second_.reset();

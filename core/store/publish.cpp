@@ -1,6 +1,7 @@
 // The half of Transaction that changes the layout: a new file is built beside
 // the old one, which shares with it what it can, and takes its name. Must never
 // touch the old file.
+#include <algorithm>
 #include <cerrno>
 #include <new>
 
@@ -45,7 +46,7 @@ Result<void> Transaction::draft(const Change *first) {
                   {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes},
                   payloads.size()};
     if (auto applied = draft->apply(change); !applied) return applied;
-    payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes});
+    payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes, s.piece.table});
     changes.push_back(std::move(change));
   }
   if (first)
@@ -169,7 +170,7 @@ Result<CommitPlan> Transaction::plan() {
   CommitPlan plan;
   plan.file_size = snapshot_->file_size();
   plan.data_offset = snapshot_->header.data_offset();
-  auto file = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
+  auto file = open_regular(checkpoint_.at_, O_RDWR);
   if (!file) return Failure(std::move(file.error()));
   struct statfs fs;
   if (checkpoint_.env_.fstatfs(file->fd(), &fs) == 0 && fs.f_blocks > 0)
@@ -197,8 +198,8 @@ Result<CommitPlan> Transaction::plan() {
 // The new file, whole but for its name, and this handle's view of it.
 Result<void> Transaction::make(const Locked &locked, NewFile *made, std::string_view infix, bool keeping_removed) {
   // Nobody else is at work here, and no journal waits: what was never decided is rubbish.
-  write::Replacement::remove_stale(checkpoint_.env_, checkpoint_.path_, write::undecided_infix);
-  auto created = write::Replacement::create(checkpoint_.env_, checkpoint_.path_, 0600, infix);
+  write::Replacement::remove_stale(checkpoint_.at_, write::undecided_infix);
+  auto created = write::Replacement::create(checkpoint_.at_, 0600, infix);
   if (!created) return Failure(std::move(created.error()));
   made->replacement = std::move(*created);
   const os::File &file = made->replacement->file();
@@ -224,6 +225,7 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, std::string_
     if (auto flushed = journal_.journal->flush(); !flushed) return flushed;
   auto built = write::build(file, plan->header, segments, block, control_);
   if (!built) return Failure(std::move(built.error()));
+  if (auto same = check_payloads(file, *plan); !same) return same;
   made->built = *built;
   if (auto kept = write::carry_over(locked.file, file, checkpoint_.options_.log); !kept) return kept;
 
@@ -233,6 +235,28 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, std::string_
   if (!snapshot) return Failure(std::move(snapshot.error()));
   made->snapshot = std::move(*snapshot);
   return control_.check(plan->size, plan->size);
+}
+
+// Are the payloads what they were when they were staged? What lies in the journal is ours, and is looked at there; what
+// was borrowed may change at any time, so what is looked at is what has come to be in the new file.
+Result<void> Transaction::check_payloads(const os::File &made, const write::PublishPlan &plan) const {
+  for (const write::PlannedSegment &s : plan.segments) {
+    if (s.kept) continue;
+    const Payload &p = payloads_[s.from];
+    if (p.bytes && !p.table.noted()) continue;  // of a put: read here for the first time
+    auto same =
+        p.bytes ? journal_.journal->was_noted(p.table, made, s.to, s.length) : journal_.journal->holds(p.journal);
+    if (!same) return Failure(std::move(same.error()));
+    if (*same) continue;
+    const auto by = std::find_if(changes_.begin(), changes_.end(), [&](const Change &c) {
+      return (c.kind == Change::put || c.kind == Change::update) && c.payload == s.from;
+    });
+    if (p.bytes) return Failure(changed_payload(by->name));
+    return Failure(error(Status::journal, "the new bytes of tensor ", in_quotes(by->name), " were damaged in ",
+                         in_quotes(journal_.journal->file().path()), "; nothing was changed")
+                       .about_tensor(by->name));
+  }
+  return {};
 }
 
 Result<void> Transaction::check_links(const Locked &locked) const {
@@ -245,11 +269,22 @@ Result<void> Transaction::check_links(const Locked &locked) const {
   return {};
 }
 
-Result<void> Transaction::publish(const Locked &locked) {
+Result<void> Transaction::check_in_place(const Locked &locked) const {
+  auto replaced = checkpoint_.at_.was_replaced(locked.file);
+  if (!replaced) return Failure(std::move(replaced.error()));
+  if (*replaced)
+    return fail(Status::file_changed, in_quotes(checkpoint_.path_),
+                " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
+                "open it anew");
+  return {};
+}
+
+Result<void> Transaction::publish(Locked &locked) {
   if (auto ok = draft(); !ok) return ok;
   if (auto ok = check_links(locked); !ok) return ok;
   NewFile made;
   if (auto ok = make(locked, &made, write::temporary_infix); !ok) return ok;
+  if (auto ok = check_in_place(locked); !ok) return ok;  // it may have taken long
   auto placed = made.replacement->take_place();
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   try {
@@ -257,6 +292,7 @@ Result<void> Transaction::publish(const Locked &locked) {
   } catch (const std::bad_alloc &) {
     // The change stands; this handle shows the old file until it is refreshed.
   }
+  if (placed) os::hand_over(locked.file, locked.lock);
   return finish_publish(made.built, std::move(placed));
 }
 

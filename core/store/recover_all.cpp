@@ -10,21 +10,27 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
                                      const write::Findings &findings) {
   auto located = locate(env, path);
   if (!located) return Failure(std::move(located.error()));
-  std::string real;
-  if (const int r = env.realpath(located->path.c_str(), &real); r < 0) return Failure(os_error(-r, "open", path));
-  if (!located->is_index) return write::recover(env, real, wait, findings);
+  if (!located->is_index) {
+    auto file = os::Location::find(env, located->path);
+    if (!file) return Failure(std::move(file.error()));
+    return write::recover(*file, wait, findings);
+  }
 
   // The index first: it decides about the parts that its shards have.
-  auto sum = write::recover_super(env, real, wait, findings);
+  const auto [in, base] = os::split_path(located->path);
+  auto folder = os::Directory::find(env, in);
+  if (!folder) return Failure(std::move(folder.error()));
+  auto index = os::Location::find_in(*folder, base);
+  if (!index) return Failure(std::move(index.error()));
+  auto sum = write::recover_super(*index, wait, findings);
   if (!sum) return sum;
-  auto read = Shards::read_index(env, real);
+  auto read = Shards::read_index(*index);
   if (!read) return Failure(std::move(read.error()));
-  const std::string folder = os::split_path(located->path).first;
+  os::Neighbours listed;
   for (const std::string &name : read->index.shards()) {
-    const std::string path = text(folder, "/", name);
-    std::string shard;
-    if (const int r = env.realpath(path.c_str(), &shard); r < 0) return Failure(os_error(-r, "open", path));
-    auto done = write::recover(env, shard, wait, findings);
+    auto shard = os::Location::find_in(*folder, name);
+    if (!shard) return Failure(std::move(shard.error()));
+    auto done = write::recover(*shard, wait, findings, &listed);
     if (!done) return done;
     sum->applied += done->applied;
     sum->undone += done->undone;

@@ -25,8 +25,8 @@ class Source {
   // The pairs of the first file's header.
   const write::NewMetadata &header_metadata() const { return header_metadata_; }
   // Those tensors, as a file of its own.
-  Result<void> write_file(os::Env &env, const std::string &to, std::span<const Place> places,
-                          const write::NewMetadata &metadata, const write::SaveOptions &options);
+  Result<void> write_file(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
+                          const write::SaveOptions &options);
 
  private:
   std::unique_ptr<Collection> collection_;
@@ -56,10 +56,10 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   return source;
 }
 
-Result<void> Source::write_file(os::Env &env, const std::string &to, std::span<const Place> places,
+Result<void> Source::write_file(write::Destination to, std::span<const Place> places,
                                 const write::NewMetadata &metadata, const write::SaveOptions &options) {
   const Control control(progress_, nullptr);
-  return copy_out(env, to, places, metadata, options,
+  return copy_out(std::move(to), places, metadata, options,
                   [&](uint64_t more) { return control.check(done_ += more, total_); });
 }
 
@@ -93,42 +93,44 @@ class Folder {
  public:
   static Result<Folder> make(os::Env &env, const std::string &path);
   Folder(Folder &&other) noexcept
-      : env_(other.env_),
-        path_(std::move(other.path_)),
+      : at_(std::move(other.at_)),
+        inside_(std::move(other.inside_)),
         made_(std::exchange(other.made_, false)),
         written_(std::move(other.written_)) {}
   ~Folder() {
-    for (const std::string &path : written_) env_->unlinkat(AT_FDCWD, path.c_str(), 0);
-    if (made_ && env_) env_->unlinkat(AT_FDCWD, path_.c_str(), AT_REMOVEDIR);
+    for (const std::string &name : written_) inside_->env().unlinkat(inside_->fd(), name.c_str(), 0);
+    if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
   }
-  std::string next(const std::string &name) { return path_ + "/" + name; }
-  void has(std::string path) { written_.push_back(std::move(path)); }
+  os::Location next(const std::string &name) const { return {inside_, name}; }
+  void has(std::string name) { written_.push_back(std::move(name)); }
   void keep() {
     written_.clear();
     made_ = false;
   }
-  const std::string &path() const { return path_; }
 
  private:
   Folder() = default;
-  os::Env *env_ = nullptr;
-  std::string path_;
+  os::Location at_;
+  std::shared_ptr<const os::Directory> inside_;
   bool made_ = false;
   std::vector<std::string> written_;
 };
 
 Result<Folder> Folder::make(os::Env &env, const std::string &path) {
   Folder folder;
-  const int made = os::repeat_interrupted([&] { return env.mkdirat(AT_FDCWD, path.c_str(), 0777); });
+  auto at = os::Location::find_new(env, path);
+  if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
+  folder.at_ = std::move(*at);
+  const int made =
+      os::repeat_interrupted([&] { return env.mkdirat(folder.at_.dir(), folder.at_.name().c_str(), 0777); });
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));
-  if (const int r = env.realpath(path.c_str(), &folder.path_); r < 0) return Failure(os_error(-r, "open", path));
-  folder.env_ = &env;
   folder.made_ = made == 0;
-  auto dir = os::File::open(env, AT_FDCWD, folder.path_, O_RDONLY | O_DIRECTORY, 0, folder.path_);
-  if (!dir) return Failure(std::move(dir.error()));
-  std::vector<std::string> names;
-  if (const int r = env.list(dir->fd(), &names); r < 0) return Failure(dir->error(-r, "list"));
-  for (const std::string &name : names)
+  auto inside = folder.at_.folder()->inside(folder.at_.name());
+  if (!inside) return Failure(std::move(inside.error()));
+  folder.inside_ = std::move(*inside);
+  const auto names = folder.inside_->list();
+  if (!names) return Failure(Error(names.error()));
+  for (const std::string &name : *names)
     if (name.ends_with(".safetensors") || is_index_name(name))
       return fail(Status::invalid_argument, "the folder ", in_quotes(path), " holds ", in_quotes(name),
                   " already; give an empty one, so that no two checkpoints are mixed");
@@ -149,10 +151,11 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
   ShardIndex index = ShardIndex::of(names);
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string path = folder->next(names[i]);
-    if (auto written = source->write_file(env, path, shards[i], source->header_metadata(), options); !written)
-      return written;
-    folder->has(path);
+    auto to = write::destination_at(folder->next(names[i]));
+    if (!to) return Failure(std::move(to.error()));
+    auto written = source->write_file(std::move(*to), shards[i], source->header_metadata(), options);
+    if (!written) return written;
+    folder->has(names[i]);
     for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
   }
   if (!source->collection().file()) {
@@ -164,8 +167,8 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   }
   index.set_total_size(source->bytes());
 
-  const std::string spelled = index.spell(), path = folder->next(index_name);
-  auto made = write::Replacement::create(env, path, 0666);
+  const std::string spelled = index.spell();
+  auto made = write::Replacement::create(folder->next(index_name), 0666);
   if (!made) return Failure(std::move(made.error()));
   if (auto put = (*made)->file().write(spelled.data(), spelled.size(), 0); !put) return put;
   auto placed = (*made)->take_place();
@@ -181,7 +184,9 @@ Result<void> join(os::Env &env, const std::string &from, const std::string &to, 
   auto source = Source::open(env, from, options);
   if (!source) return Failure(std::move(source.error()));
   const auto &metadata = source->whole().metadata();
-  return source->write_file(env, to, source->whole().places(), {metadata.begin(), metadata.end()}, options);
+  auto target = write::find_destination(env, to);
+  if (!target) return Failure(std::move(target.error()));
+  return source->write_file(std::move(*target), source->whole().places(), {metadata.begin(), metadata.end()}, options);
 }
 
 }  // namespace st::store

@@ -17,38 +17,18 @@ Several::Several(os::Env &env, OpenOptions options)
     : env_(env), options_(std::move(options)), member_options_(options_) {
   if (!member_options_.descriptors)
     member_options_.descriptors = std::make_shared<os::Descriptors>(env, most_descriptors);
+  if (!member_options_.account) member_options_.account = std::make_shared<Account>();
   // A group of workers shares out the tensors of all members, not of each.
   member_options_.worker_index = 0;
   member_options_.worker_count = 1;
 }
 
-Several::~Several() {
-  for (Member *m = members_.load(); m;) delete std::exchange(m, m->before());
-}
-
-Member *Several::add_member(std::string path) {
-  auto *member = new Member(std::move(path), members_.load(std::memory_order_relaxed));
-  members_.store(member, std::memory_order_release);
-  return member;
-}
-
-void Several::show(std::unique_ptr<Merged> catalogue) {
-  std::lock_guard lock(mutex_);
-  catalogues_.push_back(std::move(catalogue));
-  shown_.store(catalogues_.back().get(), std::memory_order_release);
-}
-
-void Several::interrupt() {
-  interrupts_.fetch_add(1, std::memory_order_relaxed);
-  for (const Member *m = members_.load(std::memory_order_acquire); m; m = m->before())
-    if (Checkpoint *c = m->opened()) c->interrupt();
-}
-
-std::vector<const Checkpoint *> Several::opened() const {
-  std::vector<const Checkpoint *> all;
-  for (const Member *m = members_.load(std::memory_order_acquire); m; m = m->before())
-    if (const Checkpoint *c = m->opened()) all.push_back(c);
-  return all;
+bool Several::lends(const void *bytes, uint64_t n) const {
+  bool found = false;
+  catalogues_.each([&](const Merged &catalogue) {
+    for (const Opened &member : catalogue.opened()) found = found || member.checkpoint->lends(bytes, n);
+  });
+  return found;
 }
 
 // Member by member, in the order of the collection.
@@ -146,20 +126,20 @@ Result<void> Several::prefetch(const Catalogue &catalogue, std::optional<std::ve
   std::vector<uint64_t> bytes;
   uint64_t room = options_.memory_limit ? options_.memory_limit : UINT64_MAX;
   for (const Place &p : *places) {
-    const uint64_t n = p.tensor().nbytes;
-    if (n > room) {
-      if (options_.log)
-        options_.log(LogLevel::info, text("memory_limit ends this prefetch before ", options_.memory_limit, " bytes"));
-      break;
-    }
+    const uint64_t n = std::min(p.tensor().nbytes, room);  // of the last one that much, as of a single file
     room -= n;
     bytes.push_back(n);
+    if (n == p.tensor().nbytes) continue;
+    if (options_.log)
+      options_.log(LogLevel::info, text("memory_limit ends this prefetch after ", options_.memory_limit, " bytes"));
+    break;
   }
   places->resize(bytes.size());
   return share_out(parts_of(*places, bytes), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<size_t> in_member;
     for (const size_t i : part.requests) in_member.push_back((*places)[i].index);
-    return part.member->prefetch(*part.snapshot, std::move(in_member), told, share);
+    return part.member->prefetch(*part.snapshot, std::move(in_member), told,
+                                 {share.threads, share.members, part.bytes});
   });
 }
 

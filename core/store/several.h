@@ -4,8 +4,6 @@
 // adds its members, and shows a catalogue of its own making.
 #pragma once
 
-#include <mutex>
-
 #include "store/collection.h"
 #include "store/member.h"
 
@@ -13,12 +11,14 @@ namespace st::store {
 
 class Several : public Collection {
  public:
-  ~Several() override;
-
-  void interrupt() override;
-  Catalogue catalogue() const override { return Catalogue(*shown_.load(std::memory_order_acquire)); }
+  Account &account() const override { return *member_options_.account; }
+  Catalogue catalogue() const override { return Catalogue(catalogues_.hold()); }
+  Catalogue lend() const override { return catalogue().lent(); }
+  void release() noexcept override { catalogues_.release(); }
+  void close() noexcept override { catalogues_.close(); }
   const OpenOptions &options() const override { return options_; }
-  std::vector<const Checkpoint *> opened() const override;
+  // Do some of these bytes lie in memory that views of a member show?
+  bool lends(const void *bytes, uint64_t n) const;
   Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
   Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                         const Progress &progress) const override;
@@ -29,17 +29,19 @@ class Several : public Collection {
   // Members are opened with these.
   const OpenOptions &member_options() const { return member_options_; }
   Control control_of(const Progress &progress) const {
-    return Control(progress ? progress : options_.progress, &interrupts_);
+    return Control(progress ? progress : options_.progress, &account().interrupts);
   }
 
  protected:
   Several(os::Env &env, OpenOptions options);
 
-  // Lives as long as this, like all before it.
-  Member *add_member(std::string path);
-  // From now on this is the catalogue. Those before are kept.
-  void show(std::unique_ptr<Merged> catalogue);
-  const Merged &shown() const { return *shown_.load(std::memory_order_acquire); }
+  // From now on this is the catalogue.
+  void show(std::unique_ptr<const Merged> catalogue) { catalogues_.show(std::move(catalogue)); }
+  HeldMerged hold() const { return catalogues_.hold(); }
+  template <class Visit>
+  void each_catalogue(Visit visit) const {
+    catalogues_.each(visit);
+  }
 
  private:
   // A member's part of a bulk read.
@@ -58,11 +60,7 @@ class Several : public Collection {
   os::Env &env_;
   const OpenOptions options_;
   OpenOptions member_options_;
-  std::atomic<Member *> members_ = nullptr;  // the last one added
-  std::atomic<const Merged *> shown_ = nullptr;
-  std::vector<std::unique_ptr<Merged>> catalogues_;
-  std::mutex mutex_;  // of catalogues_
-  std::atomic<uint64_t> interrupts_ = 0;
+  Versions<Merged> catalogues_;
 };
 
 }  // namespace st::store

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hash.h"
+#include "os/lock_holder.h"
 #include "write/carry_over.h"
 #include "write/recover.h"
 #include "write/roll_forward.h"
@@ -23,7 +24,6 @@ ShardCommit::ShardCommit(Shards &shards, const ShownShards &shown, Work work)
     : shards_(shards),
       shown_(shown),
       work_(in_order(std::move(work))),
-      folder_(os::split_path(shards.real_path()).first),
       deadline_(shards.env().monotonic_ms() + static_cast<uint64_t>(std::max(work_.timeout_ms, 0))) {}
 
 int32_t ShardCommit::left() const {
@@ -35,10 +35,11 @@ int32_t ShardCommit::left() const {
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
   for (const Transaction *part : work_.parts) {
-    const std::string &path = part->checkpoint().path();
-    if (os::split_path(path).first != folder_)
-      return fail(Status::unsupported, in_quotes(path), " and the index of shards lie in different folders, ",
-                  in_quotes(folder_), " the index, so that no journal can speak for both; copy them into one");
+    const Checkpoint &shard = part->checkpoint();
+    const os::Directory &folder = *shards_.location().folder();
+    if (!shard.location().folder()->is(folder))
+      return fail(Status::unsupported, in_quotes(shard.path()), " and the index of shards lie in different folders, ",
+                  in_quotes(folder.path()), " the index, so that no journal can speak for both; copy them into one");
   }
   return {};
 }
@@ -57,13 +58,17 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
     decision_.remove();
     return prepared;
   }
-  // The point of no return, for all of them.
+  // The point of no return, for all of them, if what recovery needs is there.
   if (auto decided = decision_.taken.journal->commit(); !decided) return open_outcome(std::move(decided.error()));
-  if (auto done = carry_out(); !done) return open_outcome(std::move(done.error()));
-  for (Transaction *part : work_.parts) {
-    part->finish_part();
-    shards_.used_journals(part->checkpoint());
+  if (auto there = check_all_is_there(); !there) {
+    if (decision_.taken.journal->give_up()) return open_outcome(std::move(there.error()));
+    for (Transaction *part : work_.parts) part->drop_part(false);
+    decision_.remove();
+    return there;
   }
+  if (auto done = carry_out(); !done) return open_outcome(std::move(done.error()));
+  if (index_.fresh) os::hand_over(index_.file, index_.lock);
+  for (Transaction *part : work_.parts) part->finish_part();
   decision_.remove();
   return {};
 }
@@ -88,24 +93,28 @@ Result<void> ShardCommit::lock_all() {
     index_.lock.release();
     if (auto recovered = orphaned->recover_part(left()); !recovered) return recovered;
   }
-  return fail(Status::busy, in_quotes(shards_.real_path()), " is being recovered all the time; try again");
+  return fail(Status::busy, in_quotes(shards_.location().path()), " is being recovered all the time; try again");
 }
 
 // Locked, still what the path names, and with no super-journal of a dead writer beside it.
 Result<void> ShardCommit::lock_index(bool exclusive) {
   constexpr int attempts = 1000;
-  os::Env &env = shards_.env();
   const Control control = shards_.control_of(work_.progress);
-  const std::string &path = shards_.real_path();
+  const os::Location &at = shards_.location();
+  os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
   for (int i = 0; i < attempts; ++i) {
     const os::LockWait wait{left(), &control, nullptr};
-    auto file = open_regular(env, path, O_RDWR);
+    auto file = open_regular(at, O_RDWR);
     if (!file) return Failure(std::move(file.error()));
     index_.file = std::move(*file);
-    auto lock = os::RangeLock::acquire(index_.file, {{0, 0, exclusive}}, wait);
-    if (!lock) return Failure(std::move(lock.error()));
-    index_.lock = std::move(*lock);
-    auto replaced = os::was_replaced(index_.file, path);
+    const os::LockRange whole = os::whole_file(exclusive);
+    auto locked = turnstile.lock(index_.file, {whole}, wait, &index_.lock);
+    if (!locked) return Failure(os::tell_holder(std::move(locked.error()), index_.file, whole));
+    if (!*locked) {
+      turnstile.keep(std::move(index_.file));
+      continue;
+    }
+    auto replaced = at.was_replaced(index_.file);
     if (!replaced) return Failure(std::move(replaced.error()));
     if (*replaced) {
       index_.lock.release();
@@ -113,7 +122,7 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
     }
     auto s = index_.file.stat();
     if (!s) return Failure(std::move(s.error()));
-    auto folder = write::Folder::open(env, path, *s, shards_.options().log);
+    auto folder = write::Folder::open(at, *s, shards_.options().log);
     if (!folder) return Failure(std::move(folder.error()));
     if (!*folder) return {};
     std::vector<write::Piece> all;
@@ -124,7 +133,7 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
     index_.lock.release();
     if (auto recovered = shards_.recover(wait); !recovered) return recovered;
   }
-  return fail(Status::busy, in_quotes(path), " is being replaced or recovered all the time; try again");
+  return fail(Status::busy, in_quotes(at.path()), " is being replaced or recovered all the time; try again");
 }
 
 // All of them, or none: then one is `orphaned`, or it failed.
@@ -145,7 +154,7 @@ Result<void> ShardCommit::lock_parts(Transaction **orphaned) {
 // replaced since it was read here: our changes must fit what is there now.
 Result<std::optional<std::string>> ShardCommit::new_index() const {
   if (!work_.changes_index) return std::nullopt;
-  auto read = Shards::read_index(shards_.env(), shards_.real_path());
+  auto read = Shards::read_index(shards_.location());
   if (!read) return Failure(std::move(read.error()));
   ShardIndex &index = read->index;
   const std::string old = index.spell();
@@ -159,7 +168,7 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
   for (const bool going : {true, false})
     for (const Transaction *part : work_.parts) {
       if (!part->publishes()) continue;
-      const std::string shard = shards_.name_of(part->checkpoint().path(), shown_);
+      const std::string shard = shards_.name_of(part->checkpoint(), shown_);
       const Index &before = part->before().header.index;
       if (going) {
         gained += part->gained_bytes();
@@ -191,16 +200,15 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
 }
 
 Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
-  os::Env &env = shards_.env();
-  entry->file = os::split_path(shards_.real_path()).second;
+  entry->file = shards_.location().name();
   auto form = write::form_of_index(index_.file);
   if (!form) return Failure(std::move(form.error()));
   entry->old = *form;
   auto spelled = new_index();
   if (!spelled) return Failure(std::move(spelled.error()));
   if (!*spelled) return {};
-  write::Replacement::remove_stale(env, shards_.real_path(), write::undecided_infix);
-  auto made = write::Replacement::create(env, shards_.real_path(), 0600, write::undecided_infix);
+  write::Replacement::remove_stale(shards_.location(), write::undecided_infix);
+  auto made = write::Replacement::create(shards_.location(), 0600, write::undecided_infix);
   if (!made) return Failure(std::move(made.error()));
   index_.fresh = std::move(*made);
   const os::File &file = index_.fresh->file();
@@ -214,10 +222,9 @@ Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
 
 // All that can fail: afterwards everything that is to be is on the disk.
 Result<void> ShardCommit::prepare() {
-  os::Env &env = shards_.env();
   auto identity = index_.file.stat();
   if (!identity) return Failure(std::move(identity.error()));
-  decision_.beside = std::make_unique<write::JournalFolder>(env, shards_.real_path(), *identity);
+  decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), *identity);
   auto taken = decision_.beside->take();
   if (!taken) return Failure(std::move(taken.error()));
   decision_.taken = std::move(*taken);
@@ -239,14 +246,33 @@ Result<void> ShardCommit::prepare() {
     if (auto synced = sync_folder(); !synced) return synced;
   const write::Identity known{identity->st_ino, list.index.old.size, 0, list.index.old.hash};
   journal.begin();
+  if (auto ok = check_in_place(); !ok) return ok;
   if (auto ok = journal.seal_super(known, write::encode(list), *transaction); !ok) return ok;
+  if (auto ok = check_all_is_there(); !ok) return ok;
   return journal.sync_payload(decision_.taken.folder->dir());
 }
 
+Result<void> ShardCommit::check_all_is_there() const {
+  for (const Transaction *part : work_.parts)
+    if (auto there = part->check_part_is_there(); !there) return there;
+  return decision_.beside->check_beside(*decision_.taken.journal);
+}
+
+// Once more, as preparing may have taken long: does every path still lead to what is locked?
+Result<void> ShardCommit::check_in_place() const {
+  auto replaced = shards_.location().was_replaced(index_.file);
+  if (!replaced) return Failure(std::move(replaced.error()));
+  if (*replaced)
+    return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
+                " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
+                "open it anew");
+  for (const Transaction *part : work_.parts)
+    if (auto ok = part->check_in_place(); !ok) return ok;
+  return {};
+}
+
 Result<void> ShardCommit::sync_folder() const {
-  auto dir = os::File::open(shards_.env(), AT_FDCWD, folder_, O_RDONLY | O_DIRECTORY, 0, folder_);
-  if (!dir) return Failure(std::move(dir.error()));
-  return dir->sync();
+  return shards_.location().folder()->sync();
 }
 
 Result<void> ShardCommit::carry_out() {
@@ -271,7 +297,7 @@ Result<void> ShardCommit::carry_out() {
   if (makes_files)
     if (auto synced = sync_folder(); !synced) return synced;
   for (Transaction *part : work_.parts)
-    if (auto done = part->retire_part(); !done) return done;
+    if (auto done = part->mark_part_done(); !done) return done;
   return decision_.taken.journal->retire();
 }
 

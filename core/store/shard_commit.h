@@ -56,6 +56,8 @@ class ShardCommit {
   int32_t left() const;
   Result<void> prepare();
   Result<void> prepare_index(write::SuperEntry *entry);
+  Result<void> check_all_is_there() const;
+  Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
   Result<void> carry_out();
   Failure open_outcome(Error cause);
@@ -64,7 +66,6 @@ class ShardCommit {
   Shards &shards_;
   const ShownShards &shown_;
   const Work work_;
-  const std::string folder_;  // that index and shards lie in
   const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;

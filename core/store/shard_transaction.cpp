@@ -15,6 +15,8 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
   if (shards.poisoned_)
     return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
                 " did not end well; close the handle and open the checkpoint anew");
+  // A view of one shard may be the payload of another, of which that one knows nothing.
+  options.is_view = [&shards](const void *bytes, uint64_t n) { return shards.lends(bytes, n); };
   return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
 }
 
@@ -40,13 +42,16 @@ Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
 uint32_t ShardTransaction::place_for_new() const {
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
     if (part->second->publishes()) return part->first;
-  return static_cast<uint32_t>(shown_.members().size() - 1);
+  return static_cast<uint32_t>(shown_.shards().size() - 1);
 }
 
 Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   if (const auto found = parts_.find(shard); found != parts_.end()) return found->second.get();
   auto pinned = shown_.pin(shard);
   if (!pinned) return Failure(std::move(pinned.error()));
+  // What was pinned of the handle is to show this shard as it is before it changes.
+  const Member *changes = shown_.shards()[shard].get();
+  shards_.each_catalogue([&](const Merged &c) { static_cast<const ShownShards &>(c).pin_opened(changes); });
   auto begun = Transaction::begin(*pinned->member, options_);
   if (!begun) return Failure(std::move(begun.error()));
   // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
@@ -79,7 +84,7 @@ Result<void> ShardTransaction::update(std::string_view name, const NewBytes &val
 
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
   if (auto ok = may_go_on(); !ok) return ok;
-  if (shown_.members().empty())
+  if (shown_.shards().empty())
     return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
                 " names no shard that a tensor could be put into; save the checkpoint anew");
   const uint32_t shard = shard_of(name).value_or(place_for_new());
@@ -146,6 +151,7 @@ Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::strin
 }
 
 Result<void> ShardTransaction::approve() const {
+  if (auto led = shards_.location().check_led_to(); !led) return led;
   if (!approve_) return {};
   if (auto same = shown_.check_unchanged(); !same) return same;
   for (const auto &[shard, transaction] : parts_)
@@ -205,7 +211,7 @@ Result<void> ShardTransaction::commit() {
   auto done = of_shard(parts.front().first, parts.front().second->commit());
   if (!done && done.error().status == Status::busy) return done;
   failed_ = true;
-  shards_.used_journals(parts.front().second->checkpoint());
+  shards_.used_journals(shown_.shards()[parts.front().first]);
   show_result();
   return done;
 }
@@ -213,11 +219,11 @@ Result<void> ShardTransaction::commit() {
 // Every shard anew, which changes nothing that a reader of the checkpoint sees: one after the other.
 Result<void> ShardTransaction::commit_each() {
   ST_ASSERT(parts_.empty() && !changes_index());  // those would not be all or none
-  for (uint32_t shard = 0; shard < shown_.members().size(); ++shard) {
+  for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
     auto in = part(shard);
     if (!in) return Failure(std::move(in.error()));
     if (auto done = of_shard(shard, (*in)->commit()); !done) return done;
-    shards_.used_journals((*in)->checkpoint());
+    shards_.used_journals(shown_.shards()[shard]);
     parts_.erase(shard);
   }
   failed_ = true;
@@ -232,6 +238,7 @@ Result<void> ShardTransaction::commit_together(const Parts &parts) {
     ShardCommit commit(shards_, shown_, std::move(work));
     if (auto done = commit.run([this] { return approve(); }); !done) return done;
   }
+  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);
   // What shows it may have to recover what others left, which takes the index for itself.
   show_result();
   return {};
@@ -242,7 +249,7 @@ Result<void> ShardTransaction::commit_together(const Parts &parts) {
 void ShardTransaction::show_result() {
   bool changed = changes_index() || options_.compact;
   for (const auto &[shard, transaction] : parts_)
-    changed |= &transaction->checkpoint().snapshot() != shown_.pinned(shard);
+    changed |= transaction->checkpoint().hold().get() != shown_.pinned(shard);
   if (!changed) return;
   auto shown = shards_.show_anew();
   const Log &log = shards_.options().log;

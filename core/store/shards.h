@@ -27,19 +27,16 @@ class Shards final : public Several {
   // beside the path that was given.
   static Result<std::unique_ptr<Shards>> open(os::Env &env, const std::string &path, OpenOptions options);
 
-  Result<std::unique_ptr<Collection>> reopen() const override;
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const override;
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
-  size_t members() const override;
-  std::string_view member_path(size_t i) const override;
-  Result<const Checkpoint *> member(size_t i) const override;
-  size_t index_bytes() const override;
+  void close() noexcept override;
   std::string index_path() const override { return path_; }
 
-  const std::string &path() const { return path_; }            // of the index, as it was given, made absolute
-  const std::string &real_path() const { return real_path_; }  // without symbolic links
+  const std::string &path() const { return path_; }     // of the index, as it was given, made absolute
+  const os::Location &location() const { return at_; }  // without symbolic links
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
-  static Result<ReadIndex> read_index(os::Env &env, const std::string &real_path);
+  static Result<ReadIndex> read_index(const os::Location &index);
 
  private:
   friend class ShardCommit;
@@ -54,21 +51,22 @@ class Shards final : public Several {
   Result<void> recover_if_needed(const os::LockWait &wait);
   Result<void> recover(const os::LockWait &wait);
   write::Findings told() const;
-  const ShownShards &now() const;
   static uint64_t state_of(const struct stat &index);
   // Status file_changed if the index is no longer the one that was read.
   Result<void> check_unchanged(const struct stat &read) const;
   // Waits for whoever is changing the checkpoint.
   Result<void> await_writers() const;
   // As the index names it.
-  std::string name_of(const std::string &real_path, const ShownShards &shown) const;
+  std::string name_of(const Checkpoint &shard, const ShownShards &shown) const;
   // Only so many shards keep a journal for their next transaction.
-  void used_journals(Checkpoint &shard);
+  void used_journals(const std::shared_ptr<Member> &shard);
 
-  std::string path_, real_path_, folder_;
-  std::mutex mutex_;                                      // of what follows
-  std::map<std::string, Member *, std::less<>> by_name_;  // all that this handle has seen
-  std::vector<Checkpoint *> with_journals_;               // those used last
+  std::string path_;
+  os::Location at_;                                                      // of the index
+  std::shared_ptr<const os::Directory> folder_;                          // that the shards are named in
+  std::mutex mutex_;                                                     // of what follows
+  std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name_;  // those that the index names
+  std::vector<std::shared_ptr<Member>> with_journals_;                   // those used last
   std::atomic<bool> poisoned_ = false;
   std::atomic<uint64_t> own_index_ = 0;  // state of the index that a commit of ours is putting in place
 };

@@ -4,7 +4,7 @@
 
 namespace st::store {
 
-ShownShards::ShownShards(const Shards &owner, ReadIndex read, std::vector<Member *> members)
+ShownShards::ShownShards(const Shards &owner, ReadIndex read, Members members)
     : owner_(owner), read_(std::move(read)), members_(std::move(members)), pins_(members_.size()) {
   size_t first = 0;
   for (const uint64_t n : read_.index.counts()) {
@@ -16,7 +16,7 @@ ShownShards::ShownShards(const Shards &owner, ReadIndex read, std::vector<Member
 Result<ShownShards::Pinned> ShownShards::pin(uint32_t i) const {
   const Snapshot *snapshot = pinned(i);
   if (snapshot) return Pinned{members_[i]->opened(), snapshot};
-  auto opened = members_[i]->open(owner_.env(), owner_.member_options());
+  auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
     if (e.status == Status::no_file) return Failure(owner_.missing(i, members_[i]->path()));
@@ -28,16 +28,12 @@ Result<ShownShards::Pinned> ShownShards::pin(uint32_t i) const {
   // The second look may meet such a change that began after the first, but then this index goes with it.
   for (int looks = 0; looks < 2; ++looks) {
     if (auto same = check_unchanged(); !same) return Failure(std::move(same.error()));
-    const Snapshot &now = (*opened)->snapshot();
-    if (agrees(i, now)) {
-      if (pins_[i].compare_exchange_strong(snapshot, &now, std::memory_order_acq_rel)) snapshot = &now;
-      return Pinned{*opened, snapshot};
-    }
+    if (auto now = (*opened)->hold(); agrees(i, *now)) return Pinned{*opened, pins_[i].keep(std::move(now))};
     if (auto alone = owner_.await_writers(); !alone) return Failure(std::move(alone.error()));
     if (auto fresh = (*opened)->refresh_settled(); !fresh) return Failure(std::move(fresh.error()));
   }
   if (auto same = check_unchanged(); !same) return Failure(std::move(same.error()));
-  Error e = explain(i, (*opened)->snapshot());
+  Error e = explain(i, *(*opened)->hold());
   e.shard = i;
   return Failure(std::move(e));
 }
@@ -60,8 +56,8 @@ Error ShownShards::explain(uint32_t shard, const Snapshot &snapshot) const {
       return error(Status::shard_tensor, where, " holds tensor ", in_quotes(name), ", which the index ",
                    in_quotes(owner_.path()), " does not name; the two do not belong together")
           .about_tensor(name);
-    auto there = members_[*other]->open(owner_.env(), owner_.member_options());
-    if (there && (*there)->snapshot().header.index.find(name))
+    auto there = members_[*other]->open(owner_.member_options());
+    if (there && (*there)->hold()->header.index.find(name))
       return error(Status::shard_duplicate, "tensor ", in_quotes(name), " is in ", where, " and in ",
                    in_quotes(members_[*other]->path()), "; one of them would be hidden")
           .about_tensor(name);
@@ -69,12 +65,34 @@ Error ShownShards::explain(uint32_t shard, const Snapshot &snapshot) const {
                  in_quotes(members_[*other]->path()))
         .about_tensor(name);
   }
-  for (const std::string_view name : read_.index.names_in(shard))
+  const auto names = read_.index.names_by_shard();
+  for (const std::string_view name : names[shard])
     if (!index.find(name))
       return error(Status::shard_tensor, "by the index ", in_quotes(owner_.path()), " tensor ", in_quotes(name),
                    " is in ", where, ", but it is not; fetch the shard again")
           .about_tensor(name);
   return error(Status::shard_tensor, where, " and the index ", in_quotes(owner_.path()), " disagree");
+}
+
+Result<Opened> ShownShards::member(size_t i) const {
+  auto shard = pin(static_cast<uint32_t>(i));
+  if (!shard) return Failure(std::move(shard.error()));
+  return Opened{shard->member, shard->snapshot};
+}
+
+std::vector<Opened> ShownShards::opened() const {
+  std::vector<Opened> all;
+  for (uint32_t i = 0; i < members_.size(); ++i)
+    if (const Snapshot *snapshot = pinned(i)) all.push_back({members_[i]->opened(), snapshot});
+  return all;
+}
+
+void ShownShards::pin_opened(const Member *only) const {
+  for (uint32_t i = 0; i < members_.size(); ++i) {
+    const Checkpoint *c = !only || only == members_[i].get() ? members_[i]->opened() : nullptr;
+    if (!c || pinned(i)) continue;
+    if (auto now = c->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
+  }
 }
 
 Result<Place> ShownShards::at(size_t i) const {

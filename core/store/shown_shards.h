@@ -11,7 +11,8 @@ namespace st::store {
 
 class ShownShards final : public Merged {
  public:
-  ShownShards(const Shards &owner, ReadIndex read, std::vector<Member *> members);
+  using Members = std::vector<std::shared_ptr<Member>>;
+  ShownShards(const Shards &owner, ReadIndex read, Members members);
 
   size_t size() const override { return read_.index.size(); }
   Result<Place> at(size_t i) const override;
@@ -25,8 +26,14 @@ class ShownShards final : public Merged {
     return read_.index.metadata_find(key);
   }
 
+  size_t members() const override { return members_.size(); }
+  std::string_view member_path(size_t i) const override { return members_[i]->path(); }
+  Result<Opened> member(size_t i) const override;
+  std::vector<Opened> opened() const override;
+  size_t index_bytes() const override { return read_.index.memory_bytes(); }
+
   const ShardIndex &index() const { return read_.index; }
-  const std::vector<Member *> &members() const { return members_; }
+  const Members &shards() const { return members_; }
 
   struct Pinned {
     Checkpoint *member;
@@ -40,16 +47,19 @@ class ShownShards final : public Merged {
   // Does that state of the shard have the tensors that the index has in it, no more and no fewer?
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.
-  const Snapshot *pinned(uint32_t i) const { return pins_[i].load(std::memory_order_acquire); }
+  const Snapshot *pinned(uint32_t i) const { return pins_[i].get(); }
+  // Pins those of these shards that are open already and agree: so that they stay what they are here, whatever is
+  // published next.
+  void pin_opened(const Member *only = nullptr) const;
 
  private:
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 
   const Shards &owner_;
   const ReadIndex read_;
-  const std::vector<Member *> members_;
-  std::vector<size_t> first_;  // index of each shard's first tensor
-  mutable std::vector<std::atomic<const Snapshot *>> pins_;
+  const Members members_;
+  std::vector<size_t> first_;                           // index of each shard's first tensor
+  mutable std::vector<Versions<Snapshot>::Once> pins_;  // held
 };
 
 }  // namespace st::store

@@ -77,14 +77,16 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
 
 }  // namespace
 
-Result<os::File> open_regular(os::Env &env, const std::string &path, int flags) {
-  auto file = os::File::open(env, AT_FDCWD, path, flags | O_NONBLOCK | O_NOCTTY, 0, path);
-  if (!file) return file;
-  auto s = file->stat();
-  if (!s) return Failure(std::move(s.error()));
-  if (!S_ISREG(s->st_mode))
-    return fail(Status::not_regular, in_quotes(path), " is no plain file; give the path of a .safetensors file");
-  return file;
+Result<os::File> open_regular(const os::Location &at, int flags) {
+  return os::while_stale([&]() -> Result<os::File> {
+    auto file = at.open(flags | O_NONBLOCK | O_NOCTTY);
+    if (!file) return file;
+    auto s = file->stat();
+    if (!s) return Failure(std::move(s.error()));
+    if (!S_ISREG(s->st_mode))
+      return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");
+    return file;
+  });
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
@@ -111,6 +113,20 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode ma
 Snapshot::~Snapshot() {
   if (descriptors_) descriptors_->forget(this);
   for (Reopened *r = reopened_.load(); r;) delete std::exchange(r, r->before);
+}
+
+bool Snapshot::lends(const void *bytes, uint64_t n) const {
+  const auto by = [&](const read::Content &c) {
+    if (c.maps(bytes, n)) return true;
+    if (!c.owns_some()) return false;
+    for (size_t i = 0; i < header.index.size(); ++i)
+      if (c.owns(i, header.index.at(i).nbytes, bytes, n)) return true;
+    return false;
+  };
+  if (by(content)) return true;
+  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
+    if (by(r->content)) return true;
+  return false;
 }
 
 uint64_t Snapshot::reopens() const {
@@ -187,6 +203,24 @@ Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
   for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
     if (&reach->content != &r->content) forget(r->content);
   return reach->content.refresh(reach->file, slot, offset, n);
+}
+
+bool Snapshot::has_own_memory() const {
+  auto here = content_here();
+  return !here || (*here)->bytes_owned() > 0;
+}
+
+Result<void> Snapshot::refresh_own_memory() const {
+  auto reach = here();
+  if (!reach) return Failure(std::move(reach.error()));
+  const Index &index = header.index;
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (!reach->content.in_own_memory(i)) continue;
+    const TensorView t = index.at(i);
+    auto read = reach->content.refresh(reach->file, i, file_offset(t), t.nbytes);
+    if (!read) return Failure(std::move(read.error()).about_tensor(t.name));
+  }
+  return {};
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size) {

@@ -1,7 +1,6 @@
 // One state of a file as a handle sees it: its descriptor, its parsed header,
 // its bytes. Immutable but for the bytes themselves. A handle that finds its
-// file replaced takes a new snapshot and keeps the old ones, so that views and
-// names that were given out stay valid until the handle is closed.
+// file replaced takes a new snapshot; how long the old one stays is store/versions.h's affair.
 #pragma once
 
 #include <atomic>
@@ -11,6 +10,7 @@
 #include "os/descriptors.h"
 #include "os/file.h"
 #include "os/filesystem.h"
+#include "os/location.h"
 #include "read/content.h"
 
 namespace st::store {
@@ -39,10 +39,16 @@ struct Snapshot {
   Result<Reach> here() const;
   // The same, for who only looks at its bytes.
   Result<const read::Content *> content_here() const;
+  // Do some of these bytes lie where views of it lie?
+  bool lends(const void *bytes, uint64_t n) const;
   // From now on the descriptor is one of many, and may be given up between uses.
   void share_descriptor(std::shared_ptr<os::Descriptors> among);
   // Piece `slot` was changed in the file: see read::Content::refresh.
   Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
+  // Bytes that were read into memory, which would not show what others change in the file: are there any? Each is
+  // read once more to where it lies.
+  bool has_own_memory() const;
+  Result<void> refresh_own_memory() const;
   uint64_t reopens() const;  // how often here() made them
 
   uint64_t file_size() const { return header.data_offset() + header.index.data_bytes(); }
@@ -66,6 +72,6 @@ struct Snapshot {
 };
 
 // A plain file, opened without blocking on pipes and devices.
-Result<os::File> open_regular(os::Env &env, const std::string &path, int flags);
+Result<os::File> open_regular(const os::Location &at, int flags);
 
 }  // namespace st::store

@@ -15,7 +15,7 @@ Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
     : checkpoint_(checkpoint),
       options_(std::move(options)),
       process_(checkpoint.env_.getpid()),
-      snapshot_(&checkpoint.snapshot()) {}
+      snapshot_(checkpoint.hold()) {}
 
 Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, TransactionOptions options) {
   if (!checkpoint.options_.writable)
@@ -83,29 +83,52 @@ Result<void> Transaction::need_journal() {
   return {};
 }
 
+Result<void> Transaction::check_journal_is_there() const {
+  return checkpoint_.journals_->check_beside(*journal_.journal);
+}
+
+// Staging may take hours, and something may clean up meanwhile. What was staged can still be read.
+Result<void> Transaction::restage_if_gone() {
+  if (check_journal_is_there()) return {};
+  auto taken = checkpoint_.journals_->take();
+  if (!taken) return Failure(std::move(taken.error()));
+  const write::JournalFolder::Taken gone = std::exchange(journal_, std::move(*taken));
+  journal_start_ = journal_.journal->bytes_written();
+  for (Staged &s : staged_) {
+    write::SectorTable &table = s.piece.table;
+    const bool staged = s.piece.staged();
+    const uint64_t sectors = write::sectors_of(table.noted_for, s.piece.payload.length);
+    const write::Payload was =
+        staged ? s.piece.payload : write::Payload{table.offset, sectors * sizeof(uint32_t), table.hash};
+    auto again = journal_.journal->take_over(*gone.journal, was, control_);
+    if (!again) return Failure(std::move(again.error()));
+    if (staged)
+      s.piece.payload = *again;
+    else
+      table.offset = again->offset;
+  }
+  return {};
+}
+
 Result<void> Transaction::stage(size_t index, const TensorView &tensor, const NewBytes &value) {
   if (auto ok = need_journal(); !ok) return ok;
-  const void *bytes = options_.copy ? nullptr : value.bytes;
-  auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
-  if (!fresh) {
-    write::Piece &piece = staged_[found->second].piece;
-    if (!piece.staged()) return borrow(&piece, value.bytes);
-    auto payload = journal_.journal->overwrite(piece.payload, value.bytes, control_);
-    if (!payload) return Failure(std::move(payload.error()));
-    piece.payload = *payload;
-    piece.bytes = bytes;
-    return {};
-  }
-  write::Piece piece{snapshot_->file_offset(tensor), {0, value.nbytes, 0}, bytes};
-  if (!options_.copy && value.nbytes >= checkpoint_.undo_from_) {
-    if (auto borrowed = borrow(&piece, value.bytes); !borrowed) return borrowed;
-  } else {
-    auto payload = journal_.journal->append(value.bytes, value.nbytes, control_);
-    if (!payload) return Failure(std::move(payload.error()));
-    piece.payload = *payload;
-  }
-  staged_.push_back({tensor.name, index, piece});
+  const auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
+  if (fresh) staged_.push_back({tensor.name, index, {snapshot_->file_offset(tensor), {0, value.nbytes, 0}}});
+  write::Piece &piece = staged_[found->second].piece;
+  const bool may_borrow = !options_.copy && value.nbytes >= checkpoint_.undo_from_ && !is_view(value);
+  if (may_borrow && !piece.staged()) return borrow(&piece, value.bytes);
+  auto payload = piece.staged() ? journal_.journal->overwrite(piece.payload, value.bytes, control_)
+                                : journal_.journal->append(value.bytes, value.nbytes, control_);
+  if (!payload) return Failure(std::move(payload.error()));
+  piece = {piece.offset, *payload};
   return {};
+}
+
+// A view changes with its file, which another tensor of this very transaction may
+// do: its bytes are taken at once.
+bool Transaction::is_view(const NewBytes &value) const {
+  return checkpoint_.lends(value.bytes, value.nbytes) ||
+         (options_.is_view && options_.is_view(value.bytes, value.nbytes));
 }
 
 // Where the old bytes can be saved instead, the new ones are but noted: the
@@ -151,43 +174,67 @@ std::vector<write::Piece> Transaction::pieces() const {
   return pieces;
 }
 
+Error Transaction::changed_payload(std::string_view name) {
+  return error(Status::invalid_argument, "the new bytes of tensor ", in_quotes(name),
+               " changed between staging and commit, so nothing was written; leave them alone until then, or begin the "
+               "transaction with ST_TXN_COPY")
+      .about_tensor(name);
+}
+
+Result<void> Transaction::stage_borrowed(Staged *s) {
+  write::Journal &journal = *journal_.journal;
+  auto payload = journal.append(s->piece.bytes, s->piece.payload.length, control_);
+  if (!payload) return Failure(std::move(payload.error()));
+  if (auto flushed = journal.flush(); !flushed) return flushed;
+  auto same = journal.was_noted(s->piece.table, journal.file(), payload->offset, payload->length);
+  if (!same) return Failure(std::move(same.error()));
+  if (!*same) return Failure(changed_payload(s->name));
+  s->piece = {s->piece.offset, *payload};
+  return {};
+}
+
 Result<void> Transaction::stage_borrowed() {
-  for (Staged &s : staged_) {
-    if (s.piece.staged()) continue;
-    auto payload = journal_.journal->append(s.piece.bytes, s.piece.payload.length, control_);
-    if (!payload) return Failure(std::move(payload.error()));
-    s.piece.payload = *payload;
-  }
+  for (Staged &s : staged_)
+    if (!s.piece.staged())
+      if (auto done = stage_borrowed(&s); !done) return done;
   return {};
 }
 
 // By an undo record, if most bytes are borrowed and the filesystem plays along;
 // else by a redo record, which needs nothing but room.
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
+  if (auto ok = restage_if_gone(); !ok) return Failure(std::move(ok.error()));
   const os::File &dir = journal_.folder->dir();
-  uint64_t staged = 0, borrowed = 0;
-  for (const Staged &s : staged_) (s.piece.staged() ? staged : borrowed) += s.piece.payload.length;
-  if (borrowed > staged) {
-    auto ranges = save_old(locked);
-    if (ranges)
-      return write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges), locked.identity);
-    const Error &e = ranges.error();
-    if (e.status == Status::cancelled || e.status == Status::interrupted) return Failure(std::move(ranges.error()));
-    if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
-  }
-  if (auto ok = stage_borrowed(); !ok) return Failure(std::move(ok.error()));
-  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces()); !room)
-    return Failure(std::move(room.error()));
-  return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_);
-}
-
-Result<std::vector<write::RangeRecord>> Transaction::save_old(const Locked &locked) {
-  if (auto room = write::check_free(locked.file, pieces()); !room) return Failure(std::move(room.error()));
   // In a file that replaced the one it was noted for, a tensor may lie across
   // other sectors.
   for (Staged &s : staged_)
     if (!s.piece.staged() && !s.piece.table.fits(s.piece.offset))
-      if (auto noted = borrow(&s.piece, s.piece.bytes); !noted) return Failure(std::move(noted.error()));
+      if (auto done = stage_borrowed(&s); !done) return Failure(std::move(done.error()));
+  const write::StillThere there = [this] { return check_journal_is_there(); };
+  uint64_t staged = 0, borrowed = 0;
+  for (const Staged &s : staged_) (s.piece.staged() ? staged : borrowed) += s.piece.payload.length;
+  if (borrowed > staged) {
+    auto ranges = save_old(locked);
+    if (ranges) {
+      auto applied = write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges),
+                                           locked.identity, there);
+      // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
+      // of it is read before the file is touched.
+      if (applied || !applied.error().payload_changed) return applied;
+    } else {
+      const Error &e = ranges.error();
+      if (e.status == Status::cancelled || e.status == Status::interrupted) return Failure(std::move(ranges.error()));
+      if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
+    }
+  }
+  if (auto ok = stage_borrowed(); !ok) return Failure(std::move(ok.error()));
+  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces()); !room)
+    return Failure(std::move(room.error()));
+  return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_, there);
+}
+
+Result<std::vector<write::RangeRecord>> Transaction::save_old(const Locked &locked) {
+  if (auto room = write::check_free(locked.file, pieces()); !room) return Failure(std::move(room.error()));
   return write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
 }
 
@@ -220,11 +267,13 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, 
   constexpr int attempts = 1000;
   os::Env &env = checkpoint_.env_;
   const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
+  os::Turnstile turnstile([&](const os::File &file) { return checkpoint_.at_.was_replaced(file).value_or(false); });
   for (int i = 0; i < attempts; ++i) {
     const uint64_t now = env.monotonic_ms();
     auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_,
                             &checkpoint_.counters_.lock_waits},
-                           orphaned);
+                           turnstile, orphaned);
+    if (!locked && locked.error().os_errno == ESTALE) continue;  // replaced on the server while we looked
     if (!locked || *locked || (orphaned && *orphaned)) return locked;
   }
   return fail(Status::busy, in_quotes(checkpoint_.path_), " is being replaced or recovered all the time; try again");
@@ -233,20 +282,24 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, 
 // The header's bytes shared, so that nobody publishes or recovers meanwhile,
 // and the tensors' bytes exclusive. Then look whether what is locked is still
 // what the path names, what the header said, and free of orphans.
-Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait, bool *orphaned) {
-  auto file = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
+Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
+                                                                   bool *orphaned) {
+  auto file = open_regular(checkpoint_.at_, O_RDWR);
   if (!file) return Failure(std::move(file.error()));
   auto locked = std::make_unique<Locked>();
   locked->file = std::move(*file);
 
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
-  if (publishes()) ranges = {{0, 0, true}};
+  if (publishes()) ranges = {os::whole_file(true)};
   for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
-  auto lock = os::RangeLock::acquire(locked->file, std::move(ranges), wait);
-  if (!lock) return Failure(name_blocked(std::move(lock.error()), locked->file));
-  locked->lock = std::move(*lock);
+  auto had = turnstile.lock(locked->file, std::move(ranges), wait, &locked->lock);
+  if (!had) return Failure(name_blocked(std::move(had.error()), locked->file));
+  if (!*had) {
+    turnstile.keep(std::move(locked->file));
+    return nullptr;
+  }
 
-  auto replaced = os::was_replaced(locked->file, checkpoint_.path_);
+  auto replaced = checkpoint_.at_.was_replaced(locked->file);
   if (!replaced) return Failure(std::move(replaced.error()));
   if (*replaced) return nullptr;
   auto identity = write::identify(locked->file);
@@ -281,8 +334,7 @@ Result<void> Transaction::find_committed_orphans(bool *found) const {
   std::optional<write::Folder> looked;
   const write::Folder *folder = journal_.folder.get();
   if (!folder) {
-    auto opened =
-        write::Folder::open(checkpoint_.env_, checkpoint_.path_, snapshot_->identity, checkpoint_.options_.log);
+    auto opened = write::Folder::open(checkpoint_.at_, snapshot_->identity, checkpoint_.options_.log);
     if (!opened) return Failure(std::move(opened.error()));
     looked = std::move(*opened);
     if (!looked) return {};
@@ -313,28 +365,32 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
       }
     draft_ = std::move(draft);
   }
-  by_index_.clear();
-  for (size_t k = 0; k < staged_.size(); ++k) {
-    Staged &s = staged_[k];
+  std::vector<size_t> now;  // of each staged tensor its index there
+  for (const Staged &s : staged_) {
     const TensorView old = snapshot_->header.index.at(s.index);
     const auto found = index.find(s.name);
     if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
       return Failure(error(Status::file_changed, in_quotes(checkpoint_.path_), " was replaced, and tensor ",
                            in_quotes(s.name), " is gone from it or has another form; open it anew")
                          .about_tensor(s.name));
-    s.index = *found;
-    s.piece.offset = snapshot->file_offset(index.at(*found));
-    by_index_[*found] = k;
+    now.push_back(*found);
   }
-  snapshot_ = snapshot.get();
-  checkpoint_.adopt(std::move(snapshot));
+  by_index_.clear();
+  for (size_t k = 0; k < staged_.size(); ++k) {
+    const TensorView t = index.at(now[k]);
+    staged_[k].name = t.name;
+    staged_[k].index = now[k];
+    staged_[k].piece.offset = snapshot->file_offset(t);
+    by_index_[now[k]] = k;
+  }
+  snapshot_ = checkpoint_.adopt(std::move(snapshot));
   return {};
 }
 
 // Once a handle: is a second descriptor really kept out?
 Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
   if (checkpoint_.locks_tested_) return {};
-  auto second = open_regular(checkpoint_.env_, checkpoint_.path_, O_RDWR);
+  auto second = open_regular(checkpoint_.at_, O_RDWR);
   if (!second) return Failure(std::move(second.error()));
   auto exclude = os::locks_exclude(locked.file, *second, range);
   if (!exclude) return Failure(std::move(exclude.error()));
@@ -349,11 +405,12 @@ Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &
 // Which tensor was it that could not be locked, and who holds it?
 Error Transaction::name_blocked(Error busy, const os::File &file) const {
   if (busy.status != Status::busy) return busy;
+  if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));
   const auto blocked =
       std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
   const bool is_tensor = blocked != staged_.end();
   const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
-                              : publishes() ? os::LockRange{0, 0, true}
+                              : publishes() ? os::whole_file(true)
                                             : os::LockRange{0, snapshot_->header.data_offset(), false};
   busy.holder_pid = os::find_lock_holder(file, range);
   busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "os/turnstile.h"
 #include "store/any_transaction.h"
 #include "store/checkpoint.h"
 #include "store/draft.h"
@@ -54,21 +55,25 @@ class Transaction final : public AnyTransaction {
   // is to be recovered first, by recover_part() when no file of the whole is locked any more.
   Result<bool> lock_part(int32_t timeout_ms);
   Result<void> recover_part(int32_t timeout_ms);
+  // Is what is locked still what the path leads to? Else status file_changed.
+  Result<void> check_in_place() const { return check_in_place(*locked_); }
   void unlock_part() { locked_.reset(); }
   // All that can fail: afterwards everything is on the disk, but means nothing yet.
   Result<void> prepare_part(const write::Super &super, write::SuperEntry *entry);
+  // Is what was prepared where recovery will look for it?
+  Result<void> check_part_is_there() const { return check_journal_is_there(); }
   // Decided: nothing is dropped any more whatever happens.
   Result<void> carry_out_patch();
   Result<void> place_first();   // before the index takes its new state
   Result<void> place_second();  // after it
-  Result<void> retire_part();
-  void finish_part();
+  Result<void> mark_part_done();
+  void finish_part();  // the super-journal is empty
   // Never decided: as if nothing had been. `open`: it may have been decided, so all is left to recovery.
   void drop_part(bool open) noexcept;
 
  private:
   struct Staged {
-    std::string_view name;  // in a snapshot, which the checkpoint keeps
+    std::string_view name;  // in *snapshot_
     size_t index;           // in *snapshot_
     write::Piece piece;     // offset as of *snapshot_; what undo is for is not staged but borrowed
   };
@@ -84,6 +89,7 @@ class Transaction final : public AnyTransaction {
     const void *bytes;
     write::Payload journal;
     uint64_t nbytes;
+    write::SectorTable table = {};  // of bytes that were borrowed for a patch
   };
   // Planned, and being made.
   struct NewFile {
@@ -95,6 +101,8 @@ class Transaction final : public AnyTransaction {
   Transaction(Checkpoint &checkpoint, TransactionOptions options);
   Result<void> may_go_on() const;
   Result<void> need_journal();
+  Result<void> check_journal_is_there() const;
+  Result<void> restage_if_gone();
   std::unique_ptr<Draft> draft_of(const Index &index) const;
   Result<void> draft(const Change *first = nullptr);
   Result<void> apply(Change change);
@@ -102,17 +110,23 @@ class Transaction final : public AnyTransaction {
   Result<void> put_bytes(Change change, const NewBytes &value);
   // `keeping_removed`: with the tensors that the draft has no more, at the end.
   Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed = false) const;
-  Result<void> publish(const Locked &locked);
+  Result<void> check_in_place(const Locked &locked) const;
+  Result<void> publish(Locked &locked);
   Result<void> finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed);
   Result<void> check_links(const Locked &locked) const;
+  Result<void> check_payloads(const os::File &made, const write::PublishPlan &plan) const;
   Result<void> make(const Locked &locked, NewFile *made, std::string_view infix, bool keeping_removed = false);
   Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
   Result<void> find_committed_orphans(bool *found) const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
+  bool is_view(const NewBytes &value) const;
   Result<void> borrow(write::Piece *piece, const void *bytes);
+  static Error changed_payload(std::string_view name);
+  Result<void> stage_borrowed(Staged *staged);
   // With `orphaned` nothing is recovered: then it is told, and the answer null.
   Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *orphaned = nullptr);
-  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, bool *orphaned);  // null: look again
+  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
+                                           bool *orphaned);  // null: look again
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
   Result<void> test_locks(const Locked &locked, const os::LockRange &range);
   Error name_blocked(Error busy, const os::File &file) const;
@@ -129,7 +143,7 @@ class Transaction final : public AnyTransaction {
   Control control_;  // of the call under way
   Approve approve_;
   const pid_t process_;
-  const Snapshot *snapshot_;
+  HeldSnapshot snapshot_;
   std::vector<Staged> staged_;    // of a patch
   std::unique_ptr<Draft> draft_;  // of a publish, and how it came about
   std::vector<Change> changes_;
@@ -141,7 +155,7 @@ class Transaction final : public AnyTransaction {
   // Of a part of several.
   std::unique_ptr<Locked> locked_;
   std::unique_ptr<NewFile> first_, second_;
-  std::unique_ptr<std::byte[]> buffer_;  // for what must not fail for want of memory
+  write::ChunkBuffer buffer_;  // for what must not fail for want of memory
 };
 
 }  // namespace st::store

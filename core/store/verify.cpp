@@ -21,17 +21,23 @@ class Verifier {
   Result<void> run_index();
 
   Result<void> run() {
-    if (auto told = check(); !told) return told;
+    if (auto told = check(os::Location::find(env_, path_)); !told) return told;
     if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
     return {};
   }
 
  private:
   // The outer result is for being told to stop; findings go to tell().
-  Result<void> check(const ShardIndex *index = nullptr, uint32_t shard = 0);
-  Result<void> check_index(const ReadIndex &read, const std::string &folder);
-  Result<void> check_agreement(const Snapshot &snapshot, const ShardIndex &index, uint32_t shard);
-  Result<void> check_journals(const os::File &file);
+  // What an index says of one of its shards.
+  struct Said {
+    const ShardIndex &index;
+    uint32_t shard;
+    const std::vector<std::string_view> &names;
+  };
+  Result<void> check(const Result<os::Location> &at, const Said *said = nullptr);
+  Result<void> check_index(const ReadIndex &read, const std::shared_ptr<const os::Directory> &folder);
+  Result<void> check_agreement(const Snapshot &snapshot, const Said &said);
+  Result<void> check_journals(const os::Location &at, const os::File &file);
   Result<void> check_alignment(const Snapshot &snapshot);
   Result<void> read_all(const Snapshot &snapshot);
   Result<void> tell(Severity severity, Error e);
@@ -51,17 +57,15 @@ Result<void> Verifier::tell(Severity severity, Error e) {
   return {};
 }
 
-Result<void> Verifier::check(const ShardIndex *index, uint32_t shard) {
-  std::string real;
-  if (const int r = env_.realpath(path_.c_str(), &real); r < 0)
-    return tell(Severity::error, os_error(-r, "open", path_));
-  auto file = open_regular(env_, real, O_RDONLY);
+Result<void> Verifier::check(const Result<os::Location> &at, const Said *said) {
+  if (!at) return tell(Severity::error, Error(at.error()));
+  auto file = open_regular(*at, O_RDONLY);
   if (!file) return tell(Severity::error, std::move(file.error()));
-  if (auto told = check_journals(*file); !told) return told;
+  if (auto told = check_journals(*at, *file); !told) return told;
   auto snapshot = Snapshot::take(std::move(*file), read::MapMode::none, {});
   if (!snapshot) return tell(Severity::error, std::move(snapshot.error()));
-  if (index)
-    if (auto told = check_agreement(**snapshot, *index, shard); !told) return told;
+  if (said)
+    if (auto told = check_agreement(**snapshot, *said); !told) return told;
   if (auto told = check_alignment(**snapshot); !told) return told;
   if (auto told = read_all(**snapshot); !told) return told;
   if (first_error_.status != Status::ok) return {};
@@ -72,10 +76,10 @@ Result<void> Verifier::check(const ShardIndex *index, uint32_t shard) {
                     (*snapshot)->header.json_bytes, " bytes: every rule of the format holds"));
 }
 
-Result<void> Verifier::check_journals(const os::File &file) {
+Result<void> Verifier::check_journals(const os::Location &at, const os::File &file) {
   auto s = file.stat();
   if (!s) return tell(Severity::error, std::move(s.error()));
-  auto folder = write::Folder::open(env_, file.path(), *s, {});
+  auto folder = write::Folder::open(at, *s, {});
   if (!folder) return tell(Severity::error, std::move(folder.error()));
   if (!*folder) return {};
   auto orphans = write::find_orphans(**folder, *s);
@@ -117,18 +121,18 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
 }
 
 // Both directions: what the shard holds, and what the index says of it.
-Result<void> Verifier::check_agreement(const Snapshot &snapshot, const ShardIndex &index, uint32_t shard) {
+Result<void> Verifier::check_agreement(const Snapshot &snapshot, const Said &said) {
   const Index &held = snapshot.header.index;
   for (size_t i = 0; i < held.size(); ++i) {
     const std::string_view name = held.at(i).name;
-    const auto said = index.shard_of(name);
-    if (said == shard) continue;
+    const auto shard = said.index.shard_of(name);
+    if (shard == said.shard) continue;
     auto e = error(Status::shard_tensor, in_quotes(path_), " holds tensor ", in_quotes(name),
-                   said ? text(", which by the index is in ", in_quotes(index.shards()[*said]))
-                        : std::string(", which the index does not name"));
+                   shard ? text(", which by the index is in ", in_quotes(said.index.shards()[*shard]))
+                         : std::string(", which the index does not name"));
     if (auto told = tell(Severity::error, std::move(e).about_tensor(name)); !told) return told;
   }
-  for (const std::string_view name : index.names_in(shard)) {
+  for (const std::string_view name : said.names) {
     if (held.find(name)) continue;
     auto e = error(Status::shard_tensor, "by the index tensor ", in_quotes(name), " is in ", in_quotes(path_),
                    ", but it is not");
@@ -137,17 +141,20 @@ Result<void> Verifier::check_agreement(const Snapshot &snapshot, const ShardInde
   return {};
 }
 
-Result<void> Verifier::check_index(const ReadIndex &read, const std::string &folder) {
+Result<void> Verifier::check_index(const ReadIndex &read, const std::shared_ptr<const os::Directory> &folder) {
   const ShardIndex &index = read.index;
+  const auto names = index.names_by_shard();
   for (uint32_t shard = 0; shard < index.shards().size(); ++shard) {
-    path_ = folder + "/" + index.shards()[shard];
+    path_ = folder->path_of(index.shards()[shard]);
+    const auto at = os::Location::find_in(folder, index.shards()[shard]);
     struct stat s;
-    if (env_.fstatat(AT_FDCWD, path_.c_str(), &s, 0) == -ENOENT) {
+    if (at ? at->stat(&s) == -ENOENT : at.error().os_errno == ENOENT) {
       auto e = error(Status::shard_missing, "shard ", in_quotes(path_), ", which the index names, is not there");
       e.shard = shard;
       if (auto told = tell(Severity::error, std::move(e)); !told) return told;
-    } else if (auto told = check(&index, shard); !told) {
-      return told;
+    } else {
+      const Said said{index, shard, names[shard]};
+      if (auto told = check(at, &said); !told) return told;
     }
   }
   if (first_error_.status != Status::ok) return {};
@@ -162,17 +169,17 @@ Result<void> Verifier::check_index(const ReadIndex &read, const std::string &fol
 
 Result<void> Verifier::run_index() {
   auto run = [&]() -> Result<void> {
-    std::string real, folder;
-    if (const int r = env_.realpath(path_.c_str(), &real); r < 0)
-      return tell(Severity::error, os_error(-r, "open", path_));
-    if (const int r = env_.realpath(os::split_path(path_).first.c_str(), &folder); r < 0)
-      return tell(Severity::error, os_error(-r, "open", path_));
-    auto file = open_regular(env_, real, O_RDONLY);
+    const auto [in, base] = os::split_path(path_);
+    auto folder = os::Directory::find(env_, in);
+    if (!folder) return tell(Severity::error, std::move(folder.error()));
+    auto at = os::Location::find_in(*folder, base);
+    if (!at) return tell(Severity::error, std::move(at.error()));
+    auto file = open_regular(*at, O_RDONLY);
     if (!file) return tell(Severity::error, std::move(file.error()));
-    if (auto told = check_journals(*file); !told) return told;
-    auto read = Shards::read_index(env_, real);
+    if (auto told = check_journals(*at, *file); !told) return told;
+    auto read = Shards::read_index(*at);
     if (!read) return tell(Severity::error, std::move(read.error()));
-    return check_index(*read, folder);
+    return check_index(*read, *folder);
   };
   if (auto told = run(); !told) return told;
   if (first_error_.status != Status::ok) return Failure(std::move(first_error_));

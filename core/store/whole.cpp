@@ -6,10 +6,14 @@
 
 namespace st::store {
 
-Whole::Whole(std::string path, std::vector<File> files, std::vector<MetadataPair> of_index)
-    : path_(std::move(path)), files_(std::move(files)), of_index_(std::move(of_index)), metadata_(of_index_) {
+Whole::Whole(Catalogue of, std::string path, std::vector<Opened> files, std::vector<MetadataPair> of_index)
+    : catalogue_(std::move(of)),
+      path_(std::move(path)),
+      files_(std::move(files)),
+      of_index_(std::move(of_index)),
+      metadata_(of_index_) {
   size_t n = 0;
-  for (const File &f : files_) n += f.snapshot->header.index.size();
+  for (const Opened &f : files_) n += f.snapshot->header.index.size();
   places_.reserve(n);
   for (uint32_t number = 0; number < files_.size(); ++number) {
     const auto [file, snapshot] = files_[number];
@@ -34,19 +38,19 @@ Result<Whole> Whole::of(const Collection &collection) {
   const Catalogue catalogue = collection.catalogue();
   auto places = catalogue.all();
   if (!places) return Failure(std::move(places.error()));
-  std::vector<File> files;
+  std::vector<Opened> files;
   for (const Place &p : *places)
     if (p.number == files.size()) files.push_back({p.member, p.snapshot});
   std::vector<MetadataPair> of_index;
   for (size_t i = 0; i < catalogue.metadata_size(); ++i)
     if (const MetadataPair pair = catalogue.metadata_at(i); pair.first != total_size_key) of_index.push_back(pair);
-  return Whole(collection.index_path(), std::move(files), std::move(of_index));
+  return Whole(catalogue, collection.index_path(), std::move(files), std::move(of_index));
 }
 
 Whole Whole::as_in(std::span<const Snapshot *const> snapshots) const {
-  std::vector<File> files = files_;
+  std::vector<Opened> files = files_;
   for (size_t i = 0; i < files.size(); ++i) files[i].snapshot = snapshots[i];
-  return Whole(path_, std::move(files), of_index_);
+  return Whole(catalogue_, path_, std::move(files), of_index_);
 }
 
 std::optional<size_t> Whole::find(std::string_view name) const {
@@ -57,13 +61,13 @@ std::optional<size_t> Whole::find(std::string_view name) const {
 
 uint64_t Whole::data_bytes() const {
   uint64_t n = 0;
-  for (const File &f : files_) n += f.snapshot->header.index.data_bytes();
+  for (const Opened &f : files_) n += f.snapshot->header.index.data_bytes();
   return n;
 }
 
 size_t Whole::index_bytes() const {
-  return places_.capacity() * sizeof(Place) + by_name_.size() * (sizeof(*by_name_.begin()) + 2 * sizeof(void *)) +
-         by_name_.bucket_count() * sizeof(void *);
+  return catalogue_.index_bytes() + places_.capacity() * sizeof(Place) +
+         by_name_.size() * (sizeof(*by_name_.begin()) + 2 * sizeof(void *)) + by_name_.bucket_count() * sizeof(void *);
 }
 
 Listing Whole::listing() const {
@@ -84,7 +88,7 @@ Result<void> Whole::must_not_be(os::Env &env, const std::string &path) const {
     return fail(Status::invalid_argument, in_quotes(path), " is to be written, but is a file that is read for it (",
                 in_quotes(read), "); give another path");
   };
-  for (const File &f : files_)
+  for (const Opened &f : files_)
     if (os::same_inode(s, f.snapshot->identity)) return refuse(f.checkpoint->path());
   if (env.fstatat(AT_FDCWD, path_.c_str(), &index, 0) == 0 && os::same_inode(s, index)) return refuse(path_);
   return {};

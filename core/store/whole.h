@@ -1,6 +1,7 @@
 // A checkpoint as it is at one moment, whole: every tensor with the file that it
 // lies in, and the metadata that it has as one file. Of a file and of shards
-// alike: what is made for the one fits the other, if they hold the same.
+// alike: what is made for the one fits the other, if they hold the same. Holds what
+// it shows.
 #pragma once
 
 #include <span>
@@ -15,12 +16,7 @@ namespace st::store {
 
 class Whole {
  public:
-  struct File {
-    const Checkpoint *checkpoint;
-    const Snapshot *snapshot;
-  };
-
-  explicit Whole(const Checkpoint &file) : Whole(file.path(), {{&file, &file.snapshot()}}, {}) {}
+  explicit Whole(const Checkpoint &file) : Whole(Catalogue(file), file.path(), {}) {}
   // Opens all of its shards. Must not outlive the collection, which is no overlay.
   static Result<Whole> of(const Collection &collection);
   // As its files are in these snapshots, one for each.
@@ -32,7 +28,7 @@ class Whole {
   std::span<const Place> places() const { return places_; }
   std::optional<size_t> find(std::string_view name) const;
   uint64_t data_bytes() const;
-  std::span<const File> files() const { return files_; }
+  std::span<const Opened> files() const { return files_; }
   size_t index_bytes() const;  // of memory
   // Those of the file. Of shards: of the index, but for total_size; then what else the first shard's header has.
   const std::vector<MetadataPair> &metadata() const { return metadata_; }
@@ -44,10 +40,14 @@ class Whole {
   Result<void> must_not_be(os::Env &env, const std::string &path) const;
 
  private:
-  Whole(std::string path, std::vector<File> files, std::vector<MetadataPair> of_index);
+  // Of that catalogue, all of whose files are opened.
+  Whole(const Catalogue &of, std::string path, std::vector<MetadataPair> of_index)
+      : Whole(of, std::move(path), of.opened(), std::move(of_index)) {}
+  Whole(Catalogue of, std::string path, std::vector<Opened> files, std::vector<MetadataPair> of_index);
 
+  Catalogue catalogue_;
   std::string path_;
-  std::vector<File> files_;
+  std::vector<Opened> files_;
   std::vector<Place> places_;
   std::unordered_map<std::string_view, size_t> by_name_;  // of several files
   std::vector<MetadataPair> of_index_, metadata_;

@@ -1,10 +1,11 @@
-// Alone with the file that a path names now: all its bytes locked, so that no
+// Alone with the file that stands at a place now: all its bytes locked, so that no
 // commit is under way and every committed journal beside it is an orphan.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "os/location.h"
 #include "os/range_lock.h"
 
 namespace st::write {
@@ -14,9 +15,7 @@ struct Exclusive {
   os::RangeLock lock;  // of file: dies first
 };
 
-// Follows a file that is replaced meanwhile. Status busy. Where links are refused:
-// status not_regular if the path, in its last component, names no plain file itself.
-Result<std::unique_ptr<Exclusive>> lock_whole_file(os::Env &env, const std::string &path, const os::LockWait &wait,
-                                                   os::Links links = os::Links::follow);
+// Follows a file that is replaced meanwhile. Status busy; not_regular if no plain file stands there.
+Result<std::unique_ptr<Exclusive>> lock_whole_file(const os::Location &at, const os::LockWait &wait);
 
 }  // namespace st::write

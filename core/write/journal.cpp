@@ -6,6 +6,7 @@
 #include "check.h"
 #include "hash.h"
 #include "os/random_name.h"
+#include "write/super_journal.h"
 #include "write/units.h"
 
 namespace st::write {
@@ -48,7 +49,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
     journal->file_ = std::move(*file);
     // Between the two calls a recoverer may take the new file for an orphan's
     // and remove it: it is ours once it is both locked and linked.
-    auto lock = os::RangeLock::acquire(journal->file_, {{0, 0, true}}, {});
+    auto lock = os::RangeLock::acquire(journal->file_, {os::whole_file(true)}, {});
     if (!lock) {
       last = std::move(lock.error());
       if (last.status != Status::busy) {
@@ -88,15 +89,20 @@ Result<void> Journal::reserve(uint64_t end) {
   return {};
 }
 
+// What is hashed is read back: another thread, or a commit that shows through a
+// mapping, may change the caller's memory between two looks at it. And memory that
+// cannot be read is an error of write(), not a signal.
 Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
   Hasher hasher;
   uint64_t started = 0;
   for (uint64_t done = 0; done < n;) {
     if (auto go = control.check(done, n); !go) return Failure(std::move(go.error()));
     const uint64_t take = std::min(write_chunk_bytes, n - done);
     const auto *from = static_cast<const std::byte *>(bytes) + done;
-    hasher.add(from, take);
     if (auto put = file_.write(from, take, offset + done); !put) return Failure(std::move(put.error()));
+    if (auto got = read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
+    hasher.add(buffer.get(), take);
     done += take;
     if (done - started >= write_out_bytes || done == n) {
       file_.env().sync_range(file_.fd(), offset + started, done - started);
@@ -119,8 +125,11 @@ Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {
   const auto *from = static_cast<const std::byte *>(bytes);
   tail_.insert(tail_.end(), from, from + n);
   end_ += n;
-  if (tail_.size() < tail_limit) return {};
-  return flush();
+  return flush_if_long();
+}
+
+Result<void> Journal::flush_if_long() {
+  return tail_.size() < tail_limit ? Result<void>() : flush();
 }
 
 Result<void> Journal::align(uint64_t alignment) {
@@ -142,8 +151,12 @@ Result<Payload> Journal::append(const void *bytes, uint64_t n, const Control &co
     end_ += n;
   } else {
     if (auto go = control.check(0, n); !go) return Failure(std::move(go.error()));
-    payload.hash = hash64(bytes, n);
-    if (auto ok = append_bytes(bytes, n); !ok) return Failure(std::move(ok.error()));
+    const size_t at = tail_.size();
+    const auto *from = static_cast<const std::byte *>(bytes);
+    tail_.insert(tail_.end(), from, from + n);
+    payload.hash = hash64(tail_.data() + at, n);  // of the copy
+    end_ += n;
+    if (auto ok = flush_if_long(); !ok) return Failure(std::move(ok.error()));
   }
   return payload;
 }
@@ -153,6 +166,28 @@ Result<Payload> Journal::overwrite(const Payload &old, const void *bytes, const 
   auto hash = write_hashed(bytes, old.length, old.offset, control);
   if (!hash) return Failure(std::move(hash.error()));
   return Payload{old.offset, old.length, *hash};
+}
+
+Result<Payload> Journal::take_over(Journal &from, const Payload &payload, const Control &control) {
+  if (auto ok = from.flush(); !ok) return Failure(std::move(ok.error()));
+  const uint64_t hashes = sectors_of(0, payload.length + sector_bytes) * sizeof(uint32_t);
+  if (auto ok = reserve(end_ + page + payload.length + hashes + range_record_bytes); !ok)
+    return Failure(std::move(ok.error()));
+  if (auto ok = align(payload.length >= tail_limit ? page : 8); !ok) return Failure(std::move(ok.error()));
+  const Payload taken{end_, payload.length, payload.hash};
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
+  Hasher hasher;
+  for (uint64_t done = 0; done < payload.length;) {
+    if (auto go = control.check(done, payload.length); !go) return Failure(std::move(go.error()));
+    const uint64_t n = std::min(write_chunk_bytes, payload.length - done);
+    if (auto got = from.read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    hasher.add(buffer.get(), n);
+    if (auto ok = append_bytes(buffer.get(), n); !ok) return Failure(std::move(ok.error()));
+    done += n;
+  }
+  if (hasher.digest() != payload.hash)
+    return fail(Status::io, in_quotes(from.file().path()), " no longer holds what was written to it");
+  return taken;
 }
 
 // `source` answers n bytes of the piece, from the done-th on.
@@ -205,6 +240,45 @@ Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload
     if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
     return buffer.get();
   });
+}
+
+Result<bool> Journal::was_noted(const SectorTable &table, uint64_t done, std::span<const std::byte> bytes,
+                                uint32_t *hashes) const {
+  const uint64_t at = table.noted_for + done;
+  const uint64_t n = sectors_of(at, bytes.size()) * sizeof *hashes;
+  const uint64_t before = at / sector_bytes - table.noted_for / sector_bytes;
+  if (auto got = read(hashes, n, table.offset + before * sizeof *hashes); !got) return Failure(std::move(got.error()));
+  for (uint64_t to = 0; to < bytes.size(); ++hashes) {
+    const uint64_t take = up_to_sector(at + to, sector_bytes, bytes.size() - to);
+    if (hash_sector(bytes.subspan(to, take)) != *hashes) return false;
+    to += take;
+  }
+  return true;
+}
+
+Result<bool> Journal::was_noted(const SectorTable &table, const os::File &file, uint64_t offset, uint64_t n) const {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
+  std::vector<uint32_t> hashes(write_chunk_bytes / sector_bytes + 1);
+  for (uint64_t done = 0; done < n;) {
+    const uint64_t take = up_to_sector(table.noted_for + done, write_chunk_bytes, n - done);
+    if (auto got = file.read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
+    auto same = was_noted(table, done, {buffer.get(), take}, hashes.data());
+    if (!same || !*same) return same;
+    done += take;
+  }
+  return true;
+}
+
+Result<bool> Journal::holds(const Payload &payload) const {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
+  Hasher hasher;
+  for (uint64_t done = 0; done < payload.length;) {
+    const uint64_t n = std::min(write_chunk_bytes, payload.length - done);
+    if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    hasher.add(buffer.get(), n);
+    done += n;
+  }
+  return hasher.digest() == payload.hash;
 }
 
 // The file's bytes [begin, end): hashed, and appended if they are not shared.
@@ -271,6 +345,9 @@ Result<void> Journal::seal_part(const Identity &identity, std::vector<RangeRecor
 }
 
 Result<void> Journal::seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction) {
+  if (parts.size() > longest_super_list)
+    return fail(Status::unsupported, "the list of what this transaction changes has ", parts.size(),
+                " bytes, more than the ", longest_super_list, " that recovery reads; change fewer shards at once");
   return seal_with({transaction, identity, 0, parts.size(), 0, super_record, {}}, parts);
 }
 
@@ -292,6 +369,15 @@ Result<void> Journal::commit() {
   return file_.sync_data();
 }
 
+Result<void> Journal::finish() {
+  record_.flags |= done_record;
+  return commit();
+}
+
+void Journal::settle() {
+  committed_ = false;
+}
+
 Result<void> Journal::retire() {
   constexpr std::byte zeros[header_bytes] = {};
   bytes_written_ += sizeof zeros;
@@ -302,8 +388,7 @@ Result<void> Journal::retire() {
     if (record_.is_undo()) static_cast<void>(file_.write(block.data(), block.size(), 0));
     return emptied;
   }
-  committed_ = false;
-  begin();
+  settle();
   return {};
 }
 

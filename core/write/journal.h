@@ -26,6 +26,8 @@ struct SectorTable {
   uint64_t offset = 0, hash = 0;
   uint64_t noted_for = 0;  // the piece's place in the file, which its sectors follow
 
+  bool noted() const { return offset != 0; }
+
   bool fits(uint64_t place) const { return offset != 0 && noted_for % sector_bytes == place % sector_bytes; }
 };
 
@@ -51,7 +53,7 @@ class Journal {
   const os::File &file() const { return file_; }
   uint64_t bytes_written() const { return bytes_written_; }
   uint64_t allocated() const { return allocated_; }
-  // Between commit() and retire(): recovery's business, if we do not get there.
+  // Between commit() and retire() or settle(): recovery's business, if we do not get there.
   bool committed() const { return committed_; }
 
   // Begin a transaction on this empty journal.
@@ -59,9 +61,12 @@ class Journal {
     end_ = header_bytes;
     tail_.clear();
   }
-  // Stage n bytes: at the end, or over a payload of the same length.
+  // Stage n bytes: at the end, or over a payload of the same length. They are read
+  // once, and the hash is of what was read, also if they change meanwhile.
   Result<Payload> append(const void *bytes, uint64_t n, const Control &control);
   Result<Payload> overwrite(const Payload &old, const void *bytes, const Control &control);
+  // Stage what was staged in another journal, which nobody finds any more.
+  Result<Payload> take_over(Journal &from, const Payload &payload, const Control &control);
 
   // What is staged is in the file, for others to copy from.
   Result<void> flush();
@@ -76,6 +81,14 @@ class Journal {
   Result<SectorTable> note_staged(uint64_t offset, const Payload &payload);
   Result<RangeRecord> save_old(const os::File &data, uint64_t offset, uint64_t n, const SectorTable &table,
                                uint64_t block);
+  // Were these the bytes that were noted, from the done-th on, where a sector
+  // begins? All that was noted is flushed. `hashes`: memory for one a sector.
+  Result<bool> was_noted(const SectorTable &table, uint64_t done, std::span<const std::byte> bytes,
+                         uint32_t *hashes) const;
+  // The same of n bytes in a file.
+  Result<bool> was_noted(const SectorTable &table, const os::File &file, uint64_t offset, uint64_t n) const;
+  // Is a payload what was staged?
+  Result<bool> holds(const Payload &payload) const;
 
   // The manifest. Then: payload and name durable; then the commit record, then
   // that durable too. From the moment commit() is called until it answers ok
@@ -88,9 +101,16 @@ class Journal {
   Result<void> seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction);
   Result<void> sync_payload(const os::File &dir);
   Result<void> commit();
+  // Of a part: says, durably, that it is carried out. Still committed(), as this must
+  // stay until the super-journal is empty, durably; then the journal may be used again.
+  Result<void> finish();
+  void settle();
+  // Committed, but nothing of it is carried out: takes that back. Is the outcome open?
+  bool give_up() { return !retire(); }
   // Empty again, durably: from here on it is as if it had never been. An undo
   // record that could not be emptied durably is put in its place again: what it
-  // would undo must not be believed until recovery has decided.
+  // would undo must not be believed until recovery has decided. What was staged and
+  // noted stays, until begin().
   Result<void> retire();
 
   // Staged bytes, read back.
@@ -100,6 +120,7 @@ class Journal {
   Result<void> reserve(uint64_t end);
   Result<void> seal_with(CommitRecord record, std::span<const std::byte> manifest);
   Result<void> append_bytes(const void *bytes, uint64_t n);
+  Result<void> flush_if_long();
   template <class Source>
   Result<SectorTable> note_sectors(uint64_t offset, uint64_t n, Source source);
   Result<void> save_bytes(const os::File &data, uint64_t begin, uint64_t end, bool by_value, Hasher *hasher);

@@ -8,8 +8,13 @@ namespace {
 constexpr uint64_t largest_parked = uint64_t{256} << 20;
 constexpr size_t most_parked = 4;
 
-std::string folder_path(const std::string &path) {
-  return path + std::string(folder_suffix);
+os::Location folder_of(const os::Location &file) {
+  return file.beside(journal_folder_name(file.name()));
+}
+
+Result<os::File> open_dir(const os::Location &folder) {
+  return os::File::open(folder.env(), folder.dir(), folder.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
+                        folder.path());
 }
 
 }  // namespace
@@ -21,13 +26,10 @@ std::string distrust(const struct stat &s, const struct stat &data, uid_t self) 
   return {};
 }
 
-Result<os::File> Folder::open_dir(os::Env &env, const std::string &path) {
-  return os::File::open(env, AT_FDCWD, folder_path(path), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, folder_path(path));
-}
-
-Result<std::optional<Folder>> Folder::open(os::Env &env, const std::string &path, const struct stat &data,
-                                           const Log &log) {
-  auto dir = open_dir(env, path);
+Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
+  os::Env &env = file.env();
+  const os::Location at = folder_of(file);
+  auto dir = open_dir(at);
   if (!dir && dir.error().os_errno == ENOENT) return std::nullopt;
   std::string why;
   if (!dir) {
@@ -43,43 +45,42 @@ Result<std::optional<Folder>> Folder::open(os::Env &env, const std::string &path
     folder.dir_ = std::move(*dir);
     return folder;
   }
-  why = text("the journal folder ", in_quotes(folder_path(path)), " is not to be trusted: ", why);
+  why = text("the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why);
   struct stat parent;
-  if (env.fstatat(AT_FDCWD, os::split_path(path).first.c_str(), &parent, 0) == 0 && (parent.st_mode & S_IWOTH)) {
+  if (env.fstat(file.dir(), &parent) == 0 && (parent.st_mode & S_IWOTH)) {
     if (log) log(LogLevel::warning, why + "; it was passed over");
     return std::nullopt;
   }
   return fail(Status::journal, why, "; have the file's owner look at it and remove it");
 }
 
-Result<Folder> Folder::create(os::Env &env, const std::string &path, const struct stat &data) {
-  const std::string name = folder_path(path);
-  const int made = os::repeat_interrupted([&] { return env.mkdirat(AT_FDCWD, name.c_str(), 0700); });
-  if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", name));
-  auto dir = open_dir(env, path);
+Result<Folder> Folder::create(const os::Location &file, const struct stat &data) {
+  os::Env &env = file.env();
+  const os::Location at = folder_of(file);
+  const int made = os::repeat_interrupted([&] { return env.mkdirat(at.dir(), at.name().c_str(), 0700); });
+  if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", at.path()));
+  auto dir = open_dir(at);
   if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
-    return fail(Status::journal, in_quotes(name),
+    return fail(Status::journal, in_quotes(at.path()),
                 " is no folder, so there is no place for a journal; look at it and remove it");
   if (!dir) return Failure(std::move(dir.error()));
   auto s = dir->stat();
   if (!s) return Failure(std::move(s.error()));
   if (const std::string why = distrust(*s, data, env.geteuid()); !why.empty())
-    return fail(Status::journal, "the journal folder ", in_quotes(name), " is not to be trusted: ", why,
+    return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why,
                 "; remove it, or move the file to a folder of your own");
 
   if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: he may not have come to this yet.
-  auto parent =
-      os::File::open(env, AT_FDCWD, os::split_path(path).first, O_RDONLY | O_DIRECTORY, 0, os::split_path(path).first);
-  if (!parent) return Failure(std::move(parent.error()));
-  if (auto synced = parent->sync(); !synced) return Failure(std::move(synced.error()));
+  if (auto synced = file.folder()->sync(); !synced) return Failure(std::move(synced.error()));
   Folder folder;
   folder.dir_ = std::move(*dir);
   return folder;
 }
 
-void Folder::remove_if_empty(os::Env &env, const std::string &path) {
-  env.unlinkat(AT_FDCWD, folder_path(path).c_str(), AT_REMOVEDIR);
+void Folder::remove_if_empty(const os::Location &file) {
+  const os::Location at = folder_of(file);
+  at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR);
 }
 
 Result<std::vector<std::string>> Folder::journals() const {
@@ -89,8 +90,8 @@ Result<std::vector<std::string>> Folder::journals() const {
   return names;
 }
 
-JournalFolder::JournalFolder(os::Env &env, std::string path, struct stat data)
-    : env_(env), path_(std::move(path)), folder_path_(folder_path(path_)), data_(data), process_(env.getpid()) {
+JournalFolder::JournalFolder(os::Location file, struct stat data)
+    : env_(file.env()), file_(std::move(file)), data_(data), process_(env_.getpid()) {
   parked_.reserve(most_parked);
 }
 
@@ -103,7 +104,7 @@ void JournalFolder::let_go() noexcept {
   if (!folder_ || env_.getpid() != process_) return;  // see forget_if_forked
   for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
   parked_.clear();
-  env_.unlinkat(AT_FDCWD, folder_path_.c_str(), AT_REMOVEDIR);  // fails while others use it
+  Folder::remove_if_empty(file_);  // fails while others use it
   folder_.reset();
 }
 
@@ -116,12 +117,24 @@ void JournalFolder::forget_if_forked() {
   folder_.reset();
 }
 
-bool JournalFolder::is_beside(const Journal &journal) const {
+Result<void> JournalFolder::check_beside(const Journal &journal) const {
+  const auto gone = [&] {
+    return fail(Status::io, "the journal folder of ", in_quotes(file_.path()),
+                " was removed while a change was being made; nothing was changed; see what removes it, and try again");
+  };
   struct stat by_name;
-  const std::string path = folder_path_ + "/" + journal.name();
   const auto ours = journal.file().stat();
-  return ours && env_.fstatat(AT_FDCWD, path.c_str(), &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
-         os::same_inode(by_name, *ours);
+  if (!ours) return Failure(Error(ours.error()));
+  auto folder = open_dir(folder_of(file_));
+  if (!folder) {
+    const int e = folder.error().os_errno;
+    if (e == ENOENT || e == ENOTDIR || e == ELOOP) return gone();
+    return Failure(std::move(folder.error()));
+  }
+  const int r = env_.fstatat(folder->fd(), journal.name().c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
+  if (r == -ENOENT || (r == 0 && !os::same_inode(by_name, *ours))) return gone();
+  if (r < 0) return Failure(folder->error(-r, "look into"));
+  return {};
 }
 
 Result<JournalFolder::Taken> JournalFolder::take() {
@@ -131,7 +144,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
   Error last;
   for (int i = 0; i < attempts; ++i) {
     if (!folder_) {
-      auto folder = Folder::create(env_, path_, data_);
+      auto folder = Folder::create(file_, data_);
       if (!folder && folder.error().os_errno == ENOENT) {  // removed between our two calls
         last = std::move(folder.error());
         continue;
@@ -149,11 +162,11 @@ Result<JournalFolder::Taken> JournalFolder::take() {
     } else if (created.error().os_errno != ENOENT) {
       return Failure(std::move(created.error()));
     }
-    if (journal && is_beside(*journal)) return Taken{std::move(journal), folder_};
+    if (journal && check_beside(*journal)) return Taken{std::move(journal), folder_};
     // Somebody removed or moved the folder; a journal that recovery would not
     // find is worth nothing.
     if (journal) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
-    last = error(Status::io, "the journal folder of ", in_quotes(path_),
+    last = error(Status::io, "the journal folder of ", in_quotes(file_.path()),
                  " vanishes as soon as it is made; see what removes it");
     folder_.reset();
   }
@@ -166,7 +179,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
     parked_.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
-  if (!folder_) env_.unlinkat(AT_FDCWD, folder_path_.c_str(), AT_REMOVEDIR);  // let_go() came between
+  if (!folder_) Folder::remove_if_empty(file_);  // let_go() came between
 }
 
 }  // namespace st::write

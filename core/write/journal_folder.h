@@ -1,4 +1,4 @@
-// The folder `<file>.st-journal` beside a data file, where each transaction has
+// The folder `<file>.st-journal` (see names.h) beside a data file, where each transaction has
 // one journal. Holds no paths, follows no links, and trusts only what the
 // file's owner, root or this user made: anything else may have been planted.
 #pragma once
@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "control.h"
-#include "os/file.h"
+#include "os/location.h"
 #include "write/journal.h"
+#include "write/names.h"
 
 namespace st::write {
 
-inline constexpr std::string_view folder_suffix = ".st-journal";
 inline constexpr std::string_view aside_suffix = ".bad";
 
 // An open journal folder.
@@ -23,19 +23,17 @@ class Folder {
  public:
   // Nothing, if there is none: the usual case costs one system call. Status
   // journal if it may have been planted; where anybody may create files beside
-  // `path` that says nothing about it, so it is logged and passed over.
-  static Result<std::optional<Folder>> open(os::Env &env, const std::string &path, const struct stat &data,
-                                            const Log &log);
+  // `file` that says nothing about it, so it is logged and passed over.
+  static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log);
   // Made if there is none, and its entry in the parent durable.
-  static Result<Folder> create(os::Env &env, const std::string &path, const struct stat &data);
+  static Result<Folder> create(const os::Location &file, const struct stat &data);
   // Does nothing while anybody has a journal in it.
-  static void remove_if_empty(os::Env &env, const std::string &path);
+  static void remove_if_empty(const os::Location &file);
 
   const os::File &dir() const { return dir_; }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
 
  private:
-  static Result<os::File> open_dir(os::Env &env, const std::string &path);
   os::File dir_;
 };
 
@@ -47,7 +45,7 @@ std::string distrust(const struct stat &s, const struct stat &data, uid_t self);
 // and the folder with the last, when the handle is closed.
 class JournalFolder {
  public:
-  JournalFolder(os::Env &env, std::string path, struct stat data);
+  JournalFolder(os::Location file, struct stat data);
   ~JournalFolder();
 
   // A journal and the folder that it lies in.
@@ -61,13 +59,14 @@ class JournalFolder {
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
   void let_go() noexcept;
+  // Does recovery find it there, in the folder that stands beside the file now? Status io if not.
+  Result<void> check_beside(const Journal &journal) const;
 
  private:
-  bool is_beside(const Journal &journal) const;
   void forget_if_forked();
 
   os::Env &env_;
-  const std::string path_, folder_path_;
+  const os::Location file_;
   const struct stat data_;
   pid_t process_;
   std::mutex mutex_;

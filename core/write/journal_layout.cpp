@@ -59,7 +59,7 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
     *number = load_u64le(at);
     at += 8;
   }
-  if (out->flags == part_record) {
+  if (out->flags == part_record || out->flags == (part_record | done_record)) {
     const uint64_t n = load_u64le(sector.data() + super_at);
     if (n > longest_super) return JournalState::damaged;
     const size_t end = super_at + 8 + n;
@@ -120,16 +120,13 @@ void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector
   }
 }
 
-std::string check_ranges(std::span<const RangeRecord> ranges, const Identity &identity, uint64_t journal_bytes) {
-  uint64_t end_of_last = identity.data_offset;
-  for (const RangeRecord &r : ranges) {
-    if (r.length == 0 || !inside(r.offset, r.length, end_of_last, identity.size))
-      return "a range lies outside the file's data, or overlaps another";
-    if (!inside(r.payload, r.length, header_bytes, journal_bytes)) return "a payload lies outside the journal";
-    if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes))
-      return "a table of hashes lies outside the journal";
-    end_of_last = r.offset + r.length;
-  }
+std::string RangeRules::why_not(const RangeRecord &r) {
+  if (r.length == 0 || !inside(r.offset, r.length, end_of_last_, end_of_data_))
+    return "a range lies outside the file's data, or overlaps another";
+  if (!inside(r.payload, r.length, header_bytes, journal_bytes_)) return "a payload lies outside the journal";
+  if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes_))
+    return "a table of hashes lies outside the journal";
+  end_of_last_ = r.offset + r.length;
   return {};
 }
 

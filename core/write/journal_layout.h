@@ -1,7 +1,7 @@
 // The bytes of a journal (redo or undo record) of one transaction. Pure: no I/O.
 //
 //   0       commit record in the first 512-byte sector, zero but when committed; in
-//           a part of several, the super-journal's folder follows it there;
+//           a part of several, the name of the index follows it there;
 //           the rest of the 4096-byte block is zero
 //   4096    payloads: the new bytes of each range; in an undo record, the old ones
 //           for each range, a 32-bit hash of every 512-byte sector of the old bytes;
@@ -11,7 +11,8 @@
 // All integers are little-endian. The commit record fits one sector, which
 // disks write whole or not at all, and holds a hash of itself and of the
 // manifest, which holds hashes of all the rest. So a journal is in one of three
-// states: empty (zero sector: nothing was promised), committed, or damaged.
+// states: empty (zero sector: nothing was promised), committed, or damaged. A part
+// of several is not emptied but marked as done: see done_record.
 #pragma once
 
 #include <array>
@@ -42,6 +43,10 @@ inline constexpr uint64_t undo_record = 1;  // the payloads are to be put back, 
 inline constexpr uint64_t part_record =
     2;  // of a transaction on several files: means something only if its super-journal does
 inline constexpr uint64_t super_record = 4;  // the manifest is a list of parts: see super_journal.h
+// With part_record: the part is carried out, durably. As long as the super-journal is
+// committed, this says that the part need not be looked for; afterwards it says as
+// little as an empty journal.
+inline constexpr uint64_t done_record = 8;
 
 struct CommitRecord {
   uint64_t transaction = 0;
@@ -49,12 +54,13 @@ struct CommitRecord {
   uint64_t manifest = 0;  // offset of the manifest in the journal
   uint64_t ranges = 0;
   uint64_t manifest_hash = 0;
-  uint64_t flags = 0;  // one of the above or zero; a version to come that sets others is refused
+  uint64_t flags = 0;  // one of the above, part and done, or zero; a version to come that sets others is refused
   // Of a part: the name of the index beside which the super-journal lies. That one has the same transaction.
   std::string super_of = {};
 
   bool is_undo() const;
   bool is_part() const { return (flags & part_record) != 0; }
+  bool is_done() const { return (flags & done_record) != 0; }
   bool is_super() const { return (flags & super_record) != 0; }
 };
 
@@ -89,9 +95,18 @@ uint64_t sectors_of(uint64_t offset, uint64_t n);
 void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector<uint32_t> *out);
 uint32_t hash_sector(std::span<const std::byte> bytes);
 
-// What is wrong with a manifest: every range must lie in the file's data and
-// every reference inside the journal, in order and without overlap. Empty: it
-// is sound.
-std::string check_ranges(std::span<const RangeRecord> ranges, const Identity &identity, uint64_t journal_bytes);
+// What a manifest must keep to, given its ranges in their order: each lies in the
+// file's data behind the one before, and every reference inside the journal.
+class RangeRules {
+ public:
+  RangeRules(const Identity &identity, uint64_t journal_bytes)
+      : end_of_data_(identity.size), journal_bytes_(journal_bytes), end_of_last_(identity.data_offset) {}
+  // What is wrong with the next one. Empty: it is sound.
+  std::string why_not(const RangeRecord &range);
+
+ private:
+  const uint64_t end_of_data_, journal_bytes_;
+  uint64_t end_of_last_;
+};
 
 }  // namespace st::write

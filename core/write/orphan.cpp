@@ -11,13 +11,10 @@
 #include "write/units.h"
 
 namespace st::write {
-namespace {
 
 void drop(const Folder &folder, const std::string &name) {
   folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
 }
-
-}  // namespace
 
 Result<void> read_state(Found &found) {
   auto s = found.file.stat();
@@ -61,50 +58,42 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   return found;
 }
 
-bool manifest_is_inside(const Found &found) {
-  const CommitRecord &r = found.record;
-  return r.ranges <= found.size / range_record_bytes && r.manifest <= found.size &&
-         r.ranges * range_record_bytes <= found.size - r.manifest;
-}
-
-Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found) {
-  auto lock = os::RangeLock::acquire(found.file, {{0, 0, true}}, {});
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found, bool durably) {
+  auto lock = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
   if (!lock && lock.error().status == Status::busy) return false;
   if (!lock) return Failure(std::move(lock.error()));
+  if (durably)
+    if (auto emptied = empty(found); !emptied) return Failure(std::move(emptied.error()));
   drop(folder, name);
   return true;
 }
 
-uint64_t Replay::bytes() const {
-  uint64_t sum = 0;
-  for (const RangeRecord &r : ranges_) sum += r.length;
-  return sum;
-}
+// A chunk each, or the largest range.
+struct Replay::Buffers {
+  explicit Buffers(uint64_t largest)
+      : now(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))),
+        payload(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))) {}
+  std::unique_ptr<std::byte[]> now, payload;
+  std::vector<uint32_t> table;
+};
 
-Result<std::string> Replay::why_not() {
+Result<std::string> Replay::why_not(Identity identity) {
   const CommitRecord &record = orphan_.record;
-  auto identity = identify(data_);
-  if (!identity) return Failure(std::move(identity.error()));
-  const bool same_inode = identity->inode == record.identity.inode;
-  identity->inode = record.identity.inode;
-  if (*identity != record.identity)
+  const bool same_inode = identity.inode == record.identity.inode;
+  identity.inode = record.identity.inode;
+  if (identity != record.identity)
     return std::string("it is the journal of another file, or of another state of this one");
 
-  const uint64_t n = record.ranges * range_record_bytes;
-  if (!manifest_is_inside(orphan_)) return std::string("its manifest lies outside of it");
-  std::vector<std::byte> manifest(n);
-  if (auto got = orphan_.file.read(manifest.data(), n, record.manifest); !got) return Failure(std::move(got.error()));
-  if (hash64(manifest.data(), n) != record.manifest_hash) return std::string("its manifest is damaged");
-  ranges_ = decode_ranges(manifest);
-  if (std::string why = check_ranges(ranges_, record.identity, orphan_.size); !why.empty()) return why;
-  uint64_t largest = 0;
-  for (const RangeRecord &range : ranges_) largest = std::max(largest, range.length);
-  now_ = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
-  payload_ = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest));
-  for (const RangeRecord &range : ranges_) {
-    auto why = why_not_range(range);
-    if (!why || !why->empty()) return why;
-  }
+  auto why = manifest_.each([&](const RangeRecord &range) -> Result<std::string> {
+    ++ranges_;
+    bytes_ += range.length;
+    largest_ = std::max(largest_, range.length);
+    return std::string();
+  });
+  if (!why || !why->empty()) return why;
+  Buffers buffers(largest_);
+  why = manifest_.each([&](const RangeRecord &range) { return why_not_range(range, buffers); });
+  if (!why || !why->empty()) return why;
   // Some filesystems number their inodes anew at each mount (FUSE), and a copy
   // has another, too. Then the bytes must tell: some of them are new already.
   if (!same_inode && !touched_) return std::string("it is the journal of another file, which it has not touched");
@@ -114,28 +103,28 @@ Result<std::string> Replay::why_not() {
 // The payload is whole; and each sector of the file holds its old bytes or its
 // new ones, so that nobody else has changed them since. One kind is the payload,
 // the other is known by its hashes.
-Result<std::string> Replay::why_not_range(const RangeRecord &range) {
+Result<std::string> Replay::why_not_range(const RangeRecord &range, Buffers &buffers) {
   const bool is_undo = orphan_.record.is_undo();
   Hasher payload_hash, table_hash;
-  std::vector<uint32_t> table;
+  auto &[now, payload, table] = buffers;
   uint64_t table_at = range.sectors;
   std::string foreign;
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
     const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
-    if (auto got = orphan_.file.read(payload_.get(), n, range.payload + (at - range.offset)); !got)
+    if (auto got = orphan_.file.read(payload.get(), n, range.payload + (at - range.offset)); !got)
       return Failure(std::move(got.error()));
-    if (auto got = data_.read(now_.get(), n, at); !got) return Failure(std::move(got.error()));
+    if (auto got = data_.read(now.get(), n, at); !got) return Failure(std::move(got.error()));
     table.resize(sectors_of(at, n));
     if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got)
       return Failure(std::move(got.error()));
     table_at += table.size() * sizeof(uint32_t);
-    payload_hash.add(payload_.get(), n);
+    payload_hash.add(payload.get(), n);
     table_hash.add(table.data(), table.size() * sizeof(uint32_t));
     uint64_t from = 0;
     for (uint32_t hash : table) {
       const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
-      const bool is_hashed = hash_sector({now_.get() + from, piece}) == hash;
-      const bool is_payload = std::memcmp(now_.get() + from, payload_.get() + from, piece) == 0;
+      const bool is_hashed = hash_sector({now.get() + from, piece}) == hash;
+      const bool is_payload = std::memcmp(now.get() + from, payload.get() + from, piece) == 0;
       const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
       touched_ |= is_new && !is_old;
       if (!is_new && !is_old && foreign.empty())
@@ -151,28 +140,66 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range) {
 }
 
 Result<void> Replay::apply() {
-  for (const RangeRecord &range : ranges_) {
-    auto done = orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, payload_.get())
+  const Buffers buffers(largest_);
+  auto why = manifest_.each([&](const RangeRecord &range) -> Result<std::string> {
+    auto done = orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, buffers.payload.get())
                                          : copy_payload(data_, orphan_.file, range, range.offset,
-                                                        range.offset + range.length, payload_.get());
-    if (!done) return done;
-  }
+                                                        range.offset + range.length, buffers.payload.get());
+    if (!done) return Failure(std::move(done.error()));
+    return std::string();
+  });
+  if (!why) return Failure(std::move(why.error()));
+  if (!why->empty())
+    return fail(Status::journal, in_quotes(orphan_.file.path()),
+                " was changed by something else while it was applied (", *why,
+                "); see what writes to it, and open the file again");
   return data_.sync_data();
 }
 
-Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &orphan) {
+Result<void> empty(const Found &orphan) {
   constexpr std::byte zeros[header_bytes] = {};
   if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;
-  if (auto synced = orphan.file.sync_data(); !synced) return synced;
+  return orphan.file.sync_data();
+}
+
+Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &orphan) {
+  if (auto emptied = empty(orphan); !emptied) return emptied;
   drop(folder, name);
   return {};
 }
 
+namespace {
+
+Result<void> put_record(const Found &found, uint64_t more_flags) {
+  CommitRecord record = found.record;
+  record.flags |= more_flags;
+  const auto block = encode(record);
+  if (auto put = found.file.write(block.data(), block.size(), 0); !put) return put;
+  return found.file.sync_data();
+}
+
+}  // namespace
+
+Result<void> confirm(const Found &orphan) {
+  return put_record(orphan, 0);
+}
+
+Result<void> mark_done(const Found &part) {
+  return put_record(part, done_record);
+}
+
 Result<std::string> move_aside(const Folder &folder, const std::string &name) {
-  const std::string aside = name + std::string(aside_suffix);
-  const int moved = folder.dir().env().renameat(folder.dir().fd(), name.c_str(), folder.dir().fd(), aside.c_str());
-  if (moved < 0) return Failure(os_error(-moved, "move aside", folder.dir().path() + "/" + name));
-  return folder.dir().path() + "/" + aside;
+  constexpr int attempts = 100;
+  const os::File &dir = folder.dir();
+  std::string aside = name + std::string(aside_suffix);
+  for (int n = 2;; ++n) {
+    const int moved = dir.env().renameat(dir.fd(), name.c_str(), dir.fd(), aside.c_str());
+    if (moved >= 0) return dir.path() + "/" + aside;
+    // Something stands there that gives way to nothing: a folder, or a file where this is one.
+    const bool taken = moved == -ENOTEMPTY || moved == -EEXIST || moved == -EISDIR || moved == -ENOTDIR;
+    if (!taken || n > attempts) return Failure(os_error(-moved, "move aside", dir.path() + "/" + name));
+    aside = text(name, ".", n, aside_suffix);
+  }
 }
 
 Error needs_recovery(const std::string &path, const Error &cause) {

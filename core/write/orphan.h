@@ -8,6 +8,7 @@
 
 #include "write/journal_folder.h"
 #include "write/journal_layout.h"
+#include "write/manifest.h"
 
 namespace st::write {
 
@@ -21,44 +22,55 @@ struct Found {
   CommitRecord record;
   std::string damage;  // why it must not be applied
 
-  bool waits() const { return state != JournalState::empty || !damage.empty(); }
+  // A part that is carried out, though perhaps not all of its transaction.
+  bool is_done() const { return state == JournalState::committed && damage.empty() && record.is_done(); }
+  bool waits() const { return (state != JournalState::empty && !is_done()) || !damage.empty(); }
 };
 
 Result<void> read_state(Found &found);
 // Null if it has gone meanwhile. Opened for writing if `write`.
 Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
                                        bool write);
-// Does it reach to the end of its list of ranges?
-bool manifest_is_inside(const Found &found);
-
-// Removes an empty journal if nobody is filling it: true if it did. Only under
+// Removes a journal that does not wait, if nobody is filling it: true if it did. Only under
 // the lock of the whole file: a journal's lock in other hands than its writer's
-// would be taken for a sign of life.
-Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found);
+// would be taken for a sign of life. With `durably` no power cut will bring back what it was emptied of.
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found, bool durably = false);
+void drop(const Folder &folder, const std::string &name);
+// Durably empty.
+Result<void> empty(const Found &orphan);
 // Durably empty first, then gone.
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &orphan);
+// A commit record that was found is in memory, but perhaps not on the disk: its writer may have died before its sync,
+// or that may have failed. Written once more, it is durable, and what it promises may be carried out.
+Result<void> confirm(const Found &orphan);
+// The same of a part that is carried out: says so.
+Result<void> mark_done(const Found &part);
 // Out of the way, for somebody to look at: answers where it is now.
 Result<std::string> move_aside(const Folder &folder, const std::string &name);
 
-// Everything that must hold before a byte is written. Empty: it does.
+// A journal, and the file that it is for. Takes little memory, however large they are, and keeps none.
 class Replay {
  public:
-  Replay(const os::File &data, const Found &orphan) : data_(data), orphan_(orphan) {}
+  Replay(const os::File &data, const Found &orphan)
+      : data_(data), orphan_(orphan), manifest_(orphan.file, orphan.size, orphan.record) {}
 
-  Result<std::string> why_not();
+  // Everything that must hold before a byte is written. Empty: it does. `identity` is the file's.
+  Result<std::string> why_not(Identity identity);
+  // Then.
   Result<void> apply();
   bool touched() const { return touched_; }  // as far as why_not() has seen
-  size_t ranges() const { return ranges_.size(); }
-  uint64_t bytes() const;
+  uint64_t ranges() const { return ranges_; }
+  uint64_t bytes() const { return bytes_; }
 
  private:
-  Result<std::string> why_not_range(const RangeRecord &range);
+  struct Buffers;
+  Result<std::string> why_not_range(const RangeRecord &range, Buffers &buffers);
 
   const os::File &data_;
   const Found &orphan_;
-  std::vector<RangeRecord> ranges_;
-  bool touched_ = false;                        // the file holds new bytes that are not the old ones
-  std::unique_ptr<std::byte[]> now_, payload_;  // a chunk, or the largest range
+  const Manifest manifest_;
+  uint64_t ranges_ = 0, bytes_ = 0, largest_ = 0;
+  bool touched_ = false;  // the file holds new bytes that are not the old ones
 };
 
 // A committed journal that cannot be applied here, and whether a failure means that.

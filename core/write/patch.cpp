@@ -28,9 +28,20 @@ Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<con
 
 }  // namespace
 
+tl::expected<void, PatchFailure> commit_there(Journal &journal, const StillThere &there, bool open) {
+  using Failed = tl::unexpected<PatchFailure>;
+  if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});
+  if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), open, true});
+  if (auto found = there(); !found) {
+    const bool stands = journal.give_up();
+    return Failed({std::move(found.error()), stands && open, stands});
+  }
+  return {};
+}
+
 tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
                                              std::span<const Piece> pieces, const Identity &identity,
-                                             const Control &control) {
+                                             const Control &control, const StillThere &there) {
   using Failed = tl::unexpected<PatchFailure>;
   if (auto sealed = note_and_seal(data, journal, pieces, identity, control); !sealed)
     return Failed({std::move(sealed.error()), false, false});
@@ -39,8 +50,8 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   const auto buffer = chunk_for(pieces);
 
   // The point of no return.
-  if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), true, true});
-  if (auto written = write_pieces(data, journal, pieces, buffer.get()); !written)
+  if (auto committed = commit_there(journal, there, true); !committed) return committed;
+  if (auto written = write_pieces(data, journal, pieces, buffer); !written)
     return Failed({std::move(written.error()), true, true});
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
@@ -58,7 +69,7 @@ Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &j
 }
 
 Result<void> carry_out_patch(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
-                             std::byte *buffer) {
+                             const ChunkBuffer &buffer) {
   if (auto put = write_pieces(data, journal, pieces, buffer); !put) return put;
   return data.sync_data();
 }

@@ -1,9 +1,10 @@
 #include "write/recover.h"
 
 #include <memory>
+#include <optional>
 
-#include "hash.h"
 #include "write/exclusive.h"
+#include "write/identity.h"
 #include "write/orphan.h"
 #include "write/replacement.h"
 #include "write/super_recover.h"
@@ -16,19 +17,17 @@ namespace {
 // after the other, and the journal's may be the last. What cannot be read
 // belongs to somebody who goes on writing, or to recovery.
 bool is_on(const Found &found, std::span<const Piece> locked) {
-  if (found.state != JournalState::committed) return false;
+  if (found.state != JournalState::committed || found.is_done()) return false;
   // A new file for the whole of the old one, or a decision on all parts: its writer had locked the whole file.
   if (found.record.is_super() || (found.record.is_part() && found.record.ranges == 0)) return !locked.empty();
-  if (!manifest_is_inside(found)) return false;
-  std::vector<std::byte> manifest(found.record.ranges * range_record_bytes);
-  if (!found.file.read(manifest.data(), manifest.size(), found.record.manifest)) return false;
-  if (hash64(manifest.data(), manifest.size()) != found.record.manifest_hash) return false;
   auto piece = locked.begin();  // both ascend
-  for (const RangeRecord &range : decode_ranges(manifest)) {
+  bool meets = false;
+  const auto why = Manifest(found.file, found.size, found.record).each([&](const RangeRecord &range) {
     while (piece != locked.end() && piece->offset + piece->payload.length <= range.offset) ++piece;
-    if (piece != locked.end() && piece->offset < range.offset + range.length) return true;
-  }
-  return false;
+    meets |= piece != locked.end() && piece->offset < range.offset + range.length;
+    return Result<std::string>();
+  });
+  return why && why->empty() && meets;
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, cons
     if (!*looked) continue;
     Found &found = **looked;
     if (found.file) {
-      auto locked = os::is_locked(found.file, {0, 0, true});
+      auto locked = os::is_locked(found.file, os::whole_file(true));
       if (!locked) return Failure(std::move(locked.error()));
       if (*locked && !is_on(found, asking.locked)) continue;
       // Its writer may have finished since we read: look again, now that nobody
@@ -63,11 +62,14 @@ namespace {
 // is decided: all of that is to be finished first, from its super-journal `super`.
 class Recovery {
  public:
-  Recovery(os::Env &env, const std::string &path, const os::LockWait &wait, const Findings &findings)
-      : env_(env), path_(path), wait_(wait), findings_(findings) {}
+  Recovery(const os::Location &file, const os::LockWait &wait, const Findings &findings, os::Neighbours *listed)
+      : file_(file), wait_(wait), findings_(findings), listed_(listed) {}
 
   Result<bool> run();  // false: super() first, then again
-  const std::string &super() const { return super_; }
+  const os::Location &super() const { return super_; }
+  // What super() is wanted for is a part that is done: the file needs nothing of it, and may be left with it.
+  bool may_leave() const { return for_done_; }
+  void leave_done() { leaves_done_ = true; }
   Recovered result;
   void tell(LogLevel level, Status status, std::string message) {
     if (findings_ && !findings_({level, status, std::move(message)})) stopped_ = true;
@@ -76,29 +78,34 @@ class Recovery {
  private:
   Result<void> settle(const Folder &folder, const std::string &name, Found &orphan, const os::File &data,
                       const struct stat &identity);
+  Result<void> drop_done(const Folder &folder, const std::string &name, const Found &done, const struct stat &identity);
   Result<void> put_aside(const Folder &folder, const std::string &name, const std::string &why);
 
-  os::Env &env_;
-  const std::string &path_;
+  const os::Location &file_;
   const os::LockWait &wait_;
   const Findings &findings_;
-  bool stopped_ = false;
-  std::string super_;
+  os::Neighbours *const listed_;
+  bool stopped_ = false, for_done_ = false, leaves_done_ = false;
+  os::Location super_;
+  std::optional<Identity> known_;  // of the file, once a journal is held against it
 };
 
 Result<bool> Recovery::run() {
-  super_.clear();
+  super_ = {};
+  for_done_ = false;
+  known_.reset();
   struct stat by_path;
-  if (const int r = env_.fstatat(AT_FDCWD, path_.c_str(), &by_path, 0); r < 0)
-    return Failure(os_error(-r, "look at", path_));
-  Replacement::remove_stale(env_, path_);
+  if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
+  Replacement::remove_stale(file_, temporary_infix, listed_);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
-  auto there = Folder::open(env_, path_, by_path, told);
+  auto there = Folder::open(file_, by_path, told);
   if (!there) return Failure(std::move(there.error()));
-  if (!*there && !Replacement::is_any(env_, path_, undecided_infix)) return true;
+  if (!*there && !Replacement::is_any(file_, undecided_infix, listed_)) return true;
 
-  auto read_only = [&](Error &&e) { return Failure(means_read_only(e) ? needs_recovery(path_, e) : std::move(e)); };
-  auto exclusive = lock_whole_file(env_, path_, wait_);
+  auto read_only = [&](Error &&e) {
+    return Failure(means_read_only(e) ? needs_recovery(file_.path(), e) : std::move(e));
+  };
+  auto exclusive = lock_whole_file(file_, wait_);
   if (!exclusive && !*there && means_read_only(exclusive.error())) return true;
   if (!exclusive) return read_only(std::move(exclusive.error()));
   const os::File &data = (*exclusive)->file;
@@ -106,7 +113,7 @@ Result<bool> Recovery::run() {
   if (!identity) return Failure(std::move(identity.error()));
 
   // Only now it is the folder that counts: while this waited, that one may have been removed and another made.
-  auto folder = Folder::open(env_, path_, *identity, {});
+  auto folder = Folder::open(file_, *identity, {});
   if (!folder) return Failure(std::move(folder.error()));
   std::vector<std::string> names;
   if (*folder) {
@@ -114,20 +121,22 @@ Result<bool> Recovery::run() {
     if (!listed) return Failure(std::move(listed.error()));
     names = std::move(*listed);
   }
-  for (const std::string &name : names) {
-    if (stopped_)
-      return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
-    auto looked = look_at(**folder, name, *identity, true);
-    if (!looked) return read_only(std::move(looked.error()));
-    if (!*looked) continue;
-    if (auto settled = settle(**folder, name, **looked, data, *identity); !settled)
-      return Failure(std::move(settled.error()));
-    if (!super_.empty()) return false;
-  }
+  for (const bool done : {false, true})  // what the file needs comes first
+    for (const std::string &name : names) {
+      if (stopped_)
+        return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
+      auto looked = look_at(**folder, name, *identity, true);
+      if (!looked) return read_only(std::move(looked.error()));
+      if (!*looked || (*looked)->is_done() != done) continue;
+      auto settled =
+          done ? drop_done(**folder, name, **looked, *identity) : settle(**folder, name, **looked, data, *identity);
+      if (!settled) return Failure(std::move(settled.error()));
+      if (super_) return false;
+    }
   // What is still undecided belonged to a part, and there is none any more.
-  Replacement::remove_stale(env_, path_, undecided_infix);
+  Replacement::remove_stale(file_, undecided_infix, listed_);
   (*exclusive)->lock.release();
-  Folder::remove_if_empty(env_, path_);
+  Folder::remove_if_empty(file_);
   return true;
 }
 
@@ -137,6 +146,25 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
   ++result.aside;
   result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(*aside));
   tell(LogLevel::warning, Status::journal, result.why_aside);
+  return {};
+}
+
+// It must stay as long as a super-journal may ask for it, which a power cut may bring back.
+Result<void> Recovery::drop_done(const Folder &folder, const std::string &name, const Found &done,
+                                 const struct stat &identity) {
+  auto decision = decision_on(file_, done.record, identity, true);
+  if (!decision) return Failure(std::move(decision.error()));
+  if (*decision == Decision::unknown || (*decision == Decision::yes && leaves_done_)) return {};
+  if (*decision == Decision::yes) {
+    for_done_ = true;
+    super_ = file_.beside(done.record.super_of);
+    return {};
+  }
+  auto dropped = drop_if_idle(folder, name, done);
+  if (!dropped) return Failure(std::move(dropped.error()));
+  if (!*dropped) return {};
+  ++result.dropped;
+  tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction was finished; it was dropped"));
   return {};
 }
 
@@ -153,10 +181,10 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
   }
   bool never_was = false;  // a part, and the whole was not committed
   if (orphan.damage.empty() && orphan.record.is_part()) {
-    auto decision = decision_on(env_, path_, orphan.record, identity);
+    auto decision = decision_on(file_, orphan.record, identity);
     if (!decision) return Failure(std::move(decision.error()));
     if (*decision == Decision::yes) {
-      super_ = os::split_path(path_).first + "/" + orphan.record.super_of;
+      super_ = file_.beside(orphan.record.super_of);
       return {};
     }
     never_was = *decision == Decision::no;
@@ -165,7 +193,12 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
   if (orphan.damage.empty() && orphan.record.is_super()) orphan.damage = "it is the super-journal of an index";
   Replay replay(data, orphan);
   if (orphan.damage.empty()) {
-    auto why = replay.why_not();
+    if (!known_) {
+      auto read = identify(data);
+      if (!read) return Failure(std::move(read.error()));
+      known_ = *read;
+    }
+    auto why = replay.why_not(*known_);
     if (!why) return Failure(std::move(why.error()));
     orphan.damage = std::move(*why);
   }
@@ -178,6 +211,7 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
   if (never_was && orphan.damage.empty())
     orphan.damage = text("its super-journal, beside ", in_quotes(orphan.record.super_of), ", is gone");
   if (!orphan.damage.empty()) return put_aside(folder, name, orphan.damage);
+  if (auto confirmed = confirm(orphan); !confirmed) return confirmed;
   if (auto applied = replay.apply(); !applied) return applied;
   if (auto emptied = empty_and_drop(folder, name, orphan); !emptied) return emptied;
   const bool undone = orphan.record.is_undo();
@@ -192,14 +226,17 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
 
 }  // namespace
 
-Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockWait &wait, const Findings &findings) {
+Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, const Findings &findings,
+                          os::Neighbours *listed) {
   constexpr int attempts = 100;
-  Recovery recovery(env, path, wait, findings);
+  Recovery recovery(file, wait, findings, listed);
   for (int i = 0; i < attempts; ++i) {
     auto done = recovery.run();
     if (!done) return Failure(std::move(done.error()));
     if (*done) return std::move(recovery.result);
-    auto finished = recover_super(env, recovery.super(), wait, findings);
+    auto finished = recover_super(recovery.super(), wait, findings);
+    if (recovery.may_leave()) recovery.leave_done();
+    if (!finished && recovery.may_leave()) continue;
     if (!finished) return finished;
     recovery.result.applied += finished->applied;
     recovery.result.dropped += finished->dropped;
@@ -208,7 +245,7 @@ Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockW
       recovery.result.why_aside = finished->why_aside;
     }
   }
-  return fail(Status::busy, in_quotes(path), " is being changed together with others all the time; try again");
+  return fail(Status::busy, in_quotes(file.path()), " is being changed together with others all the time; try again");
 }
 
 }  // namespace st::write

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "os/neighbours.h"
 #include "os/range_lock.h"
 #include "write/journal_folder.h"
 #include "write/pieces.h"
@@ -43,8 +44,10 @@ struct Asking {
 };
 Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking = {});
 
-// Under an exclusive lock on the whole file `path`. Status needs_recovery if
+// Under an exclusive lock on the whole file. Status needs_recovery if
 // there is a committed journal but the file cannot be written; busy.
-Result<Recovered> recover(os::Env &env, const std::string &path, const os::LockWait &wait, const Findings &findings);
+// With `listed` one listing of the folder serves many files that lie in it. What comes after the listing is left.
+Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, const Findings &findings,
+                          os::Neighbours *listed = nullptr);
 
 }  // namespace st::write

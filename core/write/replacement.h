@@ -2,7 +2,7 @@
 // temporary name beside its target, then renamed. Whoever opens the target sees
 // the old file or the new one, whole, at every instant and after any crash.
 //
-// The temporary is `.<target>.st-tmp-<16 digits>`, and locked while its writer
+// The temporary is `.<target>.st-tmp-<16 digits>` (see names.h), and locked while its writer
 // lives; one that is not is rubbish of a writer that died. One that a transaction
 // on several files is to put in its place is `.<target>.st-new-<16 digits>`: there a
 // super-journal says, also after its writer died, whether it is rubbish.
@@ -12,13 +12,11 @@
 #include <string>
 #include <string_view>
 
+#include "os/neighbours.h"
 #include "os/range_lock.h"
+#include "write/names.h"
 
 namespace st::write {
-
-inline constexpr std::string_view temporary_infix = ".st-tmp-", undecided_infix = ".st-new-";
-// What the temporaries of a target begin with.
-std::string temporary_prefix(const std::string &base, std::string_view infix);
 
 struct SwapFailure {
   Error error;
@@ -27,9 +25,8 @@ struct SwapFailure {
 
 class Replacement {
  public:
-  // `target`: absolute, and no symbolic link. Removes what dead writers of it
-  // have left. `mode` is subject to the umask.
-  static Result<std::unique_ptr<Replacement>> create(os::Env &env, const std::string &target, mode_t mode,
+  // Removes what dead writers of `target` have left. `mode` is subject to the umask.
+  static Result<std::unique_ptr<Replacement>> create(const os::Location &target, mode_t mode,
                                                      std::string_view infix = temporary_infix);
   ~Replacement();
 
@@ -39,31 +36,33 @@ class Replacement {
   // Another description of the same file, without the lock.
   Result<os::File> open_again() const;
 
-  // Makes the file durable, gives it the name, and makes that durable.
+  // Makes the file durable, gives it the name, and makes that durable. Status file_changed if the target's path no
+  // longer leads to where this is: then the file is not renamed.
   tl::expected<void, SwapFailure> take_place();
 
   // The same in steps, for a transaction on several files. The folder is to be synced by who calls.
   const std::string &temporary() const { return temporary_; }
-  const os::File &dir() const { return dir_; }
   Result<void> rename();
   // The temporary stays, whatever becomes of this object.
   void leave() { named_ = false; }
 
-  // Is there a temporary of `target`, whosesoever?
-  static bool is_any(os::Env &env, const std::string &target, std::string_view infix);
+  // Is there a temporary of `target`, whosesoever? By a listing of the folder, or by the one that `listed` is.
+  static bool is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed = nullptr);
   // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`, or
   // one may be decided, and its writer dead, after the look for whoever decides.
-  static void remove_stale(os::Env &env, const std::string &target, std::string_view infix = temporary_infix);
+  static void remove_stale(const os::Location &target, std::string_view infix = temporary_infix,
+                           os::Neighbours *listed = nullptr);
 
  private:
-  Replacement() = default;
+  Replacement(os::Location target, std::string_view infix) : target_(std::move(target)), infix_(infix) {}
   Result<void> make(mode_t mode);
+  os::Env &env() const { return target_.env(); }
   bool stands() const;
-  static void remove_stale(const os::File &dir, const std::string &base, std::string_view infix);
 
   pid_t process_ = 0;
-  os::File dir_;
-  std::string base_, infix_, temporary_;
+  const os::Location target_;
+  const std::string infix_;
+  std::string temporary_;
   os::File file_;
   os::RangeLock lock_;  // of file_: dies first
   bool named_ = false;  // temporary_ exists, and is ours

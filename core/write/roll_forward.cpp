@@ -33,12 +33,12 @@ Result<Form> form_of_index(const os::File &file) {
 
 // Null if it is not there. Locked, so that whoever opens it under its new name waits until that is durable.
 Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_temporary(const std::string &name) {
-  auto file = os::File::open(env_, dir_.fd(), name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0, dir_.path() + "/" + name);
+  auto file = at(name).open(O_RDWR | O_NONBLOCK);
   if (!file && file.error().os_errno == ENOENT) return nullptr;
   if (!file) return Failure(std::move(file.error()));
   auto temporary = std::make_unique<Target::Temporary>();
   temporary->file = std::move(*file);
-  auto lock = os::RangeLock::acquire(temporary->file, {{0, 0, true}}, wait_);
+  auto lock = os::RangeLock::acquire(temporary->file, {os::whole_file(true)}, wait_);
   if (!lock) return Failure(std::move(lock.error()));
   temporary->lock = std::move(*lock);
   return temporary;
@@ -74,24 +74,31 @@ Result<std::string> RollForward::look_at_temporaries(Target &target, const os::F
 }
 
 Result<std::string> RollForward::look_at_journal(Target &target) {
-  const std::string path = dir_.path() + "/" + target.entry->file;
   auto data = target.locked->file.stat();
   if (!data) return Failure(std::move(data.error()));
-  auto folder = Folder::open(env_, path, *data, {});
+  auto folder = Folder::open(at(target.entry->file), *data, {});
   if (!folder) return Failure(std::move(folder.error()));
   target.folder = std::move(*folder);
   if (!target.folder) return std::string();
   auto looked = look_at(*target.folder, target.entry->journal, *data, true);
   if (!looked) return Failure(std::move(looked.error()));
-  if (!*looked || !(*looked)->waits()) return std::string();
+  if (!*looked) return std::string();
   if (!(*looked)->damage.empty())
     return text("the journal of ", in_quotes(target.entry->file), ": ", (*looked)->damage);
-  if (!(*looked)->record.is_part() || (*looked)->record.transaction != transaction_) return std::string();
-  target.journal = std::move(*looked);
-  const bool patches = target.entry->first.empty() && target.entry->second.empty();
-  if (!patches) return std::string();
+  const CommitRecord &record = (*looked)->record;
+  if ((*looked)->state == JournalState::committed && record.is_part() && record.transaction == transaction_)
+    target.journal = std::move(*looked);
+  return std::string();
+}
+
+// Whether new bytes are in a file only its journal can tell. One that was carried out says so until all is finished.
+Result<std::string> RollForward::look_at_patch(Target &target) {
+  if (!target.journal)
+    return text(in_quotes(target.entry->file), " was to be changed, but its journal is gone: something has removed it");
   target.replay = std::make_unique<Replay>(target.locked->file, *target.journal);
-  auto why = target.replay->why_not();
+  auto identity = identify(target.locked->file);
+  if (!identity) return Failure(std::move(identity.error()));
+  auto why = target.replay->why_not(*identity);
   if (why && !why->empty()) return text("the journal of ", in_quotes(target.entry->file), ": ", *why);
   return why;
 }
@@ -103,23 +110,29 @@ Result<std::string> RollForward::why_not(const os::File &index) {
     Target target;
     target.entry = &entry;
     // A shard that lies elsewhere never has a part: nobody's list makes us write there.
-    auto locked = lock_whole_file(env_, dir_.path() + "/" + entry.file, wait_, os::Links::refuse);
+    auto locked = lock_whole_file(at(entry.file), wait_);
     if (!locked && locked.error().status == Status::not_regular)
       return text(in_quotes(entry.file), " is no plain file");
     if (!locked && locked.error().status == Status::no_file) return text(in_quotes(entry.file), " is gone");
     if (!locked) return Failure(std::move(locked.error()));
     target.locked = std::move(*locked);
-    if (auto why = look_at_temporaries(target, target.locked->file, false); !why || !why->empty()) return why;
     if (auto why = look_at_journal(target); !why || !why->empty()) return why;
+    // What was carried out may have been changed since, by somebody who looked at this file alone.
+    if (!target.done()) {
+      if (auto why = look_at_temporaries(target, target.locked->file, false); !why || !why->empty()) return why;
+      const bool patches = entry.first.empty() && entry.second.empty();
+      if (patches)
+        if (auto why = look_at_patch(target); !why || !why->empty()) return why;
+    }
     targets_.push_back(std::move(target));
   }
   return std::string();
 }
 
 Result<void> RollForward::place(const std::string &temporary, const std::string &file) {
-  const int r =
-      os::repeat_interrupted([&] { return env_.renameat(dir_.fd(), temporary.c_str(), dir_.fd(), file.c_str()); });
-  if (r < 0) return Failure(os_error(-r, "rename", dir_.path() + "/" + temporary));
+  const int r = os::repeat_interrupted(
+      [&] { return dir_->env().renameat(dir_->fd(), temporary.c_str(), dir_->fd(), file.c_str()); });
+  if (r < 0) return Failure(os_error(-r, "rename", at(temporary).path()));
   return {};
 }
 
@@ -131,20 +144,26 @@ Result<void> RollForward::apply() {
   for (Target &t : targets_)
     if (t.first)
       if (auto placed = place(t.entry->first, t.entry->file); !placed) return placed;
-  if (auto synced = dir_.sync(); !synced) return synced;
+  if (auto synced = dir_->sync(); !synced) return synced;
   if (index_.first)
     if (auto placed = place(index_.entry->first, index_.entry->file); !placed) return placed;
-  if (auto synced = dir_.sync(); !synced) return synced;
+  if (auto synced = dir_->sync(); !synced) return synced;
   for (Target &t : targets_)
     if (t.second)
       if (auto placed = place(t.entry->second, t.entry->file); !placed) return placed;
-  if (auto synced = dir_.sync(); !synced) return synced;
+  if (auto synced = dir_->sync(); !synced) return synced;
+  for (Target &t : targets_)
+    if (t.journal)
+      if (auto marked = mark_done(*t.journal); !marked) return marked;
+  return {};
+}
+
+void RollForward::drop_parts() {
   for (Target &t : targets_) {
     if (!t.journal) continue;
-    if (auto emptied = empty_and_drop(*t.folder, t.entry->journal, *t.journal); !emptied) return emptied;
-    Folder::remove_if_empty(env_, dir_.path() + "/" + t.entry->file);
+    drop(*t.folder, t.entry->journal);
+    Folder::remove_if_empty(at(t.entry->file));
   }
-  return {};
 }
 
 }  // namespace st::write

@@ -17,12 +17,16 @@ namespace st::write {
 // All is checked, and locked, before the first file is touched.
 class RollForward {
  public:
-  RollForward(os::Env &env, const os::File &dir, const SuperList &list, uint64_t transaction, const os::LockWait &wait)
-      : env_(env), dir_(dir), list_(list), transaction_(transaction), wait_(wait) {}
+  RollForward(std::shared_ptr<const os::Directory> dir, const SuperList &list, uint64_t transaction,
+              const os::LockWait &wait)
+      : dir_(std::move(dir)), list_(list), transaction_(transaction), wait_(wait) {}
 
   // Empty: it may go on. `index` is locked by the caller.
   Result<std::string> why_not(const os::File &index);
+  // Then the parts are done, durably.
   Result<void> apply();
+  // The super-journal is empty, durably: the parts' journals mean nothing any more.
+  void drop_parts();
 
  private:
   // A file of the transaction, with all that recovery needs to know of it.
@@ -35,17 +39,20 @@ class RollForward {
     std::unique_ptr<Exclusive> locked;
     std::unique_ptr<Temporary> first, second;  // those that have not taken their place yet
     std::optional<Folder> folder;
-    std::unique_ptr<Found> journal;  // of this transaction, if it is still there
+    std::unique_ptr<Found> journal;  // of this transaction
+    bool done() const { return journal && journal->is_done(); }
     std::unique_ptr<Replay> replay;
   };
 
   Result<std::string> look_at_temporaries(Target &target, const os::File &now, bool is_index);
   Result<std::string> look_at_journal(Target &target);
+  Result<std::string> look_at_patch(Target &target);
   Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name);
   Result<void> place(const std::string &temporary, const std::string &file);
 
-  os::Env &env_;
-  const os::File &dir_;
+  os::Location at(const std::string &name) const { return {dir_, name}; }
+
+  const std::shared_ptr<const os::Directory> dir_;
   const SuperList &list_;
   const uint64_t transaction_;
   const os::LockWait wait_;

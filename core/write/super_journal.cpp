@@ -6,7 +6,7 @@
 
 #include "format/header.h"
 #include "write/journal_layout.h"
-#include "write/replacement.h"
+#include "write/names.h"
 
 namespace st::write {
 namespace {
@@ -61,8 +61,7 @@ class Reader {
   static bool is_sound(const SuperEntry &e) {
     if (!is_plain_name(e.file) || (!e.journal.empty() && !is_plain_name(e.journal))) return false;
     for (const std::string *temporary : {&e.first, &e.second})
-      if (!temporary->empty() &&
-          (!is_plain_name(*temporary) || !temporary->starts_with(temporary_prefix(e.file, undecided_infix))))
+      if (!temporary->empty() && (!is_plain_name(*temporary) || !is_temporary_of(*temporary, e.file, undecided_infix)))
         return false;
     return true;
   }

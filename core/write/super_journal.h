@@ -36,6 +36,8 @@ struct SuperList {
   std::vector<SuperEntry> parts;
 };
 
+// Recovery takes all of it into memory. It has room for 5,000 parts whose names have 255 bytes each.
+inline constexpr uint64_t longest_super_list = uint64_t{4} << 20;
 std::vector<std::byte> encode(const SuperList &list);
 // Nothing if it is not one, or names a file twice, or what is no temporary of its file.
 std::optional<SuperList> decode_super(std::span<const std::byte> manifest);

@@ -9,11 +9,10 @@
 namespace st::write {
 namespace {
 
-constexpr uint64_t longest_list = uint64_t{64} << 20;
-
 Result<std::optional<SuperList>> read_list(const Found &found) {
   const CommitRecord &r = found.record;
-  if (r.ranges > longest_list || r.manifest > found.size || r.ranges > found.size - r.manifest) return std::nullopt;
+  if (r.ranges > longest_super_list || r.manifest > found.size || r.ranges > found.size - r.manifest)
+    return std::nullopt;
   std::vector<std::byte> manifest(r.ranges);
   if (auto got = found.file.read(manifest.data(), manifest.size(), r.manifest); !got)
     return Failure(std::move(got.error()));
@@ -23,15 +22,23 @@ Result<std::optional<SuperList>> read_list(const Found &found) {
 
 }  // namespace
 
-Result<Decision> decision_on(os::Env &env, const std::string &path, const CommitRecord &part, const struct stat &data) {
-  const std::string index = os::split_path(path).first + "/" + part.super_of;
-  auto folder = Folder::open(env, index, data, {});
+Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
+                             bool durably) {
+  auto folder = Folder::open(shard.beside(part.super_of), data, {});
   if (!folder && folder.error().status == Status::journal) return Decision::unknown;
   if (!folder) return Failure(std::move(folder.error()));
   if (!*folder) return Decision::no;
-  auto looked = look_at(**folder, super_name(part.transaction), data, false);
+  auto looked = look_at(**folder, super_name(part.transaction), data, durably);
+  if (!looked && durably && means_read_only(looked.error())) return Decision::unknown;
   if (!looked) return Failure(std::move(looked.error()));
-  if (!*looked || !(*looked)->waits()) return Decision::no;
+  if (!*looked) return Decision::no;
+  if (!(*looked)->waits()) {
+    // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
+    // for what was lost then.
+    if (durably)
+      if (auto emptied = empty(**looked); !emptied) return Failure(std::move(emptied.error()));
+    return Decision::no;
+  }
   const bool is_ours =
       (*looked)->damage.empty() && (*looked)->record.is_super() && (*looked)->record.transaction == part.transaction;
   return is_ours ? Decision::yes : Decision::unknown;
@@ -41,8 +48,8 @@ namespace {
 
 class SuperRecovery {
  public:
-  SuperRecovery(os::Env &env, const std::string &index, const os::LockWait &wait, const Findings &findings)
-      : env_(env), path_(index), wait_(wait), findings_(findings) {}
+  SuperRecovery(const os::Location &index, const os::LockWait &wait, const Findings &findings)
+      : index_(index), wait_(wait), findings_(findings) {}
 
   Result<void> run();
   Recovered result;
@@ -51,14 +58,12 @@ class SuperRecovery {
   void tell(LogLevel level, Status status, std::string message) {
     if (findings_ && !findings_({level, status, std::move(message)})) stopped_ = true;
   }
-  Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(path_, e) : std::move(e); }
+  Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(index_.path(), e) : std::move(e); }
   Result<void> settle_all(const Folder &folder, const struct stat &by_path, const os::File &index);
-  Result<void> settle(const Folder &folder, const std::string &name, Found &super, const os::File &dir,
-                      const os::File &index);
+  Result<void> settle(const Folder &folder, const std::string &name, Found &super, const os::File &index);
   Result<std::string> why_no_list(const std::string &name, const Found &super, SuperList *list) const;
 
-  os::Env &env_;
-  const std::string &path_;
+  const os::Location &index_;
   const os::LockWait &wait_;
   const Findings &findings_;
   bool stopped_ = false;
@@ -66,35 +71,31 @@ class SuperRecovery {
 
 Result<void> SuperRecovery::run() {
   struct stat by_path;
-  if (const int r = env_.fstatat(AT_FDCWD, path_.c_str(), &by_path, 0); r < 0)
-    return Failure(os_error(-r, "look at", path_));
+  if (const int r = index_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index_.path()));
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
-  auto there = Folder::open(env_, path_, by_path, told);
+  auto there = Folder::open(index_, by_path, told);
   if (!there) return Failure(std::move(there.error()));
-  auto exclusive = lock_whole_file(env_, path_, wait_);
+  auto exclusive = lock_whole_file(index_, wait_);
   if (!exclusive) return Failure(*there ? read_only(std::move(exclusive.error())) : std::move(exclusive.error()));
   // As in the recovery of a file, what counts is what is there now.
-  auto folder = Folder::open(env_, path_, by_path, {});
+  auto folder = Folder::open(index_, by_path, {});
   if (!folder) return Failure(std::move(folder.error()));
   if (*folder)
     if (auto settled = settle_all(**folder, by_path, (*exclusive)->file); !settled) return settled;
-  Replacement::remove_stale(env_, path_, undecided_infix);
+  Replacement::remove_stale(index_, undecided_infix);
   (*exclusive)->lock.release();
-  Folder::remove_if_empty(env_, path_);
+  Folder::remove_if_empty(index_);
   return {};
 }
 
 Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &by_path, const os::File &index) {
-  const std::string in = os::split_path(path_).first;
-  auto dir = os::File::open(env_, AT_FDCWD, in, O_RDONLY | O_DIRECTORY, 0, in);
-  if (!dir) return Failure(std::move(dir.error()));
   auto names = folder.journals();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
     auto looked = look_at(folder, name, by_path, true);
     if (!looked) return Failure(read_only(std::move(looked.error())));
     if (!*looked) continue;
-    if (auto settled = settle(folder, name, **looked, *dir, index); !settled) return settled;
+    if (auto settled = settle(folder, name, **looked, index); !settled) return settled;
     if (stopped_) break;
   }
   return {};
@@ -107,15 +108,14 @@ Result<std::string> SuperRecovery::why_no_list(const std::string &name, const Fo
     return std::string("it is no super-journal");
   auto read = read_list(super);
   if (!read) return Failure(std::move(read.error()));
-  if (!*read || (*read)->index.file != os::split_path(path_).second) return std::string("its list of files is damaged");
+  if (!*read || (*read)->index.file != index_.name()) return std::string("its list of files is damaged");
   *list = std::move(**read);
   return std::string();
 }
 
-Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name, Found &super, const os::File &dir,
-                                   const os::File &index) {
+Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name, Found &super, const os::File &index) {
   if (!super.waits()) {
-    auto dropped = drop_if_idle(folder, name, super);
+    auto dropped = drop_if_idle(folder, name, super, true);
     if (!dropped) return Failure(std::move(dropped.error()));
     result.dropped += *dropped;
     return {};
@@ -123,7 +123,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
   SuperList list;
   auto why = why_no_list(name, super, &list);
   if (!why) return Failure(std::move(why.error()));
-  RollForward forward(env_, dir, list, super.record.transaction, wait_);
+  RollForward forward(index_.folder(), list, super.record.transaction, wait_);
   if (why->empty()) why = forward.why_not(index);
   if (!why) return Failure(read_only(std::move(why.error())));
   if (!why->empty()) {
@@ -135,8 +135,10 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
     tell(LogLevel::warning, Status::journal, result.why_aside);
     return {};
   }
+  if (auto confirmed = confirm(super); !confirmed) return confirmed;
   if (auto applied = forward.apply(); !applied) return applied;
   if (auto emptied = empty_and_drop(folder, name, super); !emptied) return emptied;
+  forward.drop_parts();
   ++result.applied;
   tell(LogLevel::info, Status::ok,
        text("super-journal ", name, ": its committed transaction on ", list.parts.size(), " shards was finished"));
@@ -145,28 +147,25 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
 
 }  // namespace
 
-Result<Recovered> recover_super(os::Env &env, const std::string &index, const os::LockWait &wait,
-                                const Findings &findings) {
-  SuperRecovery recovery(env, index, wait, findings);
+Result<Recovered> recover_super(const os::Location &index, const os::LockWait &wait, const Findings &findings) {
+  SuperRecovery recovery(index, wait, findings);
   if (auto done = recovery.run(); !done) return Failure(std::move(done.error()));
   return std::move(recovery.result);
 }
 
-Result<Recovered> recover_super_or_fail(os::Env &env, const std::string &index, const os::LockWait &wait,
-                                        const Findings &findings) {
-  auto done = recover_super(env, index, wait, findings);
+Result<Recovered> recover_super_or_fail(const os::Location &index, const os::LockWait &wait, const Findings &findings) {
+  auto done = recover_super(index, wait, findings);
   if (done && done->aside > 0)
     return fail(Status::journal, done->why_aside,
                 "; the checkpoint may hold a half-finished change: verify it, then open again");
   return done;
 }
 
-Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index, const os::LockWait &wait, bool tidy,
+Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,
                                           const Findings &findings) {
   struct stat by_path;
-  if (const int r = env.fstatat(AT_FDCWD, index.c_str(), &by_path, 0); r < 0)
-    return Failure(os_error(-r, "look at", index));
-  auto folder = Folder::open(env, index, by_path, [&](LogLevel level, const std::string &m) {
+  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  auto folder = Folder::open(index, by_path, [&](LogLevel level, const std::string &m) {
     if (findings) findings({level, Status::journal, m});
   });
   if (!folder) return Failure(std::move(folder.error()));
@@ -174,11 +173,11 @@ Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index
   auto orphans = find_orphans(**folder, by_path);
   if (!orphans) return Failure(std::move(orphans.error()));
   if (!orphans->committed) {
-    if (tidy && orphans->idle) static_cast<void>(recover_super(env, index, {0, wait.control, wait.waits}, findings));
-    if (tidy && !orphans->idle) Folder::remove_if_empty(env, index);
+    if (tidy && orphans->idle) static_cast<void>(recover_super(index, {0, wait.control, wait.waits}, findings));
+    if (tidy && !orphans->idle) Folder::remove_if_empty(index);
     return Recovered{};
   }
-  return recover_super_or_fail(env, index, wait, findings);
+  return recover_super_or_fail(index, wait, findings);
 }
 
 }  // namespace st::write

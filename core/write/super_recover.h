@@ -8,19 +8,19 @@
 
 namespace st::write {
 
-// Does the super-journal of this part, found beside `path`, say that it is to be?
+// Does the super-journal of this part, found beside `shard`, say that it is to be?
 enum class Decision { no, yes, unknown };
-Result<Decision> decision_on(os::Env &env, const std::string &path, const CommitRecord &part, const struct stat &data);
+// If it does not, and `durably`, no power cut will make it say so; unknown where that cannot be had.
+Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
+                             bool durably = false);
 
 // Under exclusive locks on the index and all parts. Statuses as of recover().
-Result<Recovered> recover_super(os::Env &env, const std::string &index, const os::LockWait &wait,
-                                const Findings &findings);
+Result<Recovered> recover_super(const os::Location &index, const os::LockWait &wait, const Findings &findings);
 // The same; but status journal if something had to be moved aside.
-Result<Recovered> recover_super_or_fail(os::Env &env, const std::string &index, const os::LockWait &wait,
-                                        const Findings &findings);
+Result<Recovered> recover_super_or_fail(const os::Location &index, const os::LockWait &wait, const Findings &findings);
 // If a super-journal waits there. Usually costs one system call. Rubbish is
 // removed if `tidy`, and nobody is in the way.
-Result<Recovered> recover_super_if_needed(os::Env &env, const std::string &index, const os::LockWait &wait, bool tidy,
+Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,
                                           const Findings &findings);
 
 }  // namespace st::write

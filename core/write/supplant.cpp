@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "os/turnstile.h"
 #include "write/carry_over.h"
 #include "write/exclusive.h"
 #include "write/recover.h"
@@ -16,72 +17,66 @@ struct Supplanted {
   os::File file;  // where it could not be locked
 };
 
-// Of a file that need not exist.
-Result<std::string> resolve(os::Env &env, const std::string &path) {
-  std::string resolved;
-  int r = env.realpath(path.c_str(), &resolved);
-  if (r >= 0) return resolved;
-  if (r != -ENOENT) return Failure(os_error(-r, "save", path));
-  const auto [folder, base] = os::split_path(path);
-  r = env.realpath(folder.c_str(), &resolved);
-  if (r < 0) return Failure(os_error(-r, "save", path));
-  return (resolved == "/" ? resolved : resolved + "/") + base;
-}
-
 }  // namespace
 
 Result<Destination> find_destination(os::Env &env, const std::string &path) {
-  auto resolved = resolve(env, path);
-  if (!resolved) return Failure(std::move(resolved.error()));
-  struct stat s;
-  const int r = env.fstatat(AT_FDCWD, resolved->c_str(), &s, 0);
-  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "save", path));
-  if (r == 0 && !S_ISREG(s.st_mode))
-    return fail(Status::not_regular, in_quotes(path), " is no plain file; give the path of a .safetensors file");
-  return Destination{std::move(*resolved), r == 0};
+  auto at = os::Location::find_new(env, path);
+  if (!at) return Failure(os_error(at.error().os_errno, "save", path));
+  return destination_at(std::move(*at));
 }
 
-Result<void> supplant(os::Env &env, const std::string &target, Replacement &made, int32_t lock_timeout_ms,
-                      const Log &log) {
+Result<Destination> destination_at(os::Location at) {
+  struct stat s;
+  const int r = at.stat(&s);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "save", at.path()));
+  const bool exists = r == 0 && !S_ISLNK(s.st_mode);
+  if (exists && !S_ISREG(s.st_mode))
+    return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");
+  return Destination{std::move(at), exists};
+}
+
+Result<void> supplant(const os::Location &target, Replacement &made, int32_t lock_timeout_ms, const Log &log) {
   constexpr int attempts = 100;
   const os::LockWait wait{lock_timeout_ms, nullptr, nullptr};
   Supplanted old;
   for (int i = 0;; ++i) {
     struct stat s;
-    const int r = env.fstatat(AT_FDCWD, target.c_str(), &s, 0);
-    if (r == -ENOENT) break;
-    if (r < 0) return Failure(os_error(-r, "replace", target));
-    auto locked = lock_whole_file(env, target, wait);
+    const int r = target.stat(&s);
+    if (r == -ENOENT || (r == 0 && S_ISLNK(s.st_mode))) break;  // see find_destination
+    if (r < 0) return Failure(os_error(-r, "replace", target.path()));
+    auto locked = lock_whole_file(target, wait);
     if (!locked) {
       const Error &e = locked.error();
       const bool cannot =
           e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
       if (!cannot) return Failure(std::move(locked.error()));
-      auto file = os::File::open(env, AT_FDCWD, target, O_RDONLY | O_NONBLOCK, 0, target);
+      auto file = target.open(O_RDONLY | O_NONBLOCK);
       if (!file) return Failure(std::move(file.error()));
       old.file = std::move(*file);
       break;
     }
     old.locked = std::move(*locked);
-    auto folder = Folder::open(env, target, s, log);
+    auto folder = Folder::open(target, s, log);
     if (!folder) return Failure(std::move(folder.error()));
     if (!*folder) break;
     auto orphans = find_orphans(**folder, s);
     if (!orphans) return Failure(std::move(orphans.error()));
     if (!orphans->committed) break;
-    if (i >= attempts) return fail(Status::busy, in_quotes(target), " needs recovery again and again; try again");
+    if (i >= attempts)
+      return fail(Status::busy, in_quotes(target.path()), " needs recovery again and again; try again");
     old.locked.reset();
-    if (auto done = recover(env, target, wait, {}); !done) return Failure(std::move(done.error()));
+    if (auto done = recover(target, wait, {}); !done) return Failure(std::move(done.error()));
   }
   const os::File *from = old.locked ? &old.locked->file : old.file ? &old.file : nullptr;
   if (from)
     if (auto kept = carry_over(*from, made.file(), log); !kept) return kept;
   auto placed = made.take_place();
+  if (placed && old.locked) os::hand_over(old.locked->file, old.locked->lock);
   if (placed) return {};
   Error e = std::move(placed.error().error);
   if (placed.error().replaced) {
     e.status = Status::needs_recovery;
-    e.message = text("the new ", in_quotes(target), " is in place, but a power cut may undo that (", e.message,
+    e.message = text("the new ", in_quotes(target.path()), " is in place, but a power cut may undo that (", e.message,
                      "); save it again");
   }
   return Failure(std::move(e));

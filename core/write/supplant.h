@@ -12,17 +12,17 @@ namespace st::write {
 
 // Where the new file is to go.
 struct Destination {
-  std::string path;  // without symbolic links
-  bool exists;       // there is a file to be replaced
+  os::Location at;
+  bool exists;  // there is a file to be replaced
   // Of the temporary: what is to inherit the rights of another file is nobody else's until then.
   mode_t mode() const { return exists ? 0600 : 0666; }
 };
 // Status not_regular if that is there, but no plain file.
 Result<Destination> find_destination(os::Env &env, const std::string &path);
+Result<Destination> destination_at(os::Location at);
 
 // Status busy: nothing has changed, and it may be called again. Status
 // needs_recovery: the new file stands, but a power cut may bring the old one back.
-Result<void> supplant(os::Env &env, const std::string &target, Replacement &made, int32_t lock_timeout_ms,
-                      const Log &log);
+Result<void> supplant(const os::Location &target, Replacement &made, int32_t lock_timeout_ms, const Log &log);
 
 }  // namespace st::write

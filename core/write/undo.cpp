@@ -27,7 +27,8 @@ PatchFailure roll_back(const os::File &data, Journal &journal, std::span<const R
   for (const RangeRecord &range : ranges)
     if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};
   if (!data.sync_data() || !journal.retire()) return {std::move(cause), true, true};
-  return {std::move(cause), false, false};
+  const bool changed = cause.status == Status::invalid_argument;
+  return {std::move(cause), false, false, changed};
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ Result<std::vector<RangeRecord>> save_old(const os::File &data, Journal &journal
 
 tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::File &dir, Journal &journal,
                                                 std::span<const Piece> pieces, std::vector<RangeRecord> ranges,
-                                                const Identity &identity) {
+                                                const Identity &identity, const StillThere &there) {
   using Failed = tl::unexpected<PatchFailure>;
   if (auto sealed = journal.seal(identity, ranges, undo_record); !sealed)
     return Failed({std::move(sealed.error()), false, false});
@@ -87,9 +88,9 @@ tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::
   const auto buffer = chunk_for(pieces);
 
   // From here on recovery puts the old bytes back, which is no change yet.
-  if (auto armed = journal.commit(); !armed) return Failed({std::move(armed.error()), false, true});
-  if (auto written = write_pieces(data, journal, pieces, buffer.get()); !written)
-    return Failed(roll_back(data, journal, ranges, buffer.get(), std::move(written.error())));
+  if (auto armed = commit_there(journal, there, false); !armed) return armed;
+  if (auto written = write_pieces(data, journal, pieces, buffer); !written)
+    return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));
   // What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});

@@ -7,7 +7,6 @@
 #include "round.h"
 #include "write/build.h"
 #include "write/stream.h"
-#include "write/supplant.h"
 #include "write/units.h"
 
 namespace st::write {
@@ -40,15 +39,22 @@ Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
 Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
                                              NewMetadata metadata, SaveOptions options) {
   if (auto ok = check(options, metadata); !ok) return Failure(std::move(ok.error()));
+  auto to = find_destination(env, path);
+  if (!to) return Failure(std::move(to.error()));
+  return open(std::move(*to), std::move(declared), std::move(metadata), std::move(options));
+}
+
+Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
+                                             SaveOptions options) {
+  if (auto ok = check(options, metadata); !ok) return Failure(std::move(ok.error()));
+  os::Env &env = to.at.env();
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
   w->process_ = env.getpid();
   w->metadata_ = std::move(metadata);
-  auto target = find_destination(env, path);
-  if (!target) return Failure(std::move(target.error()));
-  w->target_ = target->path;
+  w->target_ = to.at;
 
   if (auto ok = w->declare(std::move(declared)); !ok) return Failure(std::move(ok.error()));
-  auto made = Replacement::create(env, w->target_, target->mode());
+  auto made = Replacement::create(w->target_, to.mode());
   if (!made) return Failure(std::move(made.error()));
   w->made_ = std::move(*made);
   const uint64_t size = w->data_offset_ + w->end_;
@@ -207,9 +213,9 @@ Result<void> Writer::arrange(const Control &control) {
   }
 
   if (auto padded = pad_header(&*spelled, least); !padded) return padded;
-  auto target = find_destination(env_, target_);
+  auto target = destination_at(target_);
   if (!target) return Failure(std::move(target.error()));
-  auto arranged = Replacement::create(env_, target_, target->mode());
+  auto arranged = Replacement::create(target_, target->mode());
   if (!arranged) return Failure(std::move(arranged.error()));
   std::vector<Segment> segments;
   uint64_t to = least;
@@ -241,7 +247,7 @@ Result<void> Writer::finish() {
   if (!arranged_)
     if (auto done = arrange(control); !done) return done;
   arranged_ = true;
-  auto swapped = supplant(env_, target_, *made_, options_.lock_timeout_ms, options_.log);
+  auto swapped = supplant(target_, *made_, options_.lock_timeout_ms, options_.log);
   if (!swapped && swapped.error().status == Status::busy) failed_ = false;
   if (swapped) made_.reset();
   return swapped;

@@ -20,6 +20,7 @@
 #include "os/range_lock.h"
 #include "write/layout.h"
 #include "write/replacement.h"
+#include "write/supplant.h"
 
 namespace st::write {
 
@@ -49,6 +50,8 @@ class Writer {
  public:
   static Result<std::unique_ptr<Writer>> open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
                                               NewMetadata metadata, SaveOptions options);
+  static Result<std::unique_ptr<Writer>> open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
+                                              SaveOptions options);
   // The next n bytes of a declared tensor.
   Result<void> add(std::string_view name, const void *bytes, uint64_t n);
   // All bytes of a declared tensor, from `offset` of another file on, without passing through memory where that can
@@ -80,7 +83,7 @@ class Writer {
   os::Env &env_;
   const SaveOptions options_;
   pid_t process_ = 0;
-  std::string target_;
+  os::Location target_;
   NewMetadata metadata_;
   std::vector<Slot> slots_;  // in the order of the file
   std::unordered_map<std::string, size_t> by_name_;

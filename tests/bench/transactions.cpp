@@ -95,7 +95,7 @@ void together(const char *path) {
   };
   auto check = [&] {
     Bytes seen(tensors.back().nbytes);
-    REQUIRE_OK(st_read(file, tensors.back().name, seen.data(), seen.size()));
+    REQUIRE_OK(st_read(file, tensors.back().name, seen.data(), seen.size(), nullptr));
     require(seen == values.back(), "what was written is not what is read; check");
   };
   renew();

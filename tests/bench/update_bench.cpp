@@ -88,7 +88,7 @@ int main(int argc, char **argv) {
 
   // What was timed must also be true.
   std::vector<unsigned char> seen(bytes.size());
-  REQUIRE_OK(st_read(file, subject.name, seen.data(), seen.size()));
+  REQUIRE_OK(st_read(file, subject.name, seen.data(), seen.size(), nullptr));
   require(seen == bytes, "the last update is not what is read; update");
   st_close(file);
   ::close(fd);

@@ -66,6 +66,10 @@ static void catalogue(st_file *file) {
   CHECK(memcmp(list, "weight\0bias", sizeof list) == 0);
   CHECK_STATUS(ST_OK, st_find(file, "bias", 4, &i));
   CHECK(i == 1);
+  CHECK_STATUS(ST_OK, st_describe(file, "weight!", 6, &t));
+  CHECK(memcmp(&all[0], &t, sizeof t) == 0);
+  CHECK_STATUS(ST_OK, st_describe(file, "bias", ST_NUL_TERMINATED, &t));
+  CHECK(memcmp(&all[1], &t, sizeof t) == 0);
   CHECK(st_metadata_count(file) == 1);
   CHECK_STATUS(ST_OK, st_metadata_at(file, 0, &key, &key_len, &value, &value_len));
   CHECK(strcmp(key, "format") == 0 && key_len == 6 && strcmp(value, "pt") == 0 && value_len == 2);
@@ -80,6 +84,7 @@ static void reading(st_file *file) {
   float floats[6];
   int16_t shorts[3];
   uint64_t shape[2], nbytes;
+  size_t rank;
   st_range columns[2] = {ST_RANGE_ALL, {0, 3, 2}};
   const st_range last = {-1, INT64_MAX, 1};
   CHECK_STATUS(ST_OK, st_get(file, "weight", &t));
@@ -88,18 +93,31 @@ static void reading(st_file *file) {
   CHECK(memcmp(t.data, bias, sizeof bias) == 0);
   CHECK_STATUS(ST_OK, st_get_at(file, 1, &t));
   CHECK(strcmp(t.name, "bias") == 0 && t.data != NULL);
-  CHECK_STATUS(ST_OK, st_read(file, "weight", floats, sizeof floats));
+  CHECK_STATUS(ST_OK, st_read(file, "weight", floats, sizeof floats, NULL));
   CHECK(memcmp(floats, weight, sizeof weight) == 0);
-  CHECK_STATUS(ST_OK, st_read_n(file, "bias!", 4, shorts, sizeof shorts));
+  CHECK_STATUS(ST_OK, st_read_n(file, "bias!", 4, shorts, sizeof shorts, NULL));
   CHECK(memcmp(shorts, bias, sizeof bias) == 0);
-  CHECK_STATUS(ST_E_BUFFER_SIZE, st_read(file, "weight", floats, sizeof floats - 1));
-  CHECK_STATUS(ST_OK, st_slice_shape(file, "weight", 6, columns, 2, shape, &nbytes));
-  CHECK(shape[0] == 2 && shape[1] == 2 && nbytes == 16);
-  CHECK_STATUS(ST_OK, st_read_slice(file, "weight", columns, 2, floats, sizeof floats));
+  CHECK_STATUS(ST_E_BUFFER_SIZE, st_read(file, "weight", floats, sizeof floats - 1, &t));
+  CHECK(strcmp(t.name, "weight") == 0 && t.nbytes == sizeof floats && t.data == NULL);
+  CHECK_STATUS(ST_OK, st_slice_shape(file, "weight", 6, columns, 2, shape, 2, &rank, &nbytes));
+  CHECK(shape[0] == 2 && shape[1] == 2 && rank == 2 && nbytes == 16);
+  CHECK_STATUS(ST_OK, st_read_slice(file, "weight", columns, 2, floats, sizeof floats, NULL));
   CHECK(floats[0] == 0.0f && floats[1] == 2.0f && floats[2] == 10.0f && floats[3] == 12.0f);
-  CHECK_STATUS(ST_OK, st_read_slice_n(file, "bias!", 4, &last, 1, shorts, sizeof shorts));
+  CHECK_STATUS(ST_OK, st_read_slice_n(file, "bias!", 4, &last, 1, shorts, sizeof shorts, NULL));
   CHECK(shorts[0] == 1);
   CHECK_STATUS(ST_E_NOT_FOUND, st_get(file, "absent", &t));
+}
+
+static void snapshots(st_file *file) {
+  st_file *pin = NULL;
+  st_tensor here, there;
+  CHECK_STATUS(ST_OK, st_snapshot(file, &pin));
+  CHECK_STATUS(ST_OK, st_get(pin, "weight", &here));
+  CHECK_STATUS(ST_OK, st_get(file, "weight", &there));
+  CHECK(memcmp(&here, &there, sizeof here) == 0);
+  st_release(file);
+  CHECK(memcmp(here.data, weight, sizeof weight) == 0);
+  CHECK_STATUS(ST_OK, st_close(pin));
 }
 
 static int count_call(void *user, uint64_t done, uint64_t total) {
@@ -257,6 +275,7 @@ static void memory(const char *path) {
   if (!file) return;
   catalogue(file);
   reading(file); /* which also finds that the changes are all there */
+  snapshots(file);
   bulk(file);
   CHECK_STATUS(ST_OK, st_close(file));
 }
@@ -368,7 +387,7 @@ static void deltas(const char *path) {
   open.deltas = list;
   open.delta_count = 1;
   CHECK_STATUS(ST_OK, st_open(path, &open, &file));
-  CHECK_STATUS(ST_OK, st_read(file, "weight", got, sizeof got));
+  CHECK_STATUS(ST_OK, st_read(file, "weight", got, sizeof got, NULL));
   CHECK(memcmp(got, fresh, sizeof fresh) == 0);
   CHECK_STATUS(ST_OK, st_close(file));
   CHECK_STATUS(ST_OK, st_merge(path, list, 1, tuned, NULL));
@@ -414,6 +433,7 @@ int main(int argc, char **argv) {
   if (file) {
     catalogue(file);
     reading(file);
+    snapshots(file);
     errors();
     observing(file);
     CHECK_STATUS(ST_OK, st_reopen(file, &second));

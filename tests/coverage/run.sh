@@ -14,7 +14,7 @@ configure "$tree" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-
   -Db_coverage=true -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false
 programs=(
   unit/unit_{os,format,read,write,store,capi,capi_memory}
-  crash/{failing_calls,save_crash,layout_crash,shards_crash,delta_crash}
+  crash/{failing_calls,save_crash,layout_crash,shards_crash,delta_crash,journal_gone}
 )
 build "$tree" "${programs[@]/#/tests/}"
 find "$tree" -name '*.gcda' -delete

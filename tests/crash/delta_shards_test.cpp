@@ -48,10 +48,11 @@ std::optional<Model> follow_index(const SimEnv &env) {
   auto index = ShardIndex::parse(json.data(), n, 1);
   if (!index) return std::nullopt;
   Model whole;
+  const auto names = index->names_by_shard();
   for (uint32_t i = 0; i < index->shards().size(); ++i) {
     const auto shard = model_of(env.contents(folder + "/" + index->shards()[i]));
     if (!shard) return std::nullopt;
-    for (const std::string_view name : index->names_in(i)) {
+    for (const std::string_view name : names[i]) {
       const auto found = shard->tensors.find(std::string(name));
       if (found == shard->tensors.end()) return std::nullopt;
       whole.tensors.insert(*found);

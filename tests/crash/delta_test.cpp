@@ -4,6 +4,7 @@
 #include "delta_trials.h"
 #include "store/diff.h"
 #include "write/replacement.h"
+#include "located.h"
 
 namespace st::testing {
 namespace {
@@ -55,7 +56,7 @@ struct FileTrials final : DeltaTrials {
     writable.writable = true;
     if (auto opened = store::Checkpoint::open(env, base_path, writable); !opened) return opened.error().message;
     // POSIX lets a cut keep both names of a rename, and then the base has a second one.
-    write::Replacement::remove_stale(env, base_path);
+    write::Replacement::remove_stale(located(env, base_path));
     return {};
   }
   std::optional<Model> found(const SimEnv &env) const override { return model_of(env.contents(base_path)); }

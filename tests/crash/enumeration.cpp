@@ -56,6 +56,14 @@ class Enumerator {
     }
   }
 
+  // The process dies here, and loses nothing of what it has written, synced or not. Then the power fails while the next
+  // one recovers.
+  void die(const SimDisk &disk, const State &before, const State &after, const std::string &where) {
+    std::vector<SimDisk> during;
+    EXPECT_EQ(check_disk(disk, before, after, [&](const SimDisk &d) { during.push_back(d); }), "") << where;
+    for (const SimDisk &d : during) cut(d, before, after, 0, where + ", cut in recovery");
+  }
+
  private:
   void leave(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep,
              const State &before, const State &after, int depth, const std::string &where) {
@@ -167,6 +175,15 @@ TEST_P(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
         if (random() % static_cast<unsigned>(every) == 0)
           enumerate(e, journals, {operation_of(a), operation_of(b), operation_of(c)}, 0);
   tell("three operations", e);
+}
+
+// What a dead writer has written may be in memory alone, its commit record too.
+TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterADeathLeavesOldOrNew) {
+  Enumerator e;
+  for (int a = 0; a < operation_kinds; ++a)
+    for (const Moment &m : moments_of(journals, {operation_of(a)}))
+      e.die(m.disk, m.before, m.after, text(describe({operation_of(a)}), ", ", journals.name(), ", a death"));
+  tell("a death, cuts in its recovery", e);
 }
 
 // A journal that recovery has dealt with must not come back to undo what is

@@ -18,6 +18,7 @@
 #include "store/checkpoint.h"
 #include "write/recover.h"
 #include "write/replacement.h"
+#include "located.h"
 
 namespace st::testing {
 namespace {
@@ -62,7 +63,7 @@ std::string after_recovery(const SimDisk &disk, const Model &old, const Model &f
     auto opened = open_file(env);
     if (!opened) return "does not open: " + opened.error().message;
   }
-  write::Replacement::remove_stale(env, layout_path);
+  write::Replacement::remove_stale(located(env, layout_path));
   if (env.names("/models").size() != 1) return "rubbish is left: " + env.names("/models")[0];
   if (env.open_files() != 0) return "descriptors are left open";
   return classify(env.contents(layout_path), old, fresh);

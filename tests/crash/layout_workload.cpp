@@ -53,7 +53,7 @@ SimEnv empty_disk(const Disk &disk) {
   SimEnv env;
   env.reflink = disk.reflink;
   env.copies_ranges = disk.copies_ranges;
-  env.mkdirat(AT_FDCWD, "/models", 0755);
+  env.make_folder("/models", 0755);
   const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
   env.fsync(root);
   env.close(root);

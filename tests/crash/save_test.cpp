@@ -10,6 +10,7 @@
 #include "failing_call.h"
 #include "write/recover.h"
 #include "write/writer.h"
+#include "located.h"
 
 namespace st::testing {
 namespace {
@@ -53,7 +54,7 @@ Result<void> run(os::Env &env, const Case &c, const std::string &bytes) {
 
 SimEnv fresh_disk(const Case &c, const std::string &old) {
   SimEnv env;
-  env.mkdirat(AT_FDCWD, "/models", 0755);
+  env.make_folder("/models", 0755);
   const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
   env.fsync(root);
   env.close(root);
@@ -68,7 +69,7 @@ std::string wrong_with(const SimDisk &disk, const std::string &old, const std::s
   const std::string found = env.contents(path);
   if (!(may_be_old && found == old) && !(may_be_new && found == fresh))
     return text("the file has ", found.size(), " bytes of neither state");
-  write::Replacement::remove_stale(env, path);
+  write::Replacement::remove_stale(located(env, path));
   const auto names = env.names("/models");
   if (names.size() > 1 || (names.size() == 1 && names[0] != "m.safetensors"))
     return text("rubbish is left: ", names.back());

@@ -63,13 +63,14 @@ Seen follow_index(const SimEnv &env) {
   json.resize(n + header_padding);
   auto index = ShardIndex::parse(json.data(), n, 1);
   if (!index) return {"the index: " + index.error().message, {}};
+  const auto by_shard = index->names_by_shard();
   for (const std::string &shard : shard_names) {
     const auto model = model_of(env.contents(shards_folder + "/" + shard));
     if (!model) return {shard + " is invalid", {}};
     const auto &names = index->shards();
     const auto number = std::find(names.begin(), names.end(), shard) - names.begin();
     if (number == static_cast<long>(names.size())) continue;
-    for (const std::string_view name : index->names_in(static_cast<uint32_t>(number))) {
+    for (const std::string_view name : by_shard[static_cast<size_t>(number)]) {
       const auto found = model->tensors.find(std::string(name));
       if (found == model->tensors.end()) return {text(name, " is not in ", shard), {}};
       seen.whole.tensors.insert(*found);

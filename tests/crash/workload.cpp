@@ -1,7 +1,9 @@
 #include "workload.h"
 
 #include <cstring>
+#include <set>
 
+#include "fault_env.h"
 #include "serialise_header.h"
 
 namespace st::testing {
@@ -26,9 +28,38 @@ store::NewBytes new_bytes(size_t tensor, const std::string &bytes) {
 
 }  // namespace
 
+class Workload::ViewEnv : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    const int fd = FaultEnv::openat(dir, path, flags, mode);
+    if (fd >= 0 && path == model_path) model_.insert(fd);
+    return fd;
+  }
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    const ssize_t done = FaultEnv::pwrite(fd, buffer, n, offset);
+    if (done > 0 && !shown.empty() && offset == a_at && model_.count(fd)) {
+      const bool is_old = std::memcmp(buffer, old_a.data(), static_cast<size_t>(done)) == 0;
+      for (size_t i = 0; i < shown.size(); ++i) shown[i] = is_old ? wanted[i] : '?';  // at its place
+    }
+    return done;
+  }
+
+  uint64_t a_at = 0;
+  std::string old_a, wanted, shown;
+
+ private:
+  std::set<int> model_;
+};
+
+Workload::Workload(os::Env &env, State state, uint32_t next)
+    : env_(std::make_unique<ViewEnv>(env)), state_(std::move(state)), target_(state_), next_version_(next) {}
+
+Workload::~Workload() = default;
+
 std::string describe(const std::vector<Operation> &operations) {
-  constexpr std::string_view names[] = {"update_a",     "update_b",     "both",      "all",
-                                        "staged_twice", "from_journal", "abandoned", "reopen"};
+  constexpr std::string_view names[] = {"update_a",     "update_b",  "both",      "all",   "staged_twice",
+                                        "from_journal", "from_view", "abandoned", "reopen"};
   std::string out;
   for (const Operation &o : operations) out += text(out.empty() ? "" : ", ", names[o.kind], "@", o.handle);
   return out;
@@ -53,7 +84,7 @@ std::string Workload::file_bytes(const State &state) {
 SimEnv Workload::fresh_disk(bool reflinks) {
   SimEnv env;
   env.allow_reflinks(reflinks);
-  env.mkdirat(AT_FDCWD, "/models", 0755);
+  env.make_folder("/models", 0755);
   const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
   env.fsync(root);
   env.close(root);
@@ -66,7 +97,7 @@ Result<store::Checkpoint *> Workload::handle(int i) {
     store::OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 50;
-    auto opened = store::Checkpoint::open(env_, model_path, options);
+    auto opened = store::Checkpoint::open(*env_, model_path, options);
     if (!opened) return Failure(std::move(opened.error()));
     handles_[i] = std::move(*opened);
   }
@@ -85,6 +116,7 @@ Result<void> Workload::run(const Operation &operation) {
     case Operation::update_a: changed = {0}; break;
     case Operation::update_b: changed = {1}; break;
     case Operation::both: changed = {2, 0}; break;
+    case Operation::from_view: changed = {0, 1}; break;
     case Operation::all:
     case Operation::from_journal: changed = {0, 1, 2, 3}; break;
     case Operation::staged_twice: changed = {1, 3}; break;
@@ -106,7 +138,13 @@ Result<void> Workload::run(const Operation &operation) {
   values.reserve(16);
   auto stage = [&](size_t tensor, uint32_t v) -> Result<void> {
     values.push_back(value(tensor, v));
-    auto staged = (*transaction)->update(shapes[tensor].name, new_bytes(tensor, values.back()));
+    const bool is_view = operation.kind == Operation::from_view && tensor == 1;
+    if (is_view) {
+      env_->a_at = (*checkpoint)->snapshot().header.data_offset();
+      env_->old_a = value(0, state_[0]);
+      env_->wanted = env_->shown = values.back();
+    }
+    auto staged = (*transaction)->update(shapes[tensor].name, new_bytes(tensor, is_view ? env_->shown : values.back()));
     if (options.copy) values.back().assign(values.back().size(), '!');
     return staged;
   };

@@ -20,10 +20,10 @@ inline const std::string model_path = "/models/m.safetensors";
 using State = std::vector<uint32_t>;
 
 struct Operation {
-  enum Kind { update_a, update_b, both, all, staged_twice, from_journal, abandoned, reopen } kind;
+  enum Kind { update_a, update_b, both, all, staged_twice, from_journal, from_view, abandoned, reopen } kind;
   int handle;  // 0 or 1
 };
-inline constexpr int operation_kinds = 8;
+inline constexpr int operation_kinds = 9;
 std::string describe(const std::vector<Operation> &operations);
 
 class Workload {
@@ -34,8 +34,8 @@ class Workload {
 
   explicit Workload(os::Env &env) : Workload(env, State(tensor_count(), 0), 1) {}
   // On a file that holds `state` already; versions from `next` on are new.
-  Workload(os::Env &env, State state, uint32_t next)
-      : env_(env), state_(std::move(state)), target_(state_), next_version_(next) {}
+  Workload(os::Env &env, State state, uint32_t next);
+  ~Workload();
 
   void assume(const State &state) { state_ = state; }  // somebody else changed it
   const State &before() const { return state_; }
@@ -47,7 +47,10 @@ class Workload {
  private:
   Result<store::Checkpoint *> handle(int i);
 
-  os::Env &env_;
+  // In front of the env. It has a payload for tensor b that is a view of the file, by a mapping that libst does not
+  // know: it shows something else as long as tensor a does not have its old bytes.
+  class ViewEnv;
+  std::unique_ptr<ViewEnv> env_;
   std::unique_ptr<store::Checkpoint> handles_[2];
   State state_, target_;
   uint32_t next_version_;

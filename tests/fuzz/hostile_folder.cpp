@@ -15,6 +15,7 @@
 #include "write/replacement.h"
 #include "write/roll_forward.h"
 #include "write/super_recover.h"
+#include "located.h"
 
 namespace st::fuzz {
 namespace {
@@ -254,7 +255,7 @@ class Damage {
   }
   void remove() {
     const std::string path = in_.ConsumeBool() ? in_folder(any_file()) : any_journal();
-    if (path != index_path) env_.unlinkat(AT_FDCWD, path.c_str(), 0);
+    if (path != index_path) env_.remove(path);
   }
 
   FuzzedDataProvider &in_;
@@ -343,9 +344,9 @@ void check_cut(FuzzedDataProvider &in, const Scene &scene, const Files &end, uin
   env.before_change = [&] {
     if (seen++ == when) at_cut = env.disk();
   };
-  static_cast<void>(write::recover_super(env, index_path, at_once, {}));
+  static_cast<void>(write::recover_super(located(env, index_path), at_once, {}));
   FolderWatch after(after_chosen_cut(at_cut, in), shards_folder);
-  const auto again = write::recover_super(after, index_path, at_once, {});
+  const auto again = write::recover_super(located(after, index_path), at_once, {});
   REQUIRE(again, said(again));
   REQUIRE(visible(after) == end, "a power cut before change ", when, " of ", changes, " leads elsewhere");
 }
@@ -401,7 +402,7 @@ void check_hostile_folder(FuzzedDataProvider &in) {
     FolderWatch env(scene.disk, shards_folder);
     uint64_t changes = 0;
     env.before_change = [&] { ++changes; };
-    const auto first = write::recover_super(env, index_path, at_once, {});
+    const auto first = write::recover_super(located(env, index_path), at_once, {});
     check_files(env, scene, "a recovery");
     if (!scene.damaged) REQUIRE(first && first->aside == 0, said(first), first ? first->why_aside : "");
     if (!first) {  // a file of the transaction is no safetensors file any more: for somebody to look at
@@ -412,7 +413,7 @@ void check_hostile_folder(FuzzedDataProvider &in) {
       REQUIRE(visible(env) == scene.before, "nothing was applied, and something changed");
     const uint64_t by_first = changes;
     changes = 0;
-    const auto second = write::recover_super(env, index_path, at_once, {});
+    const auto second = write::recover_super(located(env, index_path), at_once, {});
     REQUIRE(second.has_value() == first.has_value() && changes == 0, changes, " changes by a second recovery, ",
             said(second));
     if (first && by_first > 0) check_cut(in, scene, visible(env), by_first);

@@ -15,6 +15,7 @@
 #include "store/verify.h"
 #include "write/identity.h"
 #include "write/recover.h"
+#include "located.h"
 
 namespace st::fuzz {
 namespace {
@@ -180,8 +181,8 @@ Scene make_scene(FuzzedDataProvider &in) {
   file.old_bytes = old_bytes;
   SimEnv env;
   env.allow_reflinks(in.ConsumeBool());
-  env.mkdirat(AT_FDCWD, "/models", 0755);
-  env.mkdirat(AT_FDCWD, folder_path.c_str(), 0700);
+  env.make_folder("/models", 0755);
+  env.make_folder(folder_path, 0700);
   env.add_file(path, old_bytes);
   for (const char *folder : {"/", "/models"}) {
     const int fd = env.openat(AT_FDCWD, folder, O_RDONLY, 0);
@@ -212,7 +213,7 @@ std::unique_ptr<WatchedEnv> watched(const Scene &scene, const SimDisk &disk) {
 }
 
 Result<write::Recovered> recover(os::Env &env) {
-  return write::recover(env, path, {0, nullptr, nullptr}, {});
+  return write::recover(located(env, path), {0, nullptr, nullptr}, {});
 }
 
 void check_file(SimEnv &env, const Scene &scene) {

@@ -26,8 +26,9 @@ Result<ShardIndex> parse(const std::string &json, uint64_t seed) {
 // All that an index says, as text.
 std::string described(const ShardIndex &index) {
   std::set<std::string> lines;
+  const auto names = index.names_by_shard();
   for (uint32_t i = 0; i < index.shards().size(); ++i)
-    for (const std::string_view name : index.names_in(i))
+    for (const std::string_view name : names[i])
       lines.insert(text("t ", in_quotes(name), " in ", in_quotes(index.shards()[i])));
   for (const ShardIndex::Pair &p : index.metadata())
     lines.insert(text("m ", in_quotes(p.key), " is ", in_quotes(p.text), " by ", in_quotes(p.json)));
@@ -38,11 +39,12 @@ std::string described(const ShardIndex &index) {
 
 void check_sound(const ShardIndex &index) {
   uint64_t sum = 0;
+  const auto by_shard = index.names_by_shard();
   for (uint32_t i = 0; i < index.shards().size(); ++i) {
     const std::string &shard = index.shards()[i];
     REQUIRE(!shard.empty() && shard != "." && shard != ".." && shard.find('/') == std::string::npos, in_quotes(shard));
     REQUIRE(i == 0 || index.shards()[i - 1] < shard, "shards out of order: ", in_quotes(shard));
-    const auto names = index.names_in(i);
+    const auto &names = by_shard[i];
     REQUIRE(names.size() == index.counts()[i], names.size(), " names, not ", index.counts()[i]);
     for (const std::string_view name : names) REQUIRE(index.shard_of(name) == i, in_quotes(name), " is not found");
     sum += names.size();
@@ -63,7 +65,7 @@ void check_spelling(const ShardIndex &index, std::string_view after) {
 }
 
 void check_edits(ShardIndex index) {
-  const std::string first = index.shards().empty() ? std::string() : std::string(index.names_in(0).front());
+  const std::string first = index.shards().empty() ? std::string() : std::string(index.names_by_shard()[0].front());
   index.set_total_size(1234567);
   REQUIRE(index.total_size() == 1234567, "another total_size");
   index.set_metadata("k", "v");

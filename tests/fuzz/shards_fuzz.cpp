@@ -124,7 +124,7 @@ void Sequence::begin(Handle &h) {
   h.transaction->replaces = o.publish || layout == 2;
   h.transaction->begun_on = h.version;
   h.transaction->draft = committed_;
-  h.transaction->has_shards = h.real->members() > 0;
+  h.transaction->has_shards = h.real->catalogue().members() > 0;
 }
 
 Step Sequence::step(const Model &draft) {

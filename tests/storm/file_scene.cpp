@@ -17,8 +17,9 @@ class FileWriter : Worker {
       : Worker(ledger, worker, seed), scene_(scene), layout_(scene.layout()) {}
 
   void step() {
-    if (!file_ || one_in(20)) reopen(scene_.path());
+    if (!file_ || one_in(20)) reopen(scene_.path(), {ST_E_FILE_CHANGED});
     if (!file_) return;
+    if (publishes()) return transact(one_in(2) ? some_free() : group(below(FileScene::groups_count)));
     switch (below(8)) {
       case 0:
       case 1:
@@ -66,7 +67,7 @@ class FileWriter : Worker {
     ledger_.doing(worker_, "staging");
     const bool copies = one_in(2);
     st_txn_options options = ST_TXN_OPTIONS_INIT;
-    options.flags = copies ? ST_TXN_COPY : 0;
+    options.flags = (copies ? ST_TXN_COPY : 0) | (publishes() || one_in(20) ? ST_COMMIT_PUBLISH : 0);
     options.lock_timeout_ms = patience();
     st_txn *txn = nullptr;
     if (allow("st_begin", st_begin(file_.get(), &options, &txn)) != ST_OK) return nullptr;
@@ -124,7 +125,7 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
     if (!file && status != ST_E_BUSY) ledger.complain("a reader: " + said("st_open", status)), ::_exit(1);
     for (int i = 0; file && i < 4; ++i) {
       ledger.doing(worker, "st_read");
-      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), bytes.data(), bytes.size());
+      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), bytes.data(), bytes.size(), nullptr);
       if (status != ST_OK) ledger.complain("a reader: " + said("st_read", status)), ::_exit(1);
       ++ledger.reads;
     }

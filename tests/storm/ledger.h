@@ -36,7 +36,7 @@ class Ledger {
   // What a worker is at, for a dump if the storm stops.
   void doing(uint32_t worker, const char *what) { workers_[worker].doing.store(what, std::memory_order_relaxed); }
 
-  std::atomic<uint64_t> commits = 0, busy = 0, recoveries = 0, writer_opens = 0, reads = 0;
+  std::atomic<uint64_t> commits = 0, publishes = 0, busy = 0, recoveries = 0, writer_opens = 0, reads = 0;
 
   // ---- the parent's side, when the worker is dead or everybody is
   void bury(uint32_t worker);  // what it had under way ended here

@@ -1,6 +1,7 @@
 // How long a worker waits for a lock, who may end the wait, and what it is told.
 #include "encounter.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,6 +152,41 @@ TEST_F(LockWait, IsNotEndedByAnInterruptThatCameBeforeTheCall) {
   EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   hold.release();
   EXPECT_TRUE(waiter.join());
+}
+
+// It waits for a patch that is under way, and keeps out those that come after it.
+TEST_F(LockWait, BehindAStoppedPublisherEndsBusyAndNamesIt) {
+  constexpr uint64_t gate = (uint64_t{1} << 62) + 3;
+  Worker publisher(Worker::process, [this](Line &line) {
+    const FileHandle file = open();
+    st_txn_options options = ST_TXN_OPTIONS_INIT;
+    options.flags = ST_COMMIT_PUBLISH;
+    options.lock_timeout_ms = ST_TIMEOUT_FOREVER;
+    st_txn *txn = nullptr;
+    DEMAND_OK(st_begin(file.get(), &options, &txn));
+    const Bytes bytes = layout_.value(1, 1);
+    const st_tensor value = layout_.described(1, bytes.data());
+    DEMAND_OK(st_txn_update(txn, layout_.name(1), &value));
+    DEMAND(line.hear() == 'g');
+    DEMAND_OK(st_commit(txn));
+  });
+  Hold hold(path_, layout_, 3);  // a descriptor that the publisher has not inherited
+  publisher.tell('g');
+  ASSERT_TRUE(eventually([&] { return !Hold(path_, gate, 1, F_RDLCK).had(); }));
+  ASSERT_EQ(::kill(publisher.pid(), SIGSTOP), 0);
+  {
+    const FileHandle file = open(ST_OPEN_READ_WRITE, 20);
+    EXPECT_EQ(update(file.get(), 0, 1), ST_E_BUSY);
+    EXPECT_EQ(last_error().holder_pid, publisher.pid());
+    EXPECT_NE(std::string(st_last_error()).find("comes first"), std::string::npos) << st_last_error();
+  }
+  ASSERT_EQ(::kill(publisher.pid(), SIGCONT), 0);
+  hold.release();
+  EXPECT_TRUE(publisher.join());
+  const FileHandle file = open();
+  EXPECT_OK(update(file.get(), 0, 2));
+  EXPECT_EQ(read_version(file.get(), layout_, 0), 2u);
+  EXPECT_EQ(read_version(file.get(), layout_, 1), 1u);
 }
 
 // Whoever waits holds only what lies before: so no two wait for each other.

@@ -49,7 +49,7 @@ std::string why_not_read(st_file *file, std::mt19937_64 &random, uint64_t *reads
     status = st_get(file, name.c_str(), &found);
     if (status != ST_OK) break;
     Bytes bytes(found.nbytes);
-    status = st_read(file, name.c_str(), bytes.data(), bytes.size());
+    status = st_read(file, name.c_str(), bytes.data(), bytes.size(), nullptr);
     const auto cell = cell_of(name);
     if (status == ST_OK && cell && !version_of(bytes, *cell)) return "slot " + name + " is no whole value";
     ++*reads;

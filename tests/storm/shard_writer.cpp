@@ -25,6 +25,7 @@ class ShardWriter : Worker {
   void step() {
     if (!file_ || one_in(20)) reopen(scene_.path(), changed);
     if (!file_) return;
+    if (publishes()) return transact(one_in(2) ? some_free(scene_.cells()) : ShardScene::anew);
     switch (below(12)) {
       case 0:
       case 1: transact(1u << a_free(ShardScene::tensors)); break;
@@ -146,7 +147,7 @@ class ShardWriter : Worker {
   st_txn *begin(st_file *file, uint32_t set, uint64_t version) {
     ledger_.doing(worker_, "staging");
     st_txn_options options = ST_TXN_OPTIONS_INIT;
-    options.flags = (one_in(2) ? ST_TXN_COPY : 0) | (one_in(8) ? ST_COMMIT_PUBLISH : 0);
+    options.flags = (one_in(2) ? ST_TXN_COPY : 0) | (publishes() || one_in(8) ? ST_COMMIT_PUBLISH : 0);
     options.lock_timeout_ms = patience();
     st_txn *txn = nullptr;
     if (allow("st_begin", st_begin(file, &options, &txn)) != ST_OK) return nullptr;

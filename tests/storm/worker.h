@@ -17,6 +17,8 @@ class Worker {
  protected:
   Worker(Ledger &ledger, uint32_t worker, uint64_t seed) : ledger_(ledger), worker_(worker), random_(seed) {}
 
+  // The first of the writers makes new files only, among all the others' patches.
+  bool publishes() const { return worker_ == 0; }
   uint32_t below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
   bool one_in(uint32_t n) { return below(n) == 0; }
   int32_t patience() {
@@ -62,6 +64,7 @@ class Worker {
   }
 
   void settle(uint64_t version, st_status status) {
+    if (status == ST_OK && publishes()) ++ledger_.publishes;
     if (status == ST_OK) return ledger_.acknowledge(version);
     if (status == ST_E_BUSY) ++ledger_.busy;
     ledger_.refuse(version);

@@ -6,12 +6,12 @@
 namespace st::testing {
 
 std::string_view call_name(Call call) {
-  constexpr std::string_view names[] = {"openat",      "close",      "pread",      "pwrite",    "fsync",    "fdatasync",
-                                        "fallocate",   "sync_range", "fstat",      "fstatat",   "fstatfs",  "fchmod",
-                                        "fchown",      "realpath",   "list",       "mkdirat",   "unlinkat", "renameat",
-                                        "lock",        "mmap",       "munmap",     "madvise",   "mincore",  "random",
-                                        "getpid",      "geteuid",    "clock",      "sleep",     "getenv",   "ftruncate",
-                                        "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
+  constexpr std::string_view names[] = {
+      "openat",      "close",      "pread",      "pwrite",    "fsync",    "fdatasync", "fallocate",  "sync_range",
+      "fstat",       "fstatat",    "fstatfs",    "fchmod",    "fchown",   "realpath",  "readlinkat", "list",
+      "mkdirat",     "unlinkat",   "renameat",   "lock",      "mmap",     "munmap",    "madvise",    "mincore",
+      "copy_memory", "random",     "getpid",     "geteuid",   "clock",    "sleep",     "getenv",     "ftruncate",
+      "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -166,6 +166,11 @@ int FaultEnv::realpath(const char *path, std::string *out) {
   return base_.realpath(path, out);
 }
 
+int FaultEnv::readlinkat(int dir, const char *name, std::string *out) {
+  ST_ASK(readlinkat);
+  return base_.readlinkat(dir, name, out);
+}
+
 int FaultEnv::list(int dir, std::vector<std::string> *out) {
   ST_ASK(list);
   return base_.list(dir, out);
@@ -209,6 +214,12 @@ int FaultEnv::madvise(void *address, size_t n, int advice) {
 int FaultEnv::mincore(void *address, size_t n, unsigned char *out) {
   ST_ASK(mincore);
   return base_.mincore(address, n, out);
+}
+
+ssize_t FaultEnv::copy_memory(void *to, const void *from, size_t n) {
+  const int answer = ask(Call::copy_memory);
+  if (answer < 0) return answer;
+  return base_.copy_memory(to, from, answer == short_io ? (n + 1) / 2 : n);
 }
 
 int FaultEnv::random(void *out, size_t n) {

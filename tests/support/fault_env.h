@@ -25,6 +25,7 @@ enum class Call {
   fchmod,
   fchown,
   realpath,
+  readlinkat,
   list,
   mkdirat,
   unlinkat,
@@ -34,6 +35,7 @@ enum class Call {
   munmap,
   madvise,
   mincore,
+  copy_memory,
   random,
   getpid,
   geteuid,
@@ -84,6 +86,7 @@ class FaultEnv : public os::Env {
   ssize_t fgetxattr(int fd, const char *name, void *value, size_t size) override;
   int fsetxattr(int fd, const char *name, const void *value, size_t size) override;
   int realpath(const char *path, std::string *out) override;
+  int readlinkat(int dir, const char *name, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override;
   int mkdirat(int dir, const char *name, mode_t mode) override;
   int unlinkat(int dir, const char *name, int flags) override;
@@ -93,6 +96,7 @@ class FaultEnv : public os::Env {
   int munmap(void *address, size_t n) override;
   int madvise(void *address, size_t n, int advice) override;
   int mincore(void *address, size_t n, unsigned char *out) override;
+  ssize_t copy_memory(void *to, const void *from, size_t n) override;
   int random(void *out, size_t n) override;
   pid_t getpid() override;
   uint64_t fork_generation() override { return base_.fork_generation(); }

@@ -201,6 +201,7 @@ std::vector<std::string> SimEnv::names(const std::string &folder) const {
 }
 
 int SimEnv::openat(int dir, const char *path, int flags, mode_t mode) {
+  if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
   uint64_t parent;
   std::string name;
   uint64_t inode = resolve_at(dir, path, &parent, &name);
@@ -373,6 +374,13 @@ int SimEnv::realpath(const char *path, std::string *out) {
   return 0;
 }
 
+// Nothing on this disk is a link.
+int SimEnv::readlinkat(int dir, const char *path, std::string *) {
+  uint64_t parent;
+  std::string name;
+  return resolve_at(dir, path, &parent, &name) == 0 ? -ENOENT : -EINVAL;
+}
+
 int SimEnv::list(int dir, std::vector<std::string> *out) {
   const auto open = files_.find(dir);
   if (open == files_.end()) return -EBADF;
@@ -382,6 +390,10 @@ int SimEnv::list(int dir, std::vector<std::string> *out) {
 }
 
 int SimEnv::mkdirat(int dir, const char *path, mode_t mode) {
+  return is_entry(dir, path) ? make_folder(dir, path, mode) : -EINVAL;
+}
+
+int SimEnv::make_folder(int dir, const char *path, mode_t mode) {
   uint64_t parent;
   std::string name;
   if (resolve_at(dir, path, &parent, &name) != 0) return -EEXIST;
@@ -399,6 +411,10 @@ int SimEnv::mkdirat(int dir, const char *path, mode_t mode) {
 }
 
 int SimEnv::unlinkat(int dir, const char *path, int flags) {
+  return is_entry(dir, path) ? remove(dir, path, flags) : -EINVAL;
+}
+
+int SimEnv::remove(int dir, const char *path, int flags) {
   uint64_t parent;
   std::string name;
   const uint64_t inode = resolve_at(dir, path, &parent, &name);
@@ -412,6 +428,10 @@ int SimEnv::unlinkat(int dir, const char *path, int flags) {
 }
 
 int SimEnv::renameat(int from_dir, const char *from, int to_dir, const char *to) {
+  return is_entry(from_dir, from) && is_entry(to_dir, to) ? move(from_dir, from, to_dir, to) : -EINVAL;
+}
+
+int SimEnv::move(int from_dir, const char *from, int to_dir, const char *to) {
   uint64_t from_parent, to_parent;
   std::string from_name, to_name;
   const uint64_t inode = resolve_at(from_dir, from, &from_parent, &from_name);
@@ -442,7 +462,7 @@ int SimEnv::lock(int fd, int command, struct flock *lock) {
     return 0;
   }
   if (lock->l_type == F_UNLCK) {
-    // Whole-range unlocks are all that is ever asked.
+    // Only whole locks are ever given back.
     std::erase_if(held, [&](const Lock &l) { return l.fd == fd && begin <= l.begin && l.end <= end; });
     return 0;
   }

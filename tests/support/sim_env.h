@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -87,6 +88,12 @@ class SimEnv : public os::Env {
   uint64_t clones() const { return clones_; }                                     // made so far
   void add_file(const std::string &path, std::string bytes, mode_t mode = 0644);  // durable
   std::string contents(const std::string &path) const;
+  // By path, as somebody else does it.
+  int make_folder(const std::string &path, mode_t mode = 0755) { return make_folder(AT_FDCWD, path.c_str(), mode); }
+  int remove(const std::string &path) { return remove(AT_FDCWD, path.c_str(), 0); }
+  int move(const std::string &from, const std::string &to) {
+    return move(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str());
+  }
   std::vector<std::string> names(const std::string &folder) const;
   bool exists(const std::string &path) const { return resolve(path) != 0; }
 
@@ -128,6 +135,7 @@ class SimEnv : public os::Env {
   ssize_t fgetxattr(int, const char *, void *, size_t) override { return -ENODATA; }
   int fsetxattr(int, const char *, const void *, size_t) override { return 0; }
   int realpath(const char *path, std::string *out) override;
+  int readlinkat(int dir, const char *name, std::string *out) override;
   int list(int dir, std::vector<std::string> *out) override;
   int mkdirat(int dir, const char *name, mode_t mode) override;
   int unlinkat(int dir, const char *name, int flags) override;
@@ -137,6 +145,10 @@ class SimEnv : public os::Env {
   int munmap(void *address, size_t n) override;
   int madvise(void *, size_t, int) override { return 0; }
   int mincore(void *, size_t, unsigned char *) override { return -ENOSYS; }
+  ssize_t copy_memory(void *to, const void *from, size_t n) override {
+    std::memcpy(to, from, n);
+    return static_cast<ssize_t>(n);
+  }
   int random(void *out, size_t n) override;
   pid_t getpid() override { return 4242; }
   uint64_t fork_generation() override { return 0; }
@@ -154,6 +166,9 @@ class SimEnv : public os::Env {
     bool exclusive;
   };
 
+  int make_folder(int dir, const char *path, mode_t mode);
+  int remove(int dir, const char *path, int flags);
+  int move(int from_dir, const char *from, int to_dir, const char *to);
   uint64_t resolve(const std::string &path) const;  // 0: none
   uint64_t resolve_at(int dir, const std::string &path, uint64_t *parent, std::string *name) const;
   SimInode &change(uint64_t inode);

@@ -54,12 +54,12 @@ TEST_F(CapiCalls, NullWhereItMayNotBeIsAnInvalidArgument) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get(file, nullptr, &t));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get(file, "a", nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get_at(file, 0, nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(nullptr, "a", room, 8));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(file, nullptr, room, 8));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(file, "a", nullptr, 4000));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, nullptr, 0, nullptr, 0, nullptr, nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, "a", 1, nullptr, 1, nullptr, nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_slice(file, "a", nullptr, 1, room, 8));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(nullptr, "a", room, 8, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(file, nullptr, room, 8, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read(file, "a", nullptr, 4000, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, nullptr, 0, nullptr, 0, nullptr, 0, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, "a", 1, nullptr, 1, nullptr, 0, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_slice(file, "a", nullptr, 1, room, 8, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(nullptr, nullptr, &txn));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(file, nullptr, nullptr));
   const st_tensor v = value(0, new_a);
@@ -88,7 +88,7 @@ TEST_F(CapiCalls, NullWhereItMayBeIsFine) {
   EXPECT_ST(ST_OK, st_at_many(file, 0, 0, nullptr));
   EXPECT_ST(ST_OK, st_metadata_at(file, 0, nullptr, nullptr, nullptr, nullptr));
   EXPECT_ST(ST_OK, st_metadata_get(file, "format", nullptr, nullptr));
-  EXPECT_ST(ST_OK, st_slice_shape(file, "a", 1, nullptr, 0, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_slice_shape(file, "a", 1, nullptr, 0, nullptr, 0, nullptr, nullptr));
   EXPECT_ST(ST_OK, st_recover_with(path.c_str(), nullptr));
   EXPECT_ST(ST_OK, st_verify_with(path.c_str(), nullptr));
 }
@@ -123,11 +123,11 @@ TEST_F(CapiCalls, OutParametersAreUntouchedOnFailure) {
   std::memset(room, 'R', sizeof room);
   uint64_t shape = 77, nbytes = 77;
   const st_range zero = {0, 1, 0}, two[] = {ST_RANGE_ALL, ST_RANGE_ALL}, part = {0, 100, 1};
-  EXPECT_ST(ST_E_BUFFER_SIZE, st_read(file, "a", room, 3999));
-  EXPECT_ST(ST_E_NOT_FOUND, st_read(file, "x", room, 4000));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, "a", 1, &zero, 1, &shape, &nbytes));
-  EXPECT_ST(ST_E_OUT_OF_RANGE, st_slice_shape(file, "a", 1, two, 2, &shape, &nbytes));
-  EXPECT_ST(ST_E_BUFFER_SIZE, st_read_slice(file, "a", &part, 1, room, 99));
+  EXPECT_ST(ST_E_BUFFER_SIZE, st_read(file, "a", room, 3999, nullptr));
+  EXPECT_ST(ST_E_NOT_FOUND, st_read(file, "x", room, 4000, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_slice_shape(file, "a", 1, &zero, 1, &shape, 1, nullptr, &nbytes));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_slice_shape(file, "a", 1, two, 2, &shape, 1, nullptr, &nbytes));
+  EXPECT_ST(ST_E_BUFFER_SIZE, st_read_slice(file, "a", &part, 1, room, 99, nullptr));
   EXPECT_EQ(shape, 77u);
   EXPECT_EQ(nbytes, 77u);
   EXPECT_TRUE(std::all_of(room, room + sizeof room, [](char c) { return c == 'R'; }));
@@ -162,10 +162,10 @@ TEST_F(CapiCalls, TwinsWithALengthFindNamesThatHoldNul) {
   ASSERT_ST(ST_OK, st_find(file, "n\0l", 3, &i));
   EXPECT_EQ(i, 2u);
   std::string room(30, '?');
-  ASSERT_ST(ST_OK, st_read_n(file, "n\0l", 3, room.data(), 30));
+  ASSERT_ST(ST_OK, st_read_n(file, "n\0l", 3, room.data(), 30, nullptr));
   EXPECT_TRUE(same_bytes(room, tensors[2].bytes));
   const st_range tail = {-10, INT64_MAX, 1};
-  ASSERT_ST(ST_OK, st_read_slice_n(file, "n\0l", 3, &tail, 1, room.data(), 10));
+  ASSERT_ST(ST_OK, st_read_slice_n(file, "n\0l", 3, &tail, 1, room.data(), 10, nullptr));
   EXPECT_TRUE(same_bytes(room.substr(0, 10), tensors[2].bytes.substr(20)));
   const std::string bytes = testing::pattern(30, 9);
   const st_tensor v = value(2, bytes);
@@ -200,15 +200,15 @@ TEST_F(CapiCalls, NamesComeInOneCall) {
 TEST_F(CapiCalls, SlicesSayTheirShapeAndAreRead) {
   const st_range every3rd = {-1, INT64_MIN, -3};
   uint64_t shape, nbytes;
-  ASSERT_ST(ST_OK, st_slice_shape(file, "a", 1, &every3rd, 1, &shape, &nbytes));
+  ASSERT_ST(ST_OK, st_slice_shape(file, "a", 1, &every3rd, 1, &shape, 1, nullptr, &nbytes));
   EXPECT_EQ(shape, 1334u);
   EXPECT_EQ(nbytes, 1334u);
   std::string room(1334, '?'), wanted;
   for (int64_t i = 3999; i >= 0; i -= 3) wanted += tensors[0].bytes[static_cast<size_t>(i)];
-  ASSERT_ST(ST_OK, st_read_slice(file, "a", &every3rd, 1, room.data(), room.size()));
+  ASSERT_ST(ST_OK, st_read_slice(file, "a", &every3rd, 1, room.data(), room.size(), nullptr));
   EXPECT_TRUE(same_bytes(room, wanted));
   const st_range nothing = {5, 5, 1};
-  ASSERT_ST(ST_OK, st_read_slice(file, "a", &nothing, 1, nullptr, 0));
+  ASSERT_ST(ST_OK, st_read_slice(file, "a", &nothing, 1, nullptr, 0, nullptr));
 }
 
 TEST_F(CapiCalls, MemoryIsBorrowedAndReadOnly) {
@@ -230,6 +230,44 @@ TEST_F(CapiCalls, MemoryIsBorrowedAndReadOnly) {
   st_close(memory);
 }
 
+// By the views of the same handle, and by those of another.
+TEST_F(CapiCalls, TensorsAreSwappedByTheirViews) {
+  const std::string two = dir / "two.safetensors", x = testing::pattern(300'000, 1), y = testing::pattern(300'000, 2);
+  const uint64_t shape = x.size();
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_PRIVATE, ST_MAP_NONE})
+    for (const bool by_another : {false, true}) {
+      testing::put_bytes(
+          two, testing::file_of(std::vector{testing::u8_tensor("x", shape, 1), testing::u8_tensor("y", shape, 2)}));
+      st_open_options options = ST_OPEN_OPTIONS_INIT;
+      options.flags = ST_OPEN_READ_WRITE;
+      options.map = map;
+      st_file *file = nullptr, *other = nullptr;
+      ASSERT_ST(ST_OK, st_open(two.c_str(), &options, &file));
+      ASSERT_ST(ST_OK, st_reopen(file, &other));
+      st_tensor a = {}, b = {};
+      ASSERT_ST(ST_OK, st_get(by_another ? other : file, "x", &a));
+      ASSERT_ST(ST_OK, st_get(by_another ? other : file, "y", &b));
+      st_txn *txn = nullptr;
+      ASSERT_ST(ST_OK, st_begin(file, nullptr, &txn));
+      EXPECT_ST(ST_OK, st_txn_update(txn, "x", &b));
+      EXPECT_ST(ST_OK, st_txn_update(txn, "y", &a));
+      EXPECT_ST(ST_OK, st_commit(txn));
+      EXPECT_TRUE(testing::same_bytes(seen(file, "x"), y)) << map;
+      EXPECT_TRUE(testing::same_bytes(seen(file, "y"), x)) << map;
+      const std::string now = testing::bytes_of(two);
+      EXPECT_TRUE(testing::same_bytes(now.substr(now.size() - 2 * shape), y + x)) << map;
+      // One call, and a view that begins in the middle of another tensor.
+      if (map != ST_MAP_NONE) {
+        ASSERT_ST(ST_OK, st_get(by_another ? other : file, "x", &a));
+        a.data = static_cast<const std::byte *>(a.data) + shape / 2;
+        EXPECT_ST(ST_OK, st_update(file, "y", &a));
+        EXPECT_TRUE(testing::same_bytes(seen(file, "y"), y.substr(shape / 2) + x.substr(0, shape / 2))) << map;
+      }
+      st_close(other);
+      st_close(file);
+    }
+}
+
 TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {
   st_file *none = open(0, ST_MAP_NONE);
   st_io_info info = ST_IO_INFO_INIT;
@@ -242,7 +280,7 @@ TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {
   EXPECT_NE(info.reason[0], '\0');
   seen(none, "b");
   std::string room(4000, '?');
-  ASSERT_ST(ST_OK, st_read(none, "a", room.data(), room.size()));
+  ASSERT_ST(ST_OK, st_read(none, "a", room.data(), room.size(), nullptr));
   st_stats stats = ST_STATS_INIT;
   ASSERT_ST(ST_OK, st_get_stats(none, &stats));
   EXPECT_EQ(stats.bytes_owned, 10007u);

@@ -133,7 +133,7 @@ TEST_F(CapiErrors, SayWhereInTheFile) {
   file = open(0, ST_MAP_NONE);
   std::filesystem::resize_file(path, b_at + 100);
   std::string room(10007, '?');
-  ASSERT_ST(ST_E_FILE_CHANGED, st_read(file, "b", room.data(), room.size()));
+  ASSERT_ST(ST_E_FILE_CHANGED, st_read(file, "b", room.data(), room.size(), nullptr));
   EXPECT_EQ(last().offset, b_at + 100);
   EXPECT_STREQ(last().tensor, "b");
   st_close(file);

@@ -170,7 +170,7 @@ TEST_F(CapiLifetime, ProgressCancelsAndChangesNothing) {
   EXPECT_GE(calls_left, 1);
   std::string room(4000, '?');
   calls_left = 0;
-  EXPECT_ST(ST_E_CANCELLED, st_read(file, "a", room.data(), room.size()));
+  EXPECT_ST(ST_E_CANCELLED, st_read(file, "a", room.data(), room.size(), nullptr));
   st_close(file);
 }
 
@@ -182,7 +182,7 @@ TEST_F(CapiLifetime, ExceptionsFromCallbacksDoNotCross) {
   st_file *file = nullptr;
   ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
   std::string room(4000, '?');
-  EXPECT_ST(ST_E_INTERNAL, st_read(file, "a", room.data(), room.size()));
+  EXPECT_ST(ST_E_INTERNAL, st_read(file, "a", room.data(), room.size(), nullptr));
   const st_tensor a = value(0, new_a);
   EXPECT_ST(ST_E_INTERNAL, st_update(file, "a", &a));
   st_close(file);

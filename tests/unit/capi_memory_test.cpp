@@ -182,11 +182,11 @@ TEST_F(OutOfMemory, Reading) {
   EXPECT_EQ(std::memcmp(t.data, tensors[1].bytes.data(), 10007), 0);
   std::string room(10007, '?');
   expect_clean(
-      0, [&] { return st_read(file, "b", room.data(), room.size()); }, [](long, st_status) {});
+      0, [&] { return st_read(file, "b", room.data(), room.size(), nullptr); }, [](long, st_status) {});
   EXPECT_TRUE(same_bytes(room, tensors[1].bytes));
   const st_range odd = {1, INT64_MAX, 3};
   expect_clean(
-      3, [&] { return st_read_slice(file, "b", &odd, 1, room.data(), room.size()); }, [](long, st_status) {});
+      3, [&] { return st_read_slice(file, "b", &odd, 1, room.data(), room.size(), nullptr); }, [](long, st_status) {});
   for (long n = 0; n < 50; ++n) {
     const st_status status = starve(n, [&] { return st_get(file, "no tensor has this rather long name", &t); });
     EXPECT_EQ(status, failed ? ST_E_NOMEM : ST_E_NOT_FOUND);

@@ -14,6 +14,7 @@
 #include "write/identity.h"
 #include "write/journal_folder.h"
 #include "write/recover.h"
+#include "located.h"
 
 namespace st::testing {
 
@@ -40,7 +41,7 @@ class CrashScene : public ::testing::Test {
     const std::string data_path = of.empty() ? path : of;
     auto data = os::File::open(env, AT_FDCWD, data_path, O_RDWR, 0, data_path);
     if (!expect(data)) return nullptr;
-    auto journal_folder = write::Folder::create(env, data_path, *data->stat());
+    auto journal_folder = write::Folder::create(located(env, data_path), *data->stat());
     if (!expect(journal_folder)) return nullptr;
     auto journal = write::Journal::create(journal_folder->dir(), *data->stat());
     if (!expect(journal)) return nullptr;
@@ -66,7 +67,9 @@ class CrashScene : public ::testing::Test {
   Result<write::Recovered> recover() { return recover(env); }
   Result<write::Recovered> recover(os::Env &with) {
     found.clear();
-    return write::recover(with, path, {0, nullptr, nullptr}, [this](const write::Finding &f) {
+    auto at = os::Location::find(with, path);
+    if (!at) return Failure(std::move(at.error()));
+    return write::recover(*at, {0, nullptr, nullptr}, [this](const write::Finding &f) {
       found.push_back(f);
       return true;
     });

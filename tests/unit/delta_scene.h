@@ -90,7 +90,7 @@ inline std::string index_in(const std::string &folder) {
 // The same as at most three shards in a folder of `disk`, each tensor in any of them; a piece of metadata in the index,
 // or else in the header of the first shard.
 inline void add_shards(SimEnv &disk, const std::string &folder, const Holdings &h, std::mt19937 &random) {
-  disk.mkdirat(AT_FDCWD, folder.c_str(), 0755);
+  disk.make_folder(folder, 0755);
   const std::vector<std::string> names = {"s1.safetensors", "s2.safetensors", "s3.safetensors"};
   std::vector<Holdings> shards(names.size());
   ShardIndex index = ShardIndex::of(names);

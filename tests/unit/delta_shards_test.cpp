@@ -10,7 +10,7 @@ const std::string index_of = index_in("/m");
 class ShardedDeltas : public ::testing::Test {
  protected:
   ShardedDeltas() {
-    disk.mkdirat(AT_FDCWD, "/m", 0755);
+    disk.make_folder("/m", 0755);
     const Holdings first{{u8_tensor("a", 4000, 1), u8_tensor("b", 9000, 2)}, {{"k", "v"}}};
     const Holdings second{{u8_tensor("c", 5000, 3)}, {{"of", "the second"}}};
     disk.add_file("/m/s1.safetensors", first.file());
@@ -70,7 +70,7 @@ TEST_F(ShardedDeltas, NeverReplaceAFileThatTheyAreMadeOf) {
 }
 
 TEST_F(ShardedDeltas, AreNotMadeOfShardsThatAreIncomplete) {
-  disk.unlinkat(AT_FDCWD, "/m/s2.safetensors", 0);
+  disk.remove("/m/s2.safetensors");
   EXPECT_TRUE(fails_with(Status::shard_missing, store::diff(disk, "/m", "/other", "/d", {})));
   EXPECT_TRUE(fails_with(Status::shard_missing, store::diff(disk, "/other", "/m", "/d", {})));
   EXPECT_FALSE(disk.exists("/d"));
@@ -81,9 +81,9 @@ TEST_F(ShardedDeltas, LieOverShardsFileByFile) {
   auto overlay = over("/m");
   ASSERT_TRUE(is_ok(overlay));
   const store::Catalogue catalogue = (*overlay)->catalogue();
-  ASSERT_EQ((*overlay)->members(), 3u);
-  EXPECT_EQ((*overlay)->member_path(1), "/m/s2.safetensors");
-  EXPECT_EQ((*overlay)->member_path(2), "/d");
+  ASSERT_EQ((*overlay)->catalogue().members(), 3u);
+  EXPECT_EQ((*overlay)->catalogue().member_path(1), "/m/s2.safetensors");
+  EXPECT_EQ((*overlay)->catalogue().member_path(2), "/d");
   EXPECT_EQ(catalogue.find("a")->number, 2u);
   EXPECT_EQ(catalogue.find("b")->number, 0u);
   EXPECT_EQ(catalogue.at(1)->number, 0u);
@@ -91,7 +91,7 @@ TEST_F(ShardedDeltas, LieOverShardsFileByFile) {
   EXPECT_EQ(catalogue.metadata_find("k"), "v");  // as of the joined file
   EXPECT_EQ(catalogue.metadata_find("total_size"), std::nullopt);
   EXPECT_TRUE(fails_with(Status::read_only, (*overlay)->begin({})));
-  EXPECT_EQ((*overlay)->opened().size(), 3u);
+  EXPECT_EQ((*overlay)->catalogue().opened().size(), 3u);
 
   std::string a(4000, '\0'), b(9000, '\0'), c(5000, '\0');
   std::vector<store::PlacedRequest> requests;
@@ -112,7 +112,7 @@ TEST_F(ShardedDeltas, AreRefusedOverOtherShards) {
   wrong = {{{"c", Dtype::I8, {5000}, joined().tensors[2].bytes}}, {}};
   disk.add_file("/m/s2.safetensors", wrong.file());
   EXPECT_TRUE(fails_with(Status::delta_base, over("/m")));
-  disk.unlinkat(AT_FDCWD, "/m/s2.safetensors", 0);
+  disk.remove("/m/s2.safetensors");
   EXPECT_TRUE(fails_with(Status::shard_missing, over("/m")));
   EXPECT_EQ(verified(), Status::shard_missing);
 }
@@ -146,10 +146,10 @@ TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
   };
   put(u8_tensor("b", 9000, 50));  // which the delta leaves alone
   EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 2));
-  EXPECT_TRUE(fails_with(Status::file_changed, (*overlay)->reopen()));
+  EXPECT_TRUE(fails_with(Status::file_changed, (*overlay)->reopen((*overlay)->catalogue(), true)));
   ASSERT_TRUE(is_ok((*overlay)->refresh()));
   EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
-  auto again = (*overlay)->reopen();
+  auto again = (*overlay)->reopen((*overlay)->catalogue(), true);
   ASSERT_TRUE(is_ok(again));
   EXPECT_EQ(seen(**again, "a"), pattern(4000, 21));
 
@@ -290,7 +290,7 @@ TEST_F(ShardedDeltas, AreNotAppliedToShardsThatAreReplacedMeanwhile) {
     options.progress = [&](uint64_t, uint64_t) {
       if (!std::exchange(replaced, true)) {
         disk.add_file("/m/fresh", next.bytes);
-        disk.renameat(AT_FDCWD, "/m/fresh", AT_FDCWD, next.path.c_str());
+        disk.move("/m/fresh", next.path);
       }
       return true;
     };

@@ -255,7 +255,7 @@ TEST_F(Deltas, OfRandomFilesLeadForthAndBackMergeAndLieOver) {
   for (int trial = 0; trial < 100 && !HasFailure(); ++trial) {
     SCOPED_TRACE(trial);
     SimEnv disk;
-    disk.mkdirat(AT_FDCWD, "/m", 0755);
+    disk.make_folder("/m", 0755);
     const Holdings from = holdings_of(random_holdings(random).file()), to = random_change(from, random),
                    last = random_change(to, random);
     disk.add_file("/m/a", from.file(random() % 2 * 777));

@@ -5,6 +5,7 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "located.h"
 
 namespace st::write {
 namespace {
@@ -25,7 +26,8 @@ class FolderTest : public testing::CrashScene {
   }
   Result<std::optional<Folder>> open() {
     logged.clear();
-    return Folder::open(env, path, data(), [this](LogLevel, const std::string &m) { logged.push_back(m); });
+    return Folder::open(testing::located(env, path), data(),
+                        [this](LogLevel, const std::string &m) { logged.push_back(m); });
   }
   static mode_t mode_of(const std::string &p) {
     struct stat s = {};
@@ -56,19 +58,19 @@ TEST_F(FolderTest, IsNotThereUntilItIsMade) {
   auto none = open();
   ASSERT_TRUE(is_ok(none));
   EXPECT_FALSE(none->has_value());
-  ASSERT_TRUE(is_ok(Folder::create(env, path, data())));
+  ASSERT_TRUE(is_ok(Folder::create(testing::located(env, path), data())));
   auto some = open();
   ASSERT_TRUE(is_ok(some));
   ASSERT_TRUE(some->has_value());
   EXPECT_TRUE((*some)->journals().value().empty());
-  ASSERT_TRUE(is_ok(Folder::create(env, path, data())));  // it may be there already
+  ASSERT_TRUE(is_ok(Folder::create(testing::located(env, path), data())));  // it may be there already
 }
 
 TEST_F(FolderTest, IsAsOpenToReadersAsTheFile) {
   const mode_t before = ::umask(022);
   for (const auto &[file_mode, folder_mode] : {std::pair<mode_t, mode_t>{0644, 0755}, {0600, 0700}}) {
     ::chmod(path.c_str(), file_mode);
-    ASSERT_TRUE(is_ok(Folder::create(env, path, data())));
+    ASSERT_TRUE(is_ok(Folder::create(testing::located(env, path), data())));
     EXPECT_EQ(mode_of(folder()), folder_mode);
     fs::remove(folder());
   }
@@ -87,12 +89,12 @@ TEST_F(FolderTest, ALinkOrAFileInItsPlaceIsRefused) {
   fs::create_directory(dir / "elsewhere");
   fs::create_symlink(dir / "elsewhere", folder());
   EXPECT_TRUE(fails_with(Status::journal, open()));
-  EXPECT_FALSE(Folder::create(env, path, data()));
+  EXPECT_FALSE(Folder::create(testing::located(env, path), data()));
   EXPECT_TRUE(fs::is_empty(dir / "elsewhere"));
   fs::remove(folder());
   testing::put_bytes(folder(), "a file");
   EXPECT_TRUE(fails_with(Status::journal, open()));
-  EXPECT_FALSE(Folder::create(env, path, data()));
+  EXPECT_FALSE(Folder::create(testing::located(env, path), data()));
   EXPECT_TRUE(same_bytes(bytes_of(folder()), "a file"));
 }
 
@@ -100,7 +102,7 @@ TEST_F(FolderTest, OneThatAnybodyMayWriteToIsRefused) {
   fs::create_directory(folder());
   ::chmod(folder().c_str(), 0777);
   EXPECT_TRUE(fails_with(Status::journal, open()));
-  EXPECT_TRUE(fails_with(Status::journal, Folder::create(env, path, data())));
+  EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(env, path), data())));
 }
 
 TEST_F(FolderTest, OneOfAStrangerIsRefused) {
@@ -108,7 +110,7 @@ TEST_F(FolderTest, OneOfAStrangerIsRefused) {
   if (::chown(folder().c_str(), testing::somebody, static_cast<gid_t>(-1)) != 0)
     GTEST_SKIP() << "only root can give a folder away";
   EXPECT_TRUE(fails_with(Status::journal, open()));
-  EXPECT_TRUE(fails_with(Status::journal, Folder::create(env, path, data())));
+  EXPECT_TRUE(fails_with(Status::journal, Folder::create(testing::located(env, path), data())));
 }
 
 // In /tmp anybody can put such a folder beside anybody's file: that must not
@@ -122,7 +124,8 @@ TEST_F(FolderTest, APlantedOneInAPublicPlaceIsPassedOverWithAWarning) {
   EXPECT_FALSE(opened->has_value());
   ASSERT_EQ(logged.size(), 1u);
   EXPECT_NE(logged[0].find(folder()), std::string::npos);
-  EXPECT_TRUE(fails_with(Status::journal, Folder::create(env, path, data())));  // but nothing is written into it
+  EXPECT_TRUE(fails_with(Status::journal,
+                         Folder::create(testing::located(env, path), data())));  // but nothing is written into it
 }
 
 class JournalFolderTest : public FolderTest {
@@ -136,7 +139,7 @@ class JournalFolderTest : public FolderTest {
 
 TEST_F(JournalFolderTest, KeepsARetiredJournalForTheNextTransaction) {
   {
-    JournalFolder journals(env, path, data());
+    JournalFolder journals(testing::located(env, path), data());
     EXPECT_FALSE(fs::exists(folder()));  // nothing until it is needed
     auto first = take(journals), second = take(journals);
     const std::string name = first.journal->name();
@@ -152,7 +155,7 @@ TEST_F(JournalFolderTest, KeepsARetiredJournalForTheNextTransaction) {
 }
 
 TEST_F(JournalFolderTest, KeepsOnlyAFew) {
-  JournalFolder journals(env, path, data());
+  JournalFolder journals(testing::located(env, path), data());
   std::vector<JournalFolder::Taken> many;
   for (int i = 0; i < 10; ++i) many.push_back(take(journals));
   EXPECT_EQ(names_in(folder()).size(), 10u);
@@ -161,7 +164,7 @@ TEST_F(JournalFolderTest, KeepsOnlyAFew) {
 }
 
 TEST_F(JournalFolderTest, MakesAnotherFolderIfSomebodyRemovesIt) {
-  JournalFolder journals(env, path, data());
+  JournalFolder journals(testing::located(env, path), data());
   journals.give_back(take(journals));
   fs::remove_all(folder());
   auto taken = take(journals);
@@ -170,7 +173,7 @@ TEST_F(JournalFolderTest, MakesAnotherFolderIfSomebodyRemovesIt) {
 }
 
 TEST_F(JournalFolderTest, MakesAnotherJournalIfSomebodyRemovesOrReplacesIt) {
-  JournalFolder journals(env, path, data());
+  JournalFolder journals(testing::located(env, path), data());
   auto taken = take(journals);
   const std::string name = taken.journal->name();
   journals.give_back(std::move(taken));
@@ -182,7 +185,7 @@ TEST_F(JournalFolderTest, MakesAnotherJournalIfSomebodyRemovesOrReplacesIt) {
 }
 
 TEST_F(JournalFolderTest, IsNotFooledByAFolderMovedAway) {
-  JournalFolder journals(env, path, data());
+  JournalFolder journals(testing::located(env, path), data());
   journals.give_back(take(journals));
   fs::rename(folder(), dir / "away");
   auto taken = take(journals);
@@ -190,7 +193,7 @@ TEST_F(JournalFolderTest, IsNotFooledByAFolderMovedAway) {
 }
 
 TEST_F(JournalFolderTest, AJournalGivenBackAfterTheFolderWentIsDropped) {
-  JournalFolder journals(env, path, data());
+  JournalFolder journals(testing::located(env, path), data());
   auto taken = take(journals);
   const std::string name = taken.journal->name();
   fs::rename(folder(), dir / "away");
@@ -203,7 +206,7 @@ TEST_F(JournalFolderTest, AJournalGivenBackAfterTheFolderWentIsDropped) {
 
 TEST_F(JournalFolderTest, LeavesWhatBelongsToOthers) {
   {
-    JournalFolder journals(env, path, data());
+    JournalFolder journals(testing::located(env, path), data());
     journals.give_back(take(journals));
     testing::put_bytes(folder() + "/somebodys.bad", "evidence");
   }
@@ -211,8 +214,8 @@ TEST_F(JournalFolderTest, LeavesWhatBelongsToOthers) {
 }
 
 TEST_F(JournalFolderTest, TwoHandlesShareTheFolder) {
-  auto first = std::make_unique<JournalFolder>(env, path, data());
-  JournalFolder second(env, path, data());
+  auto first = std::make_unique<JournalFolder>(testing::located(env, path), data());
+  JournalFolder second(testing::located(env, path), data());
   first->give_back(take(*first));
   auto taken = take(second);
   first.reset();
@@ -221,7 +224,7 @@ TEST_F(JournalFolderTest, TwoHandlesShareTheFolder) {
 }
 
 TEST_F(JournalFolderTest, AForkedChildLeavesItsParentsJournals) {
-  auto journals = std::make_unique<JournalFolder>(env, path, data());
+  auto journals = std::make_unique<JournalFolder>(testing::located(env, path), data());
   auto taken = take(*journals);
   const std::string name = taken.journal->name();
   journals->give_back(std::move(taken));
@@ -238,7 +241,7 @@ TEST_F(JournalFolderTest, AForkedChildLeavesItsParentsJournals) {
 // Lock and descriptor of a parked journal are one with the parent's: a child
 // that used it would write where the parent writes.
 TEST_F(JournalFolderTest, AForkedChildIsNotGivenItsParentsJournal) {
-  JournalFolder journals(env, path, data());
+  JournalFolder journals(testing::located(env, path), data());
   auto taken = take(journals);
   const std::string name = taken.journal->name();
   journals.give_back(std::move(taken));
@@ -255,7 +258,7 @@ TEST_F(JournalFolderTest, AForkedChildIsNotGivenItsParentsJournal) {
 TEST_F(JournalFolderTest, AFolderThatCannotBeMadeIsAnError) {
   testing::FaultEnv faulty(env);
   faulty.before = [](testing::Call call) { return call == testing::Call::mkdirat ? -EROFS : 0; };
-  JournalFolder journals(faulty, path, data());
+  JournalFolder journals(testing::located(faulty, path), data());
   EXPECT_TRUE(fails_with(Status::permission, journals.take()));
 }
 
@@ -265,17 +268,17 @@ TEST_F(JournalFolderTest, AFolderThatVanishesForEverIsAnErrorAndNoHang) {
     using FaultEnv::FaultEnv;
     int mkdirat(int, const char *, mode_t) override { return 0; }  // it says so
   } vanishing(env);
-  JournalFolder journals(vanishing, path, data());
+  JournalFolder journals(testing::located(vanishing, path), data());
   EXPECT_FALSE(journals.take());
 }
 
 TEST_F(JournalFolderTest, MakesItsNameDurable) {
   testing::FaultEnv watched(env);
-  JournalFolder journals(watched, path, data());
+  JournalFolder journals(testing::located(watched, path), data());
   take(journals);
   EXPECT_EQ(std::count(watched.calls.begin(), watched.calls.end(), testing::Call::fsync), 1);
   watched.before = [](testing::Call call) { return call == testing::Call::fsync ? -EIO : 0; };
-  JournalFolder others(watched, path, data());
+  JournalFolder others(testing::located(watched, path), data());
   EXPECT_TRUE(fails_with(Status::io, others.take()));
 }
 

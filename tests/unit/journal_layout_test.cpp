@@ -155,7 +155,13 @@ TEST(Manifest, IsReadBack) {
 class CheckRanges : public ::testing::Test {
  protected:
   static constexpr uint64_t journal_bytes = 100000;
-  std::string why(std::vector<RangeRecord> ranges) { return check_ranges(ranges, identity, journal_bytes); }
+  std::string why(std::vector<RangeRecord> ranges) {
+    RangeRules rules(identity, journal_bytes);
+    std::string found;
+    for (const RangeRecord &range : ranges)
+      if (found.empty()) found = rules.why_not(range);
+    return found;
+  }
   const Identity identity{1, 10000, 512, 7};
   const RangeRecord good{512, 1000, 4096, 0, 5096, 0};
   RangeRecord with(auto change) const {

@@ -5,6 +5,7 @@
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "sim_env.h"
+#include "write/super_journal.h"
 
 namespace st::write {
 namespace {
@@ -194,6 +195,14 @@ TEST_F(JournalTest, IsEmptyUntilCommittedAndEmptyOnceRetired) {
     ASSERT_TRUE(is_ok(journal->retire()));
     EXPECT_EQ(state(*journal, &record), JournalState::empty);
   }
+}
+
+// What recovery would not read must not be promised.
+TEST_F(JournalTest, ASuperJournalIsNoLongerThanRecoveryReads) {
+  auto journal = create();
+  const std::vector<std::byte> longest(longest_super_list), longer(longest_super_list + 1);
+  EXPECT_TRUE(fails_with(Status::unsupported, journal->seal_super({}, longer, 1)));
+  EXPECT_TRUE(is_ok(journal->seal_super({}, longest, 1)));
 }
 
 TEST_F(JournalTest, SyncsTheFolderOnceAndTheDataEachTime) {

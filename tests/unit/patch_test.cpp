@@ -5,6 +5,7 @@
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "write/patch.h"
+#include "located.h"
 
 namespace st::write {
 namespace {
@@ -57,7 +58,7 @@ class PatchTest : public testing::CrashScene {
   // Patches `changes`, by memory or by what the journal holds.
   tl::expected<void, PatchFailure> patch(bool from_memory, const Control &control = {}) {
     auto data = os::File::open(recorder, AT_FDCWD, path, O_RDWR, 0, path);
-    JournalFolder journals(recorder, path, *data->stat());
+    JournalFolder journals(testing::located(recorder, path), *data->stat());
     auto taken = journals.take();
     EXPECT_TRUE(is_ok(taken));
     std::vector<Piece> pieces;
@@ -70,12 +71,13 @@ class PatchTest : public testing::CrashScene {
     recorder.data_fd = data->fd();
     recorder.steps.clear();
     recorder.fails = fails;
-    auto done = apply_patch(*data, taken->folder->dir(), *taken->journal, pieces, *identity, control);
+    auto done = apply_patch(*data, taken->folder->dir(), *taken->journal, pieces, *identity, control, there);
     recorder.fails = nullptr;
     return done;  // the journal is kept, as after a crash
   }
   size_t orphans() const { return testing::names_in(folder()).size(); }
 
+  const StillThere there = [] { return Result<void>(); };
   Recorder recorder{env};
   std::function<int(const std::string &)> fails;
   const std::vector<Change> changes = {{a_at, pattern(4000, 51)}, {b_at, pattern(10007, 52)}};
@@ -148,14 +150,14 @@ INSTANTIATE_TEST_SUITE_P(Steps, PatchFailsAt,
 // has the same bytes.
 TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
   auto data = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
-  JournalFolder journals(env, path, *data->stat());
+  JournalFolder journals(testing::located(env, path), *data->stat());
   auto taken = journals.take();
   ASSERT_TRUE(is_ok(taken));
   auto payload = taken->journal->append(changes[1].bytes.data(), changes[1].bytes.size(), {});
   void *gone = ::mmap(nullptr, 16384, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
   const Piece piece{b_at, *payload, gone};
-  ASSERT_TRUE(apply_patch(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {}));
+  ASSERT_TRUE(apply_patch(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {}, [] { return Result<void>(); }));
   ::munmap(gone, 16384);
   EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
 }

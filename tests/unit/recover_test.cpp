@@ -4,6 +4,7 @@
 
 #include "crash_scene.h"
 #include "read_only_env.h"
+#include "located.h"
 
 namespace st::write {
 namespace {
@@ -172,7 +173,7 @@ TEST_F(Recover, SyncsTheFileBeforeItEmptiesTheJournal) {
     std::string steps;
   } watch(env);
   ASSERT_TRUE(is_ok(recover(watch)));
-  EXPECT_EQ(watch.steps, "WWSZSU");
+  EXPECT_EQ(watch.steps, "ZSWWSZSU");
 }
 
 TEST_F(Recover, LeavesALiveJournalAlone) {
@@ -246,7 +247,7 @@ class LookingForOrphans : public Recover {
   Orphans look(os::Env &with, const Asking &asking = {}) {
     struct stat s;
     ::stat(path.c_str(), &s);
-    auto opened = Folder::open(with, path, s, {});
+    auto opened = Folder::open(testing::located(with, path), s, {});
     EXPECT_TRUE(is_ok(opened));
     auto orphans = find_orphans(**opened, s, asking);
     EXPECT_TRUE(is_ok(orphans));
@@ -342,7 +343,7 @@ TEST_F(LookingForOrphans, SeesWhatIsNoJournalAndPartsThatMakeNewFiles) {
   EXPECT_TRUE(look().committed);  // for recovery to move aside
   std::filesystem::remove_all(folder());
   auto data = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
-  auto made = Folder::create(env, path, *data->stat());
+  auto made = Folder::create(testing::located(env, path), *data->stat());
   auto part = Journal::create(made->dir(), *data->stat());
   ASSERT_TRUE(is_ok(part));
   (*part)->begin();

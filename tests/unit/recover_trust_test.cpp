@@ -114,8 +114,41 @@ TEST_F(RecoverDistrusts, ATamperedTableOfHashes) {
 
 TEST_F(RecoverDistrusts, ATamperedManifest) {
   const std::string journal = leave(changes, true);
-  flip(journal, record_of(journal).manifest + 3);
-  expect_aside(journal, "manifest is damaged");
+  flip(journal, record_of(journal).manifest + 3);  // where a range lies
+  expect_aside(journal, "manifest is damaged: a range lies outside");
+  std::filesystem::remove_all(folder());
+  put_bytes(path, old);
+  const std::string second = leave(changes, true);
+  flip(second, record_of(second).manifest + 24);  // the hash of its payload
+  expect_aside(second, "manifest is damaged");
+}
+
+// Its writer is dead; but the file's owner may still write to it, while somebody with more rights recovers.
+TEST_F(RecoverDistrusts, AJournalThatChangesWhileItIsLookedAt) {
+  size_t applied = 0, refused = 0;
+  for (size_t n = 0;; ++n) {
+    std::filesystem::remove_all(folder());
+    put_bytes(path, old);
+    const std::string journal = leave(changes, true);
+    testing::FaultEnv faulty(env);
+    size_t reads = 0;
+    faulty.before = [&](testing::Call call) {
+      if (call == testing::Call::pread && reads++ == n)
+        forge(journal, [](auto &, auto &r) { r[0] = {8, 4000, r[0].payload, r[0].payload_hash, r[0].sectors, 0}; });
+      return 0;
+    };
+    const auto done = recover(faulty);
+    faulty.before = nullptr;
+    EXPECT_TRUE(same_bytes(bytes_of(path).substr(0, data_offset), old.substr(0, data_offset))) << n;
+    if (!done) {
+      EXPECT_TRUE(testing::fails_with(Status::journal, done)) << n;
+      ++refused;
+    }
+    applied += done && done->applied == 1;
+    if (reads <= n) break;
+  }
+  EXPECT_GT(applied, 0u);
+  EXPECT_GT(refused, 0u);
 }
 
 TEST_F(RecoverDistrusts, ATamperedCommitRecord) {

@@ -51,7 +51,8 @@ class Told : public FaultEnv {
 class RoomTest : public ::testing::Test {
  protected:
   os::File open(const std::string &path) {
-    auto file = os::File::open(env, AT_FDCWD, path, O_RDWR | O_CREAT, 0644, path);
+    if (!std::filesystem::exists(path)) testing::put_bytes(path, "");
+    auto file = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
     EXPECT_TRUE(is_ok(file));
     return std::move(*file);
   }

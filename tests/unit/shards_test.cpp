@@ -75,11 +75,23 @@ class ShardsTest : public ::testing::Test {
   const std::string index = dir / "m.safetensors.index.json";
 };
 
+// As of one file: a part of the first tensor is better than nothing.
+TEST_F(ShardsTest, AMemoryLimitBelowTheFirstTensorStillPrefetchesThatMuch) {
+  for (const std::string &path : {index, shard(1)})
+    for (const uint64_t limit : {1000, 4050}) {
+      OpenOptions options;
+      options.memory_limit = limit;
+      auto c = open_at(path, options);
+      ASSERT_TRUE(c->prefetch(c->catalogue(), std::nullopt, {}));
+      EXPECT_EQ(c->catalogue().find("a")->member->counters().bytes_prefetched, limit) << path;
+    }
+}
+
 TEST_F(ShardsTest, OpensAsOneByIndexAndByFolder) {
   for (const std::string &path : {index, dir.path(), dir.path() + "/"}) {
     auto c = open_at(path);
     ASSERT_TRUE(c);
-    EXPECT_EQ(c->members(), 2u);
+    EXPECT_EQ(c->catalogue().members(), 2u);
     const store::Catalogue catalogue = c->catalogue();
     ASSERT_EQ(catalogue.size(), 3u);
     EXPECT_EQ(catalogue.at(0)->tensor().name, "a");
@@ -94,11 +106,11 @@ TEST_F(ShardsTest, OpensAsOneByIndexAndByFolder) {
 
 TEST_F(ShardsTest, ShardsAreOpenedWhenTheyAreNeeded) {
   auto c = open();
-  EXPECT_EQ(c->opened().size(), 0u);
+  EXPECT_EQ(c->catalogue().opened().size(), 0u);
   EXPECT_EQ(c->catalogue().size(), 3u);
-  EXPECT_EQ(c->opened().size(), 0u);
+  EXPECT_EQ(c->catalogue().opened().size(), 0u);
   ASSERT_TRUE(c->catalogue().at(2));
-  EXPECT_EQ(c->opened().size(), 1u);
+  EXPECT_EQ(c->catalogue().opened().size(), 1u);
 }
 
 TEST_F(ShardsTest, WhatIsWrongHasAName) {
@@ -300,7 +312,7 @@ TEST_F(ShardsTest, ReshapesWithoutLoss) {
   ASSERT_TRUE(store::reshard(os::Env::posix(), index, folder, 4100, {}));
   auto shards = open_at(folder);
   ASSERT_TRUE(shards);
-  EXPECT_EQ(shards->members(), 2u);  // a and b fit one, c is larger than allowed and alone
+  EXPECT_EQ(shards->catalogue().members(), 2u);  // a and b fit one, c is larger than allowed and alone
   EXPECT_EQ(bytes(*shards, "c"), pattern(5000, 3));
   EXPECT_EQ(shards->catalogue().metadata_find("total_size"), "9100");
   EXPECT_EQ(shards->catalogue().metadata_find("by"), "me");

@@ -13,6 +13,7 @@
 #include "store/transaction.h"
 #include "test_files.h"
 #include "write/super_recover.h"
+#include "located.h"
 
 namespace st::write {
 namespace {
@@ -123,7 +124,7 @@ class SuperRecovery : public ::testing::Test {
   }
 
   std::string now() const { return bytes_of(shard(1)) + "|" + bytes_of(shard(2)) + "|" + bytes_of(index); }
-  Result<Recovered> recover_index() const { return recover_super(os::Env::posix(), index, {}, {}); }
+  Result<Recovered> recover_index() const { return recover_super(testing::located(os::Env::posix(), index), {}, {}); }
   // Nothing was applied, nothing changed, and whoever opens the checkpoint for the first time is told.
   void expect_aside(std::string_view why) {
     const std::string as_it_is = now();
@@ -187,7 +188,7 @@ TEST_F(SuperRecovery, NeverWritesThroughALinkThatTakesAShardsPlace) {
         : FaultEnv(os::Env::posix()), path_(std::move(path)), target_(std::move(target)) {}
     int openat(int at, const char *name, int flags, mode_t mode) override {
       const int fd = FaultEnv::openat(at, name, flags, mode);
-      if (fd >= 0 && name == path_ && !fs::exists(target_)) {
+      if (fd >= 0 && name == fs::path(path_).filename() && !fs::exists(target_)) {
         fs::rename(path_, target_);
         fs::create_symlink(target_, path_);
       }
@@ -197,7 +198,7 @@ TEST_F(SuperRecovery, NeverWritesThroughALinkThatTakesAShardsPlace) {
    private:
     const std::string path_, target_;
   } env(shard(1), target);
-  const auto done = recover_super(env, index, {}, {});
+  const auto done = recover_super(testing::located(env, index), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_THAT(done->why_aside, HasSubstr("'m-1.safetensors' is no plain file"));
   EXPECT_TRUE(same_bytes(bytes_of(target), old));
@@ -318,7 +319,8 @@ TEST_F(SuperRecovery, AReporterMayStopIt) {
     leave_updates();
     if (damaged) flip(super(), record_of(super()).manifest + 3);
     size_t findings = 0;
-    const auto done = recover_super(os::Env::posix(), index, {}, [&](const Finding &) { return ++findings == 0; });
+    const auto done =
+        recover_super(testing::located(os::Env::posix(), index), {}, [&](const Finding &) { return ++findings == 0; });
     ASSERT_TRUE(is_ok(done));
     EXPECT_EQ(findings, 1u);
     EXPECT_EQ(damaged ? done->aside : done->applied, 1u);
@@ -341,7 +343,8 @@ TEST_F(SuperRecovery, OfAnIndexThatIsGoneIsAnError) {
   leave_updates();
   fs::remove(index);
   EXPECT_TRUE(fails_with(Status::no_file, recover_index()));
-  EXPECT_TRUE(fails_with(Status::no_file, recover_super_if_needed(os::Env::posix(), index, {}, true, {})));
+  EXPECT_TRUE(
+      fails_with(Status::no_file, recover_super_if_needed(testing::located(os::Env::posix(), index), {}, true, {})));
 }
 
 // While one waits for the index somebody else finishes what it came for, removes the folder, makes another, and dies.
@@ -356,10 +359,20 @@ TEST_F(SuperRecovery, LooksIntoTheFolderThatIsThereWhenTheIndexIsItsOwn) {
     leave_new_files();
     return 0;
   };
-  const auto done = recover_super(env, index, {}, {});
+  const auto done = recover_super(testing::located(env, index), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_EQ(done->applied, 1u);
   EXPECT_NE(bytes_of(index).find("new"), std::string::npos);
+}
+
+// Emptied means carried out; gone does not.
+TEST_F(SuperRecovery, DoesNotTakeAPartThatIsGoneForOneThatWasCarriedOut) {
+  leave_updates();
+  fs::remove_all(shard(1) + std::string(folder_suffix));
+  expect_aside("its journal is gone");
+  leave_updates();
+  put_bytes(in_folder(shard(2)), std::string(header_bytes, '\0'));
+  expect_aside("its journal is gone");
 }
 
 // From here on a shard is recovered by its own path.
@@ -378,7 +391,7 @@ TEST_F(SuperRecovery, WhatWasDecidedMeanwhileIsNoRubbish) {
       died = true;
       return 0;
     };
-    ASSERT_TRUE(is_ok(recover(env, shard(2), {}, {})));
+    ASSERT_TRUE(is_ok(recover(testing::located(env, shard(2)), {}, {})));
     if (!died) break;
     const auto done = recover_index();
     ASSERT_TRUE(is_ok(done));
@@ -390,7 +403,7 @@ TEST_F(SuperRecovery, WhatWasDecidedMeanwhileIsNoRubbish) {
 
 TEST_F(SuperRecovery, AShardAloneFinishesAllOfIt) {
   leave_updates();
-  ASSERT_TRUE(is_ok(recover(os::Env::posix(), shard(2), {}, {})));
+  ASSERT_TRUE(is_ok(recover(testing::located(os::Env::posix(), shard(2)), {}, {})));
   EXPECT_NE(bytes_of(shard(1)).find(new_a), std::string::npos);
   EXPECT_NE(bytes_of(shard(2)).find(new_c), std::string::npos);
 }
@@ -398,11 +411,11 @@ TEST_F(SuperRecovery, AShardAloneFinishesAllOfIt) {
 TEST_F(SuperRecovery, APartWithoutADecisionNeverWas) {
   leave_updates();
   fs::remove(super());
-  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_EQ(done->dropped, 1u);
   fs::remove_all(index + std::string(folder_suffix));  // not even a folder
-  ASSERT_TRUE(is_ok(recover(os::Env::posix(), shard(2), {}, {})));
+  ASSERT_TRUE(is_ok(recover(testing::located(os::Env::posix(), shard(2)), {}, {})));
   EXPECT_TRUE(same_bytes(now(), before));
 }
 
@@ -411,7 +424,7 @@ TEST_F(SuperRecovery, APartThatIsInTheFileWithoutADecisionIsMovedAside) {
   fs::remove(super());
   const uint64_t at = bytes_of(shard(1)).size() - 4100;  // where a begins
   poke(shard(1), at, std::string_view(new_a).substr(0, 2048 - at % sector_bytes));
-  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_EQ(done->aside, 1u);
   EXPECT_THAT(done->why_aside, HasSubstr("is gone"));
@@ -420,13 +433,13 @@ TEST_F(SuperRecovery, APartThatIsInTheFileWithoutADecisionIsMovedAside) {
 TEST_F(SuperRecovery, APartOfADamagedDecisionIsMovedAside) {
   leave_updates();
   flip(super(), 20);
-  const auto one = recover(os::Env::posix(), shard(1), {}, {});
+  const auto one = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
   ASSERT_TRUE(is_ok(one));
   EXPECT_EQ(one->aside, 1u);
   EXPECT_THAT(one->why_aside, HasSubstr("its super-journal is damaged"));
   leave_updates();
   ASSERT_EQ(::chmod((index + std::string(folder_suffix)).c_str(), 0702), 0);
-  const auto two = recover(os::Env::posix(), shard(1), {}, {});
+  const auto two = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
   ASSERT_TRUE(is_ok(two));
   EXPECT_THAT(two->why_aside, HasSubstr("not to be trusted"));
   EXPECT_TRUE(same_bytes(now(), before));
@@ -436,7 +449,7 @@ TEST_F(SuperRecovery, APartOfADamagedDecisionIsMovedAside) {
 TEST_F(SuperRecovery, AShardAloneTellsWhyNothingWasFinished) {
   leave_updates();
   flip(super(), record_of(super()).manifest + 3);
-  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_EQ(done->aside, 1u);
   EXPECT_THAT(done->why_aside, HasSubstr("its list of files is damaged"));
@@ -447,7 +460,7 @@ TEST_F(SuperRecovery, ASuperJournalBesideAShardIsMovedAside) {
   leave_updates();
   const std::string planted = in_folder(shard(1));
   fs::copy_file(super(), planted, fs::copy_options::overwrite_existing);
-  const auto done = recover(os::Env::posix(), shard(1), {}, {});
+  const auto done = recover(testing::located(os::Env::posix(), shard(1)), {}, {});
   ASSERT_TRUE(is_ok(done));
   EXPECT_THAT(done->why_aside, HasSubstr("the super-journal of an index"));
   EXPECT_TRUE(same_bytes(now(), before));
@@ -458,7 +471,7 @@ TEST_F(SuperRecovery, WhatCannotBeMovedAsideStaysForTheNext) {
   flip(super(), record_of(super()).manifest + 3);
   FaultEnv env(os::Env::posix());
   env.before = [](Call call) { return call == Call::renameat ? -EIO : 0; };
-  EXPECT_TRUE(fails_with(Status::io, recover_super(env, index, {}, {})));
+  EXPECT_TRUE(fails_with(Status::io, recover_super(testing::located(env, index), {}, {})));
   EXPECT_TRUE(same_bytes(now(), before));
   expect_aside("its list of files is damaged");
 }
@@ -470,12 +483,12 @@ TEST_F(SuperRecovery, PassesOverAFolderThatAStrangerMayHaveMade) {
   ASSERT_EQ(::chmod((index + std::string(folder_suffix)).c_str(), 0702), 0);
   std::string told;
   const Findings tell = [&](const Finding &f) { return told += f.message, true; };
-  ASSERT_TRUE(is_ok(recover_super(os::Env::posix(), index, {}, tell)));
+  ASSERT_TRUE(is_ok(recover_super(testing::located(os::Env::posix(), index), {}, tell)));
   EXPECT_THAT(told, HasSubstr("passed over"));
   told.clear();
-  ASSERT_TRUE(is_ok(recover_super_if_needed(os::Env::posix(), index, {}, true, tell)));
+  ASSERT_TRUE(is_ok(recover_super_if_needed(testing::located(os::Env::posix(), index), {}, true, tell)));
   EXPECT_THAT(told, HasSubstr("passed over"));
-  EXPECT_TRUE(is_ok(recover_super_if_needed(os::Env::posix(), index, {}, true, {})));
+  EXPECT_TRUE(is_ok(recover_super_if_needed(testing::located(os::Env::posix(), index), {}, true, {})));
   EXPECT_TRUE(same_bytes(now(), before));
 }
 

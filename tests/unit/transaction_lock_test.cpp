@@ -1,6 +1,7 @@
 // Transactions and locks: who keeps out whom, and what is said about it.
 #include <sys/file.h>
 
+#include "os/turnstile.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -132,6 +133,30 @@ TEST_F(TransactionLock, AWaitForALockCanBeInterrupted) {
   const os::RangeLock held = hold(a_at, 1);
   EXPECT_TRUE(fails_with(Status::interrupted, update(*c, "a", new_a, within(-1))));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
+}
+
+// So that the next publish finds them at the new file.
+TEST_F(TransactionLock, APublishEndsWhenThoseWhoWaitedAtTheOldFileHaveLeftIt) {
+  class Leaving : public testing::FaultEnv {
+   public:
+    using FaultEnv::FaultEnv;
+    void sleep_us(uint32_t) override {
+      if (++sleeps == 3) waits.release();
+    }
+    os::RangeLock waits;
+    int sleeps = 0;
+  } leaving(env);
+  auto c = open(leaving);
+  TransactionOptions options;
+  options.publish = true;
+  auto t = begin(*c, std::move(options));
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  t->before_change([&](const Snapshot &) {
+    leaving.waits = hold(os::waiting_patches.begin, 1, false);
+    return Result<void>();
+  });
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(leaving.sleeps, 3);
 }
 
 TEST_F(TransactionLock, AJournalThatWaitsIsFinishedBeforeTheCommit) {

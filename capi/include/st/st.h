@@ -33,8 +33,12 @@
  *  - A handle (st_file) may be used from many threads at once; a transaction
  *    (st_txn) belongs to one thread at a time. st_close must not race with
  *    another call on the same handle.
- *  - A handle is a snapshot: what other handles add or remove shows after
- *    st_refresh. New values of a tensor that somebody patches in place show
+ *  - Pointers taken from a handle (views, names, shapes, metadata, paths) live
+ *    until its st_close or st_release. A state that a publish or a refresh has
+ *    superseded goes at once if none of it was given out, else with those two.
+ *  - A handle shows one state of its file: what other handles add or remove shows after
+ *    st_refresh, what it publishes itself at once. A call sees one state, also beside
+ *    publishes in other threads; st_snapshot gives a handle of one state to several calls. New values of a tensor that somebody patches in place show
  *    through shared mappings at once, so bytes under a view may change while
  *    they are read; st_read copies instead.
  *
@@ -88,7 +92,7 @@ typedef int32_t st_status;
 #define ST_E_PERMISSION 22        /* the operating system forbids it */
 #define ST_E_NO_SPACE 23          /* the disk, or the quota, is full; nothing changed */
 #define ST_E_NOT_REGULAR 24       /* a folder, a device or a pipe, where a plain file is needed */
-#define ST_E_FILE_CHANGED 25      /* the file was truncated or rewritten under an open handle */
+#define ST_E_FILE_CHANGED 25      /* the file was truncated or rewritten under an open handle, or its folder moved */
 #define ST_E_LOCK_UNSUPPORTED 26  /* the filesystem cannot lock, or grants every lock; changing is refused */
 #define ST_E_POISONED 27          /* a sync failed on this handle earlier; close it and open anew */
 
@@ -291,6 +295,23 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out);
  * path now names another file. Since 2.0. */
 st_status st_reopen(const st_file *file, st_file **out);
 
+/* A handle of what `file` shows now, for reading only: the same names, indices, shapes, metadata and bytes for as
+ * long as it lives, whatever is published or refreshed meanwhile (what is patched in place shows, as under any view).
+ * It shares descriptor, mapping and index with `file`, so it costs two small allocations.
+ *   pin  freed by st_close, before or after `file`. Pointers taken from it live until then.
+ * Every call that reads works on it. Calls that change answer ST_E_READ_ONLY, st_refresh changes nothing, st_reopen
+ * answers a handle for reading of the same file, if its path still leads there. It has the options of `file`: its
+ * callbacks, which must live as long, and its counts in st_get_stats. st_interrupt of either reaches calls on both.
+ * Shards that `file` has not opened are opened when first needed; if one was replaced by then, the answer is
+ * ST_E_FILE_CHANGED. Any thread. Since 2.0. */
+st_status st_snapshot(st_file *file, st_file **pin);
+
+/* "I hold no pointer from before": names, shapes, views, metadata and paths that were taken from this handle are dead,
+ * and what it kept for their sake (mappings, descriptors and indexes of states that a publish or refresh has
+ * superseded, blocks of deleted files) goes now, or when the last call that uses it has ended. Snapshots keep what
+ * is theirs. Must not race with calls on the same handle that give out pointers. NULL is fine. Since 2.0. */
+void st_release(st_file *file);
+
 /* Free the handle. Every view, name and shape taken from it dies with it;
  * transactions of it that still live are aborted and freed. NULL is fine.
  * Always frees, and answers ST_OK. Since 2.0. */
@@ -316,7 +337,7 @@ void st_interrupt(st_file *file);
 /* How many files the handle stands for: 1, or the number of shards; and the deltas on them. 0 for NULL.
  * Since 2.0. */
 size_t st_shard_count(const st_file *file);
-/* The absolute path of one of them, which lives until st_close. ST_E_OUT_OF_RANGE; ST_E_UNSUPPORTED for a file that
+/* The absolute path of one of them, which lives as names do. ST_E_OUT_OF_RANGE; ST_E_UNSUPPORTED for a file that
  * was given as memory. Since 2.0. */
 st_status st_shard_path(const st_file *file, size_t shard, const char **path);
 
@@ -343,7 +364,7 @@ typedef struct st_tensor {
 size_t st_count(const st_file *file);
 
 /* Describe tensor i, 0 <= i < st_count, in the order of file offsets. `data` is
- * NULL. Name and shape live until st_close. ST_E_OUT_OF_RANGE. Since 2.0. */
+ * NULL. Name and shape live until st_close or st_release. ST_E_OUT_OF_RANGE. Since 2.0. */
 st_status st_at(st_file *file, size_t i, st_tensor *out);
 
 /* Describe the n tensors from `first` on, as st_at: one call where a binding
@@ -358,11 +379,17 @@ st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out);
  *         that is more. Since 2.0. */
 st_status st_names(st_file *file, char *dst, size_t *size);
 
+/* The length of a name that ends with its NUL: for name_len of st_find, st_describe and st_slice_shape. */
+#define ST_NUL_TERMINATED ((size_t)-1)
+
 /* The index, for st_at, of the tensor of that name. O(1). ST_E_NOT_FOUND. Since 2.0. */
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out);
 
+/* Describe the tensor of that name, as st_at does. O(1). ST_E_NOT_FOUND. Since 2.0. */
+st_status st_describe(st_file *file, const char *name, size_t name_len, st_tensor *out);
+
 /* Metadata: the pairs of __metadata__, in the order of the header. Strings are
- * NUL-terminated, may hold NUL, and live until st_close. Since 2.0. */
+ * NUL-terminated, may hold NUL, and live until st_close or st_release. Since 2.0. */
 size_t st_metadata_count(const st_file *file);
 st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len,
                          const char **value, size_t *value_len); /* ST_E_OUT_OF_RANGE */
@@ -375,7 +402,7 @@ st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, cons
 
 /* A view of a tensor, without a copy: `data` points into the mapping (or, where
  * there is none, into memory that the handle owns and fills on first use).
- * Read-only. Valid until st_close, also across this handle's own commits: under
+ * Read-only. Valid until st_close or st_release, also across this handle's own commits: under
  * a shared mapping a patched tensor then shows its new bytes.
  * A mapped view of a file that somebody truncates is a hazard (SIGBUS on
  * touching it); where that can happen use st_read, or map = ST_MAP_NONE.
@@ -388,10 +415,12 @@ st_status st_get_at(st_file *file, size_t i, st_tensor *out); /* by index, as st
 /* Copy a tensor into dst. Reads with pread: a file truncated meanwhile is
  * ST_E_FILE_CHANGED, never a signal.
  *   dst_size  at least the tensor's nbytes, else ST_E_BUFFER_SIZE.
+ *   read      may be NULL; else it describes the tensor that was copied, as st_at does: other threads may put
+ *             another in its place at any time. Filled on ST_E_BUFFER_SIZE too: that much room it needs.
  * Statuses: ST_E_NOT_FOUND, ST_E_BUFFER_SIZE, ST_E_IO, ST_E_FILE_CHANGED,
  * ST_E_CANCELLED, ST_E_INTERRUPTED. Any thread. Since 2.0. */
-st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size);
-st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size);
+st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size, st_tensor *read);
+st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, st_tensor *read);
 
 /* One dimension's part of a slice, as Python's start:stop:step: negative start
  * and stop count from the end, both are clipped to the dimension, step is not 0
@@ -404,22 +433,24 @@ typedef struct st_range {
 } st_range;
 #define ST_RANGE_ALL { 0, INT64_MAX, 1 }
 
-/* The shape (rank numbers, may be NULL) and size in bytes (may be NULL) of what
- * st_read_slice would read. The rank is the one that st_at told, unless another
- * thread refreshes the handle or commits with it meanwhile: then give NULL.
- * Statuses: ST_E_NOT_FOUND; ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for more ranges than dimensions; ST_E_SUBBYTE
- * where 4- or 6-bit elements would be cut inside a byte. Since 2.0. */
-st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges,
-                         size_t n, uint64_t *shape, uint64_t *nbytes);
+/* What st_read_slice would read.
+ *   shape     room for `capacity` numbers, one a dimension; or NULL, 0.
+ *   rank      how many dimensions the tensor has; may be NULL.
+ *   nbytes    the size in bytes; may be NULL.
+ * ST_E_BUFFER_SIZE if `shape` has less room than there are dimensions: nothing is written to it, but rank and
+ * nbytes are told. Other statuses: ST_E_NOT_FOUND; ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for
+ * more ranges than dimensions; ST_E_SUBBYTE where 4- or 6-bit elements would be cut inside a byte. Since 2.0. */
+st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                         uint64_t *shape, size_t capacity, size_t *rank, uint64_t *nbytes);
 
 /* Copy part of a tensor into dst, packed in C order. `ranges` are for the n
  * leading dimensions; the others are taken whole. Only the bytes needed are
- * read, in file order, with small gaps read through. Statuses: as
- * st_slice_shape and st_read. Any thread. Since 2.0. */
+ * read, in file order, with small gaps read through. `read` as in st_read: it
+ * describes the whole tensor. Statuses: as st_slice_shape and st_read. Any thread. Since 2.0. */
 st_status st_read_slice(st_file *file, const char *name, const st_range *ranges, size_t n,
-                        void *dst, size_t dst_size);
+                        void *dst, size_t dst_size, st_tensor *read);
 st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges,
-                          size_t n, void *dst, size_t dst_size);
+                          size_t n, void *dst, size_t dst_size, st_tensor *read);
 
 /* ------------------------------------------------------------ bulk reading */
 
@@ -467,7 +498,7 @@ typedef struct st_load_options {
 #define ST_LOAD_OPTIONS_INIT { (uint32_t)sizeof(st_load_options), 0, NULL, NULL }
 void st_load_options_init(st_load_options *out, size_t size);
 
-/* Read tensors into one block of memory that the handle owns until st_close:
+/* Read tensors into one block of memory that the handle owns, as it does views:
  * 4096-aligned, each tensor aligned in it as it is in the file. st_get then
  * answers views into it, which no truncation of the file can turn into a signal.
  *   indices  n of them, as st_at; NULL, 0: all tensors.
@@ -511,7 +542,7 @@ void st_txn_options_init(st_txn_options *out, size_t size);
  * was, unless the status is ST_E_NEEDS_RECOVERY.
  *   value  dtype, rank, shape, nbytes and data of the new tensor; dtype and
  *          shape must equal those in the file. Its other fields are not read.
- *          `data` is borrowed during the call.
+ *          `data` is borrowed during the call, and may be a view of this file.
  * Statuses: as st_txn_update and st_commit. Any thread. Since 2.0. */
 st_status st_update(st_file *file, const char *name, const st_tensor *value);
 st_status st_update_n(st_file *file, const char *name, size_t name_len, const st_tensor *value);
@@ -525,7 +556,14 @@ st_status st_begin(st_file *file, const st_txn_options *opts, st_txn **out);
  * stream to the journal during the call, so a transaction may be larger than
  * memory; where the filesystem shares blocks (xfs, btrfs), those of large tensors
  * may be read at commit instead. `value->data` is to stay valid, and its bytes
- * unchanged, until commit or abort unless the transaction has ST_TXN_COPY. A tensor staged twice takes the last value. A failure other than a
+ * unchanged, until commit or abort unless the transaction has ST_TXN_COPY.
+ * What is committed is what was staged. Bytes that are read at commit are compared with
+ * a hash that was taken here. If the caller changed them st_commit answers
+ * ST_E_INVALID_ARGUMENT, and nothing has changed. `value->data` may be a view of this very
+ * file, from this handle, another one or any other mapping: two tensors are swapped by
+ * staging each with the other's view. (With ST_COMMIT_PUBLISH, and after a call such as
+ * st_txn_put, data is read as st_txn_put says.)
+ * A tensor staged twice takes the last value. A failure other than a
  * bad argument dooms the transaction: every later call but st_abort answers
  * ST_E_TXN_FAILED. Statuses: ST_E_NOT_FOUND, ST_E_DTYPE_MISMATCH,
  * ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH (these four leave the transaction
@@ -547,6 +585,9 @@ st_status st_txn_update_n(st_txn *txn, const char *name, size_t name_len, const 
 /* Add a tensor, or replace one by any dtype and shape. One that is replaced keeps its place in the
  * order of the file, others come last. `value` as in st_txn_update: its data is borrowed until commit or
  * abort, or with ST_TXN_COPY written out during the call, so that memory is bounded by one payload.
+ * Borrowed data is read once, at commit, with the file locked against all changes, and what it then holds is
+ * written: it is not hashed before, as that would read a large source twice. So a view of this file gives the bytes
+ * that the file has at commit. The same goes for updates that follow in the same transaction.
  * Statuses: ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE, ST_E_NBYTES_MISMATCH, ST_E_INVALID_ARGUMENT
  * (the name "__metadata__"). Since 2.0. */
 st_status st_txn_put(st_txn *txn, const char *name, const st_tensor *value);
@@ -590,7 +631,8 @@ void st_plan_init(st_plan *out, size_t size);
 st_status st_txn_plan(st_txn *txn, st_plan *out);
 
 /* See the file as it is now: what others have committed, replaced files included. Names, shapes and views
- * that were given out stay valid, and show the file that they were taken from; indices are new.
+ * that were given out stay valid, and show the file that they were taken from; indices are new. Bytes in memory of
+ * the handle's own (ST_MAP_NONE, st_load) are those of the file as it is now, at the same address if they were given out.
  * Statuses: as st_open. Must not race with calls on the same handle that take an index. Since 2.0. */
 st_status st_refresh(st_file *file);
 
@@ -602,18 +644,19 @@ st_status st_compact(const char *path, const st_txn_options *opts);
  * answers, except on ST_E_BUSY, after which it may be committed again or
  * aborted. Statuses: ST_E_BUSY (a lock was not to be had in time; the error
  * info names the tensor); ST_E_FILE_CHANGED (the file was replaced by one
- * in which a staged tensor is missing or has another form);
+ * in which a staged tensor is missing or has another form); ST_E_INVALID_ARGUMENT (the caller
+ * changed bytes that were staged; nothing changed);
  * ST_E_NEEDS_RECOVERY (the change is decided by recovery, or by the next power cut: it failed
  * after, or at, the point of no return; close the handle and open anew);
  * ST_E_HARD_LINKS (a publish would leave the file's other names behind; see ST_TXN_BREAK_LINKS);
  * what spelling a new header may give, as st_txn_plan;
  * ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED, ST_E_CANCELLED,
  * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED, and ST_E_JOURNAL from the
- * recovery of another writer's journal (nothing changed). Since 2.0. */
+ * recovery of another writer's journal, or if what was staged is damaged there (nothing changed). Since 2.0. */
 st_status st_commit(st_txn *txn);
 
-/* After a publish the handle shows the new file. The old one's blocks stay taken while the handle, whose views
- * may lie in it, is open. */
+/* After a publish the handle shows the new file. The old one's blocks are freed if the handle gave nothing of it out,
+ * else by st_release or st_close. */
 
 /* Drop all staged changes and free the transaction. NULL is fine. Since 2.0. */
 void st_abort(st_txn *txn);

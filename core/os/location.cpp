@@ -1,0 +1,287 @@
+#include "os/location.h"
+
+#include <utility>
+
+namespace st::os {
+namespace {
+
+constexpr int folder_flags = O_PATH | O_DIRECTORY;
+
+std::string parent_of(const std::string &path) {
+  const size_t slash = path.rfind('/');
+  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Directory>> Directory::open(Env &env, int dir, const char *name, int flags,
+                                                         std::string shown) {
+  auto file = File::open(env, dir, name, folder_flags | flags, 0, std::move(shown));
+  if (!file) return Failure(std::move(file.error()));
+  auto identity = file->stat();
+  if (!identity) return Failure(std::move(identity.error()));
+  std::shared_ptr<Directory> made(new Directory());
+  made->file_ = std::move(*file);
+  made->identity_ = *identity;
+  return made;
+}
+
+Directory::~Directory() {
+  for (Linked *l = linked_.load(); l;) delete std::exchange(l, l->before);
+}
+
+Result<std::shared_ptr<const Directory>> Directory::inside(const std::string &name) const {
+  return open(env(), fd(), name.c_str(), O_NOFOLLOW, path_of(name));
+}
+
+std::string Directory::path_of(const std::string &name) const {
+  return path() == "/" ? "/" + name : path() + "/" + name;
+}
+
+Result<std::vector<std::string>> Directory::list() const {
+  std::vector<std::string> names;
+  if (const int r = env().list(fd(), &names); r < 0) return Failure(os_error(-r, "list", path()));
+  return names;
+}
+
+Result<void> Directory::sync() const {
+  auto readable = File::open(env(), fd(), ".", O_RDONLY | O_DIRECTORY, 0, path());
+  if (!readable) return Failure(std::move(readable.error()));
+  return readable->sync();
+}
+
+// No mutex: a thread that a fork left behind may hold it.
+std::shared_ptr<const Directory> Directory::shared(std::shared_ptr<const Directory> to) const {
+  constexpr size_t most = 16;
+  Linked *last = linked_.load(std::memory_order_acquire);
+  for (;;) {
+    size_t n = 0;
+    for (const Linked *l = last; l; l = l->before, ++n)
+      if (l->to->is(*to)) return l->to;
+    if (n >= most) return to;
+    auto linked = std::make_unique<Linked>(Linked{to, last});
+    if (linked_.compare_exchange_strong(last, linked.get(), std::memory_order_acq_rel)) return linked.release()->to;
+  }
+}
+
+// A path, followed component by component, each relative to an open folder: nobody can put a link where none was seen.
+class Walk {
+ public:
+  Walk(Env &env, const std::string &path) : env_(env), path_(path) {}
+  Walk(std::shared_ptr<const Directory> from, const std::string &name)
+      : env_(from->env()), path_(name), at_(std::move(from)), start_(at_), began_(start_) {}
+
+  // To the folder that the last component lies in; the component is name().
+  Result<void> to_entry() { return go(path_, false); }
+  Result<void> to_folder() { return go(path_, true); }
+  const std::shared_ptr<const Directory> &at() const { return at_; }
+  const std::string &name() const { return name_; }
+  // Where the path's own last component stands, if that is a link.
+  const std::shared_ptr<const Directory> &linked_in() const { return linked_in_; }
+  const std::string &link() const { return link_; }
+  // The path, so that it means the same from any folder.
+  std::string absolute() const { return path_.starts_with('/') ? path_ : began_->path_of(path_); }
+
+ private:
+  Result<void> go(std::string rest, bool folder);
+  Result<void> begin(const std::string &rest);
+  Result<void> step(const std::string &part, std::string *rest);
+  int read_link(const std::string &part, std::string *target);
+  Failure failure(int err) const { return Failure(os_error(err, "open", shown())); }
+  std::string shown() const { return start_ ? start_->path_of(path_) : path_; }
+
+  Env &env_;
+  const std::string path_;
+  std::shared_ptr<const Directory> at_;
+  const std::shared_ptr<const Directory> start_;  // of an entry
+  std::string name_;
+  std::shared_ptr<const Directory> linked_in_;
+  std::string link_;
+  std::shared_ptr<const Directory> began_;
+  int links_left_ = 40;
+};
+
+Result<void> Walk::begin(const std::string &rest) {
+  const bool absolute = rest.starts_with('/');
+  if (at_ && !absolute) return {};
+  std::string shown = "/";
+  if (!absolute)
+    if (const int r = env_.realpath(".", &shown); r < 0) return failure(-r);
+  auto opened = Directory::open(env_, AT_FDCWD, absolute ? "/" : ".", 0, std::move(shown));
+  if (!opened) return failure(opened.error().os_errno);
+  at_ = std::move(*opened);
+  if (!began_) began_ = at_;
+  return {};
+}
+
+int Walk::read_link(const std::string &part, std::string *target) {
+  const int r = env_.readlinkat(at_->fd(), part.c_str(), target);
+  if (r >= 0 && links_left_-- == 0) return -ELOOP;
+  return r;
+}
+
+// Into the folder `part`; of a link what it says comes before the rest.
+Result<void> Walk::step(const std::string &part, std::string *rest) {
+  if (part == "..") {
+    auto up = Directory::open(env_, at_->fd(), "..", 0, parent_of(at_->path()));
+    if (!up) return failure(up.error().os_errno);
+    at_ = std::move(*up);
+    return {};
+  }
+  auto in = at_->inside(part);
+  if (in) {
+    at_ = std::move(*in);
+    return {};
+  }
+  const int err = in.error().os_errno;
+  if (err != ENOTDIR && err != ELOOP) return failure(err);
+  std::string target;
+  const int r = read_link(part, &target);
+  if (r < 0) return failure(r == -EINVAL ? ENOTDIR : -r);
+  *rest = target + "/" + *rest;
+  return begin(*rest);
+}
+
+Result<void> Walk::go(std::string rest, bool folder) {
+  if (rest.empty()) return failure(ENOENT);
+  if (auto begun = begin(rest); !begun) return begun;
+  bool is_own = true;  // still the path that was given, at its end
+  while (true) {
+    rest.erase(0, rest.find_first_not_of('/'));
+    const std::string part = rest.substr(0, rest.find('/'));
+    rest.erase(0, part.size());
+    rest.erase(0, rest.find_first_not_of('/'));
+    if (part.empty()) break;
+    if (part == ".") continue;
+    if (folder || !rest.empty() || part == "..") {
+      if (auto in = step(part, &rest); !in) return in;
+      continue;
+    }
+    std::string target;
+    const int r = read_link(part, &target);
+    if (r == -EINVAL || r == -ENOENT) {
+      name_ = part;
+      return {};
+    }
+    if (r < 0) return failure(-r);
+    if (std::exchange(is_own, false)) {
+      linked_in_ = at_;
+      link_ = part;
+    }
+    rest = target;
+    if (auto begun = begin(rest); !begun) return begun;
+  }
+  if (!folder) name_ = ".";  // a folder, where a file is looked for
+  return {};
+}
+
+Result<std::string> absolute(Env &env, const std::string &path) {
+  if (path.starts_with('/')) return path;
+  std::string here;
+  if (const int r = env.realpath(".", &here); r < 0) return Failure(os_error(-r, "open", path));
+  return here + "/" + path;
+}
+
+Result<std::shared_ptr<const Directory>> Directory::find(Env &env, const std::string &path) {
+  Walk walk(env, path);
+  if (auto done = walk.to_folder(); !done) return Failure(std::move(done.error()));
+  return walk.at();
+}
+
+Location::Location(std::shared_ptr<const Directory> folder, std::string name)
+    : folder_(std::move(folder)), name_(std::move(name)), path_(folder_->path_of(name_)), given_(path_) {}
+
+Location::Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given)
+    : Location(std::move(folder), std::move(name)) {
+  given_ = given;
+}
+
+Result<Location> Location::find(Env &env, const std::string &path) {
+  return while_stale([&]() -> Result<Location> {
+    Walk walk(env, path);
+    if (auto done = walk.to_entry(); !done) return Failure(std::move(done.error()));
+    return Location(walk.at(), walk.name(), walk.absolute());
+  });
+}
+
+Result<Location> Location::find_new(Env &env, const std::string &path) {
+  Walk walk(env, path);
+  auto done = walk.to_entry();
+  if (!done && (done.error().os_errno != ENOENT || !walk.linked_in())) return Failure(std::move(done.error()));
+  struct stat s;
+  if (walk.linked_in() && (!done || Location(walk.at(), walk.name()).stat(&s) == -ENOENT))
+    return Location(walk.linked_in(), walk.link(), walk.absolute());
+  return Location(walk.at(), walk.name(), walk.absolute());
+}
+
+Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, const std::string &name) {
+  const std::string given = folder->path_of(name);
+  return find_in(std::move(folder), name, given);
+}
+
+Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, const std::string &name,
+                                   const std::string &given) {
+  return while_stale([&]() -> Result<Location> {
+    Walk walk(folder, name);
+    if (auto done = walk.to_entry(); !done) return Failure(std::move(done.error()));
+    if (walk.at()->is(*folder)) return Location(folder, walk.name(), given);
+    return Location(folder->shared(walk.at()), walk.name(), given);
+  });
+}
+
+Result<File> Location::open(int flags, mode_t mode) const {
+  auto file = File::open(env(), dir(), name_, flags | O_NOFOLLOW, mode, path_);
+  if (!file && file.error().os_errno == ELOOP) {
+    file.error().status = Status::file_changed;
+    file.error().message = text(in_quotes(path_), " was replaced by a symbolic link; open it anew by its path");
+  }
+  return file;
+}
+
+int Location::stat(struct stat *out) const {
+  return env().fstatat(dir(), name_.c_str(), out, AT_SYMLINK_NOFOLLOW);
+}
+
+Result<bool> Location::was_replaced(const File &file) const {
+  auto opened = file.stat();
+  if (!opened && opened.error().os_errno == ESTALE) return true;
+  if (!opened) return Failure(std::move(opened.error()));
+  auto is_other = [&]() -> Result<bool> {
+    struct stat named;
+    const int r = stat(&named);
+    if (r < 0 && r != -ENOENT && r != -ESTALE) return Failure(os_error(-r, "look at", path_));
+    return r < 0 || !same_inode(*opened, named);
+  };
+  auto other = is_other();
+  if (!other || *other) return other;
+  auto led = check_led_to();
+  if (led || led.error().status != Status::file_changed) {
+    if (!led) return Failure(std::move(led.error()));
+    return false;
+  }
+  // It may have been replaced between the two looks, together with a link to it.
+  other = is_other();
+  if (!other || *other) return other;
+  return Failure(std::move(led.error()));
+}
+
+Result<bool> Location::is_led_to() const {
+  for (auto *find : {&Location::find, &Location::find_new}) {
+    auto now = find(env(), given_);
+    if (now && now->folder_->is(*folder_) && now->name_ == name_) return true;
+    if (now) continue;
+    const int err = now.error().os_errno;
+    if (err != ENOENT && err != ENOTDIR && err != ELOOP && err != ESTALE) return Failure(std::move(now.error()));
+  }
+  return false;
+}
+
+Result<void> Location::check_led_to() const {
+  auto led = is_led_to();
+  if (!led) return Failure(std::move(led.error()));
+  if (*led) return {};
+  return fail(Status::file_changed, in_quotes(given_), " no longer leads to the file that was opened, which was ",
+              in_quotes(path_), ": its folder was moved, or a link was changed; open it anew by its path");
+}
+
+}  // namespace st::os

@@ -1,0 +1,100 @@
+// Where a file is: a folder, held open, and a name in that folder. A path is resolved once. From then on everything is
+// done relative to the folder: who owns it may move it, or put a link in its place, and still leads nobody elsewhere.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "os/file.h"
+
+namespace st::os {
+
+// A folder, open for nothing but its entries: that takes the right to search it, and no more. Any thread, any process.
+class Directory {
+ public:
+  // Status of the system's errno. Symbolic links are followed.
+  static Result<std::shared_ptr<const Directory>> find(Env &env, const std::string &path);
+  // The folder `name` in this one; not a link to one.
+  Result<std::shared_ptr<const Directory>> inside(const std::string &name) const;
+  ~Directory();
+  Directory(const Directory &) = delete;
+  Directory &operator=(const Directory &) = delete;
+
+  Env &env() const { return file_.env(); }
+  int fd() const { return file_.fd(); }
+  const std::string &path() const { return file_.path(); }  // absolute, as it was when it was resolved; for messages
+  std::string path_of(const std::string &name) const;
+  bool is(const Directory &other) const { return same_inode(identity_, other.identity_); }
+  const struct stat &identity() const { return identity_; }
+
+  // Both need the right to read it.
+  Result<std::vector<std::string>> list() const;
+  Result<void> sync() const;
+
+ private:
+  friend class Location;
+  friend class Walk;
+  struct Linked {
+    std::shared_ptr<const Directory> to;
+    Linked *before;
+  };
+
+  Directory() = default;
+  static Result<std::shared_ptr<const Directory>> open(Env &env, int dir, const char *name, int flags,
+                                                       std::string shown);
+  // The same folder, if a link from here has led there before: so that all files of a cache share one descriptor.
+  std::shared_ptr<const Directory> shared(std::shared_ptr<const Directory> to) const;
+
+  File file_;
+  struct stat identity_ = {};
+  mutable std::atomic<Linked *> linked_ = nullptr;
+};
+
+// The path, so that it means the same from any folder. Not resolved.
+Result<std::string> absolute(Env &env, const std::string &path);
+
+class Location {
+ public:
+  Location() = default;  // of nothing
+  // Symbolic links are followed, that of the last component too. The file need not exist.
+  static Result<Location> find(Env &env, const std::string &path);
+  // The same of a file to be made: a link that leads to nothing is what is to be replaced.
+  static Result<Location> find_new(Env &env, const std::string &path);
+  // The entry `name` of `folder`, which may be a link.
+  static Result<Location> find_in(std::shared_ptr<const Directory> folder, const std::string &name);
+  // The same, by the path that led to the folder: it is that which must still lead here.
+  static Result<Location> find_in(std::shared_ptr<const Directory> folder, const std::string &name,
+                                  const std::string &given);
+  // An entry of `folder`, not followed.
+  Location(std::shared_ptr<const Directory> folder, std::string name);
+
+  explicit operator bool() const { return folder_ != nullptr; }
+  Env &env() const { return folder_->env(); }
+  const std::shared_ptr<const Directory> &folder() const { return folder_; }
+  int dir() const { return folder_->fd(); }
+  const std::string &name() const { return name_; }
+  const std::string &path() const { return path_; }  // absolute, for messages
+  Location beside(std::string name) const { return {folder_, std::move(name)}; }
+
+  // Never through a link: status file_changed if the file became one.
+  Result<File> open(int flags, mode_t mode = 0) const;
+  // What the entry itself is: 0 or -errno.
+  int stat(struct stat *out) const;
+  // Does the name by now lead to another file than the open one, or to none? Status file_changed if it leads to that
+  // file still, but the path that was resolved no longer leads here.
+  Result<bool> was_replaced(const File &file) const;
+  // Does the path that was resolved still lead here? Status file_changed: its folder was moved, or a link was changed.
+  Result<void> check_led_to() const;
+
+ private:
+  Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given);
+  Result<bool> is_led_to() const;
+
+  std::shared_ptr<const Directory> folder_;
+  std::string name_, path_;
+  std::string given_;  // made absolute
+};
+
+}  // namespace st::os

@@ -1,0 +1,215 @@
+#include "os/turnstile.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace st::os {
+namespace {
+
+// An order is not worth a failure: where these bytes cannot be locked, or not any more, there is none. Whether changes
+// can be kept apart at all, the locks on the file's own bytes will tell.
+Result<bool> or_no_turnstile(Result<bool> answer, bool otherwise) {
+  if (answer) return answer;
+  const Error &e = answer.error();
+  if (e.status == Status::lock_unsupported || e.os_errno == EOVERFLOW) return otherwise;
+  return answer;
+}
+
+Result<bool> is_taken(const File &file, const LockRange &range) {
+  return or_no_turnstile(is_locked(file, range), false);
+}
+
+constexpr LockRange shared(const LockRange &byte) {
+  return {byte.begin, byte.length, false};
+}
+constexpr LockRange exclusive(const LockRange &byte) {
+  return {byte.begin, byte.length, true};
+}
+constexpr LockRange entrance = shared(gate_byte);  // as a patch asks for it
+
+// One change at one file.
+class Pass {
+ public:
+  Pass(const File &file, const LockRange &flag, const LockWait &wait, const Turnstile::Moved &moved)
+      : file_(file), flag_(flag), moved_(moved), held_(file), patience_(file, wait) {}
+
+  // It waited at another file, so it counts as waiting here, whether or not it has to.
+  Result<void> come_over() { return raise_flag(); }
+  // False: the file was replaced meanwhile.
+  Result<bool> as_patch(const std::vector<LockRange> &ranges);
+  Result<bool> as_writer(const LockRange &whole);
+  RangeLock &held() { return held_; }
+
+ private:
+  Result<void> raise_flag();
+  Result<bool> wait_at(uint64_t blocked_at);
+  Result<bool> take(const LockRange &range);
+  Result<bool> keeps_out(const LockRange &byte);
+  Result<bool> enter(const LockRange &first);
+  Result<bool> take_others(const std::vector<LockRange> &ranges);
+  Result<bool> await_turn(const LockRange &whole);
+  bool may_stay();
+
+  const File &file_;
+  const LockRange flag_;
+  const Turnstile::Moved &moved_;
+  RangeLock held_;
+  Patience patience_;
+  bool waits_ = false;  // the flag is up
+};
+
+Result<void> Pass::raise_flag() {
+  if (waits_) return {};
+  auto raised = or_no_turnstile(held_.try_take(flag_), false);
+  if (!raised) return Failure(std::move(raised.error()));
+  waits_ = *raised;
+  return {};
+}
+
+Result<bool> Pass::wait_at(uint64_t blocked_at) {
+  if (auto on = patience_.check(blocked_at); !on) return Failure(std::move(on.error()));
+  if (auto raised = raise_flag(); !raised) return Failure(std::move(raised.error()));
+  patience_.sleep();
+  return !moved_(file_);
+}
+
+Result<bool> Pass::take(const LockRange &range) {
+  return range.begin < turnstile_begin ? held_.try_take(range) : or_no_turnstile(held_.try_take(range), true);
+}
+
+// Asked, and if the answer is yes also tried: a daemon that answers nothing would keep us out for ever.
+Result<bool> Pass::keeps_out(const LockRange &byte) {
+  auto taken = is_taken(file_, byte);
+  if (!taken || !*taken) return taken;
+  auto had = take(byte);
+  if (had && *had) held_.drop(byte);
+  return had ? Result<bool>(!*had) : had;
+}
+
+// What was waited for may have come free because the file was replaced. Then the place here is kept.
+bool Pass::may_stay() {
+  if (!waits_) return true;
+  if (moved_(file_)) return false;
+  held_.drop(turnstile_bytes);
+  waits_ = false;
+  return true;
+}
+
+// Holds nothing of the ranges while it waits here.
+Result<bool> Pass::enter(const LockRange &first) {
+  for (;;) {
+    auto closed = keeps_out(entrance);
+    if (!closed) return closed;
+    if (!*closed) {
+      auto taken = take(first);
+      if (!taken) return taken;
+      if (*taken) return may_stay();
+    }
+    auto on = wait_at(*closed ? gate_byte.begin : first.begin);
+    if (!on || !*on) return on;
+  }
+}
+
+// False: somebody has closed the gate, and would wait for this one, who waits for others.
+Result<bool> Pass::take_others(const std::vector<LockRange> &ranges) {
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    patience_.next_lock();
+    for (;;) {
+      auto taken = take(ranges[i]);
+      if (!taken) return taken;
+      if (*taken) break;
+      auto closed = keeps_out(entrance);
+      if (!closed) return closed;
+      if (*closed) return false;
+      if (auto on = patience_.check(ranges[i].begin); !on) return Failure(std::move(on.error()));
+      patience_.sleep();
+    }
+  }
+  return true;
+}
+
+Result<bool> Pass::as_patch(const std::vector<LockRange> &ranges) {
+  for (;;) {
+    auto in = enter(ranges.front());
+    if (!in || !*in) return in;
+    auto all = take_others(ranges);
+    if (!all || *all) return all;
+    held_.drop(whole_file(true));
+    patience_.next_lock();
+  }
+}
+
+Result<bool> Pass::await_turn(const LockRange &whole) {
+  enum Step { queue, let_in, close, lock };
+  for (const Step step : {queue, let_in, close, lock}) {
+    const LockRange &wanted = step == queue    ? queue_byte
+                              : step == let_in ? waiting_patches
+                              : step == close  ? gate_byte
+                                               : whole;
+    patience_.look_often();
+    for (;;) {
+      auto had = step == let_in ? keeps_out(exclusive(wanted)) : take(wanted);
+      if (!had) return had;
+      if (*had != (step == let_in)) break;
+      auto on = wait_at(wanted.begin);
+      if (!on || !*on) return on;
+    }
+  }
+  if (!waits_) held_.drop(turnstile_bytes);
+  return may_stay();
+}
+
+// If nobody waits here, and the file is free, there is nothing to be taken here.
+Result<bool> Pass::as_writer(const LockRange &whole) {
+  auto others = is_taken(file_, turnstile_bytes);
+  if (!others) return others;
+  if (!*others) {
+    auto taken = take(whole);
+    if (!taken) return taken;
+    if (*taken) return may_stay();
+  }
+  // Without time to wait it does not close the gate to others.
+  uint64_t blocked_at = whole.begin;
+  for (const LockRange &byte : {gate_byte, queue_byte, waiting_writers, waiting_patches})
+    if (*others && blocked_at == whole.begin)
+      if (auto by = is_taken(file_, exclusive(byte)); by && *by) blocked_at = byte.begin;
+  if (auto on = patience_.check(blocked_at); !on) return Failure(std::move(on.error()));
+  return await_turn(whole);
+}
+
+}  // namespace
+
+Result<bool> Turnstile::lock(const File &file, std::vector<LockRange> ranges, const LockWait &wait, RangeLock *lock) {
+  std::sort(ranges.begin(), ranges.end(), [](const LockRange &a, const LockRange &b) { return a.begin < b.begin; });
+  const bool writes = ranges.front().exclusive;
+  Pass pass(file, writes ? waiting_writers : waiting_patches, wait, moved_);
+  if (kept_) {
+    if (auto there = pass.come_over(); !there) return Failure(std::move(there.error()));
+    kept_ = {};
+  }
+  auto had = writes ? pass.as_writer(ranges.front()) : pass.as_patch(ranges);
+  if (!had) return had;
+  if (*had) {
+    *lock = std::move(pass.held());
+    return true;
+  }
+  // All but the sign that one waits.
+  pass.held().drop(whole_file(true));
+  pass.held().drop(queue_byte);
+  pass.held().drop(gate_byte);
+  pass.held().disown();
+  return false;
+}
+
+void hand_over(const File &replaced, RangeLock &lock) {
+  constexpr uint32_t longest_us = 100000, pause_us = 100;
+  lock.release();
+  constexpr LockRange followers{waiting_writers.begin, 2, true};
+  for (uint32_t waited_us = 0; waited_us < longest_us; waited_us += pause_us) {
+    const auto some = is_taken(replaced, followers);
+    if (!some || !*some) return;
+    replaced.env().sleep_us(pause_us);
+  }
+}
+
+}  // namespace st::os

@@ -1,0 +1,168 @@
+// The states that a handle has shown, of which one is the current one. Who looks at
+// a state either holds it (a reference) or was lent it: then it stays until release().
+// A state that is not current, and neither held nor lent, goes at once. Any thread; no
+// mutex, so that a forked child may go on where its parent's threads stopped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace st::store {
+
+template <class T>
+class Versions {
+  // Where a state lies. Slots are used again and live as long as the Versions, so that a
+  // thread may look at one that it has read the address of, whatever became of the state.
+  struct Slot {
+    // Held so many times, being the current one among it; plus lent_bit. Not 0: the state is
+    // there, and whoever makes it 0 destroys it. From 0 it is left only by who has taken the slot.
+    std::atomic<uint64_t> uses = 0;
+    const T *value = nullptr;
+    std::atomic<bool> taken = false;
+    Slot *next = nullptr;
+  };
+  static constexpr uint64_t lent_bit = uint64_t{1} << 63;
+
+ public:
+  // A reference. Must not outlive the Versions.
+  class Held {
+   public:
+    Held() = default;
+    Held(const Held &other) : slot_(other.slot_) {
+      if (slot_) slot_->uses.fetch_add(1, std::memory_order_relaxed);
+    }
+    Held(Held &&other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+    Held &operator=(Held other) noexcept {
+      std::swap(slot_, other.slot_);
+      return *this;
+    }
+    ~Held() {
+      if (slot_) drop(slot_);
+    }
+    const T &operator*() const { return *slot_->value; }
+    const T *operator->() const { return slot_->value; }
+    const T *get() const { return slot_ ? slot_->value : nullptr; }
+    explicit operator bool() const { return slot_; }
+    // Until release(), whoever holds it.
+    void lend() const {
+      if (!(slot_->uses.load(std::memory_order_relaxed) & lent_bit))
+        slot_->uses.fetch_or(lent_bit, std::memory_order_relaxed);
+    }
+    // Neither lent nor held by anybody else, but that it is the current one.
+    bool alone() const { return slot_->uses.load(std::memory_order_acquire) == 2; }
+
+   private:
+    friend class Versions;
+    explicit Held(Slot *slot) : slot_(slot) {}
+    Slot *slot_ = nullptr;
+  };
+
+  // Held once and for all by whoever is first. Any thread.
+  class Once {
+   public:
+    ~Once() { Held(slot_.load(std::memory_order_acquire)); }
+    const T *get() const {
+      const Slot *slot = slot_.load(std::memory_order_acquire);
+      return slot ? slot->value : nullptr;
+    }
+    // Answers what is held from now on: this, or what was before.
+    const T *keep(Held held) {
+      Slot *none = nullptr;
+      if (slot_.compare_exchange_strong(none, held.slot_, std::memory_order_acq_rel))
+        none = std::exchange(held.slot_, nullptr);
+      return none->value;
+    }
+
+   private:
+    std::atomic<Slot *> slot_ = nullptr;
+  };
+
+  Versions() = default;
+  ~Versions() {
+    for (Slot *s = slots_.load(); s;) {
+      delete s->value;
+      delete std::exchange(s, s->next);
+    }
+  }
+  Versions(const Versions &) = delete;
+  Versions &operator=(const Versions &) = delete;
+
+  // From now on the current one.
+  Held show(std::unique_ptr<const T> state) {
+    Slot *slot = take_slot();
+    slot->value = state.release();
+    slot->uses.store(2, std::memory_order_release);
+    if (Slot *before = current_.exchange(slot, std::memory_order_acq_rel)) drop(before);
+    return Held(slot);
+  }
+  // The current one.
+  Held hold() const {
+    for (;;) {
+      Slot *slot = current_.load(std::memory_order_acquire);
+      if (!hold(slot)) continue;
+      Held held(slot);
+      if (current_.load(std::memory_order_acquire) == slot) return held;
+    }
+  }
+  // The current one, until release(). Once it is lent this writes nothing.
+  const T &lend() const {
+    for (;;) {
+      Slot *slot = current_.load(std::memory_order_acquire);
+      uint64_t uses = slot->uses.load(std::memory_order_acquire);
+      while (uses != 0 && !(uses & lent_bit) &&
+             !slot->uses.compare_exchange_weak(uses, uses | lent_bit, std::memory_order_acq_rel)) {
+      }
+      // The bit was seen on a state that is there, so that state stays. Is it the current one?
+      if (uses != 0 && current_.load(std::memory_order_acquire) == slot) return *slot->value;
+    }
+  }
+  // What was lent is wanted no more. Must not race with lend().
+  void release() noexcept {
+    for (Slot *s = slots_.load(std::memory_order_acquire); s; s = s->next)
+      if (s->uses.load(std::memory_order_relaxed) & lent_bit)
+        if (s->uses.fetch_and(~lent_bit, std::memory_order_acq_rel) == lent_bit) destroy(s);
+  }
+  // There is no current one any more, and none is asked for.
+  void close() noexcept {
+    release();
+    if (Slot *last = current_.exchange(nullptr, std::memory_order_acq_rel)) drop(last);
+  }
+  // Every state that is there, held meanwhile.
+  template <class Visit>
+  void each(Visit visit) const {
+    for (Slot *s = slots_.load(std::memory_order_acquire); s; s = s->next)
+      if (hold(s)) visit(*Held(s));
+  }
+
+ private:
+  static bool hold(Slot *slot) {
+    uint64_t uses = slot->uses.load(std::memory_order_relaxed);
+    while (uses != 0)
+      if (slot->uses.compare_exchange_weak(uses, uses + 1, std::memory_order_acquire)) return true;
+    return false;
+  }
+  static void drop(Slot *slot) noexcept {
+    if (slot->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(slot);
+  }
+  static void destroy(Slot *slot) noexcept {
+    delete std::exchange(slot->value, nullptr);
+    slot->taken.store(false, std::memory_order_release);
+  }
+  Slot *take_slot() {
+    for (Slot *s = slots_.load(std::memory_order_acquire); s; s = s->next)
+      if (!s->taken.exchange(true, std::memory_order_acquire)) return s;
+    auto fresh = std::make_unique<Slot>();
+    fresh->taken.store(true, std::memory_order_relaxed);
+    fresh->next = slots_.load(std::memory_order_relaxed);
+    while (!slots_.compare_exchange_weak(fresh->next, fresh.get(), std::memory_order_acq_rel)) {
+    }
+    return fresh.release();
+  }
+
+  std::atomic<Slot *> current_ = nullptr;
+  std::atomic<Slot *> slots_ = nullptr;
+};
+
+}  // namespace st::store

@@ -1,0 +1,204 @@
+// Something removes the journal folder while a transaction goes on, as a cleaner's
+// rm -rf does; then the power may fail. Until the first byte of the data is written
+// nothing is lost by it: the change is made whole, or fails and has changed nothing.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "cuts.h"
+#include "shards_workload.h"
+#include "store/recover_all.h"
+#include "store/transaction.h"
+#include "test_files.h"
+
+namespace st::testing {
+namespace {
+
+void remove_folder(SimEnv &env, const std::string &folder) {
+  for (const std::string &name : env.names(folder)) env.unlinkat(AT_FDCWD, (folder + "/" + name).c_str(), 0);
+  env.unlinkat(AT_FDCWD, folder.c_str(), AT_REMOVEDIR);
+}
+
+// A commit, before whose n-th change of the disk the folder goes; and all that a cut after that may leave.
+struct Trial {
+  Result<void> answer;
+  std::vector<SimDisk> moments;
+};
+Trial commit_without(SimEnv &env, store::AnyTransaction &transaction, const std::string &folder, size_t n) {
+  Trial trial;
+  size_t changes = 0;
+  bool removing = false;
+  env.before_change = [&] {
+    if (removing) return;
+    removing = true;
+    if (changes++ == n) remove_folder(env, folder);
+    removing = false;
+    if (changes > n) trial.moments.push_back(env.disk());
+  };
+  trial.answer = transaction.commit();
+  env.before_change = nullptr;
+  trial.moments.push_back(env.disk());
+  return trial;
+}
+
+// Before which change of the disk the first byte of `path` is written, where nothing disturbs the commit.
+size_t first_write(SimEnv &env, store::AnyTransaction &transaction, const std::string &path) {
+  const std::string old = env.contents(path);
+  size_t changes = 0, same = 0;
+  env.before_change = [&] {
+    ++changes;
+    if (env.contents(path) == old) same = changes;
+  };
+  EXPECT_TRUE(is_ok(transaction.commit()));
+  env.before_change = nullptr;
+  return same - 1;
+}
+
+store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
+  return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes.data(), bytes.size()};
+}
+
+class JournalGone : public ::testing::TestWithParam<bool> {
+ protected:
+  const uint64_t n = 5000;
+  const std::string path = "/models/m.safetensors", folder = path + ".st-journal";
+  const std::string old = st::testing::file_of(std::vector{u8_tensor("a", n, 1), u8_tensor("b", n, 2)});
+  const std::string a = pattern(n, 3), b = pattern(n, 4);
+
+  struct Scene {
+    SimEnv env;
+    std::unique_ptr<store::Checkpoint> file;
+    std::unique_ptr<store::Transaction> transaction;
+  };
+  std::unique_ptr<Scene> staged() const {
+    auto scene = std::make_unique<Scene>();
+    scene->env = empty_disk(disks[0]);
+    scene->env.allow_reflinks(GetParam());
+    scene->env.reflink = GetParam();
+    scene->env.add_file(path, old);
+    scene->file = std::move(*store::Checkpoint::open(scene->env, path, {.writable = true}));
+    store::TransactionOptions options;
+    options.copy = !GetParam();
+    scene->transaction = std::move(*store::Transaction::begin(*scene->file, options));
+    EXPECT_TRUE(is_ok(scene->transaction->update("a", u8(a, n))));
+    EXPECT_TRUE(is_ok(scene->transaction->update("b", u8(b, n))));
+    return scene;
+  }
+  std::string fresh() const {
+    std::string bytes = old;
+    bytes.replace(old.size() - 2 * n, n, a);
+    bytes.replace(old.size() - n, n, b);
+    return bytes;
+  }
+  std::string recovered(const SimDisk &disk) const {
+    SimEnv env(disk);
+    auto done = store::recover_all(env, path, {}, {});
+    if (!done) return done.error().message;
+    if (done->aside > 0) return done->why_aside;
+    const std::string now = env.contents(path);
+    return now == old ? "old" : now == fresh() ? "new" : "a mix";
+  }
+  void judge(const Trial &trial, const std::string &when) const {
+    for (const SimDisk &moment : trial.moments)
+      for (const SimDisk &left : Cuts(6, 24).of(moment, 0)) {
+        const std::string found = recovered(left);
+        const bool is_last = &moment == &trial.moments.back();
+        if (!is_last)
+          ASSERT_TRUE(found == "old" || found == "new") << when << ": " << found;
+        else
+          ASSERT_EQ(found, trial.answer ? "new" : "old") << when;
+      }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Journals, JournalGone, ::testing::Bool(),
+                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+
+TEST_P(JournalGone, BeforeTheCommitItIsStagedAnew) {
+  auto scene = staged();
+  remove_folder(scene->env, folder);
+  const Trial trial = commit_without(scene->env, *scene->transaction, folder, SIZE_MAX);
+  ASSERT_TRUE(is_ok(trial.answer));
+  EXPECT_TRUE(same_bytes(scene->env.contents(path), fresh()));
+  judge(trial, "staged");
+  // And the transaction's change is as safe as any while it is made.
+  scene = staged();
+  remove_folder(scene->env, folder);
+  for (const SimDisk &moment : moments_of(scene->env, [&] { ASSERT_TRUE(is_ok(scene->transaction->commit())); }))
+    for (const SimDisk &left : Cuts(6, 24).of(moment, 0)) {
+      const std::string found = recovered(left);
+      ASSERT_TRUE(found == "old" || found == "new") << found;
+    }
+}
+
+TEST_P(JournalGone, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
+  auto undisturbed = staged();
+  const size_t last = first_write(undisturbed->env, *undisturbed->transaction, path);
+  ASSERT_GT(last, 2u);
+  size_t refused = 0;
+  for (size_t at = 0; at < last; ++at) {
+    auto scene = staged();
+    const Trial trial = commit_without(scene->env, *scene->transaction, folder, at);
+    refused += !trial.answer;
+    if (!trial.answer) {
+      EXPECT_EQ(trial.answer.error().status, Status::io) << at;
+      EXPECT_NE(trial.answer.error().message.find("nothing was changed"), std::string::npos);
+    }
+    ASSERT_NO_FATAL_FAILURE(judge(trial, text("removed before change ", at)));
+  }
+  EXPECT_GT(refused, 0u);
+}
+
+// Of a checkpoint of shards any of the folders may go.
+TEST(JournalGoneOfShards, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
+  const ShardOperation &operation = shard_operations()[0];  // updates in two shards
+  const Model old = first_whole();
+  const auto begin = [&](store::Shards &shards, Model *fresh, std::vector<std::string> *keep) {
+    auto begun = shards.begin({});
+    EXPECT_TRUE(is_ok(begun));
+    keep->reserve(8);
+    EXPECT_TRUE(is_ok(operation.stage(**begun, *fresh, *keep)));
+    return std::move(*begun);
+  };
+  const std::string first = shards_folder + "/" + shard_names[0], other = shards_folder + "/" + shard_names[2];
+  size_t last = 0;
+  {
+    SimEnv env = shards_disk(disks[0]);
+    Model fresh = old;
+    std::vector<std::string> keep;
+    auto shards = std::move(*store::Shards::open(env, index_path, {.writable = true}));
+    auto transaction = begin(*shards, &fresh, &keep);
+    last = first_write(env, *transaction, first);
+  }
+  for (const std::string &of : {first, other, index_path})
+    for (size_t at = 0; at < last; ++at) {
+      SimEnv env = shards_disk(disks[0]);
+      Model fresh = old;
+      std::vector<std::string> keep;
+      auto shards = std::move(*store::Shards::open(env, index_path, {.writable = true}));
+      auto transaction = begin(*shards, &fresh, &keep);
+      const Trial trial = commit_without(env, *transaction, of + ".st-journal", at);
+      transaction.reset();
+      const std::string where =
+          text(of, " before change ", at, trial.answer ? "" : ": " + trial.answer.error().message);
+      if (!trial.answer) {
+        EXPECT_EQ(trial.answer.error().status, Status::io) << where;
+      }
+      for (const SimDisk &moment : trial.moments)
+        for (const SimDisk &left : Cuts(4, 12).of(moment, 0)) {
+          SimEnv crashed(left);
+          auto done = store::recover_all(crashed, index_path, {}, {});
+          ASSERT_TRUE(is_ok(done)) << where;
+          const Seen seen = follow_index(crashed);
+          ASSERT_EQ(seen.wrong, "") << where;
+          // A decision that was taken back, but not yet durably, is told of; nothing of it is done.
+          const bool is_old = seen.whole == old, is_new = seen.whole == fresh;
+          if (&moment != &trial.moments.back())
+            ASSERT_TRUE(is_old || is_new) << where;
+          else
+            ASSERT_TRUE(trial.answer ? is_new : is_old && done->aside == 0) << where;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace st::testing

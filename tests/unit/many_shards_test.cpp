@@ -1,0 +1,82 @@
+// Work grows with the number of shards, and not with its square. What counts is
+// system calls, and names that listings of folders answered; no time.
+#include <functional>
+
+#include "fault_env.h"
+#include "format/shard_index.h"
+#include "store/recover_all.h"
+#include "store/verify.h"
+#include "test_files.h"
+
+namespace st::store {
+namespace {
+
+using testing::is_ok;
+using testing::put_bytes;
+
+class CountedWork : public testing::FaultEnv {
+ public:
+  CountedWork() : FaultEnv(os::Env::posix()) {}
+  int list(int dir, std::vector<std::string> *out) override {
+    const int r = FaultEnv::list(dir, out);
+    listed += out->size();
+    return r;
+  }
+  size_t work() const { return calls.size() + listed; }
+  size_t listed = 0;
+};
+
+class ManyShards : public ::testing::Test {
+ protected:
+  enum class Left { nothing, empty_folders, idle_journals, temporaries };
+
+  // So many shards, and beside each what a writer may have left.
+  void make(size_t n, Left left) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < n; ++i) names.push_back(text("m-", 10000 + i, ".safetensors"));
+    ShardIndex index = ShardIndex::of(names);
+    for (size_t i = 0; i < n; ++i) {
+      const std::string tensor = text("t", i), path = dir / names[i], folder = path + ".st-journal";
+      put_bytes(path, file_of({testing::u8_tensor(tensor, 8, 1)}));
+      index.assign(tensor, names[i]);
+      if (left == Left::empty_folders || left == Left::idle_journals) std::filesystem::create_directory(folder);
+      if (left == Left::idle_journals) put_bytes(folder + "/0123456789abcdef", "");
+      if (left == Left::temporaries)
+        for (const char *infix : {".st-tmp-", ".st-new-"})
+          put_bytes(dir / text(".", names[i], infix, "0123456789abcdef"), "");
+    }
+    put_bytes(path, index.spell());
+  }
+  size_t cost_of(const std::function<void(os::Env &)> &work) {
+    CountedWork env;
+    work(env);
+    return env.work();
+  }
+  size_t cost(size_t n, Left left, const std::function<void(os::Env &)> &work) {
+    for (const std::string &name : testing::names_in(dir.path())) std::filesystem::remove_all(dir / name);
+    make(n, left);
+    return cost_of(work);
+  }
+
+  testing::TempDir dir;
+  const std::string path = dir / "m.safetensors.index.json";
+};
+
+TEST_F(ManyShards, TakeVerificationAndRecoveryLinearWork) {
+  const std::pair<const char *, std::function<void(os::Env &)>> works[] = {
+      {"verify", [&](os::Env &env) { EXPECT_TRUE(is_ok(verify(env, path, {}, {}))); }},
+      {"recover", [&](os::Env &env) {
+         EXPECT_TRUE(is_ok(recover_all(env, path, {}, {})));
+         EXPECT_EQ(testing::names_in(dir.path()).size() % 40, 1u) << "something is left";
+       }}};
+  constexpr size_t n = 40;
+  for (const Left left : {Left::nothing, Left::empty_folders, Left::idle_journals, Left::temporaries})
+    for (const auto &[name, work] : works) {
+      const size_t once = cost(n, left, work), twice = cost(2 * n, left, work);
+      EXPECT_LE(twice * 10, once * 22) << name << ", left " << static_cast<int>(left) << ": " << once << ", " << twice;
+    }
+  for (const std::string &name : testing::names_in(dir.path())) std::filesystem::remove_all(dir / name);
+}
+
+}  // namespace
+}  // namespace st::store
