@@ -1,11 +1,13 @@
 """libst.compat against the stock package: the same answers, bytes and exceptions to the same questions."""
 
+import ast
 import json
 import os
 import re
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import libst
 import ml_dtypes
@@ -331,13 +333,69 @@ def test_install_takes_the_place_of_stock_in_a_process():
     code = """
 import libst.compat
 libst.compat.install()
-import safetensors, safetensors.numpy, importlib.util
+import safetensors, safetensors.numpy, safetensors._safetensors_rust, importlib.util
+from safetensors import _safetensors_rust
 from safetensors._safetensors_rust import SafetensorError
+assert safetensors._safetensors_rust is _safetensors_rust and _safetensors_rust.safe_open is safetensors.safe_open
 assert safetensors is libst.compat and SafetensorError is libst.compat.SafetensorError
 assert safetensors.numpy is libst.compat.numpy and safetensors.numpy.__spec__.name == "libst.compat.numpy"
 assert importlib.util.find_spec("safetensors.mlx").origin.endswith("safetensors/mlx.py")  # of stock
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+STOCK = Path(safetensors.__file__).parent
+OURS = Path(compat.__file__).parent
+
+
+def bound(path):
+    """The names that a module's source defines at its top level, and those that it imports from its own package."""
+    body = ast.parse(path.read_text()).body
+    named = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    targets = [node for node in body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    assigned = [
+        name.id
+        for node in targets
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    ]
+    return {*named, *assigned, *imported(body)}
+
+
+def imported(body):
+    """What a module of stock takes from stock, a module of ours from ours."""
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("safetensors")):
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def stock_names():
+    """(module, name) for every name that others may import from a module of stock, underscore or not. Modules that
+    libst.compat has not stay stock's: they need what they import."""
+    yield from (("_safetensors_rust", name) for name in vars(safetensors._safetensors_rust) if name[:2] != "__")
+    for path in sorted(STOCK.glob("*.py")):
+        replaced = (OURS / path.name).exists()
+        names = bound(path) if replaced else imported(ast.parse(path.read_text()).body)
+        yield from ((path.stem if replaced else "__init__", name) for name in names)
+
+
+@pytest.mark.parametrize(("module", "name"), [pytest.param(*at, id=".".join(at)) for at in sorted({*stock_names()})])
+def test_no_name_of_stock_is_missing(module, name):
+    """By the sources, as torch and jax need not be here."""
+    assert name in bound(OURS / f"{module}.py") or (OURS / f"{name}.py").exists()
+
+
+def test_numpys_helpers_answer_as_stocks(model):
+    assert compat_numpy._TYPES.items() >= safetensors.numpy._TYPES.items()
+    for name in safetensors.numpy._TYPES:
+        assert compat_numpy._getdtype(name) == safetensors.numpy._getdtype(name)
+    for package, module in NUMPY.items():
+        flat = module._flatten(DICTS["example"] | DICTS["big-endian"], [])
+        found = {name: (spec.dtype, list(spec.shape), spec.data_len) for name, spec in flat.items()}
+        assert found["a"] == ("F32", [5], 20) and found["w"] == ("F32", [2, 3, 4], 96), package
+        same(module._view2np(BOTH[package].deserialize(model.read_bytes())), TENSORS)
+        order = [module._is_little_endian(np.empty(1, dtype)) for dtype in ("<f4", ">f4", "=f4", "|u1")]
+        assert order == [True, False, True, True]
 
 
 def test_usage_is_told():

@@ -13,7 +13,8 @@ import pytest
 from conftest import TENSORS
 from libst._waiting import Waiting
 from locks import exclusive
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 
 def check_only_changed(path, changed):
@@ -80,6 +81,26 @@ def test_a_tensor_may_be_made_from_the_files_own_views(model):
         f.update("b", f["b"][::-1])
         f.update("w", f["w"])
     check_only_changed(model, {"b": TENSORS["b"][::-1]})
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("map", ["shared", "private", "none"])
+def test_tensors_are_swapped_by_their_views(tmp_path, map, copy):
+    path = tmp_path / "model.safetensors"
+    a, b = np.arange(75_000, dtype=np.float32), np.arange(75_000, dtype=np.float32)[::-1].copy()
+    save_file({"a": a, "b": b}, path)
+    with libst.open(path, "r+", map=map) as f:
+        x, y = f["a"], f["b"]
+        with f.transaction(copy=copy) as t:
+            t.update("a", y)
+            t.update("b", x)
+        assert np.array_equal(f.read("a"), b) and np.array_equal(f.read("b"), a)
+        with safe_open(path, framework="np") as stock, f.transaction(copy=copy) as t:
+            t.update("a", stock.get_tensor("b"))
+            t.update("b", stock.get_tensor("a"))
+        del x, y
+    seen = load_file(path)
+    assert np.array_equal(seen["a"], a) and np.array_equal(seen["b"], b)
 
 
 @pytest.mark.parametrize("swapped", [">i8", ">f8"])

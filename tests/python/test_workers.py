@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY, TENSORS
 from libst import _abi
-from libst._payload import new_payload
+from libst._payload import payload
 from locks import exclusive
 
 EXAMPLES = REPOSITORY / "bindings" / "python" / "examples"
@@ -127,7 +127,7 @@ def test_other_threads_run_while_one_waits_for_a_lock(model):
     assert _abi.st_open(bytes(model), options, file) == 0
     stats = _abi.Stats()
     _abi.st_stats_init(stats, ctypes.sizeof(stats))
-    tensor, array = new_payload(TENSORS["b"] + 1)
+    tensor, array = payload(TENSORS["b"] + 1)
     answer = []
     thread = threading.Thread(target=lambda: answer.append(_abi.st_update_n(file, b"b", 1, tensor)))
     with exclusive(model):

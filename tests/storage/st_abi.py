@@ -149,7 +149,7 @@ def _load():
         "st_at": [handle, c_size_t, POINTER(Tensor)],
         "st_find": [handle, *name, POINTER(c_size_t)],
         "st_get_n": [handle, *name, POINTER(Tensor)],
-        "st_read_n": [handle, *name, c_void_p, c_size_t],
+        "st_read_n": [handle, *name, c_void_p, c_size_t, c_void_p],
         "st_update_n": [handle, *name, POINTER(Tensor)],
         "st_begin": [handle, c_void_p, POINTER(handle)],
         "st_txn_update_n": [handle, *name, POINTER(Tensor)],
@@ -260,13 +260,18 @@ class File:
     def read(self, name):
         nbytes = self.describe(name).nbytes
         buffer = ctypes.create_string_buffer(nbytes)
-        check(lib.st_read_n(self._handle, name.encode(), len(name.encode()), buffer, nbytes))
+        check(lib.st_read_n(self._handle, name.encode(), len(name.encode()), buffer, nbytes, None))
         return buffer.raw
 
-    def view(self, name):
-        """A copy of what st_get shows."""
+    def shown(self, name):
+        """What st_get answers."""
         t = Tensor()
         check(lib.st_get_n(self._handle, name.encode(), len(name.encode()), byref(t)))
+        return t
+
+    def view(self, name):
+        """A copy of the bytes that st_get shows."""
+        t = self.shown(name)
         return ctypes.string_at(t.data, t.nbytes) if t.nbytes else b""
 
     def _value(self, name, payload):
@@ -280,10 +285,14 @@ class File:
 
     def update_all(self, payloads):
         """One transaction: a dict of names and bytes."""
+        self.update_from({name: self._value(name, payload) for name, payload in payloads.items()})
+
+    def update_from(self, values):
+        """The same of names and tensors, whose data must stay."""
         txn = c_void_p()
         check(lib.st_begin(self._handle, None, byref(txn)))
-        for name, payload in payloads.items():
-            status = lib.st_txn_update_n(txn, name.encode(), len(name.encode()), byref(self._value(name, payload)))
+        for name, value in values.items():
+            status = lib.st_txn_update_n(txn, name.encode(), len(name.encode()), byref(value))
             if status != 0:
                 try:
                     check(status)

@@ -2,12 +2,14 @@
 change that fails in the middle."""
 
 import ctypes
+import mmap
 import os
 import re
 import subprocess
 
 import disk
 import model
+import numpy as np
 import pytest
 import st_abi
 
@@ -69,6 +71,42 @@ def test_large_tensors_are_not_written_twice(kind, make_disk):
         assert by_default > sum(SIZES)
         assert journalled(path, "undo") > sum(SIZES)
     assert path.read_bytes() == model.file_bytes(TENSORS, [3, 3, 3])
+    assert model.journals(path) is None
+
+
+@pytest.mark.parametrize("by", ["this handle", "another handle", "a plain mapping"])
+@pytest.mark.parametrize("nbytes", [4096, 300_000, 4 * MIB])
+@pytest.mark.parametrize("kind", SHARING)
+def test_tensors_are_rotated_by_their_views(kind, nbytes, by, make_disk):
+    """A payload that changes with the file when the first tensor is written: it is rolled back, and tried again."""
+    directory = make_disk(kind).mount()
+    path = directory / "m.safetensors"
+    tensors = [("U8", [nbytes])] * 3
+    old = model.file_bytes(tensors)
+    path.write_bytes(old)
+    was = [old[-3 * nbytes : -2 * nbytes], old[-2 * nbytes : -nbytes], old[-nbytes:]]
+
+    def rotate():
+        os.environ["ST_JOURNAL"] = "undo"
+        with (
+            st_abi.File(path) as f,
+            st_abi.File(path) as other,
+            open(path, "rb") as plain,
+            mmap.mmap(plain.fileno(), 0, prot=mmap.PROT_READ) as mapping,
+        ):
+            first = np.frombuffer(mapping, np.uint8)
+            payloads = {}
+            for target, source in (("t0", "t1"), ("t1", "t2"), ("t2", "t0")):
+                t = (f if by == "this handle" else other).shown(source)
+                if by == "a plain mapping":
+                    t.data = first.ctypes.data + t.file_offset
+                payloads[target] = t
+            f.update_from(payloads)
+            f.update_from(payloads)
+            del first
+
+    disk.in_child(rotate)
+    assert path.read_bytes() == old[: -3 * nbytes] + was[2] + was[0] + was[1]
     assert model.journals(path) is None
 
 

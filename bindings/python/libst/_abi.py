@@ -346,6 +346,8 @@ st_open = _function("st_open", c_status, c_char_p, POINTER(OpenOptions), POINTER
 st_open_memory = _function("st_open_memory", c_status, c_void_p, c_size_t, POINTER(c_void_p))
 st_reopen = _function("st_reopen", c_status, _file, POINTER(c_void_p))
 st_close = _function("st_close", c_status, _file)
+st_snapshot = _function("st_snapshot", c_status, _file, POINTER(c_void_p))
+st_release = _function("st_release", None, _file)
 st_interrupt = _function("st_interrupt", None, _file)
 
 st_shard_count = _function("st_shard_count", c_size_t, _file)
@@ -357,6 +359,7 @@ st_at = _function("st_at", c_status, _file, c_size_t, _tensor)
 st_at_many = _function("st_at_many", c_status, _file, c_size_t, c_size_t, c_void_p)
 st_names = _function("st_names", c_status, _file, c_char_p, POINTER(c_size_t))
 st_find = _function("st_find", c_status, _file, c_char_p, c_size_t, POINTER(c_size_t))
+st_describe = _function("st_describe", c_status, _file, c_char_p, c_size_t, _tensor)
 st_metadata_count = _function("st_metadata_count", c_size_t, _file)
 st_metadata_at = _function(
     "st_metadata_at", c_status, _file, c_size_t,
@@ -370,16 +373,18 @@ st_metadata_get_n = _function(
 st_get = _function("st_get", c_status, _file, c_char_p, _tensor)
 st_get_n = _function("st_get_n", c_status, _file, c_char_p, c_size_t, _tensor)
 st_get_at = _function("st_get_at", c_status, _file, c_size_t, _tensor)
-st_read = _function("st_read", c_status, _file, c_char_p, c_void_p, c_size_t)
-st_read_n = _function("st_read_n", c_status, _file, c_char_p, c_size_t, c_void_p, c_size_t)
+st_read = _function("st_read", c_status, _file, c_char_p, c_void_p, c_size_t, _tensor)
+st_read_n = _function("st_read_n", c_status, _file, c_char_p, c_size_t, c_void_p, c_size_t, _tensor)
 st_slice_shape = _function(
     "st_slice_shape", c_status, _file, c_char_p, c_size_t, POINTER(Range), c_size_t,
-    POINTER(c_uint64), POINTER(c_uint64),
+    POINTER(c_uint64), c_size_t, POINTER(c_size_t), POINTER(c_uint64),
 )  # fmt: skip
-st_read_slice = _function("st_read_slice", c_status, _file, c_char_p, POINTER(Range), c_size_t, c_void_p, c_size_t)
+st_read_slice = _function(
+    "st_read_slice", c_status, _file, c_char_p, POINTER(Range), c_size_t, c_void_p, c_size_t, _tensor
+)
 st_read_slice_n = _function(
     "st_read_slice_n", c_status, _file, c_char_p, c_size_t, POINTER(Range), c_size_t,
-    c_void_p, c_size_t,
+    c_void_p, c_size_t, _tensor,
 )  # fmt: skip
 
 st_read_many = _function("st_read_many", c_status, _file, c_void_p, c_size_t, progress_fn, c_void_p)

@@ -1,7 +1,8 @@
 """Own an st_file, and close it when nothing points into it any more.
 
 Views are numpy arrays whose base leads, through a Memory, to the Handle. So the
-handle outlives `File.close()` for as long as a view lives, and no longer.
+handle outlives `File.close()` for as long as a view lives, and no longer. It is
+that of a Pin: a File has a Handle of its own, from which no pointer is taken.
 """
 
 import ctypes
@@ -48,6 +49,11 @@ class Handle(int):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a handle cannot be copied or pickled")
+
+
+def borrowed_by(handle: Handle) -> Any:
+    """What an open handle borrows, for another handle of the same file to borrow as well."""
+    return _borrowed[handle]
 
 
 class Memory:

@@ -38,7 +38,6 @@ def encoded(name: str) -> bytes:
 class Description(NamedTuple):
     """An st_tensor without pointers, which nothing has to keep alive."""
 
-    index: int  # type: ignore[assignment]  # hides the method of tuples
     dtype: int
     shape: tuple[int, ...]
     nbytes: int
@@ -48,14 +47,22 @@ class Description(NamedTuple):
 
 def describe(handle: Handle, raw: bytes) -> Description:
     """The tensor of that name, without its data."""
-    index = ctypes.c_size_t()
     t = _abi.Tensor()
-    status = _abi.st_find(handle, raw, len(raw), index)
-    status = status or _abi.st_at(handle, index.value, t)
+    status = _abi.st_describe(handle, raw, len(raw), t)
     if status:
         del handle  # not in the traceback of an error, where it would keep the file open
         raise error(status)
-    return Description(index.value, t.dtype, tuple(t.shape[: t.rank]), t.nbytes, t.file_offset, t.shard)
+    return Description(t.dtype, tuple(t.shape[: t.rank]), t.nbytes, t.file_offset, t.shard)
+
+
+def index_of(handle: Handle, raw: bytes) -> int:
+    """The number of the tensor of that name, for calls that take numbers."""
+    index = ctypes.c_size_t()
+    status = _abi.st_find(handle, raw, len(raw), index)
+    if status:
+        del handle
+        raise error(status)
+    return index.value
 
 
 def names(handle: Handle) -> Iterator[str]:

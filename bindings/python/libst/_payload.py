@@ -25,39 +25,40 @@ class Packed(NamedTuple):
     data: Any
 
 
-def payload(array: Any, wanted: Description) -> tuple[_abi.Tensor, Any]:
-    """A description of `array`, and the array whose memory it points into.
+def payload(value: Any) -> tuple[_abi.Tensor, Any]:
+    """A description of an array, or of Packed, and the array whose memory it points into.
 
-    Keep the second for as long as C uses the first. `wanted` describes the tensor in
-    the file: of sub-byte types an array holds only packed bytes, so their dtype
-    and shape are taken from there. Everything else is left to the library to
+    Keep the second for as long as C uses the first. Whether it fits a tensor in a file is left to the library to
     compare, so that its sentence tells what differs.
     """
-    array = np.asarray(array, order="C")
-    tensor = _abi.Tensor(nbytes=array.nbytes, data=array.__array_interface__["data"][0])
-    shape = array.shape
-    if wanted.dtype in PACKED and array.dtype == BYTES and array.ndim == 1:
-        tensor.dtype = wanted.dtype
-        shape = wanted.shape
-    else:
-        tensor.dtype = _number(array.dtype)
-    tensor.rank = len(shape)
-    tensor.shape = (ctypes.c_uint64 * max(len(shape), 1))(*shape)
-    return tensor, array
-
-
-def new_payload(value: Any) -> tuple[_abi.Tensor, Any]:
-    """The same for a tensor that no file describes yet: an array, or Packed."""
     packed = value if isinstance(value, Packed) else None
     array = np.asarray(packed.data if packed else value, order="C")
     if packed and packed.dtype not in _BY_NAME:
         raise DtypeMismatchError(f"the format has no element type named {packed.dtype!r}")
-    shape = tuple(packed.shape) if packed else array.shape
     tensor = _abi.Tensor(nbytes=array.nbytes, data=array.__array_interface__["data"][0])
-    tensor.dtype = _BY_NAME[packed.dtype] if packed else _number(array.dtype)
+    _set_form(
+        tensor,
+        _BY_NAME[packed.dtype] if packed else _number(array.dtype),
+        tuple(packed.shape) if packed else array.shape,
+    )
+    return tensor, array
+
+
+def may_be_packed(value: Any, tensor: _abi.Tensor) -> bool:
+    """Whether these may be the bytes of elements that numpy has not: then the file says of which, and what shape."""
+    return tensor.dtype == NUMBERS[BYTES] and tensor.rank == 1 and not isinstance(value, Packed)
+
+
+def take_form(tensor: _abi.Tensor, wanted: Description) -> None:
+    """Let flat bytes be elements as the file has them, if it has such."""
+    if wanted.dtype in PACKED:
+        _set_form(tensor, wanted.dtype, wanted.shape)
+
+
+def _set_form(tensor: _abi.Tensor, dtype: int, shape: tuple[int, ...]) -> None:
+    tensor.dtype = dtype
     tensor.rank = len(shape)
     tensor.shape = (ctypes.c_uint64 * max(len(shape), 1))(*shape)
-    return tensor, array
 
 
 def _number(dtype: "np.dtype[Any]") -> int:

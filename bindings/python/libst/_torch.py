@@ -9,7 +9,7 @@ import numpy as np
 from .errors import UnsupportedError
 
 # What torch calls the element types of the format. Older versions lack some; F6 none has.
-_TORCH = {
+TORCH_NAMES = {
     "BOOL": "bool",
     "F4": "float4_e2m1fn_x2",
     "U8": "uint8",
@@ -36,7 +36,7 @@ _TORCH = {
 def torch_dtype(name: str) -> Any:
     """torch's dtype for a header's "BF16"."""
     torch: Any = importlib.import_module("torch")
-    kind = getattr(torch, _TORCH.get(name, ""), None)
+    kind = getattr(torch, TORCH_NAMES.get(name, ""), None)
     if kind is None:
         raise UnsupportedError(f"torch {torch.__version__} has no type for {name}; read it with numpy, as packed bytes")
     return kind

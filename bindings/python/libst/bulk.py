@@ -11,13 +11,14 @@ import numpy as np
 
 from . import _abi
 from ._callbacks import Progress
-from ._names import Description, describe, encoded
+from ._names import Description, describe, encoded, index_of
+from ._pin import Array, Pin
 from ._torch import torch_tensor
 from .dtypes import BYTES, NUMPY, PACKED
 from .errors import DtypeMismatchError, ShapeMismatchError
 
 if TYPE_CHECKING:
-    from .file import Array, File, Path
+    from .file import File, Path
 
 _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
@@ -52,7 +53,7 @@ def load(
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
     with open(path, **options) as file, _watched(progress, file) as watch:
-        arrays: dict[str, Any] = read_many(file, file if names is None else names, watch, only_names=True)
+        arrays: dict[str, Any] = read_many(file._pin(), file if names is None else names, watch, only_names=True)
         if framework == "torch":
             for name, array in arrays.items():
                 info = file.info(name)
@@ -65,36 +66,61 @@ def load(
     return arrays
 
 
+def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
+    try:
+        raw = encoded(name)
+        dtype, shape = form(describe(pin.handle, raw))
+        if out is None:
+            out = np.empty(shape, dtype)
+        else:
+            check_fits(out, name, dtype, shape)
+        pin.call(_abi.st_read_n, raw, len(raw), address(out), out.nbytes, None)
+        return out
+    finally:
+        del pin
+
+
 def read_many(
-    file: File,
+    pin: Pin,
     names: Union[Iterable[str], Mapping[str, Array]],
     progress: Optional[Progress],
     only_names: bool = False,
 ) -> dict[str, Array]:
-    handle = file._live()
-    given: Mapping[str, Any] = names if isinstance(names, Mapping) and not only_names else {}
-    wanted = {name: describe(handle, encoded(name)) for name in names}
-    out = {name: given[name] for name in wanted if name in given}
-    for name, array in out.items():
-        check_fits(array, name, *form(wanted[name]))
-    fresh = _arrays({name: tensor for name, tensor in wanted.items() if name not in out})
-    arrays = {name: out[name] if name in out else fresh[name] for name in wanted}
-    requests = (_abi.ReadRequest * len(arrays))()
-    for request, (name, array) in zip(requests, arrays.items()):
-        request.index = wanted[name].index
-        request.dst = array.__array_interface__["data"][0]
-        request.dst_size = array.nbytes
-    file._call_bulk(_abi.st_read_many, requests, len(requests), progress=progress)
-    return arrays
+    try:
+        given: Mapping[str, Any] = names if isinstance(names, Mapping) and not only_names else {}
+        raw = {name: encoded(name) for name in names}
+        wanted = {name: describe(pin.handle, raw[name]) for name in raw}
+        out = {name: given[name] for name in wanted if name in given}
+        for name, array in out.items():
+            check_fits(array, name, *form(wanted[name]))
+        fresh = _arrays({name: tensor for name, tensor in wanted.items() if name not in out})
+        arrays = {name: out[name] if name in out else fresh[name] for name in wanted}
+        requests = (_abi.ReadRequest * len(arrays))()
+        for request, (name, array) in zip(requests, arrays.items()):
+            request.name = raw[name]
+            request.name_len = len(raw[name])
+            request.dst = address(array)
+            request.dst_size = array.nbytes
+        pin.call_bulk(_abi.st_read_many, requests, len(requests), progress=progress)
+        return arrays
+    finally:
+        del pin
 
 
-def prefetch(file: File, names: Optional[Iterable[str]], progress: Optional[Progress]) -> None:
-    handle = file._live()
-    if names is None:
-        file._call_bulk(_abi.st_prefetch_at, None, 0, progress=progress)
-        return
-    indices = [describe(handle, encoded(name)).index for name in names]
-    file._call_bulk(_abi.st_prefetch_at, (ctypes.c_uint64 * len(indices))(*indices), len(indices), progress=progress)
+def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progress]) -> None:
+    try:
+        if names is None:
+            pin.call_bulk(_abi.st_prefetch_at, None, 0, progress=progress)
+            return
+        indices = [index_of(pin.handle, encoded(name)) for name in names]
+        array = (ctypes.c_uint64 * len(indices))(*indices)
+        pin.call_bulk(_abi.st_prefetch_at, array, len(indices), progress=progress)
+    finally:
+        del pin
+
+
+def address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def form(tensor: Description) -> tuple[Any, tuple[int, ...]]:

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from types import MappingProxyType, TracebackType
 from typing import Any, Optional, Union
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from . import _abi, bulk
 from ._callbacks import Callbacks, Log, Progress
-from ._handle import Handle, memory
+from ._handle import Handle
 from ._layout import layout_number
-from ._names import describe, encoded, names, no_name
+from ._pin import Array, Pin
 from ._torch import torch_tensor
 from ._waiting import Waiting
-from .dtypes import BYTES, NAMES, NUMPY, PACKED
-from .errors import ClosedError, Error, check, error
+from .dtypes import BYTES, NAMES
+from .errors import ClosedError, Error, check
 from .info import (
     IoInfo,
     Stats,
@@ -28,22 +28,13 @@ from .info import (
     prefetch_number,
     storage_name,
 )
-from .slices import TensorSlice, c_ranges
+from .slices import TensorSlice
 from .status import Status
 from .transaction import Layout, Transaction
 
-Array = np.ndarray[Any, Any]
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
-# Where views of a mapped file lie: first address, end, and a buffer from the first to the end.
-_NOT_YET: tuple[int, int, Any] = (0, 0, None)
-_NO_MAPPING: tuple[int, int, Any] = (0, 0, ())
-
 _INHERIT: Any = object()  # "as the file has it", where None means something else
-
-_ndarray = np.ndarray
-_get = _abi.st_get_n
-_Tensor = _abi.Tensor
 
 
 def open(
@@ -156,7 +147,7 @@ def open_memory(data: Any) -> "File":
     """
     view = memoryview(data).cast("B")
     source = np.frombuffer(view, BYTES) if view.nbytes else np.empty(0, BYTES)
-    handle = _opened(source, lambda out: int(_abi.st_open_memory(_address(source), source.nbytes, out)))
+    handle = _opened(source, lambda out: int(_abi.st_open_memory(bulk.address(source), source.nbytes, out)))
     return File._of(handle, Callbacks(), False, None, "r", 0)
 
 
@@ -167,9 +158,11 @@ class File(Mapping[str, Array]):
     call `close()`. Views stay valid after that: the file is really closed when the last
     of them dies.
 
-    The names are a snapshot: what other workers add or remove shows after
-    `refresh`. New values that somebody patches in place show through views of a
-    shared mapping at once, and so may change under the reader; `read` copies.
+    Every call shows one state of the file, whole. What is committed through this object shows to
+    the next call, what other workers add or remove after `refresh`. A view, a slice or an iterator
+    keeps the state that it was taken from, and no other. New values that somebody patches in
+    place show through views of a shared mapping at once, and so may change under the reader;
+    `read` copies.
     A mapped view of a file that somebody truncates is a hazard (SIGBUS on
     touching it); where that can happen use `read`, or `map="none"`.
 
@@ -179,12 +172,12 @@ class File(Mapping[str, Array]):
     """
 
     __slots__ = (
-        "_handle", "_mapping", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_transactions", "_options",
+        "_handle", "_pins", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_transactions", "_options",
         "__weakref__",
     )  # fmt: skip
 
     _handle: Optional[Handle]  # None: closed
-    _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
+    _pins: list[Pin]  # the first is of the present state; none: not taken yet
     _callbacks: Callbacks
     _guarded: bool  # whether a callback may run when a view is taken
     _path: Optional[str]
@@ -208,7 +201,7 @@ class File(Mapping[str, Array]):
     ) -> "File":
         self = cls.__new__(cls)
         self._handle = handle
-        self._mapping = _NOT_YET
+        self._pins = []
         self._callbacks = callbacks
         self._guarded = guarded
         self._path = path
@@ -229,16 +222,7 @@ class File(Mapping[str, Array]):
     def shards(self) -> "tuple[str, ...]":
         """The absolute paths of the files that this stands for: one, or those that an index of shards names, in the
         order of `TensorInfo.shard`. () for a file in memory."""
-        handle = self._live()
-        path = ctypes.c_char_p()
-        paths = []
-        for i in range(_abi.st_shard_count(handle)):
-            status = _abi.st_shard_path(handle, i, path)
-            if status == Status.UNSUPPORTED:
-                return ()
-            check(status)
-            paths.append(os.fsdecode(path.value or b""))
-        return tuple(paths)
+        return _shards(self._pin().handle)
 
     @property
     def mode(self) -> str:
@@ -253,8 +237,8 @@ class File(Mapping[str, Array]):
         """Abort live transactions and let go of the file; views that live keep it. May be repeated."""
         for transaction in list(self._transactions or ()):
             transaction._lose()
-        self._mapping = _NOT_YET
         self._handle = None
+        self._pins = []
 
     def __enter__(self) -> "File":
         self._live()
@@ -291,7 +275,7 @@ class File(Mapping[str, Array]):
         return _open_with, (self._options,)
 
     def __repr__(self) -> str:
-        what = "closed" if self._handle is None else f"tensors={_abi.st_count(self._handle)}"
+        what = "closed" if self._handle is None else f"tensors={len(self)}"
         return f"<libst.File {self._path or 'in memory'!r} mode={self._mode!r} {what}>"
 
     # --------------------------------------------------------------- a mapping
@@ -301,54 +285,12 @@ class File(Mapping[str, Array]):
 
         BF16 and F8 arrays have the dtypes of the package ml_dtypes. A tensor of F4 or
         F6 is a flat uint8 array of its packed bytes. The view may be unaligned, and
-        keeps the file open while it lives.
+        keeps this state of the file open while it lives.
 
         Raises NotFoundError (a KeyError), ClosedError; without a mapping also
         StorageError and FileChangedError, as the tensor is then read at its first view.
         """
-        handle = self._handle
-        if handle is None:
-            raise self._closed()
-        try:
-            raw = name.encode()
-        except (AttributeError, UnicodeEncodeError):
-            raise no_name(name) from None
-        tensor = _Tensor()
-        if self._guarded:
-            status = self._callbacks.call(_get, handle, raw, len(raw), tensor)
-        else:
-            status = _get(handle, raw, len(raw), tensor)
-        if status:
-            del handle  # not in the traceback of an error, where it would keep the file open
-            raise error(status)
-        number = tensor.dtype
-        nbytes = tensor.nbytes
-        shape = (nbytes,) if number in PACKED else tensor.shape[: tensor.rank]
-        if not nbytes:
-            empty = np.empty(shape, NUMPY[number])
-            empty.flags.writeable = False
-            return empty
-        address = tensor.data
-        start, end, buffer = self._mapping
-        if address < start or address + nbytes > end:
-            start, buffer = self._map(handle, tensor)
-        return _ndarray(shape, NUMPY[number], buffer, address - start)
-
-    def _map(self, handle: Handle, tensor: _abi.Tensor) -> tuple[int, Any]:
-        """The memory that a view lies in, from its first address: the mapping of the whole file,
-        made once, or of this tensor alone where there is none."""
-        mapping = self._mapping
-        if mapping is not _NO_MAPPING:
-            info = _io_info(handle)
-            mapping = _NO_MAPPING
-            if info.map in (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE) and not tensor.shard:
-                start = tensor.data - tensor.file_offset
-                mapping = (start, start + info.file_size, memory(handle, start, info.file_size))
-            if self._handle is not None:  # else a close in another thread overtook this
-                self._mapping = mapping
-        if mapping is _NO_MAPPING:
-            return tensor.data, memory(handle, tensor.data, tensor.nbytes)
-        return mapping[0], mapping[2]
+        return (self._pins or self._anew())[0].view(name)
 
     def torch(self, name: str, *, device: Any = None, copy: bool = False) -> Any:
         """A tensor as torch has it, bf16 and float8 included; of a packed F4 its pairs.
@@ -363,8 +305,7 @@ class File(Mapping[str, Array]):
         Raises what `f[name]` raises, ImportError without torch, UnsupportedError for an element type that
         this torch has not.
         """
-        info = self.info(name)
-        tensor = torch_tensor(self.read(name) if copy else self[name], info.dtype, info.shape)
+        tensor = _torch(self._pin(), name, copy)
         return tensor if device is None else tensor.to(device=device)
 
     def jax(self, name: str, *, device: Any = None) -> Any:
@@ -380,22 +321,29 @@ class File(Mapping[str, Array]):
 
     def __iter__(self) -> Iterator[str]:
         """The names, in the order of their places in the file."""
-        return names(self._live())
+        return self._pin().names()
 
     def keys(self) -> KeysView[str]:
         """The names, as of a dict."""
         return _Names(self)
 
+    def items(self) -> ItemsView[str, Array]:
+        """Names with views, as of a dict; all of one state of the file."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Array]:
+        return _Values(self)
+
     def __len__(self) -> int:
-        return int(_abi.st_count(self._live()))
+        return int(_abi.st_count(self._pin().handle))
 
     def __contains__(self, name: object) -> bool:
-        handle = self._live()
         try:
             raw = name.encode()  # type: ignore[attr-defined]
         except (AttributeError, UnicodeEncodeError):
+            self._live()
             return False
-        return not _abi.st_find(handle, raw, len(raw), ctypes.c_size_t())
+        return not _abi.st_find(self._pin().handle, raw, len(raw), ctypes.c_size_t())
 
     # Two files are equal if they are the same object: comparing all their arrays is not what
     # `==` should start.
@@ -408,18 +356,11 @@ class File(Mapping[str, Array]):
     @property
     def metadata(self) -> "MappingProxyType[str, str]":
         """The pairs of `__metadata__`, read-only, in the order of the header."""
-        handle = self._live()
-        key, value = ctypes.c_void_p(), ctypes.c_void_p()
-        key_len, value_len = ctypes.c_size_t(), ctypes.c_size_t()
-        pairs: dict[str, str] = {}
-        for i in range(_abi.st_metadata_count(handle)):
-            check(_abi.st_metadata_at(handle, i, key, key_len, value, value_len))
-            pairs[_text(key, key_len)] = _text(value, value_len)
-        return MappingProxyType(pairs)
+        return MappingProxyType(_metadata(self._pin().handle))
 
     def info(self, name: str) -> TensorInfo:
         """A tensor's dtype, shape, size and place. Reads no data. Raises NotFoundError."""
-        tensor = describe(self._live(), encoded(name))
+        tensor = self._pin().describe(name)
         return TensorInfo(
             name=name,
             dtype=NAMES.get(tensor.dtype) or _abi.st_dtype_name(tensor.dtype).decode(),
@@ -443,15 +384,7 @@ class File(Mapping[str, Array]):
         be a signal. Raises also NotFoundError, StorageError, InterruptedCallError;
         DtypeMismatchError and ShapeMismatchError where `out` does not fit.
         """
-        raw = encoded(name)
-        tensor = describe(self._live(), raw)
-        dtype, shape = bulk.form(tensor)
-        if out is None:
-            out = np.empty(shape, dtype)
-        else:
-            bulk.check_fits(out, name, dtype, shape)
-        self._call(_abi.st_read_n, raw, len(raw), _address(out), out.nbytes)
-        return out
+        return bulk.read(self._pin(), name, out)
 
     def read_many(
         self, names: Union[Iterable[str], Mapping[str, Array]], *, progress: Optional[Progress] = None
@@ -466,31 +399,17 @@ class File(Mapping[str, Array]):
 
         Raises what `read` raises, and KeyError's NotFoundError before anything is read.
         """
-        return bulk.read_many(self, names, progress)
+        return bulk.read_many(self._pin(), names, progress)
 
     def prefetch(self, names: Optional[Iterable[str]] = None, *, progress: Optional[Progress] = None) -> None:
         """Bring tensors into memory, in the order of the file, so that views of them do not wait
         for the storage. All of them, or with `worker=(i, n)` of `open` this worker's part of the
         file, if none are named. Raises NotFoundError, StorageError, FileChangedError."""
-        bulk.prefetch(self, names, progress)
+        bulk.prefetch(self._pin(), names, progress)
 
     def slice(self, name: str) -> TensorSlice:
         """A tensor to read parts of: `f.slice("w")[1:3, ::2, ..., 0]`. Raises NotFoundError."""
-        tensor = describe(self._live(), encoded(name))
-        return TensorSlice(self, name, tensor.dtype, tensor.shape)
-
-    def _read_ranges(
-        self, name: str, ranges: list[tuple[int, int, int]], dtype: Any, shape: tuple[int, ...], packed: bool
-    ) -> Array:
-        raw = encoded(name)
-        parts = c_ranges(ranges)
-        if packed:
-            nbytes = ctypes.c_uint64()
-            check(_abi.st_slice_shape(self._live(), raw, len(raw), parts, len(ranges), None, nbytes))
-            shape = (nbytes.value,)
-        out = np.empty(shape, dtype)
-        self._call(_abi.st_read_slice_n, raw, len(raw), parts, len(ranges), _address(out), out.nbytes)
-        return out
+        return TensorSlice._of(self._pin(), name)
 
     # ---------------------------------------------------------------- changing
 
@@ -512,7 +431,10 @@ class File(Mapping[str, Array]):
         """See the file as it is now: what others have committed, replaced files included. Views that live
         show the file that they were taken from. Raises what `open` raises."""
         callbacks = self._callbacks
-        check(callbacks.call(_abi.st_refresh, self._live()))
+        try:
+            check(callbacks.call(_abi.st_refresh, self._live()))
+        finally:
+            self._moved()
 
     def transaction(
         self,
@@ -555,7 +477,7 @@ class File(Mapping[str, Array]):
         flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
         flags |= _abi.ST_TXN_FILLERS if fillers else 0
         form = Layout(flags, layout_number(layout, ("keep", "canonical")), alignment, header_reserve)
-        transaction = Transaction._begin(self._live(), callbacks, waiting, copy, form)
+        transaction = Transaction._begin(self, callbacks, waiting, copy, form)
         assert self._transactions is not None  # or the file would be read-only, and the call above have raised
         self._transactions.add(transaction)
         return transaction
@@ -564,7 +486,7 @@ class File(Mapping[str, Array]):
 
     def io_info(self) -> IoInfo:
         """What storage lies behind the file, how its data is reached, and why."""
-        raw = _io_info(self._live())
+        raw = self._pin().io_info()
         return IoInfo(
             storage=storage_name(raw.storage),
             map=map_name(raw.map),
@@ -599,14 +521,24 @@ class File(Mapping[str, Array]):
             raise self._closed()
         return handle
 
-    def _call(self, function: Any, *args: Any) -> None:
-        """A call that may take long, with this file's callbacks."""
-        check(self._callbacks.call(function, self._live(), *args))
+    def _pin(self) -> Pin:
+        """The present state, to read from in several steps. Not for a local variable; see _pin.py."""
+        return (self._pins or self._anew())[0]
 
-    def _call_bulk(self, function: Any, *args: Any, progress: Optional[Progress]) -> None:
-        """One that takes a progress function of its own at the end."""
-        callbacks = self._callbacks if progress is None else Callbacks(progress)
-        check(callbacks.call(function, self._live(), *args, callbacks.progress, None))
+    def _anew(self) -> list[Pin]:
+        """Take the pin of the present state.
+
+        No lock: `_moved` does not empty the list, but leaves it to those who took it up before, as this may. Of
+        several who pin at the same time, the first counts for all, so that nobody sees a state and then one before it.
+        """
+        pins = self._pins
+        pins.append(Pin(self._live(), self._callbacks, self._guarded, self._options))
+        del pins[1:]
+        return pins
+
+    def _moved(self) -> None:
+        """The handle may show another state by now: the next call pins it."""
+        self._pins = []
 
 
 def _open_with(options: dict[str, Any]) -> File:
@@ -629,6 +561,24 @@ class _Names(KeysView[str]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._mapping)
+
+
+class _Items(ItemsView[str, Array]):
+    """ItemsView would look each name up in the state of its moment, where it may be gone."""
+
+    __slots__ = ()
+    _mapping: File
+
+    def __iter__(self) -> Iterator[tuple[str, Array]]:
+        return self._mapping._pin().items()
+
+
+class _Values(ValuesView[Array]):
+    __slots__ = ()
+    _mapping: File
+
+    def __iter__(self) -> Iterator[Array]:
+        return (array for _, array in self._mapping._pin().items())
 
 
 def _opened(borrowed: Any, call: Callable[[ctypes.c_void_p], int]) -> Handle:
@@ -655,16 +605,42 @@ def c_paths(paths: Sequence[Path]) -> Any:
     return (ctypes.c_char_p * len(raw))(*raw)
 
 
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def _text(pointer: ctypes.c_void_p, length: ctypes.c_size_t) -> str:
     return ctypes.string_at(pointer.value or 0, length.value).decode("utf-8", "replace")
 
 
-def _io_info(handle: Handle) -> _abi.IoInfo:
-    info = _abi.IoInfo()
-    _abi.st_io_info_init(info, ctypes.sizeof(info))
-    check(_abi.st_get_io_info(handle, info))
-    return info
+def _metadata(pin: Handle) -> dict[str, str]:
+    key, value = ctypes.c_void_p(), ctypes.c_void_p()
+    key_len, value_len = ctypes.c_size_t(), ctypes.c_size_t()
+    pairs: dict[str, str] = {}
+    try:
+        for i in range(_abi.st_metadata_count(pin)):
+            check(_abi.st_metadata_at(pin, i, key, key_len, value, value_len))
+            pairs[_text(key, key_len)] = _text(value, value_len)
+        return pairs
+    finally:
+        del pin
+
+
+def _shards(pin: Handle) -> tuple[str, ...]:
+    path = ctypes.c_char_p()
+    paths = []
+    try:
+        for i in range(_abi.st_shard_count(pin)):
+            status = _abi.st_shard_path(pin, i, path)
+            if status == Status.UNSUPPORTED:
+                return ()
+            check(status)
+            paths.append(os.fsdecode(path.value or b""))
+        return tuple(paths)
+    finally:
+        del pin
+
+
+def _torch(pin: Pin, name: str, copy: bool) -> Any:
+    try:
+        tensor = pin.describe(name)
+        array = bulk.read(pin, name, None) if copy else pin.view(name)
+        return torch_tensor(array, NAMES[tensor.dtype], tensor.shape)
+    finally:
+        del pin

@@ -9,7 +9,7 @@ from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._layout import save_options
 from ._names import encoded
-from ._payload import Packed, new_payload
+from ._payload import Packed, payload
 from ._waiting import Waiting
 from .errors import ClosedError, check
 from .file import Path, fs_path
@@ -161,7 +161,7 @@ class Writer:
 
 def _named(name: str, value: Union[Any, Packed], kept: list[Any]) -> _abi.Tensor:
     raw = encoded(name)
-    tensor, array = new_payload(value)
+    tensor, array = payload(value)
     buffer = ctypes.create_string_buffer(raw)
     tensor.name = ctypes.addressof(buffer)
     tensor.name_len = len(raw)

@@ -1,32 +1,41 @@
 """Read a part of a tensor, and only the bytes of that part."""
 
+import ctypes
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import _abi
+from ._names import Description, encoded
+from ._pin import Array, Pin
+from .bulk import address
 from .dtypes import NAMES, NUMPY, PACKED
+from .errors import check
 
-if TYPE_CHECKING:
-    from .file import File
-
-_INT64_MIN = -(2**63)
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 class TensorSlice:
     """A tensor of a file, not read yet: `f.slice("w")[1:3, ..., ::2]` reads.
 
-    It holds the file, not its data; after `File.close()` indexing raises ClosedError.
+    It is of the state that the file was in, and keeps that open as a view does, also after `File.close()`: what is
+    published later does not show.
     """
 
-    __slots__ = ("_file", "_name", "_dtype", "_shape")
+    __slots__ = ("_pin", "_name", "_tensor")
 
-    def __init__(self, file: "File", name: str, dtype: int, shape: tuple[int, ...]) -> None:
-        self._file = file
+    def __init__(self, pin: Pin, name: str, tensor: Description) -> None:
+        self._pin = pin
         self._name = name
-        self._dtype = dtype
-        self._shape = shape
+        self._tensor = tensor
+
+    @classmethod
+    def _of(cls, pin: Pin, name: str) -> "TensorSlice":
+        try:
+            return cls(pin, name, pin.describe(name))
+        finally:
+            del pin
 
     @property
     def name(self) -> str:
@@ -35,22 +44,30 @@ class TensorSlice:
     @property
     def dtype(self) -> str:
         """As in the header: "BF16"."""
-        return NAMES[self._dtype]
+        return NAMES[self._tensor.dtype]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """In elements."""
-        return self._shape
+        return self._tensor.shape
 
     def __len__(self) -> int:
-        if not self._shape:
+        shape = self.shape
+        if not shape:
+            del self  # see _pin.py
             raise TypeError("a scalar has no length")
-        return self._shape[0]
+        return shape[0]
 
     def __repr__(self) -> str:
-        return f"<libst.TensorSlice {self._name!r} {self.dtype} {list(self._shape)}>"
+        return f"<libst.TensorSlice {self._name!r} {self.dtype} {list(self.shape)}>"
 
-    def __getitem__(self, index: Any) -> "np.ndarray[Any, Any]":
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As the file's path and options, as a File."""
+        if self._pin.options is None:
+            raise TypeError("a slice of a file in memory cannot be copied or pickled; send the bytes")
+        return _sliced, (self._pin.options, self._name)
+
+    def __getitem__(self, index: Any) -> Array:
         """Read what numpy's basic indexing of the whole tensor would give, as an owned array.
 
         Takes integers (which drop their dimension), slices with any step, and an Ellipsis,
@@ -62,46 +79,67 @@ class TensorSlice:
         masks, index arrays and newaxis, FormatError (SUBBYTE) for a cut inside a byte,
         and what `File.read` raises.
         """
-        ranges, shape = ranges_of(index, self._shape)
-        return self._file._read_ranges(self._name, ranges, NUMPY[self._dtype], shape, self._dtype in PACKED)
+        try:
+            return _read(self._pin, encoded(self._name), self._tensor, _parts(index, len(self.shape)))
+        finally:
+            del self
 
 
-def ranges_of(index: Any, shape: tuple[int, ...]) -> tuple[list[tuple[int, int, int]], tuple[int, ...]]:
-    """start, stop and step for every dimension, as st_range has them; and the result's shape."""
+def _sliced(options: dict[str, Any], name: str) -> TensorSlice:
+    from .file import open
+
+    return open(**options).slice(name)
+
+
+def _parts(index: Any, rank: int) -> tuple[Any, ...]:
+    """An index for each of the dimensions up to the last that is given one."""
     parts = index if isinstance(index, tuple) else (index,)
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     given = len(parts) - len(ellipses)
-    if given > len(shape):
-        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, but {given} were indexed")
-    cut = ellipses[0] if ellipses else len(parts)
-    whole = (slice(None),) * (len(shape) - given)
-    parts = parts[:cut] + whole + parts[cut + 1 :]
-
-    ranges: list[tuple[int, int, int]] = []
-    result: list[int] = []
-    for axis, (part, size) in enumerate(zip(parts, shape)):
-        if isinstance(part, slice):
-            start, stop, step = part.indices(size)
-            length = len(range(start, stop, step))
-            result.append(length)
-            if length == 0:
-                start, stop, step = 0, 0, 1
-            elif stop < 0:  # a negative step that runs through the first element
-                stop = _INT64_MIN
-            ranges.append((start, stop, _int64(step)))
-        else:
-            position = _position(part, axis, size)
-            ranges.append((position, position + 1, 1))
-    return ranges, tuple(result)
+    if given > rank:
+        raise IndexError(f"too many indices: the tensor has {rank} dimensions, but {given} were indexed")
+    if not ellipses:
+        return parts
+    cut = ellipses[0]
+    return (*parts[:cut], *(slice(None),) * (rank - given), *parts[cut + 1 :])
 
 
-def _int64(step: int) -> int:
-    return max(-(2**63) + 1, min(step, 2**63 - 1))
+def _read(pin: Pin, raw: bytes, tensor: Description, parts: tuple[Any, ...]) -> Array:
+    """The library says what shape the part has, and whether an integer lies in its dimension: it reads one element."""
+    try:
+        rows: Any = [_range(part) if isinstance(part, slice) else _position(part) for part in parts]
+        ranges = (_abi.Range * max(len(parts), 1))(*rows)
+        rank = len(tensor.shape)
+        extents = (ctypes.c_uint64 * max(rank, 1))()
+        nbytes = ctypes.c_uint64()
+        check(_abi.st_slice_shape(pin.handle, raw, len(raw), ranges, len(parts), extents, rank, None, nbytes))
+        shape = []
+        for axis, extent in enumerate(extents[:rank]):
+            if axis >= len(parts) or isinstance(parts[axis], slice):
+                shape.append(extent)
+            elif not extent:
+                size = tensor.shape[axis]
+                raise IndexError(f"index {parts[axis]} is out of bounds for axis {axis} with size {size}")
+        out = np.empty((nbytes.value,) if tensor.dtype in PACKED else shape, NUMPY[tensor.dtype])
+        pin.call(_abi.st_read_slice_n, raw, len(raw), ranges, len(parts), address(out), out.nbytes, None)
+        return out
+    finally:
+        del pin
 
 
-def _position(part: Any, axis: int, size: int) -> int:
+def _range(part: "slice[Any, Any, Any]") -> tuple[int, int, int]:
+    """The st_range of a slice, which counts and clips as Python does."""
+    step = 1 if part.step is None else operator.index(part.step)
+    first, end = (0, _MOST) if step > 0 else (_MOST, _LEAST)
+    start = first if part.start is None else operator.index(part.start)
+    stop = end if part.stop is None else operator.index(part.stop)
+    return _int64(start), _int64(stop), max(_int64(step), -_MOST)
+
+
+def _position(part: Any) -> tuple[int, int, int]:
+    """The st_range of an integer."""
     if isinstance(part, (bool, np.bool_)):
         raise TypeError("a slice takes no masks; index the array that it reads")
     try:
@@ -111,11 +149,8 @@ def _position(part: Any, axis: int, size: int) -> int:
         raise TypeError(
             f"a slice takes integers, slices and '...', not {what}; index the array that it reads"
         ) from None
-    if not -size <= position < size:
-        raise IndexError(f"index {position} is out of bounds for axis {axis} with size {size}")
-    return position + size if position < 0 else position
+    return _int64(position), _MOST if position == -1 else _int64(position + 1), 1
 
 
-def c_ranges(ranges: list[tuple[int, int, int]]) -> Any:
-    rows: Any = ranges
-    return (_abi.Range * max(len(ranges), 1))(*rows)
+def _int64(number: int) -> int:
+    return max(_LEAST, min(number, _MOST))

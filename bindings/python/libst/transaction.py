@@ -2,17 +2,19 @@
 
 import ctypes
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional
 
 from . import _abi
 from ._callbacks import Callbacks
-from ._handle import Handle
-from ._names import describe, encoded
-from ._payload import new_payload, payload
+from ._names import encoded
+from ._payload import may_be_packed, payload, take_form
 from ._waiting import Waiting
 from .errors import ClosedError, NotFoundError, check, error
 from .info import Plan, plan_of
 from .status import Status
+
+if TYPE_CHECKING:
+    from .file import File
 
 
 class Layout(NamedTuple):
@@ -31,9 +33,9 @@ class Transaction:
     aborted when its file is closed or it is no longer referenced.
     """
 
-    __slots__ = ("_handle", "_callbacks", "_waiting", "_address", "_borrowed", "_copy", "_lost", "__weakref__")
+    __slots__ = ("_file", "_callbacks", "_waiting", "_address", "_borrowed", "_copy", "_lost", "__weakref__")
 
-    _handle: Optional[Handle]  # kept while the transaction lives, as an st_txn dies with its st_file
+    _file: "Optional[File]"  # kept while the transaction lives, as an st_txn dies with its st_file
     _callbacks: Callbacks
     _waiting: Waiting
     _address: Optional[int]  # None: finished
@@ -45,11 +47,9 @@ class Transaction:
         raise TypeError("use File.transaction()")
 
     @classmethod
-    def _begin(
-        cls, handle: Handle, callbacks: Callbacks, waiting: Waiting, copy: bool, layout: Layout
-    ) -> "Transaction":
+    def _begin(cls, file: "File", callbacks: Callbacks, waiting: Waiting, copy: bool, layout: Layout) -> "Transaction":
         self = cls.__new__(cls)
-        self._handle = handle
+        self._file = file
         self._callbacks = callbacks
         self._waiting = waiting
         self._address = None
@@ -66,12 +66,11 @@ class Transaction:
         options.progress = callbacks.progress
         out = ctypes.c_void_p()
         try:
-            status = callbacks.call(_abi.st_begin, handle, options, out)
+            status = callbacks.call(_abi.st_begin, file._live(), options, out)
         finally:  # a callback may have raised although the transaction has begun
             self._address = out.value
         if status:
-            self._handle = None
-            del handle  # not in the traceback of an error, where it would keep the file open
+            self._file = None
             raise error(status)
         return self
 
@@ -86,15 +85,20 @@ class Transaction:
         StorageError, what a progress callback raised) it can only be aborted.
         """
         address = self._live()
-        assert self._handle is not None
         raw = encoded(name)
-        try:
-            tensor, array = payload(array, describe(self._handle, raw))
-        except NotFoundError:  # perhaps this transaction put it, or gave it that name
-            tensor, array = new_payload(array)
+        tensor, kept = payload(array)
+        if may_be_packed(array, tensor):
+            self._take_form(name, tensor)
         if not self._copy:
-            self._borrowed.append(array)
+            self._borrowed.append(kept)
         check(self._callbacks.call(_abi.st_txn_update_n, address, raw, len(raw), tensor))
+
+    def _take_form(self, name: str, tensor: _abi.Tensor) -> None:
+        assert self._file is not None
+        try:
+            take_form(tensor, self._file._pin().describe(name))
+        except NotFoundError:
+            pass  # perhaps this transaction put it, or gave it that name
 
     def put(self, name: str, array: Any) -> None:
         """Add a tensor, or replace one by any dtype and shape: a numpy array, or `Packed`.
@@ -108,9 +112,9 @@ class Transaction:
         """
         address = self._live()
         raw = encoded(name)
-        tensor, array = new_payload(array)
+        tensor, kept = payload(array)
         if not self._copy:
-            self._borrowed.append(array)
+            self._borrowed.append(kept)
         check(self._callbacks.call(_abi.st_txn_put_n, address, raw, len(raw), tensor))
 
     def delete(self, name: str) -> None:
@@ -149,7 +153,11 @@ class Transaction:
         check(self._waiting.run(lambda: self._callbacks.call(self._commit_once)))
 
     def _commit_once(self) -> int:
-        status = int(_abi.st_commit(self._live()))
+        assert self._file is not None
+        try:
+            status = int(_abi.st_commit(self._live()))
+        finally:
+            self._file._moved()  # also where it failed: it may have followed a file that was replaced
         if status != Status.BUSY:  # here, as a callback may raise although the transaction is over
             self._finish()
         return status
@@ -157,7 +165,7 @@ class Transaction:
     def _finish(self) -> None:
         self._address = None
         self._borrowed = []
-        self._handle = None
+        self._file = None
 
     def abort(self) -> None:
         """Drop all staged changes. May be repeated, and called after a commit."""

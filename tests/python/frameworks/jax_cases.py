@@ -75,3 +75,12 @@ def test_saving_leaves_the_dict_as_it_was(tmp_path):
     arrays = {"a": jax.numpy.ones(3)}
     compat.save_file(arrays, tmp_path / "file")
     assert isinstance(arrays["a"], jax.Array)
+
+
+def test_helpers_that_others_import_answer_as_stocks():
+    arrays = {"f32": TENSORS["f32"], "bf16": TENSORS["bf16"]}
+    for package in (stock, compat):
+        on = package._np2jnp(dict(arrays))
+        assert all(isinstance(array, jax.Array) for array in on.values())
+        back = package._jnp2np(on)
+        assert all(np.array_equal(back[name], array) for name, array in arrays.items())

@@ -160,6 +160,29 @@ class Tied(torch.nn.Module):
             self.c = torch.nn.Linear(2, 2)
 
 
+def test_helpers_that_others_import_answer_as_stocks(path):
+    known = {name: kind for name, kind in stock._TYPES.items() if kind is not None}
+    assert compat._TYPES.items() >= known.items()
+    assert all(compat._SIZE[kind] == stock._SIZE[kind] for kind in known.values())
+    for name, kind in known.items():
+        assert compat._getdtype(name) is stock._getdtype(name) is kind
+    for tensor in TENSORS.values():
+        (ours, kept), (theirs, _) = compat._to_ndarray(tensor), stock._to_ndarray(tensor)
+        assert ours.tobytes() == theirs.tobytes() and kept is tensor
+    read = {package: package._view2torch(libst.compat.deserialize(path.read_bytes())) for package in (stock, compat)}
+    same(read[compat], read[stock])
+    tied = {"a": TENSORS["torch.int8"], "b": TENSORS["torch.int8"][1:], "c": TENSORS["torch.int8"][:1]}
+    groups = {package: package._filter_shared_not_shared([{"b", "c"}, {"a"}], tied) for package in (stock, compat)}
+    assert sorted(map(sorted, groups[compat])) == sorted(map(sorted, groups[stock])) == [["a"], ["b"], ["c"]]
+    for package in (stock, compat):
+        with pytest.raises(RuntimeError, match="share memory"):
+            package._evaluate_tensors_for_save(tied)
+    flat = {package: package._flatten_as_ptr(TENSORS, []) for package in (stock, compat)}
+    for name, spec in flat[stock].items():
+        ours = flat[compat][name]
+        assert (ours.dtype, list(ours.shape), ours.data_len) == (spec.dtype, list(spec.shape), spec.data_len)
+
+
 def test_models_with_tied_weights_are_saved_once_and_loaded(tmp_path):
     model, other, third = Tied(), Tied(), Tied()
     compat.save_model(model, tmp_path / "libst")

@@ -9,13 +9,9 @@ or, for a program that is not to be changed,
     python -m libst.compat program.py arguments...
 """
 
-from ._bytes import TensorSpec, deserialize, serialize, serialize_file
-from ._errors import SafetensorError
 from ._install import install
-from ._open import _safe_open_handle as _safe_open_handle
-from ._open import safe_open
-
-#: Of the stock package whose place this takes; programs ask for it.
-__version__ = "0.8.0"
+from ._safetensors_rust import SafetensorError, TensorSpec, deserialize, safe_open, serialize, serialize_file
+from ._safetensors_rust import __version__ as __version__
+from ._safetensors_rust import _safe_open_handle as _safe_open_handle
 
 __all__ = ["SafetensorError", "TensorSpec", "deserialize", "install", "safe_open", "serialize", "serialize_file"]

@@ -12,7 +12,7 @@ from typing import Optional
 
 _OURS = "libst.compat"
 _STOCK = "safetensors"
-_MODULES = ("numpy", "torch", "flax")
+_MODULES = ("numpy", "torch", "flax", "_safetensors_rust")
 
 #: A folder with a package `safetensors` in it that installs us. On PYTHONPATH it reaches child processes.
 SHADOW = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shadow")
@@ -28,7 +28,6 @@ def install() -> None:
         del sys.modules[name]
     ours = importlib.import_module(_OURS)
     sys.modules[_STOCK] = ours
-    sys.modules[_STOCK + "._safetensors_rust"] = ours
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 

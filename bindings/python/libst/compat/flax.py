@@ -12,7 +12,7 @@ from . import numpy, safe_open
 
 def save(tensors: dict[str, Array], metadata: Optional[dict[str, str]] = None) -> bytes:
     """The bytes of a file that holds these arrays."""
-    return numpy.save(_to_numpy(tensors), metadata=metadata)
+    return numpy.save(_jnp2np(tensors), metadata=metadata)
 
 
 def save_file(
@@ -21,12 +21,12 @@ def save_file(
     metadata: Optional[dict[str, str]] = None,
 ) -> None:
     """Write a file that holds these arrays, durably."""
-    numpy.save_file(_to_numpy(tensors), filename, metadata=metadata)
+    numpy.save_file(_jnp2np(tensors), filename, metadata=metadata)
 
 
 def load(data: bytes) -> dict[str, Array]:
     """The arrays of a file that lies in memory."""
-    return {name: jnp.asarray(array) for name, array in numpy.load(data).items()}
+    return _np2jnp(numpy.load(data))
 
 
 def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap") -> dict[str, Array]:
@@ -35,5 +35,12 @@ def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap"
         return file.get_tensors()
 
 
-def _to_numpy(tensors: dict[str, Array]) -> "dict[str, np.ndarray]":
-    return {name: np.asarray(array) for name, array in tensors.items()}
+# Other packages import these from stock. Stock changes the dict that it is given; these leave it.
+
+
+def _np2jnp(numpy_dict: "dict[str, np.ndarray]") -> dict[str, Array]:
+    return {name: jnp.asarray(array) for name, array in numpy_dict.items()}
+
+
+def _jnp2np(jnp_dict: dict[str, Array]) -> "dict[str, np.ndarray]":
+    return {name: np.asarray(array) for name, array in jnp_dict.items()}

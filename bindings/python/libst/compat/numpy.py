@@ -17,7 +17,7 @@ _TYPES: dict[str, Any] = {name: NUMPY[number] for number, name in NAMES.items()}
 def save(tensor_dict: dict[str, Array], metadata: Optional[dict[str, str]] = None) -> bytes:
     """The bytes of a file that holds these arrays."""
     kept: list[Array] = []
-    return serialize(_specs(tensor_dict, kept), metadata=metadata)
+    return serialize(_flatten(tensor_dict, kept), metadata=metadata)
 
 
 def save_file(
@@ -27,17 +27,12 @@ def save_file(
 ) -> None:
     """Write a file that holds these arrays, durably."""
     kept: list[Array] = []
-    serialize_file(_specs(tensor_dict, kept), filename, metadata=metadata)
+    serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
 
 
 def load(data: bytes) -> dict[str, Array]:
     """The arrays of a file that lies in memory."""
-    arrays: dict[str, Array] = {}
-    for name, tensor in deserialize(data):
-        dtype = tensor["dtype"]
-        array = np.frombuffer(tensor["data"], _TYPES[dtype])
-        arrays[name] = array if dtype == "F4" or dtype.startswith("F6_") else array.reshape(tensor["shape"])
-    return arrays
+    return _view2np(deserialize(data))
 
 
 def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap") -> dict[str, Array]:
@@ -46,13 +41,37 @@ def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap"
         return file.get_tensors()
 
 
-def _specs(tensor_dict: dict[str, Array], kept: list[Array]) -> dict[str, TensorSpec]:
-    """What to write; `kept` holds the memory where it lies."""
+# Other packages import what follows from stock, though its names begin with an underscore.
+
+
+def _getdtype(dtype_str: str) -> "np.dtype[Any]":
+    """numpy's dtype for a header's "F32"."""
+    dtype: np.dtype[Any] = np.dtype(_TYPES[dtype_str])
+    return dtype
+
+
+def _view2np(safeview: list[tuple[str, dict[str, Any]]]) -> dict[str, Array]:
+    """The arrays of what `deserialize` answers, over its memory."""
+    arrays: dict[str, Array] = {}
+    for name, tensor in safeview:
+        dtype = tensor["dtype"]
+        array = np.frombuffer(tensor["data"], _TYPES[dtype])
+        arrays[name] = array if dtype == "F4" or dtype.startswith("F6_") else array.reshape(tensor["shape"])
+    return arrays
+
+
+def _is_little_endian(tensor: Array) -> bool:
+    """Whether an array's elements lie as the format has them."""
+    return bool(tensor.dtype.byteorder != ">")  # the machine is little-endian
+
+
+def _flatten(tensor_dict: dict[str, Array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
+    """What to write; `keep_alive_buffer` holds the memory where it lies."""
     specs = {}
     for name, array in tensor_dict.items():
         # Stock would write the bytes of a transposed array in the order in which they lie, under its shape.
         dense = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
-        kept.append(dense)
+        keep_alive_buffer.append(dense)
         specs[name] = TensorSpec(
             dtype=dense.dtype.name, shape=dense.shape, data_ptr=dense.ctypes.data, data_len=dense.nbytes
         )

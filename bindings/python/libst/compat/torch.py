@@ -7,13 +7,15 @@ name of each such group, and `load_model` knows which names the others were.
 # pyright: reportAttributeAccessIssue=false
 # Where torch is not installed, pyright takes this file for it.
 
+import ctypes
 import os
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
+import numpy as np
 import torch
 
-from .._torch import torch_tensor
+from .._torch import TORCH_NAMES, torch_tensor
 from ._bytes import TensorSpec, deserialize, serialize, serialize_file
 from ._frameworks import check_dtype
 from ._open import safe_open
@@ -21,29 +23,34 @@ from ._open import safe_open
 Path = Union[str, "os.PathLike[str]"]
 Tensors = dict[str, torch.Tensor]
 
+# By the name in a header; what this torch has not is missing. Other packages import the two, and what else begins with
+# an underscore here, from stock.
+_TYPES: dict[str, Any] = {name: getattr(torch, kind) for name, kind in TORCH_NAMES.items() if hasattr(torch, kind)}
+_SIZE: dict[Any, int] = {kind: torch.empty((), dtype=kind).element_size() for kind in _TYPES.values()}
+
+_float8_e4m3fn = _TYPES.get("F8_E4M3")
+_float8_e4m3fnuz = _TYPES.get("F8_E4M3FNUZ")
+_float8_e5m2 = _TYPES.get("F8_E5M2")
+_float8_e5m2fnuz = _TYPES.get("F8_E5M2FNUZ")
+_float8_e8m0 = _TYPES.get("F8_E8M0")
+_float4_e2m1_x2 = _TYPES.get("F4")
+
 
 def save(tensors: Tensors, metadata: Optional[dict[str, str]] = None) -> bytes:
     """The bytes of a file that holds these tensors, which must be contiguous and share no memory."""
     kept: list[torch.Tensor] = []
-    return serialize(_specs(tensors, kept), metadata=metadata)
+    return serialize(_flatten_as_ptr(tensors, kept), metadata=metadata)
 
 
 def save_file(tensors: Tensors, filename: Path, metadata: Optional[dict[str, str]] = None) -> None:
     """Write a file that holds these tensors, durably. They must be contiguous and share no memory."""
     kept: list[torch.Tensor] = []
-    serialize_file(_specs(tensors, kept), filename, metadata=metadata)
+    serialize_file(_flatten_as_ptr(tensors, kept), filename, metadata=metadata)
 
 
 def load(data: bytes) -> Tensors:
     """The tensors of a file that lies in memory."""
-    import numpy as np
-
-    tensors: Tensors = {}
-    for name, tensor in deserialize(data):
-        check_dtype(tensor["dtype"], "torch")
-        array = np.frombuffer(tensor["data"], np.uint8)
-        tensors[name] = torch_tensor(array, tensor["dtype"], tuple(tensor["shape"]))
-    return tensors
+    return _view2torch(deserialize(data))
 
 
 def load_file(filename: Path, device: Union[str, int] = "cpu", *, backend: str = "mmap") -> Tensors:
@@ -141,15 +148,22 @@ def _end_ptr(tensor: torch.Tensor) -> int:
 
 def _find_shared_tensors(state_dict: Tensors) -> list[set[str]]:
     """Groups of names whose tensors overlap in memory; a tensor that shares nothing is a group of one."""
-    by_storage: dict[Any, list[tuple[int, int, str]]] = {}
+    by_storage: dict[Any, list[str]] = {}
     for name, tensor in state_dict.items():
         if tensor.device.type != "meta" and storage_ptr(tensor) and storage_size(tensor):
             place = (tensor.device, storage_ptr(tensor), storage_size(tensor))
-            by_storage.setdefault(place, []).append((tensor.data_ptr(), _end_ptr(tensor), name))
+            by_storage.setdefault(place, []).append(name)
+    return _filter_shared_not_shared([set(names) for names in by_storage.values()], state_dict)
+
+
+def _filter_shared_not_shared(tensors: list[set[str]], state_dict: Tensors) -> list[set[str]]:
+    """Groups of names that are parts of one memory, split into groups that overlap."""
     groups: list[set[str]] = []
-    for parts in by_storage.values():
+    for names in tensors:
         reached = -1
-        for begin, end, name in sorted(parts):
+        for begin, end, name in sorted(
+            (state_dict[name].data_ptr(), _end_ptr(state_dict[name]), name) for name in names
+        ):
             if begin < reached:
                 groups[-1].add(name)
             else:
@@ -195,8 +209,8 @@ def _nothing_to_keep(group: set[str]) -> RuntimeError:
     )
 
 
-def _specs(tensors: Tensors, kept: list[torch.Tensor]) -> dict[str, TensorSpec]:
-    """What to write; `kept` holds the memory where it lies."""
+def _evaluate_tensors_for_save(tensors: Tensors) -> None:
+    """Raise what stock raises for what a file cannot hold."""
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     for name, tensor in tensors.items():
@@ -215,6 +229,11 @@ def _specs(tensors: Tensors, kept: list[torch.Tensor]) -> dict[str, TensorSpec]:
             "Some tensors share memory, this will lead to duplicate memory on disk and potential differences when "
             f"loading them again: {shared}. A potential way to correctly save your model is to use `save_model`."
         )
+
+
+def _flatten_as_ptr(tensors: Tensors, keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
+    """What to write; `keep_alive_buffer` holds the memory where it lies."""
+    _evaluate_tensors_for_save(tensors)
     specs = {}
     for name, tensor in tensors.items():
         if not tensor.is_contiguous():
@@ -224,7 +243,7 @@ def _specs(tensors: Tensors, kept: list[torch.Tensor]) -> dict[str, TensorSpec]:
             )
         if tensor.device.type != "cpu":
             tensor = tensor.to("cpu")
-        kept.append(tensor)
+        keep_alive_buffer.append(tensor)
         specs[name] = TensorSpec(
             dtype=str(tensor.dtype).split(".")[-1],
             shape=tensor.shape,
@@ -232,3 +251,28 @@ def _specs(tensors: Tensors, kept: list[torch.Tensor]) -> dict[str, TensorSpec]:
             data_len=_nbytes(tensor),
         )
     return specs
+
+
+def _getdtype(dtype_str: str) -> Any:
+    """torch's dtype for a header's "BF16"."""
+    return _TYPES[dtype_str]
+
+
+def _view2torch(safeview: list[tuple[str, dict[str, Any]]]) -> Tensors:
+    """The tensors of what `deserialize` answers, over its memory."""
+    tensors: Tensors = {}
+    for name, tensor in safeview:
+        check_dtype(tensor["dtype"], "torch")
+        array = np.frombuffer(tensor["data"], np.uint8)
+        tensors[name] = torch_tensor(array, tensor["dtype"], tuple(tensor["shape"]))
+    return tensors
+
+
+def _to_ndarray(tensor: torch.Tensor) -> "tuple[np.ndarray[Any, Any], torch.Tensor]":
+    """A tensor's bytes, not copied, and the tensor on the CPU whose memory they are."""
+    if tensor.device.type != "cpu":
+        tensor = tensor.to("cpu")
+    if not tensor.nelement():
+        return np.empty(0, np.uint8), tensor
+    memory: Any = (ctypes.c_ubyte * _nbytes(tensor)).from_address(tensor.data_ptr())
+    return np.frombuffer(memory, np.uint8), tensor

@@ -1,0 +1,137 @@
+"""One state of a file: whatever takes several steps to read is read from one.
+
+A File moves on, with each commit through it and each refresh, in whatever thread. A Pin does not: it is a handle of its
+own (`st_snapshot`). Arrays over its memory, slices and iterators keep it, and the last of them closes it.
+
+An error's traceback must keep no pin, or it would keep the file open. So what has one in a local variable drops it
+before an exception leaves, and callers have it in none.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Optional
+
+import numpy as np
+
+from . import _abi
+from ._callbacks import Callbacks, Progress
+from ._handle import Handle, borrowed_by, memory
+from ._names import Description, describe, encoded, names, no_name
+from .dtypes import BYTES, NUMPY, PACKED
+from .errors import check, error
+
+Array = np.ndarray[Any, Any]
+
+# Where views of a mapped file lie: first address, end, and a buffer from the first to the end.
+_NOT_YET: tuple[int, int, Any] = (0, 0, None)
+_NO_MAPPING: tuple[int, int, Any] = (0, 0, ())
+
+# By number: numpy's dtype of an element; None for packed bytes.
+_WHOLE = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
+
+_ndarray = np.ndarray
+_Tensor = _abi.Tensor
+
+
+class Pin:
+    __slots__ = ("handle", "callbacks", "options", "_get", "_mapping")
+
+    handle: Handle
+    callbacks: Callbacks
+    options: Optional[dict[str, Any]]  # of `open`; None for a file in memory
+    _get: Any
+    _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
+
+    def __init__(
+        self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
+    ) -> None:
+        """Of what the handle shows now. guarded: whether a callback may run when a view is taken."""
+        out = ctypes.c_void_p()
+        try:
+            check(_abi.st_snapshot(file, out))
+            assert out.value is not None
+            self.handle = Handle(out.value, borrowed_by(file))
+        finally:
+            del file
+        self.callbacks = callbacks
+        self.options = options
+        self._get = partial(callbacks.call, _abi.st_get_n) if guarded else _abi.st_get_n
+        self._mapping = _NOT_YET
+
+    def view(self, name: str) -> Array:
+        """See `File.__getitem__`."""
+        try:
+            try:
+                raw = name.encode()
+            except (AttributeError, UnicodeEncodeError):
+                raise no_name(name) from None
+            tensor = _Tensor()
+            status = self._get(self.handle, raw, len(raw), tensor)
+            if status:
+                raise error(status)
+            dtype = _WHOLE[tensor.dtype]
+            if dtype is None:
+                dtype, shape = BYTES, (tensor.nbytes,)
+            else:
+                shape = tensor.shape[: tensor.rank]
+            address = tensor.data
+            if not address:  # of no bytes
+                empty = np.empty(shape, dtype)
+                empty.flags.writeable = False
+                return empty
+            start, end, buffer = self._mapping
+            if not start <= address < end:
+                start, buffer = self._map(tensor)
+            return _ndarray(shape, dtype, buffer, address - start)
+        finally:
+            del self
+
+    def _map(self, tensor: _abi.Tensor) -> tuple[int, Any]:
+        """The memory that a view lies in, from its first address: the mapping of the whole file, made once (and once
+        more in a forked child, which has its own), or of this tensor alone where there is none."""
+        mapping = self._mapping
+        if mapping is not _NO_MAPPING:
+            info = self.io_info()
+            mapping = _NO_MAPPING
+            if info.map in (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE) and not tensor.shard:
+                start = tensor.data - tensor.file_offset
+                mapping = (start, start + info.file_size, memory(self.handle, start, info.file_size))
+            self._mapping = mapping
+        if mapping is _NO_MAPPING:
+            return tensor.data, memory(self.handle, tensor.data, tensor.nbytes)
+        return mapping[0], mapping[2]
+
+    def describe(self, name: str) -> Description:
+        try:
+            return describe(self.handle, encoded(name))
+        finally:
+            del self
+
+    def names(self) -> Iterator[str]:
+        return names(self.handle)
+
+    def items(self) -> Iterator[tuple[str, Array]]:
+        for name in names(self.handle):
+            yield name, self.view(name)
+
+    def io_info(self) -> _abi.IoInfo:
+        info = _abi.IoInfo()
+        _abi.st_io_info_init(info, ctypes.sizeof(info))
+        check(_abi.st_get_io_info(self.handle, info))
+        return info
+
+    def call(self, function: Any, *args: Any) -> None:
+        """A call that may take long, with the file's callbacks."""
+        try:
+            check(self.callbacks.call(function, self.handle, *args))
+        finally:
+            del self
+
+    def call_bulk(self, function: Any, *args: Any, progress: Optional[Progress]) -> None:
+        """One that takes a progress function of its own at the end."""
+        try:
+            callbacks = self.callbacks if progress is None else Callbacks(progress)
+            check(callbacks.call(function, self.handle, *args, callbacks.progress, None))
+        finally:
+            del self
