@@ -78,15 +78,26 @@ void stgo_hook_recover(st_recover_options *options) {
   options->report = on_report;
 }
 
-st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out) {
-  for (;;) { /* again where a commit or refresh of another thread gave the index to another tensor */
-    size_t i;
-    const st_status found = st_find(file, name, name_len, &i);
-    if (found != ST_OK) return found;
-    const st_status described = st_at(file, i, out);
-    if (described == ST_E_OUT_OF_RANGE) continue;
-    if (described != ST_OK || (out->name_len == name_len && !memcmp(out->name, name, name_len))) return described;
-  }
+/* On failure there is no pin; st_close leaves the last error as it is. */
+st_status stgo_pin_tensor(st_file *file, const char *name, size_t name_len, st_file **pin, st_tensor *out) {
+  st_status status = st_snapshot(file, pin);
+  if (status == ST_OK && (status = st_describe(*pin, name, name_len, out)) != ST_OK) stgo_unpin(pin);
+  return status;
+}
+
+void stgo_unpin(st_file **pin) {
+  st_close(*pin);
+  *pin = NULL;
+}
+
+st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity,
+                    st_file **pin, st_tensor *out) {
+  const st_status status = stgo_pin_tensor(file, name, name_len, pin, out);
+  if (status != ST_OK || out->rank > capacity) return status;
+  if (out->rank > 0) memcpy(shape, out->shape, out->rank * sizeof *shape);
+  out->shape = shape;
+  stgo_unpin(pin);
+  return ST_OK;
 }
 
 st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
@@ -94,11 +105,20 @@ st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tenso
 }
 
 st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes) {
-  st_tensor tensor;
-  const st_status found = stgo_describe(file, name, name_len, &tensor);
-  if (found != ST_OK) return found;
-  *nbytes = tensor.nbytes;
-  return st_read_n(file, name, name_len, dst, dst_size);
+  st_file *pin;
+  st_tensor read;
+  st_status status = st_snapshot(file, &pin);
+  if (status != ST_OK) return status;
+  status = st_read_n(pin, name, name_len, dst, dst_size, &read);
+  if (status == ST_OK) *nbytes = read.nbytes;
+  st_close(pin);
+  return status;
+}
+
+st_status stgo_read_pinned(st_file **pin, const char *name, size_t name_len, void *dst, size_t dst_size) {
+  const st_status status = st_read_n(*pin, name, name_len, dst, dst_size, NULL);
+  stgo_unpin(pin);
+  return status;
 }
 
 static st_tensor tensor_of(st_dtype dtype, uint32_t rank, const uint64_t *shape, const void *data, uint64_t nbytes) {

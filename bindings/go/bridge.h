@@ -30,13 +30,26 @@ void stgo_hook_recover(st_recover_options *options);
 /* An st_tensor *, of a type whose pointer cgo need not look behind for pointers. */
 typedef uint64_t *stgo_tensor;
 
-/* As st_at by name, and st_get_n. Apart, because Go is told that these two do not
- * call it back, which is true where the thread has no call (stgo_enter). */
-st_status stgo_describe(st_file *file, const char *name, size_t name_len, st_tensor *out);
+/* As st_get_n. Apart, because Go is told that it does not call Go back, which is true where the thread has no call
+ * (stgo_enter). */
 st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out);
 
-/* st_read_n that answers the size. */
+/* Names and shapes live in one state of a file. A pin (st_snapshot) keeps that state until it is closed, so that a
+ * handle is asked for none of them, and keeps no state for their sake.
+ *
+ * A pin, and what it has under a name. NULL on failure. */
+st_status stgo_pin_tensor(st_file *file, const char *name, size_t name_len, st_file **pin, st_tensor *out);
+/* Close it; *pin is NULL then. */
+void stgo_unpin(st_file **pin);
+
+/* What a file has under a name, but for the name: without a pin and with its shape in `shape`, where that has room;
+ * else with a pin. Calls Go back as little as stgo_view. */
+st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity,
+                    st_file **pin, st_tensor *out);
+
+/* st_read_n that answers the size; and one that closes the pin. */
 st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes);
+st_status stgo_read_pinned(st_file **pin, const char *name, size_t name_len, void *dst, size_t dst_size);
 
 st_status stgo_update(st_file *file, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
                       const uint64_t *shape, const void *data, uint64_t nbytes);

@@ -57,13 +57,14 @@ func (f *File) Prefetch(names []string) error {
 
 // PrefetchContext is Prefetch that ends with the context.
 func (f *File) PrefetchContext(ctx context.Context, names []string) error {
-	return f.bulk(ctx, "prefetch", &f.hooks, names, func(indices *C.uint64_t, n C.size_t) C.st_status {
-		return C.st_prefetch_at(f.h.c, indices, n, nil, nil)
+	return f.bulk(ctx, "prefetch", &f.hooks, names, func(pin *C.st_file, indices *C.uint64_t, n C.size_t) C.st_status {
+		return C.st_prefetch_at(pin, indices, n, nil, nil)
 	})
 }
 
-// Load reads tensors into one block of memory that the file owns until Close. View then answers views into it, which no
-// truncation of the file can make fault. No names (nil) are all tensors.
+// Load reads tensors into one block of memory that the file owns until Close, or until it was replaced and nothing views
+// it any more. View then answers views into it, which no truncation of the file can make fault. No names (nil) are all
+// tensors.
 func (f *File) Load(names []string, opts ...LoadOption) error {
 	return f.LoadContext(context.Background(), names, opts...)
 }
@@ -75,30 +76,28 @@ func (f *File) LoadContext(ctx context.Context, names []string, opts ...LoadOpti
 	for _, o := range opts {
 		o.toLoad(&config)
 	}
-	return f.bulk(ctx, "load", &config.hooks, names, func(indices *C.uint64_t, n C.size_t) C.st_status {
-		return C.st_load(f.h.c, indices, n, &config.c)
+	return f.bulk(ctx, "load", &config.hooks, names, func(pin *C.st_file, indices *C.uint64_t, n C.size_t) C.st_status {
+		return C.st_load(pin, indices, n, &config.c)
 	})
 }
 
-// bulk makes a call for tensors by their indices, since names may hold NUL.
-func (f *File) bulk(ctx context.Context, op string, h *hooks, names []string, call func(*C.uint64_t, C.size_t) C.st_status) error {
+// bulk makes a call for tensors by their indices, since names may hold NUL; on a pin, which they are indices of.
+func (f *File) bulk(ctx context.Context, op string, h *hooks, names []string, call func(*C.st_file, *C.uint64_t, C.size_t) C.st_status) error {
 	if names != nil && len(names) == 0 {
 		return nil
 	}
-	if !f.h.acquire() {
-		return closedError(op)
-	}
-	defer f.release()
-	var indices []C.uint64_t // NULL for all
-	return run(ctx, op, h, func() C.st_status {
-		for _, name := range names {
-			p, n := chars(name)
-			var i C.size_t
-			if status := C.st_find(f.h.c, p, n, &i); status != C.ST_OK {
-				return status
+	return f.pinned(ctx, op, func(pin *C.st_file) error {
+		var indices []C.uint64_t // NULL for all
+		return run(ctx, op, h, func() C.st_status {
+			for _, name := range names {
+				p, n := chars(name)
+				var i C.size_t
+				if status := C.st_find(pin, p, n, &i); status != C.ST_OK {
+					return status
+				}
+				indices = append(indices, C.uint64_t(i))
 			}
-			indices = append(indices, C.uint64_t(i))
-		}
-		return call(unsafe.SliceData(indices), C.size_t(len(indices)))
+			return call(pin, unsafe.SliceData(indices), C.size_t(len(indices)))
+		})
 	})
 }

@@ -1,8 +1,8 @@
 package st
 
 /*
-#cgo noescape stgo_describe
-#cgo nocallback stgo_describe
+#cgo noescape stgo_info
+#cgo nocallback stgo_info
 #include "bridge.h"
 */
 import "C"
@@ -24,9 +24,9 @@ type Info struct {
 	Shard  uint32   // number of the file in a sharded checkpoint; else 0
 }
 
-func infoOf(t *C.st_tensor) Info {
+func infoOf(name string, t *C.st_tensor) Info {
 	return Info{
-		Name:   text(t.name, t.name_len),
+		Name:   name,
 		DType:  DType(t.dtype),
 		Shape:  shapeOf(t),
 		Size:   uint64(t.nbytes),
@@ -39,7 +39,7 @@ func shapeOf(t *C.st_tensor) []uint64 {
 	return append(make([]uint64, 0, t.rank), shapeHere(t)...)
 }
 
-// shapeHere is the shape in C's memory, which lives until the file is closed.
+// shapeHere is the shape in C's memory, which lives as long as the handle that it was asked of.
 func shapeHere(t *C.st_tensor) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(t.shape)), int(t.rank))
 }
@@ -55,130 +55,143 @@ func (f *File) Len() int {
 
 // Names lists the tensors in the order of their data; none when the file is closed.
 func (f *File) Names() []string {
-	if names, ok := f.plainNames(); ok {
-		return names
-	}
-	names := make([]string, 0, f.Len())
-	for info := range f.All() {
-		names = append(names, info.Name)
-	}
+	var names []string
+	_ = f.pinned(context.Background(), "names", func(pin *C.st_file) error {
+		if names = plainNames(pin, &f.hooks); len(names) != int(C.st_count(pin)) {
+			names = names[:0] // one holds NUL, which ends names there
+			for infos := range batches(pin, &f.hooks) {
+				for _, info := range infos {
+					names = append(names, info.Name)
+				}
+			}
+		}
+		return nil
+	})
 	return names
 }
 
-// plainNames asks for all names at once; it gives up if one holds NUL, which ends names there.
-func (f *File) plainNames() ([]string, bool) {
-	if !f.h.acquire() {
-		return nil, true
-	}
-	defer f.release()
+// plainNames asks for all names of a pin at once; too many if one holds NUL.
+func plainNames(pin *C.st_file, h *hooks) []string {
+	var all []byte
 	var size C.size_t
-	err := run(context.Background(), "names", &f.hooks, func() C.st_status { return C.st_names(f.h.c, nil, &size) })
-	if err != nil || size == 0 {
-		return nil, err == nil
+	if run(context.Background(), "names", h, func() C.st_status { return C.st_names(pin, nil, &size) }) != nil || size == 0 {
+		return nil
 	}
-	all := make([]byte, int(size))
-	err = run(context.Background(), "names", &f.hooks, func() C.st_status {
-		return C.st_names(f.h.c, (*C.char)(first(all)), &size)
-	})
-	names := strings.Split(strings.TrimSuffix(string(all), "\x00"), "\x00")
-	return names, err == nil && len(names) == int(C.st_count(f.h.c))
+	all = make([]byte, int(size))
+	if run(context.Background(), "names", h, func() C.st_status {
+		return C.st_names(pin, (*C.char)(first(all)), &size)
+	}) != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(all), "\x00"), "\x00")
 }
 
-// All goes through the tensors in the order of their data. It ends early when the file is closed.
+// All goes through the tensors in the order of their data, as they are when it begins, whatever is committed meanwhile.
+// It ends early when the file is closed.
 func (f *File) All() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
-		const batch = 256
-		for i := 0; ; i += batch {
-			infos := f.infos(i, batch)
-			for _, info := range infos {
-				if !yield(info) {
-					return
+		_ = f.pinned(context.Background(), "list", func(pin *C.st_file) error {
+			for infos := range batches(pin, &f.hooks) {
+				for _, info := range infos {
+					if !yield(info) {
+						return nil
+					}
+				}
+				if f.h.closed() {
+					return nil
 				}
 			}
-			if len(infos) < batch {
+			return nil
+		})
+	}
+}
+
+// batches are the tensors of a pin, many at a time.
+func batches(pin *C.st_file, h *hooks) iter.Seq[[]Info] {
+	return func(yield func([]Info) bool) {
+		const most = 256
+		found := make([]C.st_tensor, min(int(C.st_count(pin)), most))
+		for left, at := int(C.st_count(pin)), 0; left > 0; {
+			n := min(left, most)
+			if run(context.Background(), "list", h, func() C.st_status {
+				return C.st_at_many(pin, C.size_t(at), C.size_t(n), &found[0])
+			}) != nil {
 				return
 			}
+			infos := make([]Info, n)
+			for i := range infos {
+				infos[i] = infoOf(text(found[i].name, found[i].name_len), &found[i])
+			}
+			if !yield(infos) {
+				return
+			}
+			left, at = left-n, at+n
 		}
 	}
 }
 
-func (f *File) infos(first, most int) []Info {
-	n := min(f.Len()-first, most)
-	if n <= 0 {
-		return nil
-	}
-	found := make([]C.st_tensor, n)
-	infos := make([]Info, 0, n)
-	if !f.h.acquire() {
-		return nil
-	}
-	defer f.release()
-	if run(context.Background(), "list", &f.hooks, func() C.st_status {
-		return C.st_at_many(f.h.c, C.size_t(first), C.size_t(n), &found[0])
-	}) != nil {
-		return nil
-	}
-	for i := range found {
-		infos = append(infos, infoOf(&found[i]))
-	}
-	return infos
-}
-
 // Info describes the tensor of that name.
-func (f *File) Info(name string) (Info, error) { return f.info("info", name) }
-
-func (f *File) info(op, name string) (Info, error) {
+func (f *File) Info(name string) (Info, error) {
 	if !f.h.acquire() {
-		return Info{}, closedError(op)
+		return Info{}, closedError("info")
 	}
 	defer f.release()
 	p, n := chars(name)
+	var pin *C.st_file
 	var t C.st_tensor
-	if C.stgo_describe(f.h.c, p, n, &t) == C.ST_OK {
-		return infoOf(&t), nil
+	var shape [8]C.uint64_t
+	describe := func() C.st_status { return C.stgo_info(f.h.c, p, n, &shape[0], C.uint32_t(len(shape)), &pin, &t) }
+	if describe() != C.ST_OK {
+		if err := run(context.Background(), "info", &hooks{}, describe); err != nil { // again, for the error
+			return Info{}, err
+		}
 	}
-	return Info{}, run(context.Background(), op, &hooks{}, func() C.st_status { // again, for the error
-		var t C.st_tensor
-		return C.stgo_describe(f.h.c, p, n, &t)
-	})
+	info := infoOf(name, &t)
+	if pin != nil {
+		C.st_close(pin)
+	}
+	return info, nil
 }
 
 // Has says whether there is a tensor of that name.
 func (f *File) Has(name string) bool {
-	_, err := f.info("has", name)
-	return err == nil
+	p, n := chars(name)
+	var i C.size_t
+	return f.call("has", func() C.st_status { return C.st_find(f.h.c, p, n, &i) }) == nil
 }
 
 // Metadata is the file's own map from string to string; empty if it has none.
 func (f *File) Metadata() map[string]string {
 	all := map[string]string{}
-	_ = f.call("metadata", func() C.st_status {
-		for i := range C.st_metadata_count(f.h.c) {
-			var key, value *C.char
-			var keyLen, valueLen C.size_t
-			if status := C.st_metadata_at(f.h.c, i, &key, &keyLen, &value, &valueLen); status != C.ST_OK {
-				return status
+	_ = f.pinned(context.Background(), "metadata", func(pin *C.st_file) error {
+		return run(context.Background(), "metadata", &f.hooks, func() C.st_status {
+			for i := range C.st_metadata_count(pin) {
+				var key, value *C.char
+				var keyLen, valueLen C.size_t
+				if status := C.st_metadata_at(pin, i, &key, &keyLen, &value, &valueLen); status != C.ST_OK {
+					return status
+				}
+				all[text(key, keyLen)] = text(value, valueLen)
 			}
-			all[text(key, keyLen)] = text(value, valueLen)
-		}
-		return C.ST_OK
+			return C.ST_OK
+		})
 	})
 	return all
 }
 
 // MetadataValue looks one key up. ErrNotFound if there is none.
-func (f *File) MetadataValue(key string) (string, error) {
-	if !f.h.acquire() {
-		return "", closedError("metadata")
-	}
-	defer f.release()
+func (f *File) MetadataValue(key string) (found string, err error) {
 	p, n := chars(key)
-	var value *C.char
-	var valueLen C.size_t
-	if err := run(context.Background(), "metadata", &f.hooks, func() C.st_status {
-		return C.st_metadata_get_n(f.h.c, p, n, &value, &valueLen)
-	}); err != nil {
-		return "", err
-	}
-	return text(value, valueLen), nil
+	err = f.pinned(context.Background(), "metadata", func(pin *C.st_file) error {
+		var value *C.char
+		var valueLen C.size_t
+		err := run(context.Background(), "metadata", &f.hooks, func() C.st_status {
+			return C.st_metadata_get_n(pin, p, n, &value, &valueLen)
+		})
+		if err == nil {
+			found = text(value, valueLen)
+		}
+		return err
+	})
+	return found, err
 }

@@ -27,11 +27,15 @@
 // # Memory
 //
 // Get, ReadInto and Slice copy. View does not: its Data is the file's own mapping. It must not be written to, is valid
-// until Close, and shows what others change meanwhile.
+// until Close or Release of the File, and shows what others change meanwhile.
+//
+// Each call shows one state of the file, also beside commits in other goroutines. A [File.Snapshot] shows one state to many
+// calls. A File that publishes or refreshes keeps nothing of the file that it replaces, but what views lie in: views of
+// the File itself keep it until Release or Close, views of a Snapshot until that is closed.
 //
 // The library keeps no pointer into Go's memory beyond a call. What File.Update is given is in the file when it returns,
 // and what Tx.Update, Tx.Put and a Writer are given is on disk (ST_TXN_COPY), so the caller may reuse it at once. The one
-// exception is OpenBytes, which pins its argument until Close.
+// exception is OpenBytes, which pins its argument until Close, that of its Snapshots included.
 //
 // # Goroutines
 //

@@ -123,6 +123,36 @@ func ExampleFile_View() {
 	// Output: 24
 }
 
+func ExampleFile_Snapshot() {
+	path, remove := exampleFile()
+	defer remove()
+	f, err := st.Open(path, st.ReadWrite())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+
+	before, err := f.Snapshot()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer before.Close() // its views end here, and what they kept of the replaced file
+	weight, err := before.View("weight")
+	if err != nil {
+		log.Fatal(err)
+	}
+	tx, err := f.Begin()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := errors.Join(tx.Delete("weight"), tx.Commit()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(f.Has("weight"), before.Has("weight"), len(weight.Data))
+	// Output: false true 24
+}
+
 func ExampleFile_Begin() {
 	path, remove := exampleFile()
 	defer remove()

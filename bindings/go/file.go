@@ -10,26 +10,48 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 )
 
 // A File is an open safetensors file. Close it when done; a File that is forgotten is closed some time after nothing
-// refers to it, unless a view of it was given out: its memory then stays, because the view may still be in use.
+// refers to it. Not so if a view of it was given out since the last Release: its memory then stays, because the view
+// may still be in use.
 type File struct {
 	h       *handle
 	hooks   hooks
 	path    string
-	cleanup runtime.Cleanup
 	viewed  atomic.Bool
+	mutex   sync.Mutex // of cleanup
+	cleanup runtime.Cleanup
 }
 
-// handle is the C handle with the count of calls that use it: whoever leaves last after Close frees it.
+// handle is the C handle with the count of calls that use it: the last call to end after Close frees it.
 type handle struct {
-	c      *C.st_file
-	users  atomic.Int64   // and closedBit
-	pinned bool           // its bytes are Go's
-	pin    runtime.Pinner // of OpenBytes' argument
+	c        *C.st_file
+	users    atomic.Int64 // and closedBit
+	snapshot bool         // of another handle, whose calls st_interrupt would stop too
+	bytes    *heldBytes   // OpenBytes' argument; else nil
+}
+
+// heldBytes are pinned until the last handle of them is closed.
+type heldBytes struct {
+	pin     runtime.Pinner
+	handles atomic.Int64
+}
+
+func (b *heldBytes) share() *heldBytes {
+	if b != nil {
+		b.handles.Add(1)
+	}
+	return b
+}
+
+func (b *heldBytes) drop() {
+	if b != nil && b.handles.Add(-1) == 0 {
+		b.pin.Unpin()
+	}
 }
 
 const closedBit = 1 << 62
@@ -61,13 +83,17 @@ func (h *handle) close() bool {
 	if h.users.Or(closedBit)&closedBit != 0 {
 		return false
 	}
-	C.st_interrupt(h.c)
+	if !h.snapshot {
+		C.st_interrupt(h.c)
+	}
 	return true
 }
 
+func (h *handle) closed() bool { return h.users.Load()&closedBit != 0 }
+
 func (h *handle) free() {
 	C.st_close(h.c)
-	h.pin.Unpin()
+	h.bytes.drop()
 }
 
 // Open opens a safetensors file: reads and checks its header, maps its data, and first of all finishes what a crashed
@@ -110,14 +136,14 @@ func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, e
 // OpenBytes opens a file that lies in memory, read-only and without a copy: the bytes are pinned until Close and must
 // not change meanwhile.
 func OpenBytes(data []byte) (*File, error) {
-	h := &handle{pinned: true}
+	h := &handle{bytes: (&heldBytes{}).share()}
 	if len(data) > 0 {
-		h.pin.Pin(unsafe.SliceData(data))
+		h.bytes.pin.Pin(unsafe.SliceData(data))
 	}
 	if err := run(context.Background(), "open", &hooks{}, func() C.st_status {
 		return C.st_open_memory(first(data), C.size_t(len(data)), &h.c)
 	}); err != nil {
-		h.pin.Unpin()
+		h.bytes.drop()
 		return nil, err
 	}
 	return newFile(h, hooks{}, ""), nil
@@ -125,8 +151,12 @@ func OpenBytes(data []byte) (*File, error) {
 
 func newFile(h *handle, hooks hooks, path string) *File {
 	f := &File{h: h, hooks: hooks, path: path}
-	f.cleanup = runtime.AddCleanup(f, func(h *handle) { h.close() }, h)
+	f.cleanup = newCleanup(f)
 	return f
+}
+
+func newCleanup(f *File) runtime.Cleanup {
+	return runtime.AddCleanup(f, func(h *handle) { h.close() }, f.h)
 }
 
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
@@ -139,13 +169,13 @@ func (f *File) Reopen() (*File, error) {
 	return newFile(h, f.hooks, f.path), nil
 }
 
-// Close ends the file: views are no longer valid, transactions that live are rolled back, calls of other goroutines
+// Close ends the file: views of it (not those of its Snapshots) are no longer valid, transactions that live are rolled back, calls of other goroutines
 // give up. It answers an error, which is fs.ErrClosed, only if the file was closed before.
 func (f *File) Close() error {
 	if !f.h.close() {
 		return closedError("close")
 	}
-	f.cleanup.Stop()
+	f.stopCleanup()
 	return nil
 }
 
@@ -164,9 +194,15 @@ func (f *File) Interrupt() {
 // keep gives up the safety net once a view of memory that is not Go's is out: memory that is lost is better than a view
 // that dangles.
 func (f *File) keep() {
-	if !f.h.pinned && !f.viewed.Load() && f.viewed.CompareAndSwap(false, true) {
-		f.cleanup.Stop()
+	if f.h.bytes == nil && !f.viewed.Load() && f.viewed.CompareAndSwap(false, true) {
+		f.stopCleanup()
 	}
+}
+
+func (f *File) stopCleanup() {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.cleanup.Stop()
 }
 
 // call is run for the calls of an open file.

@@ -50,8 +50,8 @@ func (tx *Tx) DeleteMetadata(key string) error {
 }
 
 // Refresh shows the file as it is now: what others have committed, replaced files included. Views that were given out
-// stay valid, and show the file that they were taken from. It waits for no call on this File, and must not run beside
-// All, Names, Prefetch or Load on it, which go through the tensors by their place. On an error the File is as it was.
+// stay valid, and show the file that they were taken from. It waits for no call on this File, and may run beside any. On an
+// error the File is as it was.
 func (f *File) Refresh() error { return f.RefreshContext(context.Background()) }
 
 // RefreshContext is Refresh that ends with the context.

@@ -9,16 +9,18 @@ import "C"
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"unsafe"
 )
 
 // View gives a tensor without a copy: Data is the file's mapping (or, where there is none, memory that the file owns
-// and fills on first use), Shape lies in its catalogue. Neither may be written to, or used after Close; and Data shows
-// what others write meanwhile. If somebody truncates the file, touching it is a fatal SIGBUS. Where that is too much to
-// watch, use Get.
+// and fills on first use), Shape lies in its catalogue. Neither may be written to, or used after Close or Release of the
+// File that View was called on; and Data shows what others write meanwhile. If somebody truncates the file, touching it
+// is a fatal SIGBUS. Where that is too much to watch, use Get.
+//
+// What this File publishes later does not reach the view, which keeps the replaced file's blocks taken until Close or
+// Release. A view of a Snapshot keeps them until the Snapshot is closed, and no longer.
 func (f *File) View(name string) (view Tensor, err error) {
 	if f.hooks.any() {
 		return f.viewHooked(name)
@@ -30,11 +32,13 @@ func (f *File) View(name string) (view Tensor, err error) {
 	p, n := chars(name)
 	var t C.st_tensor
 	status := C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t)))
+	if status == C.ST_OK {
+		view.show(name, &t, f.h) // where it is answered: to copy it would be a quarter of the call
+	}
 	f.release() // nothing above panics, and a defer would be a tenth of the call
 	if status != C.ST_OK {
 		return f.viewHooked(name) // again, for the error
 	}
-	view.show(name, &t) // where it is answered: to copy it would be a quarter of the call
 	return
 }
 
@@ -52,12 +56,15 @@ func (f *File) viewHooked(name string) (Tensor, error) {
 		return Tensor{}, err
 	}
 	var view Tensor
-	view.show(name, &t)
+	view.show(name, &t, f.h)
 	return view, nil
 }
 
-func (view *Tensor) show(name string, t *C.st_tensor) {
+func (view *Tensor) show(name string, t *C.st_tensor, h *handle) {
 	view.Name, view.DType, view.Shape, view.Data = name, DType(t.dtype), shapeHere(t), []byte{}
+	if h.bytes != nil {
+		view.Shape = slices.Clone(view.Shape) // the safety net frees the catalogue, but not Go's bytes
+	}
 	if t.nbytes > 0 {
 		view.Data = unsafe.Slice((*byte)(t.data), uint64(t.nbytes))
 	}
@@ -68,18 +75,21 @@ func (f *File) Get(name string) (Tensor, error) { return f.GetContext(context.Ba
 
 // GetContext is Get that ends with the context.
 func (f *File) GetContext(ctx context.Context, name string) (Tensor, error) {
-	info, err := f.info("get", name)
+	var got Tensor
+	err := f.pinTensor(ctx, "get", name, func(pin **C.st_file, t *C.st_tensor) (err error) {
+		p, n := chars(name)
+		got = Tensor{Name: name, DType: DType(t.dtype), Shape: shapeOf(t)}
+		if got.Data, err = buffer("get", uint64(t.nbytes)); err != nil {
+			return err
+		}
+		return run(ctx, "get", &f.hooks, func() C.st_status {
+			return C.stgo_read_pinned(pin, p, n, first(got.Data), C.size_t(len(got.Data)))
+		})
+	})
 	if err != nil {
 		return Tensor{}, err
 	}
-	data, err := buffer("get", info.Size)
-	if err != nil {
-		return Tensor{}, err
-	}
-	if _, err := f.ReadIntoContext(ctx, name, data); err != nil {
-		return Tensor{}, err
-	}
-	return Tensor{Name: name, DType: info.DType, Shape: info.Shape, Data: data}, nil
+	return got, nil
 }
 
 // ReadInto copies a tensor into dst, which must have room for all of it, and answers its size.
@@ -131,85 +141,61 @@ func (f *File) Slice(name string, ranges ...Range) (Tensor, error) {
 
 // SliceContext is Slice that ends with the context.
 func (f *File) SliceContext(ctx context.Context, name string, ranges ...Range) (Tensor, error) {
-	info, err := f.Info(name)
+	var got Tensor
+	err := f.pinTensor(ctx, "slice", name, func(pin **C.st_file, t *C.st_tensor) error {
+		shape, size, err := f.sliceShape(ctx, *pin, t, ranges)
+		if err != nil {
+			return err
+		}
+		got = Tensor{Name: name, DType: DType(t.dtype), Shape: shape}
+		if got.Data, err = buffer("slice", size); err != nil {
+			return err
+		}
+		return f.readSlice(ctx, *pin, name, got.Data, ranges)
+	})
 	if err != nil {
 		return Tensor{}, err
 	}
-	shape, size, err := f.sliceShape("slice", name, info, ranges)
-	if err != nil {
-		return Tensor{}, err
-	}
-	data, err := buffer("slice", size)
-	if err != nil {
-		return Tensor{}, err
-	}
-	if err := f.sliceInto(ctx, name, data, ranges); err != nil {
-		return Tensor{}, err
-	}
-	return Tensor{Name: name, DType: info.DType, Shape: shape, Data: data}, nil
+	return got, nil
 }
 
 // SliceInto is Slice into dst, which must have room for it.
 func (f *File) SliceInto(name string, dst []byte, ranges ...Range) error {
-	return f.sliceInto(context.Background(), name, dst, ranges)
+	if !f.h.acquire() {
+		return closedError("slice")
+	}
+	defer f.release()
+	return f.readSlice(context.Background(), f.h.c, name, dst, ranges)
 }
 
 // SliceShape is the shape of what Slice would answer, and its size in bytes.
 func (f *File) SliceShape(name string, ranges ...Range) (shape []uint64, size uint64, err error) {
-	info, err := f.Info(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	return f.sliceShape("slice", name, info, ranges)
+	ctx := context.Background()
+	err = f.pinTensor(ctx, "slice", name, func(pin **C.st_file, t *C.st_tensor) (err error) {
+		shape, size, err = f.sliceShape(ctx, *pin, t, ranges)
+		return err
+	})
+	return shape, size, err
 }
 
-func (f *File) sliceShape(op, name string, info Info, ranges []Range) ([]uint64, uint64, error) {
-	p, n := chars(name)
+// sliceShape is of a tensor of a pin.
+func (f *File) sliceShape(ctx context.Context, pin *C.st_file, t *C.st_tensor, ranges []Range) ([]uint64, uint64, error) {
 	r, count := rangesOf(ranges)
-	// The library writes as many numbers as the tensor now has dimensions, so the shape is reckoned here: a commit of
-	// another goroutine may have put one of more dimensions in its place.
+	shape := make([]uint64, max(t.rank, 1)) // never NULL, which would ask for the size alone
 	var size C.uint64_t
-	if err := f.call(op, func() C.st_status { return C.st_slice_shape(f.h.c, p, n, r, count, nil, &size) }); err != nil {
+	if err := run(ctx, "slice", &f.hooks, func() C.st_status {
+		return C.st_slice_shape(pin, t.name, t.name_len, r, count, (*C.uint64_t)(&shape[0]), C.size_t(t.rank), nil, &size)
+	}); err != nil {
 		return nil, 0, err
 	}
-	shape := slices.Clone(info.Shape)
-	for i := range min(len(ranges), len(shape)) {
-		shape[i] = ranges[i].length(shape[i])
-	}
-	if sizeOf(info.DType, shape) != uint64(size) {
-		return nil, 0, &Error{Op: op, Status: ErrFileChanged, Tensor: name, HasTensor: true, Offset: -1,
-			Message: fmt.Sprintf("tensor %q was replaced during the call; try again", name)}
-	}
-	return shape, uint64(size), nil
+	return shape[:t.rank], uint64(size), nil
 }
 
-// length is how many of n elements the range takes.
-func (r Range) length(n uint64) uint64 {
-	low, high := int64(0), int64(n)
-	if r.Step < 0 {
-		low, high = -1, int64(n)-1
-	}
-	clip := func(at int64) int64 {
-		if at < 0 {
-			at += int64(n)
-		}
-		return max(low, min(at, high))
-	}
-	start, stop := clip(r.Start), clip(r.Stop)
-	switch {
-	case r.Step > 0 && start < stop:
-		return uint64(stop-start-1)/uint64(r.Step) + 1
-	case r.Step < 0 && start > stop:
-		return uint64(start-stop-1)/-uint64(r.Step) + 1
-	}
-	return 0
-}
-
-func (f *File) sliceInto(ctx context.Context, name string, dst []byte, ranges []Range) error {
+func (f *File) readSlice(ctx context.Context, of *C.st_file, name string, dst []byte, ranges []Range) error {
 	p, n := chars(name)
 	r, count := rangesOf(ranges)
-	return f.callContext(ctx, "slice", func() C.st_status {
-		return C.st_read_slice_n(f.h.c, p, n, r, count, first(dst), C.size_t(len(dst)))
+	return run(ctx, "slice", &f.hooks, func() C.st_status {
+		return C.st_read_slice_n(of, p, n, r, count, first(dst), C.size_t(len(dst)), nil)
 	})
 }
 

@@ -16,16 +16,18 @@ import (
 // the order of Info's Shard. nil for a file in memory, and after Close.
 func (f *File) Shards() []string {
 	var paths []string
-	_ = f.call("shards", func() C.st_status {
-		for i := C.size_t(0); i < C.st_shard_count(f.h.c); i++ {
-			var path *C.char
-			if status := C.st_shard_path(f.h.c, i, &path); status != C.ST_OK {
-				paths = nil
-				return status
+	_ = f.pinned(context.Background(), "shards", func(pin *C.st_file) error {
+		return run(context.Background(), "shards", &f.hooks, func() C.st_status {
+			for i := range C.st_shard_count(pin) {
+				var path *C.char
+				if status := C.st_shard_path(pin, i, &path); status != C.ST_OK {
+					paths = nil
+					return status
+				}
+				paths = append(paths, C.GoString(path))
 			}
-			paths = append(paths, C.GoString(path))
-		}
-		return C.ST_OK
+			return C.ST_OK
+		})
 	})
 	return paths
 }

@@ -108,6 +108,29 @@ func TestACallersBufferIsFreeAfterUpdate(t *testing.T) {
 	same(t, "b", now["b"], st.TensorOf([]int16{1, 2, 3}))
 }
 
+func TestTensorsAreSwappedByTheirViews(t *testing.T) {
+	a, b := make([]uint8, 300_000), make([]uint8, 300_000)
+	for i := range a {
+		a[i], b[i] = uint8(i), uint8(i/256+1)
+	}
+	was := []named{{"a", st.TensorOf(a)}, {"b", st.TensorOf(b)}}
+	path := newFile(t, was, nil)
+	f := open(t, path, st.ReadWrite())
+	x, err := f.View("a")
+	must(t, err)
+	y, err := f.View("b")
+	must(t, err)
+	tx, err := f.Begin()
+	must(t, err)
+	must(t, tx.Update("a", y))
+	must(t, tx.Update("b", x))
+	must(t, tx.Commit())
+	now, err := readFile(path)
+	must(t, err)
+	same(t, "a", now["a"], was[1].tensor)
+	same(t, "b", now["b"], was[0].tensor)
+}
+
 func TestClosingAFileEndsItsTransactions(t *testing.T) {
 	f, path := small(t, st.ReadWrite())
 	tx, err := f.Begin()
