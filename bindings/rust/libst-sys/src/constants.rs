@@ -99,6 +99,8 @@ pub const ST_DIRECT_AUTO: u32 = 0;
 pub const ST_DIRECT_OFF: u32 = 1;
 pub const ST_DIRECT_ON: u32 = 2;
 pub const ST_TIMEOUT_FOREVER: i32 = -1;
+
+pub const ST_NUL_TERMINATED: usize = usize::MAX;
 pub const ST_LOAD_HUGE_PAGES: u32 = 1;
 pub const ST_LOAD_DIRECT: u32 = 2;
 pub const ST_LAYOUT_KEEP: u32 = 0;

@@ -17,6 +17,8 @@ extern "C" {
     pub fn st_open(path: *const c_char, opts: *const st_open_options, out: *mut *mut st_file) -> st_status;
     pub fn st_open_memory(bytes: *const c_void, size: usize, out: *mut *mut st_file) -> st_status;
     pub fn st_reopen(file: *const st_file, out: *mut *mut st_file) -> st_status;
+    pub fn st_snapshot(file: *mut st_file, pin: *mut *mut st_file) -> st_status;
+    pub fn st_release(file: *mut st_file);
     pub fn st_close(file: *mut st_file) -> st_status;
     pub fn st_interrupt(file: *mut st_file);
     pub fn st_shard_count(file: *const st_file) -> usize;
@@ -26,6 +28,12 @@ extern "C" {
     pub fn st_at_many(file: *mut st_file, first: usize, n: usize, out: *mut st_tensor) -> st_status;
     pub fn st_names(file: *mut st_file, dst: *mut c_char, size: *mut usize) -> st_status;
     pub fn st_find(file: *mut st_file, name: *const c_char, name_len: usize, out: *mut usize) -> st_status;
+    pub fn st_describe(
+        file: *mut st_file,
+        name: *const c_char,
+        name_len: usize,
+        out: *mut st_tensor,
+    ) -> st_status;
     pub fn st_metadata_count(file: *const st_file) -> usize;
     pub fn st_metadata_at(
         file: *mut st_file,
@@ -56,13 +64,20 @@ extern "C" {
         out: *mut st_tensor,
     ) -> st_status;
     pub fn st_get_at(file: *mut st_file, i: usize, out: *mut st_tensor) -> st_status;
-    pub fn st_read(file: *mut st_file, name: *const c_char, dst: *mut c_void, dst_size: usize) -> st_status;
+    pub fn st_read(
+        file: *mut st_file,
+        name: *const c_char,
+        dst: *mut c_void,
+        dst_size: usize,
+        read: *mut st_tensor,
+    ) -> st_status;
     pub fn st_read_n(
         file: *mut st_file,
         name: *const c_char,
         name_len: usize,
         dst: *mut c_void,
         dst_size: usize,
+        read: *mut st_tensor,
     ) -> st_status;
     pub fn st_slice_shape(
         file: *mut st_file,
@@ -71,6 +86,8 @@ extern "C" {
         ranges: *const st_range,
         n: usize,
         shape: *mut u64,
+        capacity: usize,
+        rank: *mut usize,
         nbytes: *mut u64,
     ) -> st_status;
     pub fn st_read_slice(
@@ -80,6 +97,7 @@ extern "C" {
         n: usize,
         dst: *mut c_void,
         dst_size: usize,
+        read: *mut st_tensor,
     ) -> st_status;
     pub fn st_read_slice_n(
         file: *mut st_file,
@@ -89,6 +107,7 @@ extern "C" {
         n: usize,
         dst: *mut c_void,
         dst_size: usize,
+        read: *mut st_tensor,
     ) -> st_status;
     pub fn st_read_many(
         file: *mut st_file,

@@ -4,35 +4,30 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 use crate::callback::{self, own_progress, CallProgressFn};
 use crate::error::check;
-use crate::handle::{Described, Handle};
-use crate::{sys, Error, File, Progress, Result, Status};
+use crate::handle::Handle;
+use crate::{sys, Error, File, Progress, Result, Snapshot, Status, Tensor};
 
 /// A tensor or a part of one, and where its bytes go: [`Tensor::request`](crate::Tensor::request) and
 /// [`Slice::request`](crate::Slice::request) make it, [`File::read_many`] takes it.
 pub struct ReadRequest<'a> {
-    handle: &'a Handle,
-    of: Described<'a>,
+    of: Tensor,
     ranges: &'a [sys::st_range],
     dst: &'a mut [u8],
 }
 
 impl<'a> ReadRequest<'a> {
-    pub(crate) fn of(
-        handle: &'a Handle,
-        of: Described<'a>,
-        ranges: &'a [sys::st_range],
-        dst: &'a mut [u8],
-    ) -> ReadRequest<'a> {
-        ReadRequest { handle, of, ranges, dst }
+    pub(crate) fn of(of: Tensor, ranges: &'a [sys::st_range], dst: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest { of, ranges, dst }
     }
 
     fn c(&mut self) -> sys::st_read_request {
         sys::st_read_request {
-            name: self.of.name.as_ptr().cast(),
-            name_len: self.of.name.len(),
+            name: self.of.name().as_ptr().cast(),
+            name_len: self.of.name().len(),
             index: 0,
             dst: self.dst.as_mut_ptr().cast(),
             dst_size: self.dst.len(),
@@ -44,13 +39,14 @@ impl<'a> ReadRequest<'a> {
 
 impl fmt::Debug for ReadRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadRequest").field("of", &self.of.name).finish_non_exhaustive()
+        f.debug_struct("ReadRequest").field("of", &self.of.name()).finish_non_exhaustive()
     }
 }
 
 impl File {
     /// Read tensors, and parts of them, in the order of the file whatever order they are given in: neighbours with one
-    /// request, small gaps read through, by as many threads as the storage likes.
+    /// request, small gaps read through, by as many threads as the storage likes. What was taken before a publish lies in
+    /// another file than what was taken after it: these are read one file after the other.
     ///
     /// # Errors
     /// [`Status::BufferSize`]; as [`File::read`]. What was to be filled then holds any bytes.
@@ -66,7 +62,7 @@ impl File {
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn read_many<'a>(&self, requests: impl IntoIterator<Item = ReadRequest<'a>>) -> Result<()> {
-        self.read_requests(requests.into_iter().collect(), None)
+        read_requests(self.handle(), requests.into_iter().collect(), None)
     }
 
     /// [`File::read_many`] with progress of its own.
@@ -75,21 +71,7 @@ impl File {
         requests: impl IntoIterator<Item = ReadRequest<'a>>,
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.read_requests(requests.into_iter().collect(), Some(&mut progress))
-    }
-
-    fn read_requests(&self, mut requests: Vec<ReadRequest<'_>>, progress: OwnProgress<'_>) -> Result<()> {
-        if requests.iter().any(|request| !std::ptr::eq(request.handle, self.handle())) {
-            let message = "a request is of another file; give it to that file's read_many";
-            return Err(Error::new(Status::InvalidArgument, message));
-        }
-        let c: Vec<_> = requests.iter_mut().map(ReadRequest::c).collect();
-        // SAFETY: names, ranges and buffers with their lengths, which the requests borrow; the buffers are distinct, as
-        // they are borrowed mutably.
-        with(progress, |progress, user| unsafe {
-            sys::st_read_many(self.handle().raw(), c.as_ptr(), c.len(), progress, user)
-        })?;
-        requests.iter().try_for_each(|request| self.handle().still(&request.of))
+        read_requests(self.handle(), requests.into_iter().collect(), Some(&mut progress))
     }
 
     /// Bring tensors into memory, in the order of the file and in large requests, so that views of them do not wait for
@@ -99,7 +81,7 @@ impl File {
     /// # Errors
     /// [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`], [`Status::Cancelled`], [`Status::Interrupted`].
     pub fn prefetch(&self, names: Option<&[&str]>) -> Result<()> {
-        self.prefetch_these(names, None)
+        prefetch(&self.handle().pin()?, names, None)
     }
 
     /// [`File::prefetch`] with progress of its own.
@@ -108,21 +90,13 @@ impl File {
         names: Option<&[&str]>,
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.prefetch_these(names, Some(&mut progress))
+        prefetch(&self.handle().pin()?, names, Some(&mut progress))
     }
 
-    fn prefetch_these(&self, names: Option<&[&str]>, progress: OwnProgress<'_>) -> Result<()> {
-        let indices = self.indices(names)?;
-        let (data, n) = pointer(&indices);
-        // SAFETY: indices with their number, or NULL and 0.
-        with(progress, |progress, user| unsafe {
-            sys::st_prefetch_at(self.handle().raw(), data, n, progress, user)
-        })
-    }
-
-    /// Read tensors, or with `None` all of them, into one block of memory that this file owns until it is closed, each
-    /// aligned there as it is in the file. Views are then of that memory: [`File::view_owned`] where that is safe.
-    /// Those that lie there already are not read again. [`LoadOptions`] has choices.
+    /// Read tensors, or with `None` all of them, into one block of memory that this file owns. The block lives until the
+    /// file is closed, or was replaced and nothing views it any more. Each tensor is aligned there as it is in the file.
+    /// Views are then of that memory: [`File::view_owned`] where that is safe. Those that lie there already are not read
+    /// again. [`LoadOptions`] has choices.
     ///
     /// # Errors
     /// As [`File::prefetch`].
@@ -132,18 +106,81 @@ impl File {
     /// let file = libst::File::open(&path)?;
     /// file.load(None)?;
     /// for name in file.names() {
-    ///     println!("{name}: {:?}", file.view_owned(name)?.data());
+    ///     println!("{name}: {:?}", file.view_owned(&name)?.data());
     /// }
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn load(&self, names: Option<&[&str]>) -> Result<()> {
         LoadOptions::new().load(self, names)
     }
+}
 
-    fn indices(&self, names: Option<&[&str]>) -> Result<Option<Vec<u64>>> {
-        let find = |names: &[&str]| names.iter().map(|name| Ok(self.handle().find(name)? as u64)).collect();
-        names.map(find).transpose()
+/// For calls on a [`Snapshot`]; see those of the same names on [`File`], which have choices.
+impl Snapshot {
+    /// As [`File::read_many`].
+    ///
+    /// # Errors
+    /// As [`File::read_many`].
+    pub fn read_many<'a>(&self, requests: impl IntoIterator<Item = ReadRequest<'a>>) -> Result<()> {
+        read_requests(self.pin(), requests.into_iter().collect(), None)
     }
+
+    /// As [`File::prefetch`].
+    ///
+    /// # Errors
+    /// As [`File::prefetch`].
+    pub fn prefetch(&self, names: Option<&[&str]>) -> Result<()> {
+        prefetch(self.pin(), names, None)
+    }
+
+    /// As [`File::load`].
+    ///
+    /// # Errors
+    /// As [`File::load`].
+    pub fn load(&self, names: Option<&[&str]>) -> Result<()> {
+        LoadOptions::new().load_in(self.pin(), names)
+    }
+}
+
+fn read_requests(of: &Handle, mut requests: Vec<ReadRequest<'_>>, progress: OwnProgress<'_>) -> Result<()> {
+    if !requests.iter().all(|request| request.of.pin().is_of_the_same_file(of)) {
+        let message = "a request is of another file; give it to that file's read_many";
+        return Err(Error::new(Status::InvalidArgument, message));
+    }
+    let mut states: Vec<(Arc<Handle>, Vec<sys::st_read_request>)> = Vec::new();
+    for request in &mut requests {
+        let state = match states.iter().position(|(pin, _)| request.of.is_in(pin)) {
+            Some(state) => state,
+            None => {
+                states.push((Arc::clone(request.of.pin()), Vec::new()));
+                states.len() - 1
+            }
+        };
+        states[state].1.push(request.c());
+    }
+    let read = |(pin, c): &(Arc<Handle>, Vec<sys::st_read_request>), progress: sys::st_progress_fn, user| {
+        // SAFETY: names, ranges and buffers with their lengths, which the requests borrow; the buffers are distinct, as
+        // they are borrowed mutably.
+        unsafe { sys::st_read_many(pin.raw(), c.as_ptr(), c.len(), progress, user) }
+    };
+    with(progress, |progress, user| {
+        let failed =
+            states.iter().map(|state| read(state, progress, user)).find(|status| *status != sys::ST_OK);
+        failed.unwrap_or(sys::ST_OK)
+    })
+}
+
+fn prefetch(pin: &Handle, names: Option<&[&str]>, progress: OwnProgress<'_>) -> Result<()> {
+    let indices = indices(pin, names)?;
+    let (data, n) = pointer(&indices);
+    // SAFETY: indices with their number, or NULL and 0.
+    with(progress, |progress, user| unsafe { sys::st_prefetch_at(pin.raw(), data, n, progress, user) })
+}
+
+/// Indices of a pin.
+fn indices(pin: &Handle, names: Option<&[&str]>) -> Result<Option<Vec<u64>>> {
+    let find = |names: &[&str]| names.iter().map(|name| Ok(pin.find(name)? as u64)).collect();
+    names.map(find).transpose()
 }
 
 /// [`File::load`] with choices.
@@ -188,8 +225,12 @@ impl<'a> LoadOptions<'a> {
     ///
     /// # Errors
     /// As [`File::load`].
-    pub fn load(mut self, file: &File, names: Option<&[&str]>) -> Result<()> {
-        let indices = file.indices(names)?;
+    pub fn load(self, file: &File, names: Option<&[&str]>) -> Result<()> {
+        self.load_in(&file.handle().pin()?, names)
+    }
+
+    pub(crate) fn load_in(mut self, pin: &Handle, names: Option<&[&str]>) -> Result<()> {
+        let indices = indices(pin, names)?;
         let (data, n) = pointer(&indices);
         let mut c = sys::ST_LOAD_OPTIONS_INIT;
         c.flags = self.flags;
@@ -197,7 +238,7 @@ impl<'a> LoadOptions<'a> {
         with(progress, |progress, user| {
             (c.progress, c.progress_user) = (progress, user);
             // SAFETY: indices with their number, or NULL and 0; set-up options.
-            unsafe { sys::st_load(file.handle().raw(), data, n, &c) }
+            unsafe { sys::st_load(pin.raw(), data, n, &c) }
         })
     }
 }

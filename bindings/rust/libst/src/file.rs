@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use crate::handle::Handle;
-use crate::slice::Ranges;
+use crate::tensor::read_into;
 use crate::view::with_value;
 use crate::{
-    sys, Error, IoInfo, OpenOptions, Range, Result, Slice, Stats, Status, Tensor, TensorView, Transaction,
-    TransactionOptions, View,
+    sys, Error, IoInfo, Iter, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats, Status, Tensor,
+    TensorView, Transaction, TransactionOptions, View,
 };
 
-/// A safetensors file, open. Closed when dropped, whereupon nothing that was taken from it can be alive.
+/// A safetensors file, open. Closed when dropped, whereupon nothing that borrows it can be alive.
 ///
 /// ```
 /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
@@ -40,8 +40,16 @@ use crate::{
 ///
 /// # Threads
 ///
-/// A file may be read and updated from many threads at once. The catalogue is a snapshot: what other handles
-/// add or remove shows after [`File::refresh`], or after a commit here that found the file replaced.
+/// A file may be read and updated from many threads at once. What other handles add or remove shows after
+/// [`File::refresh`], or after a commit here that found the file replaced. Each call shows one state of the file, and what
+/// it answers keeps to that state: a [`Tensor`] reads what it describes, whatever other threads commit meanwhile. Where
+/// several calls belong together, make them on a [`Snapshot`].
+///
+/// # What a file keeps
+///
+/// A commit that publishes, or a refresh, replaces the file that is shown. Whatever was taken from the replaced file
+/// ([`Tensor`], [`Slice`], [`OwnedView`], [`Snapshot`]) keeps it mapped, and its blocks on the disk, until dropped. Only
+/// what [`File::view`] has answered borrows this `File`, which keeps it until [`File::release`].
 pub struct File {
     handle: Arc<Handle>, // other owners: only an Interrupt during its call
     path: PathBuf,
@@ -91,9 +99,43 @@ impl File {
         &self.path
     }
 
+    /// What the file shows now, for reading, for as long as the snapshot lives; nearly free.
+    ///
+    /// # Errors
+    /// [`Status::NoMemory`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// let file = libst::OpenOptions::new().write(true).open(&path)?;
+    /// let before = file.snapshot()?;
+    /// let mut change = file.begin()?;
+    /// change.delete("b")?;
+    /// change.commit()?;
+    /// assert_eq!((before.names(), before.read("b")?.len()), (vec!["w", "b"], 2));
+    /// assert_eq!(file.names(), ["w"]);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot::of(Arc::new(self.handle.pin()?), self.path.clone(), self.opened))
+    }
+
+    /// Let go what was kept for the sake of what [`File::view`] has answered so far: mappings, descriptors and blocks
+    /// of files that were replaced. Exclusive, so that none of it can be in use. Snapshots, tensors and owned views keep
+    /// what is theirs.
+    pub fn release(&mut self) {
+        // SAFETY: an open handle. What was taken from it borrows the file, so it is dead, and no call runs, but for an
+        // Interrupt, which may at any time.
+        unsafe { sys::st_release(self.handle.raw()) }
+    }
+
     /// The absolute paths of the files that it stands for: one, or those that an index of shards names, in their order.
     pub fn shards(&self) -> Vec<PathBuf> {
-        self.handle.shards()
+        self.pin().shards()
+    }
+
+    /// For what cannot fail but for want of memory.
+    fn pin(&self) -> Handle {
+        self.handle.pin().expect("memory for a snapshot")
     }
 
     /// Whether it was opened for changes.
@@ -130,32 +172,46 @@ impl File {
         self.handle.find(name).is_ok()
     }
 
-    /// The names, in the order of the tensors' places in the file.
-    pub fn names(&self) -> Vec<&str> {
-        self.handle.describe_all().into_iter().map(|tensor| tensor.name).collect()
+    /// The names, in the order of the tensors' places in the file. [`Snapshot::names`] copies none.
+    ///
+    /// # Panics
+    /// As [`File::iter`].
+    pub fn names(&self) -> Vec<String> {
+        self.pin().names().unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A tensor: its description, and the ways to its bytes. Reads nothing.
     ///
     /// # Errors
     /// [`Status::NotFound`].
-    pub fn tensor(&self, name: &str) -> Result<Tensor<'_>> {
-        Ok(Tensor::of(&self.handle, self.handle.describe(name)?))
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        self.snapshot()?.tensor(name)
     }
 
-    /// All tensors by name, in the order of their places in the file: the order to read them in.
-    pub fn iter(&self) -> Iter<'_> {
-        Iter { handle: &self.handle, tensors: self.handle.describe_all().into_iter() }
+    /// All tensors, in the order of their places in the file: the order to read them in.
+    ///
+    /// # Errors
+    /// Of a sharded checkpoint: as opening its shards, which this does where it was not done yet.
+    pub fn tensors(&self) -> Result<Vec<Tensor>> {
+        self.snapshot()?.tensors()
+    }
+
+    /// The same by name.
+    ///
+    /// # Panics
+    /// Where [`File::tensors`] is an error.
+    pub fn iter(&self) -> Iter {
+        Iter::of(self.tensors())
     }
 
     /// The pairs of `__metadata__`, in the order of the header.
-    pub fn metadata(&self) -> Vec<(&str, &str)> {
-        self.handle.metadata()
+    pub fn metadata(&self) -> Vec<(String, String)> {
+        self.pin().metadata().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 
     /// One value of `__metadata__`.
-    pub fn metadata_get(&self, key: &str) -> Option<&str> {
-        self.handle.metadata_get(key)
+    pub fn metadata_get(&self, key: &str) -> Option<String> {
+        self.pin().metadata_get(key).map(str::to_owned)
     }
 
     // ---------------------------------------------------------------- reading
@@ -173,7 +229,7 @@ impl File {
     /// # Errors
     /// [`Status::BufferSize`] if `dst` is shorter than the tensor; what [`File::read`] answers.
     pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
-        self.tensor(name)?.read_into(dst)
+        read_into(&self.handle, name, dst)
     }
 
     /// A part of a tensor, to read: [`s!`](crate::s) spells the ranges of its leading dimensions.
@@ -181,8 +237,8 @@ impl File {
     /// # Errors
     /// [`Status::NotFound`]; [`Status::InvalidArgument`] for a step of 0; [`Status::OutOfRange`] for more ranges than
     /// dimensions; [`Status::Subbyte`] where 4- or 6-bit elements would be cut inside a byte.
-    pub fn slice(&self, name: &str, ranges: &[Range]) -> Result<Slice<'_>> {
-        Slice::of(&self.handle, self.handle.describe(name)?, Ranges::from(ranges))
+    pub fn slice(&self, name: &str, ranges: &[Range]) -> Result<Slice> {
+        self.tensor(name)?.slice(ranges)
     }
 
     /// A tensor's bytes where they lie, without a copy.
@@ -193,7 +249,8 @@ impl File {
     /// # Safety
     /// Until the last use of the view nobody changes or truncates the file: no other process, no other handle, and no
     /// update through this one. (Files that are replaced as a whole, by renaming another over them, are fine: the
-    /// view stays on the old one.) A model that is only ever read keeps the promise.
+    /// view stays on the old one, which this `File` then keeps until [`File::release`]; a view of a [`Snapshot`] keeps it
+    /// no longer than the snapshot lives.) A model that is only ever read keeps the promise.
     ///
     /// ```
     /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
@@ -209,17 +266,8 @@ impl File {
         unsafe { self.handle.view(name) }
     }
 
-    /// Views of all tensors by name, in the order of their places in the file.
-    ///
-    /// # Safety
-    /// As [`File::view`].
-    pub unsafe fn views(&self) -> impl Iterator<Item = Result<(&str, TensorView<'_>)>> {
-        // SAFETY: the caller's promise.
-        (0..).map_while(|index| unsafe { self.handle.view_at(index) })
-    }
-
     /// A tensor's bytes in memory that this file owns: read there by [`File::load`], or now. For files opened for
-    /// reading, where nobody else can reach that memory.
+    /// reading, where nobody else can reach that memory. The view keeps it, and may outlive the file.
     ///
     /// # Errors
     /// [`Status::Unsupported`] for a file opened for changes, whose own commits would show in that memory;
@@ -228,21 +276,13 @@ impl File {
     /// ```
     /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
     /// let file = libst::File::open(&path)?;
-    /// assert_eq!(file.view_owned("w")?.data().len(), 24);
+    /// let w = file.view_owned("w")?;
+    /// drop(file);
+    /// assert_eq!(w.data().len(), 24);
     /// # Ok::<(), libst::Error>(())
     /// ```
-    pub fn view_owned(&self, name: &str) -> Result<TensorView<'_>> {
-        if self.opened.writable {
-            return Err(Error::new(
-                Status::Unsupported,
-                "memory of a file opened for changes shows them while it is viewed; open another one for reading, or \
-                 read a copy",
-            ));
-        }
-        self.load(Some(&[name]))?;
-        // SAFETY: the bytes now lie in memory that is private to the handle, which writes to it after commits of its
-        // own, and has none.
-        unsafe { self.handle.view(name) }
+    pub fn view_owned(&self, name: &str) -> Result<OwnedView> {
+        self.snapshot()?.view_owned(name)
     }
 
     // --------------------------------------------------------------- changing
@@ -273,8 +313,8 @@ impl File {
 
     /// [`File::update`] with bytes alone: dtype and shape are those in the file.
     pub fn update_bytes(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let tensor = self.handle.describe(name)?;
-        self.update(name, TensorView::of_parts(tensor.dtype, tensor.shape, bytes))
+        let tensor = self.tensor(name)?;
+        self.update(name, TensorView::of_parts(tensor.dtype(), tensor.shape(), bytes))
     }
 
     /// Begin a transaction: several changes, all or none. Holds no lock until [`Transaction::commit`].
@@ -290,7 +330,8 @@ impl File {
     /// race with calls that look tensors up: share what is refreshed behind a `RwLock`, or open anew.
     ///
     /// # Errors
-    /// What opening may answer; the file is then as it was.
+    /// What opening may answer; [`Status::Unsupported`] while there is an [`OwnedView`] of it, in whose memory the bytes
+    /// would be read anew. The file is then as it was.
     ///
     /// ```
     /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
@@ -305,8 +346,12 @@ impl File {
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn refresh(&mut self) -> Result<()> {
-        // SAFETY: an open handle. Nothing that was taken from the file is in use, as it borrows the file, and no call
-        // runs, but for an Interrupt, which may at any time.
+        let owned_views = self.handle.owned_views().lock(); // there comes none meanwhile
+        if *owned_views > 0 {
+            let message = format!("the file has {owned_views} owned views, whose bytes a refresh would change; drop them, or open it anew");
+            return Err(Error::new(Status::Unsupported, message));
+        }
+        // SAFETY: an open handle. What borrows it is dead, and no call takes an index of it. Pins go on as they are.
         self.handle.call(|raw| unsafe { sys::st_refresh(raw) })
     }
 
@@ -333,45 +378,12 @@ impl fmt::Debug for File {
     }
 }
 
-impl<'f> IntoIterator for &'f File {
-    type Item = (&'f str, Tensor<'f>);
-    type IntoIter = Iter<'f>;
+impl IntoIterator for &File {
+    type Item = (String, Tensor);
+    type IntoIter = Iter;
 
-    fn into_iter(self) -> Iter<'f> {
+    fn into_iter(self) -> Iter {
         self.iter()
-    }
-}
-
-/// The tensors of a file; see [`File::iter`].
-pub struct Iter<'f> {
-    handle: &'f Handle,
-    tensors: std::vec::IntoIter<crate::handle::Described<'f>>,
-}
-
-impl<'f> Iterator for Iter<'f> {
-    type Item = (&'f str, Tensor<'f>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.tensors.next().map(|tensor| (tensor.name, Tensor::of(self.handle, tensor)))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.tensors.size_hint()
-    }
-}
-
-impl DoubleEndedIterator for Iter<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.tensors.next_back().map(|tensor| (tensor.name, Tensor::of(self.handle, tensor)))
-    }
-}
-
-impl ExactSizeIterator for Iter<'_> {}
-impl std::iter::FusedIterator for Iter<'_> {}
-
-impl fmt::Debug for Iter<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").field("left", &self.len()).finish()
     }
 }
 

@@ -1,20 +1,25 @@
 //! An open st_file: the only owner of the pointer, closed when dropped. All that the catalogue answers is tied to a
-//! borrow of it, as names and shapes live until st_close.
+//! borrow of it, as names and shapes live until st_close. Where calls belong together they go to a handle whose state
+//! nobody changes: a pin, which st_snapshot answers, or bytes in memory.
 
 use std::ffi::{c_char, CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::callback::{self, Shared};
 use crate::error::check;
-use crate::{sys, Dtype, Error, Result, Status, TensorView};
+use crate::owned::OwnedViews;
+use crate::{sys, Dtype, Result, Status, TensorView};
 
 pub(crate) struct Handle {
     raw: NonNull<sys::st_file>,
-    callbacks: Arc<Shared>, // C holds a pointer to it until st_close
+    callbacks: Arc<Shared>,  // C holds a pointer to it until st_close
+    origin: u64,             // the same of what was opened once and its pins
+    owned_views: OwnedViews, // of that file and its pins
 }
 
 // SAFETY: st.h: "A handle may be used from many threads at once"; the callbacks are Send and Sync.
@@ -48,12 +53,39 @@ impl Handle {
         callbacks: Arc<Shared>,
         open: impl FnOnce(*mut *mut sys::st_file) -> sys::st_status,
     ) -> Result<Handle> {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        Handle::put_out(callbacks, OPENED.fetch_add(1, Ordering::Relaxed), OwnedViews::default(), open)
+    }
+
+    fn put_out(
+        callbacks: Arc<Shared>,
+        origin: u64,
+        owned_views: OwnedViews,
+        open: impl FnOnce(*mut *mut sys::st_file) -> sys::st_status,
+    ) -> Result<Handle> {
         callback::call(|| {
             let mut raw = null_mut();
             check(open(&mut raw))?;
             let raw = NonNull::new(raw).expect("libst put out a handle");
-            Ok(Handle { raw, callbacks })
+            Ok(Handle { raw, callbacks, origin, owned_views })
         })
+    }
+
+    /// A handle of what this one shows now, for ever.
+    pub(crate) fn pin(&self) -> Result<Handle> {
+        let (callbacks, owned_views) = (Arc::clone(&self.callbacks), self.owned_views.clone());
+        // SAFETY: an open handle and a place to write to; the pin shares the callbacks.
+        Handle::put_out(callbacks, self.origin, owned_views, |out| unsafe {
+            sys::st_snapshot(self.raw(), out)
+        })
+    }
+
+    pub(crate) fn owned_views(&self) -> &OwnedViews {
+        &self.owned_views
+    }
+
+    pub(crate) fn is_of_the_same_file(&self, other: &Handle) -> bool {
+        self.origin == other.origin
     }
 
     pub(crate) fn raw(&self) -> *mut sys::st_file {
@@ -78,7 +110,7 @@ impl Handle {
         unsafe { sys::st_count(self.raw()) }
     }
 
-    /// The shards' paths; a commit in another thread may shorten the list meanwhile.
+    /// The shards' paths. For a pin.
     pub(crate) fn shards(&self) -> Vec<PathBuf> {
         // SAFETY: an open handle.
         let count = unsafe { sys::st_shard_count(self.raw()) };
@@ -100,54 +132,23 @@ impl Handle {
     }
 
     pub(crate) fn describe(&self, name: &str) -> Result<Described<'_>> {
-        // The catalogue may be replaced between the two calls, by a commit in another thread that found the file
-        // replaced; then the index names another tensor, or none.
-        for _ in 0..REPLACED_AT_MOST {
-            let index = self.find(name)?;
-            let mut tensor = EMPTY;
-            // SAFETY: a place to write to.
-            match check(unsafe { sys::st_at(self.raw(), index, &mut tensor) }) {
-                // SAFETY: filled by this handle.
-                Ok(()) => match unsafe { self.described(&tensor) } {
-                    found if found.name == name => return Ok(found),
-                    _ => continue,
-                },
-                Err(error) if error.status() == Status::OutOfRange => continue,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(restless(name))
+        let mut tensor = EMPTY;
+        // SAFETY: a name with its length, and a place to write to.
+        self.call(|raw| unsafe { sys::st_describe(raw, name.as_ptr().cast(), name.len(), &mut tensor) })?;
+        // SAFETY: filled by this handle.
+        Ok(unsafe { self.described(&tensor) })
     }
 
-    /// All tensors of one catalogue, in the order of their offsets.
-    pub(crate) fn describe_all(&self) -> Vec<Described<'_>> {
-        let mut raw = Vec::new();
-        loop {
-            let count = self.count();
-            raw.resize(count, EMPTY);
-            // SAFETY: room for `count` tensors.
-            let status = unsafe { sys::st_at_many(self.raw(), 0, count, raw.as_mut_ptr()) };
-            // Else the catalogue was replaced meanwhile.
-            if status == sys::ST_OK && self.count() == count {
-                // SAFETY: filled by this handle.
-                return raw.iter().map(|tensor| unsafe { self.described(tensor) }).collect();
-            }
-        }
-    }
-
-    /// Whether `known`, which was described earlier, still is what its name stands for.
-    pub(crate) fn still(&self, known: &Described<'_>) -> Result<()> {
-        let now = self.describe(known.name)?;
-        // The same memory: the same catalogue, now and all the time since.
-        let same =
-            std::ptr::eq(now.name, known.name) || (now.dtype == known.dtype && now.shape == known.shape);
-        same.then_some(()).ok_or_else(|| {
-            let message = format!(
-                "the tensor {:?} has another form than when it was described; describe it anew",
-                known.name
-            );
-            Error::new(Status::FileChanged, message).about_tensor(known.name)
-        })
+    /// All tensors, in the order of their offsets. For a pin.
+    ///
+    /// # Errors
+    /// Of shards, what opening them may answer.
+    pub(crate) fn describe_all(&self) -> Result<Vec<Described<'_>>> {
+        let mut raw = vec![EMPTY; self.count()];
+        // SAFETY: room for as many tensors as there are.
+        self.call(|handle| unsafe { sys::st_at_many(handle, 0, raw.len(), raw.as_mut_ptr()) })?;
+        // SAFETY: filled by this handle.
+        Ok(raw.iter().map(|tensor| unsafe { self.described(tensor) }).collect())
     }
 
     /// The bytes of a tensor where they lie.
@@ -180,15 +181,31 @@ impl Handle {
         }
     }
 
-    pub(crate) fn metadata(&self) -> Vec<(&str, &str)> {
-        loop {
-            // SAFETY: an open handle.
-            let count = unsafe { sys::st_metadata_count(self.raw()) };
-            let pairs: Option<Vec<_>> = (0..count).map(|i| self.metadata_at(i)).collect();
-            if let Some(pairs) = pairs {
-                return pairs;
-            }
+    /// All names, in the order of the offsets. For a pin.
+    ///
+    /// # Errors
+    /// As [`Handle::describe_all`].
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        let mut size = 0;
+        // SAFETY: a place for the size alone.
+        self.call(|raw| unsafe { sys::st_names(raw, null_mut(), &mut size) })?;
+        let mut all = vec![0_u8; size];
+        // SAFETY: a buffer with its length.
+        self.call(|raw| unsafe { sys::st_names(raw, all.as_mut_ptr().cast(), &mut size) })?;
+        let all = std::str::from_utf8(&all).expect("libst's names are UTF-8");
+        let count = self.count();
+        if all.bytes().filter(|byte| *byte == 0).count() == count {
+            return Ok(all.split_terminator('\0').map(str::to_owned).collect());
         }
+        // A name that holds NUL makes the parts ambiguous.
+        Ok(self.describe_all()?.into_iter().map(|tensor| tensor.name.to_owned()).collect())
+    }
+
+    /// All pairs. For a pin.
+    pub(crate) fn metadata(&self) -> Vec<(&str, &str)> {
+        // SAFETY: an open handle.
+        let count = unsafe { sys::st_metadata_count(self.raw()) };
+        (0..count).filter_map(|i| self.metadata_at(i)).collect()
     }
 
     fn metadata_at(&self, index: usize) -> Option<(&str, &str)> {
@@ -244,13 +261,6 @@ impl Handle {
         // SAFETY: as above.
         TensorView::of_parts(Dtype::from_code(tensor.dtype), unsafe { shape_of(tensor) }, data)
     }
-}
-
-const REPLACED_AT_MOST: usize = 1000;
-
-fn restless(name: &str) -> Error {
-    let message = format!("the file is replaced faster than {name:?} can be looked up; try again");
-    Error::new(Status::FileChanged, message).about_tensor(name)
 }
 
 pub(crate) const EMPTY: sys::st_tensor = sys::st_tensor {

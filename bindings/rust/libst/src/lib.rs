@@ -13,7 +13,7 @@
 //!
 //! | type | `Send` | `Sync` | |
 //! | --- | --- | --- | --- |
-//! | [`File`], [`Tensor`], [`TensorView`], [`Slice`], [`SafeTensors`], [`Interrupt`], [`Error`] | yes | yes | a file may be read and updated from many threads at once |
+//! | [`File`], [`Snapshot`], [`Tensor`], [`TensorView`], [`OwnedView`], [`Slice`], [`SafeTensors`], [`Interrupt`], [`Error`] | yes | yes | a file may be read and updated from many threads at once |
 //! | [`Transaction`], [`Writer`] | yes | no | belongs to one thread at a time |
 #![doc = include_str!("../NOT_COVERED.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -35,11 +35,13 @@ mod interop;
 mod layout;
 mod memory;
 mod options;
+mod owned;
 mod path;
 mod plan;
 mod reshape;
 mod save;
 mod slice;
+mod snapshot;
 mod status;
 mod tensor;
 mod timeout;
@@ -61,10 +63,12 @@ pub use info::{Direct, IoInfo, Map, Prefetch, Stats, Storage};
 pub use layout::Layout;
 pub use memory::SafeTensors;
 pub use options::OpenOptions;
+pub use owned::OwnedView;
 pub use plan::{Plan, PlanKind};
 pub use reshape::{join, reshard};
 pub use save::{merge, save, SaveOptions};
 pub use slice::{Range, Slice};
+pub use snapshot::{Iter, Snapshot};
 pub use status::Status;
 pub use tensor::Tensor;
 pub use transaction::Transaction;
@@ -87,9 +91,11 @@ const _: () = {
     const fn send_and_sync<T: Send + Sync>() {}
     const fn send<T: Send>() {}
     send_and_sync::<File>();
-    send_and_sync::<Tensor<'static>>();
+    send_and_sync::<Snapshot>();
+    send_and_sync::<Tensor>();
     send_and_sync::<TensorView<'static>>();
-    send_and_sync::<Slice<'static>>();
+    send_and_sync::<OwnedView>();
+    send_and_sync::<Slice>();
     send_and_sync::<SafeTensors<'static>>();
     send_and_sync::<Interrupt>();
     send_and_sync::<Error>();

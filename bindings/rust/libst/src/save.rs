@@ -56,7 +56,7 @@ where
 ///     .alignment(4096)
 ///     .metadata([("format", "pt")])
 ///     .save(&path, [("w", TensorView::new(Dtype::U8, vec![2], &[1, 2])?)])?;
-/// # assert_eq!(libst::File::open(&path)?.metadata(), [("format", "pt")]);
+/// # assert_eq!(libst::File::open(&path)?.snapshot()?.metadata(), [("format", "pt")]);
 /// # Ok::<(), libst::Error>(())
 /// ```
 #[must_use]

@@ -1,12 +1,16 @@
 //! One tensor of a file: what the catalogue says of it, and the ways to its bytes.
 
 use std::fmt;
+use std::ptr::null_mut;
+use std::sync::Arc;
 
 use crate::handle::{Described, Handle};
 use crate::slice::Ranges;
 use crate::{sys, Dtype, Range, ReadRequest, Result, Slice, TensorView};
 
-/// A tensor of a [`File`](crate::File), which it borrows. Its bytes stay in the file until asked for.
+/// A tensor of a [`File`](crate::File) as it was when this was taken: its bytes stay in the file until asked for, and come
+/// from the state that name and shape are of, whatever is published meanwhile. It keeps that state, and may outlive the
+/// [`File`](crate::File).
 ///
 /// ```
 /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
@@ -16,19 +20,42 @@ use crate::{sys, Dtype, Range, ReadRequest, Result, Slice, TensorView};
 /// let bytes = w.read()?;
 /// # Ok::<(), libst::Error>(())
 /// ```
-#[derive(Clone, Copy)]
-pub struct Tensor<'f> {
-    handle: &'f Handle,
-    described: Described<'f>,
+#[derive(Clone)]
+pub struct Tensor {
+    described: Described<'static>, // in truth for as long as `pin` lives
+    pin: Arc<Handle>,
 }
 
-impl<'f> Tensor<'f> {
-    pub(crate) fn of(handle: &'f Handle, described: Described<'f>) -> Tensor<'f> {
-        Tensor { handle, described }
+impl Tensor {
+    /// # Errors
+    /// [`Status::NotFound`](crate::Status::NotFound).
+    pub(crate) fn of(pin: &Arc<Handle>, name: &str) -> Result<Tensor> {
+        let described = pin.describe(name)?;
+        // SAFETY: the pin has just described it.
+        Ok(unsafe { Tensor::of_parts(pin, described) })
+    }
+
+    pub(crate) fn all_of(pin: &Arc<Handle>) -> Result<Vec<Tensor>> {
+        let all = pin.describe_all()?;
+        // SAFETY: as above.
+        Ok(all.into_iter().map(|described| unsafe { Tensor::of_parts(pin, described) }).collect())
+    }
+
+    /// # Safety
+    /// `described` is of this pin.
+    unsafe fn of_parts(pin: &Arc<Handle>, described: Described<'_>) -> Tensor {
+        // SAFETY: name and shape live until st_close, which this Tensor's part of `pin` puts off. Nothing gives them out
+        // for longer than a borrow of the Tensor.
+        let described = unsafe { std::mem::transmute::<Described<'_>, Described<'static>>(described) };
+        Tensor { described, pin: Arc::clone(pin) }
+    }
+
+    pub(crate) fn pin(&self) -> &Arc<Handle> {
+        &self.pin
     }
 
     /// Its name.
-    pub fn name(&self) -> &'f str {
+    pub fn name(&self) -> &str {
         self.described.name
     }
 
@@ -38,7 +65,7 @@ impl<'f> Tensor<'f> {
     }
 
     /// Its shape, slowest dimension first; empty for a scalar.
-    pub fn shape(&self) -> &'f [usize] {
+    pub fn shape(&self) -> &[usize] {
         self.described.shape
     }
 
@@ -66,38 +93,46 @@ impl<'f> Tensor<'f> {
 
     /// Copy its bytes to the start of `dst`; see [`File::read_into`](crate::File::read_into).
     pub fn read_into(&self, dst: &mut [u8]) -> Result<()> {
-        let (name, dst_size) = (self.described.name, dst.len());
-        // SAFETY: a name with its length, and a buffer with its length.
-        self.handle.call(|raw| unsafe {
-            sys::st_read_n(raw, name.as_ptr().cast(), name.len(), dst.as_mut_ptr().cast(), dst_size)
-        })?;
-        self.handle.still(&self.described)
+        read_into(&self.pin, self.name(), dst)
     }
 
     /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
-    pub fn request<'a>(&self, dst: &'a mut [u8]) -> ReadRequest<'a>
-    where
-        'f: 'a,
-    {
-        ReadRequest::of(self.handle, self.described, &[], dst)
+    pub fn request<'a>(&self, dst: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest::of(self.clone(), &[], dst)
     }
 
     /// A part of it, to read; see [`File::slice`](crate::File::slice).
-    pub fn slice(&self, ranges: &[Range]) -> Result<Slice<'f>> {
-        Slice::of(self.handle, self.described, Ranges::from(ranges))
+    pub fn slice(&self, ranges: &[Range]) -> Result<Slice> {
+        Slice::of(self.clone(), Ranges::from(ranges))
     }
 
     /// Its bytes where they lie; see [`File::view`](crate::File::view).
     ///
     /// # Safety
     /// As [`File::view`](crate::File::view).
-    pub unsafe fn view(&self) -> Result<TensorView<'f>> {
+    pub unsafe fn view(&self) -> Result<TensorView<'_>> {
         // SAFETY: the caller's promise.
-        unsafe { self.handle.view(self.described.name) }
+        unsafe { self.pin.view(self.name()) }
+    }
+
+    /// Whether that state has this very tensor, and not another of its name.
+    pub(crate) fn is_in(&self, pin: &Handle) -> bool {
+        let same = |there: Described<'_>| std::ptr::eq(there.name, self.name());
+        std::ptr::eq(pin, &*self.pin) || pin.describe(self.name()).is_ok_and(same)
     }
 }
 
-impl fmt::Debug for Tensor<'_> {
+/// One call, so that it needs no pin.
+pub(crate) fn read_into(handle: &Handle, name: &str, dst: &mut [u8]) -> Result<()> {
+    let dst_size = dst.len();
+    // SAFETY: a name with its length, a buffer with its length, and no place for a description.
+    handle.call(|raw| unsafe {
+        let dst = dst.as_mut_ptr().cast();
+        sys::st_read_n(raw, name.as_ptr().cast(), name.len(), dst, dst_size, null_mut())
+    })
+}
+
+impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tensor")
             .field("name", &self.name())

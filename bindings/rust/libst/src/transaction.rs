@@ -118,7 +118,8 @@ impl<'f> Transaction<'f> {
 
     /// [`Transaction::update`] with bytes alone: dtype and shape are those in the file.
     pub fn update_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        let tensor = self.handle.describe(name)?;
+        let pin = self.handle.pin()?;
+        let tensor = pin.describe(name)?;
         self.update(name, TensorView::of_parts(tensor.dtype, tensor.shape, bytes))
     }
 

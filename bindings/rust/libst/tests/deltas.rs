@@ -17,12 +17,9 @@ fn write(path: &Path, tensors: &[(&str, &[u8])], value: &str) {
 
 /// Names, bytes and metadata.
 fn held(file: &File) -> Vec<(String, Vec<u8>)> {
-    let mut all: Vec<_> =
-        file.names().into_iter().map(|name| (name.to_owned(), file.read(name).unwrap())).collect();
+    let mut all: Vec<_> = file.iter().map(|(name, tensor)| (name, tensor.read().unwrap())).collect();
     all.extend(
-        file.metadata()
-            .into_iter()
-            .map(|(key, value)| (format!("metadata {key}"), value.as_bytes().to_vec())),
+        file.metadata().into_iter().map(|(key, value)| (format!("metadata {key}"), value.into_bytes())),
     );
     all
 }

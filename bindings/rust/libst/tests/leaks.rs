@@ -15,7 +15,7 @@ fn round(model: &Model, bytes: &[u8], seed: usize) {
     for (name, tensor) in &file {
         tensor.read().unwrap();
         // SAFETY: nobody writes meanwhile.
-        assert_eq!(unsafe { other.view(name).unwrap() }.data().len(), tensor.data_len());
+        assert_eq!(unsafe { other.view(&name).unwrap() }.data().len(), tensor.data_len());
     }
     drop(file.slice("w", &s![..;2]).unwrap());
     assert!(file.read("none").is_err() && File::open("/no/such/file").is_err());

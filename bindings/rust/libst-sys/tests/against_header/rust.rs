@@ -50,7 +50,9 @@ pub fn constants() -> Vec<(String, i64)> {
         .filter_map(|text| {
             let (name, rest) = text.split_once(':').unwrap();
             let value = rest.split_once('=').unwrap().1.split(';').next().unwrap();
-            Some((name.to_owned(), value.trim().replace('_', "").parse().ok()?))
+            // As C's (long long) has it.
+            let value = value.trim().replace('_', "").replace("usize::MAX", "-1");
+            Some((name.to_owned(), value.parse().ok()?))
         })
         .collect()
 }

@@ -1,0 +1,258 @@
+//! One state of a file, for reading.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::file::Opened;
+use crate::handle::Handle;
+use crate::tensor::read_into;
+use crate::{Error, IoInfo, OwnedView, Range, Result, Slice, Stats, Status, Tensor, TensorView};
+#[cfg(doc)]
+use crate::{File, LoadOptions};
+
+/// What a [`File`] showed when [`File::snapshot`] was called: the same tensors and metadata for as long as it lives, whatever
+/// is published or refreshed meanwhile, and after the file was closed. (What is patched in place shows.) It shares
+/// descriptor and mapping with the file, so it costs next to nothing; and when it is dropped, with what was taken from it,
+/// nothing of a replaced file is kept any more.
+///
+/// ```
+/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// let now = libst::File::open(&path)?.snapshot()?;
+/// let total: usize = now.tensors()?.iter().map(|tensor| tensor.data_len()).sum();
+/// assert_eq!((now.names(), total), (vec!["w", "b"], 26));
+/// # Ok::<(), libst::Error>(())
+/// ```
+///
+/// Its views cannot outlive it:
+///
+/// ```compile_fail,E0505
+/// # fn f() -> libst::Result<()> {
+/// let now = libst::File::open("model.safetensors")?.snapshot()?;
+/// let view = unsafe { now.view("w")? };
+/// drop(now);
+/// println!("{:?}", view.data());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Snapshot {
+    pin: Arc<Handle>,
+    path: PathBuf,
+    opened: Opened,
+}
+
+impl Snapshot {
+    pub(crate) fn of(pin: Arc<Handle>, path: PathBuf, opened: Opened) -> Snapshot {
+        Snapshot { pin, path, opened }
+    }
+
+    pub(crate) fn pin(&self) -> &Arc<Handle> {
+        &self.pin
+    }
+
+    /// As the file was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As [`File::shards`].
+    pub fn shards(&self) -> Vec<PathBuf> {
+        self.pin.shards()
+    }
+
+    /// The number of tensors.
+    pub fn len(&self) -> usize {
+        self.pin.count()
+    }
+
+    /// Whether there is no tensor.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is a tensor of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.pin.find(name).is_ok()
+    }
+
+    /// The names, in the order of the tensors' places in the file.
+    ///
+    /// # Panics
+    /// Where [`Snapshot::tensors`] is an error.
+    pub fn names(&self) -> Vec<&str> {
+        let all = self.pin.describe_all().unwrap_or_else(|error| panic!("{error}"));
+        all.into_iter().map(|tensor| tensor.name).collect()
+    }
+
+    /// A tensor: its description, and the ways to its bytes. Reads nothing.
+    ///
+    /// # Errors
+    /// [`Status::NotFound`].
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        Tensor::of(&self.pin, name)
+    }
+
+    /// All tensors, in the order of their places in the file: the order to read them in.
+    ///
+    /// # Errors
+    /// As [`File::tensors`].
+    pub fn tensors(&self) -> Result<Vec<Tensor>> {
+        Tensor::all_of(&self.pin)
+    }
+
+    /// The same by name.
+    ///
+    /// # Panics
+    /// Where [`Snapshot::tensors`] is an error.
+    pub fn iter(&self) -> Iter {
+        Iter::of(self.tensors())
+    }
+
+    /// The pairs of `__metadata__`, in the order of the header.
+    pub fn metadata(&self) -> Vec<(&str, &str)> {
+        self.pin.metadata()
+    }
+
+    /// One value of `__metadata__`.
+    pub fn metadata_get(&self, key: &str) -> Option<&str> {
+        self.pin.metadata_get(key)
+    }
+
+    /// As [`File::read`].
+    ///
+    /// # Errors
+    /// As [`File::read`].
+    pub fn read(&self, name: &str) -> Result<Vec<u8>> {
+        self.tensor(name)?.read()
+    }
+
+    /// As [`File::read_into`].
+    ///
+    /// # Errors
+    /// As [`File::read_into`].
+    pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
+        read_into(&self.pin, name, dst)
+    }
+
+    /// As [`File::slice`].
+    ///
+    /// # Errors
+    /// As [`File::slice`].
+    pub fn slice(&self, name: &str, ranges: &[Range]) -> Result<Slice> {
+        self.tensor(name)?.slice(ranges)
+    }
+
+    /// A tensor's bytes where they lie, without a copy.
+    ///
+    /// # Errors
+    /// As [`File::view`].
+    ///
+    /// # Safety
+    /// As [`File::view`]. What is published meanwhile, by whatever handle, is fine.
+    #[inline]
+    pub unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.pin.view(name) }
+    }
+
+    /// Views of all tensors by name, in the order of their places in the file.
+    ///
+    /// # Safety
+    /// As [`Snapshot::view`].
+    pub unsafe fn views(&self) -> impl Iterator<Item = Result<(&str, TensorView<'_>)>> {
+        // SAFETY: the caller's promise.
+        (0..).map_while(|index| unsafe { self.pin.view_at(index) })
+    }
+
+    /// As [`File::view_owned`].
+    ///
+    /// # Errors
+    /// As [`File::view_owned`].
+    pub fn view_owned(&self, name: &str) -> Result<OwnedView> {
+        if self.opened.writable {
+            return Err(Error::new(
+                Status::Unsupported,
+                "memory of a file opened for changes shows them while it is viewed; open another one for reading, or \
+                 read a copy",
+            ));
+        }
+        // SAFETY: the bytes then lie in memory that is private to the file and its snapshots. The file writes to it in a
+        // refresh, and after commits of its own, of which it has none.
+        unsafe { OwnedView::of(&self.pin, name, || self.load(Some(&[name]))) }
+    }
+
+    /// As [`File::info`].
+    ///
+    /// # Errors
+    /// As [`File::info`].
+    pub fn info(&self) -> Result<IoInfo> {
+        IoInfo::of(&self.pin)
+    }
+
+    /// As [`File::stats`], of the file and its snapshots together.
+    ///
+    /// # Errors
+    /// As [`File::stats`].
+    pub fn stats(&self) -> Result<Stats> {
+        Stats::of(&self.pin)
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("path", &self.path)
+            .field("tensors", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl IntoIterator for &Snapshot {
+    type Item = (String, Tensor);
+    type IntoIter = Iter;
+
+    fn into_iter(self) -> Iter {
+        self.iter()
+    }
+}
+
+/// The tensors of one state of a file; see [`File::iter`].
+pub struct Iter(std::vec::IntoIter<Tensor>);
+
+impl Iter {
+    pub(crate) fn of(tensors: Result<Vec<Tensor>>) -> Iter {
+        Iter(tensors.unwrap_or_else(|error| panic!("{error}")).into_iter())
+    }
+}
+
+fn named(tensor: Tensor) -> (String, Tensor) {
+    (tensor.name().to_owned(), tensor)
+}
+
+impl Iterator for Iter {
+    type Item = (String, Tensor);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(named)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(named)
+    }
+}
+
+impl ExactSizeIterator for Iter {}
+impl std::iter::FusedIterator for Iter {}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").field("left", &self.len()).finish()
+    }
+}

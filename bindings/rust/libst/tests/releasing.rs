@@ -1,0 +1,68 @@
+//! Of what a file has published it keeps open what somebody may look at, and nothing else. The only test of its process,
+//! so that no other blurs the counts.
+
+mod support;
+
+use support::*;
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Those of replaced files too.
+fn mappings_of(model: &Model) -> usize {
+    std::fs::read_to_string("/proc/self/maps").unwrap().matches(model.path.to_str().unwrap()).count()
+}
+
+fn nothing(_: &mut File) {}
+
+fn copies(file: &mut File) {
+    for (name, tensor) in &*file {
+        let bytes = tensor.read().unwrap();
+        assert_eq!(file.read(&name).unwrap(), bytes);
+        assert_eq!(file.slice(&name, &[]).unwrap().read().unwrap(), bytes);
+        let mut again = vec![0; bytes.len()];
+        file.read_many([tensor.request(&mut again)]).unwrap();
+        file.read_into(&name, &mut again).unwrap();
+        assert!(file.contains(&name) && again == bytes);
+    }
+    assert_eq!((file.names().len(), file.metadata().len(), file.shards().len()), (3, 1, 1));
+    assert!(file.metadata_get("made by").is_some());
+    file.prefetch(None).unwrap();
+}
+
+fn views_that_are_released(file: &mut File) {
+    // SAFETY: nobody writes meanwhile.
+    assert!(!unsafe { file.view("w").unwrap() }.data().is_empty());
+    file.release();
+}
+
+fn views_of_snapshots(file: &mut File) {
+    let now = file.snapshot().unwrap();
+    // SAFETY: nobody writes meanwhile.
+    assert!(!unsafe { now.view("w").unwrap() }.data().is_empty());
+}
+
+#[test]
+fn publishes_leave_nothing_open() {
+    for (what, look) in [
+        ("nobody looks", nothing as fn(&mut File)),
+        ("copies are read", copies),
+        ("views are released", views_that_are_released),
+        ("snapshots are viewed", views_of_snapshots),
+    ] {
+        let model = Model::plain();
+        let mut file = model.writable();
+        let mut round = |n: u8| {
+            look(&mut file);
+            let mut change = file.begin().unwrap();
+            change.put("b", TensorView::new(Dtype::U8, vec![2], &[n, n]).unwrap()).unwrap();
+            change.commit().unwrap();
+            look(&mut file);
+        };
+        round(0);
+        let before = (descriptors(), mappings_of(&model));
+        (0..50).for_each(&mut round);
+        assert_eq!((descriptors(), mappings_of(&model)), before, "{what}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Snapshots: one state of a file, whatever becomes of it; and what outlives it.
+
+mod support;
+
+use std::panic::AssertUnwindSafe;
+
+use support::*;
+
+fn replace(file: &File, name: &str, sample: &Sample) {
+    let mut change = file.begin().unwrap();
+    change.put(name, sample).unwrap();
+    change.set_metadata("made by", "another").unwrap();
+    change.commit().unwrap();
+}
+
+#[test]
+fn a_snapshot_shows_one_state() {
+    let model = Model::plain();
+    let mut file = model.writable();
+    let now = file.snapshot().unwrap();
+    // SAFETY: the file is replaced as a whole, never written in place.
+    let view = unsafe { now.view("w").unwrap() };
+    replace(&file, "w", &model.samples["b"]);
+    replace(&file, "new", &model.samples["b"]);
+    file.refresh().unwrap();
+    file.release();
+    let check = || {
+        assert_eq!((now.len(), now.contains("new"), now.names().len()), (3, false, 3));
+        assert_eq!((now.read("w").unwrap(), view.data()), (model.data("w").to_vec(), model.data("w")));
+        let mut w = vec![0; model.data("w").len()];
+        now.read_into("w", &mut w).unwrap();
+        assert_eq!(w, model.data("w"));
+        let (tensor, mut many) = (now.tensor("w").unwrap(), vec![0; w.len()]);
+        now.read_many([tensor.request(&mut many)]).unwrap();
+        assert_eq!(many, w);
+        assert_eq!(now.slice("w", &s![..1]).unwrap().read().unwrap(), model.data("w")[..96 * 4]);
+        assert_eq!(
+            (now.metadata(), now.metadata_get("made by")),
+            (vec![("made by", "a test")], Some("a test"))
+        );
+        let bytes: usize = (&now).into_iter().map(|(_, tensor)| tensor.data_len()).sum();
+        assert_eq!(bytes, now.tensors().unwrap().iter().map(Tensor::data_len).sum::<usize>());
+        now.prefetch(None).unwrap();
+        assert!(
+            !now.is_empty()
+                && now.shards() == [model.path.canonicalize().unwrap()]
+                && now.path() == model.path
+        );
+        assert_eq!((now.info().unwrap().map, now.stats().unwrap().commits), (Map::Shared, 2));
+    };
+    check();
+    assert_eq!((file.len(), file.metadata_get("made by").unwrap()), (4, "another".to_owned()));
+    drop(file);
+    check();
+    assert_eq!(now.clone().names(), now.names());
+}
+
+#[test]
+fn owned_views_outlive_their_file() {
+    let model = Model::plain();
+    let file = OpenOptions::new().map(Map::None).open(&model.path).unwrap();
+    let (view, of_snapshot) =
+        (file.view_owned("w").unwrap(), file.snapshot().unwrap().view_owned("w").unwrap());
+    let copy = view.clone();
+    drop((file, view));
+    std::fs::write(&model.path, []).unwrap();
+    std::thread::spawn(move || assert_eq!(copy.data(), of_snapshot.data())).join().unwrap();
+    let model = Model::plain();
+    let view = File::open(&model.path).unwrap().view_owned("w").unwrap();
+    assert_eq!((view.dtype(), view.shape(), view.data_len()), (Dtype::F32, &[64, 96][..], 64 * 96 * 4));
+    save(model.path.with_extension("copy"), [("w", &view.as_view())]).unwrap();
+    save(model.path.with_extension("copy"), [("w", view)]).unwrap();
+    assert_eq!(File::open(model.path.with_extension("copy")).unwrap().read("w").unwrap(), model.data("w"));
+    assert_eq!(
+        model.writable().snapshot().unwrap().view_owned("w").unwrap_err().status(),
+        Status::Unsupported
+    );
+}
+
+#[test]
+fn no_refresh_changes_the_bytes_under_an_owned_view() {
+    let model = Model::plain();
+    let mut file = OpenOptions::new().map(Map::None).open(&model.path).unwrap();
+    let now = file.snapshot().unwrap();
+    let view = now.view_owned("w").unwrap();
+    let copy = view.clone();
+    model.writable().update_bytes("w", &[1; 64 * 96 * 4]).unwrap();
+    for view in [view, copy] {
+        assert_eq!(file.refresh().unwrap_err().status(), Status::Unsupported);
+        assert_eq!(view.data(), model.data("w"));
+    }
+    file.refresh().unwrap();
+    assert_eq!(file.view_owned("w").unwrap().data(), [1; 64 * 96 * 4]);
+}
+
+#[test]
+fn many_tensors_of_one_state_are_read_together() {
+    let model = Model::plain();
+    let file = File::open(&model.path).unwrap();
+    let requests = |file: &File| file.stats().unwrap().read_requests;
+    let (mut together, mut one_by_one) = (vec![vec![0; 7], vec![0; 8000]], vec![vec![0; 7], vec![0; 8000]]);
+    let tensors = file.snapshot().unwrap();
+    let all = ["b", "v"].map(|name| tensors.tensor(name).unwrap());
+    file.read_many(all.iter().zip(&mut together).map(|(tensor, to)| tensor.request(to))).unwrap();
+    let of_one = requests(&file);
+    let all = ["b", "v"].map(|name| file.tensor(name).unwrap());
+    file.read_many(all.iter().zip(&mut one_by_one).map(|(tensor, to)| tensor.request(to))).unwrap();
+    assert_eq!((requests(&file) - of_one, one_by_one), (of_one, together), "they lie in one file");
+}
+
+#[test]
+fn a_missing_shard_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Model::plain();
+    reshard(&model.path, folder.path(), 8000).unwrap();
+    let file = File::open(folder.path()).unwrap();
+    let shards = file.shards();
+    std::fs::remove_file(&shards[1]).unwrap();
+    assert_eq!(file.tensors().unwrap_err().status(), Status::ShardMissing);
+    assert!(
+        std::panic::catch_unwind(AssertUnwindSafe(|| file.names())).is_err(),
+        "rather than to answer less"
+    );
+}
