@@ -255,7 +255,7 @@ Result<void> ShardCommit::prepare() {
 Result<void> ShardCommit::check_all_is_there() const {
   for (const Transaction *part : work_.parts)
     if (auto there = part->check_part_is_there(); !there) return there;
-  return decision_.beside->check_beside(*decision_.taken.journal);
+  return decision_.beside->check_beside(decision_.taken);
 }
 
 // Once more, as preparing may have taken long: does every path still lead to what is locked?

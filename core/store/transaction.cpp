@@ -84,7 +84,7 @@ Result<void> Transaction::need_journal() {
 }
 
 Result<void> Transaction::check_journal_is_there() const {
-  return checkpoint_.journals_->check_beside(*journal_.journal);
+  return checkpoint_.journals_->check_beside(journal_);
 }
 
 // Staging may take hours, and something may clean up meanwhile. What was staged can still be read.

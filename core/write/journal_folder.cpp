@@ -91,8 +91,12 @@ Result<std::vector<std::string>> Folder::journals() const {
 }
 
 JournalFolder::JournalFolder(os::Location file, struct stat data)
-    : env_(file.env()), file_(std::move(file)), data_(data), process_(env_.getpid()) {
+    : env_(file.env()), file_(std::move(file)), beside_(folder_of(file_)), data_(data), process_(env_.getpid()) {
   parked_.reserve(most_parked);
+}
+
+void JournalFolder::remove_if_empty() noexcept {
+  env_.unlinkat(beside_.dir(), beside_.name().c_str(), AT_REMOVEDIR);  // fails while others use it
 }
 
 JournalFolder::~JournalFolder() {
@@ -104,7 +108,7 @@ void JournalFolder::let_go() noexcept {
   if (!folder_ || env_.getpid() != process_) return;  // see forget_if_forked
   for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
   parked_.clear();
-  Folder::remove_if_empty(file_);  // fails while others use it
+  remove_if_empty();
   folder_.reset();
 }
 
@@ -117,24 +121,22 @@ void JournalFolder::forget_if_forked() {
   folder_.reset();
 }
 
-Result<void> JournalFolder::check_beside(const Journal &journal) const {
-  const auto gone = [&] {
-    return fail(Status::io, "the journal folder of ", in_quotes(file_.path()),
-                " was removed while a change was being made; nothing was changed; see what removes it, and try again");
+Result<void> JournalFolder::check_beside(const Taken &taken) const {
+  const os::File &dir = taken.folder->dir();
+  const auto is_there = [&](int folder, const std::string &name, const os::File &opened) -> Result<bool> {
+    struct stat by_name, ours;
+    int r = env_.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
+    if (r == -ENOENT) return false;
+    if (r == 0) r = env_.fstat(opened.fd(), &ours);
+    if (r < 0) return Failure(opened.error(-r, "look at"));
+    return os::same_inode(by_name, ours);
   };
-  struct stat by_name;
-  const auto ours = journal.file().stat();
-  if (!ours) return Failure(Error(ours.error()));
-  auto folder = open_dir(folder_of(file_));
-  if (!folder) {
-    const int e = folder.error().os_errno;
-    if (e == ENOENT || e == ENOTDIR || e == ELOOP) return gone();
-    return Failure(std::move(folder.error()));
-  }
-  const int r = env_.fstatat(folder->fd(), journal.name().c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
-  if (r == -ENOENT || (r == 0 && !os::same_inode(by_name, *ours))) return gone();
-  if (r < 0) return Failure(folder->error(-r, "look into"));
-  return {};
+  auto found = is_there(beside_.dir(), beside_.name(), dir);
+  if (found && *found) found = is_there(dir.fd(), taken.journal->name(), taken.journal->file());
+  if (!found) return Failure(std::move(found.error()));
+  if (*found) return {};
+  return fail(Status::io, "the journal folder of ", in_quotes(file_.path()),
+              " was removed while a change was being made; nothing was changed; see what removes it, and try again");
 }
 
 Result<JournalFolder::Taken> JournalFolder::take() {
@@ -162,10 +164,11 @@ Result<JournalFolder::Taken> JournalFolder::take() {
     } else if (created.error().os_errno != ENOENT) {
       return Failure(std::move(created.error()));
     }
-    if (journal && check_beside(*journal)) return Taken{std::move(journal), folder_};
+    Taken taken{std::move(journal), folder_};
+    if (taken.journal && check_beside(taken)) return taken;
     // Somebody removed or moved the folder; a journal that recovery would not
     // find is worth nothing.
-    if (journal) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
+    if (taken.journal) env_.unlinkat(folder_->dir().fd(), taken.journal->name().c_str(), 0);
     last = error(Status::io, "the journal folder of ", in_quotes(file_.path()),
                  " vanishes as soon as it is made; see what removes it");
     folder_.reset();
@@ -179,7 +182,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
     parked_.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
-  if (!folder_) Folder::remove_if_empty(file_);  // let_go() came between
+  if (!folder_) remove_if_empty();  // let_go() came between
 }
 
 }  // namespace st::write

@@ -59,14 +59,16 @@ class JournalFolder {
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
   void let_go() noexcept;
-  // Does recovery find it there, in the folder that stands beside the file now? Status io if not.
-  Result<void> check_beside(const Journal &journal) const;
+  // Does recovery find it there, in the folder that stands beside the file now? Status
+  // io if not. Takes no memory if so: it is also asked after the point of no return.
+  Result<void> check_beside(const Taken &taken) const;
 
  private:
   void forget_if_forked();
+  void remove_if_empty() noexcept;
 
   os::Env &env_;
-  const os::Location file_;
+  const os::Location file_, beside_;  // and the folder
   const struct stat data_;
   pid_t process_;
   std::mutex mutex_;

@@ -15,8 +15,9 @@ namespace st::testing {
 namespace {
 
 void remove_folder(SimEnv &env, const std::string &folder) {
-  for (const std::string &name : env.names(folder)) env.unlinkat(AT_FDCWD, (folder + "/" + name).c_str(), 0);
-  env.unlinkat(AT_FDCWD, folder.c_str(), AT_REMOVEDIR);
+  for (const std::string &name : env.names(folder)) ASSERT_EQ(env.remove(folder + "/" + name), 0);
+  if (!env.exists(folder)) return;
+  ASSERT_EQ(env.remove(folder), 0);
 }
 
 // A commit, before whose n-th change of the disk the folder goes; and all that a cut after that may leave.

@@ -218,7 +218,7 @@ MUTANTS = [
            "std::min(write_chunk_bytes, end - at)"),
     Mutant("a journal of another inode is applied unseen", ORPHAN, "if (!same_inode && !touched_)", "if (false)"),
     Mutant("a journal of another inode is never applied", ORPHAN, "if (!same_inode && !touched_)", "if (!same_inode)"),
-    Mutant("a journal in a folder that was moved is used", FOLDER, "if (journal && check_beside(*journal))", "if (journal)"),
+    Mutant("a journal in a folder that was moved is used", FOLDER, "if (taken.journal && check_beside(taken))", "if (taken.journal)"),
     Mutant("a child takes its parent's journals", FOLDER, "  forget_if_forked();\n  Error last;", "  Error last;"),
     Mutant("a transaction does not lock its tensors", TRANSACTION,
            "  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});\n", ""),

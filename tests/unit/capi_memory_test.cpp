@@ -267,7 +267,7 @@ TEST_F(OutOfMemory, Update) {
         if (status == ST_E_NOMEM) {
           ASSERT_TRUE(same_bytes(bytes_of(path), old)) << n;
         } else {
-          ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
+          ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n << st_status_name(status) << st_last_error();
           put_bytes(path, old);
         }
       });

@@ -13,11 +13,13 @@ namespace st::write {
 namespace {
 
 SuperList list() {
-  auto fresh = [](const std::string &file) { return temporary_prefix(file, undecided_infix) + "0123456789abcdef"; };
+  auto fresh = [](const std::string &file, const std::string &digits = "0123456789abcdef") {
+    return temporary_prefix(file, undecided_infix) + digits;
+  };
   SuperList l;
   l.index = {"i.json", "", fresh("i.json"), "", {1, 2}, {3, 4}, {}};
   l.parts.push_back({"a", "0000000000000001", "", "", {5, 6}, {}, {}});
-  l.parts.push_back({"b", "0000000000000002", fresh("b"), fresh("b") + "-2", {7, 8}, {9, 10}, {11, 12}});
+  l.parts.push_back({"b", "0000000000000002", fresh("b"), fresh("b", "0123456789abcde2"), {7, 8}, {9, 10}, {11, 12}});
   return l;
 }
 
@@ -69,7 +71,8 @@ TEST(SuperJournalTest, EveryPartHasAJournal) {
 TEST(SuperJournalTest, NewFilesAreTemporariesOfTheirOwnFile) {
   EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].first = "another.safetensors"; }));
   EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].first = l.index.first; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].second = temporary_prefix("b", temporary_infix) + "1"; }));
+  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].second += "-notes"; }));
+  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].second = temporary_prefix("b", temporary_infix) + "0123456789abcdef"; }));
 }
 
 TEST(SuperJournalTest, NoFileIsNamedTwice) {
