@@ -90,7 +90,7 @@ st_status st_snapshot(st_file *file, st_file **pin) {
     ST_CAPI_TRY(require("st_snapshot", file, pin));
     auto made = file->pin ? std::make_shared<store::Pinned>(*file->pin)
                           : std::make_shared<store::Pinned>(file->collection, file->collection->catalogue());
-    *pin = new st_file(std::move(made));
+    *pin = new st_file(made);
     return {};
   });
 }

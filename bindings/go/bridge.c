@@ -90,8 +90,8 @@ void stgo_unpin(st_file **pin) {
   *pin = NULL;
 }
 
-st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity,
-                    st_file **pin, st_tensor *out) {
+st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity, st_file **pin,
+                    st_tensor *out) {
   const st_status status = stgo_pin_tensor(file, name, name_len, pin, out);
   if (status != ST_OK || out->rank > capacity) return status;
   if (out->rank > 0) memcpy(shape, out->shape, out->rank * sizeof *shape);

@@ -44,8 +44,8 @@ void stgo_unpin(st_file **pin);
 
 /* What a file has under a name, but for the name: without a pin and with its shape in `shape`, where that has room;
  * else with a pin. Calls Go back as little as stgo_view. */
-st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity,
-                    st_file **pin, st_tensor *out);
+st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity, st_file **pin,
+                    st_tensor *out);
 
 /* st_read_n that answers the size; and one that closes the pin. */
 st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes);

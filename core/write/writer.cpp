@@ -51,10 +51,11 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
   w->process_ = env.getpid();
   w->metadata_ = std::move(metadata);
-  w->target_ = to.at;
+  const mode_t mode = to.mode();
+  w->target_ = std::move(to.at);
 
   if (auto ok = w->declare(std::move(declared)); !ok) return Failure(std::move(ok.error()));
-  auto made = Replacement::create(w->target_, to.mode());
+  auto made = Replacement::create(w->target_, mode);
   if (!made) return Failure(std::move(made.error()));
   w->made_ = std::move(*made);
   const uint64_t size = w->data_offset_ + w->end_;

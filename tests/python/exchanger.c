@@ -18,7 +18,9 @@ static int exchanged(void) {
   return lstat(folder, &s) == 0 && S_ISLNK(s.st_mode);
 }
 
-static void exchange(void) { renameat2(AT_FDCWD, folder, AT_FDCWD, other, RENAME_EXCHANGE); }
+static void exchange(void) {
+  renameat2(AT_FDCWD, folder, AT_FDCWD, other, RENAME_EXCHANGE);
+}
 
 static void pause_us(long us) {
   const struct timespec t = {0, us * 1000};

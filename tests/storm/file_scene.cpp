@@ -125,7 +125,8 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
     if (!file && status != ST_E_BUSY) ledger.complain("a reader: " + said("st_open", status)), ::_exit(1);
     for (int i = 0; file && i < 4; ++i) {
       ledger.doing(worker, "st_read");
-      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), bytes.data(), bytes.size(), nullptr);
+      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), bytes.data(), bytes.size(),
+                       nullptr);
       if (status != ST_OK) ledger.complain("a reader: " + said("st_read", status)), ::_exit(1);
       ++ledger.reads;
     }

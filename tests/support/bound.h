@@ -1,5 +1,6 @@
 // How much the programs of many trials try. Slow builds (sanitizers, coverage) set ST_TEST_BOUND=small and take a share
-// of what the plain build takes in the same CI run: the same code is run, on fewer disks, and on smaller files. ST_TEST_BOUND=full takes what no CI run has the time for.
+// of what the plain build takes in the same CI run: the same code is run, on fewer disks, and on smaller files.
+// ST_TEST_BOUND=full takes what no CI run has the time for.
 #pragma once
 
 #include <cstdlib>

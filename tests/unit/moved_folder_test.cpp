@@ -23,6 +23,9 @@ struct Kind {
   const char *name, *file;
   bool publish;
 };
+void PrintTo(const Kind &kind, std::ostream *out) {
+  *out << kind.name;
+}
 
 class MovedFolder : public testing::FolderScene, public ::testing::WithParamInterface<Kind> {
  protected:

@@ -157,7 +157,8 @@ TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
   void *gone = ::mmap(nullptr, 16384, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
   const Piece piece{b_at, *payload, gone};
-  ASSERT_TRUE(apply_patch(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {}, [] { return Result<void>(); }));
+  ASSERT_TRUE(apply_patch(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {},
+                          [] { return Result<void>(); }));
   ::munmap(gone, 16384);
   EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
 }

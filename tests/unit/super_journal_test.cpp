@@ -72,7 +72,8 @@ TEST(SuperJournalTest, NewFilesAreTemporariesOfTheirOwnFile) {
   EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].first = "another.safetensors"; }));
   EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].first = l.index.first; }));
   EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].second += "-notes"; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].second = temporary_prefix("b", temporary_infix) + "0123456789abcdef"; }));
+  EXPECT_TRUE(is_refused(
+      [](SuperList &l) { l.parts[1].second = temporary_prefix("b", temporary_infix) + "0123456789abcdef"; }));
 }
 
 TEST(SuperJournalTest, NoFileIsNamedTwice) {
