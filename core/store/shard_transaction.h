@@ -1,6 +1,6 @@
 // A transaction on a sharded checkpoint: a transaction on each shard that it
 // changes. What touches one shard and not the index is that shard's own affair;
-// else they are committed together (shard_commit.h).
+// else they are committed together (shard_commit.h). Ends before its Shards do.
 #pragma once
 
 #include <map>

@@ -12,6 +12,7 @@
 
 #include "bound.h"
 #include "capi_scene.h"
+#include "sanitizers.h"
 
 namespace st {
 namespace {
@@ -24,7 +25,7 @@ size_t bounded(size_t small, size_t usual, size_t full) {
   return testing::small_bound() ? small : testing::full_bound() ? full : usual;
 }
 
-// What this process holds.
+// What this process holds. A sanitizer keeps freed memory for a while, so resident is 0 under one.
 struct Holds {
   size_t descriptors = 0, mappings = 0, resident = 0;
   static Holds now() {
@@ -33,9 +34,11 @@ struct Holds {
         static_cast<size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) h.mappings += line.find("safetensors") != std::string::npos;
+#if !defined(ST_UNDER_ASAN) && !defined(ST_UNDER_TSAN)
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)
       if (line.starts_with("VmRSS:")) h.resident = std::stoul(line.substr(6)) * 1024;
+#endif
     return h;
   }
 };
@@ -374,6 +377,7 @@ TEST_F(CapiLongLifeOfSeveral, RefreshesOfAnOverlayLeaveNothingBehind) {
   st_open_options options = ST_OPEN_OPTIONS_INIT;
   options.deltas = deltas;
   options.delta_count = 1;
+  const std::string first = pattern(size, 1);
   st_file *overlay = nullptr, *writer = open_model(ST_MAP_AUTO, index.c_str());
   ASSERT_ST(ST_OK, st_open(index.c_str(), &options, &overlay));
   publish_on_and_on(bounded(60, 200, 5'000), two_files * 2, [&](size_t i) {
@@ -381,12 +385,10 @@ TEST_F(CapiLongLifeOfSeveral, RefreshesOfAnOverlayLeaveNothingBehind) {
     st_release(overlay);
     EXPECT_ST(ST_OK, st_get(overlay, "b", &view));
     st_txn *txn = nullptr;
-    EXPECT_ST(ST_OK, st_begin(writer, nullptr, &txn));
     const uint64_t shape[2] = {one.size(), 1};
-    const st_tensor value = u8(i % 2 ? one : pattern(size, 1), shape);
+    const st_tensor value = u8(i % 2 ? one : first, shape);
     st_txn_options publish = ST_TXN_OPTIONS_INIT;
     publish.flags = ST_COMMIT_PUBLISH;
-    st_abort(txn);
     EXPECT_ST(ST_OK, st_begin(writer, &publish, &txn));
     EXPECT_ST(ST_OK, st_txn_update(txn, "a", &value));
     EXPECT_ST(ST_OK, st_commit(txn));

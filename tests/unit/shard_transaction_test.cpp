@@ -176,6 +176,7 @@ TEST_F(ShardTransactionTest, OfNothingChangesNothing) {
   ASSERT_TRUE(is_ok(t->set_metadata("by", "me")));  // as it is
   ASSERT_TRUE(is_ok(t->commit()));
   EXPECT_EQ(c->catalogue().metadata_find("by"), "me");
+  t.reset();
   c.reset();
   EXPECT_TRUE(same_bytes(all(), before));
 }

@@ -36,11 +36,13 @@
  *  - Pointers taken from a handle (views, names, shapes, metadata, paths) live
  *    until its st_close or st_release. A state that a publish or a refresh has
  *    superseded goes at once if none of it was given out, else with those two.
- *  - A handle shows one state of its file: what other handles add or remove shows after
- *    st_refresh, what it publishes itself at once. A call sees one state, also beside
- *    publishes in other threads; st_snapshot gives a handle of one state to several calls. New values of a tensor that somebody patches in place show
- *    through shared mappings at once, so bytes under a view may change while
- *    they are read; st_read copies instead.
+ *  - A handle shows one state of its file: what other handles add or remove
+ *    shows after st_refresh, what it publishes itself at once. A call sees one
+ *    state, also beside publishes in other threads; st_snapshot gives several
+ *    calls a handle of one state.
+ *  - New values of a tensor that somebody patches in place show through shared
+ *    mappings at once, so bytes under a view may change while they are read;
+ *    st_read copies instead.
  *
  * Types, statuses and functions are stable within libst.so.2: they are added,
  * never renamed, renumbered or removed. "Since 2.x" names the first version.
