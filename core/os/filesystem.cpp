@@ -125,12 +125,16 @@ std::string read_text(Env &env, const char *path) {
   std::string text;
   auto file = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
   if (!file) return text;
-  char buffer[16384];
-  for (;;) {
-    auto got = file->read_up_to(buffer, sizeof buffer, text.size());
+  constexpr size_t step = 16384;
+  for (size_t have = 0;;) {
+    text.resize(have + step);
+    auto got = file->read_up_to(text.data() + have, step, have);
     if (!got) return {};
-    text.append(buffer, *got);
-    if (*got < sizeof buffer) return text;
+    have += *got;
+    if (*got < step) {
+      text.resize(have);
+      return text;
+    }
   }
 }
 
@@ -199,13 +203,46 @@ Mount mount_of(const File &file, std::string_view mountinfo) {
   return s ? mount_of_device(mountinfo, s->st_dev) : Mount{};
 }
 
-// An overlay is as far away as the farthest of its layers.
-Storage storage_of_layers(Env &env, std::string_view options) {
+// An overlay is told by its layers, which are yet to be looked at.
+struct Look {
+  Filesystem filesystem;
+  std::string layers;  // of an overlay: the options of its mount
+};
+
+Look look_at(const File &file) {
+  struct statfs fs;
+  if (file.env().fstatfs(file.fd(), &fs) < 0) return {};
+  const auto magic = static_cast<uint32_t>(fs.f_type);
+  const auto *known =
+      std::find_if(std::begin(magics), std::end(magics), [&](const Magic &m) { return m.magic == magic; });
+  if (known != std::end(magics) && known->type != overlay)
+    return {{storage_of_type(known->type), std::string(known->type)}, {}};
+
+  const std::string mountinfo = read_text(file.env(), "/proc/self/mountinfo");
+  const Mount mount = mount_of(file, mountinfo);
+  if (known != std::end(magics)) return {{storage_of_type(overlay), std::string(overlay)}, std::string(mount.options)};
+  std::string type(mount.type);
+  if (type.empty() && magic == fuse_magic) type = "fuse";
+  if (type.empty()) return {{Storage::unknown, text("unknown (statfs magic ", magic, ")")}, {}};
+  return {{storage_of_type(type), std::move(type)}, {}};
+}
+
+// An overlay is as far away as the farthest of its layers, some of which may lie on overlays. In a container the paths
+// of the layers may lead anywhere, to this very overlay too.
+Storage storage_of_layers(Env &env, std::string options) {
   constexpr Storage by_distance[] = {Storage::object_store, Storage::fuse, Storage::parallel, Storage::network};
+  std::vector<std::string> overlays{std::move(options)};
   std::vector<Storage> layers;
-  for (const std::string &folder : overlay_layers(options))
-    if (auto dir = File::open(env, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, folder))
-      layers.push_back(probe_filesystem(*dir).storage);
+  for (size_t i = 0; i < overlays.size(); ++i)
+    for (const std::string &folder : overlay_layers(overlays[i])) {
+      const auto dir = File::open(env, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, folder);
+      if (!dir) continue;
+      Look layer = look_at(*dir);
+      if (layer.filesystem.type != overlay)
+        layers.push_back(layer.filesystem.storage);
+      else if (std::find(overlays.begin(), overlays.end(), layer.layers) == overlays.end())
+        overlays.push_back(std::move(layer.layers));
+    }
   for (Storage far : by_distance)
     if (std::find(layers.begin(), layers.end(), far) != layers.end()) return far;
   const bool in_memory =
@@ -257,21 +294,9 @@ std::vector<std::string> overlay_layers(std::string_view options) {
 }
 
 Filesystem probe_filesystem(const File &file) {
-  struct statfs fs;
-  if (file.env().fstatfs(file.fd(), &fs) < 0) return {};
-  const auto magic = static_cast<uint32_t>(fs.f_type);
-  const auto *known =
-      std::find_if(std::begin(magics), std::end(magics), [&](const Magic &m) { return m.magic == magic; });
-  if (known != std::end(magics) && known->type != overlay)
-    return {storage_of_type(known->type), std::string(known->type)};
-
-  const std::string mountinfo = read_text(file.env(), "/proc/self/mountinfo");
-  const Mount mount = mount_of(file, mountinfo);
-  if (known != std::end(magics)) return {storage_of_layers(file.env(), mount.options), std::string(overlay)};
-  std::string type(mount.type);
-  if (type.empty() && magic == fuse_magic) type = "fuse";
-  if (type.empty()) return {Storage::unknown, text("unknown (statfs magic ", magic, ")")};
-  return {storage_of_type(type), std::move(type)};
+  Look look = look_at(file);
+  if (look.filesystem.type == overlay) look.filesystem.storage = storage_of_layers(file.env(), std::move(look.layers));
+  return look.filesystem;
 }
 
 }  // namespace st::os

@@ -145,6 +145,34 @@ TEST(Filesystem, LooksAtTheMountTableForOtherMagics) {
   EXPECT_EQ(probe_filesystem(file).type, listed);
 }
 
+// Where everything lies on one overlay, by a mount table of the test's.
+class OneOverlay : public Statfs {
+ public:
+  OneOverlay(Env &base, std::string mountinfo) : Statfs(base), mountinfo_(std::move(mountinfo)) { magic = 0x794C7630; }
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    if (std::string_view(path).starts_with("/proc/self/fdinfo/")) return -ENOENT;
+    const bool table = std::string_view(path) == "/proc/self/mountinfo";
+    return Statfs::openat(dir, table ? mountinfo_.c_str() : path, flags, mode);
+  }
+
+ private:
+  const std::string mountinfo_;
+};
+
+// In a container the folders of its overlay are those of another tree of files: who may make them chooses what they
+// are.
+TEST(Filesystem, AnOverlayWhoseLayerLeadsToItselfIsLookedAtOnce) {
+  TempDir dir;
+  struct stat s;
+  ASSERT_EQ(::stat(dir.path().c_str(), &s), 0);
+  testing::put_bytes(dir / "table", text("1 0 ", major(s.st_dev), ":", minor(s.st_dev), " / / rw - overlay overlay ",
+                                         "rw,lowerdir=", dir.path(), ":", dir.path(), ",upperdir=", dir.path(), "\n"));
+  OneOverlay env(Env::posix(), dir / "table");
+  const Filesystem fs = probe_filesystem(open_in(env, dir.path()));
+  EXPECT_EQ(fs.type, "overlay");
+  EXPECT_EQ(fs.storage, Storage::local);
+}
+
 TEST(Filesystem, OverlaysNameTheirLayers) {
   using Folders = std::vector<std::string>;
   EXPECT_EQ(overlay_layers("rw,lowerdir=/a/low:/b/low,upperdir=/c/up,workdir=/c/work,xino=off"),
