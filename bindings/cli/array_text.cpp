@@ -17,30 +17,27 @@ class ArrayWriter {
     for (const std::string &cell : array.cells) widest_ = std::max(widest_, cell.size());
   }
 
-  void write(size_t d, size_t &cell) {
-    if (d == array_.shape.size()) {
-      out_.write(array_.cells[cell++]);
-    } else if (d + 1 == array_.shape.size()) {
+  // Row after row, as an odometer counts: there may be a million dimensions.
+  void write() {
+    if (array_.shape.empty()) return out_.write(array_.cells[0]);
+    const size_t last = array_.shape.size() - 1;
+    std::vector<uint64_t> at(last);  // in each dimension but that of the row
+    size_t cell = 0;
+    out_.write(std::string(last, '['));
+    for (;;) {
       write_row(cell);
-    } else {
-      write_rows(d, cell);
+      size_t d = last;
+      for (; d > 0 && ++at[d - 1] == array_.shape[d - 1]; --d) at[d - 1] = 0;
+      out_.write(std::string(last - d, ']'));
+      if (d-- == 0) return;
+      const std::string next = std::string(last - d, '\n') + std::string(d + 1, ' ');
+      out_.write(next);
+      if (array_.cut[d] && at[d] == array_.shape[d] / 2) out_.write(left_out + next);
+      out_.write(std::string(last - d - 1, '['));
     }
   }
 
  private:
-  void write_rows(size_t d, size_t &cell) {
-    const uint64_t n = array_.shape[d];
-    const std::string indent(d + 1, ' ');
-    const std::string newlines(array_.shape.size() - d - 1, '\n');
-    out_.write("[");
-    for (uint64_t i = 0; i < n; ++i) {
-      if (i > 0) out_.write(newlines + indent);
-      if (array_.cut[d] && i == n / 2) out_.write(left_out + newlines + indent);
-      write(d + 1, cell);
-    }
-    out_.write("]");
-  }
-
   void write_row(size_t &cell) {
     const size_t d = array_.shape.size() - 1;
     const uint64_t n = array_.shape[d];
@@ -72,11 +69,10 @@ class ArrayWriter {
 }  // namespace
 
 void write_array(Output &out, const Slice::Corner &array) {
-  size_t cell = 0;
   if (array.cells.empty()) {
     out.write("[]");
   } else {
-    ArrayWriter(out, array).write(0, cell);
+    ArrayWriter(out, array).write();
   }
   out.write("\n");
 }

@@ -108,6 +108,12 @@ def test_rows_and_brackets(stctl, cube):
     assert text == "[[[ 0  1  2  3  4  5]\n  [ 6  7  8  9 10 11]]\n\n [[24 25 26 27 28 29]\n  [30 31 32 33 34 35]]]\n"
 
 
+def test_a_tensor_of_a_hundred_thousand_dimensions(stctl, tmp_path):
+    n = 100_000
+    path = write(tmp_path / "m.safetensors", {"w": ("U8", [1] * n, b"\7")})
+    assert stctl("get", path, "w")[0] == "[" * n + "7" + "]" * n + "\n"
+
+
 def test_the_middle_of_a_large_tensor_is_left_out(stctl, tmp_path):
     path = tmp_path / "m.safetensors"
     save_file({"w": np.arange(10000, dtype=np.int32).reshape(100, 100), "v": np.arange(2000, dtype=np.int16)}, path)
