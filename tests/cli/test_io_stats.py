@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from cli_files import sparse
+from cli_files import sparse, write
 
 MAPS = ["shared", "private", "none"]
 
@@ -53,6 +53,19 @@ def test_stats_touch_brings_all_in(stctl, tmp_path):
     owned = stctl.json("stats", "--touch", "--map", "none", path)
     assert (owned["bytes_mapped"], owned["bytes_owned"]) == (0, size)
     assert stctl.json("stats", "--map", "none", path)["bytes_owned"] == 0
+
+
+@pytest.mark.parametrize("map", ["shared", "private"])
+def test_stats_of_shards_are_those_of_all(stctl, tmp_path, map):
+    size = 1 << 20
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [size], bytes(size)) for name in "abc"})
+    shards = tmp_path / "shards"
+    assert stctl.json("shard", path, shards, "--max-size", "1MiB")["shards"] == 3
+    mapped = sum(shard.stat().st_size for shard in shards.glob("*.safetensors"))
+    # They were written a moment ago, so they are in the page cache, whoever looks.
+    for touch in ([], ["--touch"]):
+        stats = stctl.json("stats", "--map", map, *touch, shards)
+        assert (stats["bytes_mapped"], stats["bytes_resident"]) == (mapped, mapped)
 
 
 def test_stats_touch_takes_empty_tensors(stctl, model):

@@ -297,5 +297,37 @@ TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {
   EXPECT_EQ(stats.bytes_mapped, old.size());
 }
 
+TEST_F(CapiCalls, StatsSumTheShardsThatWereLookedAt) {
+  const std::string shards = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_PRIVATE}) {
+    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    options.map = map;
+    st_file *several = nullptr, *pin = nullptr;
+    ASSERT_ST(ST_OK, st_open(shards.c_str(), &options, &several));
+    ASSERT_EQ(st_shard_count(several), 3u);
+    st_stats stats = ST_STATS_INIT;
+    uint64_t mapped = 0;
+    EXPECT_ST(ST_OK, st_get_stats(several, &stats));
+    EXPECT_EQ(stats.bytes_mapped, 0u);
+    EXPECT_EQ(stats.bytes_resident, 0u);
+    for (const size_t i : {0, 1}) {
+      EXPECT_TRUE(same_bytes(seen(several, tensors[i].name.c_str()), tensors[i].bytes));
+      const char *shard = nullptr;
+      EXPECT_ST(ST_OK, st_shard_path(several, i, &shard));
+      mapped += std::filesystem::file_size(shard);
+      EXPECT_ST(ST_OK, st_snapshot(several, &pin));
+      for (const st_file *each : {several, pin}) {
+        EXPECT_ST(ST_OK, st_get_stats(each, &stats));
+        EXPECT_EQ(stats.bytes_mapped, mapped);
+        EXPECT_EQ(stats.bytes_resident, mapped);
+        EXPECT_EQ(stats.bytes_owned, 0u);
+      }
+      st_close(pin);
+    }
+    st_close(several);
+  }
+}
+
 }  // namespace
 }  // namespace st

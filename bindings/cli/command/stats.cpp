@@ -21,11 +21,19 @@ struct Stats {
   bool touch = false;
 };
 
+// Of all tensors. Shards are opened when they are first asked for something, and only those that are open have counts:
+// so this also makes the counts those of the whole checkpoint.
+uint64_t nbytes_of(const File &file) {
+  uint64_t nbytes = 0;
+  for (size_t i = 0; i < file.count(); ++i) nbytes += file.at(i).nbytes;
+  return nbytes;
+}
+
 // Looks at one byte of each page of each tensor, so that all of them are in memory.
-void touch_all(Session &session, const File &file) {
+void touch_all(Session &session, const File &file, uint64_t nbytes) {
   const Interruptible guard(file.get());
-  const st_io_info io = file.io_info();
-  Progress progress(session.quiet, "reading", io.file_size - io.data_offset);
+  Progress progress(session.quiet, "reading", nbytes);
+  uint64_t done = 0;
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   constexpr uint64_t between_looks = 1 << 20;
   for (size_t i = 0; i < file.count(); ++i) {
@@ -36,14 +44,15 @@ void touch_all(Session &session, const File &file) {
       const uint64_t end = std::min(part + between_looks, tensor.nbytes);
       for (uint64_t at = part; at < end; at += page) static_cast<void>(bytes[at]);
       static_cast<void>(bytes[end - 1]);
-      progress.done(tensor.file_offset - io.data_offset + end);
+      progress.done(done += end - part);
     }
   }
 }
 
 int run(Session &session, const Stats &options) {
   const File file(session, options.file, {.map = options.map});
-  if (options.touch) touch_all(session, file);
+  const uint64_t nbytes = nbytes_of(file);
+  if (options.touch) touch_all(session, file, nbytes);
   const st_stats s = file.stats();
   struct Line {
     const char *key;
@@ -93,6 +102,7 @@ void add_stats(CLI::App &app, Session &session) {
                                   "What opening a file costs, and what of it is in memory\n\n"
                                   "Opens a file and prints the counters of the handle: bytes read, mapped, in memory\n"
                                   "now (also those that other processes brought in), owned, and what recovery did.\n"
+                                  "Of a sharded checkpoint, all shards are opened and their counters summed.\n"
                                   "With --touch, every page of every tensor is looked at first.",
                                   "  stctl stats model.safetensors              how much of it is in the page cache?\n"
                                   "  stctl stats --touch model.safetensors      bring it all in\n"
