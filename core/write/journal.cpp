@@ -72,7 +72,7 @@ Result<void> Journal::reserve(uint64_t end) {
   if (!header_written_) {
     // Written now, the header's block needs neither space nor a change of
     // metadata at commit.
-    constexpr std::byte zeros[header_bytes] = {};
+    static constexpr std::byte zeros[header_bytes] = {};
     if (auto put = file_.write(zeros, sizeof zeros, 0); !put) return put;
     header_written_ = true;
   }
@@ -133,7 +133,7 @@ Result<void> Journal::flush_if_long() {
 }
 
 Result<void> Journal::align(uint64_t alignment) {
-  constexpr std::byte zeros[page] = {};
+  static constexpr std::byte zeros[page] = {};
   return append_bytes(zeros, (alignment - end_ % alignment) % alignment);
 }
 
@@ -379,7 +379,7 @@ void Journal::settle() {
 }
 
 Result<void> Journal::retire() {
-  constexpr std::byte zeros[header_bytes] = {};
+  static constexpr std::byte zeros[header_bytes] = {};
   bytes_written_ += sizeof zeros;
   auto emptied = file_.write(zeros, sizeof zeros, 0);
   if (emptied) emptied = file_.sync_data();

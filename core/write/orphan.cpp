@@ -157,7 +157,7 @@ Result<void> Replay::apply() {
 }
 
 Result<void> empty(const Found &orphan) {
-  constexpr std::byte zeros[header_bytes] = {};
+  static constexpr std::byte zeros[header_bytes] = {};
   if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;
   return orphan.file.sync_data();
 }

@@ -43,6 +43,7 @@
  *  - New values of a tensor that somebody patches in place show through shared
  *    mappings at once, so bytes under a view may change while they are read;
  *    st_read copies instead.
+ *  - A call on local files needs no more than 64 KiB of stack, whatever they hold.
  *
  * Types, statuses and functions are stable within libst.so.2: they are added,
  * never renamed, renumbered or removed. "Since 2.x" names the first version.
@@ -334,7 +335,7 @@ void st_interrupt(st_file *file);
  *    replaced since it was read (st_refresh). A handle keeps up to 128 descriptors open, however many shards there are.
  *  - A transaction is all or nothing across shards. A new name goes to the last shard that the transaction rewrites
  *    anyway, else to the last shard. weight_map and total_size follow. ST_TXN_FILLERS is ST_E_UNSUPPORTED.
- *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open. */
+ *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open: none is until it is needed. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the deltas on them. 0 for NULL.
  * Since 2.0. */
