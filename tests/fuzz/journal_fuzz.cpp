@@ -213,7 +213,7 @@ std::unique_ptr<WatchedEnv> watched(const Scene &scene, const SimDisk &disk) {
 }
 
 Result<write::Recovered> recover(os::Env &env) {
-  return write::recover(located(env, path), {0, nullptr, nullptr}, {});
+  return write::recover(testing::located(env, path), {0, nullptr, nullptr}, {});
 }
 
 void check_file(SimEnv &env, const Scene &scene) {
