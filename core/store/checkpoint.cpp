@@ -92,6 +92,7 @@ Result<void> Checkpoint::refresh_settled() {
 
 HeldSnapshot Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
   if (options_.descriptors && snapshot->env) snapshot->share_descriptor(options_.descriptors);
+  if (journals_) journals_->follow(snapshot->identity.st_ino);
   return versions_.show(std::move(snapshot));
 }
 

@@ -127,9 +127,9 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
     if (!*folder) return {};
     std::vector<write::Piece> all;
     if (exclusive) all = {{0, {0, static_cast<uint64_t>(s->st_size), 0}, nullptr}};
-    auto orphans = write::find_orphans(**folder, *s, {{}, all});
-    if (!orphans) return Failure(std::move(orphans.error()));
-    if (!orphans->committed) return {};
+    auto settled = write::settle_orphans(**folder, *s, {{}, all});
+    if (!settled) return Failure(std::move(settled.error()));
+    if (*settled) return {};
     index_.lock.release();
     if (auto recovered = shards_.recover(wait); !recovered) return recovered;
   }

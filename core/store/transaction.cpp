@@ -204,6 +204,8 @@ Result<void> Transaction::stage_borrowed() {
 // else by a redo record, which needs nothing but room.
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
   if (auto ok = restage_if_gone(); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = checkpoint_.journals_->make_name_durable(locked.identity.inode); !ok)
+    return Failure(std::move(ok.error()));
   const os::File &dir = journal_.folder->dir();
   // In a file that replaced the one it was noted for, a tensor may lie across
   // other sectors.
@@ -315,9 +317,9 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   }
   locked->identity = *identity;
 
-  bool orphans = false;
-  if (auto looked = find_committed_orphans(&orphans); !looked) return Failure(std::move(looked.error()));
-  if (orphans) {
+  auto settled = settle_orphans();
+  if (!settled) return Failure(std::move(settled.error()));
+  if (!*settled) {
     locked->lock.release();
     if (orphaned) return *orphaned = true, nullptr;
     if (auto recovered = checkpoint_.recover(wait); !recovered) return Failure(std::move(recovered.error()));
@@ -330,23 +332,20 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   return locked;
 }
 
-Result<void> Transaction::find_committed_orphans(bool *found) const {
+Result<bool> Transaction::settle_orphans() const {
   std::optional<write::Folder> looked;
   const write::Folder *folder = journal_.folder.get();
   if (!folder) {
     auto opened = write::Folder::open(checkpoint_.at_, snapshot_->identity, checkpoint_.options_.log);
     if (!opened) return Failure(std::move(opened.error()));
     looked = std::move(*opened);
-    if (!looked) return {};
+    if (!looked) return true;
     folder = &*looked;
   }
   const std::string own = journal_.journal ? journal_.journal->name() : std::string();
   std::vector<write::Piece> locked = pieces();
   if (publishes()) locked = {{0, {0, snapshot_->file_size(), 0}, nullptr}};
-  auto orphans = write::find_orphans(*folder, snapshot_->identity, {own, locked});
-  if (!orphans) return Failure(std::move(orphans.error()));
-  *found = orphans->committed;
-  return {};
+  return write::settle_orphans(*folder, snapshot_->identity, {own, locked});
 }
 
 // The path names another file by now, or the file has another header: stage the

@@ -117,7 +117,7 @@ class Transaction final : public AnyTransaction {
   Result<void> check_payloads(const os::File &made, const write::PublishPlan &plan) const;
   Result<void> make(const Locked &locked, NewFile *made, std::string_view infix, bool keeping_removed = false);
   Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
-  Result<void> find_committed_orphans(bool *found) const;
+  Result<bool> settle_orphans() const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
   bool is_view(const NewBytes &value) const;
   Result<void> borrow(write::Piece *piece, const void *bytes);

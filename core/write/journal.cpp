@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t tail_limit = uint64_t{256} << 10;
 constexpr uint64_t page = 4096;
 constexpr uint64_t step = uint64_t{64} << 10;  // reserved at once
+constexpr os::LockRange unrecorded = os::whole_file(false), recorded = os::whole_file(true);
 
 }  // namespace
 
@@ -49,7 +50,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
     journal->file_ = std::move(*file);
     // Between the two calls a recoverer may take the new file for an orphan's
     // and remove it: it is ours once it is both locked and linked.
-    auto lock = os::RangeLock::acquire(journal->file_, {os::whole_file(true)}, {});
+    auto lock = os::RangeLock::acquire(journal->file_, {unrecorded}, {});
     if (!lock) {
       last = std::move(lock.error());
       if (last.status != Status::busy) {
@@ -362,6 +363,7 @@ Result<void> Journal::sync_payload(const os::File &dir) {
 }
 
 Result<void> Journal::commit() {
+  if (auto told = lock_.try_take(recorded); !told) return Failure(std::move(told.error()));
   const auto block = encode(record_);
   bytes_written_ += block.size();
   committed_ = true;
@@ -376,6 +378,7 @@ Result<void> Journal::finish() {
 
 void Journal::settle() {
   committed_ = false;
+  static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often
 }
 
 Result<void> Journal::retire() {

@@ -91,7 +91,12 @@ Result<std::vector<std::string>> Folder::journals() const {
 }
 
 JournalFolder::JournalFolder(os::Location file, struct stat data)
-    : env_(file.env()), file_(std::move(file)), beside_(folder_of(file_)), data_(data), process_(env_.getpid()) {
+    : env_(file.env()),
+      file_(std::move(file)),
+      beside_(folder_of(file_)),
+      data_(data),
+      named_(data.st_ino),
+      process_(env_.getpid()) {
   parked_.reserve(most_parked);
 }
 
@@ -119,6 +124,13 @@ void JournalFolder::forget_if_forked() {
   process_ = self;
   parked_.clear();
   folder_.reset();
+}
+
+Result<void> JournalFolder::make_name_durable(uint64_t inode) {
+  if (named_ == inode) return {};
+  if (auto synced = file_.folder()->sync(); !synced) return synced;
+  named_ = inode;
+  return {};
 }
 
 Result<void> JournalFolder::check_beside(const Taken &taken) const {

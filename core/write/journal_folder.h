@@ -3,6 +3,7 @@
 // file's owner, root or this user made: anything else may have been planted.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,6 +60,13 @@ class JournalFolder {
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
   void let_go() noexcept;
+  // The file that the name leads to now, and which is locked: no power cut will bring another back. Whoever gave it the
+  // name may have died before he synced that.
+  Result<void> make_name_durable(uint64_t inode);
+  // This is the file that the handle shows from now on. (Of another the number may be given to a third.)
+  void follow(uint64_t inode) {
+    if (named_ != inode) named_ = 0;
+  }
   // Does recovery find it there, in the folder that stands beside the file now? Status
   // io if not. Takes no memory if so: it is also asked after the point of no return.
   Result<void> check_beside(const Taken &taken) const;
@@ -70,6 +78,9 @@ class JournalFolder {
   os::Env &env_;
   const os::Location file_, beside_;  // and the folder
   const struct stat data_;
+  // Under its name, durably. What `data_` was of is so from the first journal on, as making the folder syncs its
+  // parent.
+  std::atomic<uint64_t> named_;
   pid_t process_;
   std::mutex mutex_;
   std::shared_ptr<Folder> folder_;

@@ -58,14 +58,24 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   return found;
 }
 
-Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found, bool durably) {
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found) {
   auto lock = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
   if (!lock && lock.error().status == Status::busy) return false;
   if (!lock) return Failure(std::move(lock.error()));
-  if (durably)
+  if (found.size > 0)
     if (auto emptied = empty(found); !emptied) return Failure(std::move(emptied.error()));
   drop(folder, name);
   return true;
+}
+
+// One that is locked is a dying writer's, or that of one who lives and works elsewhere: nothing is written to it. One
+// that is not, and has any bytes, is nobody's any more, as whoever makes a journal locks it before he writes to it.
+Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found) {
+  auto locked = os::is_locked(found.file, os::whole_file(true));
+  if (!locked) return Failure(std::move(locked.error()));
+  if (*locked) return found.file.sync_data();
+  if (found.size == 0) return {};
+  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);
 }
 
 // A chunk each, or the largest range.
@@ -194,7 +204,10 @@ Result<std::string> move_aside(const Folder &folder, const std::string &name) {
   std::string aside = name + std::string(aside_suffix);
   for (int n = 2;; ++n) {
     const int moved = dir.env().renameat(dir.fd(), name.c_str(), dir.fd(), aside.c_str());
-    if (moved >= 0) return dir.path() + "/" + aside;
+    if (moved >= 0) {
+      if (auto synced = dir.sync(); !synced) return Failure(std::move(synced.error()));
+      return dir.path() + "/" + aside;
+    }
     // Something stands there that gives way to nothing: a folder, or a file where this is one.
     const bool taken = moved == -ENOTEMPTY || moved == -EEXIST || moved == -EISDIR || moved == -ENOTDIR;
     if (!taken || n > attempts) return Failure(os_error(-moved, "move aside", dir.path() + "/" + name));

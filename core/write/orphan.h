@@ -33,9 +33,12 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
                                        bool write);
 // Removes a journal that does not wait, if nobody is filling it: true if it did. Only under
 // the lock of the whole file: a journal's lock in other hands than its writer's
-// would be taken for a sign of life. With `durably` no power cut will bring back what it was emptied of.
-Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found, bool durably = false);
+// would be taken for a sign of life. No power cut will bring back what it was emptied of.
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found);
 void drop(const Folder &folder, const std::string &name);
+// A journal that does not wait, and whose writer has lost his locks on the file: what
+// it says becomes durable. One that is empty goes.
+Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found);
 // Durably empty.
 Result<void> empty(const Found &orphan);
 // Durably empty first, then gone.
@@ -45,7 +48,7 @@ Result<void> empty_and_drop(const Folder &folder, const std::string &name, const
 Result<void> confirm(const Found &orphan);
 // The same of a part that is carried out: says so.
 Result<void> mark_done(const Found &part);
-// Out of the way, for somebody to look at: answers where it is now.
+// Out of the way, durably, for somebody to look at: answers where it is now.
 Result<std::string> move_aside(const Folder &folder, const std::string &name);
 
 // A journal, and the file that it is for. Takes little memory, however large they are, and keeps none.

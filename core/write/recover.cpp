@@ -43,9 +43,16 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, cons
     if (!*looked) continue;
     Found &found = **looked;
     if (found.file) {
+      // Asked first, as the writer may lose this lock at any moment, and is then found by the next question.
+      Result<bool> recorded = false;
+      if (!asking.locked.empty()) recorded = os::is_locked(found.file, os::whole_file(false));
+      if (!recorded) return Failure(std::move(recorded.error()));
       auto locked = os::is_locked(found.file, os::whole_file(true));
       if (!locked) return Failure(std::move(locked.error()));
-      if (*locked && !is_on(found, asking.locked)) continue;
+      if (*locked && !is_on(found, asking.locked)) {
+        orphans.idle |= *recorded && !found.waits();
+        continue;
+      }
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits())
@@ -54,6 +61,23 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, cons
     (found.waits() ? orphans.committed : orphans.idle) = true;
   }
   return orphans;
+}
+
+Result<bool> settle_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
+  auto orphans = find_orphans(folder, data, asking);
+  if (!orphans) return Failure(std::move(orphans.error()));
+  if (orphans->committed) return false;
+  if (!orphans->idle) return true;
+  auto names = folder.journals();
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string &name : *names) {
+    if (name == asking.own) continue;
+    auto looked = look_at(folder, name, data, true);
+    if (!looked) return Failure(std::move(looked.error()));
+    if (!*looked || (*looked)->waits()) continue;
+    if (auto settled = settle_idle(folder, name, **looked); !settled) return Failure(std::move(settled.error()));
+  }
+  return true;
 }
 
 namespace {

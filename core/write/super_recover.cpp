@@ -115,7 +115,7 @@ Result<std::string> SuperRecovery::why_no_list(const std::string &name, const Fo
 
 Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name, Found &super, const os::File &index) {
   if (!super.waits()) {
-    auto dropped = drop_if_idle(folder, name, super, true);
+    auto dropped = drop_if_idle(folder, name, super);
     if (!dropped) return Failure(std::move(dropped.error()));
     result.dropped += *dropped;
     return {};

@@ -59,9 +59,10 @@ Result<void> supplant(const os::Location &target, Replacement &made, int32_t loc
     auto folder = Folder::open(target, s, log);
     if (!folder) return Failure(std::move(folder.error()));
     if (!*folder) break;
-    auto orphans = find_orphans(**folder, s);
-    if (!orphans) return Failure(std::move(orphans.error()));
-    if (!orphans->committed) break;
+    const Piece all{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr};
+    auto settled = settle_orphans(**folder, s, {{}, {&all, 1}});
+    if (!settled) return Failure(std::move(settled.error()));
+    if (*settled) break;
     if (i >= attempts)
       return fail(Status::busy, in_quotes(target.path()), " needs recovery again and again; try again");
     old.locked.reset();

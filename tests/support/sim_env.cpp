@@ -467,6 +467,8 @@ int SimEnv::lock(int fd, int command, struct flock *lock) {
     return 0;
   }
   if (conflict) return -EAGAIN;
+  std::erase_if(held,
+                [&](const Lock &l) { return l.fd == fd && begin <= l.begin && l.end <= end; });  // now of this type
   held.push_back({fd, begin, end, lock->l_type == F_WRLCK});
   return 0;
 }

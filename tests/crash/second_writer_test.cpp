@@ -1,0 +1,196 @@
+// One writer dies, at any of its calls, and loses nothing of what it has written,
+// synced or not. Another goes on from what it finds, and is told ST_OK. Then the
+// power fails. What the first left unsynced may go by that, what it had emptied may
+// come back; what the second was promised stays, and nothing is wrong with the file.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+
+#include "cuts.h"
+#include "layout_workload.h"
+#include "mortal_env.h"
+#include "store/recover_all.h"
+#include "store/transaction.h"
+#include "test_files.h"
+#include "write/writer.h"
+
+namespace st::testing {
+namespace {
+
+store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
+  return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes.data(), bytes.size()};
+}
+
+enum class How { patch, publish, save };
+enum class Second { was_open, had_staged, was_open_and_another_comes_between, opens };
+std::string_view name_of(How how) {
+  return std::array{"patch", "publish", "save"}[static_cast<size_t>(how)];
+}
+std::string_view name_of(Second second) {
+  return std::array{"was open", "had staged", "was open, and another comes between",
+                    "opens"}[static_cast<size_t>(second)];
+}
+class SecondWriter : public ::testing::TestWithParam<bool> {
+ protected:
+  const uint64_t n = 1100;
+  const std::string path = "/models/m.safetensors";
+  const std::string old_a = pattern(n, 1), old_b = pattern(n, 2), first_a = pattern(n, 3), first_b = pattern(n, 4),
+                    other_a = pattern(n, 5);
+
+  SimEnv disk() const {
+    SimEnv env = empty_disk(disks[0]);
+    env.allow_reflinks(GetParam());
+    env.reflink = GetParam();
+    env.add_file(path, file(old_a, old_b));
+    return env;
+  }
+  std::string file(const std::string &a, const std::string &b) const {
+    return file_of({{{"a", {Dtype::U8, {n}, a}}, {"b", {Dtype::U8, {n}, b}}}, {}}, 8);
+  }
+  static std::unique_ptr<store::Checkpoint> open(os::Env &env, const std::string &path) {
+    auto opened = store::Checkpoint::open(env, path, {.writable = true, .lock_timeout_ms = 50});
+    EXPECT_TRUE(is_ok(opened));
+    return opened ? std::move(*opened) : nullptr;
+  }
+  std::unique_ptr<store::Transaction> staged(store::Checkpoint &file, How how, const std::string &a,
+                                             const std::string *b = nullptr) const {
+    auto begun = store::Transaction::begin(file, {.lock_timeout_ms = 50, .publish = how == How::publish});
+    if (!begun) return nullptr;
+    if (!(*begun)->update("a", u8(a, n))) return nullptr;
+    if (b && !(*begun)->update("b", u8(*b, n))) return nullptr;
+    return std::move(*begun);
+  }
+  Result<void> save(os::Env &env, const std::string &a, const std::string &b) const {
+    auto writer =
+        write::Writer::open(env, path, {}, {}, {.layout = write::Layout::stock, .alignment = 8, .lock_timeout_ms = 50});
+    if (!writer) return Failure(std::move(writer.error()));
+    for (const auto &[name, bytes] : {std::pair("a", &a), std::pair("b", &b)})
+      if (auto put = (*writer)->put({name, Dtype::U8, {n}, n, bytes->data()}); !put) return put;
+    return (*writer)->finish();
+  }
+
+  // The first writer, to its death. False: it lived to its end.
+  bool first(MortalEnv &env, How how, size_t at, Death death) const {
+    auto file = open(env, path);
+    env.die_at(at, death);
+    if (how == How::save) {
+      static_cast<void>(save(env, first_a, first_b));
+    } else if (auto transaction = staged(*file, how, first_a, &first_b)) {
+      static_cast<void>(transaction->commit());
+    }
+    file.reset();
+    return env.died();
+  }
+
+  // What is wrong with what a cut leaves. Empty: what was acknowledged is there.
+  std::string wrong_after_a_cut(const SimDisk &disk, const std::string &acknowledged) {
+    for (const SimDisk &left : Cuts(6, 64).of(disk, 0)) {
+      ++states;
+      SimEnv env(left);
+      auto done = store::recover_all(env, path, {}, {});
+      if (!done) return "it does not recover: " + done.error().message;
+      if (done->aside > 0) return "moved aside: " + done->why_aside;
+      if (env.contents(path) != acknowledged) return "what was acknowledged is lost";
+    }
+    return {};
+  }
+
+  // The first writer dies at its call `at`, unless it has `ended` before, and the second goes on. What is wrong?
+  std::string trial(How one, Death death, size_t at, How two, Second second, const std::string &a, bool *ended) {
+    SimEnv env = disk();
+    std::unique_ptr<store::Checkpoint> file;
+    std::unique_ptr<store::Transaction> transaction;
+    if (second != Second::opens) {
+      file = open(env, path);
+      auto parks = store::Transaction::begin(*file, {});
+      EXPECT_TRUE(is_ok((*parks)->update("b", u8(old_b, n))));
+      EXPECT_TRUE(is_ok((*parks)->commit()));
+    }
+    if (second == Second::had_staged) transaction = staged(*file, two, a);
+
+    MortalEnv mortal(env);
+    *ended = !first(mortal, one, at, death);
+
+    if (second == Second::was_open_and_another_comes_between) open(env, path).reset();
+    Result<void> answer;
+    if (two == How::save) {
+      answer = save(env, a, old_b);
+    } else {
+      if (!file) file = open(env, path);
+      if (!transaction) transaction = staged(*file, two, a);
+      answer = transaction->commit();
+    }
+    if (!answer) return "the second writer fails: " + answer.error().message;
+    const std::string acknowledged = env.contents(path);
+    if (acknowledged != this->file(a, old_b) && acknowledged != this->file(a, first_b)) return "it is neither of both";
+    std::string wrong = wrong_after_a_cut(env.disk(), acknowledged);
+    if (!wrong.empty()) return wrong;
+    transaction.reset();
+    file.reset();
+    wrong = wrong_after_a_cut(env.disk(), acknowledged);
+    return wrong.empty() ? wrong : wrong + ", when it was closed";
+  }
+
+  void all_after(How one) {
+    const std::pair<const char *, std::string> values[] = {
+        {"the old bytes", old_a}, {"the first one's bytes", first_a}, {"other bytes", other_a}};
+    for (const Death death : {Death::killed, Death::killed_but_for_a_lock, Death::failed_sync})
+      for (const How two : {How::patch, How::publish, How::save})
+        for (const Second second :
+             {Second::was_open, Second::had_staged, Second::was_open_and_another_comes_between, Second::opens})
+          for (const auto &[which, a] : values) {
+            if (two == How::save && second != Second::opens) continue;
+            bool ended = false;
+            for (size_t at = 0; !ended; ++at)
+              EXPECT_EQ(trial(one, death, at, two, second, a, &ended), "")
+                  << "a " << name_of(one) << ", " << name_of(death) << " at " << at << ", then a " << name_of(two)
+                  << " by one that " << name_of(second) << ", of " << which;
+          }
+    std::printf("%zu distinct disks after a death and a cut\n", states);
+  }
+  size_t states = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Journals, SecondWriter, ::testing::Bool(),
+                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+
+TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterAPatchThatDied) {
+  all_after(How::patch);
+}
+TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterAPublishThatDied) {
+  all_after(How::publish);
+}
+TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterASaveThatDied) {
+  all_after(How::save);
+}
+
+// Something else has written into the file, so the first one's record is moved aside. It stays there, also when the
+// second has brought back the very bytes that it was made for.
+TEST_P(SecondWriter, IsNotUndoneByARecordThatWasMovedAside) {
+  for (const std::string *a : {&old_a, &first_a, &other_a})
+    for (size_t at = 0, half_done = 0; !half_done; ++at) {
+      SimEnv env = disk();
+      auto file = open(env, path);
+      auto parks = staged(*file, How::patch, old_a, &old_b);
+      ASSERT_TRUE(is_ok(parks->commit()));
+      parks.reset();
+      {
+        MortalEnv mortal(env);
+        ASSERT_TRUE(first(mortal, How::patch, at, Death::killed));
+      }
+      half_done = env.contents(path) == this->file(first_a, old_b);
+      if (!half_done) continue;
+      const int fd = env.openat(AT_FDCWD, path.c_str(), O_RDWR, 0);
+      env.pwrite(fd, other_a.data(), n, env.contents(path).size() - 2 * n);
+      env.close(fd);
+      auto meets = staged(*file, How::patch, *a, &old_b);
+      ASSERT_TRUE(fails_with(Status::journal, meets->commit()));
+      meets.reset();
+      auto again = staged(*file, How::patch, *a, &old_b);
+      ASSERT_TRUE(is_ok(again->commit()));
+      EXPECT_EQ(wrong_after_a_cut(env.disk(), this->file(*a, old_b)), "");
+    }
+}
+
+}  // namespace
+}  // namespace st::testing
