@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,9 @@
 
 namespace st::testing {
 
-enum class Death { killed, killed_but_for_a_lock, failed_sync };
+enum class Death { killed, killed_but_for_a_lock, killed_and_its_lock_goes_meanwhile, failed_sync };
+inline constexpr Death every_death[] = {Death::killed, Death::killed_but_for_a_lock,
+                                        Death::killed_and_its_lock_goes_meanwhile, Death::failed_sync};
 
 // What the process sees that dies at one of its calls that change the disk: all fail from there on. The kernel takes
 // its locks, that of a journal perhaps last; or else it lives, and only a sync has failed.
@@ -24,7 +27,7 @@ class MortalEnv : public FaultEnv {
   }
   ~MortalEnv() override {
     disk_.sync_fault = nullptr;
-    for (const int fd : kept_) disk_.close(fd);
+    lose_locks();
   }
   void die_at(size_t n, Death death) {
     n_ = n;
@@ -32,6 +35,11 @@ class MortalEnv : public FaultEnv {
     armed_ = true;
   }
   bool died() const { return died_; }
+  SimEnv &disk() const { return disk_; }
+  void lose_locks() {
+    for (const int fd : kept_) disk_.close(fd);
+    kept_.clear();
+  }
 
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     const int fd = FaultEnv::openat(dir, path, flags, mode);
@@ -39,7 +47,8 @@ class MortalEnv : public FaultEnv {
     return fd;
   }
   int close(int fd) override {
-    const bool keep = died_ && death_ == Death::killed_but_for_a_lock && journals_.count(fd);
+    const bool is_last = death_ == Death::killed_but_for_a_lock || death_ == Death::killed_and_its_lock_goes_meanwhile;
+    const bool keep = died_ && is_last && journals_.count(fd);
     if (!keep) return FaultEnv::close(fd);
     kept_.push_back(fd);
     return 0;
@@ -72,8 +81,22 @@ class MortalEnv : public FaultEnv {
   std::vector<int> kept_;
 };
 
+// What another sees. Each time when it has asked whose a journal is, `asked` is called.
+class AskingEnv : public FaultEnv {
+ public:
+  using FaultEnv::FaultEnv;
+  std::function<void()> asked;
+  int lock(int fd, int command, struct flock *lock) override {
+    const bool of_journal = command == F_OFD_GETLK && lock->l_start == 0;  // of others only the turnstile's bytes
+    const int r = FaultEnv::lock(fd, command, lock);
+    if (of_journal && asked) asked();
+    return r;
+  }
+};
+
 inline std::string_view name_of(Death death) {
-  return std::array{"killed", "killed but for a lock", "a sync fails"}[static_cast<size_t>(death)];
+  return std::array{"killed", "killed but for a lock", "killed, and its lock goes meanwhile",
+                    "a sync fails"}[static_cast<size_t>(death)];
 }
 
 }  // namespace st::testing

@@ -73,9 +73,10 @@ class SecondWriterOfShards : public ::testing::Test {
   std::string trial(const ShardOperation &one, Death death, size_t at, const Change &second, bool was_open,
                     bool *ended) {
     SimEnv env = shards_disk(disks[0]);
+    AskingEnv second_env(env);
     std::unique_ptr<store::Collection> file;
     if (was_open) {
-      file = open(env, second.file);
+      file = open(second_env, second.file);
       // So that it has journals, and their names are durable. All is as it was.
       Change parks = second;
       parks.publishes = false;
@@ -96,8 +97,11 @@ class SecondWriterOfShards : public ::testing::Test {
     fresh = first_whole();
     static_cast<void>(run(**store::Shards::open(undisturbed, index_path, {.writable = true}), one, fresh));
 
-    if (!file) file = open(env, second.file);
-    if (auto answer = commit(*file, second); !answer) {
+    if (!file) file = open(second_env, second.file);
+    if (death == Death::killed_and_its_lock_goes_meanwhile) second_env.asked = [&] { mortal.lose_locks(); };
+    const auto answer = commit(*file, second);
+    second_env.asked = nullptr;
+    if (!answer) {
       // The first died with its new index in place, and that is not the one that was read: nothing is promised.
       const bool refused = second.file == index && answer.error().status == Status::file_changed;
       return refused ? std::string() : "the second writer fails: " + answer.error().message;
@@ -111,7 +115,7 @@ class SecondWriterOfShards : public ::testing::Test {
 
   // Old bytes, those of the first writer, and others.
   void all_after(const ShardOperation &one, const std::vector<Change> &seconds) {
-    for (const Death death : {Death::killed, Death::killed_but_for_a_lock, Death::failed_sync})
+    for (const Death death : every_death)
       for (const Change &second : seconds)
         for (const bool was_open : {true, false}) {
           bool ended = false;

@@ -4,6 +4,7 @@
 // come back; what the second was promised stays, and nothing is wrong with the file.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -22,10 +23,10 @@ store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
   return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes.data(), bytes.size()};
 }
 
-enum class How { patch, publish, save };
+enum class How { patch, publish, save, recovery };
 enum class Second { was_open, had_staged, was_open_and_another_comes_between, opens };
 std::string_view name_of(How how) {
-  return std::array{"patch", "publish", "save"}[static_cast<size_t>(how)];
+  return std::array{"patch", "publish", "save", "recovery"}[static_cast<size_t>(how)];
 }
 std::string_view name_of(Second second) {
   return std::array{"was open", "had staged", "was open, and another comes between",
@@ -70,8 +71,27 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
     return (*writer)->finish();
   }
 
-  // The first writer, to its death. False: it lived to its end.
+  // At which call to kill a patch, so that it has written one tensor and not yet the other.
+  size_t half_way() const {
+    for (size_t at = 0;; ++at) {
+      SimEnv env = disk();
+      MortalEnv mortal(env);
+      EXPECT_TRUE(first(mortal, How::patch, at, Death::killed));
+      if (env.contents(path) == file(first_a, old_b)) return at;
+    }
+  }
+
+  // The first writer, to its death. False: it lived to its end. (A recovery: of what one has left that died before.)
   bool first(MortalEnv &env, How how, size_t at, Death death) const {
+    if (how == How::recovery) {
+      {
+        MortalEnv before(env.disk());
+        first(before, How::patch, half_way(), Death::killed);
+      }
+      env.die_at(at, death);
+      static_cast<void>(store::recover_all(env, path, {}, {}));
+      return env.died();
+    }
     auto file = open(env, path);
     env.die_at(at, death);
     if (how == How::save) {
@@ -99,10 +119,11 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
   // The first writer dies at its call `at`, unless it has `ended` before, and the second goes on. What is wrong?
   std::string trial(How one, Death death, size_t at, How two, Second second, const std::string &a, bool *ended) {
     SimEnv env = disk();
+    AskingEnv second_env(env);
     std::unique_ptr<store::Checkpoint> file;
     std::unique_ptr<store::Transaction> transaction;
     if (second != Second::opens) {
-      file = open(env, path);
+      file = open(second_env, path);
       auto parks = store::Transaction::begin(*file, {});
       EXPECT_TRUE(is_ok((*parks)->update("b", u8(old_b, n))));
       EXPECT_TRUE(is_ok((*parks)->commit()));
@@ -113,14 +134,11 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
     *ended = !first(mortal, one, at, death);
 
     if (second == Second::was_open_and_another_comes_between) open(env, path).reset();
-    Result<void> answer;
-    if (two == How::save) {
-      answer = save(env, a, old_b);
-    } else {
-      if (!file) file = open(env, path);
-      if (!transaction) transaction = staged(*file, two, a);
-      answer = transaction->commit();
-    }
+    if (!file) file = open(second_env, path);
+    if (two != How::save && !transaction) transaction = staged(*file, two, a);
+    if (death == Death::killed_and_its_lock_goes_meanwhile) second_env.asked = [&] { mortal.lose_locks(); };
+    const auto answer = two == How::save ? save(second_env, a, old_b) : transaction->commit();
+    second_env.asked = nullptr;
     if (!answer) return "the second writer fails: " + answer.error().message;
     const std::string acknowledged = env.contents(path);
     if (acknowledged != this->file(a, old_b) && acknowledged != this->file(a, first_b)) return "it is neither of both";
@@ -135,7 +153,7 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
   void all_after(How one) {
     const std::pair<const char *, std::string> values[] = {
         {"the old bytes", old_a}, {"the first one's bytes", first_a}, {"other bytes", other_a}};
-    for (const Death death : {Death::killed, Death::killed_but_for_a_lock, Death::failed_sync})
+    for (const Death death : every_death)
       for (const How two : {How::patch, How::publish, How::save})
         for (const Second second :
              {Second::was_open, Second::had_staged, Second::was_open_and_another_comes_between, Second::opens})
@@ -164,32 +182,48 @@ TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterASaveThatDied) {
   all_after(How::save);
 }
 
+TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterARecoveryThatDied) {
+  all_after(How::recovery);
+}
+
+// What is made durable for the dead costs the living nothing: of two that take turns each syncs its payload, its
+// record, the file and the emptied journal, and nothing else.
+TEST_P(SecondWriter, SyncsNothingForWritersThatLive) {
+  SimEnv env = disk();
+  FaultEnv one(env), two(env);
+  auto first = open(one, path), second = open(two, path);
+  const std::pair<store::Checkpoint *, FaultEnv *> both[] = {{first.get(), &one}, {second.get(), &two}};
+  for (int turn = 0; turn < 4; ++turn)
+    for (const auto &[file, counts] : both)
+      for (const std::string *a : {&old_a, &first_a}) {
+        counts->calls.clear();
+        ASSERT_TRUE(is_ok(staged(*file, How::patch, *a)->commit()));
+        const auto syncs = std::count_if(counts->calls.begin(), counts->calls.end(),
+                                         [](Call call) { return call == Call::fsync || call == Call::fdatasync; });
+        if (turn > 0) {
+          EXPECT_EQ(syncs, 4);
+        }
+      }
+}
+
 // Something else has written into the file, so the first one's record is moved aside. It stays there, also when the
 // second has brought back the very bytes that it was made for.
 TEST_P(SecondWriter, IsNotUndoneByARecordThatWasMovedAside) {
-  for (const std::string *a : {&old_a, &first_a, &other_a})
-    for (size_t at = 0, half_done = 0; !half_done; ++at) {
-      SimEnv env = disk();
-      auto file = open(env, path);
-      auto parks = staged(*file, How::patch, old_a, &old_b);
-      ASSERT_TRUE(is_ok(parks->commit()));
-      parks.reset();
-      {
-        MortalEnv mortal(env);
-        ASSERT_TRUE(first(mortal, How::patch, at, Death::killed));
-      }
-      half_done = env.contents(path) == this->file(first_a, old_b);
-      if (!half_done) continue;
-      const int fd = env.openat(AT_FDCWD, path.c_str(), O_RDWR, 0);
-      env.pwrite(fd, other_a.data(), n, env.contents(path).size() - 2 * n);
-      env.close(fd);
-      auto meets = staged(*file, How::patch, *a, &old_b);
-      ASSERT_TRUE(fails_with(Status::journal, meets->commit()));
-      meets.reset();
-      auto again = staged(*file, How::patch, *a, &old_b);
-      ASSERT_TRUE(is_ok(again->commit()));
-      EXPECT_EQ(wrong_after_a_cut(env.disk(), this->file(*a, old_b)), "");
+  for (const std::string *a : {&old_a, &first_a, &other_a}) {
+    SimEnv env = disk();
+    auto file = open(env, path);
+    ASSERT_TRUE(is_ok(staged(*file, How::patch, old_a, &old_b)->commit()));
+    {
+      MortalEnv mortal(env);
+      first(mortal, How::patch, half_way(), Death::killed);
     }
+    const int fd = env.openat(AT_FDCWD, path.c_str(), O_RDWR, 0);
+    env.pwrite(fd, other_a.data(), n, env.contents(path).size() - 2 * n);
+    env.close(fd);
+    ASSERT_TRUE(fails_with(Status::journal, staged(*file, How::patch, *a, &old_b)->commit()));
+    ASSERT_TRUE(is_ok(staged(*file, How::patch, *a, &old_b)->commit()));
+    EXPECT_EQ(wrong_after_a_cut(env.disk(), this->file(*a, old_b)), "");
+  }
 }
 
 }  // namespace

@@ -282,5 +282,28 @@ TEST_F(JournalFolderTest, MakesItsNameDurable) {
   EXPECT_TRUE(fails_with(Status::io, others.take()));
 }
 
+TEST_F(JournalFolderTest, MakesTheNameOfAFileDurableOnce) {
+  testing::FaultEnv watched(env);
+  JournalFolder journals(testing::located(watched, path), data());
+  const auto syncs = [&](uint64_t inode) {
+    watched.calls.clear();
+    EXPECT_TRUE(is_ok(journals.make_name_durable(inode)));
+    return std::count(watched.calls.begin(), watched.calls.end(), testing::Call::fsync);
+  };
+  const uint64_t first = data().st_ino, second = first + 1;
+  take(journals);
+  EXPECT_EQ(syncs(first), 0);  // when the folder was made
+  EXPECT_EQ(syncs(second), 1);
+  EXPECT_EQ(syncs(second), 0);
+  journals.follow(second);
+  EXPECT_EQ(syncs(second), 0);
+  journals.follow(first);  // so the number of the second may be a third's by now
+  EXPECT_EQ(syncs(second), 1);
+  watched.before = [](testing::Call call) { return call == testing::Call::fsync ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, journals.make_name_durable(first)));
+  watched.before = nullptr;
+  EXPECT_EQ(syncs(first), 1);
+}
+
 }  // namespace
 }  // namespace st::write

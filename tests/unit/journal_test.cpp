@@ -215,6 +215,40 @@ TEST_F(JournalTest, SyncsTheFolderOnceAndTheDataEachTime) {
   EXPECT_EQ(std::count(env.calls.begin(), env.calls.end(), Call::fsync), 1);
 }
 
+// Others tell by its lock whether there may be a record in it on the disk.
+TEST_F(JournalTest, IsLockedExclusivelyAsLongAsARecordMayBeInIt) {
+  auto journal = create();
+  auto other = os::File::open(env, folder.fd(), journal->name(), O_RDWR, 0, journal->name());
+  ASSERT_TRUE(is_ok(other));
+  const auto locked = [&] {
+    EXPECT_TRUE(os::is_locked(*other, os::whole_file(true)).value());
+    return os::is_locked(*other, os::whole_file(false)).value() ? "exclusively" : "shared";
+  };
+  EXPECT_STREQ(locked(), "shared");
+  ASSERT_TRUE(is_ok(journal->seal({}, {})));
+  ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
+  EXPECT_STREQ(locked(), "shared");
+  const char *at_write = "", *at_sync = "";
+  env.before = [&](Call call) {
+    if (call == Call::pwrite) at_write = locked();
+    if (call == Call::fdatasync) at_sync = locked();
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(journal->commit()));
+  EXPECT_STREQ(at_write, "exclusively");
+  at_sync = "";
+  ASSERT_TRUE(is_ok(journal->retire()));
+  EXPECT_STREQ(at_sync, "exclusively");
+  env.before = nullptr;
+  EXPECT_STREQ(locked(), "shared");
+  ASSERT_TRUE(is_ok(journal->seal_part({}, {}, 1, "index")));
+  ASSERT_TRUE(is_ok(journal->commit()));
+  ASSERT_TRUE(is_ok(journal->finish()));
+  EXPECT_STREQ(locked(), "exclusively");
+  journal->settle();
+  EXPECT_STREQ(locked(), "shared");
+}
+
 TEST_F(JournalTest, AFullDiskShowsBeforeAnythingIsPromised) {
   auto journal = create();
   env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };
