@@ -68,13 +68,22 @@ Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const F
   return true;
 }
 
+// The one question first, as the writer may lose the lock at any moment, and is then found by the other.
+Result<Holder> who_holds(const Found &found) {
+  auto recorded = os::is_locked(found.file, os::whole_file(false));
+  if (!recorded) return Failure(std::move(recorded.error()));
+  auto locked = os::is_locked(found.file, os::whole_file(true));
+  if (!locked) return Failure(std::move(locked.error()));
+  return !*locked ? Holder::nobody : *recorded ? Holder::writer : Holder::parked;
+}
+
 // One that is locked is a dying writer's, or that of one who lives and works elsewhere: nothing is written to it. One
 // that is not, and has any bytes, is nobody's any more, as whoever makes a journal locks it before he writes to it.
 Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found) {
-  auto locked = os::is_locked(found.file, os::whole_file(true));
-  if (!locked) return Failure(std::move(locked.error()));
-  if (*locked) return found.file.sync_data();
-  if (found.size == 0) return {};
+  auto held = who_holds(found);
+  if (!held) return Failure(std::move(held.error()));
+  if (*held == Holder::parked || found.size == 0) return {};
+  if (*held == Holder::writer) return found.file.sync_data();
   return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);
 }
 

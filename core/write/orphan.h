@@ -36,6 +36,9 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
 // would be taken for a sign of life. No power cut will bring back what it was emptied of.
 Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found);
 void drop(const Folder &folder, const std::string &name);
+// By its lock (see Journal::create): nobody, who keeps it for later, or who may have a record in it on the disk.
+enum class Holder { nobody, parked, writer };
+Result<Holder> who_holds(const Found &found);
 // A journal that does not wait, and whose writer has lost his locks on the file: what
 // it says becomes durable. One that is empty goes.
 Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found);

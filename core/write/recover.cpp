@@ -43,14 +43,10 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, cons
     if (!*looked) continue;
     Found &found = **looked;
     if (found.file) {
-      // Asked first, as the writer may lose this lock at any moment, and is then found by the next question.
-      Result<bool> recorded = false;
-      if (!asking.locked.empty()) recorded = os::is_locked(found.file, os::whole_file(false));
-      if (!recorded) return Failure(std::move(recorded.error()));
-      auto locked = os::is_locked(found.file, os::whole_file(true));
-      if (!locked) return Failure(std::move(locked.error()));
-      if (*locked && !is_on(found, asking.locked)) {
-        orphans.idle |= *recorded && !found.waits();
+      auto held = who_holds(found);
+      if (!held) return Failure(std::move(held.error()));
+      if (*held != Holder::nobody && !is_on(found, asking.locked)) {
+        orphans.idle |= *held == Holder::writer && !found.waits() && !asking.locked.empty();
         continue;
       }
       // Its writer may have finished since we read: look again, now that nobody
