@@ -382,7 +382,7 @@ void Journal::settle() {
 }
 
 Result<void> Journal::retire() {
-  static constexpr std::byte zeros[header_bytes] = {};
+  static constexpr std::byte zeros[sector_bytes] = {};
   bytes_written_ += sizeof zeros;
   auto emptied = file_.write(zeros, sizeof zeros, 0);
   if (emptied) emptied = file_.sync_data();

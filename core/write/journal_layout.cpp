@@ -42,6 +42,7 @@ std::array<std::byte, header_bytes> encode(const CommitRecord &r) {
     const size_t end = super_at + 8 + r.super_of.size();
     store_u64le(block.data() + end, hash64(block.data(), end));
   }
+  std::memcpy(block.data() + sector_bytes, block.data(), sector_bytes);
   return block;
 }
 
@@ -70,6 +71,11 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
   }
   const bool known = out->flags == 0 || out->flags == undo_record || out->flags == super_record;
   return known ? JournalState::committed : JournalState::damaged;
+}
+
+bool decode_last(std::span<const std::byte> header_block, CommitRecord *out) {
+  return header_block.size() >= 2 * sector_bytes &&
+         decode(header_block.subspan(sector_bytes), out) == JournalState::committed;
 }
 
 bool is_plain_name(std::string_view name) {

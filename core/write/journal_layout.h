@@ -2,7 +2,8 @@
 //
 //   0       commit record in the first 512-byte sector, zero but when committed; in
 //           a part of several, the name of the index follows it there;
-//           the rest of the 4096-byte block is zero
+//           then a copy of that sector, which stays when it is emptied, and promises
+//           nothing; the rest of the 4096-byte block is zero
 //   4096    payloads: the new bytes of each range; in an undo record, the old ones
 //           for each range, a 32-bit hash of every 512-byte sector of the old bytes;
 //           in an undo record, of the new ones
@@ -83,6 +84,8 @@ bool is_plain_name(std::string_view name);
 
 std::array<std::byte, header_bytes> encode(const CommitRecord &);
 JournalState decode(std::span<const std::byte> header_block, CommitRecord *out);
+// What an empty one said last, if that is known.
+bool decode_last(std::span<const std::byte> header_block, CommitRecord *out);
 std::vector<std::byte> encode(std::span<const RangeRecord>);
 std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest);
 

@@ -25,6 +25,7 @@ Result<void> read_state(Found &found) {
   if (!got) return Failure(std::move(got.error()));
   found.damage.clear();
   found.state = decode({block, std::max<size_t>(*got, sector_bytes)}, &found.record);
+  found.has_last = found.state == JournalState::empty && decode_last({block, *got}, &found.record);
   if (found.state == JournalState::damaged) found.damage = "its commit record is damaged, or of a newer version";
   return {};
 }

@@ -19,8 +19,9 @@ struct Found {
   os::File file;
   uint64_t size = 0;
   JournalState state = JournalState::empty;
-  CommitRecord record;
-  std::string damage;  // why it must not be applied
+  CommitRecord record;    // if it is empty: what it said last,
+  bool has_last = false;  // and whether that is known
+  std::string damage;     // why it must not be applied
 
   // A part that is carried out, though perhaps not all of its transaction.
   bool is_done() const { return state == JournalState::committed && damage.empty() && record.is_done(); }

@@ -12,12 +12,12 @@
 namespace st::write {
 namespace {
 
-// Is this the record of a transaction on bytes that are locked by us? Then its
-// writer has lost its locks: the kernel takes them from a dying process one file
-// after the other, and the journal's may be the last. What cannot be read
-// belongs to somebody who goes on writing, or to recovery.
+// Is this, or was it before it was emptied, the record of a transaction on bytes that
+// are locked by us? Then its writer has lost its locks: the kernel takes them from a
+// dying process one file after the other, and the journal's may be the last. What
+// cannot be read belongs to somebody who goes on writing, or to recovery.
 bool is_on(const Found &found, std::span<const Piece> locked) {
-  if (found.state != JournalState::committed || found.is_done()) return false;
+  if (found.state != JournalState::committed && !found.has_last) return false;
   // A new file for the whole of the old one, or a decision on all parts: its writer had locked the whole file.
   if (found.record.is_super() || (found.record.is_part() && found.record.ranges == 0)) return !locked.empty();
   auto piece = locked.begin();  // both ascend
@@ -45,10 +45,8 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, cons
     if (found.file) {
       auto held = who_holds(found);
       if (!held) return Failure(std::move(held.error()));
-      if (*held != Holder::nobody && !is_on(found, asking.locked)) {
-        orphans.idle |= *held == Holder::writer && !found.waits() && !asking.locked.empty();
-        continue;
-      }
+      const bool rests = *held == Holder::parked && !found.waits();
+      if (*held != Holder::nobody && (rests || !is_on(found, asking.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits())

@@ -213,6 +213,36 @@ TEST_P(SecondWriter, SyncsNothingForWritersThatLive) {
     }
 }
 
+// Nor does it when the other is at work on another tensor, whatever he is about to do.
+TEST_P(SecondWriter, SyncsNothingForWritersOfOtherTensors) {
+  SimEnv env = disk();
+  FaultEnv one(env), two(env);
+  auto first = open(one, path), second = open(two, path);
+  ASSERT_TRUE(is_ok(staged(*first, How::patch, old_a)->commit()));
+  const auto commit_b = [&] {
+    auto begun = store::Transaction::begin(*second, {.lock_timeout_ms = 50});
+    EXPECT_TRUE(is_ok((*begun)->update("b", u8(first_b, n))));
+    EXPECT_TRUE(is_ok((*begun)->commit()));
+  };
+  commit_b();
+  size_t tried = 0;
+  auto transaction = staged(*first, How::patch, first_a);
+  one.before = [&](Call call) {
+    if (call != Call::pwrite && call != Call::fsync && call != Call::fdatasync) return 0;
+    ++tried;
+    two.calls.clear();
+    commit_b();
+    EXPECT_EQ(std::count_if(two.calls.begin(), two.calls.end(),
+                            [](Call c) { return c == Call::fsync || c == Call::fdatasync; }),
+              4)
+        << "before its " << tried << "th write or sync";
+    return 0;
+  };
+  ASSERT_TRUE(is_ok(transaction->commit()));
+  one.before = nullptr;
+  EXPECT_GT(tried, 5u);
+}
+
 // Something else has written into the file, so the first one's record is moved aside. It stays there, also when the
 // second has brought back the very bytes that it was made for.
 TEST_P(SecondWriter, IsNotUndoneByARecordThatWasMovedAside) {

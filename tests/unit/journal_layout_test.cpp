@@ -26,7 +26,22 @@ TEST(CommitRecord, IsReadBackFromOneSector) {
   CommitRecord from_sector;
   ASSERT_EQ(decode(std::span(block).first(sector_bytes), &from_sector), JournalState::committed);
   expect_same(from_sector, record);
-  EXPECT_TRUE(std::all_of(block.begin() + sector_bytes, block.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST(CommitRecord, LeavesACopyThatPromisesNothing) {
+  auto block = encode(record);
+  EXPECT_TRUE(std::equal(block.begin(), block.begin() + sector_bytes, block.begin() + sector_bytes));
+  EXPECT_TRUE(
+      std::all_of(block.begin() + 2 * sector_bytes, block.end(), [](std::byte b) { return b == std::byte{0}; }));
+  std::fill_n(block.begin(), sector_bytes, std::byte{0});
+  CommitRecord back;
+  EXPECT_EQ(decode(block, &back), JournalState::empty);
+  ASSERT_TRUE(decode_last(block, &back));
+  expect_same(back, record);
+  EXPECT_FALSE(decode_last(std::span(block).first(2 * sector_bytes - 1), &back));
+  block[sector_bytes] ^= std::byte{1};
+  EXPECT_FALSE(decode_last(block, &back));
+  EXPECT_FALSE(decode_last(std::array<std::byte, header_bytes>{}, &back));
 }
 
 // The format on disk is a promise to later versions.
