@@ -9,11 +9,14 @@
  *                     before the call, which then goes on, and so does the process
  *           =cut-after
  *           =error    the call does nothing and fails with CRASH_ERRNO
+ *           =remove   the folder CRASH_FOLDER is removed with the files in it before the call, which then goes on;
+ *                     the process says "removed"
  *   CRASH_FILE=path   only writes to this file count
  *
  * The counted calls: pwrite, fsync, fdatasync, fallocate, unlinkat, mkdirat,
  * renameat, openat with O_CREAT, and ioctl(FICLONERANGE). */
 #undef _FILE_OFFSET_BITS /* pwrite and pwrite64 are both defined here */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,20 +36,21 @@
 enum { EXIT_CODE = 9 };
 
 static long calls, at;
-static enum { DO_EXIT, DO_EXIT_AFTER, DO_TEAR, DO_CUT, DO_CUT_AFTER, DO_ERROR } action;
+static enum { DO_EXIT, DO_EXIT_AFTER, DO_TEAR, DO_CUT, DO_CUT_AFTER, DO_ERROR, DO_REMOVE } action;
 static int mount_fd = -1, error_number = EIO;
-static const char *only_file;
+static const char *only_file, *folder;
 
 __attribute__((constructor)) static void read_environment(void) {
   const char *n = getenv("CRASH_AT"), *what = getenv("CRASH_DO"), *where = getenv("CRASH_MOUNT"),
              *error = getenv("CRASH_ERRNO");
-  static const char *const names[] = {"exit", "exit-after", "tear", "cut", "cut-after", "error"};
+  static const char *const names[] = {"exit", "exit-after", "tear", "cut", "cut-after", "error", "remove"};
   at = n ? atol(n) : 0;
   for (int i = 0; what && i < (int)(sizeof names / sizeof *names); ++i)
     if (!strcmp(what, names[i])) action = i;
   if (where) mount_fd = open(where, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (error) error_number = atoi(error);
   only_file = getenv("CRASH_FILE");
+  folder = getenv("CRASH_FOLDER");
 }
 
 static void cut(void) {
@@ -55,6 +59,19 @@ static void cut(void) {
     perror("crash_at: cannot cut the power");
     _exit(5);
   }
+}
+
+static void remove_folder(void) {
+  DIR *dir = opendir(folder);
+  const struct dirent *entry;
+  while (dir && (entry = readdir(dir))) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    unlink(path);
+  }
+  if (dir) closedir(dir);
+  rmdir(folder);
+  dprintf(STDOUT_FILENO, "removed\n");
 }
 
 static int counts(int fd, int is_write) {
@@ -73,6 +90,7 @@ static int is_the_one(int fd, int is_write) {
   if (!counts(fd, is_write) || ++calls != at) return 0;
   if (action == DO_EXIT) _exit(EXIT_CODE);
   if (action == DO_CUT) cut();
+  if (action == DO_REMOVE) remove_folder();
   return 1;
 }
 
