@@ -274,7 +274,7 @@ MUTANTS = [
     Mutant("it is asked whether a journal is locked, and then how", ORPHAN,
            "  auto recorded = os::is_locked(found.file, os::whole_file(false));\n  if (!recorded) return Failure(std::move(recorded.error()));\n  auto locked = os::is_locked(found.file, os::whole_file(true));\n",
            "  auto locked = os::is_locked(found.file, os::whole_file(true));\n  auto recorded = os::is_locked(found.file, os::whole_file(false));\n  if (!recorded) return Failure(std::move(recorded.error()));\n"),
-    Mutant("a journal that is emptied no longer tells what it said", JOURNAL, "  constexpr std::byte zeros[sector_bytes] = {};\n  bytes_written_", "  constexpr std::byte zeros[header_bytes] = {};\n  bytes_written_"),
+    Mutant("a journal that is emptied no longer tells what it said", JOURNAL, "  static constexpr std::byte zeros[sector_bytes] = {};\n  bytes_written_", "  static constexpr std::byte zeros[header_bytes] = {};\n  bytes_written_"),
     Mutant("a journal of a writer who works elsewhere is synced", RECOVER, "  return why && why->empty() && meets;", "  return found.has_last || (why && why->empty() && meets);"),
     Mutant("a save overlooks a dying writer's journal", SUPPLANT, "settle_orphans(**folder, s, {{}, {&all, 1}})", "settle_orphans(**folder, s, {})"),
     Mutant("the name of a file that was replaced is not synced", TRANSACTION,
