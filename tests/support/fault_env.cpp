@@ -41,7 +41,10 @@ std::function<int(Call)> nth_call_fails(size_t n, int error, bool sticky, std::f
 }
 
 int FaultEnv::ask(Call call) {
-  calls.push_back(call);
+  {
+    std::lock_guard lock(mutex_);
+    calls.push_back(call);
+  }
   return before ? before(call) : 0;
 }
 

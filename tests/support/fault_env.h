@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -51,7 +52,7 @@ enum class Call {
 };
 std::string_view call_name(Call);
 
-// Forwards every call to `base`, after asking before(call).
+// Forwards every call to `base`, after asking before(call). Any thread, as far as `before` allows it.
 class FaultEnv : public os::Env {
  public:
   explicit FaultEnv(os::Env &base) : base_(base) {}
@@ -60,7 +61,7 @@ class FaultEnv : public os::Env {
   // of the bytes asked for (reads and writes only; a write ends at a sector).
   static constexpr int short_io = 1;
   std::function<int(Call)> before;
-  std::vector<Call> calls;  // made so far
+  std::vector<Call> calls;  // made so far; not while other threads make some
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int close(int fd) override;
@@ -109,6 +110,7 @@ class FaultEnv : public os::Env {
  private:
   int ask(Call call);
   os::Env &base_;
+  std::mutex mutex_;  // of calls
 };
 
 // Fails the n-th call (from 0) among those that `counts` accepts, and with

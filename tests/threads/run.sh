@@ -11,7 +11,7 @@ build "$tree" tests/unit/unit_{os,read,store,capi} tests/storm/encounters
 rm -f "$tree/meson-logs/testlog.junit.xml" # of an earlier run
 
 forks='*Fork*:*Process*:*Child*:*Killed*:*Orphan*'
-one_thread='CopyTest.*:Deltas.*:DraftTest.*:FailedCommit.*:PublishTest.*:*LargeFailures.*:Super*.*:ShardTransactionTest.*:RandomShardedDeltas.*:RecoverSize.*:LargeTransaction.*'
+one_thread='CopyTest.*:Deltas.*:DraftTest.*:FailedCommit.*:PublishTest.*:*LargeFailures.*:Super*.*:ShardTransactionTest.*:RandomShardedDeltas.*:RecoverSize.*:LargeTransaction.*:*ViewsAsPayloads.*'
 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ST_TEST_BOUND=small GTEST_FILTER="-$forks:$one_thread" \
   meson test -C "$tree" --no-rebuild --print-errorlogs --quiet --timeout-multiplier 2 \
   unit_os unit_read unit_store unit_capi encounters
