@@ -14,14 +14,14 @@ configure "$tree" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-
   -Db_coverage=true -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false
 programs=(
   unit/unit_{os,format,read,write,store,capi,capi_memory}
-  crash/{failing_calls,save_crash,layout_crash,shards_crash,delta_crash,journal_gone}
+  crash/{failing_calls,save_crash,layout_crash,shards_crash,delta_crash,journal_gone,second_writer}
 )
 build "$tree" "${programs[@]/#/tests/}"
 find "$tree" -name '*.gcda' -delete
 # What objects that are no longer made had to count.
 find "$tree" -name '*.gcno' | while read -r notes; do [[ -f ${notes%.gcno}.o ]] || rm "$notes"; done
 ST_TEST_BOUND=small meson test -C "$tree" --no-rebuild --print-errorlogs --quiet \
-  unit_{os,format,read,write,store,capi,capi_memory} 'failing calls' {save,layout,shards,delta}' crash'
+  unit_{os,format,read,write,store,capi,capi_memory} 'failing calls' {save,layout,shards,delta}' crash' 'journal gone' 'second writer'
 
 "$PYTHON" -m gcovr --root "$ROOT" --object-directory "$tree" "$tree/core" "$tree/capi" -j 2 \
   --filter "$ROOT/core/" --filter "$ROOT/capi/" \
