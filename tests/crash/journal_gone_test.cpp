@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cuts.h"
+#include "failing_call.h"
 #include "shards_workload.h"
 #include "store/recover_all.h"
 #include "store/transaction.h"
@@ -68,6 +69,7 @@ class JournalGone : public ::testing::TestWithParam<bool> {
 
   struct Scene {
     SimEnv env;
+    FaultEnv faulty{env};
     std::unique_ptr<store::Checkpoint> file;
     std::unique_ptr<store::Transaction> transaction;
   };
@@ -77,7 +79,7 @@ class JournalGone : public ::testing::TestWithParam<bool> {
     scene->env.allow_reflinks(GetParam());
     scene->env.reflink = GetParam();
     scene->env.add_file(path, old);
-    scene->file = std::move(*store::Checkpoint::open(scene->env, path, {.writable = true}));
+    scene->file = std::move(*store::Checkpoint::open(scene->faulty, path, {.writable = true}));
     store::TransactionOptions options;
     options.copy = !GetParam();
     scene->transaction = std::move(*store::Transaction::begin(*scene->file, options));
@@ -129,6 +131,41 @@ TEST_P(JournalGone, BeforeTheCommitItIsStagedAnew) {
       const std::string found = recovered(left);
       ASSERT_TRUE(found == "old" || found == "new") << found;
     }
+}
+
+TEST_P(JournalGone, WhatCannotBeStagedAnewChangesNothing) {
+  for (size_t call = 0;; ++call) {
+    auto scene = staged();
+    remove_folder(scene->env, folder);
+    FailingCall failing(scene->faulty, scene->env, call, {-EIO, false});
+    const auto answer = scene->transaction->commit();
+    failing.end();
+    const bool decided = answer || answer.error().status == Status::needs_recovery;
+    scene->transaction.reset();
+    scene->file.reset();
+    const std::string found = recovered(scene->env.disk());
+    ASSERT_TRUE(found == (answer ? "new" : "old") || (decided && found == "new")) << "call " << call << ": " << found;
+    if (!failing.hit()) break;
+  }
+}
+
+TEST_P(JournalGone, WhatIsNoLongerWhatWasStagedIsNotStagedAnew) {
+  auto scene = staged();
+  const auto journals = scene->env.names(folder);
+  ASSERT_EQ(journals.size(), 1u);
+  const int journal = scene->env.openat(AT_FDCWD, (folder + "/" + journals[0]).c_str(), O_RDWR, 0);
+  ASSERT_GE(journal, 0);
+  remove_folder(scene->env, folder);
+  scene->faulty.before = [&](Call call) {  // whatever is read, was damaged before
+    const std::string other(3 * n, 'x');
+    if (call == Call::pread) scene->env.pwrite(journal, other.data(), other.size(), 4096);
+    return 0;
+  };
+  const auto answer = scene->transaction->commit();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().status, Status::io);
+  EXPECT_TRUE(same_bytes(scene->env.contents(path), old));
+  scene->env.close(journal);
 }
 
 TEST_P(JournalGone, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
