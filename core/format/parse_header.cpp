@@ -347,8 +347,8 @@ Result<void> HeaderParser::skip(od::value value, int depth) {
         return fail(Status::header_json, "the header nests deeper than ", max_depth, " levels");
       od::object object;
       od::array array;
-      if (auto code = type == od::json_type::object ? value.get_object().get(object) : value.get_array().get(array))
-        return json_failure(code, name_);
+      const auto code = type == od::json_type::object ? value.get_object().get(object) : value.get_array().get(array);
+      if (code) return json_failure(code, name_);
       type == od::json_type::object ? open.emplace_back(object) : open.emplace_back(array);
     } else {
       ST_TRY(skip_plain(value, type));
