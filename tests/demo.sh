@@ -2,7 +2,7 @@
 # libst in a minute, on a real model: list it, read a slice, change tensors in place, let the stock package check
 # the result; then change 4 MiB of a 1 GiB checkpoint both ways.
 #   bash tests/demo.sh [--quick]     --quick: 128 MiB instead of 1 GiB
-RIG=no source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+FOR=demo source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 MIB=1024
 [[ ${1:-} == --quick ]] && MIB=128

@@ -4,6 +4,7 @@
 # Does only what is missing: a second run takes a second or two. Another build tree, or other options for it:
 #   BUILD=/somewhere bash tests/setup.sh              MESON_OPTIONS=(...) before sourcing it
 # RIG=no leaves out gcsfuse and the object store behind it, which take two minutes to build the first time, and torch.
+# FOR=demo is for demo.sh: no more than building libst and stctl takes, with whatever else a build tree has that is there.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -13,14 +14,24 @@ PYTHON=$VENV/bin/python
 CACHE=$ROOT/build/cache # downloads
 source "$ROOT/tests/trees.sh"
 
-PACKAGES=(
-  meson pkg-config ninja-build g++ ccache cmake
-  libsimdjson-dev liburing-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev
+FOR=${FOR:-tests}
+TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev liburing-dev libcli11-dev libfmt-dev)
+TO_TEST=(
+  ccache cmake unzip
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
   fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio
   clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
 )
-[[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
+PACKAGES=("${TO_BUILD[@]}")
+REQUIREMENTS=("$ROOT/tests/demo/requirements.txt")
+if [[ $FOR == tests ]]; then
+  PACKAGES+=("${TO_TEST[@]}")
+  REQUIREMENTS+=("$ROOT/tests/requirements.txt")
+  [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
+else
+  RIG=no
+  MESON_OPTIONS=(--buildtype=release)
+fi
 
 say() { printf "%s\n" "$*"; }
 
@@ -47,13 +58,15 @@ install_packages() {
 }
 
 make_venv() {
-  local requirements=$ROOT/tests/requirements.txt stamp=$VENV/.requirements
-  cmp -s "$requirements" "$stamp" && "$PYTHON" -c '' 2>/dev/null && return
+  local stamp=$VENV/.requirements wanted now
+  wanted=$(grep -hv '^#' "${REQUIREMENTS[@]}")
+  now=$(grep -v '^#' "$stamp" 2>/dev/null || true)
+  [[ $now == "$wanted"* ]] && "$PYTHON" -c '' 2>/dev/null && return
   say "Making build/venv"
   rm -rf "$VENV"
   python3 -m venv "$VENV"
-  "$PYTHON" -m pip install --quiet --disable-pip-version-check -r "$requirements"
-  cp "$requirements" "$stamp"
+  "$PYTHON" -m pip install --quiet --disable-pip-version-check "${REQUIREMENTS[@]/#/--requirement=}"
+  printf '%s' "$wanted" >"$stamp"
 }
 
 mkdir -p "$BUILD" "$CACHE"
@@ -63,7 +76,7 @@ make_venv
   say "The object-store rig could not be built: the tests that need it will skip, and say so."
 [[ ${RIG:-yes} == no ]] || PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/python/install_torch.sh" ||
   say "Torch could not be unpacked: the tests that need it will skip, and say so."
-configure "$BUILD" "${MESON_OPTIONS[@]}"
+[[ $FOR == demo && $(head -n 1 "$BUILD/.options" 2>/dev/null) == "$ROOT" ]] || configure "$BUILD" "${MESON_OPTIONS[@]}"
 build "$BUILD"
 
 export LIBST_LIBRARY=$BUILD/capi/libst.so.2 STCTL=$BUILD/bindings/cli/stctl
