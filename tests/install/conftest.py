@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from readme import ROOT, block
 from safetensors.numpy import save_file
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "capi" / "examples"
 
 
@@ -60,3 +61,62 @@ def model(tmp_path) -> Path:
     path = tmp_path / "model.safetensors"
     save_file({"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(2, np.int16)}, path)
     return path
+
+
+def shell(text: str, folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{text}\nanswered {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def beside(tmp_path_factory) -> Path:
+    """A reader's folder of folders, a clone among them."""
+    place = tmp_path_factory.mktemp("readme")
+    (place / "libst").symlink_to(ROOT)
+    return place
+
+
+@pytest.fixture(scope="session")
+def environment(prefix, build) -> dict[str, str]:
+    """That of a reader who has installed libst; not the one that tests/setup.sh makes."""
+    env = {k: v for k, v in os.environ.items() if k not in ("LIBST_LIBRARY", "LIBST_DIR", "STCTL", "PYTHONPATH")}
+    env |= prefix.env | {
+        "PATH": f"{prefix.path / 'bin'}:{env['PATH']}",
+        "CARGO_TARGET_DIR": str(build / "cargo" / "readme"),
+    }
+    return env
+
+
+@pytest.fixture(scope="session")
+def model_of_the_readme(beside, environment) -> Path:
+    """What the README takes its examples' model from; kept in build/cache, as the demo keeps it."""
+    cache = ROOT / "build" / "cache"
+    folder = beside / "model"
+    folder.mkdir()
+    kept = list(cache.glob("silero_vad-6.2.3-*.whl"))
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(cache)} if kept else {}
+    shell(block("README.md", "sh", 2).text, folder, environment | offline)
+    if not kept:
+        shutil.copy(next(folder.glob("silero_vad-*.whl")), cache)
+    return folder / "model.safetensors"
+
+
+@pytest.fixture(scope="session")
+def python(beside, environment) -> dict[str, str]:
+    """The environment with the package in it, installed as the README says."""
+    folder = beside / "python"
+    folder.mkdir()
+    shell(block("README.md", "sh", 3).text, folder, environment)
+    return environment | {"PATH": f"{folder / 'venv' / 'bin'}:{environment['PATH']}"}
+
+
+@pytest.fixture(scope="session")
+def go(environment) -> dict[str, str]:
+    found = subprocess.run(["bash", ROOT / "tests/go/toolchain.sh"], stdout=subprocess.PIPE, text=True)
+    if found.returncode:
+        pytest.skip("there is no Go that can build the binding")
+    return environment | {"PATH": f"{found.stdout.strip()}:{environment['PATH']}", "GOTOOLCHAIN": "local"}

@@ -42,33 +42,3 @@ fn list_read_and_update_run() {
     let (fine, said) = run("update", &["none"], &model.path);
     assert!(!fine && said.contains("none"), "{said}");
 }
-
-#[test]
-fn the_text_of_the_readme_runs() {
-    let example = include_str!("../examples/readme.rs");
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../README.md");
-    match std::fs::read_to_string(&readme) {
-        Ok(text) => {
-            let section = text.split("\n## In Rust\n").nth(1).expect("the README has a section \"In Rust\"");
-            let code = section.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
-            assert_eq!(code, example, "README.md and examples/readme.rs differ");
-        }
-        Err(e) => eprintln!("not compared: {} is only in the repository ({e})", readme.display()),
-    }
-
-    let mut random = Random::new(1);
-    let samples = [
-        ("lm_head.weight", Sample::new(safetensors::Dtype::F32, &[8, 2], &mut random)),
-        ("model.norm.weight", Sample::new(safetensors::Dtype::BF16, &[16], &mut random)),
-    ];
-    let samples = samples.map(|(name, sample)| (name.to_owned(), sample));
-    let model = Model::new(samples.into(), Default::default());
-    let program =
-        Path::new(&std::env::current_exe().unwrap()).ancestors().nth(2).unwrap().join("examples/readme");
-    let output = Command::new(program).current_dir(model.path.parent().unwrap()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let head = &model.data("lm_head.weight")[..4 * 2 * 4];
-    let output = model.data("lm_head.weight");
-    assert!(model.holds(&[("head", head), ("output.weight", output), ("model.norm.weight", &[0; 32])]));
-    assert_eq!(model.now().0.len(), 3);
-}

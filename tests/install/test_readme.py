@@ -1,0 +1,173 @@
+"""Every code block of every README runs as it stands there, in a folder beside a clone, on a small real model."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, shell
+from readme import BLOCKS, PAGES, Block, block, steps, text_beside_blocks
+from safetensors.numpy import load_file
+
+# Blocks that cannot be run, by how they begin, and why. A new one needs a reason, and a look at the number below.
+NOT_RUN = {
+    "bash tests/demo.sh": "they are all the tests there are; the demo is a stage of its own",
+    "sudo apt-get install g++ meson": "it installs as root, for the whole machine; `prefix` is what it leads to",
+    "sudo apt-get install g++ pkg-config": "it installs as root, for the whole machine",
+}
+COUNT_OF_NOT_RUN = 3
+
+# What the examples say that they change in the model: by name, what is changed, new or gone.
+CHANGES = {
+    "README.md:python": {"final_conv.bias", "conv1.bias", "conv1.mean"},
+    "README.md:rust": {"conv1.bias", "head", "final_conv.bias", "output.bias"},
+    "README.md:go": {"head", "final_conv.bias", "output.bias"},
+    "README.md:sh4": {"conv1.bias", "stft_conv.weight", "final_conv.bias", "output.bias"},
+    "README.md:c": {"final_conv.bias"},
+    "README.md:sh5": {"final_conv.bias"},
+    "capi/README.md:cmake": {"final_conv.bias"},
+    "bindings/go/README.md:go": {"head", "conv1.bias", "b1"},
+    "bindings/python/README.md:python": {
+        "conv1.weight", "conv1.bias", "conv2.bias", "conv1.mean", "stft_conv.weight", "final_conv.bias", "output.bias",
+    },
+    "bindings/rust/README.md:rust": {"rows", "final_conv.bias", "output.bias"},
+    "bindings/rust/libst/README.md:rust": {
+        "conv1.bias", "conv4.bias", "lstm_cell.bias_ih", "stft_conv.weight", "final_conv.bias", "output.bias",
+    },
+}  # fmt: skip
+
+# Programs of a reader's own that blocks speak of.
+TRAIN = """
+import sys
+import safetensors.numpy
+assert sys.argv[1:] == ["--epochs", "3"] and "libst" in safetensors.numpy.load_file.__module__
+safetensors.numpy.load_file("model.safetensors")
+"""
+
+
+@pytest.fixture
+def folder(beside, model_of_the_readme, tmp_path_factory) -> Path:
+    """Where a reader works: the model, beside a clone."""
+    place = beside / f"work{len(list(beside.iterdir()))}"
+    place.mkdir()
+    shutil.copy(model_of_the_readme, place / "model.safetensors")
+    return place
+
+
+class Runner:
+    """One method a language; each runs a block in a folder that holds the model."""
+
+    def __init__(self, request, folder: Path):
+        self.request = request
+        self.folder = folder
+
+    def fixture(self, name: str) -> dict[str, str]:
+        return self.request.getfixturevalue(name)
+
+    def sh(self, block_: Block) -> None:
+        if block_.text.startswith("pip download"):
+            self.fixture("model_of_the_readme")
+        elif block_.text == block("README.md", "sh", 3).text:
+            self.fixture("python")
+        elif block_.text.startswith("go mod"):
+            shell(block_.text, self.folder, self.fixture("go"))
+        elif block_.text.startswith("python -m"):
+            (self.folder / "train.py").write_text(TRAIN)
+            shell(block_.text, self.folder, self.fixture("python"))
+        else:
+            (self.folder / "program.c").write_text(block("README.md", "c").text)
+            shell(block_.text, self.folder, self.fixture("environment"))
+
+    def console(self, block_: Block) -> None:
+        for command, printed in steps(block_.text):
+            assert shell(command, self.folder, self.fixture("environment")) == printed
+
+    def python(self, block_: Block) -> None:
+        (self.folder / "program.py").write_text(block_.text)
+        shell("python program.py", self.folder, self.fixture("python"))
+
+    def toml(self, block_: Block) -> None:
+        self.rust(block("README.md", "rust"))
+
+    def rust(self, block_: Block) -> None:
+        if not shutil.which("cargo"):
+            pytest.skip("there is no cargo")
+        package = '[package]\nname = "program"\nedition = "2021"\n'
+        (self.folder / "Cargo.toml").write_text(package + block("bindings/rust/libst/README.md", "toml").text)
+        shutil.copy(ROOT / "bindings/rust/Cargo.lock", self.folder)  # the versions that are tested
+        (self.folder / "src").mkdir()
+        (self.folder / "src" / "main.rs").write_text(block_.text)
+        shell("cargo run --quiet", self.folder, self.fixture("environment") | {"RUSTFLAGS": "-Dwarnings"})
+
+    def go(self, block_: Block) -> None:
+        self.sh(block("bindings/go/README.md", "sh"))
+        (self.folder / "main.go").write_text(block_.text)
+        assert shell("gofmt -l .", self.folder, self.fixture("go")) == ""
+        shell("go vet . && go run .", self.folder, self.fixture("go"))
+
+    def c(self, block_: Block) -> None:
+        (self.folder / "program.c").write_text(block_.text)
+        environment = self.fixture("environment")
+        strict = "cc -std=c99 -Wall -Wextra -Wconversion -pedantic -Werror -fsyntax-only program.c"
+        shell(f"{strict} $(pkg-config --cflags libst)", self.folder, environment)
+        shell(block("README.md", "sh", 5).text, self.folder, environment)
+
+    def cmake(self, block_: Block) -> None:
+        (self.folder / "program.c").write_text(block("README.md", "c").text)
+        (self.folder / "CMakeLists.txt").write_text(block_.text)
+        prefix = self.request.getfixturevalue("prefix")
+        build = f"cmake -B build -DCMAKE_PREFIX_PATH={prefix.path} && cmake --build build && build/program"
+        shell(build, self.folder, self.fixture("environment"))
+
+
+def reason_not_to_run(block_: Block) -> str | None:
+    return next((why for begin, why in NOT_RUN.items() if block_.text.startswith(begin)), None)
+
+
+RUN = [b for b in BLOCKS if b.language and not reason_not_to_run(b)]
+
+
+def changes(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> set[str]:
+    def same(name: str) -> bool:
+        return name in before and name in after and before[name].tobytes() == after[name].tobytes()
+
+    return {name for name in before | after if not same(name)}
+
+
+@pytest.mark.parametrize("block_", RUN, ids=str)
+def test_a_block_runs_as_it_stands(block_, request, folder, model_of_the_readme):
+    getattr(Runner(request, folder), block_.language)(block_)
+    after = load_file(folder / "model.safetensors")  # stock still reads it
+    if str(block_) in CHANGES:
+        assert changes(load_file(model_of_the_readme), after) == CHANGES[str(block_)]
+
+
+def test_what_is_not_run_has_a_reason_and_does_not_grow():
+    not_run = [b for b in BLOCKS if b.language and reason_not_to_run(b)]
+    assert len(not_run) == len(NOT_RUN) == COUNT_OF_NOT_RUN
+
+
+def test_the_changes_are_of_blocks():
+    assert CHANGES.keys() <= {str(b) for b in RUN}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_stands_in_blocks_that_name_its_language(page):
+    assert not re.search(r"^ {4}(?! *[-*|\d])", text_beside_blocks(page), re.M), "an indented block would not be run"
+    for picture in (b.text for b in BLOCKS if b.page == page and not b.language):
+        assert not re.search(r"^(\$|#include|import|stctl|cc|cargo|go|pip|bash) ", picture, re.M), picture
+
+
+def test_the_packages_of_the_readmes_are_those_that_the_build_takes():
+    listed = re.search(r"^TO_BUILD=\((.*?)\)", (ROOT / "tests" / "setup.sh").read_text(), re.M | re.S)
+    to_build = set(listed[1].split())
+    for begin, not_needed in [
+        ("sudo apt-get install g++ meson", set()),
+        ("sudo apt-get install g++ pkg-config", {"meson", "libcli11-dev", "libfmt-dev"}),  # pip brings Meson; no stctl
+    ]:
+        (text,) = (b.text for b in BLOCKS if b.text.startswith(begin))
+        said = set(text.splitlines()[0].split()[3:]) - {"python3-venv"}
+        assert said == to_build - not_needed
