@@ -27,7 +27,8 @@ type Error struct {
 	cause     error         // why a call was cancelled; nil if it was not
 }
 
-func (e *Error) Error() string { return "st: " + e.Op + ": " + e.Message }
+// Error is the library's sentence, which says what could not be done.
+func (e *Error) Error() string { return "libst: " + e.Message }
 
 // Unwrap gives the status, the errno if there is one, and what cancelled the call: the error of its context, or the one
 // that its callback returned.
@@ -43,7 +44,7 @@ func (e *Error) Unwrap() []error {
 }
 
 // ErrTxDone is what a transaction answers that was committed or rolled back before.
-var ErrTxDone = errors.New("st: the transaction was committed or rolled back before")
+var ErrTxDone = errors.New("libst: the transaction was committed or rolled back before")
 
 // failure is the error that this goroutine's thread has just been given. The caller holds the thread.
 func failure(op string, status C.st_status) *Error {

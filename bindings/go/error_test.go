@@ -44,6 +44,14 @@ func TestErrorsAreThoseOfTheStandardLibraryToo(t *testing.T) {
 	}
 }
 
+func TestAnErrorIsOneSentence(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none")
+	_, err := st.Open(path)
+	if want := "libst: cannot open '" + path + "': No such file or directory"; err.Error() != want {
+		t.Errorf("%q, not %q", err, want)
+	}
+}
+
 func TestFilesInMemoryAreReadOnlyAndChecked(t *testing.T) {
 	for _, content := range [][]byte{nil, {}, {1, 2, 3}} {
 		_, err := st.OpenBytes(content)

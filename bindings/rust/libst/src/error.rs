@@ -10,7 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed call: what kind, one sentence, and the parts a program may want.
 ///
-/// It prints as the sentence: what failed, where, what to do. Where the operating system failed a call its error is
+/// It prints as the sentence: what failed, where, what to do; with `{:?}`, as a `main` that answers it does, by its status
+/// too, and with `{:#?}` in parts. Where the operating system failed a call its error is
 /// the [`source`](std::error::Error::source).
 ///
 /// ```
@@ -23,7 +24,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error(Box<Parts>);
 
-#[derive(Debug)]
 struct Parts {
     status: Status,
     message: String,
@@ -118,7 +118,20 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        if f.alternate() {
+            let parts = &self.0;
+            return f
+                .debug_struct("Error")
+                .field("status", &parts.status)
+                .field("message", &parts.message)
+                .field("source", &parts.source)
+                .field("tensor", &parts.tensor)
+                .field("offset", &parts.offset)
+                .field("shard", &parts.shard)
+                .field("holder_pid", &parts.holder_pid)
+                .finish();
+        }
+        write!(f, "{} ({})", self.0.message, self.0.status)
     }
 }
 

@@ -21,7 +21,7 @@ fn an_error_of_the_system_has_it_as_its_source() {
         assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
         assert!(error.to_string().contains("missing.safetensors"), "{error}");
         assert_eq!(error.message(), error.to_string());
-        assert!(format!("{error:?}").contains("NoFile"), "{error:?}");
+        assert!(format!("{error:?}").contains("ST_E_NO_FILE"), "{error:?}");
     }
     assert_eq!(File::open(folder.path()).unwrap_err().status(), Status::NotRegular);
 }
@@ -156,4 +156,14 @@ fn owned_views_are_for_files_that_nobody_changes_under_them() {
         "{info:?}"
     );
     assert_eq!(info.file_size, model.bytes().len() as u64);
+}
+
+#[test]
+fn a_main_that_answers_an_error_prints_a_sentence() {
+    let error = File::open("/none/model.safetensors").unwrap_err();
+    let sentence = "cannot open '/none/model.safetensors': No such file or directory";
+    assert_eq!(format!("{error}"), sentence);
+    assert_eq!(format!("{error:?}"), format!("{sentence} (ST_E_NO_FILE)"));
+    let parts = format!("{error:#?}");
+    assert!(parts.starts_with("Error {\n    status: NoFile,\n    message: \"cannot open"), "{parts}");
 }
