@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything
-#   bash tests/run.sh NAME...     only these stages: style unit storage python differential rust go cli install wheel abi mutants
+#   bash tests/run.sh NAME...     only these stages: style unit storage python differential rust go cli install abi mutants
 #                                 fuzz campaign sanitizers threads valgrind coverage demo
 # Reports and logs are in build/results/.
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
@@ -56,24 +56,12 @@ run_sanitizers() {
       UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=small run_meson "$ROOT/build-asan"
 }
 
-# The package as a user gets it: a wheel, built by pip, in an environment that has never seen this tree.
-run_wheel() {
-  local place
-  place=$(mktemp -d) || return 1
-  python3 -m venv "$place/venv" &&
-    "$place/venv/bin/pip" install --quiet --disable-pip-version-check -c "$ROOT/tests/requirements.txt" "$ROOT" numpy safetensors &&
-    (cd "$place" && env -u LIBST_LIBRARY -u PYTHONPATH "$place/venv/bin/python" "$ROOT/tests/demo/smoke.py" "$place")
-  local status=$?
-  rm -rf "$place"
-  return $status
-}
-
 run_abi() {
   [[ -f $ROOT/tests/abi/check.sh ]] || { echo "there is no tests/abi/check.sh yet"; return 77; }
   bash "$ROOT/tests/abi/check.sh"
 }
 
-export -f run_meson run_pytest run_sanitizers run_wheel run_abi configure build say
+export -f run_meson run_pytest run_sanitizers run_abi configure build say
 export ROOT BUILD PYTHON CACHE
 
 # Most of these keep one processor busy, and so go in two lanes, side by side.
@@ -87,7 +75,6 @@ lane_of_users() {
   stage go "Go binding" "$RESULTS/go.xml" bash "$ROOT/tests/go/run.sh" "$RESULTS/go.xml"
   stage cli "stctl" "$RESULTS/cli.xml" bash -c "run_pytest tests/cli $RESULTS/cli.xml"
   stage install "an installed libst" "$RESULTS/install.xml" bash -c "run_pytest tests/install $RESULTS/install.xml"
-  stage wheel "pip install" "" bash -c run_wheel
   stage abi "ABI check" "" bash -c run_abi
 }
 

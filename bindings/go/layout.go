@@ -1,3 +1,5 @@
+//go:build cgo
+
 package st
 
 // Layout is in which order a new file has its tensors.

@@ -82,7 +82,14 @@ def beside(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def environment(prefix, build) -> dict[str, str]:
-    """That of a reader who has installed libst; not the one that tests/setup.sh makes."""
+    """That of a reader who has installed libst; not the one that tests/setup.sh makes.
+
+    The prefix has the same name in each run: Go's cache does not know what pkg-config said, and keeps an old -L.
+    """
+    installed = build / "installed"
+    installed.unlink(missing_ok=True)
+    installed.symlink_to(prefix.path)
+    prefix = Prefix(installed)
     env = {k: v for k, v in os.environ.items() if k not in ("LIBST_LIBRARY", "LIBST_DIR", "STCTL", "PYTHONPATH")}
     env |= prefix.env | {
         "PATH": f"{prefix.path / 'bin'}:{env['PATH']}",
@@ -119,4 +126,14 @@ def go(environment) -> dict[str, str]:
     found = subprocess.run(["bash", ROOT / "tests/go/toolchain.sh"], stdout=subprocess.PIPE, text=True)
     if found.returncode:
         pytest.skip("there is no Go that can build the binding")
-    return environment | {"PATH": f"{found.stdout.strip()}:{environment['PATH']}", "GOTOOLCHAIN": "local"}
+    key = {"CGO_LDFLAGS": f"-O2 -g -L{environment['LD_LIBRARY_PATH']}"}  # part of the cache's key, unlike pkg-config's
+    return environment | {"PATH": f"{found.stdout.strip()}:{environment['PATH']}", "GOTOOLCHAIN": "local"} | key
+
+
+@pytest.fixture
+def folder(beside, model_of_the_readme) -> Path:
+    """Where a reader works: the model, beside a clone."""
+    place = beside / f"work{len(list(beside.iterdir()))}"
+    place.mkdir()
+    shutil.copy(model_of_the_readme, place / "model.safetensors")
+    return place

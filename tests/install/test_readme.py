@@ -48,15 +48,6 @@ safetensors.numpy.load_file("model.safetensors")
 """
 
 
-@pytest.fixture
-def folder(beside, model_of_the_readme, tmp_path_factory) -> Path:
-    """Where a reader works: the model, beside a clone."""
-    place = beside / f"work{len(list(beside.iterdir()))}"
-    place.mkdir()
-    shutil.copy(model_of_the_readme, place / "model.safetensors")
-    return place
-
-
 class Runner:
     """One method a language; each runs a block in a folder that holds the model."""
 

@@ -16,21 +16,19 @@ def _load() -> tuple[ctypes.CDLL, str]:
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
     named = os.environ.get("LIBST_LIBRARY")
     if named:
-        candidates = [named]  # what the user asked for, or nothing
+        path, why = named, f"LIBST_LIBRARY names {named}, which cannot be loaded. Unset it, or let it name {SONAME}"
     elif os.path.exists(beside):
-        candidates = [beside]
+        path, why = beside, f"{beside} cannot be loaded. Install libst for Python anew"
     else:
-        candidates = [SONAME]
-    failures: list[str] = []
-    for path in candidates:
-        try:
-            return ctypes.CDLL(path), path
-        except OSError as error:
-            failures.append(str(error))
-    raise ImportError(
-        f"libst cannot load its library {SONAME}: {'; '.join(failures)}. "
-        "Install the libst wheel, or let LIBST_LIBRARY name the file."
-    )
+        path = SONAME
+        why = (
+            f"libst for Python lacks its library: it is neither {beside}, where a wheel has it, nor among the "
+            f"system's. Install the package anew, or {SONAME}, or let LIBST_LIBRARY name the file"
+        )
+    try:
+        return ctypes.CDLL(path), path
+    except OSError as error:
+        raise ImportError(f"{why} (the system says: {error}).") from None
 
 
 def _checked() -> tuple[ctypes.CDLL, str, str]:

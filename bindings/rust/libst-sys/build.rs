@@ -3,12 +3,14 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const LIBRARY: &str = "libst.so.2";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=LIBST_DIR");
+    println!("cargo:rerun-if-env-changed=LD_LIBRARY_PATH");
     if env::var_os("DOCS_RS").is_some() {
         return; // documentation links nothing
     }
@@ -18,6 +20,13 @@ fn main() {
     };
     match found {
         Ok((folder, include)) => {
+            if !loader_finds(&folder) {
+                println!(
+                    "cargo:warning=programs will not start without {LIBRARY}, which the system does not look for in {0}: set \
+                     LD_LIBRARY_PATH={0}, or run `sudo ldconfig` where libst is installed for all",
+                    folder.display()
+                );
+            }
             println!("cargo:rustc-link-search=native={}", folder.display());
             println!("cargo:rustc-link-lib=dylib:+verbatim={LIBRARY}");
             if let Some(include) = include {
@@ -52,6 +61,20 @@ fn in_folder(dir: &Path) -> Result<Found, String> {
     println!("cargo:rerun-if-changed={}", folder.join(LIBRARY).display());
     let include = dir.ancestors().take(4).map(|up| up.join("include")).find(|p| p.join("st/st.h").exists());
     Ok((folder, include))
+}
+
+/// Would a program that is started now find the library there?
+fn loader_finds(folder: &Path) -> bool {
+    let listed = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    if env::split_paths(&listed).any(|path| path.canonicalize().is_ok_and(|path| path == folder)) {
+        return true;
+    }
+    let Ok(cache) = Command::new("/sbin/ldconfig").arg("-p").output() else { return true }; // who knows
+    let library = folder.join(LIBRARY).canonicalize().ok();
+    let ours = |line: &str| {
+        line.rsplit(" => ").next().and_then(|path| Path::new(path).canonicalize().ok()) == library
+    };
+    String::from_utf8_lossy(&cache.stdout).lines().any(ours)
 }
 
 fn by_pkg_config() -> Result<Found, String> {
