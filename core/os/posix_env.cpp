@@ -1,7 +1,6 @@
 // Env on Linux: each method is its system call. Beyond that it keeps one list,
 // of descriptors that hold locks, and counts forks: see LockedDescriptors.
 #include <dirent.h>
-#include <liburing.h>
 #include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
@@ -23,6 +22,7 @@
 #include <mutex>
 
 #include "os/env.h"
+#include "os/uring_queue.h"
 
 namespace st::os {
 namespace {
@@ -79,58 +79,6 @@ R answer(R r) {
   return r < 0 ? static_cast<R>(-errno) : r;
 }
 
-class UringQueue final : public ReadQueue {
- public:
-  static std::unique_ptr<ReadQueue> make(unsigned depth) {
-    auto queue = std::make_unique<UringQueue>();
-    queue->open_ = ::io_uring_queue_init(depth, &queue->ring_, 0) == 0;
-    return queue->open_ ? std::move(queue) : nullptr;
-  }
-  ~UringQueue() override {
-    uint64_t tag;
-    int32_t result;
-    // Whatever wait() answers: the kernel writes to that memory until it is done.
-    while (open_ && under_way_ > 0)
-      if (wait(&tag, &result) < 0) ::sched_yield();
-    if (open_) ::io_uring_queue_exit(&ring_);
-  }
-  int submit(int fd, void *buffer, uint32_t n, uint64_t offset, uint64_t tag) override {
-    io_uring_sqe *entry = ::io_uring_get_sqe(&ring_);
-    if (!entry) return -EBUSY;
-    ::io_uring_prep_read(entry, fd, buffer, n, offset);
-    ::io_uring_sqe_set_data64(entry, tag);
-    const int submitted = ::io_uring_submit(&ring_);
-    if (submitted > 0) {
-      ++under_way_;
-      return 0;
-    }
-    // The entry stays in the ring and goes with the next one: as nothing.
-    ::io_uring_prep_nop(entry);
-    ::io_uring_sqe_set_data64(entry, nothing);
-    return submitted < 0 ? submitted : -EAGAIN;
-  }
-  int wait(uint64_t *tag, int32_t *result) override {
-    for (;;) {
-      io_uring_cqe *answer = nullptr;
-      const int r = ::io_uring_wait_cqe(&ring_, &answer);
-      if (r == -EINTR) continue;  // its memory may not be given up
-      if (r < 0) return r;
-      *tag = ::io_uring_cqe_get_data64(answer);
-      *result = answer->res;
-      ::io_uring_cqe_seen(&ring_, answer);
-      if (*tag == nothing) continue;
-      --under_way_;
-      return 0;
-    }
-  }
-
- private:
-  static constexpr uint64_t nothing = UINT64_MAX - 1;  // a tag; UINT64_MAX is liburing's own
-  io_uring ring_ = {};
-  bool open_ = false;
-  unsigned under_way_ = 0;
-};
-
 class PosixEnv final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t mode) override {
@@ -161,7 +109,7 @@ class PosixEnv final : public Env {
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {
     return -::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(n), advice);
   }
-  std::unique_ptr<ReadQueue> read_queue(unsigned depth) override { return UringQueue::make(depth); }
+  std::unique_ptr<ReadQueue> read_queue(unsigned depth) override { return uring_queue(depth); }
   int64_t seek_hole(int fd, uint64_t offset) override {
     return answer(::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE));
   }
