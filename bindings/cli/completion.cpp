@@ -4,8 +4,6 @@
 
 #include <string_view>
 
-#include "manual.h"
-
 namespace stctl {
 namespace {
 
@@ -15,10 +13,6 @@ enum class Takes { nothing, files, tensors };
 Takes taken_by(std::string_view word) {
   if (word == "FILE") return Takes::files;
   return word == "TENSOR" || word == "PATTERN" || word == "TENSOR NAME" ? Takes::tensors : Takes::nothing;
-}
-
-bool has_value(const CLI::Option &option) {
-  return !option.get_positional() && option.get_type_size() != 0;
 }
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
@@ -33,13 +27,6 @@ std::string in_quotes(std::string text) {
   return "'" + replaced(replaced(std::move(text), "'", "'\\''"), "\n", " ") + "'";
 }
 
-std::vector<std::string> names_of(const CLI::Option &option) {
-  std::vector<std::string> names;
-  for (const std::string &name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string &name : option.get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
 std::string zsh_action(std::string_view word) {
   switch (taken_by(word)) {
     case Takes::files: return "_files";
@@ -50,30 +37,30 @@ std::string zsh_action(std::string_view word) {
 
 }  // namespace
 
-std::string bash_completion(const CLI::App &app) {
+std::string bash_completion(const CommandText &all) {
   std::string commands, cases;
-  for (const CLI::App *command : commands_of(app)) {
+  for (const CommandText &command : all.commands) {
     std::string options, values, arguments;
-    for (const CLI::Option *option : command->get_options()) {
-      if (option->get_positional()) {
-        arguments += option->get_name(true) + " ";
+    for (const OptionText &option : command.options) {
+      if (option.is_argument()) {
+        arguments += option.argument + " ";
         continue;
       }
-      for (const std::string &name : names_of(*option)) {
+      for (const std::string &name : option.names) {
         options += name + " ";
-        if (has_value(*option)) {
-          const std::string type = option->get_type_name();
+        if (option.has_value()) {
+          const std::string type = option.type;
           values += fmt::format("{}={} ", name, type.substr(0, type.find(' ')));
         }
       }
     }
-    commands += command->get_name() + " ";
-    cases += fmt::format("    {}) options='{}' values=' {}' arguments='{}' ;;\n", command->get_name(), options, values,
-                         arguments);
+    commands += command.name + " ";
+    cases +=
+        fmt::format("    {}) options='{}' values=' {}' arguments='{}' ;;\n", command.name, options, values, arguments);
   }
   std::string top;
-  for (const CLI::Option *option : app.get_options()) {
-    for (const std::string &name : names_of(*option)) top += name + " ";
+  for (const OptionText &option : all.options) {
+    for (const std::string &name : option.names) top += name + " ";
   }
   return "# bash completion for stctl, generated from its options\n"
          "_stctl_describe() {\n"
@@ -128,26 +115,26 @@ std::string bash_completion(const CLI::App &app) {
          "complete -F _stctl stctl\n";
 }
 
-std::string zsh_completion(const CLI::App &app) {
+std::string zsh_completion(const CommandText &all) {
   const auto bracketed = [](const std::string &text) {  // as _arguments wants descriptions
     return replaced(replaced(replaced(text, "[", "("), "]", ")"), ":", "\\:");
   };
   std::string commands, cases;
-  for (const CLI::App *command : commands_of(app)) {
-    commands += fmt::format("    {}\n", in_quotes(command->get_name() + ":" + bracketed(summary_of(*command))));
-    cases += fmt::format("    {})\n      _arguments -s", command->get_name());
-    for (const CLI::Option *option : command->get_options()) {
-      const std::string description = bracketed(option->get_description());
-      if (option->get_positional()) {
-        const std::string name = option->get_name(true);
-        const char *which = option->get_items_expected_max() > 1 ? "*" : "";
+  for (const CommandText &command : all.commands) {
+    commands += fmt::format("    {}\n", in_quotes(command.name + ":" + bracketed(command.summary())));
+    cases += fmt::format("    {})\n      _arguments -s", command.name);
+    for (const OptionText &option : command.options) {
+      const std::string description = bracketed(option.help);
+      if (option.is_argument()) {
+        const std::string name = option.argument;
+        const char *which = option.many ? "*" : "";
         cases +=
             " \\\n        " + in_quotes(fmt::format("{}:{}:{}", which, replaced(name, "=", "\\="), zsh_action(name)));
         continue;
       }
-      const std::string type = option->get_type_name();
-      const std::string value = has_value(*option) ? fmt::format(":{}:{}", type, zsh_action(type)) : "";
-      for (const std::string &name : names_of(*option)) {
+      const std::string type = option.type;
+      const std::string value = option.has_value() ? fmt::format(":{}:{}", type, zsh_action(type)) : "";
+      for (const std::string &name : option.names) {
         cases += " \\\n        " + in_quotes(fmt::format("{}[{}]{}", name, description, value));
       }
     }
@@ -183,7 +170,7 @@ std::string zsh_completion(const CLI::App &app) {
          "_stctl \"$@\"\n";
 }
 
-std::string fish_completion(const CLI::App &app) {
+std::string fish_completion(const CommandText &all) {
   std::string out =
       "# fish completion for stctl, generated from its options\n"
       "function __stctl_tensors\n"
@@ -199,26 +186,27 @@ std::string fish_completion(const CLI::App &app) {
       "  end\n"
       "  return 1\n"
       "end\n";
-  for (const CLI::App *command : commands_of(app)) {
-    const std::string &name = command->get_name();
-    out += fmt::format("complete -c stctl -n __fish_use_subcommand -f -a {} -d {}\n", name,
-                       in_quotes(summary_of(*command)));
+  for (const CommandText &command : all.commands) {
+    const std::string &name = command.name;
+    out +=
+        fmt::format("complete -c stctl -n __fish_use_subcommand -f -a {} -d {}\n", name, in_quotes(command.summary()));
     const std::string when = fmt::format("complete -c stctl -n '__fish_seen_subcommand_from {}", name);
-    for (const CLI::Option *option : command->get_options()) {
-      if (option->get_positional()) {
-        if (taken_by(option->get_name(true)) == Takes::tensors) {
+    for (const OptionText &option : command.options) {
+      if (option.is_argument()) {
+        if (taken_by(option.argument) == Takes::tensors) {
           out += when + "; and __stctl_has_file' -f -a '(__stctl_tensors)'\n";
         }
         continue;
       }
       out += when + "'";
-      for (const std::string &word : option->get_snames()) out += " -s " + word;
-      for (const std::string &word : option->get_lnames()) out += " -l " + word;
-      if (has_value(*option)) {
-        const Takes takes = taken_by(option->get_type_name());
+      for (const std::string &word : option.names) {
+        out += word.starts_with("--") ? " -l " + word.substr(2) : " -s " + word.substr(1);
+      }
+      if (option.has_value()) {
+        const Takes takes = taken_by(option.type);
         out += takes == Takes::files ? " -r -F" : takes == Takes::tensors ? " -x -a '(__stctl_tensors)'" : " -x";
       }
-      out += " -d " + in_quotes(option->get_description()) + "\n";
+      out += " -d " + in_quotes(option.help) + "\n";
     }
   }
   return out;

@@ -2,13 +2,14 @@
 // options, files, and the names of the tensors of the file that stands before.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+#include "command_line.h"
 
 namespace stctl {
 
-std::string bash_completion(const CLI::App &app);
-std::string zsh_completion(const CLI::App &app);
-std::string fish_completion(const CLI::App &app);
+std::string bash_completion(const CommandText &all);
+std::string zsh_completion(const CommandText &all);
+std::string fish_completion(const CommandText &all);
 
 }  // namespace stctl

@@ -58,60 +58,50 @@ std::string section(std::string_view title, std::string_view text) {
   return fmt::format(".SH {}\n", title) + body;
 }
 
-std::string option_entries(const CLI::App &app) {
+std::string option_entries(const CommandText &all) {
   std::string out;
-  for (const CLI::Option *option : app.get_options()) {
-    const bool positional = option->get_positional();
-    const std::string name = positional ? option->get_name(true) : option->get_name(false, true);
-    out += fmt::format(".TP\n{}", positional ? "\\fI" + plain(name) + "\\fR" : "\\fB" + plain(name) + "\\fR");
-    if (!positional && option->get_type_size() != 0) out += " \\fI" + plain(option->get_type_name()) + "\\fR";
-    out += "\n" + plain(option->get_description()) + "\n";
+  for (const OptionText &option : all.options) {
+    const std::string names = plain(fmt::format("{}", fmt::join(option.names, ",")));
+    out += ".TP\n" + (option.is_argument() ? "\\fI" + plain(option.argument) + "\\fR" : "\\fB" + names + "\\fR");
+    if (option.has_value()) out += " \\fI" + plain(option.type) + "\\fR";
+    out += "\n" + plain(option.help) + "\n";
   }
   return out;
 }
 
-std::string synopsis(const CLI::App &command) {
-  std::string out = fmt::format("\\fBstctl {}\\fR [options]", command.get_name());
-  for (const CLI::Option *option : command.get_options()) {
-    if (!option->get_positional()) continue;
-    std::string name = "\\fI" + plain(option->get_name(true)) + "\\fR";
-    if (option->get_items_expected_max() > 1) name += " ...";
-    out += option->get_required() ? " " + name : " [" + name + "]";
+std::string synopsis(const CommandText &command) {
+  std::string out = fmt::format("\\fBstctl {}\\fR [options]", command.name);
+  for (const OptionText &option : command.options) {
+    if (!option.is_argument()) continue;
+    std::string name = "\\fI" + plain(option.argument) + "\\fR";
+    if (option.many) name += " ...";
+    out += option.required ? " " + name : " [" + name + "]";
   }
   return out + "\n";
 }
 
 // The footer without the exit codes, which have a section of their own.
-std::string examples(const CLI::App &command) {
-  const std::string footer = command.get_footer();
+std::string examples(const CommandText &command) {
+  const std::string footer = command.footer;
   return footer.substr(0, footer.find(exit_codes_help));
 }
 
 }  // namespace
 
-std::vector<const CLI::App *> commands_of(const CLI::App &app) {
-  return app.get_subcommands([](const CLI::App *command) { return !command->get_group().empty(); });
-}
-
-std::string summary_of(const CLI::App &command) {
-  const std::string description = command.get_description();
-  return description.substr(0, description.find('\n'));
-}
-
-std::string manual(const CLI::App &app, const std::string &version) {
-  const std::string description = app.get_description();
+std::string manual(const CommandText &all, const std::string &version) {
+  const std::string description = all.description;
   const size_t first_line = description.find('\n');
   std::string out = fmt::format(".TH STCTL 1 \"\" \"libst {}\" \"User Commands\"\n", version);
   out += ".SH NAME\nstctl \\- " + plain(description.substr(sizeof "stctl: " - 1, first_line - sizeof "stctl: ")) + "\n";
   out += ".SH SYNOPSIS\n\\fBstctl\\fR \\fICOMMAND\\fR [options] \\fIFILE\\fR ...\n";
   out += section("DESCRIPTION", std::string_view(description).substr(first_line));
-  out += paragraphs(examples(app));
-  out += ".SH OPTIONS\n" + option_entries(app);
+  out += paragraphs(examples(all));
+  out += ".SH OPTIONS\n" + option_entries(all);
   out += ".SH COMMANDS\n";
-  for (const CLI::App *command : commands_of(app)) {
-    const std::string text = command->get_description();
-    out += fmt::format(".SS {}\n", command->get_name());
-    out += synopsis(*command) + paragraphs(text) + option_entries(*command) + paragraphs(examples(*command));
+  for (const CommandText &command : all.commands) {
+    const std::string text = command.description;
+    out += fmt::format(".SS {}\n", command.name);
+    out += synopsis(command) + paragraphs(text) + option_entries(command) + paragraphs(examples(command));
   }
   out += section("EXIT STATUS", std::string_view(exit_codes_help).substr(sizeof "Exit codes:" - 1));
   return out;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "commands.h"
 #include "interrupt.h"
 #include "json.h"
 #include "progress.h"
@@ -44,19 +43,17 @@ void write_names(Json &json, const char *key, const std::vector<std::string> &na
 
 }  // namespace
 
-void add_layout_options(CLI::App &command, LayoutOptions &options) {
-  add_lock_timeout(command, options.lock_timeout_ms);
-  command
-      .add_option("--align", options.alignment,
-                  "Let data begin at a multiple of BYTES (default: what lets most\n"
-                  "be shared with the old file, else 64)")
-      ->type_name("BYTES");
-  command.add_option("--reserve", options.reserve, "Leave BYTES of spare room in the header")->type_name("BYTES");
-  command.add_flag("--canonical", options.canonical, "Order tensors by descending dtype, then name");
-  command.add_flag("--fillers", options.fillers, "Let deleted tensors leave their bytes for later puts");
-  command.add_flag("--break-links", options.break_links,
-                   "Change a file that has other hard links, which keep the\n"
-                   "old bytes");
+void add_layout_options(const Command &command, LayoutOptions &options) {
+  command.lock_timeout(options.lock_timeout_ms);
+  command.option("--align", options.alignment, "BYTES",
+                 "Let data begin at a multiple of BYTES (default: what lets most\n"
+                 "be shared with the old file, else 64)");
+  command.option("--reserve", options.reserve, "BYTES", "Leave BYTES of spare room in the header");
+  command.flag("--canonical", options.canonical, "Order tensors by descending dtype, then name");
+  command.flag("--fillers", options.fillers, "Let deleted tensors leave their bytes for later puts");
+  command.flag("--break-links", options.break_links,
+               "Change a file that has other hard links, which keep the\n"
+               "old bytes");
 }
 
 st_txn_options txn_options(const LayoutOptions &options) {

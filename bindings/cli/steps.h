@@ -2,13 +2,13 @@
 // transaction, from the command line to a plan and a commit.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "command_line.h"
 #include "handle.h"
 #include "input.h"
 #include "npy.h"
@@ -24,7 +24,7 @@ struct LayoutOptions {
   bool fillers = false;
   bool break_links = false;
 };
-void add_layout_options(CLI::App &command, LayoutOptions &options);
+void add_layout_options(const Command &command, LayoutOptions &options);
 st_txn_options txn_options(const LayoutOptions &options);
 
 class Steps {

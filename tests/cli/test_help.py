@@ -73,6 +73,13 @@ def test_usage_errors_exit_2_with_one_sentence(stctl, args):
     assert re.fullmatch(r"stctl: .+\n", err)
 
 
+def test_common_options_may_stand_before_the_command(stctl, model):
+    for option in ["--json", "-q", "--quiet", "-v", "--verbose"]:
+        assert stctl(option, "ls", model) == stctl("ls", option, model)
+    error = json.loads(stctl("--json", "ls", model.with_name("none"), code=1)[0])["error"]
+    assert error["status"] == "ST_E_NO_FILE"
+
+
 def test_usage_error_with_json_is_an_object(stctl):
     result = stctl.json("ls", code=2)
     assert result["error"]["exit_code"] == 2

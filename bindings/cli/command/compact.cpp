@@ -50,23 +50,22 @@ int run(Session &session, const Compact &options) {
 
 }  // namespace
 
-void add_compact(CLI::App &app, Session &session) {
+void add_compact(CommandLine &line, Session &session) {
   auto options = std::make_shared<Compact>();
-  CLI::App *command = add_command(app, session, "compact",
-                                  "Rewrite a file without spare room\n\n"
-                                  "Tensors by descending dtype then name, the header no longer than it must be, and\n"
-                                  "no fillers (see stctl rm). The new file takes the old one's place, whole.",
-                                  "  stctl compact model.safetensors\n"
-                                  "  stctl compact model.safetensors --align 4096 --reserve 65536\n");
-  command->add_option("FILE", options->file, "The safetensors file")->required()->type_name("");
-  add_lock_timeout(*command, options->layout.lock_timeout_ms);
-  command->add_option("--align", options->layout.alignment, "Let data begin at a multiple of BYTES (default 64)")
-      ->type_name("BYTES");
-  command->add_option("--reserve", options->layout.reserve, "Leave BYTES of spare room in the header")
-      ->type_name("BYTES");
-  command->add_flag("--break-links", options->layout.break_links,
-                    "Change a file that has other hard links, which keep the\nold bytes");
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("compact",
+                   "Rewrite a file without spare room\n\n"
+                   "Tensors by descending dtype then name, the header no longer than it must be, and\n"
+                   "no fillers (see stctl rm). The new file takes the old one's place, whole.",
+                   "  stctl compact model.safetensors\n"
+                   "  stctl compact model.safetensors --align 4096 --reserve 65536\n");
+  command.argument("FILE", options->file, "The safetensors file").required();
+  command.lock_timeout(options->layout.lock_timeout_ms);
+  command.option("--align", options->layout.alignment, "BYTES", "Let data begin at a multiple of BYTES (default 64)");
+  command.option("--reserve", options->layout.reserve, "BYTES", "Leave BYTES of spare room in the header");
+  command.flag("--break-links", options->layout.break_links,
+               "Change a file that has other hard links, which keep the\nold bytes");
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

@@ -62,26 +62,25 @@ int run(Session &session, const Diff &options) {
 
 }  // namespace
 
-void add_diff(CLI::App &app, Session &session) {
+void add_diff(CommandLine &line, Session &session) {
   auto options = std::make_shared<Diff>();
-  CLI::App *command =
-      add_command(app, session, "diff",
-                  "What makes one file of another, as a delta\n\n"
-                  "Compares A and B tensor by tensor and writes a delta: a safetensors file that holds\n"
-                  "the tensors of B that A has not, or has with other bytes, dtype or shape; its metadata\n"
-                  "says what else is to be done, and to which base. See stctl patch and stctl merge.\n"
-                  "Either may be sharded: give its index, or the folder.\n"
-                  "With -o the delta is written whole and durably, or not at all.",
-                  "  stctl diff base.safetensors tuned.safetensors > tuned.delta\n"
-                  "  stctl diff base.safetensors tuned.safetensors -o tuned.delta --json\n"
-                  "  stctl ls tuned.delta           a delta is a safetensors file\n");
-  command->add_option("A", options->from, "The base")->required()->type_name("");
-  command->add_option("B", options->to, "What is to be made of it")->required()->type_name("");
-  command->add_option("-o,--output", options->output, "Write to a file; - is standard output")->type_name("FILE");
-  command->add_option("--align", options->alignment, "Let data begin at a multiple of BYTES (default 64)")
-      ->type_name("BYTES");
-  add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("diff",
+                   "What makes one file of another, as a delta\n\n"
+                   "Compares A and B tensor by tensor and writes a delta: a safetensors file that holds\n"
+                   "the tensors of B that A has not, or has with other bytes, dtype or shape; its metadata\n"
+                   "says what else is to be done, and to which base. See stctl patch and stctl merge.\n"
+                   "Either may be sharded: give its index, or the folder.\n"
+                   "With -o the delta is written whole and durably, or not at all.",
+                   "  stctl diff base.safetensors tuned.safetensors > tuned.delta\n"
+                   "  stctl diff base.safetensors tuned.safetensors -o tuned.delta --json\n"
+                   "  stctl ls tuned.delta           a delta is a safetensors file\n");
+  command.argument("A", options->from, "The base").required();
+  command.argument("B", options->to, "What is to be made of it").required();
+  command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output");
+  command.option("--align", options->alignment, "BYTES", "Let data begin at a multiple of BYTES (default 64)");
+  command.lock_timeout(options->lock_timeout_ms);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

@@ -1,6 +1,5 @@
 // stctl generate: the man page and the shells' completions, from the options that all
 // other commands declare. For the build, so it is not in --help.
-#include <map>
 #include <memory>
 
 #include "../commands.h"
@@ -10,21 +9,17 @@
 
 namespace stctl {
 
-void add_generate(CLI::App &app, Session &session) {
+void add_generate(CommandLine &line, Session &session) {
   auto what = std::make_shared<std::string>();
-  CLI::App *command = app.add_subcommand("generate", "The man page, or a shell's completion");
-  command->group("");
-  command->add_option("WHAT", *what, "man, bash, zsh or fish")
-      ->required()
-      ->check(CLI::IsMember({"man", "bash", "zsh", "fish"}));
-  command->callback([&app, &session, what] {
-    session.run = [&app, &session, what] {
-      session.out.write(*what == "man"    ? manual(app, st_version())
-                        : *what == "bash" ? bash_completion(app)
-                        : *what == "zsh"  ? zsh_completion(app)
-                                          : fish_completion(app));
-      return exit_ok;
-    };
+  const Command command = line.hidden_command("generate", "The man page, or a shell's completion");
+  command.argument("WHAT", *what, "man, bash, zsh or fish").required().one_of({"man", "bash", "zsh", "fish"});
+  command.runs(session, [&line, &session, what] {
+    const CommandText all = line.text();
+    session.out.write(*what == "man"    ? manual(all, st_version())
+                      : *what == "bash" ? bash_completion(all)
+                      : *what == "zsh"  ? zsh_completion(all)
+                                        : fish_completion(all));
+    return exit_ok;
   });
 }
 

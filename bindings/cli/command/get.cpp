@@ -1,7 +1,6 @@
 // stctl get: the values of a tensor, or of a slice of it, as text, bytes or .npy.
 #include <unistd.h>
 
-#include <map>
 #include <memory>
 
 #include "../array_text.h"
@@ -17,7 +16,7 @@
 namespace stctl {
 namespace {
 
-enum class Format { unset, text, raw, npy };
+enum class Format { text, raw, npy };
 
 struct Get {
   std::string file;
@@ -25,7 +24,7 @@ struct Get {
   std::string tensor;
   std::string slice;
   std::string output;  // "": standard output, as text; "-": the same, as raw bytes
-  Format format = Format::unset;
+  std::string format;
   uint64_t limit = 1000;
 
   bool to_stdout() const { return output.empty() || output == "-"; }
@@ -35,7 +34,9 @@ constexpr uint64_t piece_bytes = 16 << 20;
 constexpr uint64_t edge = 3;  // entries shown at each end of a dimension, as NumPy does
 
 Format format_of(const Get &options) {
-  if (options.format != Format::unset) return options.format;
+  if (!options.format.empty()) {
+    return options.format == "npy" ? Format::npy : options.format == "raw" ? Format::raw : Format::text;
+  }
   if (options.output.empty()) return Format::text;
   return options.output.ends_with(".npy") ? Format::npy : Format::raw;
 }
@@ -119,44 +120,38 @@ int run(Session &session, const Get &options) {
 
 }  // namespace
 
-void add_get(CLI::App &app, Session &session) {
+void add_get(CommandLine &line, Session &session) {
   auto options = std::make_shared<Get>();
-  CLI::App *command =
-      add_command(app, session, "get",
-                  "The values of a tensor, or of a slice of it\n\n"
-                  "Prints values as NumPy does, all 22 dtypes decoded, with … in place of the middle of\n"
-                  "large tensors; or writes the bytes, raw or as a .npy file. Reads only the bytes that\n"
-                  "it needs. A file is complete or not there. With --json all values are in \"values\",\n"
-                  "nested; NaN and infinities are strings, complex numbers [re, im].",
-                  "  stctl get model.safetensors lm_head.weight\n"
-                  "  stctl get model.safetensors lm_head.weight --slice 0:2,:,::2\n"
-                  "  stctl get model.safetensors lm_head.weight --slice=-1 -o last_row.npy\n"
-                  "  stctl get model.safetensors lm_head.weight -o - | sha256sum\n"
-                  "  stctl get --json model.safetensors step | jq .values\n");
-  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
-  command->add_option("TENSOR", options->tensor, "A tensor's name")->required()->type_name("");
+  const Command command =
+      line.command("get",
+                   "The values of a tensor, or of a slice of it\n\n"
+                   "Prints values as NumPy does, all 22 dtypes decoded, with … in place of the middle of\n"
+                   "large tensors; or writes the bytes, raw or as a .npy file. Reads only the bytes that\n"
+                   "it needs. A file is complete or not there. With --json all values are in \"values\",\n"
+                   "nested; NaN and infinities are strings, complex numbers [re, im].",
+                   "  stctl get model.safetensors lm_head.weight\n"
+                   "  stctl get model.safetensors lm_head.weight --slice 0:2,:,::2\n"
+                   "  stctl get model.safetensors lm_head.weight --slice=-1 -o last_row.npy\n"
+                   "  stctl get model.safetensors lm_head.weight -o - | sha256sum\n"
+                   "  stctl get --json model.safetensors step | jq .values\n");
+  command.argument("FILE", options->file, "A safetensors file").required();
+  command.argument("TENSOR", options->tensor, "A tensor's name").required();
+  command.option("--slice", options->slice, "SLICE",
+                 "What to take of each dimension, as NumPy: start:stop:step,\n"
+                 "an index, or ... for all dimensions between");
+  command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output");
   command
-      ->add_option("--slice", options->slice,
-                   "What to take of each dimension, as NumPy: start:stop:step,\n"
-                   "an index, or ... for all dimensions between")
-      ->type_name("SLICE");
-  command->add_option("-o,--output", options->output, "Write to a file; - is standard output")->type_name("FILE");
-  static const std::map<std::string, Format> formats = {
-      {"text", Format::text}, {"raw", Format::raw}, {"npy", Format::npy}};
+      .option("--format", options->format, "FORMAT",
+              "text, raw (little-endian, C order) or npy. Default: text;\n"
+              "with -o, npy if FILE ends so, else raw")
+      .one_of({"text", "raw", "npy"});
   command
-      ->add_option("--format", options->format,
-                   "text, raw (little-endian, C order) or npy. Default: text;\n"
-                   "with -o, npy if FILE ends so, else raw")
-      ->type_name("FORMAT")
-      ->transform(CLI::CheckedTransformer(formats).description(""));
-  command
-      ->add_option("--limit", options->limit,
-                   "Print all of at most N elements, else the edges; 0: always\n"
-                   "all (default 1000)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
-  add_deltas(*command, options->deltas);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+      .option("--limit", options->limit, "N",
+              "Print all of at most N elements, else the edges; 0: always\n"
+              "all (default 1000)")
+      .at_least(0);
+  command.deltas(options->deltas);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

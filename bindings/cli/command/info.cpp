@@ -169,21 +169,22 @@ int run(Session &session, const Info &options) {
 
 }  // namespace
 
-void add_info(CLI::App &app, Session &session) {
+void add_info(CommandLine &line, Session &session) {
   auto options = std::make_shared<Info>();
-  CLI::App *command = add_command(app, session, "info",
-                                  "The facts of a file, or of one tensor\n\n"
-                                  "For a file: number of tensors and parameters, sizes, where the data starts and how\n"
-                                  "well that is aligned, tensors by dtype, the metadata, and how the file would be\n"
-                                  "read. For a tensor: dtype, shape, size and its bytes in the file. Reads only the\n"
-                                  "header.",
-                                  "  stctl info model.safetensors\n"
-                                  "  stctl info model.safetensors lm_head.weight\n"
-                                  "  stctl info --json model.safetensors | jq .parameters\n");
-  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
-  command->add_option("TENSOR", options->tensor, "A tensor's name")->type_name("");
-  add_deltas(*command, options->deltas);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("info",
+                   "The facts of a file, or of one tensor\n\n"
+                   "For a file: number of tensors and parameters, sizes, where the data starts and how\n"
+                   "well that is aligned, tensors by dtype, the metadata, and how the file would be\n"
+                   "read. For a tensor: dtype, shape, size and its bytes in the file. Reads only the\n"
+                   "header.",
+                   "  stctl info model.safetensors\n"
+                   "  stctl info model.safetensors lm_head.weight\n"
+                   "  stctl info --json model.safetensors | jq .parameters\n");
+  command.argument("FILE", options->file, "A safetensors file").required();
+  command.argument("TENSOR", options->tensor, "A tensor's name");
+  command.deltas(options->deltas);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

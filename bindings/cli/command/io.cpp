@@ -77,19 +77,20 @@ int run(Session &session, const Io &options) {
 
 }  // namespace
 
-void add_io(CLI::App &app, Session &session) {
+void add_io(CommandLine &line, Session &session) {
   auto options = std::make_shared<Io>();
-  CLI::App *command = add_command(app, session, "io",
-                                  "How libst reaches a file, and why\n\n"
-                                  "Says what storage a file lies on, its filesystem, how libst maps it into memory,\n"
-                                  "and the reason of that choice. The environment's ST_MAP (shared, private, none)\n"
-                                  "overrides the choice; --map overrides both.",
-                                  "  stctl io /mnt/bucket/model.safetensors\n"
-                                  "  stctl io --map shared model.safetensors     is a shared mapping possible?\n"
-                                  "  stctl io --json model.safetensors | jq -r .map\n");
-  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
-  add_map(*command, options->map);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("io",
+                   "How libst reaches a file, and why\n\n"
+                   "Says what storage a file lies on, its filesystem, how libst maps it into memory,\n"
+                   "and the reason of that choice. The environment's ST_MAP (shared, private, none)\n"
+                   "overrides the choice; --map overrides both.",
+                   "  stctl io /mnt/bucket/model.safetensors\n"
+                   "  stctl io --map shared model.safetensors     is a shared mapping possible?\n"
+                   "  stctl io --json model.safetensors | jq -r .map\n");
+  command.argument("FILE", options->file, "A safetensors file").required();
+  command.map(options->map);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

@@ -73,25 +73,24 @@ int run(Session &session, const Ls &options) {
 
 }  // namespace
 
-void add_ls(CLI::App &app, Session &session) {
+void add_ls(CommandLine &line, Session &session) {
   auto options = std::make_shared<Ls>();
-  CLI::App *command = add_command(app, session, "ls",
-                                  "List the tensors of a file\n\n"
-                                  "Prints name, dtype, shape, size and file offset of each tensor, in the order in\n"
-                                  "which they lie in the file, and a line of totals. Reads only the header.",
-                                  "  stctl ls model.safetensors\n"
-                                  "  stctl ls model.safetensors '*.weight' 'model.layers.[0-3].*'\n"
-                                  "  stctl ls --json model.safetensors | jq -r '.tensors[].name'\n");
-  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
-  command
-      ->add_option("PATTERN", options->patterns,
+  const Command command =
+      line.command("ls",
+                   "List the tensors of a file\n\n"
+                   "Prints name, dtype, shape, size and file offset of each tensor, in the order in\n"
+                   "which they lie in the file, and a line of totals. Reads only the header.",
+                   "  stctl ls model.safetensors\n"
+                   "  stctl ls model.safetensors '*.weight' 'model.layers.[0-3].*'\n"
+                   "  stctl ls --json model.safetensors | jq -r '.tensors[].name'\n");
+  command.argument("FILE", options->file, "A safetensors file").required();
+  command.argument("PATTERN", options->patterns,
                    "List the tensors that match a shell pattern: * ? [a-z] [!a-z],\n"
-                   "\\x for x itself")
-      ->type_name("");
-  command->add_flag("--names", options->names, "Only the names");
-  command->add_flag("--bytes", options->bytes, "Exact sizes, in bytes");
-  add_deltas(*command, options->deltas);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+                   "\\x for x itself");
+  command.flag("--names", options->names, "Only the names");
+  command.flag("--bytes", options->bytes, "Exact sizes, in bytes");
+  command.deltas(options->deltas);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

@@ -55,26 +55,24 @@ int run(Session &session, const Merge &options) {
 
 }  // namespace
 
-void add_merge(CLI::App &app, Session &session) {
+void add_merge(CommandLine &line, Session &session) {
   auto options = std::make_shared<Merge>();
-  CLI::App *command =
-      add_command(app, session, "merge",
-                  "Fold deltas and their base into a new file\n\n"
-                  "Each delta must be made for what lies before it. The base is left as it is; where the\n"
-                  "filesystem can, the new file shares blocks with it. Shards, too, become one file; see\n"
-                  "stctl shard to cut that up again.",
-                  "  stctl merge base.safetensors tuned.delta -o tuned.safetensors\n"
-                  "  stctl merge base.safetensors step1.delta step2.delta -o step2.safetensors\n");
-  command->add_option("BASE", options->base, "A safetensors file, an index of shards, or a folder of one")
-      ->required()
-      ->type_name("");
-  command->add_option("DELTA", options->deltas, "Deltas, the oldest first")->required()->type_name("");
-  command->add_option("-o,--output", options->output, "The new file")->required()->type_name("FILE");
-  command->add_flag("--canonical", options->canonical, "Tensors by descending dtype, then name");
-  command->add_option("--align", options->alignment, "Let data begin at a multiple of BYTES")->type_name("BYTES");
-  command->add_option("--reserve", options->reserve, "Leave BYTES of spare room in the header")->type_name("BYTES");
-  add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("merge",
+                   "Fold deltas and their base into a new file\n\n"
+                   "Each delta must be made for what lies before it. The base is left as it is; where the\n"
+                   "filesystem can, the new file shares blocks with it. Shards, too, become one file; see\n"
+                   "stctl shard to cut that up again.",
+                   "  stctl merge base.safetensors tuned.delta -o tuned.safetensors\n"
+                   "  stctl merge base.safetensors step1.delta step2.delta -o step2.safetensors\n");
+  command.argument("BASE", options->base, "A safetensors file, an index of shards, or a folder of one").required();
+  command.argument("DELTA", options->deltas, "Deltas, the oldest first").required();
+  command.option("-o,--output", options->output, "FILE", "The new file").required();
+  command.flag("--canonical", options->canonical, "Tensors by descending dtype, then name");
+  command.option("--align", options->alignment, "BYTES", "Let data begin at a multiple of BYTES");
+  command.option("--reserve", options->reserve, "BYTES", "Leave BYTES of spare room in the header");
+  command.lock_timeout(options->lock_timeout_ms);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

@@ -53,21 +53,21 @@ int run(Session &session, const Meta &options) {
 
 }  // namespace
 
-void add_meta(CLI::App &app, Session &session) {
+void add_meta(CommandLine &line, Session &session) {
   auto options = std::make_shared<Meta>();
-  CLI::App *command =
-      add_command(app, session, "meta",
-                  "Show the metadata, or change it\n\n"
-                  "Without pairs and --remove it prints what there is. Changes make a new file that takes\n"
-                  "the old one's place; see stctl put.",
-                  "  stctl meta model.safetensors\n"
-                  "  stctl meta model.safetensors format=pt author=me\n"
-                  "  stctl meta model.safetensors --remove author\n");
-  command->add_option("FILE", options->file, "The safetensors file")->required()->type_name("");
-  command->add_option("KEY=VALUE", options->pairs, "Pairs to set")->type_name("");
-  command->add_option("--remove", options->removed, "A key to remove")->type_name("KEY")->expected(1)->take_all();
-  add_layout_options(*command, options->layout);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("meta",
+                   "Show the metadata, or change it\n\n"
+                   "Without pairs and --remove it prints what there is. Changes make a new file that takes\n"
+                   "the old one's place; see stctl put.",
+                   "  stctl meta model.safetensors\n"
+                   "  stctl meta model.safetensors format=pt author=me\n"
+                   "  stctl meta model.safetensors --remove author\n");
+  command.argument("FILE", options->file, "The safetensors file").required();
+  command.argument("KEY=VALUE", options->pairs, "Pairs to set");
+  command.option("--remove", options->removed, "KEY", "A key to remove").repeated();
+  add_layout_options(command, options->layout);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

@@ -21,18 +21,18 @@ int run(Session &session, const Move &options) {
 
 }  // namespace
 
-void add_mv(CLI::App &app, Session &session) {
+void add_mv(CommandLine &line, Session &session) {
   auto options = std::make_shared<Move>();
-  CLI::App *command =
-      add_command(app, session, "mv",
-                  "Rename a tensor\n\n"
-                  "A name that is taken is refused. A new file takes the old one's place; see stctl put.",
-                  "  stctl mv model.safetensors model.norm.weight norm.weight\n");
-  command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
-  command->add_option("TENSOR", options->from, "Its name")->required()->type_name("");
-  command->add_option("NAME", options->to, "Its new name")->required()->type_name("");
-  add_layout_options(*command, options->layout);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("mv",
+                   "Rename a tensor\n\n"
+                   "A name that is taken is refused. A new file takes the old one's place; see stctl put.",
+                   "  stctl mv model.safetensors model.norm.weight norm.weight\n");
+  command.argument("FILE", options->file, "The safetensors file to change").required();
+  command.argument("TENSOR", options->from, "Its name").required();
+  command.argument("NAME", options->to, "Its new name").required();
+  add_layout_options(command, options->layout);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

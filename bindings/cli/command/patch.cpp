@@ -59,27 +59,25 @@ int run(Session &session, const Patch &options) {
 
 }  // namespace
 
-void add_patch(CLI::App &app, Session &session) {
+void add_patch(CommandLine &line, Session &session) {
   auto options = std::make_shared<Patch>();
-  CLI::App *command =
-      add_command(app, session, "patch",
-                  "Apply a delta to its base\n\n"
-                  "As one transaction, whole or not at all: in place if only the bytes of tensors change,\n"
-                  "else by a new file that takes the old one's place. A base that the delta was not made\n"
-                  "for, or that has it already, is refused. With --reverse the delta that undoes this one\n"
-                  "is on the disk before the base is changed.",
-                  "  stctl patch model.safetensors tuned.delta --reverse back.delta\n"
-                  "  stctl patch model.safetensors back.delta\n");
-  command->add_option("BASE", options->base, "The file to change, or the index of shards, or its folder")
-      ->required()
-      ->type_name("");
-  command->add_option("DELTA", options->delta, "A delta, as stctl diff makes them")->required()->type_name("");
-  command->add_option("--reverse", options->reverse, "Write the delta that undoes this one")->type_name("FILE");
-  command->add_flag("--atomic", options->publish, "Make a new file in any case, so that no reader sees a mix");
-  command->add_flag("--break-links", options->break_links,
-                    "Change a file that has other hard links, which keep the\nold bytes");
-  add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("patch",
+                   "Apply a delta to its base\n\n"
+                   "As one transaction, whole or not at all: in place if only the bytes of tensors change,\n"
+                   "else by a new file that takes the old one's place. A base that the delta was not made\n"
+                   "for, or that has it already, is refused. With --reverse the delta that undoes this one\n"
+                   "is on the disk before the base is changed.",
+                   "  stctl patch model.safetensors tuned.delta --reverse back.delta\n"
+                   "  stctl patch model.safetensors back.delta\n");
+  command.argument("BASE", options->base, "The file to change, or the index of shards, or its folder").required();
+  command.argument("DELTA", options->delta, "A delta, as stctl diff makes them").required();
+  command.option("--reverse", options->reverse, "FILE", "Write the delta that undoes this one");
+  command.flag("--atomic", options->publish, "Make a new file in any case, so that no reader sees a mix");
+  command.flag("--break-links", options->break_links,
+               "Change a file that has other hard links, which keep the\nold bytes");
+  command.lock_timeout(options->lock_timeout_ms);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

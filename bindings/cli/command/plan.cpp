@@ -27,29 +27,27 @@ int run(Session &session, const Plan &options) {
 
 }  // namespace
 
-void add_plan(CLI::App &app, Session &session) {
+void add_plan(CommandLine &line, Session &session) {
   auto options = std::make_shared<Plan>();
-  CLI::App *command =
-      add_command(app, session, "plan",
-                  "What a change would cost, without making it\n\n"
-                  "A dry run of put, rm, mv and meta together: bytes written, bytes shared with the old\n"
-                  "file, bytes copied, space needed and free, and how it would be done. Nothing is\n"
-                  "touched.",
-                  "  stctl plan model.safetensors --rm 'layers.31.*'\n"
-                  "  stctl plan model.safetensors --put-from more.safetensors --meta format=pt\n"
-                  "  stctl plan model.safetensors --mv old.name new.name --json\n");
-  command->add_option("FILE", options->file, "The safetensors file")->required()->type_name("");
+  const Command command =
+      line.command("plan",
+                   "What a change would cost, without making it\n\n"
+                   "A dry run of put, rm, mv and meta together: bytes written, bytes shared with the old\n"
+                   "file, bytes copied, space needed and free, and how it would be done. Nothing is\n"
+                   "touched.",
+                   "  stctl plan model.safetensors --rm 'layers.31.*'\n"
+                   "  stctl plan model.safetensors --put-from more.safetensors --meta format=pt\n"
+                   "  stctl plan model.safetensors --mv old.name new.name --json\n");
+  command.argument("FILE", options->file, "The safetensors file").required();
   const auto many = [command](const char *name, std::vector<std::string> &values, const char *type, const char *what,
-                              int each) {
-    command->add_option(name, values, what)->type_name(type)->expected(each)->take_all();
-  };
+                              int each) { command.option(name, values, type, what).repeated(each); };
   many("--put-from", options->from, "FILE", "As stctl put --from", 1);
   many("--rm", options->removed, "TENSOR", "As stctl rm", 1);
   many("--mv", options->moved, "TENSOR NAME", "As stctl mv", 2);
   many("--meta", options->pairs, "KEY=VALUE", "As stctl meta", 1);
   many("--remove-meta", options->keys, "KEY", "As stctl meta --remove", 1);
-  add_layout_options(*command, options->layout);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  add_layout_options(command, options->layout);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

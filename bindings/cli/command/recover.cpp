@@ -35,25 +35,23 @@ Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
 
 }  // namespace
 
-void add_recover(CLI::App &app, Session &session) {
+void add_recover(CommandLine &line, Session &session) {
   auto options = std::make_shared<Recover>();
-  CLI::App *command =
-      add_command(app, session, "recover",
-                  "Finish what a crashed writer left\n\n"
-                  "A writer that dies leaves a journal beside the file. One that was committed is\n"
-                  "applied, so the change is there whole; one that was not is dropped or rolled back, so the\n"
-                  "file is as before; one that does not fit is moved aside. Prints what was found and\n"
-                  "done. Opening a file does the same, so this is for looking, and for files that are\n"
-                  "only read elsewhere. Safe at any time, again, and from many processes.",
-                  "  stctl recover model.safetensors\n"
-                  "  stctl recover --json --lock-timeout 0 *.safetensors\n");
-  command->add_option("FILE", options->files, "Safetensors files")->required()->type_name("");
-  add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback([&session, options] {
-    session.run = [&session, options] {
-      return tell_outcomes(session, options->files,
-                           [&](const std::string &file) { return recover(file, options->lock_timeout_ms); });
-    };
+  const Command command =
+      line.command("recover",
+                   "Finish what a crashed writer left\n\n"
+                   "A writer that dies leaves a journal beside the file. One that was committed is\n"
+                   "applied, so the change is there whole; one that was not is dropped or rolled back, so the\n"
+                   "file is as before; one that does not fit is moved aside. Prints what was found and\n"
+                   "done. Opening a file does the same, so this is for looking, and for files that are\n"
+                   "only read elsewhere. Safe at any time, again, and from many processes.",
+                   "  stctl recover model.safetensors\n"
+                   "  stctl recover --json --lock-timeout 0 *.safetensors\n");
+  command.argument("FILE", options->files, "Safetensors files").required();
+  command.lock_timeout(options->lock_timeout_ms);
+  command.runs(session, [&session, options] {
+    return tell_outcomes(session, options->files,
+                         [&](const std::string &file) { return recover(file, options->lock_timeout_ms); });
   });
 }
 

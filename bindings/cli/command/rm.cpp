@@ -22,20 +22,20 @@ int run(Session &session, const Remove &options) {
 
 }  // namespace
 
-void add_rm(CLI::App &app, Session &session) {
+void add_rm(CommandLine &line, Session &session) {
   auto options = std::make_shared<Remove>();
-  CLI::App *command =
-      add_command(app, session, "rm",
-                  "Remove tensors\n\n"
-                  "By name, or by shell patterns. A new file without them takes the old one's place;\n"
-                  "see stctl put. With --fillers their bytes stay, in tensors named __st_free__/n, and\n"
-                  "nothing behind them moves; a later put uses them, and stctl compact removes them.",
-                  "  stctl rm model.safetensors lm_head.weight\n"
-                  "  stctl rm model.safetensors 'layers.31.*'\n");
-  command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
-  command->add_option("TENSOR", options->names, "Names, or patterns")->required()->type_name("");
-  add_layout_options(*command, options->layout);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("rm",
+                   "Remove tensors\n\n"
+                   "By name, or by shell patterns. A new file without them takes the old one's place;\n"
+                   "see stctl put. With --fillers their bytes stay, in tensors named __st_free__/n, and\n"
+                   "nothing behind them moves; a later put uses them, and stctl compact removes them.",
+                   "  stctl rm model.safetensors lm_head.weight\n"
+                   "  stctl rm model.safetensors 'layers.31.*'\n");
+  command.argument("FILE", options->file, "The safetensors file to change").required();
+  command.argument("TENSOR", options->names, "Names, or patterns").required();
+  add_layout_options(command, options->layout);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

@@ -84,39 +84,33 @@ int run_join(Session &session, const Reshape &options) {
 
 }  // namespace
 
-void add_shard(CLI::App &app, Session &session) {
+void add_shard(CommandLine &line, Session &session) {
   auto options = std::make_shared<Reshape>();
-  CLI::App *command =
-      add_command(app, session, "shard",
-                  "Write a checkpoint as shards with an index\n\n"
-                  "Into FOLDER, which may not hold a checkpoint yet, named as Hugging Face names them.\n"
-                  "Tensors keep their order; one that is larger than SIZE gets a shard to itself.",
-                  "  stctl shard model.safetensors sharded --max-size 5GB\n");
-  command->add_option("MODEL", options->from, "A file, an index of shards, or a folder with one")
-      ->required()
-      ->type_name("");
-  command->add_option("FOLDER", options->to, "Made if it is not there")->required()->type_name("");
-  command->add_option("--max-size", options->size, "Bytes of tensors in a shard, at most: 5GB, 500MB, 4GiB")
-      ->required()
-      ->type_name("SIZE");
-  add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback(
-      [&session, options] { session.run = [&session, options] { return run_shard(session, *options); }; });
+  const Command command =
+      line.command("shard",
+                   "Write a checkpoint as shards with an index\n\n"
+                   "Into FOLDER, which may not hold a checkpoint yet, named as Hugging Face names them.\n"
+                   "Tensors keep their order; one that is larger than SIZE gets a shard to itself.",
+                   "  stctl shard model.safetensors sharded --max-size 5GB\n");
+  command.argument("MODEL", options->from, "A file, an index of shards, or a folder with one").required();
+  command.argument("FOLDER", options->to, "Made if it is not there").required();
+  command.option("--max-size", options->size, "SIZE", "Bytes of tensors in a shard, at most: 5GB, 500MB, 4GiB")
+      .required();
+  command.lock_timeout(options->lock_timeout_ms);
+  command.runs(session, [&session, options] { return run_shard(session, *options); });
 }
 
-void add_join(CLI::App &app, Session &session) {
+void add_join(CommandLine &line, Session &session) {
   auto options = std::make_shared<Reshape>();
-  CLI::App *command = add_command(app, session, "join",
-                                  "Write a sharded checkpoint as one file\n\n"
-                                  "FILE is replaced whole if it is there, as by any save.",
-                                  "  stctl join sharded model.safetensors\n"
-                                  "  stctl join sharded/model.safetensors.index.json model.safetensors\n");
-  command->add_option("MODEL", options->from, "An index of shards, or the folder that holds it")
-      ->required()
-      ->type_name("");
-  command->add_option("FILE", options->to, "The file to be written")->required()->type_name("");
-  add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback([&session, options] { session.run = [&session, options] { return run_join(session, *options); }; });
+  const Command command = line.command("join",
+                                       "Write a sharded checkpoint as one file\n\n"
+                                       "FILE is replaced whole if it is there, as by any save.",
+                                       "  stctl join sharded model.safetensors\n"
+                                       "  stctl join sharded/model.safetensors.index.json model.safetensors\n");
+  command.argument("MODEL", options->from, "An index of shards, or the folder that holds it").required();
+  command.argument("FILE", options->to, "The file to be written").required();
+  command.lock_timeout(options->lock_timeout_ms);
+  command.runs(session, [&session, options] { return run_join(session, *options); });
 }
 
 }  // namespace stctl

@@ -96,21 +96,22 @@ int run(Session &session, const Stats &options) {
 
 }  // namespace
 
-void add_stats(CLI::App &app, Session &session) {
+void add_stats(CommandLine &line, Session &session) {
   auto options = std::make_shared<Stats>();
-  CLI::App *command = add_command(app, session, "stats",
-                                  "What opening a file costs, and what of it is in memory\n\n"
-                                  "Opens a file and prints the counters of the handle: bytes read, mapped, in memory\n"
-                                  "now (also those that other processes brought in), owned, and what recovery did.\n"
-                                  "Of a sharded checkpoint, all shards are opened and their counters summed.\n"
-                                  "With --touch, every page of every tensor is looked at first.",
-                                  "  stctl stats model.safetensors              how much of it is in the page cache?\n"
-                                  "  stctl stats --touch model.safetensors      bring it all in\n"
-                                  "  stctl stats --json --map none --touch model.safetensors\n");
-  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
-  command->add_flag("--touch", options->touch, "Look at every page of every tensor first");
-  add_map(*command, options->map);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("stats",
+                   "What opening a file costs, and what of it is in memory\n\n"
+                   "Opens a file and prints the counters of the handle: bytes read, mapped, in memory\n"
+                   "now (also those that other processes brought in), owned, and what recovery did.\n"
+                   "Of a sharded checkpoint, all shards are opened and their counters summed.\n"
+                   "With --touch, every page of every tensor is looked at first.",
+                   "  stctl stats model.safetensors              how much of it is in the page cache?\n"
+                   "  stctl stats --touch model.safetensors      bring it all in\n"
+                   "  stctl stats --json --map none --touch model.safetensors\n");
+  command.argument("FILE", options->file, "A safetensors file").required();
+  command.flag("--touch", options->touch, "Look at every page of every tensor first");
+  command.map(options->map);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

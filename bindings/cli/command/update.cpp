@@ -20,7 +20,7 @@ struct Update {
   std::string file;
   std::vector<std::string> names;
   std::string raw, npy, fill, from;  // one of them; which, say the options below
-  CLI::Option *has_raw = nullptr, *has_npy = nullptr, *has_fill = nullptr, *has_from = nullptr;
+  Option has_raw, has_npy, has_fill, has_from;
   int32_t lock_timeout_ms = 10000;
 };
 
@@ -52,10 +52,10 @@ void take_from(Session &session, const Update &options, Payload &payload) {
 // One tensor of `file`, with other bytes.
 void take_one(const Update &options, const File &file, Payload &payload) {
   st_tensor tensor = file.at(file.find(options.names[0]));
-  if (*options.has_raw) {
+  if (options.has_raw.given()) {
     payload.input.emplace(Input::read(options.raw));
     set_data(tensor, payload.input->bytes());
-  } else if (*options.has_npy) {
+  } else if (options.has_npy.given()) {
     payload.input.emplace(Input::read(options.npy));
     payload.npy = parse_npy(payload.input->bytes(), options.npy);
     set_data(tensor, payload.npy->data);
@@ -103,18 +103,18 @@ void tell(Session &session, const File &file, const std::vector<st_tensor> &tens
 
 int run(Session &session, const Update &options) {
   size_t sources = 0;
-  for (const CLI::Option *option : {options.has_raw, options.has_npy, options.has_fill, options.has_from}) {
-    sources += *option ? 1 : 0;
+  for (const Option &option : {options.has_raw, options.has_npy, options.has_fill, options.has_from}) {
+    sources += option.given() ? 1 : 0;
   }
   if (sources != 1) throw UsageFailure("one of --from-raw, --npy, --fill and --from is needed");
-  if (!*options.has_from && options.names.size() != 1) {
+  if (!options.has_from.given() && options.names.size() != 1) {
     throw UsageFailure(
         fmt::format("--from-raw, --npy and --fill change one tensor, but {} were named", options.names.size()));
   }
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.lock_timeout_ms});
   const Interruptible guard(file.get());
   Payload payload;
-  if (*options.has_from) {
+  if (options.has_from.given()) {
     take_from(session, options, payload);
   } else {
     take_one(options, file, payload);
@@ -148,37 +148,35 @@ int run(Session &session, const Update &options) {
 
 }  // namespace
 
-void add_update(CLI::App &app, Session &session) {
+void add_update(CommandLine &line, Session &session) {
   auto options = std::make_shared<Update>();
-  CLI::App *command =
-      add_command(app, session, "update",
-                  "New values for tensors, in place, as one transaction\n\n"
-                  "Replaces the bytes of one tensor, or of many with those of another file; dtype and\n"
-                  "shape stay. All of it is durable when the command ends with 0, or nothing has\n"
-                  "changed; a crash in between is sorted out when the file is next opened. Only the\n"
-                  "bytes that change are written, so this costs the same in a large file as in a small\n"
-                  "one. Other processes may read the file meanwhile, and update other tensors of it.",
-                  "  stctl update model.safetensors lm_head.weight --npy new.npy\n"
-                  "  stctl update model.safetensors lm_head.weight --fill 0\n"
-                  "  generate | stctl update model.safetensors lm_head.weight --from-raw -\n"
-                  "  stctl update model.safetensors --from tuned.safetensors          all of its tensors\n"
-                  "  stctl update model.safetensors --from tuned.safetensors 'lm_head.weight'\n");
-  command->add_option("FILE", options->file, "The safetensors file to change")->required()->type_name("");
-  command
-      ->add_option("TENSOR", options->names,
+  const Command command =
+      line.command("update",
+                   "New values for tensors, in place, as one transaction\n\n"
+                   "Replaces the bytes of one tensor, or of many with those of another file; dtype and\n"
+                   "shape stay. All of it is durable when the command ends with 0, or nothing has\n"
+                   "changed; a crash in between is sorted out when the file is next opened. Only the\n"
+                   "bytes that change are written, so this costs the same in a large file as in a small\n"
+                   "one. Other processes may read the file meanwhile, and update other tensors of it.",
+                   "  stctl update model.safetensors lm_head.weight --npy new.npy\n"
+                   "  stctl update model.safetensors lm_head.weight --fill 0\n"
+                   "  generate | stctl update model.safetensors lm_head.weight --from-raw -\n"
+                   "  stctl update model.safetensors --from tuned.safetensors          all of its tensors\n"
+                   "  stctl update model.safetensors --from tuned.safetensors 'lm_head.weight'\n");
+  command.argument("FILE", options->file, "The safetensors file to change").required();
+  command.argument("TENSOR", options->names,
                    "Names of tensors: one; with --from any number, none for all\n"
-                   "that the other file has")
-      ->type_name("");
+                   "that the other file has");
   const auto source = [command](const char *name, std::string &value, const char *type, const char *what) {
-    return command->add_option(name, value, what)->type_name(type);
+    return command.option(name, value, type, what);
   };
   options->has_raw =
       source("--from-raw", options->raw, "FILE", "Little-endian elements in C order; - is standard input");
   options->has_npy = source("--npy", options->npy, "FILE", "A NumPy file of the tensor's dtype and shape");
   options->has_fill = source("--fill", options->fill, "VALUE", "One number for all elements, rounded to the dtype");
   options->has_from = source("--from", options->from, "FILE", "Tensors of the same names of another safetensors file");
-  add_lock_timeout(*command, options->lock_timeout_ms);
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  command.lock_timeout(options->lock_timeout_ms);
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

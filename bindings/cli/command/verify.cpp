@@ -62,28 +62,26 @@ Outcome verify(Session &session, const std::string &path, const std::vector<std:
 
 }  // namespace
 
-void add_verify(CLI::App &app, Session &session) {
+void add_verify(CommandLine &line, Session &session) {
   auto options = std::make_shared<Verify>();
-  CLI::App *command =
-      add_command(app, session, "verify",
-                  "Check files against every rule of the format\n\n"
-                  "Checks the header and the layout of each file and reads all its bytes once, so that\n"
-                  "a bad disk shows too. Prints what it finds, and as the last line of each file\n"
-                  "\"FILE: ok (…)\" or what is wrong. Changes nothing; journals that wait for recovery\n"
-                  "are reported and left alone. With --delta also the deltas are checked, and that they\n"
-                  "fit the file and each other, to the last byte.",
-                  "  stctl verify model.safetensors\n"
-                  "  stctl verify base.safetensors --delta tuned.delta\n"
-                  "  stctl verify --json *.safetensors | jq -r '.files[] | select(.ok | not).file'\n");
-  command->add_option("FILE", options->files, "Safetensors files")->required()->type_name("");
-  add_deltas(*command, options->deltas);
-  command->callback([&session, options] {
-    session.run = [&session, options] {
-      if (!options->deltas.empty() && options->files.size() > 1)
-        throw UsageFailure("--delta lies on one file, not on several");
-      return tell_outcomes(session, options->files,
-                           [&](const std::string &file) { return verify(session, file, options->deltas); });
-    };
+  const Command command =
+      line.command("verify",
+                   "Check files against every rule of the format\n\n"
+                   "Checks the header and the layout of each file and reads all its bytes once, so that\n"
+                   "a bad disk shows too. Prints what it finds, and as the last line of each file\n"
+                   "\"FILE: ok (…)\" or what is wrong. Changes nothing; journals that wait for recovery\n"
+                   "are reported and left alone. With --delta also the deltas are checked, and that they\n"
+                   "fit the file and each other, to the last byte.",
+                   "  stctl verify model.safetensors\n"
+                   "  stctl verify base.safetensors --delta tuned.delta\n"
+                   "  stctl verify --json *.safetensors | jq -r '.files[] | select(.ok | not).file'\n");
+  command.argument("FILE", options->files, "Safetensors files").required();
+  command.deltas(options->deltas);
+  command.runs(session, [&session, options] {
+    if (!options->deltas.empty() && options->files.size() > 1)
+      throw UsageFailure("--delta lies on one file, not on several");
+    return tell_outcomes(session, options->files,
+                         [&](const std::string &file) { return verify(session, file, options->deltas); });
   });
 }
 

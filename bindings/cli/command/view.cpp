@@ -232,22 +232,22 @@ int run(Session &session, const View &options) {
 
 }  // namespace
 
-void add_view(CLI::App &app, Session &session) {
+void add_view(CommandLine &line, Session &session) {
   auto options = std::make_shared<View>();
-  CLI::App *command =
-      add_command(app, session, "view",
-                  "A picture of a file: its modules, and where they lie\n\n"
-                  "Names are split at dots into modules; numbered ones that hold the same (layers.0,\n"
-                  "layers.1 …) are one row. Each row has the number of tensors, their size and share of\n"
-                  "all, the offset of the first, the dtypes, and the file from its first byte of data to\n"
-                  "its last, shaded as far as it is the module's. On a terminal the shade's colour is the\n"
-                  "dtype's, unless NO_COLOR is set. Reads only the header.",
-                  "  stctl view model.safetensors\n"
-                  "  stctl view model.safetensors --depth 0           down to every tensor\n"
-                  "  stctl view --json model.safetensors | jq '.modules[] | {name, nbytes}'\n");
-  command->add_option("FILE", options->file, "A safetensors file")->required()->type_name("");
-  command->add_option("--depth", options->depth, "Show N levels of modules; 0: all (default 2)")->type_name("N");
-  command->callback([&session, options] { session.run = [&session, options] { return run(session, *options); }; });
+  const Command command =
+      line.command("view",
+                   "A picture of a file: its modules, and where they lie\n\n"
+                   "Names are split at dots into modules; numbered ones that hold the same (layers.0,\n"
+                   "layers.1 …) are one row. Each row has the number of tensors, their size and share of\n"
+                   "all, the offset of the first, the dtypes, and the file from its first byte of data to\n"
+                   "its last, shaded as far as it is the module's. On a terminal the shade's colour is the\n"
+                   "dtype's, unless NO_COLOR is set. Reads only the header.",
+                   "  stctl view model.safetensors\n"
+                   "  stctl view model.safetensors --depth 0           down to every tensor\n"
+                   "  stctl view --json model.safetensors | jq '.modules[] | {name, nbytes}'\n");
+  command.argument("FILE", options->file, "A safetensors file").required();
+  command.option("--depth", options->depth, "N", "Show N levels of modules; 0: all (default 2)");
+  command.runs(session, [&session, options] { return run(session, *options); });
 }
 
 }  // namespace stctl

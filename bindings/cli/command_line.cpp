@@ -1,0 +1,209 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+#include <st/st.h>
+#include <string.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+
+#include "failure.h"
+#include "session.h"
+#include "text.h"
+
+namespace stctl {
+namespace {
+
+// Lists each sub-command by the first line of its description alone.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_subcommand(const CLI::App *sub) const override {
+    std::string summary = sub->get_description();
+    summary.resize(std::min(summary.size(), summary.find('\n')));
+    return fmt::format("  {:<10}{}\n", sub->get_name(), summary);
+  }
+};
+
+// CLI11 takes "[a,b]" apart into a and b where an option has many values; as a shell pattern or a name it is
+// to stay whole. So such arguments are parsed with a mark at their end, which every option takes off.
+constexpr std::string_view whole = "]\x01";
+
+std::vector<std::string> marked(int argc, char **argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  for (std::string &arg : args) {
+    if (arg.starts_with('[') && arg.ends_with(']')) arg += whole.back();
+  }
+  std::reverse(args.begin(), args.end());  // as CLI11 wants them
+  return args;
+}
+
+std::string unmarked(std::string text) {
+  const size_t at = text.find(whole);  // in an error message it stands somewhere
+  if (at != text.npos) text.erase(at + 1, 1);
+  return text;
+}
+
+// On the command line's either side of the command.
+void add_common_flags(CLI::App &app, Session &session) {
+  app.add_flag("--json", session.json, "Print one JSON object instead of text");
+  app.add_flag("-q,--quiet", session.quiet, "No progress bar, no warnings");
+  app.add_flag("-v,--verbose", session.verbose, "Tell also of recoveries and fallbacks");
+}
+
+CommandText text_of(const CLI::App &app) {
+  CommandText text = {app.get_name(), app.get_description(), app.get_footer(), {}, {}};
+  for (const CLI::Option *option : app.get_options()) {
+    OptionText entry = {};
+    entry.help = option->get_description();
+    entry.required = option->get_required();
+    entry.many = option->get_items_expected_max() > 1;
+    if (option->get_positional()) {
+      entry.argument = option->get_name(true);
+    } else if (option->get_type_size() != 0) {
+      entry.type = option->get_type_name();
+    }
+    for (const std::string &name : option->get_snames()) entry.names.push_back("-" + name);
+    for (const std::string &name : option->get_lnames()) entry.names.push_back("--" + name);
+    text.options.push_back(std::move(entry));
+  }
+  for (const CLI::App *command : app.get_subcommands([](const CLI::App *c) { return !c->get_group().empty(); })) {
+    text.commands.push_back(text_of(*command));
+  }
+  return text;
+}
+
+}  // namespace
+
+Option Option::required() const {
+  option_->required();
+  return *this;
+}
+
+Option Option::repeated(int words) const {
+  option_->expected(words)->take_all();
+  return *this;
+}
+
+Option Option::one_word() const {
+  option_->expected(1);
+  return *this;
+}
+
+Option Option::at_least(int32_t least) const {
+  option_->check(CLI::Validator(CLI::Range(least, INT32_MAX)).description(""));
+  return *this;
+}
+
+Option Option::one_of(const std::vector<std::string> &words) const {
+  option_->check(CLI::IsMember(words).description(""));
+  return *this;
+}
+
+bool Option::given() const {
+  return option_->count() > 0;
+}
+
+template <class Value>
+Option Command::option(const char *names, Value &value, const char *type, const char *help) const {
+  return Option(command_->add_option(names, value, help)->type_name(type));
+}
+
+template <class Value>
+Option Command::argument(const char *name, Value &value, const char *help) const {
+  return option(name, value, "", help);
+}
+
+template Option Command::argument(const char *, std::string &, const char *) const;
+template Option Command::argument(const char *, std::optional<std::string> &, const char *) const;
+template Option Command::argument(const char *, std::vector<std::string> &, const char *) const;
+template Option Command::option(const char *, std::string &, const char *, const char *) const;
+template Option Command::option(const char *, std::vector<std::string> &, const char *, const char *) const;
+template Option Command::option(const char *, uint32_t &, const char *, const char *) const;
+template Option Command::option(const char *, uint64_t &, const char *, const char *) const;
+
+Option Command::flag(const char *names, bool &value, const char *help) const {
+  return Option(command_->add_flag(names, value, help));
+}
+
+void Command::lock_timeout(int32_t &ms) const {
+  command_
+      ->add_option("--lock-timeout", ms,
+                   "Wait MS milliseconds for other writers; 0: not at all,\n"
+                   "-1: for ever (default 10000)")
+      ->type_name("MS")
+      ->check(CLI::Validator(CLI::Range(-1, INT32_MAX)).description(""));
+}
+
+void Command::deltas(std::vector<std::string> &deltas) const {
+  option("--delta", deltas, "FILE",
+         "Look at the file as patched with this delta; may be given\n"
+         "several times, the oldest first")
+      .repeated();
+}
+
+void Command::map(uint32_t &map) const {
+  static const std::map<std::string, uint32_t> ways = {
+      {"auto", ST_MAP_AUTO}, {"shared", ST_MAP_SHARED}, {"private", ST_MAP_PRIVATE}, {"none", ST_MAP_NONE}};
+  command_->add_option("--map", map, "How to reach the data: auto (as the storage asks),\nshared, private or none")
+      ->type_name("WAY")
+      ->transform(CLI::CheckedTransformer(ways).description(""));
+}
+
+void Command::runs(Session &session, std::function<int()> run) const {
+  command_->callback([&session, run = std::move(run)] { session.run = run; });
+}
+
+CommandLine::CommandLine(Session &session, const std::string &version, const std::string &description,
+                         const std::string &footer)
+    : session_(session), app_(std::make_unique<CLI::App>(description, "stctl")) {
+  app_->formatter(std::make_shared<HelpFormatter>());
+  app_->get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app_->get_formatter()->label("Subcommands", "Commands");
+  app_->footer(footer + exit_codes_help);
+  app_->set_version_flag("--version", version);
+  app_->require_subcommand(1);
+  add_common_flags(*app_, session_);
+}
+
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::command(const char *name, const char *description, const char *examples) {
+  CLI::App *command = app_->add_subcommand(name, std::string(description) + "\n");
+  command->footer(fmt::format("Examples:\n{}\n{}", examples, exit_codes_help));
+  command->group("Commands");
+  add_common_flags(*command, session_);
+  return Command(command);
+}
+
+Command CommandLine::hidden_command(const char *name, const char *description) {
+  CLI::App *command = app_->add_subcommand(name, description);
+  command->group("");
+  return Command(command);
+}
+
+std::optional<std::string> CommandLine::parse(int argc, char **argv) {
+  for (CLI::App *command : app_->get_subcommands({})) {
+    for (CLI::Option *option : command->get_options()) option->transform(unmarked);
+  }
+  try {
+    app_->parse(marked(argc, argv));
+    return std::nullopt;
+  } catch (const CLI::CallForHelp &) {
+    return app_->help();
+  } catch (const CLI::CallForVersion &version) {
+    return version.what() + std::string("\n");
+  } catch (const CLI::ParseError &error) {
+    // Not all options have been seen: a script that asked for JSON gets it nevertheless.
+    session_.json = std::any_of(argv, argv + argc, [](const char *arg) { return strcmp(arg, "--json") == 0; });
+    const std::vector<CLI::App *> chosen = app_->get_subcommands();
+    const std::string command = chosen.empty() ? "stctl" : "stctl " + chosen[0]->get_name();
+    throw UsageFailure(fmt::format("{}; see {} --help", escape(unmarked(error.what())), command));
+  }
+}
+
+CommandText CommandLine::text() const {
+  return text_of(*app_);
+}
+
+}  // namespace stctl
