@@ -1,5 +1,8 @@
 #include "handle.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+
 #include "json.h"
 #include "progress.h"
 #include "text.h"
@@ -32,6 +35,30 @@ File::File(Session &session, const std::string &path, const FileOptions &options
 
 File::~File() {
   st_close(file_);
+}
+
+std::string File::file_path(size_t shard) const {
+  const char *path = nullptr;
+  check(st_shard_path(file_, shard, &path));
+  return path;
+}
+
+std::string File::file_name(size_t shard) const {
+  const std::string path = file_path(shard);
+  return path.substr(path.rfind('/') + 1);
+}
+
+uint64_t File::file_size(size_t shard) const {
+  const std::string path = file_path(shard);
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
+  return static_cast<uint64_t>(status.st_size);
+}
+
+uint64_t File::size_of_files() const {
+  uint64_t size = 0;
+  for (size_t shard = 0; shard < file_count(); ++shard) size += file_size(shard);
+  return size;
 }
 
 st_tensor File::at(size_t i) const {
@@ -74,7 +101,7 @@ size_t File::find_exactly(std::string_view name) const {
   return i;
 }
 
-void write_description(Json &json, const st_tensor &tensor) {
+void write_description(Json &json, const File &file, const st_tensor &tensor) {
   json.field("name", name_of(tensor));
   json.field("dtype", st_dtype_name(tensor.dtype));
   json.key("shape");
@@ -82,6 +109,7 @@ void write_description(Json &json, const st_tensor &tensor) {
   for (uint32_t d = 0; d < tensor.rank; ++d) json.value(tensor.shape[d]);
   json.end_array();
   json.field("nbytes", tensor.nbytes);
+  json.field("shard", file.file_path(tensor.shard));
   json.field("offset", tensor.file_offset);
 }
 

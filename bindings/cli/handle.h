@@ -29,6 +29,15 @@ class File {
   st_file *get() const { return file_; }
   const std::string &path() const { return path_; }
   size_t count() const { return st_count(file_); }
+
+  // What the handle stands for: one file, or shards; and the deltas on them. st_tensor.shard numbers them.
+  size_t file_count() const { return st_shard_count(file_); }
+  bool is_one_file() const { return file_count() == 1; }
+  std::string file_path(size_t shard) const;
+  std::string file_name(size_t shard) const;  // the last part of its path
+  uint64_t file_size(size_t shard) const;
+  uint64_t size_of_files() const;
+
   st_tensor at(size_t i) const;    // a description
   st_tensor view(size_t i) const;  // with its bytes
   st_io_info io_info() const;
@@ -82,9 +91,9 @@ inline uint64_t elements_of(const st_tensor &tensor) {
   return elements_of(tensor.dtype, tensor.nbytes);
 }
 
-// The fields "name", "dtype", "shape", "nbytes", "offset" of an object.
+// The fields "name", "dtype", "shape", "nbytes", "shard" (the file it lies in), "offset" of an object.
 class Json;
-void write_description(Json &json, const st_tensor &tensor);
+void write_description(Json &json, const File &file, const st_tensor &tensor);
 
 const char *map_name(uint32_t map);            // "shared", "private", "none"
 const char *prefetch_name(uint32_t prefetch);  // "none", "sequential", "parallel"

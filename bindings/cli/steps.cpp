@@ -225,9 +225,17 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
   }
   session.out.print("{}: {}\n", dry_run ? "dry run, nothing was changed" : kind_name(plan.kind),
                     static_cast<const char *>(plan.how));
-  session.out.print("written {}, shared {}, copied {}; the file {} {}\n", human_size(plan.bytes_written),
-                    human_size(plan.bytes_shared), human_size(plan.bytes_copied), dry_run ? "would have" : "has",
-                    human_size(plan.file_size));
+  const bool one = file.is_one_file();
+  session.out.print("written {}, shared {}, copied {}", human_size(plan.bytes_written), human_size(plan.bytes_shared),
+                    human_size(plan.bytes_copied));
+  if (plan.file_size > 0) {  // else only the index changes
+    session.out.print("; {} {} {}", one ? "the file" : "the changed shards",
+                      dry_run ? "would have"
+                      : one   ? "has"
+                              : "have",
+                      human_size(plan.file_size));
+  }
+  session.out.write("\n");
   if (dry_run && plan.space_free != UINT64_MAX) {
     session.out.print("space needed {}, free {}\n", human_size(plan.space_needed), human_size(plan.space_free));
   }

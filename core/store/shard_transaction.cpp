@@ -196,7 +196,8 @@ Result<CommitPlan> ShardTransaction::plan() {
     sum.how = std::move(plan->how);
   }
   if (changes_index()) sum.kind = CommitPlan::publish;
-  if (parts.size() != 1 && sum.kind != CommitPlan::nothing)
+  if (parts.empty() && changes_index()) sum.how = "a new index takes the old one's place; no shard is changed";
+  if (parts.size() > 1)
     sum.how = text(parts.size(), " shards are changed together", changes_index() ? ", and the index" : "");
   return sum;
 }

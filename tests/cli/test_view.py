@@ -62,8 +62,10 @@ def test_dtypes_offsets_and_sizes_are_those_of_the_file(stctl, transformer):
     found = modules(stctl, transformer)
     listed = stctl.json("ls", transformer)["tensors"]
     inside = [t for t in listed if t["name"].startswith("layers.")]
-    assert found["layers"]["begin"] == min(t["offset"] for t in inside)
-    assert found["layers"]["end"] == max(t["offset"] + t["nbytes"] for t in inside)
+    [place] = found["layers"]["places"]
+    assert place["shard"] == str(transformer)
+    assert place["begin"] == min(t["offset"] for t in inside)
+    assert place["end"] == max(t["offset"] + t["nbytes"] for t in inside)
     assert found["layers"]["dtypes"] == {"F32": {"tensors": 36, "nbytes": sum(t["nbytes"] for t in inside)}}
     result = stctl.json("view", transformer)
     assert result["nbytes"] == sum(m["nbytes"] for m in result["modules"]) == sum(t["nbytes"] for t in listed)
@@ -96,6 +98,38 @@ def test_the_picture_is_as_full_as_the_share_and_in_its_place(stctl, transformer
 def test_the_widest_row_is_as_wide_as_the_output(stctl, transformer, columns):
     lines = stctl("view", transformer, env={**os.environ, "COLUMNS": str(columns)})[0].splitlines()[2:]
     assert max(map(len, lines)) == columns
+
+
+def test_a_line_is_no_wider_than_80_columns(stctl, tmp_path):
+    dtypes = ["F32", "BF16", "F16", "I64", "U8", "F8_E4M3"]
+    tensors = {f"a.rather.long.name.{d}": (d, [1] * 30, bytes(size)) for d, size in zip(dtypes, [4, 2, 2, 8, 1, 1])}
+    tensors["x" * 100] = ("U8", [3000000], bytes(3000000))
+    path = write(tmp_path / "m.safetensors", tensors)
+    for columns in [80, 100, 132]:
+        for depth in ["1", "0"]:
+            out = stctl("view", path, "--depth", depth, env={**os.environ, "COLUMNS": str(columns)})[0]
+            assert max(map(len, out.splitlines()[2:])) == columns
+            assert "PLACE IN FILE" in out
+
+
+def test_shards_are_drawn_one_behind_the_other(stctl, tmp_path):
+    """The shares of the picture are those of the sizes, wherever in the shards the tensors lie."""
+    sizes = {"a": 1000, "b": 64000, "c": 4000, "d": 31000}
+    path = write(tmp_path / "m.safetensors", {name: ("U8", [n], bytes(n)) for name, n in sizes.items()})
+    stctl("shard", path, tmp_path / "s", "--max-size", "5000")
+    out = stctl("view", tmp_path / "s", env={**os.environ, "COLUMNS": "160"})[0]
+    begin = out.splitlines()[2].index("PLACE IN ALL")
+    pictures = {name: row[begin:] for name, row in rows(out).items()}
+    columns, at = 160 - begin, 0
+    for shard, (name, n) in enumerate(sizes.items(), 1):
+        full = sum(" ·░▒▓█".index(c) for c in pictures[name]) / 5
+        assert abs(full - n / 100000 * columns) < 1.5
+        drawn = len(pictures[name]) - len(pictures[name].lstrip())
+        assert abs(drawn - at * columns) < 1
+        assert f"  {shard}  " in rows(out)[name]
+        at += n / 100000
+    [place] = modules(stctl, tmp_path / "s")["c"]["places"]
+    assert place["shard"] == str(tmp_path / "s/model-00003-of-00004.safetensors")
 
 
 def test_long_names_are_cut(stctl, tmp_path):

@@ -17,7 +17,7 @@ struct Compact {
 };
 
 uint64_t size_of(Session &session, const std::string &path) {
-  return File(session, path).io_info().file_size;
+  return File(session, path).size_of_files();
 }
 
 int run(Session &session, const Compact &options) {
@@ -32,17 +32,21 @@ int run(Session &session, const Compact &options) {
     check(st_compact(options.file.c_str(), &opts));
   }
   forget_interrupt();
-  const uint64_t after = size_of(session, options.file);
+  const File file(session, options.file);
+  const uint64_t after = file.size_of_files();
+  const size_t shards = file.file_count();
   if (session.json) {
     Json json(session.out);
     json.begin_object();
     json.field("file", options.file);
+    json.field("shards", uint64_t{shards});
     json.field("size_before", before);
     json.field("file_size", after);
     json.end_object();
     session.out.write("\n");
   } else {
-    session.out.print("compacted {}: {} before, {} after\n", escape(options.file), counted(before, "byte"),
+    session.out.print("compacted {}: {}{} before, {} after\n", escape(options.file),
+                      shards == 1 ? "" : counted(shards, "shard") + ", ", counted(before, "byte"),
                       counted(after, "byte"));
   }
   return exit_ok;

@@ -27,14 +27,16 @@ struct Kind {  // of tensors: one dtype
 
 struct Summary {
   std::array<Kind, ST_DTYPE_U64 + 1> kinds;  // by dtype
+  std::vector<Kind> shards;                  // by the file they lie in
   Kind all;
 };
 
 Summary summarise(const File &file) {
   Summary summary = {};
+  summary.shards.resize(file.file_count());
   for (size_t i = 0; i < file.count(); ++i) {
     const st_tensor tensor = file.at(i);
-    for (Kind *kind : {&summary.kinds.at(tensor.dtype), &summary.all}) {
+    for (Kind *kind : {&summary.kinds.at(tensor.dtype), &summary.shards.at(tensor.shard), &summary.all}) {
       kind->tensors += 1;
       kind->elements += elements_of(tensor);
       kind->nbytes += tensor.nbytes;
@@ -64,15 +66,34 @@ void write_kind(Json &json, const Kind &kind) {
   json.field("nbytes", kind.nbytes);
 }
 
+void write_place(Json &json, const st_io_info &io) {
+  json.field("header_size", io.header_size);
+  json.field("data_offset", io.data_offset);
+  json.field("data_alignment", alignment_of(io.data_offset));
+}
+
 void file_json(Session &session, const File &file, const Summary &summary, const st_io_info &io) {
   Json json(session.out);
   json.begin_object();
   json.field("file", file.path());
-  json.field("file_size", io.file_size);
-  json.field("header_size", io.header_size);
-  json.field("data_offset", io.data_offset);
-  json.field("data_alignment", alignment_of(io.data_offset));
+  json.field("file_size", file.size_of_files());
+  if (file.is_one_file()) write_place(json, io);
   write_kind(json, summary.all);
+  if (!file.is_one_file()) {
+    json.key("shards");
+    json.begin_array();
+    for (size_t shard = 0; shard < file.file_count(); ++shard) {
+      const std::string path = file.file_path(shard);
+      const st_io_info of_shard = File(session, path).io_info();
+      json.begin_object();
+      json.field("shard", path);
+      json.field("file_size", of_shard.file_size);
+      write_place(json, of_shard);
+      write_kind(json, summary.shards[shard]);
+      json.end_object();
+    }
+    json.end_array();
+  }
   json.key("dtypes");
   json.begin_object();
   for (uint32_t dtype = 0; dtype < summary.kinds.size(); ++dtype) {
@@ -95,6 +116,10 @@ void file_json(Session &session, const File &file, const Summary &summary, const
   session.out.write("\n");
 }
 
+std::string data_start(const st_io_info &io) {
+  return fmt::format("{}, a multiple of {}", io.data_offset, alignment_of(io.data_offset));
+}
+
 void file_text(Session &session, const File &file, const Summary &summary, const st_io_info &io) {
   Table facts({{"", Table::left}, {"", Table::left}});
   const auto bytes = [](uint64_t n) {
@@ -104,11 +129,32 @@ void file_text(Session &session, const File &file, const Summary &summary, const
   facts.add({"Tensors", grouped(summary.all.tensors)});
   facts.add({"Parameters", grouped(summary.all.elements)});
   facts.add({"Data", bytes(summary.all.nbytes)});
-  facts.add({"Header", bytes(io.header_size)});
-  facts.add({"Data starts at", fmt::format("{}, a multiple of {}", io.data_offset, alignment_of(io.data_offset))});
+  if (file.is_one_file()) {
+    facts.add({"Header", bytes(io.header_size)});
+    facts.add({"Data starts at", data_start(io)});
+  } else {
+    facts.add({"Files", fmt::format("{}, {}", grouped(file.file_count()), bytes(file.size_of_files()))});
+  }
   facts.add({"Filesystem", fmt::format("{} ({})", escape(io.filesystem), storage_name(io.storage))});
   facts.add({"Mapping", fmt::format("{}: {}", map_name(io.map), escape(io.reason))});
   facts.write(session.out);
+
+  if (!file.is_one_file()) {
+    Table shards({{"FILE", Table::left},
+                  {"TENSORS", Table::right},
+                  {"PARAMETERS", Table::right},
+                  {"SIZE", Table::right},
+                  {"HEADER", Table::right},
+                  {"DATA STARTS AT", Table::left}});
+    for (size_t shard = 0; shard < file.file_count(); ++shard) {
+      const Kind &kind = summary.shards[shard];
+      const st_io_info of_shard = File(session, file.file_path(shard)).io_info();
+      shards.add({escape(file.file_name(shard)), grouped(kind.tensors), grouped(kind.elements), human_size(kind.nbytes),
+                  human_size(of_shard.header_size), data_start(of_shard)});
+    }
+    session.out.write("\n");
+    shards.write(session.out);
+  }
 
   if (summary.all.tensors > 0) {
     Table kinds(
@@ -139,7 +185,7 @@ void tensor_info(Session &session, const File &file, size_t index) {
     json.begin_object();
     json.field("file", file.path());
     json.field("index", uint64_t{index});
-    write_description(json, tensor);
+    write_description(json, file, tensor);
     json.field("bits", uint64_t{st_dtype_bits(tensor.dtype)});
     json.field("elements", elements_of(tensor));
     json.end_object();
@@ -152,8 +198,9 @@ void tensor_info(Session &session, const File &file, size_t index) {
   facts.add({"Shape", shape_text(tensor.shape, tensor.rank)});
   facts.add({"Elements", grouped(elements_of(tensor))});
   facts.add({"Size", fmt::format("{} ({} bytes)", human_size(tensor.nbytes), grouped(tensor.nbytes))});
+  if (!file.is_one_file()) facts.add({"File", escape(file.file_path(tensor.shard))});
   facts.add({"File bytes", fmt::format("{} to {}", tensor.file_offset, tensor.file_offset + tensor.nbytes)});
-  facts.add({"Place in file", fmt::format("{} of {}", index + 1, file.count())});
+  facts.add({file.is_one_file() ? "Place in file" : "Place in all", fmt::format("{} of {}", index + 1, file.count())});
   facts.write(session.out);
 }
 
@@ -175,7 +222,7 @@ void add_info(CommandLine &line, Session &session) {
       line.command("info",
                    "The facts of a file, or of one tensor\n\n"
                    "For a file: number of tensors and parameters, sizes, where the data starts and how\n"
-                   "well that is aligned, tensors by dtype, the metadata, and how the file would be\n"
+                   "well that is aligned, tensors by dtype and by shard, the metadata, and how the file would be\n"
                    "read. For a tensor: dtype, shape, size and its bytes in the file. Reads only the\n"
                    "header.",
                    "  stctl info model.safetensors\n"

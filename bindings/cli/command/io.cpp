@@ -46,6 +46,8 @@ int run(Session &session, const Io &options) {
     Json json(session.out);
     json.begin_object();
     json.field("file", file.path());
+    json.field("shards", uint64_t{file.file_count()});
+    json.field("shard", file.file_path(0));
     json.field("storage", storage_name(io.storage));
     json.field("filesystem", io.filesystem);
     json.field("map", map_name(io.map));
@@ -62,6 +64,9 @@ int run(Session &session, const Io &options) {
     json.end_object();
     session.out.write("\n");
     return exit_ok;
+  }
+  if (!file.is_one_file()) {
+    session.out.print("{}; the first, {}:\n", counted(file.file_count(), "shard"), escape(file.file_name(0)));
   }
   session.out.print("Storage: {}.\n", storage_sentence(io.storage));
   session.out.print("Filesystem: {}.\n", escape(io.filesystem));

@@ -41,7 +41,7 @@ int run(Session &session, const Ls &options) {
     json.begin_array();
     for (const st_tensor &tensor : chosen) {
       json.begin_object();
-      write_description(json, tensor);
+      write_description(json, file, tensor);
       json.end_object();
     }
     json.end_array();
@@ -57,14 +57,19 @@ int run(Session &session, const Ls &options) {
     return exit_ok;
   }
   const auto size = [&](uint64_t n) { return options.bytes ? std::to_string(n) : human_size(n); };
-  Table table({{"NAME", Table::left},
-               {"DTYPE", Table::left},
-               {"SHAPE", Table::left},
-               {options.bytes ? "BYTES" : "SIZE", Table::right},
-               {"OFFSET", Table::right}});
+  std::vector<Table::Column> columns = {{"NAME", Table::left},
+                                        {"DTYPE", Table::left},
+                                        {"SHAPE", Table::left},
+                                        {options.bytes ? "BYTES" : "SIZE", Table::right},
+                                        {"OFFSET", Table::right}};
+  if (!file.is_one_file()) columns.emplace_back("FILE", Table::left);
+  Table table(columns);
   for (const st_tensor &tensor : chosen) {
-    table.add({escape(name_of(tensor)), st_dtype_name(tensor.dtype), shape_text(tensor.shape, tensor.rank),
-               size(tensor.nbytes), std::to_string(tensor.file_offset)});
+    std::vector<std::string> cells = {escape(name_of(tensor)), st_dtype_name(tensor.dtype),
+                                      shape_text(tensor.shape, tensor.rank), size(tensor.nbytes),
+                                      std::to_string(tensor.file_offset)};
+    if (!file.is_one_file()) cells.push_back(escape(file.file_name(tensor.shard)));
+    table.add(std::move(cells));
   }
   table.write(session.out);
   session.out.print("{}, {}\n", counted(chosen.size(), "tensor"), options.bytes ? counted(total, "byte") : size(total));
@@ -78,7 +83,8 @@ void add_ls(CommandLine &line, Session &session) {
   const Command command =
       line.command("ls",
                    "List the tensors of a file\n\n"
-                   "Prints name, dtype, shape, size and file offset of each tensor, in the order in\n"
+                   "Prints name, dtype, shape, size and file offset of each tensor, and the file that it\n"
+                   "lies in where there are several (shards, deltas), in the order in\n"
                    "which they lie in the file, and a line of totals. Reads only the header.",
                    "  stctl ls model.safetensors\n"
                    "  stctl ls model.safetensors '*.weight' 'model.layers.[0-3].*'\n"

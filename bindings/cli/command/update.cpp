@@ -79,7 +79,7 @@ void tell(Session &session, const File &file, const std::vector<st_tensor> &tens
     json.begin_array();
     for (const st_tensor &tensor : tensors) {
       json.begin_object();
-      write_description(json, tensor);
+      write_description(json, file, tensor);
       json.end_object();
     }
     json.end_array();
@@ -91,10 +91,10 @@ void tell(Session &session, const File &file, const std::vector<st_tensor> &tens
     session.out.write("\n");
     return;
   }
-  Table table({{"", Table::left}, {"", Table::left}, {"", Table::left}, {"", Table::right}});
+  Table table({{"", Table::left}, {"", Table::left}, {"", Table::left}, {"", Table::right}, {"", Table::left}});
   for (const st_tensor &tensor : tensors) {
     table.add({escape(name_of(tensor)), st_dtype_name(tensor.dtype), shape_text(tensor.shape, tensor.rank),
-               human_size(tensor.nbytes)});
+               human_size(tensor.nbytes), file.is_one_file() ? "" : escape(file.file_name(tensor.shard))});
   }
   table.write(session.out);
   session.out.print("updated {}, {} ({} journalled)\n", counted(tensors.size(), "tensor"), counted(nbytes, "byte"),

@@ -1,8 +1,10 @@
 // stctl verify: is this a good safetensors file?
+#include <algorithm>
 #include <memory>
 
 #include "../commands.h"
 #include "../findings.h"
+#include "../handle.h"
 #include "../input.h"
 #include "../interrupt.h"
 #include "../progress.h"
@@ -15,19 +17,27 @@ struct Verify {
   std::vector<std::string> files, deltas;
 };
 
-// Counted without st_open, which would finish what a crashed writer left: verify changes nothing.
-void count(const std::string &path, Outcome &outcome) {
+void tell_counts(uint64_t files, uint64_t tensors, uint64_t bytes, const char *file_noun, Outcome &outcome) {
+  outcome.facts = {{"shards", files}, {"tensors", tensors}, {"bytes", bytes}};
+  outcome.summary = fmt::format("ok ({}{}, {})", files == 1 ? "" : counted(files, file_noun) + ", ",
+                                counted(tensors, "tensor"), counted(bytes, "byte"));
+}
+
+// st_open would finish what a crashed writer left, and verify changes nothing: so a journal that waits is counted
+// around, in memory, where the file is one, and not at all where there are several.
+void count(Session &session, const std::string &path, const std::vector<std::string> &deltas, Outcome &outcome) {
+  outcome.summary = "ok";
+  const auto waits = [](const Finding &finding) { return finding.level != ST_LOG_INFO; };
+  if (std::none_of(outcome.findings.begin(), outcome.findings.end(), waits)) {
+    const File file(session, path, {.deltas = deltas});
+    return tell_counts(file.file_count(), file.count(), file.size_of_files(), deltas.empty() ? "shard" : "file",
+                       outcome);
+  }
   const std::optional<Input> input = Input::map(path);
   st_file *file = nullptr;
-  if (!input || st_open_memory(input->bytes().data(), input->bytes().size(), &file) != ST_OK) {
-    outcome.summary = "ok";
-    return;
-  }
-  const uint64_t tensors = st_count(file);
-  const uint64_t bytes = input->bytes().size();
+  if (!input || st_open_memory(input->bytes().data(), input->bytes().size(), &file) != ST_OK) return;
+  tell_counts(1, st_count(file), input->bytes().size(), "file", outcome);
   st_close(file);
-  outcome.facts = {{"tensors", tensors}, {"bytes", bytes}};
-  outcome.summary = fmt::format("ok ({}, {})", counted(tensors, "tensor"), counted(bytes, "byte"));
 }
 
 Outcome verify(Session &session, const std::string &path, const std::vector<std::string> &deltas) {
@@ -50,7 +60,7 @@ Outcome verify(Session &session, const std::string &path, const std::vector<std:
   }
   throw_if_interrupted();
   if (status == ST_OK) {
-    count(path, outcome);
+    count(session, path, deltas, outcome);
     return outcome;
   }
   const Failure failure = Failure::of_libst(status);
