@@ -19,6 +19,7 @@ void add_meta(CommandLine &line, Session &session);
 void add_compact(CommandLine &line, Session &session);
 void add_shard(CommandLine &line, Session &session);
 void add_join(CommandLine &line, Session &session);
+void add_edit(CommandLine &line, Session &session);
 void add_plan(CommandLine &line, Session &session);
 void add_diff(CommandLine &line, Session &session);
 void add_patch(CommandLine &line, Session &session);

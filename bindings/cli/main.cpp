@@ -70,6 +70,7 @@ int run(Session &session, int argc, char **argv) {
   add_compact(line, session);
   add_shard(line, session);
   add_join(line, session);
+  add_edit(line, session);
   add_plan(line, session);
   add_diff(line, session);
   add_patch(line, session);

@@ -30,6 +30,23 @@ std::vector<uint64_t> parse_shape(const std::string &text) {
   return shape;
 }
 
+// What stands before, between and behind the stars of a new name; \\* is no star.
+std::vector<std::string> between_stars(std::string_view name) {
+  std::vector<std::string> parts(1);
+  for (size_t at = 0; at < name.size(); ++at) {
+    if (name[at] == '*') {
+      parts.emplace_back();
+    } else if (name.substr(at).starts_with("\\*")) {
+      parts.back() += name[++at];
+    } else {
+      parts.back() += name[at];
+      if (name[at] == '\\' && at + 1 < name.size()) parts.back() += name[++at];
+    }
+  }
+  for (std::string &part : parts) part = plain(part);
+  return parts;
+}
+
 const char *kind_name(uint32_t kind) {
   return kind == ST_PLAN_PUBLISH ? "publish" : kind == ST_PLAN_PATCH ? "patch" : "nothing";
 }
@@ -130,7 +147,27 @@ void Steps::remove(const File &file, const std::vector<std::string> &names) {
 }
 
 void Steps::rename(const File &file, const std::string &from, const std::string &to) {
-  renamed_.emplace_back(std::string(name_of(file.at(file.find(from)))), plain(to));
+  size_t i = 0;
+  const std::string exact = plain(from);
+  if (st_find(file.get(), exact.data(), exact.size(), &i) == ST_OK) {
+    renamed_.emplace_back(exact, plain(to));
+    return;
+  }
+  const std::vector<std::string> parts = between_stars(to);
+  const size_t before = renamed_.size();
+  for (i = 0; i < file.count(); ++i) {
+    const std::string found(name_of(file.at(i)));
+    const std::optional<std::vector<std::string>> stars = glob_stars(from, found);
+    if (!stars) continue;
+    if (stars->size() + 1 != parts.size()) {
+      throw UsageFailure(fmt::format("'{}' has {}, and '{}' {}: they must have as many", escape(from),
+                                     counted(stars->size(), "star"), escape(to), parts.size() - 1));
+    }
+    std::string name = parts[0];
+    for (size_t star = 0; star < stars->size(); ++star) name += (*stars)[star] + parts[star + 1];
+    renamed_.emplace_back(found, name);
+  }
+  if (renamed_.size() == before) file.find_exactly(from);  // says that there is none
 }
 
 void Steps::set_metadata(const std::string &pair) {
@@ -215,19 +252,24 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
     return;
   }
   for (const Put &put : puts_) {
-    session.out.print("put {} {} {}, {}\n", escape(put.name), st_dtype_name(put.value.dtype),
-                      shape_text(put.value.shape, put.value.rank), human_size(put.value.nbytes));
+    session.out.print("{} {} {} {}, {}\n", dry_run ? "would put" : "put", escape(put.name),
+                      st_dtype_name(put.value.dtype), shape_text(put.value.shape, put.value.rank),
+                      human_size(put.value.nbytes));
   }
-  for (const std::string &name : removed_) session.out.print("removed {}\n", escape(name));
-  for (const auto &[from, to] : renamed_) session.out.print("renamed {} to {}\n", escape(from), escape(to));
+  for (const std::string &name : removed_) {
+    session.out.print("{} {}\n", dry_run ? "would remove" : "removed", escape(name));
+  }
+  for (const auto &[from, to] : renamed_) {
+    session.out.print("{} {} to {}\n", dry_run ? "would rename" : "renamed", escape(from), escape(to));
+  }
   for (const auto &[key, value] : metadata_) {
-    session.out.print("metadata {} {}\n", escape(key), value ? "set" : "removed");
+    session.out.print("metadata {} {}{}\n", escape(key), dry_run ? "would be " : "", value ? "set" : "removed");
   }
   session.out.print("{}: {}\n", dry_run ? "dry run, nothing was changed" : kind_name(plan.kind),
                     static_cast<const char *>(plan.how));
   const bool one = file.is_one_file();
-  session.out.print("written {}, shared {}, copied {}", human_size(plan.bytes_written), human_size(plan.bytes_shared),
-                    human_size(plan.bytes_copied));
+  session.out.print("{}written {}, shared {}, copied {}", dry_run ? "would be " : "", human_size(plan.bytes_written),
+                    human_size(plan.bytes_shared), human_size(plan.bytes_copied));
   if (plan.file_size > 0) {  // else only the index changes
     session.out.print("; {} {} {}", one ? "the file" : "the changed shards",
                       dry_run ? "would have"

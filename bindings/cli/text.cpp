@@ -215,18 +215,24 @@ std::string shape_text(const uint64_t *shape, size_t rank) {
 }
 
 bool glob_matches(std::string_view pattern, std::string_view name) {
+  return glob_stars(pattern, name).has_value();
+}
+
+std::optional<std::vector<std::string>> glob_stars(std::string_view pattern, std::string_view name) {
   // On a mismatch, go back to the last star and let it swallow one character more: with
   // that, only the last star ever needs another try.
   std::optional<std::string_view> star;
   std::string_view star_name;
+  std::vector<std::string> stars;
   while (true) {
     if (!pattern.empty() && pattern[0] == '*') {
       pattern.remove_prefix(1);
       star = pattern;
       star_name = name;
+      stars.emplace_back();
       continue;
     }
-    if (pattern.empty() && name.empty()) return true;
+    if (pattern.empty() && name.empty()) return stars;
     if (!pattern.empty() && !name.empty()) {
       std::string_view p = pattern, n = name;
       const uint32_t c = take_code_point(n);
@@ -247,8 +253,10 @@ bool glob_matches(std::string_view pattern, std::string_view name) {
         continue;
       }
     }
-    if (!star || star_name.empty()) return false;
+    if (!star || star_name.empty()) return std::nullopt;
+    const std::string_view before = star_name;
     take_code_point(star_name);
+    stars.back() += before.substr(0, before.size() - star_name.size());
     pattern = *star;
     name = star_name;
   }

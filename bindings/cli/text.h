@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stctl {
 
@@ -36,5 +37,8 @@ std::string shape_text(const uint64_t *shape, size_t rank);  // "[2, 3]"
 // Does the shell pattern match all of `name`? * ? [abc] [a-z] [!abc] and \x for
 // x itself. Unlike fnmatch(3): takes names with NUL, knows UTF-8 in every locale.
 bool glob_matches(std::string_view pattern, std::string_view name);
+
+// The same; what each * matched, the first ones as little as possible. Nothing if it does not match.
+std::optional<std::vector<std::string>> glob_stars(std::string_view pattern, std::string_view name);
 
 }  // namespace stctl

@@ -41,6 +41,8 @@ meta MODEL
 meta MODEL author=me
 meta MODEL --remove note
 compact MODEL
+mv MODEL 'layers.*.weight' 'h.*.w'
+edit MODEL --rm head --mv 'layers.*' 'h.*' --put-from tuned.safetensors --meta author=me
 plan MODEL
 plan MODEL --rm head --mv embed wte --put-from tuned.safetensors --meta author=me
 shard MODEL new --max-size 1KB

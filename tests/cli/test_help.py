@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-COMMANDS = ["ls", "view", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "plan"]
+COMMANDS = ["ls", "view", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "edit", "plan"]
 COMMANDS += ["shard", "join", "verify", "recover", "io", "stats"]
 
 
@@ -105,7 +105,7 @@ def test_missing_file_is_a_sentence_and_an_object(stctl, command, tmp_path):
 LINES = {
     "ls": [], "view": [], "info": [], "get": ["half"], "update": ["scalar", "--fill", "1"],
     "put": ["--from", "MODEL", "half"], "rm": ["half"], "mv": ["half", "whole"], "meta": ["k=v"], "compact": [],
-    "shard": ["NEW", "--max-size", "5GB"], "join": ["NEW"], "plan": ["--rm", "half"], "verify": [], "recover": [],
+    "shard": ["NEW", "--max-size", "5GB"], "join": ["NEW"], "plan": ["--rm", "half"], "edit": ["--rm", "half"], "verify": [], "recover": [],
     "io": [], "stats": [],
 }  # fmt: skip
 

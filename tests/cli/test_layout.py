@@ -86,6 +86,49 @@ def test_mv_renames(stctl, model, arrays):
     same(model, arrays)
 
 
+def test_mv_renames_all_that_match_a_pattern(stctl, model, arrays):
+    stctl("mv", model, "layer.*.weight", r"h\*.*.w")
+    for i in "01":
+        arrays[f"h*.{i}.w"] = arrays.pop(f"layer.{i}.weight")
+    same(model, arrays)
+    assert len(stctl.json("mv", model, "*", "model.*")["renamed"]) == len(arrays)
+    arrays = {f"model.{name}": array for name, array in arrays.items()}
+    same(model, arrays)
+    stctl("mv", model, "*.*.*", "*_*_*")  # the first stars match as little as they can
+    assert "model_h*_0.w" in stock(model) and "model_layer_0.bias" in stock(model)
+    before = model.read_bytes()
+    assert "as many" in stctl("mv", model, "model*", "x", code=2)[1]
+    assert stctl.json("mv", model, "none.*", "x.*", code=1)["error"]["status"] == "ST_E_NOT_FOUND"
+    assert stctl.json("mv", model, "model_h*_[01].w", "x*", code=1)["error"]["status"] == "ST_E_DUPLICATE_NAME"
+    assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_edit_is_one_transaction_and_plan_its_dry_run(stctl, model, arrays, tmp_path, sharded):
+    if sharded:
+        stctl("shard", model, tmp_path / "s", "--max-size", "100")
+    target = tmp_path / "s" if sharded else model
+    save_file({"x": np.ones(5000)}, tmp_path / "more")
+    arguments = ["--rm", "half", "--mv", "layer.*", "h.*", "--put-from", tmp_path / "more", "--meta", "k=v"]
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    plan = stctl.json("plan", target, *arguments)
+    told = stctl("plan", target, *arguments)[0]
+    assert {"would remove half", "would rename layer.0.bias to h.0.bias"} <= set(told.splitlines())
+    assert all("would" in line or "dry run" in line or "space needed" in line for line in told.splitlines())
+    for wrong in [["--rm", "none"], ["--mv", "scalar", "h.0.bias"], ["--remove-meta", "none"]]:
+        assert "error" in stctl.json("edit", target, *arguments, *wrong, code=1)
+    assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = stctl.json("edit", target, *arguments)
+    volatile = ["dry_run", "space_free"]
+    assert {k: v for k, v in done.items() if k not in volatile} == {k: v for k, v in plan.items() if k not in volatile}
+    del arrays["half"]
+    arrays = {name.replace("layer.", "h."): array for name, array in arrays.items()} | {"x": np.ones(5000)}
+    if sharded:
+        stctl("join", target, model)
+    same(model, arrays)
+    assert metadata(model)["k"] == "v"
+
+
 def test_meta_shows_sets_and_removes(stctl, model, arrays):
     assert sorted(stctl("meta", model)[0].splitlines()) == ["format=np", "note=a\\nb"]
     assert stctl.json("meta", model)["metadata"] == {"format": "np", "note": "a\nb"}

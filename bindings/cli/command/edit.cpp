@@ -1,0 +1,64 @@
+// stctl edit, stctl plan: many changes as one transaction, or what they would cost.
+#include <memory>
+
+#include "../commands.h"
+#include "../steps.h"
+
+namespace stctl {
+namespace {
+
+struct Edit {
+  std::string file;
+  std::vector<std::string> removed, moved, pairs, keys, from;
+  LayoutOptions layout;
+};
+
+int run(Session &session, const Edit &options, const char *label, bool dry_run) {
+  if (options.moved.size() % 2 != 0) throw UsageFailure("--mv takes a name and a new name");
+  const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
+  Steps steps;
+  steps.remove(file, options.removed);
+  for (size_t i = 0; i + 1 < options.moved.size(); i += 2) steps.rename(file, options.moved[i], options.moved[i + 1]);
+  for (const std::string &path : options.from) steps.put_from(session, path, {});
+  for (const std::string &pair : options.pairs) steps.set_metadata(pair);
+  for (const std::string &key : options.keys) steps.remove_metadata(key);
+  return steps.run(session, file, options.layout, label, dry_run);
+}
+
+void add(const Command &command, Session &session, const char *label, bool dry_run) {
+  auto options = std::make_shared<Edit>();
+  command.argument("FILE", options->file, "The safetensors file").required();
+  command.option("--put-from", options->from, "FILE", "As stctl put --from").repeated();
+  command.option("--rm", options->removed, "TENSOR", "As stctl rm").repeated();
+  command.option("--mv", options->moved, "TENSOR NAME", "As stctl mv").repeated(2);
+  command.option("--meta", options->pairs, "KEY=VALUE", "As stctl meta").repeated();
+  command.option("--remove-meta", options->keys, "KEY", "As stctl meta --remove").repeated();
+  add_layout_options(command, options->layout);
+  command.runs(session, [=, &session] { return run(session, *options, label, dry_run); });
+}
+
+}  // namespace
+
+void add_edit(CommandLine &line, Session &session) {
+  add(line.command("edit",
+                   "Many changes as one transaction\n\n"
+                   "Those of put, rm, mv and meta together: all of them, or none. Tensors are removed\n"
+                   "first, then renamed, then put. A new file takes the old one's place; see stctl put.\n"
+                   "stctl plan takes the same options, and tells the cost first.",
+                   "  stctl edit model.safetensors --rm 'layers.31.*' --mv 'model.*' 'transformer.*'\n"
+                   "  stctl edit model.safetensors --put-from more.safetensors --meta format=pt\n"),
+      session, "editing", false);
+}
+
+void add_plan(CommandLine &line, Session &session) {
+  add(line.command("plan",
+                   "What a change would cost, without making it\n\n"
+                   "A dry run of stctl edit: bytes written, bytes shared with the old file, bytes\n"
+                   "copied, space needed and free, and how it would be done. Nothing is touched.",
+                   "  stctl plan model.safetensors --rm 'layers.31.*'\n"
+                   "  stctl plan model.safetensors --put-from more.safetensors --meta format=pt\n"
+                   "  stctl plan model.safetensors --mv old.name new.name --json\n"),
+      session, "planning", true);
+}
+
+}  // namespace stctl
