@@ -90,12 +90,12 @@ void write_array(Json &json, const Slice &slice, uint64_t piece, const std::func
   for (size_t d = shape.size(); d-- > 0;) sizes[d] = size *= shape[d];
   uint64_t element = 0, done = 0;
   slice.read(piece, [&](std::string_view bytes) {
-    const uint64_t n = elements_of(slice.tensor().dtype, bytes.size());
+    const uint64_t n = elements_of(slice.dtype(), bytes.size());
     for (uint64_t i = 0; i < n; ++i, ++element) {
       for (uint64_t s : sizes) {
         if (element % s == 0) json.begin_array();
       }
-      json.raw(element_json(slice.tensor().dtype, bytes, i));
+      json.raw(element_json(slice.dtype(), bytes, i));
       for (uint64_t s : sizes) {
         if ((element + 1) % s == 0) json.end_array();
       }

@@ -101,6 +101,14 @@ size_t File::find_exactly(std::string_view name) const {
   return i;
 }
 
+st_dtype parse_dtype(const std::string &name) {
+  st_dtype dtype = 0;
+  if (!name.empty() && st_dtype_parse(name.c_str(), &dtype) != ST_OK) {
+    throw UsageFailure(fmt::format("'{}' is no dtype; F32, BF16 and F8_E4M3 are", escape(name)));
+  }
+  return dtype;
+}
+
 void write_description(Json &json, const File &file, const st_tensor &tensor) {
   json.field("name", name_of(tensor));
   json.field("dtype", st_dtype_name(tensor.dtype));

@@ -82,6 +82,9 @@ inline std::string_view name_of(const st_tensor &tensor) {
   return {tensor.name, tensor.name_len};
 }
 
+// "BF16" as the dtype; 0 for "". UsageFailure.
+st_dtype parse_dtype(const std::string &name);
+
 // The number of elements in so many bytes: nbytes * 8 / bits, which here does not overflow.
 inline uint64_t elements_of(st_dtype dtype, uint64_t nbytes) {
   const uint32_t bits = st_dtype_bits(dtype);

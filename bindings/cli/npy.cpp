@@ -5,6 +5,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "cast.h"
 #include "failure.h"
 #include "text.h"
 
@@ -18,10 +19,13 @@ struct Kind {
   std::string_view descr;
 };
 constexpr Kind kinds[] = {
-    {ST_DTYPE_BOOL, "|b1"}, {ST_DTYPE_U8, "|u1"},  {ST_DTYPE_I8, "|i1"},  {ST_DTYPE_I16, "<i2"}, {ST_DTYPE_U16, "<u2"},
-    {ST_DTYPE_F16, "<f2"},  {ST_DTYPE_I32, "<i4"}, {ST_DTYPE_U32, "<u4"}, {ST_DTYPE_F32, "<f4"}, {ST_DTYPE_C64, "<c8"},
-    {ST_DTYPE_F64, "<f8"},  {ST_DTYPE_I64, "<i8"}, {ST_DTYPE_U64, "<u8"},
+    {ST_DTYPE_BOOL, "|b1"}, {ST_DTYPE_U8, "|u1"},  {ST_DTYPE_I8, "|i1"},  {ST_DTYPE_I16, "<i2"},  {ST_DTYPE_U16, "<u2"},
+    {ST_DTYPE_F16, "<f2"},  {ST_DTYPE_I32, "<i4"}, {ST_DTYPE_U32, "<u4"}, {ST_DTYPE_F32, "<f4"},  {ST_DTYPE_C64, "<c8"},
+    {ST_DTYPE_F64, "<f8"},  {ST_DTYPE_I64, "<i8"}, {ST_DTYPE_U64, "<u8"}, {ST_DTYPE_BF16, "<V2"},
 };
+// What ml_dtypes writes of all its dtypes of one byte, and of those of 4 and 6 bits, which take a byte each there. Of
+// float8_e5m2 alone it writes "<f1", which NumPy does not read.
+constexpr std::string_view one_byte = "<V1", e5m2 = "<f1";
 
 // What stands behind 'key': in the header's Python dict, between `begin` and `end`.
 std::optional<std::string_view> value_of(std::string_view dict, std::string_view key, std::string_view begin,
@@ -56,19 +60,15 @@ std::optional<std::vector<uint64_t>> parse_shape(std::optional<std::string_view>
 
 }  // namespace
 
-std::optional<std::string> npy_descr(st_dtype dtype) {
+std::string npy_descr(st_dtype dtype) {
   for (const Kind &kind : kinds) {
     if (kind.dtype == dtype) return std::string(kind.descr);
   }
-  return std::nullopt;
+  return std::string(one_byte);
 }
 
 std::string npy_header(st_dtype dtype, const std::vector<uint64_t> &shape) {
-  const std::optional<std::string> descr = npy_descr(dtype);
-  if (!descr) {
-    throw UsageFailure(fmt::format("NumPy has no {}: use --format raw or text", st_dtype_name(dtype)));
-  }
-  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", *descr,
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", npy_descr(dtype),
                                  fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   const size_t before = magic.size() + 4;
   dict.append(63 - (before + dict.size()) % 64, ' ');
@@ -79,7 +79,7 @@ std::string npy_header(st_dtype dtype, const std::vector<uint64_t> &shape) {
   return header + dict;
 }
 
-Npy parse_npy(std::string_view file, const std::string &path) {
+Npy parse_npy(std::string_view file, const std::string &path, st_dtype unnamed) {
   const auto refuse = [&path](const std::string &why) {
     return Failure(exit_failed, fmt::format("'{}' {}", escape(path), why));
   };
@@ -95,11 +95,23 @@ Npy parse_npy(std::string_view file, const std::string &path) {
   if (length > file.size() - at) throw refuse("ends inside its .npy header");
   const std::string_view dict = file.substr(at, length);
 
-  const std::optional<std::string_view> descr = value_of(dict, "descr", "'", "'");
-  Npy npy = {0, {}, file.substr(at + length)};
+  const std::optional<std::string_view> said = value_of(dict, "descr", "'", "'");
+  std::optional<std::string> descr;
+  if (said) descr = std::string(*said);
+  if (descr && descr->starts_with("|V")) descr->front() = '<';  // as older versions write it
+  Npy npy = {0, {}, file.substr(at + length), {}};
   for (const Kind &kind : kinds) {
     // One byte has no order, and NumPy writes "|"; "=" is never written.
     if (kind.descr == descr) npy.dtype = kind.dtype;
+  }
+  if (descr == e5m2) npy.dtype = ST_DTYPE_F8_E5M2;
+  if (descr == one_byte) {
+    if (unnamed == 0 || npy_descr(unnamed) != one_byte) {
+      throw refuse("holds elements of one byte whose dtype NumPy does not name: say which, as in --dtype F8_E4M3");
+    }
+    npy.dtype = unnamed;
+    npy.packed = std::make_unique<std::string>(packed(unnamed, npy.data));
+    npy.data = *npy.packed;
   }
   if (npy.dtype == 0) {
     throw refuse(

@@ -12,103 +12,14 @@
 #include <cstring>
 #include <optional>
 
+#include "code.h"
 #include "failure.h"
 #include "text.h"
 
 namespace stctl {
 namespace {
 
-// A float of at most 16 bits: sign, exponent, mantissa.
-struct SmallFloat {
-  enum Specials {
-    ieee,      // the highest exponent is infinity and NaN
-    nan_only,  // all ones is NaN, no infinity
-    fnuz,      // the code of -0 is NaN, no infinity
-    none,      // neither
-  };
-  int exponent_bits;
-  int mantissa_bits;
-  int bias;
-  Specials specials;
-
-  uint64_t sign() const { return uint64_t{1} << (exponent_bits + mantissa_bits); }
-  uint64_t infinity() const { return ((uint64_t{1} << exponent_bits) - 1) << mantissa_bits; }
-  uint64_t highest() const {  // code of the largest finite value
-    return specials == ieee ? infinity() - 1 : specials == nan_only ? sign() - 2 : sign() - 1;
-  }
-};
-
-std::optional<SmallFloat> small_float(st_dtype dtype) {
-  switch (dtype) {
-    case ST_DTYPE_F4: return SmallFloat{2, 1, 1, SmallFloat::none};
-    case ST_DTYPE_F6_E2M3: return SmallFloat{2, 3, 1, SmallFloat::none};
-    case ST_DTYPE_F6_E3M2: return SmallFloat{3, 2, 3, SmallFloat::none};
-    case ST_DTYPE_F8_E5M2: return SmallFloat{5, 2, 15, SmallFloat::ieee};
-    case ST_DTYPE_F8_E4M3: return SmallFloat{4, 3, 7, SmallFloat::nan_only};
-    case ST_DTYPE_F8_E4M3FNUZ: return SmallFloat{4, 3, 8, SmallFloat::fnuz};
-    case ST_DTYPE_F8_E5M2FNUZ: return SmallFloat{5, 2, 16, SmallFloat::fnuz};
-    case ST_DTYPE_F16: return SmallFloat{5, 10, 15, SmallFloat::ieee};
-    case ST_DTYPE_BF16: return SmallFloat{8, 7, 127, SmallFloat::ieee};
-    default: return std::nullopt;
-  }
-}
-
 enum class For { people, programs };
-
-constexpr uint64_t e8m0_nan = 0xff;
-constexpr int e8m0_bias = 127;
-
-double decode(const SmallFloat &f, uint64_t code) {
-  const bool negative = code & f.sign();
-  const uint64_t magnitude = code & (f.sign() - 1);
-  const double sign = negative ? -1 : 1;
-  if (f.specials == SmallFloat::fnuz && code == f.sign()) return NAN;
-  if (f.specials == SmallFloat::ieee && magnitude == f.infinity()) return sign * INFINITY;
-  if (magnitude > f.highest()) return NAN;
-  const int exponent = static_cast<int>(magnitude >> f.mantissa_bits);
-  const uint64_t fraction = magnitude & ((uint64_t{1} << f.mantissa_bits) - 1);
-  const uint64_t significand = exponent == 0 ? fraction : fraction + (uint64_t{1} << f.mantissa_bits);
-  return sign * std::ldexp(static_cast<double>(significand), std::max(exponent, 1) - f.bias - f.mantissa_bits);
-}
-
-// The nearest element, ties to even; nothing if there is none.
-std::optional<uint64_t> encode(const SmallFloat &f, double v) {
-  const uint64_t sign = std::signbit(v) ? f.sign() : 0;
-  if (std::isnan(v)) {
-    if (f.specials == SmallFloat::none) return std::nullopt;
-    if (f.specials == SmallFloat::fnuz) return f.sign();
-    if (f.specials == SmallFloat::nan_only) return sign | (f.sign() - 1);
-    return sign | f.infinity() | uint64_t{1} << (f.mantissa_bits - 1);  // quiet
-  }
-  if (std::isinf(v)) {
-    if (f.specials != SmallFloat::ieee) return std::nullopt;
-    return sign | f.infinity();
-  }
-  if (v == 0) return f.specials == SmallFloat::fnuz ? 0 : sign;
-  int exponent = 0;
-  std::frexp(v, &exponent);  // v = m * 2^exponent, 1/2 <= m < 1
-  exponent = std::max(exponent - 1, 1 - f.bias);
-  const double scaled = std::nearbyint(std::ldexp(std::fabs(v), f.mantissa_bits - exponent));
-  // Of a subnormal the leading one is missing, and the exponent's code is 0 instead of 1: both together are
-  // this one formula. A significand rounded up to a power of two carries into the exponent.
-  const uint64_t magnitude =
-      (static_cast<uint64_t>(exponent + f.bias - 1) << f.mantissa_bits) + static_cast<uint64_t>(scaled);
-  if (magnitude > f.highest()) return std::nullopt;
-  if (magnitude == 0 && f.specials == SmallFloat::fnuz) return 0;
-  return sign | magnitude;
-}
-
-uint64_t load(st_dtype dtype, std::string_view bytes, uint64_t i) {
-  const uint32_t bits = st_dtype_bits(dtype);
-  const uint64_t bit = i * bits;
-  uint64_t code = 0;
-  const uint64_t first = bit / 8;
-  const uint64_t last = (bit + bits - 1) / 8;
-  for (uint64_t at = first; at <= last; ++at) {
-    code |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[at])) << (8 * (at - first));
-  }
-  return bits == 64 ? code : (code >> bit % 8) & ((uint64_t{1} << bits) - 1);
-}
 
 // `shortest` is fmt's shortest text that reads back as v in v's own format.
 std::string float_text(double v, const std::string &shortest) {
@@ -248,14 +159,14 @@ std::optional<uint64_t> parse(st_dtype dtype, const std::string &text) {
 }  // namespace
 
 std::string element_text(st_dtype dtype, std::string_view bytes, uint64_t i) {
-  const uint64_t code = load(dtype, bytes, i);
+  const uint64_t code = load_code(dtype, bytes, i);
   if (dtype != ST_DTYPE_C64) return real_text(dtype, code, For::people);
   const std::string im = f32_text(code >> 32);
   return f32_text(code & UINT32_MAX) + (im[0] == '-' ? "" : "+") + im + "j";
 }
 
 std::string element_json(st_dtype dtype, std::string_view bytes, uint64_t i) {
-  const uint64_t code = load(dtype, bytes, i);
+  const uint64_t code = load_code(dtype, bytes, i);
   if (dtype != ST_DTYPE_C64) return as_json(real_text(dtype, code, For::programs));
   return fmt::format("[{},{}]", as_json(f32_text(code & UINT32_MAX)), as_json(f32_text(code >> 32)));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cast.h"
 #include "failure.h"
 #include "interrupt.h"
 #include "number.h"
@@ -45,7 +46,8 @@ st_range parse_range(const std::string &text, const std::string &slice) {
 
 }  // namespace
 
-Slice::Slice(const File &file, size_t index, const std::string &text) : file_(file), tensor_(file.at(index)) {
+Slice::Slice(const File &file, size_t index, const std::string &text, st_dtype dtype)
+    : file_(file), tensor_(file.at(index)), dtype_(dtype ? dtype : tensor_.dtype) {
   const size_t rank = tensor_.rank;
   std::vector<std::string> parts;
   if (!text.empty()) {
@@ -128,6 +130,12 @@ uint64_t Slice::bytes_below(size_t d) const {
 }
 
 void Slice::read(uint64_t piece, const std::function<void(std::string_view)> &use) const {
+  if (dtype_ == tensor_.dtype) return read_pieces(piece, use);
+  const bool whole = st_dtype_bits(dtype_) < 8;  // a piece might end inside a byte
+  read_pieces(whole ? UINT64_MAX : piece, [&](std::string_view bytes) { use(cast(tensor_.dtype, bytes, dtype_)); });
+}
+
+void Slice::read_pieces(uint64_t piece, const std::function<void(std::string_view)> &use) const {
   if (nbytes_ == 0) return;
   std::string buffer;
   // Dimension d is cut; those before it are gone through one entry at a time.
@@ -188,6 +196,7 @@ Slice::Corner Slice::corner(uint64_t edge) const {
       elements *= to[d] - from[d];
     }
     read_part(ranges, whole ? nbytes_ : elements * st_dtype_bits(tensor_.dtype) / 8, buffer);
+    if (dtype_ != tensor_.dtype) buffer = cast(tensor_.dtype, buffer, dtype_);
     for (uint64_t i = 0; i < elements; ++i) {
       uint64_t cell = 0, rest = i, stride = 1;
       bool shown = true;
@@ -200,7 +209,7 @@ Slice::Corner Slice::corner(uint64_t edge) const {
         cell += (in_tail ? at - (counts_[d] - 2 * edge) : at) * stride;
         stride *= kept[d];
       }
-      if (shown) corner.cells[cell] = element_text(tensor_.dtype, buffer, i);
+      if (shown) corner.cells[cell] = element_text(dtype_, buffer, i);
     }
     size_t d = rank;  // the next corner
     for (; d > 0; --d) {

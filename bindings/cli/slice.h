@@ -17,10 +17,12 @@ namespace stctl {
 class Slice {
  public:
   // `text` is --slice; "" is the whole tensor. UsageFailure if it can't be read, Failure if it does not fit.
-  Slice(const File &file, size_t index, const std::string &text);
+  // Its elements are cast to `dtype` (cast.h); 0: left as they are.
+  Slice(const File &file, size_t index, const std::string &text, st_dtype dtype = 0);
 
   const st_tensor &tensor() const { return tensor_; }
-  uint64_t nbytes() const { return nbytes_; }
+  st_dtype dtype() const { return dtype_; }
+  uint64_t nbytes() const { return (elements_ * st_dtype_bits(dtype_) + 7) / 8; }
   uint64_t elements() const { return elements_; }
   std::vector<uint64_t> shape() const;  // without the dimensions that an index took away
 
@@ -40,11 +42,13 @@ class Slice {
  private:
   // Entries [from, to) of dimension d of the slice.
   st_range part(size_t d, uint64_t from, uint64_t to) const;
+  void read_pieces(uint64_t piece, const std::function<void(std::string_view)> &use) const;
   void read_part(const std::vector<st_range> &ranges, uint64_t nbytes, std::string &into) const;
   uint64_t bytes_below(size_t d) const;  // of one entry of dimension d - 1; 0 if not whole bytes
 
   const File &file_;
   st_tensor tensor_;
+  st_dtype dtype_;
   std::vector<st_range> ranges_;  // one a dimension; start is not negative
   std::vector<uint64_t> counts_;  // entries of each dimension
   std::vector<bool> indexed_;     // by a number: not in shape()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cast.h"
 #include "interrupt.h"
 #include "json.h"
 #include "progress.h"
@@ -98,11 +99,11 @@ void Steps::put_from(Session &session, const std::string &path, const std::vecto
   }
 }
 
-void Steps::put_npy(const std::string &name, const std::string &path) {
+void Steps::put_npy(const std::string &name, const std::string &path, const std::string &dtype) {
   sources_.push_back(std::make_unique<Source>());
   Source &source = *sources_.back();
   source.input.emplace(Input::read(path));
-  source.npy = parse_npy(source.input->bytes(), path);
+  source.npy = parse_npy(source.input->bytes(), path, parse_dtype(dtype));
   st_tensor t = {};
   t.dtype = source.npy->dtype;
   t.rank = static_cast<uint32_t>(source.npy->shape.size());
@@ -118,13 +119,27 @@ void Steps::put_raw(const std::string &name, const std::string &path, const std:
   Source &source = *sources_.back();
   source.shape = parse_shape(shape);
   st_tensor t = {};
-  check(st_dtype_parse(dtype.c_str(), &t.dtype));
+  t.dtype = parse_dtype(dtype);
   source.input.emplace(Input::read(path));
   t.rank = static_cast<uint32_t>(source.shape.size());
   t.shape = source.shape.data();
   t.data = source.input->bytes().data();
   t.nbytes = source.input->bytes().size();
   puts_.push_back({plain(name), t});
+}
+
+void Steps::cast_puts(st_dtype dtype) {
+  for (Put &put : puts_) {
+    st_tensor &t = put.value;
+    if (t.dtype == dtype) continue;
+    sources_.push_back(std::make_unique<Source>());
+    std::string &bytes = sources_.back()->bytes;
+    bytes = cast(t.dtype, {static_cast<const char *>(t.data), t.nbytes}, dtype);
+    put.cast_from = t.dtype;
+    t.dtype = dtype;
+    t.data = bytes.data();
+    t.nbytes = bytes.size();
+  }
 }
 
 void Steps::remove(const File &file, const std::vector<std::string> &names) {
@@ -255,6 +270,11 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
     session.out.print("{} {} {} {}, {}\n", dry_run ? "would put" : "put", escape(put.name),
                       st_dtype_name(put.value.dtype), shape_text(put.value.shape, put.value.rank),
                       human_size(put.value.nbytes));
+  }
+  for (const Put &put : puts_) {
+    if (put.cast_from) {
+      session.out.print("{}: {}\n", escape(put.name), cast_text(put.cast_from, put.value.dtype));
+    }
   }
   for (const std::string &name : removed_) {
     session.out.print("{} {}\n", dry_run ? "would remove" : "removed", escape(name));

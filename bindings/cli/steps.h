@@ -31,8 +31,11 @@ class Steps {
  public:
   // All or some tensors of another file; one tensor of a .npy file; one of raw bytes.
   void put_from(Session &session, const std::string &path, const std::vector<std::string> &names);
-  void put_npy(const std::string &name, const std::string &path);
+  // `dtype` is that of elements which the .npy file does not name; "" if there are none.
+  void put_npy(const std::string &name, const std::string &path, const std::string &dtype);
   void put_raw(const std::string &name, const std::string &path, const std::string &dtype, const std::string &shape);
+  // All that is put so far, as elements of another dtype.
+  void cast_puts(st_dtype dtype);
   // Names, or else patterns that match some.
   void remove(const File &file, const std::vector<std::string> &names);
   void rename(const File &file, const std::string &from, const std::string &to);
@@ -48,10 +51,12 @@ class Steps {
     std::optional<Input> input;
     std::optional<Npy> npy;
     std::vector<uint64_t> shape;
+    std::string bytes;
   };
   struct Put {
     std::string name;
     st_tensor value;
+    st_dtype cast_from = 0;
   };
   void stage(Transaction &transaction) const;
   void tell(Session &session, const File &file, const st_plan &plan, bool dry_run) const;

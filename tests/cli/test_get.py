@@ -184,14 +184,6 @@ def test_npy_files_load(stctl, tmp_path, dtype):
         assert got.dtype == want.dtype and got.shape == want.shape and np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("dtype", [d for d in BITS if d not in IN_NUMPY])
-def test_npy_refuses_what_numpy_has_not(stctl, tmp_path, dtype):
-    path = write(tmp_path / "m.safetensors", {"w": (dtype, [8], bytes(BITS[dtype]))})
-    err = stctl("get", path, "w", "-o", tmp_path / "w.npy", code=2)[1]
-    assert f"NumPy has no {dtype}" in err
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.safetensors"]
-
-
 def test_large_tensors_stream_in_pieces(stctl, tmp_path):
     """Cut along the first, the second and the third dimension."""
     array = np.random.default_rng(5).integers(0, 2**63, (3, 3, 1 << 20), np.int64)

@@ -97,7 +97,8 @@ def test_npy_of_other_versions(stctl, model, arrays, tmp_path):
         (np.asfortranarray(NEW), None, "Fortran"),
         (np.array(["a"]), None, "<U1"),
         (np.zeros(3, [("a", "f4")]), None, "structure"),
-        (NEW.astype(ml_dtypes.bfloat16), None, "V2"),
+        (NEW.astype(ml_dtypes.bfloat16), "ST_E_DTYPE_MISMATCH", "BF16"),
+        (NEW.astype(ml_dtypes.float8_e4m3fn), None, "does not name"),
     ],
 )
 @pytest.mark.usefixtures("unchanged")

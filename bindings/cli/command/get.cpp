@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "../array_text.h"
+#include "../cast.h"
 #include "../commands.h"
 #include "../handle.h"
 #include "../interrupt.h"
@@ -16,7 +17,7 @@
 namespace stctl {
 namespace {
 
-enum class Format { text, raw, npy };
+enum class Format { text, raw, npy, safetensors };
 
 struct Get {
   std::string file;
@@ -24,7 +25,7 @@ struct Get {
   std::string tensor;
   std::string slice;
   std::string output;  // "": standard output, as text; "-": the same, as raw bytes
-  std::string format;
+  std::string format, dtype;
   uint64_t limit = 1000;
 
   bool to_stdout() const { return output.empty() || output == "-"; }
@@ -35,9 +36,13 @@ constexpr uint64_t edge = 3;  // entries shown at each end of a dimension, as Nu
 
 Format format_of(const Get &options) {
   if (!options.format.empty()) {
-    return options.format == "npy" ? Format::npy : options.format == "raw" ? Format::raw : Format::text;
+    return options.format == "npy"           ? Format::npy
+           : options.format == "safetensors" ? Format::safetensors
+           : options.format == "raw"         ? Format::raw
+                                             : Format::text;
   }
   if (options.output.empty()) return Format::text;
+  if (options.output.ends_with(".safetensors")) return Format::safetensors;
   return options.output.ends_with(".npy") ? Format::npy : Format::raw;
 }
 
@@ -47,13 +52,37 @@ void write_text(Output &out, const Slice &slice, uint64_t limit) {
 }
 
 void write_bytes(Output &out, const Session &session, const Slice &slice, bool npy) {
-  if (npy) out.write(npy_header(slice.tensor().dtype, slice.shape()));
+  if (npy) out.write(npy_header(slice.dtype(), slice.shape()));
   Progress progress(session.quiet, "reading", slice.nbytes());
   uint64_t done = 0;
   slice.read(piece_bytes, [&](std::string_view bytes) {
-    out.write(bytes);
+    out.write(npy ? unpacked(slice.dtype(), bytes) : std::string(bytes));
     progress.done(done += bytes.size());
   });
+}
+
+// A file of this one tensor, under its name.
+void write_safetensors(const Session &session, const Slice &slice, const std::string &path) {
+  const std::vector<uint64_t> shape = slice.shape();
+  st_tensor tensor = slice.tensor();
+  tensor.dtype = slice.dtype();
+  tensor.shape = shape.data();
+  tensor.rank = static_cast<uint32_t>(shape.size());
+  tensor.nbytes = slice.nbytes();
+  struct Writer {
+    st_writer *writer = nullptr;
+    ~Writer() { st_writer_abort(writer); }
+  } out;
+  check(st_writer_open(path.c_str(), &tensor, 1, nullptr, 0, nullptr, &out.writer));
+  Progress progress(session.quiet, "reading", slice.nbytes());
+  uint64_t done = 0;
+  slice.read(piece_bytes, [&](std::string_view bytes) {
+    check(st_writer_add_n(out.writer, tensor.name, tensor.name_len, bytes.data(), bytes.size()));
+    progress.done(done += bytes.size());
+  });
+  const st_status status = st_writer_finish(out.writer);
+  if (status != ST_E_BUSY && status != ST_E_INCOMPLETE) out.writer = nullptr;  // freed
+  check(status);
 }
 
 void write_shape(Json &json, const std::vector<uint64_t> &shape) {
@@ -68,7 +97,8 @@ void write_json(Session &session, const Get &options, const Slice &slice) {
   json.begin_object();
   json.field("file", options.file);
   json.field("name", name_of(slice.tensor()));
-  json.field("dtype", st_dtype_name(slice.tensor().dtype));
+  json.field("dtype", st_dtype_name(slice.dtype()));
+  if (slice.dtype() != slice.tensor().dtype) json.field("cast_from", st_dtype_name(slice.tensor().dtype));
   write_shape(json, slice.shape());
   json.field("nbytes", slice.nbytes());
   if (options.to_stdout()) {
@@ -85,6 +115,7 @@ void write_json(Session &session, const Get &options, const Slice &slice) {
 int run(Session &session, const Get &options) {
   const Format format = format_of(options);
   if (options.to_stdout() && format != Format::text) {
+    if (format == Format::safetensors) throw UsageFailure("a safetensors file is written to a file: use -o FILE");
     if (session.json) throw UsageFailure("--json and raw bytes can't both be standard output: use -o FILE");
     if (isatty(STDOUT_FILENO)) throw UsageFailure("raw bytes are not for a terminal: use -o FILE, or a pipe");
   }
@@ -93,7 +124,10 @@ int run(Session &session, const Get &options) {
   }
   const File file(session, options.file, {.deltas = options.deltas});
   const Interruptible guard(file.get());
-  const Slice slice(file, file.find(options.tensor), options.slice);
+  const Slice slice(file, file.find(options.tensor), options.slice, parse_dtype(options.dtype));
+  if (slice.dtype() != slice.tensor().dtype && !session.quiet) {
+    say("note: " + cast_text(slice.tensor().dtype, slice.dtype()));
+  }
   const auto write = [&](Output &out) {
     if (format == Format::text) {
       write_text(out, slice, options.limit);
@@ -110,7 +144,11 @@ int run(Session &session, const Get &options) {
     }
     return exit_ok;
   }
-  if (format == Format::npy) npy_header(slice.tensor().dtype, slice.shape());  // refuse before a file is made
+  if (format == Format::safetensors) {
+    write_safetensors(session, slice, options.output);
+    if (session.json) write_json(session, options, slice);
+    return exit_ok;
+  }
   OutputFile out(options.output);
   write(out);
   out.commit();
@@ -126,12 +164,14 @@ void add_get(CommandLine &line, Session &session) {
       line.command("get",
                    "The values of a tensor, or of a slice of it\n\n"
                    "Prints values as NumPy does, all 22 dtypes decoded, with … in place of the middle of\n"
-                   "large tensors; or writes the bytes, raw or as a .npy file. Reads only the bytes that\n"
+                   "large tensors; or writes the bytes, raw or as a .npy file (as ml_dtypes writes them where\n"
+                   "NumPy has no such dtype), or a safetensors file of this tensor. Reads only the bytes that\n"
                    "it needs. A file is complete or not there. With --json all values are in \"values\",\n"
                    "nested; NaN and infinities are strings, complex numbers [re, im].",
                    "  stctl get model.safetensors lm_head.weight\n"
                    "  stctl get model.safetensors lm_head.weight --slice 0:2,:,::2\n"
                    "  stctl get model.safetensors lm_head.weight --slice=-1 -o last_row.npy\n"
+                   "  stctl get model.safetensors lm_head.weight --cast F32 -o head.npy\n"
                    "  stctl get model.safetensors lm_head.weight -o - | sha256sum\n"
                    "  stctl get --json model.safetensors step | jq .values\n");
   command.argument("FILE", options->file, "A safetensors file").required();
@@ -142,14 +182,18 @@ void add_get(CommandLine &line, Session &session) {
   command.option("-o,--output", options->output, "FILE", "Write to a file; - is standard output");
   command
       .option("--format", options->format, "FORMAT",
-              "text, raw (little-endian, C order) or npy. Default: text;\n"
-              "with -o, npy if FILE ends so, else raw")
-      .one_of({"text", "raw", "npy"});
+              "text, raw (little-endian, C order), npy or safetensors. Default:\n"
+              "text; with -o, npy or safetensors if FILE ends so, else raw")
+      .one_of({"text", "raw", "npy", "safetensors"});
   command
       .option("--limit", options->limit, "N",
               "Print all of at most N elements, else the edges; 0: always\n"
               "all (default 1000)")
       .at_least(0);
+  command.option("--cast", options->dtype, "DTYPE",
+                 "As elements of another dtype: each to the nearest, ties to\n"
+                 "even. What is out of an integer's range, or of a float's that has\n"
+                 "no infinity, is refused");
   command.deltas(options->deltas);
   command.runs(session, [&session, options] { return run(session, *options); });
 }

@@ -10,7 +10,7 @@ namespace {
 struct Put {
   std::string file;
   std::vector<std::string> names;
-  std::string raw, npy, from, dtype, shape;
+  std::string raw, npy, from, dtype, shape, cast;
   Option has_raw, has_npy, has_from, has_shape;
   LayoutOptions layout;
 };
@@ -28,10 +28,11 @@ int run(Session &session, const Put &options) {
   if (options.has_from.given()) {
     steps.put_from(session, options.from, options.names);
   } else if (options.has_npy.given()) {
-    steps.put_npy(options.names[0], options.npy);
+    steps.put_npy(options.names[0], options.npy, options.dtype);
   } else {
     steps.put_raw(options.names[0], options.raw, options.dtype, options.shape);
   }
+  if (!options.cast.empty()) steps.cast_puts(parse_dtype(options.cast));
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.layout.lock_timeout_ms});
   return steps.run(session, file, options.layout, "putting", false);
 }
@@ -56,7 +57,13 @@ void add_put(CommandLine &line, Session &session) {
   options->has_raw =
       command.option("--from-raw", options->raw, "FILE", "Little-endian elements in C order; - is standard input");
   options->has_from = command.option("--from", options->from, "FILE", "Tensors of another safetensors file");
-  command.option("--dtype", options->dtype, "DTYPE", "Of raw bytes: F32, BF16, F8_E4M3 …");
+  command.option("--dtype", options->dtype, "DTYPE",
+                 "Of raw bytes: F32, BF16, F8_E4M3 …; or of a NumPy file whose\n"
+                 "elements are of one byte that it does not name ('V1')");
+  command.option("--cast", options->cast, "DTYPE",
+                 "Put elements of this dtype: each the nearest, ties to even. What\n"
+                 "is out of an integer's range, or of a float's that has no\n"
+                 "infinity, is refused");
   options->has_shape =
       command.option("--shape", options->shape, "N,N", "Of raw bytes: 2,3; \"\" is a scalar").one_word();
   add_layout_options(command, options->layout);

@@ -1,8 +1,10 @@
 // stctl update: new bytes for tensors of a file, in place, as one transaction.
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 
+#include "../cast.h"
 #include "../commands.h"
 #include "../handle.h"
 #include "../input.h"
@@ -21,6 +23,7 @@ struct Update {
   std::vector<std::string> names;
   std::string raw, npy, fill, from;  // one of them; which, say the options below
   Option has_raw, has_npy, has_fill, has_from;
+  bool cast = false;
   int32_t lock_timeout_ms = 10000;
 };
 
@@ -31,6 +34,7 @@ struct Payload {
   std::optional<Npy> npy;
   std::string bytes;
   std::unique_ptr<File> from;
+  std::deque<std::string> casts;
 };
 
 void set_data(st_tensor &tensor, std::string_view bytes) {
@@ -57,7 +61,7 @@ void take_one(const Update &options, const File &file, Payload &payload) {
     set_data(tensor, payload.input->bytes());
   } else if (options.has_npy.given()) {
     payload.input.emplace(Input::read(options.npy));
-    payload.npy = parse_npy(payload.input->bytes(), options.npy);
+    payload.npy = parse_npy(payload.input->bytes(), options.npy, tensor.dtype);
     set_data(tensor, payload.npy->data);
     tensor.dtype = payload.npy->dtype;
     tensor.shape = payload.npy->shape.data();
@@ -67,6 +71,18 @@ void take_one(const Update &options, const File &file, Payload &payload) {
     set_data(tensor, payload.bytes);
   }
   payload.tensors.push_back(tensor);
+}
+
+// As elements of the dtypes that the tensors have in `file`.
+void cast_to(const Session &session, const File &file, Payload &payload) {
+  for (st_tensor &tensor : payload.tensors) {
+    const st_dtype from = tensor.dtype, to = file.at(file.find_exactly(name_of(tensor))).dtype;
+    if (from == to) continue;
+    payload.casts.push_back(cast(from, {static_cast<const char *>(tensor.data), tensor.nbytes}, to));
+    set_data(tensor, payload.casts.back());
+    tensor.dtype = to;
+    if (!session.quiet) say(fmt::format("note: {}: {}", escape(name_of(tensor)), cast_text(from, to)));
+  }
 }
 
 void tell(Session &session, const File &file, const std::vector<st_tensor> &tensors, uint64_t nbytes) {
@@ -119,6 +135,7 @@ int run(Session &session, const Update &options) {
   } else {
     take_one(options, file, payload);
   }
+  if (options.cast) cast_to(session, file, payload);
   uint64_t nbytes = 0;
   std::map<size_t, st_tensor> changed;  // by place in the file: a tensor named twice is one change
   for (const st_tensor &tensor : payload.tensors) {
@@ -175,6 +192,9 @@ void add_update(CommandLine &line, Session &session) {
   options->has_npy = source("--npy", options->npy, "FILE", "A NumPy file of the tensor's dtype and shape");
   options->has_fill = source("--fill", options->fill, "VALUE", "One number for all elements, rounded to the dtype");
   options->has_from = source("--from", options->from, "FILE", "Tensors of the same names of another safetensors file");
+  command.flag("--cast", options->cast,
+               "Take elements of other dtypes, too, and round each to the nearest\n"
+               "that the tensor can hold, ties to even; see stctl put");
   command.lock_timeout(options->lock_timeout_ms);
   command.runs(session, [&session, options] { return run(session, *options); });
 }

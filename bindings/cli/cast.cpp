@@ -1,0 +1,141 @@
+#include "cast.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "code.h"
+#include "failure.h"
+#include "handle.h"
+#include "number.h"
+
+namespace stctl {
+namespace {
+
+// Holds every number of every dtype: its significand has 64 bits or more.
+using Number = long double;
+
+struct Value {
+  Number real = 0, imaginary = 0;
+};
+
+Value value_of(st_dtype dtype, uint64_t code) {
+  const auto f32 = [](uint64_t bits) { return Number{std::bit_cast<float>(static_cast<uint32_t>(bits))}; };
+  if (const std::optional<SmallFloat> f = small_float(dtype)) return {decode(*f, code)};
+  switch (dtype) {
+    case ST_DTYPE_BOOL: return {code != 0 ? Number{1} : Number{0}};
+    case ST_DTYPE_I8: return {static_cast<Number>(static_cast<int8_t>(code))};
+    case ST_DTYPE_I16: return {static_cast<Number>(static_cast<int16_t>(code))};
+    case ST_DTYPE_I32: return {static_cast<Number>(static_cast<int32_t>(code))};
+    case ST_DTYPE_I64: return {static_cast<Number>(static_cast<int64_t>(code))};
+    case ST_DTYPE_F8_E8M0:
+      return {code == e8m0_nan ? Number{NAN} : std::ldexp(Number{1}, static_cast<int>(code) - e8m0_bias)};
+    case ST_DTYPE_F32: return {f32(code)};
+    case ST_DTYPE_F64: return {Number{std::bit_cast<double>(code)}};
+    case ST_DTYPE_C64: return {f32(code & UINT32_MAX), f32(code >> 32)};
+    default: return {static_cast<Number>(code)};  // U8 … U64
+  }
+}
+
+std::optional<uint64_t> integer_code(st_dtype dtype, Number v) {
+  const bool has_sign = st_dtype_name(dtype)[0] == 'I';
+  const int bits = static_cast<int>(st_dtype_bits(dtype));
+  const Number nearest = std::nearbyint(v);  // of a NaN a NaN, which fails both
+  const Number above = std::ldexp(Number{1}, has_sign ? bits - 1 : bits);
+  if (!(nearest >= (has_sign ? -above : 0) && nearest < above)) return std::nullopt;
+  return nearest < 0 ? static_cast<uint64_t>(static_cast<int64_t>(nearest)) : static_cast<uint64_t>(nearest);
+}
+
+// The significand is one bit, always 1: so of two powers as near the larger is the even one.
+std::optional<uint64_t> e8m0_code(Number v) {
+  if (std::isnan(v)) return e8m0_nan;
+  if (!(v > 0) || std::isinf(v)) return std::nullopt;
+  int exponent = 0;
+  const Number half_to_one = std::frexp(v, &exponent);
+  const int code = exponent - (half_to_one < Number{0.75} ? 1 : 0) + e8m0_bias;
+  if (code < 0 || code >= static_cast<int>(e8m0_nan)) return std::nullopt;
+  return static_cast<uint64_t>(code);
+}
+
+uint64_t f32_code(Number v) {
+  return std::bit_cast<uint32_t>(static_cast<float>(v));
+}
+
+std::optional<uint64_t> code_of(st_dtype dtype, const Value &value) {
+  const Number v = value.real;
+  if (dtype == ST_DTYPE_C64) return f32_code(v) | f32_code(value.imaginary) << 32;
+  if (value.imaginary != 0) return std::nullopt;  // a NaN, too
+  if (const std::optional<SmallFloat> f = small_float(dtype)) {
+    const std::optional<uint64_t> code = encode(*f, v);
+    if (!code && f->specials == SmallFloat::ieee) return encode(*f, std::copysign(Number{INFINITY}, v));
+    return code;
+  }
+  switch (dtype) {
+    case ST_DTYPE_BOOL: return v != 0;
+    case ST_DTYPE_F8_E8M0: return e8m0_code(v);
+    case ST_DTYPE_F32: return f32_code(v);
+    case ST_DTYPE_F64: return std::bit_cast<uint64_t>(static_cast<double>(v));
+    default: return integer_code(dtype, v);
+  }
+}
+
+// Elements of so many bits, one behind the other; the last byte is filled up with zeros.
+class Packer {
+ public:
+  Packer(uint32_t bits, uint64_t elements) : bits_(bits), out_((elements * bits + 7) / 8, '\0') {}
+
+  void add(uint64_t code) {
+    for (uint32_t done = 0; done < bits_;) {
+      const uint32_t shift = static_cast<uint32_t>(at_ % 8), taken = std::min(8 - shift, bits_ - done);
+      const uint64_t part = (code >> done) & ((uint64_t{1} << taken) - 1);
+      out_[at_ / 8] = static_cast<char>(static_cast<uint8_t>(out_[at_ / 8]) | part << shift);
+      done += taken;
+      at_ += taken;
+    }
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  uint32_t bits_;
+  uint64_t at_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string cast(st_dtype from, std::string_view bytes, st_dtype to) {
+  if (from == to) return std::string(bytes);
+  const uint64_t n = elements_of(from, bytes.size());
+  Packer out(st_dtype_bits(to), n);
+  for (uint64_t i = 0; i < n; ++i) {
+    const std::optional<uint64_t> code = code_of(to, value_of(from, load_code(from, bytes, i)));
+    if (!code) {
+      throw Failure(exit_failed, fmt::format("{} has no element for the {} {}", st_dtype_name(to), st_dtype_name(from),
+                                             element_text(from, bytes, i)));
+    }
+    out.add(*code);
+  }
+  return out.take();
+}
+
+std::string cast_text(st_dtype from, st_dtype to) {
+  return fmt::format("cast from {} to {}, each to the nearest, ties to even", st_dtype_name(from), st_dtype_name(to));
+}
+
+std::string packed(st_dtype dtype, std::string_view bytes) {
+  if (st_dtype_bits(dtype) >= 8) return std::string(bytes);
+  Packer out(st_dtype_bits(dtype), bytes.size());
+  for (const char byte : bytes) out.add(static_cast<uint8_t>(byte) & ((1u << st_dtype_bits(dtype)) - 1));
+  return out.take();
+}
+
+std::string unpacked(st_dtype dtype, std::string_view bytes) {
+  if (st_dtype_bits(dtype) >= 8) return std::string(bytes);
+  std::string out(elements_of(dtype, bytes.size()), '\0');
+  for (uint64_t i = 0; i < out.size(); ++i) out[i] = static_cast<char>(load_code(dtype, bytes, i));
+  return out;
+}
+
+}  // namespace stctl
