@@ -103,7 +103,8 @@ def template(stctl):
 
 
 def said(stctl, template, line):
-    """What comes of a command in a folder of its own, as a shell shows it; without what no two machines share."""
+    """What comes of a command in a folder of its own, as a shell shows it; without what no two machines
+    share, and how long a journal is."""
     folder = template.with_name("folder")
     shutil.copytree(template, folder)
     try:
@@ -115,7 +116,8 @@ def said(stctl, template, line):
     )
     text = text.replace(str(folder), "FOLDER")
     text = re.sub(r"free [\d.]+ .iB", "free …", text)
-    text = re.sub(r'("space_free"|"io_threads"):\d+', r"\1:…", text)
+    text = re.sub(r"[\d.]+ .iB journalled", "… journalled", text)
+    text = re.sub(r'("space_free"|"io_threads"|"journal_bytes"):\d+', r"\1:…", text)
     return f"$ stctl {line}\n{re.sub(r'[0-9]+ readers?', '… readers', text)}\n"
 
 
