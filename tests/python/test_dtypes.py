@@ -7,6 +7,8 @@ import pytest
 import safetensors
 from conftest import raw_file
 from libst import dtypes
+from safetensors.numpy import save_file
+from ways import WAYS
 
 NUMPY = {
     "BOOL": np.bool_,
@@ -69,6 +71,18 @@ def test_round_trip(raw, dtype, shift):
         assert f["t"].tobytes() == new
     assert stock(path)["t"] == (dtype, [2, 3, 4], new)
     assert stock(path)["pad"][2] == b"p" * shift
+
+
+@pytest.mark.parametrize(
+    "lie", [lambda a: a, lambda a: a.T, lambda a: a[:, ::2], lambda a: a[:0], lambda a: a[1, 2]], ids=range(5)
+)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_arrays_are_written_as_stock_writes_them(tmp_path, way, lie):
+    arrays = {name: np.asarray(lie(np.arange(12).reshape(3, 4).astype(kind))) for name, kind in NUMPY.items()}
+    save_file({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, tmp_path / "stock")
+    name_of = {np.dtype(kind): name for name, kind in NUMPY.items()}
+    way(tmp_path / "ours", arrays, lambda array: (name_of[array.dtype], array.shape, array.nbytes))
+    assert stock(tmp_path / "ours") == stock(tmp_path / "stock")
 
 
 @pytest.mark.parametrize("dtype", BITS)

@@ -1,6 +1,7 @@
-"""Turn a numpy array into the st_tensor of an update."""
+"""Turn an array of numpy or torch into the st_tensor of a change or a save."""
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from . import _abi
 from ._names import Description
+from ._torch import bytes_of, is_ready, told_form
 from .dtypes import BYTES, NAMES, NUMBERS, PACKED
 from .errors import DtypeMismatchError
 
@@ -25,23 +27,51 @@ class Packed(NamedTuple):
     data: Any
 
 
+class Form(NamedTuple):
+    """What a value will be in a file, told without a copy of it."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    nbytes: int
+    #: Whether its bytes lie in memory as the file will have them. Those of another are copied when they are taken.
+    ready: bool
+
+
+def form_of(value: Any) -> Form:
+    if isinstance(value, Packed):
+        if value.dtype not in _BY_NAME:
+            raise DtypeMismatchError(f"the format has no element type named {value.dtype!r}")
+        data = np.asarray(value.data)
+        return Form(_BY_NAME[value.dtype], tuple(value.shape), data.nbytes, data.flags.c_contiguous)
+    if _is_torch(value):
+        name, shape, nbytes = told_form(value)
+        return Form(_BY_NAME[name], shape, nbytes, is_ready(value))
+    array = np.asarray(value)
+    ready = isinstance(value, np.ndarray) and array.flags.c_contiguous
+    return Form(_number(array.dtype), array.shape, array.nbytes, ready)
+
+
 def payload(value: Any) -> tuple[_abi.Tensor, Any]:
-    """A description of an array, or of Packed, and the array whose memory it points into.
+    """A description of a value, and the array whose memory it points into.
 
     Keep the second for as long as C uses the first. Whether it fits a tensor in a file is left to the library to
     compare, so that its sentence tells what differs.
     """
-    packed = value if isinstance(value, Packed) else None
-    array = np.asarray(packed.data if packed else value, order="C")
-    if packed and packed.dtype not in _BY_NAME:
-        raise DtypeMismatchError(f"the format has no element type named {packed.dtype!r}")
-    tensor = _abi.Tensor(nbytes=array.nbytes, data=array.__array_interface__["data"][0])
-    _set_form(
-        tensor,
-        _BY_NAME[packed.dtype] if packed else _number(array.dtype),
-        tuple(packed.shape) if packed else array.shape,
-    )
+    form = form_of(value)
+    if _is_torch(value):
+        array = bytes_of(value)
+    else:
+        array = np.asarray(value.data if isinstance(value, Packed) else value, order="C")
+    tensor = declared(form)
+    tensor.data = array.__array_interface__["data"][0]
     return tensor, array
+
+
+def declared(form: Form) -> _abi.Tensor:
+    """A description without the bytes."""
+    tensor = _abi.Tensor(nbytes=form.nbytes)
+    _set_form(tensor, form.dtype, form.shape)
+    return tensor
 
 
 def may_be_packed(value: Any, tensor: _abi.Tensor) -> bool:
@@ -53,6 +83,11 @@ def take_form(tensor: _abi.Tensor, wanted: Description) -> None:
     """Let flat bytes be elements as the file has them, if it has such."""
     if wanted.dtype in PACKED:
         _set_form(tensor, wanted.dtype, wanted.shape)
+
+
+def _is_torch(value: Any) -> bool:
+    torch: Any = sys.modules.get("torch")  # who has a tensor of it has imported it
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _set_form(tensor: _abi.Tensor, dtype: int, shape: tuple[int, ...]) -> None:

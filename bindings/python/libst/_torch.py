@@ -1,4 +1,4 @@
-"""Lay torch tensors over bytes. Imports torch when first asked, and never otherwise."""
+"""Lay torch tensors over bytes, and bytes over torch tensors. Imports torch when first asked, and never otherwise."""
 
 import ctypes
 import importlib
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import UnsupportedError
+from .errors import DtypeMismatchError, UnsupportedError
 
 # What torch calls the element types of the format. Older versions lack some; F6 none has.
 TORCH_NAMES = {
@@ -31,6 +31,7 @@ TORCH_NAMES = {
     "I64": "int64",
     "U64": "uint64",
 }
+_NAMES = {f"torch.{kind}": name for name, kind in TORCH_NAMES.items()}
 
 
 def torch_dtype(name: str) -> Any:
@@ -62,3 +63,35 @@ def torch_tensor(array: "np.ndarray[Any, Any]", dtype: str, shape: "tuple[int, .
     buffer: Any = (ctypes.c_ubyte * array.nbytes).from_address(address)
     buffer.owner = array
     return torch.frombuffer(buffer, dtype=kind).reshape(shape)
+
+
+def told_form(tensor: Any) -> tuple[str, tuple[int, ...], int]:
+    """What a tensor is in a file: its element type as in a header, its shape in elements, its bytes."""
+    name = _NAMES.get(str(tensor.dtype))
+    if name is None:
+        raise DtypeMismatchError(f"the format has no element type for {tensor.dtype}; convert it with tensor.to(...)")
+    shape = tuple(tensor.shape)
+    if name == "F4" and shape:
+        shape = (*shape[:-1], shape[-1] * 2)  # torch counts pairs
+    return name, shape, tensor.nelement() * tensor.element_size()
+
+
+def is_ready(tensor: Any) -> bool:
+    """Whether a tensor's elements lie in this machine's memory, one behind the other, as they are."""
+    strided = str(tensor.layout) == "torch.strided" and tensor.device.type == "cpu"
+    return strided and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def bytes_of(tensor: Any) -> "np.ndarray[Any, Any]":
+    """The bytes of a tensor's elements, in memory that they keep: its own if it `is_ready`, else that of a copy."""
+    if str(tensor.layout) != "torch.strided":
+        raise UnsupportedError(f"the format has no sparse tensors ({tensor.layout}); write tensor.to_dense()")
+    if tensor.device.type == "meta":
+        raise UnsupportedError("the tensor is on the device meta, so it has no bytes that could be written")
+    dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    nbytes = dense.nelement() * dense.element_size()
+    if not nbytes:
+        return np.empty(0, np.uint8)
+    memory: Any = (ctypes.c_ubyte * nbytes).from_address(dense.data_ptr())
+    memory.owner = dense
+    return np.frombuffer(memory, np.uint8)

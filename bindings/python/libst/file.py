@@ -416,9 +416,9 @@ class File(Mapping[str, Array]):
     def update(self, name: str, array: Any) -> None:
         """Replace the bytes of one tensor, in place: checked, locked, journalled, and durable on return.
 
-        Dtype and shape must be those in the file. BF16 and F8 take arrays of the
-        ml_dtypes types, F4 and F6 a flat uint8 array of packed bytes. An array that is not
-        C-contiguous is copied; a big-endian one is refused.
+        Dtype and shape must be those in the file. A tensor of torch may be a Parameter, a view, on any
+        device. In numpy BF16 and F8 are the ml_dtypes types, F4 and F6 a flat uint8 array of packed bytes. What is
+        not C-contiguous, or not in this machine's memory, is copied; a big-endian array is refused.
 
         Raises ReadOnlyError, NotFoundError, DtypeMismatchError, ShapeMismatchError,
         NbytesMismatchError, and what `Transaction.commit` raises; then the file is as it was,

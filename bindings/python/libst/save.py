@@ -3,13 +3,13 @@
 import ctypes
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, NoReturn, Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._layout import save_options
 from ._names import encoded
-from ._payload import Packed, payload
+from ._payload import declared, form_of, payload
 from ._waiting import Waiting
 from .errors import ClosedError, check
 from .file import Path, fs_path
@@ -30,7 +30,8 @@ def save(
     """Write a dict of arrays to a file, durably: until it returns the path leads to the old file, or to none.
 
     Args:
-        tensors: names to numpy arrays, or to `Packed` for types that numpy has not.
+        tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
+            not. What does not lie in memory as the file has it is copied, one tensor at a time.
         metadata: strings to strings.
         layout: "keep", in the order of the dict; "canonical", descending dtype then name;
             "stock", canonical and byte for byte what safetensors 0.8 writes.
@@ -42,14 +43,25 @@ def save(
     NoFileError (the folder), FormatError (nobody could read it), BusyError, StorageError: nothing changed.
     """
     waiting = Waiting.of(lock_timeout)
-    callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+    forms = {name: form_of(value) for name, value in tensors.items()}
     kept: list[Any] = []
-    array = (_abi.Tensor * len(tensors))(*[_named(name, value, kept) for name, value in tensors.items()])
     pairs = _pairs(metadata, kept)
     raw = fs_path(path)
     n, m = len(tensors), len(metadata or {})
-    check(waiting.run(lambda: callbacks.call(_abi.st_save, raw, array, n, pairs, m, options)))
+    if all(form.ready for form in forms.values()):
+        callbacks = Callbacks(progress)
+        options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+        array = (_abi.Tensor * n)(*[_named(name, *payload(value), kept) for name, value in tensors.items()])
+        check(waiting.run(lambda: callbacks.call(_abi.st_save, raw, array, n, pairs, m, options)))
+        return
+    steps = _Steps(progress, sum(form.nbytes for form in forms.values()))
+    callbacks = Callbacks(steps if progress else None)
+    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+    array = (_abi.Tensor * n)(*[_named(name, declared(form), None, kept) for name, form in forms.items()])
+    with Writer._open(raw, array, n, pairs, m, options, callbacks, waiting) as w:
+        for name, value in tensors.items():
+            w.add(name, value)
+            steps.before += forms[name].nbytes
 
 
 def writer(
@@ -75,7 +87,8 @@ def writer(
     callbacks = Callbacks(progress)
     options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     kept: list[Any] = []
-    return Writer._open(fs_path(path), _pairs(metadata, kept), len(metadata or {}), options, callbacks, waiting)
+    pairs = _pairs(metadata, kept)
+    return Writer._open(fs_path(path), None, 0, pairs, len(metadata or {}), options, callbacks, waiting)
 
 
 class Writer:
@@ -92,25 +105,33 @@ class Writer:
 
     @classmethod
     def _open(
-        cls, path: bytes, pairs: Any, m: int, options: _abi.SaveOptions, callbacks: Callbacks, waiting: Waiting
+        cls,
+        path: bytes,
+        declared: Any,
+        n: int,
+        pairs: Any,
+        m: int,
+        options: _abi.SaveOptions,
+        callbacks: Callbacks,
+        waiting: Waiting,
     ) -> "Writer":
         self = cls.__new__(cls)
         self._address = None
         self._callbacks = callbacks
         self._waiting = waiting
         out = ctypes.c_void_p()
-        check(callbacks.call(_abi.st_writer_open, path, None, 0, pairs, m, options, out))
+        check(callbacks.call(_abi.st_writer_open, path, declared, n, pairs, m, options, out))
         self._address = out.value
         return self
 
     def add(self, name: str, array: Any) -> None:
-        """Write a tensor: a numpy array, or `Packed`. The array may change as soon as this returns.
+        """Write a tensor, given as to `libst.save`. It may change as soon as this returns.
 
         FormatError for a name that was added before. After NoSpaceError, StorageError, or what a progress
         callback raised, the writer can only be aborted.
         """
         kept: list[Any] = []
-        tensor = _named(name, array, kept)
+        tensor = _named(name, *payload(array), kept)
         check(self._callbacks.call(_abi.st_writer_put, self._live(), tensor))
 
     def finish(self) -> None:
@@ -159,9 +180,21 @@ class Writer:
         return self._address
 
 
-def _named(name: str, value: Union[Any, Packed], kept: list[Any]) -> _abi.Tensor:
+class _Steps:
+    """The progress of a file that is written tensor by tensor."""
+
+    def __init__(self, tell: Optional[Progress], total: int) -> None:
+        self.before = 0  # bytes of those that are written
+        self._tell = tell
+        self._total = total
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._tell:
+            self._tell(self.before + done, self._total)
+
+
+def _named(name: str, tensor: _abi.Tensor, array: Any, kept: list[Any]) -> _abi.Tensor:
     raw = encoded(name)
-    tensor, array = payload(value)
     buffer = ctypes.create_string_buffer(raw)
     tensor.name = ctypes.addressof(buffer)
     tensor.name_len = len(raw)

@@ -78,7 +78,7 @@ class Transaction:
         """Stage a tensor's new bytes, as `File.update` takes them. The last value of a name counts.
 
         They go to the journal during the call. Without `copy` the array must not
-        change until the transaction ends.
+        change until the transaction ends, and what had to be copied, as `File.update` says, is kept until then.
 
         NotFoundError, DtypeMismatchError, ShapeMismatchError and NbytesMismatchError leave
         the transaction as it was; after any other error (NoSpaceError, AccessError,
@@ -101,7 +101,7 @@ class Transaction:
             pass  # perhaps this transaction put it, or gave it that name
 
     def put(self, name: str, array: Any) -> None:
-        """Add a tensor, or replace one by any dtype and shape: a numpy array, or `Packed`.
+        """Add a tensor, or replace one by any dtype and shape: given as to `libst.save`.
 
         One that is replaced keeps its place in the file, others come last. This, and `delete`, `rename` and
         `metadata`, make a publish of the commit: a new file, which shares with the old one what the filesystem

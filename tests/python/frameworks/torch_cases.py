@@ -1,6 +1,10 @@
 """Tensors of torch as views of files, and libst.compat.torch against safetensors.torch."""
 
 import gc
+import json
+import re
+import struct
+from pathlib import Path
 
 import libst
 import libst.compat.torch as compat
@@ -10,9 +14,11 @@ import pytest
 import safetensors.torch as stock
 import torch
 from conftest import is_mapped, raw_file
+from libst._torch import TORCH_NAMES
 from libst.compat import SafetensorError
 from libst.compat import safe_open as compat_open
 from safetensors import safe_open as stock_open
+from ways import WAYS
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
@@ -80,6 +86,132 @@ def test_what_this_torch_has_not_is_told(tmp_path):
                 f.torch("a")
             with pytest.raises(SafetensorError, match="F8_E4M3"):
                 compat.load_file(tmp_path / "f8")
+
+
+def entries(path):
+    """What a file holds, as bytes: name to (dtype, shape, bytes)."""
+    data = path.read_bytes()
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    return {
+        name: (entry["dtype"], entry["shape"], data[end:][slice(*entry["data_offsets"])])
+        for name, entry in json.loads(data[8:end]).items()
+    }
+
+
+def form_of(tensor):
+    """Of stock's file of it: (dtype, shape, how many bytes)."""
+    found = stock.deserialize(stock.save({"t": tensor.detach().cpu().clone().contiguous()}))[0][1]
+    return found["dtype"], found["shape"], len(found["data"])
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that says it is on another device, until it is asked onto this one."""
+
+    asked = 0
+
+    @property
+    def device(self):
+        return torch.device("cuda:0")
+
+    def cpu(self):
+        Elsewhere.asked += 1
+        return self.as_subclass(torch.Tensor)
+
+    def data_ptr(self):
+        raise AssertionError("of another device")
+
+
+HOW = {
+    "whole": lambda t: t,
+    "transposed": lambda t: t.T,
+    "strided": lambda t: t[:, ::2],
+    "view": lambda t: t[1:],
+    "expanded": lambda t: t[:1].expand(5, 4),
+    "scalar": lambda t: t[1, 2],
+    "empty": lambda t: t[:0],
+    "elsewhere": lambda t: t.as_subclass(Elsewhere),
+}
+EVERY = {kind: getattr(torch, kind) for kind in TORCH_NAMES.values() if hasattr(torch, kind) and "float4" not in kind}
+
+
+@pytest.mark.parametrize("lie", HOW.values(), ids=HOW)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_tensors_are_written_as_stock_writes_them(tmp_path, way, lie):
+    """Of every element type that this torch and the format share."""
+    tensors = {name: lie(torch.arange(12).reshape(3, 4).to(kind)) for name, kind in EVERY.items()}
+    plain = {name: tensor.as_subclass(torch.Tensor) for name, tensor in tensors.items()}
+    stock.save_file({name: tensor.clone().contiguous() for name, tensor in plain.items()}, tmp_path / "stock")
+    way(tmp_path / "ours", tensors, lambda tensor: form_of(tensor.as_subclass(torch.Tensor)))
+    assert entries(tmp_path / "ours") == entries(tmp_path / "stock")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_models_are_written_with_parameters_and_buffers(tmp_path, way):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)).to(torch.bfloat16)
+    held = dict(model.named_parameters()) | dict(model.named_buffers())
+    assert all(held[name].requires_grad for name in ("0.weight", "1.bias"))
+    stock.save_file(held, tmp_path / "stock")
+    way(tmp_path / "ours", held, form_of)
+    assert entries(tmp_path / "ours") == entries(tmp_path / "stock")
+
+
+def test_a_stock_layout_is_stocks_bytes(tmp_path):
+    transposed = {name: tensor.T for name, tensor in TENSORS.items() if tensor.dim() == 2}
+    stock.save_file({name: tensor.contiguous() for name, tensor in transposed.items()}, tmp_path / "stock")
+    libst.save(tmp_path / "ours", transposed, layout="stock")
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "stock").read_bytes()
+
+
+def test_values_and_not_views_of_them_are_written(tmp_path):
+    a = torch.tensor([1 + 2j, 3 - 4j])
+    with libst.writer(tmp_path / "ours") as w:
+        w.add("conjugate", a.conj())
+        w.add("negative", a.conj().imag)
+    with libst.open(tmp_path / "ours") as f:
+        assert f["conjugate"].tolist() == [1 - 2j, 3 + 4j] and f["negative"].tolist() == [-2, 4]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("tensor", "error", "says"),
+    [
+        (torch.zeros(3, dtype=torch.complex128), libst.DtypeMismatchError, "complex128"),
+        (torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.qint8), libst.DtypeMismatchError, "qint8"),
+        (torch.eye(3).to_sparse(), libst.UnsupportedError, "sparse"),
+        (torch.zeros(3, device="meta"), libst.UnsupportedError, "meta"),
+    ],
+    ids=["complex128", "quantised", "sparse", "meta"],
+)
+def test_what_cannot_be_written_is_told(tmp_path, way, tensor, error, says):
+    form = "F32", list(tensor.shape), 4 * tensor.nelement()
+    with pytest.raises(error, match=says):
+        way(tmp_path / "ours", {"t": tensor}, lambda tensor: form)
+    libst.verify(tmp_path / "ours") if (tmp_path / "ours").exists() else None
+
+
+def test_packed_bytes_of_torch_update_a_packed_tensor(tmp_path):
+    libst.save(tmp_path / "ours", {"t": libst.Packed("F6_E2M3", [2, 4], np.zeros(6, np.uint8))})
+    with libst.open(tmp_path / "ours", "r+") as f:
+        f.update("t", torch.arange(6, dtype=torch.uint8))
+        assert f["t"].tolist() == list(range(6))
+
+
+def peak():
+    """The most memory that this process has had, in KiB."""
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text()).group(1))
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.__name__ != "borrowing"], ids=lambda way: way.__name__)
+def test_a_model_is_never_in_memory_twice(tmp_path, way):
+    """Each of 5 tensors of 36 MiB (which malloc takes from the system) has to be copied; one at a time."""
+    tensors = {str(i): torch.full((3072, 3072), float(i)).T for i in range(5)}
+    libst.save(tmp_path / "warm", {"a": tensors["0"]})
+    written = {}
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = peak()
+    way(tmp_path / "ours", tensors, lambda tensor: written.setdefault("form", ("F32", [3072, 3072], 36 << 20)))
+    assert peak() - before < 80 << 10  # KiB
+    assert libst.verify(tmp_path / "ours") == []
 
 
 @pytest.mark.parametrize("metadata", [None, {"a": "b"}])
