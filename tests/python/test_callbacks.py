@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 
 import crash
@@ -178,56 +179,180 @@ def test_control_c_in_a_callback_cancels(big):
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory):
-    """int slow(progress, n): calls progress n times, 50 ms apart; how often, and 100 more if cancelled."""
-    folder = tmp_path_factory.mktemp("slow")
-    source = folder / "slow.c"
+def busy(tmp_path_factory):
+    """int busy(progress, n, at, signal): calls progress n times, before the at-th of them comes the signal, and
+    with it SIGUSR2 if it is negative; how often, and 100 more if cancelled."""
+    folder = tmp_path_factory.mktemp("busy")
+    source = folder / "busy.c"
     source.write_text(
-        "#include <stdint.h>\n#include <unistd.h>\n"
-        "int slow(int (*progress)(void *, uint64_t, uint64_t), int n) {\n"
-        "  for (int i = 1; i <= n; ++i) { usleep(50000); if (progress(0, i, n)) return 100 + i; }\n"
+        "#include <signal.h>\n#include <stdint.h>\n#include <stdlib.h>\n"
+        "int busy(int (*progress)(void *, uint64_t, uint64_t), int n, int at, int number) {\n"
+        "  for (int i = 1; i <= n; ++i) {\n"
+        "    if (i == at) raise(abs(number));\n"
+        "    if (i == at && number < 0) raise(SIGUSR2);\n"
+        "    if (progress(0, i, n)) return 100 + i;\n"
+        "  }\n"
+        "  if (at > n) raise(abs(number));\n"
         "  return n;\n}\n"
     )
-    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(folder / "slow.so")], check=True)
-    function = ctypes.CDLL(str(folder / "slow.so")).slow
-    function.argtypes = [_abi.progress_fn, ctypes.c_int]
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(folder / "busy.so")], check=True)
+    function = ctypes.CDLL(str(folder / "busy.so")).busy
+    function.argtypes = [_abi.progress_fn, ctypes.c_int, ctypes.c_int, ctypes.c_int]
     return function
 
 
-def interrupt_soon():
-    timer = threading.Timer(0.12, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    return timer
+@pytest.fixture
+def handlers():
+    """handlers(number, function): a signal's handler, for the length of the test."""
+    before = {}
+
+    def install(number, function):
+        before[number] = signal.signal(number, function)
+
+    yield install
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def raising(error):
+    def handler(number, frame):
+        raise error
+
+    return handler
+
+
+SIGNALS = {
+    signal.SIGINT: KeyboardInterrupt(),
+    signal.SIGALRM: Stop("too long"),
+    signal.SIGTERM: SystemExit(3),
+    signal.SIGUSR1: libst.CancelledError("by name"),
+    signal.SIGRTMIN: ZeroDivisionError(),
+}
 
 
 @pytest.mark.parametrize("progress", [None, lambda done, total: None], ids=["none", "given"])
-def test_control_c_during_c_code_cancels_and_is_not_lost(slow, progress):
+@pytest.mark.parametrize("number", SIGNALS, ids=str)
+@pytest.mark.parametrize("at", [1, 7, 20, 21], ids=["first", "amid", "last", "after the last"])
+def test_what_a_handler_raises_cancels_and_comes_out_as_itself(busy, handlers, progress, number, at):
     """The handler runs at the entry of a callback, where ctypes would drop what it raises."""
+    handlers(number, raising(SIGNALS[number]))
     statuses = []
 
     def function(*args):
-        statuses.append(slow(*args))
+        statuses.append(busy(*args))
         return statuses[-1]
 
     callbacks = Callbacks(progress)
-    timer = interrupt_soon()
-    with pytest.raises(KeyboardInterrupt):
-        callbacks.call(function, callbacks.progress, 20)
-    timer.join()
-    assert 100 < statuses[0] < 110
-    assert callbacks.call(slow, callbacks.progress, 2) == 2  # nothing stuck
+    hook = sys.unraisablehook
+    with pytest.raises(type(SIGNALS[number])) as caught:
+        callbacks.call(function, callbacks.progress, 20, at, number)
+    assert caught.value is SIGNALS[number]
+    if at < 20:
+        assert statuses[0] - 100 in (at, at + 1)
+    assert sys.unraisablehook == hook
+    assert callbacks.call(busy, callbacks.progress, 2, 0, 0) == 2  # nothing stuck
 
 
-def test_a_handler_that_does_not_raise_does_not_cancel(slow):
+def test_of_two_handlers_that_raise_one_comes_out(busy, handlers):
+    handlers(signal.SIGALRM, raising(Stop("first")))
+    handlers(signal.SIGUSR2, raising(Stop("second")))
+    callbacks = Callbacks()
+    with pytest.raises(Stop):
+        callbacks.call(busy, callbacks.progress, 20, 3, -signal.SIGALRM)
+    assert callbacks.call(busy, callbacks.progress, 2, 0, 0) == 2
+
+
+def test_a_handler_may_set_another(busy, handlers):
+    """As who dies of a second Ctrl-C does."""
+    mine = raising(Stop())
+
+    def first(number, frame):
+        signal.signal(number, mine)
+
+    handlers(signal.SIGINT, first)
+    callbacks = Callbacks()
+    assert callbacks.call(busy, callbacks.progress, 5, 2, signal.SIGINT) == 5
+    assert signal.getsignal(signal.SIGINT) is mine
+
+
+def test_what_is_dropped_elsewhere_goes_where_it_went(busy, monkeypatch):
+    """A failing __del__ during a call is no business of ours."""
+
+    class Failing:
+        def __del__(self):
+            raise Stop
+
     seen = []
-    before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
-    try:
-        callbacks = Callbacks()
-        timer = interrupt_soon()
-        assert callbacks.call(slow, callbacks.progress, 5) == 5
-        timer.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: seen.append(dropped.exc_type))
+
+    def progress(done, total):
+        Failing()
+
+    callbacks = Callbacks(progress)
+    assert callbacks.call(busy, callbacks.progress, 3, 0, 0) == 3
+    assert seen == [Stop] * 3
+
+
+WATCHED = {
+    "read": lambda f, path: f.read("big"),
+    "open and close": lambda f, path: libst.open(path).close(),
+    "read_many": lambda f, path: f.read_many(["big"]),
+    "load": lambda f, path: libst.load(path),
+    "slice": lambda f, path: f.slice("big")[::3],
+    "verify": lambda f, path: libst.verify(path),
+    "update": lambda f, path: f.update("big", BIG),
+    "save": lambda f, path: libst.save(path.with_name("other"), {"big": BIG}),
+}
+
+
+@pytest.mark.parametrize("what", WATCHED.values(), ids=WATCHED)
+def test_a_watchdog_ends_any_call(big, handlers, what):
+    """Whenever it barks: each time its exception comes out, once and as itself."""
+    barked = caught = 0
+
+    def bark(number, frame):
+        nonlocal barked
+        barked += 1
+        raise Stop
+
+    handlers(signal.SIGALRM, bark)
+    with libst.open(big, "r+") as f:
+        for i in range(15):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0013 * i, 5)  # again, should the first be lost
+                while True:
+                    what(f, big)
+            except Stop:
+                caught += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert barked == caught == i + 1
+    assert libst.verify(big) == []
+    assert crash.journals(big) == []
+
+
+def test_sigterm_from_a_thread_ends_the_program(big):
+    """The handler's SystemExit is the program's end, its status the program's."""
+    code = """
+import os, signal, sys, threading, libst
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+with libst.open(sys.argv[1]) as f:
+    def kill():
+        while not f.stats().bytes_read:
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+    threading.Thread(target=kill, daemon=True).start()
+    while True:
+        f.read("big")
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(big)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_a_handler_that_does_not_raise_does_not_cancel(busy, handlers):
+    seen = []
+    handlers(signal.SIGINT, lambda *_: seen.append(1))
+    callbacks = Callbacks()
+    assert callbacks.call(busy, callbacks.progress, 5, 2, signal.SIGINT) == 5
     assert seen == [1]
 
 

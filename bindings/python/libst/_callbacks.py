@@ -3,18 +3,17 @@
 ctypes prints and drops what a callback raises. So a callback that raises is
 remembered here, the running call is asked to cancel, and the exception is
 raised again when it returns, on the thread that made the call.
+
+So it is with what signal handlers raise. Python runs them on the main thread when that next runs Python code: during a
+call that is at the entry of a callback, before its `try`, or after the call.
 """
 
+import sys
 import threading
-from signal import SIGINT
 from typing import Any, Callable, Optional
 
-try:  # those that `signal` wraps, to look each handler up among the members of an enum: a tenth of opening a small file
-    from _signal import getsignal, signal  # type: ignore[import-not-found]
-except ImportError:
-    from signal import getsignal, signal
-
 from . import _abi
+from ._handle import Handle
 
 #: done bytes, total bytes (0: not known). What it returns is ignored; to cancel, raise.
 Progress = Callable[[int, int], object]
@@ -27,11 +26,30 @@ LEVELS = {
     _abi.ST_REPORT_ERROR: "error",
 }
 
+#: The code of the functions that C calls, from which exceptions are dropped; and of the one that closes a file.
+_CALLED: set[Any] = {Handle.__del__.__code__}
+
+
+class _Net(list[Any]):
+    """Catches what ctypes would drop. Its `append` is the hook for that: C, so that no handler is run in it."""
+
+    def __init__(self) -> None:
+        self.hook = sys.unraisablehook
+
+    def empty(self, raised: dict[int, BaseException], thread: int) -> None:
+        """Remember what a callback raised; the rest goes where it would have gone."""
+        while self:
+            dropped = self.pop(0)
+            if dropped.exc_traceback and dropped.exc_traceback.tb_frame.f_code in _CALLED:
+                raised.setdefault(thread, dropped.exc_value)
+            else:
+                self.hook(dropped)
+
 
 class Callbacks:
     """The C faces of a user's functions. Must live as long as C may call them."""
 
-    __slots__ = ("progress", "log", "report", "raised")
+    __slots__ = ("progress", "log", "report", "raised", "nets")
 
     def __init__(
         self,
@@ -41,57 +59,56 @@ class Callbacks:
     ) -> None:
         #: By thread: what a callback of the call that now runs there raised.
         self.raised: dict[int, BaseException] = {}
-        # Always a progress function: it is how an exception of `log`, or Ctrl-C, cancels.
-        self.progress = _abi.progress_fn(_progress(progress, self.raised))
+        #: Of the main thread, while a call runs there.
+        self.nets: dict[int, _Net] = {}
+        # Always a progress function: it is how an exception of `log`, or of a signal's handler, cancels.
+        self.progress = _abi.progress_fn(_progress(progress, self.raised, self.nets))
         self.log = _abi.log_fn(_log(log, self.raised)) if log else _abi.log_fn()
         self.report = _abi.report_fn(_report(report, self.raised)) if report else _abi.report_fn()
 
     def call(self, function: Callable[..., int], *args: Any) -> int:
-        """Call C, answer its status, or raise what a callback raised meanwhile.
-
-        Python runs signal handlers when it next runs Python code: during a call,
-        that is at the entry of a callback, before its `try`. What they raise
-        there (KeyboardInterrupt) would be lost, so for the length of the call
-        the handler's exception is remembered like a callback's.
-        """
+        """Call C, answer its status, or raise what a callback or a signal's handler raised meanwhile."""
         raised = self.raised
         thread = threading.get_ident()
-        if thread != threading.main_thread().ident:
-            status = function(*args)
-        else:
-            handler = getsignal(SIGINT)
-            if callable(handler):
-                signal(SIGINT, _remember(handler, raised, thread))
-                try:
-                    status = function(*args)
-                finally:
-                    signal(SIGINT, handler)
-            else:
+        try:
+            if thread != threading.main_thread().ident:
                 status = function(*args)
-        del args  # not in the traceback of an error, where a handle would keep the file open
-        error = raised.pop(thread, None)
+            else:
+                status = self._call_on_main_thread(thread, function, args)
+        finally:
+            del args  # not in the traceback of an error, where a handle would keep the file open
+            error = raised.pop(thread, None)
         if error is not None:
             raise error
         return status
+
+    def _call_on_main_thread(self, thread: int, function: Callable[..., int], args: tuple[Any, ...]) -> int:
+        outer = self.nets.get(thread)  # of a call from whose callback this is made
+        net = self.nets[thread] = _Net()
+        sys.unraisablehook = net.append
+        try:
+            return function(*args)
+        finally:
+            sys.unraisablehook = net.hook
+            del args
+            if outer is None:
+                del self.nets[thread]
+            else:
+                self.nets[thread] = outer
+            if net:
+                net.empty(self.raised, thread)
 
 
 # The functions below close over `raised` and not over the Callbacks, which
 # would be a cycle.
 
 
-def _remember(handler: Any, raised: dict[int, BaseException], thread: int) -> Any:
-    def on_signal(number: int, frame: Any) -> None:
-        try:
-            handler(number, frame)
-        except BaseException as error:
-            raised.setdefault(thread, error)
-
-    return on_signal
-
-
-def _progress(progress: Optional[Progress], raised: dict[int, BaseException]) -> Any:
+def _progress(progress: Optional[Progress], raised: dict[int, BaseException], nets: dict[int, _Net]) -> Any:
     def on_progress(user: Any, done: int, total: int) -> int:
         thread = threading.get_ident()
+        net = nets.get(thread)
+        if net:
+            net.empty(raised, thread)
         if thread in raised:
             return 1
         if progress is not None:
@@ -101,6 +118,7 @@ def _progress(progress: Optional[Progress], raised: dict[int, BaseException]) ->
                 raised[thread] = error
         return int(thread in raised)
 
+    _CALLED.add(on_progress.__code__)
     return on_progress
 
 
@@ -113,6 +131,7 @@ def _log(log: Log, raised: dict[int, BaseException]) -> Any:
             except BaseException as error:
                 raised[thread] = error
 
+    _CALLED.add(on_log.__code__)
     return on_log
 
 
@@ -126,4 +145,5 @@ def _report(report: Callable[[Any], object], raised: dict[int, BaseException]) -
                 raised[thread] = error
         return int(thread in raised)
 
+    _CALLED.add(on_report.__code__)
     return on_report

@@ -6,11 +6,12 @@ that of a Pin: a File has a Handle of its own, from which no pointer is taken.
 """
 
 import ctypes
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 import numpy as np
 
 from . import _abi
+from .errors import check
 
 # What an open st_file borrows (C callbacks, the bytes of open_memory), by its
 # address. Here and not in attributes of the handle: the cycle collector clears
@@ -36,19 +37,40 @@ class Handle(int):
 
     __slots__ = ()
 
-    def __new__(cls, address: int, borrowed: Any = None) -> "Handle":
+    def __new__(cls, out: ctypes.c_void_p, borrowed: Any = None) -> "Handle":
+        """Of what `out` holds, which is then empty: it is this handle's to close, at one step from when it was not.
+
+        A signal's handler may raise before that step or after it, and either way it is closed once.
+        """
+        address = out.value
+        assert address is not None
         self = super().__new__(cls, address)
         _untrack(self)
+        out.value = None
         _borrowed[address] = borrowed
         return self
 
-    def __del__(self, _close: Any = _abi.st_close, _release: Any = _borrowed.pop) -> None:
-        borrowed = _release(int(self), None)  # first: the address may be given out again
-        _close(self)
-        del borrowed
+    def __del__(self, _close: Any = _abi.st_close, _owned: Any = _borrowed) -> None:
+        address = int(self)
+        if address in _owned:
+            borrowed = _owned.pop(address)  # first: the address may be given out again
+            _close(address)
+            del borrowed
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a handle cannot be copied or pickled")
+
+
+def opened(out: ctypes.c_void_p, call: Callable[[], int], borrowed: Any = None) -> Handle:
+    """The handle that a call puts out; closed, if anything is raised although the call was made."""
+    try:
+        check(call())
+        return Handle(out, borrowed)
+    except BaseException:
+        _abi.st_close(out)
+        raise
+    finally:
+        del call, borrowed  # not in the traceback of an error, where they would keep a file open
 
 
 def borrowed_by(handle: Handle) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
-from ._handle import Handle, borrowed_by, memory
+from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names, no_name
 from .dtypes import BYTES, NUMPY, PACKED
 from .errors import check, error
@@ -26,6 +26,8 @@ Array = np.ndarray[Any, Any]
 # Where views of a mapped file lie: first address, end, and a buffer from the first to the end.
 _NOT_YET: tuple[int, int, Any] = (0, 0, None)
 _NO_MAPPING: tuple[int, int, Any] = (0, 0, ())
+
+_MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE)
 
 # By number: numpy's dtype of an element; None for packed bytes.
 _WHOLE = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
@@ -46,17 +48,17 @@ class Pin:
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
     ) -> None:
-        """Of what the handle shows now. guarded: whether a callback may run when a view is taken."""
+        """Of what the handle shows now. guarded: whether a callback of the user's may run when a view is taken."""
         out = ctypes.c_void_p()
         try:
-            check(_abi.st_snapshot(file, out))
-            assert out.value is not None
-            self.handle = Handle(out.value, borrowed_by(file))
+            self.handle = opened(out, partial(_abi.st_snapshot, file, out), borrowed_by(file))
         finally:
             del file
         self.callbacks = callbacks
         self.options = options
-        self._get = partial(callbacks.call, _abi.st_get_n) if guarded else _abi.st_get_n
+        # Where a view has to be read first, a signal's handler may run in the callback.
+        calls_back = guarded or _abi.st_shard_count(self.handle) != 1 or self.io_info().map not in _MAPPED
+        self._get = partial(callbacks.call, _abi.st_get_n) if calls_back else _abi.st_get_n
         self._mapping = _NOT_YET
 
     def view(self, name: str) -> Array:
@@ -94,7 +96,7 @@ class Pin:
         if mapping is not _NO_MAPPING:
             info = self.io_info()
             mapping = _NO_MAPPING
-            if info.map in (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE) and not tensor.shard:
+            if info.map in _MAPPED and not tensor.shard:
                 start = tensor.data - tensor.file_offset
                 mapping = (start, start + info.file_size, memory(self.handle, start, info.file_size))
             self._mapping = mapping

@@ -1,4 +1,4 @@
-"""Wait for locks in short turns, so that Ctrl-C is served between them.
+"""Wait for locks in short turns, so that signals are served between them.
 
 Python runs no signal handler while C waits. A call that answers BUSY changed
 nothing and may be made again, so a long wait is cut into equal short ones.
@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional
 
 from .status import Status
 
-_TURN_MS = 200
+_TURN_MS = 50
 
 
 class Waiting(NamedTuple):

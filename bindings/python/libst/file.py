@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _abi, bulk
 from ._callbacks import Callbacks, Log, Progress
-from ._handle import Handle
+from ._handle import Handle, opened
 from ._layout import layout_number
 from ._pin import Array, Pin
 from ._torch import torch_tensor
@@ -237,8 +237,12 @@ class File(Mapping[str, Array]):
         """Abort live transactions and let go of the file; views that live keep it. May be repeated."""
         for transaction in list(self._transactions or ()):
             transaction._lose()
+        self._callbacks.call(self._let_go)
+
+    def _let_go(self) -> int:
         self._handle = None
         self._pins = []
+        return Status.OK
 
     def __enter__(self) -> "File":
         self._live()
@@ -584,13 +588,7 @@ class _Values(ValuesView[Array]):
 def _opened(borrowed: Any, call: Callable[[ctypes.c_void_p], int]) -> Handle:
     """The handle that a call puts out, which borrows callbacks or bytes."""
     out = ctypes.c_void_p()
-    try:
-        check(call(out))
-    except BaseException:
-        _abi.st_close(out)  # a callback may have raised although the file is open
-        raise
-    assert out.value is not None
-    return Handle(out.value, borrowed)
+    return opened(out, lambda: call(out), borrowed)
 
 
 def fs_path(path: Path) -> bytes:

@@ -15,6 +15,9 @@ from .errors import ClosedError, check
 from .file import Path, fs_path
 from .status import Status
 
+#: After these a writer is there still.
+_GOES_ON = (int(Status.BUSY), int(Status.INCOMPLETE))
+
 
 def save(
     path: Path,
@@ -120,8 +123,10 @@ class Writer:
         self._callbacks = callbacks
         self._waiting = waiting
         out = ctypes.c_void_p()
-        check(callbacks.call(_abi.st_writer_open, path, declared, n, pairs, m, options, out))
-        self._address = out.value
+        try:
+            check(callbacks.call(_abi.st_writer_open, path, declared, n, pairs, m, options, out))
+        finally:  # a callback may have raised although the file is begun
+            self._address = out.value
         return self
 
     def add(self, name: str, array: Any) -> None:
@@ -140,10 +145,14 @@ class Writer:
         check(self._waiting.run(lambda: self._callbacks.call(self._finish_once)))
 
     def _finish_once(self) -> int:
-        status = int(_abi.st_writer_finish(self._live()))
-        if status not in (Status.BUSY, Status.INCOMPLETE):
-            self._address = None
-        return status
+        answers: list[int] = []
+        try:
+            # In one step: a signal's handler that raised after the call would leave an address that is no more.
+            answers.extend(map(_abi.st_writer_finish, [self._live()]))
+        finally:
+            if answers and answers[0] not in _GOES_ON:
+                self._address = None
+        return answers[0]
 
     def abort(self) -> None:
         """Drop what was written. May be repeated, and called after `finish`."""

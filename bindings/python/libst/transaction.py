@@ -16,6 +16,8 @@ from .status import Status
 if TYPE_CHECKING:
     from .file import File
 
+_BUSY = int(Status.BUSY)
+
 
 class Layout(NamedTuple):
     """The options of a publish, as st_txn_options has them."""
@@ -154,13 +156,17 @@ class Transaction:
 
     def _commit_once(self) -> int:
         assert self._file is not None
+        answers: list[int] = []
         try:
-            status = int(_abi.st_commit(self._live()))
+            # In one step: a signal's handler that raised after the call would leave an address that is no more.
+            answers.extend(map(_abi.st_commit, [self._live()]))
         finally:
+            if answers and answers[0] != _BUSY:
+                self._address = None
             self._file._moved()  # also where it failed: it may have followed a file that was replaced
-        if status != Status.BUSY:  # here, as a callback may raise although the transaction is over
+        if self._address is None:
             self._finish()
-        return status
+        return answers[0]
 
     def _finish(self) -> None:
         self._address = None
