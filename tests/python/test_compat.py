@@ -7,6 +7,7 @@ import re
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import libst
@@ -282,6 +283,105 @@ def test_files_have_the_mode_of_umask_and_keep_that_of_the_old(tmp_path):
     path.chmod(0o604)
     compat_numpy.save_file(TENSORS, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o604
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """A file as it lies in the Hub's cache: (the link to it, the file that it leads to)."""
+    blob = tmp_path / "blobs" / ("0123456789abcdef" * 4)
+    blob.parent.mkdir()
+    safetensors.numpy.save_file(TENSORS, blob)
+    link = tmp_path / "snapshots" / "main" / "model.safetensors"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(f"../../blobs/{blob.name}")
+    return link, blob
+
+
+@pytest.mark.parametrize("module", NUMPY.values(), ids=NUMPY)
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_link_is_replaced_and_what_it_leads_to_stays(cached, module, monkeypatch, relative):
+    link, blob = cached
+    monkeypatch.chdir(link.parent)
+    before = blob.read_bytes()
+    module.save_file({"a": np.ones(3)}, link.name if relative else link)
+    assert blob.read_bytes() == before and not link.is_symlink()
+    same(module.load_file(link), {"a": np.ones(3)})
+    assert os.listdir(link.parent) == [link.name]
+
+
+@pytest.mark.parametrize("module", NUMPY.values(), ids=NUMPY)
+def test_a_link_that_leads_nowhere_is_replaced(tmp_path, module):
+    (tmp_path / "model").symlink_to("nowhere/model")
+    module.save_file(TENSORS, tmp_path / "model")
+    same(module.load_file(tmp_path / "model"), TENSORS)
+
+
+def test_a_link_stays_where_saving_fails(cached, monkeypatch):
+    link, blob = cached
+
+    def replace(source, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        compat_numpy.save_file({"a": np.ones(3)}, link)
+    assert link.is_symlink() and os.listdir(link.parent) == [link.name]
+
+
+CHANGING = {
+    "save": lambda path: libst.save(path, TENSORS),
+    "writer": lambda path: libst.writer(path).abort(),
+    "open": lambda path: libst.open(path, "r+").close(),
+    "compact": lambda path: libst.compact(path),
+    "patch": lambda path: libst.patch(path, "/nowhere"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGING.values(), ids=CHANGING)
+def test_who_changes_a_blob_of_the_hubs_cache_is_warned(cached, tmp_path, change):
+    link, blob = cached
+    for path in (link, blob):
+        with pytest.warns(UserWarning, match=blob.name) as warned:
+            outcome(change, path)
+        assert warned[0].filename == __file__
+    elsewhere = tmp_path / "link"
+    elsewhere.symlink_to(tmp_path / "plain")
+    libst.save(tmp_path / "plain", TENSORS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outcome(change, elsewhere)
+        libst.open(link).close()
+        compat_numpy.save_file(TENSORS, link)
+
+
+class Paddle:
+    """As much of paddle as takes tensors: its to_tensor refuses what numpy itself has not."""
+
+    float8_e4m3fn, bfloat16 = "paddle.float8_e4m3fn", "paddle.bfloat16"
+
+    class base:
+        class core:
+            @staticmethod
+            def frombuffer(data, dtype):
+                kind = getattr(ml_dtypes, dtype.removeprefix("paddle."))
+                return np.frombuffer(memoryview(data).cast("B"), kind)
+
+    @staticmethod
+    def to_tensor(array):
+        memoryview(array)  # ValueError of the types of ml_dtypes
+        return array
+
+
+def test_paddle_gets_types_that_numpy_has_not(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "paddle", Paddle)
+    kinds = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float32, np.bool_]
+    arrays = {np.dtype(kind).name: np.arange(6).reshape(2, 3).astype(kind) for kind in kinds}
+    arrays["scalar"] = np.array(2, ml_dtypes.bfloat16)
+    compat_numpy.save_file(arrays, tmp_path / "file")
+    with compat.safe_open(tmp_path / "file", "paddle") as f:
+        same(f.get_tensors(), arrays)
+        same({name: f.get_tensor(name) for name in f.keys()}, arrays)
+        assert f.get_slice("bfloat16")[1].tolist() == [3, 4, 5]
 
 
 def test_a_transposed_array_is_written_as_it_reads():

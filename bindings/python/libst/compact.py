@@ -5,6 +5,7 @@ from typing import Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
+from ._hub import warn_of_blob
 from ._waiting import Waiting
 from .errors import check
 from .file import Path, fs_path
@@ -34,4 +35,5 @@ def compact(
     options.alignment = alignment
     options.header_reserve = header_reserve
     raw = fs_path(path)
+    warn_of_blob(raw, stacklevel=2)
     check(waiting.run(lambda: callbacks.call(_abi.st_compact, raw, options)))

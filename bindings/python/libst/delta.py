@@ -7,6 +7,7 @@ from typing import Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
+from ._hub import warn_of_blob
 from ._layout import save_options
 from ._waiting import Waiting
 from .errors import check
@@ -85,6 +86,7 @@ def patch(
     options.lock_timeout_ms = waiting.turn_ms
     options.progress = callbacks.progress
     paths = fs_path(base), fs_path(delta)
+    warn_of_blob(paths[0], stacklevel=2)
     check(waiting.run(lambda: callbacks.call(_abi.st_patch, *paths, options)))
     return plan_of(plan)
 

@@ -12,6 +12,7 @@ import numpy as np
 from . import _abi, bulk
 from ._callbacks import Callbacks, Log, Progress
 from ._handle import Handle, opened
+from ._hub import warn_of_blob
 from ._layout import layout_number
 from ._pin import Array, Pin
 from ._torch import torch_tensor
@@ -119,6 +120,8 @@ def open(
     options.deltas = layers = c_paths(deltas)
     options.delta_count = len(layers)
     raw = fs_path(path)
+    if mode == "r+":
+        warn_of_blob(raw, stacklevel=2)
     handle = _opened(callbacks, lambda out: waiting.run(lambda: callbacks.call(_abi.st_open, raw, options, out)))
     guarded = progress is not None or log is not None
     file = File._of(handle, callbacks, guarded, os.fsdecode(raw), mode, lock_timeout)

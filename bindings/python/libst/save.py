@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
+from ._hub import warn_of_blob
 from ._layout import save_options
 from ._names import encoded
 from ._payload import declared, form_of, payload
@@ -50,6 +51,7 @@ def save(
     kept: list[Any] = []
     pairs = _pairs(metadata, kept)
     raw = fs_path(path)
+    warn_of_blob(raw, stacklevel=2)
     n, m = len(tensors), len(metadata or {})
     if all(form.ready for form in forms.values()):
         callbacks = Callbacks(progress)
@@ -91,7 +93,9 @@ def writer(
     options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     kept: list[Any] = []
     pairs = _pairs(metadata, kept)
-    return Writer._open(fs_path(path), None, 0, pairs, len(metadata or {}), options, callbacks, waiting)
+    raw = fs_path(path)
+    warn_of_blob(raw, stacklevel=2)
+    return Writer._open(raw, None, 0, pairs, len(metadata or {}), options, callbacks, waiting)
 
 
 class Writer:

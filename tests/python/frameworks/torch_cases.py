@@ -255,6 +255,21 @@ def test_slices_are_those_of_stock(path, name, index):
     assert ask(compat_open) == ask(stock_open)
 
 
+@pytest.mark.parametrize(
+    "tensor",
+    [torch.zeros(2, dtype=torch.complex128), torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.qint8),
+     torch.zeros(2, device="meta"), torch.eye(2, dtype=torch.complex128).to_sparse()],
+    ids=["complex128", "quantised", "meta", "sparse"],
+)  # fmt: skip
+def test_what_cannot_be_saved_raises_what_stock_raises(tmp_path, tensor):
+    def ask(package):
+        with pytest.raises(Exception) as caught:
+            package.save_file({"t": tensor}, tmp_path / "file")
+        return type(caught.value), str(caught.value)
+
+    assert ask(compat) == ask(stock)
+
+
 A = torch.zeros(10)
 SHARED = [
     {"a": A[:5]}, {"a": A[:5], "b": A[5:]}, {"a": A, "b": A[2:]}, {"a": A, "b": A}, {"a": A[:3], "b": A[2:]},

@@ -8,8 +8,10 @@ import ctypes
 import json
 import math
 import os
+import secrets
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -128,11 +130,33 @@ def serialize_file(
     metadata: Optional[dict[str, str]] = None,
 ) -> None:
     """Write a file that holds these tensors: byte for byte as stock does, and durably: until it returns, the
-    path leads to the old file, or to none. The mode is that of the file replaced, or as umask has it."""
+    path leads to the old file, or to none. The mode is that of the file replaced, or as umask has it. A symbolic link
+    is replaced, and not what it leads to, which in the Hub's cache other revisions share."""
     tensors = _checked(tensor_dict, metadata)
     path = file_name(filename)
     with translated_writing():
-        save(path, tensors, metadata, layout="stock")
+        if os.path.islink(path):
+            _replace_link(path, tensors, metadata)
+        else:
+            save(path, tensors, metadata, layout="stock")
+
+
+def _replace_link(path: str, tensors: dict[str, Packed], metadata: Optional[dict[str, str]]) -> None:
+    """`save` follows links, so the file is made beside this one and takes its name, durably."""
+    folder = os.path.dirname(path) or "."
+    made = os.path.join(folder, f".{secrets.token_hex(8)}.st-link")
+    try:
+        save(made, tensors, metadata, layout="stock")
+        os.replace(made, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(made)
+        raise
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:

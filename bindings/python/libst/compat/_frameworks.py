@@ -5,7 +5,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from .._torch import torch_dtype, torch_tensor
+from .._torch import TORCH_NAMES, torch_dtype, torch_tensor
 from ..errors import UnsupportedError
 from ._bytes import check_type
 from ._errors import SafetensorError
@@ -88,4 +88,13 @@ def tensor_of(
         return importlib.import_module("tensorflow").convert_to_tensor(array)
     if framework == "mlx":
         return importlib.import_module("mlx.core").array(array)
-    return importlib.import_module("paddle").to_tensor(array)
+    return _paddle_tensor(array, dtype)
+
+
+def _paddle_tensor(array: "np.ndarray[Any, Any]", dtype: str) -> Any:
+    paddle: Any = importlib.import_module("paddle")
+    if not array.nbytes or array.dtype.isbuiltin == 1:
+        return paddle.to_tensor(array)
+    # It takes no array of a type of ml_dtypes; its bytes it does, as stock gives them.
+    content = array.reshape(-1).view(np.uint8)
+    return paddle.base.core.frombuffer(content, getattr(paddle, TORCH_NAMES[dtype])).reshape(list(array.shape))

@@ -243,12 +243,13 @@ def _flatten_as_ptr(tensors: Tensors, keep_alive_buffer: list[Any]) -> dict[str,
             )
         if tensor.device.type != "cpu":
             tensor = tensor.to("cpu")
+        nbytes = tensor.nelement() * _SIZE[tensor.dtype]  # KeyError where the format has no such type, as of stock
         keep_alive_buffer.append(tensor)
         specs[name] = TensorSpec(
             dtype=str(tensor.dtype).split(".")[-1],
             shape=tensor.shape,
             data_ptr=tensor.data_ptr(),
-            data_len=_nbytes(tensor),
+            data_len=nbytes,
         )
     return specs
 
