@@ -498,9 +498,69 @@ def test_numpys_helpers_answer_as_stocks(model):
         assert order == [True, False, True, True]
 
 
+WHO = "import safetensors, sys; print(safetensors.safe_open.__module__, __name__, sys.argv, sys.path[0])"
+AGAIN = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+
+
+@pytest.mark.parametrize(
+    ("start", "stdin", "argv"),
+    [(["-c", WHO], "", ["-c", "a", "-b"]), (["-"], WHO, ["-", "a", "-b"]), ([], WHO, None)],
+    ids=["-c", "-", "stdin"],
+)
+@pytest.mark.parametrize("flags", [[], ["-E"]], ids=str)
+def test_programs_start_as_python_starts_them(start, stdin, argv, flags):
+    """With libst in a folder that -E does not hide, as where it is installed."""
+    arguments = [] if argv is None else argv[1:]
+    by_python = [sys.executable, *flags, *start, *arguments]
+    stock = subprocess.run(by_python, input=stdin, text=True, check=True, capture_output=True)
+    run = "runpy.run_module('libst.compat', run_name='__main__', alter_sys=True)"
+    code = f"import sys, runpy; sys.path[1:1] = {sys.path!r}; sys.argv[:1] = ['-m']; {run}"
+    by_libst = [sys.executable, *flags, "-c", code, *start, *arguments]
+    ours = subprocess.run(by_libst, input=stdin, text=True, check=True, capture_output=True)
+    assert ours.stdout == stock.stdout.replace("builtins", "libst.compat._open", 1)
+    assert str(argv or [""]) in ours.stdout
+
+
+def test_what_such_a_program_starts_gets_libst_too():
+    command = [sys.executable, "-m", "libst.compat", "-c", AGAIN, WHO]
+    assert subprocess.run(command, check=True, capture_output=True).stdout.startswith(b"libst.compat._open ")
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """start(flags, **environment): what a python says where libst is installed with its switch."""
+    (tmp_path / "libst").symlink_to(OURS.parent)
+    pth = OURS.parent.parent / "libst-compat.pth"
+    (tmp_path / pth.name).write_text(pth.read_text())
+
+    def start(*flags, **environment):
+        code = f"import site; site.addsitedir({str(tmp_path)!r})\n{WHO}"
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
+        command = [sys.executable, *flags, "-c", code]
+        return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.split()[0]
+
+    return start
+
+
+def test_a_switch_in_the_environment_starts_any_python_on_libst(installed):
+    stock = safetensors.safe_open.__module__
+    assert [installed(), installed(LIBST_COMPAT="0"), installed(LIBST_COMPAT="")] == [stock] * 3
+    assert [installed(LIBST_COMPAT="1"), installed("-E", LIBST_COMPAT="1")] == ["libst.compat._open"] * 2
+
+
+def test_an_install_that_comes_too_late_says_so():
+    late = "import safetensors, libst.compat; libst.compat.install()"
+    said = subprocess.run([sys.executable, "-c", late], check=True, capture_output=True, text=True).stderr
+    assert "<string>:1: RuntimeWarning: libst.compat.install() came too late" in said
+    for code in (f"{late.replace('safetensors, ', '')}; import safetensors.numpy; libst.compat.install()", WHO):
+        command = [sys.executable, "-W", "error", "-m", "libst.compat", "-c", code]
+        subprocess.run(command, check=True)
+
+
 def test_usage_is_told():
-    said = subprocess.run([sys.executable, "-m", "libst.compat"], capture_output=True, text=True)
-    assert said.returncode and "usage" in said.stderr
+    for arguments in (["-x"], ["-m"], ["-c"]):
+        said = subprocess.run([sys.executable, "-m", "libst.compat", *arguments], capture_output=True, text=True)
+        assert said.returncode and "usage" in said.stderr
 
 
 def test_nothing_imports_a_framework_unasked(model):

@@ -6,7 +6,8 @@
 or, for a program that is not to be changed,
 
     import libst.compat; libst.compat.install()         # before it imports safetensors
-    python -m libst.compat program.py arguments...
+    python -m libst.compat program.py arguments...      # or -m module, -c code, -
+    LIBST_COMPAT=1 python program.py arguments...       # where libst is installed
 """
 
 from ._install import install

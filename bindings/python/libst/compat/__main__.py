@@ -1,35 +1,55 @@
 """python -m libst.compat program.py arguments...: run a program, unchanged, with libst in the place of safetensors.
 
-Also `-m module arguments...`. Python processes that it starts get libst, too, by PYTHONPATH.
+As python itself it takes `-m module`, `-c code`, `-`, and a program on stdin. Python processes that it starts get
+libst, too: by PYTHONPATH, and those that ignore that (`-E`) by the switch in libst-compat.pth, where that is installed.
 """
 
 import os
 import runpy
 import sys
+from types import ModuleType
 
 from ._install import SHADOW, install
 
-_USAGE = "usage: python -m libst.compat program.py arguments...\n       python -m libst.compat -m module arguments..."
+_USAGE = """usage: python -m libst.compat program.py arguments...
+       python -m libst.compat -m module arguments...
+       python -m libst.compat -c code arguments...
+       python -m libst.compat [-] arguments... < program.py"""
 
 
 def main() -> None:
     arguments = sys.argv[1:]
-    as_module = arguments[:1] == ["-m"]
-    arguments = arguments[1:] if as_module else arguments
-    if not arguments or (arguments[0].startswith("-") and not as_module):
+    first = arguments[0] if arguments else ""
+    takes_one = first in ("-m", "-c")
+    from_stdin = first in ("", "-")
+    known = takes_one or from_stdin or not first.startswith("-")
+    if not known or (takes_one and len(arguments) < 2) or (not arguments and sys.stdin.isatty()):
         sys.exit(_USAGE)
     install()
     package = os.path.dirname(os.path.dirname(os.path.dirname(SHADOW)))  # where libst is, for the children
     inherited = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([SHADOW, os.path.dirname(package)] + ([inherited] if inherited else []))
+    os.environ["LIBST_COMPAT"] = "1"
     sys.path.insert(1, SHADOW)  # multiprocessing hands sys.path to those that it spawns
-    sys.argv = arguments
-    if as_module:
+    if first == "-m":
+        sys.argv = arguments[1:]
         sys.path[0] = os.getcwd()
-        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif takes_one or from_stdin:
+        sys.argv = [first, *arguments[2 if takes_one else 1 :]]
+        sys.path[0] = ""
+        _run(arguments[1] if takes_one else sys.stdin.read(), "<string>" if takes_one else "<stdin>")
     else:
-        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
-        runpy.run_path(arguments[0], run_name="__main__")
+        sys.argv = arguments
+        sys.path[0] = os.path.dirname(os.path.abspath(first))
+        runpy.run_path(first, run_name="__main__")
+
+
+def _run(code: str, name: str) -> None:
+    """As the main module, in the place of this one."""
+    module = ModuleType("__main__")
+    sys.modules["__main__"] = module
+    exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
 
 
 main()

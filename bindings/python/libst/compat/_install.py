@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Optional
@@ -21,9 +22,18 @@ SHADOW = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shadow")
 def install() -> None:
     """Let `import safetensors`, and its numpy, torch and flax, mean libst from now on in this process.
 
-    Call it before anything else imports safetensors. Its modules tensorflow, mlx and paddle, which libst has
-    not, are those of the stock package, if that is installed; they find libst under the name safetensors.
+    Call it before anything else imports safetensors, or it warns: who did keeps what it took. Its modules
+    tensorflow, mlx and paddle, which libst has not, are those of the stock package, if that is installed; they find
+    libst under the name safetensors.
     """
+    stock = sys.modules.get(_STOCK)
+    if stock is not None and stock is not sys.modules.get(_OURS) and not (stock.__file__ or "").startswith(SHADOW):
+        warnings.warn(
+            "libst.compat.install() came too late: safetensors is imported already, and whoever did "
+            "`from safetensors import ...` goes on with it; call install() before, or set LIBST_COMPAT=1",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     for name in [name for name in sys.modules if name == _STOCK or name.startswith(_STOCK + ".")]:
         del sys.modules[name]
     ours = importlib.import_module(_OURS)
