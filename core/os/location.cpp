@@ -1,5 +1,8 @@
 #include "os/location.h"
 
+#include <linux/magic.h>
+#include <sys/statfs.h>
+
 #include <utility>
 
 namespace st::os {
@@ -10,6 +13,12 @@ constexpr int folder_flags = O_PATH | O_DIRECTORY;
 std::string parent_of(const std::string &path) {
   const size_t slash = path.rfind('/');
   return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+Error no_name(const std::string &path) {
+  return error(Status::unsupported, in_quotes(path),
+               " leads to an open file without a name, which can be read, but not changed or replaced; give it a name "
+               "(linkat), or copy it");
 }
 
 }  // namespace
@@ -79,6 +88,8 @@ class Walk {
   // Where the path's own last component stands, if that is a link.
   const std::shared_ptr<const Directory> &linked_in() const { return linked_in_; }
   const std::string &link() const { return link_; }
+  // Whether name() is an entry of /proc that leads to an open file which has no name of its own.
+  bool nameless() const { return nameless_; }
   // The path, so that it means the same from any folder.
   std::string absolute() const { return path_.starts_with('/') ? path_ : began_->path_of(path_); }
 
@@ -87,6 +98,7 @@ class Walk {
   Result<void> begin(const std::string &rest);
   Result<void> step(const std::string &part, std::string *rest);
   int read_link(const std::string &part, std::string *target);
+  bool leads_nowhere(const std::string &part, const std::string &target) const;
   Failure failure(int err) const { return Failure(os_error(err, "open", shown())); }
   std::string shown() const { return start_ ? start_->path_of(path_) : path_; }
 
@@ -98,6 +110,7 @@ class Walk {
   std::shared_ptr<const Directory> linked_in_;
   std::string link_;
   std::shared_ptr<const Directory> began_;
+  bool nameless_ = false;
   int links_left_ = 40;
 };
 
@@ -118,6 +131,15 @@ int Walk::read_link(const std::string &part, std::string *target) {
   const int r = env_.readlinkat(at_->fd(), part.c_str(), target);
   if (r >= 0 && links_left_-- == 0) return -ELOOP;
   return r;
+}
+
+// Of a file that was deleted, or never had a name (memfd_create, O_TMPFILE), what a link in /proc says is no path.
+bool Walk::leads_nowhere(const std::string &part, const std::string &target) const {
+  struct statfs fs;
+  if (env_.fstatfs(at_->fd(), &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC) return false;
+  struct stat open, named;
+  if (env_.fstatat(at_->fd(), part.c_str(), &open, 0) < 0 || !S_ISREG(open.st_mode)) return false;
+  return env_.fstatat(AT_FDCWD, target.c_str(), &named, 0) < 0 || !same_inode(open, named);
 }
 
 // Into the folder `part`; of a link what it says comes before the rest.
@@ -164,6 +186,11 @@ Result<void> Walk::go(std::string rest, bool folder) {
       return {};
     }
     if (r < 0) return failure(-r);
+    if (leads_nowhere(part, target)) {
+      name_ = part;
+      nameless_ = true;
+      return {};
+    }
     if (std::exchange(is_own, false)) {
       linked_in_ = at_;
       link_ = part;
@@ -200,7 +227,9 @@ Result<Location> Location::find(Env &env, const std::string &path) {
   return while_stale([&]() -> Result<Location> {
     Walk walk(env, path);
     if (auto done = walk.to_entry(); !done) return Failure(std::move(done.error()));
-    return Location(walk.at(), walk.name(), walk.absolute());
+    Location found(walk.at(), walk.name(), walk.absolute());
+    found.nameless_ = walk.nameless();
+    return found;
   });
 }
 
@@ -208,6 +237,7 @@ Result<Location> Location::find_new(Env &env, const std::string &path) {
   Walk walk(env, path);
   auto done = walk.to_entry();
   if (!done && (done.error().os_errno != ENOENT || !walk.linked_in())) return Failure(std::move(done.error()));
+  if (walk.nameless()) return Failure(no_name(path));
   struct stat s;
   if (walk.linked_in() && (!done || Location(walk.at(), walk.name()).stat(&s) == -ENOENT))
     return Location(walk.linked_in(), walk.link(), walk.absolute());
@@ -230,7 +260,8 @@ Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, cons
 }
 
 Result<File> Location::open(int flags, mode_t mode) const {
-  auto file = File::open(env(), dir(), name_, flags | O_NOFOLLOW, mode, path_);
+  if (nameless_ && (flags & O_ACCMODE) != O_RDONLY) return Failure(no_name(path_));
+  auto file = File::open(env(), dir(), name_, flags | (nameless_ ? 0 : O_NOFOLLOW), mode, path_);
   if (!file && file.error().os_errno == ELOOP) {
     file.error().status = Status::file_changed;
     file.error().message = text(in_quotes(path_), " was replaced by a symbolic link; open it anew by its path");
@@ -239,7 +270,7 @@ Result<File> Location::open(int flags, mode_t mode) const {
 }
 
 int Location::stat(struct stat *out) const {
-  return env().fstatat(dir(), name_.c_str(), out, AT_SYMLINK_NOFOLLOW);
+  return env().fstatat(dir(), name_.c_str(), out, nameless_ ? 0 : AT_SYMLINK_NOFOLLOW);
 }
 
 Result<bool> Location::was_replaced(const File &file) const {

@@ -58,9 +58,11 @@ Result<std::string> absolute(Env &env, const std::string &path);
 class Location {
  public:
   Location() = default;  // of nothing
-  // Symbolic links are followed, that of the last component too. The file need not exist.
+  // Symbolic links are followed, that of the last component too. The file need not exist. One that has no name, and is
+  // found by /proc/self/fd, can be opened to be read.
   static Result<Location> find(Env &env, const std::string &path);
-  // The same of a file to be made: a link that leads to nothing is what is to be replaced.
+  // The same of a file to be made: a link that leads to nothing is what is to be replaced. Status unsupported if there
+  // is a file, but one without a name.
   static Result<Location> find_new(Env &env, const std::string &path);
   // The entry `name` of `folder`, which may be a link.
   static Result<Location> find_in(std::shared_ptr<const Directory> folder, const std::string &name);
@@ -78,7 +80,7 @@ class Location {
   const std::string &path() const { return path_; }  // absolute, for messages
   Location beside(std::string name) const { return {folder_, std::move(name)}; }
 
-  // Never through a link: status file_changed if the file became one.
+  // Never through a link: status file_changed if the file became one. Status unsupported to write what has no name.
   Result<File> open(int flags, mode_t mode = 0) const;
   // What the entry itself is: 0 or -errno.
   int stat(struct stat *out) const;
@@ -95,6 +97,7 @@ class Location {
   std::shared_ptr<const Directory> folder_;
   std::string name_, path_;
   std::string given_;  // made absolute
+  bool nameless_ = false;
 };
 
 }  // namespace st::os

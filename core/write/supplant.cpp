@@ -21,6 +21,7 @@ struct Supplanted {
 
 Result<Destination> find_destination(os::Env &env, const std::string &path) {
   auto at = os::Location::find_new(env, path);
+  if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
   if (!at) return Failure(os_error(at.error().os_errno, "save", path));
   return destination_at(std::move(*at));
 }

@@ -10,6 +10,7 @@ import libst
 import numpy as np
 import pytest
 from conftest import TENSORS, raw_file
+from libst import compat
 from safetensors import safe_open
 
 
@@ -325,3 +326,54 @@ def test_classes_are_not_made_by_hand():
     for kind in (libst.File, libst.Transaction):
         with pytest.raises(TypeError):
             kind()
+
+
+@pytest.fixture(params=["memfd", "O_TMPFILE", "deleted"])
+def nameless(request, tmp_path, model):
+    """An open file of the bytes of `model` that no folder has: its path in /proc."""
+    if request.param == "memfd":
+        fd = os.memfd_create("model")
+    elif request.param == "O_TMPFILE":
+        fd = os.open(tmp_path, os.O_TMPFILE | os.O_RDWR)
+    else:
+        fd = os.open(tmp_path / "gone", os.O_CREAT | os.O_RDWR)
+        os.unlink(tmp_path / "gone")
+    os.write(fd, model.read_bytes())
+    yield f"/proc/self/fd/{fd}"
+    os.close(fd)
+
+
+@pytest.mark.parametrize("map", ["auto", "none"])
+def test_a_file_without_a_name_is_read(nameless, map):
+    for path in (nameless, nameless.replace("/proc/self", "/dev"), nameless.replace("self", str(os.getpid()))):
+        with libst.open(path, map=map) as f:
+            assert np.array_equal(f["w"], TENSORS["w"]) and np.array_equal(f.read("b"), TENSORS["b"])
+            f.refresh()
+            with f.reopen() as again:
+                assert np.array_equal(again["w"], TENSORS["w"])
+        assert libst.verify(path) == [] and libst.recover(path) == []
+        assert set(libst.load(path)) == set(TENSORS)
+    with open(nameless, "rb") as opened, compat._safe_open_handle(opened, "np") as f:
+        assert np.array_equal(f.get_tensor("w"), TENSORS["w"])
+
+
+def test_a_file_without_a_name_is_not_changed_and_that_is_said(nameless, model):
+    changes = [
+        lambda: libst.open(nameless, "r+"),
+        lambda: libst.save(nameless, TENSORS),
+        lambda: libst.writer(nameless),
+        lambda: libst.compact(nameless),
+    ]
+    for change in changes:
+        with pytest.raises(libst.UnsupportedError, match="without a name"):
+            change()
+    with libst.open(nameless) as f, libst.open(model) as plain:
+        assert {n: a.tobytes() for n, a in f.items()} == {n: a.tobytes() for n, a in plain.items()}
+
+
+def test_an_open_file_with_a_name_is_that_file(model):
+    with open(model, "rb") as opened, libst.open(f"/proc/self/fd/{opened.fileno()}", "r+") as f:
+        assert f.shards == (os.path.realpath(model),)
+        f.update("b", TENSORS["b"] + 1)
+    with libst.open(model) as f:
+        assert np.array_equal(f["b"], TENSORS["b"] + 1)

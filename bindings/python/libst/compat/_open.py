@@ -135,8 +135,9 @@ def _safe_open_handle(
     file_handle: Any, framework: str, device: Optional[Device] = "cpu", *, backend: str = "mmap"
 ) -> safe_open:
     """`safe_open` of the file behind an open Python file. That may be closed then, and its position stays."""
-    path = os.path.realpath(f"/proc/self/fd/{file_handle.fileno()}")
-    return safe_open(path, framework, device, backend=backend)
+    opened = f"/proc/self/fd/{file_handle.fileno()}"
+    path = os.path.realpath(opened)
+    return safe_open(path if os.path.exists(path) else opened, framework, device, backend=backend)
 
 
 class PySafeSlice:
