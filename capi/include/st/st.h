@@ -282,6 +282,8 @@ void st_open_options_init(st_open_options *out, size_t size);
  * opened, and so must the hashes that deltas have of each other; of the base, only
  * how some of the tensors that are replaced begin is looked at (st_verify_with looks
  * at all). Of shards the metadata are then those that st_join would give.
+ * A file without a name (memfd_create) opens by its path in /proc/self/fd to be read; with ST_OPEN_READ_WRITE that is
+ * ST_E_UNSUPPORTED.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; every
  * format status (40 to 61); ST_E_NEEDS_RECOVERY and ST_E_BUSY (recovery);
  * with deltas ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
