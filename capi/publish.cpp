@@ -12,9 +12,9 @@ st_plan capi::translate(const store::CommitPlan &planned) {
   plan.kind = planned.kind;
   plan.file_size = planned.file_size;
   plan.data_offset = planned.data_offset;
-  plan.bytes_written = planned.written;
-  plan.bytes_shared = planned.shared;
-  plan.bytes_copied = planned.copied;
+  plan.bytes_written = planned.cost.written;
+  plan.bytes_shared = planned.cost.shared;
+  plan.bytes_copied = planned.cost.copied;
   plan.space_needed = planned.space_needed;
   plan.space_free = planned.space_free;
   copy_text(plan.how, planned.how);

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+struct fiemap;
+
 namespace st::os {
 
 // Several reads under way at once, from one thread. Whoever submitted reads
@@ -47,6 +49,7 @@ class Env {
   // Room for `depth` reads; null where the system has no such queue (io_uring).
   virtual std::unique_ptr<ReadQueue> read_queue(unsigned depth) = 0;
   virtual int64_t seek_hole(int fd, uint64_t offset) = 0;  // where the next hole begins
+  virtual int extents(int fd, struct fiemap *map) = 0;     // FS_IOC_FIEMAP
   virtual int fstat(int fd, struct stat *out) = 0;
   virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
   virtual int fstatfs(int fd, struct statfs *out) = 0;

@@ -1,6 +1,7 @@
 // Env on Linux: each method is its system call. Beyond that it keeps one list,
 // of descriptors that hold locks, and counts forks: see LockedDescriptors.
 #include <dirent.h>
+#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
@@ -121,6 +122,7 @@ class PosixEnv final : public Env {
   int fchmod(int fd, mode_t mode) override { return answer(::fchmod(fd, mode)); }
   int fchown(int fd, uid_t uid, gid_t gid) override { return answer(::fchown(fd, uid, gid)); }
   int ftruncate(int fd, uint64_t size) override { return answer(::ftruncate(fd, static_cast<off_t>(size))); }
+  int extents(int fd, struct fiemap *map) override { return answer(::ioctl(fd, FS_IOC_FIEMAP, map)); }
   int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
     const struct file_clone_range range = {from_fd, from, n, to};
     return answer(::ioctl(to_fd, FICLONERANGE, &range));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "control.h"
+#include "write/cost.h"
 #include "write/layout.h"
 
 namespace st::store {
@@ -28,11 +29,11 @@ struct TransactionOptions {
   std::function<bool(const void *bytes, uint64_t n)> is_view = {};
 };
 
-// What a commit would do.
+// What a commit does. The commit itself goes by it: it begins only if what is needed is free.
 struct CommitPlan {
   enum Kind { nothing, patch, publish } kind = nothing;
-  uint64_t file_size = 0, data_offset = 0;             // afterwards
-  uint64_t written = 0, shared = 0, copied = 0;        // bytes
+  uint64_t file_size = 0, data_offset = 0;  // afterwards
+  write::Cost cost;
   uint64_t space_needed = 0, space_free = UINT64_MAX;  // bytes
   std::string how;
 };

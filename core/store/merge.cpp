@@ -36,7 +36,7 @@ Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile
   const uint64_t block = write::shareable_block(file);
   auto planned = plan(base, listing, options, block);
   if (!planned) return Failure(std::move(planned.error()));
-  if (auto room = write::make_room_for(file, planned->size, planned->fresh()); !room) return room;
+  if (auto room = write::make_room_for(file, planned->size, planned->shared); !room) return room;
   std::vector<write::Segment> segments;
   segments.reserve(planned->segments.size());
   for (const write::PlannedSegment &s : planned->segments) {

@@ -62,19 +62,13 @@ Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEn
                                 control_, super);
   }
   if (auto ok = check_links(*locked_); !ok) return ok;
-  const Index &old = snapshot_->header.index;
-  const auto tensors = draft_->tensors();
-  const bool gains =
-      std::any_of(tensors.begin(), tensors.end(), [&](const DraftTensor *t) { return !old.find(t->name); });
-  bool loses = false;
-  for (size_t i = 0; i < old.size() && !loses; ++i) loses = !draft_->find(std::string(old.at(i).name));
-  // Whoever follows the index, the old one or the new, is to find each tensor.
-  if (gains || !loses) {
-    auto first = make_part(&entry->first_form, &entry->first, loses);
+  const Makes made = makes(true);
+  if (made.first) {
+    auto first = make_part(&entry->first_form, &entry->first, made.first_keeps);
     if (!first) return Failure(std::move(first.error()));
     first_ = std::move(*first);
   }
-  if (loses) {
+  if (made.second) {
     auto second = make_part(&entry->second_form, &entry->second, false);
     if (!second) return Failure(std::move(second.error()));
     second_ = std::move(*second);

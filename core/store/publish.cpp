@@ -9,6 +9,7 @@
 #include "write/build.h"
 #include "write/carry_over.h"
 #include "write/replacement.h"
+#include "write/space.h"
 
 namespace st::store {
 namespace {
@@ -165,33 +166,68 @@ Result<write::PublishPlan> Transaction::plan_publish(uint64_t block, bool keepin
                              {options_.layout, options_.alignment, options_.reserve, block});
 }
 
-Result<CommitPlan> Transaction::plan() {
-  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
-  CommitPlan plan;
-  plan.file_size = snapshot_->file_size();
-  plan.data_offset = snapshot_->header.data_offset();
-  auto file = open_regular(checkpoint_.at_, O_RDWR);
-  if (!file) return Failure(std::move(file.error()));
-  struct statfs fs;
-  if (checkpoint_.env_.fstatfs(file->fd(), &fs) == 0 && fs.f_blocks > 0)
-    plan.space_free = static_cast<uint64_t>(fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
-  if (publishes()) {
-    if (auto ok = draft(); !ok) return Failure(std::move(ok.error()));
-    auto publish = plan_publish(write::shareable_block(*file));
-    if (!publish) return Failure(std::move(publish.error()));
-    plan.kind = CommitPlan::publish;
-    plan.file_size = publish->size;
-    plan.data_offset = publish->header.size();
-    plan.written = publish->written;
-    plan.shared = publish->shared;
-    plan.copied = publish->copied;
-    plan.space_needed = publish->fresh();
-    plan.how = std::move(publish->how);
-    return plan;
+Result<Transaction::Blueprint> Transaction::draw(const os::File &old, uint64_t block, bool keeping_removed) const {
+  auto plan = plan_publish(block, keeping_removed);
+  if (!plan) return Failure(std::move(plan.error()));
+  Blueprint drawn{std::move(*plan), {}, {}};
+  drawn.segments.reserve(drawn.plan.segments.size());
+  for (const write::PlannedSegment &s : drawn.plan.segments) {
+    if (s.kept) {
+      drawn.segments.push_back({s.to, s.length, &old, s.from, nullptr});
+      continue;
+    }
+    const Payload &payload = payloads_[s.from];
+    if (payload.bytes)
+      drawn.segments.push_back({s.to, s.length, nullptr, 0, payload.bytes});
+    else
+      drawn.segments.push_back({s.to, s.length, &journal_.journal->file(), payload.journal.offset, nullptr});
   }
-  for (const Staged &s : staged_) plan.written += s.piece.payload.length;
-  plan.kind = staged_.empty() ? CommitPlan::nothing : CommitPlan::patch;
-  plan.how = staged_.empty() ? "nothing is staged" : "the tensors are written in place, after their journal is durable";
+  drawn.cost = write::expect_build(drawn.plan.header, drawn.segments, block, write::room_of(old).block);
+  return drawn;
+}
+
+// Who follows the index, the old one or the new, is to find each tensor. So what gains names has all of them first.
+Transaction::Makes Transaction::makes(bool as_part) const {
+  if (!as_part) return {true, false, false};
+  const Index &old = snapshot_->header.index;
+  const auto tensors = draft_->tensors();
+  const bool gains =
+      std::any_of(tensors.begin(), tensors.end(), [&](const DraftTensor *t) { return !old.find(t->name); });
+  bool loses = false;
+  for (size_t i = 0; i < old.size() && !loses; ++i) loses = !draft_->find(std::string(old.at(i).name));
+  return {gains || !loses, loses, loses};
+}
+
+Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::SuperEntry *as_part) {
+  if (auto ok = draft(); !ok) return Failure(std::move(ok.error()));
+  CommitPlan plan;
+  plan.kind = CommitPlan::publish;
+  const uint64_t block = write::shareable_block(old);
+  const Makes made = makes(as_part != nullptr);
+  std::vector<bool> keeping;  // of each file, whether it keeps what is lost
+  if (made.first) keeping.push_back(made.first_keeps);
+  if (made.second) keeping.push_back(false);
+  for (const bool keeps : keeping) {
+    auto drawn = draw(old, block, keeps);
+    if (!drawn) return Failure(std::move(drawn.error()));
+    plan.cost += drawn->cost;
+    plan.file_size = drawn->plan.size;
+    plan.data_offset = drawn->plan.header.size();
+    plan.how = std::move(drawn->plan.how);
+  }
+  if (!as_part && !journal_.journal) return plan;
+  write::JournalPlan journal = journal_.journal ? journal_.journal->plan() : checkpoint_.journals_->plan_next();
+  if (as_part) {
+    const std::string digits(write::temporary_digits, '0');
+    const std::string temporary = write::temporary_prefix(as_part->file, write::undecided_infix) + digits;
+    as_part->journal = digits;
+    if (made.first) as_part->first = temporary;
+    if (made.second) as_part->second = temporary;
+    journal.seal(0);
+    journal.write_record();  // committed, then done
+    journal.write_record();
+  }
+  plan.cost += journal.cost();
   return plan;
 }
 
@@ -204,28 +240,15 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, std::string_
   made->replacement = std::move(*created);
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
-  auto plan = plan_publish(block, keeping_removed);
-  if (!plan) return Failure(std::move(plan.error()));
-  if (auto room = write::make_room_for(file, plan->size, plan->fresh()); !room) return room;
-
-  std::vector<write::Segment> segments;
-  segments.reserve(plan->segments.size());
-  for (const write::PlannedSegment &s : plan->segments) {
-    if (s.kept) {
-      segments.push_back({s.to, s.length, &locked.file, s.from, nullptr});
-      continue;
-    }
-    const Payload &payload = payloads_[s.from];
-    if (payload.bytes)
-      segments.push_back({s.to, s.length, nullptr, 0, payload.bytes});
-    else
-      segments.push_back({s.to, s.length, &journal_.journal->file(), payload.journal.offset, nullptr});
-  }
+  auto drawn = draw(locked.file, block, keeping_removed);
+  if (!drawn) return Failure(std::move(drawn.error()));
+  const write::PublishPlan &plan = drawn->plan;
+  if (auto room = write::set_room_aside(file, plan.size, drawn->cost.shared > 0); !room) return room;
   if (journal_.journal)
     if (auto flushed = journal_.journal->flush(); !flushed) return flushed;
-  auto built = write::build(file, plan->header, segments, block, control_);
+  auto built = write::build(file, plan.header, drawn->segments, block, control_);
   if (!built) return Failure(std::move(built.error()));
-  if (auto same = check_payloads(file, *plan); !same) return same;
+  if (auto same = check_payloads(file, plan); !same) return same;
   made->built = *built;
   if (auto kept = write::carry_over(locked.file, file, checkpoint_.options_.log); !kept) return kept;
 
@@ -234,7 +257,7 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, std::string_
   auto snapshot = Snapshot::take(std::move(*again), checkpoint_.options_.map, checkpoint_.options_.log);
   if (!snapshot) return Failure(std::move(snapshot.error()));
   made->snapshot = std::move(*snapshot);
-  return control_.check(plan->size, plan->size);
+  return control_.check(plan.size, plan.size);
 }
 
 // Are the payloads what they were when they were staged? What lies in the journal is ours, and is looked at there; what

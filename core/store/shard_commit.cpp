@@ -7,6 +7,7 @@
 #include "write/carry_over.h"
 #include "write/recover.h"
 #include "write/roll_forward.h"
+#include "write/space.h"
 
 namespace st::store {
 namespace {
@@ -53,6 +54,11 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
     return approved;
   }
 
+  if (auto room = check_room(); !room) {
+    for (Transaction *part : work_.parts) part->unlock_part();
+    return room;
+  }
+
   if (auto prepared = prepare(); !prepared) {
     for (Transaction *part : work_.parts) part->drop_part(false);
     decision_.remove();
@@ -71,6 +77,60 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   for (Transaction *part : work_.parts) part->finish_part();
   decision_.remove();
   return {};
+}
+
+// Until the last rename the old files and all that is new are there together, and nothing more is taken after that.
+Result<CommitPlan> ShardCommit::reckon(const os::File &beside) const {
+  CommitPlan sum;
+  write::SuperList list;
+  list.index.file = shards_.location().name();
+  for (Transaction *part : work_.parts) {
+    auto plan = part->plan_part(&list.parts.emplace_back());
+    if (!plan) {
+      const auto &shards = shown_.shards();
+      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->checkpoint(); };
+      plan.error().shard = static_cast<uint32_t>(std::find_if(shards.begin(), shards.end(), is_it) - shards.begin());
+      return plan;
+    }
+    sum.kind = std::max(sum.kind, plan->kind);
+    sum.file_size += plan->file_size;
+    sum.data_offset = std::max(sum.data_offset, plan->data_offset);
+    sum.cost += plan->cost;
+    sum.how = std::move(plan->how);
+  }
+  if (work_.changes_index) sum.kind = CommitPlan::publish;
+  auto index = new_index();
+  if (!index) return Failure(std::move(index.error()));
+  if (*index) {
+    list.index.first =
+        write::temporary_prefix(list.index.file, write::undecided_infix) + std::string(write::temporary_digits, '0');
+    sum.cost += {(*index)->size(), 0, 0, write::room_of_new_file((*index)->size(), 0, write::room_of(beside).block)};
+  }
+  write::JournalPlan super;
+  super.seal(write::encode(list).size());
+  super.write_record();  // committed, then empty
+  super.write_record();
+  sum.cost += super.cost();
+  sum.space_needed = write::room_with_metadata(os::probe_filesystem(beside).type, sum.cost.room);
+  if (work_.parts.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
+  if (work_.parts.size() > 1)
+    sum.how = text(work_.parts.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");
+  return sum;
+}
+
+Result<CommitPlan> ShardCommit::plan() {
+  if (auto ok = check_folder(); !ok) return Failure(std::move(ok.error()));
+  auto index = open_regular(shards_.location(), O_RDWR);
+  if (!index) return Failure(std::move(index.error()));
+  auto plan = reckon(*index);
+  if (plan) plan->space_free = write::room_of(*index).free;
+  return plan;
+}
+
+Result<void> ShardCommit::check_room() const {
+  auto plan = reckon(index_.file);
+  if (!plan) return Failure(std::move(plan.error()));
+  return write::check_room(index_.file, plan->space_needed);
 }
 
 void ShardCommit::Decision::remove() {

@@ -31,6 +31,8 @@ class ShardCommit {
   };
   ShardCommit(Shards &shards, const ShownShards &shown, Work work);
 
+  // What run() will do, as files are now.
+  Result<CommitPlan> plan();
   // Once. `approve` is asked when all locks are held, and what it refuses is not done.
   Result<void> run(const std::function<Result<void>()> &approve);
 
@@ -50,6 +52,8 @@ class ShardCommit {
   };
 
   Result<void> check_folder() const;
+  Result<CommitPlan> reckon(const os::File &beside) const;
+  Result<void> check_room() const;
   Result<void> lock_all();
   Result<void> lock_index(bool exclusive);
   Result<void> lock_parts(Transaction **orphaned);

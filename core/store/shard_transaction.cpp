@@ -176,30 +176,17 @@ bool ShardTransaction::changes_index() const {
 }
 
 Result<CommitPlan> ShardTransaction::plan() {
-  CommitPlan sum;
-  sum.how = "nothing is staged";
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
   const auto parts = parts_with_work();
-  for (const auto &[shard, transaction] : parts) {
-    auto plan = transaction->plan();
-    if (!plan) {
-      plan.error().shard = shard;
-      return plan;
-    }
-    sum.kind = std::max(sum.kind, plan->kind);
-    sum.file_size += plan->file_size;
-    sum.data_offset = std::max(sum.data_offset, plan->data_offset);
-    sum.written += plan->written;
-    sum.shared += plan->shared;
-    sum.copied += plan->copied;
-    sum.space_needed += plan->space_needed;
-    sum.space_free = std::min(sum.space_free, plan->space_free);
-    sum.how = std::move(plan->how);
+  if (parts.empty() && !changes_index()) {
+    CommitPlan nothing;
+    nothing.how = "nothing is staged";
+    return nothing;
   }
-  if (changes_index()) sum.kind = CommitPlan::publish;
-  if (parts.empty() && changes_index()) sum.how = "a new index takes the old one's place; no shard is changed";
-  if (parts.size() > 1)
-    sum.how = text(parts.size(), " shards are changed together", changes_index() ? ", and the index" : "");
-  return sum;
+  if (parts.size() > 1 || changes_index()) return ShardCommit(shards_, shown_, work_of(parts)).plan();
+  auto plan = parts.front().second->plan();
+  if (!plan) plan.error().shard = parts.front().first;
+  return plan;
 }
 
 Result<void> ShardTransaction::commit() {
@@ -232,11 +219,15 @@ Result<void> ShardTransaction::commit_each() {
   return {};
 }
 
-Result<void> ShardTransaction::commit_together(const Parts &parts) {
+ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
   ShardCommit::Work work{{}, changes_index(), metadata_, options_.lock_timeout_ms, options_.progress, failed_};
   for (const auto &[shard, transaction] : parts) work.parts.push_back(transaction);
+  return work;
+}
+
+Result<void> ShardTransaction::commit_together(const Parts &parts) {
   {
-    ShardCommit commit(shards_, shown_, std::move(work));
+    ShardCommit commit(shards_, shown_, work_of(parts));
     if (auto done = commit.run([this] { return approve(); }); !done) return done;
   }
   for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);

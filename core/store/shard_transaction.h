@@ -47,6 +47,7 @@ class ShardTransaction final : public AnyTransaction {
   bool changes_index() const;
 
   Result<void> approve() const;
+  ShardCommit::Work work_of(const Parts &parts);
   Result<void> commit_each();
   Result<void> commit_together(const Parts &parts);
   void show_result();

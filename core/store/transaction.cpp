@@ -10,6 +10,14 @@
 #include "write/undo.h"
 
 namespace st::store {
+namespace {
+
+void sort_by_offset(std::vector<write::Piece> *pieces) {
+  std::sort(pieces->begin(), pieces->end(),
+            [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+}
+
+}  // namespace
 
 Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
     : checkpoint_(checkpoint),
@@ -72,6 +80,66 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
     if (!staged.error().has_tensor) staged.error() = std::move(staged.error()).about_tensor(name);
   }
   return staged;
+}
+
+Result<CommitPlan> Transaction::plan() {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  auto file = open_regular(checkpoint_.at_, O_RDWR);
+  if (!file) return Failure(std::move(file.error()));
+  auto plan = reckon(*file, nullptr);
+  if (!plan) return plan;
+  plan->space_free = write::room_of(*file).free;
+  plan->space_needed = write::room_with_metadata(snapshot_->filesystem.type, plan->cost.room);
+  return plan;
+}
+
+Result<CommitPlan> Transaction::plan_part(write::SuperEntry *entry) {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  entry->file = checkpoint_.at_.name();
+  if (locked_) return reckon(locked_->file, entry);
+  auto file = open_regular(checkpoint_.at_, O_RDWR);
+  if (!file) return Failure(std::move(file.error()));
+  return reckon(*file, entry);
+}
+
+Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperEntry *as_part) {
+  if (publishes()) return reckon_publish(data, as_part);
+  if (as_part) as_part->journal.assign(write::temporary_digits, '0');
+  return reckon_patch(data, !as_part && undoes(), as_part);
+}
+
+CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_part) const {
+  CommitPlan plan;
+  plan.file_size = snapshot_->file_size();
+  plan.data_offset = snapshot_->header.data_offset();
+  plan.how = "nothing is staged";
+  if (staged_.empty()) return plan;
+  plan.kind = CommitPlan::patch;
+  plan.how = "the tensors are written in place, after their journal is durable";
+  write::JournalPlan journal = journal_.journal->plan();
+  std::vector<write::Piece> pieces;
+  for (const Staged &s : staged_) {
+    plan.cost.written += s.piece.payload.length;
+    pieces.push_back(s.piece);
+    if (s.piece.staged() || (undo && s.fits())) continue;
+    journal.append(s.piece.payload.length);
+    pieces.back().payload.offset = write::header_bytes;  // staged by then, wherever
+  }
+  sort_by_offset(&pieces);
+  if (!undo)
+    write::plan_redo(&journal, pieces);
+  else if (!write::plan_undo(data, &journal, pieces, checkpoint_.undo_from_))
+    return reckon_patch(data, false, as_part);
+  journal.write_record();  // committed, then done or empty
+  journal.write_record();
+  plan.cost += journal.cost();
+  plan.cost.room += write::room_to_overwrite(data, snapshot_->filesystem, pieces, journal.cost().shared);
+  return plan;
+}
+
+Result<void> Transaction::check_room(const os::File &data, const Result<CommitPlan> &plan) const {
+  if (!plan) return Failure(plan.error());
+  return write::check_room(data, write::room_with_metadata(snapshot_->filesystem.type, plan->cost.room));
 }
 
 Result<void> Transaction::need_journal() {
@@ -153,6 +221,7 @@ Result<void> Transaction::commit() {
   failed_ = true;  // whatever comes now, there is no second commit
   if (approve_)
     if (auto ok = approve_(*snapshot_); !ok) return ok;
+  if (auto room = check_room((*locked)->file, reckon((*locked)->file, nullptr)); !room) return room;
   if (publishes()) return publish(**locked);
   try {
     auto done = finish(**locked);
@@ -169,8 +238,7 @@ Result<void> Transaction::commit() {
 std::vector<write::Piece> Transaction::pieces() const {
   std::vector<write::Piece> pieces;
   for (const Staged &s : staged_) pieces.push_back(s.piece);
-  std::sort(pieces.begin(), pieces.end(),
-            [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+  sort_by_offset(&pieces);
   return pieces;
 }
 
@@ -202,21 +270,24 @@ Result<void> Transaction::stage_borrowed() {
 
 // By an undo record, if most bytes are borrowed and the filesystem plays along;
 // else by a redo record, which needs nothing but room.
+bool Transaction::undoes() const {
+  uint64_t staged = 0, borrowed = 0;
+  for (const Staged &s : staged_) (s.fits() ? borrowed : staged) += s.piece.payload.length;
+  return borrowed > staged;
+}
+
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
   if (auto ok = restage_if_gone(); !ok) return Failure(std::move(ok.error()));
   if (auto ok = checkpoint_.journals_->make_name_durable(locked.identity.inode); !ok)
     return Failure(std::move(ok.error()));
   const os::File &dir = journal_.folder->dir();
-  // In a file that replaced the one it was noted for, a tensor may lie across
-  // other sectors.
+  const bool undo = undoes();
   for (Staged &s : staged_)
-    if (!s.piece.staged() && !s.piece.table.fits(s.piece.offset))
+    if (!s.piece.staged() && !s.fits())
       if (auto done = stage_borrowed(&s); !done) return Failure(std::move(done.error()));
   const write::StillThere there = [this] { return check_journal_is_there(); };
-  uint64_t staged = 0, borrowed = 0;
-  for (const Staged &s : staged_) (s.piece.staged() ? staged : borrowed) += s.piece.payload.length;
-  if (borrowed > staged) {
-    auto ranges = save_old(locked);
+  if (undo) {
+    auto ranges = write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
     if (ranges) {
       auto applied = write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges),
                                            locked.identity, there);
@@ -228,16 +299,13 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
       if (e.status == Status::cancelled || e.status == Status::interrupted) return Failure(std::move(ranges.error()));
       if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
     }
+    if (auto room = check_room(locked.file, reckon_patch(locked.file, false, false)); !room)
+      return Failure(std::move(room.error()));
   }
   if (auto ok = stage_borrowed(); !ok) return Failure(std::move(ok.error()));
   if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces()); !room)
     return Failure(std::move(room.error()));
   return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_, there);
-}
-
-Result<std::vector<write::RangeRecord>> Transaction::save_old(const Locked &locked) {
-  if (auto room = write::check_free(locked.file, pieces()); !room) return Failure(std::move(room.error()));
-  return write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
 }
 
 Result<void> Transaction::finish(const Locked &locked) {

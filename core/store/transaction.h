@@ -51,6 +51,8 @@ class Transaction final : public AnyTransaction {
   const Snapshot &before() const { return *snapshot_; }
   const Draft &draft_after() const { return *draft_; }
   uint64_t gained_bytes() const;  // tensors' bytes, afterwards less before; wraps
+  // What it will do as one; `entry` becomes as long as it will be.
+  Result<CommitPlan> plan_part(write::SuperEntry *entry);
   // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's. False: what a dead writer left
   // is to be recovered first, by recover_part() when no file of the whole is locked any more.
   Result<bool> lock_part(int32_t timeout_ms);
@@ -76,6 +78,9 @@ class Transaction final : public AnyTransaction {
     std::string_view name;  // in *snapshot_
     size_t index;           // in *snapshot_
     write::Piece piece;     // offset as of *snapshot_; what undo is for is not staged but borrowed
+    // Borrowed, and noted for a place like this: in a file that replaced the one it was noted for, a tensor may lie
+    // across other sectors.
+    bool fits() const { return !piece.staged() && piece.table.fits(piece.offset); }
   };
   // The file as it is now, locked for this transaction.
   struct Locked {
@@ -90,6 +95,17 @@ class Transaction final : public AnyTransaction {
     write::Payload journal;
     uint64_t nbytes;
     write::SectorTable table = {};  // of bytes that were borrowed for a patch
+  };
+  // A new file as it will be, made of `segments`.
+  struct Blueprint {
+    write::PublishPlan plan;
+    std::vector<write::Segment> segments;
+    write::Cost cost;
+  };
+  // Which new files a publish makes. Of a part: one before the index takes its new state, and one after that.
+  struct Makes {
+    bool first, second;
+    bool first_keeps;  // what it loses
   };
   // Planned, and being made.
   struct NewFile {
@@ -109,7 +125,15 @@ class Transaction final : public AnyTransaction {
   std::optional<Form> form_of(const std::string &name) const;
   Result<void> put_bytes(Change change, const NewBytes &value);
   // `keeping_removed`: with the tensors that the draft has no more, at the end.
-  Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed = false) const;
+  Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed) const;
+  Result<Blueprint> draw(const os::File &old, uint64_t block, bool keeping_removed) const;
+  Makes makes(bool as_part) const;
+  // What commit() does to the file as it is, but for what the filesystem itself needs.
+  Result<CommitPlan> reckon(const os::File &data, write::SuperEntry *as_part);
+  Result<CommitPlan> reckon_publish(const os::File &old, write::SuperEntry *as_part);
+  CommitPlan reckon_patch(const os::File &data, bool undo, bool as_part) const;
+  bool undoes() const;
+  Result<void> check_room(const os::File &data, const Result<CommitPlan> &plan) const;
   Result<void> check_in_place(const Locked &locked) const;
   Result<void> publish(Locked &locked);
   Result<void> finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed);
@@ -133,7 +157,6 @@ class Transaction final : public AnyTransaction {
   Result<void> finish(const Locked &locked);
   using Applied = tl::expected<void, write::PatchFailure>;
   Result<Applied> apply(const Locked &locked);
-  Result<std::vector<write::RangeRecord>> save_old(const Locked &locked);
   Result<void> stage_borrowed();
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
   void let_go_of_journal();

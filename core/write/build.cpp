@@ -36,27 +36,39 @@ Result<Built> build(const os::File &to, std::string_view header, std::span<const
   return built;
 }
 
-Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t fresh) {
-  constexpr uint64_t metadata = uint64_t{1} << 20;  // of the filesystem's own trees
-  os::Env &env = made.env();
-  struct statfs fs;
-  if (env.fstatfs(made.fd(), &fs) == 0 && fs.f_blocks > 0) {
-    const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
-    if (free < fresh + (fresh < size ? metadata : 0)) {
-      Error e = error(Status::no_space, "the new ", in_quotes(made.path()), " needs ", fresh,
-                      " free bytes beside the old file, but there are ", free, "; nothing was changed");
-      e.os_errno = ENOSPC;
-      return Failure(std::move(e));
+Cost expect_build(std::string_view header, std::span<const Segment> segments, uint64_t block, uint64_t disk_block) {
+  Cost cost;
+  cost.written = header.size();
+  for (const Segment &s : segments) {
+    if (!s.file) {
+      cost.written += s.length;
+      continue;
     }
+    const Transferred moved = expect_transfer({s.from, s.to, s.length}, block);
+    cost.shared += moved.shared;
+    cost.copied += moved.copied;
   }
-  // Blocks that will be shared must not be taken, and copy-on-write filesystems
-  // (and memory) gain nothing from blocks taken early.
+  cost.room = room_of_new_file(cost.written + cost.shared + cost.copied, cost.shared, disk_block);
+  return cost;
+}
+
+Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares) {
+  os::Env &env = made.env();
   const os::Filesystem filesystem = os::probe_filesystem(made);
-  if (fresh < size || size == 0 || copies_on_write(filesystem.type) || filesystem.storage == os::Storage::memory)
-    return {};
-  const int r = os::repeat_interrupted([&] { return env.fallocate(made.fd(), 0, 0, size); });
+  if (size == 0 || filesystem.storage == os::Storage::memory) return {};
+  // Blocks that will be shared must not be taken, and copy-on-write filesystems gain nothing from blocks taken early. A
+  // file that has its size does not grow, so xfs takes no blocks ahead of what is written.
+  const bool only_size = shares || copies_on_write(filesystem.type);
+  const int r = os::repeat_interrupted(
+      [&] { return only_size ? env.ftruncate(made.fd(), size) : env.fallocate(made.fd(), 0, 0, size); });
   if (r >= 0 || r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) return {};
   return Failure(made.error(-r, text("reserve ", size, " bytes for")));
+}
+
+Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t shared) {
+  const uint64_t room = room_of_new_file(size, shared, room_of(made).block);
+  if (auto ok = check_room(made, room_with_metadata(os::probe_filesystem(made).type, room)); !ok) return ok;
+  return set_room_aside(made, size, shared > 0);
 }
 
 }  // namespace st::write

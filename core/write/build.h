@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "write/cost.h"
 #include "write/transfer.h"
 
 namespace st::write {
@@ -26,9 +27,13 @@ struct Built {
 Result<Built> build(const os::File &to, std::string_view header, std::span<const Segment> segments, uint64_t block,
                     const Control &control);
 
-// Room for a new file of `size` bytes, of which `fresh` do not come from shared
-// blocks: status no_space if there is too little. Where the filesystem can,
-// the room is set aside.
-Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t fresh);
+// What build() will do, on a disk that allots blocks of `disk_block` bytes.
+Cost expect_build(std::string_view header, std::span<const Segment> segments, uint64_t block, uint64_t disk_block);
+
+// Where the filesystem can, the room that a new file of `size` bytes takes is set aside. `shares`: some of its blocks
+// will be another file's.
+Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares);
+// The same after a look whether there is so much: status no_space if not.
+Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t shared);
 
 }  // namespace st::write

@@ -12,9 +12,6 @@
 namespace st::write {
 namespace {
 
-constexpr uint64_t tail_limit = uint64_t{256} << 10;
-constexpr uint64_t page = 4096;
-constexpr uint64_t step = uint64_t{64} << 10;  // reserved at once
 constexpr os::LockRange unrecorded = os::whole_file(false), recorded = os::whole_file(true);
 
 }  // namespace
@@ -78,7 +75,7 @@ Result<void> Journal::reserve(uint64_t end) {
     header_written_ = true;
   }
   if (end <= allocated_ || !can_allocate_) return {};
-  const uint64_t rounded = round_up(end, step);
+  const uint64_t rounded = round_up(end, journal_step);
   const int r =
       os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
   if (r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) {
@@ -130,19 +127,18 @@ Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {
 }
 
 Result<void> Journal::flush_if_long() {
-  return tail_.size() < tail_limit ? Result<void>() : flush();
+  return tail_.size() < large_payload ? Result<void>() : flush();
 }
 
 Result<void> Journal::align(uint64_t alignment) {
-  static constexpr std::byte zeros[page] = {};
+  static constexpr std::byte zeros[journal_page] = {};
   return append_bytes(zeros, (alignment - end_ % alignment) % alignment);
 }
 
 Result<Payload> Journal::append(const void *bytes, uint64_t n, const Control &control) {
-  const bool large = n >= tail_limit;
-  const uint64_t hashes = sectors_of(0, n + sector_bytes) * sizeof(uint32_t);
-  if (auto ok = reserve(end_ + page + n + hashes + range_record_bytes); !ok) return Failure(std::move(ok.error()));
-  if (auto ok = align(large ? page : 8); !ok) return Failure(std::move(ok.error()));
+  const bool large = n >= large_payload;
+  if (auto ok = reserve(end_of_payload_room(end_, n)); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = align(payload_alignment(n)); !ok) return Failure(std::move(ok.error()));
   Payload payload{end_, n, 0};
   if (large) {
     if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
@@ -171,10 +167,8 @@ Result<Payload> Journal::overwrite(const Payload &old, const void *bytes, const 
 
 Result<Payload> Journal::take_over(Journal &from, const Payload &payload, const Control &control) {
   if (auto ok = from.flush(); !ok) return Failure(std::move(ok.error()));
-  const uint64_t hashes = sectors_of(0, payload.length + sector_bytes) * sizeof(uint32_t);
-  if (auto ok = reserve(end_ + page + payload.length + hashes + range_record_bytes); !ok)
-    return Failure(std::move(ok.error()));
-  if (auto ok = align(payload.length >= tail_limit ? page : 8); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = reserve(end_of_payload_room(end_, payload.length)); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = align(payload_alignment(payload.length)); !ok) return Failure(std::move(ok.error()));
   const Payload taken{end_, payload.length, payload.hash};
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   Hasher hasher;
@@ -224,8 +218,8 @@ Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, c
 }
 
 Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64_t length, const Control &control) {
-  const uint64_t hashes = sectors_of(offset, length) * sizeof(uint32_t);
-  if (auto ok = reserve(end_ + page + hashes + range_record_bytes); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = reserve(end_ + journal_page + table_bytes(offset, length) + range_record_bytes); !ok)
+    return Failure(std::move(ok.error()));
   return note_sectors(offset, length, [&](uint64_t done, uint64_t) -> Result<const std::byte *> {
     if (auto go = control.check(done, length); !go) return Failure(std::move(go.error()));
     return static_cast<const std::byte *>(bytes) + done;
@@ -234,8 +228,8 @@ Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64
 
 Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload) {
   if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
-  const uint64_t hashes = sectors_of(offset, payload.length) * sizeof(uint32_t);
-  if (auto ok = reserve(end_ + page + hashes); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = reserve(end_ + journal_page + table_bytes(offset, payload.length)); !ok)
+    return Failure(std::move(ok.error()));
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   return note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
     if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
@@ -302,8 +296,7 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
   const WholeBlocks whole(offset, length, block ? block : 1);
   const bool shares = block != 0 && whole.any();
   if (auto ok = shares ? flush() : align(8); !ok) return Failure(std::move(ok.error()));
-  // Blocks keep their place in a block.
-  if (shares) end_ = round_up(end_, block) + offset % block;
+  if (shares) end_ = place_of_shared(end_, offset, block);
   const uint64_t by_value = shares ? whole.begin - offset : length;
   if (auto ok = reserve(end_ + by_value); !ok) return Failure(std::move(ok.error()));
 
@@ -317,7 +310,7 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
     if (auto ok = file_.clone(data, whole.begin, n, end_); !ok) return Failure(std::move(ok.error()));
     end_ += n;
     allocated_ = std::max(allocated_, end_);
-    if (auto ok = reserve(end_ + (end - whole.end) + page); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = reserve(end_ + (end - whole.end) + journal_page); !ok) return Failure(std::move(ok.error()));
     if (auto ok = save_bytes(data, whole.end, end, true, &hasher); !ok) return Failure(std::move(ok.error()));
   }
   range.payload_hash = hasher.digest();

@@ -13,6 +13,7 @@
 #include "os/range_lock.h"
 #include "round.h"
 #include "write/journal_layout.h"
+#include "write/journal_plan.h"
 
 namespace st::write {
 
@@ -31,14 +32,6 @@ struct SectorTable {
   bool fits(uint64_t place) const { return offset != 0 && noted_for % sector_bytes == place % sector_bytes; }
 };
 
-// The blocks that lie whole in a range, from begin to end.
-struct WholeBlocks {
-  uint64_t begin, end;
-  WholeBlocks(uint64_t offset, uint64_t length, uint64_t block)
-      : begin(round_up(offset, block)), end(round_down(offset + length, block)) {}
-  bool any() const { return begin < end; }
-};
-
 // A journal holds nothing that the file does not, or will not. So whoever may
 // read the one may read the other, and can tell whether the file is whole.
 void open_to_readers(const os::File &made, const struct stat &data);
@@ -54,6 +47,9 @@ class Journal {
   const os::File &file() const { return file_; }
   uint64_t bytes_written() const { return bytes_written_; }
   uint64_t allocated() const { return allocated_; }
+  // To be gone on with: as this journal is now, or as it will be when it is begun.
+  JournalPlan plan() const { return {end_, tail_.size(), allocated_, header_written_}; }
+  JournalPlan plan_anew() const { return {header_bytes, 0, allocated_, header_written_}; }
   // Between commit() and retire() or settle(): recovery's business, if we do not get there.
   bool committed() const { return committed_; }
 

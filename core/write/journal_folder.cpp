@@ -151,6 +151,12 @@ Result<void> JournalFolder::check_beside(const Taken &taken) const {
               " was removed while a change was being made; nothing was changed; see what removes it, and try again");
 }
 
+JournalPlan JournalFolder::plan_next() const {
+  std::lock_guard lock(mutex_);
+  if (parked_.empty() || env_.getpid() != process_) return {};
+  return parked_.back()->plan_anew();
+}
+
 Result<JournalFolder::Taken> JournalFolder::take() {
   constexpr int attempts = 100;
   std::lock_guard lock(mutex_);

@@ -56,6 +56,8 @@ class JournalFolder {
   };
   // One that is empty and locked, for a transaction.
   Result<Taken> take();
+  // To be gone on with: as that one will be.
+  JournalPlan plan_next() const;
   // Takes an empty one back: retired, or never committed.
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
@@ -82,7 +84,7 @@ class JournalFolder {
   // parent.
   std::atomic<uint64_t> named_;
   pid_t process_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<Folder> folder_;
   std::vector<std::unique_ptr<Journal>> parked_;
 };

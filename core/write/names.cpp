@@ -8,7 +8,7 @@ namespace st::write {
 namespace {
 
 constexpr size_t longest_name = 255;  // of any filesystem
-constexpr size_t digits = 16;
+constexpr size_t digits = temporary_digits;
 
 std::string hexadecimal(uint64_t n) {
   constexpr char hex[] = "0123456789abcdef";

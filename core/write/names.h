@@ -13,7 +13,8 @@ inline constexpr std::string_view temporary_infix = ".st-tmp-", undecided_infix 
 // `<file>.st-journal`.
 std::string journal_folder_name(const std::string &file);
 
-// `.<file>.st-tmp-` and `.<file>.st-new-`: sixteen digits follow.
+// `.<file>.st-tmp-` and `.<file>.st-new-`: so many digits follow, and as many are the name of a journal.
+inline constexpr size_t temporary_digits = 16;
 std::string temporary_prefix(const std::string &file, std::string_view infix);
 // Is it that, and the digits, and no more?
 bool is_temporary_of(std::string_view name, const std::string &file, std::string_view infix);

@@ -28,6 +28,11 @@ Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<con
 
 }  // namespace
 
+void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
+  for (const Piece &p : pieces) journal->note_old(p.offset, p.payload.length);
+  journal->seal(pieces.size() * range_record_bytes);
+}
+
 tl::expected<void, PatchFailure> commit_there(Journal &journal, const StillThere &there, bool open) {
   using Failed = tl::unexpected<PatchFailure>;
   if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});

@@ -24,6 +24,8 @@ struct PatchFailure {
 // nothing is written to the file yet: then it is taken back.
 using StillThere = std::function<Result<void>()>;
 
+// The same for a plan: what follows the payloads, up to the commit record.
+void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
 // `pieces` ascend and do not overlap.
 tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
                                              std::span<const Piece> pieces, const Identity &identity,

@@ -108,9 +108,9 @@ Result<PublishPlan> plan_publish(uint64_t old_data_offset, std::vector<PlannedTe
       plan.written += s.length;
       continue;
     }
-    const uint64_t shared = whole_blocks({s.from, s.to, s.length}, options.block).length;
-    plan.shared += shared;
-    plan.copied += s.length - shared;
+    const Transferred moved = expect_transfer({s.from, s.to, s.length}, options.block);
+    plan.shared += moved.shared;
+    plan.copied += moved.copied;
     kept += s.length;
   }
   plan.how = explain(plan, options, kept);

@@ -43,8 +43,6 @@ struct PublishPlan {
   uint64_t shared = 0;   // of the old file, in shared blocks
   uint64_t copied = 0;   // of the old file, copied
   std::string how;       // one sentence
-
-  uint64_t fresh() const { return written + copied; }  // bytes that need room on the disk
 };
 
 Result<PublishPlan> plan_publish(uint64_t old_data_offset, std::vector<PlannedTensor> tensors, MetadataPairs metadata,

@@ -1,7 +1,14 @@
 #include "write/space.h"
 
-#include <cerrno>
 #include <linux/falloc.h>
+#include <linux/fiemap.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include "round.h"
 
 namespace st::write {
 namespace {
@@ -22,31 +29,94 @@ bool has_hole(const os::File &data, const Piece &p) {
   return hole >= 0 && static_cast<uint64_t>(hole) < p.offset + p.payload.length;
 }
 
+// Of a piece, the bytes in blocks that are not there yet or that another file has, too. Where that cannot be told: all,
+// if there is a hole, else none.
+uint64_t missing_bytes(const os::File &data, uint64_t begin, uint64_t end) {
+  constexpr uint32_t at_once = 64;
+  constexpr uint32_t shared = FIEMAP_EXTENT_SHARED;
+  alignas(struct fiemap) std::array<std::byte, sizeof(struct fiemap) + at_once * sizeof(struct fiemap_extent)> memory;
+  auto *map = new (memory.data()) struct fiemap;
+  uint64_t missing = 0;
+  for (uint64_t at = begin; at < end;) {
+    memory.fill(std::byte{0});
+    map->fm_start = at;
+    map->fm_length = end - at;
+    map->fm_extent_count = at_once;
+    if (data.env().extents(data.fd(), map) < 0) {
+      const int64_t hole = data.env().seek_hole(data.fd(), begin);
+      return hole >= 0 && static_cast<uint64_t>(hole) < end ? end - begin : 0;
+    }
+    const std::span extents(static_cast<const struct fiemap_extent *>(map->fm_extents), map->fm_mapped_extents);
+    for (const struct fiemap_extent &e : extents) {
+      const uint64_t from = std::clamp<uint64_t>(e.fe_logical, at, end);
+      const uint64_t to = std::clamp<uint64_t>(e.fe_logical + e.fe_length, from, end);
+      missing += from - at;
+      if (e.fe_flags & shared) missing += to - from;
+      at = to;
+    }
+    if (extents.size() < at_once) {
+      missing += end - at;
+      break;
+    }
+  }
+  return missing;
+}
+
 }  // namespace
 
 bool copies_on_write(const std::string &type) {
   return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
 }
 
-// Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
-// exist; that there is enough of them is the most that can be had.
-Result<void> check_free(const os::File &data, std::span<const Piece> pieces) {
-  constexpr uint64_t metadata = uint64_t{4} << 20;  // of the trees that change with the data
+Room room_of(const os::File &file) {
+  constexpr uint64_t ext4 = 0xEF53, largest_block = uint64_t{1} << 20;
   struct statfs fs;
-  if (data.env().fstatfs(data.fd(), &fs) < 0) return {};
-  uint64_t need = metadata;
-  for (const Piece &p : pieces) need += p.payload.length + 2 * static_cast<uint64_t>(fs.f_bsize);
-  const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
-  if (free >= need) return {};
-  Error e =
-      error(Status::no_space, "changing ", in_quotes(data.path()), " needs ", need,
-            " free bytes, as its filesystem writes changed bytes to a new place, but there are ", free, "; free some");
+  if (file.env().fstatfs(file.fd(), &fs) < 0 || fs.f_blocks == 0) return {};
+  const auto size = static_cast<uint64_t>(fs.f_bsize);
+  // What ext4 keeps for root, root may take.
+  const bool all = static_cast<uint64_t>(fs.f_type) == ext4 && file.env().geteuid() == 0;
+  Room room{static_cast<uint64_t>(all ? fs.f_bfree : fs.f_bavail) * size, Room().block};
+  if (size >= sector_bytes && size <= largest_block) room.block = size;
+  return room;
+}
+
+uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
+                           uint64_t saved) {
+  const bool all = copies_on_write(filesystem.type);
+  if (saved > 0 && !all) return saved;
+  const uint64_t block = room_of(data).block;
+  uint64_t sum = 0, counted = 0;  // up to there
+  for (const Piece &p : pieces) {
+    const uint64_t begin = std::max(counted, round_down(p.offset, block));
+    const uint64_t end = std::max(begin, round_up(p.offset + p.payload.length, block));
+    sum += all ? end - begin : missing_bytes(data, begin, end);
+    counted = end;
+  }
+  return sum;
+}
+
+uint64_t room_of_new_file(uint64_t size, uint64_t shared, uint64_t block) {
+  return round_up(size, block) - shared;
+}
+
+uint64_t room_with_metadata(const std::string &type, uint64_t room) {
+  if (room == 0) return 0;
+  return room + (copies_on_write(type) ? uint64_t{4} << 20 : uint64_t{32} << 10);
+}
+
+Result<void> check_room(const os::File &file, uint64_t needed) {
+  const uint64_t free = room_of(file).free;
+  if (free >= needed) return {};
+  Error e = error(Status::no_space, "changing ", in_quotes(file.path()), " needs ", needed,
+                  " free bytes, but there are ", free, "; nothing was changed; free some");
   e.os_errno = ENOSPC;
   return Failure(std::move(e));
 }
 
+// Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
+// exist; that there is enough of them is the most that can be had.
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces) {
-  if (copies_on_write(filesystem.type)) return check_free(data, pieces);
+  if (copies_on_write(filesystem.type)) return {};
   // On xfs extents may be shared by a reflink; this fills holes, too.
   const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
   for (const Piece &p : pieces)

@@ -39,7 +39,8 @@ Result<void> copy(const os::File &from, const os::File &to, const Range &range, 
     // The kernel declines for many reasons (another filesystem, a FUSE daemon
     // that cannot); a real fault will show when reading and writing, too.
     if (r <= 0 || static_cast<uint64_t>(r) > n) break;
-    to.env().sync_range(to.fd(), range.to + done, static_cast<uint64_t>(r));
+    if (static_cast<uint64_t>(r) >= write_chunk_bytes)
+      to.env().sync_range(to.fd(), range.to + done, static_cast<uint64_t>(r));
     done += static_cast<uint64_t>(r);
     if (auto go = tell(static_cast<uint64_t>(r)); !go) return go;
   }
@@ -69,6 +70,11 @@ Range whole_blocks(const Range &range, uint64_t block) {
   return {range.from + skip, range.to + skip, round_down(range.length - skip, block)};
 }
 
+Transferred expect_transfer(const Range &range, uint64_t block) {
+  const uint64_t shared = whole_blocks(range, block).length;
+  return {shared, range.length - shared};
+}
+
 Result<Transferred> transfer(const os::File &from, const os::File &to, const Range &range, uint64_t block,
                              const Tell &tell) {
   Transferred sum;
@@ -88,7 +94,7 @@ Result<Transferred> transfer(const os::File &from, const os::File &to, const Ran
   for (const Range &edge :
        {Range{range.from, range.to, head}, Range{inner.from + inner.length, inner.to + inner.length, tail}}) {
     if (edge.length == 0) continue;
-    if (auto done = by_memory(from, to, edge, 0, tell); !done) return Failure(std::move(done.error()));
+    if (auto done = copy(from, to, edge, tell); !done) return Failure(std::move(done.error()));
     sum.copied += edge.length;
   }
   return sum;

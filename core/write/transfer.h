@@ -27,6 +27,9 @@ uint64_t shareable_block(const os::File &file);
 // `to` lie alike; empty where they do not.
 Range whole_blocks(const Range &range, uint64_t block);
 
+// What transfer() will do, if the kernel shares what can be shared.
+Transferred expect_transfer(const Range &range, uint64_t block);
+
 // `block` as shareable_block() said. `tell` is asked, between pieces, whether
 // to go on after so many bytes.
 Result<Transferred> transfer(const os::File &from, const os::File &to, const Range &range, uint64_t block,

@@ -22,6 +22,10 @@ uint64_t shared_block(const os::File &data) {
   return block <= most && (block & (block - 1)) == 0 ? block : 0;
 }
 
+bool worth_sharing_of(const Piece &p, uint64_t from) {
+  return p.payload.length >= std::min(from, worth_sharing);
+}
+
 PatchFailure roll_back(const os::File &data, Journal &journal, std::span<const RangeRecord> ranges, std::byte *buffer,
                        Error cause) {
   for (const RangeRecord &range : ranges)
@@ -68,13 +72,23 @@ Result<std::vector<RangeRecord>> save_old(const os::File &data, Journal &journal
       if (!noted) return Failure(std::move(noted.error()));
       table = *noted;
     }
-    const bool share = p.payload.length >= std::min(from, worth_sharing);
-    auto range = journal.save_old(data, p.offset, p.payload.length, table, share ? block : 0);
+    auto range = journal.save_old(data, p.offset, p.payload.length, table, worth_sharing_of(p, from) ? block : 0);
     if (!range) return Failure(std::move(range.error()));
     ranges.push_back(*range);
     done += p.payload.length;
   }
   return ranges;
+}
+
+bool plan_undo(const os::File &data, JournalPlan *journal, std::span<const Piece> pieces, uint64_t from) {
+  const uint64_t block = shared_block(data);
+  if (block == 0) return false;
+  for (const Piece &p : pieces) {
+    if (p.staged()) journal->note_staged(p.offset, p.payload.length);
+    journal->save_old(p.offset, p.payload.length, worth_sharing_of(p, from) ? block : 0);
+  }
+  journal->seal(pieces.size() * range_record_bytes);
+  return true;
 }
 
 tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::File &dir, Journal &journal,

@@ -26,6 +26,8 @@ uint64_t undo_from(os::Env &env, const os::Filesystem &filesystem);
 // able to.
 Result<std::vector<RangeRecord>> save_old(const os::File &data, Journal &journal, std::span<const Piece> pieces,
                                           uint64_t from, const Control &control);
+// The same for a plan, with the manifest; false: no blocks of `data` can be shared.
+bool plan_undo(const os::File &data, JournalPlan *journal, std::span<const Piece> pieces, uint64_t from);
 // Does such an error mean that this file's blocks are never shared?
 bool refuses_to_share(const Error &e);
 

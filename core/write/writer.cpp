@@ -60,7 +60,7 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
   w->made_ = std::move(*made);
   const uint64_t size = w->data_offset_ + w->end_;
   if (w->declared_ > 0)
-    if (auto room = make_room_for(w->made_->file(), size, size); !room) return Failure(std::move(room.error()));
+    if (auto room = make_room_for(w->made_->file(), size, 0); !room) return Failure(std::move(room.error()));
   return w;
 }
 
@@ -229,7 +229,7 @@ Result<void> Writer::arrange(const Control &control) {
     to += n;
   }
   const os::File &file = (*arranged)->file();
-  if (auto room = make_room_for(file, to, to); !room) return room;
+  if (auto room = make_room_for(file, to, 0); !room) return room;
   auto built = build(file, *spelled, segments, shareable_block(file), control);
   if (!built) return Failure(std::move(built.error()));
   made_ = std::move(*arranged);

@@ -121,6 +121,7 @@ class SimEnv : public os::Env {
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int, uint64_t, uint64_t) override { return 0; }
   int64_t seek_hole(int, uint64_t) override { return -EINVAL; }
+  int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
   int fstat(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
   int fstatfs(int fd, struct statfs *out) override;

@@ -37,7 +37,7 @@ class ManyShards : public ::testing::Test {
     ShardIndex index = ShardIndex::of(names);
     for (size_t i = 0; i < n; ++i) {
       const std::string tensor = text("t", i), path = dir / names[i], folder = path + ".st-journal";
-      put_bytes(path, file_of({testing::u8_tensor(tensor, 8, 1)}));
+      put_bytes(path, testing::file_of({testing::u8_tensor(tensor, 8, 1)}));
       index.assign(tensor, names[i]);
       if (left == Left::empty_folders || left == Left::idle_journals) std::filesystem::create_directory(folder);
       if (left == Left::idle_journals) put_bytes(folder + "/0123456789abcdef", "");

@@ -203,7 +203,7 @@ TEST_F(RecoverSize, ALongHeaderIsReadOnceAndNotKept) {
 // Real ranges, and many: memory does not grow with them.
 TEST_F(RecoverSize, ManyRangesAreTakenOneAfterTheOther) {
   constexpr uint64_t n = 300000;
-  put_bytes(path, file_of({testing::u8_tensor("t", n, 1)}));
+  put_bytes(path, testing::file_of({testing::u8_tensor("t", n, 1)}));
   const write::Identity file = identity();
   std::vector<write::RangeRecord> ranges;
   const std::byte fresh{7};

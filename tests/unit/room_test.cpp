@@ -1,5 +1,6 @@
 // What the write path asks of a filesystem before it touches a byte, and how it gets by where the answer is no: room
 // for changes, blocks to share, owners of journals, and headers longer than a buffer.
+#include <linux/fiemap.h>
 #include <sys/stat.h>
 
 #include "crash_scene.h"
@@ -41,6 +42,23 @@ class Told : public FaultEnv {
   ssize_t copy_range(int to, int from, uint64_t at, uint64_t n, uint64_t where) override {
     return copies ? *copies : FaultEnv::copy_range(to, from, at, n, where);
   }
+  struct Extent {
+    uint64_t begin, length;
+    uint32_t flags;
+  };
+  int extents(int, struct fiemap *map) override {
+    if (!told_extents) return -EOPNOTSUPP;
+    map->fm_mapped_extents = 0;
+    for (const Extent &e : *told_extents) {
+      if (e.begin + e.length <= map->fm_start || e.begin >= map->fm_start + map->fm_length) continue;
+      if (map->fm_mapped_extents == map->fm_extent_count) break;
+      struct fiemap_extent &out = static_cast<struct fiemap_extent *>(map->fm_extents)[map->fm_mapped_extents++];
+      out = {};
+      out.fe_logical = e.begin, out.fe_length = e.length, out.fe_flags = e.flags;
+    }
+    return 0;
+  }
+  std::optional<std::vector<Extent>> told_extents;
   std::optional<uint64_t> free_blocks;
   std::optional<long> block;
   std::optional<int64_t> hole;
@@ -62,24 +80,55 @@ class RoomTest : public ::testing::Test {
   Told env{os::Env::posix()};
 };
 
-TEST_F(RoomTest, OfACopyOnWriteFilesystemIsItsFreeSpace) {
+TEST_F(RoomTest, ThatIsNeededIsLookedForIfTheDiskSaysWhatItHas) {
   const os::File file = open(dir / "f");
-  const Piece pieces[] = {{0, {0, 1 << 20, 0}}, {1 << 20, {0, 5, 0}}};
+  env.free_blocks = 3, env.block = 4096;
+  auto refused = check_room(file, 3 * 4096 + 1);
+  EXPECT_TRUE(fails_with(Status::no_space, refused));
+  EXPECT_EQ(refused.error().os_errno, ENOSPC);
+  EXPECT_TRUE(is_ok(check_room(file, 3 * 4096)));
+  env.before = [](Call call) { return call == Call::fstatfs ? -EIO : 0; };  // then the write itself must tell
+  EXPECT_TRUE(is_ok(check_room(file, 3 * 4096 + 1)));
+}
+
+TEST_F(RoomTest, OfACopyOnWriteFilesystemIsAllThatChanges) {
+  const os::File file = open(dir / "f");
+  const Piece pieces[] = {{0, {0, 1 << 20, 0}}, {1 << 20, {0, 5, 0}}, {(1 << 20) + 5, {0, 5, 0}}};
+  env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };
   for (const char *type : {"btrfs", "zfs", "bcachefs", "f2fs"}) {
     const os::Filesystem filesystem{os::Storage::local, type};
     EXPECT_TRUE(copies_on_write(type));
-    env.free_blocks = 3;
-    auto refused = make_room(file, filesystem, pieces);
-    EXPECT_TRUE(fails_with(Status::no_space, refused));
-    EXPECT_EQ(refused.error().os_errno, ENOSPC);
-    env.free_blocks = 1 << 20;
+    env.block = 4096;
+    EXPECT_EQ(room_to_overwrite(file, filesystem, pieces, 0), (1u << 20) + 4096u);
+    EXPECT_EQ(room_to_overwrite(file, filesystem, pieces, 4096), (1u << 20) + 4096u);
+    EXPECT_GT(room_with_metadata(type, 1), room_with_metadata("ext4", 1));
+    EXPECT_EQ(room_with_metadata(type, 0), 0u);
     EXPECT_TRUE(is_ok(make_room(file, filesystem, pieces)));
-    env.before = [](Call call) { return call == Call::fstatfs ? -EIO : 0; };  // then the write itself must tell
-    EXPECT_TRUE(is_ok(make_room(file, filesystem, pieces)));
-    env.before = nullptr;
   }
   EXPECT_FALSE(copies_on_write("ext4"));
-  EXPECT_EQ(asked(Call::fallocate), 0u);
+}
+
+TEST_F(RoomTest, ElsewhereIsWhatIsInHolesOrShared) {
+  const os::File file = open(dir / "f");
+  env.block = 4096;
+  const os::Filesystem xfs{os::Storage::local, "xfs"};
+  const uint64_t n = uint64_t{100} << 12;
+  const Piece pieces[] = {{4096, {0, n, 0}}};
+  env.told_extents = {{{0, n, 0}, {n, 2 * 4096, FIEMAP_EXTENT_LAST}}};
+  EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), 0u);
+  EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 8192), 8192u);  // an undo journal has them by then
+  env.told_extents = {{{0, 8192, FIEMAP_EXTENT_SHARED}, {12288, n, 0}}};
+  EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), 2 * 4096u);
+  env.told_extents = std::vector<Told::Extent>();
+  EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), n);
+  env.told_extents->clear();
+  for (uint64_t i = 0; i < 200; ++i) env.told_extents->push_back({i * 8192, 4096, 0});  // more than one answer holds
+  EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), n / 2);
+  env.told_extents.reset();  // it cannot say
+  env.hole = 4096 + static_cast<int64_t>(n);
+  EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), 0u);
+  env.hole = 4095 + static_cast<int64_t>(n);
+  EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), n);
 }
 
 TEST_F(RoomTest, ElsewhereIsSetAsideWhereThereAreHolesAndOnXfsAlways) {
@@ -180,7 +229,7 @@ TEST_F(RoomTest, BytesMoveAlikeWhateverTheFilesystemCanDo) {
 TEST_F(RoomTest, AnEdgeThatCannotBeReadFailsThoughItsBlocksAreShared) {
   put_bytes(dir / "from", pattern(20000, 5));
   const os::File from = open(dir / "from"), to = open(dir / "to");
-  env.shares = true;
+  env.shares = true, env.copies = -EXDEV;
   size_t reads = 0;
   env.before = [&](Call call) { return call == Call::pread && ++reads == 2 ? -EIO : 0; };  // the first shares
   EXPECT_TRUE(fails_with(Status::io, transfer(from, to, {0, 0, 9000}, 4096, [](uint64_t) { return Result<void>(); })));

@@ -610,7 +610,8 @@ st_status st_txn_rename_n(st_txn *txn, const char *from, size_t from_len, const 
 st_status st_txn_set_metadata(st_txn *txn, const char *key, const char *value);
 st_status st_txn_set_metadata_n(st_txn *txn, const char *key, size_t key_len, const char *value, size_t value_len);
 
-/* What st_commit would do, as far as can be told beforehand. */
+/* What st_commit does: of one file or of shards, with journals, new files and the index. st_commit reckons the same
+ * when it holds its locks, and gives ST_E_NO_SPACE before it writes anything if space_needed is more than space_free. */
 #define ST_PLAN_NOTHING 0u
 #define ST_PLAN_PATCH 1u    /* in place, through the journal */
 #define ST_PLAN_PUBLISH 2u  /* a new file */
@@ -620,10 +621,10 @@ typedef struct st_plan {
   uint32_t kind;           /* ST_PLAN_... */
   uint64_t file_size;      /* after it, bytes */
   uint64_t data_offset;    /* after it: where tensors begin */
-  uint64_t bytes_written;  /* from the process: payloads, and the header of a new file */
-  uint64_t bytes_shared;   /* with the old file, in blocks of which nothing is copied */
-  uint64_t bytes_copied;   /* of the old file, by the kernel */
-  uint64_t space_needed;   /* free bytes that st_commit needs */
+  uint64_t bytes_written;  /* from the process: to files, headers, the index, and what journals still lack */
+  uint64_t bytes_shared;   /* with the old files, in blocks of which nothing is copied */
+  uint64_t bytes_copied;   /* of the old files, by the kernel */
+  uint64_t space_needed;   /* free bytes that st_commit takes at once, and a little for the filesystem's own */
   uint64_t space_free;     /* free bytes now; UINT64_MAX if not known */
   char how[256];           /* one sentence */
 } st_plan;

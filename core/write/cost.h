@@ -1,0 +1,23 @@
+// What a change of files costs the disk. Reckoned beforehand, with the functions that the change is made by.
+#pragma once
+
+#include <cstdint>
+
+namespace st::write {
+
+struct Cost {
+  uint64_t written = 0;  // bytes, by the process
+  uint64_t shared = 0;   // bytes, in blocks that another file has as well
+  uint64_t copied = 0;   // bytes of other files, by the kernel
+  uint64_t room = 0;     // bytes of free blocks that are taken at once
+
+  Cost &operator+=(const Cost &more) {
+    written += more.written;
+    shared += more.shared;
+    copied += more.copied;
+    room += more.room;
+    return *this;
+  }
+};
+
+}  // namespace st::write
