@@ -218,6 +218,8 @@ Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::Super
   if (!as_part && !journal_.journal) return plan;
   write::JournalPlan journal = journal_.journal ? journal_.journal->plan() : checkpoint_.journals_->plan_next();
   if (as_part) {
+    if (!journal_.journal)
+      plan.cost.room += write::room_of_folder(snapshot_->filesystem.type, write::room_of(old).block);
     const std::string digits(write::temporary_digits, '0');
     const std::string temporary = write::temporary_prefix(as_part->file, write::undecided_infix) + digits;
     as_part->journal = digits;

@@ -111,7 +111,9 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) const {
   super.write_record();  // committed, then empty
   super.write_record();
   sum.cost += super.cost();
-  sum.space_needed = write::room_with_metadata(os::probe_filesystem(beside).type, sum.cost.room);
+  const std::string type = os::probe_filesystem(beside).type;
+  sum.cost.room += write::room_of_folder(type, write::room_of(beside).block);
+  sum.space_needed = write::room_with_metadata(type, sum.cost.room);
   if (work_.parts.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
   if (work_.parts.size() > 1)
     sum.how = text(work_.parts.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");

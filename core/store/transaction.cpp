@@ -105,7 +105,7 @@ Result<CommitPlan> Transaction::plan_part(write::SuperEntry *entry) {
 Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperEntry *as_part) {
   if (publishes()) return reckon_publish(data, as_part);
   if (as_part) as_part->journal.assign(write::temporary_digits, '0');
-  return reckon_patch(data, !as_part && undoes(), as_part);
+  return reckon_patch(data, !as_part && undoes(data), as_part);
 }
 
 CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_part) const {
@@ -268,12 +268,14 @@ Result<void> Transaction::stage_borrowed() {
   return {};
 }
 
-// By an undo record, if most bytes are borrowed and the filesystem plays along;
-// else by a redo record, which needs nothing but room.
-bool Transaction::undoes() const {
+// By an undo record, if most bytes are borrowed, there is room for what then is written to new places, and the
+// filesystem plays along; else by a redo record.
+bool Transaction::undoes(const os::File &data) const {
   uint64_t staged = 0, borrowed = 0;
   for (const Staged &s : staged_) (s.fits() ? borrowed : staged) += s.piece.payload.length;
-  return borrowed > staged;
+  if (borrowed <= staged) return false;
+  const uint64_t room = reckon_patch(data, true, false).cost.room;
+  return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;
 }
 
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
@@ -281,7 +283,7 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
   if (auto ok = checkpoint_.journals_->make_name_durable(locked.identity.inode); !ok)
     return Failure(std::move(ok.error()));
   const os::File &dir = journal_.folder->dir();
-  const bool undo = undoes();
+  const bool undo = undoes(locked.file);
   for (Staged &s : staged_)
     if (!s.piece.staged() && !s.fits())
       if (auto done = stage_borrowed(&s); !done) return Failure(std::move(done.error()));

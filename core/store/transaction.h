@@ -132,7 +132,7 @@ class Transaction final : public AnyTransaction {
   Result<CommitPlan> reckon(const os::File &data, write::SuperEntry *as_part);
   Result<CommitPlan> reckon_publish(const os::File &old, write::SuperEntry *as_part);
   CommitPlan reckon_patch(const os::File &data, bool undo, bool as_part) const;
-  bool undoes() const;
+  bool undoes(const os::File &data) const;
   Result<void> check_room(const os::File &data, const Result<CommitPlan> &plan) const;
   Result<void> check_in_place(const Locked &locked) const;
   Result<void> publish(Locked &locked);

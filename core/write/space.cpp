@@ -7,6 +7,8 @@
 #include <array>
 #include <cerrno>
 #include <new>
+#include <optional>
+#include <vector>
 
 #include "round.h"
 
@@ -17,11 +19,10 @@ bool not_supported(int r) {
   return r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL;
 }
 
-Result<void> allocate(const os::File &data, int mode, const Piece &p) {
-  const int r =
-      os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, p.offset, p.payload.length); });
+Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t n) {
+  const int r = os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, offset, n); });
   if (r >= 0 || not_supported(r)) return {};  // not supported: the write itself must tell, then
-  return Failure(data.error(-r, text("make room for ", p.payload.length, " bytes in")).at_offset(p.offset));
+  return Failure(data.error(-r, text("make room for ", n, " bytes in")).at_offset(offset));
 }
 
 bool has_hole(const os::File &data, const Piece &p) {
@@ -29,37 +30,36 @@ bool has_hole(const os::File &data, const Piece &p) {
   return hole >= 0 && static_cast<uint64_t>(hole) < p.offset + p.payload.length;
 }
 
-// Of a piece, the bytes in blocks that are not there yet or that another file has, too. Where that cannot be told: all,
-// if there is a hole, else none.
-uint64_t missing_bytes(const os::File &data, uint64_t begin, uint64_t end) {
+struct Stretch {
+  uint64_t begin, end;
+};
+
+// What of [begin, end) has no blocks yet, or has those of another file, too; nothing if that cannot be told.
+std::optional<std::vector<Stretch>> missing(const os::File &data, uint64_t begin, uint64_t end) {
   constexpr uint32_t at_once = 64;
   constexpr uint32_t shared = FIEMAP_EXTENT_SHARED;
   alignas(struct fiemap) std::array<std::byte, sizeof(struct fiemap) + at_once * sizeof(struct fiemap_extent)> memory;
   auto *map = new (memory.data()) struct fiemap;
-  uint64_t missing = 0;
+  std::vector<Stretch> found;
   for (uint64_t at = begin; at < end;) {
     memory.fill(std::byte{0});
     map->fm_start = at;
     map->fm_length = end - at;
     map->fm_extent_count = at_once;
-    if (data.env().extents(data.fd(), map) < 0) {
-      const int64_t hole = data.env().seek_hole(data.fd(), begin);
-      return hole >= 0 && static_cast<uint64_t>(hole) < end ? end - begin : 0;
-    }
+    if (data.env().extents(data.fd(), map) < 0) return std::nullopt;
     const std::span extents(static_cast<const struct fiemap_extent *>(map->fm_extents), map->fm_mapped_extents);
     for (const struct fiemap_extent &e : extents) {
       const uint64_t from = std::clamp<uint64_t>(e.fe_logical, at, end);
       const uint64_t to = std::clamp<uint64_t>(e.fe_logical + e.fe_length, from, end);
-      missing += from - at;
-      if (e.fe_flags & shared) missing += to - from;
+      if (from > at) found.push_back({at, from});
+      if (to > from && (e.fe_flags & shared)) found.push_back({from, to});
       at = to;
     }
-    if (extents.size() < at_once) {
-      missing += end - at;
-      break;
-    }
+    if (extents.size() == at_once) continue;
+    if (at < end) found.push_back({at, end});
+    break;
   }
-  return missing;
+  return found;
 }
 
 }  // namespace
@@ -69,13 +69,11 @@ bool copies_on_write(const std::string &type) {
 }
 
 Room room_of(const os::File &file) {
-  constexpr uint64_t ext4 = 0xEF53, largest_block = uint64_t{1} << 20;
+  constexpr uint64_t largest_block = uint64_t{1} << 20;
   struct statfs fs;
   if (file.env().fstatfs(file.fd(), &fs) < 0 || fs.f_blocks == 0) return {};
   const auto size = static_cast<uint64_t>(fs.f_bsize);
-  // What ext4 keeps for root, root may take.
-  const bool all = static_cast<uint64_t>(fs.f_type) == ext4 && file.env().geteuid() == 0;
-  Room room{static_cast<uint64_t>(all ? fs.f_bfree : fs.f_bavail) * size, Room().block};
+  Room room{static_cast<uint64_t>(fs.f_bavail) * size, Room().block};
   if (size >= sector_bytes && size <= largest_block) room.block = size;
   return room;
 }
@@ -89,8 +87,12 @@ uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesyste
   for (const Piece &p : pieces) {
     const uint64_t begin = std::max(counted, round_down(p.offset, block));
     const uint64_t end = std::max(begin, round_up(p.offset + p.payload.length, block));
-    sum += all ? end - begin : missing_bytes(data, begin, end);
     counted = end;
+    const auto stretches = all ? std::nullopt : missing(data, begin, end);
+    if (stretches)
+      for (const Stretch &s : *stretches) sum += s.end - s.begin;
+    else if (all || has_hole(data, p))
+      sum += end - begin;
   }
   return sum;
 }
@@ -101,7 +103,13 @@ uint64_t room_of_new_file(uint64_t size, uint64_t shared, uint64_t block) {
 
 uint64_t room_with_metadata(const std::string &type, uint64_t room) {
   if (room == 0) return 0;
-  return room + (copies_on_write(type) ? uint64_t{4} << 20 : uint64_t{32} << 10);
+  constexpr uint64_t KiB = 1024;
+  return room + KiB * (copies_on_write(type) ? 4096 : type == "xfs" ? 1024 : 32);
+}
+
+uint64_t room_of_folder(const std::string &type, uint64_t block) {
+  // xfs puts folders into different groups, and takes 32 KiB for inodes there, or none: the mean.
+  return type == "ext4" ? block : type == "xfs" ? uint64_t{16} << 10 : 0;
 }
 
 Result<void> check_room(const os::File &file, uint64_t needed) {
@@ -119,9 +127,15 @@ Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, s
   if (copies_on_write(filesystem.type)) return {};
   // On xfs extents may be shared by a reflink; this fills holes, too.
   const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
-  for (const Piece &p : pieces)
-    if (filesystem.type == "xfs" || has_hole(data, p))
-      if (auto room = allocate(data, mode, p); !room) return room;
+  for (const Piece &p : pieces) {
+    // No more than that: xfs asks for as much free space as it is told to allocate, though nothing may be missing.
+    if (const auto stretches = missing(data, p.offset, p.offset + p.payload.length)) {
+      for (const Stretch &s : *stretches)
+        if (auto room = allocate(data, mode, s.begin, s.end - s.begin); !room) return room;
+    } else if (filesystem.type == "xfs" || has_hole(data, p)) {
+      if (auto room = allocate(data, mode, p.offset, p.payload.length); !room) return room;
+    }
+  }
   return {};
 }
 

@@ -152,7 +152,7 @@ MUTANTS = [
     Mutant("undo: a block of the neighbour behind is shared", JOURNAL_H, "end(round_down(offset + length, block))", "end(round_up(offset + length, block))"),
     Mutant("undo: hashes of other sectors are believed", TRANSACTION, "!s.piece.table.fits(s.piece.offset)", "false"),
     Mutant("undo: room for copies is not looked for", TRANSACTION,
-           "  if (auto room = write::check_free(locked.file, pieces()); !room) return Failure(std::move(room.error()));\n", ""),
+           "return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;", "return true;"),
     Mutant("undo: what the caller may free at once is borrowed", TRANSACTION, "may_borrow = !options_.copy && ", "may_borrow = "),
     Mutant("undo: a refusal is not remembered", TRANSACTION, "    if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;\n", ""),
     # payloads

@@ -118,8 +118,7 @@ class Ballast {
     env.used();  // what waits is written
     struct statfs fs;
     if (::fstatfs(fd, &fs) != 0) std::abort();
-    const bool is_ext4 = fs.f_type == 0xEF53;
-    return (is_ext4 ? fs.f_bfree : fs.f_bavail) * static_cast<uint64_t>(fs.f_bsize);
+    return fs.f_bavail * static_cast<uint64_t>(fs.f_bsize);
   }
   const std::string path_;
 };
@@ -157,24 +156,25 @@ class Trials {
     const bool refuse = fill && plan->space_needed > 0 && model_.one_in(3);
     if (fill) {
       ballast_.leave(env_, plan->space_needed - (refuse ? std::min(plan->space_needed, 64 * KiB) : 0));
-      plan = (*t)->plan();
-      if (!expect(plan, "plan again")) return;
       ++full_;
     }
-    const bool fits = plan->space_free >= plan->space_needed;
     env_.begin();
+    plan = (*t)->plan();  // the disk is quiet by now, and says what it has
+    if (!expect(plan, "plan again")) return;
     auto done = (*t)->commit();
     const uint64_t peak = env_.end();
     ballast_.remove();
-    if (!fits) {
+    // What was freed before may still be on its way.
+    const uint64_t on_its_way = on_btrfs_ ? 4 * MiB : 32 * KiB;
+    if (done && plan->space_free + on_its_way < plan->space_needed) tell("a commit that does not fit is not refused");
+    if (!done) {
       ++refused_;
-      if (done || done.error().status != Status::no_space) tell("a commit that does not fit is not refused");
+      if (plan->space_free >= plan->space_needed || done.error().status != Status::no_space)
+        return tell(text("its plan fits (", plan->space_needed, " of ", plan->space_free,
+                         " bytes), and it fails: ", done.error().message));
       if (env_.written + env_.copied + env_.shared > 0) tell("a commit that is refused has begun");
       return;
     }
-    if (!done)
-      return tell(text("its plan fits (", plan->space_needed, " of ", plan->space_free,
-                       " bytes), and it fails: ", done.error().message));
     model_.accept();
     ++kinds_[plan->kind];
     shared_ += plan->cost.shared;
@@ -183,12 +183,15 @@ class Trials {
     alike("shared", plan->cost.shared, env_.shared);
     if (plan->kind == store::CommitPlan::publish && tells_shared_ && plan->cost.shared > 0)
       alike("shared, by FIEMAP", plan->cost.shared, env_.shared_blocks);
-    if (plan->kind != store::CommitPlan::nothing) alike("space", plan->space_needed, peak, on_btrfs_);
+    // Where blocks that an undo journal shares are written, xfs may take up to 31 more on either side, for later.
+    const bool for_later = plan->kind == store::CommitPlan::patch && plan->cost.shared > 0;
+    if (plan->kind != store::CommitPlan::nothing)
+      alike("space", plan->cost.room, peak, on_btrfs_ ? 16 * MiB : for_later ? MiB : 64 * KiB);
   }
 
-  // Within 1 % and 64 KiB; what copy-on-write trees take, within 5 % and 16 MiB.
-  void alike(const char *figure, uint64_t planned, uint64_t real, bool trees = false) {
-    const uint64_t allowed = trees ? real / 20 + 16 * MiB : real / 100 + 64 * KiB;
+  // Within 1 % and 64 KiB; space on btrfs, whose trees take some, within 5 % and 16 MiB.
+  void alike(const char *figure, uint64_t planned, uint64_t real, uint64_t slack = 64 * KiB) {
+    const uint64_t allowed = real / (slack == 16 * MiB ? 20 : 100) + slack;
     if (std::max(planned, real) - std::min(planned, real) > allowed)
       tell(text(figure, ": planned ", planned, ", really ", real));
   }

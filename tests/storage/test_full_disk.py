@@ -89,6 +89,8 @@ def put_sparse(directory, path):
         f.truncate(len(whole))
 
 
+# What ext4 keeps for root is not free, and commits leave it alone.
+NONE_FOR_ROOT = {"ext4": ("-m", "0"), "xfs": (), "btrfs": ()}
 FORMS = {"plain": put_plain, "shared extents": put_shared, "holes": put_sparse}
 CASES = [(kind, form) for kind in disk.KINDS for form in FORMS if (kind, form) != ("ext4", "shared extents")]
 
@@ -96,7 +98,7 @@ CASES = [(kind, form) for kind in disk.KINDS for form in FORMS if (kind, form) !
 @pytest.mark.parametrize("change", ["one tensor", "a transaction"])
 @pytest.mark.parametrize("kind, form", CASES)
 def test_every_level_of_free_space(kind, form, change, make_disk, bound, tell):
-    d = make_disk(kind)
+    d = make_disk(kind, options=NONE_FOR_ROOT[kind])
     directory = d.mount()
     path = directory / "m.safetensors"
     FORMS[form](directory, path)
@@ -161,7 +163,7 @@ def test_every_level_of_free_space(kind, form, change, make_disk, bound, tell):
 def test_hole_that_the_block_count_does_not_tell(make_disk):
     """A file may have as many blocks as it has bytes, and a hole: its extents are blocks too, and so is what lies
     allocated beyond its end."""
-    d = make_disk("ext4")
+    d = make_disk("ext4", options=NONE_FOR_ROOT["ext4"])
     directory = d.mount()
     path = directory / "m.safetensors"
     path.write_bytes(model.file_bytes(TENSORS))

@@ -16,7 +16,8 @@ TRANSACTIONS = {"small": 20, "full": 1000}.get(os.environ.get("ST_TEST_BOUND", "
 def small_disk(request, make_disk, scratch):
     """A filesystem that is quickly full, and that nobody else writes to."""
     if request.param != "tmpfs":
-        yield make_disk(request.param, size=SIZE[request.param]).mount()
+        none_for_root = ("-m", "0") if request.param == "ext4" else ()
+        yield make_disk(request.param, size=SIZE[request.param], options=none_for_root).mount()
         return
     (scratch / "tmpfs").mkdir()
     with disk.mounted("none", scratch / "tmpfs", "tmpfs", data=f"size={SIZE['tmpfs']}") as directory:
