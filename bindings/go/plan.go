@@ -29,15 +29,15 @@ func (k PlanKind) String() string {
 	return "unknown"
 }
 
-// Plan is what Tx.Commit would do, as far as can be told beforehand. Numbers are bytes.
+// Plan is what Tx.Commit does, of one file or of shards. Numbers are bytes.
 type Plan struct {
 	Kind         PlanKind
 	FileSize     uint64 // after it
 	DataOffset   uint64 // after it: where tensors begin
-	BytesWritten uint64 // from the process: payloads, and the header of a new file
-	BytesShared  uint64 // with the old file, in blocks of which nothing is copied
-	BytesCopied  uint64 // of the old file, by the kernel
-	SpaceNeeded  uint64 // free, for the commit
+	BytesWritten uint64 // from the process: to files, headers, the index, and what journals still lack
+	BytesShared  uint64 // with the old files, in blocks of which nothing is copied
+	BytesCopied  uint64 // of the old files, by the kernel
+	SpaceNeeded  uint64 // free, taken at once, and a little for the filesystem
 	SpaceFree    uint64 // now, if HasSpaceFree
 	HasSpaceFree bool   // whether that is known
 	How          string // one sentence

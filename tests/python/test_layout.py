@@ -100,11 +100,12 @@ def test_plan_says_what_the_commit_does(model):
         assert t.plan().kind == "nothing"
         t.update("b", TENSORS["b"])
         plan = t.plan()
-        assert (plan.kind, plan.bytes_written, plan.file_size) == ("patch", TENSORS["b"].nbytes, model.stat().st_size)
+        assert (plan.kind, plan.file_size) == ("patch", model.stat().st_size)
+        assert plan.bytes_written > TENSORS["b"].nbytes  # and the journal
         t.put("big", np.zeros(100_000, np.uint8))
         plan = t.plan()
-        assert plan.kind == "publish" and plan.bytes_written == plan.data_offset + 100_000 + TENSORS["b"].nbytes
-        assert plan.space_needed == plan.bytes_written + plan.bytes_copied and plan.space_free > 0 and plan.how
+        assert plan.kind == "publish" and plan.bytes_written >= plan.data_offset + 100_000
+        assert plan.space_needed >= plan.file_size - plan.bytes_shared and plan.space_free > 0 and plan.how
         before = model.read_bytes(), os.listdir(model.parent)
         t.plan()
         assert (model.read_bytes(), os.listdir(model.parent)) == before

@@ -41,10 +41,11 @@ def test_a_swap_costs_the_sub_module(make_disk, kind, tell):
     before, written = dirtied(), 0
     for i in range(1, SWAPS):
         plan = libst.patch(base, back if i % 2 else forth)
-        assert (plan.kind, plan.bytes_written, plan.bytes_shared, plan.bytes_copied) == ("patch", module, 0, 0)
-        written += plan.bytes_written
+        assert (plan.kind, plan.bytes_copied) == ("patch", 0)
+        # The journal, too: the bytes once more, or by an undo record their hashes alone.
+        assert module < plan.bytes_written < 2.05 * module
+        written += module
     spent = dirtied() - before
-    assert written == (SWAPS - 1) * module
     # The journal has the bytes once more; hashes, headers and metadata of the filesystem come on top.
     assert spent < 3 * written, f"{spent} bytes were made dirty to change {written}"
     assert base.stat().st_ino == inode

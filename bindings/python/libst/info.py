@@ -44,15 +44,15 @@ class IoInfo:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a transaction's commit would do. Bytes, but for the first and the last."""
+    """What a transaction's commit does, on one file or on shards. Bytes, but for the first and the last."""
 
     kind: str  #: "nothing", "patch" (in place, through the journal) or "publish" (a new file)
     file_size: int  #: afterwards
     data_offset: int  #: afterwards: where tensors begin
-    bytes_written: int  #: from the process: payloads, and the header of a new file
-    bytes_shared: int  #: with the old file, in blocks of which nothing is copied
-    bytes_copied: int  #: of the old file, by the kernel
-    space_needed: int  #: free, for the commit
+    bytes_written: int  #: from the process: to files, headers, the index, and what journals still lack
+    bytes_shared: int  #: with the old files, in blocks of which nothing is copied
+    bytes_copied: int  #: of the old files, by the kernel
+    space_needed: int  #: free, taken at once, and a little for the filesystem
     space_free: Optional[int]  #: now; None if not known
     how: str  #: one sentence
 

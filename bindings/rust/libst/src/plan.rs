@@ -26,13 +26,13 @@ pub struct Plan {
     pub file_size: u64,
     /// Where tensors begin after it.
     pub data_offset: u64,
-    /// Bytes from the process: payloads, and the header of a new file.
+    /// Bytes from the process: to files, headers, the index, and what journals still lack.
     pub bytes_written: u64,
-    /// Bytes shared with the old file, in blocks of which nothing is copied.
+    /// Bytes shared with the old files, in blocks of which nothing is copied.
     pub bytes_shared: u64,
-    /// Bytes of the old file that the kernel copies.
+    /// Bytes of the old files that the kernel copies.
     pub bytes_copied: u64,
-    /// Free bytes that the commit needs.
+    /// Free bytes that the commit takes at once, and a little for the filesystem's own.
     pub space_needed: u64,
     /// Free bytes now, if known.
     pub space_free: Option<u64>,

@@ -151,16 +151,17 @@ fn a_plan_is_what_the_commit_then_does() {
     assert_eq!(change.plan().unwrap().kind, PlanKind::Nothing);
     change.update_bytes("v", &[1; 8000]).unwrap();
     let patch = change.plan().unwrap();
-    assert_eq!((patch.kind, patch.bytes_written, patch.file_size), (PlanKind::Patch, 8000, size(&model)));
+    assert_eq!((patch.kind, patch.file_size), (PlanKind::Patch, size(&model)));
+    assert!(patch.bytes_written > 8000, "and the journal: {patch:?}");
 
     change.put("big", &Sample::new(TheirDtype::U8, &[100_000], &mut Random::new(5))).unwrap();
     let (before, was) = (model.bytes(), inode(&model));
     let publish = change.plan().unwrap();
     assert_eq!((model.bytes(), inode(&model)), (before, was));
     assert_eq!(publish.kind, PlanKind::Publish);
-    assert_eq!(publish.bytes_written, publish.data_offset + 100_000 + 8000, "{publish:?}");
+    assert!(publish.bytes_written >= publish.data_offset + 100_000, "{publish:?}");
     assert!(publish.bytes_shared + publish.bytes_copied >= 64 * 96 * 4, "{publish:?}");
-    assert_eq!(publish.space_needed, publish.bytes_written + publish.bytes_copied);
+    assert!(publish.space_needed >= publish.file_size - publish.bytes_shared, "{publish:?}");
     assert!(publish.space_free.unwrap() > 0 && !publish.how.is_empty());
     change.commit().unwrap();
     assert_eq!(size(&model), publish.file_size);
