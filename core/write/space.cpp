@@ -104,7 +104,7 @@ uint64_t room_of_new_file(uint64_t size, uint64_t shared, uint64_t block) {
 uint64_t room_with_metadata(const std::string &type, uint64_t room) {
   if (room == 0) return 0;
   constexpr uint64_t KiB = 1024;
-  return room + KiB * (copies_on_write(type) ? 4096 : type == "xfs" ? 1024 : 32);
+  return room + KiB * (copies_on_write(type) ? 4096 : type == "xfs" ? 256 : 32);
 }
 
 uint64_t room_of_folder(const std::string &type, uint64_t block) {
