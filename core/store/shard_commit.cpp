@@ -108,8 +108,8 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) const {
   }
   write::JournalPlan super;
   super.seal(write::encode(list).size());
-  super.write_record();  // committed, then empty
   super.write_record();
+  super.empty();
   sum.cost += super.cost();
   const std::string type = os::probe_filesystem(beside).type;
   sum.cost.room += write::room_of_folder(type, write::room_of(beside).block);

@@ -130,8 +130,11 @@ CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_pa
     write::plan_redo(&journal, pieces);
   else if (!write::plan_undo(data, &journal, pieces, checkpoint_.undo_from_))
     return reckon_patch(data, false, as_part);
-  journal.write_record();  // committed, then done or empty
   journal.write_record();
+  if (as_part)
+    journal.write_record();  // that it is done
+  else
+    journal.empty();
   plan.cost += journal.cost();
   plan.cost.room += write::room_to_overwrite(data, snapshot_->filesystem, pieces, journal.cost().shared);
   return plan;

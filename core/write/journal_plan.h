@@ -48,6 +48,7 @@ class JournalPlan {
   void save_old(uint64_t offset, uint64_t n, uint64_t block);  // as Journal::save_old
   void seal(uint64_t manifest_bytes);
   void write_record() { written_ += header_bytes; }
+  void empty() { written_ += sector_bytes; }
   Cost cost() const;
 
  private:
