@@ -74,7 +74,7 @@ SUPPLANT = "core/write/supplant.cpp"
 DELTA_PATCH = "core/store/delta_patch.cpp"
 DELTA_CHAIN = "core/store/delta_chain.cpp"
 LAYERED = "core/store/layered.cpp"
-JOURNAL_H = "core/write/journal.h"
+JOURNAL_PLAN_H = "core/write/journal_plan.h"
 LAYOUT_H = "core/write/journal_layout.h"
 
 SYNC_PAYLOAD = "  if (auto ok = record_.is_undo() ? file_.sync() : file_.sync_data(); !ok) return ok;\n  if (name_durable_) return {};"
@@ -148,9 +148,12 @@ MUTANTS = [
     Mutant("undo: old and new are mixed up", ORPHAN, "is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;",
            "is_old = is_hashed, is_new = is_payload;"),
     Mutant("flags of a version to come are believed", LAYOUT, "out->flags == 0 || out->flags == undo_record || out->flags == super_record", "true"),
-    Mutant("undo: a block of the neighbour before is shared", JOURNAL_H, "begin(round_up(offset, block))", "begin(round_down(offset, block))"),
-    Mutant("undo: a block of the neighbour behind is shared", JOURNAL_H, "end(round_down(offset + length, block))", "end(round_up(offset + length, block))"),
-    Mutant("undo: hashes of other sectors are believed", TRANSACTION, "!s.piece.table.fits(s.piece.offset)", "false"),
+    Mutant("undo: a block of the neighbour before is shared", JOURNAL_PLAN_H, "begin(round_up(offset, block))", "begin(round_down(offset, block))"),
+    Mutant("undo: a block of the neighbour behind is shared", JOURNAL_PLAN_H, "end(round_down(offset + length, block))", "end(round_up(offset + length, block))"),
+    Mutant("undo: hashes of other sectors are believed", "core/store/transaction.h", "piece.table.fits(piece.offset)", "true"),
+    Mutant("a commit does not look for the room that its plan names", TRANSACTION,
+           "  if (auto room = check_room((*locked)->file, reckon((*locked)->file, nullptr)); !room) return room;\n", ""),
+    Mutant("shards: a commit does not look for the room that its plan names", SHARDS_COMMIT, "if (auto room = check_room(); !room) {", "if (auto room = Result<void>(); !room) {"),
     Mutant("undo: room for copies is not looked for", TRANSACTION,
            "return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;", "return true;"),
     Mutant("undo: what the caller may free at once is borrowed", TRANSACTION, "may_borrow = !options_.copy && ", "may_borrow = "),
@@ -158,7 +161,7 @@ MUTANTS = [
     # payloads
     Mutant("a payload is not compared with what was staged", PIECES, "if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)", "if (false)"),
     Mutant("a payload is hashed in the caller's memory", JOURNAL, "    hasher.add(buffer.get(), take);\n", "    hasher.add(from, take);\n"),
-    Mutant("a publish does not compare what was staged", PUBLISH, "  if (auto same = check_payloads(file, *plan); !same) return same;\n", ""),
+    Mutant("a publish does not compare what was staged", PUBLISH, "  if (auto same = check_payloads(file, plan); !same) return same;\n", ""),
     Mutant("undo: a payload is not compared with what was noted", PIECES,
            "  if (!*same) return fail(Status::invalid_argument, \"the new bytes changed between staging and commit\");\n", ""),
     Mutant("undo: a payload is written before it is compared", PIECES, "  auto same = journal.was_noted(piece.table, done,",
@@ -246,7 +249,7 @@ MUTANTS = [
            "  if (makes_files)\n    if (auto synced = sync_folder(); !synced) return synced;\n  if (index_.fresh) {", "  if (index_.fresh) {"),
     Mutant("shards: what a shard loses does not wait for the index", SHARDS_COMMIT,
            "    if (auto synced = sync_folder(); !synced) return synced;\n  }\n", "  }\n"),
-    Mutant("shards: what a shard loses is not kept while it gains", PART, "make_part(&entry->first_form, &entry->first, loses)", "make_part(&entry->first_form, &entry->first, false)"),
+    Mutant("shards: what a shard loses is not kept while it gains", PART, "make_part(&entry->first_form, &entry->first, made.first_keeps)", "make_part(&entry->first_form, &entry->first, false)"),
     Mutant("shards: a part is not asked for its super-journal", RECOVER, "if (*decision == Decision::yes) {\n      super_", "if (false) {\n      super_"),
     Mutant("shards: a part counts without its super-journal", RECOVER, "never_was = *decision == Decision::no;", "never_was = false, orphan.damage.clear();"),
     Mutant("shards: the super-journal goes before the parts", SHARDS_COMMIT,
