@@ -1,4 +1,4 @@
-"""Plans against the disk: bytes written, copied and shared, the most that was taken at once, and commits that just fit."""
+"""Plans against the disk: bytes written, copied, shared, the most that was taken at once; commits that just fit."""
 
 import os
 import subprocess
