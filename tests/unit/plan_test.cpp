@@ -19,6 +19,9 @@ struct Case {
   size_t shards;
   bool reflink;
 };
+void PrintTo(const Case &c, std::ostream *out) {
+  *out << c.name;
+}
 
 class PlanTest : public ::testing::TestWithParam<Case> {
  protected:
