@@ -118,7 +118,7 @@ void copy_text(char (&to)[N], std::string_view from) {
   to[n] = '\0';
 }
 
-// Of a name that ends with a zero; none for NULL, which the call that takes the name refuses.
+// The length of a name that ends with a zero; 0 for NULL, which the call that takes the name refuses.
 inline size_t length(const char *s) {
   return s ? std::strlen(s) : 0;
 }

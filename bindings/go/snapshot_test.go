@@ -135,7 +135,7 @@ func mappings(t testing.TB, path string) int {
 	return strings.Count(string(maps), path)
 }
 
-// Of what a handle has published it keeps open what somebody may look at, and nothing else.
+// A handle that publishes keeps open only those of its states that somebody may still look at.
 func TestPublishesLeaveNothingOpen(t *testing.T) {
 	looks := map[string]func(t *testing.T, f *st.File){
 		"and nobody looks": func(*testing.T, *st.File) {},

@@ -60,16 +60,14 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   }
 
   if (auto prepared = prepare(); !prepared) {
-    for (Transaction *part : work_.parts) part->drop_part(false);
-    decision_.remove();
+    drop_all();
     return prepared;
   }
   // The point of no return, for all of them, if what recovery needs is there.
   if (auto decided = decision_.taken.journal->commit(); !decided) return open_outcome(std::move(decided.error()));
   if (auto there = check_all_is_there(); !there) {
     if (decision_.taken.journal->give_up()) return open_outcome(std::move(there.error()));
-    for (Transaction *part : work_.parts) part->drop_part(false);
-    decision_.remove();
+    drop_all();
     return there;
   }
   if (auto done = carry_out(); !done) return open_outcome(std::move(done.error()));
@@ -101,10 +99,11 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) const {
   if (work_.changes_index) sum.kind = CommitPlan::publish;
   auto index = new_index();
   if (!index) return Failure(std::move(index.error()));
+  const uint64_t block = write::room_of(beside).block;
   if (*index) {
     list.index.first =
         write::temporary_prefix(list.index.file, write::undecided_infix) + std::string(write::temporary_digits, '0');
-    sum.cost += {(*index)->size(), 0, 0, write::room_of_new_file((*index)->size(), 0, write::room_of(beside).block)};
+    sum.cost += {(*index)->size(), 0, 0, write::room_of_new_file((*index)->size(), 0, block)};
   }
   write::JournalPlan super;
   super.seal(write::encode(list).size());
@@ -112,7 +111,7 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) const {
   super.empty();
   sum.cost += super.cost();
   const std::string type = os::probe_filesystem(beside).type;
-  sum.cost.room += write::room_of_folder(type, write::room_of(beside).block);
+  sum.cost.room += write::room_of_folder(type, block);
   sum.space_needed = write::room_with_metadata(type, sum.cost.room);
   if (work_.parts.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
   if (work_.parts.size() > 1)
@@ -133,6 +132,11 @@ Result<void> ShardCommit::check_room() const {
   auto plan = reckon(index_.file);
   if (!plan) return Failure(std::move(plan.error()));
   return write::check_room(index_.file, plan->space_needed);
+}
+
+void ShardCommit::drop_all() {
+  for (Transaction *part : work_.parts) part->drop_part(false);
+  decision_.remove();
 }
 
 void ShardCommit::Decision::remove() {

@@ -64,6 +64,7 @@ class ShardCommit {
   Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
   Result<void> carry_out();
+  void drop_all();
   Failure open_outcome(Error cause);
   Result<void> sync_folder() const;
 

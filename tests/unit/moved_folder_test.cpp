@@ -230,6 +230,17 @@ class Exchanged : public testing::FolderScene {
       EXPECT_GT(n, 20u);
     }
   }
+  // By a patch, and by a publish.
+  void try_changes(const std::string &path) {
+    for (const bool publish : {false, true})
+      try_all([](os::Env &) {},
+              [&](os::Env &env) {
+                auto c = open(env, path);
+                if (!c) return;
+                auto t = staged(**c, publish);
+                if (t) static_cast<void>((*t)->commit());
+              });
+  }
 
  private:
   // A prime share of the calls; ST_EXCHANGE_EVERY=1 takes each.
@@ -274,25 +285,11 @@ class Exchanged : public testing::FolderScene {
 };
 
 TEST_F(Exchanged, WhileAFileIsPatchedOrPublished) {
-  for (const bool publish : {false, true})
-    try_all([](os::Env &) {},
-            [&](os::Env &env) {
-              auto c = open(env, ckpt + "/model.safetensors");
-              if (!c) return;
-              auto t = staged(**c, publish);
-              if (t) static_cast<void>((*t)->commit());
-            });
+  try_changes(ckpt + "/model.safetensors");
 }
 
 TEST_F(Exchanged, WhileShardsAreChanged) {
-  for (const bool publish : {false, true})
-    try_all([](os::Env &) {},
-            [&](os::Env &env) {
-              auto c = open(env, ckpt + "/model.safetensors.index.json");
-              if (!c) return;
-              auto t = staged(**c, publish);
-              if (t) static_cast<void>((*t)->commit());
-            });
+  try_changes(ckpt + "/model.safetensors.index.json");
 }
 
 TEST_F(Exchanged, WhileAFileIsSaved) {

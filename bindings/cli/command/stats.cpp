@@ -21,8 +21,8 @@ struct Stats {
   bool touch = false;
 };
 
-// Of all tensors. Shards are opened when they are first asked for something, and only those that are open have counts:
-// so this also makes the counts those of the whole checkpoint.
+// The bytes of all tensors. A shard is opened when it is first asked for something, and only open shards have counts.
+// So this call also makes the counts those of the whole checkpoint.
 uint64_t nbytes_of(const File &file) {
   uint64_t nbytes = 0;
   for (size_t i = 0; i < file.count(); ++i) nbytes += file.at(i).nbytes;

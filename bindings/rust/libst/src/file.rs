@@ -30,9 +30,8 @@ use crate::{
 ///
 /// # Safe and unsafe ways to the data
 ///
-/// A view of mapped bytes costs nothing, but the file belongs to everybody who may write it: when another process, or
-/// another handle, or this one, patches a tensor, the bytes under a view change, and a file that is truncated makes
-/// touching them a signal. No `&[u8]` may do that, so [`File::view`] is `unsafe` and asks for a promise. Without one:
+/// A view of mapped bytes costs nothing, but others may write the file. When another process, another handle or this
+/// one patches a tensor, the bytes under a view change. When the file is truncated, touching them is a signal. No `&[u8]` may do that, so [`File::view`] is `unsafe` and asks for a promise. Without one:
 ///
 /// * [`File::read`] and its kin copy, with reads and not through a mapping: a file that changed is an error;
 /// * [`File::view_owned`] views memory that nobody else can reach, into which [`File::load`] reads any number of tensors

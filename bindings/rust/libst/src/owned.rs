@@ -87,8 +87,8 @@ impl fmt::Debug for OwnedView {
     }
 }
 
-/// How many owned views of a file there are. A refresh reads anew what lies in the file's own memory, so there is none
-/// while there are any, and none comes to be during one.
+/// How many owned views of a file there are. A refresh reads the file's own memory anew. So no refresh begins while
+/// there are owned views, and no owned view is made during a refresh.
 #[derive(Clone, Default)]
 pub(crate) struct OwnedViews(Arc<Mutex<usize>>);
 

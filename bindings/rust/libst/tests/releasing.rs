@@ -1,5 +1,5 @@
-//! Of what a file has published it keeps open what somebody may look at, and nothing else. The only test of its process,
-//! so that no other blurs the counts.
+//! A file that publishes keeps open only those of its states that somebody may still look at. This is the only test of
+//! its process, so that no other blurs the counts.
 
 mod support;
 
