@@ -293,6 +293,19 @@ def test_what_is_dropped_elsewhere_goes_where_it_went(busy, monkeypatch):
     assert seen == [Stop] * 3
 
 
+def test_no_python_runs_when_a_file_is_closed(big):
+    """At the entry of a `__del__`, and after each call that it makes, a handler may raise: the file would stay open."""
+    f = libst.open(big)
+    handles = [f._handle, f._pin().handle]
+    f.close()
+    ran = []
+    sys.setprofile(lambda frame, event, arg: ran.append(event))
+    handles.clear()
+    sys.setprofile(None)
+    assert "call" not in ran  # of a function of Python; c_call: those of C
+    assert not is_descriptor_open(big)
+
+
 WATCHED = {
     "read": lambda f, path: f.read("big"),
     "open and close": lambda f, path: libst.open(path).close(),

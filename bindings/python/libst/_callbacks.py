@@ -13,7 +13,6 @@ import threading
 from typing import Any, Callable, Optional
 
 from . import _abi
-from ._handle import Handle
 
 #: done bytes, total bytes (0: not known). What it returns is ignored; to cancel, raise.
 Progress = Callable[[int, int], object]
@@ -26,8 +25,8 @@ LEVELS = {
     _abi.ST_REPORT_ERROR: "error",
 }
 
-#: The code of the functions that C calls, from which exceptions are dropped; and of the one that closes a file.
-_CALLED: set[Any] = {Handle.__del__.__code__}
+#: The code of the functions that C calls, from which exceptions are dropped.
+_CALLED: set[Any] = set()
 
 
 class _Net(list[Any]):

@@ -6,6 +6,9 @@ that of a Pin: a File has a Handle of its own, from which no pointer is taken.
 """
 
 import ctypes
+import weakref
+from functools import partial
+from operator import methodcaller
 from typing import Any, Callable, NoReturn
 
 import numpy as np
@@ -13,69 +16,82 @@ import numpy as np
 from . import _abi
 from .errors import check
 
-# What an open st_file borrows (C callbacks, the bytes of open_memory), by its
-# address. Here and not in attributes of the handle: the cycle collector clears
-# attributes in no order, and these must outlive st_close.
-_borrowed: dict[int, Any] = {}
-
-
 # void PyObject_GC_UnTrack(void *op)
 _untrack = ctypes.pythonapi.PyObject_GC_UnTrack
 _untrack.argtypes = [ctypes.py_object]
 _untrack.restype = None
 
 
-class Handle(int):
-    """The address of an st_file, which its last reference closes.
+class Handle(ctypes.c_void_p):
+    """The address of an st_file, as a call has put it here; the handle's last reference closes it.
 
-    An int, so that it is passed to C as it is. The cycle collector must not know it:
-    that calls `__del__` of all objects of a dead cycle, in no good order, before it frees
-    any, and a `__del__` among them may still use the file, as Transaction's does. So it is
-    untracked, which an object without references to others may be, and its own
-    `__del__` runs when nothing refers to it any more.
+    All that happens then is C: the callbacks of weak references to it call `st_close`, and after that drop what the
+    file borrowed. A `__del__` would be Python, at whose first line, and after each call that it makes, a signal's
+    handler may raise; the file would then stay open.
+
+    The cycle collector must not know a handle: that calls `__del__` of all objects of a dead cycle, in no good order,
+    before it frees any, and a `__del__` among them may still use the file, as Transaction's does. So it is untracked,
+    which an object may be that leads into no cycle.
     """
 
     __slots__ = ()
-
-    def __new__(cls, out: ctypes.c_void_p, borrowed: Any = None) -> "Handle":
-        """Of what `out` holds, which is then empty: it is this handle's to close, at one step from when it was not.
-
-        A signal's handler may raise before that step or after it, and either way it is closed once.
-        """
-        address = out.value
-        assert address is not None
-        self = super().__new__(cls, address)
-        _untrack(self)
-        out.value = None
-        _borrowed[address] = borrowed
-        return self
-
-    def __del__(self, _close: Any = _abi.st_close, _owned: Any = _borrowed) -> None:
-        address = int(self)
-        if address in _owned:
-            borrowed = _owned.pop(address)  # first: the address may be given out again
-            _close(address)
-            del borrowed
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a handle cannot be copied or pickled")
 
 
-def opened(out: ctypes.c_void_p, call: Callable[[], int], borrowed: Any = None) -> Handle:
-    """The handle that a call puts out; closed, if anything is raised although the call was made."""
+class _Closing(weakref.ref[Handle]):
+    """Closes what a dead handle held."""
+
+    __slots__ = ("close",)
+    close: Callable[[], int]
+
+
+class _Borrowing(weakref.ref[Handle]):
+    """Keeps what an open st_file borrows: C callbacks, the bytes of open_memory. Not the handle itself does, as its
+    attributes are gone before it is closed."""
+
+    __slots__ = ("borrowed", "closing")
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+    borrowed: Any
+    closing: _Closing
+
+
+_borrowings: set[_Borrowing] = set()
+
+
+def _empty(borrowed: Any) -> Handle:
+    """A handle to put an st_file in."""
+    address = ctypes.c_void_p()
+    handle = Handle.from_buffer(address)  # so that who closes needs no handle to know what it holds
+    _untrack(handle)
+    kept = _Borrowing(handle, _borrowings.discard)
+    kept.borrowed = borrowed
+    kept.closing = _Closing(handle, methodcaller("close"))  # the later of two callbacks is called first
+    kept.closing.close = partial(_abi.st_close, address)
+    _borrowings.add(kept)
+    return handle
+
+
+def opened(call: Callable[[Handle], int], borrowed: Any = None) -> Handle:
+    """The handle in which a call puts an st_file; closed, if anything is raised although the call was made."""
+    handle = _empty(borrowed)
     try:
-        check(call())
-        return Handle(out, borrowed)
+        check(call(handle))
+        return handle
     except BaseException:
-        _abi.st_close(out)
+        # At once, as the traceback may keep the handle; and emptied first, with nothing between at which to raise.
+        address, handle.value = handle.value, None
+        _abi.st_close(address)
         raise
     finally:
-        del call, borrowed  # not in the traceback of an error, where they would keep a file open
+        del call, borrowed, handle  # not in the traceback of an error, where they would keep a file open
 
 
 def borrowed_by(handle: Handle) -> Any:
     """What an open handle borrows, for another handle of the same file to borrow as well."""
-    return _borrowed[handle]
+    return next(kept.borrowed for kept in weakref.getweakrefs(handle) if isinstance(kept, _Borrowing))
 
 
 class Memory:

@@ -49,9 +49,8 @@ class Pin:
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
     ) -> None:
         """Of what the handle shows now. guarded: whether a callback of the user's may run when a view is taken."""
-        out = ctypes.c_void_p()
         try:
-            self.handle = opened(out, partial(_abi.st_snapshot, file, out), borrowed_by(file))
+            self.handle = opened(partial(_abi.st_snapshot, file), borrowed_by(file))
         finally:
             del file
         self.callbacks = callbacks

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import weakref
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from types import MappingProxyType, TracebackType
 from typing import Any, Optional, Union
 
@@ -122,7 +122,7 @@ def open(
     raw = fs_path(path)
     if mode == "r+":
         warn_of_blob(raw, stacklevel=2)
-    handle = _opened(callbacks, lambda out: waiting.run(lambda: callbacks.call(_abi.st_open, raw, options, out)))
+    handle = opened(lambda out: waiting.run(lambda: callbacks.call(_abi.st_open, raw, options, out)), callbacks)
     guarded = progress is not None or log is not None
     file = File._of(handle, callbacks, guarded, os.fsdecode(raw), mode, lock_timeout)
     file._options = {
@@ -150,7 +150,7 @@ def open_memory(data: Any) -> "File":
     """
     view = memoryview(data).cast("B")
     source = np.frombuffer(view, BYTES) if view.nbytes else np.empty(0, BYTES)
-    handle = _opened(source, lambda out: int(_abi.st_open_memory(bulk.address(source), source.nbytes, out)))
+    handle = opened(lambda out: int(_abi.st_open_memory(bulk.address(source), source.nbytes, out)), source)
     return File._of(handle, Callbacks(), False, None, "r", 0)
 
 
@@ -264,7 +264,7 @@ class File(Mapping[str, Array]):
         mapping, its own locks. For workers. FileChangedError if the path names another
         file by now."""
         callbacks = self._callbacks
-        handle = _opened(callbacks, lambda out: callbacks.call(_abi.st_reopen, self._live(), out))
+        handle = opened(lambda out: callbacks.call(_abi.st_reopen, self._live(), out), callbacks)
         file = File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)
         file._options = self._options
         return file
@@ -586,12 +586,6 @@ class _Values(ValuesView[Array]):
 
     def __iter__(self) -> Iterator[Array]:
         return (array for _, array in self._mapping._pin().items())
-
-
-def _opened(borrowed: Any, call: Callable[[ctypes.c_void_p], int]) -> Handle:
-    """The handle that a call puts out, which borrows callbacks or bytes."""
-    out = ctypes.c_void_p()
-    return opened(out, lambda: call(out), borrowed)
 
 
 def fs_path(path: Path) -> bytes:
