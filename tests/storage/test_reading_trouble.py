@@ -98,7 +98,7 @@ def test_memory_limit_bounds_what_stays_in_the_page_cache(threads, how, scratch,
         path = mounts.record_fs().mountpoint / NAME
         with st_abi.File(path, writable=False) as f:
             getattr(f, how)()
-            assert cached_part(path) > 0.99
+            assert cached_part(path) * MODEL.size > 2 * (limit + slack)  # the kernel may have taken some of it back
 
 
 def test_stats_tell_what_was_mapped_prefetched_and_owned(scratch, programs):
