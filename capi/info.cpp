@@ -37,7 +37,7 @@ st_status st_get_io_info(const st_file *file, st_io_info *out) {
     copy_text(info.filesystem, s.filesystem.type);
     copy_text(info.reason, (*content)->reason());
     info.prefetch = static_cast<uint32_t>(strategy.prefetch);
-    info.direct = strategy.direct ? ST_DIRECT_ON : ST_DIRECT_OFF;
+    info.direct = static_cast<uint32_t>(strategy.direct);
     info.io_threads = strategy.threads;
     info.block_size = strategy.block;
     copy_text(info.prefetch_reason, strategy.reason);

@@ -15,7 +15,7 @@ CACHE=$ROOT/build/cache # downloads
 source "$ROOT/tests/trees.sh"
 
 FOR=${FOR:-tests}
-TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev liburing-dev libcli11-dev libfmt-dev)
+TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev)
 TO_TEST=(
   ccache cmake unzip
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev

@@ -121,7 +121,7 @@ type Direct uint32
 
 // The ways to treat the page cache.
 const (
-	DirectAuto Direct = 0 // the environment's ST_DIRECT overrides
+	DirectAuto Direct = 0 // the first load of a file that is not in memory; the environment's ST_DIRECT overrides
 	DirectOff  Direct = 1
 	DirectOn   Direct = 2 // O_DIRECT, queued; where the filesystem cannot, as DirectOff
 )

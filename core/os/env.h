@@ -12,7 +12,6 @@
 #include <sys/uio.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,17 +19,6 @@
 struct fiemap;
 
 namespace st::os {
-
-// Several reads under way at once, from one thread. Whoever submitted reads
-// keeps their memory until wait() has answered each; the destructor waits too.
-class ReadQueue {
- public:
-  virtual ~ReadQueue() = default;
-  // 0, or -errno; `tag` comes back with the answer.
-  virtual int submit(int fd, void *buffer, uint32_t n, uint64_t offset, uint64_t tag) = 0;
-  // One answer, in any order: bytes read or -errno in *result.
-  virtual int wait(uint64_t *tag, int32_t *result) = 0;
-};
 
 class Env {
  public:
@@ -46,8 +34,6 @@ class Env {
   virtual int fallocate(int fd, int mode, uint64_t offset, uint64_t n) = 0;
   virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;           // start writing out; a hint
   virtual int fadvise(int fd, uint64_t offset, uint64_t n, int advice) = 0;  // a hint
-  // Room for `depth` reads; null where the system has no such queue (io_uring).
-  virtual std::unique_ptr<ReadQueue> read_queue(unsigned depth) = 0;
   virtual int64_t seek_hole(int fd, uint64_t offset) = 0;  // where the next hole begins
   virtual int extents(int fd, struct fiemap *map) = 0;     // FS_IOC_FIEMAP
   virtual int fstat(int fd, struct stat *out) = 0;

@@ -31,20 +31,21 @@ Mapping::~Mapping() {
   if (data_) env_->munmap(data_, size_);
 }
 
-uint64_t Mapping::resident() const {
-  if (!data_) return 0;
+uint64_t Mapping::resident(size_t offset, size_t n) const {
+  if (n == 0) return 0;
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   constexpr size_t window = size_t{1} << 30;  // so that the answer of a huge file needs little memory
-  std::vector<unsigned char> in_core(std::min(size_, window) / page + 1);
+  const size_t from = round_down(offset, page), end = offset + n;
+  std::vector<unsigned char> in_core(std::min(end - from, window) / page + 1);
   uint64_t pages = 0;
-  for (size_t at = 0; at < size_; at += window) {
-    const size_t n = std::min(window, size_ - at);
-    if (env_->mincore(data_ + at, n, in_core.data()) < 0) return 0;
-    const size_t count = (n + page - 1) / page;
+  for (size_t at = from; at < end; at += window) {
+    const size_t length = std::min(window, end - at);
+    if (env_->mincore(data_ + at, length, in_core.data()) < 0) return 0;
+    const size_t count = (length + page - 1) / page;
     pages += static_cast<uint64_t>(std::count_if(in_core.begin(), in_core.begin() + static_cast<std::ptrdiff_t>(count),
                                                  [](unsigned char c) { return c & 1; }));
   }
-  return std::min<uint64_t>(pages * page, size_);
+  return std::min<uint64_t>(pages * page, n);
 }
 
 Result<void> Mapping::populate(size_t offset, size_t n) const {

@@ -24,8 +24,10 @@ class Mapping {
 
   const std::byte *data() const { return data_; }
   size_t size() const { return size_; }
-  // Bytes in memory now; 0 where the system does not tell.
-  uint64_t resident() const;
+  // Bytes in memory now, in whole pages; 0 where the system does not tell. Of a file that this process may not change,
+  // Linux says that all are.
+  uint64_t resident() const { return resident(0, size_); }
+  uint64_t resident(size_t offset, size_t n) const;
   // Bring pages into memory, and into the mapping, in order. A file that was
   // truncated meanwhile is status file_changed.
   Result<void> populate(size_t offset, size_t n) const;

@@ -23,7 +23,6 @@
 #include <mutex>
 
 #include "os/env.h"
-#include "os/uring_queue.h"
 
 namespace st::os {
 namespace {
@@ -110,7 +109,6 @@ class PosixEnv final : public Env {
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {
     return -::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(n), advice);
   }
-  std::unique_ptr<ReadQueue> read_queue(unsigned depth) override { return uring_queue(depth); }
   int64_t seek_hole(int fd, uint64_t offset) override {
     return answer(::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE));
   }

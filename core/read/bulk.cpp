@@ -4,6 +4,7 @@
 #include <atomic>
 #include <span>
 
+#include "read/cold.h"
 #include "read/crew.h"
 #include "read/direct.h"
 #include "read/requests.h"
@@ -128,7 +129,7 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   const uint64_t block = std::min<uint64_t>(strategy.block, std::max(round_down(each / 2, smallest), smallest));
   const Plan plan = plan_requests(std::move(pieces), block, strategy.gap, most_parts);
   if (plan.requests.empty()) return BulkDone{};
-  if (strategy.direct) {
+  if (strategy.direct == Direct::on || (strategy.direct == Direct::automatic && is_first_load(file, plan))) {
     auto done = read_direct(file, plan, strategy, control);
     if (!done) return Failure(std::move(done.error()));
     if (*done) return **done;

@@ -1,6 +1,6 @@
-// Bulk reads past the page cache: O_DIRECT, many requests under way at once,
-// through a queue of the kernel's (io_uring) or, where there is none, a pool of
-// threads. What does not lie on 4096-byte borders goes through bounce buffers.
+// Bulk reads past the page cache: O_DIRECT, by more threads than read through it,
+// as each waits for the disk. A disk that is asked for several large requests at
+// once answers faster than one that the page cache asks.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,6 @@
 #include "read/requests.h"
 
 namespace st::read {
-
-inline constexpr uint64_t direct_alignment = 4096;
 
 // Nothing, if the file cannot be opened so: read it the usual way.
 Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &plan, const Strategy &strategy,

@@ -64,11 +64,16 @@ Result<Prefetch> wanted_prefetch(os::Env &env, Prefetch asked) {
   return static_cast<Prefetch>(found - std::begin(names));
 }
 
-Result<bool> wanted_direct(os::Env &env, Direct asked) {
-  if (asked != Direct::automatic) return asked == Direct::on;
+Result<Direct> wanted_direct(os::Env &env, Direct asked) {
   const auto value = setting(env, "ST_DIRECT");
-  if (value && *value != "0" && *value != "1") return no_such("ST_DIRECT", *value, "0 or 1");
-  return value && *value == "1";
+  if (asked != Direct::automatic || !value) return asked;
+  if (*value != "0" && *value != "1") return no_such("ST_DIRECT", *value, "0 or 1");
+  return *value == "1" ? Direct::on : Direct::off;
+}
+
+std::string_view past(Direct direct) {
+  if (direct == Direct::automatic) return ", and a first load of what is not in memory past the page cache";
+  return direct == Direct::on ? ", past the page cache" : "";
 }
 
 }  // namespace
@@ -87,7 +92,6 @@ Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::F
                                      [&](const Habit &h) { return h.storage == filesystem.storage; });
   Strategy s;
   s.prefetch = *prefetch == Prefetch::automatic ? habit.prefetch : *prefetch;
-  s.direct = *direct;
   s.threads = habit.threads ? habit.threads : std::min(env.cpus(), 4u);
   s.own_range = filesystem.storage != Storage::local && filesystem.storage != Storage::memory;
   if (s.own_range && wishes.workers > 1) s.threads = 1;  // the workers are the readers
@@ -96,11 +100,15 @@ Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::F
   if (*threads) s.threads = std::min(*threads, max_threads);
   s.block = *block ? round_down(std::clamp(*block, min_block, max_block), 4 * KiB) : habit.block;
   s.gap = habit.gap;
+  // Who says how many readers there shall be, or shares a file with other workers, wants the page cache.
+  const bool left_to_us = *prefetch == Prefetch::automatic && !*threads && wishes.workers <= 1;
+  s.direct =
+      *direct == Direct::automatic && (filesystem.storage != Storage::local || !left_to_us) ? Direct::off : *direct;
 
   s.reason = text(filesystem.type, " is ", os::storage_name(filesystem.storage), " storage, where ", habit.why, ": ",
                   s.threads, s.threads == 1 ? " reader" : " readers", s.own_range && s.threads > 1 ? " of ranges" : "",
-                  " in file order, ", s.block / KiB, " KiB a request", s.direct ? ", past the page cache" : "");
-  if (*prefetch != Prefetch::automatic || *threads || *block || *direct)
+                  " in file order, ", s.block / KiB, " KiB a request", past(s.direct));
+  if (*prefetch != Prefetch::automatic || *threads || *block || *direct != Direct::automatic)
     s.reason += " (changed by the caller or the environment)";
   return s;
 }

@@ -25,7 +25,7 @@ struct Wishes {
 
 struct Strategy {
   Prefetch prefetch = Prefetch::none;  // never automatic
-  bool direct = false;
+  Direct direct = Direct::off;         // automatic: a first load of what is not in memory (see cold.h)
   uint32_t threads = 1;
   uint32_t block = 0;      // bytes of one request
   uint64_t gap = 0;        // unwanted bytes that are cheaper to read through than to seek over

@@ -24,7 +24,7 @@ Result<BulkDone> warm(const os::File &file, const Content &content, std::vector<
                       const Control &control) {
   for (Piece &piece : pieces) piece.to = nullptr;
   Strategy cached = strategy;
-  cached.direct = false;
+  cached.direct = Direct::off;
   if (reads_fill_the_cache(file, content)) return read_pieces(file, std::move(pieces), cached, 0, control);
 
   const Plan plan = plan_requests(std::move(pieces), strategy.block, strategy.gap, SIZE_MAX);

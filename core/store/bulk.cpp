@@ -159,7 +159,7 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
   }
   here->content.expect(loaded);
   read::Strategy strategy = strategy_of(share);
-  strategy.direct |= direct;
+  if (direct) strategy.direct = read::Direct::on;
   auto done = read::read_pieces(here->file, std::move(pieces), strategy, limit_of(share), control);
   if (!done) return Failure(std::move(done.error()));
   counters_.read_requests += done->requests;  // the bytes are counted as the content's own

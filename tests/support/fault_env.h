@@ -73,7 +73,6 @@ class FaultEnv : public os::Env {
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int fd, uint64_t offset, uint64_t n) override;
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override { return base_.fadvise(fd, offset, n, advice); }
-  std::unique_ptr<os::ReadQueue> read_queue(unsigned depth) override { return base_.read_queue(depth); }
   int64_t seek_hole(int fd, uint64_t offset) override { return base_.seek_hole(fd, offset); }
   int extents(int fd, struct fiemap *map) override { return base_.extents(fd, map); }
   int fstat(int fd, struct stat *out) override;

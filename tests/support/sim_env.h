@@ -114,7 +114,6 @@ class SimEnv : public os::Env {
     return pread(fd, parts[0].iov_base, parts[0].iov_len, offset);
   }
   int fadvise(int, uint64_t, uint64_t, int) override { return 0; }
-  std::unique_ptr<os::ReadQueue> read_queue(unsigned) override { return nullptr; }
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
   int fsync(int fd) override;
   int fdatasync(int fd) override { return fsync(fd); }

@@ -6,7 +6,7 @@
 set -euo pipefail
 tree=$BUILD-tsan
 configure "$tree" --buildtype=custom -Doptimization=1 -Ddebug=false -Dcpp_args=-g1 -Dc_args=-g1 -Dwerror=false \
-  -Db_sanitize=thread -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false -During=disabled # reads past the page cache go by threads, too
+  -Db_sanitize=thread -Db_lundef=false -Dtests=true -Dbench=false -Dcli=false
 build "$tree" tests/unit/unit_{os,read,store,capi} tests/storm/encounters
 rm -f "$tree/meson-logs/testlog.junit.xml" # of an earlier run
 

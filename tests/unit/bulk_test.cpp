@@ -25,7 +25,7 @@ class BulkTest : public testing::ReadScene {
     return all;
   }
   static std::string name(const Strategy &s) {
-    return text(s.threads, " threads", s.own_range ? " of ranges" : "", s.direct ? ", direct" : "");
+    return text(s.threads, " threads", s.own_range ? " of ranges" : "", s.direct == Direct::on ? ", direct" : "");
   }
 };
 
@@ -121,7 +121,7 @@ TEST_F(BulkTest, AFileCutOffWhileItIsReadIsAnErrorAndNoSignal) {
         nullptr);
     auto done = read(wanted, how, 0, control);
     // Its requests, or those of other threads, were under way before the first look at progress.
-    if ((how.direct || how.threads > 1) && done) continue;
+    if ((how.direct == Direct::on || how.threads > 1) && done) continue;
     ASSERT_TRUE(fails_with(Status::file_changed, done));
   }
 }
@@ -175,7 +175,7 @@ TEST_F(BulkTest, AnInterruptEndsItInEveryThread) {
     size_t n = 0;
     env.on_read = [&](int, uint64_t) { return ++n == 5 ? static_cast<int>(interrupts++) : 0; };
     const size_t before = env.reads;
-    if (how.direct) interrupts = 1;  // its reads do not pass by on_read
+    if (how.direct == Direct::on) interrupts = 1;  // its reads do not pass by on_read
     EXPECT_TRUE(fails_with(Status::interrupted, read(wanted, how, 0, control)));
     EXPECT_LE(env.reads - before, 5u + 2 * how.threads);
   }

@@ -30,7 +30,6 @@ class ReadEnv : public FaultEnv {
   std::function<int(int fd, uint64_t offset)> on_read;
   // Before each open: 0 or -errno.
   std::function<int(const char *path, int flags)> on_open;
-  std::function<std::unique_ptr<os::ReadQueue>(unsigned depth)> make_queue;  // unset: the system's
   std::map<std::string, std::string> environment;
   std::atomic<uint64_t> generation = 0;
   unsigned processors = 2;
@@ -69,9 +68,6 @@ class ReadEnv : public FaultEnv {
     advices.push_back({offset, n, advice});
     return os::Env::posix().fadvise(fd, offset, n, advice);
   }
-  std::unique_ptr<os::ReadQueue> read_queue(unsigned depth) override {
-    return make_queue ? make_queue(depth) : os::Env::posix().read_queue(depth);
-  }
   uint64_t fork_generation() override { return generation; }
   unsigned cpus() override { return processors; }
   const char *getenv(const char *name) override {
@@ -104,7 +100,7 @@ class ReadScene : public ::testing::Test {
     s.prefetch = read::Prefetch::parallel;
     s.threads = threads;
     s.own_range = own_range;
-    s.direct = direct;
+    s.direct = direct ? read::Direct::on : read::Direct::off;
     s.block = 64 * KiB;
     s.gap = 4 * KiB;
     return s;

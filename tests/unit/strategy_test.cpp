@@ -36,7 +36,7 @@ TEST_F(StrategyTest, EachStorageHasItsHabitAndSaysWhy) {
     EXPECT_EQ(s->prefetch, row.prefetch);
     EXPECT_EQ(s->threads, row.threads);
     EXPECT_EQ(s->own_range, row.own_range);
-    EXPECT_FALSE(s->direct);
+    EXPECT_EQ(s->direct, row.storage == Storage::local ? Direct::automatic : Direct::off);
     EXPECT_GE(s->block, 1u << 20);
     EXPECT_EQ(s->block % 4096, 0u);
     EXPECT_LE(s->gap, s->block);
@@ -58,7 +58,7 @@ TEST_F(StrategyTest, WishesGoOverTheStorage) {
   auto s = choose(Storage::network, {Prefetch::parallel, Direct::on, 7, 1 << 20});
   ASSERT_TRUE(is_ok(s));
   EXPECT_EQ(s->prefetch, Prefetch::parallel);
-  EXPECT_TRUE(s->direct);
+  EXPECT_EQ(s->direct, Direct::on);
   EXPECT_EQ(s->threads, 7u);
   EXPECT_EQ(s->block, 1u << 20);
   EXPECT_NE(s->reason.find("changed by"), std::string::npos) << s->reason;
@@ -67,6 +67,12 @@ TEST_F(StrategyTest, WishesGoOverTheStorage) {
   EXPECT_EQ(choose(Storage::fuse, {Prefetch::parallel})->threads, 4u);
   EXPECT_EQ(choose(Storage::parallel, {Prefetch::sequential})->threads, 1u);
   EXPECT_EQ(choose(Storage::local, {Prefetch::none})->prefetch, Prefetch::none);
+}
+
+TEST_F(StrategyTest, WhoSaysHowManyReadersThereAreReadsThroughThePageCache) {
+  for (const Wishes &wishes : {Wishes{.threads = 2}, Wishes{.prefetch = Prefetch::parallel}, Wishes{.workers = 2}})
+    EXPECT_EQ(choose(Storage::local, wishes)->direct, Direct::off);
+  EXPECT_EQ(choose(Storage::local, {.block = 1 << 20})->direct, Direct::automatic);
 }
 
 TEST_F(StrategyTest, NumbersAreBroughtIntoTheirBounds) {
@@ -82,13 +88,13 @@ TEST_F(StrategyTest, TheEnvironmentStandsInForWhatIsNotAsked) {
   auto s = choose(Storage::fuse);
   ASSERT_TRUE(is_ok(s));
   EXPECT_EQ(s->prefetch, Prefetch::parallel);
-  EXPECT_TRUE(s->direct);
+  EXPECT_EQ(s->direct, Direct::on);
   EXPECT_EQ(s->threads, 3u);
   EXPECT_EQ(s->block, 131072u);
   auto asked = choose(Storage::fuse, {Prefetch::none, Direct::off, 5, 1 << 20});
   ASSERT_TRUE(is_ok(asked));
   EXPECT_EQ(asked->prefetch, Prefetch::none);
-  EXPECT_FALSE(asked->direct);
+  EXPECT_EQ(asked->direct, Direct::off);
   EXPECT_EQ(asked->threads, 5u);
   EXPECT_EQ(asked->block, 1u << 20);
 }
@@ -104,7 +110,7 @@ TEST_F(StrategyTest, EveryNameOfTheEnvironmentIsKnown) {
     auto s = choose(Storage::local);
     ASSERT_TRUE(is_ok(s)) << name;
     EXPECT_EQ(s->prefetch, prefetch) << name;
-    EXPECT_FALSE(s->direct);
+    EXPECT_EQ(s->direct, Direct::off);
   }
 }
 

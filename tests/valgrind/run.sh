@@ -3,8 +3,7 @@
 # cannot see is uninitialised memory, and libraries that were not built with them (simdjson, xxhash).
 #   run.sh BUILD-TREE
 # Left out, as they take minutes: headers of a hundred megabytes, and tests that move hundreds of megabytes or race
-# many threads, which run one at a time here. What the
-# kernel writes for io_uring valgrind does not see: so no bulk reads past the page cache, and not tests/c/lifecycle.
+# many threads, which run one at a time here.
 set -uo pipefail
 tree=$1
 command -v valgrind >/dev/null || { echo "skipped: valgrind is not installed"; exit 77; }
@@ -41,5 +40,5 @@ $tree/tests/unit/unit_capi --gtest_brief=1 --gtest_filter=CapiCalls.*:CapiErrors
 $tree/tests/unit/unit_format --gtest_brief=1 --gtest_filter=-HostileHeader.*:TwoReaders.Give*:DamagedHeader.With*:ScanInWindows.*:Index.*Million*
 $tree/tests/unit/unit_write --gtest_brief=1 --gtest_filter=Journal*:Folder*:RecoverDistrusts*:PublishPlan*:Inherits.*:RoomTest.*Identity*-*Large*:*EverySize*:*Megabytes*:*Cancelled*:*LongHeader*
 $tree/tests/unit/unit_store --gtest_brief=1 --gtest_filter=CheckpointTest.*:DraftTest.*:PublishTest.*:Replaced.*:VerifyTest.*-*Cancel*:*Copy*
-$tree/tests/unit/unit_read --gtest_brief=1 --gtest_filter=ArenaTest.*:ContentTest.*:Requests.*:StrategyTest.*
+$tree/tests/unit/unit_read --gtest_brief=1 --gtest_filter=ArenaTest.*:ContentTest.*:DirectTest.EveryShape*:Requests.*:StrategyTest.*
 END

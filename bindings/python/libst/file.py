@@ -71,7 +71,8 @@ def open(
         prefetch: how bulk reads (`prefetch`, `read_many`, `libst.load`) go. "auto" as the
             storage asks, "none": `prefetch` does nothing, "sequential": one reader,
             "parallel": several.
-        direct: whether bulk reads into memory go past the page cache; None: as ST_DIRECT says.
+        direct: whether bulk reads into memory go past the page cache; None: as ST_DIRECT says, or else on a local disk
+            the first load of a file that is not in memory.
         io_threads: readers of a bulk read; 0 as the storage asks (or ST_IO_THREADS).
         block_size: bytes of a request of theirs; 0 as the storage asks (or ST_BLOCK_SIZE).
         worker: (i, n): this is worker i, from 0, of n that share the warming of the file:
@@ -504,7 +505,7 @@ class File(Mapping[str, Array]):
             filesystem=raw.filesystem.decode("utf-8", "replace"),
             reason=raw.reason.decode("utf-8", "replace"),
             prefetch=prefetch_name(raw.prefetch),
-            direct=raw.direct == _abi.ST_DIRECT_ON,
+            direct=None if raw.direct == _abi.ST_DIRECT_AUTO else raw.direct == _abi.ST_DIRECT_ON,
             io_threads=raw.io_threads,
             block_size=raw.block_size,
             prefetch_reason=raw.prefetch_reason.decode("utf-8", "replace"),

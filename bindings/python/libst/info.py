@@ -36,7 +36,8 @@ class IoInfo:
     filesystem: str  #: its type as in the mount table: "ext4", "fuse.gcsfuse"
     reason: str  #: one sentence: why this mapping
     prefetch: str  #: how bulk reads go: "none", "sequential" or "parallel"
-    direct: bool  #: whether bulk reads into memory go past the page cache
+    #: Whether bulk reads into memory go past the page cache; None: the first load of what is not in memory does.
+    direct: Optional[bool]
     io_threads: int  #: readers of a bulk read
     block_size: int  #: bytes of a request of theirs
     prefetch_reason: str  #: one sentence: how bulk reads go, and why

@@ -233,9 +233,10 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_PREFETCH_PARALLEL 3u    /* several readers; on network and FUSE storage each in a contiguous range of its own */
 
 /* Whether bulk reads into memory go past the page cache (st_open_options.direct). */
-#define ST_DIRECT_AUTO 0u
+#define ST_DIRECT_AUTO 0u /* on a local disk the first load of a file that is not in memory does, unless the caller says
+                             how many readers there are; loads after it, in any process, go through the page cache */
 #define ST_DIRECT_OFF 1u
-#define ST_DIRECT_ON 2u /* O_DIRECT, queued; where the filesystem cannot, as ST_DIRECT_OFF */
+#define ST_DIRECT_ON 2u   /* O_DIRECT, by several threads; where the filesystem cannot, as ST_DIRECT_OFF */
 
 #define ST_TIMEOUT_FOREVER (-1)
 
@@ -938,7 +939,7 @@ typedef struct st_io_info {
   char filesystem[64];     /* its type, as in the mount table: "ext4", "fuse.gcsfuse" */
   char reason[256];        /* one sentence: why this mapping */
   uint32_t prefetch;       /* ST_PREFETCH_NONE, SEQUENTIAL or PARALLEL */
-  uint32_t direct;         /* ST_DIRECT_ON or OFF: of bulk reads into memory */
+  uint32_t direct;         /* ST_DIRECT_ON, OFF or AUTO: of bulk reads into memory */
   uint32_t io_threads;     /* readers of a bulk read */
   uint32_t block_size;     /* bytes of a request of theirs */
   char prefetch_reason[256]; /* one sentence: how bulk reads go, and why */
