@@ -34,8 +34,8 @@ class Env {
   virtual int fallocate(int fd, int mode, uint64_t offset, uint64_t n) = 0;
   virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;           // start writing out; a hint
   virtual int fadvise(int fd, uint64_t offset, uint64_t n, int advice) = 0;  // a hint
-  virtual int64_t seek_hole(int fd, uint64_t offset) = 0;  // where the next hole begins
-  virtual int extents(int fd, struct fiemap *map) = 0;     // FS_IOC_FIEMAP
+  virtual int64_t seek_hole(int fd, uint64_t offset) = 0;                    // where the next hole begins
+  virtual int extents(int fd, struct fiemap *map) = 0;                       // FS_IOC_FIEMAP
   virtual int fstat(int fd, struct stat *out) = 0;
   virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
   virtual int fstatfs(int fd, struct statfs *out) = 0;
