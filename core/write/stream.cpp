@@ -1,26 +1,56 @@
 #include "write/stream.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "write/units.h"
 
 namespace st::write {
+namespace {
 
-Result<void> write_stream(const os::File &to, const void *bytes, uint64_t n, uint64_t offset,
-                          const std::function<Result<void>(uint64_t done)> &tell) {
-  constexpr uint64_t piece = uint64_t{4} << 20;
-  const auto *from = static_cast<const std::byte *>(bytes);
-  for (uint64_t done = 0, started = 0; done < n;) {
+constexpr uint64_t piece = uint64_t{4} << 20;  // of a write
+constexpr uint64_t few = uint64_t{32} << 10;   // bytes that are copied faster than written
+
+}  // namespace
+
+Result<void> WriteStream::write(const void *bytes, uint64_t n) {
+  if (n >= few) return write_through(bytes, n);
+  if (n == 0) return {};
+  if (!few_) few_ = std::make_unique_for_overwrite<std::byte[]>(write_chunk_bytes);
+  if (n > write_chunk_bytes - waiting_)
+    if (auto put = flush(); !put) return put;
+  std::memcpy(few_.get() + waiting_, bytes, n);
+  waiting_ += n;
+  return {};
+}
+
+Result<void> WriteStream::write_through(const void *bytes, uint64_t n) {
+  if (auto put = flush(); !put) return put;
+  return write_out(static_cast<const std::byte *>(bytes), n);
+}
+
+Result<void> WriteStream::flush() {
+  return write_out(few_.get(), std::exchange(waiting_, 0));
+}
+
+Result<void> WriteStream::write_out(const std::byte *bytes, uint64_t n) {
+  for (uint64_t done = 0; done < n;) {
     const uint64_t take = std::min(piece, n - done);
-    if (auto put = to.write(from + done, take, offset + done); !put) return put;
+    if (auto put = to_.write(bytes + done, take, at_); !put) return put;
     done += take;
-    if (done - started >= write_out_bytes) {
-      to.env().sync_range(to.fd(), offset + started, done - started);
-      started = done;
+    at_ += take;
+    if (at_ - started_ >= write_out_bytes) {
+      to_.env().sync_range(to_.fd(), started_, at_ - started_);
+      started_ = at_;
     }
-    if (auto go = tell(take); !go) return go;
+    if (auto go = tell_(take); !go) return go;
   }
   return {};
+}
+
+Result<void> write_stream(const os::File &to, const void *bytes, uint64_t n, uint64_t offset,
+                          const WriteStream::Tell &tell) {
+  return WriteStream(to, offset, tell).write_through(bytes, n);
 }
 
 }  // namespace st::write

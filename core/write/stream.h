@@ -1,16 +1,41 @@
-// Bytes in memory written to a file, piece by piece: so that progress can be
-// told, the call be stopped, and the disk begin before the last byte is there.
+// Bytes in memory written to a file one behind the other, piece by piece: so that progress can be told, the call be
+// stopped, and the disk begin before the last byte is there.
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "control.h"
 #include "os/file.h"
 
 namespace st::write {
 
-// `tell` is asked after each piece whether to go on.
+class WriteStream {
+ public:
+  using Tell = std::function<Result<void>(uint64_t done)>;
+
+  // `tell` is asked after each write whether to go on; `done` counts from the one before.
+  WriteStream(const os::File &to, uint64_t offset, Tell tell) : to_(to), at_(offset), started_(offset), tell_(tell) {}
+  // The next n bytes. Few are copied, and go into one write with those that come before and behind them.
+  Result<void> write(const void *bytes, uint64_t n);
+  // The next n bytes, not copied, behind those that were.
+  Result<void> write_through(const void *bytes, uint64_t n);
+  // Those that were copied. To be called at the end.
+  Result<void> flush();
+
+ private:
+  Result<void> write_out(const std::byte *bytes, uint64_t n);
+
+  const os::File &to_;
+  uint64_t at_;       // in the file: where the next write begins
+  uint64_t started_;  // how far the disk was told to begin
+  const Tell tell_;
+  std::unique_ptr<std::byte[]> few_;  // made when first needed
+  uint64_t waiting_ = 0;              // bytes in it
+};
+
+// Some bytes alone.
 Result<void> write_stream(const os::File &to, const void *bytes, uint64_t n, uint64_t offset,
-                          const std::function<Result<void>(uint64_t done)> &tell);
+                          const WriteStream::Tell &tell);
 
 }  // namespace st::write

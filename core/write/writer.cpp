@@ -76,28 +76,26 @@ Result<void> Writer::declare(std::vector<NewTensor> declared) {
       return canonical_before(a.dtype, a.name, b.dtype, b.name);
     });
   declared_ = declared.size();
-  slots_.reserve(declared_);
+  by_name_.reserve(declared_);
   for (NewTensor &t : declared)
     if (auto added = append(std::move(t)); !added) return Failure(std::move(added.error()));
   std::vector<const Slot *> order;
   for (const Slot &s : slots_) order.push_back(&s);
   auto spelled = header(order, &data_offset_);  // also checks what was declared
   if (!spelled) return Failure(std::move(spelled.error()));
+  header_ = std::move(*spelled);
   if (declared_ == 0) data_offset_ = round_up(std::max(gap, data_offset_), alignment_of(options_));
   return {};
 }
 
 Result<Writer::Slot *> Writer::append(NewTensor tensor) {
-  const auto [found, fresh] = by_name_.try_emplace(tensor.name, slots_.size());
-  if (!fresh) return Failure(duplicate(tensor.name));
-  if (tensor.nbytes > INT64_MAX - data_offset_ - end_) {
-    const std::string name = tensor.name;
-    by_name_.erase(found);
-    return Failure(
-        error(Status::offsets, "tensor ", in_quotes(name), " would end beyond 2^63 bytes").about_tensor(name));
-  }
+  if (by_name_.contains(tensor.name)) return Failure(duplicate(tensor.name));
+  if (tensor.nbytes > INT64_MAX - data_offset_ - end_)
+    return Failure(error(Status::offsets, "tensor ", in_quotes(tensor.name), " would end beyond 2^63 bytes")
+                       .about_tensor(tensor.name));
   const uint64_t n = tensor.nbytes;
   slots_.push_back({std::move(tensor), end_, 0});
+  by_name_.emplace(slots_.back().tensor.name, slots_.size() - 1);
   end_ += n;
   return &slots_.back();
 }
@@ -114,7 +112,7 @@ Result<void> Writer::write(Slot *slot, const void *bytes, uint64_t n) {
 }
 
 Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
-  const auto found = by_name_.find(std::string(name));
+  const auto found = by_name_.find(name);
   if (found != by_name_.end()) return &slots_[found->second];
   return Failure(error(Status::not_found, "no tensor named ", in_quotes(name),
                        " was declared; declare it, or give its dtype and shape with its bytes")
@@ -174,6 +172,30 @@ Result<void> Writer::put(NewTensor tensor) {
   return write(*slot, bytes, n);
 }
 
+// What was to be written there tells which tensor it is about.
+Failure Writer::failed_to_write(Error e) const {
+  const auto beyond = std::upper_bound(slots_.begin(), slots_.end(), e.offset,
+                                       [&](uint64_t at, const Slot &s) { return at < data_offset_ + s.begin; });
+  if (e.offset == no_offset || beyond == slots_.begin()) return Failure(std::move(e));
+  return Failure(std::move(e).about_tensor(std::prev(beyond)->tensor.name));
+}
+
+Result<void> Writer::put_declared() {
+  if (auto ok = may_go_on(); !ok) return ok;
+  const Control control(options_.progress, nullptr);
+  uint64_t done = 0;
+  WriteStream stream(made_->file(), data_offset_, [&](uint64_t more) { return control.check(done += more, end_); });
+  failed_ = true;
+  for (Slot &slot : slots_) {
+    if (auto put = stream.write(slot.tensor.bytes, slot.tensor.nbytes); !put)
+      return failed_to_write(std::move(put.error()));
+    slot.written = slot.tensor.nbytes;
+  }
+  if (auto put = stream.flush(); !put) return failed_to_write(std::move(put.error()));
+  failed_ = false;
+  return {};
+}
+
 // The header for slots in that order, and where data then begins at the earliest.
 Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint64_t *data_offset) const {
   std::vector<HeaderTensor> tensors;
@@ -192,6 +214,10 @@ Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint6
 
 // The header, and every tensor where it says.
 Result<void> Writer::arrange(const Control &control) {
+  if (declared_ > 0 && slots_.size() == declared_) {
+    if (auto padded = pad_header(&header_, data_offset_); !padded) return padded;
+    return made_->file().write(header_.data(), header_.size(), 0);
+  }
   std::vector<const Slot *> order;
   for (const Slot &s : slots_) order.push_back(&s);
   if (options_.layout != Layout::keep)
@@ -256,25 +282,9 @@ Result<void> Writer::finish() {
 
 Result<void> save(os::Env &env, const std::string &path, std::vector<NewTensor> tensors, NewMetadata metadata,
                   SaveOptions options) {
-  std::vector<size_t> order(tensors.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  if (options.layout != Layout::keep)
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return canonical_before(tensors[a].dtype, tensors[a].name, tensors[b].dtype, tensors[b].name);
-    });
-  uint64_t total = 0, done = 0, now = 0;
-  for (const NewTensor &t : tensors) total += t.nbytes;
-  if (options.progress)
-    options.progress = [&, tell = std::move(options.progress)](uint64_t n, uint64_t) {
-      now = n;
-      return tell(done + n, total);
-    };
-  auto writer = Writer::open(env, path, tensors, std::move(metadata), std::move(options));
+  auto writer = Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options));
   if (!writer) return Failure(std::move(writer.error()));
-  for (size_t i : order) {
-    if (auto added = (*writer)->add(tensors[i].name, tensors[i].bytes, tensors[i].nbytes); !added) return added;
-    done += std::exchange(now, 0);
-  }
+  if (auto put = (*writer)->put_declared(); !put) return put;
   return (*writer)->finish();
 }
 

@@ -8,6 +8,7 @@
 // was asked for.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,7 +30,7 @@ struct NewTensor {
   Dtype dtype;
   std::vector<uint64_t> shape;
   uint64_t nbytes;
-  const void *bytes = nullptr;  // null in a mere declaration
+  const void *bytes = nullptr;  // null in a mere declaration; else borrowed
 };
 // Of a tensor like that one.
 inline NewTensor declaration(const TensorView &t) {
@@ -60,6 +61,8 @@ class Writer {
                     const std::function<Result<void>(uint64_t done)> &tell);
   // A tensor and all its bytes, declared or not.
   Result<void> put(NewTensor tensor);
+  // The bytes of all tensors, which were declared with theirs, as one stream: small ones share a write.
+  Result<void> put_declared();
   // Status incomplete if bytes of a tensor are missing; that, and busy, leave
   // the writer as it was. After anything else it is over.
   Result<void> finish();
@@ -77,6 +80,7 @@ class Writer {
   Result<void> declare(std::vector<NewTensor> declared);
   Result<Slot *> append(NewTensor tensor);
   Result<void> write(Slot *slot, const void *bytes, uint64_t n);
+  Failure failed_to_write(Error e) const;
   Result<std::string> header(const std::vector<const Slot *> &order, uint64_t *data_offset) const;
   Result<void> arrange(const Control &control);
 
@@ -85,11 +89,12 @@ class Writer {
   pid_t process_ = 0;
   os::Location target_;
   NewMetadata metadata_;
-  std::vector<Slot> slots_;  // in the order of the file
-  std::unordered_map<std::string, size_t> by_name_;
+  std::deque<Slot> slots_;  // in the order of the file; each stays where it is, as its name is a key below
+  std::unordered_map<std::string_view, size_t> by_name_;
   uint64_t data_offset_ = 0;  // of the file as it is being written
   uint64_t end_ = 0;          // of the data so far
   size_t declared_ = 0;       // the first so many slots
+  std::string header_;        // of these
   bool arranged_ = false;
   bool failed_ = false;
   std::unique_ptr<Replacement> made_;

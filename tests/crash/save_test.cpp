@@ -17,20 +17,24 @@ namespace {
 
 const std::string path = "/models/m.safetensors";
 
+enum class Way { as_they_come, declared, at_once };
+
 struct Case {
   std::string name;
-  bool exists = false, declared = false;
+  bool exists = false;
+  Way way = Way::as_they_come;
   write::Layout layout = write::Layout::keep;
 };
 
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (bool exists : {false, true})
-    for (bool declared : {false, true})
+    for (const auto &[way, told] :
+         {std::pair{Way::as_they_come, ", as they come"}, {Way::declared, ", declared"}, {Way::at_once, ", at once"}})
       for (auto layout : {write::Layout::keep, write::Layout::stock})
-        all.push_back({text(exists ? "over a file" : "a new file", declared ? ", declared" : ", as they come",
-                            layout == write::Layout::stock ? ", stock" : ""),
-                       exists, declared, layout});
+        all.push_back(
+            {text(exists ? "over a file" : "a new file", told, layout == write::Layout::stock ? ", stock" : ""), exists,
+             way, layout});
   return all;
 }
 
@@ -44,8 +48,9 @@ Result<void> run(os::Env &env, const Case &c, const std::string &bytes) {
   write::SaveOptions options;
   options.layout = c.layout;
   const auto given = tensors(bytes);
-  auto writer =
-      write::Writer::open(env, path, c.declared ? given : std::vector<write::NewTensor>{}, {{"k", "v"}}, options);
+  if (c.way == Way::at_once) return write::save(env, path, given, {{"k", "v"}}, options);
+  auto writer = write::Writer::open(env, path, c.way == Way::declared ? given : std::vector<write::NewTensor>{},
+                                    {{"k", "v"}}, options);
   if (!writer) return Failure(std::move(writer.error()));
   for (const auto &t : given)
     if (auto put = (*writer)->put(t); !put) return put;
@@ -113,7 +118,7 @@ TEST_F(Saving, EveryCutLeavesTheOldFileOrTheNew) {
 
 // Somebody changes a tensor of the file that is to be replaced.
 TEST_F(Saving, WaitsForWhoeverChangesTheOldFile) {
-  const Case c{"over a file", true, true, write::Layout::keep};
+  const Case c{"over a file", true, Way::declared, write::Layout::keep};
   SimEnv env = fresh_disk(c, old);
   auto file = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
   ASSERT_TRUE(file);

@@ -233,6 +233,60 @@ TEST_F(WriterTest, ProgressCountsTheWholeAndCanCancel) {
   EXPECT_TRUE(same_bytes(bytes_of(path), before));
 }
 
+TEST_F(WriterTest, SmallTensorsOfASaveShareAWriteAndLargeOnesDoNot) {
+  const std::string large = pattern(5 << 20, 3);
+  for (size_t larges : {0, 1}) {
+    std::vector<std::string> small;
+    for (int i = 0; i < 1000; ++i) small.push_back(pattern(static_cast<size_t>(i % 70), static_cast<unsigned>(i)));
+    std::vector<NewTensor> tensors;
+    for (size_t i = 0; i < small.size(); ++i) {
+      if (larges > 0 && i == 500) tensors.push_back(u8("large", large));
+      tensors.push_back(u8(text("t", i), small[i]));
+    }
+    faulty.calls.clear();
+    ASSERT_TRUE(is_ok(save(faulty, path, tensors, {}, {})));
+    const auto made = [&](Call call) { return std::count(faulty.calls.begin(), faulty.calls.end(), call); };
+    EXPECT_EQ(made(Call::pwrite), larges > 0 ? 5 : 2);  // of them the header; and 5 MiB go in two
+    EXPECT_LE(made(Call::getpid), 6);
+    for (size_t i = 0; i < small.size(); ++i) ASSERT_EQ(seen(text("t", i)), small[i]) << i;
+    if (larges > 0) {
+      EXPECT_TRUE(same_bytes(seen("large"), large));
+    }
+  }
+}
+
+// More of them than one write takes, which tell progress on the way, and can be stopped there.
+TEST_F(WriterTest, ManySmallTensorsTellProgressOnTheWay) {
+  const std::string bytes = pattern(20000, 5);
+  std::vector<NewTensor> tensors;
+  for (int i = 0; i < 150; ++i) tensors.push_back(u8(text("t", i), bytes));
+  std::vector<uint64_t> told;
+  const auto tell = [&](uint64_t done, uint64_t total) {
+    EXPECT_EQ(total, 150u * 20000u);
+    told.push_back(done);
+    return done < 2'000'000;
+  };
+  EXPECT_TRUE(fails_with(Status::cancelled, save(faulty, path, tensors, {}, {.progress = tell})));
+  EXPECT_EQ(told.size(), 2u);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ASSERT_TRUE(is_ok(save(faulty, path, tensors, {}, {})));
+  EXPECT_TRUE(same_bytes(seen("t149"), bytes));
+}
+
+TEST_F(WriterTest, AFailedWriteOfManyNamesTheTensorThatBeginsWhereItFailed) {
+  const std::string large = pattern(1 << 20, 3);
+  const std::vector<NewTensor> tensors{u8("a", a), u8("none", ""), u8("large", large), u8("b", b), u8("end", "")};
+  for (const auto &[nth, name] : {std::pair{0, "a"}, {1, "large"}, {2, "b"}}) {
+    int asked = 0;
+    faulty.before = [&, nth = nth](Call call) { return call == Call::pwrite && asked++ == nth ? -ENOSPC : 0; };
+    const auto failed = save(faulty, path, tensors, {}, {});
+    EXPECT_TRUE(fails_with(Status::no_space, failed));
+    EXPECT_EQ(failed.error().tensor, name);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(WriterTest, AFailedWriteEndsIt) {
   auto w = writer();
   faulty.before = [](Call call) { return call == Call::pwrite ? -EIO : 0; };
