@@ -9,6 +9,7 @@
 #include "check.h"
 #include "format/header.h"
 #include "format/json_string.h"
+#include "hash.h"
 
 namespace st {
 namespace {
@@ -29,25 +30,43 @@ void append_tensor(std::string &out, const HeaderTensor &t) {
   out += "]}";
 }
 
+// The second of two tensors of one name, or one that is named like the metadata. A set of names takes more memory than
+// the header, so hashes tell first whether there may be such.
+const HeaderTensor *find_duplicate(std::span<const HeaderTensor> tensors) {
+  constexpr std::string_view metadata = "__metadata__";
+  std::vector<uint64_t> hashes{hash64(metadata.data(), metadata.size())};
+  hashes.reserve(tensors.size() + 1);
+  for (const HeaderTensor &t : tensors) hashes.push_back(hash64(t.name.data(), t.name.size()));
+  std::sort(hashes.begin(), hashes.end());
+  if (std::adjacent_find(hashes.begin(), hashes.end()) == hashes.end()) return nullptr;
+  std::unordered_set<std::string_view> names{metadata};
+  for (const HeaderTensor &t : tensors)
+    if (!names.insert(t.name).second) return &t;
+  return nullptr;
+}
+
 // What a reader would refuse is not written.
 Result<void> check(std::span<const HeaderTensor> tensors) {
-  std::unordered_set<std::string_view> names{"__metadata__"};
-  std::vector<const HeaderTensor *> by_offset;
+  auto refuse = [](const HeaderTensor &t, Status status, std::string_view why) {
+    return Failure(error(status, "tensor ", in_quotes(t.name), " ", why).about_tensor(t.name));
+  };
+  if (const HeaderTensor *t = find_duplicate(tensors))
+    return refuse(*t, Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
   for (const HeaderTensor &t : tensors) {
-    auto refuse = [&](Status status, std::string_view why) {
-      return Failure(error(status, "tensor ", in_quotes(t.name), " ", why).about_tensor(t.name));
-    };
-    if (!names.insert(t.name).second)
-      return refuse(Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
     auto nbytes = tensor_nbytes(t.dtype, t.shape);
-    if (!nbytes) return refuse(nbytes.error().status, nbytes.error().message);
+    if (!nbytes) return refuse(t, nbytes.error().status, nbytes.error().message);
     if (*nbytes != t.nbytes)
-      return refuse(Status::size_mismatch, text("has ", t.nbytes, " bytes; its dtype and shape need ", *nbytes));
+      return refuse(t, Status::size_mismatch, text("has ", t.nbytes, " bytes; its dtype and shape need ", *nbytes));
     uint64_t end;
     if (__builtin_add_overflow(t.begin, t.nbytes, &end) || end > INT64_MAX)
-      return refuse(Status::offsets, "would end beyond 2^63 bytes, where no file reaches");
-    by_offset.push_back(&t);
+      return refuse(t, Status::offsets, "would end beyond 2^63 bytes, where no file reaches");
   }
+  uint64_t behind = 0;
+  const auto follows = [&](const HeaderTensor &t) { return std::exchange(behind, behind + t.nbytes) == t.begin; };
+  if (std::all_of(tensors.begin(), tensors.end(), follows)) return {};
+  std::vector<const HeaderTensor *> by_offset;
+  by_offset.reserve(tensors.size());
+  for (const HeaderTensor &t : tensors) by_offset.push_back(&t);
   std::sort(by_offset.begin(), by_offset.end(), [](const HeaderTensor *a, const HeaderTensor *b) {
     return a->begin != b->begin ? a->begin < b->begin : a->nbytes < b->nbytes;
   });
@@ -73,6 +92,10 @@ Result<std::string> spell_header(std::span<const HeaderTensor> tensors, Metadata
   if (auto checked = check(tensors); !checked) return Failure(std::move(checked.error()));
 
   std::string out(length_bytes, '\0');
+  constexpr size_t around = 80;  // what mostly stands around a name
+  size_t names = 0;
+  for (const HeaderTensor &t : tensors) names += t.name.size() + around;
+  out.reserve(names);
   out += '{';
   if (!metadata.empty()) {
     out += "\"__metadata__\":{";

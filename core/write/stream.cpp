@@ -8,16 +8,17 @@
 namespace st::write {
 namespace {
 
-constexpr uint64_t piece = uint64_t{4} << 20;  // of a write
-constexpr uint64_t few = uint64_t{32} << 10;   // bytes that are copied faster than written
+constexpr uint64_t piece = uint64_t{4} << 20;   // of a write
+constexpr uint64_t few = uint64_t{32} << 10;    // bytes that are copied faster than written
+constexpr uint64_t room = uint64_t{256} << 10;  // for those of several
 
 }  // namespace
 
 Result<void> WriteStream::write(const void *bytes, uint64_t n) {
   if (n >= few) return write_through(bytes, n);
   if (n == 0) return {};
-  if (!few_) few_ = std::make_unique_for_overwrite<std::byte[]>(write_chunk_bytes);
-  if (n > write_chunk_bytes - waiting_)
+  if (!few_) few_ = std::make_unique_for_overwrite<std::byte[]>(room);
+  if (n > room - waiting_)
     if (auto put = flush(); !put) return put;
   std::memcpy(few_.get() + waiting_, bytes, n);
   waiting_ += n;

@@ -76,10 +76,11 @@ Result<void> Writer::declare(std::vector<NewTensor> declared) {
       return canonical_before(a.dtype, a.name, b.dtype, b.name);
     });
   declared_ = declared.size();
-  by_name_.reserve(declared_);
   for (NewTensor &t : declared)
     if (auto added = append(std::move(t)); !added) return Failure(std::move(added.error()));
+  std::vector<NewTensor>().swap(declared);  // to have their memory for the header
   std::vector<const Slot *> order;
+  order.reserve(declared_);
   for (const Slot &s : slots_) order.push_back(&s);
   auto spelled = header(order, &data_offset_);  // also checks what was declared
   if (!spelled) return Failure(std::move(spelled.error()));
@@ -89,13 +90,11 @@ Result<void> Writer::declare(std::vector<NewTensor> declared) {
 }
 
 Result<Writer::Slot *> Writer::append(NewTensor tensor) {
-  if (by_name_.contains(tensor.name)) return Failure(duplicate(tensor.name));
   if (tensor.nbytes > INT64_MAX - data_offset_ - end_)
     return Failure(error(Status::offsets, "tensor ", in_quotes(tensor.name), " would end beyond 2^63 bytes")
                        .about_tensor(tensor.name));
   const uint64_t n = tensor.nbytes;
   slots_.push_back({std::move(tensor), end_, 0});
-  by_name_.emplace(slots_.back().tensor.name, slots_.size() - 1);
   end_ += n;
   return &slots_.back();
 }
@@ -111,9 +110,14 @@ Result<void> Writer::write(Slot *slot, const void *bytes, uint64_t n) {
   return {};
 }
 
-Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
+std::optional<size_t> Writer::find(std::string_view name) {
+  while (by_name_.size() < slots_.size()) by_name_.emplace(slots_[by_name_.size()].tensor.name, by_name_.size());
   const auto found = by_name_.find(name);
-  if (found != by_name_.end()) return &slots_[found->second];
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
+  if (const auto i = find(name)) return &slots_[*i];
   return Failure(error(Status::not_found, "no tensor named ", in_quotes(name),
                        " was declared; declare it, or give its dtype and shape with its bytes")
                      .about_tensor(name));
@@ -151,10 +155,9 @@ Result<void> Writer::put(NewTensor tensor) {
   if (auto ok = may_go_on(); !ok) return ok;
   const void *bytes = tensor.bytes;
   const uint64_t n = tensor.nbytes;
-  const auto found = by_name_.find(tensor.name);
-  if (found != by_name_.end()) {
-    Slot &slot = slots_[found->second];
-    if (found->second >= declared_ || slot.written > 0) return Failure(duplicate(tensor.name));
+  if (const auto i = find(tensor.name)) {
+    Slot &slot = slots_[*i];
+    if (*i >= declared_ || slot.written > 0) return Failure(duplicate(tensor.name));
     if (slot.tensor.dtype != tensor.dtype || slot.tensor.shape != tensor.shape || slot.tensor.nbytes != n)
       return Failure(error(Status::shape_mismatch, "tensor ", in_quotes(tensor.name),
                            " was declared with another dtype, shape or size")

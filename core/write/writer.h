@@ -76,6 +76,7 @@ class Writer {
 
   Writer(os::Env &env, SaveOptions options) : env_(env), options_(std::move(options)) {}
   Result<void> may_go_on() const;
+  std::optional<size_t> find(std::string_view name);
   Result<Slot *> declared_slot(std::string_view name);
   Result<void> declare(std::vector<NewTensor> declared);
   Result<Slot *> append(NewTensor tensor);
@@ -90,11 +91,11 @@ class Writer {
   os::Location target_;
   NewMetadata metadata_;
   std::deque<Slot> slots_;  // in the order of the file; each stays where it is, as its name is a key below
-  std::unordered_map<std::string_view, size_t> by_name_;
-  uint64_t data_offset_ = 0;  // of the file as it is being written
-  uint64_t end_ = 0;          // of the data so far
-  size_t declared_ = 0;       // the first so many slots
-  std::string header_;        // of these
+  std::unordered_map<std::string_view, size_t> by_name_;  // of as many as there were when a name was last looked for
+  uint64_t data_offset_ = 0;                              // of the file as it is being written
+  uint64_t end_ = 0;                                      // of the data so far
+  size_t declared_ = 0;                                   // the first so many slots
+  std::string header_;                                    // of these
   bool arranged_ = false;
   bool failed_ = false;
   std::unique_ptr<Replacement> made_;

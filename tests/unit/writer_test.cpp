@@ -267,7 +267,8 @@ TEST_F(WriterTest, ManySmallTensorsTellProgressOnTheWay) {
     return done < 2'000'000;
   };
   EXPECT_TRUE(fails_with(Status::cancelled, save(faulty, path, tensors, {}, {.progress = tell})));
-  EXPECT_EQ(told.size(), 2u);
+  EXPECT_GE(told.size(), 2u);
+  EXPECT_LT(told.size(), 50u);  // and not 100
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
   EXPECT_FALSE(std::filesystem::exists(path));
   ASSERT_TRUE(is_ok(save(faulty, path, tensors, {}, {})));

@@ -1,7 +1,7 @@
 """Write a file: `libst.save` at once, `libst.writer` tensor by tensor."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Optional
 
@@ -10,7 +10,8 @@ from ._callbacks import Callbacks, Progress
 from ._hub import warn_of_blob
 from ._layout import save_options
 from ._names import encoded
-from ._payload import declared, form_of, payload
+from ._payload import columns_of, payload
+from ._rows import Columns, address
 from ._waiting import Waiting
 from .errors import ClosedError, check
 from .file import Path, fs_path
@@ -46,27 +47,48 @@ def save(
     A file that is replaced hands on its mode, owner, ACL and attributes. Raises NoSpaceError, AccessError,
     NoFileError (the folder), FormatError (nobody could read it), BusyError, StorageError: nothing changed.
     """
+    columns, ready = columns_of(tensors.values())
+    sizes = None if ready else columns.sizes
+    given = _Given(tensors, columns, metadata)
     waiting = Waiting.of(lock_timeout)
-    forms = {name: form_of(value) for name, value in tensors.items()}
-    kept: list[Any] = []
-    pairs = _pairs(metadata, kept)
+    steps = _Steps(progress, sum(sizes or ()))
+    callbacks = Callbacks(steps if sizes and progress else progress)
+    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
-    n, m = len(tensors), len(metadata or {})
-    if all(form.ready for form in forms.values()):
-        callbacks = Callbacks(progress)
-        options = save_options(layout, alignment, header_reserve, waiting, callbacks)
-        array = (_abi.Tensor * n)(*[_named(name, *payload(value), kept) for name, value in tensors.items()])
-        check(waiting.run(lambda: callbacks.call(_abi.st_save, raw, array, n, pairs, m, options)))
+    if sizes is None:
+        _save(raw, given, options, callbacks, waiting)
         return
-    steps = _Steps(progress, sum(form.nbytes for form in forms.values()))
-    callbacks = Callbacks(steps if progress else None)
-    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
-    array = (_abi.Tensor * n)(*[_named(name, declared(form), None, kept) for name, form in forms.items()])
-    with Writer._open(raw, array, n, pairs, m, options, callbacks, waiting) as w:
-        for name, value in tensors.items():
+    with Writer._open(raw, given, options, callbacks, waiting) as w:
+        for (name, value), nbytes in zip(tensors.items(), sizes):
             w.add(name, value)
-            steps.before += forms[name].nbytes
+            steps.before += nbytes
+
+
+def save_stock(path: str, names: Iterable[str], columns: Columns, metadata: Optional[Mapping[str, str]]) -> None:
+    """Write a file byte for byte as stock does."""
+    waiting, callbacks = Waiting.of(10.0), Callbacks()
+    raw = fs_path(path)
+    warn_of_blob(raw, stacklevel=2)
+    _save(raw, _Given(names, columns, metadata), save_options("stock", 0, 0, waiting, callbacks), callbacks, waiting)
+
+
+def _save(path: bytes, given: "_Given", options: _abi.SaveOptions, callbacks: Callbacks, waiting: Waiting) -> None:
+    check(waiting.run(lambda: callbacks.call(_abi.st_save, path, *given.arguments, options)))
+
+
+class _Given:
+    """Tensors and metadata, as C takes them."""
+
+    __slots__ = ("arguments", "_kept")
+
+    def __init__(self, names: Iterable[str], columns: Columns, metadata: Optional[Mapping[str, str]]) -> None:
+        rows, within = columns.take_rows(names)
+        kept: list[Any] = [rows, within]
+        pairs = _pairs(metadata, kept)
+        tensors = ctypes.cast(address(rows), ctypes.POINTER(_abi.Tensor))
+        self.arguments = (tensors, len(rows), pairs, len(pairs))
+        self._kept = kept
 
 
 def writer(
@@ -91,11 +113,9 @@ def writer(
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
     options = save_options(layout, alignment, header_reserve, waiting, callbacks)
-    kept: list[Any] = []
-    pairs = _pairs(metadata, kept)
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
-    return Writer._open(raw, None, 0, pairs, len(metadata or {}), options, callbacks, waiting)
+    return Writer._open(raw, _Given((), Columns(), metadata), options, callbacks, waiting)
 
 
 class Writer:
@@ -114,10 +134,7 @@ class Writer:
     def _open(
         cls,
         path: bytes,
-        declared: Any,
-        n: int,
-        pairs: Any,
-        m: int,
+        given: _Given,
         options: _abi.SaveOptions,
         callbacks: Callbacks,
         waiting: Waiting,
@@ -128,7 +145,7 @@ class Writer:
         self._waiting = waiting
         out = ctypes.c_void_p()
         try:
-            check(callbacks.call(_abi.st_writer_open, path, declared, n, pairs, m, options, out))
+            check(callbacks.call(_abi.st_writer_open, path, *given.arguments, options, out))
         finally:  # a callback may have raised although the file is begun
             self._address = out.value
         return self
@@ -139,9 +156,11 @@ class Writer:
         FormatError for a name that was added before. After NoSpaceError, StorageError, or what a progress
         callback raised, the writer can only be aborted.
         """
-        kept: list[Any] = []
-        tensor = _named(name, *payload(array), kept)
+        raw = ctypes.create_string_buffer(encoded(name))
+        tensor, kept = payload(array)
+        tensor.name, tensor.name_len = ctypes.addressof(raw), len(raw) - 1
         check(self._callbacks.call(_abi.st_writer_put, self._live(), tensor))
+        del kept  # until here
 
     def finish(self) -> None:
         """Make the file durable and give it its name. After BusyError it may be called again."""
@@ -204,15 +223,6 @@ class _Steps:
     def __call__(self, done: int, total: int) -> None:
         if self._tell:
             self._tell(self.before + done, self._total)
-
-
-def _named(name: str, tensor: _abi.Tensor, array: Any, kept: list[Any]) -> _abi.Tensor:
-    raw = encoded(name)
-    buffer = ctypes.create_string_buffer(raw)
-    tensor.name = ctypes.addressof(buffer)
-    tensor.name_len = len(raw)
-    kept += (buffer, array, tensor)  # the last for its shape, which a copy of the struct does not keep
-    return tensor
 
 
 def _pairs(metadata: Optional[Mapping[str, str]], kept: list[Any]) -> Any:

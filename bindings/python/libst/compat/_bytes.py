@@ -10,17 +10,15 @@ import math
 import os
 import secrets
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Optional, Union
 
-import numpy as np
-
 from .. import _abi
-from .._payload import Packed
+from .._rows import Columns
 from ..dtypes import NAMES
 from ..file import open_memory
-from ..save import save
+from ..save import save_stock
 from ._errors import SafetensorError, translated, translated_writing
 
 _DTYPES = {
@@ -46,6 +44,7 @@ _DTYPES = {
     "complex64": "C64",
 }
 _NUMBERS = {name: number for number, name in NAMES.items()}
+_BITS = {name: int(_abi.st_dtype_bits(number)) for name, number in _NUMBERS.items()}
 _ALIGNMENT = 8  # of the data, as stock pads
 
 
@@ -59,8 +58,8 @@ class TensorSpec:
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {", ".join(_DTYPES)}')
         if isinstance(shape, str):
             raise TypeError("argument 'shape': Can't extract `str` to `Vec`")
-        extents = [int(extent) for extent in shape]
-        if any(number < 0 for number in (*extents, data_ptr, data_len)):
+        extents = list(map(int, shape))
+        if data_ptr < 0 or data_len < 0 or min(extents, default=0) < 0:
             raise OverflowError("can't convert negative int to unsigned")
         if dtype == "float4_e2m1fn_x2" and extents:
             extents[-1] *= 2  # torch counts pairs
@@ -94,34 +93,34 @@ class TensorSpec:
             f"data_ptr={self._data_ptr}, data_len={self._data_len})"
         )
 
-    def _packed(self) -> Packed:
-        """The bytes, not copied, once it is sure that they are as many as the shape says."""
-        bits = math.prod(self._shape) * int(_abi.st_dtype_bits(_NUMBERS[self._dtype]))
+    def _check(self) -> None:
+        """That the bytes are as many as the shape says."""
+        bits = math.prod(self._shape) * _BITS[self._dtype]
         if bits % 8 or bits // 8 != self._data_len or (self._data_len and not self._data_ptr):
             raise SafetensorError("Error while serializing: invalid shape, data type, or offset for tensor")
-        if not self._data_len:
-            return Packed(self._dtype, self._shape, np.empty(0, np.uint8))
-        memory: Any = (ctypes.c_ubyte * self._data_len).from_address(self._data_ptr)
-        return Packed(self._dtype, self._shape, np.frombuffer(memory, np.uint8))
+
+    def _bytes(self) -> Any:
+        """The bytes, not copied."""
+        return (ctypes.c_ubyte * self._data_len).from_address(self._data_ptr) if self._data_len else b""
 
 
 def serialize(tensor_dict: dict[str, TensorSpec], metadata: Optional[dict[str, str]] = None) -> bytes:
     """The bytes of a file that holds these tensors."""
-    tensors = _checked(tensor_dict, metadata)
-    if "__metadata__" in tensors:
+    _check(tensor_dict, metadata)
+    if "__metadata__" in tensor_dict:
         raise SafetensorError("Error while serializing: a tensor cannot have the name __metadata__")
     header: dict[str, Any] = {}
     if metadata:
         header["__metadata__"] = metadata
-    order = sorted(tensors, key=lambda name: (-_NUMBERS[tensors[name].dtype], name.encode()))
+    order = sorted(tensor_dict, key=lambda name: (-_NUMBERS[tensor_dict[name]._dtype], name.encode()))
     end = 0
     for name in order:
-        tensor = tensors[name]
-        begin, end = end, end + tensor.data.nbytes
-        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        tensor = tensor_dict[name]
+        begin, end = end, end + tensor._data_len
+        header[name] = {"dtype": tensor._dtype, "shape": tensor._shape, "data_offsets": [begin, end]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    return b"".join([struct.pack("<Q", len(text)), text, *(tensors[name].data for name in order)])
+    return b"".join([struct.pack("<Q", len(text)), text, *(tensor_dict[name]._bytes() for name in order)])
 
 
 def serialize_file(
@@ -132,21 +131,34 @@ def serialize_file(
     """Write a file that holds these tensors: byte for byte as stock does, and durably: until it returns, the
     path leads to the old file, or to none. The mode is that of the file replaced, or as umask has it. A symbolic link
     is replaced, and not what it leads to, which in the Hub's cache other revisions share."""
-    tensors = _checked(tensor_dict, metadata)
+    _check(tensor_dict, metadata)
+    columns = Columns()
+    for tensor in tensor_dict.values():
+        columns.add(_NUMBERS[tensor._dtype], tensor._shape, tensor._data_len, tensor._data_ptr)
+    write_columns(tensor_dict, columns, filename, metadata)
+
+
+def write_columns(
+    names: Iterable[str],
+    columns: Columns,
+    filename: Union[str, "os.PathLike[str]"],
+    metadata: Optional[dict[str, str]],
+) -> None:
+    """The same of tensors that are known to fit."""
     path = file_name(filename)
     with translated_writing():
         if os.path.islink(path):
-            _replace_link(path, tensors, metadata)
+            _replace_link(path, names, columns, metadata)
         else:
-            save(path, tensors, metadata, layout="stock")
+            save_stock(path, names, columns, metadata)
 
 
-def _replace_link(path: str, tensors: dict[str, Packed], metadata: Optional[dict[str, str]]) -> None:
+def _replace_link(path: str, names: Iterable[str], columns: Columns, metadata: Optional[dict[str, str]]) -> None:
     """`save` follows links, so the file is made beside this one and takes its name, durably."""
     folder = os.path.dirname(path) or "."
     made = os.path.join(folder, f".{secrets.token_hex(8)}.st-link")
     try:
-        save(made, tensors, metadata, layout="stock")
+        save_stock(made, names, columns, metadata)
         os.replace(made, path)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -191,14 +203,20 @@ def check_type(argument: str, value: Any, kind: type) -> None:
         raise TypeError(f"argument '{argument}': '{found}' object is not an instance of '{kind.__name__}'")
 
 
-def _checked(tensor_dict: dict[str, TensorSpec], metadata: Optional[dict[str, str]]) -> dict[str, Packed]:
+def check_metadata(metadata: Optional[dict[str, str]]) -> None:
+    if metadata is None:
+        return
+    check_type("metadata", metadata, dict)
+    for key, text in metadata.items():
+        check_type("metadata", key, str)
+        check_type("metadata", text, str)
+
+
+def _check(tensor_dict: dict[str, TensorSpec], metadata: Optional[dict[str, str]]) -> None:
     check_type("tensor_dict", tensor_dict, dict)
-    if metadata is not None:
-        check_type("metadata", metadata, dict)
-        for key, text in metadata.items():
-            check_type("metadata", key, str)
-            check_type("metadata", text, str)
+    check_metadata(metadata)
     for name, tensor in tensor_dict.items():
         check_type("tensor_dict", name, str)
         check_type("tensor_dict", tensor, TensorSpec)
-    return {name: tensor._packed() for name, tensor in tensor_dict.items()}
+    for tensor in tensor_dict.values():
+        tensor._check()

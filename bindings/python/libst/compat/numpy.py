@@ -5,8 +5,10 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ..dtypes import NAMES, NUMPY
+from .._payload import address_of, columns_of
+from ..dtypes import NAMES, NUMBERS, NUMPY
 from . import TensorSpec, deserialize, safe_open, serialize, serialize_file
+from ._bytes import check_metadata, write_columns
 
 Array = np.ndarray[Any, Any]
 
@@ -26,8 +28,12 @@ def save_file(
     metadata: Optional[dict[str, str]] = None,
 ) -> None:
     """Write a file that holds these arrays, durably."""
-    kept: list[Array] = []
-    serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
+    if not all(type(name) is str and _is_dense(array) for name, array in tensor_dict.items()):
+        kept: list[Array] = []
+        serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
+        return
+    check_metadata(metadata)
+    write_columns(tensor_dict, columns_of(tensor_dict.values())[0], filename, metadata)
 
 
 def load(data: bytes) -> dict[str, Array]:
@@ -65,14 +71,21 @@ def _is_little_endian(tensor: Array) -> bool:
     return bool(tensor.dtype.byteorder != ">")  # the machine is little-endian
 
 
+def _is_dense(array: Any) -> bool:
+    """Whether its elements lie in memory as the format has them."""
+    return type(array) is np.ndarray and array.dtype in NUMBERS and bool(array.flags.c_contiguous)
+
+
 def _flatten(tensor_dict: dict[str, Array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
     """What to write; `keep_alive_buffer` holds the memory where it lies."""
     specs = {}
+    names: dict[Any, str] = {}  # of dtypes: numpy makes them up anew each time
     for name, array in tensor_dict.items():
-        # Stock would write the bytes of a transposed array in the order in which they lie, under its shape.
-        dense = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+        dense = array
+        if not _is_dense(array):
+            # Stock would write the bytes of a transposed array in the order in which they lie, under its shape.
+            dense = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
         keep_alive_buffer.append(dense)
-        specs[name] = TensorSpec(
-            dtype=dense.dtype.name, shape=dense.shape, data_ptr=dense.ctypes.data, data_len=dense.nbytes
-        )
+        dtype = names.get(dense.dtype) or names.setdefault(dense.dtype, dense.dtype.name)
+        specs[name] = TensorSpec(dtype=dtype, shape=dense.shape, data_ptr=address_of(dense), data_len=dense.nbytes)
     return specs
