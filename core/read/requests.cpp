@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace st::read {
+namespace {
+
+// Whether `next` goes on where `last` ends, in the file and in memory.
+bool continues(const Piece &last, const Piece &next) {
+  return last.offset + last.length == next.offset && (last.to ? last.to + last.length == next.to : next.to == nullptr);
+}
+
+}  // namespace
 
 Plan plan_requests(std::vector<Piece> pieces, uint64_t block, uint64_t gap, size_t most_parts) {
   std::sort(pieces.begin(), pieces.end(), [](const Piece &a, const Piece &b) { return a.offset < b.offset; });
@@ -15,8 +23,8 @@ Plan plan_requests(std::vector<Piece> pieces, uint64_t block, uint64_t gap, size
     while (rest.length > 0) {
       Request *last = plan.requests.empty() ? nullptr : &plan.requests.back();
       const uint64_t end = last ? last->offset + last->length : 0;
-      const bool joins =
-          last && rest.offset >= end && rest.offset - end <= gap && rest.offset < limit && parts + 2 <= most_parts;
+      const bool joins = last && rest.offset >= end && rest.offset - end <= gap && rest.offset < limit &&
+                         (parts + 2 <= most_parts || continues(plan.pieces.back(), rest));
       if (!joins) {
         plan.requests.push_back({rest.offset, 0, plan.pieces.size(), 0});
         last = &plan.requests.back();
@@ -27,10 +35,14 @@ Plan plan_requests(std::vector<Piece> pieces, uint64_t block, uint64_t gap, size
       }
       Piece now = rest;
       now.length = std::min(rest.length, limit - rest.offset);
-      plan.pieces.push_back(now);
       last->length = now.offset + now.length - last->offset;
-      ++last->count;
-      ++parts;
+      if (joins && continues(plan.pieces.back(), now)) {
+        plan.pieces.back().length += now.length;
+      } else {
+        plan.pieces.push_back(now);
+        ++last->count;
+        ++parts;
+      }
       rest.offset += now.length;
       rest.length -= now.length;
       if (rest.to) rest.to += now.length;

@@ -18,7 +18,7 @@ struct Request {
 };
 
 struct Plan {
-  std::vector<Piece> pieces;  // by offset, none longer than a block
+  std::vector<Piece> pieces;  // by offset, none longer than a block; neighbours in the file and in memory are one
   std::vector<Request> requests;
   uint64_t wanted = 0;  // bytes of all pieces
 };

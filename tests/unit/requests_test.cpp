@@ -68,6 +68,34 @@ TEST(Requests, NeighboursAreOneRequest) {
   EXPECT_EQ(plan.requests[0].count, 3u);
 }
 
+// However many they are: 4096 pieces fill a request of a block, where a call takes 512 parts.
+TEST(Requests, NeighboursInTheFileAndInMemoryAreOnePiece) {
+  constexpr uint64_t length = block / 4096;
+  std::vector<Piece> pieces, scattered, nowhere;
+  for (uint64_t i = 0; i < 3 * 4096; ++i) {
+    pieces.push_back({i * length, length, at(1 << 20) + i * length});
+    scattered.push_back({i * length, length, at(1 << 20) + i * (length + 1)});
+    nowhere.push_back({i * length, length, nullptr});
+  }
+  for (const auto &touching : {pieces, nowhere}) {
+    const Plan plan = plan_requests(touching, block, 0, 512);
+    ASSERT_EQ(plan.requests.size(), 3u);
+    ASSERT_EQ(plan.pieces.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(plan.requests[i].length, block);
+      EXPECT_EQ(plan.requests[i].count, 1u);
+      EXPECT_EQ(plan.pieces[i].to, touching[4096 * i].to);
+      EXPECT_EQ(plan.pieces[i].length, block);
+    }
+    EXPECT_EQ(plan.wanted, 3 * block);
+  }
+  expect_sound(plan_requests(scattered, block, 0, 512), scattered, block, 0, 512);
+  // Not across what nobody wants, nor from memory to nowhere.
+  const Plan apart = plan_requests({{0, 10, at(4096)}, {20, 10, at(4096 + 10)}, {30, 10, nullptr}}, block, 100, 512);
+  EXPECT_EQ(apart.requests.size(), 1u);
+  EXPECT_EQ(apart.pieces.size(), 3u);
+}
+
 TEST(Requests, AGapIsReadThroughUpToItsBound) {
   for (const auto &[begin, requests] : {std::pair{1100u, 1u}, {1101u, 2u}}) {
     const Plan plan = plan_requests({{0, 100, at(4096)}, {begin, 10, at(9000)}}, block, 1000, 512);
