@@ -187,3 +187,72 @@ def test_neighbours_in_the_file_are_neighbours_in_memory(path):
         places = [arrays[i.name].__array_interface__["data"][0] - i.file_offset for i in infos]
         assert len(set(places)) == 1
         assert places[0] % bulk._PAGE == 0
+
+
+def test_read_many_takes_parts(path, tensors):
+    wanted = [("t7", 3), ("large", slice(5, 1000, 7)), ("t7", np.index_exp[..., ::-2]), ("scalar", ()), ("t7", -1)]
+    wanted += [("large", slice(n, n + 100)) for n in range(0, 9 << 20, 99_991)]
+    with libst.open(path) as f:
+        got = f.read_many(wanted)
+        assert len(got) == len(wanted)
+        for array, (name, index) in zip(got, wanted):
+            part = tensors[name][index]
+            assert array.shape == part.shape and array.dtype == part.dtype, (name, index)
+            assert np.array_equal(array, part)
+            assert array.flags.writeable and array.flags.aligned
+        told = []
+        f.read_many(wanted, progress=lambda done, total: told.append((done, total)))
+        assert told[-1] == (sum(array.nbytes for array in got),) * 2
+        assert f.read_many([]) == {}
+        for wrong, error in (
+            (("none such", 0), libst.NotFoundError),
+            (("t7", 8), IndexError),
+            (("t7", (0, 0, 0)), IndexError),
+            (("t7", [1]), TypeError),
+            (("t7", slice(0, 1, 0)), ValueError),
+        ):
+            with pytest.raises(error):
+                f.read_many([("t1", 0), wrong])
+
+
+def test_parts_of_packed_types_end_at_bytes(raw):
+    data = bytes(range(16))
+    with libst.open(raw([("t", "F4", [4, 8], data), ("u", "F6_E2M3", [4], b"abc")])) as f:
+        parts = f.read_many([("t", 1), ("u", slice(None)), ("t", np.index_exp[:, 2:4])])
+        assert [part.tobytes() for part in parts] == [data[4:8], b"abc", bytes([data[1], data[5], data[9], data[13]])]
+        assert all(part.dtype == np.uint8 and part.ndim == 1 for part in parts)
+        for cut in (np.index_exp[:, 1:3], np.index_exp[0, 0]):
+            with pytest.raises(libst.FormatError) as caught:
+                f.read_many([("t", 0), ("t", cut)])
+            assert caught.value.status == libst.Status.SUBBYTE
+
+
+def test_many_small_tensors_are_read_in_few_requests(tmp_path):
+    arrays = {f"t{i}": np.full((16, 16), i, np.float32) for i in range(10_000)}
+    save_file(arrays, tmp_path / "m.safetensors")
+    with libst.open(tmp_path / "m.safetensors", block_size=4 << 20) as f:
+        same(f.read_many(list(f)), arrays)
+        assert f.stats().read_requests <= 4  # 10 MB in blocks of 4 MiB
+
+
+# A dtype that its place in the file does not suit has a place of its own in memory.
+def test_arrays_are_aligned_wherever_the_file_has_its_data(raw):
+    tensors = [("a", "U8", [3], b"abc"), ("b", "F32", [2], bytes(range(8))), ("c", "U8", [5], b"fghij")]
+    tensors += [("d", "F64", [1], bytes(8)), ("e", "U8", [0], b""), ("f", "I16", [], b"xy")]
+    path = raw(tensors)
+    loaded = libst.load(path)
+    for name, _, shape, data in tensors:
+        assert loaded[name].tobytes() == data and loaded[name].shape == tuple(shape)
+        assert loaded[name].flags.aligned and loaded[name].flags.writeable
+
+
+def test_shards_are_loaded_into_one_block(tmp_path):
+    arrays = {f"t{i}": np.arange(i, i + 300, dtype=np.int16).reshape(3, 100) for i in range(60)}
+    libst.save(tmp_path / "m.safetensors", arrays)
+    libst.reshard(tmp_path / "m.safetensors", tmp_path / "shards", 7000)
+    loaded = libst.load(tmp_path / "shards")
+    same(loaded, arrays)
+    assert len({id(array.base) for array in loaded.values()}) == 1
+    with libst.open(tmp_path / "shards") as f:
+        parts = f.read_many([(f"t{i}", (i % 3, slice(10, 20))) for i in range(60)])
+        assert all(np.array_equal(part, arrays[f"t{i}"][i % 3, 10:20]) for i, part in enumerate(parts))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -11,8 +13,10 @@ import numpy as np
 
 from . import _abi
 from ._callbacks import Progress
+from ._index import cut, parts_of
 from ._names import Description, describe, encoded, index_of
 from ._pin import Array, Pin
+from ._rows import REQUEST, Rows, address, describe_all, describe_each, shapes
 from ._torch import torch_tensor
 from .dtypes import BYTES, NUMPY, PACKED
 from .errors import DtypeMismatchError, ShapeMismatchError
@@ -22,6 +26,11 @@ if TYPE_CHECKING:
 
 _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
+_LONG = 1 << 20  # bytes of neighbours that are worth a page's alignment
+
+# By number.
+_ITEMSIZES = np.array([1 if dtype is None else dtype.itemsize for dtype in NUMPY])
+_BITS = [int(_abi.st_dtype_bits(number)) for number in range(len(NUMPY))]
 
 
 def load(
@@ -53,7 +62,7 @@ def load(
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
     with open(path, **options) as file, _watched(progress, file) as watch:
-        arrays: dict[str, Any] = read_many(file._pin(), file if names is None else names, watch, only_names=True)
+        arrays: dict[str, Any] = read_many(file._pin(), names, watch)
         if framework == "torch":
             for name, array in arrays.items():
                 info = file.info(name)
@@ -81,28 +90,94 @@ def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
 
 
 def read_many(
-    pin: Pin,
-    names: Union[Iterable[str], Mapping[str, Array]],
-    progress: Optional[Progress],
-    only_names: bool = False,
+    pin: Pin, names: Union[Iterable[str], Mapping[str, Array], None], progress: Optional[Progress]
 ) -> dict[str, Array]:
+    """None: all of them, in the order of the file."""
     try:
-        given: Mapping[str, Any] = names if isinstance(names, Mapping) and not only_names else {}
-        raw = {name: encoded(name) for name in names}
-        wanted = {name: describe(pin.handle, raw[name]) for name in raw}
-        out = {name: given[name] for name in wanted if name in given}
-        for name, array in out.items():
-            check_fits(array, name, *form(wanted[name]))
-        fresh = _arrays({name: tensor for name, tensor in wanted.items() if name not in out})
-        arrays = {name: out[name] if name in out else fresh[name] for name in wanted}
-        requests = (_abi.ReadRequest * len(arrays))()
-        for request, (name, array) in zip(requests, arrays.items()):
-            request.name = raw[name]
-            request.name_len = len(raw[name])
-            request.dst = address(array)
-            request.dst_size = array.nbytes
-        pin.call_bulk(_abi.st_read_many, requests, len(requests), progress=progress)
+        if isinstance(names, Mapping):
+            return _fill(pin, names, progress)
+        if names is None:
+            wanted = list(pin.names())
+            rows = describe_all(pin.handle)
+        else:
+            wanted = list(dict.fromkeys(names))
+            rows = describe_each(pin.handle, [encoded(name) for name in wanted])
+        places, size = _places(rows)
+        block, start = _block(size)
+        arrays = [
+            np.ndarray(shape, dtype, block, place)
+            for (dtype, shape), place in zip(_forms(rows), (places + start).tolist())
+        ]
+        _request(pin, rows, places + (address(block) + start), rows["nbytes"], None, progress)
+        return dict(zip(wanted, arrays))
+    finally:
+        del pin
+
+
+def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) -> dict[str, Array]:
+    try:
+        arrays = dict(given)
+        rows = describe_each(pin.handle, [encoded(name) for name in arrays])
+        for (name, out), (dtype, shape) in zip(arrays.items(), _forms(rows)):
+            check_fits(out, name, dtype, shape)
+        places = np.array([address(out) for out in arrays.values()], np.int64)
+        _request(pin, rows, places, rows["nbytes"], None, progress)
         return arrays
+    finally:
+        del pin
+
+
+def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
+    """Each a name and an index, as a slice takes it."""
+    try:
+        number = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in parts))}
+        rows = describe_each(pin.handle, [encoded(name) for name in number])
+        forms = list(zip(rows["dtype"].tolist(), shapes(rows)))
+        ranges = array("q")
+        counts, sizes, found = [], [], []
+        for name, index in parts:
+            dtype, shape = forms[number[name]]
+            cuts, shape = cut(parts_of(index, len(shape)), shape)
+            nbytes = math.prod(shape) * _BITS[dtype] // 8  # where that cuts a byte the library will not read
+            found.append((NUMPY[dtype], (nbytes,) if dtype in PACKED else shape))
+            counts.append(len(cuts))
+            sizes.append(nbytes)
+            for one in cuts:
+                ranges.extend(one)
+        lengths = np.array(sizes, np.int64)
+        padded = lengths + -lengths % _ALIGNMENT
+        places = np.cumsum(padded) - padded
+        block, start = _block(int(padded.sum()))
+        arrays = [
+            np.ndarray(shape, dtype, block, place) for (dtype, shape), place in zip(found, (places + start).tolist())
+        ]
+        of = rows[np.array([number[name] for name, _ in parts], np.intp)]
+        _request(pin, of, places + (address(block) + start), lengths, (ranges, counts), progress)
+        return arrays
+    finally:
+        del pin
+
+
+def _request(
+    pin: Pin,
+    rows: Rows,
+    addresses: np.ndarray[Any, np.dtype[np.int64]],
+    sizes: Any,
+    cuts: tuple[array[int], list[int]] | None,
+    progress: Optional[Progress],
+) -> None:
+    """Read what the rows describe, or the ranges of it, to these addresses."""
+    try:
+        requests = np.zeros(len(rows), REQUEST)
+        requests["name"] = rows["name"]
+        requests["name_len"] = rows["name_len"]
+        requests["dst"] = addresses
+        requests["dst_size"] = sizes
+        if cuts:
+            ranges = np.array(cuts[0], np.int64)
+            requests["range_count"] = counts = np.array(cuts[1], np.int64)
+            requests["ranges"] = address(ranges) + (np.cumsum(counts) - counts) * ctypes.sizeof(_abi.Range)
+        pin.call_bulk(_abi.st_read_many, address(requests), len(requests), progress=progress)
     finally:
         del pin
 
@@ -119,10 +194,6 @@ def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progre
         del pin
 
 
-def address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def form(tensor: Description) -> tuple[Any, tuple[int, ...]]:
     """The dtype and shape of an array that holds a tensor."""
     return NUMPY[tensor.dtype], (tensor.nbytes,) if tensor.dtype in PACKED else tensor.shape
@@ -137,26 +208,41 @@ def check_fits(out: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
         raise ValueError("out must be writable and C-contiguous")
 
 
-def _arrays(tensors: dict[str, Description]) -> dict[str, Array]:
-    """An empty array for each, in one block. Neighbours in the file are neighbours in it, and each
-    has its file offset's place in a page where its dtype allows, so that long runs are read in one go."""
-    places: dict[str, int] = {}
-    end = after = -1  # in the block, in the file
-    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].file_offset):
-        itemsize = NUMPY[tensor.dtype].itemsize  # type: ignore[union-attr]
-        if end < 0:
-            end = after = tensor.file_offset % _PAGE
-        if tensor.file_offset != after or end % itemsize:
-            end += -end % _ALIGNMENT
-        places[name] = end
-        end += tensor.nbytes
-        after = tensor.file_offset + tensor.nbytes
-    block = np.empty(max(end, 0) + _PAGE, BYTES)
-    start = -block.__array_interface__["data"][0] % _PAGE
-    return {
-        name: np.ndarray(form(tensor)[1], form(tensor)[0], block, start + places[name])
-        for name, tensor in tensors.items()
-    }
+def _forms(rows: Rows) -> Iterator[tuple[Any, tuple[int, ...]]]:
+    """The dtype and shape of an array that holds each."""
+    for dtype, shape, nbytes in zip(rows["dtype"].tolist(), shapes(rows), rows["nbytes"].tolist()):
+        yield NUMPY[dtype], (nbytes,) if dtype in PACKED else shape
+
+
+def _places(rows: Rows) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
+    """Where each goes in one block, and how large that is. Neighbours in the file are neighbours in it, and each has
+    its file offset's place in a page where its dtype allows, so that long runs are read in one go."""
+    order = np.lexsort((rows["file_offset"], rows["shard"]))
+    shards = rows["shard"][order]
+    offsets = rows["file_offset"][order].astype(np.int64)
+    sizes = rows["nbytes"][order].astype(np.int64)
+    if not len(order):
+        return offsets, 0
+    odd = offsets % _ITEMSIZES[rows["dtype"][order]] != 0  # as a file may begin its data anywhere
+    begins = np.ones(len(order), bool)  # a run
+    begins[1:] = (offsets[1:] != (offsets + sizes)[:-1]) | (shards[1:] != shards[:-1]) | odd[1:] | odd[:-1]
+    first = np.flatnonzero(begins)
+    within = np.where(odd[first], 0, offsets[first])
+    starts, end = [], 0
+    for length, offset in zip(np.add.reduceat(sizes, first).tolist(), within.tolist()):
+        unit = _PAGE if not starts or length >= _LONG else _ALIGNMENT
+        starts.append(end + -end % unit + offset % unit)
+        end = starts[-1] + length
+    run = np.cumsum(begins) - 1
+    places = np.empty(len(order), np.int64)
+    places[order] = np.array(starts)[run] + offsets - offsets[first][run]
+    return places, end
+
+
+def _block(size: int) -> tuple[Array, int]:
+    """Memory, and where in it a page begins."""
+    block = np.empty(size + _PAGE, BYTES)
+    return block, -address(block) % _PAGE
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import os
 import weakref
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from types import MappingProxyType, TracebackType
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import layout_number
 from ._pin import Array, Pin
+from ._rows import address
 from ._torch import torch_tensor
 from ._waiting import Waiting
 from .dtypes import BYTES, NAMES
@@ -151,7 +152,7 @@ def open_memory(data: Any) -> "File":
     """
     view = memoryview(data).cast("B")
     source = np.frombuffer(view, BYTES) if view.nbytes else np.empty(0, BYTES)
-    handle = opened(lambda out: int(_abi.st_open_memory(bulk.address(source), source.nbytes, out)), source)
+    handle = opened(lambda out: int(_abi.st_open_memory(address(source), source.nbytes, out)), source)
     return File._of(handle, Callbacks(), False, None, "r", 0)
 
 
@@ -394,19 +395,34 @@ class File(Mapping[str, Array]):
         """
         return bulk.read(self._pin(), name, out)
 
+    @overload
     def read_many(
-        self, names: Union[Iterable[str], Mapping[str, Array]], *, progress: Optional[Progress] = None
-    ) -> dict[str, Array]:
-        """Copy many tensors, in the order of the file whatever order they are named in: neighbours
-        in one request, by as many readers as the storage likes.
+        self, names: Union[Mapping[str, Array], Iterable[str]], *, progress: Optional[Progress] = None
+    ) -> dict[str, Array]: ...
+
+    @overload
+    def read_many(self, names: "Iterable[tuple[str, Any]]", *, progress: Optional[Progress] = None) -> list[Array]: ...
+
+    def read_many(self, names: Any, *, progress: Optional[Progress] = None) -> Any:
+        """Copy many tensors, or parts of tensors, in the order of the file whatever order they are named in:
+        neighbours in one request, by as many readers as the storage likes.
+
+            f.read_many(["a", "b"])                        # {"a": ..., "b": ...}
+            f.read_many([("a", 7), ("a", slice(0, 2))])    # [f["a"][7], f["a"][0:2]], copied
 
         Args:
-            names: which; or a mapping of names to arrays to read into, each as `out` of `read`.
+            names: which; or a mapping of names to arrays to read into, each as `out` of `read`; or pairs of a name and
+                an index, as `slice` takes.
             progress: as in `open`; by default the file's.
-        Returns: names to arrays, the caller's; new ones share one block of memory.
+        Returns: names to arrays, of pairs a list of arrays in their order; the caller's. New ones share one block of
+            memory.
 
-        Raises what `read` raises, and KeyError's NotFoundError before anything is read.
+        Raises what `read` raises, of pairs what `slice` raises, and KeyError's NotFoundError before anything is read.
         """
+        if not isinstance(names, Mapping):
+            names = list(names)
+            if names and isinstance(names[0], tuple):
+                return bulk.read_parts(self._pin(), names, progress)
         return bulk.read_many(self._pin(), names, progress)
 
     def prefetch(self, names: Optional[Iterable[str]] = None, *, progress: Optional[Progress] = None) -> None:

@@ -1,19 +1,18 @@
 """Read a part of a tensor, and only the bytes of that part."""
 
 import ctypes
-import operator
 from typing import Any
 
 import numpy as np
 
 from . import _abi
+from ._handle import Handle
+from ._index import cut, parts_of
 from ._names import Description, encoded
 from ._pin import Array, Pin
-from .bulk import address
+from ._rows import address
 from .dtypes import NAMES, NUMPY, PACKED
-from .errors import check
-
-_LEAST, _MOST = -(2**63), 2**63 - 1
+from .errors import error
 
 
 class TensorSlice:
@@ -80,7 +79,7 @@ class TensorSlice:
         and what `File.read` raises.
         """
         try:
-            return _read(self._pin, encoded(self._name), self._tensor, _parts(index, len(self.shape)))
+            return _read(self._pin, encoded(self._name), self._tensor, parts_of(index, len(self.shape)))
         finally:
             del self
 
@@ -91,66 +90,24 @@ def _sliced(options: dict[str, Any], name: str) -> TensorSlice:
     return open(**options).slice(name)
 
 
-def _parts(index: Any, rank: int) -> tuple[Any, ...]:
-    """An index for each of the dimensions up to the last that is given one."""
-    parts = index if isinstance(index, tuple) else (index,)
-    ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
-    if len(ellipses) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    given = len(parts) - len(ellipses)
-    if given > rank:
-        raise IndexError(f"too many indices: the tensor has {rank} dimensions, but {given} were indexed")
-    if not ellipses:
-        return parts
-    cut = ellipses[0]
-    return (*parts[:cut], *(slice(None),) * (rank - given), *parts[cut + 1 :])
-
-
 def _read(pin: Pin, raw: bytes, tensor: Description, parts: tuple[Any, ...]) -> Array:
-    """The library says what shape the part has, and whether an integer lies in its dimension: it reads one element."""
     try:
-        rows: Any = [_range(part) if isinstance(part, slice) else _position(part) for part in parts]
-        ranges = (_abi.Range * max(len(parts), 1))(*rows)
-        rank = len(tensor.shape)
-        extents = (ctypes.c_uint64 * max(rank, 1))()
-        nbytes = ctypes.c_uint64()
-        check(_abi.st_slice_shape(pin.handle, raw, len(raw), ranges, len(parts), extents, rank, None, nbytes))
-        shape = []
-        for axis, extent in enumerate(extents[:rank]):
-            if axis >= len(parts) or isinstance(parts[axis], slice):
-                shape.append(extent)
-            elif not extent:
-                size = tensor.shape[axis]
-                raise IndexError(f"index {parts[axis]} is out of bounds for axis {axis} with size {size}")
-        out = np.empty((nbytes.value,) if tensor.dtype in PACKED else shape, NUMPY[tensor.dtype])
-        pin.call(_abi.st_read_slice_n, raw, len(raw), ranges, len(parts), address(out), out.nbytes, None)
+        rows, shape = cut(parts, tensor.shape)
+        ranges = (_abi.Range * max(len(rows), 1))(*rows)
+        if tensor.dtype in PACKED:
+            shape = (_packed_size(pin.handle, raw, ranges, len(rows)),)
+        out = np.empty(shape, NUMPY[tensor.dtype])
+        pin.call(_abi.st_read_slice_n, raw, len(raw), ranges, len(rows), address(out), out.nbytes, None)
         return out
     finally:
         del pin
 
 
-def _range(part: "slice[Any, Any, Any]") -> tuple[int, int, int]:
-    """The st_range of a slice, which counts and clips as Python does."""
-    step = 1 if part.step is None else operator.index(part.step)
-    first, end = (0, _MOST) if step > 0 else (_MOST, _LEAST)
-    start = first if part.start is None else operator.index(part.start)
-    stop = end if part.stop is None else operator.index(part.stop)
-    return _int64(start), _int64(stop), max(_int64(step), -_MOST)
-
-
-def _position(part: Any) -> tuple[int, int, int]:
-    """The st_range of an integer."""
-    if isinstance(part, (bool, np.bool_)):
-        raise TypeError("a slice takes no masks; index the array that it reads")
-    try:
-        position = operator.index(part)
-    except TypeError:
-        what = "newaxis" if part is None else type(part).__name__
-        raise TypeError(
-            f"a slice takes integers, slices and '...', not {what}; index the array that it reads"
-        ) from None
-    return _int64(position), _MOST if position == -1 else _int64(position + 1), 1
-
-
-def _int64(number: int) -> int:
-    return max(_LEAST, min(number, _MOST))
+def _packed_size(handle: Handle, raw: bytes, ranges: Any, n: int) -> int:
+    """Bytes of a part whose elements are smaller than one. FormatError (SUBBYTE) for a cut inside a byte."""
+    nbytes = ctypes.c_uint64()
+    status = _abi.st_slice_shape(handle, raw, len(raw), ranges, n, None, 0, None, nbytes)
+    if status:
+        del handle  # see _pin.py
+        raise error(status)
+    return nbytes.value

@@ -99,7 +99,7 @@ class safe_open:
             infos = [] if self._framework == "numpy" else [file.info(name) for name in file]
             for tensor in infos:
                 check_dtype(tensor.dtype, self._framework)
-            arrays: dict[str, Any] = read_many(file._pin(), file, None, only_names=True)
+            arrays: dict[str, Any] = read_many(file._pin(), None, None)
             for tensor in infos:
                 arrays[tensor.name] = tensor_of(
                     arrays[tensor.name], tensor.dtype, tensor.shape, self._framework, self._device

@@ -1,0 +1,64 @@
+"""Indices of slices: what numpy's basic indexing takes, for C as ranges, and the shape of what they cut out."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def parts_of(index: Any, rank: int) -> tuple[Any, ...]:
+    """An index for each of the dimensions up to the last that is given one."""
+    parts = index if isinstance(index, tuple) else (index,)
+    ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(ellipses) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    given = len(parts) - len(ellipses)
+    if given > rank:
+        raise IndexError(f"too many indices: the tensor has {rank} dimensions, but {given} were indexed")
+    if not ellipses:
+        return parts
+    cut = ellipses[0]
+    return (*parts[:cut], *(slice(None),) * (rank - given), *parts[cut + 1 :])
+
+
+def cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[tuple[int, int, int]], tuple[int, ...]]:
+    """The st_range of each of these dimensions, and the shape of what they cut out. IndexError outside of them."""
+    ranges, extents = [], []
+    for axis, (part, size) in enumerate(zip(parts, shape)):
+        if isinstance(part, slice):
+            ranges.append(_range(part))
+            extents.append(len(range(*part.indices(size))))
+        else:
+            ranges.append(_position(part))
+            if not -size <= ranges[-1][0] < size:
+                raise IndexError(f"index {part} is out of bounds for axis {axis} with size {size}")
+    return ranges, (*extents, *shape[len(parts) :])
+
+
+def _range(part: "slice[Any, Any, Any]") -> tuple[int, int, int]:
+    """The st_range of a slice, which counts and clips as Python does."""
+    step = 1 if part.step is None else operator.index(part.step)
+    first, end = (0, _MOST) if step > 0 else (_MOST, _LEAST)
+    start = first if part.start is None else operator.index(part.start)
+    stop = end if part.stop is None else operator.index(part.stop)
+    return _int64(start), _int64(stop), max(_int64(step), -_MOST)
+
+
+def _position(part: Any) -> tuple[int, int, int]:
+    """The st_range of an integer."""
+    if isinstance(part, (bool, np.bool_)):
+        raise TypeError("a slice takes no masks; index the array that it reads")
+    try:
+        position = operator.index(part)
+    except TypeError:
+        what = "newaxis" if part is None else type(part).__name__
+        raise TypeError(
+            f"a slice takes integers, slices and '...', not {what}; index the array that it reads"
+        ) from None
+    return _int64(position), _MOST if position == -1 else _int64(position + 1), 1
+
+
+def _int64(number: int) -> int:
+    return number if _LEAST <= number <= _MOST else max(_LEAST, min(number, _MOST))
