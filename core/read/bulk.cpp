@@ -46,7 +46,7 @@ class Reader {
     file.env().fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
     while (const Request *request = take()) {
       if (s_.crew.stopped()) return {};
-      if (calling_ || s_.control.interrupted())
+      if ((calling_ && is_due(*request)) || s_.control.interrupted())
         if (auto go = s_.control.check(s_.wanted_done, s_.plan.wanted); !go) return go;
       if (auto got = fetch(file, *request); !got) return got;
       drop_behind(file, *request);
@@ -56,6 +56,15 @@ class Reader {
   }
 
  private:
+  // Whether progress is to be told. Not before each of many small requests, which take less time than that.
+  bool is_due(const Request &next) {
+    const bool due = untold_requests_ == 0 || untold_requests_ >= 16 || untold_bytes_ >= (uint64_t{1} << 20);
+    if (due) untold_requests_ = untold_bytes_ = 0;
+    ++untold_requests_;
+    untold_bytes_ += next.length;
+    return due;
+  }
+
   const Request *take() {
     if (s_.strategy.own_range) {
       const auto mine = s_.shares[number_];
@@ -93,6 +102,7 @@ class Reader {
   const size_t number_;
   const bool calling_;
   size_t taken_ = 0;
+  uint64_t untold_requests_ = 0, untold_bytes_ = 0;
   std::vector<const Request *> behind_;
   uint64_t behind_bytes_ = 0;
   std::vector<struct iovec> parts_;

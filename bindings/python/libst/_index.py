@@ -10,6 +10,8 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 def parts_of(index: Any, rank: int) -> tuple[Any, ...]:
     """An index for each of the dimensions up to the last that is given one."""
+    if type(index) is slice and rank:
+        return (index,)
     parts = index if isinstance(index, tuple) else (index,)
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
@@ -28,8 +30,10 @@ def cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[tuple[int,
     ranges, extents = [], []
     for axis, (part, size) in enumerate(zip(parts, shape)):
         if isinstance(part, slice):
-            ranges.append(_range(part))
-            extents.append(len(range(*part.indices(size))))
+            start, stop, step = part.indices(size)
+            extents.append(len(range(start, stop, step)))
+            # Of a negative step, the stop before the first is none that C would not count from the end.
+            ranges.append((start, stop, min(step, _MOST)) if step > 0 else _backwards(part))
         else:
             ranges.append(_position(part))
             if not -size <= ranges[-1][0] < size:
@@ -37,13 +41,11 @@ def cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[tuple[int,
     return ranges, (*extents, *shape[len(parts) :])
 
 
-def _range(part: "slice[Any, Any, Any]") -> tuple[int, int, int]:
-    """The st_range of a slice, which counts and clips as Python does."""
-    step = 1 if part.step is None else operator.index(part.step)
-    first, end = (0, _MOST) if step > 0 else (_MOST, _LEAST)
-    start = first if part.start is None else operator.index(part.start)
-    stop = end if part.stop is None else operator.index(part.stop)
-    return _int64(start), _int64(stop), max(_int64(step), -_MOST)
+def _backwards(part: "slice[Any, Any, Any]") -> tuple[int, int, int]:
+    """The st_range of a slice of a negative step, which counts and clips as Python does."""
+    start = _MOST if part.start is None else operator.index(part.start)
+    stop = _LEAST if part.stop is None else operator.index(part.stop)
+    return _int64(start), _int64(stop), max(_int64(operator.index(part.step)), -_MOST)
 
 
 def _position(part: Any) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _abi
 from ._names import Description
-from ._rows import Columns
+from ._rows import Columns, address
 from ._torch import bytes_of, is_ready, told_form
 from .dtypes import BYTES, NAMES, NUMBERS, PACKED
 from .errors import DtypeMismatchError
@@ -59,7 +59,7 @@ def payload(value: Any) -> tuple[_abi.Tensor, Any]:
     array = _bytes_of(value)
     tensor = _abi.Tensor(nbytes=nbytes)
     _set_form(tensor, dtype, shape)
-    tensor.data = array.__array_interface__["data"][0]
+    tensor.data = address(array)
     return tensor, array
 
 
@@ -76,11 +76,7 @@ def columns_of(values: Iterable[Any]) -> tuple[Columns, bool]:
 
 def address_of(value: Any) -> int:
     """Where the bytes of a value lie that is ready; they stay there while it lives."""
-    array = value if type(value) is np.ndarray else _bytes_of(value)
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time that the other way takes
-    except (TypeError, ValueError, BufferError):  # read-only, empty, of a type that Python has not
-        return int(array.__array_interface__["data"][0])
+    return address(value if type(value) is np.ndarray else _bytes_of(value))
 
 
 def _bytes_of(value: Any) -> Any:
