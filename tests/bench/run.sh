@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Benchmarks against stock safetensors, in a build of their own: release, without the assertions of the tests' build.
-#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run transactions journals local distance layout deltas bindings
-#                                                   scaling latency; the last two draw curves, and run only if named
+#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run many transactions journals local distance layout deltas
+#                                                   bindings scaling latency; the last two draw curves, and run only if named
 BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
@@ -10,7 +10,7 @@ export PYTHONPATH=$ROOT/tests/bench:$ROOT/tests/demo:$ROOT/tests/storage:$PYTHON
 QUICK=()
 PARTS=()
 for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argument"); done
-((${#PARTS[@]})) || PARTS=(run transactions journals local distance layout deltas bindings)
+((${#PARTS[@]})) || PARTS=(run many transactions journals local distance layout deltas bindings)
 
 # It asks for PyTorch, but what is measured does without.
 [[ " ${PARTS[*]} " != *" distance "* ]] || "$PYTHON" -c 'import cattensors' 2>/dev/null ||

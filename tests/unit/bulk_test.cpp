@@ -58,6 +58,23 @@ TEST_F(BulkTest, NothingToReadIsNoRead) {
   EXPECT_EQ(env.reads, 0u);
 }
 
+// In another language each time is a callback, which takes longer than a small read.
+TEST_F(BulkTest, ProgressOfManySmallRequestsIsToldNowAndThen) {
+  Strategy how = strategy(1, false);
+  how.gap = 0;
+  std::vector<Wanted> wanted;
+  for (uint64_t i = 0; i < 160; ++i) wanted.push_back(want(i * 100, 50, 0));
+  std::vector<uint64_t> told;
+  const Control control([&](uint64_t done, uint64_t) { return told.push_back(done), true; }, nullptr);
+  auto done = read(wanted, how, 0, control);
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->requests, 160u);
+  expect_read(wanted);
+  ASSERT_EQ(told.size(), 11u);  // before every sixteenth, and at the end
+  EXPECT_EQ(told.front(), 0u);
+  EXPECT_EQ(told.back(), 160u * 50);
+}
+
 TEST_F(BulkTest, ShortAndInterruptedReadsAreFinished) {
   for (int answer : {ReadEnv::short_io, -EINTR})
     for (const Strategy &how : ways()) {

@@ -56,7 +56,8 @@ def describe_all(handle: Handle) -> Rows:
 def describe_each(handle: Handle, raw: Sequence[bytes]) -> Rows:
     """The same of those that have these names."""
     rows = np.empty(len(raw), TENSOR)
-    structs = (_abi.Tensor * len(raw)).from_buffer(rows) if raw else ()
+    memory: Any = rows
+    structs = (_abi.Tensor * len(raw)).from_buffer(memory) if raw else ()
     find = _abi.st_describe
     for name, struct in zip(raw, structs):
         status = find(handle, name, len(name), struct)

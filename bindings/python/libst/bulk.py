@@ -228,7 +228,8 @@ def _places(rows: Rows) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
     begins[1:] = (offsets[1:] != (offsets + sizes)[:-1]) | (shards[1:] != shards[:-1]) | odd[1:] | odd[:-1]
     first = np.flatnonzero(begins)
     within = np.where(odd[first], 0, offsets[first])
-    starts, end = [], 0
+    starts: list[int] = []
+    end = 0
     for length, offset in zip(np.add.reduceat(sizes, first).tolist(), within.tolist()):
         unit = _PAGE if not starts or length >= _LONG else _ALIGNMENT
         starts.append(end + -end % unit + offset % unit)

@@ -92,6 +92,7 @@ def _sliced(options: dict[str, Any], name: str) -> TensorSlice:
 
 def _read(pin: Pin, raw: bytes, tensor: Description, parts: tuple[Any, ...]) -> Array:
     try:
+        rows: Any
         rows, shape = cut(parts, tensor.shape)
         ranges = (_abi.Range * max(len(rows), 1))(*rows)
         if tensor.dtype in PACKED:
