@@ -216,6 +216,11 @@ class PosixEnv final : public Env {
     ::clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<uint64_t>(t.tv_sec) * 1000 + static_cast<uint64_t>(t.tv_nsec) / 1000000;
   }
+  uint64_t unix_time() override {
+    timespec t;
+    ::clock_gettime(CLOCK_REALTIME, &t);
+    return static_cast<uint64_t>(t.tv_sec);
+  }
   void sleep_us(uint32_t microseconds) override {
     const timespec t{static_cast<time_t>(microseconds / 1000000), static_cast<long>(microseconds % 1000000) * 1000};
     ::nanosleep(&t, nullptr);  // cut short by a signal is fine: callers look again

@@ -14,6 +14,8 @@
 
 namespace st::store {
 
+inline constexpr uint32_t default_shard_grace_s = 3600;
+
 struct TransactionOptions {
   bool copy = false;  // payloads are not kept by the caller until commit
   int32_t lock_timeout_ms = 10000;
@@ -21,6 +23,8 @@ struct TransactionOptions {
   bool publish = false;      // also what could be patched: no reader sees a mix
   bool break_links = false;  // publish a file that has other names
   bool fillers = false;      // removed tensors leave their bytes for later ones
+  bool new_names = false;    // of shards: what is published gets a new name, and the old one stays for shard_grace_s
+  uint32_t shard_grace_s = default_shard_grace_s;
   bool compact = false;      // fillers go, and the layout is renewed though nothing else changes
   write::Layout layout = write::Layout::keep;
   uint64_t alignment = 0;

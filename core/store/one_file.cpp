@@ -23,8 +23,13 @@ Result<std::unique_ptr<Collection>> OneFile::reopen(const Catalogue &state, bool
 }
 
 Result<std::unique_ptr<AnyTransaction>> OneFile::begin(TransactionOptions options) {
+  const bool new_names = options.new_names;
   auto begun = Transaction::begin(*file_, std::move(options));
   if (!begun) return Failure(std::move(begun.error()));
+  if (new_names)
+    return fail(
+        Status::unsupported, in_quotes(file_->path()),
+        " is one file, of which no index could tell a new name; begin the transaction without ST_TXN_NEW_NAMES");
   return std::move(*begun);
 }
 

@@ -39,7 +39,7 @@ Result<void> Transaction::recover_part(int32_t timeout_ms) {
 Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form *form, std::string *name,
                                                                      bool keeping_removed) {
   auto made = std::make_unique<NewFile>();
-  if (auto ok = make(*locked_, made.get(), write::undecided_infix, keeping_removed); !ok)
+  if (auto ok = make(*locked_, made.get(), checkpoint_.at_, write::undecided_infix, keeping_removed); !ok)
     return Failure(std::move(ok.error()));
   if (auto synced = made->replacement->file().sync(); !synced) return Failure(std::move(synced.error()));
   *form = {made->snapshot->file_size(), made->snapshot->header_hash};
@@ -118,6 +118,29 @@ void Transaction::finish_part() {
   first_.reset();
   second_.reset();
   locked_.reset();
+}
+
+Result<void> Transaction::prepare_new_name(const os::Location &at) {
+  failed_ = true;  // there is no second commit
+  if (!keeps_any()) return {};
+  first_ = std::make_unique<NewFile>();
+  if (auto ok = make(*locked_, first_.get(), at, write::temporary_infix); !ok) return ok;
+  return first_->replacement->file().sync();
+}
+
+void Transaction::leave_new_name(bool stays) noexcept {
+  if (first_) first_->replacement->leave(stays);
+}
+
+void Transaction::finish_new_name() {
+  Counters &counters = checkpoint_.counters_;
+  ++counters.commits;
+  if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
+  first_.reset();
+  locked_.reset();
+  // This file changes no more.
+  if (journal_.journal) let_go_of_journal();
+  checkpoint_.let_journals_go();
 }
 
 void Transaction::drop_part(bool open) noexcept {

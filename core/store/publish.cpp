@@ -234,10 +234,11 @@ Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::Super
 }
 
 // The new file, whole but for its name, and this handle's view of it.
-Result<void> Transaction::make(const Locked &locked, NewFile *made, std::string_view infix, bool keeping_removed) {
+Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
+                               bool keeping_removed) {
   // Nobody else is at work here, and no journal waits: what was never decided is rubbish.
   write::Replacement::remove_stale(checkpoint_.at_, write::undecided_infix);
-  auto created = write::Replacement::create(checkpoint_.at_, 0600, infix);
+  auto created = write::Replacement::create(at, 0600, infix);
   if (!created) return Failure(std::move(created.error()));
   made->replacement = std::move(*created);
   const os::File &file = made->replacement->file();
@@ -308,7 +309,7 @@ Result<void> Transaction::publish(Locked &locked) {
   if (auto ok = draft(); !ok) return ok;
   if (auto ok = check_links(locked); !ok) return ok;
   NewFile made;
-  if (auto ok = make(locked, &made, write::temporary_infix); !ok) return ok;
+  if (auto ok = make(locked, &made, checkpoint_.at_, write::temporary_infix); !ok) return ok;
   if (auto ok = check_in_place(locked); !ok) return ok;  // it may have taken long
   auto placed = made.replacement->take_place();
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));

@@ -1,6 +1,7 @@
 #include "store/recover_all.h"
 
 #include "store/locate.h"
+#include "store/old_shards.h"
 #include "store/shards.h"
 #include "write/super_recover.h"
 
@@ -38,6 +39,9 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
     sum->aside += done->aside;
     if (done->aside > 0) sum->why_aside = std::move(done->why_aside);
   }
+  // Where a link leads to the index, no shard has got a new name.
+  if (index->folder()->is(**folder))
+    if (auto removed = remove_old_shards(*index, wait, findings); !removed) return Failure(std::move(removed.error()));
   return sum;
 }
 

@@ -45,8 +45,20 @@ Result<void> ShardCommit::check_folder() const {
   return {};
 }
 
+Result<void> ShardCommit::prepare_to_lock() {
+  if (!work_.grace_s) return check_folder();
+  const os::Directory &named = *shards_.folder_;
+  if (!shards_.location().folder()->is(named))
+    return fail(Status::unsupported, in_quotes(shards_.path()), " is a link to an index in another folder, ",
+                in_quotes(shards_.location().folder()->path()),
+                ", where shards of new names would not be found; copy the index into ", in_quotes(named.path()));
+  for (Transaction *part : work_.parts)
+    if (auto drafted = part->publish_anyway(); !drafted) return drafted;
+  return {};
+}
+
 Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
-  if (auto ok = check_folder(); !ok) return ok;
+  if (auto ok = prepare_to_lock(); !ok) return ok;
   if (auto locked = lock_all(); !locked) return locked;
   work_.spent = true;
   if (auto approved = approve(); !approved) {
@@ -59,6 +71,7 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
     return room;
   }
 
+  if (work_.grace_s) return commit_new_names();
   if (auto prepared = prepare(); !prepared) {
     drop_all();
     return prepared;
@@ -78,7 +91,8 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
 }
 
 // Until the last rename the old files and all that is new are there together, and nothing more is taken after that.
-Result<CommitPlan> ShardCommit::reckon(const os::File &beside) const {
+Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
+  if (work_.grace_s) return reckon_new_names(beside);
   CommitPlan sum;
   write::SuperList list;
   list.index.file = shards_.location().name();
@@ -120,7 +134,7 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) const {
 }
 
 Result<CommitPlan> ShardCommit::plan() {
-  if (auto ok = check_folder(); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = prepare_to_lock(); !ok) return Failure(std::move(ok.error()));
   auto index = open_regular(shards_.location(), O_RDWR);
   if (!index) return Failure(std::move(index.error()));
   auto plan = reckon(*index);
@@ -128,7 +142,7 @@ Result<CommitPlan> ShardCommit::plan() {
   return plan;
 }
 
-Result<void> ShardCommit::check_room() const {
+Result<void> ShardCommit::check_room() {
   auto plan = reckon(index_.file);
   if (!plan) return Failure(std::move(plan.error()));
   return write::check_room(index_.file, plan->space_needed);
@@ -219,7 +233,7 @@ Result<void> ShardCommit::lock_parts(Transaction **orphaned) {
 // What the index will say; nothing if that is what it says. It may have been
 // replaced since it was read here: our changes must fit what is there now.
 Result<std::optional<std::string>> ShardCommit::new_index() const {
-  if (!work_.changes_index) return std::nullopt;
+  if (!work_.changes_index && !work_.grace_s) return std::nullopt;
   auto read = Shards::read_index(shards_.location());
   if (!read) return Failure(std::move(read.error()));
   ShardIndex &index = read->index;
@@ -234,7 +248,7 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
   for (const bool going : {true, false})
     for (const Transaction *part : work_.parts) {
       if (!part->publishes()) continue;
-      const std::string shard = shards_.name_of(part->checkpoint(), shown_);
+      const std::string shard = name_of(*part), after = name_after(shard);
       const Index &before = part->before().header.index;
       if (going) {
         gained += part->gained_bytes();
@@ -242,13 +256,13 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
           const std::string_view name = before.at(i).name;
           const auto in = index.shard_of(name);
           if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
-          if (!part->draft_after().find(std::string(name))) index.remove(name);
+          if (after != shard || !part->draft_after().find(std::string(name))) index.remove(name);
         }
       } else {
         for (const DraftTensor *t : part->draft_after().tensors()) {
-          if (before.find(t->name)) continue;
+          if (after == shard && before.find(t->name)) continue;
           if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
-          index.assign(t->name, shard);
+          index.assign(t->name, after);
         }
       }
     }
@@ -265,6 +279,25 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
   return fresh;
 }
 
+// Durable but for its name.
+Result<void> ShardCommit::make_index(const std::string &text) {
+  write::Replacement::remove_stale(shards_.location(), write::undecided_infix);
+  auto made = write::Replacement::create(shards_.location(), 0600, write::undecided_infix);
+  if (!made) return Failure(std::move(made.error()));
+  index_.fresh = std::move(*made);
+  const os::File &file = index_.fresh->file();
+  if (auto put = file.write(text.data(), text.size(), 0); !put) return put;
+  if (auto kept = write::carry_over(index_.file, file, shards_.options().log); !kept) return kept;
+  return file.sync();
+}
+
+Result<void> ShardCommit::rename_index() {
+  auto fresh = index_.fresh->file().stat();
+  if (!fresh) return Failure(std::move(fresh.error()));
+  shards_.own_index_ = Shards::state_of(*fresh);
+  return index_.fresh->rename();
+}
+
 Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
   entry->file = shards_.location().name();
   auto form = write::form_of_index(index_.file);
@@ -273,14 +306,7 @@ Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
   auto spelled = new_index();
   if (!spelled) return Failure(std::move(spelled.error()));
   if (!*spelled) return {};
-  write::Replacement::remove_stale(shards_.location(), write::undecided_infix);
-  auto made = write::Replacement::create(shards_.location(), 0600, write::undecided_infix);
-  if (!made) return Failure(std::move(made.error()));
-  index_.fresh = std::move(*made);
-  const os::File &file = index_.fresh->file();
-  if (auto put = file.write((*spelled)->data(), (*spelled)->size(), 0); !put) return put;
-  if (auto kept = write::carry_over(index_.file, file, shards_.options().log); !kept) return kept;
-  if (auto synced = file.sync(); !synced) return synced;
+  if (auto made = make_index(**spelled); !made) return made;
   entry->first = index_.fresh->temporary();
   entry->first_form = {(*spelled)->size(), hash64((*spelled)->data(), (*spelled)->size())};
   return {};
@@ -352,10 +378,7 @@ Result<void> ShardCommit::carry_out() {
   if (makes_files)
     if (auto synced = sync_folder(); !synced) return synced;
   if (index_.fresh) {
-    auto fresh = index_.fresh->file().stat();
-    if (!fresh) return Failure(std::move(fresh.error()));
-    shards_.own_index_ = Shards::state_of(*fresh);
-    if (auto done = index_.fresh->rename(); !done) return done;
+    if (auto done = rename_index(); !done) return done;
     if (auto synced = sync_folder(); !synced) return synced;
   }
   for (Transaction *part : work_.parts)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/old_shards.h"
 #include "store/shown_shards.h"
 #include "store/transaction.h"
 
@@ -28,6 +29,8 @@ class ShardCommit {
     int32_t timeout_ms;
     Progress progress;
     bool &spent;  // becomes true when no other commit may be tried, whatever comes of this one
+    // The parts get new names, and the old shards stay so many seconds (new_names.cpp).
+    std::optional<uint32_t> grace_s;
   };
   ShardCommit(Shards &shards, const ShownShards &shown, Work work);
 
@@ -52,20 +55,31 @@ class ShardCommit {
   };
 
   Result<void> check_folder() const;
-  Result<CommitPlan> reckon(const os::File &beside) const;
-  Result<void> check_room() const;
+  Result<void> prepare_to_lock();
+  Result<CommitPlan> reckon(const os::File &beside);
+  Result<CommitPlan> reckon_new_names(const os::File &beside);
+  Result<void> check_room();
   Result<void> lock_all();
   Result<void> lock_index(bool exclusive);
   Result<void> lock_parts(Transaction **orphaned);
   int32_t left() const;
   Result<void> prepare();
   Result<void> prepare_index(write::SuperEntry *entry);
+  Result<void> make_index(const std::string &text);
+  Result<void> rename_index();
   Result<void> check_all_is_there() const;
   Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
   Result<void> carry_out();
   void drop_all();
   Failure open_outcome(Error cause);
+  // Under new names.
+  std::string name_of(const Transaction &part) const { return shards_.name_of(part.checkpoint(), shown_); }
+  std::string name_after(const std::string &shard) const;
+  Result<void> choose_names();
+  Result<std::vector<write::OldShard>> will_be_old() const;
+  Result<void> prepare_new_names();
+  Result<void> commit_new_names();
   Result<void> sync_folder() const;
 
   Shards &shards_;
@@ -74,6 +88,8 @@ class ShardCommit {
   const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;
+  std::optional<OldShards> old_;  // of a commit under new names, with the number that they get
+  uint64_t generation_ = 0;
 };
 
 }  // namespace st::store

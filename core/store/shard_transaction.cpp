@@ -150,8 +150,27 @@ Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::strin
   return of_shard(shard, (*in)->set_metadata(key, std::nullopt));
 }
 
+// A shard that the index names no more is an old one, which others may have given a new name since: what is changed
+// there is seen by nobody.
+Result<void> ShardTransaction::check_named() const {
+  struct stat now;
+  if (shards_.location().stat(&now) < 0 || shown_.is_of(now)) return {};
+  auto read = Shards::read_index(shards_.location());
+  if (!read) return Failure(std::move(read.error()));
+  const auto &named = read->index.shards();
+  for (const auto &[shard, transaction] : parts_with_work()) {
+    if (std::find(named.begin(), named.end(), shown_.shards()[shard]->name()) != named.end()) continue;
+    Error e = error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and names ",
+                    in_quotes(shown_.shards()[shard]->name()), " no more; refresh the handle and begin again");
+    e.shard = shard;
+    return Failure(std::move(e));
+  }
+  return {};
+}
+
 Result<void> ShardTransaction::approve() const {
   if (auto led = shards_.location().check_led_to(); !led) return led;
+  if (auto named = check_named(); !named) return named;
   if (!approve_) return {};
   if (auto same = shown_.check_unchanged(); !same) return same;
   for (const auto &[shard, transaction] : parts_)
@@ -175,6 +194,11 @@ bool ShardTransaction::changes_index() const {
   return !moved_.empty() || !metadata_.empty();
 }
 
+bool ShardTransaction::renames_shards() const {
+  const auto publishes = [](const auto &part) { return part.second->publishes(); };
+  return options_.new_names && (changes_index() || std::any_of(parts_.begin(), parts_.end(), publishes));
+}
+
 Result<CommitPlan> ShardTransaction::plan() {
   if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
   const auto parts = parts_with_work();
@@ -183,7 +207,8 @@ Result<CommitPlan> ShardTransaction::plan() {
     nothing.how = "nothing is staged";
     return nothing;
   }
-  if (parts.size() > 1 || changes_index()) return ShardCommit(shards_, shown_, work_of(parts)).plan();
+  if (parts.size() > 1 || changes_index() || renames_shards())
+    return ShardCommit(shards_, shown_, work_of(parts)).plan();
   auto plan = parts.front().second->plan();
   if (!plan) plan.error().shard = parts.front().first;
   return plan;
@@ -194,7 +219,12 @@ Result<void> ShardTransaction::commit() {
   if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) return approve();
-  if (parts.size() > 1 || changes_index()) return commit_together(parts);
+  if (parts.size() > 1 || changes_index() || renames_shards()) {
+    if (auto done = commit_together(parts); !done) return done;
+    // What shows it may have to recover what others left, which takes the index for itself.
+    show_result();
+    return {};
+  }
   parts.front().second->before_change([this](const Snapshot &) { return approve(); });
   auto done = of_shard(parts.front().first, parts.front().second->commit());
   if (!done && done.error().status == Status::busy) return done;
@@ -210,7 +240,9 @@ Result<void> ShardTransaction::commit_each() {
   for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
     auto in = part(shard);
     if (!in) return Failure(std::move(in.error()));
-    if (auto done = of_shard(shard, (*in)->commit()); !done) return done;
+    (*in)->before_change([this](const Snapshot &) { return approve(); });
+    if (auto done = options_.new_names ? commit_together({{shard, *in}}) : of_shard(shard, (*in)->commit()); !done)
+      return done;
     shards_.used_journals(shown_.shards()[shard]);
     parts_.erase(shard);
   }
@@ -220,7 +252,13 @@ Result<void> ShardTransaction::commit_each() {
 }
 
 ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
-  ShardCommit::Work work{{}, changes_index(), metadata_, options_.lock_timeout_ms, options_.progress, failed_};
+  ShardCommit::Work work{{},
+                         changes_index(),
+                         metadata_,
+                         options_.lock_timeout_ms,
+                         options_.progress,
+                         failed_,
+                         renames_shards() ? std::optional(options_.shard_grace_s) : std::nullopt};
   for (const auto &[shard, transaction] : parts) work.parts.push_back(transaction);
   return work;
 }
@@ -231,15 +269,13 @@ Result<void> ShardTransaction::commit_together(const Parts &parts) {
     if (auto done = commit.run([this] { return approve(); }); !done) return done;
   }
   for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);
-  // What shows it may have to recover what others left, which takes the index for itself.
-  show_result();
   return {};
 }
 
 // The handle shows what was committed. Where the files did not change there is
 // nothing to do; where they cannot be read now, the change stands all the same.
 void ShardTransaction::show_result() {
-  bool changed = changes_index() || options_.compact;
+  bool changed = changes_index() || options_.compact || renames_shards();
   for (const auto &[shard, transaction] : parts_)
     changed |= transaction->checkpoint().hold().get() != shown_.pinned(shard);
   if (!changed) return;

@@ -45,8 +45,11 @@ class ShardTransaction final : public AnyTransaction {
   Result<Transaction *> part(uint32_t shard);
   Parts parts_with_work() const;
   bool changes_index() const;
+  // Will a shard get a new name? Then each part gets one.
+  bool renames_shards() const;
 
   Result<void> approve() const;
+  Result<void> check_named() const;
   ShardCommit::Work work_of(const Parts &parts);
   Result<void> commit_each();
   Result<void> commit_together(const Parts &parts);

@@ -44,6 +44,8 @@ class ShownShards final : public Merged {
   Result<Pinned> pin(uint32_t i) const;
   // Status file_changed if the index was replaced since.
   Result<void> check_unchanged() const { return owner_.check_unchanged(read_.identity); }
+  // Is this the index file that was read?
+  bool is_of(const struct stat &index) const { return Shards::state_of(index) == Shards::state_of(read_.identity); }
   // Does that state of the shard have the tensors that the index has in it, no more and no fewer?
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.

@@ -95,7 +95,7 @@ Result<CommitPlan> Transaction::plan() {
 
 Result<CommitPlan> Transaction::plan_part(write::SuperEntry *entry) {
   if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
-  entry->file = checkpoint_.at_.name();
+  if (entry) entry->file = checkpoint_.at_.name();
   if (locked_) return reckon(locked_->file, entry);
   auto file = open_regular(checkpoint_.at_, O_RDWR);
   if (!file) return Failure(std::move(file.error()));

@@ -51,7 +51,7 @@ class Transaction final : public AnyTransaction {
   const Snapshot &before() const { return *snapshot_; }
   const Draft &draft_after() const { return *draft_; }
   uint64_t gained_bytes() const;  // tensors' bytes, afterwards less before; wraps
-  // What it will do as one; `entry` becomes as long as it will be.
+  // What it will do as one; `entry` becomes as long as it will be. Null: under a new name.
   Result<CommitPlan> plan_part(write::SuperEntry *entry);
   // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's. False: what a dead writer left
   // is to be recovered first, by recover_part() when no file of the whole is locked any more.
@@ -70,6 +70,16 @@ class Transaction final : public AnyTransaction {
   Result<void> place_second();  // after it
   Result<void> mark_part_done();
   void finish_part();  // the super-journal is empty
+
+  // The same as a part that takes no other's name: see new_names.cpp. Before it is locked, or planned.
+  Result<void> publish_anyway() { return draft(); }
+  bool keeps_any() const { return !draft_->tensors().empty(); }
+  // A new file beside `at`, whole and durable but for its name, and then its name. If it keeps nothing there is none.
+  Result<void> prepare_new_name(const os::Location &at);
+  Result<void> take_new_name(const std::string &name) { return first_->replacement->rename_beside(name); }
+  // From now on it stays, or after all it does not.
+  void leave_new_name(bool stays) noexcept;
+  void finish_new_name();
   // Never decided: as if nothing had been. `open`: it may have been decided, so all is left to recovery.
   void drop_part(bool open) noexcept;
 
@@ -139,7 +149,8 @@ class Transaction final : public AnyTransaction {
   Result<void> finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed);
   Result<void> check_links(const Locked &locked) const;
   Result<void> check_payloads(const os::File &made, const write::PublishPlan &plan) const;
-  Result<void> make(const Locked &locked, NewFile *made, std::string_view infix, bool keeping_removed = false);
+  Result<void> make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
+                    bool keeping_removed = false);
   Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
   Result<bool> settle_orphans() const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);

@@ -8,24 +8,24 @@
 #include "os/random_name.h"
 
 namespace st::write {
-// A temporary is stale if its lock is to be had, where locks mean anything.
+bool remove_unlocked(const os::Location &at, const struct stat *known) {
+  auto file = at.open(O_RDWR | O_NONBLOCK);
+  if (!file) return false;
+  const auto s = file->stat();
+  if (!s || !S_ISREG(s->st_mode) || (known && !os::same_inode(*s, *known))) return false;
+  auto lock = os::RangeLock::acquire(*file, {os::whole_file(true)}, {});
+  if (!lock) return false;
+  auto second = at.open(O_RDWR | O_NONBLOCK);
+  if (!second) return false;
+  const auto excludes = os::locks_exclude(*file, *second, os::whole_file(true));
+  return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
+}
+
+// A temporary is stale if its lock is to be had.
 void Replacement::remove_stale(const os::Location &target, std::string_view infix, os::Neighbours *listed) {
-  os::Env &env = target.env();
   const std::string prefix = temporary_prefix(target.name(), infix);
-  for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed)) {
-    if (!is_temporary_of(name, target.name(), infix)) continue;
-    const os::Location found = target.beside(name);
-    auto file = found.open(O_RDWR | O_NONBLOCK);
-    if (!file) continue;
-    const auto s = file->stat();
-    if (!s || !S_ISREG(s->st_mode)) continue;
-    auto lock = os::RangeLock::acquire(*file, {os::whole_file(true)}, {});
-    if (!lock) continue;
-    auto second = found.open(O_RDWR | O_NONBLOCK);
-    if (!second) continue;
-    const auto excludes = os::locks_exclude(*file, *second, os::whole_file(true));
-    if (excludes && *excludes) env.unlinkat(found.dir(), name.c_str(), 0);
-  }
+  for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed))
+    if (is_temporary_of(name, target.name(), infix)) remove_unlocked(target.beside(name));
 }
 
 bool Replacement::is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed) {
@@ -86,19 +86,30 @@ Result<os::File> Replacement::open_again() const {
   return os::File::open(env(), target_.dir(), temporary_, O_RDWR | O_NOFOLLOW, 0, target_.path());
 }
 
-// Does the target's name lead to our file?
-bool Replacement::stands() const {
+// Does the name lead to our file?
+bool Replacement::stands(const os::Location &at) const {
   struct stat by_name;
   const auto ours = file_.stat();
-  return ours && target_.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
+  return ours && at.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
+}
+
+Result<void> Replacement::rename_to(const os::Location &to) {
+  const int renamed = os::repeat_interrupted(
+      [&] { return env().renameat(target_.dir(), temporary_.c_str(), to.dir(), to.name().c_str()); });
+  // An error may come after the fact (a network filesystem): look.
+  if (renamed < 0 && !stands(to)) return Failure(file_.error(-renamed, "rename"));
+  return {};
 }
 
 Result<void> Replacement::rename() {
-  const int renamed = os::repeat_interrupted(
-      [&] { return env().renameat(target_.dir(), temporary_.c_str(), target_.dir(), target_.name().c_str()); });
-  // An error may come after the fact (a network filesystem): look.
-  if (renamed < 0 && !stands()) return Failure(file_.error(-renamed, "rename"));
+  if (auto renamed = rename_to(target_); !renamed) return renamed;
   named_ = false;
+  return {};
+}
+
+Result<void> Replacement::rename_beside(const std::string &name) {
+  if (auto renamed = rename_to(target_.beside(name)); !renamed) return renamed;
+  temporary_ = name;
   return {};
 }
 

@@ -23,6 +23,9 @@ struct SwapFailure {
   bool replaced;  // the new file stands, but a power cut may bring the old one back
 };
 
+// Removes a plain file that nobody has locked, if it is the `known` one. False: it is still there, or was not.
+bool remove_unlocked(const os::Location &at, const struct stat *known = nullptr);
+
 class Replacement {
  public:
   // Removes what dead writers of `target` have left. `mode` is subject to the umask.
@@ -43,8 +46,10 @@ class Replacement {
   // The same in steps, for a transaction on several files. The folder is to be synced by who calls.
   const std::string &temporary() const { return temporary_; }
   Result<void> rename();
-  // The temporary stays, whatever becomes of this object.
-  void leave() { named_ = false; }
+  // The name of the temporary from now on, which is free.
+  Result<void> rename_beside(const std::string &name);
+  // The temporary stays, whatever becomes of this object; or after all it does not.
+  void leave(bool stays = true) { named_ = !stays; }
 
   // Is there a temporary of `target`, whosesoever? By a listing of the folder, or by the one that `listed` is.
   static bool is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed = nullptr);
@@ -57,7 +62,8 @@ class Replacement {
   Replacement(os::Location target, std::string_view infix) : target_(std::move(target)), infix_(infix) {}
   Result<void> make(mode_t mode);
   os::Env &env() const { return target_.env(); }
-  bool stands() const;
+  bool stands(const os::Location &at) const;
+  Result<void> rename_to(const os::Location &to);
 
   pid_t process_ = 0;
   const os::Location target_;

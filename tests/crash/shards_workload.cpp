@@ -57,22 +57,31 @@ Model first_whole() {
 }
 
 Seen follow_index(const SimEnv &env) {
+  return follow_index(env, env.contents(index_path));
+}
+
+Seen follow_index(const SimEnv &env, std::string json) {
   Seen seen;
-  std::string json = env.contents(index_path);
   const size_t n = json.size();
   json.resize(n + header_padding);
   auto index = ShardIndex::parse(json.data(), n, 1);
   if (!index) return {"the index: " + index.error().message, {}};
-  const auto by_shard = index->names_by_shard();
-  for (const std::string &shard : shard_names) {
+  // Also those that the index does not name are valid files, for who takes all that there are.
+  std::map<std::string, Model> models;
+  for (const std::string &shard : env.names(shards_folder)) {
+    if (!shard.ends_with(".safetensors") || shard.starts_with(".")) continue;
     const auto model = model_of(env.contents(shards_folder + "/" + shard));
     if (!model) return {shard + " is invalid", {}};
-    const auto &names = index->shards();
-    const auto number = std::find(names.begin(), names.end(), shard) - names.begin();
-    if (number == static_cast<long>(names.size())) continue;
-    for (const std::string_view name : by_shard[static_cast<size_t>(number)]) {
-      const auto found = model->tensors.find(std::string(name));
-      if (found == model->tensors.end()) return {text(name, " is not in ", shard), {}};
+    models.emplace(shard, *model);
+  }
+  const auto by_shard = index->names_by_shard();
+  for (size_t number = 0; number < by_shard.size(); ++number) {
+    const std::string &shard = index->shards()[number];
+    const auto model = models.find(shard);
+    if (model == models.end()) return {shard + " is not there", {}};
+    for (const std::string_view name : by_shard[number]) {
+      const auto found = model->second.tensors.find(std::string(name));
+      if (found == model->second.tensors.end()) return {text(name, " is not in ", shard), {}};
       seen.whole.tensors.insert(*found);
     }
   }
@@ -95,8 +104,9 @@ std::string check_strictly(SimEnv &env) {
   return {};
 }
 
-Result<void> run(store::Shards &shards, const ShardOperation &operation, Model &whole) {
+Result<void> run(store::Shards &shards, const ShardOperation &operation, Model &whole, bool new_names) {
   store::TransactionOptions options;
+  options.new_names = new_names;
   options.lock_timeout_ms = 50;
   auto begun = shards.begin(options);
   if (!begun) return Failure(std::move(begun.error()));

@@ -22,6 +22,8 @@ struct Seen {
   Model whole;
 };
 Seen follow_index(const SimEnv &env);
+// The same, by an index that was read before.
+Seen follow_index(const SimEnv &env, std::string json);
 // Also what only libst checks: the index and the shards say the same, and total_size is right. Empty: all well.
 std::string check_strictly(SimEnv &env);
 
@@ -30,6 +32,6 @@ struct ShardOperation {
   Stage stage;
 };
 const std::vector<ShardOperation> &shard_operations();
-Result<void> run(store::Shards &shards, const ShardOperation &operation, Model &whole);
+Result<void> run(store::Shards &shards, const ShardOperation &operation, Model &whole, bool new_names = false);
 
 }  // namespace st::testing

@@ -239,6 +239,10 @@ uid_t FaultEnv::geteuid() {
 uint64_t FaultEnv::monotonic_ms() {
   return base_.monotonic_ms();
 }
+
+uint64_t FaultEnv::unix_time() {
+  return base_.unix_time();
+}
 void FaultEnv::sleep_us(uint32_t microseconds) {
   base_.sleep_us(microseconds);
 }

@@ -104,6 +104,7 @@ class FaultEnv : public os::Env {
   unsigned cpus() override { return base_.cpus(); }
   uid_t geteuid() override;
   uint64_t monotonic_ms() override;
+  uint64_t unix_time() override;
   void sleep_us(uint32_t microseconds) override;
   const char *getenv(const char *name) override;
 

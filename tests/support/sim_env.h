@@ -105,6 +105,7 @@ class SimEnv : public os::Env {
   std::function<int()> sync_fault;
   bool reflink = false;              // clone_range works, on whole blocks of 4096
   bool copies_ranges = true;         // copy_range works
+  uint64_t wall_clock = 1000000000;  // seconds; goes by itself nowhere
   uint64_t free_bytes = UINT64_MAX;  // what fallocate and growing writes may still take
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
@@ -155,6 +156,7 @@ class SimEnv : public os::Env {
   unsigned cpus() override { return 1; }
   uid_t geteuid() override { return 0; }
   uint64_t monotonic_ms() override { return clock_us_ / 1000; }
+  uint64_t unix_time() override { return wall_clock; }
   void sleep_us(uint32_t microseconds) override { clock_us_ += microseconds; }
   const char *getenv(const char *name) override;
   size_t open_files() const { return files_.size(); }
