@@ -7,8 +7,8 @@ using namespace st::capi;
 namespace st::capi {
 
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &o) {
-  constexpr uint32_t known = ST_TXN_COPY | ST_COMMIT_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_FILLERS;
-  if (o.flags & ~known || o.reserved0 != 0)
+  constexpr uint32_t known = ST_TXN_COPY | ST_COMMIT_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_FILLERS | ST_TXN_NEW_NAMES;
+  if (o.flags & ~known)
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
   if (o.layout > ST_LAYOUT_CANONICAL)
     return fail(Status::invalid_argument, "st_txn_options.layout is ", o.layout,
@@ -20,6 +20,8 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   options.publish = o.flags & ST_COMMIT_PUBLISH;
   options.break_links = o.flags & ST_TXN_BREAK_LINKS;
   options.fillers = o.flags & ST_TXN_FILLERS;
+  options.new_names = o.flags & ST_TXN_NEW_NAMES;
+  options.shard_grace_s = o.shard_grace_s;
   options.layout = static_cast<write::Layout>(o.layout);
   options.alignment = o.alignment;
   options.reserve = o.header_reserve;

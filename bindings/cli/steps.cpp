@@ -72,11 +72,14 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
   command.flag("--break-links", options.break_links,
                "Change a file that has other hard links, which keep the\n"
                "old bytes");
+  add_new_names_options(command, options.new_names);
 }
 
 st_txn_options txn_options(const LayoutOptions &options) {
   st_txn_options opts = ST_TXN_OPTIONS_INIT;
-  opts.flags = (options.fillers ? ST_TXN_FILLERS : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
+  opts.flags = (options.fillers ? ST_TXN_FILLERS : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0) |
+               (options.new_names.wanted ? ST_TXN_NEW_NAMES : 0);
+  opts.shard_grace_s = options.new_names.grace_s;
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.layout = options.canonical ? ST_LAYOUT_CANONICAL : ST_LAYOUT_KEEP;
   opts.alignment = options.alignment;
@@ -219,15 +222,18 @@ int Steps::run(Session &session, const File &file, const LayoutOptions &options,
   Transaction transaction(file, opts);
   stage(transaction);
   const st_plan plan = transaction.plan();
+  ShardNames shards(file, options.new_names);
   if (!dry_run) {
     transaction.commit();
     forget_interrupt();  // it came too late: what has been done is told
+    shards.compare(file);
   }
-  tell(session, file, plan, dry_run);
+  tell(session, file, plan, dry_run, shards);
   return exit_ok;
 }
 
-void Steps::tell(Session &session, const File &file, const st_plan &plan, bool dry_run) const {
+void Steps::tell(Session &session, const File &file, const st_plan &plan, bool dry_run,
+                 const ShardNames &shards) const {
   if (session.json) {
     Json json(session.out);
     json.begin_object();
@@ -262,6 +268,7 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
       json.value(plan.space_free);
     }
     json.field("how", static_cast<const char *>(plan.how));
+    shards.write(json);
     json.end_object();
     session.out.write("\n");
     return;
@@ -298,6 +305,7 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
                       human_size(plan.file_size));
   }
   session.out.write("\n");
+  shards.tell(session.out);
   if (dry_run && plan.space_free != UINT64_MAX) {
     session.out.print("space needed {}, free {}\n", human_size(plan.space_needed), human_size(plan.space_free));
   }

@@ -11,6 +11,7 @@
 #include "command_line.h"
 #include "handle.h"
 #include "input.h"
+#include "new_names.h"
 #include "npy.h"
 
 namespace stctl {
@@ -23,6 +24,7 @@ struct LayoutOptions {
   bool canonical = false;
   bool fillers = false;
   bool break_links = false;
+  NewNamesOptions new_names;
 };
 void add_layout_options(const Command &command, LayoutOptions &options);
 st_txn_options txn_options(const LayoutOptions &options);
@@ -59,7 +61,7 @@ class Steps {
     st_dtype cast_from = 0;
   };
   void stage(Transaction &transaction) const;
-  void tell(Session &session, const File &file, const st_plan &plan, bool dry_run) const;
+  void tell(Session &session, const File &file, const st_plan &plan, bool dry_run, const ShardNames &shards) const;
 
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<Put> puts_;

@@ -191,6 +191,22 @@ func BreakLinks() FlagOption { return txFlag(C.ST_TXN_BREAK_LINKS) }
 // move. Later puts use it, Compact removes it.
 func Fillers() TxOption { return txFlag(C.ST_TXN_FILLERS) }
 
+type shardGrace C.uint32_t
+
+func (g shardGrace) toTx(c *txConfig) {
+	c.c.flags |= C.ST_TXN_NEW_NAMES
+	c.c.shard_grace_s = C.uint32_t(g)
+}
+
+// NewNames gives shards that are rewritten new names, as in model-00001-of-00004.g1.safetensors, and leaves the old ones
+// for so long: whoever has read the old index then finds all that it names, and the change takes one copy. The first such
+// commit after that time removes them, or Recover at any time. Until then, what takes files by a pattern such as
+// *.safetensors, and not by the index, takes old and new ones. On one file it is ErrUnsupported.
+func NewNames(grace time.Duration) TxOption {
+	seconds := (max(grace, 0) + time.Second - 1) / time.Second
+	return shardGrace(min(seconds, math.MaxUint32))
+}
+
 // A PublishOption is for new files, of transactions and of Save.
 type PublishOption interface {
 	TxOption

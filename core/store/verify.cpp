@@ -2,15 +2,26 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <memory>
 
 #include "store/locate.h"
+#include "store/old_shards.h"
 #include "store/shards.h"
 #include "store/snapshot.h"
 #include "write/recover.h"
 
 namespace st::store {
 namespace {
+
+std::string utc(uint64_t unix_time) {
+  const auto seconds = static_cast<time_t>(unix_time);
+  struct tm parts = {};
+  char out[40] = "";
+  if (!::gmtime_r(&seconds, &parts) || std::strftime(out, sizeof out, "%Y-%m-%d %H:%M:%S UTC", &parts) == 0)
+    return text("second ", unix_time);
+  return out;
+}
 
 class Verifier {
  public:
@@ -38,6 +49,7 @@ class Verifier {
   Result<void> check_index(const ReadIndex &read, const std::shared_ptr<const os::Directory> &folder);
   Result<void> check_agreement(const Snapshot &snapshot, const Said &said);
   Result<void> check_journals(const os::Location &at, const os::File &file);
+  Result<void> check_old_shards(const os::Location &index, const ShardIndex &now);
   Result<void> check_alignment(const Snapshot &snapshot);
   Result<void> read_all(const Snapshot &snapshot);
   Result<void> tell(Severity severity, Error e);
@@ -88,6 +100,29 @@ Result<void> Verifier::check_journals(const os::Location &at, const os::File &fi
   return tell(Severity::error,
               error(Status::needs_recovery, "a committed journal waits in ", in_quotes((*folder)->dir().path()),
                     "; recover the file (stctl recover, st_recover) to finish its change"));
+}
+
+Result<void> Verifier::check_old_shards(const os::Location &index, const ShardIndex &now) {
+  auto old = OldShards::look(index, now);
+  if (!old) return tell(Severity::error, std::move(old.error()));
+  if (!old->damage().empty()) {
+    auto told = tell(Severity::warning, error(Status::ok, "the list of old shards beside ", in_quotes(index.path()),
+                                              " is not believed (", old->damage(), "); recovery moves it aside"));
+    if (!told) return told;
+  }
+  for (const write::OldShard &shard : old->listed()) {
+    auto told =
+        tell(Severity::info,
+             error(Status::ok, in_quotes(index.folder()->path_of(shard.name)), " is an old shard of ", shard.size,
+                   " bytes, for readers of an older index until ", utc(shard.until), "; recovery removes it"));
+    if (!told) return told;
+  }
+  for (const std::string &name : old->unnamed()) {
+    auto told = tell(Severity::info, error(Status::ok, in_quotes(index.folder()->path_of(name)),
+                                           " is a shard that its writer did not come to name; recovery removes it"));
+    if (!told) return told;
+  }
+  return {};
 }
 
 // Legal, but views of such tensors are slower, and some loaders copy them.
@@ -179,6 +214,8 @@ Result<void> Verifier::run_index() {
     if (auto told = check_journals(*at, *file); !told) return told;
     auto read = Shards::read_index(*at);
     if (!read) return tell(Severity::error, std::move(read.error()));
+    if (at->folder()->is(**folder))
+      if (auto told = check_old_shards(*at, read->index); !told) return told;
     return check_index(*read, *folder);
   };
   if (auto told = run(); !told) return told;

@@ -1,5 +1,6 @@
 // stctl compact: rewrite a file in canonical order, without spare room.
 #include <memory>
+#include <utility>
 
 #include "../commands.h"
 #include "../interrupt.h"
@@ -16,12 +17,11 @@ struct Compact {
   LayoutOptions layout;
 };
 
-uint64_t size_of(Session &session, const std::string &path) {
-  return File(session, path).size_of_files();
-}
-
 int run(Session &session, const Compact &options) {
-  const uint64_t before = size_of(session, options.file);
+  const auto [before, names_before] = [&] {
+    const File file(session, options.file);
+    return std::pair(file.size_of_files(), ShardNames(file, options.layout.new_names));
+  }();
   throw_if_interrupted();
   {
     const Interruptible guard(nullptr);
@@ -35,6 +35,8 @@ int run(Session &session, const Compact &options) {
   const File file(session, options.file);
   const uint64_t after = file.size_of_files();
   const size_t shards = file.file_count();
+  ShardNames names = names_before;
+  names.compare(file);
   if (session.json) {
     Json json(session.out);
     json.begin_object();
@@ -42,12 +44,14 @@ int run(Session &session, const Compact &options) {
     json.field("shards", uint64_t{shards});
     json.field("size_before", before);
     json.field("file_size", after);
+    names.write(json);
     json.end_object();
     session.out.write("\n");
   } else {
     session.out.print("compacted {}: {}{} before, {} after\n", escape(options.file),
                       shards == 1 ? "" : counted(shards, "shard") + ", ", counted(before, "byte"),
                       counted(after, "byte"));
+    names.tell(session.out);
   }
   return exit_ok;
 }
@@ -69,6 +73,7 @@ void add_compact(CommandLine &line, Session &session) {
   command.option("--reserve", options->layout.reserve, "BYTES", "Leave BYTES of spare room in the header");
   command.flag("--break-links", options->layout.break_links,
                "Change a file that has other hard links, which keep the\nold bytes");
+  add_new_names_options(command, options->layout.new_names);
   command.runs(session, [&session, options] { return run(session, *options); });
 }
 

@@ -22,13 +22,12 @@ Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
   opts.user = &outcome.findings;
   const Interruptible guard(nullptr);  // stops between journals
   const st_status status = st_recover_with(path.c_str(), &opts);
-  outcome.facts = {{"journals", outcome.findings.size()}};
   if (status != ST_OK) {
     outcome.failure = Failure::of_libst(status);
   } else if (outcome.findings.empty()) {
     outcome.summary = "nothing to recover";
   } else {
-    outcome.summary = fmt::format("recovered ({})", counted(outcome.findings.size(), "journal"));
+    outcome.summary = fmt::format("recovered ({})", counted(outcome.findings.size(), "finding"));
   }
   return outcome;
 }
@@ -44,7 +43,9 @@ void add_recover(CommandLine &line, Session &session) {
                    "applied, so the change is there whole; one that was not is dropped or rolled back, so the\n"
                    "file is as before; one that does not fit is moved aside. Prints what was found and\n"
                    "done. Opening a file does the same, so this is for looking, and for files that are\n"
-                   "only read elsewhere. Safe at any time, again, and from many processes.",
+                   "only read elsewhere. Safe at any time, again, and from many processes.\n\n"
+                   "Of shards it also removes the old ones that changes with --new-names left, before\n"
+                   "their time too: readers of an older index no longer find them.",
                    "  stctl recover model.safetensors\n"
                    "  stctl recover --json --lock-timeout 0 *.safetensors\n");
   command.argument("FILE", options->files, "Safetensors files").required();

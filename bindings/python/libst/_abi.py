@@ -116,7 +116,7 @@ class TxnOptions(ctypes.Structure):
         ("struct_size", c_uint32),
         ("flags", c_uint32),
         ("lock_timeout_ms", c_int32),
-        ("reserved0", c_uint32),
+        ("shard_grace_s", c_uint32),
         ("progress", progress_fn),
         ("progress_user", c_void_p),
         ("layout", c_uint32),
@@ -295,6 +295,7 @@ ST_TXN_COPY = 1
 ST_COMMIT_PUBLISH = 2
 ST_TXN_BREAK_LINKS = 4
 ST_TXN_FILLERS = 8
+ST_TXN_NEW_NAMES = 16
 
 ST_PLAN_NOTHING = 0
 ST_PLAN_PATCH = 1

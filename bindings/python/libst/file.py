@@ -472,6 +472,8 @@ class File(Mapping[str, Array]):
         layout: str = "keep",
         alignment: int = 0,
         header_reserve: int = 0,
+        new_names: bool = False,
+        shard_grace: int = 3600,
     ) -> Transaction:
         """Change a file, all or none: tensors updated, put, deleted, renamed, and metadata.
 
@@ -492,15 +494,22 @@ class File(Mapping[str, Array]):
             layout: "keep" the order of the file, or "canonical".
             alignment: of the first data byte of a new file; 0: what lets most be shared with the old one.
             header_reserve: spare bytes in the header of a new file, at least.
+            new_names: of a sharded checkpoint, give shards that are rewritten new names, as in
+                `model-00001-of-00004.g1.safetensors`. Whoever has read the old index then still finds all that
+                it names, and the change takes one copy. But until the old shards are removed, what takes files by
+                a pattern such as `*.safetensors`, and not by the index, takes old and new ones.
+            shard_grace: for how many seconds, with `new_names`, old shards stay. The first such commit after
+                that time removes them, or `libst.recover` at any time.
 
-        Raises ReadOnlyError, PoisonedError.
+        Raises ReadOnlyError, PoisonedError; UnsupportedError with `new_names` on one file.
         """
         waiting = Waiting.of(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
         callbacks = self._callbacks if progress is None else Callbacks(progress)
         flags = _abi.ST_COMMIT_PUBLISH if publish else 0
         flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
         flags |= _abi.ST_TXN_FILLERS if fillers else 0
-        form = Layout(flags, layout_number(layout, ("keep", "canonical")), alignment, header_reserve)
+        flags |= _abi.ST_TXN_NEW_NAMES if new_names else 0
+        form = Layout(flags, layout_number(layout, ("keep", "canonical")), alignment, header_reserve, shard_grace)
         transaction = Transaction._begin(self, callbacks, waiting, copy, form)
         assert self._transactions is not None  # or the file would be read-only, and the call above have raised
         self._transactions.add(transaction)

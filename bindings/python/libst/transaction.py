@@ -26,6 +26,7 @@ class Layout(NamedTuple):
     layout: int = 0
     alignment: int = 0
     header_reserve: int = 0
+    shard_grace: int = 3600
 
 
 class Transaction:
@@ -64,6 +65,7 @@ class Transaction:
         options.layout = layout.layout
         options.alignment = layout.alignment
         options.header_reserve = layout.header_reserve
+        options.shard_grace_s = layout.shard_grace
         options.lock_timeout_ms = waiting.turn_ms
         options.progress = callbacks.progress
         out = ctypes.c_void_p()

@@ -338,6 +338,7 @@ void st_interrupt(st_file *file);
  *    replaced since it was read (st_refresh). A handle keeps up to 128 descriptors open, however many shards there are.
  *  - A transaction is all or nothing across shards. A new name goes to the last shard that the transaction rewrites
  *    anyway, else to the last shard. weight_map and total_size follow. ST_TXN_FILLERS is ST_E_UNSUPPORTED.
+ *  - Shards that a transaction rewrites keep their names; or, with ST_TXN_NEW_NAMES, get new ones.
  *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open: none is until it is needed. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the deltas on them. 0 for NULL.
@@ -526,12 +527,28 @@ st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_loa
 #define ST_TXN_BREAK_LINKS 4u   /* publish a file that has other hard links, which keep the old bytes */
 #define ST_TXN_FILLERS 8u       /* what is deleted becomes a tensor __st_free__/n (U8) that keeps its bytes: what
                                    lies behind it does not move; later puts use it, st_compact removes it */
+#define ST_TXN_NEW_NAMES 16u    /* shards that are rewritten get new names; see below */
+
+/* With ST_TXN_NEW_NAMES a transaction on shards that changes more than bytes in place writes each shard that it changes
+ * once, as a new file with a number in its name (model-00001-of-00004.g7.safetensors, g7 being one more than any before
+ * it). Then it puts a new index in the old one's place, and that is the whole commit. The old shards stay as they are for
+ * shard_grace_s seconds: who has read the old index, also a stock reader, still finds every tensor where that index says.
+ * They are listed in <index>.st-old. The first commit with this flag after that time, or st_recover at any time, removes
+ * them; never one that an index in the folder names, nor a file that is not the one that was listed. It takes one copy of
+ * what changes, where else shards that gain and lose names take two.
+ *
+ * It is not the default. Until the old shards are removed the folder holds old and new ones, and what takes files by a
+ * pattern (*.safetensors, *-of-*) and not by the index takes both: from_single_file, uploads to the Hub, cp. Names in the
+ * index change, so what knows shards by their names must read the index again. Of a handle that has read the old index,
+ * tensors of shards that it has not opened yet, and changes of shards that have a new name, are ST_E_FILE_CHANGED until
+ * st_refresh. Who changes an old shard by the shard's own path changes what no index names.
+ * On one file it is ST_E_UNSUPPORTED; also where the index is a link into another folder, as in a cache of the Hub. */
 
 typedef struct st_txn_options {
   uint32_t struct_size;
   uint32_t flags;           /* ST_TXN_... */
   int32_t lock_timeout_ms;  /* at commit: 0 not at all, ST_TIMEOUT_FOREVER; default 10,000 */
-  uint32_t reserved0;       /* zero */
+  uint32_t shard_grace_s;   /* of ST_TXN_NEW_NAMES: how long old shards stay; default 3,600 */
   st_progress_fn progress;  /* of this transaction's calls; may be NULL */
   void *progress_user;
   uint32_t layout;          /* ST_LAYOUT_KEEP or _CANONICAL; what is not KEEP, and an alignment or reserve
@@ -540,7 +557,7 @@ typedef struct st_txn_options {
                                most bytes be shared with the old file, else 64 */
   uint64_t header_reserve;  /* bytes of spare room in the header of a new file, at least */
 } st_txn_options;
-#define ST_TXN_OPTIONS_INIT { (uint32_t)sizeof(st_txn_options), 0, 10000, 0, NULL, NULL, 0, 0, 0 }
+#define ST_TXN_OPTIONS_INIT { (uint32_t)sizeof(st_txn_options), 0, 10000, 3600, NULL, NULL, 0, 0, 0 }
 void st_txn_options_init(st_txn_options *out, size_t size);
 
 /* Replace the bytes of one tensor, in place, as a transaction of its own:
@@ -880,7 +897,7 @@ typedef int (*st_report_fn)(void *user, const st_report *report);
 /* Check a file, or the shards of an index and whether they agree with it,
  * against every rule of the format and read all its bytes once.
  * Tells each finding; answers the status of the first error, or ST_OK. Journals
- * that wait are reported, not touched. `report` may be NULL. Since 2.0. */
+ * that wait, and old shards that stay, are reported, not touched. `report` may be NULL. Since 2.0. */
 st_status st_verify(const char *path, st_report_fn report, void *user);
 
 /* The same, with progress over the bytes read. Since 2.0. */
@@ -900,7 +917,8 @@ st_status st_verify_with(const char *path, const st_verify_options *opts);
 
 /* Finish or drop what crashed writers left beside the file, or the index and its shards: uncommitted
  * journals are removed, committed ones are applied and removed, changes that
- * were under way are rolled back. st_open does the same. Safe to call at any time, again, and from many processes. Statuses:
+ * were under way are rolled back. st_open does the same. Beside an index also old shards are removed, before their time
+ * too (see ST_TXN_NEW_NAMES), and new ones that their writer did not come to name; st_open leaves them. Safe to call at any time, again, and from many processes. Statuses:
  * ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written here);
  * ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
  * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY. Since 2.0. */
@@ -910,7 +928,7 @@ st_status st_recover(const char *path);
 typedef struct st_recover_options {
   uint32_t struct_size;
   int32_t lock_timeout_ms;  /* default 10,000 */
-  st_report_fn report;      /* one call per journal found; may be NULL */
+  st_report_fn report;      /* one call per journal, and per old shard; may be NULL */
   void *user;
 } st_recover_options;
 #define ST_RECOVER_OPTIONS_INIT { (uint32_t)sizeof(st_recover_options), 10000, NULL, NULL }

@@ -110,6 +110,7 @@ pub const ST_TXN_COPY: u32 = 1;
 pub const ST_COMMIT_PUBLISH: u32 = 2;
 pub const ST_TXN_BREAK_LINKS: u32 = 4;
 pub const ST_TXN_FILLERS: u32 = 8;
+pub const ST_TXN_NEW_NAMES: u32 = 16;
 pub const ST_PLAN_NOTHING: u32 = 0;
 pub const ST_PLAN_PATCH: u32 = 1;
 pub const ST_PLAN_PUBLISH: u32 = 2;
@@ -167,7 +168,7 @@ pub const ST_TXN_OPTIONS_INIT: st_txn_options = st_txn_options {
     struct_size: size_of::<st_txn_options>() as u32,
     flags: 0,
     lock_timeout_ms: 10_000,
-    reserved0: 0,
+    shard_grace_s: 3600,
     progress: None,
     progress_user: null_mut(),
     layout: ST_LAYOUT_KEEP,

@@ -118,7 +118,7 @@ pub struct st_txn_options {
     pub struct_size: u32,
     pub flags: u32,
     pub lock_timeout_ms: i32,
-    pub reserved0: u32,
+    pub shard_grace_s: u32,
     pub progress: st_progress_fn,
     pub progress_user: *mut c_void,
     pub layout: u32,

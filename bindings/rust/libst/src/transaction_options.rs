@@ -71,6 +71,20 @@ impl<'f> TransactionOptions<'f> {
         self.flag(sys::ST_TXN_FILLERS, fillers)
     }
 
+    /// Gives shards that are rewritten new names, as in `model-00001-of-00004.g1.safetensors`, and leaves the old ones
+    /// for so long: whoever has read the old index then finds all that it names, and the change takes one copy. The
+    /// first such commit after that time removes them, or [`recover`](crate::recover()) at any time. Until then, what
+    /// takes files by a pattern such as `*.safetensors`, and not by the index, takes old and new ones. `None` is the
+    /// default: shards keep their names. On one file it is [`Status::Unsupported`].
+    pub fn new_names(mut self, grace: impl Into<Option<Duration>>) -> TransactionOptions<'f> {
+        let grace = grace.into();
+        if let Some(grace) = grace {
+            let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
+            self.c.shard_grace_s = u32::try_from(seconds).unwrap_or(u32::MAX);
+        }
+        self.flag(sys::ST_TXN_NEW_NAMES, grace.is_some())
+    }
+
     /// The order of the tensors, [`Layout::Keep`] or [`Layout::Canonical`]. What is not `Keep`, and an alignment or
     /// reserve that is not 0, make a publish of the commit.
     pub fn layout(mut self, layout: Layout) -> TransactionOptions<'f> {

@@ -39,7 +39,7 @@ layouts! {
     st_tensor { name, name_len, dtype, rank, shape, data, nbytes, file_offset, shard, reserved0, reserved }
     st_range { start, stop, step }
     st_txn_options {
-        struct_size, flags, lock_timeout_ms, reserved0, progress, progress_user, layout, alignment, header_reserve,
+        struct_size, flags, lock_timeout_ms, shard_grace_s, progress, progress_user, layout, alignment, header_reserve,
     }
     st_plan {
         struct_size, kind, file_size, data_offset, bytes_written, bytes_shared, bytes_copied, space_needed,
