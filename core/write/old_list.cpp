@@ -12,8 +12,14 @@ namespace {
 
 constexpr std::string_view first_line = "st-old 1\n", last_word = "end ";
 
+// As long as any other, so that it is known beforehand how long a list will be.
 std::string hash_line(std::string_view before) {
-  return text(last_word, hash64(before.data(), before.size()), "\n");
+  std::string digits(16, '0');
+  char out[16];
+  const char *end = std::to_chars(std::begin(out), std::end(out), hash64(before.data(), before.size()), 16).ptr;
+  digits.replace(digits.size() - static_cast<size_t>(end - out), std::string::npos, out,
+                 static_cast<size_t>(end - out));
+  return text(last_word, digits, "\n");
 }
 
 // Up to the next `end`, which is taken off too.

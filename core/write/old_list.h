@@ -2,7 +2,7 @@
 // and until when readers of that older index still find them. Pure: no I/O.
 //
 // Text, a line each: `st-old 1`; then of each shard `<until> <inode> <size> <changed> <name>`, the time in seconds
-// since 1970 and the file's own in nanoseconds; then `end <hash of all before it>`.
+// since 1970 and the file's own in nanoseconds; then `end <hash of all before it, 16 hexadecimal digits>`.
 #pragma once
 
 #include <cstdint>

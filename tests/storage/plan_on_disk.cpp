@@ -1,7 +1,8 @@
 // Random transactions on a real filesystem, which nothing else writes to: does the disk do what each plan says, and is
 // the room that the plan names enough?
 //
-//   plan_on_disk FOLDER SEED TRANSACTIONS SHARDS    ends with a line of what was tried, or tells what did not hold
+//   plan_on_disk FOLDER SEED TRANSACTIONS SHARDS [new-names]    ends with a line of what was tried, or tells what did
+//   not hold
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -17,6 +18,7 @@
 #include "counting_env.h"
 #include "os/filesystem.h"
 #include "random_model.h"
+#include "store/recover_all.h"
 
 namespace st::testing {
 namespace {
@@ -133,10 +135,11 @@ class Ballast {
 
 class Trials {
  public:
-  Trials(const std::string &folder, uint64_t seed, size_t shards)
+  Trials(const std::string &folder, uint64_t seed, size_t shards, bool new_names)
       : env_(folder), model_(folder, seed, shards, 2 * MiB), ballast_(folder + "/ballast"), seed_(seed) {
     auto file = os::File::open(env_, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0, folder);
     const std::string type = os::probe_filesystem(*file).type;
+    model_.new_names = new_names;
     on_btrfs_ = type == "btrfs";
     tells_shared_ = type == "xfs" || on_btrfs_;
   }
@@ -151,6 +154,7 @@ class Trials {
  private:
   void one(int i) {
     what_ = text("seed ", seed_, ", transaction ", i);
+    if (!expect(store::recover_all(os::Env::posix(), model_.path, {}, {}), "remove old shards")) return;
     store::OpenOptions options;
     options.writable = true;
     auto c = store::Collection::open(env_, model_.path, options);
@@ -226,7 +230,7 @@ class Trials {
 }  // namespace st::testing
 
 int main(int count, char **arguments) {
-  if (count != 5) return 2;
+  if (count != 5 && count != 6) return 2;
   const auto number = [&](int i) { return std::strtoull(arguments[i], nullptr, 10); };
-  return st::testing::Trials(arguments[1], number(2), number(4)).run(static_cast<int>(number(3)));
+  return st::testing::Trials(arguments[1], number(2), number(4), count == 6).run(static_cast<int>(number(3)));
 }

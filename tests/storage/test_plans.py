@@ -26,10 +26,10 @@ def small_disk(request, make_disk, scratch):
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="needs a build tree")
 @pytest.mark.parametrize("journal", ["redo", "undo"])
-@pytest.mark.parametrize("shards", [0, 4], ids=["file", "shards"])
+@pytest.mark.parametrize("shards", [["0"], ["4"], ["4", "new-names"]], ids=["file", "shards", "new-names"])
 def test_disk_does_what_the_plan_says(small_disk, shards, journal, bound, tell):
     ran = subprocess.run(
-        [PROGRAM, small_disk, str(bound.seed), str(TRANSACTIONS), str(shards)],
+        [PROGRAM, small_disk, str(bound.seed), str(TRANSACTIONS), *shards],
         env={**os.environ, "ST_JOURNAL": journal},
         capture_output=True,
         text=True,

@@ -36,6 +36,7 @@ class RandomModel {
     store::TransactionOptions options;
     options.copy = one_in(2);
     options.publish = one_in(6);
+    options.new_names = new_names;
     if (path.ends_with(".json")) return options;
     options.fillers = one_in(10);
     if (one_in(10)) options.layout = write::Layout::canonical;
@@ -58,6 +59,7 @@ class RandomModel {
   bool one_in(uint64_t n) { return random_() % n == 0; }
 
   std::string path;
+  bool new_names = false;  // of shards
 
  private:
   static constexpr size_t window = 4096;

@@ -3,6 +3,7 @@
 #include "bound.h"
 #include "counting_env.h"
 #include "random_model.h"
+#include "store/recover_all.h"
 #include "test_files.h"
 
 namespace st::store {
@@ -18,6 +19,7 @@ struct Case {
   const char *name;
   size_t shards;
   bool reflink;
+  bool new_names = false;
 };
 void PrintTo(const Case &c, std::ostream *out) {
   *out << c.name;
@@ -33,6 +35,11 @@ class PlanTest : public ::testing::TestWithParam<Case> {
     EXPECT_TRUE(is_ok(opened));
     return std::move(*opened);
   }
+  RandomModel random_model(uint64_t seed, uint64_t scale) {
+    RandomModel model(dir_.path(), seed, GetParam().shards, scale);
+    model.new_names = GetParam().new_names;
+    return model;
+  }
   CountingEnv &env() { return GetParam().reflink ? xfs_ : plain_; }
 
   const testing::TempDir dir_;
@@ -43,7 +50,7 @@ class PlanTest : public ::testing::TestWithParam<Case> {
 TEST_P(PlanTest, SaysToTheByteWhatIsWrittenSharedAndCopied) {
   constexpr uint64_t scale = uint64_t{3} << 20;
   const int trials = testing::full_bound() ? 2000 : testing::small_bound() ? 40 : 150;
-  RandomModel model(dir_.path(), 7, GetParam().shards, scale);
+  RandomModel model = random_model(7, scale);
   auto c = open(model.path);
   size_t patches = 0, publishes = 0;
   for (int i = 0; i < trials && !HasFailure(); ++i) {
@@ -58,6 +65,9 @@ TEST_P(PlanTest, SaysToTheByteWhatIsWrittenSharedAndCopied) {
     env().forget();
     ASSERT_TRUE(is_ok(t.commit()));
     model.accept();
+    if (GetParam().new_names) {
+      ASSERT_TRUE(is_ok(recover_all(os::Env::posix(), model.path, {}, {})));  // or old shards fill the disk
+    }
     EXPECT_EQ(plan->cost.written, env().written) << plan->how;
     EXPECT_EQ(plan->cost.shared, env().shared) << plan->how;
     EXPECT_EQ(plan->cost.copied, env().copied) << plan->how;
@@ -70,7 +80,7 @@ TEST_P(PlanTest, SaysToTheByteWhatIsWrittenSharedAndCopied) {
 
 TEST_P(PlanTest, NoCommitBeginsWithoutTheRoomThatItsPlanNames) {
   if (!GetParam().reflink) GTEST_SKIP() << "the other one tells its free space as it is";
-  RandomModel model(dir_.path(), 8, GetParam().shards, uint64_t{2} << 20);
+  RandomModel model = random_model(8, uint64_t{2} << 20);
   size_t refused = 0;
   for (int i = 0; i < 60 && !HasFailure(); ++i) {
     SCOPED_TRACE(text("transaction ", i));
@@ -104,7 +114,9 @@ TEST_P(PlanTest, NoCommitBeginsWithoutTheRoomThatItsPlanNames) {
 
 INSTANTIATE_TEST_SUITE_P(All, PlanTest,
                          ::testing::Values(Case{"file", 0, false}, Case{"file_that_shares", 0, true},
-                                           Case{"shards", 4, false}, Case{"shards_that_share", 4, true}),
+                                           Case{"shards", 4, false}, Case{"shards_that_share", 4, true},
+                                           Case{"new_names", 4, false, true},
+                                           Case{"new_names_that_share", 4, true, true}),
                          [](const auto &of) { return std::string(of.param.name); });
 
 }  // namespace
