@@ -7,7 +7,6 @@
 #include "write/carry_over.h"
 #include "write/exclusive.h"
 #include "write/names.h"
-#include "write/orphan.h"
 #include "write/replacement.h"
 
 namespace st::store {
@@ -224,11 +223,6 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   if (!seen) return Failure(std::move(seen.error()));
   if (seen->nothing()) return {};
   auto exclusive = write::lock_whole_file(index, wait);
-  if (!exclusive && write::means_read_only(exclusive.error())) {
-    tell(findings, LogLevel::warning, Status::ok,
-         text("old shards beside ", in_quotes(index.path()), " cannot be removed from here"));
-    return {};
-  }
   if (!exclusive) return Failure(std::move(exclusive.error()));
   auto old = look();
   if (!old) return Failure(std::move(old.error()));

@@ -56,7 +56,7 @@ class OldShards {
   std::vector<std::string> others_;               // indexes
 };
 
-// All old shards of an index whatever their time, and what dead writers left. Does without where it may not write.
+// All old shards of an index whatever their time, and what dead writers left.
 Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wait, const write::Findings &findings);
 
 }  // namespace st::store

@@ -1,0 +1,426 @@
+// Commits under new names: how long old shards stay and what is never removed, whom a new name does not take by
+// surprise, and what links, other indexes and lists that nobody wrote do to them.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "read_only_env.h"
+#include "store/collection.h"
+#include "store/recover_all.h"
+#include "store/shards.h"
+#include "store/verify.h"
+#include "test_files.h"
+#include "write/old_list.h"
+
+namespace st::store {
+namespace {
+
+using testing::bytes_of;
+using ::testing::ElementsAre;
+using testing::fails_with;
+using ::testing::HasSubstr;
+using testing::is_ok;
+using testing::names_in;
+using testing::pattern;
+using testing::put_bytes;
+using testing::same_bytes;
+using testing::u8_tensor;
+
+namespace fs = std::filesystem;
+
+// Time goes by when a test says so.
+class ClockEnv : public testing::FaultEnv {
+ public:
+  ClockEnv() : FaultEnv(os::Env::posix()) {}
+  uint64_t unix_time() override { return now; }
+  int openat(int dir, const char *path, int flags, mode_t mode) override {
+    if (creating != 0 && flags & O_CREAT) return creating;
+    return FaultEnv::openat(dir, path, flags, mode);
+  }
+  uint64_t now = 1000000;
+  int creating = 0;  // what is answered to that
+};
+
+class NewNames : public ::testing::Test {
+ protected:
+  NewNames() {
+    fs::create_directory(ckpt);
+    put_bytes(ckpt + "/m-1.safetensors", file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
+    put_bytes(ckpt + "/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
+                     R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  }
+  std::unique_ptr<Collection> open(os::Env &with, const std::string &path) {
+    OpenOptions options;
+    options.writable = true;
+    options.lock_timeout_ms = 0;
+    options.log = [this](LogLevel, const std::string &m) { told += m + "\n"; };
+    auto opened = Collection::open(with, path, options);
+    EXPECT_TRUE(is_ok(opened));
+    return opened ? std::move(*opened) : nullptr;
+  }
+  std::unique_ptr<Collection> open() { return open(env, index); }
+  static TransactionOptions new_names(uint32_t grace_s = 60) {
+    TransactionOptions options;
+    options.lock_timeout_ms = 0;
+    options.new_names = true;
+    options.shard_grace_s = grace_s;
+    return options;
+  }
+  static Result<void> rename(Collection &c, const std::string &from, const std::string &to,
+                             const TransactionOptions &options = new_names()) {
+    auto begun = c.begin(options);
+    if (!begun) return Failure(std::move(begun.error()));
+    if (auto staged = (*begun)->rename(from, to); !staged) return staged;
+    return (*begun)->commit();
+  }
+  static NewBytes u8(const std::string &bytes) {
+    static thread_local uint64_t shape;
+    shape = bytes.size();
+    return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
+  }
+  static std::string bytes(const Collection &c, std::string_view name) {
+    auto place = c.catalogue().find(name);
+    EXPECT_TRUE(is_ok(place));
+    if (!place) return {};
+    std::string out(place->tensor().nbytes, '\0');
+    EXPECT_TRUE(is_ok(place->member->read(*place->snapshot, place->index, out.data())));
+    return out;
+  }
+  Result<write::Recovered> recover(os::Env &with) {
+    return recover_all(with, index, {}, [this](const write::Finding &f) { return told += f.message + "\n", true; });
+  }
+  std::vector<std::string> names() const { return names_in(ckpt); }
+  // Those of the files but indexes and what belongs to them.
+  std::vector<std::string> shards() const {
+    std::vector<std::string> out;
+    for (const std::string &name : names())
+      if (name.find(".index.json") == std::string::npos) out.push_back(name);
+    return out;
+  }
+  void forge(const std::vector<write::OldShard> &list) const { put_bytes(list_path, write::spell(list)); }
+  static write::OldShard as_it_is(const std::string &path, const std::string &name) {
+    struct stat s;
+    EXPECT_EQ(::lstat(path.c_str(), &s), 0);
+    return {name, s.st_ino, static_cast<uint64_t>(s.st_size),
+            static_cast<uint64_t>(s.st_mtim.tv_sec) * 1000000000 + static_cast<uint64_t>(s.st_mtim.tv_nsec), 0};
+  }
+
+  const testing::TempDir dir;
+  const std::string ckpt = dir / "ckpt", index = ckpt + "/m.safetensors.index.json", list_path = index + ".st-old";
+  ClockEnv env;
+  std::string told;
+};
+
+TEST_F(NewNames, OldShardsStayUntilTheFirstCommitAfterTheirTime) {
+  auto c = open();
+  ASSERT_TRUE(is_ok(rename(*c, "a", "x")));
+  EXPECT_THAT(shards(), ElementsAre("m-1.g1.safetensors", "m-1.safetensors", "m-2.safetensors"));
+  EXPECT_TRUE(same_bytes(bytes(*c, "x"), pattern(4000, 1)));
+  env.now += 59;
+  ASSERT_TRUE(is_ok(rename(*c, "c", "y")));
+  EXPECT_THAT(shards(), ElementsAre("m-1.g1.safetensors", "m-1.safetensors", "m-2.g2.safetensors", "m-2.safetensors"));
+  env.now += 1;
+  ASSERT_TRUE(is_ok(rename(*c, "x", "a")));
+  EXPECT_THAT(shards(),
+              ElementsAre("m-1.g1.safetensors", "m-1.g3.safetensors", "m-2.g2.safetensors", "m-2.safetensors"));
+  env.now += 60;
+  // Also one that changes no shard.
+  auto begun = c->begin(new_names());
+  ASSERT_TRUE(is_ok((*begun)->set_metadata("by", "me")));
+  ASSERT_TRUE(is_ok((*begun)->commit()));
+  EXPECT_THAT(shards(), ElementsAre("m-1.g3.safetensors", "m-2.g2.safetensors"));
+  begun->reset();
+  c.reset();
+  EXPECT_TRUE(is_ok(verify(env, index, {}, {})));
+}
+
+TEST_F(NewNames, RecoveryRemovesOldShardsBeforeTheirTimeAndTellsOfEach) {
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  std::string found;
+  ASSERT_TRUE(is_ok(verify(env, index, {}, [&](const Finding &f) { return found += f.message + "\n", true; })));
+  EXPECT_THAT(found, HasSubstr("m-1.safetensors' is an old shard of "));
+  EXPECT_THAT(found, HasSubstr("until 1970-01-12 13:47:40 UTC"));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(told, HasSubstr("old shard '" + ckpt + "/m-1.safetensors' was removed"));
+  EXPECT_THAT(names(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+}
+
+TEST_F(NewNames, WhatOnlyChangesBytesStaysInPlace) {
+  auto c = open();
+  const std::string new_a = pattern(4000, 9), new_c = pattern(5000, 9);
+  auto t = *c->begin(new_names());
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  EXPECT_EQ(t->plan()->kind, CommitPlan::patch);
+  ASSERT_TRUE(is_ok(t->commit()));
+  t.reset();
+  c.reset();
+  EXPECT_THAT(names(), ElementsAre("m-1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+}
+
+TEST_F(NewNames, AShardOfWhichBytesChangeBesideALayoutGetsANewNameToo) {
+  auto c = open();
+  const std::string new_a = pattern(4000, 9);
+  auto t = *c->begin(new_names());
+  ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
+  ASSERT_TRUE(is_ok(t->rename("c", "y")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_THAT(shards(), ElementsAre("m-1.g1.safetensors", "m-1.safetensors", "m-2.g1.safetensors", "m-2.safetensors"));
+  EXPECT_TRUE(same_bytes(bytes(*c, "a"), new_a));
+  EXPECT_EQ(bytes_of(ckpt + "/m-1.safetensors").find(new_a), std::string::npos) << "the old one is as it was";
+}
+
+TEST_F(NewNames, OnePublishedShardIsNoAffairOfItsOwn) {
+  auto c = open();
+  TransactionOptions options = new_names();
+  options.publish = true;
+  const std::string new_c = pattern(5000, 9);
+  auto t = *c->begin(options);
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.g1.safetensors", "m-2.safetensors"));
+  EXPECT_TRUE(same_bytes(bytes(*c, "c"), new_c));
+}
+
+TEST_F(NewNames, AShardThatKeepsNothingGetsNoSuccessor) {
+  auto c = open();
+  auto t = *c->begin(new_names());
+  ASSERT_TRUE(is_ok(t->remove("c")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.safetensors"));
+  t.reset();
+  c.reset();
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(shards(), ElementsAre("m-1.safetensors"));
+}
+
+TEST_F(NewNames, CompactGivesEachShardANewName) {
+  auto c = open();
+  TransactionOptions options = new_names();
+  options.compact = true;
+  options.layout = write::Layout::canonical;
+  auto t = *c->begin(options);
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_THAT(shards(), ElementsAre("m-1.g1.safetensors", "m-1.safetensors", "m-2.g2.safetensors", "m-2.safetensors"));
+  EXPECT_TRUE(is_ok(verify(env, index, {}, {})));
+}
+
+TEST_F(NewNames, OneFileIsRefused) {
+  auto c = open(env, ckpt + "/m-1.safetensors");
+  EXPECT_TRUE(fails_with(Status::unsupported, c->begin(new_names())));
+}
+
+// It would be acknowledged, and nobody would see it.
+TEST_F(NewNames, AChangeOfAShardThatHasANewNameIsRefusedUntilTheHandleIsRefreshed) {
+  auto late = open(), other = open();
+  const std::string new_a = pattern(4000, 9), new_c = pattern(5000, 9);
+  const auto try_to = [&](const std::vector<std::string> &tensors, bool publish) {
+    TransactionOptions options;
+    options.lock_timeout_ms = 0;
+    auto t = *late->begin(options);
+    for (const std::string &name : tensors) EXPECT_TRUE(is_ok(t->update(name, u8(name == "a" ? new_a : new_c))));
+    if (publish) {
+      EXPECT_TRUE(is_ok(t->rename("a", "z")));
+    }
+    return t;
+  };
+  const std::string old = bytes_of(ckpt + "/m-1.safetensors");
+  std::vector<std::unique_ptr<AnyTransaction>> begun;
+  begun.push_back(try_to({"a"}, false));
+  begun.push_back(try_to({"a", "c"}, false));
+  begun.push_back(try_to({"a"}, true));
+  ASSERT_TRUE(is_ok(rename(*other, "b", "x")));
+  for (const auto &t : begun) EXPECT_TRUE(fails_with(Status::file_changed, t->commit()));
+  begun.clear();
+  EXPECT_EQ(bytes_of(ckpt + "/m-1.safetensors"), old);
+  ASSERT_TRUE(is_ok(try_to({"c"}, false)->commit())) << "a shard that has kept its name";
+  ASSERT_TRUE(is_ok(late->refresh()));
+  ASSERT_TRUE(is_ok(try_to({"a"}, false)->commit()));
+  EXPECT_TRUE(same_bytes(bytes(*open(), "a"), new_a));
+}
+
+TEST_F(NewNames, WhatWasGivenOutStaysWhatItWas) {
+  auto c = open();
+  const auto place = c->lend().find("a");
+  ASSERT_TRUE(is_ok(place));
+  auto view = place->member->view(*place->snapshot, place->index);
+  ASSERT_TRUE(is_ok(view));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(is_ok(rename(*c, i % 2 == 0 ? "a" : "x", i % 2 == 0 ? "x" : "a", new_names(0))));
+    EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(*view), 4000}, pattern(4000, 1)));
+  }
+  c->release();
+  c.reset();
+  EXPECT_THAT(shards(), ElementsAre("m-1.g2.safetensors", "m-1.g3.safetensors", "m-2.safetensors"));
+}
+
+TEST_F(NewNames, OtherNamesOfAShardKeepTheOldBytes) {
+  fs::create_hard_link(ckpt + "/m-1.safetensors", dir / "copy");
+  const std::string old = bytes_of(dir / "copy");
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(bytes_of(dir / "copy"), old);
+  EXPECT_THAT(shards(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors"));
+}
+
+// As in a cache, but with an index of its own.
+TEST_F(NewNames, OfALinkedShardTheLinkGoesAndNotWhatItLeadsTo) {
+  fs::create_directory(dir / "blobs");
+  fs::rename(ckpt + "/m-1.safetensors", dir / "blobs/one");
+  fs::create_symlink("../blobs/one", ckpt + "/m-1.safetensors");
+  const std::string old = bytes_of(dir / "blobs/one");
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  EXPECT_TRUE(fs::is_symlink(ckpt + "/m-1.safetensors"));
+  EXPECT_FALSE(fs::is_symlink(ckpt + "/m-1.g1.safetensors"));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(shards(), ElementsAre("m-1.g1.safetensors", "m-2.safetensors"));
+  EXPECT_EQ(bytes_of(dir / "blobs/one"), old);
+  EXPECT_THAT(names_in(dir / "blobs"), ElementsAre("one"));
+}
+
+TEST_F(NewNames, AnIndexThatOtherFoldersMayLeadToIsRefused) {
+  fs::create_directory(dir / "blobs");
+  fs::rename(index, dir / "blobs/index");
+  fs::create_symlink("../blobs/index", index);
+  auto c = open();
+  auto t = *c->begin(new_names());
+  ASSERT_TRUE(is_ok(t->rename("a", "x")));
+  EXPECT_TRUE(fails_with(Status::unsupported, t->plan()));
+  EXPECT_TRUE(fails_with(Status::unsupported, t->commit()));
+  EXPECT_THAT(shards(), ElementsAre("m-1.safetensors", "m-2.safetensors"));
+}
+
+TEST_F(NewNames, WhatAnotherIndexNamesIsNoRubbish) {
+  const std::string other = ckpt + "/backup.safetensors.index.json";
+  fs::copy_file(index, other);
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_TRUE(fs::exists(ckpt + "/m-1.safetensors"));
+  EXPECT_TRUE(is_ok(verify(env, other, {}, {})));
+  EXPECT_TRUE(fs::exists(list_path)) << "it is old all the same";
+  // The other has a number of its own, which the first index has not come to.
+  ASSERT_TRUE(is_ok(rename(*open(env, other), "a", "z", new_names(0))));
+  ASSERT_TRUE(is_ok(recover(env)));
+  ASSERT_TRUE(is_ok(rename(*open(), "x", "y", new_names(0))));
+  EXPECT_TRUE(is_ok(verify(env, other, {}, {})));
+  EXPECT_TRUE(is_ok(verify(env, index, {}, {})));
+  // One that cannot be read may name anything.
+  put_bytes(other, "{");
+  told.clear();
+  const auto before = shards();
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(shards(), before);
+  EXPECT_THAT(told, HasSubstr("no old shard was removed, as another index in the folder cannot be read"));
+  fs::remove(other);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_EQ(shards().size(), 2u);
+}
+
+TEST_F(NewNames, TheOldIndexMayBePutBack) {
+  const std::string old = bytes_of(index);
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  put_bytes(index, old);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_TRUE(is_ok(verify(env, index, {}, {})));
+  EXPECT_THAT(names(), ElementsAre("m-1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+}
+
+TEST_F(NewNames, AnotherFileUnderAnOldNameIsLeft) {
+  for (const bool same_inode : {false, true}) {
+    ASSERT_TRUE(is_ok(rename(*open(), same_inode ? "x" : "a", same_inode ? "a" : "x")));
+    const std::string old = ckpt + (same_inode ? "/m-1.g1.safetensors" : "/m-1.safetensors");
+    if (!same_inode) fs::rename(old, dir / "elsewhere");
+    put_bytes(old, "mine");
+    ASSERT_TRUE(is_ok(recover(env)));
+    EXPECT_EQ(bytes_of(old), "mine");
+    fs::remove(old);
+  }
+}
+
+// Of a writer that died before its index stood; and of one that is at work, or of nobody that libst knows.
+TEST_F(NewNames, OnlyWhatAWriterDidNotComeToNameIsRemoved) {
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  for (const char *name : {"m-1.g2.safetensors", "m-2.g7.safetensors", "n-1.g9.safetensors", "m-1.g8.safetensors.part",
+                           "m-2.g1.safetensors"})
+    put_bytes(ckpt + "/" + name, "rubbish");
+  put_bytes(ckpt + "/m-2.g5.safetensors", "of a writer");
+  auto held = os::File::open(env, AT_FDCWD, ckpt + "/m-2.g5.safetensors", O_RDWR, 0, "held");
+  auto lock = os::RangeLock::acquire(*held, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(lock));
+  ASSERT_TRUE(is_ok(rename(*open(), "c", "y")));
+  EXPECT_THAT(shards(),
+              ElementsAre("m-1.g1.safetensors", "m-1.g8.safetensors.part", "m-1.safetensors", "m-2.g1.safetensors",
+                          "m-2.g2.safetensors", "m-2.g5.safetensors", "m-2.safetensors", "n-1.g9.safetensors"));
+  lock->release();
+  // Though later commits may have come past its number.
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_FALSE(fs::exists(ckpt + "/m-2.g5.safetensors"));
+  EXPECT_TRUE(fs::exists(ckpt + "/m-2.g1.safetensors")) << "it may have been named once";
+}
+
+TEST_F(NewNames, AListThatNobodyWroteIsPutAsideAndNamed) {
+  put_bytes(dir / "victim.safetensors", "mine");
+  fs::create_directory(ckpt + "/inside");
+  const write::OldShard victim = as_it_is(dir / "victim.safetensors", "../victim.safetensors");
+  const std::vector<std::pair<const char *, std::function<void()>>> lists = {
+      {"no list", [&] { put_bytes(list_path, "m-1.safetensors\n"); }},
+      {"empty", [&] { put_bytes(list_path, ""); }},
+      {"out of the folder", [&] { forge({victim}); }},
+      {"huge", [&] { forge({}), fs::resize_file(list_path, uint64_t{1} << 40); }},
+      {"a link", [&] { fs::create_symlink(dir / "victim.safetensors", list_path); }},
+      {"a pipe", [&] { ASSERT_EQ(::mkfifo(list_path.c_str(), 0600), 0); }},
+      {"a folder", [&] { fs::create_directory(list_path); }},
+      {"anybody's", [&] { forge({}), fs::permissions(list_path, fs::perms::all); }},
+      {"of two names", [&] { forge({}), fs::create_hard_link(list_path, dir / "second name"); }},
+  };
+  std::string from = "a", to = "x";
+  for (const auto &[what, make] : lists)
+    for (const bool by_commit : {false, true}) {
+      SCOPED_TRACE(what);
+      fs::remove_all(list_path);
+      fs::remove_all(list_path + ".bad");
+      fs::remove(dir / "second name");
+      make();
+      const std::vector<std::string> before = shards();
+      told.clear();
+      std::string found;
+      ASSERT_TRUE(is_ok(verify(env, index, {}, [&](const Finding &f) { return found += f.message + "\n", true; })));
+      EXPECT_THAT(found, HasSubstr("the list of old shards beside '" + index + "' is not believed ("));
+      if (by_commit) {
+        ASSERT_TRUE(is_ok(rename(*open(), from, to)));
+        std::swap(from, to);
+      } else {
+        ASSERT_TRUE(is_ok(recover(env)));
+        EXPECT_EQ(shards(), before);
+        EXPECT_FALSE(fs::exists(list_path));
+      }
+      EXPECT_THAT(told, HasSubstr("the list of old shards '" + list_path + "' is not believed ("));
+      EXPECT_EQ(bytes_of(dir / "victim.safetensors"), "mine");
+      EXPECT_TRUE(fs::exists(fs::symlink_status(list_path + ".bad")));
+      ASSERT_TRUE(is_ok(verify(env, index, {}, {})));
+      ASSERT_TRUE(is_ok(recover(env)));
+    }
+}
+
+TEST_F(NewNames, WhoMayNotWriteLeavesOldShards) {
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  testing::ReadOnlyEnv read_only(os::Env::posix());
+  EXPECT_TRUE(fails_with(Status::permission, recover(read_only)));
+  EXPECT_TRUE(is_ok(verify(read_only, index, {}, {})));
+  EXPECT_TRUE(fs::exists(ckpt + "/m-1.safetensors"));
+}
+
+// As one that only others may write to.
+TEST_F(NewNames, AFolderThatTakesNoNewFileLeavesAllAsItWas) {
+  auto c = open();
+  auto t = *c->begin(new_names());
+  ASSERT_TRUE(is_ok(t->rename("a", "x")));
+  env.creating = -EACCES;
+  EXPECT_TRUE(fails_with(Status::permission, t->commit()));
+  env.creating = 0;
+  EXPECT_THAT(names(), ElementsAre("m-1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+}
+
+}  // namespace
+}  // namespace st::store
