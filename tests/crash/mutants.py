@@ -57,6 +57,8 @@ TURNSTILE = "core/os/turnstile.cpp"
 SHARDS = "core/store/shard_transaction.cpp"
 SHARDS_COMMIT = "core/store/shard_commit.cpp"
 PART = "core/store/part.cpp"
+NEW_NAMES = "core/store/new_names.cpp"
+OLD_SHARDS = "core/store/old_shards.cpp"
 PATCH = "core/write/patch.cpp"
 PIECES = "core/write/pieces.cpp"
 UNDO = "core/write/undo.cpp"
@@ -289,10 +291,9 @@ MUTANTS = [
     Mutant("shards: what a part waits for is recovered beneath the lock on the index", SHARDS_COMMIT,
            "    index_.lock.release();\n    if (auto recovered = orphaned", "    if (auto recovered = orphaned"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
-           "!done) return done;\n  }\n  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);\n"
-           "  // What shows it may have to recover what others left, which takes the index for itself.\n  show_result();",
+           "!done) return done;\n  }\n  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);\n",
            "!done) return done;\n    show_result();\n  }\n"
-           "  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);"),
+           "  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);\n"),
     Mutant("shards: a dying writer's decision counts as a living one's", RECOVER, "if (found.record.is_super() || (found", "if ((found"),
     Mutant("shards: the folder that was there before the lock counts", "core/write/super_recover.cpp",
            "  auto folder = Folder::open(index_, by_path, {});", "  auto &folder = there;"),
@@ -310,7 +311,27 @@ MUTANTS = [
     Mutant("a temporary that was made again is not locked", REPLACEMENT, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
     Mutant("a new file is not synced before it is renamed", REPLACEMENT, "  if (auto synced = file_.sync(); !synced) return Failed({std::move(synced.error()), false});\n", ""),
     Mutant("a rename is not synced", REPLACEMENT, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
-    Mutant("a temporary of a dead writer stays", REPLACEMENT, "if (excludes && *excludes) env.unlinkat(found.dir(), name.c_str(), 0);", "static_cast<void>(excludes);"),
+    # new names
+    Mutant("new names: a new shard is not synced", PART, "  return first_->replacement->file().sync();", "  return {};"),
+    Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))); !named) return named;\n  return sync_folder();", "name_after(name_of(*part))); !named) return named;\n  return {};"),
+    Mutant("new names: the new index is not synced", SHARDS_COMMIT, "  return file.sync();", "  return {};"),
+    Mutant("new names: the index's new name is not durable", NEW_NAMES, "} else if (done = sync_folder(); done) {", "} else {"),
+    Mutant("new names: the list of old shards is not synced", OLD_SHARDS, "  if (auto synced = file.sync(); !synced) return synced;\n  return (*made)->rename();", "  return (*made)->rename();"),
+    Mutant("new names: an older index may come back without its shards", OLD_SHARDS,
+           "  // An older index must not come back by a power cut when its shards are gone.\n  if (auto synced = index_.folder()->sync(); !synced) return synced;\n", ""),
+    Mutant("new names: an old shard may come back when it is no longer listed", OLD_SHARDS,
+           "  // Nor a shard, when it is no longer listed.\n  return index_.folder()->sync();", "  return {};"),
+    Mutant("new names: what the new index names goes with its writer", NEW_NAMES, "part->leave_new_name(true);", "part->leave_new_name(false);"),
+    Mutant("new names: the old shards are not listed", NEW_NAMES, "    if (auto listed = old_->write_list(*list, index_.file, shards_.options().log); !listed) return listed;\n", ""),
+    Mutant("new names: what no index came to name stays", OLD_SHARDS, "      old.unnamed_.push_back(name);", "      {}"),
+    Mutant("new names: whatever has a number and no index is rubbish", OLD_SHARDS, "write::generation_of(name) > reached", "write::generation_of(name) > 0"),
+    Mutant("new names: old shards do not get their time", OLD_SHARDS, "return old.until <= now;", "return old.until <= now || now > 0;"),
+    Mutant("new names: whatever stands under a listed name is removed", OLD_SHARDS, "return s.st_ino == listed.inode &&", "return s.st_ino != 0 || s.st_ino == listed.inode &&"),
+    Mutant("new names: other indexes in the folder are not asked", OLD_SHARDS, "named.insert(read->index.shards().begin(), read->index.shards().end());", ""),
+    Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "      return std::nullopt;\n    }\n    named", "      continue;\n    }\n    named"),
+    Mutant("new names: anybody's list is believed", OLD_SHARDS, "!why.empty()) return why;", "!why.empty()) return std::string();"),
+    Mutant("new names: an old shard is changed though the index names it no more", SHARDS, "  if (auto named = check_named(); !named) return named;\n", ""),
+    Mutant("a temporary of a dead writer stays", REPLACEMENT, "return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;", "return excludes && *excludes;"),
     Mutant("a failed writer leaves its temporary", REPLACEMENT, "if (named_ && file_.env().getpid() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);", ""),
     Mutant("a publish does not lock the whole file", TRANSACTION, "if (publishes()) ranges = {os::whole_file(true)};", "if (publishes()) ranges.clear();"),
     # turns
