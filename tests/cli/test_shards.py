@@ -1,5 +1,8 @@
 """stctl shard and join, and the other commands on an index."""
 
+import json
+import re
+
 import numpy as np
 from safetensors.numpy import load_file
 
@@ -35,3 +38,32 @@ def test_sizes_are_those_of_hugging_face(stctl, model, tmp_path):
         assert stctl.json("shard", model, tmp_path / str(i), "--max-size", size)["shards"] == 1
     for size in ("0", "GB", "5 parsecs", "-1GB"):
         stctl.json("shard", model, tmp_path / "x", f"--max-size={size}", code=2)
+
+
+def test_new_names_tell_what_is_new_and_until_when_the_old_stay(stctl, model, tmp_path):
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100")
+    index = out / "model.safetensors.index.json"
+    before = json.loads(index.read_text())["weight_map"]
+    said = stctl("plan", index, "--mv", "half", "renamed", "--new-names", "--shard-grace", "60")[0]
+    assert "1 shard is written under new names" in said and "stays 60 s" in said
+    assert json.loads(index.read_text())["weight_map"] == before
+    old, new = before["half"], before["half"].replace(".safetensors", ".g1.safetensors")
+    said = stctl("mv", index, "half", "renamed", "--new-names", "--shard-grace", "60")[0].splitlines()
+    assert f"new shard {new}" in said
+    assert any(re.fullmatch(rf"old shard {old} stays until \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC", line) for line in said)
+    assert json.loads(index.read_text())["weight_map"]["renamed"] == new
+    assert (out / old).exists()
+    assert f"{old}' is an old shard of " in stctl("verify", "-v", index)[0]
+    answer = stctl.json("mv", index, "renamed", "half", "--new-names", "--shard-grace", "0")
+    assert answer["new_shards"] == [new.replace(".g1.", ".g2.")] and answer["old_shards"] == [new]
+    answer = stctl.json("compact", index, "--new-names")
+    assert sorted(set(answer["new_shards"])) == sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    said = stctl("recover", index)[0]
+    assert f"old shard '{out / old}' was removed" in said
+    assert {p.name for p in out.iterdir()} == {index.name, *answer["new_shards"]}
+    stctl("verify", index)
+
+
+def test_new_names_of_one_file_are_refused(stctl, model):
+    assert "is one file" in stctl("mv", model, "half", "renamed", "--new-names", code=1)[1]

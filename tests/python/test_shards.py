@@ -1,6 +1,7 @@
 """Sharded checkpoints: as one file, next to what stock safetensors reads of each shard."""
 
 import json
+import threading
 
 import libst
 import numpy as np
@@ -135,3 +136,50 @@ def test_reshard_and_join(sharded, tmp_path):
         np.testing.assert_array_equal(joined[name], array)
     with pytest.raises(libst.InvalidArgumentError, match="already"):
         libst.reshard(one, many, 500)
+
+
+def test_who_has_read_the_old_index_finds_all_of_it_after_a_change_under_new_names(sharded):
+    before, index = as_stock_sees(sharded)
+    with libst.open(sharded, "r+") as f:
+        with f.transaction(new_names=True, shard_grace=60) as t:
+            for name in before:
+                t.rename(name, f"new.{name}")
+        assert [libst_path.rsplit(".", 2)[1] for libst_path in f.shards] == ["g1", "g1"]
+    for name, shard in index["weight_map"].items():
+        with safe_open(sharded / shard, "np") as f:
+            np.testing.assert_array_equal(f.get_tensor(name), before[name])
+    after, _ = as_stock_sees(sharded)
+    assert after.keys() == {f"new.{name}" for name in before}
+    libst.recover(sharded)
+    shards = {f"model-0000{i}-of-00002.g1.safetensors" for i in (1, 2)}
+    assert {p.name for p in sharded.iterdir()} == {"model.safetensors.index.json", *shards}
+
+
+def test_stock_meets_no_shard_without_its_tensor_while_names_change(sharded):
+    stop, looks, problems = threading.Event(), [], []
+
+    def read_as_stock():
+        while not stop.is_set():
+            try:
+                as_stock_sees(sharded)
+                looks.append(1)
+            except Exception as e:  # noqa: BLE001
+                problems.append(e)
+                return
+
+    reader = threading.Thread(target=read_as_stock)
+    reader.start()
+    with libst.open(sharded, "r+") as f:
+        while (len(looks) < 20 or len(f.shards[0].split(".g")) < 2) and not problems:
+            with f.transaction(new_names=True) as t:
+                for name in list(f):
+                    t.rename(name, name[1:] if name.startswith("x") else f"x{name}")
+    stop.set()
+    reader.join()
+    assert problems == []
+
+
+def test_new_names_of_one_file_are_refused(sharded):
+    with libst.open(sharded / "model-00002-of-00002.safetensors", "r+") as f:
+        with pytest.raises(libst.UnsupportedError, match="is one file"):
+            f.transaction(new_names=True)
