@@ -3,7 +3,10 @@ package st_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"libst/st"
 )
@@ -45,4 +48,35 @@ func TestACheckpointIsShardedChangedAndJoined(t *testing.T) {
 	must(t, os.Remove(sharded.Shards()[0]))
 	_, err = st.Open(folder)
 	refused(t, err, st.ErrShardMissing)
+}
+
+func TestUnderNewNamesOldShardsStayUntilRecovery(t *testing.T) {
+	f, path := small(t, st.ReadWrite())
+	folder := filepath.Join(t.TempDir(), "sharded")
+	must(t, st.Reshard(path, folder, 1))
+	sharded := open(t, folder, st.ReadWrite())
+	before := sharded.Shards()
+	tx, err := sharded.Begin(st.NewNames(time.Minute))
+	must(t, err)
+	must(t, tx.Rename("a", "e"))
+	plan, err := tx.Plan()
+	must(t, err)
+	if !strings.Contains(plan.How, "stays 60 s") {
+		t.Fatalf("the plan says %q", plan.How)
+	}
+	must(t, tx.Commit())
+	after := sharded.Shards()
+	old := slices.DeleteFunc(before, func(shard string) bool { return slices.Contains(after, shard) })
+	if len(old) != 1 || !slices.ContainsFunc(after, func(s string) bool { return strings.HasSuffix(s, ".g1.safetensors") }) {
+		t.Fatalf("old are %q, and now there are %q", old, after)
+	}
+	_, err = os.Stat(old[0])
+	must(t, err)
+	must(t, st.Recover(folder))
+	if _, err = os.Stat(old[0]); err == nil {
+		t.Fatalf("%s is still there", old[0])
+	}
+	must(t, st.Verify(folder))
+	_, err = f.Begin(st.NewNames(0))
+	refused(t, err, st.ErrUnsupported)
 }

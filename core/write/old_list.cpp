@@ -41,7 +41,7 @@ bool take(std::string_view *left, uint64_t *number) {
 }  // namespace
 
 bool may_be_listed(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
+  return name.ends_with(".safetensors") && name.size() <= 255 &&
          name.find_first_of(std::string_view("/\0\n", 3)) == std::string_view::npos;
 }
 

@@ -23,7 +23,7 @@ struct OldShard {
 
 // A list of 10,000 shards with the longest names.
 inline constexpr uint64_t longest_old_list = uint64_t{4} << 20;
-// Can the list have it?
+// Can the list have it? Nothing but shards is removed for it.
 bool may_be_listed(std::string_view name);
 std::string spell(const std::vector<OldShard> &list);
 // Nothing if it is not one, or names what is no plain name, or a file twice.

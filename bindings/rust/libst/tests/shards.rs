@@ -2,7 +2,9 @@
 
 mod support;
 
-use libst::{File, OpenOptions, SaveOptions, Status};
+use std::time::Duration;
+
+use libst::{File, OpenOptions, SaveOptions, Status, TransactionOptions};
 use support::*;
 
 #[test]
@@ -43,4 +45,29 @@ fn a_shard_that_is_missing_is_named() {
     libst::reshard(&model.path, folder.path(), 1).unwrap();
     std::fs::remove_file(&File::open(folder.path()).unwrap().shards()[0]).unwrap();
     assert_eq!(File::open(folder.path()).unwrap_err().status(), Status::ShardMissing);
+}
+
+#[test]
+fn under_new_names_old_shards_stay_until_recovery() {
+    let model = Model::plain();
+    let folder = tempfile::tempdir().unwrap();
+    libst::reshard(&model.path, folder.path(), 1).unwrap();
+    let file = OpenOptions::new().write(true).open(folder.path()).unwrap();
+    let before = file.shards();
+    let mut change = TransactionOptions::new().new_names(Duration::from_secs(60)).begin(&file).unwrap();
+    change.rename("w", "weight").unwrap();
+    assert!(change.plan().unwrap().how.contains("stays 60 s"));
+    change.commit().unwrap();
+    let after = file.shards();
+    let old: Vec<_> = before.iter().filter(|path| !after.contains(path)).collect();
+    assert!(old.len() == 1 && old[0].is_file());
+    assert!(after.iter().any(|path| path.to_str().unwrap().ends_with(".g1.safetensors")));
+    libst::recover(folder.path()).unwrap();
+    assert!(!old[0].exists());
+    libst::verify(folder.path()).unwrap();
+
+    let file = OpenOptions::new().write(true).open(&model.path).unwrap();
+    let refused = TransactionOptions::new().new_names(Duration::ZERO).begin(&file).unwrap_err();
+    assert_eq!(refused.status(), Status::Unsupported);
+    assert!(TransactionOptions::new().new_names(None).begin(&file).is_ok());
 }
