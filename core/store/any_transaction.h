@@ -25,7 +25,7 @@ struct TransactionOptions {
   bool fillers = false;      // removed tensors leave their bytes for later ones
   bool new_names = false;    // of shards: what is published gets a new name, and the old one stays for shard_grace_s
   uint32_t shard_grace_s = default_shard_grace_s;
-  bool compact = false;      // fillers go, and the layout is renewed though nothing else changes
+  bool compact = false;  // fillers go, and the layout is renewed though nothing else changes
   write::Layout layout = write::Layout::keep;
   uint64_t alignment = 0;
   uint64_t reserve = 0;

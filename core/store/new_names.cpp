@@ -47,7 +47,8 @@ Result<std::vector<write::OldShard>> ShardCommit::will_be_old() const {
   for (const Transaction *part : work_.parts) names.push_back(name_of(*part));
   for (const std::string &name : names) {
     if (!write::may_be_listed(name))
-      return fail(Status::unsupported, "shard ", in_quotes(name), " is not named *.safetensors, so it cannot get a new name");
+      return fail(Status::unsupported, "shard ", in_quotes(name),
+                  " is not named *.safetensors, so it cannot get a new name");
     auto shard = OldShards::shard_at(shards_.location().beside(name), until);
     if (!shard) return Failure(std::move(shard.error()));
     old.push_back(std::move(*shard));

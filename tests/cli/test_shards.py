@@ -51,7 +51,8 @@ def test_new_names_tell_what_is_new_and_until_when_the_old_stay(stctl, model, tm
     old, new = before["half"], before["half"].replace(".safetensors", ".g1.safetensors")
     said = stctl("mv", index, "half", "renamed", "--new-names", "--shard-grace", "60")[0].splitlines()
     assert f"new shard {new}" in said
-    assert any(re.fullmatch(rf"old shard {old} stays until \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC", line) for line in said)
+    stays = rf"old shard {old} stays until \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert any(re.fullmatch(stays, line) for line in said)
     assert json.loads(index.read_text())["weight_map"]["renamed"] == new
     assert (out / old).exists()
     assert f"{old}' is an old shard of " in stctl("verify", "-v", index)[0]

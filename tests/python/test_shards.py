@@ -144,7 +144,7 @@ def test_who_has_read_the_old_index_finds_all_of_it_after_a_change_under_new_nam
         with f.transaction(new_names=True, shard_grace=60) as t:
             for name in before:
                 t.rename(name, f"new.{name}")
-        assert [libst_path.rsplit(".", 2)[1] for libst_path in f.shards] == ["g1", "g1"]
+        assert [path.rsplit(".", 2)[1] for path in f.shards] == ["g1", "g1"]
     for name, shard in index["weight_map"].items():
         with safe_open(sharded / shard, "np") as f:
             np.testing.assert_array_equal(f.get_tensor(name), before[name])

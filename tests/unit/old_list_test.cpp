@@ -34,7 +34,8 @@ TEST(OldListTest, NothingIsReadFromADamagedOne) {
 
 // Whoever can write such a list can also write its hash.
 TEST(OldListTest, WhatIsNoPlainNameOrComesTwiceIsRefused) {
-  for (const std::string name : {"", ".", "..", "../other/model.safetensors", "/model.safetensors", "a/b.safetensors", "config.json"}) {
+  for (const std::string name :
+       {"", ".", "..", "../other/model.safetensors", "/model.safetensors", "a/b.safetensors", "config.json"}) {
     EXPECT_FALSE(may_be_listed(name));
     EXPECT_FALSE(parse_old_list(spell({{name, 1, 2, 3, 4}}))) << name;
   }
