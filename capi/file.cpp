@@ -9,9 +9,9 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
   if (!o) return Failure(std::move(o.error()));
   if (o->flags & ~ST_OPEN_READ_WRITE)
     return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
-  if (o->map > ST_MAP_NONE)
+  if (o->map > ST_MAP_COPY_ON_WRITE)
     return fail(Status::invalid_argument, "st_open_options.map is ", o->map,
-                "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE or _NONE");
+                "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE, _NONE or _COPY_ON_WRITE");
   if (o->prefetch > ST_PREFETCH_PARALLEL || o->direct > ST_DIRECT_ON)
     return fail(Status::invalid_argument, "st_open_options.prefetch is ", o->prefetch, " and .direct is ", o->direct,
                 "; they take ST_PREFETCH_... and ST_DIRECT_...");
@@ -81,7 +81,14 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out) {
 st_status st_reopen(const st_file *file, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_reopen", file, out));
-    return hand_out(file->collection->reopen(file->collection->catalogue(), true), out);
+    return hand_out(file->collection->reopen(file->collection->catalogue(), store::Again::the_same), out);
+  });
+}
+
+st_status st_reopen_copy_on_write(const st_file *file, st_file **out) {
+  return boundary([&]() -> Result<void> {
+    ST_CAPI_TRY(require("st_reopen_copy_on_write", file, out));
+    return hand_out(file->collection->reopen(file->collection->catalogue(), store::Again::copy_on_write), out);
   });
 }
 

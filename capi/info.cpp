@@ -9,7 +9,8 @@ namespace {
 static_assert(static_cast<uint32_t>(os::Storage::local) == ST_STORAGE_LOCAL &&
               static_cast<uint32_t>(os::Storage::object_store) == ST_STORAGE_OBJECT_STORE);
 static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
-              static_cast<uint32_t>(read::MapMode::none) == ST_MAP_NONE);
+              static_cast<uint32_t>(read::MapMode::none) == ST_MAP_NONE &&
+              static_cast<uint32_t>(read::MapMode::copy_on_write) == ST_MAP_COPY_ON_WRITE);
 
 }  // namespace
 
@@ -72,6 +73,7 @@ st_status st_get_stats(const st_file *file, st_stats *out) {
       stats.bytes_read += (*content)->bytes_owned();
       stats.bytes_mapped += (*content)->bytes_mapped();
       stats.bytes_resident += (*content)->bytes_resident();
+      stats.bytes_private_dirty += (*content)->bytes_private_dirty();
       stats.bytes_owned += (*content)->bytes_owned();
       stats.index_bytes += s.header.index.memory_bytes();
       stats.reopens += s.reopens();

@@ -144,8 +144,15 @@ void Command::deltas(std::vector<std::string> &deltas) const {
 
 void Command::map(uint32_t &map) const {
   static const std::map<std::string, uint32_t> ways = {
-      {"auto", ST_MAP_AUTO}, {"shared", ST_MAP_SHARED}, {"private", ST_MAP_PRIVATE}, {"none", ST_MAP_NONE}};
-  command_->add_option("--map", map, "How to reach the data: auto (as the storage asks),\nshared, private or none")
+      {"auto", ST_MAP_AUTO},
+      {"shared", ST_MAP_SHARED},
+      {"private", ST_MAP_PRIVATE},
+      {"none", ST_MAP_NONE},
+      {"copy-on-write", ST_MAP_COPY_ON_WRITE},
+  };
+  command_
+      ->add_option("--map", map,
+                   "How to reach the data: auto (as the storage asks),\nshared, private, none or copy-on-write")
       ->type_name("WAY")
       ->transform(CLI::CheckedTransformer(ways).description(""));
 }

@@ -127,6 +127,7 @@ const char *map_name(uint32_t map) {
     case ST_MAP_SHARED: return "shared";
     case ST_MAP_PRIVATE: return "private";
     case ST_MAP_NONE: return "none";
+    case ST_MAP_COPY_ON_WRITE: return "copy-on-write";
     default: return "unknown";
   }
 }

@@ -66,10 +66,11 @@ type MapMode uint32
 
 // The ways to reach data.
 const (
-	MapAuto    MapMode = 0 // as the storage asks; the environment's ST_MAP overrides
-	MapShared  MapMode = 1 // MAP_SHARED; falls back to private, then to none
-	MapPrivate MapMode = 2 // MAP_PRIVATE; falls back to none
-	MapNone    MapMode = 3 // no mapping: tensors are read into memory of the file's when first viewed
+	MapAuto        MapMode = 0 // as the storage asks; the environment's ST_MAP overrides
+	MapShared      MapMode = 1 // MAP_SHARED; falls back to private, then to none
+	MapPrivate     MapMode = 2 // MAP_PRIVATE; falls back to none
+	MapNone        MapMode = 3 // no mapping: tensors are read into memory of the file's when first viewed
+	MapCopyOnWrite MapMode = 4 // views may be written, and never reach the file; falls back to none
 )
 
 func (m MapMode) String() string {
@@ -80,6 +81,8 @@ func (m MapMode) String() string {
 		return "shared"
 	case MapPrivate:
 		return "private"
+	case MapCopyOnWrite:
+		return "copy-on-write"
 	case MapNone:
 		return "none"
 	}

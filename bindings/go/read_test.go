@@ -47,6 +47,7 @@ func TestAllDTypesAreReadAsTheyWereWritten(t *testing.T) {
 		"mapped":  open(t, path),
 		"private": open(t, path, st.WithMap(st.MapPrivate)),
 		"owned":   open(t, path, st.WithMap(st.MapNone)),
+		"written": open(t, path, st.WithMap(st.MapCopyOnWrite)),
 		"memory":  inMemory,
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestSlicesDoNotCutBytes(t *testing.T) {
 func TestManyGoroutinesReadOneFile(t *testing.T) {
 	tensors := everyDType()
 	path := newFile(t, tensors, nil)
-	for _, mode := range []st.MapMode{st.MapShared, st.MapNone} {
+	for _, mode := range []st.MapMode{st.MapShared, st.MapNone, st.MapCopyOnWrite} {
 		f := open(t, path, st.WithMap(mode))
 		var group sync.WaitGroup
 		for worker := range 8 {

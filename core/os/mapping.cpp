@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "os/writable_mappings.h"
 #include "round.h"
 
 #ifndef MADV_POPULATE_READ
@@ -18,17 +19,30 @@ namespace st::os {
 Result<Mapping> Mapping::of_file(const File &file, size_t size, MapKind kind) {
   Mapping m;
   void *address = nullptr;
-  const int flags = kind == MapKind::shared ? MAP_SHARED : MAP_PRIVATE;
-  if (const int r = file.env().mmap(size, PROT_READ, flags, file.fd(), &address); r < 0)
-    return Failure(file.error(-r, kind == MapKind::shared ? "map (shared)" : "map (private)"));
+  // What may be written is seldom all written: no room is reserved for it.
+  const bool writable = kind == MapKind::copy_on_write;
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int flags = kind == MapKind::shared ? MAP_SHARED : writable ? MAP_PRIVATE | MAP_NORESERVE : MAP_PRIVATE;
+  if (const int r = file.env().mmap(size, protection, flags, file.fd(), &address); r < 0)
+    return Failure(file.error(-r, kind == MapKind::shared ? "map (shared)"
+                                  : writable              ? "map (copy-on-write)"
+                                                          : "map (private)"));
   m.env_ = &file.env();
+  m.kind_ = kind;
   m.data_ = static_cast<std::byte *>(address);
   m.size_ = size;
+  if (writable) {
+    auto which = file.stat();
+    if (!which) return Failure(std::move(which.error()));
+    note_writable_mapping(file.env(), *which, m.data_, size);
+  }
   return m;
 }
 
 Mapping::~Mapping() {
-  if (data_) env_->munmap(data_, size_);
+  if (!data_) return;
+  if (kind_ == MapKind::copy_on_write) forget_writable_mapping(data_);
+  env_->munmap(data_, size_);
 }
 
 uint64_t Mapping::resident(size_t offset, size_t n) const {
@@ -58,6 +72,24 @@ Result<void> Mapping::populate(size_t offset, size_t n) const {
   if (r == -EFAULT) return fail(Status::file_changed, "the file was truncated while it was open; open it anew");
   if (r < 0) return Failure(os_error(-r, "bring into memory", "a mapped file"));
   return {};
+}
+
+uint64_t Mapping::private_dirty() const {
+  if (kind_ != MapKind::copy_on_write) return 0;
+  auto pagemap = File::open(*env_, AT_FDCWD, "/proc/self/pagemap", O_RDONLY, 0, "/proc/self/pagemap");
+  if (!pagemap) return 0;
+  constexpr uint64_t present = uint64_t{1} << 63, swapped = uint64_t{1} << 62, of_file = uint64_t{1} << 61;
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<uint64_t> entries(512);
+  uint64_t pages = 0;
+  for (size_t at = 0, count = (size_ + page - 1) / page; at < count; at += entries.size()) {
+    entries.resize(std::min(entries.size(), count - at));
+    const uint64_t first = reinterpret_cast<uintptr_t>(data_) / page + at;
+    if (!pagemap->read(entries.data(), entries.size() * sizeof(uint64_t), first * sizeof(uint64_t))) return 0;
+    pages += static_cast<uint64_t>(std::count_if(
+        entries.begin(), entries.end(), [](uint64_t e) { return (e & (present | swapped)) && !(e & of_file); }));
+  }
+  return std::min<uint64_t>(pages * page, size_);
 }
 
 void Mapping::drop(size_t offset, size_t n) const {

@@ -1,4 +1,5 @@
-// A read-only mapping of a file, unmapped when it dies.
+// A mapping of a file, unmapped when it dies. Read-only, or copy-on-write: its bytes may be written, and never reach
+// the file.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace st::os {
 
-enum class MapKind { shared, private_copy };
+enum class MapKind { shared, private_copy, copy_on_write };
 
 class Mapping {
  public:
@@ -31,6 +32,8 @@ class Mapping {
   // Bring pages into memory, and into the mapping, in order. A file that was
   // truncated meanwhile is status file_changed.
   Result<void> populate(size_t offset, size_t n) const;
+  // Bytes of pages that were written: 0 where the system does not tell.
+  uint64_t private_dirty() const;
   // Forget cached pages of a private mapping, so that they are read anew.
   void drop(size_t offset, size_t n) const;
 
@@ -39,11 +42,13 @@ class Mapping {
     std::swap(env_, other.env_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(kind_, other.kind_);
   }
 
   Env *env_ = nullptr;
   std::byte *data_ = nullptr;
   size_t size_ = 0;
+  MapKind kind_ = MapKind::shared;
 };
 
 }  // namespace st::os

@@ -13,8 +13,23 @@ bool prefers_private(Storage s) {
   return s != Storage::local && s != Storage::memory;
 }
 
+bool maps_slowly(Storage s) {
+  return s == Storage::network || s == Storage::parallel || s == Storage::fuse || s == Storage::object_store;
+}
+
+os::MapKind kind_of(MapMode mode) {
+  switch (mode) {
+    case MapMode::shared: return os::MapKind::shared;
+    case MapMode::copy_on_write: return os::MapKind::copy_on_write;
+    default: return os::MapKind::private_copy;
+  }
+}
+
 // What to try first, and why.
 std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::Filesystem &filesystem) {
+  const std::string storage = text(filesystem.type, " is ", storage_name(filesystem.storage), " storage");
+  if (wanted == MapMode::copy_on_write && maps_slowly(filesystem.storage))
+    return {MapMode::none, text(storage, ", where page after page of a mapping is slow")};
   if (wanted == MapMode::automatic) {
     const char *set = env.getenv("ST_MAP");
     const std::string_view name = set ? set : "";
@@ -25,7 +40,6 @@ std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::F
   } else {
     return {wanted, "the caller asked for it"};
   }
-  const std::string storage = text(filesystem.type, " is ", storage_name(filesystem.storage), " storage");
   if (prefers_private(filesystem.storage))
     return {MapMode::private_copy, text(storage, ", where shared mappings may be refused")};
   return {MapMode::shared, text(storage, ", where all readers can share the page cache")};
@@ -45,8 +59,7 @@ Result<Content> Content::open(const os::File &file, size_t size, size_t slots, M
   c.size_ = size;
   auto [mode, reason] = choose(file.env(), wanted, filesystem);
   for (; mode != MapMode::none; ++c.fallbacks_) {
-    auto mapping =
-        os::Mapping::of_file(file, size, mode == MapMode::shared ? os::MapKind::shared : os::MapKind::private_copy);
+    auto mapping = os::Mapping::of_file(file, size, kind_of(mode));
     if (mapping) {
       c.mapping_ = std::move(*mapping);
       break;
@@ -61,6 +74,7 @@ Result<Content> Content::open(const os::File &file, size_t size, size_t slots, M
   c.own_ = std::make_unique<Own>();
   c.slots_ = slots;
   c.map_ = mode;
+  c.writable_ = wanted == MapMode::copy_on_write;
   c.reason_ = std::move(reason);
   c.bytes_ = c.mapping_.data();
   return c;
@@ -82,7 +96,8 @@ Content::Owned &Content::own(const std::lock_guard<std::mutex> &) const {
 
 bool Content::in_own_memory(size_t slot) const {
   const Owned *owned = own_ ? own_->owned.load(std::memory_order_acquire) : nullptr;
-  return owned && owned->pieces[slot].load(std::memory_order_acquire);
+  const std::byte *piece = owned ? owned->pieces[slot].load(std::memory_order_acquire) : nullptr;
+  return piece && piece != &outdated;
 }
 
 uint64_t Content::bytes_owned() const {
@@ -95,7 +110,7 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   if (const std::byte *piece = at_hand(slot, offset)) return piece;
   std::lock_guard lock(own_->mutex);
   Owned &owned = own(lock);
-  if (const std::byte *piece = owned.pieces[slot].load(std::memory_order_relaxed)) return piece;
+  if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
   Arena arena = Arena::of(file.env(), n, false);
   if (auto read = file.read(arena.data(), n, offset); !read) return Failure(std::move(read.error()));
   std::byte *bytes = arena.data();
@@ -119,9 +134,9 @@ Result<void> Content::adopt(const os::File &file, Arena arena, std::span<const L
       if (auto read = file.read(piece.bytes, piece.nbytes, piece.offset); !read) return read;
   owned.arenas.push_back(std::move(arena));
   for (const Loaded &piece : pieces) {
-    std::byte *none = nullptr;
-    if (owned.pieces[piece.slot].compare_exchange_strong(none, piece.bytes, std::memory_order_release))
-      owned.bytes.fetch_add(piece.nbytes, std::memory_order_relaxed);
+    if (in_own_memory(piece.slot)) continue;
+    owned.pieces[piece.slot].store(piece.bytes, std::memory_order_release);
+    owned.bytes.fetch_add(piece.nbytes, std::memory_order_relaxed);
   }
   return {};
 }
@@ -142,10 +157,14 @@ void Content::inherit(const Content &before) {
 
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   if (map_ == MapMode::private_copy) mapping_.drop(offset, n);
-  if (!own_->owned.load(std::memory_order_acquire)) return {};
+  if (!writable_ && !own_->owned.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(own_->mutex);
   Owned &owned = own(lock);
   ++owned.changes[slot];
+  if (writable_) {
+    owned.pieces[slot].store(&outdated, std::memory_order_release);
+    return {};
+  }
   std::byte *piece = owned.pieces[slot].load(std::memory_order_relaxed);
   return piece ? file.read(piece, n, offset) : Result<void>();
 }

@@ -2,6 +2,8 @@
 // memory of our own that is filled, tensor by tensor, when first looked at.
 // Falls back in that order when the filesystem refuses, and keeps the reason.
 // Over each of them, pieces may have been loaded into memory of our own.
+// Or a copy-on-write mapping, else memory of our own, whose views may be written:
+// there what was given out is never read anew, and a change shows to later looks.
 #pragma once
 
 #include <atomic>
@@ -18,7 +20,7 @@
 
 namespace st::read {
 
-enum class MapMode : uint32_t { automatic = 0, shared = 1, private_copy = 2, none = 3 };
+enum class MapMode : uint32_t { automatic = 0, shared = 1, private_copy = 2, none = 3, copy_on_write = 4 };
 
 class Content {
  public:
@@ -34,10 +36,12 @@ class Content {
   // The same if it takes no reading; else null.
   const std::byte *at_hand(size_t slot, uint64_t offset) const noexcept {
     if (const Owned *owned = own_ ? own_->owned.load(std::memory_order_acquire) : nullptr)
-      if (const std::byte *piece = owned->pieces[slot].load(std::memory_order_acquire)) return piece;
+      if (const std::byte *piece = owned->pieces[slot].load(std::memory_order_acquire))
+        return piece == &outdated ? nullptr : piece;
     return bytes_ ? bytes_ + offset : nullptr;
   }
-  // Piece `slot` was changed in the file: let views that can show it, show it.
+  // Piece `slot` was changed in the file: let views that can show it, show it. Where views may be written, those that
+  // are out keep what they show, and the next look takes the new bytes.
   Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
 
   // A load, around its reads. Pieces lie in `arena` from adopt() on. Those that
@@ -61,16 +65,18 @@ class Content {
   bool maps(const void *bytes, uint64_t n) const { return overlap(mapping_.data(), mapping_.size(), bytes, n); }
   bool owns_some() const { return own_ && own_->owned.load(std::memory_order_acquire); }
   bool owns(size_t slot, uint64_t size, const void *bytes, uint64_t n) const {
-    return overlap(own_->owned.load(std::memory_order_acquire)->pieces[slot].load(std::memory_order_acquire), size,
-                   bytes, n);
+    const std::byte *piece = own_->owned.load(std::memory_order_acquire)->pieces[slot].load(std::memory_order_acquire);
+    return piece != &outdated && overlap(piece, size, bytes, n);
   }
 
   const std::byte *bytes() const { return bytes_; }  // of borrowed content
   MapMode map() const { return map_; }
+  MapMode wanted() const { return writable_ ? MapMode::copy_on_write : map_; }  // to map it once more
   uint32_t fallbacks() const { return fallbacks_; }
   const std::string &reason() const { return reason_; }
   uint64_t bytes_mapped() const { return map_ == MapMode::none ? 0 : size_; }
   uint64_t bytes_resident() const { return map_ == MapMode::none ? 0 : mapping_.resident(); }
+  uint64_t bytes_private_dirty() const { return map_ == MapMode::none ? 0 : mapping_.private_dirty(); }
   uint64_t bytes_owned() const;
   const os::Mapping &mapping() const { return mapping_; }
 
@@ -83,7 +89,7 @@ class Content {
   // Memory of our own: where each piece lies, and what keeps it.
   struct Owned {
     explicit Owned(size_t slots) : pieces(slots), changes(slots) {}
-    std::vector<std::atomic<std::byte *>> pieces;  // null: not there
+    std::vector<std::atomic<std::byte *>> pieces;  // null: not there; &outdated: neither there nor in the mapping
     std::vector<uint32_t> changes;                 // refreshes of each, so that a load under way notices
     std::vector<Arena> arenas;
     std::atomic<uint64_t> bytes = 0;
@@ -95,7 +101,10 @@ class Content {
   };
   Owned &own(const std::lock_guard<std::mutex> &) const;
 
+  static inline std::byte outdated{};
+
   MapMode map_ = MapMode::none;
+  bool writable_ = false;  // its views may be written
   uint32_t fallbacks_ = 0;
   std::string reason_;
   size_t size_ = 0;

@@ -2,6 +2,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "read/crew.h"
 #include "read/requests.h"
 
 namespace st::read {
@@ -18,34 +23,57 @@ bool reads_fill_the_cache(const os::File &file, const Content &content) {
   return true;
 }
 
+Result<void> bring_in(const os::File &file, const Content &content, const Request &r) {
+  auto populated = content.mapping().populate(r.offset, r.length);
+  if (populated) return {};
+  // The kernel has one errno for a file that ends before and for a disk that fails.
+  auto now = file.stat();
+  if (now && static_cast<uint64_t>(now->st_size) >= r.offset + r.length &&
+      populated.error().status == Status::file_changed)
+    return Failure(file.error(EIO, "read").at_offset(r.offset));
+  return Failure(std::move(populated.error()).at_offset(r.offset));
+}
+
+// Into the mapping: who looks then waits for no page fault, either.
+Result<BulkDone> populate(const os::File &file, const Content &content, const Plan &plan, size_t threads,
+                          const Control &control) {
+  std::atomic<size_t> next = 0;
+  std::atomic<uint64_t> bytes = 0, requests = 0, wanted = 0;
+  Crew crew;
+  const auto look = [&] { return control.check(wanted, plan.wanted); };
+  const auto work = [&](size_t, bool calling) -> Result<void> {
+    for (size_t i; !crew.stopped() && (i = next++) < plan.requests.size();) {
+      if (calling || control.interrupted())
+        if (auto go = look(); !go) return go;
+      const Request &r = plan.requests[i];
+      if (auto there = bring_in(file, content, r); !there) return there;
+      bytes += r.length;
+      ++requests;
+      wanted += wanted_of(plan, r);
+      if (!calling) crew.tell();
+    }
+    return {};
+  };
+  if (!plan.requests.empty())
+    if (auto done = crew.run(std::min(threads, plan.requests.size()), work, look); !done)
+      return Failure(std::move(done.error()));
+  if (auto go = control.check(plan.wanted, plan.wanted); !go) return Failure(std::move(go.error()));
+  return BulkDone{bytes, requests};
+}
+
 }  // namespace
 
 Result<BulkDone> warm(const os::File &file, const Content &content, std::vector<Piece> pieces, const Strategy &strategy,
                       const Control &control) {
   for (Piece &piece : pieces) piece.to = nullptr;
-  Strategy cached = strategy;
-  cached.direct = Direct::off;
-  if (reads_fill_the_cache(file, content)) return read_pieces(file, std::move(pieces), cached, 0, control);
-
-  const Plan plan = plan_requests(std::move(pieces), strategy.block, strategy.gap, SIZE_MAX);
-  BulkDone done;
-  uint64_t wanted = 0;
-  for (const Request &r : plan.requests) {
-    if (auto go = control.check(wanted, plan.wanted); !go) return Failure(std::move(go.error()));
-    if (auto populated = content.mapping().populate(r.offset, r.length); !populated) {
-      // The kernel has one errno for a file that ends before and for a disk that fails.
-      auto now = file.stat();
-      if (now && static_cast<uint64_t>(now->st_size) >= r.offset + r.length &&
-          populated.error().status == Status::file_changed)
-        return Failure(file.error(EIO, "read").at_offset(r.offset));
-      return Failure(std::move(populated.error()).at_offset(r.offset));
-    }
-    done.bytes += r.length;
-    ++done.requests;
-    for (size_t i = 0; i < r.count; ++i) wanted += plan.pieces[r.first + i].length;
+  const bool of_its_own = content.map() == MapMode::copy_on_write;  // all that is wanted will be touched
+  if (!of_its_own && reads_fill_the_cache(file, content)) {
+    Strategy cached = strategy;
+    cached.direct = Direct::off;
+    return read_pieces(file, std::move(pieces), cached, 0, control);
   }
-  if (auto go = control.check(plan.wanted, plan.wanted); !go) return Failure(std::move(go.error()));
-  return done;
+  const Plan plan = plan_requests(std::move(pieces), strategy.block, strategy.gap, SIZE_MAX);
+  return populate(file, content, plan, of_its_own ? strategy.threads : 1, control);
 }
 
 }  // namespace st::read

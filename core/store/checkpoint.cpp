@@ -37,7 +37,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open_memory(os::Env &env, const 
   return c;
 }
 
-Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen(const Snapshot &state, bool may_write) const {
+Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen(const Snapshot &state, Again as) const {
   if (path_.empty())
     return fail(
         Status::unsupported,
@@ -48,9 +48,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen(const Snapshot &state, bo
   if (!replaced) return Failure(std::move(replaced.error()));
   if (*replaced)
     return fail(Status::file_changed, in_quotes(path_), " now names another file; open it anew by its path");
-  OpenOptions options = options_;
-  options.writable &= may_write;
-  return open(at_, std::move(options));
+  return open(at_, options_of(options_, as));
 }
 
 // The file as it stands there now, with nothing left to recover.
@@ -74,10 +72,12 @@ Result<void> Checkpoint::refresh() {
   const HeldSnapshot now = hold();
   const bool same = os::same_inode(now->identity, (*fresh)->identity) && now->header_hash == (*fresh)->header_hash &&
                     now->file_size() == (*fresh)->file_size();
-  if (same && !now->has_own_memory()) return {};
+  // What may be written is not to change under who looks at it, and does not tell whether the file did.
+  const bool stays = same && now->content.wanted() != read::MapMode::copy_on_write;
+  if (stays && !now->has_own_memory()) return {};
   // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
   // read once more to where it is.
-  if (same && !now.alone()) return now->refresh_own_memory();
+  if (stays && !now.alone()) return now->refresh_own_memory();
   adopt(std::move(*fresh));
   return {};
 }

@@ -34,6 +34,15 @@ struct OpenOptions {
   std::shared_ptr<struct Account> account = {};
 };
 
+// How a handle opens its file once more: with the same options, except that it only reads, or shows copy-on-write
+// views.
+enum class Again { the_same, for_reading, copy_on_write };
+inline OpenOptions options_of(OpenOptions options, Again as) {
+  options.writable &= as == Again::the_same;
+  if (as == Again::copy_on_write) options.map = read::MapMode::copy_on_write;
+  return options;
+}
+
 // Of `bytes` that a group of workers shares out, the contiguous part of the one that `options` is of.
 class WorkersPart {
  public:
@@ -80,8 +89,8 @@ class Checkpoint {
   static Result<std::unique_ptr<Checkpoint>> open(os::Env &env, const std::string &path, OpenOptions options);
   static Result<std::unique_ptr<Checkpoint>> open(os::Location at, OpenOptions options);
   static Result<std::unique_ptr<Checkpoint>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
-  // By the same path, which must still lead to the file of `state`. `may_write`: as this one may.
-  Result<std::unique_ptr<Checkpoint>> reopen(const Snapshot &state, bool may_write) const;
+  // By the same path, which must still lead to the file of `state`. How: `as`.
+  Result<std::unique_ptr<Checkpoint>> reopen(const Snapshot &state, Again as) const;
   // It is used no more, but through what somebody holds.
   void close() noexcept {
     journals_.reset();

@@ -27,9 +27,8 @@ class Collection {
   static Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   virtual ~Collection() = default;
 
-  // Another one, by the same path, which must still lead to the files of `state`. Status file_changed. `may_write`: as
-  // this one may.
-  virtual Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const = 0;
+  // Another one, by the same path, which must still lead to the files of `state`. Status file_changed. How: `as`.
+  virtual Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const = 0;
   // The handle is closed, but what was pinned of it (store/pinned.h) lives on: what only the handle needs goes now.
   virtual void close() noexcept = 0;
   // As it is now: what others have committed.

@@ -159,8 +159,8 @@ Result<void> Layered::stack() {
   return {};
 }
 
-Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, bool) const {
-  auto opened = open(env(), path_, options());
+Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, Again as) const {
+  auto opened = open(env(), path_, options_of(options(), as));
   if (!opened) return opened;
   const auto files_of = [](const Catalogue &c) -> const std::vector<Opened> & {
     return static_cast<const LayeredCatalogue *>(c.several())->files();

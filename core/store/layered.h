@@ -16,7 +16,7 @@ class Layered final : public Several {
 
   ~Layered() override { Several::close(); }  // its catalogues hold what is in the layers
 
-  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const override;
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
   // All layers anew; if they no longer fit each other nothing changes.
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;

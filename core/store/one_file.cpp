@@ -16,8 +16,8 @@ std::vector<size_t> indices_of(const std::vector<Place> &places) {
 
 }  // namespace
 
-Result<std::unique_ptr<Collection>> OneFile::reopen(const Catalogue &state, bool may_write) const {
-  auto again = file_->reopen(*state.snapshot(), may_write);
+Result<std::unique_ptr<Collection>> OneFile::reopen(const Catalogue &state, Again as) const {
+  auto again = file_->reopen(*state.snapshot(), as);
   if (!again) return Failure(std::move(again.error()));
   return std::make_unique<OneFile>(std::move(*again));
 }

@@ -9,7 +9,7 @@ class OneFile final : public Collection {
  public:
   explicit OneFile(std::unique_ptr<Checkpoint> file) : file_(std::move(file)) {}
 
-  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const override;
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
   void close() noexcept override { file_->close(); }
   Result<void> refresh() override { return file_->refresh(); }
   Account &account() const override { return file_->account(); }

@@ -2,8 +2,8 @@
 
 namespace st::store {
 
-Result<std::unique_ptr<Collection>> Pinned::reopen(const Catalogue &state, bool) const {
-  return of_->reopen(state, false);
+Result<std::unique_ptr<Collection>> Pinned::reopen(const Catalogue &state, Again as) const {
+  return of_->reopen(state, as == Again::the_same ? Again::for_reading : as);
 }
 
 Result<std::unique_ptr<AnyTransaction>> Pinned::begin(TransactionOptions) {

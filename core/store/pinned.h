@@ -11,7 +11,7 @@ class Pinned final : public Collection {
   Pinned(std::shared_ptr<Collection> of, Catalogue state) : of_(std::move(of)), state_(std::move(state)) {}
   Pinned(const Pinned &) = default;  // another pin of the same state
 
-  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const override;
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
   Result<void> refresh() override { return {}; }
   Account &account() const override { return of_->account(); }
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;

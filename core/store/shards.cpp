@@ -180,10 +180,8 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) {
   with_journals_.erase(with_journals_.begin());
 }
 
-Result<std::unique_ptr<Collection>> Shards::reopen(const Catalogue &, bool may_write) const {
-  OpenOptions again_options = options();
-  again_options.writable &= may_write;
-  auto again = open(env(), path_, std::move(again_options));
+Result<std::unique_ptr<Collection>> Shards::reopen(const Catalogue &, Again as) const {
+  auto again = open(env(), path_, options_of(options(), as));
   if (!again) return Failure(std::move(again.error()));
   return std::move(*again);
 }

@@ -27,7 +27,7 @@ class Shards final : public Several {
   // beside the path that was given.
   static Result<std::unique_ptr<Shards>> open(os::Env &env, const std::string &path, OpenOptions options);
 
-  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, bool may_write) const override;
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
   void close() noexcept override;

@@ -158,7 +158,7 @@ Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
       own = std::move(*opened);
     }
     auto mapped =
-        read::Content::open(held ? *held : own, file_size(), header.index.size(), content.map(), filesystem, {});
+        read::Content::open(held ? *held : own, file_size(), header.index.size(), content.wanted(), filesystem, {});
     if (!mapped) return Failure(std::move(mapped.error()));
     mapped->inherit(last ? last->content : content);
     auto mine = std::make_unique<Reopened>(Reopened{now, std::move(own), std::move(*mapped), last});

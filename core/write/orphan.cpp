@@ -6,6 +6,7 @@
 
 #include "hash.h"
 #include "os/range_lock.h"
+#include "os/writable_mappings.h"
 #include "write/identity.h"
 #include "write/undo.h"
 #include "write/units.h"
@@ -162,6 +163,8 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range, Buffers &buf
 Result<void> Replay::apply() {
   const Buffers buffers(largest_);
   auto why = manifest_.each([&](const RangeRecord &range) -> Result<std::string> {
+    if (auto kept = os::keep_in_writable_mappings(data_, range.offset, range.length); !kept)
+      return Failure(std::move(kept.error()));
     auto done = orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, buffers.payload.get())
                                          : copy_payload(data_, orphan_.file, range, range.offset,
                                                         range.offset + range.length, buffers.payload.get());

@@ -48,6 +48,7 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
                                              std::span<const Piece> pieces, const Identity &identity,
                                              const Control &control, const StillThere &there) {
   using Failed = tl::unexpected<PatchFailure>;
+  if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
   if (auto sealed = note_and_seal(data, journal, pieces, identity, control); !sealed)
     return Failed({std::move(sealed.error()), false, false});
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
@@ -65,6 +66,7 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
 
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                            const Identity &identity, const Control &control, const Super &super) {
+  if (auto kept = keep_in_views(data, pieces); !kept) return kept;
   auto ranges = note(data, journal, pieces, control);
   if (!ranges) return Failure(std::move(ranges.error()));
   if (auto sealed = journal.seal_part(identity, std::move(*ranges), super.transaction, super.index); !sealed)

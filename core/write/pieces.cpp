@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "os/writable_mappings.h"
 #include "write/units.h"
 
 namespace st::write {
@@ -92,6 +93,12 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
                           const ChunkBuffer &buffer) {
   for (const Piece &piece : pieces)
     if (auto put = write_piece(data, journal, piece, buffer); !put) return put;
+  return {};
+}
+
+Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces) {
+  for (const Piece &p : pieces)
+    if (auto kept = os::keep_in_writable_mappings(data, p.offset, p.payload.length); !kept) return kept;
   return {};
 }
 

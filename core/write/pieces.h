@@ -33,6 +33,10 @@ ChunkBuffer chunk_for(std::span<const Piece> pieces);
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           const ChunkBuffer &buffer);
 
+// What these bytes of the file are now stays in the copy-on-write views that this process has of it. To be called
+// before anything is decided, as it takes memory.
+Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces);
+
 // Copies the bytes [begin, end) of a range, counted in the data file, from the
 // journal that holds them.
 Result<void> copy_payload(const os::File &data, const os::File &journal, const RangeRecord &range, uint64_t begin,

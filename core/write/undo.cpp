@@ -95,6 +95,7 @@ tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::
                                                 std::span<const Piece> pieces, std::vector<RangeRecord> ranges,
                                                 const Identity &identity, const StillThere &there) {
   using Failed = tl::unexpected<PatchFailure>;
+  if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
   if (auto sealed = journal.seal(identity, ranges, undo_record); !sealed)
     return Failed({std::move(sealed.error()), false, false});
   if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});

@@ -149,7 +149,7 @@ def test_views_are_not_copies(model):
         assert f.stats().bytes_owned == 0
 
 
-@pytest.mark.parametrize("kind", ["auto", "shared", "private", "none"])
+@pytest.mark.parametrize("kind", ["auto", "shared", "private", "none", "copy-on-write"])
 def test_every_mapping_shows_the_same(model, kind):
     with libst.open(model, map=kind) as f:
         for name, expected in TENSORS.items():

@@ -96,7 +96,7 @@ class BulkStoreTest : public testing::StoreScene {
 };
 
 TEST_F(BulkStoreTest, ReadManyFillsEveryDestination) {
-  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none, MapMode::copy_on_write}) {
     auto c = open_large(reading(map));
     EXPECT_EQ(wrong_reads(*c), 0);
     EXPECT_GT(c->counters().read_requests, 0u);
@@ -273,7 +273,7 @@ TEST_F(BulkStoreTest, AChangeShowsInLoadedViews) {
 
 // The bytes were read, and are not yet views when the change is committed.
 TEST_F(BulkStoreTest, AChangeDuringALoadIsNotLost) {
-  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none, MapMode::copy_on_write}) {
     testing::put_bytes(path, old);
     OpenOptions options = writable();
     options.map = map;
@@ -311,7 +311,7 @@ TEST_F(BulkStoreTest, WorkersPartsAreAPartition) {
 }
 
 TEST_F(BulkStoreTest, PrefetchReadsInFileOrderAndCounts) {
-  for (MapMode map : {MapMode::shared, MapMode::private_copy}) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::copy_on_write}) {
     auto c = open_large(reading(map));
     uint64_t last = 0;
     auto progress = [&](uint64_t done, uint64_t) { return last = done, true; };
@@ -427,7 +427,7 @@ TEST_F(BulkStoreTest, AMappingThatFetchesItsOwnPagesIsPopulated) {
 }
 
 TEST_F(BulkStoreTest, AChildHasADescriptorAndAMappingOfItsOwn) {
-  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none, MapMode::copy_on_write}) {
     auto c = open_path(env, where, reading(map));
     const Snapshot &s = c->snapshot();
     const std::byte *view = c->view(s, 1).value();
@@ -505,7 +505,7 @@ TEST_F(BulkStoreTest, AChildThatFindsAnotherFileIsTold) {
 }
 
 TEST_F(BulkStoreTest, AChildsChangeShowsInViewsFromBeforeTheFork) {
-  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none}) {
+  for (MapMode map : {MapMode::shared, MapMode::private_copy, MapMode::none, MapMode::copy_on_write}) {
     testing::put_bytes(path, old);
     OpenOptions options = writable();
     options.map = map;
@@ -514,7 +514,8 @@ TEST_F(BulkStoreTest, AChildsChangeShowsInViewsFromBeforeTheFork) {
     EXPECT_EQ(std::memcmp(view, tensors[1].bytes.data(), 100), 0);
     EXPECT_EQ(in_child([&] {
                 if (!update(*c, "b", new_b)) return 10;
-                if (std::memcmp(view, new_b.data(), new_b.size()) != 0) return 11;
+                const std::string &shown = map == MapMode::copy_on_write ? tensors[1].bytes : new_b;
+                if (std::memcmp(view, shown.data(), shown.size()) != 0) return 11;
                 return seen(*c, "b") == new_b ? 0 : 12;
               }),
               0)

@@ -38,7 +38,7 @@ class CapiBulk : public testing::CapiScene {
 };
 
 TEST_F(CapiBulk, ManyAreReadByNameByIndexAndInPart) {
-  for (uint32_t map : {ST_MAP_AUTO, ST_MAP_PRIVATE, ST_MAP_NONE}) {
+  for (uint32_t map : {ST_MAP_AUTO, ST_MAP_PRIVATE, ST_MAP_NONE, ST_MAP_COPY_ON_WRITE}) {
     st_file *file = open_with(options(map));
     const st_range some = {10, 1010, 1};
     std::string part(1000, '?');

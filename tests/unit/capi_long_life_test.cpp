@@ -116,7 +116,7 @@ class CapiLongLife : public testing::CapiScene {
 };
 
 TEST_F(CapiLongLife, PublishesThatNobodyLooksAtLeaveNothingBehind) {
-  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE}) {
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE, ST_MAP_COPY_ON_WRITE}) {
     st_file *file = open_model(map);
     publish_on_and_on(bounded(200, 600, 100'000), two_files,
                       [&](size_t i) { return put(file, "a", i % 2 ? one : other); });
@@ -125,7 +125,7 @@ TEST_F(CapiLongLife, PublishesThatNobodyLooksAtLeaveNothingBehind) {
 }
 
 TEST_F(CapiLongLife, WhatWasGivenOutGoesWhenItIsReleased) {
-  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE}) {
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE, ST_MAP_COPY_ON_WRITE}) {
     st_file *file = open_model(map);
     st_tensor view = {};
     publish_on_and_on(bounded(200, 600, 100'000), two_files, [&](size_t i) {
@@ -306,7 +306,7 @@ class CapiReadsBesidePublishes : public CapiLongLife {
 TEST_F(CapiReadsBesidePublishes, AreOfOneStateEach) {
   testing::put_bytes(model, testing::file_of(std::vector<testing::TestTensor>{{"a", Dtype::U8, {3000}, told(3000)},
                                                                               {"b", Dtype::U8, {500}, told(500)}}));
-  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE}) {
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_NONE, ST_MAP_COPY_ON_WRITE}) {
     st_file *file = open_model(map);
     read_and_change(file, bounded(1000, 15'000, 500'000));
     st_close(file);

@@ -114,7 +114,7 @@ TEST_F(CapiSnapshot, TheShapeOfASliceStaysInTheRoomThatThereIs) {
 }
 
 TEST_F(CapiSnapshot, ShowsOneStateWhateverIsPublished) {
-  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_PRIVATE, ST_MAP_NONE}) {
+  for (const uint32_t map : {ST_MAP_SHARED, ST_MAP_PRIVATE, ST_MAP_NONE, ST_MAP_COPY_ON_WRITE}) {
     testing::put_bytes(path, old);
     st_file *file = open(ST_OPEN_READ_WRITE, map);
     st_file *pin = pin_of(file);

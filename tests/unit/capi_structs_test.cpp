@@ -197,7 +197,7 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
     EXPECT_ST(ST_E_UNSUPPORTED, st_open(path.c_str(), &options, &file)) << bit;
   }
   options.flags = 0;
-  options.map = ST_MAP_NONE + 1;
+  options.map = ST_MAP_COPY_ON_WRITE + 1;
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), &options, &file));
   EXPECT_EQ(file, nullptr);
 

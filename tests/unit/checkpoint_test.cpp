@@ -25,8 +25,8 @@ class CheckpointTest : public testing::StoreScene {
 };
 
 TEST_F(CheckpointTest, ShowsTheBytesOfEveryTensorInEveryMode) {
-  for (read::MapMode mode :
-       {read::MapMode::automatic, read::MapMode::shared, read::MapMode::private_copy, read::MapMode::none}) {
+  for (read::MapMode mode : {read::MapMode::automatic, read::MapMode::shared, read::MapMode::private_copy,
+                             read::MapMode::none, read::MapMode::copy_on_write}) {
     OpenOptions options;
     options.map = mode;
     auto c = open(std::move(options));
@@ -96,7 +96,7 @@ TEST_F(CheckpointTest, MemoryIsAFileToo) {
   std::string copy(3000, '?');
   ASSERT_TRUE(is_ok((*c)->read((*c)->snapshot(), 2, copy.data())));
   EXPECT_TRUE(same_bytes(copy, tensors[2].bytes));
-  EXPECT_TRUE(fails_with(Status::unsupported, (*c)->reopen((*c)->snapshot(), true)));
+  EXPECT_TRUE(fails_with(Status::unsupported, (*c)->reopen((*c)->snapshot(), Again::the_same)));
   EXPECT_TRUE(fails_with(Status::read_only, Transaction::begin(**c, {})));
   EXPECT_TRUE(fails_with(Status::header_too_small, Checkpoint::open_memory(env, nullptr, 0)));
   EXPECT_TRUE(fails_with(Status::truncated, Checkpoint::open_memory(
@@ -105,7 +105,7 @@ TEST_F(CheckpointTest, MemoryIsAFileToo) {
 
 TEST_F(CheckpointTest, ReopeningGivesAnotherHandleOnTheSameFile) {
   auto c = open();
-  auto second = c->reopen(c->snapshot(), true);
+  auto second = c->reopen(c->snapshot(), Again::the_same);
   ASSERT_TRUE(is_ok(second));
   EXPECT_NE((*second)->snapshot().file.fd(), c->snapshot().file.fd());
   EXPECT_TRUE((*second)->options().writable);
@@ -113,9 +113,9 @@ TEST_F(CheckpointTest, ReopeningGivesAnotherHandleOnTheSameFile) {
   EXPECT_TRUE(same_bytes(seen(**second, "a"), tensors[0].bytes));
   put_bytes(dir / "new", old);
   fs::rename(dir / "new", path);
-  EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), true)));
+  EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));
   fs::remove(path);
-  EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), true)));
+  EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));
 }
 
 TEST_F(CheckpointTest, FinishesACommittedJournalFirst) {

@@ -146,10 +146,10 @@ TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
   };
   put(u8_tensor("b", 9000, 50));  // which the delta leaves alone
   EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 2));
-  EXPECT_TRUE(fails_with(Status::file_changed, (*overlay)->reopen((*overlay)->catalogue(), true)));
+  EXPECT_TRUE(fails_with(Status::file_changed, (*overlay)->reopen((*overlay)->catalogue(), store::Again::the_same)));
   ASSERT_TRUE(is_ok((*overlay)->refresh()));
   EXPECT_EQ(seen(**overlay, "b"), pattern(9000, 50));
-  auto again = (*overlay)->reopen((*overlay)->catalogue(), true);
+  auto again = (*overlay)->reopen((*overlay)->catalogue(), store::Again::the_same);
   ASSERT_TRUE(is_ok(again));
   EXPECT_EQ(seen(**again, "a"), pattern(4000, 21));
 

@@ -32,8 +32,8 @@ class MappingTest : public ::testing::Test {
   File file;
 };
 
-TEST_F(MappingTest, BothKindsShowTheBytes) {
-  for (MapKind kind : {MapKind::shared, MapKind::private_copy}) {
+TEST_F(MappingTest, EveryKindShowsTheBytes) {
+  for (MapKind kind : {MapKind::shared, MapKind::private_copy, MapKind::copy_on_write}) {
     auto m = Mapping::of_file(file, bytes.size(), kind);
     ASSERT_TRUE(is_ok(m));
     EXPECT_EQ(std::memcmp(m->data(), bytes.data(), bytes.size()), 0);
@@ -59,6 +59,17 @@ TEST_F(MappingTest, APrivateOneShowsItOnceDropped) {
   EXPECT_EQ(std::memcmp(m->data() + 12345, "NEW", 3), 0);
   EXPECT_EQ(std::memcmp(m->data(), bytes.data(), 12345), 0);
   m->drop(0, 0);
+}
+
+TEST_F(MappingTest, WhatIsWrittenCopyOnWriteIsCountedAndNotInTheFile) {
+  auto m = Mapping::of_file(file, bytes.size(), MapKind::copy_on_write);
+  ASSERT_TRUE(is_ok(m));
+  EXPECT_EQ(m->private_dirty(), 0u);
+  const_cast<std::byte *>(m->data())[8192] = std::byte{1};
+  EXPECT_EQ(m->private_dirty(), 4096u);
+  EXPECT_TRUE(testing::same_bytes(testing::bytes_of(path), bytes));
+  env.before = [](Call call) { return call == Call::openat ? -EACCES : 0; };
+  EXPECT_EQ(m->private_dirty(), 0u);  // not told
 }
 
 TEST_F(MappingTest, IsUnmappedOnce) {

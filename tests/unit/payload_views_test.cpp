@@ -129,7 +129,8 @@ std::vector<Way> all_ways() {
   for (const uint64_t n : {uint64_t{4096}, uint64_t{300'000}, large})
     for (const bool shards : {false, true})
       for (const char *journal : {"redo", "undo"})
-        for (const auto map : {read::MapMode::shared, read::MapMode::private_copy, read::MapMode::none})
+        for (const auto map :
+             {read::MapMode::shared, read::MapMode::private_copy, read::MapMode::none, read::MapMode::copy_on_write})
           for (const From from : {From::handle, From::other_handle, From::plain_mapping})
             if (n < large || (!shards && map == read::MapMode::shared)) ways.push_back({n, shards, journal, map, from});
   return ways;
@@ -140,7 +141,7 @@ void PrintTo(const Way &w, std::ostream *out) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<Way> &p) {
-  static constexpr const char *maps[] = {"", "Shared", "Private", "None"};
+  static constexpr const char *maps[] = {"", "Shared", "Private", "None", "CopyOnWrite"};
   static constexpr const char *froms[] = {"Handle", "OtherHandle", "PlainMapping"};
   return std::to_string(p.param.n) + (p.param.shards ? "Shards" : "File") + p.param.journal +
          maps[static_cast<int>(p.param.map)] + froms[static_cast<int>(p.param.from)];
@@ -183,6 +184,10 @@ TEST_P(ViewsAsPayloads, Swap) {
   const std::byte *x = view("a"), *y = view("b");
   ASSERT_NO_FATAL_FAILURE(commit({{"a", y}, {"b", x}}));
   expect(b, a, c);
+  if (GetParam().map == read::MapMode::copy_on_write && GetParam().from != From::plain_mapping) {
+    EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(x), scene.n}, a)) << "keeps what it showed";
+    EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(y), scene.n}, b)) << "keeps what it showed";
+  }
 }
 
 TEST_P(ViewsAsPayloads, Rotate) {

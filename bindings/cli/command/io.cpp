@@ -30,6 +30,7 @@ const char *map_sentence(uint32_t map) {
   switch (map) {
     case ST_MAP_SHARED: return "shared, so changes by other processes show at once";
     case ST_MAP_PRIVATE: return "private, read-only";
+    case ST_MAP_COPY_ON_WRITE: return "copy-on-write: what is written there never reaches the file";
     default: return "none, tensors are read into memory when first viewed";
   }
 }

@@ -276,6 +276,7 @@ ST_MAP_AUTO = 0
 ST_MAP_SHARED = 1
 ST_MAP_PRIVATE = 2
 ST_MAP_NONE = 3
+ST_MAP_COPY_ON_WRITE = 4
 
 ST_PREFETCH_AUTO = 0
 ST_PREFETCH_NONE = 1
@@ -346,6 +347,7 @@ st_open_options_init = _function("st_open_options_init", None, POINTER(OpenOptio
 st_open = _function("st_open", c_status, c_char_p, POINTER(OpenOptions), POINTER(c_void_p))
 st_open_memory = _function("st_open_memory", c_status, c_void_p, c_size_t, POINTER(c_void_p))
 st_reopen = _function("st_reopen", c_status, _file, POINTER(c_void_p))
+st_reopen_copy_on_write = _function("st_reopen_copy_on_write", c_status, _file, POINTER(c_void_p))
 st_close = _function("st_close", c_status, _file)
 st_snapshot = _function("st_snapshot", c_status, _file, POINTER(c_void_p))
 st_release = _function("st_release", None, _file)

@@ -6,7 +6,7 @@ from typing import Optional
 from . import _abi
 
 _KINDS = {_abi.ST_PLAN_NOTHING: "nothing", _abi.ST_PLAN_PATCH: "patch", _abi.ST_PLAN_PUBLISH: "publish"}
-_MAPS = ("auto", "shared", "private", "none")
+_MAPS = ("auto", "shared", "private", "none", "copy-on-write")
 _PREFETCHES = ("auto", "none", "sequential", "parallel")
 _STORAGES = ("unknown", "local", "memory", "network", "parallel", "fuse", "object store")
 
@@ -28,7 +28,7 @@ class IoInfo:
     """What storage lies behind a file, how its data is reached, and why."""
 
     storage: str  #: "local", "memory", "network", "parallel", "fuse", "object store", "unknown"
-    map: str  #: the mapping in use: "shared", "private" or "none"
+    map: str  #: the mapping in use: "shared", "private", "copy-on-write" or "none"
     map_fallbacks: int  #: steps down from the mapping first tried
     file_size: int  #: bytes
     header_size: int  #: bytes of JSON with padding
@@ -66,7 +66,7 @@ class Stats:
     bytes_read: int  #: by libst's own reads
     bytes_mapped: int  #: address space
     bytes_resident: int  #: of the mapping, in memory now
-    bytes_private_dirty: int  #: of the mapping, copied on write: 0, as views are read-only
+    bytes_private_dirty: int  #: of a copy-on-write mapping: pages that are this process's own
     bytes_owned: int  #: filled in memory that the handle owns
     index_bytes: int  #: names, shapes, offsets, hash table
     bytes_written: int  #: into the file

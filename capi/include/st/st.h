@@ -224,6 +224,8 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_MAP_SHARED 1u   /* MAP_SHARED; falls back to private, then to none */
 #define ST_MAP_PRIVATE 2u  /* MAP_PRIVATE; falls back to none */
 #define ST_MAP_NONE 3u     /* no mapping: tensors are read into owned memory when first viewed */
+#define ST_MAP_COPY_ON_WRITE 4u /* views that may be written, and never reach the file: see st_get. MAP_PRIVATE with
+                                   PROT_WRITE; where that is refused or slow (network, FUSE, object stores), as none */
 
 /* How much is read ahead of use (st_open_options.prefetch): by st_prefetch, and
  * how the bulk reads st_read_many and st_load go about it. */
@@ -300,6 +302,8 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out);
  * its own mapping, its own locks. For worker threads. ST_E_FILE_CHANGED if the
  * path now names another file. Since 2.0. */
 st_status st_reopen(const st_file *file, st_file **out);
+/* The same for reading only, and with ST_MAP_COPY_ON_WRITE, however the data of `file` is reached. Since 2.0. */
+st_status st_reopen_copy_on_write(const st_file *file, st_file **out);
 
 /* A handle of what `file` shows now, for reading only: the same names, indices, shapes, metadata and bytes for as
  * long as it lives, whatever is published or refreshed meanwhile (what is patched in place shows, as under any view).
@@ -413,6 +417,21 @@ st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, cons
  * a shared mapping a patched tensor then shows its new bytes.
  * A mapped view of a file that somebody truncates is a hazard (SIGBUS on
  * touching it); where that can happen use st_read, or map = ST_MAP_NONE.
+ *
+ * Under ST_MAP_COPY_ON_WRITE a view may be written (`data` cast to void *), by this process for itself: the file and
+ * other handles never see it, further views of this handle do. It is no snapshot, page by page:
+ *   the first write  to a page copies it, once; from then on it is this process's own memory, and nothing that befalls
+ *                    the file shows in it.
+ *   a patch          by this process, through whichever handle, first makes what it will change such pages in all its
+ *                    copy-on-write views, which thus keep the old bytes (at the price of that memory; ST_E_NOMEM,
+ *                    with nothing changed, where there is none). One by another process shows in pages that were not
+ *                    written, also while it is half done.
+ *   a publish        shows in no view: they keep the old file.
+ *   a truncation     is SIGBUS in pages that were not written.
+ * This handle's own views of a tensor that it patched, and all after st_refresh, are of the file's new bytes, at another
+ * address; those that were given out keep what they show. A forked child has the views that it inherited, and maps the
+ * file anew for others.
+ *
  * Statuses: ST_E_NOT_FOUND; without a mapping also ST_E_IO, ST_E_FILE_CHANGED.
  * Any thread. Since 2.0. */
 st_status st_get(st_file *file, const char *name, st_tensor *out);
@@ -656,7 +675,8 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
 
 /* See the file as it is now: what others have committed, replaced files included. Names, shapes and views
  * that were given out stay valid, and show the file that they were taken from; indices are new. Bytes in memory of
- * the handle's own (ST_MAP_NONE, st_load) are those of the file as it is now, at the same address if they were given out.
+ * the handle's own (ST_MAP_NONE, st_load) are those of the file as it is now, at the same address if they were given out
+ * (under ST_MAP_COPY_ON_WRITE at another).
  * Statuses: as st_open. Must not race with calls on the same handle that take an index. Since 2.0. */
 st_status st_refresh(st_file *file);
 
@@ -949,7 +969,7 @@ st_status st_recover_with(const char *path, const st_recover_options *opts); /* 
 typedef struct st_io_info {
   uint32_t struct_size;
   uint32_t storage;        /* ST_STORAGE_... */
-  uint32_t map;            /* the ST_MAP_... in use: SHARED, PRIVATE or NONE */
+  uint32_t map;            /* the ST_MAP_... in use: SHARED, PRIVATE, NONE or COPY_ON_WRITE */
   uint32_t map_fallbacks;  /* how many steps down from the one first tried */
   uint64_t file_size;
   uint64_t header_size;    /* n: bytes of JSON with padding */
@@ -972,7 +992,7 @@ typedef struct st_stats {
   uint64_t bytes_read;           /* by libst's own reads, of this handle */
   uint64_t bytes_mapped;         /* address space */
   uint64_t bytes_resident;       /* of the mapping, in memory now (mincore) */
-  uint64_t bytes_private_dirty;  /* of the mapping, copied on write: 0 as views are read-only */
+  uint64_t bytes_private_dirty;  /* of the mapping, copied on write: pages of ST_MAP_COPY_ON_WRITE that are this process's own */
   uint64_t bytes_owned;          /* filled in memory that the handle owns */
   uint64_t index_bytes;          /* names, shapes, offsets, hash table */
   uint64_t bytes_written;        /* into the file, of this handle */

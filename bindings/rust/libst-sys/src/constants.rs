@@ -91,6 +91,7 @@ pub const ST_MAP_AUTO: u32 = 0;
 pub const ST_MAP_SHARED: u32 = 1;
 pub const ST_MAP_PRIVATE: u32 = 2;
 pub const ST_MAP_NONE: u32 = 3;
+pub const ST_MAP_COPY_ON_WRITE: u32 = 4;
 pub const ST_PREFETCH_AUTO: u32 = 0;
 pub const ST_PREFETCH_NONE: u32 = 1;
 pub const ST_PREFETCH_SEQUENTIAL: u32 = 2;

@@ -17,6 +17,7 @@ extern "C" {
     pub fn st_open(path: *const c_char, opts: *const st_open_options, out: *mut *mut st_file) -> st_status;
     pub fn st_open_memory(bytes: *const c_void, size: usize, out: *mut *mut st_file) -> st_status;
     pub fn st_reopen(file: *const st_file, out: *mut *mut st_file) -> st_status;
+    pub fn st_reopen_copy_on_write(file: *const st_file, out: *mut *mut st_file) -> st_status;
     pub fn st_snapshot(file: *mut st_file, pin: *mut *mut st_file) -> st_status;
     pub fn st_release(file: *mut st_file);
     pub fn st_close(file: *mut st_file) -> st_status;

@@ -49,6 +49,9 @@ numbered! {
         Private = ST_MAP_PRIVATE,
         /// No mapping: tensors are read into owned memory when first viewed.
         None = ST_MAP_NONE,
+        /// A private mapping whose pages C or another library may write, and that never reach the file; falls back to
+        /// none. To Rust its views are read-only, as all are.
+        CopyOnWrite = ST_MAP_COPY_ON_WRITE,
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use support::*;
 
 fn round(model: &Model, bytes: &[u8], seed: usize) {
-    let map = [Map::Shared, Map::Private, Map::None][seed % 3];
+    let map = [Map::Shared, Map::Private, Map::None, Map::CopyOnWrite][seed % 4];
     let file = OpenOptions::new().write(true).map(map).log(|_, _| ()).open(&model.path).unwrap();
     let other = file.reopen().unwrap();
     let interrupt = file.interrupt_handle();

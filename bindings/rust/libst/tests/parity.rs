@@ -23,7 +23,7 @@ fn random_files_of_all_dtypes_are_the_same() {
     for seed in 0..40 {
         let model = Model::random(seed);
         let theirs = map_of_theirs(&model.bytes());
-        for map in [Map::Auto, Map::Shared, Map::Private, Map::None] {
+        for map in [Map::Auto, Map::Shared, Map::Private, Map::None, Map::CopyOnWrite] {
             let file = OpenOptions::new().map(map).open(&model.path).unwrap();
             assert_eq!(map_of(&file), theirs, "seed {seed}");
             assert_eq!(file.len(), theirs.len());

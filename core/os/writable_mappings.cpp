@@ -1,0 +1,91 @@
+#include "os/writable_mappings.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "round.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // newer than Debian 12's header
+#endif
+
+namespace st::os {
+namespace {
+
+struct Noted {
+  Env *env;
+  struct stat file;
+  std::byte *data;
+  size_t size;
+};
+
+// A fork waits until nobody is in it, so that the child finds it whole and unlocked.
+class List {
+ public:
+  List() {
+    current = this;
+    ::pthread_atfork([] { current->mutex.lock(); }, [] { current->mutex.unlock(); }, [] { current->mutex.unlock(); });
+  }
+  std::mutex mutex;
+  std::vector<Noted> mappings;
+
+ private:
+  static inline List *current = nullptr;
+};
+
+List &list() {
+  static List *const all = new List;  // for ever, as handles may be closed while the process ends
+  return *all;
+}
+
+// Where the kernel cannot do it (Linux before 5.14). A write of nothing, which loses none of another thread.
+void touch(std::byte *from, size_t n, size_t page) {
+  for (size_t at = 0; at < n; at += page)
+    std::atomic_ref(*reinterpret_cast<unsigned char *>(from + at)).fetch_or(0, std::memory_order_relaxed);
+}
+
+Result<void> make_private(const Noted &m, const File &file, uint64_t offset, uint64_t n) {
+  auto now = file.stat();  // beyond its end there is nothing to keep, and a touch would be a signal
+  if (!now) return Failure(std::move(now.error()));
+  const uint64_t end = std::min({offset + n, uint64_t{m.size}, static_cast<uint64_t>(now->st_size)});
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t from = round_down(offset, page);
+  if (offset >= end) return {};
+  const int r = repeat_interrupted([&] { return m.env->madvise(m.data + from, end - from, MADV_POPULATE_WRITE); });
+  if (r == -EINVAL)
+    touch(m.data + from, end - from, page);
+  else if (r < 0)
+    return Failure(file.error(-r, "keep the old bytes for copy-on-write views of"));
+  return {};
+}
+
+}  // namespace
+
+void note_writable_mapping(Env &env, const struct stat &file, std::byte *data, size_t size) {
+  std::lock_guard lock(list().mutex);
+  list().mappings.push_back({&env, file, data, size});
+}
+
+void forget_writable_mapping(const std::byte *data) {
+  std::lock_guard lock(list().mutex);
+  std::erase_if(list().mappings, [&](const Noted &m) { return m.data == data; });
+}
+
+Result<void> keep_in_writable_mappings(const File &file, uint64_t offset, uint64_t n) {
+  std::lock_guard lock(list().mutex);
+  if (list().mappings.empty()) return {};
+  auto which = file.stat();
+  if (!which) return Failure(std::move(which.error()));
+  for (const Noted &m : list().mappings)
+    if (same_inode(m.file, *which))
+      if (auto kept = make_private(m, file, offset, n); !kept) return kept;
+  return {};
+}
+
+}  // namespace st::os

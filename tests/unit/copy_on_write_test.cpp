@@ -1,0 +1,194 @@
+// Copy-on-write views: what is written there stays there, and what befalls the file shows in pages that were not
+// written, unless it is this process that patches it.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+
+#include "store_scene.h"
+
+namespace st::store {
+namespace {
+
+using read::MapMode;
+using testing::bytes_of;
+using testing::fails_with;
+using testing::is_ok;
+using testing::pattern;
+using testing::same_bytes;
+namespace fs = std::filesystem;
+
+constexpr int populate_read = 22, populate_write = 23;  // MADV_POPULATE_...
+
+// Refuses what it is told to.
+class Refusing : public testing::FaultEnv {
+ public:
+  Refusing() : FaultEnv(os::Env::posix()) {}
+  int mmap(size_t n, int protection, int flags, int fd, void **out) override {
+    return fd >= 0 && maps == 0 ? -ENODEV : os::Env::posix().mmap(n, protection, flags, fd, out);
+  }
+  int madvise(void *address, size_t n, int advice) override {
+    if (advice == populate_read) brought_in += n;
+    return advice == populate_write && populates != 0 ? -populates : os::Env::posix().madvise(address, n, advice);
+  }
+  int maps = 1, populates = 0;
+  std::atomic<size_t> brought_in = 0;
+};
+
+class CopyOnWrite : public testing::StoreScene {
+ protected:
+  static OpenOptions writable() {
+    OpenOptions options = StoreScene::writable();
+    options.map = MapMode::copy_on_write;
+    return options;
+  }
+  std::unique_ptr<Checkpoint> open() { return StoreScene::open(refusing, writable()); }
+  static std::byte *view(const Checkpoint &c, size_t i) {
+    return const_cast<std::byte *>(c.view(c.snapshot(), i).value());
+  }
+  static std::string shown(const std::byte *at, size_t n) { return {reinterpret_cast<const char *>(at), n}; }
+
+  Refusing refusing;
+  const std::string a = tensors[0].bytes, b = tensors[1].bytes;
+};
+
+TEST_F(CopyOnWrite, WhatIsWrittenIsForThisHandleAlone) {
+  for (const int maps : {1, 0}) {
+    refusing.maps = maps;
+    auto c = open(), other = open();
+    EXPECT_EQ(c->snapshot().content.map(), maps ? MapMode::copy_on_write : MapMode::none);
+    EXPECT_EQ(c->snapshot().content.bytes_private_dirty(), 0u);
+    std::byte *mine = view(*c, 1);
+    std::memcpy(mine, new_b.data(), new_b.size());
+    EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+    EXPECT_TRUE(same_bytes(seen(*c, "a").substr(0, 96), a.substr(0, 96)));
+    EXPECT_TRUE(same_bytes(seen(*other, "b"), b));
+    EXPECT_TRUE(same_bytes(bytes_of(path), old));
+    if (maps) {
+      const uint64_t dirty = c->snapshot().content.bytes_private_dirty();
+      EXPECT_GE(dirty, new_b.size());
+      EXPECT_LE(dirty, old.size());
+    }
+    std::string copied(b.size(), '?');
+    ASSERT_TRUE(is_ok(c->read(c->snapshot(), 1, copied.data())));  // of the file, as ever
+    EXPECT_TRUE(same_bytes(copied, b));
+  }
+}
+
+// Which are all pages of the tensor: of those that were written, and of those that were never looked at.
+TEST_F(CopyOnWrite, APatchByThisProcessShowsInNoView) {
+  for (const int maps : {1, 0})
+    for (const int populates : {0, EINVAL})  // a kernel that cannot: pages are touched
+      for (const bool by_another : {false, true}) {
+        testing::put_bytes(path, old);
+        refusing.maps = maps;
+        refusing.populates = populates;
+        auto c = open(), other = open();
+        std::byte *mine = view(*c, 1), *neighbour = view(*c, 0);
+        mine[5000] = neighbour[7] = std::byte{'!'};
+        std::string kept = b;
+        kept[5000] = '!';
+        ASSERT_TRUE(is_ok(update(by_another ? *other : *c, "b", new_b)));
+        EXPECT_TRUE(same_bytes(shown(mine, b.size()), kept)) << maps << populates << by_another;
+        EXPECT_EQ(neighbour[7], std::byte{'!'});
+        EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+        // The handle that patched shows it to who looks now.
+        EXPECT_TRUE(same_bytes(seen(by_another ? *other : *c, "b"), new_b));
+        if (by_another) {
+          EXPECT_TRUE(same_bytes(seen(*c, "b"), kept));
+          ASSERT_TRUE(is_ok(c->refresh()));
+        }
+        EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+        EXPECT_TRUE(same_bytes(shown(mine, b.size()), kept));
+      }
+}
+
+TEST_F(CopyOnWrite, APatchFromElsewhereShowsInPagesThatWereNotWritten) {
+  testing::put_bytes(path, testing::file_of({testing::u8_tensor("t", 100'000, 1)}));
+  auto c = open();
+  const Snapshot &s = c->snapshot();
+  std::byte *mine = view(*c, 0);
+  const uint64_t at = s.file_offset(s.header.index.at(0));
+  mine[50'000] = std::byte{'!'};
+  testing::poke(path, at + 50'001, "new");
+  testing::poke(path, at + 90'000, "new");
+  EXPECT_NE(shown(mine + 50'001, 3), "new");
+  EXPECT_EQ(shown(mine + 90'000, 3), "new");
+}
+
+TEST_F(CopyOnWrite, APublishShowsInNoViewAndToWhoLooksNow) {
+  auto c = open();
+  std::byte *mine = view(*c, 1);
+  mine[1] = std::byte{'!'};
+  std::string kept = b;
+  kept[1] = '!';
+  TransactionOptions options;
+  options.publish = true;
+  ASSERT_TRUE(is_ok(update(*c, "b", new_b, options)));
+  EXPECT_TRUE(same_bytes(shown(mine, b.size()), kept));
+  EXPECT_TRUE(same_bytes(seen(*c, "b"), new_b));
+}
+
+TEST_F(CopyOnWrite, WithoutMemoryForTheOldBytesNothingIsChanged) {
+  auto c = open();
+  view(*c, 1);
+  refusing.populates = ENOMEM;
+  EXPECT_TRUE(fails_with(Status::nomem, update(*c, "b", new_b)));
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  refusing.populates = 0;
+  EXPECT_TRUE(is_ok(update(*c, "b", new_b)));
+}
+
+// What a writer promised who died: the recovery is a patch by this process.
+TEST_F(CopyOnWrite, ARecoveryShowsInNoViewEither) {
+  auto reader = open();
+  std::byte *mine = view(*reader, 1);
+  leave({{b_at, new_b}}, true);
+  auto after = open();
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
+  EXPECT_TRUE(same_bytes(shown(mine, b.size()), b));
+}
+
+TEST_F(CopyOnWrite, APrefetchBringsPagesIntoTheMappingByReadersOfItsStrategy) {
+  testing::put_bytes(path, testing::file_of({testing::u8_tensor("t", 20'000'000, 1)}));
+  OpenOptions options = writable();
+  options.bulk.threads = 3;
+  auto c = StoreScene::open(refusing, std::move(options));
+  ASSERT_TRUE(is_ok(c->prefetch(c->snapshot(), {0}, {})));
+  EXPECT_GE(refusing.brought_in, 20'000'000u);
+  EXPECT_EQ(c->counters().bytes_prefetched, 20'000'000u);
+  EXPECT_EQ(c->snapshot().content.bytes_private_dirty(), 0u);
+}
+
+TEST_F(CopyOnWrite, AHandleOpensOnceMoreToShowWritableViewsOfTheSameFile) {
+  auto c = StoreScene::open(refusing);
+  auto again = c->reopen(c->snapshot(), Again::copy_on_write);
+  ASSERT_TRUE(is_ok(again));
+  EXPECT_EQ((*again)->snapshot().content.map(), MapMode::copy_on_write);
+  EXPECT_TRUE(fails_with(Status::read_only, Transaction::begin(**again, {})));
+  *view(**again, 1) = std::byte{'!'};
+  EXPECT_TRUE(same_bytes(seen(*c, "b"), b));
+  testing::put_bytes(dir / "new", old);
+  fs::rename(dir / "new", path);
+  EXPECT_TRUE(fails_with(Status::file_changed, c->reopen(c->snapshot(), Again::copy_on_write)));
+}
+
+TEST_F(CopyOnWrite, IsNotForStorageWhereMappingsAreSlow) {
+  auto file = os::File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);
+  ASSERT_TRUE(is_ok(file));
+  for (const auto storage :
+       {os::Storage::network, os::Storage::parallel, os::Storage::fuse, os::Storage::object_store}) {
+    auto content = read::Content::open(*file, old.size(), 3, MapMode::copy_on_write, {storage, "testfs"}, {});
+    ASSERT_TRUE(is_ok(content));
+    EXPECT_EQ(content->map(), MapMode::none);
+    EXPECT_EQ(content->fallbacks(), 0u);
+    EXPECT_NE(content->reason().find("testfs"), std::string::npos) << content->reason();
+  }
+  for (const auto storage : {os::Storage::local, os::Storage::memory, os::Storage::unknown})
+    EXPECT_EQ(read::Content::open(*file, old.size(), 3, MapMode::copy_on_write, {storage, "testfs"}, {})->map(),
+              MapMode::copy_on_write);
+}
+
+}  // namespace
+}  // namespace st::store
