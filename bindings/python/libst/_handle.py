@@ -95,25 +95,25 @@ def borrowed_by(handle: Handle) -> Any:
 
 
 class Memory:
-    """A stretch of read-only memory of a handle, as numpy wants to see it."""
+    """A stretch of memory of a handle, as numpy wants to see it."""
 
     __slots__ = ("__array_interface__", "handle")
 
-    def __init__(self, handle: Handle, address: int, nbytes: int) -> None:
+    def __init__(self, handle: Handle, address: int, nbytes: int, writable: bool) -> None:
         self.handle = handle
         self.__array_interface__ = {
             "version": 3,
-            "data": (address, True),  # read-only
+            "data": (address, not writable),
             "shape": (nbytes,),
             "typestr": "|u1",
         }
 
 
-def memory(handle: Handle, address: int, nbytes: int) -> memoryview:
+def memory(handle: Handle, address: int, nbytes: int, writable: bool) -> memoryview:
     """That stretch as a buffer to lay arrays over. What lies over it keeps the handle.
 
-    A memoryview, as numpy takes that up twice as fast as an array. Nobody can
-    make an array over it writable: its owner offers only a read-only buffer.
+    A memoryview, as numpy takes that up twice as fast as an array. If it is not writable nobody can
+    make an array over it so: its owner offers only a read-only buffer.
     """
-    array: Any = np.asarray(Memory(handle, address, nbytes))
+    array: Any = np.asarray(Memory(handle, address, nbytes, writable))
     return memoryview(array)

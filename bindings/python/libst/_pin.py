@@ -18,8 +18,9 @@ from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names, no_name
+from ._torch import tensor_in
 from .dtypes import BYTES, NUMPY, PACKED
-from .errors import check, error
+from .errors import FileChangedError, check, error
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +28,7 @@ Array = np.ndarray[Any, Any]
 _NOT_YET: tuple[int, int, Any] = (0, 0, None)
 _NO_MAPPING: tuple[int, int, Any] = (0, 0, ())
 
-_MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE)
+_MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE, _abi.ST_MAP_COPY_ON_WRITE)
 
 # By number: numpy's dtype of an element; None for packed bytes.
 _WHOLE = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
@@ -37,12 +38,15 @@ _Tensor = _abi.Tensor
 
 
 class Pin:
-    __slots__ = ("handle", "callbacks", "options", "_get", "_mapping")
+    __slots__ = ("handle", "callbacks", "options", "map", "_get", "_mapping", "_writable", "_copies")
 
     handle: Handle
     callbacks: Callbacks
     options: Optional[dict[str, Any]]  # of `open`; None for a file in memory
+    map: int  #: the ST_MAP_... in use, of the first of several files
     _get: Any
+    _writable: bool  # whether views may be written
+    _copies: "list[Pin]"  # one of the same state whose views may be written: once that was asked for
     _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
 
     def __init__(
@@ -55,8 +59,11 @@ class Pin:
             del file
         self.callbacks = callbacks
         self.options = options
+        self.map = self.io_info().map
+        self._writable = options is not None and options["map"] == "copy-on-write"
+        self._copies = []
         # Where a view has to be read first, a signal's handler may run in the callback.
-        calls_back = guarded or _abi.st_shard_count(self.handle) != 1 or self.io_info().map not in _MAPPED
+        calls_back = guarded or _abi.st_shard_count(self.handle) != 1 or self.map not in _MAPPED
         self._get = partial(callbacks.call, _abi.st_get_n) if calls_back else _abi.st_get_n
         self._mapping = _NOT_YET
 
@@ -79,7 +86,7 @@ class Pin:
             address = tensor.data
             if not address:  # of no bytes
                 empty = np.empty(shape, dtype)
-                empty.flags.writeable = False
+                empty.flags.writeable = self._writable
                 return empty
             start, end, buffer = self._mapping
             if not start <= address < end:
@@ -95,13 +102,73 @@ class Pin:
         if mapping is not _NO_MAPPING:
             info = self.io_info()
             mapping = _NO_MAPPING
-            if info.map in _MAPPED and not tensor.shard:
+            # What the file itself patched is shown from elsewhere, if its views may be written.
+            moves = self._writable and self.options is not None and self.options["mode"] != "r"
+            if info.map in _MAPPED and not tensor.shard and not moves:
                 start = tensor.data - tensor.file_offset
-                mapping = (start, start + info.file_size, memory(self.handle, start, info.file_size))
+                mapping = (start, start + info.file_size, memory(self.handle, start, info.file_size, self._writable))
             self._mapping = mapping
         if mapping is _NO_MAPPING:
-            return tensor.data, memory(self.handle, tensor.data, tensor.nbytes)
+            return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self._writable)
         return mapping[0], mapping[2]
+
+    def torch(self, name: str) -> Any:
+        """See `File.torch`. Of a pin whose views may be written."""
+        try:
+            raw = encoded(name)
+            tensor = _Tensor()
+            status = self._get(self.handle, raw, len(raw), tensor)
+            if status:
+                raise error(status)
+            address = tensor.data
+            if not address:  # of no bytes
+                return tensor_in(None, 0, 0, tensor)
+            start, end, buffer = self._mapping
+            if not start <= address < end:
+                start, buffer = self._map(tensor)
+            return tensor_in(buffer, start, address, tensor)
+        finally:
+            del self
+
+    def torch_all(self) -> dict[str, Any]:
+        """All tensors. Of a pin whose views may be written."""
+        try:
+            every = list(names(self.handle))
+            tensors = (_Tensor * len(every))()
+            check(_abi.st_at_many(self.handle, 0, len(tensors), tensors))
+            filled = next((name for name, tensor in zip(every, tensors) if tensor.nbytes), None)
+            if filled is not None:
+                self.torch(filled)
+            start, _, buffer = self._mapping
+            if self._mapping is _NO_MAPPING:
+                return {name: self.torch(name) for name in every}
+            return {
+                name: tensor_in(buffer, start, start + tensor.file_offset, tensor)
+                for name, tensor in zip(every, tensors)
+            }
+        finally:
+            del self
+
+    def writable(self) -> "Optional[Pin]":
+        """A pin of the same state whose views may be written. None where there cannot be one: of memory, of several
+        files, of one that was replaced, and where storage is read and not mapped."""
+        try:
+            if self._writable:
+                return self if self.shows_writable else None
+            if not self._copies and self.options is not None and _abi.st_shard_count(self.handle) == 1:
+                options = {**self.options, "map": "copy-on-write", "mode": "r"}
+                try:
+                    self._copies.append(Pin(_again(self.handle, self.callbacks), self.callbacks, False, options))
+                except FileChangedError:
+                    return None
+            return self._copies[0].writable() if self._copies else None
+        finally:
+            del self
+
+    @property
+    def shows_writable(self) -> bool:
+        """Whether views lie in a mapping, and may be written."""
+        return self.map == _abi.ST_MAP_COPY_ON_WRITE
 
     def describe(self, name: str) -> Description:
         try:
@@ -136,3 +203,12 @@ class Pin:
             check(callbacks.call(function, self.handle, *args, callbacks.progress, None))
         finally:
             del self
+
+
+def _again(handle: Handle, callbacks: Callbacks) -> Handle:
+    out = ctypes.c_void_p()
+    try:
+        call = partial(callbacks.call, _abi.st_reopen_copy_on_write, handle, out)
+        return opened(out, call, borrowed_by(handle))
+    finally:
+        del handle, call

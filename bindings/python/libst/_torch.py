@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .dtypes import NAMES
 from .errors import DtypeMismatchError, UnsupportedError
 
 # What torch calls the element types of the format. Older versions lack some; F6 none has.
@@ -34,35 +35,58 @@ TORCH_NAMES = {
 _NAMES = {f"torch.{kind}": name for name, kind in TORCH_NAMES.items()}
 
 
+# Of element types that were asked for: torch's dtype, and the bytes of an element. By the name in a header.
+_kinds: dict[str, tuple[Any, int]] = {}
+_torch: Any = None
+
+
+def _kind(name: str) -> tuple[Any, int]:
+    global _torch
+    found = _kinds.get(name)
+    if found is None:
+        _torch = importlib.import_module("torch")
+        kind = getattr(_torch, TORCH_NAMES.get(name, ""), None)
+        if kind is None:
+            raise UnsupportedError(
+                f"torch {_torch.__version__} has no type for {name}; read it with numpy, as packed bytes"
+            )
+        found = _kinds[name] = kind, _torch.empty((), dtype=kind).element_size()
+    return found
+
+
 def torch_dtype(name: str) -> Any:
     """torch's dtype for a header's "BF16"."""
-    torch: Any = importlib.import_module("torch")
-    kind = getattr(torch, TORCH_NAMES.get(name, ""), None)
-    if kind is None:
-        raise UnsupportedError(f"torch {torch.__version__} has no type for {name}; read it with numpy, as packed bytes")
-    return kind
+    return _kind(name)[0]
 
 
 def torch_tensor(array: "np.ndarray[Any, Any]", dtype: str, shape: "tuple[int, ...]") -> Any:
-    """A tensor over the memory of `array`, which it keeps alive.
+    """A tensor over the memory of `array`, which may be written and which it keeps alive.
 
     dtype: as in a header; it may be another than numpy's, as numpy has not all of them.
     shape: in elements; packed F4 counts two to a torch element, as torch does.
     """
-    torch: Any = importlib.import_module("torch")
-    kind = torch_dtype(dtype)
+    if not array.nbytes:
+        return _laid_over(None, 0, 0, 0, dtype, shape)
+    flat = array.reshape(-1).view(np.uint8)
+    return _laid_over(flat, flat.__array_interface__["data"][0], 0, array.nbytes, dtype, shape)
+
+
+def tensor_in(buffer: Any, start: int, address: int, tensor: Any) -> Any:
+    """The tensor that an st_tensor tells of, at an address in writable memory that begins at `start`, and which it
+    keeps alive. It is the whole of its storage, so that who saves, pickles or copies it takes no more."""
+    shape = tuple(tensor.shape[: tensor.rank])
+    return _laid_over(buffer, address, address - start, tensor.nbytes, NAMES[tensor.dtype], shape)
+
+
+def _laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, shape: "tuple[int, ...]") -> Any:
+    kind, size = _kinds.get(dtype) or _kind(dtype)
     if dtype == "F4" and shape:
         shape = (*shape[:-1], shape[-1] // 2)
-    if not array.nbytes:
-        return torch.empty(shape, dtype=kind)
-    address = array.__array_interface__["data"][0]
-    if address % torch.empty((), dtype=kind).element_size():  # a file may begin its data anywhere
-        array = array.copy()
-        address = array.__array_interface__["data"][0]
-    # Not the array itself: torch warns of a buffer that is read-only, once, at a random place.
-    buffer: Any = (ctypes.c_ubyte * array.nbytes).from_address(address)
-    buffer.owner = array
-    return torch.frombuffer(buffer, dtype=kind).reshape(shape)
+    if not nbytes:
+        return _torch.empty(shape, dtype=kind)
+    if address % size:  # a file may begin its data anywhere
+        buffer, offset = bytearray(memoryview(buffer)[offset : offset + nbytes]), 0
+    return _torch.frombuffer(buffer, dtype=kind, count=nbytes // size, offset=offset).view(shape)
 
 
 def told_form(tensor: Any) -> tuple[str, tuple[int, ...], int]:

@@ -18,7 +18,7 @@ from ._names import Description, describe, encoded, index_of
 from ._pin import Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, shapes
 from ._torch import torch_tensor
-from .dtypes import BYTES, NUMPY, PACKED
+from .dtypes import BYTES, NAMES, NUMPY, PACKED
 from .errors import DtypeMismatchError, ShapeMismatchError
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def load(
         framework: "numpy", "torch" or "jax": whose arrays.
         device: where to, as torch and jax name it; None: the CPU, without another copy (jax: where it needs none).
         progress: True for a progress bar (of tqdm, if it is installed), or a function as in `open`.
-        options: of `open`: how to read.
+        options: of `open`: how to read. With `map="copy-on-write"` the arrays are not copies, but views of the file
+            that may be written, brought into memory by all its readers: quicker, and workers share their pages, but
+            what others patch in place shows in pages that were not written.
 
     Raises what `open` and `File.read_many` raise.
     """
@@ -62,17 +64,30 @@ def load(
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
     with open(path, **options) as file, _watched(progress, file) as watch:
-        arrays: dict[str, Any] = read_many(file._pin(), names, watch)
-        if framework == "torch":
-            for name, array in arrays.items():
-                info = file.info(name)
-                tensor = torch_tensor(array, info.dtype, info.shape)
-                arrays[name] = tensor if device is None else tensor.to(device=device)
+        if file._pin().shows_writable:
+            wanted = list(file) if names is None else list(names)
+            prefetch(file._pin(), None if names is None else wanted, watch)
+            arrays: dict[str, Any] = {name: file.torch(name) if framework == "torch" else file[name] for name in wanted}
+        else:
+            arrays = read_many(file._pin(), names, watch)
+            if framework == "torch":
+                _to_torch(file._pin(), arrays)
+        if framework == "torch" and device is not None:
+            arrays = {name: tensor.to(device=device) for name, tensor in arrays.items()}
     if framework == "jax":
         import jax
 
         arrays = {name: jax.device_put(array, device) for name, array in arrays.items()}
     return arrays
+
+
+def _to_torch(pin: Pin, arrays: dict[str, Any]) -> None:
+    try:
+        for name, array in arrays.items():
+            tensor = pin.describe(name)
+            arrays[name] = torch_tensor(array, NAMES[tensor.dtype], tensor.shape)
+    finally:
+        del pin
 
 
 def read(pin: Pin, name: str, out: Optional[Array]) -> Array:

@@ -64,8 +64,10 @@ def open(
         mode: "r", or "r+" to allow changes.
         map: how the data is reached. "auto" as the storage asks (the environment's
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
-            tensor is read into memory of its own when first viewed. What was chosen,
-            and why, is in `File.io_info`.
+            tensor is read into memory of its own when first viewed. With "copy-on-write" views may be written;
+            that never reaches the file. A page that was not written shows what others patch in place, and a truncation
+            as SIGBUS; one that was written never does, nor what this process patches itself. On storage where
+            mappings are slow that is as "none". What was chosen, and why, is in `File.io_info`.
         deltas: paths of deltas, the oldest first, that lie on the file, or on shards: what is shown, for reading
             only, is what `libst.patch` with each of them in turn would make of it. `TensorInfo.shard` is the number
             of the file that has a tensor: 0 the file, 1 the first delta; or first the shards, then the deltas.
@@ -304,8 +306,11 @@ class File(Mapping[str, Array]):
     def torch(self, name: str, *, device: Any = None, copy: bool = False) -> Any:
         """A tensor as torch has it, bf16 and float8 included; of a packed F4 its pairs.
 
-        On the CPU it is a view, like `f[name]`, and keeps the file open. Torch has no read-only
-        tensors: writing to a view is a segmentation fault, so `clone()` it first, or ask for a `copy`.
+        On the CPU it is a view that keeps the file open, and that may be written, as by an optimiser: what is written
+        stays in this process, in a copy of the page that is made then, and further views of this name show it. It is
+        of a copy-on-write mapping (see `map` of `open`), which the first call makes. Where there can be none it is a
+        copy: of several files that were not opened with `map="copy-on-write"`, of a file that was replaced meanwhile
+        or lies in memory, and on storage where mappings are slow.
 
         Args:
             device: where to, as in `tensor.to`: a transfer, so a copy.
@@ -659,9 +664,12 @@ def _shards(pin: Handle) -> tuple[str, ...]:
 
 
 def _torch(pin: Pin, name: str, copy: bool) -> Any:
+    viewed = None
     try:
+        viewed = None if copy else pin.writable()
+        if viewed is not None:
+            return viewed.torch(name)
         tensor = pin.describe(name)
-        array = bulk.read(pin, name, None) if copy else pin.view(name)
-        return torch_tensor(array, NAMES[tensor.dtype], tensor.shape)
+        return torch_tensor(bulk.read(pin, name, None), NAMES[tensor.dtype], tensor.shape)
     finally:
-        del pin
+        del pin, viewed

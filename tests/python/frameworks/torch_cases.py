@@ -39,10 +39,11 @@ def path(tmp_path):
 
 
 def test_views_are_of_the_file_and_keep_it(path):
-    with libst.open(path) as f:
+    with libst.open(path, map="copy-on-write") as f:
         view = f.torch("torch.float32")
         assert view.data_ptr() == f["torch.float32"].__array_interface__["data"][0]
         same({name: f.torch(name) for name in f}, TENSORS)
+    del f
     gc.collect()
     assert torch.equal(view, TENSORS["torch.float32"]) and is_mapped(path)
     part = view[1:]
@@ -52,6 +53,115 @@ def test_views_are_of_the_file_and_keep_it(path):
     del part
     gc.collect()
     assert not is_mapped(path)
+
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def large(tmp_path):
+    """64 MiB: one tensor of nearly all of it, a small one, and one between them."""
+    tensors = {"large": torch.arange(15 * MIB).float(), "small": torch.ones(1024), "third": torch.ones(MIB)}
+    stock.save_file(tensors, tmp_path / "large.safetensors")
+    return tmp_path / "large.safetensors"
+
+
+def anonymous():
+    """Bytes of memory that this process has for itself."""
+    return 1024 * int(re.search(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+
+
+def through_file(path):
+    with libst.open(path) as f:
+        return {name: f.torch(name) for name in f}
+
+
+def through_slices(path):
+    with compat_open(path, framework="pt") as f:
+        return {name: f.get_slice(name)[...] for name in f.keys()}
+
+
+WRITABLE = {
+    "load_file": compat.load_file,
+    "get_slice": through_slices,
+    "torch": through_file,
+    "load": lambda path: libst.load(path, framework="torch", map="copy-on-write"),
+}
+
+
+@pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)
+def test_what_is_loaded_is_shared_until_it_is_written(large, load):
+    expected = stock.load_file(large)["large"].sum()
+    content = large.read_bytes()
+    before = anonymous()
+    tensors = load(large)
+    assert tensors["large"].sum() == expected and is_mapped(large)
+    assert anonymous() - before < 8 * MIB
+    tensors["third"].fill_(7)
+    assert 4 * MIB <= anonymous() - before < 12 * MIB
+    assert large.read_bytes() == content
+    small = tensors.pop("small")
+    del tensors
+    gc.collect()
+    assert small.sum() == 1024 and anonymous() - before < 12 * MIB
+
+
+@pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)
+def test_an_optimiser_steps_on_what_is_loaded(path, load):
+    content = path.read_bytes()
+    weight = torch.nn.Parameter(load(path)["torch.float32"])
+    optimiser = torch.optim.SGD([weight], lr=1.0)
+    (weight * 2).sum().backward()
+    optimiser.step()
+    assert torch.equal(weight, TENSORS["torch.float32"] - 2)
+    assert path.read_bytes() == content
+    same(stock.load_file(path), TENSORS)
+
+
+@pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)
+def test_a_tensor_is_the_whole_of_its_storage(path, load):
+    """Or who saves, pickles or copies one would take the file with it."""
+    for name, tensor in load(path).items():
+        assert tensor.storage().nbytes() == tensor.nelement() * tensor.element_size(), name
+
+
+@pytest.mark.parametrize("load", WRITABLE.values(), ids=WRITABLE)
+def test_a_patch_by_this_process_does_not_show_in_what_is_loaded(path, load):
+    tensors = load(path)
+    with libst.open(path, "r+") as f:
+        f.update("torch.float32", np.zeros((3, 4), "f4"))
+        same(tensors, TENSORS)
+        assert f.torch("torch.float32").tolist() == [[0] * 4] * 3
+        f.torch("torch.float32").add_(1)
+        f.update("torch.float32", f.torch("torch.float32"))
+        assert f["torch.float32"].tolist() == [[1] * 4] * 3
+    same(tensors, TENSORS)
+
+
+def test_views_of_a_file_are_of_the_state_that_is_shown(path):
+    with libst.open(path) as f:
+        assert len(f) == len(TENSORS)
+        compat.save_file({"torch.float32": torch.zeros(1)}, path)
+        same({name: f.torch(name) for name in f}, TENSORS)
+        f.refresh()
+        assert f.torch("torch.float32").tolist() == [0]
+
+
+def test_shards_are_views_only_if_they_were_opened_so(path, tmp_path):
+    libst.reshard(path, tmp_path / "shards", max_shard_size=100)
+    for how in ("auto", "copy-on-write"):
+        with libst.open(tmp_path / "shards", map=how) as f:
+            tensors = {name: f.torch(name) for name in f}
+            same(tensors, TENSORS)
+            tensors["torch.int64"] += 1
+            assert f["torch.int64"][0, 0] == (0 if how == "auto" else 1)
+
+
+def test_memory_is_copied(path):
+    content = path.read_bytes()
+    with libst.open_memory(content) as f:
+        f.torch("torch.float32").fill_(7)
+    assert content == path.read_bytes()
 
 
 def test_copies_are_the_callers(path):

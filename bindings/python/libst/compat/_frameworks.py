@@ -70,7 +70,16 @@ def check_dtype(dtype: str, framework: str) -> None:
         try:
             torch_dtype(dtype)
         except UnsupportedError as error:
-            raise SafetensorError(f"Dtype not understood: {dtype}") from error
+            raise dtype_not_understood(dtype) from error
+
+
+def dtype_not_understood(dtype: str) -> SafetensorError:
+    return SafetensorError(f"Dtype not understood: {dtype}")
+
+
+def on_device(tensor: Any, device: Device) -> Any:
+    """A tensor of torch that lies in this machine's memory."""
+    return tensor if device == "cpu" else tensor.to(device=device)
 
 
 def tensor_of(
@@ -80,8 +89,7 @@ def tensor_of(
     if framework == "numpy":
         return array
     if framework == "torch":
-        tensor = torch_tensor(array, dtype, shape)
-        return tensor if device == "cpu" else tensor.to(device=device)
+        return on_device(torch_tensor(array, dtype, shape), device)
     if framework == "flax":
         return importlib.import_module("jax.numpy").asarray(array)
     if framework == "tensorflow":

@@ -4,13 +4,24 @@ import os
 from types import TracebackType
 from typing import Any, Optional, Union
 
+from .. import _abi
 from .. import file as _file
 from ..bulk import read_many
-from ..errors import NotFoundError
+from ..dtypes import NAMES
+from ..errors import NotFoundError, UnsupportedError
 from ..file import File
 from ._bytes import check_type, file_name
 from ._errors import SafetensorError, missing, translated
-from ._frameworks import Device, check_dtype, device_of, framework_of, import_framework, tensor_of
+from ._frameworks import (
+    Device,
+    check_dtype,
+    device_of,
+    dtype_not_understood,
+    framework_of,
+    import_framework,
+    on_device,
+    tensor_of,
+)
 from ._slices import stock_index
 
 # How the file is reached, by stock's name of the backend. "view" is ours: tensors of numpy
@@ -23,11 +34,12 @@ _SMALL = 4096  # bytes that are copied from the mapping, as a read takes ten tim
 class safe_open:
     """Open a file and get its tensors by name, in the manner of one of the frameworks.
 
-    Tensors are in memory of their own, read in large blocks: they may be written to, and do not depend on
-    the file any more. With `backend="view"`, and for numpy, they are read-only and the file's own bytes.
+    They may be written to. Those of torch are copy-on-write views of the file, as stock's are: what is written never
+    reaches it. Others, and where mappings are slow torch's too, are in memory of their own, read in large blocks, and
+    do not depend on the file any more. With `backend="view"`, for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared")
 
     _file: Optional[File]  # None: closed
 
@@ -53,8 +65,11 @@ class safe_open:
         if "\0" in path:
             raise FileNotFoundError(f"No such file or directory: {path}")
         with translated("Error while deserializing header", path):
-            self._file = _file.open(path, map=_MAPS[backend])
-        self._mapped = self._file.io_info().map != "none"
+            shared = backend == "mmap" and self._framework == "torch"
+            self._file = _file.open(path, map="copy-on-write" if shared else _MAPS[backend])
+        pin = self._file._pin()
+        self._mapped = pin.map != _abi.ST_MAP_NONE
+        self._shared = pin.shows_writable
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -81,11 +96,15 @@ class safe_open:
                     if self._view:
                         return view
                     return view.copy() if view.nbytes <= _SMALL else file.read(name)
+                if self._shared:
+                    return on_device(file._pin().torch(name), self._device)
                 tensor = file.info(name)
                 check_dtype(tensor.dtype, self._framework)
                 return tensor_of(file.read(name), tensor.dtype, tensor.shape, self._framework, self._device)
             except NotFoundError as error:
                 raise missing(name) from error
+            except UnsupportedError as error:
+                raise dtype_not_understood(file.info(name).dtype) from error
 
     def get_tensors(self) -> dict[str, Any]:
         """All of them, read in the order of the file and by as many readers as the storage likes.
@@ -96,6 +115,14 @@ class safe_open:
         with translated("Error while reading"):
             if self._view:
                 return {name: file[name] for name in file}
+            if self._shared:
+                try:
+                    tensors = file._pin().torch_all()
+                except UnsupportedError:
+                    tensors = {name: self.get_tensor(name) for name in file}  # which tells of the one
+                if self._device == "cpu":
+                    return tensors
+                return {name: on_device(tensor, self._device) for name, tensor in tensors.items()}
             infos = [] if self._framework == "numpy" else [file.info(name) for name in file]
             for tensor in infos:
                 check_dtype(tensor.dtype, self._framework)
@@ -110,9 +137,10 @@ class safe_open:
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""
         file = self._live()
         _check_name(name)
-        if name not in file:
-            raise missing(name)
-        return PySafeSlice(file, name, self._framework, self._device)
+        try:
+            return PySafeSlice(file, name, self._framework, self._device, self._shared)
+        except NotFoundError as error:
+            raise missing(name) from error
 
     def __enter__(self) -> "safe_open":
         return self
@@ -143,34 +171,38 @@ def _safe_open_handle(
 class PySafeSlice:
     """A tensor of a file, not read yet. It keeps the file open."""
 
-    __slots__ = ("_file", "_name", "_framework", "_device")
+    __slots__ = ("_file", "_name", "_framework", "_device", "_shared", "_tensor")
 
-    def __init__(self, file: File, name: str, framework: str, device: Device) -> None:
+    def __init__(self, file: File, name: str, framework: str, device: Device, shared: bool) -> None:
         self._file = file
         self._name = name
         self._framework = framework
         self._device = device
+        self._shared = shared
+        self._tensor = file._pin().describe(name)
 
     def get_shape(self) -> list[int]:
-        return list(self._file.info(self._name).shape)
+        return list(self._tensor.shape)
 
     def get_dtype(self) -> str:
         """As in a header: "F32"."""
-        return self._file.info(self._name).dtype
+        return NAMES[self._tensor.dtype]
 
     def __getitem__(self, index: Any) -> Any:
         """What stock answers to that index: of torch what torch takes; of the others integers, slices that begin and
         end inside the tensor, of any positive step, and one Ellipsis."""
-        tensor = self._file.info(self._name)
-        check_dtype(tensor.dtype, self._framework)
-        if self._framework == "torch" and not _reads(index, tensor.shape):
+        dtype, shape = NAMES[self._tensor.dtype], self._tensor.shape
+        check_dtype(dtype, self._framework)
+        if self._shared:
+            return on_device(self._file._pin().torch(self._name)[index], self._device)
+        if self._framework == "torch" and not _reads(index, shape):
             array = self._file.read(self._name)
-            return tensor_of(array, tensor.dtype, tensor.shape, self._framework, self._device)[index]
+            return tensor_of(array, dtype, shape, self._framework, self._device)[index]
         if self._framework != "torch":
-            index = stock_index(index, tensor.shape)
+            index = stock_index(index, shape)
         with translated("Error during slicing"):
             array = self._file.slice(self._name)[index]
-        return tensor_of(array, tensor.dtype, array.shape, self._framework, self._device)
+        return tensor_of(array, dtype, array.shape, self._framework, self._device)
 
 
 def _reads(index: Any, shape: tuple[int, ...]) -> bool:
