@@ -16,6 +16,7 @@ TITLES = {
     "distance": "Reading from an object store",
     "layout": "Changing the layout",
     "bindings": "The bindings",
+    "loads": "Loads into torch, each in a fresh process",
     "deltas": "Deltas",
     "scaling": "Curves: opening and changing",
     "latency": "Curves: far away",
@@ -65,7 +66,7 @@ def section(outcome: Outcome, plots: list[str]) -> list[str]:
             blocks += [f["text"] for f in figures]
         elif kind[0] == "row":
             heads = ["", "peer", "the peer", "libst", "ratio", "target", ""]
-            blocks.append(table(heads, [[f["what"], f["peer"], *f["shown"], ratio(f["ratio"]), target(f["target"]), f["met"]] for f in figures], left=2))
+            blocks.append(table(heads, [[f["what"], f["peer"], *f["shown"], shown_ratio(f), target(f["target"]), f["met"]] for f in figures], left=2))
         elif kind[0] == "cells":
             blocks.append(table(list(figures[0]["cells"]), [list(f["cells"].values()) for f in figures], left=2))
     for name in dict.fromkeys(f["plot"] for f in outcome.figures if f["kind"] == "point"):
@@ -73,6 +74,11 @@ def section(outcome: Outcome, plots: list[str]) -> list[str]:
             blocks.append(f"![{PLOTS[name].title}](plots/{PLOTS[name].file})")
         blocks.append(points([f for f in outcome.figures if f["kind"] == "point" and f["plot"] == name], name))
     return blocks
+
+
+def shown_ratio(row: dict) -> str:
+    """With what it is at least, where that is known."""
+    return ratio(row["ratio"]) + (f" (≥ {ratio(row['bound'])})" if "bound" in row else "")
 
 
 def points(figures: list[dict], name: str) -> str:

@@ -37,6 +37,11 @@ def test_io_takes_the_mapping_asked_for(stctl, model, map):
     assert f"Mapping: {map}" in stctl("io", model, "--map", map)[0]
 
 
+def test_io_maps_copy_on_write_where_it_is_told(stctl, model):
+    assert stctl.json("io", model, "--map", "copy-on-write")["map"] == "copy-on-write"
+    assert "Mapping: copy-on-write: what is written" in stctl("io", model, "--map", "copy-on-write")[0]
+
+
 def test_stats_without_touching_reads_little(stctl, model):
     stats = stctl.json("stats", model)
     assert stats["file"] == str(model)
