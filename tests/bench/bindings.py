@@ -97,7 +97,7 @@ def python_loads(model: Path) -> None:
             first[what].append(timed(work))
             second[what].append(timed(work))
     m, given = ({what: median(times) for what, times in found.items()} for found in (second, first))
-    row(f"Python, load_file of {SIZE // MIB} MiB, warm: libst.compat, owned memory", m["stock"], m["owned"], seconds, at_least=3)
+    row(f"Python, load_file of {SIZE // MIB} MiB again in one process, warm: libst.compat, owned memory", m["stock"], m["owned"], seconds, at_least=3)
     row('  libst.compat, backend="view"', m["stock"], m["views"], seconds, at_least=50)
     row("  owned memory, after a while without", given["stock"], given["owned"], seconds)
 

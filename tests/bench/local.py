@@ -42,7 +42,7 @@ def warm_load(path: Path) -> None:
         for what, times in bench("raw", path, 1).items():
             raw[what] += times
     stock, ours, raw = median(stock), median(ours), {what: median(times) for what, times in raw.items()}
-    row(f"load {SIZE // MIB} MiB, warm, into owned memory: against load_file", stock, ours, seconds, at_least=3)
+    row(f"load {SIZE // MIB} MiB again in one process, warm, into owned memory: against load_file", stock, ours, seconds, at_least=3)
     row("  against two threads' pread into touched memory", raw["touched"], ours, seconds, at_least=0.9, peer="pread")
     row("  against two threads' pread into fresh memory", raw["fresh"], ours, seconds, peer="pread")
     row("  st_read_many into touched memory, against the same", raw["touched"], raw["many"], seconds, at_least=0.9, peer="pread")

@@ -18,6 +18,6 @@ for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argu
 # Peers of loads, which ask for a newer PyTorch than is here, but do with it.
 [[ " ${PARTS[*]} " != *" loads "* || -d $CACHE/peers ]] ||
   "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --target "$CACHE/peers" \
-    runai-model-streamer==0.17.0 fastsafetensors==0.5.0 || echo "Peers of loads could not be had: they are left out."
+    runai-model-streamer==0.17.0 humanize==4.13.0 fastsafetensors==0.5.0 || echo "Peers of loads could not be had: they are left out."
 [[ " ${PARTS[*]} " != *" bindings "* ]] || source "$ROOT/tests/bench/build_bindings.sh"
 for part in "${PARTS[@]}"; do "$PYTHON" "$ROOT/tests/bench/$part.py" "$BUILD" "${QUICK[@]}"; done

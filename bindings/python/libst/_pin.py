@@ -16,10 +16,11 @@ import numpy as np
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
+from ._forms import all_forms
 from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names, no_name
-from ._torch import tensor_in
-from .dtypes import BYTES, NUMPY, PACKED
+from ._torch import laid_over
+from .dtypes import BYTES, NAMES, NUMPY, PACKED
 from .errors import FileChangedError, check, error
 
 Array = np.ndarray[Any, Any]
@@ -38,12 +39,13 @@ _Tensor = _abi.Tensor
 
 
 class Pin:
-    __slots__ = ("handle", "callbacks", "options", "map", "_get", "_mapping", "_writable", "_copies")
+    __slots__ = ("handle", "callbacks", "options", "map", "_size", "_get", "_mapping", "_writable", "_copies")
 
     handle: Handle
     callbacks: Callbacks
     options: Optional[dict[str, Any]]  # of `open`; None for a file in memory
     map: int  #: the ST_MAP_... in use, of the first of several files
+    _size: int  # of that file
     _get: Any
     _writable: bool  # whether views may be written
     _copies: "list[Pin]"  # one of the same state whose views may be written: once that was asked for
@@ -59,7 +61,9 @@ class Pin:
             del file
         self.callbacks = callbacks
         self.options = options
-        self.map = self.io_info().map
+        info = self.io_info()
+        self.map = info.map
+        self._size = info.file_size
         self._writable = options is not None and options["map"] == "copy-on-write"
         self._copies = []
         # Where a view has to be read first, a signal's handler may run in the callback.
@@ -100,13 +104,12 @@ class Pin:
         more in a forked child, which has its own), or of this tensor alone where there is none."""
         mapping = self._mapping
         if mapping is not _NO_MAPPING:
-            info = self.io_info()
             mapping = _NO_MAPPING
             # What the file itself patched is shown from elsewhere, if its views may be written.
             moves = self._writable and self.options is not None and self.options["mode"] != "r"
-            if info.map in _MAPPED and not tensor.shard and not moves:
+            if self.map in _MAPPED and not tensor.shard and not moves:
                 start = tensor.data - tensor.file_offset
-                mapping = (start, start + info.file_size, memory(self.handle, start, info.file_size, self._writable))
+                mapping = (start, start + self._size, memory(self.handle, start, self._size, self._writable))
             self._mapping = mapping
         if mapping is _NO_MAPPING:
             return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self._writable)
@@ -120,13 +123,14 @@ class Pin:
             status = self._get(self.handle, raw, len(raw), tensor)
             if status:
                 raise error(status)
+            shape = tuple(tensor.shape[: tensor.rank])
             address = tensor.data
             if not address:  # of no bytes
-                return tensor_in(None, 0, 0, tensor)
+                return laid_over(None, 0, 0, 0, NAMES[tensor.dtype], shape)
             start, end, buffer = self._mapping
             if not start <= address < end:
                 start, buffer = self._map(tensor)
-            return tensor_in(buffer, start, address, tensor)
+            return laid_over(buffer, address, address - start, tensor.nbytes, NAMES[tensor.dtype], shape)
         finally:
             del self
 
@@ -134,17 +138,21 @@ class Pin:
         """All tensors. Of a pin whose views may be written."""
         try:
             every = list(names(self.handle))
-            tensors = (_Tensor * len(every))()
-            check(_abi.st_at_many(self.handle, 0, len(tensors), tensors))
-            filled = next((name for name, tensor in zip(every, tensors) if tensor.nbytes), None)
-            if filled is not None:
-                self.torch(filled)
+            if _abi.st_shard_count(self.handle) != 1:
+                return {name: self.torch(name) for name in every}
+            forms = all_forms(self.handle)
+            for i, (_, _, nbytes, _) in enumerate(forms):
+                if nbytes:
+                    tensor = _Tensor()
+                    check(_abi.st_get_at(self.handle, i, tensor))
+                    self._map(tensor)
+                    break
             start, _, buffer = self._mapping
             if self._mapping is _NO_MAPPING:
                 return {name: self.torch(name) for name in every}
             return {
-                name: tensor_in(buffer, start, start + tensor.file_offset, tensor)
-                for name, tensor in zip(every, tensors)
+                name: laid_over(buffer, start + place, place, nbytes, NAMES[dtype], shape)
+                for name, (dtype, shape, nbytes, place) in zip(every, forms)
             }
         finally:
             del self
@@ -206,9 +214,7 @@ class Pin:
 
 
 def _again(handle: Handle, callbacks: Callbacks) -> Handle:
-    out = ctypes.c_void_p()
     try:
-        call = partial(callbacks.call, _abi.st_reopen_copy_on_write, handle, out)
-        return opened(out, call, borrowed_by(handle))
+        return opened(partial(callbacks.call, _abi.st_reopen_copy_on_write, handle), borrowed_by(handle))
     finally:
-        del handle, call
+        del handle

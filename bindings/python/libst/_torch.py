@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import NAMES
 from .errors import DtypeMismatchError, UnsupportedError
 
 # What torch calls the element types of the format. Older versions lack some; F6 none has.
@@ -66,19 +65,17 @@ def torch_tensor(array: "np.ndarray[Any, Any]", dtype: str, shape: "tuple[int, .
     shape: in elements; packed F4 counts two to a torch element, as torch does.
     """
     if not array.nbytes:
-        return _laid_over(None, 0, 0, 0, dtype, shape)
+        return laid_over(None, 0, 0, 0, dtype, shape)
     flat = array.reshape(-1).view(np.uint8)
-    return _laid_over(flat, flat.__array_interface__["data"][0], 0, array.nbytes, dtype, shape)
+    return laid_over(flat, flat.__array_interface__["data"][0], 0, array.nbytes, dtype, shape)
 
 
-def tensor_in(buffer: Any, start: int, address: int, tensor: Any) -> Any:
-    """The tensor that an st_tensor tells of, at an address in writable memory that begins at `start`, and which it
-    keeps alive. It is the whole of its storage, so that who saves, pickles or copies it takes no more."""
-    shape = tuple(tensor.shape[: tensor.rank])
-    return _laid_over(buffer, address, address - start, tensor.nbytes, NAMES[tensor.dtype], shape)
+def laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, shape: "tuple[int, ...]") -> Any:
+    """A tensor in writable memory, which it keeps alive. It is the whole of its storage, so that who saves, pickles or
+    copies it takes no more.
 
-
-def _laid_over(buffer: Any, address: int, offset: int, nbytes: int, dtype: str, shape: "tuple[int, ...]") -> Any:
+    address: where its bytes are; offset: where they are in the buffer.
+    """
     kind, size = _kinds.get(dtype) or _kind(dtype)
     if dtype == "F4" and shape:
         shape = (*shape[:-1], shape[-1] // 2)

@@ -585,6 +585,8 @@ def _open_with(options: dict[str, Any]) -> File:
 
 def _absolute(path: str) -> str:
     """For other processes, which may have other working directories, as this one may have later."""
+    if os.path.isabs(path):
+        return path
     try:
         return os.path.abspath(path)
     except FileNotFoundError:  # the working directory was removed

@@ -379,7 +379,8 @@ size_t st_count(const st_file *file);
 st_status st_at(st_file *file, size_t i, st_tensor *out);
 
 /* Describe the n tensors from `first` on, as st_at: one call where a binding
- * lists 10^5 of them. ST_E_OUT_OF_RANGE if there are fewer. Since 2.0. */
+ * lists 10^5 of them. The shapes of all tensors of one shard lie in one array, so a binding may copy that from
+ * the lowest `shape` to the end of the highest. ST_E_OUT_OF_RANGE if there are fewer. Since 2.0. */
 st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out);
 
 /* All names, in the order of st_at, each followed by a NUL: what a binding needs

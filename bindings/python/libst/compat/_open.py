@@ -2,10 +2,11 @@
 
 import os
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from .. import _abi
 from .. import file as _file
+from .._forms import Form, all_forms
 from ..bulk import read_many
 from ..dtypes import NAMES
 from ..errors import NotFoundError, UnsupportedError
@@ -28,6 +29,7 @@ from ._slices import stock_index
 # are read-only views of the file, and nothing is read before it is looked at.
 _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
 
+_SOME = 8  # tensors of a file that are described one by one
 _SMALL = 4096  # bytes that are copied from the mapping, as a read takes ten times as long
 
 
@@ -39,7 +41,7 @@ class safe_open:
     do not depend on the file any more. With `backend="view"`, for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of", "_forms", "_asked")
 
     _file: Optional[File]  # None: closed
 
@@ -70,6 +72,9 @@ class safe_open:
         pin = self._file._pin()
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
+        self._of = _Of(self._file, self._framework, self._device, self._shared)
+        self._forms: dict[str, Form] = {}
+        self._asked = 0
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -135,12 +140,21 @@ class safe_open:
 
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""
+        form = self._forms.get(name) if isinstance(name, str) else None
+        return PySafeSlice(self._of, name, form or self._form(name))
+
+    def _form(self, name: str) -> Form:
+        """After some, those of all tensors are at hand: it is likely that most are asked for."""
         file = self._live()
         _check_name(name)
         try:
-            return PySafeSlice(file, name, self._framework, self._device, self._shared)
+            tensor = file._pin().describe(name)
         except NotFoundError as error:
             raise missing(name) from error
+        self._asked += 1
+        if self._asked == _SOME and len(file.shards) == 1:
+            self._forms = dict(zip(file, all_forms(file._pin().handle)))
+        return tensor.dtype, tensor.shape, tensor.nbytes, tensor.file_offset
 
     def __enter__(self) -> "safe_open":
         return self
@@ -152,6 +166,7 @@ class safe_open:
         _traceback: Optional[TracebackType],
     ) -> None:
         self._file = None  # not closed: as with stock, slices that live go on reading
+        self._forms = {}
 
     def _live(self) -> File:
         if self._file is None:
@@ -168,41 +183,48 @@ def _safe_open_handle(
     return safe_open(path if os.path.exists(path) else opened, framework, device, backend=backend)
 
 
+class _Of(NamedTuple):
+    """What slices are of."""
+
+    file: File
+    framework: str
+    device: Device
+    shared: bool  # tensors of torch are copy-on-write views
+
+
 class PySafeSlice:
     """A tensor of a file, not read yet. It keeps the file open."""
 
-    __slots__ = ("_file", "_name", "_framework", "_device", "_shared", "_tensor")
+    __slots__ = ("_of", "_name", "_form")
 
-    def __init__(self, file: File, name: str, framework: str, device: Device, shared: bool) -> None:
-        self._file = file
+    def __init__(self, of: _Of, name: str, form: Form) -> None:
+        self._of = of
         self._name = name
-        self._framework = framework
-        self._device = device
-        self._shared = shared
-        self._tensor = file._pin().describe(name)
+        self._form = form
 
     def get_shape(self) -> list[int]:
-        return list(self._tensor.shape)
+        return list(self._form[1])
 
     def get_dtype(self) -> str:
         """As in a header: "F32"."""
-        return NAMES[self._tensor.dtype]
+        return NAMES[self._form[0]]
 
     def __getitem__(self, index: Any) -> Any:
         """What stock answers to that index: of torch what torch takes; of the others integers, slices that begin and
         end inside the tensor, of any positive step, and one Ellipsis."""
-        dtype, shape = NAMES[self._tensor.dtype], self._tensor.shape
-        check_dtype(dtype, self._framework)
-        if self._shared:
-            return on_device(self._file._pin().torch(self._name)[index], self._device)
-        if self._framework == "torch" and not _reads(index, shape):
-            array = self._file.read(self._name)
-            return tensor_of(array, dtype, shape, self._framework, self._device)[index]
-        if self._framework != "torch":
+        file, framework, device, shared = self._of
+        dtype, shape = NAMES[self._form[0]], self._form[1]
+        check_dtype(dtype, framework)
+        if shared:
+            return on_device(file._pin().torch(self._name)[index], device)
+        if framework == "torch" and not _reads(index, shape):
+            array = file.read(self._name)
+            return tensor_of(array, dtype, shape, framework, device)[index]
+        if framework != "torch":
             index = stock_index(index, shape)
         with translated("Error during slicing"):
-            array = self._file.slice(self._name)[index]
-        return tensor_of(array, dtype, array.shape, self._framework, self._device)
+            array = file.slice(self._name)[index]
+        return tensor_of(array, dtype, array.shape, framework, device)
 
 
 def _reads(index: Any, shape: tuple[int, ...]) -> bool:

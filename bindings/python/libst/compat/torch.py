@@ -15,8 +15,12 @@ from typing import Any, Optional, Union
 import numpy as np
 import torch
 
-from .._torch import TORCH_NAMES, torch_tensor
-from ._bytes import TensorSpec, deserialize, serialize, serialize_file
+from .._forms import all_forms
+from .._torch import TORCH_NAMES, laid_over, torch_tensor
+from ..dtypes import NAMES
+from ..file import open_memory
+from ._bytes import TensorSpec, check_type, serialize, serialize_file
+from ._errors import translated
 from ._frameworks import check_dtype
 from ._open import safe_open
 
@@ -50,7 +54,17 @@ def save_file(tensors: Tensors, filename: Path, metadata: Optional[dict[str, str
 
 def load(data: bytes) -> Tensors:
     """The tensors of a file that lies in memory."""
-    return _view2torch(deserialize(data))
+    check_type("bytes", data, bytes)
+    content = memoryview(data)
+    with translated("Error while deserializing"), open_memory(data) as file:
+        forms = all_forms(file._pin().handle)
+        for dtype in {form[0] for form in forms}:
+            check_dtype(NAMES[dtype], "torch")
+        # Each in memory of its own, which goes with it.
+        return {
+            name: laid_over(bytearray(content[place : place + nbytes]), 0, 0, nbytes, NAMES[dtype], shape)
+            for name, (dtype, shape, nbytes, place) in zip(file, forms)
+        }
 
 
 def load_file(filename: Path, device: Union[str, int] = "cpu", *, backend: str = "mmap") -> Tensors:
