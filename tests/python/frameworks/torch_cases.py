@@ -2,8 +2,11 @@
 
 import gc
 import json
+import os
 import re
 import struct
+import threading
+import time
 from pathlib import Path
 
 import libst
@@ -15,7 +18,7 @@ import safetensors.torch as stock
 import torch
 from conftest import is_mapped, raw_file
 from libst._torch import TORCH_NAMES
-from libst.compat import SafetensorError
+from libst.compat import SafetensorError, _ahead
 from libst.compat import safe_open as compat_open
 from safetensors import safe_open as stock_open
 from ways import WAYS
@@ -136,6 +139,29 @@ def test_a_patch_by_this_process_does_not_show_in_what_is_loaded(path, load):
         f.update("torch.float32", f.torch("torch.float32"))
         assert f["torch.float32"].tolist() == [[1] * 4] * 3
     same(tensors, TENSORS)
+
+
+def in_memory(path):
+    """Of a file's bytes, how many are in the page cache. Who looks by reading would bring them there."""
+    with libst.open(path) as f:
+        return f.stats().bytes_resident
+
+
+def test_a_cold_file_is_read_ahead_of_who_touches_it(large):
+    with open(large, "rb") as f:
+        os.fsync(f.fileno())
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if in_memory(large) > 8 * MIB:
+        pytest.skip("files here stay in memory")
+    before = anonymous()
+    tensors = compat.load_file(large)
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join()
+    deadline = time.monotonic() + 60  # what is on its way from the disk counts as missing
+    while in_memory(large) < 32 * MIB and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert in_memory(large) >= 32 * MIB and anonymous() - before < 8 * MIB and len(tensors) == 3
 
 
 def test_views_of_a_file_are_of_the_state_that_is_shown(path):

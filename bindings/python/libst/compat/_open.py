@@ -11,6 +11,7 @@ from ..bulk import read_many
 from ..dtypes import NAMES
 from ..errors import NotFoundError, UnsupportedError
 from ..file import File
+from ._ahead import read_ahead
 from ._bytes import check_type, file_name
 from ._errors import SafetensorError, missing, translated
 from ._frameworks import (
@@ -121,6 +122,7 @@ class safe_open:
             if self._view:
                 return {name: file[name] for name in file}
             if self._shared:
+                read_ahead(str(file.path))
                 try:
                     tensors = file._pin().torch_all()
                 except UnsupportedError:

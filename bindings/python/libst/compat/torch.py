@@ -20,6 +20,7 @@ from .._torch import TORCH_NAMES, laid_over, torch_tensor
 from ..dtypes import NAMES
 from ..file import open_memory
 from ._bytes import TensorSpec, check_type, serialize, serialize_file
+from ._bytes import deserialize as deserialize
 from ._errors import translated
 from ._frameworks import check_dtype
 from ._open import safe_open
