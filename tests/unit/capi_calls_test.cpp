@@ -1,5 +1,8 @@
 // The calls themselves: arguments that may not be, results that stay untouched
 // when a call fails, and twins that take a length.
+#include <algorithm>
+#include <cstring>
+
 #include "capi_scene.h"
 
 namespace st {
@@ -40,6 +43,8 @@ TEST_F(CapiCalls, NullWhereItMayNotBeIsAnInvalidArgument) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open_memory(old.data(), old.size(), nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reopen(nullptr, &out));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reopen(file, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reopen_copy_on_write(nullptr, &out));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_reopen_copy_on_write(file, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_at(nullptr, 0, &t));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_at(file, 0, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_at_many(nullptr, 0, 1, &t));
@@ -223,6 +228,7 @@ TEST_F(CapiCalls, MemoryIsBorrowedAndReadOnly) {
   EXPECT_ST(ST_E_READ_ONLY, st_update(memory, "a", &v));
   st_file *again = nullptr;
   EXPECT_ST(ST_E_UNSUPPORTED, st_reopen(memory, &again));
+  EXPECT_ST(ST_E_UNSUPPORTED, st_reopen_copy_on_write(memory, &again));
   st_io_info info = ST_IO_INFO_INIT;
   ASSERT_ST(ST_OK, st_get_io_info(memory, &info));
   EXPECT_EQ(info.file_size, old.size());
@@ -266,6 +272,44 @@ TEST_F(CapiCalls, TensorsAreSwappedByTheirViews) {
       st_close(other);
       st_close(file);
     }
+}
+
+// Of a file and of shards, and of a pin of each.
+TEST_F(CapiCalls, AHandleForWritableViewsIsHadBesideAnyOther) {
+  const std::string shards = dir / "shards";
+  ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));
+  for (const std::string &of : {path, shards})
+    for (const bool of_pin : {false, true}) {
+      st_file *opened = nullptr, *pin = nullptr, *mine = nullptr;
+      ASSERT_ST(ST_OK, st_open(of.c_str(), nullptr, &opened));
+      ASSERT_ST(ST_OK, st_snapshot(opened, &pin));
+      ASSERT_ST(ST_OK, st_reopen_copy_on_write(of_pin ? pin : opened, &mine));
+      st_io_info info = ST_IO_INFO_INIT;
+      ASSERT_ST(ST_OK, st_get_io_info(mine, &info));
+      EXPECT_EQ(info.map, ST_MAP_COPY_ON_WRITE);
+      st_tensor view = {};
+      ASSERT_ST(ST_OK, st_get(mine, "b", &view));
+      std::memcpy(const_cast<void *>(view.data), new_b.data(), new_b.size());
+      EXPECT_TRUE(same_bytes(seen(mine, "b"), new_b));
+      EXPECT_TRUE(same_bytes(seen(opened, "b"), tensors[1].bytes));
+      st_stats stats = ST_STATS_INIT;
+      ASSERT_ST(ST_OK, st_get_stats(mine, &stats));
+      EXPECT_GE(stats.bytes_private_dirty, new_b.size());
+      st_txn *txn = nullptr;
+      EXPECT_ST(ST_E_READ_ONLY, st_begin(mine, nullptr, &txn));
+      st_close(opened);
+      st_close(pin);
+      st_close(mine);
+    }
+}
+
+// So that a binding copies all of them at once.
+TEST_F(CapiCalls, TheShapesOfAFileLieInOneArray) {
+  std::vector<st_tensor> all(st_count(file));
+  ASSERT_ST(ST_OK, st_at_many(file, 0, all.size(), all.data()));
+  const auto [first, last] = std::minmax_element(
+      all.begin(), all.end(), [](const st_tensor &a, const st_tensor &b) { return a.shape < b.shape; });
+  EXPECT_LE(static_cast<size_t>(last->shape + last->rank - first->shape), 3 * all.size());
 }
 
 TEST_F(CapiCalls, InfoAndStatsTellWhatWasDone) {

@@ -241,8 +241,12 @@ TEST_F(SmallStack, BulkReadsOfAllKinds) {
     EXPECT_ST(ST_OK, st_prefetch(file, nullptr, 0));
     EXPECT_ST(ST_OK, st_snapshot(file, &pin));
     EXPECT_ST(ST_OK, st_reopen(file, &again));
+    st_file *written = nullptr;
+    EXPECT_ST(ST_OK, st_reopen_copy_on_write(file, &written));
+    EXPECT_TRUE(state(written) == state(again));
     EXPECT_ST(ST_OK, st_load(pin, nullptr, 0, &load));
     EXPECT_TRUE(state(pin) == state(again));
+    st_close(written);
     const pid_t child = ::fork();
     if (child == 0) ::_exit(state(file) == state(pin) ? 0 : 1);
     int status = -1;
