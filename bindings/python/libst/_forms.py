@@ -9,8 +9,8 @@ from . import _abi
 from ._handle import Handle
 from .errors import check
 
-#: dtype, shape, bytes, file offset
-Form = tuple[int, tuple[int, ...], int, int]
+#: dtype, shape
+Form = tuple[int, tuple[int, ...]]
 
 _MANY = 64  # from so many on numpy's columns cost less than ctypes' structs
 
@@ -25,21 +25,29 @@ _COLUMNS = np.dtype(
 )
 
 
-def all_forms(handle: Handle) -> list[Form]:
-    """In the order of `names`. Of one file, whose shapes lie in one array: see st_at_many."""
+def all_forms(handle: Handle) -> tuple[list[Form], list[int], list[int]]:
+    """Forms, bytes and file offsets, in the order of `names`. Of one file: its shapes lie in one array (st_at_many).
+
+    Those of one form share it: tuples by the thousand would set the cycle collector going, over all that torch has."""
     count = _abi.st_count(handle)
     try:
         if count < _MANY:
             tensors = (_abi.Tensor * count)()
             check(_abi.st_at_many(handle, 0, count, ctypes.addressof(tensors)))
-            return [(t.dtype, tuple(t.shape[: t.rank]), t.nbytes, t.file_offset) for t in tensors]
+            forms = [(t.dtype, tuple(t.shape[: t.rank])) for t in tensors]
+            return forms, [t.nbytes for t in tensors], [t.file_offset for t in tensors]
         rows: Any = np.empty(count, _COLUMNS)
         check(_abi.st_at_many(handle, 0, count, rows.__array_interface__["data"][0]))
         shapes, ranks = rows["shape"], rows["rank"]
         first = int(shapes.min())
         dims = tuple((ctypes.c_uint64 * (int((shapes // 8 + ranks).max()) - first // 8)).from_address(first))
         places = ((shapes - np.uint64(first)) // 8).tolist()
-        each = [dims[place : place + rank] for place, rank in zip(places, ranks.tolist())]
-        return list(zip(rows["dtype"].tolist(), each, rows["nbytes"].tolist(), rows["file_offset"].tolist()))
+        known: dict[Form, Form] = {}
+        each = [
+            known.setdefault(form, form)
+            for dtype, place, rank in zip(rows["dtype"].tolist(), places, ranks.tolist())
+            for form in ((dtype, dims[place : place + rank]),)
+        ]
+        return each, rows["nbytes"].tolist(), rows["file_offset"].tolist()
     finally:
         del handle

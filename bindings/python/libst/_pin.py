@@ -140,19 +140,18 @@ class Pin:
             every = list(names(self.handle))
             if _abi.st_shard_count(self.handle) != 1:
                 return {name: self.torch(name) for name in every}
-            forms = all_forms(self.handle)
-            for i, (_, _, nbytes, _) in enumerate(forms):
-                if nbytes:
-                    tensor = _Tensor()
-                    check(_abi.st_get_at(self.handle, i, tensor))
-                    self._map(tensor)
-                    break
+            forms, sizes, places = all_forms(self.handle)
+            filled = next((i for i, nbytes in enumerate(sizes) if nbytes), None)
+            if filled is not None:
+                tensor = _Tensor()
+                check(_abi.st_get_at(self.handle, filled, tensor))
+                self._map(tensor)
             start, _, buffer = self._mapping
             if self._mapping is _NO_MAPPING:
                 return {name: self.torch(name) for name in every}
             return {
                 name: laid_over(buffer, start + place, place, nbytes, NAMES[dtype], shape)
-                for name, (dtype, shape, nbytes, place) in zip(every, forms)
+                for name, (dtype, shape), nbytes, place in zip(every, forms, sizes, places)
             }
         finally:
             del self

@@ -155,8 +155,8 @@ class safe_open:
             raise missing(name) from error
         self._asked += 1
         if self._asked == _SOME and len(file.shards) == 1:
-            self._forms = dict(zip(file, all_forms(file._pin().handle)))
-        return tensor.dtype, tensor.shape, tensor.nbytes, tensor.file_offset
+            self._forms = dict(zip(file, all_forms(file._pin().handle)[0]))
+        return tensor.dtype, tensor.shape
 
     def __enter__(self) -> "safe_open":
         return self

@@ -58,13 +58,13 @@ def load(data: bytes) -> Tensors:
     check_type("bytes", data, bytes)
     content = memoryview(data)
     with translated("Error while deserializing"), open_memory(data) as file:
-        forms = all_forms(file._pin().handle)
+        forms, sizes, places = all_forms(file._pin().handle)
         for dtype in {form[0] for form in forms}:
             check_dtype(NAMES[dtype], "torch")
         # Each in memory of its own, which goes with it.
         return {
             name: laid_over(bytearray(content[place : place + nbytes]), 0, 0, nbytes, NAMES[dtype], shape)
-            for name, (dtype, shape, nbytes, place) in zip(file, forms)
+            for name, (dtype, shape), nbytes, place in zip(file, forms, sizes, places)
         }
 
 
