@@ -45,4 +45,9 @@ class Control {
   uint64_t seen_ = 0;
 };
 
+// The caller wanted no more of it.
+inline bool was_stopped(const Error &e) {
+  return e.status == Status::interrupted || e.status == Status::cancelled;
+}
+
 }  // namespace st

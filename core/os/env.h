@@ -32,7 +32,9 @@ class Env {
   virtual int fsync(int fd) = 0;
   virtual int fdatasync(int fd) = 0;
   virtual int fallocate(int fd, int mode, uint64_t offset, uint64_t n) = 0;
-  virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;           // start writing out; a hint
+  virtual int sync_range(int fd, uint64_t offset, uint64_t n) = 0;  // start writing out; a hint
+  // Write out, and wait for that. This makes nothing durable; but a failure that it tells the next sync tells no more.
+  virtual int wait_range(int fd, uint64_t offset, uint64_t n) = 0;
   virtual int fadvise(int fd, uint64_t offset, uint64_t n, int advice) = 0;  // a hint
   virtual int64_t seek_hole(int fd, uint64_t offset) = 0;                    // where the next hole begins
   virtual int extents(int fd, struct fiemap *map) = 0;                       // FS_IOC_FIEMAP

@@ -106,6 +106,10 @@ class PosixEnv final : public Env {
   int sync_range(int fd, uint64_t offset, uint64_t n) override {
     return answer(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(n), SYNC_FILE_RANGE_WRITE));
   }
+  int wait_range(int fd, uint64_t offset, uint64_t n) override {
+    constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    return answer(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(n), all));
+  }
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {
     return -::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(n), advice);
   }

@@ -45,7 +45,7 @@ void Patience::next_lock() {
 }
 
 Result<void> Patience::check(uint64_t blocked_at) {
-  constexpr uint64_t between_checks_us = 100000;
+  constexpr uint64_t between_checks_us = 50000;
   if (!std::exchange(counted_, true) && wait_.waits) ++*wait_.waits;
   if (wait_.control && wait_.control->interrupted())
     return fail(Status::interrupted, "the wait for a lock on ", in_quotes(file_.path()),

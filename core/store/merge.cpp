@@ -50,7 +50,7 @@ Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile
   }
   auto built = write::build(file, planned->header, segments, block, control);
   if (!built) return Failure(std::move(built.error()));
-  return write::supplant(target->at, **made, options.lock_timeout_ms, options.log);
+  return write::supplant(target->at, **made, options.lock_timeout_ms, control, options.log);
 }
 
 // Where the tensors of the result lie.

@@ -41,7 +41,7 @@ Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form
   auto made = std::make_unique<NewFile>();
   if (auto ok = make(*locked_, made.get(), checkpoint_.at_, write::undecided_infix, keeping_removed); !ok)
     return Failure(std::move(ok.error()));
-  if (auto synced = made->replacement->file().sync(); !synced) return Failure(std::move(synced.error()));
+  if (auto synced = made->replacement->sync(control_); !synced) return Failure(std::move(synced.error()));
   *form = {made->snapshot->file_size(), made->snapshot->header_hash};
   *name = made->replacement->temporary();
   return made;
@@ -78,7 +78,7 @@ Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEn
   entry->journal = journal_.journal->name();
   write::Journal &journal = *journal_.journal;
   if (auto ok = journal.seal_part(locked_->identity, {}, super.transaction, super.index); !ok) return ok;
-  if (auto ok = journal.sync_payload(journal_.folder->dir()); !ok) return ok;
+  if (auto ok = journal.sync_payload(journal_.folder->dir(), control_); !ok) return ok;
   return journal.commit();
 }
 

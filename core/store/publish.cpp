@@ -311,7 +311,7 @@ Result<void> Transaction::publish(Locked &locked) {
   NewFile made;
   if (auto ok = make(locked, &made, checkpoint_.at_, write::temporary_infix); !ok) return ok;
   if (auto ok = check_in_place(locked); !ok) return ok;  // it may have taken long
-  auto placed = made.replacement->take_place();
+  auto placed = made.replacement->take_place(control_);
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   try {
     checkpoint_.adopt(std::move(made.snapshot));

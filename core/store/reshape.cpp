@@ -171,7 +171,7 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   auto made = write::Replacement::create(folder->next(index_name), 0666);
   if (!made) return Failure(std::move(made.error()));
   if (auto put = (*made)->file().write(spelled.data(), spelled.size(), 0); !put) return put;
-  auto placed = (*made)->take_place();
+  auto placed = (*made)->take_place({});
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   folder->keep();
   if (placed) return {};

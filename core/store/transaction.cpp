@@ -283,6 +283,7 @@ bool Transaction::undoes(const os::File &data) const {
 
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
   if (auto ok = restage_if_gone(); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = journal_.journal->write_out(control_); !ok) return Failure(std::move(ok.error()));
   if (auto ok = checkpoint_.journals_->make_name_durable(locked.identity.inode); !ok)
     return Failure(std::move(ok.error()));
   const os::File &dir = journal_.folder->dir();
@@ -295,13 +296,13 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
     auto ranges = write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
     if (ranges) {
       auto applied = write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges),
-                                           locked.identity, there);
+                                           locked.identity, control_, there);
       // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
       // of it is read before the file is touched.
       if (applied || !applied.error().payload_changed) return applied;
     } else {
       const Error &e = ranges.error();
-      if (e.status == Status::cancelled || e.status == Status::interrupted) return Failure(std::move(ranges.error()));
+      if (was_stopped(e)) return Failure(std::move(ranges.error()));
       if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
     }
     if (auto room = check_room(locked.file, reckon_patch(locked.file, false, false)); !room)

@@ -8,6 +8,7 @@
 #include "os/random_name.h"
 #include "write/super_journal.h"
 #include "write/units.h"
+#include "write/write_out.h"
 
 namespace st::write {
 namespace {
@@ -93,7 +94,7 @@ Result<void> Journal::reserve(uint64_t end) {
 Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
   Hasher hasher;
-  uint64_t started = 0;
+  WriteOut out(file_, offset);
   for (uint64_t done = 0; done < n;) {
     if (auto go = control.check(done, n); !go) return Failure(std::move(go.error()));
     const uint64_t take = std::min(write_chunk_bytes, n - done);
@@ -102,10 +103,8 @@ Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t o
     if (auto got = read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
     hasher.add(buffer.get(), take);
     done += take;
-    if (done - started >= write_out_bytes || done == n) {
-      file_.env().sync_range(file_.fd(), offset + started, done - started);
-      started = done;
-    }
+    if (auto on = note_loss(out.reached(offset + done, [] { return Result<void>(); })); !on)
+      return Failure(std::move(on.error()));
   }
   bytes_written_ += n;
   return hasher.digest();
@@ -117,6 +116,16 @@ Result<void> Journal::flush() {
   bytes_written_ += tail_.size();
   tail_.clear();
   return {};
+}
+
+Result<void> Journal::note_loss(Result<void> written_out) {
+  if (!written_out && !was_stopped(written_out.error())) lost_ = true;
+  return written_out;
+}
+
+Result<void> Journal::write_out(const Control &control) {
+  if (auto ok = flush(); !ok) return ok;
+  return note_loss(write::write_out(file_, header_bytes, end_, control));
 }
 
 Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {
@@ -207,9 +216,11 @@ Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Sour
   return table;
 }
 
-Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload) {
+Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload,
+                                        const GoOn &go_on) {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   auto table = note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
     if (auto got = data.read(buffer.get(), n, offset + done); !got) return Failure(std::move(got.error()));
     return buffer.get();
   });
@@ -226,12 +237,13 @@ Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64
   });
 }
 
-Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload) {
+Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload, const GoOn &go_on) {
   if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
   if (auto ok = reserve(end_ + journal_page + table_bytes(offset, payload.length)); !ok)
     return Failure(std::move(ok.error()));
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   return note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
     if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
     return buffer.get();
   });
@@ -277,12 +289,13 @@ Result<bool> Journal::holds(const Payload &payload) const {
 }
 
 // The file's bytes [begin, end): hashed, and appended if they are not shared.
-Result<void> Journal::save_bytes(const os::File &data, uint64_t begin, uint64_t end, bool by_value, Hasher *hasher) {
+Result<void> Journal::save_bytes(Saved *saved, uint64_t begin, uint64_t end, bool by_value) {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, end - begin));
   for (uint64_t at = begin; at < end;) {
     const uint64_t n = std::min(write_chunk_bytes, end - at);
-    if (auto got = data.read(buffer.get(), n, at); !got) return got;
-    hasher->add(buffer.get(), n);
+    if (auto go = saved->go_on(at - saved->offset); !go) return go;
+    if (auto got = saved->data.read(buffer.get(), n, at); !got) return got;
+    saved->hasher.add(buffer.get(), n);
     if (by_value)
       if (auto ok = append_bytes(buffer.get(), n); !ok) return ok;
     at += n;
@@ -291,7 +304,7 @@ Result<void> Journal::save_bytes(const os::File &data, uint64_t begin, uint64_t 
 }
 
 Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uint64_t length, const SectorTable &table,
-                                      uint64_t block) {
+                                      uint64_t block, const GoOn &go_on) {
   const uint64_t end = offset + length;
   const WholeBlocks whole(offset, length, block ? block : 1);
   const bool shares = block != 0 && whole.any();
@@ -301,19 +314,19 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
   if (auto ok = reserve(end_ + by_value); !ok) return Failure(std::move(ok.error()));
 
   RangeRecord range{offset, length, end_, 0, table.offset, table.hash};
-  Hasher hasher;
-  if (auto ok = save_bytes(data, offset, offset + by_value, true, &hasher); !ok) return Failure(std::move(ok.error()));
+  Saved saved{data, offset, {}, go_on};
+  if (auto ok = save_bytes(&saved, offset, offset + by_value, true); !ok) return Failure(std::move(ok.error()));
   if (shares) {
     const uint64_t n = whole.end - whole.begin;
-    if (auto ok = save_bytes(data, whole.begin, whole.end, false, &hasher); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = save_bytes(&saved, whole.begin, whole.end, false); !ok) return Failure(std::move(ok.error()));
     if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
     if (auto ok = file_.clone(data, whole.begin, n, end_); !ok) return Failure(std::move(ok.error()));
     end_ += n;
     allocated_ = std::max(allocated_, end_);
     if (auto ok = reserve(end_ + (end - whole.end) + journal_page); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = save_bytes(data, whole.end, end, true, &hasher); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = save_bytes(&saved, whole.end, end, true); !ok) return Failure(std::move(ok.error()));
   }
-  range.payload_hash = hasher.digest();
+  range.payload_hash = saved.hasher.digest();
   return range;
 }
 
@@ -345,8 +358,9 @@ Result<void> Journal::seal_super(const Identity &identity, std::span<const std::
   return seal_with({transaction, identity, 0, parts.size(), 0, super_record, {}}, parts);
 }
 
-Result<void> Journal::sync_payload(const os::File &dir) {
+Result<void> Journal::sync_payload(const os::File &dir, const Control &control) {
   ST_ASSERT(tail_.empty());
+  if (auto out = write_out(control); !out) return out;
   // Which blocks are shared is metadata.
   if (auto ok = record_.is_undo() ? file_.sync() : file_.sync_data(); !ok) return ok;
   if (name_durable_) return {};

@@ -67,17 +67,25 @@ class Journal {
 
   // What is staged is in the file, for others to copy from.
   Result<void> flush();
+  // The same, and little of it is left for a sync of the journal, or of its folder, to write.
+  Result<void> write_out(const Control &control);
+  // Some of it may never have come to the disk, and no sync will tell that.
+  bool lost() const { return lost_; }
+  // Asked amid long reads, after so many bytes.
+  using GoOn = std::function<Result<void>(uint64_t done)>;
+  static Result<void> always(uint64_t) { return {}; }
   // Note the old bytes of the range that `payload` will replace.
-  Result<RangeRecord> record_old(const os::File &data, uint64_t offset, const Payload &payload);
+  Result<RangeRecord> record_old(const os::File &data, uint64_t offset, const Payload &payload,
+                                 const GoOn &go_on = always);
 
   // For an undo record. Note the new bytes of the range at `offset`, from memory
   // or as they were staged. Save its old bytes: whole blocks by sharing them (if
   // `block`, their size, is not 0), the rest by value. A failure leaves the
   // journal as good as before, but for its size.
   Result<SectorTable> note_new(uint64_t offset, const void *bytes, uint64_t n, const Control &control);
-  Result<SectorTable> note_staged(uint64_t offset, const Payload &payload);
+  Result<SectorTable> note_staged(uint64_t offset, const Payload &payload, const GoOn &go_on = always);
   Result<RangeRecord> save_old(const os::File &data, uint64_t offset, uint64_t n, const SectorTable &table,
-                               uint64_t block);
+                               uint64_t block, const GoOn &go_on = always);
   // Were these the bytes that were noted, from the done-th on, where a sector
   // begins? All that was noted is flushed. `hashes`: memory for one a sector.
   Result<bool> was_noted(const SectorTable &table, uint64_t done, std::span<const std::byte> bytes,
@@ -96,7 +104,7 @@ class Journal {
                          std::string super_of);
   // As that super-journal: `parts` is its manifest.
   Result<void> seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction);
-  Result<void> sync_payload(const os::File &dir);
+  Result<void> sync_payload(const os::File &dir, const Control &control = {});
   Result<void> commit();
   // Of a part: says, durably, that it is carried out. Still committed(), as this must
   // stay until the super-journal is empty, durably; then the journal may be used again.
@@ -120,8 +128,15 @@ class Journal {
   Result<void> flush_if_long();
   template <class Source>
   Result<SectorTable> note_sectors(uint64_t offset, uint64_t n, Source source);
-  Result<void> save_bytes(const os::File &data, uint64_t begin, uint64_t end, bool by_value, Hasher *hasher);
+  struct Saved {
+    const os::File &data;
+    uint64_t offset;  // where the piece begins, for go_on
+    Hasher hasher;
+    const GoOn &go_on;
+  };
+  Result<void> save_bytes(Saved *saved, uint64_t begin, uint64_t end, bool by_value);
   Result<void> align(uint64_t alignment);
+  Result<void> note_loss(Result<void> written_out);
   Result<uint64_t> write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control);
 
   os::File file_;
@@ -132,6 +147,7 @@ class Journal {
   bool name_durable_ = false;
   bool header_written_ = false;
   bool committed_ = false;
+  bool lost_ = false;
   uint64_t end_ = header_bytes;  // where the next byte goes
   std::vector<std::byte> tail_;  // small pieces, not yet written: they end at end_
   CommitRecord record_;

@@ -196,7 +196,8 @@ Result<JournalFolder::Taken> JournalFolder::take() {
 
 void JournalFolder::give_back(Taken taken) noexcept {
   std::lock_guard lock(mutex_);
-  if (taken.folder == folder_ && parked_.size() < most_parked && taken.journal->allocated() <= largest_parked)
+  const bool good = !taken.journal->lost() && taken.journal->allocated() <= largest_parked;
+  if (good && taken.folder == folder_ && parked_.size() < most_parked)
     parked_.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);

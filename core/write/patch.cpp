@@ -10,8 +10,8 @@ Result<std::vector<RangeRecord>> note(const os::File &data, Journal &journal, st
   std::vector<RangeRecord> ranges;
   ranges.reserve(pieces.size());
   for (const Piece &p : pieces) {
-    if (auto go = control.check(done, total); !go) return Failure(std::move(go.error()));
-    auto range = journal.record_old(data, p.offset, p.payload);
+    auto range =
+        journal.record_old(data, p.offset, p.payload, [&](uint64_t more) { return control.check(done + more, total); });
     if (!range) return Failure(std::move(range.error()));
     ranges.push_back(*range);
     done += p.payload.length;
@@ -51,7 +51,7 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
   if (auto sealed = note_and_seal(data, journal, pieces, identity, control); !sealed)
     return Failed({std::move(sealed.error()), false, false});
-  if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
+  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));
 
   const auto buffer = chunk_for(pieces);
 
@@ -71,7 +71,7 @@ Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &j
   if (!ranges) return Failure(std::move(ranges.error()));
   if (auto sealed = journal.seal_part(identity, std::move(*ranges), super.transaction, super.index); !sealed)
     return sealed;
-  if (auto synced = journal.sync_payload(dir); !synced) return synced;
+  if (auto synced = journal.sync_payload(dir, control); !synced) return synced;
   return journal.commit();
 }
 

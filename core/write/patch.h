@@ -22,6 +22,12 @@ struct PatchFailure {
 
 // Is the journal where recovery looks for it? Asked before the commit record, and once more when that is durable and
 // nothing is written to the file yet: then it is taken back.
+// The journal was not made durable.
+inline tl::unexpected<PatchFailure> not_begun(Error cause) {
+  const bool failed = !was_stopped(cause);
+  return tl::unexpected<PatchFailure>({std::move(cause), false, failed});
+}
+
 using StillThere = std::function<Result<void>()>;
 
 // The same for a plan: what follows the payloads, up to the commit record.

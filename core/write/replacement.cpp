@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "os/random_name.h"
+#include "write/write_out.h"
 
 namespace st::write {
 bool remove_unlocked(const os::Location &at, const struct stat *known) {
@@ -113,9 +114,16 @@ Result<void> Replacement::rename_beside(const std::string &name) {
   return {};
 }
 
-tl::expected<void, SwapFailure> Replacement::take_place() {
+Result<void> Replacement::sync(const Control &control) const {
+  auto s = file_.stat();
+  if (!s) return Failure(std::move(s.error()));
+  if (auto out = write_out(file_, 0, static_cast<uint64_t>(s->st_size), control); !out) return out;
+  return file_.sync();
+}
+
+tl::expected<void, SwapFailure> Replacement::take_place(const Control &control) {
   using Failed = tl::unexpected<SwapFailure>;
-  if (auto synced = file_.sync(); !synced) return Failed({std::move(synced.error()), false});
+  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});
   if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});
   if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
   try {

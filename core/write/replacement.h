@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "control.h"
 #include "os/neighbours.h"
 #include "os/range_lock.h"
 #include "write/names.h"
@@ -39,9 +40,11 @@ class Replacement {
   // Another description of the same file, without the lock.
   Result<os::File> open_again() const;
 
-  // Makes the file durable, gives it the name, and makes that durable. Status file_changed if the target's path no
-  // longer leads to where this is: then the file is not renamed.
-  tl::expected<void, SwapFailure> take_place();
+  // Makes the file durable.
+  Result<void> sync(const Control &control) const;
+  // The same, gives it the name, and makes that durable. Status file_changed if the target's path no
+  // longer leads to where this is: then the file is not renamed. It can be stopped until the file is durable.
+  tl::expected<void, SwapFailure> take_place(const Control &control);
 
   // The same in steps, for a transaction on several files. The folder is to be synced by who calls.
   const std::string &temporary() const { return temporary_; }

@@ -7,6 +7,7 @@
 
 #include "control.h"
 #include "os/file.h"
+#include "write/write_out.h"
 
 namespace st::write {
 
@@ -15,7 +16,7 @@ class WriteStream {
   using Tell = std::function<Result<void>(uint64_t done)>;
 
   // `tell` is asked after each write whether to go on; `done` counts from the one before.
-  WriteStream(const os::File &to, uint64_t offset, Tell tell) : to_(to), at_(offset), started_(offset), tell_(tell) {}
+  WriteStream(const os::File &to, uint64_t offset, Tell tell) : to_(to), at_(offset), out_(to, offset), tell_(tell) {}
   // The next n bytes. Few are copied, and go into one write with those that come before and behind them.
   Result<void> write(const void *bytes, uint64_t n);
   // The next n bytes, not copied, behind those that were.
@@ -27,8 +28,8 @@ class WriteStream {
   Result<void> write_out(const std::byte *bytes, uint64_t n);
 
   const os::File &to_;
-  uint64_t at_;       // in the file: where the next write begins
-  uint64_t started_;  // how far the disk was told to begin
+  uint64_t at_;  // in the file: where the next write begins
+  WriteOut out_;
   const Tell tell_;
   std::unique_ptr<std::byte[]> few_;  // made when first needed
   uint64_t waiting_ = 0;              // bytes in it

@@ -36,9 +36,10 @@ Result<Destination> destination_at(os::Location at) {
   return Destination{std::move(at), exists};
 }
 
-Result<void> supplant(const os::Location &target, Replacement &made, int32_t lock_timeout_ms, const Log &log) {
+Result<void> supplant(const os::Location &target, Replacement &made, int32_t lock_timeout_ms, const Control &control,
+                      const Log &log) {
   constexpr int attempts = 100;
-  const os::LockWait wait{lock_timeout_ms, nullptr, nullptr};
+  const os::LockWait wait{lock_timeout_ms, &control, nullptr};
   Supplanted old;
   for (int i = 0;; ++i) {
     struct stat s;
@@ -72,7 +73,7 @@ Result<void> supplant(const os::Location &target, Replacement &made, int32_t loc
   const os::File *from = old.locked ? &old.locked->file : old.file ? &old.file : nullptr;
   if (from)
     if (auto kept = carry_over(*from, made.file(), log); !kept) return kept;
-  auto placed = made.take_place();
+  auto placed = made.take_place(control);
   if (placed && old.locked) os::hand_over(old.locked->file, old.locked->lock);
   if (placed) return {};
   Error e = std::move(placed.error().error);

@@ -23,6 +23,7 @@ Result<Destination> destination_at(os::Location at);
 
 // Status busy: nothing has changed, and it may be called again. Status
 // needs_recovery: the new file stands, but a power cut may bring the old one back.
-Result<void> supplant(const os::Location &target, Replacement &made, int32_t lock_timeout_ms, const Log &log);
+Result<void> supplant(const os::Location &target, Replacement &made, int32_t lock_timeout_ms, const Control &control,
+                      const Log &log);
 
 }  // namespace st::write

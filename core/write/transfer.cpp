@@ -6,32 +6,32 @@
 
 #include "round.h"
 #include "write/units.h"
+#include "write/write_out.h"
 
 namespace st::write {
 namespace {
 
-constexpr uint64_t in_kernel = uint64_t{32} << 20;  // a call of copy_file_range: signals wait for its end
+constexpr uint64_t in_kernel = uint64_t{8} << 20;  // a call of copy_file_range: signals wait for its end
 
 using Tell = std::function<Result<void>(uint64_t done)>;
 
 Result<void> by_memory(const os::File &from, const os::File &to, Range range, uint64_t done, const Tell &tell) {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, range.length - done));
-  for (uint64_t started = done; done < range.length;) {
+  WriteOut out(to, range.to + done);
+  while (done < range.length) {
     const uint64_t n = std::min(write_chunk_bytes, range.length - done);
     if (auto got = from.read(buffer.get(), n, range.from + done); !got) return got;
     if (auto put = to.write(buffer.get(), n, range.to + done); !put) return put;
     done += n;
-    if (done - started >= write_out_bytes || done == range.length) {
-      to.env().sync_range(to.fd(), range.to + started, done - started);
-      started = done;
-    }
     if (auto go = tell(n); !go) return go;
+    if (auto on = out.reached(range.to + done, [&] { return tell(0); }); !on) return on;
   }
   return {};
 }
 
 Result<void> copy(const os::File &from, const os::File &to, const Range &range, const Tell &tell) {
   uint64_t done = 0;
+  WriteOut out(to, range.to);
   while (done < range.length) {
     const uint64_t n = std::min(in_kernel, range.length - done);
     const ssize_t r = os::repeat_interrupted(
@@ -39,10 +39,9 @@ Result<void> copy(const os::File &from, const os::File &to, const Range &range, 
     // The kernel declines for many reasons (another filesystem, a FUSE daemon
     // that cannot); a real fault will show when reading and writing, too.
     if (r <= 0 || static_cast<uint64_t>(r) > n) break;
-    if (static_cast<uint64_t>(r) >= write_chunk_bytes)
-      to.env().sync_range(to.fd(), range.to + done, static_cast<uint64_t>(r));
     done += static_cast<uint64_t>(r);
     if (auto go = tell(static_cast<uint64_t>(r)); !go) return go;
+    if (auto on = out.reached(range.to + done, [&] { return tell(0); }); !on) return on;
   }
   if (done == range.length) return {};
   return by_memory(from, to, range, done, tell);

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string_view>
 
+#include "write/write_out.h"
+
 namespace st::write {
 namespace {
 
@@ -65,14 +67,15 @@ Result<std::vector<RangeRecord>> save_old(const os::File &data, Journal &journal
   std::vector<RangeRecord> ranges;
   ranges.reserve(pieces.size());
   for (const Piece &p : pieces) {
-    if (auto go = control.check(done, total); !go) return Failure(std::move(go.error()));
+    const Journal::GoOn go_on = [&](uint64_t more) { return control.check(done + more, total); };
     SectorTable table = p.table;
     if (p.staged()) {
-      auto noted = journal.note_staged(p.offset, p.payload);
+      auto noted = journal.note_staged(p.offset, p.payload, go_on);
       if (!noted) return Failure(std::move(noted.error()));
       table = *noted;
     }
-    auto range = journal.save_old(data, p.offset, p.payload.length, table, worth_sharing_of(p, from) ? block : 0);
+    const uint64_t shared = worth_sharing_of(p, from) ? block : 0;
+    auto range = journal.save_old(data, p.offset, p.payload.length, table, shared, go_on);
     if (!range) return Failure(std::move(range.error()));
     ranges.push_back(*range);
     done += p.payload.length;
@@ -93,12 +96,13 @@ bool plan_undo(const os::File &data, JournalPlan *journal, std::span<const Piece
 
 tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::File &dir, Journal &journal,
                                                 std::span<const Piece> pieces, std::vector<RangeRecord> ranges,
-                                                const Identity &identity, const StillThere &there) {
+                                                const Identity &identity, const Control &control,
+                                                const StillThere &there) {
   using Failed = tl::unexpected<PatchFailure>;
   if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
   if (auto sealed = journal.seal(identity, ranges, undo_record); !sealed)
     return Failed({std::move(sealed.error()), false, false});
-  if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});
+  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));
 
   const auto buffer = chunk_for(pieces);
 
@@ -106,6 +110,12 @@ tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::
   if (auto armed = commit_there(journal, there, false); !armed) return armed;
   if (auto written = write_pieces(data, journal, pieces, buffer); !written)
     return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));
+  for (const Piece &p : pieces) {
+    auto out = write_out(data, p.offset, p.offset + p.payload.length, control);
+    if (!out && was_stopped(out.error()))
+      return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(out.error())));
+    if (!out) return Failed({std::move(out.error()), true, true});
+  }
   // What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});

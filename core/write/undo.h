@@ -34,7 +34,8 @@ bool refuses_to_share(const Error &e);
 // `ranges` as save_old() answered.
 tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::File &dir, Journal &journal,
                                                 std::span<const Piece> pieces, std::vector<RangeRecord> ranges,
-                                                const Identity &identity, const StillThere &there);
+                                                const Identity &identity, const Control &control,
+                                                const StillThere &there);
 
 // Gives a range its old bytes again: shares what it can, since a full disk may
 // have no blocks left for copies, and copies the rest. Nothing is synced.

@@ -277,7 +277,7 @@ Result<void> Writer::finish() {
   if (!arranged_)
     if (auto done = arrange(control); !done) return done;
   arranged_ = true;
-  auto swapped = supplant(target_, *made_, options_.lock_timeout_ms, options_.log);
+  auto swapped = supplant(target_, *made_, options_.lock_timeout_ms, control, options_.log);
   if (!swapped && swapped.error().status == Status::busy) failed_ = false;
   if (swapped) made_.reset();
   return swapped;

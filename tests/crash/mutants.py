@@ -62,6 +62,7 @@ OLD_SHARDS = "core/store/old_shards.cpp"
 PATCH = "core/write/patch.cpp"
 PIECES = "core/write/pieces.cpp"
 UNDO = "core/write/undo.cpp"
+WRITE_OUT = "core/write/write_out.cpp"
 FOLDER = "core/write/journal_folder.cpp"
 LAYOUT = "core/write/journal_layout.cpp"
 MANIFEST = "core/write/manifest.cpp"
@@ -109,7 +110,7 @@ MUTANTS = [
            "  if (journal_.journal->committed()) {\n", "  if (false) {\n"),
     # order
     Mutant("commit before the payload is durable", PATCH,
-           "if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});",
+           "if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));",
            "static_cast<void>(dir);"),
     Mutant("the file is written before commit", PATCH,
            "  // The point of no return.\n",
@@ -122,7 +123,7 @@ MUTANTS = [
     Mutant("undo: no sync of the old bytes", JOURNAL, SYNC_PAYLOAD,
            "if (!record_.is_undo())\n    if (auto ok = file_.sync_data(); !ok) return ok;\n  if (name_durable_) return {};", quick=True),
     Mutant("undo: the record before the old bytes are durable", UNDO,
-           "if (auto synced = journal.sync_payload(dir); !synced) return Failed({std::move(synced.error()), false, true});",
+           "if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));",
            "static_cast<void>(dir);"),
     Mutant("undo: the file is written before the record", UNDO, "  // From here on recovery puts",
            "  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n  // From here on recovery puts", quick=True),
@@ -145,7 +146,7 @@ MUTANTS = [
            "    return copy_payload(data, journal, range, range.offset, end, buffer);\n  if (auto put", "    return {};\n  if (auto put"),
     Mutant("undo: the edges are not put back", UNDO, "return copy_payload(data, journal, range, whole.end, end, buffer);", "return {};"),
     # undo records: hashes, bounds, choice
-    Mutant("undo: the old bytes have no hash", JOURNAL, "    hasher->add(buffer.get(), n);\n", "    static_cast<void>(hasher);\n"),
+    Mutant("undo: the old bytes have no hash", JOURNAL, "    saved->hasher.add(buffer.get(), n);\n", ""),
     Mutant("undo: recovery takes the record for a redo record's", LAYOUT_H, "return (flags & undo_record) != 0;", "return false;"),
     Mutant("undo: old and new are mixed up", ORPHAN, "is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;",
            "is_old = is_hashed, is_new = is_payload;"),
@@ -244,7 +245,7 @@ MUTANTS = [
     Mutant("shards: no sync of the super-journal's list", SHARDS_COMMIT,
            "  return journal.sync_payload(decision_.taken.folder->dir());", "  return {};"),
     Mutant("shards: new files are not synced", PART,
-           "  if (auto synced = made->replacement->file().sync(); !synced) return Failure(std::move(synced.error()));\n", ""),
+           "  if (auto synced = made->replacement->sync(control_); !synced) return Failure(std::move(synced.error()));\n", ""),
     Mutant("shards: names of new files are not durable before the decision", SHARDS_COMMIT,
            "  if (makes_files)\n    if (auto synced = sync_folder(); !synced) return synced;\n  const write::Identity known", "  const write::Identity known"),
     Mutant("shards: the index does not wait for what shards gain", SHARDS_COMMIT,
@@ -309,7 +310,7 @@ MUTANTS = [
     Mutant("shards: a handle that followed in vain goes on", SHARDS, "&now != pinned->snapshot && !shown_.agrees(shard, now)", "&now == nullptr"),
     # new files
     Mutant("a temporary that was made again is not locked", REPLACEMENT, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
-    Mutant("a new file is not synced before it is renamed", REPLACEMENT, "  if (auto synced = file_.sync(); !synced) return Failed({std::move(synced.error()), false});\n", ""),
+    Mutant("a new file is not synced before it is renamed", REPLACEMENT, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
     Mutant("a rename is not synced", REPLACEMENT, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
     # new names
     Mutant("new names: a new shard is not synced", PART, "  return first_->replacement->file().sync();", "  return {};"),
@@ -353,6 +354,10 @@ MUTANTS = [
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
     Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(target, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
+    # what is on its way to the disk
+    Mutant("a slice that the disk did not take is forgotten", WRITE_OUT, "  if (r < 0 && !cannot) return", "  if (false) return"),
+    Mutant("a call is not stopped while the disk works", WRITE_OUT, "return control.check(end - begin, end - begin);", "return control.with(nullptr).check(0, 0);"),
+    Mutant("a journal that lost a slice is used again", FOLDER, "const bool good = !taken.journal->lost() &&", "const bool good ="),
     # deltas
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),

@@ -7,11 +7,11 @@ namespace st::testing {
 
 std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {
-      "openat",      "close",      "pread",      "pwrite",    "fsync",    "fdatasync", "fallocate",  "sync_range",
-      "fstat",       "fstatat",    "fstatfs",    "fchmod",    "fchown",   "realpath",  "readlinkat", "list",
-      "mkdirat",     "unlinkat",   "renameat",   "lock",      "mmap",     "munmap",    "madvise",    "mincore",
-      "copy_memory", "random",     "getpid",     "geteuid",   "clock",    "sleep",     "getenv",     "ftruncate",
-      "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
+      "openat",     "close",       "pread",      "pwrite",     "fsync",     "fdatasync", "fallocate", "sync_range",
+      "wait_range", "fstat",       "fstatat",    "fstatfs",    "fchmod",    "fchown",    "realpath",  "readlinkat",
+      "list",       "mkdirat",     "unlinkat",   "renameat",   "lock",      "mmap",      "munmap",    "madvise",
+      "mincore",    "copy_memory", "random",     "getpid",     "geteuid",   "clock",     "sleep",     "getenv",
+      "ftruncate",  "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -106,6 +106,11 @@ int FaultEnv::fallocate(int fd, int mode, uint64_t offset, uint64_t n) {
 int FaultEnv::sync_range(int fd, uint64_t offset, uint64_t n) {
   ST_ASK(sync_range);
   return base_.sync_range(fd, offset, n);
+}
+
+int FaultEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
+  ST_ASK(wait_range);
+  return base_.wait_range(fd, offset, n);
 }
 
 int FaultEnv::fstat(int fd, struct stat *out) {

@@ -20,6 +20,7 @@ enum class Call {
   fdatasync,
   fallocate,
   sync_range,
+  wait_range,
   fstat,
   fstatat,
   fstatfs,
@@ -72,6 +73,7 @@ class FaultEnv : public os::Env {
   int fdatasync(int fd) override;
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int fd, uint64_t offset, uint64_t n) override;
+  int wait_range(int fd, uint64_t offset, uint64_t n) override;
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override { return base_.fadvise(fd, offset, n, advice); }
   int64_t seek_hole(int fd, uint64_t offset) override { return base_.seek_hole(fd, offset); }
   int extents(int fd, struct fiemap *map) override { return base_.extents(fd, map); }

@@ -120,6 +120,7 @@ class SimEnv : public os::Env {
   int fdatasync(int fd) override { return fsync(fd); }
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int, uint64_t, uint64_t) override { return 0; }
+  int wait_range(int, uint64_t, uint64_t) override { return 0; }
   int64_t seek_hole(int, uint64_t) override { return -EINVAL; }
   int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
   int fstat(int fd, struct stat *out) override;

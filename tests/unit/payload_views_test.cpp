@@ -39,6 +39,7 @@ class Env : public SharingEnv {
   int fdatasync(int) override { return 0; }
   int fsync(int) override { return 0; }
   int sync_range(int, uint64_t, uint64_t) override { return 0; }
+  int wait_range(int, uint64_t, uint64_t) override { return 0; }
 
   std::function<void()> before_and_after_write;
 };
