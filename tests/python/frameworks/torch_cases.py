@@ -490,3 +490,69 @@ def test_a_model_that_does_not_fit_is_told_as_stock_tells_it(tmp_path, strict, s
             return str(error)
 
     assert ask(compat) == ask(stock)
+
+
+# ------------------------------------------------------------------ of safetensors 0.9
+
+
+def test_prefetch_hands_each_tensor_out_once(path):
+    with compat_open(path, "pt") as f, f.prefetch() as loader:
+        assert loader.names() == f.offset_keys() and len(loader) == len(TENSORS)
+        first = loader.take("torch.float32")
+        assert torch.equal(first, TENSORS["torch.float32"])
+        same({**dict(loader), "torch.float32": first}, TENSORS)
+        for name in TENSORS:
+            with pytest.raises(SafetensorError, match=f"^{name}: tensor already delivered"):
+                loader.take(name)
+        assert dict(loader) == {}
+    with pytest.raises(SafetensorError, match="is not in the prefetch plan"):
+        loader.take("none")
+    first += 1  # it is nobody else's
+
+
+def test_prefetch_takes_rows_by_a_plan(path):
+    plan = {
+        "torch.int64": slice(1, None),
+        "torch.bfloat16": None,
+        "torch.int8": slice(-2, -1),
+        "torch.bool": slice(2, 1),
+    }
+    with compat_open(path, "pt") as f:
+        loader = f.prefetch(plan, device="cpu", threads=1)
+    assert sorted(loader.names()) == sorted(plan)
+    same(dict(loader), {name: TENSORS[name][rows or slice(None)] for name, rows in plan.items()})
+    loader.close()
+
+
+def test_a_closed_loader_gives_nothing_more(path):
+    with compat_open(path, "pt") as f:
+        loader = f.prefetch()
+        loader.close()
+        with pytest.raises(SafetensorError, match="^torch.int8: prefetch loader closed$"):
+            loader.take("torch.int8")
+
+
+@pytest.mark.parametrize(
+    "plan, says",
+    [
+        ({"none": None}, "File does not contain tensor none"),
+        ({3: None}, "prefetch plan keys must be tensor names"),
+        ({"torch.int8": 3}, "prefetch plan values must be None or a slice, got <class 'int'> for torch.int8"),
+        ({"scalar": slice(0, 1)}, "cannot slice rows of the 0-d tensor scalar"),
+        ({"torch.int8": slice(0, 3, 2)}, "prefetch plan slices must have step 1, got 2 for torch.int8"),
+        ({"torch.int8": slice(0, 4)}, "prefetch plan slice stop 4 for torch.int8 is out of range for 3 rows"),
+        ({"torch.int8": slice(0.5, 1)}, "prefetch plan slice bounds for torch.int8 must be integers or None"),
+        ({}, "prefetch plan selects no tensors"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_in_stocks_words(path, plan, says):
+    with compat_open(path, "pt") as f, pytest.raises(SafetensorError) as raised:
+        f.prefetch(plan)
+    assert str(raised.value) == says
+
+
+def test_prefetch_refuses_what_torch_has_not(tmp_path):
+    path = tmp_path / "f6.safetensors"
+    path.write_bytes(raw_file([("x", "F6_E2M3", [4], bytes(3))]))
+    with compat_open(path, "pt") as f, pytest.raises(SafetensorError, match="dtype F6_E2M3: torch has no matching"):
+        f.prefetch()

@@ -24,6 +24,7 @@ from ._frameworks import (
     on_device,
     tensor_of,
 )
+from ._prefetch import PrefetchLoader, PrefetchPlan, TensorMeta, start, tensor_meta
 from ._slices import stock_index
 
 # How the file is reached, by stock's name of the backend. "view" is ours: tensors of numpy
@@ -139,6 +140,19 @@ class safe_open:
                     arrays[tensor.name], tensor.dtype, tensor.shape, self._framework, self._device
                 )
             return arrays
+
+    def get_tensor_meta(self, name: str) -> TensorMeta:
+        """What the header says of a tensor; nothing is read."""
+        _check_name(name)
+        return tensor_meta(self._live(), name)
+
+    def prefetch(
+        self, plan: Optional[PrefetchPlan] = None, *, device: Optional[Device] = None, threads: int = 8
+    ) -> PrefetchLoader:
+        """Begin to read tensors in the background, for torch: all, or those of `plan`, whole or a slice of the first
+        dimension. `device` is the file's own if None."""
+        wanted = self._device if device is None else device_of(device, self._framework)
+        return start(self._live(), self._framework, plan, wanted, threads)
 
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""

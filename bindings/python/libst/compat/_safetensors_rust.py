@@ -2,13 +2,17 @@
 
 from ._bytes import TensorSpec, deserialize, serialize, serialize_file
 from ._errors import SafetensorError
-from ._open import _safe_open_handle, safe_open
+from ._open import PySafeSlice, _safe_open_handle, safe_open
+from ._prefetch import PrefetchLoader, TensorMeta
 
 #: Of the stock package whose place this takes; programs ask for it.
 __version__ = "0.8.0"
 
 __all__ = [
+    "PrefetchLoader",
+    "PySafeSlice",
     "SafetensorError",
+    "TensorMeta",
     "TensorSpec",
     "__version__",
     "_safe_open_handle",

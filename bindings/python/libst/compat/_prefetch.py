@@ -1,0 +1,166 @@
+"""The tensors of a file, read in the background and handed out one by one: what safetensors 0.9 adds to `safe_open`.
+
+Stock does so on CUDA devices only. Here they come to the CPU, and go on from there to any device of torch.
+"""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Callable, Optional
+
+from ..file import File
+from ._errors import SafetensorError, missing, translated
+from ._frameworks import Device, check_dtype, tensor_of
+
+#: Names, with None for a whole tensor or a slice of its first dimension, of step 1.
+PrefetchPlan = dict[str, Optional[slice]]
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    """What a header says of a tensor."""
+
+    __slots__ = ("dtype", "shape", "data_offsets")
+
+    dtype: str  # as in the header: "F32"
+    shape: list[int]
+    data_offsets: tuple[int, int]  # begin and end, after the header
+
+    def __repr__(self) -> str:
+        return f'TensorMeta {{ dtype: "{self.dtype}", shape: {self.shape}, data_offsets: {self.data_offsets} }}'
+
+
+class PrefetchLoader:
+    """Tensors on their way. Each is handed out once, by `take` or by iterating."""
+
+    __slots__ = ("_waiting", "_pool", "_names", "_lock", "_closed", "__weakref__")
+
+    def __init__(self, reads: dict[str, Callable[[], Any]], threads: int) -> None:
+        self._names = list(reads)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._pool = ThreadPoolExecutor(threads, "libst-prefetch")
+        self._waiting: dict[str, Future[Any]] = {name: self._pool.submit(read) for name, read in reads.items()}
+
+    def names(self) -> list[str]:
+        """What this loader hands out, in the order of the file."""
+        return list(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def take(self, name: str) -> Any:
+        """A tensor, once it is read. Asked for a second time it raises."""
+        with self._lock:
+            future = self._waiting.pop(name, None)
+        if future is None:
+            if name not in self._names:
+                raise SafetensorError(f"tensor {name} is not in the prefetch plan")
+            why = "prefetch loader closed" if self._closed else _DELIVERED
+            raise SafetensorError(f"{name}: {why}")
+        return future.result()
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Names and tensors as they come; those that were taken are left out."""
+        with self._lock:
+            waiting = {future: name for name, future in self._waiting.items()}
+        for future in as_completed(waiting):
+            name = waiting.pop(future)
+            with self._lock:
+                taken = self._waiting.pop(name, None) is None
+            if not taken:
+                yield name, future.result()
+            del future
+
+    def close(self) -> None:
+        """Stop reading, and let go of all that was not taken."""
+        self._closed = True
+        with self._lock:
+            self._waiting.clear()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> "PrefetchLoader":
+        return self
+
+    def __exit__(
+        self,
+        _exc_type: Optional[type[BaseException]],
+        _exc_value: Optional[BaseException],
+        _traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+_DELIVERED = "tensor already delivered (prefetch hands each tensor out once, via take or iteration)"
+
+
+def tensor_meta(file: File, name: str) -> TensorMeta:
+    if name not in file:
+        raise missing(name)
+    tensor = file.info(name)
+    begin = tensor.file_offset - file.info(next(iter(file))).file_offset  # there are no holes, so the first is at 0
+    return TensorMeta(tensor.dtype, list(tensor.shape), (begin, begin + tensor.nbytes))
+
+
+def start(file: File, framework: str, plan: Optional[PrefetchPlan], device: Device, threads: int) -> PrefetchLoader:
+    if framework != "torch":
+        raise SafetensorError('prefetch is only compatible with framework="pt"')
+    rows = None if plan is None else _checked(file, plan)
+    chosen = [name for name in file if rows is None or name in rows]
+    for name in chosen:
+        dtype = file.info(name).dtype
+        try:
+            check_dtype(dtype, framework)
+        except SafetensorError:
+            raise SafetensorError(f"prefetch cannot hand out dtype {dtype}: torch has no matching dtype") from None
+    if rows is not None and not chosen:
+        raise SafetensorError("prefetch plan selects no tensors")
+
+    def read(name: str) -> Any:
+        part = rows and rows[name]
+        dtype = file.info(name).dtype
+        with translated("Error while reading"):
+            array = file.slice(name)[part] if part else file.read(name)
+        shape = array.shape if part else file.info(name).shape
+        return tensor_of(array, dtype, shape, framework, device)
+
+    return PrefetchLoader({name: partial(read, name) for name in chosen}, threads)
+
+
+def _checked(file: File, plan: PrefetchPlan) -> dict[str, Optional[slice]]:
+    rows: dict[str, Optional[slice]] = {}
+    for name, part in plan.items():
+        if not isinstance(name, str):
+            raise SafetensorError("prefetch plan keys must be tensor names")
+        if name not in file:
+            raise missing(name)
+        rows[name] = None if part is None else _rows(name, part, file)
+    return rows
+
+
+def _rows(name: str, part: Any, file: File) -> slice:
+    if not isinstance(part, slice):
+        raise SafetensorError(f"prefetch plan values must be None or a slice, got {type(part)} for {name}")
+    tensor = file.info(name)
+    if not tensor.shape:
+        raise SafetensorError(f"cannot slice rows of the 0-d tensor {name}")
+    extent = tensor.shape[0]
+    for which, bound in (("start", part.start), ("stop", part.stop)):
+        if bound is None:
+            continue
+        if not isinstance(bound, int):
+            raise SafetensorError(f"prefetch plan slice bounds for {name} must be integers or None")
+        if not -extent <= bound <= extent:
+            raise SafetensorError(f"prefetch plan slice {which} {bound} for {name} is out of range for {extent} rows")
+    try:
+        begin, end, step = part.indices(extent)
+    except (TypeError, ValueError) as error:
+        raise SafetensorError(f"invalid prefetch plan slice for {name}: {type(error).__name__}: {error}") from None
+    if step != 1:
+        raise SafetensorError(f"prefetch plan slices must have step 1, got {step} for {name}")
+    if extent and tensor.nbytes % extent:
+        raise SafetensorError(f"cannot slice rows of {name}: a row is not a whole number of bytes")
+    return slice(begin, max(begin, end))
