@@ -5,44 +5,21 @@ need a package which is not here: tests/test_{tf,paddle,mlx}_comparison.py their
 tests/test_flax_comparison.py the package flax, of which it takes another format to compare with.
 """
 
-import os
 import subprocess
 import sys
-import tarfile
 
 import pytest
 from conftest import REPOSITORY
 from frameworks_rig import environment, run_pytest
 from libst.compat._install import SHADOW
-
-NAME = "safetensors-0.8.0"
-CACHE = REPOSITORY / "build" / "cache"
-
-# pip asks a source distribution's build system for metadata before it hands over the file. The real one wants Rust.
-BUILD_SYSTEM = f"""
-import os
-def prepare_metadata_for_build_wheel(folder, settings=None):
-    os.mkdir(os.path.join(folder, "{NAME}.dist-info"))
-    with open(os.path.join(folder, "{NAME}.dist-info", "METADATA"), "w") as f:
-        f.write("Metadata-Version: 2.1\\nName: safetensors\\nVersion: {NAME.split("-")[1]}\\n")
-    return "{NAME}.dist-info"
-"""
+from stock_source import NAME, fetch
 
 
 @pytest.fixture
 def suite(tmp_path):
     """The folder that its tests are run in."""
-    archive = CACHE / f"{NAME}.tar.gz"
-    if not archive.exists():
-        (tmp_path / "maturin.py").write_text(BUILD_SYSTEM)
-        command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
-        command += ["--no-build-isolation", "--no-binary", ":all:", "-d", CACHE, NAME.replace("-", "==")]
-        said = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True)
-        if said.returncode:
-            pytest.skip(f"the source distribution of {NAME} cannot be had from PyPI")
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path, filter="data")
-    return tmp_path / NAME / "bindings" / "python"
+    source = fetch(REPOSITORY / "build" / "cache", tmp_path)
+    return source or pytest.skip(f"the source distribution of {NAME} cannot be had from PyPI")
 
 
 def test_stock_suite(suite):
