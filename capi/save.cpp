@@ -87,6 +87,7 @@ st_status st_save(const char *path, const st_tensor *tensors, size_t n, const st
     ST_CAPI_TRY(require("st_save", path));
     auto options = translate(opts);
     if (!options) return Failure(std::move(options.error()));
+    options->align = true;
     auto input = translate("st_save", tensors, n, meta, m, true);
     if (!input) return Failure(std::move(input.error()));
     return write::save(os::Env::posix(), path, std::move(input->tensors), std::move(input->metadata),
@@ -100,6 +101,7 @@ st_status st_writer_open(const char *path, const st_tensor *declared, size_t n, 
     ST_CAPI_TRY(require("st_writer_open", path, out));
     auto options = translate(opts);
     if (!options) return Failure(std::move(options.error()));
+    options->align = true;
     auto input = translate("st_writer_open", declared, n, meta, m, false);
     if (!input) return Failure(std::move(input.error()));
     auto opened = write::Writer::open(os::Env::posix(), path, std::move(input->tensors), std::move(input->metadata),

@@ -23,6 +23,7 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   options.new_names = o.flags & ST_TXN_NEW_NAMES;
   options.shard_grace_s = o.shard_grace_s;
   options.layout = static_cast<write::Layout>(o.layout);
+  options.align = true;
   options.alignment = o.alignment;
   options.reserve = o.header_reserve;
   return options;

@@ -27,6 +27,7 @@ struct TransactionOptions {
   uint32_t shard_grace_s = default_shard_grace_s;
   bool compact = false;  // fillers go, and the layout is renewed though nothing else changes
   write::Layout layout = write::Layout::keep;
+  bool align = false;  // the kept layout, of a file that is aligned before
   uint64_t alignment = 0;
   uint64_t reserve = 0;
   // Do these bytes lie in memory that views of another file of the same handle show?

@@ -148,6 +148,18 @@ Result<void> Transaction::arrange(std::vector<std::string> names) {
   return apply({Change::order, {}, {}, {}, 0, std::move(names)});
 }
 
+// A file whose tensors are aligned stays so. One of another writer, which never was, keeps its order: to move all of it
+// costs more than it brings.
+bool Transaction::may_align() const {
+  const Index &old = snapshot_->header.index;
+  bool aligned = options_.align;
+  for (size_t i = 0; i < old.size() && aligned; ++i) {
+    const TensorView t = old.at(i);
+    aligned = t.nbytes == 0 || t.begin % write::element_bytes(t.dtype) == 0;
+  }
+  return aligned;
+}
+
 Result<write::PublishPlan> Transaction::plan_publish(uint64_t block, bool keeping_removed) const {
   const uint64_t data_offset = snapshot_->header.data_offset();
   std::vector<write::PlannedTensor> tensors;
@@ -163,7 +175,7 @@ Result<write::PublishPlan> Transaction::plan_publish(uint64_t block, bool keepin
   const auto &pairs = draft_->metadata();
   const std::vector<std::pair<std::string_view, std::string_view>> metadata(pairs.begin(), pairs.end());
   return write::plan_publish(data_offset, std::move(tensors), metadata,
-                             {options_.layout, options_.alignment, options_.reserve, block});
+                             {options_.layout, options_.alignment, options_.reserve, block, may_align()});
 }
 
 Result<Transaction::Blueprint> Transaction::draw(const os::File &old, uint64_t block, bool keeping_removed) const {

@@ -134,6 +134,7 @@ class Transaction final : public AnyTransaction {
   Result<void> apply(Change change);
   std::optional<Form> form_of(const std::string &name) const;
   Result<void> put_bytes(Change change, const NewBytes &value);
+  bool may_align() const;
   // `keeping_removed`: with the tensors that the draft has no more, at the end.
   Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed) const;
   Result<Blueprint> draw(const os::File &old, uint64_t block, bool keeping_removed) const;

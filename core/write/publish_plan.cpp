@@ -81,6 +81,8 @@ Result<PublishPlan> plan_publish(uint64_t old_data_offset, std::vector<PlannedTe
     std::sort(tensors.begin(), tensors.end(), [](const PlannedTensor &a, const PlannedTensor &b) {
       return canonical_before(a.dtype, a.name, b.dtype, b.name);
     });
+  else if (options.align)
+    align(&tensors);
 
   PublishPlan plan;
   std::vector<HeaderTensor> entries;

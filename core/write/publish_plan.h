@@ -33,6 +33,7 @@ struct PlanOptions {
   uint64_t alignment = 0;  // of the first data byte; 0: what shares most, else 64
   uint64_t reserve = 0;    // spare bytes in the header, at least
   uint64_t block = 0;      // blocks of this size can be shared; 0: none
+  bool align = false;      // the kept layout, where it is not aligned
 };
 
 struct PublishPlan {

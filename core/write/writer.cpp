@@ -75,6 +75,8 @@ Result<void> Writer::declare(std::vector<NewTensor> declared) {
     std::sort(declared.begin(), declared.end(), [](const NewTensor &a, const NewTensor &b) {
       return canonical_before(a.dtype, a.name, b.dtype, b.name);
     });
+  else if (options_.align)
+    align(&declared);
   declared_ = declared.size();
   for (NewTensor &t : declared)
     if (auto added = append(std::move(t)); !added) return Failure(std::move(added.error()));
@@ -227,6 +229,8 @@ Result<void> Writer::arrange(const Control &control) {
     std::sort(order.begin(), order.end(), [](const Slot *a, const Slot *b) {
       return canonical_before(a->tensor.dtype, a->tensor.name, b->tensor.dtype, b->tensor.name);
     });
+  else if (options_.align)
+    align(&order, [](const Slot *s) -> const NewTensor & { return s->tensor; });
   uint64_t least = 0;
   auto spelled = header(order, &least);
   if (!spelled) return Failure(std::move(spelled.error()));

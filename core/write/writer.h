@@ -40,6 +40,7 @@ using NewMetadata = std::vector<std::pair<std::string, std::string>>;
 
 struct SaveOptions {
   Layout layout = Layout::keep;
+  bool align = false;      // the kept layout, where it is not aligned
   uint64_t alignment = 0;  // of the first data byte; 0: 64, or 8 for the stock layout
   uint64_t reserve = 0;    // spare bytes in the header
   int32_t lock_timeout_ms = 10000;

@@ -9,7 +9,7 @@ import threading
 import libst
 import numpy as np
 import pytest
-from conftest import TENSORS
+from conftest import TENSORS, raw_file
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
@@ -335,3 +335,64 @@ def test_zero_struct_sizes_are_refused():
     assert _abi.st_txn_plan(None, plan) == libst.Status.INVALID_ARGUMENT
     options = _abi.TxnOptions()
     assert _abi.st_compact(b"/nonexistent", ctypes.byref(options)) == libst.Status.INVALID_ARGUMENT
+
+
+# ---------------------------------------------------------------- alignment
+
+ODD = {"flag": np.ones(3, np.bool_), "half": np.arange(3, dtype=np.float16), "wide": np.arange(5, dtype=np.float64)}
+
+
+def unaligned(path):
+    """The names of tensors that begin at no multiple of their element's size."""
+    with libst.open(path) as f:
+        return [name for name in f if f.info(name).file_offset % f[name].itemsize]
+
+
+def test_what_is_saved_lies_aligned_after_odd_sizes_too(tmp_path):
+    path = tmp_path / "m.safetensors"
+    libst.save(path, ODD)
+    assert unaligned(path) == []
+    same(path, ODD)
+    with libst.writer(path) as w:
+        for name, array in ODD.items():
+            w.add(name, array)
+    assert unaligned(path) == []
+    same(path, ODD)
+    libst.save(path, dict(reversed(ODD.items())))
+    with libst.open(path) as f:
+        assert list(f) == ["wide", "half", "flag"]  # an order that does it stays
+
+
+@pytest.mark.parametrize("change", ["put", "shrink", "delete"])
+def test_a_publish_keeps_tensors_aligned(tmp_path, change):
+    path = tmp_path / "m.safetensors"
+    before = {"a": np.zeros(4, np.uint8), "b": np.zeros(4, np.uint8), "c": np.arange(2, dtype=np.float64)}
+    libst.save(path, before)
+    with libst.open(path, "r+") as f, f.transaction() as t:
+        if change == "put":
+            t.put("odd", np.ones(3, np.uint8))
+            t.put("wide", np.ones(3, np.float32))
+        elif change == "shrink":
+            t.put("a", np.ones(3, np.uint8))
+        else:
+            t.delete("a")
+    assert unaligned(path) == []
+    after = dict(before)
+    if change == "put":
+        after |= {"odd": np.ones(3, np.uint8), "wide": np.ones(3, np.float32)}
+    elif change == "shrink":
+        after["a"] = np.ones(3, np.uint8)
+    else:
+        del after["a"]
+    same(path, after)
+
+
+def test_a_file_of_another_writer_keeps_its_order(tmp_path):
+    """All of it would have to move, where now blocks are shared."""
+    path = tmp_path / "m.safetensors"
+    forms = [("flag", "U8", [3], b"abc"), ("wide", "F64", [2], bytes(16)), ("half", "F16", [1], b"hi")]
+    path.write_bytes(raw_file(forms))
+    with libst.open(path, "r+") as f, f.transaction() as t:
+        t.put("new", np.ones(2, np.float32))
+    with libst.open(path) as f:
+        assert list(f) == ["flag", "wide", "half", "new"]

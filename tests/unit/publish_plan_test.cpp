@@ -153,5 +153,27 @@ TEST(PublishPlan, WhatCannotBeIsRefused) {
                          write::plan_publish(64, {}, {}, {write::Layout::keep, 0, max_header_bytes, 0})));
 }
 
+std::vector<std::string> aligned(std::vector<std::pair<std::string, Dtype>> forms) {
+  std::vector<uint64_t> shapes(forms.size(), 3);
+  std::vector<PlannedTensor> tensors;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    const uint64_t nbytes = std::max<uint64_t>(dtype_bits(forms[i].second) * 3 / 8, 1);
+    tensors.push_back({forms[i].first, forms[i].second, {&shapes[i], 1}, nbytes, false, i});
+  }
+  write::align(&tensors);
+  EXPECT_TRUE(write::is_aligned(tensors));
+  std::vector<std::string> names;
+  for (const PlannedTensor &t : tensors) names.emplace_back(t.name);
+  return names;
+}
+
+TEST(PublishPlan, OnlyAnOrderThatLeavesElementsUnalignedIsChanged) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(aligned({{"z", Dtype::F64}, {"y", Dtype::F16}, {"x", Dtype::U8}}), (Names{"z", "y", "x"}));
+  EXPECT_EQ(aligned({{"a", Dtype::F32}, {"b", Dtype::I32}}), (Names{"a", "b"}));
+  EXPECT_EQ(aligned({{"a", Dtype::U8}, {"b", Dtype::F16}, {"c", Dtype::BOOL}, {"d", Dtype::C64}, {"e", Dtype::BF16}}),
+            (Names{"d", "b", "e", "a", "c"}));
+}
+
 }  // namespace
 }  // namespace st::testing

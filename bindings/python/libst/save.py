@@ -38,8 +38,9 @@ def save(
         tensors: names to arrays of numpy or tensors of torch, on any device, or to `Packed` for types that these have
             not. What does not lie in memory as the file has it is copied, one tensor at a time.
         metadata: strings to strings.
-        layout: "keep", in the order of the dict; "canonical", descending dtype then name;
-            "stock", canonical and byte for byte what safetensors 0.8 writes.
+        layout: "keep", in the order of the dict, or, if a tensor would lie unaligned then, wide elements before narrow
+            ones; "canonical", descending dtype then name; "stock", canonical and byte for byte what safetensors 0.8
+            writes.
         alignment: of the first data byte; 0: 64 (with "stock" 8).
         header_reserve: spare bytes in the header, for later growth.
         lock_timeout, progress: as in `libst.open`.
@@ -108,7 +109,7 @@ def writer(
                 w.add(name, array)
 
     The file is there, durably, when the block ends; if it raises, nothing has changed.
-    Arguments as `save`. A layout other than "keep" costs one more copy at the end.
+    Arguments as `save`. A layout other than "keep", or tensors that would lie unaligned, cost one more copy at the end.
     """
     waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)

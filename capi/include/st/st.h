@@ -537,7 +537,9 @@ st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_loa
 /* --------------------------------------------------------------- changing */
 
 /* In which order a file has its tensors (layout, of st_save_options and st_txn_options). */
-#define ST_LAYOUT_KEEP 0u       /* as given; of a transaction: as in the file, new ones at the end */
+#define ST_LAYOUT_KEEP 0u       /* as given; of a transaction: as in the file, new ones at the end. Where a tensor would
+                                   then begin at no multiple of its element's size (and not in a file that had such
+                                   tensors before): wide elements before narrow ones, else in this order */
 #define ST_LAYOUT_CANONICAL 1u  /* descending dtype, then name, as stock writers do */
 #define ST_LAYOUT_STOCK 2u      /* st_save only: canonical, and byte for byte what safetensors 0.8 writes
                                    (which has no order of its own for several metadata keys: here, as given) */
