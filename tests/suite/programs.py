@@ -189,7 +189,8 @@ def unet():
 def image(pipeline):
     pipeline.set_progress_bar_config(disable=True)
     made = pipeline(num_inference_steps=2, generator=torch.Generator().manual_seed(0), output_type="np").images
-    return digest({"image": torch.from_numpy(made)})
+    # Where the weights lie in memory decides how sums are rounded, by stock, too.
+    return [digest(pipeline.unet.state_dict()), torch.from_numpy(made).mul(100).round().int().sum().item() // 10]
 
 
 def diffusers_pipeline(folder):
