@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "write/units.h"
-
 namespace st::write {
 namespace {
 
+constexpr uint64_t piece = uint64_t{4} << 20;   // of a write
 constexpr uint64_t few = uint64_t{32} << 10;    // bytes that are copied faster than written
 constexpr uint64_t room = uint64_t{256} << 10;  // for those of several
 
@@ -35,7 +34,7 @@ Result<void> WriteStream::flush() {
 
 Result<void> WriteStream::write_out(const std::byte *bytes, uint64_t n) {
   for (uint64_t done = 0; done < n;) {
-    const uint64_t take = std::min(write_chunk_bytes, n - done);
+    const uint64_t take = std::min(piece, n - done);
     if (auto put = to_.write(bytes + done, take, at_); !put) return put;
     done += take;
     at_ += take;
