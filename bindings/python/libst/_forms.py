@@ -1,28 +1,18 @@
 """Element type, shape, size and place of every tensor of a file: a few steps for all of them, none for each."""
 
 import ctypes
-from typing import Any
 
 import numpy as np
 
 from . import _abi
 from ._handle import Handle
+from ._rows import describe_all
 from .errors import check
 
 #: dtype, shape
 Form = tuple[int, tuple[int, ...]]
 
 _MANY = 64  # from so many on numpy's columns cost less than ctypes' structs
-
-_NUMBERS = {"dtype": np.uint32, "rank": np.uint32, "shape": np.uint64, "nbytes": np.uint64, "file_offset": np.uint64}
-_COLUMNS = np.dtype(
-    {
-        "names": list(_NUMBERS),
-        "formats": list(_NUMBERS.values()),
-        "offsets": [getattr(_abi.Tensor, name).offset for name in _NUMBERS],
-        "itemsize": ctypes.sizeof(_abi.Tensor),
-    }
-)
 
 
 def all_forms(handle: Handle) -> tuple[list[Form], list[int], list[int]]:
@@ -36,8 +26,7 @@ def all_forms(handle: Handle) -> tuple[list[Form], list[int], list[int]]:
             check(_abi.st_at_many(handle, 0, count, ctypes.addressof(tensors)))
             forms = [(t.dtype, tuple(t.shape[: t.rank])) for t in tensors]
             return forms, [t.nbytes for t in tensors], [t.file_offset for t in tensors]
-        rows: Any = np.empty(count, _COLUMNS)
-        check(_abi.st_at_many(handle, 0, count, rows.__array_interface__["data"][0]))
+        rows = describe_all(handle)
         shapes, ranks = rows["shape"], rows["rank"]
         first = int(shapes.min())
         dims = tuple((ctypes.c_uint64 * (int((shapes // 8 + ranks).max()) - first // 8)).from_address(first))
