@@ -436,6 +436,10 @@ int main(int argc, char **argv) {
     snapshots(file);
     errors();
     observing(file);
+    CHECK_STATUS(ST_OK, st_reopen_copy_on_write(file, &second));
+    if (second) reading(second);
+    CHECK_STATUS(ST_OK, st_close(second));
+    second = NULL;
     CHECK_STATUS(ST_OK, st_reopen(file, &second));
     CHECK_STATUS(ST_OK, st_close(file));
     if (second) {

@@ -25,7 +25,10 @@ CHANGES = {
     "README.md:python": {"final_conv.bias", "conv1.bias", "conv1.mean"},
     "README.md:rust": {"conv1.bias", "head", "final_conv.bias", "output.bias"},
     "README.md:go": {"head", "final_conv.bias", "output.bias"},
-    "README.md:sh4": {"conv1.bias", "stft_conv.weight", "final_conv.bias", "output.bias"},
+    "README.md:sh4": {
+        "conv1.weight", "conv1.bias", "stem.weight", "stem.bias", "conv4.weight", "stft_conv.weight", "final_conv.bias",
+        "output.bias",
+    },
     "README.md:c": {"final_conv.bias"},
     "README.md:sh5": {"final_conv.bias"},
     "capi/README.md:cmake": {"final_conv.bias"},
