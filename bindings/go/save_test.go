@@ -38,7 +38,7 @@ func TestWhatIsSavedIsWhatOthersRead(t *testing.T) {
 	must(t, st.Save(path, nil))
 	holds(t, path, nil, nil)
 
-	b, a := st.TensorOf([]uint8{1, 2}), st.TensorOf([]float64{3})
+	b, a := st.TensorOf(make([]uint8, 8)), st.TensorOf([]float64{3})
 	b.Name, a.Name = "b", "a"
 	must(t, st.Save(path, []st.Tensor{b, a}, st.WithAlignment(4096), st.WithHeaderReserve(5000)))
 	f := open(t, path)

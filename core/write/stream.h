@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "control.h"
 #include "os/file.h"
@@ -16,7 +17,8 @@ class WriteStream {
   using Tell = std::function<Result<void>(uint64_t done)>;
 
   // `tell` is asked after each write whether to go on; `done` counts from the one before.
-  WriteStream(const os::File &to, uint64_t offset, Tell tell) : to_(to), at_(offset), out_(to, offset), tell_(tell) {}
+  WriteStream(const os::File &to, uint64_t offset, Tell tell)
+      : to_(to), at_(offset), out_(to, offset), tell_(std::move(tell)) {}
   // The next n bytes. Few are copied, and go into one write with those that come before and behind them.
   Result<void> write(const void *bytes, uint64_t n);
   // The next n bytes, not copied, behind those that were.
