@@ -17,7 +17,7 @@ TENSORS = {
     "f8": np.arange(64).astype(ml_dtypes.float8_e4m3fn),
     "i8": np.arange(64, dtype=np.int8),
     "odd": np.arange(7, dtype=np.float16),
-    "unaligned": np.arange(7, dtype=np.float32),
+    "rest": np.arange(15, dtype=np.float32),
     "empty": np.empty((0, 3), np.float32),
     "scalar": np.array(2.5, np.float32),
 }
@@ -32,7 +32,9 @@ def path(tmp_path):
 def test_views_are_of_the_file_and_keep_it(path):
     with libst.open(path) as f:
         arrays = {name: f.jax(name) for name in f}
-        for name in ("f32", "bf16", "f8", "i8"):  # they begin at multiples of 64
+        aligned = [name for name in f if f[name].size and f.info(name).file_offset % 64 == 0]
+        assert {"f32", "bf16"} <= set(aligned)
+        for name in aligned:
             assert arrays[name].unsafe_buffer_pointer() == f[name].__array_interface__["data"][0], name
     gc.collect()
     for name, array in arrays.items():
