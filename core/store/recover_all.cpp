@@ -3,9 +3,21 @@
 #include "store/locate.h"
 #include "store/old_shards.h"
 #include "store/shards.h"
+#include "write/names.h"
+#include "write/replacement.h"
 #include "write/super_recover.h"
 
 namespace st::store {
+namespace {
+
+// Of writers that died over shards which the index does not name any more.
+void remove_temporaries(const os::Location &index, os::Neighbours *listed) {
+  for (const std::string &name : listed->beginning_with(index, "."))
+    if (write::target_of_temporary(name, write::temporary_infix).ends_with(".safetensors"))
+      write::remove_unlocked(index.beside(name));
+}
+
+}  // namespace
 
 Result<write::Recovered> recover_all(os::Env &env, const std::string &path, const os::LockWait &wait,
                                      const write::Findings &findings) {
@@ -40,8 +52,9 @@ Result<write::Recovered> recover_all(os::Env &env, const std::string &path, cons
     if (done->aside > 0) sum->why_aside = std::move(done->why_aside);
   }
   // Where a link leads to the index, no shard has got a new name.
-  if (index->folder()->is(**folder))
-    if (auto removed = remove_old_shards(*index, wait, findings); !removed) return Failure(std::move(removed.error()));
+  if (!index->folder()->is(**folder)) return sum;
+  remove_temporaries(*index, &listed);
+  if (auto removed = remove_old_shards(*index, wait, findings); !removed) return Failure(std::move(removed.error()));
   return sum;
 }
 

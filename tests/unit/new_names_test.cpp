@@ -411,6 +411,20 @@ TEST_F(NewNames, WhoMayNotWriteLeavesOldShards) {
   EXPECT_TRUE(fs::exists(ckpt + "/m-1.safetensors"));
 }
 
+TEST_F(NewNames, WhatADeadWriterLeftOfAShardThatIsNoLongerNamedGoesWithRecovery) {
+  const std::string dead = ".m-3.safetensors.st-tmp-0123456789abcdef",
+                    alive = ".m-4.safetensors.st-tmp-0123456789abcdef";
+  const std::string other = ".notes.txt.st-tmp-0123456789abcdef";
+  for (const std::string &name : {dead, alive, other}) put_bytes(ckpt + "/" + name, "half");
+  auto held = os::File::open(env, AT_FDCWD, ckpt + "/" + alive, O_RDWR, 0, alive);
+  ASSERT_TRUE(is_ok(held));
+  auto lock = os::RangeLock::acquire(*held, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(lock));
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(names(), ElementsAre(alive, other, "m-1.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+  for (const std::string &name : {alive, other}) fs::remove(ckpt + "/" + name);
+}
+
 // As one that only others may write to.
 TEST_F(NewNames, AFolderThatTakesNoNewFileLeavesAllAsItWas) {
   auto c = open();
