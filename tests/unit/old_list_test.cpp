@@ -45,6 +45,14 @@ TEST(OldListTest, WhatIsNoPlainNameOrComesTwiceIsRefused) {
   EXPECT_FALSE(parse_old_list(spell({{"a.safetensors", 1, 2, 3, 4}, {"a.safetensors", 5, 6, 7, 8}})));
 }
 
+TEST(OldListTest, LinesThatAreNoneAreRefusedUnderAGoodHash) {
+  for (const std::string line :
+       {"x", "x 1 2 3 b.safetensors", "1x 2 3 4 b.safetensors", "1 x 3 4 b.safetensors", "1 2 x 4 b.safetensors",
+        "1 2 3 x b.safetensors", "1 2 3 b.safetensors", "99999999999999999999 2 3 4 b.safetensors"})
+    EXPECT_FALSE(parse_old_list(spell({{"a.safetensors\n" + line, 1, 2, 3, 4}}))) << line;
+  EXPECT_TRUE(parse_old_list(spell({{"a.safetensors\n1 2 3 4 b.safetensors", 1, 2, 3, 4}})));
+}
+
 TEST(GenerationTest, ANumberStandsBeforeTheSuffix) {
   const std::string shard = "model-00001-of-00004.safetensors", seventh = "model-00001-of-00004.g7.safetensors";
   EXPECT_EQ(with_generation(shard, 7), seventh);

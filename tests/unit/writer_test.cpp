@@ -80,6 +80,27 @@ TEST_F(WriterTest, WritesDeclaredTensorsInPiecesAndInAnyOrder) {
   EXPECT_TRUE(fails_with(Status::txn_failed, w->finish()));
 }
 
+TEST_F(WriterTest, WideElementsComeFirstWhereOneWouldLieUnalignedElse) {
+  const NewTensor odd = u8("odd", a.substr(0, 3)), wide{"wide", Dtype::F64, {2}, 16, b.data()};
+  const NewTensor none{"none", Dtype::F64, {0}, 0, nullptr}, even = u8("even", a.substr(0, 8));
+  const auto names = [&](const std::vector<NewTensor> &tensors, bool declares) {
+    SaveOptions options;
+    options.align = true;
+    auto w = writer(declares ? tensors : std::vector<NewTensor>(), options);
+    for (const NewTensor &t : tensors) EXPECT_TRUE(is_ok(w->put(t)));
+    EXPECT_TRUE(is_ok(w->finish()));
+    auto h = header();
+    EXPECT_TRUE(is_ok(h));
+    std::string found;
+    for (size_t i = 0; h && i < h->index.size(); ++i) found += std::string(h->index.at(i).name) + " ";
+    return found;
+  };
+  for (const bool declares : {true, false}) {
+    EXPECT_EQ(names({even, none, wide, odd}, declares), "even none wide odd ");
+  }
+  EXPECT_EQ(names({odd, none, wide}, true), "none wide odd ");
+}
+
 TEST_F(WriterTest, RefusalsLeaveItAsItWas) {
   auto w = writer({u8("a", a)});
   const std::string more = a + "!";
