@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -43,11 +44,14 @@ List &list() {
   return *all;
 }
 
-// Where the kernel cannot do it (Linux before 5.14). A write of nothing, which loses none of another thread; volatile,
-// as clang would only read else.
+// Where the kernel cannot do it (Linux before 5.14). A write of what is there, which loses none of another thread's. If
+// that one writes meanwhile, the page is there too. An "or" with zero would not do: clang makes no write of it.
 void touch(std::byte *from, size_t n, size_t page) {
-  for (size_t at = 0; at < n; at += page)
-    __atomic_fetch_or(reinterpret_cast<volatile unsigned char *>(from + at), 0, __ATOMIC_RELAXED);
+  for (size_t at = 0; at < n; at += page) {
+    const std::atomic_ref byte(*reinterpret_cast<unsigned char *>(from + at));
+    unsigned char now = byte.load(std::memory_order_relaxed);
+    byte.compare_exchange_strong(now, now, std::memory_order_relaxed);
+  }
 }
 
 Result<void> make_private(const Noted &m, const File &file, uint64_t offset, uint64_t n) {
