@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "output.h"
 
@@ -31,6 +32,12 @@ class Json {
   void field(std::string_view name, const T &v) {
     key(name);
     value(v);
+  }
+  void names(std::string_view name, const std::vector<std::string> &all) {
+    key(name);
+    begin_array();
+    for (const std::string &each : all) value(each);
+    end_array();
   }
 
  private:

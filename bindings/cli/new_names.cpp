@@ -30,13 +30,6 @@ std::string utc(time_t seconds) {
   return out;
 }
 
-void write_names(Json &json, const char *key, const std::vector<std::string> &names) {
-  json.key(key);
-  json.begin_array();
-  for (const std::string &name : names) json.value(name);
-  json.end_array();
-}
-
 }  // namespace
 
 void add_new_names_options(const Command &command, NewNamesOptions &options) {
@@ -69,8 +62,8 @@ void ShardNames::tell(Output &out) const {
 
 void ShardNames::write(Json &json) const {
   if (!options_.wanted) return;
-  write_names(json, "new_shards", new_);
-  write_names(json, "old_shards", old_);
+  json.names("new_shards", new_);
+  json.names("old_shards", old_);
   json.key("old_until");
   if (old_.empty()) {
     json.null();

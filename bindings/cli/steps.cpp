@@ -52,13 +52,6 @@ const char *kind_name(uint32_t kind) {
   return kind == ST_PLAN_PUBLISH ? "publish" : kind == ST_PLAN_PATCH ? "patch" : "nothing";
 }
 
-void write_names(Json &json, const char *key, const std::vector<std::string> &names) {
-  json.key(key);
-  json.begin_array();
-  for (const std::string &name : names) json.value(name);
-  json.end_array();
-}
-
 }  // namespace
 
 void add_layout_options(const Command &command, LayoutOptions &options) {
@@ -242,8 +235,8 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
     std::vector<std::string> put, keys;
     for (const Put &p : puts_) put.push_back(p.name);
     for (const auto &[key, value] : metadata_) keys.push_back(key);
-    write_names(json, "put", put);
-    write_names(json, "removed", removed_);
+    json.names("put", put);
+    json.names("removed", removed_);
     json.key("renamed");
     json.begin_array();
     for (const auto &[from, to] : renamed_) {
@@ -253,7 +246,7 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
       json.end_object();
     }
     json.end_array();
-    write_names(json, "metadata", keys);
+    json.names("metadata", keys);
     json.field("kind", kind_name(plan.kind));
     json.field("file_size", plan.file_size);
     json.field("data_offset", plan.data_offset);

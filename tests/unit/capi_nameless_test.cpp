@@ -39,16 +39,22 @@ class CapiNameless : public CapiScene, public ::testing::WithParamInterface<Kind
     if (fd >= 0) ::close(fd);
   }
 
+  st_file *open_by_path(uint32_t map) const {
+    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    options.map = map;
+    st_file *file = nullptr;
+    EXPECT_ST(ST_OK, st_open(name.c_str(), &options, &file));
+    return file;
+  }
+
   int fd = -1;
   std::string name;
 };
 
 TEST_P(CapiNameless, ItIsReadAndOpenedAnew) {
   for (uint32_t map : {ST_MAP_AUTO, ST_MAP_PRIVATE, ST_MAP_NONE}) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
-    options.map = map;
-    st_file *file = nullptr, *again = nullptr;
-    ASSERT_ST(ST_OK, st_open(name.c_str(), &options, &file));
+    st_file *file = open_by_path(map), *again = nullptr;
+    ASSERT_NE(file, nullptr);
     ASSERT_ST(ST_OK, st_reopen(file, &again));
     for (st_file *each : {file, again}) {
       EXPECT_EQ(seen(each, "a"), tensors[0].bytes);
@@ -59,10 +65,8 @@ TEST_P(CapiNameless, ItIsReadAndOpenedAnew) {
 }
 
 TEST_P(CapiNameless, AForkedChildReadsItThoughTheProgramClosedItsDescriptor) {
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
-  options.map = ST_MAP_NONE;
-  st_file *file = nullptr;
-  ASSERT_ST(ST_OK, st_open(name.c_str(), &options, &file));
+  st_file *file = open_by_path(ST_MAP_NONE);
+  ASSERT_NE(file, nullptr);
   ::close(std::exchange(fd, -1));
   const pid_t child = ::fork();
   if (child == 0) {
