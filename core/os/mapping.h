@@ -25,8 +25,8 @@ class Mapping {
 
   const std::byte *data() const { return data_; }
   size_t size() const { return size_; }
-  // Bytes in memory now, in whole pages; 0 where the system does not tell. Of a file that this process may not change,
-  // Linux says that all are.
+  // Bytes in memory now, in whole pages; 0 where the system does not tell. Linux says that all are, if this process may
+  // not change the file.
   uint64_t resident() const { return resident(0, size_); }
   uint64_t resident(size_t offset, size_t n) const;
   // Bring pages into memory, and into the mapping, in order. A file that was

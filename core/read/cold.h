@@ -8,8 +8,8 @@
 
 namespace st::read {
 
-// True once: the answer leaves a mark, the file's last page in the page cache, which the next load of the file finds,
-// in any process, until the kernel needs the memory. False also where the system does not tell.
+// True once: the answer leaves a mark, the file's last page in the page cache. The next load of the file finds it, in
+// any process, until the kernel needs the memory. False also where the system does not tell.
 bool is_first_load(const os::File &file, const Plan &plan);
 
 }  // namespace st::read
