@@ -81,8 +81,8 @@ TEST_F(WriterTest, WritesDeclaredTensorsInPiecesAndInAnyOrder) {
 }
 
 TEST_F(WriterTest, WideElementsComeFirstWhereOneWouldLieUnalignedElse) {
-  const NewTensor odd = u8("odd", a.substr(0, 3)), wide{"wide", Dtype::F64, {2}, 16, b.data()};
-  const NewTensor none{"none", Dtype::F64, {0}, 0, nullptr}, even = u8("even", a.substr(0, 8));
+  const NewTensor odd{"odd", Dtype::U8, {3}, 3, a.data()}, even{"even", Dtype::U8, {8}, 8, a.data()};
+  const NewTensor wide{"wide", Dtype::F64, {2}, 16, b.data()}, none{"none", Dtype::F64, {0}, 0, nullptr};
   const auto names = [&](const std::vector<NewTensor> &tensors, bool declares) {
     SaveOptions options;
     options.align = true;
