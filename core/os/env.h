@@ -25,6 +25,8 @@ class Env {
   virtual ~Env() = default;
 
   virtual int openat(int dir, const char *path, int flags, mode_t mode) = 0;
+  // openat2: -ELOOP where any component of the path is a link. -ENOSYS before Linux 5.6.
+  virtual int openat_without_links(int dir, const char *path, int flags) = 0;
   virtual int close(int fd) = 0;
   virtual ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) = 0;
   virtual ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) = 0;
@@ -72,7 +74,7 @@ class Env {
   virtual int random(void *out, size_t n) = 0;
   virtual pid_t getpid() = 0;
   virtual uint64_t fork_generation() = 0;  // differs in a forked child; costs no system call
-  virtual unsigned cpus() = 0;             // that this process may use
+  virtual unsigned cpus() = 0;             // that this process might use when it first asked
   virtual uid_t geteuid() = 0;
   virtual uint64_t monotonic_ms() = 0;
   virtual uint64_t unix_time() = 0;  // seconds since 1970, by the clock on the wall

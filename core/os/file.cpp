@@ -21,6 +21,14 @@ Result<File> File::open(Env &env, int dir, const std::string &path, int flags, m
   return file;
 }
 
+Result<File> File::open_without_links(Env &env, const std::string &path, int flags, std::string shown) {
+  File file = closed(env, std::move(shown));
+  const int fd = repeat_interrupted([&] { return env.openat_without_links(AT_FDCWD, path.c_str(), flags); });
+  if (fd < 0) return Failure(file.error(-fd, "open"));
+  file.fd_ = fd;
+  return file;
+}
+
 void File::close() {
   if (fd_ >= 0) env_->close(std::exchange(fd_, -1));
 }

@@ -35,6 +35,8 @@ class File {
   File() = default;
   // `path` is for the system call, `shown` for messages.
   static Result<File> open(Env &env, int dir, const std::string &path, int flags, mode_t mode, std::string shown);
+  // The same, and no component of the path may be a link.
+  static Result<File> open_without_links(Env &env, const std::string &path, int flags, std::string shown);
   // One that is not open, and only knows its path.
   static File closed(Env &env, std::string path) {
     File file;

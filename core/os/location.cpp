@@ -27,12 +27,7 @@ Result<std::shared_ptr<const Directory>> Directory::open(Env &env, int dir, cons
                                                          std::string shown) {
   auto file = File::open(env, dir, name, folder_flags | flags, 0, std::move(shown));
   if (!file) return Failure(std::move(file.error()));
-  auto identity = file->stat();
-  if (!identity) return Failure(std::move(identity.error()));
-  std::shared_ptr<Directory> made(new Directory());
-  made->file_ = std::move(*file);
-  made->identity_ = *identity;
-  return made;
+  return std::shared_ptr<const Directory>(new Directory(std::move(*file)));
 }
 
 Directory::~Directory() {
@@ -41,6 +36,12 @@ Directory::~Directory() {
 
 Result<std::shared_ptr<const Directory>> Directory::inside(const std::string &name) const {
   return open(env(), fd(), name.c_str(), O_NOFOLLOW, path_of(name));
+}
+
+bool Directory::is(const Directory &other) const {
+  if (this == &other) return true;
+  const auto mine = identity(), theirs = other.identity();
+  return mine && theirs && same_inode(*mine, *theirs);
 }
 
 std::string Directory::path_of(const std::string &name) const {
@@ -231,6 +232,19 @@ Result<Location> Location::find(Env &env, const std::string &path) {
     found.nameless_ = walk.nameless();
     return found;
   });
+}
+
+std::optional<Location> Location::find_unlinked(Env &env, const std::string &path) {
+  auto whole = absolute(env, path);
+  if (!whole || whole->ends_with('/')) return std::nullopt;
+  const std::string closed = *whole + "/";
+  for (const char *odd : {"//", "/./", "/../"})
+    if (closed.find(odd) != std::string::npos) return std::nullopt;
+  const std::string folder = parent_of(*whole);
+  auto opened = File::open_without_links(env, folder, folder_flags, folder);
+  if (!opened) return std::nullopt;
+  const std::shared_ptr<const Directory> in(new Directory(std::move(*opened)));
+  return Location(in, whole->substr(whole->rfind('/') + 1), *whole);
 }
 
 Result<Location> Location::find_new(Env &env, const std::string &path) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ class Directory {
   int fd() const { return file_.fd(); }
   const std::string &path() const { return file_.path(); }  // absolute, as it was when it was resolved; for messages
   std::string path_of(const std::string &name) const;
-  bool is(const Directory &other) const { return same_inode(identity_, other.identity_); }
-  const struct stat &identity() const { return identity_; }
+  bool is(const Directory &other) const;
+  Result<struct stat> identity() const { return file_.stat(); }
 
   // Both need the right to read it.
   Result<std::vector<std::string>> list() const;
@@ -41,14 +42,13 @@ class Directory {
     Linked *before;
   };
 
-  Directory() = default;
+  explicit Directory(File file) : file_(std::move(file)) {}
   static Result<std::shared_ptr<const Directory>> open(Env &env, int dir, const char *name, int flags,
                                                        std::string shown);
   // The same folder, if a link from here has led there before: so that all files of a cache share one descriptor.
   std::shared_ptr<const Directory> shared(std::shared_ptr<const Directory> to) const;
 
   File file_;
-  struct stat identity_ = {};
   mutable std::atomic<Linked *> linked_ = nullptr;
 };
 
@@ -61,6 +61,9 @@ class Location {
   // Symbolic links are followed, that of the last component too. The file need not exist. One that has no name, and is
   // found by /proc/self/fd, can be opened to be read.
   static Result<Location> find(Env &env, const std::string &path);
+  // The same with one system call, of a path with no link before its last component, which is not looked at: opening it
+  // fails with ELOOP if that is one. Nothing where all of the path must be walked.
+  static std::optional<Location> find_unlinked(Env &env, const std::string &path);
   // The same of a file to be made: a link that leads to nothing is what is to be replaced. Status unsupported if there
   // is a file, but one without a name.
   static Result<Location> find_new(Env &env, const std::string &path);

@@ -5,8 +5,9 @@
 namespace st::os {
 
 std::vector<std::string> Neighbours::beginning_with(const Location &file, const std::string &prefix) {
-  const struct stat &folder = file.folder()->identity();
-  const auto [found, fresh] = by_folder_.try_emplace({folder.st_dev, folder.st_ino});
+  const auto folder = file.folder()->identity();
+  if (!folder) return {};
+  const auto [found, fresh] = by_folder_.try_emplace({folder->st_dev, folder->st_ino});
   std::vector<std::string> &names = found->second;
   if (fresh)
     if (auto listed = file.folder()->list()) {

@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,6 +86,12 @@ class PosixEnv final : public Env {
   int openat(int dir, const char *path, int flags, mode_t mode) override {
     if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
     return answer(::openat(dir, path, flags | O_CLOEXEC, mode));
+  }
+  int openat_without_links(int dir, const char *path, int flags) override {
+    struct open_how how = {};
+    how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC;
+    how.resolve = RESOLVE_NO_SYMLINKS;
+    return static_cast<int>(answer(::syscall(SYS_openat2, dir, path, &how, sizeof how)));
   }
   int close(int fd) override {
     locked_.forget(fd);
@@ -210,9 +218,15 @@ class PosixEnv final : public Env {
   pid_t getpid() override { return ::getpid(); }
   uint64_t fork_generation() override { return locked_.generation(); }
   unsigned cpus() override {
-    cpu_set_t set;
-    if (::sched_getaffinity(0, sizeof set, &set) < 0) return 1;
-    return static_cast<unsigned>(CPU_COUNT(&set));
+    const uint64_t process = locked_.generation() << 32;
+    uint64_t known = cpus_.load(std::memory_order_relaxed);
+    if (known <= process || known - process > UINT32_MAX) {
+      cpu_set_t set;
+      const bool told = ::sched_getaffinity(0, sizeof set, &set) == 0;
+      known = process + (told ? static_cast<unsigned>(CPU_COUNT(&set)) : 1);
+      cpus_.store(known, std::memory_order_relaxed);
+    }
+    return static_cast<unsigned>(known - process);
   }
   uid_t geteuid() override { return ::geteuid(); }
   uint64_t monotonic_ms() override {
@@ -233,6 +247,7 @@ class PosixEnv final : public Env {
 
  private:
   LockedDescriptors locked_;
+  std::atomic<uint64_t> cpus_ = 0;  // once asked; above them the process that asked
 };
 
 }  // namespace

@@ -13,10 +13,11 @@
 namespace st::read {
 namespace {
 
-constexpr size_t most_parts = 512;                  // half of what one preadv takes
-constexpr uint64_t smallest = uint64_t{64} << 10;   // of a request, however little memory may be used
-constexpr uint64_t small_work = uint64_t{4} << 20;  // a thread costs more than it saves below
-constexpr uint64_t page = 4096;                     // that the kernel forgets whole or not at all
+constexpr size_t most_parts = 512;                    // half of what one preadv takes
+constexpr uint64_t smallest = uint64_t{64} << 10;     // of a request, however little memory may be used
+constexpr uint64_t small_work = uint64_t{4} << 20;    // a thread costs more than it saves below
+constexpr uint64_t read_ahead = uint64_t{128} << 10;  // that the kernel does anyway
+constexpr uint64_t page = 4096;                       // that the kernel forgets whole or not at all
 
 // What the threads of one bulk read share.
 struct Shared {
@@ -43,7 +44,7 @@ class Reader {
     if (number_ > 0 || s_.shares.size() > 1)
       if (auto opened = reopen_file(s_.file, O_RDONLY)) own = std::move(*opened);
     const os::File &file = own ? own : s_.file;
-    file.env().fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (s_.plan.wanted > read_ahead) file.env().fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
     while (const Request *request = take()) {
       if (s_.crew.stopped()) return {};
       if ((calling_ && is_due(*request)) || s_.control.interrupted())

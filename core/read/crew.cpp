@@ -53,18 +53,18 @@ Result<void> Crew::run(size_t n, const Body &body, const std::function<Result<vo
   std::vector<std::thread> others;
   others.reserve(n - 1);
   working_ = n - 1;
-  try {
-    const SignalsHeldBack quiet;
-    for (size_t number = 1; number < n; ++number)
-      others.emplace_back([this, &body, number] {
-        attempt([&] { return body(number, false); });
-        std::lock_guard lock(mutex_);
-        --working_;
-        news_.notify_one();
-      });
-  } catch (const std::system_error &) {  // no more threads,
-  } catch (const std::bad_alloc &) {     // or no memory for them
-  }
+  if (n > 1) try {
+      const SignalsHeldBack quiet;
+      for (size_t number = 1; number < n; ++number)
+        others.emplace_back([this, &body, number] {
+          attempt([&] { return body(number, false); });
+          std::lock_guard lock(mutex_);
+          --working_;
+          news_.notify_one();
+        });
+    } catch (const std::system_error &) {  // no more threads,
+    } catch (const std::bad_alloc &) {     // or no memory for them
+    }
   attempt([&] { return body(0, true); });
   for (size_t number = others.size() + 1; number < n; ++number) attempt([&] { return body(number, true); });
 

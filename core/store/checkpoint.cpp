@@ -6,6 +6,11 @@
 namespace st::store {
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::string &path, OpenOptions options) {
+  // Usually no link is in the way.
+  if (auto unlinked = os::Location::find_unlinked(env, path)) {
+    auto opened = open(std::move(*unlinked), options);
+    if (opened || opened.error().os_errno != ELOOP) return opened;
+  }
   auto at = os::Location::find(env, path);
   if (!at) return Failure(std::move(at.error()));
   return open(std::move(*at), std::move(options));
@@ -54,10 +59,13 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen(const Snapshot &state, Ag
 // The file as it stands there now, with nothing left to recover.
 Result<std::unique_ptr<Snapshot>> Checkpoint::look() {
   return os::while_stale([this]() -> Result<std::unique_ptr<Snapshot>> {
-    auto file = open_regular(at_, options_.writable ? O_RDWR : O_RDONLY);
+    struct stat identity;
+    auto file = open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity);
     if (!file) return Failure(std::move(file.error()));
-    if (auto recovered = recover_if_needed(*file); !recovered) return Failure(std::move(recovered.error()));
-    auto snapshot = Snapshot::take(std::move(*file), options_.map, options_.log);
+    auto clean = recover_if_needed(identity);
+    if (!clean) return Failure(std::move(clean.error()));
+    auto snapshot = *clean ? Snapshot::take(std::move(*file), identity, options_.map, options_.log)
+                           : Snapshot::take(std::move(*file), options_.map, options_.log);
     if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
     return snapshot;
   });
@@ -97,23 +105,23 @@ HeldSnapshot Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
 }
 
 // Before the header is believed, what a crashed writer had promised is kept.
-Result<void> Checkpoint::recover_if_needed(const os::File &file) {
-  auto s = file.stat();
-  if (!s) return Failure(std::move(s.error()));
-  auto folder = write::Folder::open(at_, *s, options_.log);
+// Whether there was no journal, so that nothing has touched the file.
+Result<bool> Checkpoint::recover_if_needed(const struct stat &identity) {
+  auto folder = write::Folder::open(at_, identity, options_.log);
   if (!folder) return Failure(std::move(folder.error()));
-  if (!*folder) return {};
-  auto orphans = write::find_orphans(**folder, *s);
+  if (!*folder) return true;
+  auto orphans = write::find_orphans(**folder, identity);
   if (!orphans) return Failure(std::move(orphans.error()));
-  if (!orphans->committed && !options_.writable) return {};
+  if (!orphans->committed && !options_.writable) return false;
   if (!orphans->committed && !orphans->idle) {
     write::Folder::remove_if_empty(at_);
-    return {};
+    return false;
   }
   const Control control = this->control();
   // Rubbish is removed only if nobody is in the way.
   auto recovered = recover({orphans->committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
-  return orphans->committed ? recovered : Result<void>();
+  if (!recovered && orphans->committed) return Failure(std::move(recovered.error()));
+  return false;
 }
 
 Result<void> Checkpoint::recover(const os::LockWait &wait) {

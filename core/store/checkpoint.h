@@ -180,7 +180,7 @@ class Checkpoint {
   }
   HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
   Result<std::unique_ptr<Snapshot>> look();
-  Result<void> recover_if_needed(const os::File &file);
+  Result<bool> recover_if_needed(const struct stat &identity);
   Result<void> recover(const os::LockWait &wait);
 
   os::Env &env_;

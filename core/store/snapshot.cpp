@@ -23,11 +23,13 @@ struct ReadHeader {
   uint64_t hash;  // of the length and the JSON
 };
 
-// A plain header, window by window; nothing if it is not of the plain form.
-Result<std::optional<ReadHeader>> scan(const os::File &file, const char *length, uint64_t n, uint64_t file_size,
-                                       uint64_t seed) {
-  constexpr uint64_t window = uint64_t{96} << 10;  // from the heap, and in the cache
-  const HugeBuffer buffer(window + header_padding);
+constexpr uint64_t window = uint64_t{96} << 10;    // from the heap, and in the cache
+constexpr uint64_t at_first = uint64_t{16} << 10;  // read of a file before its header's length is known
+
+// A plain header, window by window; nothing if it is not of the plain form. `begun` bytes of it are in the buffer, of a
+// window, already; what it had before is lost.
+Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &buffer, uint64_t begun,
+                                       const char *length, uint64_t n, uint64_t file_size, uint64_t seed) {
   IndexBuilder builder(seed, n);
   HeaderScanner scanner(builder);
   Hasher hasher;
@@ -35,8 +37,10 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const char *length,
   uint64_t kept = 0;  // bytes of an entry that the last window cut
   for (uint64_t done = 0; done < n || kept > 0;) {
     const uint64_t take = std::min(window - kept, n - done);
-    if (auto got = file.read(buffer.get() + kept, take, length_bytes + done); !got)
-      return Failure(std::move(got.error()));
+    const uint64_t here = done == 0 ? std::min(begun, take) : 0;
+    if (here < take)
+      if (auto got = file.read(buffer.get() + kept + here, take - here, length_bytes + done + here); !got)
+        return Failure(std::move(got.error()));
     hasher.add(buffer.get() + kept, take);
     done += take;
     const uint64_t have = kept + take;
@@ -55,13 +59,18 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const char *length,
 }
 
 Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
-  char first[length_bytes] = {};
-  auto got = file.read_up_to(first, sizeof first, 0);
+  const HugeBuffer buffer(window + header_padding);
+  auto got = file.read_up_to(buffer.get(), std::min(file_size, at_first), 0);
   if (!got) return Failure(std::move(got.error()));
-  auto n = parse_header_length({first, *got}, file_size);
+  char first[length_bytes] = {};
+  std::memcpy(first, buffer.get(), std::min<uint64_t>(*got, sizeof first));
+  auto n = parse_header_length({first, std::min<size_t>(*got, sizeof first)}, file_size);
   if (!n) return Failure(std::move(n.error()));
-  const uint64_t seed = random_seed(file.env());
-  auto scanned = scan(file, first, *n, file_size, seed);
+  const uint64_t begun = *got - length_bytes;
+  std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
+  // Of a header that short, names that collide cost nobody anything.
+  const uint64_t seed = *n <= begun ? 0 : random_seed(file.env());
+  auto scanned = scan(file, buffer, begun, first, *n, file_size, seed);
   if (!scanned) return Failure(std::move(scanned.error()));
   if (*scanned) return std::move(**scanned);
 
@@ -77,12 +86,13 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
 
 }  // namespace
 
-Result<os::File> open_regular(const os::Location &at, int flags) {
+Result<os::File> open_regular(const os::Location &at, int flags, struct stat *identity) {
   return os::while_stale([&]() -> Result<os::File> {
     auto file = at.open(flags | O_NONBLOCK | O_NOCTTY);
     if (!file) return file;
     auto s = file->stat();
     if (!s) return Failure(std::move(s.error()));
+    if (identity) *identity = *s;
     if (!S_ISREG(s->st_mode))
       return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");
     return file;
@@ -90,14 +100,19 @@ Result<os::File> open_regular(const os::Location &at, int flags) {
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
-  auto snapshot = std::make_unique<Snapshot>();
   auto identity = file.stat();
   if (!identity) return Failure(std::move(identity.error()));
-  const auto size = static_cast<uint64_t>(identity->st_size);
+  return take(std::move(file), *identity, map, log);
+}
+
+Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct stat &identity, read::MapMode map,
+                                                 const Log &log) {
+  auto snapshot = std::make_unique<Snapshot>();
+  const auto size = static_cast<uint64_t>(identity.st_size);
 
   auto read = read_header(file, size);
   if (!read) return Failure(std::move(read.error()));
-  snapshot->identity = *identity;
+  snapshot->identity = identity;
   snapshot->header = std::move(read->header);
   snapshot->header_hash = read->hash;
   snapshot->filesystem = os::probe_filesystem(file);

@@ -56,6 +56,9 @@ struct Snapshot {
 
   // Takes over `file`, which is open for reading. Status: the format's.
   static Result<std::unique_ptr<Snapshot>> take(os::File file, read::MapMode map, const Log &log);
+  // The same of one whose stat() is known.
+  static Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat &identity, read::MapMode map,
+                                                const Log &log);
   static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
 
  private:
@@ -71,7 +74,7 @@ struct Snapshot {
   std::shared_ptr<os::Descriptors> descriptors_;
 };
 
-// A plain file, opened without blocking on pipes and devices.
-Result<os::File> open_regular(const os::Location &at, int flags);
+// A plain file, opened without blocking on pipes and devices; and what its stat() said.
+Result<os::File> open_regular(const os::Location &at, int flags, struct stat *identity = nullptr);
 
 }  // namespace st::store

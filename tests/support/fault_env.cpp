@@ -83,6 +83,11 @@ int FaultEnv::openat(int dir, const char *path, int flags, mode_t mode) {
   return base_.openat(dir, path, flags, mode);
 }
 
+int FaultEnv::openat_without_links(int dir, const char *path, int flags) {
+  ST_ASK(openat);
+  return base_.openat_without_links(dir, path, flags);
+}
+
 int FaultEnv::close(int fd) {
   ST_ASK(close);
   return base_.close(fd);

@@ -65,6 +65,7 @@ class FaultEnv : public os::Env {
   std::vector<Call> calls;  // made so far; not while other threads make some
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
+  int openat_without_links(int dir, const char *path, int flags) override;  // a kind of openat
   int close(int fd) override;
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
   ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override;

@@ -109,6 +109,7 @@ class SimEnv : public os::Env {
   uint64_t free_bytes = UINT64_MAX;  // what fallocate and growing writes may still take
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
+  int openat_without_links(int, const char *, int) override { return -ENOSYS; }
   int close(int fd) override;
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
   ssize_t preadv(int fd, const struct iovec *parts, int, uint64_t offset) override {

@@ -2,6 +2,7 @@
 #include <grp.h>
 #include <sys/stat.h>
 
+#include "counting_env.h"
 #include "store_scene.h"
 
 namespace st::store {
@@ -9,6 +10,7 @@ namespace {
 
 using testing::AsUser;
 using testing::bytes_of;
+using testing::Call;
 using testing::fails_with;
 using testing::is_ok;
 using testing::put_bytes;
@@ -41,6 +43,25 @@ TEST_F(CheckpointTest, ShowsTheBytesOfEveryTensorInEveryMode) {
     EXPECT_EQ(s.file_size(), old.size());
     EXPECT_EQ(c->counters().bytes_read, 17007u);
   }
+}
+
+TEST_F(CheckpointTest, ASmallFileIsOpenedByFewCalls) {
+  testing::CountingXfs counting(os::Env::posix());
+  const int root = counting.openat_without_links(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
+  if (root < 0) GTEST_SKIP() << "there is no openat2 here";
+  counting.close(root);
+  counting.calls.clear();
+  ASSERT_TRUE(is_ok(Checkpoint::open(counting, fs::canonical(path), {})));
+  std::erase(counting.calls, Call::getenv);
+  const std::vector<Call> few = {Call::openat,  // the folder, by its whole path
+                                 Call::openat, Call::fstat,
+                                 Call::openat,  // is there a journal?
+                                 Call::pread,  Call::fstatfs, Call::mmap, Call::munmap, Call::close, Call::close};
+  EXPECT_TRUE(counting.calls == few) << [&] {
+    std::string made;
+    for (const Call call : counting.calls) made += std::string(testing::call_name(call)) + " ";
+    return made;
+  }();
 }
 
 TEST_F(CheckpointTest, ReadsSlicesAndCountsTheirBytes) {

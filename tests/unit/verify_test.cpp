@@ -1,6 +1,9 @@
 // Verification: what it finds, and that it only looks.
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "store/verify.h"
 #include "store_scene.h"
 
@@ -110,7 +113,10 @@ TEST_F(VerifyTest, EveryByteIsReadAndOnlyRead) {
     uint64_t bytes = 0;
   } meter(env);
   ASSERT_TRUE(is_ok(check(meter)));
-  EXPECT_GE(meter.bytes, old.size());
+  uint64_t header = 0;
+  std::memcpy(&header, old.data(), sizeof header);
+  const uint64_t data = old.size() - sizeof header - header;
+  EXPECT_GE(meter.bytes, data + std::min<uint64_t>(old.size(), 16384));  // what is read at first may have data in it
   for (testing::Call call : meter.calls)
     EXPECT_TRUE(call != testing::Call::pwrite && call != testing::Call::mkdirat && call != testing::Call::unlinkat);
 }
@@ -118,7 +124,7 @@ TEST_F(VerifyTest, EveryByteIsReadAndOnlyRead) {
 TEST_F(VerifyTest, ABadBlockIsFound) {
   FaultEnv faulty(env);
   int reads = 0;
-  faulty.before = [&](testing::Call call) { return call == testing::Call::pread && ++reads == 3 ? -EIO : 0; };
+  faulty.before = [&](testing::Call call) { return call == testing::Call::pread && ++reads == 2 ? -EIO : 0; };
   EXPECT_TRUE(fails_with(Status::io, check(faulty)));
   EXPECT_EQ(found.back().status, Status::io);
   EXPECT_NE(found.back().offset, no_offset);
