@@ -185,6 +185,20 @@ def test_a_commit_shows_to_the_next_call_and_others_after_refresh(tmp_path):
         assert together(dict(f.items())) == 2
 
 
+def test_what_is_read_has_the_form_of_its_state(tmp_path):
+    path = tmp_path / "model.safetensors"
+    libst.save(path, {f"t{i}": np.full(2, i, np.float32) for i in range(20)})
+    with libst.open(path) as f, libst.open(path, "r+") as writer:
+        assert [f.read(name).tolist() for name in f] == [[i, i] for i in range(20)]
+        before = f.slice("t3")
+        with writer.transaction() as t:
+            t.put("t3", np.full((5, 3), 3, np.int64))
+        f.refresh()
+        assert f.read("t3").shape == f.slice("t3")[:].shape == (5, 3)
+        assert f.read("t3").dtype == np.int64
+        assert before[:].tolist() == [3, 3]
+
+
 def test_a_commit_that_is_cancelled_may_have_followed_a_file_that_was_replaced(tmp_path):
     path = tmp_path / "m.safetensors"
     libst.save(path, {"a": np.zeros(1 << 20, np.uint8), "b": np.zeros(3)})

@@ -12,7 +12,7 @@ from .errors import check
 #: dtype, shape
 Form = tuple[int, tuple[int, ...]]
 
-_MANY = 64  # from so many on numpy's columns cost less than ctypes' structs
+_MANY = 32  # from so many on numpy's columns cost less than ctypes' structs
 
 
 def all_forms(handle: Handle) -> tuple[list[Form], list[int], list[int]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
-from ._forms import all_forms
+from ._forms import Form, all_forms
 from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names, no_name
 from ._torch import laid_over
@@ -34,12 +34,17 @@ _MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE, _abi.ST_MAP_COPY_ON_WRITE)
 # By number: numpy's dtype of an element; None for packed bytes.
 _WHOLE = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
 
+_SOME = 8  # tensors of a file that are described one by one
+
 _ndarray = np.ndarray
 _Tensor = _abi.Tensor
 
 
 class Pin:
-    __slots__ = ("handle", "callbacks", "options", "map", "_size", "_get", "_mapping", "_writable", "_copies")
+    __slots__ = (
+        "handle", "callbacks", "options", "map", "_size", "_get", "_mapping", "_writable", "_copies", "_forms",
+        "_asked",
+    )  # fmt: skip
 
     handle: Handle
     callbacks: Callbacks
@@ -50,6 +55,8 @@ class Pin:
     _writable: bool  # whether views may be written
     _copies: "list[Pin]"  # one of the same state whose views may be written: once that was asked for
     _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
+    _forms: dict[str, Form]  # of all tensors, once some were asked for
+    _asked: int
 
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
@@ -70,6 +77,8 @@ class Pin:
         calls_back = guarded or _abi.st_shard_count(self.handle) != 1 or self.map not in _MAPPED
         self._get = partial(callbacks.call, _abi.st_get_n) if calls_back else _abi.st_get_n
         self._mapping = _NOT_YET
+        self._forms = {}
+        self._asked = 0
 
     def view(self, name: str) -> Array:
         """See `File.__getitem__`."""
@@ -180,6 +189,21 @@ class Pin:
     def describe(self, name: str) -> Description:
         try:
             return describe(self.handle, encoded(name))
+        finally:
+            del self
+
+    def form(self, name: str) -> Form:
+        """After some, those of all tensors are at hand: it is likely that most are asked for."""
+        try:
+            raw = encoded(name)
+            found = self._forms.get(name)
+            if found is None:
+                tensor = describe(self.handle, raw)
+                found = tensor.dtype, tensor.shape
+                self._asked += 1
+                if self._asked == _SOME and _abi.st_shard_count(self.handle) == 1:
+                    self._forms = dict(zip(names(self.handle), all_forms(self.handle)[0]))
+            return found
         finally:
             del self
 

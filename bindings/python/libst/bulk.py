@@ -14,7 +14,7 @@ import numpy as np
 from . import _abi
 from ._callbacks import Progress
 from ._index import cut, parts_of
-from ._names import Description, describe, encoded, index_of
+from ._names import Description, encoded, index_of
 from ._pin import Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, shapes
 from ._torch import torch_tensor
@@ -63,6 +63,7 @@ def load(
 
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
+    options.setdefault("map", "none")  # nothing is to be viewed
     with open(path, **options) as file, _watched(progress, file) as watch:
         if file._pin().shows_writable:
             wanted = list(file) if names is None else list(names)
@@ -92,12 +93,15 @@ def _to_torch(pin: Pin, arrays: dict[str, Any]) -> None:
 
 def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
     try:
-        raw = encoded(name)
-        dtype, shape = form(describe(pin.handle, raw))
+        number, shape = pin.form(name)
+        dtype = NUMPY[number]
+        if number in PACKED:
+            shape = (pin.describe(name).nbytes,)
         if out is None:
             out = np.empty(shape, dtype)
         else:
             check_fits(out, name, dtype, shape)
+        raw = name.encode()
         pin.call(_abi.st_read_n, raw, len(raw), address(out), out.nbytes, None)
         return out
     finally:
@@ -232,13 +236,17 @@ def _forms(rows: Rows) -> Iterator[tuple[Any, tuple[int, ...]]]:
 def _places(rows: Rows) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
     """Where each goes in one block, and how large that is. Neighbours in the file are neighbours in it, and each has
     its file offset's place in a page where its dtype allows, so that long runs are read in one go."""
-    order = np.lexsort((rows["file_offset"], rows["shard"]))
-    shards = rows["shard"][order]
-    offsets = rows["file_offset"][order].astype(np.int64)
-    sizes = rows["nbytes"][order].astype(np.int64)
-    if not len(order):
-        return offsets, 0
-    odd = offsets % _ITEMSIZES[rows["dtype"][order]] != 0  # as a file may begin its data anywhere
+    if not len(rows):
+        return np.empty(0, np.int64), 0
+    shards = rows["shard"]
+    offsets = rows["file_offset"].astype(np.int64)
+    sizes = rows["nbytes"].astype(np.int64)
+    odd = offsets % _ITEMSIZES[rows["dtype"]] != 0  # as a file may begin its data anywhere
+    if (offsets[1:] == (offsets + sizes)[:-1]).all() and (shards == shards[0]).all() and not odd.any():
+        places = offsets - (offsets[0] - offsets[0] % _PAGE)  # one run, as all of a file is
+        return places, int(places[-1] + sizes[-1])
+    order = np.lexsort((offsets, shards))
+    shards, offsets, sizes, odd = shards[order], offsets[order], sizes[order], odd[order]
     begins = np.ones(len(order), bool)  # a run
     begins[1:] = (offsets[1:] != (offsets + sizes)[:-1]) | (shards[1:] != shards[:-1]) | odd[1:] | odd[:-1]
     first = np.flatnonzero(begins)

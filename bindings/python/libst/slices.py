@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from . import _abi
+from ._forms import Form
 from ._handle import Handle
 from ._index import cut, parts_of
-from ._names import Description, encoded
 from ._pin import Array, Pin
 from ._rows import address
 from .dtypes import NAMES, NUMPY, PACKED
@@ -22,17 +22,18 @@ class TensorSlice:
     published later does not show.
     """
 
-    __slots__ = ("_pin", "_name", "_tensor")
+    __slots__ = ("_pin", "_name", "_raw", "_form")
 
-    def __init__(self, pin: Pin, name: str, tensor: Description) -> None:
+    def __init__(self, pin: Pin, name: str, form: Form) -> None:
+        self._form = form
         self._pin = pin
         self._name = name
-        self._tensor = tensor
+        self._raw = name.encode()
 
     @classmethod
     def _of(cls, pin: Pin, name: str) -> "TensorSlice":
         try:
-            return cls(pin, name, pin.describe(name))
+            return cls(pin, name, pin.form(name))
         finally:
             del pin
 
@@ -43,12 +44,12 @@ class TensorSlice:
     @property
     def dtype(self) -> str:
         """As in the header: "BF16"."""
-        return NAMES[self._tensor.dtype]
+        return NAMES[self._form[0]]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """In elements."""
-        return self._tensor.shape
+        return self._form[1]
 
     def __len__(self) -> int:
         shape = self.shape
@@ -79,7 +80,7 @@ class TensorSlice:
         and what `File.read` raises.
         """
         try:
-            return _read(self._pin, encoded(self._name), self._tensor, parts_of(index, len(self.shape)))
+            return _read(self._pin, self._raw, self._form, index)
         finally:
             del self
 
@@ -90,15 +91,17 @@ def _sliced(options: dict[str, Any], name: str) -> TensorSlice:
     return open(**options).slice(name)
 
 
-def _read(pin: Pin, raw: bytes, tensor: Description, parts: tuple[Any, ...]) -> Array:
+def _read(pin: Pin, raw: bytes, form: Form, index: Any) -> Array:
     try:
         rows: Any
-        rows, shape = cut(parts, tensor.shape)
-        ranges = (_abi.Range * max(len(rows), 1))(*rows)
-        if tensor.dtype in PACKED:
-            shape = (_packed_size(pin.handle, raw, ranges, len(rows)),)
-        out = np.empty(shape, NUMPY[tensor.dtype])
-        pin.call(_abi.st_read_slice_n, raw, len(raw), ranges, len(rows), address(out), out.nbytes, None)
+        number, shape = form
+        rows, shape = cut(parts_of(index, len(shape)), shape)
+        count = len(rows)
+        ranges = _abi.Range(*rows[0]) if count == 1 else (_abi.Range * max(count, 1))(*rows)
+        if number in PACKED:
+            shape = (_packed_size(pin.handle, raw, ranges, count),)
+        out = np.empty(shape, NUMPY[number])
+        pin.call(_abi.st_read_slice_n, raw, len(raw), ranges, count, address(out), out.nbytes, None)
         return out
     finally:
         del pin

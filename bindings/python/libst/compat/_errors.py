@@ -6,6 +6,8 @@ The libst error with the exact place is the `__cause__` of each.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Optional
 
 from ..errors import Error, FormatError, NoFileError
 from ..status import Status
@@ -48,19 +50,30 @@ def missing(name: str) -> SafetensorError:
     return SafetensorError(f"File does not contain tensor {name}")
 
 
-@contextmanager
-def translated(doing: str, path: str = "") -> Iterator[None]:
+class translated:
     """Errors of libst as stock raises them. `doing` begins the sentence; `path` is of a file that should be there."""
-    try:
-        yield
-    except NoFileError as error:
-        raise FileNotFoundError(f"No such file or directory: {path}") from error
-    except FormatError as error:
-        raise SafetensorError(f"{doing}: {format_text(error)}") from error
-    except Error as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise SafetensorError(f"{doing}: {error}") from error
+
+    __slots__ = ("_doing", "_path")
+
+    def __init__(self, doing: str, path: str = "") -> None:
+        self._doing = doing
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        _kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        _traceback: Optional[TracebackType],
+    ) -> None:
+        if isinstance(error, NoFileError):
+            raise FileNotFoundError(f"No such file or directory: {self._path}") from error
+        if isinstance(error, FormatError):
+            raise SafetensorError(f"{self._doing}: {format_text(error)}") from error
+        if isinstance(error, Error) and not (isinstance(error, OSError) and error.errno):
+            raise SafetensorError(f"{self._doing}: {error}") from error
 
 
 @contextmanager

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple, Optional, Union
 
 from .. import _abi
 from .. import file as _file
-from .._forms import Form, all_forms
+from .._forms import Form
+from .._pin import Array
 from ..bulk import read_many
 from ..dtypes import NAMES
 from ..errors import NotFoundError, UnsupportedError
 from ..file import File
+from ..slices import TensorSlice
 from ._ahead import read_ahead
 from ._bytes import check_type, file_name
 from ._errors import SafetensorError, missing, translated
@@ -31,7 +33,6 @@ from ._slices import stock_index
 # are read-only views of the file, and nothing is read before it is looked at.
 _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
 
-_SOME = 8  # tensors of a file that are described one by one
 _SMALL = 4096  # bytes that are copied from the mapping, as a read takes ten times as long
 
 
@@ -43,7 +44,7 @@ class safe_open:
     do not depend on the file any more. With `backend="view"`, for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of", "_forms", "_asked")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of")
 
     _file: Optional[File]  # None: closed
 
@@ -75,8 +76,6 @@ class safe_open:
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
         self._of = _Of(self._file, self._framework, self._device, self._shared)
-        self._forms: dict[str, Form] = {}
-        self._asked = 0
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -156,21 +155,12 @@ class safe_open:
 
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""
-        form = self._forms.get(name) if isinstance(name, str) else None
-        return PySafeSlice(self._of, name, form or self._form(name))
-
-    def _form(self, name: str) -> Form:
-        """After some, those of all tensors are at hand: it is likely that most are asked for."""
         file = self._live()
         _check_name(name)
         try:
-            tensor = file._pin().describe(name)
+            return PySafeSlice(self._of, name, file._pin().form(name))
         except NotFoundError as error:
             raise missing(name) from error
-        self._asked += 1
-        if self._asked == _SOME and len(file.shards) == 1:
-            self._forms = dict(zip(file, all_forms(file._pin().handle)[0]))
-        return tensor.dtype, tensor.shape
 
     def __enter__(self) -> "safe_open":
         return self
@@ -182,7 +172,6 @@ class safe_open:
         _traceback: Optional[TracebackType],
     ) -> None:
         self._file = None  # not closed: as with stock, slices that live go on reading
-        self._forms = {}
 
     def _live(self) -> File:
         if self._file is None:
@@ -211,12 +200,13 @@ class _Of(NamedTuple):
 class PySafeSlice:
     """A tensor of a file, not read yet. It keeps the file open."""
 
-    __slots__ = ("_of", "_name", "_form")
+    __slots__ = ("_of", "_name", "_form", "_part")
 
     def __init__(self, of: _Of, name: str, form: Form) -> None:
         self._of = of
         self._name = name
         self._form = form
+        self._part: Optional[TensorSlice] = None  # once it was asked for
 
     def get_shape(self) -> list[int]:
         return list(self._form[1])
@@ -230,6 +220,8 @@ class PySafeSlice:
         end inside the tensor, of any positive step, and one Ellipsis."""
         file, framework, device, shared = self._of
         dtype, shape = NAMES[self._form[0]], self._form[1]
+        if framework == "numpy":
+            return self._read(stock_index(index, shape))
         check_dtype(dtype, framework)
         if shared:
             return on_device(file._pin().torch(self._name)[index], device)
@@ -238,9 +230,14 @@ class PySafeSlice:
             return tensor_of(array, dtype, shape, framework, device)[index]
         if framework != "torch":
             index = stock_index(index, shape)
-        with translated("Error during slicing"):
-            array = file.slice(self._name)[index]
+        array = self._read(index)
         return tensor_of(array, dtype, array.shape, framework, device)
+
+    def _read(self, index: Any) -> Array:
+        with translated("Error during slicing"):
+            if self._part is None:
+                self._part = self._of.file.slice(self._name)
+            return self._part[index]
 
 
 def _reads(index: Any, shape: tuple[int, ...]) -> bool:

@@ -43,7 +43,7 @@ def load(data: bytes) -> dict[str, Array]:
 
 def load_file(filename: Union[str, "os.PathLike[str]"], *, backend: str = "mmap") -> dict[str, Array]:
     """The arrays of a file, in memory of their own; with `backend="view"` read-only views of the file."""
-    with safe_open(filename, framework="np", backend=backend) as file:
+    with safe_open(filename, framework="np", backend="pread" if backend == "mmap" else backend) as file:
         return file.get_tensors()
 
 
