@@ -67,6 +67,32 @@ def test_bulk_reads_go_across_shards(sharded):
         np.testing.assert_array_equal(array, stock[name])
 
 
+@pytest.mark.parametrize("map", ["auto", "private", "none", "copy-on-write"])
+def test_views_of_many_tensors_of_several_files(tmp_path, map):
+    tensors = {f"t{i:03}": np.full(i % 7, i, np.int16) for i in range(900)}
+    libst.save(tmp_path / "whole.safetensors", tensors)
+    libst.reshard(tmp_path / "whole.safetensors", tmp_path / "shards", 1850)
+
+    def check(name, view):
+        assert np.array_equal(view, tensors[name]) and view.dtype == np.int16 and view.shape == tensors[name].shape, (
+            name
+        )
+        assert view.flags.writeable == (map == "copy-on-write")
+
+    with libst.open(tmp_path / "shards", map=map) as f:
+        order = list(f)
+        assert len(f.shards) == 3 and len(order) == 900
+        some = iter(f.items())
+        kept = [next(some) for _ in range(350)]  # into the second
+        for name in reversed(order):  # further in its file than was looked at
+            kept.append((name, f[name]))
+        kept += some
+        kept += f.items()
+    assert [name for name, _ in kept[-900:]] == order
+    for name, view in kept:
+        check(name, view)
+
+
 def test_a_transaction_across_shards_is_what_stock_reads_after_it(sharded):
     wanted, _ = as_stock_sees(sharded)
     with libst.open(sharded, "r+") as f:

@@ -10,6 +10,7 @@ before an exception leaves, and callers have it in none.
 import ctypes
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Optional
 
 import numpy as np
@@ -19,6 +20,7 @@ from ._callbacks import Callbacks, Progress
 from ._forms import Form, all_forms
 from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names, no_name
+from ._rows import TENSOR, address
 from ._torch import laid_over
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
 from .errors import FileChangedError, check, error
@@ -27,13 +29,13 @@ Array = np.ndarray[Any, Any]
 
 # Where views of a mapped file lie: first address, end, and a buffer from the first to the end.
 _NOT_YET: tuple[int, int, Any] = (0, 0, None)
-_NO_MAPPING: tuple[int, int, Any] = (0, 0, ())
 
 _MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE, _abi.ST_MAP_COPY_ON_WRITE)
 
 # By number: numpy's dtype of an element; None for packed bytes.
 _WHOLE = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
 
+_AT_ONCE = 256  # tensors whose files are opened before any is looked at
 _SOME = 8  # tensors of a file that are described one by one
 
 _ndarray = np.ndarray
@@ -43,7 +45,7 @@ _Tensor = _abi.Tensor
 class Pin:
     __slots__ = (
         "handle", "callbacks", "options", "map", "_size", "_get", "_mapping", "_writable", "_copies", "_forms",
-        "_asked",
+        "_asked", "_get_opened", "_ends",
     )  # fmt: skip
 
     handle: Handle
@@ -57,6 +59,8 @@ class Pin:
     _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
     _forms: dict[str, Form]  # of all tensors, once some were asked for
     _asked: int
+    _get_opened: Any  # as _get, of a file that is open
+    _ends: dict[int, int]  # of several files, those that `items` has opened: how far its tensors reach
 
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
@@ -77,18 +81,20 @@ class Pin:
         calls_back = guarded or _abi.st_shard_count(self.handle) != 1 or self.map not in _MAPPED
         self._get = partial(callbacks.call, _abi.st_get_n) if calls_back else _abi.st_get_n
         self._mapping = _NOT_YET
+        self._get_opened = self._get if guarded or self.map not in _MAPPED else _abi.st_get_n
+        self._ends = {}
         self._forms = {}
         self._asked = 0
 
-    def view(self, name: str) -> Array:
-        """See `File.__getitem__`."""
+    def view(self, name: str, get: Any = None) -> Array:
+        """See `File.__getitem__`. get: by which call, if not the usual."""
         try:
             try:
                 raw = name.encode()
             except (AttributeError, UnicodeEncodeError):
                 raise no_name(name) from None
             tensor = _Tensor()
-            status = self._get(self.handle, raw, len(raw), tensor)
+            status = (get or self._get)(self.handle, raw, len(raw), tensor)
             if status:
                 raise error(status)
             dtype = _WHOLE[tensor.dtype]
@@ -110,19 +116,25 @@ class Pin:
 
     def _map(self, tensor: _abi.Tensor) -> tuple[int, Any]:
         """The memory that a view lies in, from its first address: the mapping of the whole file, made once (and once
-        more in a forked child, which has its own), or of this tensor alone where there is none."""
-        mapping = self._mapping
-        if mapping is not _NO_MAPPING:
-            mapping = _NO_MAPPING
-            # What the file itself patched is shown from elsewhere, if its views may be written.
-            moves = self._writable and self.options is not None and self.options["mode"] != "r"
-            if self.map in _MAPPED and not tensor.shard and not moves:
-                start = tensor.data - tensor.file_offset
-                mapping = (start, start + self._size, memory(self.handle, start, self._size, self._writable))
-            self._mapping = mapping
-        if mapping is _NO_MAPPING:
+        more in a forked child, which has its own), or of this tensor alone where there is none. Of several files
+        the one that was looked at last."""
+        size = self._reach(tensor.shard)
+        if tensor.file_offset + tensor.nbytes > size:
             return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self._writable)
-        return mapping[0], mapping[2]
+        start = tensor.data - tensor.file_offset
+        buffer = memory(self.handle, start, size, self._writable)
+        self._mapping = (start, start + size, buffer)
+        return start, buffer
+
+    def _reach(self, shard: int) -> int:
+        """How many bytes of the mapping of a file views may lie in; 0 where there is none."""
+        if self.map not in _MAPPED:
+            return 0
+        if shard:
+            return 0 if self._writable else self._ends.get(shard, 0)
+        # What the file itself patched is shown from elsewhere, if its views may be written.
+        moves = self._writable and self.options is not None and self.options["mode"] != "r"
+        return 0 if moves else self._size
 
     def torch(self, name: str) -> Any:
         """See `File.torch`. Of a pin whose views may be written."""
@@ -156,7 +168,7 @@ class Pin:
                 check(_abi.st_get_at(self.handle, filled, tensor))
                 self._map(tensor)
             start, _, buffer = self._mapping
-            if self._mapping is _NO_MAPPING:
+            if self._mapping is _NOT_YET:
                 return {name: self.torch(name) for name in every}
             return {
                 name: laid_over(buffer, start + place, place, nbytes, NAMES[dtype], shape)
@@ -211,8 +223,25 @@ class Pin:
         return names(self.handle)
 
     def items(self) -> Iterator[tuple[str, Array]]:
-        for name in names(self.handle):
-            yield name, self.view(name)
+        every, get, first = names(self.handle), self._get, 0
+        while some := list(islice(every, _AT_ONCE)):
+            if _abi.st_shard_count(self.handle) != 1:
+                self._open(first, len(some))
+                first += len(some)
+                get = self._get_opened
+            for name in some:
+                yield name, self.view(name, get)
+
+    def _open(self, first: int, count: int) -> None:
+        """Open the files that these tensors lie in, and note how far in them they reach."""
+        try:
+            rows = np.empty(count, TENSOR)
+            self.call(_abi.st_at_many, first, count, address(rows))
+            ends = rows["file_offset"] + rows["nbytes"]
+            for shard in np.unique(rows["shard"]).tolist():
+                self._ends[shard] = int(ends[rows["shard"] == shard].max())
+        finally:
+            del self
 
     def io_info(self) -> _abi.IoInfo:
         info = _abi.IoInfo()
