@@ -142,6 +142,11 @@ inline Result<std::vector<std::string>> paths_of(const char *what, const char *c
   return out;
 }
 
+// What a handle of a single file shows now: lent.
+inline const store::Snapshot &shown(const st_file &file) {
+  return file.pinned ? *file.pinned : file.single->snapshot();
+}
+
 inline void describe(const store::Snapshot &snapshot, const TensorView &t, const std::byte *data, st_tensor *out) {
   *out = st_tensor{};
   out->name = t.name.data();

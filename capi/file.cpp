@@ -154,22 +154,32 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_names", file, size));
     const store::Catalogue catalogue = file->collection->catalogue();
-    std::vector<std::string_view> names;
-    names.reserve(catalogue.size());
+    const store::Snapshot *one = catalogue.snapshot();
+    std::vector<store::Place> places;
+    if (!one) {
+      auto all = catalogue.all();
+      if (!all) return Failure(std::move(all.error()));
+      places = std::move(*all);
+    }
+    const auto name = [&](size_t i) { return one ? one->header.index.at(i).name : places[i].tensor().name; };
+    const size_t count = catalogue.size();
     size_t need = 0;
-    for (size_t i = 0; i < catalogue.size(); ++i) {
-      auto place = catalogue.at(i);
-      if (!place) return Failure(std::move(place.error()));
-      names.push_back(place->tensor().name);
-      need += names.back().size() + 1;
+    bool together = count > 0;  // in memory too, as where the header has them in the order of their data
+    for (size_t i = 0; i < count; ++i) {
+      together = together && name(i).data() == name(0).data() + need;
+      need += name(i).size() + 1;
     }
     const size_t room = std::exchange(*size, need);
     if (!dst) return {};
     if (room < need)
       return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
-    for (const std::string_view name : names) {
-      std::memcpy(dst, name.data(), name.size() + 1);
-      dst += name.size() + 1;
+    if (together) {
+      std::memcpy(dst, name(0).data(), need);
+      return {};
+    }
+    for (size_t i = 0; i < count; ++i) {
+      std::memcpy(dst, name(i).data(), name(i).size() + 1);
+      dst += name(i).size() + 1;
     }
     return {};
   });
@@ -187,6 +197,13 @@ st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out)
 }
 
 st_status st_describe(st_file *file, const char *name, size_t name_len, st_tensor *out) {
+  if (file && file->single && name && out) {
+    const store::Snapshot &snapshot = shown(*file);
+    if (const auto i = snapshot.header.index.find(name_of(name, name_len))) {
+      describe(snapshot, snapshot.header.index.at(*i), nullptr, out);
+      return ST_OK;
+    }
+  }
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_describe", file, name, out));
     auto place = file->collection->lend().find(name_of(name, name_len));

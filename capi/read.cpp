@@ -28,7 +28,7 @@ Result<void> check_room(std::string_view call, uint64_t need, const void *dst, s
 // Most calls need nothing that could fail.
 st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *out) {
   if (file && file->single && name && out) {
-    const store::Snapshot &snapshot = file->pinned ? *file->pinned : file->single->snapshot();
+    const store::Snapshot &snapshot = shown(*file);
     if (const auto i = snapshot.header.index.find({name, name_len})) {
       const TensorView t = snapshot.header.index.at(*i);
       if (const std::byte *data = file->single->view_at_hand(snapshot, *i, t)) {
