@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::handle::Handle;
-use crate::tensor::read_into;
 use crate::view::with_value;
 use crate::{
     sys, Error, IoInfo, Iter, OpenOptions, OwnedView, Range, Result, Slice, Snapshot, Stats, Status, Tensor,
@@ -50,7 +49,8 @@ use crate::{
 /// ([`Tensor`], [`Slice`], [`OwnedView`], [`Snapshot`]) keeps it mapped, and its blocks on the disk, until dropped. Only
 /// what [`File::view`] has answered borrows this `File`, which keeps it until [`File::release`].
 pub struct File {
-    handle: Arc<Handle>, // other owners: only an Interrupt during its call
+    handle: Arc<Handle>,          // other owners: only an Interrupt during its call
+    shown: OnceLock<Arc<Handle>>, // a pin of what it shows, where only a refresh changes that
     path: PathBuf,
     opened: Opened,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Opened {
 
 impl File {
     pub(crate) fn of(handle: Handle, path: PathBuf, opened: Opened) -> File {
-        File { handle: Arc::new(handle), path, opened }
+        File { handle: Arc::new(handle), shown: OnceLock::new(), path, opened }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -115,7 +115,7 @@ impl File {
     /// # Ok::<(), libst::Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot::of(Arc::new(self.handle.pin()?), self.path.clone(), self.opened))
+        Ok(Snapshot::of(self.pin()?, self.path.clone(), self.opened))
     }
 
     /// Let go what was kept for the sake of what [`File::view`] has answered so far: mappings, descriptors and blocks
@@ -129,12 +129,25 @@ impl File {
 
     /// The absolute paths of the files that it stands for: one, or those that an index of shards names, in their order.
     pub fn shards(&self) -> Vec<PathBuf> {
-        self.pin().shards()
+        self.pin_infallibly().shards()
+    }
+
+    /// A pin of what the file shows now. A file that was opened for reading shows the same until [`File::refresh`], so
+    /// one pin does until then.
+    pub(crate) fn pin(&self) -> Result<Arc<Handle>> {
+        if let Some(pin) = self.shown.get() {
+            return Ok(Arc::clone(pin));
+        }
+        let pin = Arc::new(self.handle.pin()?);
+        Ok(match self.opened.writable {
+            true => pin,
+            false => Arc::clone(self.shown.get_or_init(|| pin)),
+        })
     }
 
     /// For what cannot fail but for want of memory.
-    fn pin(&self) -> Handle {
-        self.handle.pin().expect("memory for a snapshot")
+    fn pin_infallibly(&self) -> Arc<Handle> {
+        self.pin().expect("memory for a snapshot")
     }
 
     /// Whether it was opened for changes.
@@ -176,7 +189,7 @@ impl File {
     /// # Panics
     /// As [`File::iter`].
     pub fn names(&self) -> Vec<String> {
-        self.pin().names().unwrap_or_else(|error| panic!("{error}"))
+        self.pin_infallibly().names().unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A tensor: its description, and the ways to its bytes. Reads nothing.
@@ -184,7 +197,7 @@ impl File {
     /// # Errors
     /// [`Status::NotFound`].
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
-        self.snapshot()?.tensor(name)
+        Tensor::of(&self.pin()?, name)
     }
 
     /// All tensors, in the order of their places in the file: the order to read them in.
@@ -192,7 +205,7 @@ impl File {
     /// # Errors
     /// Of a sharded checkpoint: as opening its shards, which this does where it was not done yet.
     pub fn tensors(&self) -> Result<Vec<Tensor>> {
-        self.snapshot()?.tensors()
+        Tensor::all_of(&self.pin()?)
     }
 
     /// The same by name.
@@ -205,12 +218,16 @@ impl File {
 
     /// The pairs of `__metadata__`, in the order of the header.
     pub fn metadata(&self) -> Vec<(String, String)> {
-        self.pin().metadata().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        self.pin_infallibly()
+            .metadata()
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
     }
 
     /// One value of `__metadata__`.
     pub fn metadata_get(&self, key: &str) -> Option<String> {
-        self.pin().metadata_get(key).map(str::to_owned)
+        self.pin_infallibly().metadata_get(key).map(str::to_owned)
     }
 
     // ---------------------------------------------------------------- reading
@@ -220,7 +237,8 @@ impl File {
     /// # Errors
     /// [`Status::NotFound`], [`Status::Io`], [`Status::FileChanged`], [`Status::Cancelled`], [`Status::Interrupted`].
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
-        self.tensor(name)?.read()
+        let pin = self.pin()?;
+        pin.read(name, pin.describe(name)?.nbytes)
     }
 
     /// Copy a tensor's bytes to the start of `dst`.
@@ -228,7 +246,7 @@ impl File {
     /// # Errors
     /// [`Status::BufferSize`] if `dst` is shorter than the tensor; what [`File::read`] answers.
     pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
-        read_into(&self.handle, name, dst)
+        self.handle.read_into(name, dst)
     }
 
     /// A part of a tensor, to read: [`s!`](crate::s) spells the ranges of its leading dimensions.
@@ -350,6 +368,7 @@ impl File {
             let message = format!("the file has {owned_views} owned views, whose bytes a refresh would change; drop them, or open it anew");
             return Err(Error::new(Status::Unsupported, message));
         }
+        self.shown.take();
         // SAFETY: an open handle. What borrows it is dead, and no call takes an index of it. Pins go on as they are.
         self.handle.call(|raw| unsafe { sys::st_refresh(raw) })
     }

@@ -139,6 +139,31 @@ impl Handle {
         Ok(unsafe { self.described(&tensor) })
     }
 
+    /// Copy a tensor to the start of `dst`. One call, so that it needs no pin.
+    pub(crate) fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
+        // SAFETY: a buffer with its length.
+        unsafe { self.read_to(name, dst.as_mut_ptr(), dst.len()) }
+    }
+
+    /// Copy a tensor that takes `nbytes`. For a pin.
+    pub(crate) fn read(&self, name: &str, nbytes: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(nbytes); // to clear it first would be a tenth of the call
+                                                    // SAFETY: room for so many bytes.
+        unsafe { self.read_to(name, bytes.as_mut_ptr(), nbytes)? };
+        // SAFETY: st_read_n has filled them: the tensor takes no fewer.
+        unsafe { bytes.set_len(nbytes) };
+        Ok(bytes)
+    }
+
+    /// # Safety
+    /// Room for `dst_size` bytes at `dst`.
+    unsafe fn read_to(&self, name: &str, dst: *mut u8, dst_size: usize) -> Result<()> {
+        // SAFETY: a name with its length, the caller's promise, and no place for a description.
+        self.call(|raw| unsafe {
+            sys::st_read_n(raw, name.as_ptr().cast(), name.len(), dst.cast(), dst_size, null_mut())
+        })
+    }
+
     /// All tensors, in the order of their offsets. For a pin.
     ///
     /// # Errors

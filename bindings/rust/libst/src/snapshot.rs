@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::file::Opened;
 use crate::handle::Handle;
-use crate::tensor::read_into;
 use crate::{Error, IoInfo, OwnedView, Range, Result, Slice, Stats, Status, Tensor, TensorView};
 #[cfg(doc)]
 use crate::{File, LoadOptions};
@@ -124,7 +123,7 @@ impl Snapshot {
     /// # Errors
     /// As [`File::read`].
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
-        self.tensor(name)?.read()
+        self.pin.read(name, self.pin.describe(name)?.nbytes)
     }
 
     /// As [`File::read_into`].
@@ -132,7 +131,7 @@ impl Snapshot {
     /// # Errors
     /// As [`File::read_into`].
     pub fn read_into(&self, name: &str, dst: &mut [u8]) -> Result<()> {
-        read_into(&self.pin, name, dst)
+        self.pin.read_into(name, dst)
     }
 
     /// As [`File::slice`].

@@ -1,12 +1,11 @@
 //! One tensor of a file: what the catalogue says of it, and the ways to its bytes.
 
 use std::fmt;
-use std::ptr::null_mut;
 use std::sync::Arc;
 
 use crate::handle::{Described, Handle};
 use crate::slice::Ranges;
-use crate::{sys, Dtype, Range, ReadRequest, Result, Slice, TensorView};
+use crate::{Dtype, Range, ReadRequest, Result, Slice, TensorView};
 
 /// A tensor of a [`File`](crate::File) as it was when this was taken: its bytes stay in the file until asked for, and come
 /// from the state that name and shape are of, whatever is published meanwhile. It keeps that state, and may outlive the
@@ -86,14 +85,12 @@ impl Tensor {
 
     /// Copy its bytes; see [`File::read`](crate::File::read).
     pub fn read(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.data_len()];
-        self.read_into(&mut bytes)?;
-        Ok(bytes)
+        self.pin.read(self.name(), self.data_len())
     }
 
     /// Copy its bytes to the start of `dst`; see [`File::read_into`](crate::File::read_into).
     pub fn read_into(&self, dst: &mut [u8]) -> Result<()> {
-        read_into(&self.pin, self.name(), dst)
+        self.pin.read_into(self.name(), dst)
     }
 
     /// To be read to the start of `dst` with others; see [`File::read_many`](crate::File::read_many).
@@ -120,16 +117,6 @@ impl Tensor {
         let same = |there: Described<'_>| std::ptr::eq(there.name, self.name());
         std::ptr::eq(pin, &*self.pin) || pin.describe(self.name()).is_ok_and(same)
     }
-}
-
-/// One call, so that it needs no pin.
-pub(crate) fn read_into(handle: &Handle, name: &str, dst: &mut [u8]) -> Result<()> {
-    let dst_size = dst.len();
-    // SAFETY: a name with its length, a buffer with its length, and no place for a description.
-    handle.call(|raw| unsafe {
-        let dst = dst.as_mut_ptr().cast();
-        sys::st_read_n(raw, name.as_ptr().cast(), name.len(), dst, dst_size, null_mut())
-    })
 }
 
 impl fmt::Debug for Tensor {

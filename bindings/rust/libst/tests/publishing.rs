@@ -268,6 +268,45 @@ fn refresh_shows_what_others_have_published() {
     assert_eq!(reader.read("n").unwrap(), model.data("b"), "as it was");
 }
 
+/// Whether this process maps a file that was deleted, or replaced, under that path.
+fn is_mapped(path: &std::path::Path) -> bool {
+    let deleted = format!("{} (deleted)", path.canonicalize().unwrap().display());
+    std::fs::read_to_string("/proc/self/maps").unwrap().contains(&deleted)
+}
+
+#[test]
+fn a_reader_shows_one_state_until_it_refreshes() {
+    let model = Model::plain();
+    let mut reader = File::open(&model.path).unwrap();
+    let names = reader.names();
+    let file = model.writable();
+    let mut change = file.begin().unwrap();
+    change.rename("w", "renamed").unwrap();
+    change.put("n", &model.samples["b"]).unwrap();
+    change.set_metadata("made by", "another").unwrap();
+    change.commit().unwrap();
+    assert_eq!(reader.names(), names);
+    assert_eq!(reader.tensor("w").unwrap().read().unwrap(), model.data("w"));
+    assert_eq!(reader.slice("w", &s![..1]).unwrap().read().unwrap(), model.data("w")[..96 * 4]);
+    assert_eq!(reader.read("n").unwrap_err().status(), Status::NotFound);
+    assert!(is_mapped(&model.path));
+
+    reader.refresh().unwrap();
+    assert!(!is_mapped(&model.path), "nothing of the replaced file is kept");
+    assert_eq!(reader.names().len(), names.len() + 1);
+    assert_eq!(reader.tensor("w").unwrap_err().status(), Status::NotFound);
+    assert_eq!(reader.read("renamed").unwrap(), model.data("w"));
+    assert_eq!(reader.snapshot().unwrap().read("n").unwrap(), model.data("b"));
+    assert_eq!(reader.metadata_get("made by").unwrap(), "another");
+
+    let other = vec![7; model.data("b").len()];
+    file.update_bytes("n", &other).unwrap(); // in place, which needs no refresh
+    assert_eq!(reader.read("n").unwrap(), other);
+    let tensor = reader.tensor("n").unwrap();
+    drop(reader);
+    assert_eq!(tensor.read().unwrap(), other);
+}
+
 #[test]
 fn what_was_taken_before_a_publish_lives_on() {
     let model = Model::plain();
