@@ -104,20 +104,24 @@ st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tenso
   return st_get_n(file, name, name_len, (st_tensor *)out);
 }
 
-st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes) {
-  st_file *pin;
+st_status stgo_describe(st_file *pin, const char *name, size_t name_len, stgo_tensor out) {
+  return st_describe(pin, name, name_len, (st_tensor *)out);
+}
+
+st_status stgo_read_pinned(st_file *pin, const char *name, size_t name_len, void *dst, size_t dst_size,
+                           uint64_t *nbytes) {
   st_tensor read;
-  st_status status = st_snapshot(file, &pin);
-  if (status != ST_OK) return status;
-  status = st_read_n(pin, name, name_len, dst, dst_size, &read);
+  const st_status status = st_read_n(pin, name, name_len, dst, dst_size, &read);
   if (status == ST_OK) *nbytes = read.nbytes;
-  st_close(pin);
   return status;
 }
 
-st_status stgo_read_pinned(st_file **pin, const char *name, size_t name_len, void *dst, size_t dst_size) {
-  const st_status status = st_read_n(*pin, name, name_len, dst, dst_size, NULL);
-  stgo_unpin(pin);
+st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes) {
+  st_file *pin;
+  st_status status = st_snapshot(file, &pin);
+  if (status != ST_OK) return status;
+  status = stgo_read_pinned(pin, name, name_len, dst, dst_size, nbytes);
+  st_close(pin);
   return status;
 }
 

@@ -47,9 +47,13 @@ void stgo_unpin(st_file **pin);
 st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity, st_file **pin,
                     st_tensor *out);
 
-/* st_read_n that answers the size; and one that closes the pin. */
+/* st_describe of a pin. Calls Go back as little as stgo_view. */
+st_status stgo_describe(st_file *pin, const char *name, size_t name_len, stgo_tensor out);
+
+/* st_read_n that answers the size; of a pin, or by one of its own. */
+st_status stgo_read_pinned(st_file *pin, const char *name, size_t name_len, void *dst, size_t dst_size,
+                           uint64_t *nbytes);
 st_status stgo_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, uint64_t *nbytes);
-st_status stgo_read_pinned(st_file **pin, const char *name, size_t name_len, void *dst, size_t dst_size);
 
 st_status stgo_update(st_file *file, const char *name, size_t name_len, st_dtype dtype, uint32_t rank,
                       const uint64_t *shape, const void *data, uint64_t nbytes);

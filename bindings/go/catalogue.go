@@ -3,6 +3,8 @@ package st
 /*
 #cgo noescape stgo_info
 #cgo nocallback stgo_info
+#cgo noescape stgo_describe
+#cgo nocallback stgo_describe
 #include "bridge.h"
 */
 import "C"
@@ -57,8 +59,9 @@ func (f *File) Len() int {
 func (f *File) Names() []string {
 	var names []string
 	_ = f.pinned(context.Background(), "names", func(pin *C.st_file) error {
-		if names = plainNames(pin, &f.hooks); len(names) != int(C.st_count(pin)) {
-			names = names[:0] // one holds NUL, which ends names there
+		count := int(C.st_count(pin))
+		if names = plainNames(pin, count, &f.hooks); len(names) != count { // one holds NUL, which ends names there
+			names = names[:0]
 			for infos := range batches(pin, &f.hooks) {
 				for _, info := range infos {
 					names = append(names, info.Name)
@@ -70,20 +73,27 @@ func (f *File) Names() []string {
 	return names
 }
 
-// plainNames asks for all names of a pin at once; too many if one holds NUL.
-func plainNames(pin *C.st_file, h *hooks) []string {
-	var all []byte
+// plainNames asks for all names of a pin at once; none if one holds NUL.
+func plainNames(pin *C.st_file, count int, h *hooks) []string {
 	var size C.size_t
 	if run(context.Background(), "names", h, func() C.st_status { return C.st_names(pin, nil, &size) }) != nil || size == 0 {
 		return nil
 	}
-	all = make([]byte, int(size))
+	all := make([]byte, int(size))
 	if run(context.Background(), "names", h, func() C.st_status {
 		return C.st_names(pin, (*C.char)(first(all)), &size)
 	}) != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(string(all), "\x00"), "\x00")
+	names := make([]string, 0, count)
+	for rest := unsafe.String(&all[0], len(all)); rest != ""; { // nobody writes to it any more
+		name, after, _ := strings.Cut(rest, "\x00")
+		if len(names) == count {
+			return nil
+		}
+		names, rest = append(names, name), after
+	}
+	return names
 }
 
 // All goes through the tensors in the order of their data, as they are when it begins, whatever is committed meanwhile.
@@ -132,6 +142,9 @@ func batches(pin *C.st_file, h *hooks) iter.Seq[[]Info] {
 
 // Info describes the tensor of that name.
 func (f *File) Info(name string) (Info, error) {
+	if info, ok := f.h.infoShown(name); ok {
+		return info, nil
+	}
 	if !f.h.acquire() {
 		return Info{}, closedError("info")
 	}
@@ -151,6 +164,22 @@ func (f *File) Info(name string) (Info, error) {
 		C.st_close(pin)
 	}
 	return info, nil
+}
+
+// infoShown is Info of what a steady handle shows; false where there is none, or on an error. Apart, so that what C fills
+// lies on the stack.
+func (h *handle) infoShown(name string) (info Info, ok bool) {
+	state := h.shown()
+	if state == nil {
+		return
+	}
+	p, n := chars(name)
+	var t C.st_tensor
+	if ok = C.stgo_describe(state.c, p, n, C.stgo_tensor(unsafe.Pointer(&t))) == C.ST_OK; ok {
+		info = infoOf(name, &t)
+	}
+	state.release()
+	return
 }
 
 // Has says whether there is a tensor of that name.

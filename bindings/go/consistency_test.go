@@ -262,3 +262,45 @@ func TestReadsAgainstChangesThroughOneHandle(t *testing.T) {
 	group.Wait()
 	t.Logf("%d reads, %d of them wrong, against %d changes", reads.Load(), wrong.Load(), h.finished.Load())
 }
+
+// A reader beside: what it shows is changed by its Refresh alone, and what it keeps of one state must not outlast that.
+func TestReadsAgainstRefreshesOfAReader(t *testing.T) {
+	h := newHistory(t)
+	shown := &history{file: open(t, h.file.Path())}
+	wanted := readsWanted() / 2
+	var reads, wrong atomic.Int64
+	var stop atomic.Bool
+	var group sync.WaitGroup
+	for range 4 {
+		spawn(&group, func() {
+			buffer := make([]byte, 8*700)
+			for !stop.Load() {
+				all := shown.lists()
+				for _, name := range historyNames {
+					all = append(all, shown.reads(name, buffer)...)
+				}
+				for _, err := range all {
+					if err != nil && wrong.Add(1) <= 10 {
+						t.Error(err)
+					}
+				}
+				reads.Add(int64(len(all)))
+			}
+		})
+	}
+	for reads.Load() < wanted || h.finished.Load() < wanted/100 {
+		if err := h.next(); err != nil {
+			t.Errorf("step %d: %v", h.started.Load(), err)
+			break
+		}
+		shown.started.Store(h.finished.Load())
+		if err := shown.file.Refresh(); err != nil {
+			t.Errorf("refresh after step %d: %v", h.finished.Load(), err)
+			break
+		}
+		shown.finished.Store(h.finished.Load())
+	}
+	stop.Store(true)
+	group.Wait()
+	t.Logf("%d reads, %d of them wrong, against %d refreshes", reads.Load(), wrong.Load(), shown.finished.Load())
+}

@@ -30,9 +30,12 @@ type File struct {
 // handle is the C handle with the count of calls that use it: the last call to end after Close frees it.
 type handle struct {
 	c        *C.st_file
-	users    atomic.Int64 // and closedBit
-	snapshot bool         // of another handle, whose calls st_interrupt would stop too
-	bytes    *heldBytes   // OpenBytes' argument; else nil
+	users    atomic.Int64           // and closedBit
+	snapshot bool                   // of another handle, whose calls st_interrupt would stop too
+	steady   bool                   // what it shows is changed by Refresh alone: not writable, or a snapshot
+	bytes    *heldBytes             // OpenBytes' argument; else nil
+	mutex    sync.Mutex             // of whoever changes state
+	state    atomic.Pointer[handle] // see shown; nil if none is at hand
 }
 
 // heldBytes are pinned until the last handle of them is closed.
@@ -86,6 +89,7 @@ func (h *handle) close() bool {
 	if !h.snapshot {
 		C.st_interrupt(h.c)
 	}
+	h.supersede()
 	return true
 }
 
@@ -130,13 +134,13 @@ func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, e
 		return nil, err
 	}
 	opened = true
-	return newFile(&handle{c: c}, config.hooks, path), nil
+	return newFile(&handle{c: c, steady: config.c.flags&C.ST_OPEN_READ_WRITE == 0}, config.hooks, path), nil
 }
 
 // OpenBytes opens a file that lies in memory, read-only and without a copy: the bytes are pinned until Close and must
 // not change meanwhile.
 func OpenBytes(data []byte) (*File, error) {
-	h := &handle{bytes: (&heldBytes{}).share()}
+	h := &handle{steady: true, bytes: (&heldBytes{}).share()}
 	if len(data) > 0 {
 		h.bytes.pin.Pin(unsafe.SliceData(data))
 	}
@@ -162,7 +166,7 @@ func newCleanup(f *File) runtime.Cleanup {
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
 // ErrFileChanged if the path now names another file.
 func (f *File) Reopen() (*File, error) {
-	h := &handle{}
+	h := &handle{steady: f.h.steady}
 	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, &h.c) }); err != nil {
 		return nil, err
 	}

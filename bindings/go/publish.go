@@ -56,7 +56,11 @@ func (f *File) Refresh() error { return f.RefreshContext(context.Background()) }
 
 // RefreshContext is Refresh that ends with the context.
 func (f *File) RefreshContext(ctx context.Context) error {
-	return f.callContext(ctx, "refresh", func() C.st_status { return C.st_refresh(f.h.c) })
+	return f.callContext(ctx, "refresh", func() C.st_status {
+		f.h.supersede() // or memory that nobody uses would be read once more
+		defer f.h.supersede()
+		return C.st_refresh(f.h.c)
+	})
 }
 
 // Compact rewrites a file in canonical order, with no spare room but what WithHeaderReserve asks for, without what Fillers

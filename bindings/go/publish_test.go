@@ -1,6 +1,7 @@
 package st_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -271,6 +272,85 @@ func TestHardLinksAreRefusedUnlessTold(t *testing.T) {
 		t.Error("nothing was deleted")
 	}
 	holds(t, link, smallTensors(), nil)
+}
+
+// isMapped says whether this process maps a file that was deleted, or replaced, under that path.
+func isMapped(t *testing.T, path string) bool {
+	t.Helper()
+	path, err := filepath.EvalSymlinks(path)
+	must(t, err)
+	mappings, err := os.ReadFile("/proc/self/maps")
+	must(t, err)
+	return strings.Contains(string(mappings), path+" (deleted)")
+}
+
+func TestAReaderShowsOneStateUntilItRefreshes(t *testing.T) {
+	f, path := small(t, st.ReadWrite())
+	reader := open(t, path)
+	names := reader.Names()
+	a, err := reader.Get("a")
+	must(t, err)
+	b := smallTensors()["b"]
+	tx := begin(t, f)
+	must(t, tx.Rename("c", "new"))
+	must(t, tx.Put("a", b))
+	must(t, tx.Delete("b"))
+	must(t, tx.SetMetadata("made by", "another"))
+	must(t, tx.Commit())
+	buffer := make([]byte, 1000)
+	check := func(want map[string]st.Tensor, gone ...string) {
+		t.Helper()
+		for name, tensor := range want {
+			info, err := reader.Info(name)
+			must(t, err)
+			got, err := reader.Get(name)
+			must(t, err)
+			n, err := reader.ReadInto(name, buffer)
+			must(t, err)
+			rows, err := reader.Slice(name, st.Whole())
+			must(t, err)
+			if info.DType != tensor.DType || !slices.Equal(info.Shape, tensor.Shape) || !bytes.Equal(got.Data, tensor.Data) ||
+				!bytes.Equal(buffer[:n], tensor.Data) || !bytes.Equal(rows.Data, tensor.Data) {
+				t.Errorf("%q is %+v, %v and %v", name, info, got.Data, buffer[:n])
+			}
+		}
+		for _, name := range gone {
+			_, err := reader.Info(name)
+			refused(t, err, st.ErrNotFound)
+			_, err = reader.Get(name)
+			refused(t, err, st.ErrNotFound)
+			_, err = reader.ReadInto(name, buffer)
+			refused(t, err, st.ErrNotFound)
+		}
+		if got := reader.Names(); len(got) != len(want) {
+			t.Errorf("the names are %q", got)
+		}
+	}
+	check(smallTensors(), "new")
+	if !slices.Equal(reader.Names(), names) || !isMapped(t, path) {
+		t.Error("it is not the file that was opened")
+	}
+	must(t, reader.Refresh())
+	check(map[string]st.Tensor{"a": b, "new": smallTensors()["c"]}, "b", "c")
+	if reader.Metadata()["made by"] != "another" || isMapped(t, path) {
+		t.Error("something of the replaced file is kept")
+	}
+	b.Data = slices.Repeat([]byte{7}, len(b.Data))
+	must(t, f.Update("a", b)) // in place, which needs no refresh
+	check(map[string]st.Tensor{"a": b, "new": smallTensors()["c"]}, "b", "c")
+	must(t, reader.Close())
+	for _, err := range []error{
+		func() error { _, err := reader.Info("a"); return err }(),
+		func() error { _, err := reader.Get("a"); return err }(),
+		func() error { _, err := reader.ReadInto("a", buffer); return err }(),
+	} {
+		if !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("closed it answers %v", err)
+		}
+	}
+	if reader.Names() != nil || len(a.Data) == 0 {
+		t.Error("closed it has names")
+	}
 }
 
 func TestRefreshShowsWhatOthersHavePublished(t *testing.T) {

@@ -76,14 +76,14 @@ func (f *File) Get(name string) (Tensor, error) { return f.GetContext(context.Ba
 // GetContext is Get that ends with the context.
 func (f *File) GetContext(ctx context.Context, name string) (Tensor, error) {
 	var got Tensor
-	err := f.pinTensor(ctx, "get", name, func(pin **C.st_file, t *C.st_tensor) (err error) {
+	err := f.pinTensor(ctx, "get", name, func(pin *C.st_file, t *C.st_tensor) (err error) {
 		p, n := chars(name)
 		got = Tensor{Name: name, DType: DType(t.dtype), Shape: shapeOf(t)}
 		if got.Data, err = buffer("get", uint64(t.nbytes)); err != nil {
 			return err
 		}
 		return run(ctx, "get", &f.hooks, func() C.st_status {
-			return C.stgo_read_pinned(pin, p, n, first(got.Data), C.size_t(len(got.Data)))
+			return C.st_read_n(pin, p, n, first(got.Data), C.size_t(len(got.Data)), nil)
 		})
 	})
 	if err != nil {
@@ -101,6 +101,15 @@ func (f *File) ReadInto(name string, dst []byte) (int, error) {
 func (f *File) ReadIntoContext(ctx context.Context, name string, dst []byte) (int, error) {
 	p, n := chars(name)
 	var size C.uint64_t
+	if state := f.h.shown(); state != nil {
+		defer state.release()
+		if err := run(ctx, "read", &f.hooks, func() C.st_status {
+			return C.stgo_read_pinned(state.c, p, n, first(dst), C.size_t(len(dst)), &size)
+		}); err != nil {
+			return 0, err
+		}
+		return int(size), nil
+	}
 	if err := f.callContext(ctx, "read", func() C.st_status {
 		return C.stgo_read(f.h.c, p, n, first(dst), C.size_t(len(dst)), &size)
 	}); err != nil {
@@ -142,8 +151,8 @@ func (f *File) Slice(name string, ranges ...Range) (Tensor, error) {
 // SliceContext is Slice that ends with the context.
 func (f *File) SliceContext(ctx context.Context, name string, ranges ...Range) (Tensor, error) {
 	var got Tensor
-	err := f.pinTensor(ctx, "slice", name, func(pin **C.st_file, t *C.st_tensor) error {
-		shape, size, err := f.sliceShape(ctx, *pin, t, ranges)
+	err := f.pinTensor(ctx, "slice", name, func(pin *C.st_file, t *C.st_tensor) error {
+		shape, size, err := f.sliceShape(ctx, pin, t, ranges)
 		if err != nil {
 			return err
 		}
@@ -151,7 +160,7 @@ func (f *File) SliceContext(ctx context.Context, name string, ranges ...Range) (
 		if got.Data, err = buffer("slice", size); err != nil {
 			return err
 		}
-		return f.readSlice(ctx, *pin, name, got.Data, ranges)
+		return f.readSlice(ctx, pin, name, got.Data, ranges)
 	})
 	if err != nil {
 		return Tensor{}, err
@@ -171,8 +180,8 @@ func (f *File) SliceInto(name string, dst []byte, ranges ...Range) error {
 // SliceShape is the shape of what Slice would answer, and its size in bytes.
 func (f *File) SliceShape(name string, ranges ...Range) (shape []uint64, size uint64, err error) {
 	ctx := context.Background()
-	err = f.pinTensor(ctx, "slice", name, func(pin **C.st_file, t *C.st_tensor) (err error) {
-		shape, size, err = f.sliceShape(ctx, *pin, t, ranges)
+	err = f.pinTensor(ctx, "slice", name, func(pin *C.st_file, t *C.st_tensor) (err error) {
+		shape, size, err = f.sliceShape(ctx, pin, t, ranges)
 		return err
 	})
 	return shape, size, err

@@ -22,7 +22,7 @@ import "context"
 // All that reads works on it. What would change the file answers ErrReadOnly, and Refresh does nothing. Close of the
 // Snapshot lets calls on it end; but Interrupt of either, and Close of the file, stop the calls that now run on both.
 func (f *File) Snapshot() (*File, error) {
-	h := &handle{snapshot: true}
+	h := &handle{snapshot: true, steady: true}
 	if err := f.call("snapshot", func() C.st_status { return C.st_snapshot(f.h.c, &h.c) }); err != nil {
 		return nil, err
 	}
@@ -47,9 +47,49 @@ func (f *File) Release() {
 	}
 }
 
+// shown is a pin of what a steady handle shows, acquired, so that calls need not make one each; nil where they must. It
+// stays until Refresh.
+func (h *handle) shown() *handle {
+	if state := h.state.Load(); state != nil && state.acquire() {
+		return state
+	}
+	if !h.steady || !h.acquire() {
+		return nil
+	}
+	defer h.release()
+	h.mutex.Lock() // so that nothing is kept that Refresh has superseded meanwhile
+	defer h.mutex.Unlock()
+	state := h.state.Load()
+	if state == nil && !h.closed() {
+		state = &handle{snapshot: true}
+		if C.st_snapshot(h.c, &state.c) != C.ST_OK {
+			return nil // no memory: the call that makes its own says so
+		}
+		state.bytes = h.bytes.share()
+		h.state.Store(state)
+	}
+	if state == nil || !state.acquire() {
+		return nil
+	}
+	return state
+}
+
+// supersede lets go of that pin, once the calls that use it are over.
+func (h *handle) supersede() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if state := h.state.Swap(nil); state != nil {
+		state.close()
+	}
+}
+
 // pinned makes calls that belong together, on one state of the file: what one of them describes is what the next one reads,
 // whatever other goroutines commit. Names, shapes and strings are copied before it ends.
 func (f *File) pinned(ctx context.Context, op string, use func(pin *C.st_file) error) error {
+	if state := f.h.shown(); state != nil {
+		defer state.release()
+		return use(state.c)
+	}
 	if !f.h.acquire() {
 		return closedError(op)
 	}
@@ -62,13 +102,21 @@ func (f *File) pinned(ctx context.Context, op string, use func(pin *C.st_file) e
 	return use(pin)
 }
 
-// pinTensor is pinned for calls about one tensor, which is there. The last of them may close the pin.
-func (f *File) pinTensor(ctx context.Context, op, name string, use func(pin **C.st_file, t *C.st_tensor) error) error {
+// pinTensor is pinned for calls about one tensor, which is there.
+func (f *File) pinTensor(ctx context.Context, op, name string, use func(pin *C.st_file, t *C.st_tensor) error) error {
+	p, n := chars(name)
+	if state := f.h.shown(); state != nil {
+		defer state.release()
+		var t C.st_tensor
+		if err := run(ctx, op, &f.hooks, func() C.st_status { return C.st_describe(state.c, p, n, &t) }); err != nil {
+			return err
+		}
+		return use(state.c, &t)
+	}
 	if !f.h.acquire() {
 		return closedError(op)
 	}
 	defer f.release()
-	p, n := chars(name)
 	var both struct {
 		pin *C.st_file
 		t   C.st_tensor
@@ -83,5 +131,5 @@ func (f *File) pinTensor(ctx context.Context, op, name string, use func(pin **C.
 	}); err != nil {
 		return err
 	}
-	return use(&both.pin, &both.t)
+	return use(both.pin, &both.t)
 }
