@@ -1,13 +1,16 @@
 """What each language adds to the C ABI, and what its own package for safetensors takes for the same: one tensor by name,
-opening 10,000, and for Python loading a whole file.
+opening 10,000, reading each of 10,000, and for Python loading a whole file.
 
-All take turns, round by round, on the same warm files; numbers are medians.
+All take turns, round by round, on the same warm files; numbers are medians. The reads of Rust and Go are shots: a process
+of its own that has opened the file and then takes each tensor once, in random order, beside one of the peer that does the
+same; the ratio is the median of the rounds'.
 
     bindings.py BUILD-TREE [--quick]     as table.py; build_bindings.sh builds the programs; --quick: 128 MiB for 1 GiB
 """
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,16 +20,19 @@ import libst
 import libst.compat.numpy
 import llama
 import numpy as np
+from loads import lower
 from run import catalogue
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from table import BUILD, MIB, PLACE, QUICK, filesystem, heading, note, row, seconds, summary, timed
+from table import BUILD, MIB, PLACE, QUICK, filesystem, heading, note, paired, row, seconds, summary, timed
 
 ROUNDS = 5 if QUICK else 15
 GETS = 20_000 if QUICK else 2_000_000
 OPENS = 3 if QUICK else 30  # a round
 SIZE = (128 if QUICK else 1024) * MIB
 COUNT = 10_000
+SHOTS = 5 if QUICK else 41
+READ = 16 << 10  # bytes of a tensor
 NAME = "layers.42.weight"
 
 # No package for Go can be had from where this was made: github.com/nlpodyssey/safetensors is "not available" at the proxy.
@@ -102,7 +108,28 @@ def python_loads(model: Path) -> None:
     row("  owned memory, after a while without", given["stock"], given["owned"], seconds)
 
 
-def rust(small: Path, large: Path) -> None:
+def reads(program: str, peer: str, rows: dict[str, str], file: Path) -> None:
+    """Pairs of shots of each row, which are called as the program calls them."""
+
+    def shot(way: str, what: str) -> tuple[float, int]:
+        said = subprocess.run([BUILD / "tests/bench" / program, way, what, file, str(COUNT)], check=True, capture_output=True, text=True).stdout
+        took, total = map(int, said.split())
+        return took / 1e9 / COUNT, total
+
+    for title, what in rows.items():
+        found: dict[str, list[float]] = {peer: [], "libst": []}
+        for _ in range(SHOTS):
+            sums = set()
+            for way in random.sample(list(found), 2):
+                took, total = shot(way, what)
+                found[way].append(took)
+                sums.add(total)
+            assert len(sums) == 1, f"{title}: {peer} and libst do not read the same"
+        ratios = [theirs / ours for theirs, ours in zip(found[peer], found["libst"])]
+        paired(title, found[peer], found["libst"], bound=lower(ratios), at_least=0.95, peer=peer)
+
+
+def rust(small: Path, large: Path, many: Path) -> None:
     if not (BUILD / "tests/bench/bindings_bench_rust").exists():
         note("Rust is left out: there is no cargo")
         return
@@ -112,9 +139,15 @@ def rust(small: Path, large: Path) -> None:
     row("Rust, a tensor of 4 bytes: file.view(name), against st_get in C", m["c"], m["view"], seconds, at_most=1.1, peer="C")
     row(f"Rust, open {COUNT:,} tensors: against the crate's mmap + deserialize", m["crate-open"], m["open"], seconds, at_least=5, peer="crate")
     row("  and list the names", m["crate-names"], m["names"], seconds, peer="crate")
+    names = {
+        f"Rust, each of {COUNT:,} tensors of {READ >> 10} KiB: file.tensor(name)": "tensor",
+        "  file.read(name), a new Vec": "read",
+        "  file.read_into(name, reused)": "read_into",
+    }
+    reads("bindings_bench_rust", "crate", names, many)
 
 
-def go(small: Path, large: Path) -> None:
+def go(small: Path, large: Path, many: Path) -> None:
     if not (BUILD / "tests/bench/bindings_bench_go").exists():
         note("Go is left out: there is no Go that can build the binding")
         return
@@ -125,6 +158,14 @@ def go(small: Path, large: Path) -> None:
     row("Go, a tensor of 4 bytes: f.View(name), against empty cgo call + C", m["empty"] + m["c"], m["view"], seconds, at_most=1.5, peer="cgo+C")
     row(f"Go, open {COUNT:,} tensors: against {GO_PEER}", m["json"], m["open"], seconds, at_least=5, peer="json")
     row("  and list the names", m["json-names"], m["names"], seconds, peer="json")
+    names = {
+        f"Go, each of {COUNT:,} tensors of {READ >> 10} KiB: f.View(name)": "view",
+        "  f.Info(name)": "info",
+        "  f.Get(name)": "get",
+        "  f.ReadInto(name, reused)": "readinto",
+        "  f.Names(), of all, a name": "names",
+    }
+    reads("bindings_bench_go", "mmap", names, many)
 
 
 def main() -> None:
@@ -135,8 +176,11 @@ def main() -> None:
         save_file({f"layers.{i}.weight": np.ones(1, np.float32) for i in range(100)}, small)
         catalogue(large, COUNT)
         python_calls(small)
-        rust(small, large)
-        go(small, large)
+        many = PLACE / "many.safetensors"
+        bits = np.random.default_rng(1).integers(0, 256, (COUNT, READ), np.uint8)
+        save_file({f"layers.{i}.weight": bits[i].view(np.float32).reshape(64, -1) for i in range(COUNT)}, many)
+        rust(small, large, many)
+        go(small, large, many)
         llama.write(model, SIZE)
         python_loads(model)
     finally:

@@ -9,6 +9,10 @@
 //	view           f.View of the same
 //	open, names    libst: open the file LARGE; the same, and list the names
 //	json, json-names     readHeader of LARGE; the same, and list the names
+//
+//	bindings-bench WAY ROW FILE COUNT
+//
+// is a shot of reads.go. WAY: libst, mmap; ROW: view, info, get, readinto, names.
 package main
 
 /*
@@ -30,6 +34,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strconv"
 	"time"
 
 	"libst/st"
@@ -45,6 +50,10 @@ func must[T any](value T, err error) T {
 var seen int // so that nothing is left out
 
 func main() {
+	if len(os.Args) == 5 {
+		shot(os.Args[1], os.Args[2], os.Args[3], must(strconv.Atoi(os.Args[4])))
+		return
+	}
 	if len(os.Args) != 4 {
 		log.Fatal("bindings-bench SMALL NAME LARGE")
 	}

@@ -3,6 +3,10 @@
 //!   open     libst: open the file LARGE
 //!   names    the same, and list the names
 //!   crate-open, crate-names     the crate `safetensors`: map LARGE and deserialise it; the same, and list the names
+//!
+//! bindings-bench WAY ROW FILE COUNT: a shot of reads.rs. WAY: libst, crate; ROW: tensor, read, read_into
+
+mod reads;
 
 use std::fs::File;
 use std::hint::black_box;
@@ -28,6 +32,9 @@ fn map(path: &str) -> Mmap {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [way, row, path, count] = &arguments[..] {
+        return reads::run(way, row, path, count.parse().expect("COUNT is a number"));
+    }
     let [small, name, large] = &arguments[..] else {
         panic!("bindings-bench SMALL NAME LARGE")
     };
