@@ -215,8 +215,8 @@ std::optional<std::string_view> ShardIndex::metadata_find(std::string_view key) 
   return found == metadata_.end() ? std::nullopt : std::optional<std::string_view>(found->text);
 }
 
-std::optional<uint64_t> ShardIndex::total_size() const {
-  const auto text = metadata_find(total_size_key);
+std::optional<uint64_t> ShardIndex::total(std::string_view key) const {
+  const auto text = metadata_find(key);
   if (!text || text->empty() || text->size() > 19) return std::nullopt;
   uint64_t n = 0;
   for (const char c : *text) {
@@ -269,14 +269,20 @@ void ShardIndex::set_metadata(std::string_view key, std::optional<std::string_vi
     metadata_.push_back(std::move(pair));
 }
 
-void ShardIndex::set_total_size(uint64_t bytes) {
-  const auto found =
-      std::find_if(metadata_.begin(), metadata_.end(), [](const Pair &p) { return p.key == total_size_key; });
-  Pair pair{std::string(total_size_key), std::to_string(bytes), std::to_string(bytes)};
+void ShardIndex::set_total(std::string_view key, uint64_t n) {
+  const auto found = std::find_if(metadata_.begin(), metadata_.end(), [&](const Pair &p) { return p.key == key; });
+  Pair pair{std::string(key), std::to_string(n), std::to_string(n)};
   if (found != metadata_.end())
     *found = std::move(pair);
   else
     metadata_.push_back(std::move(pair));
+}
+
+void ShardIndex::add_to_total(std::string_view key, int64_t n) {
+  const auto now = total(key);
+  if (!now) return;
+  const uint64_t lost = n < 0 ? -static_cast<uint64_t>(n) : 0;
+  set_total(key, lost > *now ? 0 : *now + static_cast<uint64_t>(n));
 }
 
 std::string ShardIndex::spell() const {

@@ -1,5 +1,5 @@
 // The index of a sharded checkpoint, `….safetensors.index.json`, as Hugging Face
-// writes it: {"metadata": {"total_size": n, …}, "weight_map": {name: shard, …}}.
+// writes it: {"metadata": {"total_size": n, "total_parameters": m, …}, "weight_map": {name: shard, …}}.
 // Pure: bytes in, values out. Must never let a shard lie outside the folder.
 #pragma once
 
@@ -15,7 +15,11 @@
 namespace st {
 
 inline constexpr uint64_t max_index_bytes = 100000000;  // as of a header
-inline constexpr std::string_view total_size_key = "total_size";
+// What is counted over all shards: bytes, and elements as transformers writes them. They follow each change.
+inline constexpr std::string_view total_size_key = "total_size", total_parameters_key = "total_parameters";
+inline bool is_total(std::string_view key) {
+  return key == total_size_key || key == total_parameters_key;
+}
 
 // Is this what an index is named? ("model.safetensors.index.json", also with a variant: "….index.fp16.json".)
 bool is_index_name(std::string_view path);
@@ -50,7 +54,7 @@ class ShardIndex {
   };
   const std::vector<Pair> &metadata() const { return metadata_; }
   std::optional<std::string_view> metadata_find(std::string_view key) const;
-  std::optional<uint64_t> total_size() const;  // if there is such a number
+  std::optional<uint64_t> total(std::string_view key) const;  // if there is such a number
   size_t memory_bytes() const;
 
   // To spell another. Shards that hold nothing any more are left out.
@@ -58,7 +62,9 @@ class ShardIndex {
   void remove(std::string_view name);
   // Without a value: removes it. A number stays one if `text` spells a number.
   void set_metadata(std::string_view key, std::optional<std::string_view> text);
-  void set_total_size(uint64_t bytes);
+  void set_total(std::string_view key, uint64_t n);
+  // If there is such a number. One that was too small for what went away becomes 0.
+  void add_to_total(std::string_view key, int64_t n);
   // As json.dumps(…, indent=2, sort_keys=True) with a line's end, which is how stock writes it.
   std::string spell() const;
 

@@ -2,6 +2,8 @@
 // the steps that all parts take together. Nothing means anything before the
 // super-journal is committed, and nothing is given up after that.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "os/lock_holder.h"
 #include "store/transaction.h"
@@ -10,10 +12,23 @@
 
 namespace st::store {
 
-uint64_t Transaction::gained_bytes() const {
-  uint64_t gained = 0;
-  for (const DraftTensor *t : draft_->tensors()) gained += t->form.nbytes;
-  return gained - snapshot_->header.index.data_bytes();
+namespace {
+
+uint64_t elements(std::span<const uint64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+Transaction::Gain Transaction::gain() const {
+  const Index &before = snapshot_->header.index;
+  uint64_t bytes = 0, parameters = 0;
+  for (const DraftTensor *t : draft_->tensors()) {
+    bytes += t->form.nbytes;
+    parameters += elements(t->form.shape);
+  }
+  for (size_t i = 0; i < before.size(); ++i) parameters -= elements(before.at(i).shape);
+  return {static_cast<int64_t>(bytes - before.data_bytes()), static_cast<int64_t>(parameters)};
 }
 
 Result<bool> Transaction::lock_part(int32_t timeout_ms) {

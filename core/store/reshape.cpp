@@ -163,9 +163,10 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
     for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
       const auto [key, value] = catalogue.metadata_at(i);
       index.set_metadata(key, value);
+      if (const auto total = index.total(key); total && is_total(key)) index.set_total(key, *total);  // a number
     }
   }
-  index.set_total_size(source->bytes());
+  index.set_total(total_size_key, source->bytes());
 
   const std::string spelled = index.spell();
   auto made = write::Replacement::create(folder->next(index_name), 0666);

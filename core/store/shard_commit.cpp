@@ -243,7 +243,7 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
                          in_quotes(name), " ", what, "; refresh the handle and begin again")
                        .about_tensor(name));
   };
-  uint64_t gained = 0;
+  int64_t bytes = 0, parameters = 0;  // gained
   // First what goes, so that a name may go from one shard to another.
   for (const bool going : {true, false})
     for (const Transaction *part : work_.parts) {
@@ -251,7 +251,9 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
       const std::string shard = name_of(*part), after = name_after(shard);
       const Index &before = part->before().header.index;
       if (going) {
-        gained += part->gained_bytes();
+        const auto gain = part->gain();
+        bytes += gain.bytes;
+        parameters += gain.parameters;
         for (size_t i = 0; i < before.size(); ++i) {
           const std::string_view name = before.at(i).name;
           const auto in = index.shard_of(name);
@@ -266,7 +268,8 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
         }
       }
     }
-  if (const auto total = index.total_size()) index.set_total_size(*total + gained);
+  index.add_to_total(total_size_key, bytes);
+  index.add_to_total(total_parameters_key, parameters);
   for (const auto &[key, value] : work_.metadata) {
     if (!value && !index.metadata_find(key))
       return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),

@@ -50,7 +50,10 @@ class Transaction final : public AnyTransaction {
   // The catalogue as it was and as it will be, once locked; of a publish.
   const Snapshot &before() const { return *snapshot_; }
   const Draft &draft_after() const { return *draft_; }
-  uint64_t gained_bytes() const;  // tensors' bytes, afterwards less before; wraps
+  struct Gain {
+    int64_t bytes = 0, parameters = 0;  // of the tensors, afterwards less before
+  };
+  Gain gain() const;
   // What it will do as one; `entry` becomes as long as it will be. Null: under a new name.
   Result<CommitPlan> plan_part(write::SuperEntry *entry);
   // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's. False: what a dead writer left

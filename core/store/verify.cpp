@@ -193,7 +193,7 @@ Result<void> Verifier::check_index(const ReadIndex &read, const std::shared_ptr<
     }
   }
   if (first_error_.status != Status::ok) return {};
-  if (const auto total = index.total_size(); total && *total != data_bytes_) {
+  if (const auto total = index.total(total_size_key); total && *total != data_bytes_) {
     auto told = tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
                                               " bytes, but the shards hold ", data_bytes_));
     if (!told) return told;

@@ -43,7 +43,7 @@ Result<Whole> Whole::of(const Collection &collection) {
     if (p.number == files.size()) files.push_back({p.member, p.snapshot});
   std::vector<MetadataPair> of_index;
   for (size_t i = 0; i < catalogue.metadata_size(); ++i)
-    if (const MetadataPair pair = catalogue.metadata_at(i); pair.first != total_size_key) of_index.push_back(pair);
+    if (const MetadataPair pair = catalogue.metadata_at(i); !is_total(pair.first)) of_index.push_back(pair);
   return Whole(catalogue, collection.index_path(), std::move(files), std::move(of_index));
 }
 

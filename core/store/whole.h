@@ -30,7 +30,7 @@ class Whole {
   uint64_t data_bytes() const;
   std::span<const Opened> files() const { return files_; }
   size_t index_bytes() const;  // of memory
-  // Those of the file. Of shards: of the index, but for total_size; then what else the first shard's header has.
+  // Those of the file. Of shards: of the index, but for its totals; then what else the first shard's header has.
   const std::vector<MetadataPair> &metadata() const { return metadata_; }
   const std::vector<MetadataPair> &of_index() const { return of_index_; }  // those of them that are the index's
   Listing listing() const;                                                 // as layer 0

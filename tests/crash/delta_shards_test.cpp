@@ -60,7 +60,7 @@ std::optional<Model> follow_index(const SimEnv &env) {
     if (i == 0) whole.metadata = shard->metadata;
   }
   for (const auto &pair : index->metadata())
-    if (pair.key != total_size_key) whole.metadata[pair.key] = pair.text;
+    if (!is_total(pair.key)) whole.metadata[pair.key] = pair.text;
   return whole;
 }
 
@@ -93,7 +93,7 @@ struct ShardTrials final : DeltaTrials {
       for (const auto &[tensor, t] : shards[i].tensors) index.assign(tensor, shard_names[i]);
     }
     index.set_metadata("origin", "here");
-    index.set_total_size(700 + 300 + 600 + 520);
+    index.set_total(total_size_key, 700 + 300 + 600 + 520);
     env.add_file(index_path, index.spell());
     SimEnv making(env.disk());
     making.add_file(other_path, file_of(after));

@@ -44,7 +44,8 @@ SimEnv shards_disk(const Disk &kind) {
     }
   }
   index.set_metadata("origin", "here");
-  index.set_total_size(total);
+  index.set_total(total_size_key, total);
+  index.set_total(total_parameters_key, total);  // all are U8
   env.add_file(index_path, index.spell());
   return env;
 }
@@ -86,7 +87,7 @@ Seen follow_index(const SimEnv &env, std::string json) {
     }
   }
   for (const auto &pair : index->metadata())
-    if (pair.key != total_size_key) seen.whole.metadata[pair.key] = pair.text;
+    if (!is_total(pair.key)) seen.whole.metadata[pair.key] = pair.text;
   return seen;
 }
 
@@ -100,7 +101,8 @@ std::string check_strictly(SimEnv &env) {
     if (!place) return place.error().message;
     total += place->tensor().nbytes;
   }
-  if (catalogue.metadata_find(total_size_key) != std::to_string(total)) return "total_size is wrong";
+  for (const std::string_view key : {total_size_key, total_parameters_key})
+    if (catalogue.metadata_find(key) != std::to_string(total)) return text(key, " is wrong");
   return {};
 }
 

@@ -66,8 +66,8 @@ void check_spelling(const ShardIndex &index, std::string_view after) {
 
 void check_edits(ShardIndex index) {
   const std::string first = index.shards().empty() ? std::string() : std::string(index.names_by_shard()[0].front());
-  index.set_total_size(1234567);
-  REQUIRE(index.total_size() == 1234567, "another total_size");
+  index.set_total(total_size_key, 1234567);
+  REQUIRE(index.total(total_size_key) == 1234567, "another total_size");
   index.set_metadata("k", "v");
   index.set_metadata("k", std::string("\0\"\xE5\xB1\xA4", 5));
   check_spelling(index, "an edit of metadata");

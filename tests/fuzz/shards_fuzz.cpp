@@ -30,10 +30,10 @@ const std::string names[] = {"a", "b", "c", "d", "e", "new", "", "w\xC3\xA9ights
 const std::string keys[] = {"origin", "total_size", "k", ""};
 const std::string texts[] = {"", "12", "v", std::string("\0", 1), "\xE5\xB1\xA4"};
 
-// As for a file, but that libst keeps total_size itself.
+// As for a file, but that libst keeps the totals itself.
 Status apply_to_shards(const Step &step, Model *whole) {
   const bool is_metadata = step.kind == Step::set_metadata || step.kind == Step::remove_metadata;
-  if (is_metadata && step.name == total_size_key) return Status::invalid_argument;
+  if (is_metadata && is_total(step.name)) return Status::invalid_argument;
   return apply(step, whole);
 }
 

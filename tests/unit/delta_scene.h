@@ -1,7 +1,9 @@
 // Files to take deltas of, and what a file holds, to compare it by.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "format/shard_index.h"
@@ -24,6 +26,10 @@ struct Holdings {
     return file_of(tensors, pairs, reserve);
   }
 };
+inline uint64_t elements_of(const std::vector<uint64_t> &shape) {
+  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
+}
+
 inline bool operator==(const TestTensor &a, const TestTensor &b) {
   return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
 }
@@ -94,12 +100,13 @@ inline void add_shards(SimEnv &disk, const std::string &folder, const Holdings &
   const std::vector<std::string> names = {"s1.safetensors", "s2.safetensors", "s3.safetensors"};
   std::vector<Holdings> shards(names.size());
   ShardIndex index = ShardIndex::of(names);
-  uint64_t total = 0;
+  uint64_t total = 0, elements = 0;
   for (const TestTensor &t : h.tensors) {
     const size_t in = random() % names.size();
     shards[in].tensors.push_back(t);
     index.assign(t.name, names[in]);
     total += t.bytes.size();
+    elements += elements_of(t.shape);
   }
   const auto first =
       std::find_if(shards.begin(), shards.end(), [](const Holdings &shard) { return !shard.tensors.empty(); });
@@ -109,7 +116,10 @@ inline void add_shards(SimEnv &disk, const std::string &folder, const Holdings &
     if (!in_header || random() % 3 == 0) index.set_metadata(key, value);
     if (!in_header && first != shards.end() && random() % 3 == 0) first->metadata[key] = "hidden by the index";
   }
-  if (random() % 2) index.set_total_size(total);
+  if (random() % 2) {
+    index.set_total(total_size_key, total);
+    index.set_total(total_parameters_key, elements);
+  }
   for (size_t i = 0; i < names.size(); ++i)
     if (!shards[i].tensors.empty()) disk.add_file(folder + "/" + names[i], shards[i].file());
   disk.add_file(index_in(folder), index.spell());
@@ -124,7 +134,7 @@ inline Holdings in_shards(SimEnv &disk, const std::string &folder) {
   EXPECT_TRUE(is_ok(index));
   Holdings h;
   if (!index) return h;
-  uint64_t total = 0;
+  uint64_t total = 0, elements = 0;
   for (uint32_t i = 0; i < index->shards().size(); ++i) {
     const Holdings shard = holdings_of(disk.contents(folder + "/" + index->shards()[i]));
     EXPECT_EQ(shard.tensors.size(), index->counts()[i]);
@@ -132,13 +142,15 @@ inline Holdings in_shards(SimEnv &disk, const std::string &folder) {
       EXPECT_EQ(index->shard_of(t.name), i) << t.name;
       h.tensors.push_back(t);
       total += t.bytes.size();
+      elements += elements_of(t.shape);
     }
     if (i == 0) h.metadata = shard.metadata;
   }
   for (const auto &pair : index->metadata())
-    if (pair.key != total_size_key) h.metadata[pair.key] = pair.text;
-  if (index->total_size()) {
-    EXPECT_EQ(index->total_size(), total);
+    if (!is_total(pair.key)) h.metadata[pair.key] = pair.text;
+  if (index->total(total_size_key)) {
+    EXPECT_EQ(index->total(total_size_key), total);
+    EXPECT_EQ(index->total(total_parameters_key), elements);
   }
   return by_name(h);
 }

@@ -15,7 +15,7 @@ class ShardedDeltas : public ::testing::Test {
     const Holdings second{{u8_tensor("c", 5000, 3)}, {{"of", "the second"}}};
     disk.add_file("/m/s1.safetensors", first.file());
     disk.add_file("/m/s2.safetensors", second.file());
-    disk.add_file(index_of, R"({"metadata":{"total_size":18000,"by":"me"},"weight_map":{)"
+    disk.add_file(index_of, R"({"metadata":{"total_size":18000,"total_parameters":18000,"by":"me"},"weight_map":{)"
                             R"("a":"s1.safetensors","b":"s1.safetensors","c":"s2.safetensors"}})");
     disk.add_file("/other", changed().file());
   }

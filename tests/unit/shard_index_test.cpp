@@ -27,14 +27,14 @@ TEST(ShardIndex, NumbersShardsByNameAndFindsTensors) {
   EXPECT_EQ(index->shard_of("a"), 1u);
   EXPECT_EQ(index->shard_of("b\xc3\xa9"), 0u);
   EXPECT_EQ(index->shard_of("z"), std::nullopt);
-  EXPECT_EQ(index->total_size(), 12u);
+  EXPECT_EQ(index->total(total_size_key), 12u);
 }
 
 TEST(ShardIndex, MetadataAreSpelledAsInTheJson) {
   auto index = parse(R"({"metadata":{"total_size": 1.50e3 ,"s":"x\ny","o":{"k":[1, 2]},"t":true},"weight_map":{}})");
   ASSERT_TRUE(index) << index.error().message;
   EXPECT_EQ(index->metadata_find("total_size"), "1.50e3");
-  EXPECT_EQ(index->total_size(), std::nullopt);  // not a number of bytes as it should be: left as it is
+  EXPECT_EQ(index->total(total_size_key), std::nullopt);  // not a number of bytes as it should be: left as it is
   EXPECT_EQ(index->metadata_find("s"), "x\ny");
   EXPECT_EQ(index->metadata_find("o"), R"({"k":[1, 2]})");
   EXPECT_EQ(index->metadata_find("t"), "true");
@@ -82,12 +82,12 @@ TEST(ShardIndex, ChangesKeepWhatIsNotKnown) {
   index->remove("a");
   index->set_metadata("n", "2");
   index->set_metadata("s", "2");
-  index->set_total_size(8);
+  index->set_total(total_size_key, 8);
   auto again = parse(index->spell());
   ASSERT_TRUE(again) << again.error().message << index->spell();
   EXPECT_EQ(again->shards(), (std::vector<std::string>{"m-1"}));
   EXPECT_EQ(again->shard_of("b"), 0u);
-  EXPECT_EQ(again->total_size(), 8u);
+  EXPECT_EQ(again->total(total_size_key), 8u);
   EXPECT_NE(index->spell().find("\"n\": 2"), std::string::npos);      // a number stays one,
   EXPECT_NE(index->spell().find("\"s\": \"2\""), std::string::npos);  // a new value is a string
   EXPECT_NE(index->spell().find("\"else\": {\"x\":[true]}"), std::string::npos);
@@ -103,10 +103,26 @@ TEST(ShardIndex, TotalSizeIsANumberOfBytesOrNone) {
   for (const auto &[json, wanted] : spelled) {
     auto index = parse(std::string(R"({"metadata":{"total_size":)") + json + "},\"weight_map\":{}}");
     ASSERT_TRUE(index) << json;
-    EXPECT_EQ(index->total_size(), wanted) << json;
+    EXPECT_EQ(index->total(total_size_key), wanted) << json;
   }
-  EXPECT_EQ(parse(R"({"weight_map":{}})")->total_size(), std::nullopt);
+  EXPECT_EQ(parse(R"({"weight_map":{}})")->total(total_size_key), std::nullopt);
   EXPECT_EQ(refusal(R"({"metadata":{"total_size":99999999999999999999},"weight_map":{}})"), Status::shard_index);
+}
+
+TEST(ShardIndex, ATotalFollowsIfItIsThere) {
+  auto index = parse(R"({"metadata":{"total_size":10,"total_parameters":"7"},"weight_map":{}})");
+  ASSERT_TRUE(index);
+  index->add_to_total(total_size_key, 5);
+  index->add_to_total(total_parameters_key, -7);
+  EXPECT_EQ(index->metadata_find("total_size"), "15");
+  EXPECT_EQ(index->metadata_find("total_parameters"), "0");
+  index->add_to_total(total_size_key, -16);  // it was too small
+  EXPECT_EQ(index->metadata_find("total_size"), "0");
+  auto without = parse(R"({"metadata":{"total_parameters":1.5},"weight_map":{}})");
+  without->add_to_total(total_size_key, 5);
+  without->add_to_total(total_parameters_key, 5);
+  EXPECT_EQ(without->metadata_find("total_size"), std::nullopt);
+  EXPECT_EQ(without->metadata_find("total_parameters"), "1.5");
 }
 
 TEST(ShardIndex, NoFieldComesTwice) {

@@ -115,6 +115,62 @@ class ShardTransactionTest : public ::testing::Test {
   std::string logged;
 };
 
+// Of all that changes the sums: total_size counts bytes, total_parameters elements.
+TEST_F(ShardTransactionTest, TheTotalsFollowEveryChange) {
+  const uint64_t shape[] = {3, 5};
+  const std::string f32(60, 'f');
+  const NewBytes value{static_cast<uint32_t>(Dtype::F32), shape, f32.data(), f32.size()};
+  using Step = std::function<Result<void>(AnyTransaction &)>;
+  struct {
+    const char *what;
+    Step step;
+    const char *size, *parameters;
+  } const cases[] = {
+      {"put", [&](AnyTransaction &t) { return t.put("new", value); }, "9160", "9115"},
+      {"a tensor of another form", [&](AnyTransaction &t) { return t.put("c", value); }, "4160", "4115"},
+      {"delete", [](AnyTransaction &t) { return t.remove("a"); }, "5100", "5100"},
+      {"delete of all that a shard holds", [](AnyTransaction &t) { return t.remove("c"); }, "4100", "4100"},
+      {"rename", [](AnyTransaction &t) { return t.rename("a", "z"); }, "9100", "9100"},
+      {"update", [&](AnyTransaction &t) { return t.update("c", u8(new_c)); }, "9100", "9100"},
+      {"from one shard to another",
+       [&](AnyTransaction &t) {
+         if (auto ok = t.remove("a"); !ok) return ok;
+         if (auto ok = t.remove("c"); !ok) return ok;
+         return t.put("a", value);
+       },
+       "160", "115"},
+  };
+  for (const bool new_names : {false, true})
+    for (const auto &[what, step, size, parameters] : cases) {
+      SCOPED_TRACE(text(what, new_names ? ", under new names" : ""));
+      const testing::TempDir folder;
+      const std::string path = folder / "m.safetensors.index.json";
+      fs::copy(shard(1), folder / "m-1.safetensors");
+      fs::copy(shard(2), folder / "m-2.safetensors");
+      put_bytes(path, R"({"metadata":{"total_parameters":9100,"total_size":9100},"weight_map":)"
+                      R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+      auto c = Shards::open(os::Env::posix(), path, writable());
+      ASSERT_TRUE(is_ok(c));
+      TransactionOptions options;
+      options.new_names = new_names;
+      auto t = begin(**c, options);
+      ASSERT_TRUE(is_ok(step(*t)));
+      ASSERT_TRUE(is_ok(t->commit()));
+      EXPECT_EQ((*c)->catalogue().metadata_find(total_size_key), size);
+      EXPECT_EQ((*c)->catalogue().metadata_find(total_parameters_key), parameters);
+    }
+}
+
+TEST_F(ShardTransactionTest, AnIndexWithoutTotalsGetsNone) {
+  put_bytes(index, R"({"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->remove("a")));
+  EXPECT_TRUE(fails_with(Status::invalid_argument, t->set_metadata("total_parameters", "1")));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_EQ(bytes_of(index).find("total"), std::string::npos);
+}
+
 TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
   auto c = open();
   TransactionOptions fillers;

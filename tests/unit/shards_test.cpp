@@ -308,6 +308,8 @@ TEST_F(ShardsTest, ThousandsOfShardsNeedNoMoreDescriptorsThanAFew) {
 }
 
 TEST_F(ShardsTest, ReshapesWithoutLoss) {
+  put_index(
+      R"({"metadata":{"total_size":9100,"total_parameters":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   const std::string folder = dir / "out", file = dir / "joined.safetensors";
   ASSERT_TRUE(store::reshard(os::Env::posix(), index, folder, 4100, {}));
   auto shards = open_at(folder);
@@ -315,6 +317,7 @@ TEST_F(ShardsTest, ReshapesWithoutLoss) {
   EXPECT_EQ(shards->catalogue().members(), 2u);  // a and b fit one, c is larger than allowed and alone
   EXPECT_EQ(bytes(*shards, "c"), pattern(5000, 3));
   EXPECT_EQ(shards->catalogue().metadata_find("total_size"), "9100");
+  EXPECT_NE(bytes_of(folder + "/model.safetensors.index.json").find("\"total_parameters\": 9100"), std::string::npos);
   EXPECT_EQ(shards->catalogue().metadata_find("by"), "me");
   EXPECT_EQ(verified(folder), Status::ok);
   ASSERT_TRUE(store::join(os::Env::posix(), folder, file, {}));
@@ -322,6 +325,7 @@ TEST_F(ShardsTest, ReshapesWithoutLoss) {
   EXPECT_EQ(bytes(*joined, "a"), pattern(4000, 1));
   EXPECT_EQ(joined->catalogue().metadata_find("by"), "me");
   EXPECT_EQ(joined->catalogue().metadata_find("total_size"), std::nullopt);
+  EXPECT_EQ(joined->catalogue().metadata_find("total_parameters"), std::nullopt);
 
   auto full = store::reshard(os::Env::posix(), file, folder, 4100, {});
   ASSERT_FALSE(full);

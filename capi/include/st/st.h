@@ -341,7 +341,8 @@ void st_interrupt(st_file *file);
  *    answer as st_open does, with ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE, or ST_E_FILE_CHANGED if the index was
  *    replaced since it was read (st_refresh). A handle keeps up to 128 descriptors open, however many shards there are.
  *  - A transaction is all or nothing across shards. A new name goes to the last shard that the transaction rewrites
- *    anyway, else to the last shard. weight_map and total_size follow. ST_TXN_FILLERS is ST_E_UNSUPPORTED.
+ *    anyway, else to the last shard. weight_map follows, and total_size and total_parameters where the index has them.
+ *    ST_TXN_FILLERS is ST_E_UNSUPPORTED.
  *  - Shards that a transaction rewrites keep their names; or, with ST_TXN_NEW_NAMES, get new ones.
  *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open: none is until it is needed. */
 
@@ -848,9 +849,9 @@ void st_patch_options_init(st_patch_options *out, size_t size);
  * names, whatever the delta's; a tensor that is added goes where st_txn_put puts it,
  * so one that was deleted may come back in another shard. Metadata go to the index.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE (nothing changed); ST_E_INVALID_ARGUMENT
- * (`reverse` is the base or the delta, or a file of the base; total_size among the
- * metadata that shards are to have); ST_E_FILE_CHANGED (shards were replaced
- * meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as st_open of
+ * (`reverse` is the base or the delta, or a file of the base; total_size or
+ * total_parameters among the metadata that shards are to have); ST_E_FILE_CHANGED
+ * (shards were replaced meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as st_open of
  * both; as st_txn_put and st_commit; as st_save of the reverse delta. Any thread.
  * Since 2.0. */
 st_status st_patch(const char *base, const char *delta, const st_patch_options *opts);
@@ -897,7 +898,7 @@ st_status st_get_delta_info(const char *delta, st_delta_info *out);
  * it is there the folder holds no checkpoint. Statuses: as st_open and st_save. Since 2.0. */
 st_status st_reshard(const char *from, const char *to_folder, uint64_t max_shard_size, const st_save_options *opts);
 
-/* Write a checkpoint as one file, in the same way: metadata of the index but total_size, and of the first shard what
+/* Write a checkpoint as one file, in the same way: metadata of the index but its totals, and of the first shard what
  * the index does not say. Statuses: as st_open and st_save. Since 2.0. */
 st_status st_join(const char *from, const char *to, const st_save_options *opts);
 
