@@ -81,10 +81,14 @@ std::optional<uint64_t> code_of(st_dtype dtype, const Value &value) {
   }
 }
 
+uint64_t packed_size(uint32_t bits, uint64_t elements) {
+  return elements / 8 * bits + (elements % 8 * bits + 7) / 8;
+}
+
 // Elements of so many bits, one behind the other; the last byte is filled up with zeros.
 class Packer {
  public:
-  Packer(uint32_t bits, uint64_t elements) : bits_(bits), out_((elements * bits + 7) / 8, '\0') {}
+  Packer(uint32_t bits, uint64_t elements) : bits_(bits), out_(packed_size(bits, elements), '\0') {}
 
   void add(uint64_t code) {
     for (uint32_t done = 0; done < bits_;) {
@@ -118,6 +122,10 @@ std::string cast(st_dtype from, std::string_view bytes, st_dtype to) {
     out.add(*code);
   }
   return out.take();
+}
+
+uint64_t cast_size(st_dtype from, uint64_t nbytes, st_dtype to) {
+  return from == to ? nbytes : packed_size(st_dtype_bits(to), elements_of(from, nbytes));
 }
 
 std::string cast_text(st_dtype from, st_dtype to) {

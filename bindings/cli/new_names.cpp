@@ -9,11 +9,25 @@
 namespace stctl {
 namespace {
 
-std::vector<std::string> sorted_names(const File &file) {
+template <class Shards>
+std::vector<std::string> sorted_names(const Shards &shards) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < file.file_count(); ++i) names.push_back(file.file_name(i));
+  names.reserve(shards.size());
+  for (const auto &shard : shards) names.push_back(shard.name);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// A file that was rewritten is another one. Nothing at all may be there.
+bool is_same(const struct stat &a, const struct stat &b) {
+  return a.st_ino == b.st_ino && a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
+         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+struct stat look_at(const std::string &path) {
+  struct stat status = {};
+  stat(path.c_str(), &status);
+  return status;
 }
 
 std::vector<std::string> without(const std::vector<std::string> &names, const std::vector<std::string> &others) {
@@ -43,24 +57,39 @@ void add_new_names_options(const Command &command, NewNamesOptions &options) {
                  "the next such change removes them, or stctl recover");
 }
 
-ShardNames::ShardNames(const File &file, const NewNamesOptions &options) : options_(options) {
-  if (options_.wanted) before_ = sorted_names(file);
+std::vector<ShardNames::Shard> ShardNames::shards_of(const File &file) {
+  std::vector<Shard> shards;
+  for (size_t i = 0; i < file.file_count(); ++i) {
+    const std::string path = file.file_path(i);
+    shards.push_back({path, file.file_name(i), look_at(path)});
+  }
+  return shards;
 }
 
+ShardNames::ShardNames(const File &file, const NewNamesOptions &options)
+    : options_(options), before_(file.is_one_file() && !options.wanted ? std::vector<Shard>() : shards_of(file)) {}
+
 void ShardNames::compare(const File &file) {
+  compared_ = true;
+  for (const Shard &shard : before_) {
+    const struct stat now = look_at(shard.path);
+    if (has_shards() && now.st_ino != 0 && !is_same(shard.file, now)) changed_.push_back(shard.name);
+  }
   if (!options_.wanted) return;
-  const std::vector<std::string> after = sorted_names(file);
-  new_ = without(after, before_);
-  old_ = without(before_, after);
+  const std::vector<std::string> before = sorted_names(before_), after = sorted_names(shards_of(file));
+  new_ = without(after, before);
+  old_ = without(before, after);
   until_ = utc(time(nullptr) + static_cast<time_t>(options_.grace_s));
 }
 
 void ShardNames::tell(Output &out) const {
+  for (const std::string &name : changed_) out.print("changed shard {}\n", escape(name));
   for (const std::string &name : new_) out.print("new shard {}\n", escape(name));
   for (const std::string &name : old_) out.print("old shard {} stays until {}\n", escape(name), until_);
 }
 
 void ShardNames::write(Json &json) const {
+  if (compared_ && has_shards()) json.names("changed_shards", changed_);
   if (!options_.wanted) return;
   json.names("new_shards", new_);
   json.names("old_shards", old_);

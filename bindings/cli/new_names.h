@@ -1,6 +1,8 @@
-// --new-names: shards that are rewritten get new names. Tells which are new, and which are old and until when they
-// stay.
+// What becomes of shards. Without more ado those that are rewritten keep their names: tells which. With --new-names
+// they get new names: tells which are new, and which are old and until when they stay.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <string>
@@ -25,11 +27,22 @@ class ShardNames {
   // The change is made: what has become new and old by it.
   void compare(const File &file);
   void tell(Output &out) const;
-  void write(Json &json) const;  // the fields "new_shards", "old_shards", "old_until", if new names were wanted
+  // The field "changed_shards" of what has shards and was compared; if new names were wanted also "new_shards",
+  // "old_shards", "old_until".
+  void write(Json &json) const;
 
  private:
+  struct Shard {
+    std::string path, name;
+    struct stat file;
+  };
+  static std::vector<Shard> shards_of(const File &file);
+  bool has_shards() const { return before_.size() > 1; }
+
   const NewNamesOptions options_;
-  std::vector<std::string> before_, new_, old_;
+  const std::vector<Shard> before_;  // none of one file
+  bool compared_ = false;
+  std::vector<std::string> changed_, new_, old_;
   std::string until_;
 };
 

@@ -126,15 +126,7 @@ void Steps::put_raw(const std::string &name, const std::string &path, const std:
 
 void Steps::cast_puts(st_dtype dtype) {
   for (Put &put : puts_) {
-    st_tensor &t = put.value;
-    if (t.dtype == dtype) continue;
-    sources_.push_back(std::make_unique<Source>());
-    std::string &bytes = sources_.back()->bytes;
-    bytes = cast(t.dtype, {static_cast<const char *>(t.data), t.nbytes}, dtype);
-    put.cast_from = t.dtype;
-    t.dtype = dtype;
-    t.data = bytes.data();
-    t.nbytes = bytes.size();
+    if (put.value.dtype != dtype) put.cast_to = dtype;
   }
 }
 
@@ -193,11 +185,24 @@ void Steps::remove_metadata(const std::string &key) {
   metadata_.emplace_back(plain(key), std::nullopt);
 }
 
+// What is cast is in memory no longer than this takes, as the transaction has ST_TXN_COPY.
+void Steps::stage(st_txn *txn, const Put &put) {
+  st_tensor t = put.value;
+  std::string bytes;
+  if (put.cast_to) {
+    bytes = cast(t.dtype, {static_cast<const char *>(t.data), t.nbytes}, put.cast_to);
+    t.dtype = put.cast_to;
+    t.data = bytes.data();
+    t.nbytes = bytes.size();
+  }
+  check(st_txn_put_n(txn, put.name.data(), put.name.size(), &t));
+}
+
 void Steps::stage(Transaction &transaction) const {
   st_txn *txn = transaction.get();
   for (const std::string &name : removed_) check(st_txn_delete_n(txn, name.data(), name.size()));
   for (const auto &[from, to] : renamed_) check(st_txn_rename_n(txn, from.data(), from.size(), to.data(), to.size()));
-  for (const Put &put : puts_) check(st_txn_put_n(txn, put.name.data(), put.name.size(), &put.value));
+  for (const Put &put : puts_) stage(txn, put);
   for (const auto &[key, value] : metadata_) {
     check(
         st_txn_set_metadata_n(txn, key.data(), key.size(), value ? value->data() : nullptr, value ? value->size() : 0));
@@ -212,6 +217,9 @@ int Steps::run(Session &session, const File &file, const LayoutOptions &options,
   st_txn_options opts = txn_options(options);
   opts.progress = Progress::callback;
   opts.progress_user = &progress;
+  if (std::any_of(puts_.begin(), puts_.end(), [](const Put &put) { return put.cast_to != 0; })) {
+    opts.flags |= ST_TXN_COPY;
+  }
   Transaction transaction(file, opts);
   stage(transaction);
   const st_plan plan = transaction.plan();
@@ -267,13 +275,13 @@ void Steps::tell(Session &session, const File &file, const st_plan &plan, bool d
     return;
   }
   for (const Put &put : puts_) {
-    session.out.print("{} {} {} {}, {}\n", dry_run ? "would put" : "put", escape(put.name),
-                      st_dtype_name(put.value.dtype), shape_text(put.value.shape, put.value.rank),
-                      human_size(put.value.nbytes));
+    session.out.print("{} {} {} {}, {}\n", dry_run ? "would put" : "put", escape(put.name), st_dtype_name(put.dtype()),
+                      shape_text(put.value.shape, put.value.rank),
+                      human_size(cast_size(put.value.dtype, put.value.nbytes, put.dtype())));
   }
   for (const Put &put : puts_) {
-    if (put.cast_from) {
-      session.out.print("{}: {}\n", escape(put.name), cast_text(put.cast_from, put.value.dtype));
+    if (put.cast_to) {
+      session.out.print("{}: {}\n", escape(put.name), cast_text(put.value.dtype, put.cast_to));
     }
   }
   for (const std::string &name : removed_) {

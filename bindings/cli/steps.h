@@ -53,13 +53,14 @@ class Steps {
     std::optional<Input> input;
     std::optional<Npy> npy;
     std::vector<uint64_t> shape;
-    std::string bytes;
   };
   struct Put {
     std::string name;
     st_tensor value;
-    st_dtype cast_from = 0;
+    st_dtype cast_to = 0;  // if it is to be cast
+    st_dtype dtype() const { return cast_to ? cast_to : value.dtype; }
   };
+  static void stage(st_txn *txn, const Put &put);
   void stage(Transaction &transaction) const;
   void tell(Session &session, const File &file, const st_plan &plan, bool dry_run, const ShardNames &shards) const;
 

@@ -1,5 +1,8 @@
 """Elements that NumPy has from ml_dtypes, in and out of .npy files; and casts from each dtype to each."""
 
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -131,3 +134,26 @@ def test_put_casts_what_it_puts(stctl, model, arrays, tmp_path):
     assert "layer.0.weight: cast from F64 to BF16" in err
     want = np.load(tmp_path / "n.npy").astype(np.float32).astype(ml_dtypes.bfloat16)
     assert np.array_equal(stock(model)["layer.0.weight"], want)
+
+
+# The peak of what it starts, in KiB; a process of its own, as whatever is started inherits the peak of its starter.
+PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@pytest.mark.parametrize("command", ["put", "update"])
+def test_casts_hold_one_tensor_in_memory(stctl, tmp_path, command):
+    n, each = 24, 1 << 20
+    raw = np.arange(each).astype(np.uint8).tobytes()
+    small = write(tmp_path / "small.safetensors", {f"t{i}": ("U8", [each], raw) for i in range(n)})
+    path = write(tmp_path / "m.safetensors", {"other": ("U8", [1], b"x")})
+    if command == "update":
+        path = write(tmp_path / "m.safetensors", {f"t{i}": ("F64", [each], bytes(8 * each)) for i in range(n)})
+    cast = ["--cast", "F64"] if command == "put" else ["--cast"]
+    run = [sys.executable, "-c", PEAK, stctl.path, command, path, "--from", small, *cast]
+    peak = int(subprocess.run(run, check=True, capture_output=True, text=True, timeout=120).stdout)
+    assert peak < 128 << 10  # of 192 MiB that are cast, and 24 that are mapped
+    assert ours(stctl, path, f"t{n - 1}") == np.arange(each).astype(np.uint8).astype(np.float64).tobytes()

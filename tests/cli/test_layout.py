@@ -119,7 +119,8 @@ def test_edit_is_one_transaction_and_plan_its_dry_run(stctl, model, arrays, tmp_
         assert "error" in stctl.json("edit", target, *arguments, *wrong, code=1)
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     done = stctl.json("edit", target, *arguments)
-    volatile = ["dry_run", "space_free"]
+    assert ("changed_shards" in done) == sharded and "changed_shards" not in plan  # which the disk says afterwards
+    volatile = ["dry_run", "space_free", "changed_shards"]
     assert {k: v for k, v in done.items() if k not in volatile} == {k: v for k, v in plan.items() if k not in volatile}
     del arrays["half"]
     arrays = {name.replace("layer.", "h."): array for name, array in arrays.items()} | {"x": np.ones(5000)}

@@ -66,5 +66,31 @@ def test_new_names_tell_what_is_new_and_until_when_the_old_stay(stctl, model, tm
     stctl("verify", index)
 
 
+def test_changes_name_the_shards_that_changed(stctl, model, arrays, tmp_path):
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100")
+    index = out / "model.safetensors.index.json"
+    places = json.loads(index.read_text())["weight_map"]
+
+    def changed(*args):
+        """The files that are others now, and those that stctl names: --json of one run."""
+        before = {p.name: p.stat().st_ino for p in out.glob("*.safetensors")}
+        named = stctl.json(*args)["changed_shards"]
+        assert named == sorted(n for n, inode in before.items() if (out / n).stat().st_ino != inode)
+        return named
+
+    assert changed("mv", index, "half", "h") == [places["half"]]
+    assert changed("edit", index, "--mv", "h", "half", "--rm", "scalar") == sorted({places["half"], places["scalar"]})
+    assert changed("put", index, "layer.0.weight", "--from", model) == [places["layer.0.weight"]]
+    assert changed("meta", index, "author=me") == []
+    said = stctl("rm", index, "layer.*")[0].splitlines()
+    lines = [line for line in said if line.startswith("changed shard ")]
+    assert lines == [f"changed shard {name}" for name in sorted({places[n] for n in arrays if n.startswith("layer")})]
+    np.save(tmp_path / "half.npy", arrays["half"][::-1])
+    assert stctl.json("update", index, "half", "--npy", tmp_path / "half.npy")["changed_shards"] == [places["half"]]
+    assert "changed_shards" not in stctl.json("plan", index, "--rm", "half")
+    assert "changed shard" not in stctl("mv", model, "half", "h")[0]
+
+
 def test_new_names_of_one_file_are_refused(stctl, model):
     assert "is one file" in stctl("mv", model, "half", "renamed", "--new-names", code=1)[1]

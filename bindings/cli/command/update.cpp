@@ -1,8 +1,8 @@
 // stctl update: new bytes for tensors of a file, in place, as one transaction.
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "../cast.h"
 #include "../commands.h"
@@ -34,7 +34,6 @@ struct Payload {
   std::optional<Npy> npy;
   std::string bytes;
   std::unique_ptr<File> from;
-  std::deque<std::string> casts;
 };
 
 void set_data(st_tensor &tensor, std::string_view bytes) {
@@ -73,16 +72,15 @@ void take_one(const Update &options, const File &file, Payload &payload) {
   payload.tensors.push_back(tensor);
 }
 
-// As elements of the dtypes that the tensors have in `file`.
-void cast_to(const Session &session, const File &file, Payload &payload) {
-  for (st_tensor &tensor : payload.tensors) {
-    const st_dtype from = tensor.dtype, to = file.at(file.find_exactly(name_of(tensor))).dtype;
-    if (from == to) continue;
-    payload.casts.push_back(cast(from, {static_cast<const char *>(tensor.data), tensor.nbytes}, to));
-    set_data(tensor, payload.casts.back());
-    tensor.dtype = to;
-    if (!session.quiet) say(fmt::format("note: {}: {}", escape(name_of(tensor)), cast_text(from, to)));
-  }
+// As elements of the dtype that the tensor has in the file. One tensor's are in memory at a time, as the transaction
+// has ST_TXN_COPY.
+void update_cast(const Session &session, Transaction &transaction, st_tensor tensor, st_dtype to) {
+  const st_dtype from = tensor.dtype;
+  const std::string bytes = cast(from, {static_cast<const char *>(tensor.data), tensor.nbytes}, to);
+  set_data(tensor, bytes);
+  tensor.dtype = to;
+  if (!session.quiet) say(fmt::format("note: {}: {}", escape(name_of(tensor)), cast_text(from, to)));
+  transaction.update(tensor);
 }
 
 void tell(Session &session, const File &file, const std::vector<st_tensor> &tensors, uint64_t nbytes) {
@@ -103,6 +101,11 @@ void tell(Session &session, const File &file, const std::vector<st_tensor> &tens
     json.field("nbytes", nbytes);
     json.field("bytes_written", stats.bytes_written);
     json.field("journal_bytes", stats.journal_bytes);
+    if (!file.is_one_file()) {
+      std::set<std::string> shards;
+      for (const st_tensor &tensor : tensors) shards.insert(file.file_name(tensor.shard));
+      json.names("changed_shards", {shards.begin(), shards.end()});
+    }
     json.end_object();
     session.out.write("\n");
     return;
@@ -135,12 +138,16 @@ int run(Session &session, const Update &options) {
   } else {
     take_one(options, file, payload);
   }
-  if (options.cast) cast_to(session, file, payload);
   uint64_t nbytes = 0;
   std::map<size_t, st_tensor> changed;  // by place in the file: a tensor named twice is one change
+  std::vector<st_dtype> dtypes;         // that the tensors have in the file
+  bool casts = false;
   for (const st_tensor &tensor : payload.tensors) {
     const size_t i = file.find_exactly(name_of(tensor));
-    if (changed.emplace(i, file.at(i)).second) nbytes += tensor.nbytes;
+    const st_tensor there = file.at(i);
+    if (changed.emplace(i, there).second) nbytes += there.nbytes;
+    dtypes.push_back(there.dtype);
+    casts |= options.cast && tensor.dtype != there.dtype;
   }
 
   throw_if_interrupted();
@@ -149,9 +156,15 @@ int run(Session &session, const Update &options) {
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.progress = Progress::callback;
   opts.progress_user = &progress;
+  if (casts) opts.flags |= ST_TXN_COPY;
   Transaction transaction(file, opts);
-  for (const st_tensor &tensor : payload.tensors) {
-    transaction.update(tensor);
+  for (size_t i = 0; i < payload.tensors.size(); ++i) {
+    const st_tensor &tensor = payload.tensors[i];
+    if (options.cast && tensor.dtype != dtypes[i]) {
+      update_cast(session, transaction, tensor, dtypes[i]);
+    } else {
+      transaction.update(tensor);
+    }
     progress.part_done();
   }
   transaction.commit();
