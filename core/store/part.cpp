@@ -71,7 +71,7 @@ Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEn
     if (auto ok = restage_if_gone(); !ok) return ok;
     entry->journal = journal_.journal->name();
     if (auto ok = stage_borrowed(); !ok) return ok;
-    if (auto room = write::make_room(locked_->file, snapshot_->filesystem, pieces()); !room) return room;
+    if (auto room = write::make_room(locked_->file, snapshot_->filesystem, pieces(), control_); !room) return room;
     buffer_ = write::chunk_for(pieces());
     return write::prepare_patch(locked_->file, journal_.folder->dir(), *journal_.journal, pieces(), locked_->identity,
                                 control_, super);

@@ -278,12 +278,13 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Lo
 // Are the payloads what they were when they were staged? What lies in the journal is ours, and is looked at there; what
 // was borrowed may change at any time, so what is looked at is what has come to be in the new file.
 Result<void> Transaction::check_payloads(const os::File &made, const write::PublishPlan &plan) const {
+  const auto go_on = [&](uint64_t) { return control_.check(plan.size, plan.size); };
   for (const write::PlannedSegment &s : plan.segments) {
     if (s.kept) continue;
     const Payload &p = payloads_[s.from];
     if (p.bytes && !p.table.noted()) continue;  // of a put: read here for the first time
-    auto same =
-        p.bytes ? journal_.journal->was_noted(p.table, made, s.to, s.length) : journal_.journal->holds(p.journal);
+    auto same = p.bytes ? journal_.journal->was_noted(p.table, made, s.to, s.length, go_on)
+                        : journal_.journal->holds(p.journal, go_on);
     if (!same) return Failure(std::move(same.error()));
     if (*same) continue;
     const auto by = std::find_if(changes_.begin(), changes_.end(), [&](const Change &c) {

@@ -257,7 +257,8 @@ Result<void> Transaction::stage_borrowed(Staged *s) {
   auto payload = journal.append(s->piece.bytes, s->piece.payload.length, control_);
   if (!payload) return Failure(std::move(payload.error()));
   if (auto flushed = journal.flush(); !flushed) return flushed;
-  auto same = journal.was_noted(s->piece.table, journal.file(), payload->offset, payload->length);
+  const auto go_on = [&](uint64_t done) { return control_.check(done, payload->length); };
+  auto same = journal.was_noted(s->piece.table, journal.file(), payload->offset, payload->length, go_on);
   if (!same) return Failure(std::move(same.error()));
   if (!*same) return Failure(changed_payload(s->name));
   s->piece = {s->piece.offset, *payload};
@@ -309,7 +310,7 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
       return Failure(std::move(room.error()));
   }
   if (auto ok = stage_borrowed(); !ok) return Failure(std::move(ok.error()));
-  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces()); !room)
+  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces(), control_); !room)
     return Failure(std::move(room.error()));
   return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_, there);
 }

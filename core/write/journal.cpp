@@ -263,11 +263,13 @@ Result<bool> Journal::was_noted(const SectorTable &table, uint64_t done, std::sp
   return true;
 }
 
-Result<bool> Journal::was_noted(const SectorTable &table, const os::File &file, uint64_t offset, uint64_t n) const {
+Result<bool> Journal::was_noted(const SectorTable &table, const os::File &file, uint64_t offset, uint64_t n,
+                                const GoOn &go_on) const {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
   std::vector<uint32_t> hashes(write_chunk_bytes / sector_bytes + 1);
   for (uint64_t done = 0; done < n;) {
     const uint64_t take = up_to_sector(table.noted_for + done, write_chunk_bytes, n - done);
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
     if (auto got = file.read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
     auto same = was_noted(table, done, {buffer.get(), take}, hashes.data());
     if (!same || !*same) return same;
@@ -276,11 +278,12 @@ Result<bool> Journal::was_noted(const SectorTable &table, const os::File &file, 
   return true;
 }
 
-Result<bool> Journal::holds(const Payload &payload) const {
+Result<bool> Journal::holds(const Payload &payload, const GoOn &go_on) const {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   Hasher hasher;
   for (uint64_t done = 0; done < payload.length;) {
     const uint64_t n = std::min(write_chunk_bytes, payload.length - done);
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
     if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
     hasher.add(buffer.get(), n);
     done += n;

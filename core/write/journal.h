@@ -91,9 +91,10 @@ class Journal {
   Result<bool> was_noted(const SectorTable &table, uint64_t done, std::span<const std::byte> bytes,
                          uint32_t *hashes) const;
   // The same of n bytes in a file.
-  Result<bool> was_noted(const SectorTable &table, const os::File &file, uint64_t offset, uint64_t n) const;
+  Result<bool> was_noted(const SectorTable &table, const os::File &file, uint64_t offset, uint64_t n,
+                         const GoOn &go_on) const;
   // Is a payload what was staged?
-  Result<bool> holds(const Payload &payload) const;
+  Result<bool> holds(const Payload &payload, const GoOn &go_on) const;
 
   // The manifest. Then: payload and name durable; then the commit record, then
   // that durable too. From the moment commit() is called until it answers ok

@@ -19,10 +19,19 @@ bool not_supported(int r) {
   return r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL;
 }
 
-Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t n) {
-  const int r = os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, offset, n); });
-  if (r >= 0 || not_supported(r)) return {};  // not supported: the write itself must tell, then
-  return Failure(data.error(-r, text("make room for ", n, " bytes in")).at_offset(offset));
+// What is shared is read and written, so that is done slice by slice.
+Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t n, const Control &control) {
+  constexpr uint64_t slice = uint64_t{2} << 20;
+  const uint64_t most = mode & FALLOC_FL_UNSHARE_RANGE ? slice : n;
+  for (uint64_t done = 0; done < n; done += most) {
+    if (auto go = control.check(done, n); !go) return go;
+    const uint64_t part = std::min(most, n - done);
+    const int r = os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, offset + done, part); });
+    if (r >= 0) continue;
+    if (not_supported(r)) return {};  // the write itself must tell, then
+    return Failure(data.error(-r, text("make room for ", part, " bytes in")).at_offset(offset + done));
+  }
+  return {};
 }
 
 bool has_hole(const os::File &data, const Piece &p) {
@@ -123,7 +132,8 @@ Result<void> check_room(const os::File &file, uint64_t needed) {
 
 // Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
 // exist; that there is enough of them is the most that can be had.
-Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces) {
+Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
+                       const Control &control) {
   if (copies_on_write(filesystem.type)) return {};
   // On xfs extents may be shared by a reflink; this fills holes, too.
   const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
@@ -131,9 +141,9 @@ Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, s
     // No more than that: xfs asks for as much free space as it is told to allocate, though nothing may be missing.
     if (const auto stretches = missing(data, p.offset, p.offset + p.payload.length)) {
       for (const Stretch &s : *stretches)
-        if (auto room = allocate(data, mode, s.begin, s.end - s.begin); !room) return room;
+        if (auto room = allocate(data, mode, s.begin, s.end - s.begin, control); !room) return room;
     } else if (filesystem.type == "xfs" || has_hole(data, p)) {
-      if (auto room = allocate(data, mode, p.offset, p.payload.length); !room) return room;
+      if (auto room = allocate(data, mode, p.offset, p.payload.length, control); !room) return room;
     }
   }
   return {};

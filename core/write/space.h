@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "control.h"
 #include "os/filesystem.h"
 #include "write/patch.h"
 
@@ -33,6 +34,7 @@ uint64_t room_with_metadata(const std::string &type, uint64_t room);
 Result<void> check_room(const os::File &file, uint64_t needed);
 
 // Sets aside what room_to_overwrite() counts, where the filesystem can.
-Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces);
+Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
+                       const Control &control);
 
 }  // namespace st::write

@@ -309,7 +309,7 @@ TEST_F(ShardsTest, ThousandsOfShardsNeedNoMoreDescriptorsThanAFew) {
 
 TEST_F(ShardsTest, ReshapesWithoutLoss) {
   put_index(
-      R"({"metadata":{"total_size":9100,"total_parameters":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
+      R"({"metadata":{"total_size":9100,"total_parameters":9100,"by":"me","n":7},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   const std::string folder = dir / "out", file = dir / "joined.safetensors";
   ASSERT_TRUE(store::reshard(os::Env::posix(), index, folder, 4100, {}));
   auto shards = open_at(folder);

@@ -1,11 +1,14 @@
 // A disk that takes its time: what is on its way to it is waited for slice by slice, and the call can be stopped
 // between any two of them. And what a slice tells that the disk did not take, which no later sync would tell again.
+#include <linux/falloc.h>
+
 #include <set>
 
 #include "located.h"
 #include "sharing_env.h"
 #include "store_scene.h"
 #include "write/recover.h"
+#include "write/units.h"
 #include "write/writer.h"
 
 namespace st::store::slow_disk {
@@ -31,9 +34,22 @@ class SlowDisk : public SharingEnv {
     failed_in_place = is_data(fd);
     return -EIO;
   }
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+    if (n >= write::write_chunk_bytes / 2) ++reads;
+    return SharingEnv::pread(fd, buffer, n, offset);
+  }
+  int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override {
+    if (!(mode & FALLOC_FL_UNSHARE_RANGE)) return SharingEnv::fallocate(fd, mode, offset, n);
+    ++unshared;
+    EXPECT_LE(n, size_t{2} << 20);
+    return 0;
+  }
   int fsync(int) override { return 0; }
   int fdatasync(int) override { return 0; }
   size_t waits = 0, failing_wait = 0;
+  size_t reads = 0;  // of many bytes
+  size_t unshared = 0;
   bool unknown = false, failed_in_place = false;
 };
 
@@ -54,7 +70,8 @@ Result<void> save(os::Env &disk, const std::string &path, const std::string &byt
   return write::save(disk, path, std::move(all), {}, std::move(options));
 }
 
-Result<void> change(os::Env &disk, const std::string &path, const std::string &bytes, bool publish, Progress progress) {
+Result<void> change(os::Env &disk, const std::string &path, const std::string &bytes, bool publish, bool copy,
+                    bool metadata, Progress progress) {
   OpenOptions options;
   options.writable = true;
   auto c = Checkpoint::open(disk, path, std::move(options));
@@ -62,20 +79,28 @@ Result<void> change(os::Env &disk, const std::string &path, const std::string &b
   TransactionOptions change;
   change.progress = std::move(progress);
   change.publish = publish;
+  change.copy = copy;
   auto t = Transaction::begin(**c, std::move(change));
   if (!t) return Failure(std::move(t.error()));
   const uint64_t shape[] = {bytes.size()};
   const NewBytes value{static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), bytes.size()};
   if (auto staged = (*t)->update("big", value); !staged) return staged;
+  if (metadata)
+    if (auto staged = (*t)->set_metadata("k", "v"); !staged) return staged;
   return (*t)->commit();
 }
 
 const Way ways[] = {
     {"save", {}, [](auto &e, auto &p, auto &b, auto f) { return save(e, p, b, 1, f); }, false},
     {"save_of_many", {}, [](auto &e, auto &p, auto &b, auto f) { return save(e, p, b, 64, f); }, false},
-    {"publish", "redo", [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, true, f); }, false},
-    {"redo", "redo", [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, false, f); }, true},
-    {"undo", "undo", [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, false, f); }, true},
+    {"publish", "redo", [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, true, false, false, f); },
+     false},
+    {"publish_of_copies", "redo",
+     [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, true, true, false, f); }, false},
+    {"publish_of_noted", "undo",
+     [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, false, false, true, f); }, false},
+    {"redo", "redo", [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, false, false, false, f); }, true},
+    {"undo", "undo", [](auto &e, auto &p, auto &b, auto f) { return change(e, p, b, false, false, false, f); }, true},
 };
 
 class SlowDiskTest : public ::testing::TestWithParam<size_t> {
@@ -113,6 +138,23 @@ TEST_P(SlowDiskTest, ACallIsStoppedBetweenAnyTwoSlices) {
   EXPECT_TRUE(bytes_of(path).ends_with(bytes));
 }
 
+// The same of what is read to be compared, and of blocks that get a copy of their own.
+TEST_P(SlowDiskTest, ACallIsStoppedBetweenAnyTwoReads) {
+  for (size_t SlowDisk::*steps : {&SlowDisk::reads, &SlowDisk::unshared}) {
+    put_bytes(path, old);
+    for (size_t most = 1;; ++most) {
+      disk.*steps = 0;
+      auto done = way.run(disk, path, bytes, [&](uint64_t, uint64_t) { return disk.*steps < most; });
+      if (done) break;
+      ASSERT_TRUE(fails_with(Status::cancelled, done)) << most;
+      ASSERT_LE(disk.*steps, most + 1);
+      ASSERT_TRUE(bytes_of(path) == old) << most;
+      ASSERT_EQ(files(), 1u) << most;
+    }
+    EXPECT_TRUE(bytes_of(path).ends_with(bytes));
+  }
+}
+
 // The kernel tells such a failure once.
 TEST_P(SlowDiskTest, WhatASliceTellsIsTheSyncsFailure) {
   size_t failed = 0;
@@ -129,7 +171,7 @@ TEST_P(SlowDiskTest, WhatASliceTellsIsTheSyncsFailure) {
     ASSERT_EQ(files(), 1u);
   }
   EXPECT_GE(failed, size_t{3});
-  EXPECT_EQ(disk.failed_in_place, way.journal == "undo");
+  EXPECT_EQ(disk.failed_in_place, way.in_place && way.journal == "undo");
   EXPECT_TRUE(bytes_of(path).ends_with(bytes));
 }
 
