@@ -1,5 +1,5 @@
-"""Where fuzzing begins: the headers of the differential corpus, indices of shards, and for the programs that read
-their input as a sequence of choices a handful of arbitrary sequences, long enough to get somewhere.
+"""Where fuzzing begins: the headers of the differential corpus, indices of shards, lists of old ones, and for the
+programs that read their input as a sequence of choices a handful of arbitrary sequences, long enough to get somewhere.
 
     seeds.py FOLDER      makes FOLDER/TARGET for each target
 """
@@ -35,6 +35,21 @@ INDICES = [
     {"weight_map": {"a": "m.safetensors.index.json"}},
     {"weight_map": {"w\u00e9ights\n": "m-1.safetensors", "": "m-2.safetensors"}},
 ]
+# Lists of old shards: @ is what a file is that the index does not name, and the hash is put right by the program.
+OLD_LISTS = [
+    "",
+    "0 @ another.safetensors\n",
+    "99999999999 @ another.safetensors\n",
+    "0 @ another.safetensors\n0 7 8 9 gone.safetensors\n",
+    "0 @ m-1.safetensors\n",
+    "0 7 8 9 another.safetensors\n",
+    "0 @ another.safetensors\n0 @ another.safetensors\n",
+    "0 @ ../outside.safetensors\n",
+    "0 @ m.safetensors.index.json\n",
+    "18446744073709551616 @ another.safetensors\n",
+    "0 @ m-1.g4294967295.safetensors\n",
+    "0 @ m-1.g18446744073709551615.safetensors\n",
+]
 
 
 def header_of(content: bytes) -> bytes:
@@ -55,6 +70,9 @@ def main(folder: Path) -> None:
                 for indent in (None, 2):
                     text = json.dumps(index, indent=indent, ensure_ascii=bool(indent)).encode()
                     (folder / target / f"index-{i}-{indent}").write_bytes(text + b"\x01")
+            for i, entries in enumerate(OLD_LISTS):
+                text = f"st-old 1\n{entries}end {0:016x}\n".encode()
+                (folder / target / f"old-list-{i}").write_bytes(text + b"\x01")
         for i in range(count):
             r = Random(f"{target}/{i}")
             (folder / target / f"choices-{i}").write_bytes(r.randbytes(r.choice([40, 100, 200, 400])))

@@ -1,7 +1,8 @@
 // What an enemy may put beside shards. Either any text as the index: what is
 // accepted names files of its own folder only, says the same after being spelled
 // anew and after each edit, and opens, reads and changes without a path that
-// leaves the folder. Or a folder as a crash leaves it, damaged: hostile_folder.h.
+// leaves the folder. Or any text as the list of old shards: hostile_list.h. Or a
+// folder as a crash leaves it, damaged: hostile_folder.h.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "format/header.h"
 #include "format/shard_index.h"
 #include "hostile_folder.h"
+#include "hostile_list.h"
 #include "require.h"
 #include "shards_workload.h"
 
@@ -110,6 +112,7 @@ void check_use(const std::string &json) {
 }
 
 void check_text(const std::string &json) {
+  if (json.starts_with(old_list_begins)) return check_old_list(json);
   const auto index = parse(json, 1);
   if (!index) {
     const Status s = index.error().status;
