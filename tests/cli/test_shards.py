@@ -66,6 +66,27 @@ def test_new_names_tell_what_is_new_and_until_when_the_old_stay(stctl, model, tm
     stctl("verify", index)
 
 
+def test_the_totals_of_the_index_follow(stctl, model, arrays, tmp_path):
+    """total_parameters is what transformers writes: the number of elements, beside the bytes."""
+    out = tmp_path / "sharded"
+    stctl("shard", model, out, "--max-size", "100")
+    index = out / "model.safetensors.index.json"
+
+    def metadata():
+        return json.loads(index.read_text())["metadata"]
+
+    assert "total_parameters" not in metadata()
+    stctl("rm", index, "scalar")
+    assert "total_parameters" not in metadata()
+    text = json.loads(index.read_text())
+    text["metadata"]["total_parameters"] = sum(a.size for n, a in arrays.items() if n != "scalar")
+    index.write_text(json.dumps(text))
+    stctl("put", index, "scalar", "--from", model, "--new-names")
+    stctl("edit", index, "--rm", "layer.1.weight", "--mv", "half", "h", "--put-from", model)
+    put = [*arrays.values(), arrays["half"]]
+    assert metadata() == {"total_parameters": sum(a.size for a in put), "total_size": sum(a.nbytes for a in put)}
+
+
 def test_changes_name_the_shards_that_changed(stctl, model, arrays, tmp_path):
     out = tmp_path / "sharded"
     stctl("shard", model, out, "--max-size", "100")
