@@ -13,7 +13,7 @@ namespace stctl {
 // so are a NaN for which there is none, and a complex number with an imaginary part for a dtype without.
 std::string cast(st_dtype from, std::string_view bytes, st_dtype to);
 
-// Of how many bytes that is.
+// The size of that, in bytes.
 uint64_t cast_size(st_dtype from, uint64_t nbytes, st_dtype to);
 
 // "cast from F32 to BF16, each to the nearest, ties to even"

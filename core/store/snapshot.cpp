@@ -68,7 +68,7 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   if (!n) return Failure(std::move(n.error()));
   const uint64_t begun = *got - length_bytes;
   std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
-  // Of a header that short, names that collide cost nobody anything.
+  // A header that short has too few names for colliding ones to cost anything.
   const uint64_t seed = *n <= begun ? 0 : random_seed(file.env());
   auto scanned = scan(file, buffer, begun, first, *n, file_size, seed);
   if (!scanned) return Failure(std::move(scanned.error()));

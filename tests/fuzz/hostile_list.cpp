@@ -43,7 +43,7 @@ const SimDisk &honest_checkpoint() {
   return disk;
 }
 
-// Of the old shard: inode, size and time.
+// The old shard's inode, size and time.
 const std::string &identity() {
   static const std::string known = [] {
     SimEnv env(honest_checkpoint());

@@ -115,7 +115,7 @@ class ShardTransactionTest : public ::testing::Test {
   std::string logged;
 };
 
-// Of all that changes the sums: total_size counts bytes, total_parameters elements.
+// total_size counts bytes, total_parameters elements; every kind of change moves them.
 TEST_F(ShardTransactionTest, TheTotalsFollowEveryChange) {
   const uint64_t shape[] = {3, 5};
   const std::string f32(60, 'f');

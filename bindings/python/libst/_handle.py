@@ -43,8 +43,7 @@ class Handle(ctypes.c_void_p):
 class _Closing(weakref.ref[Handle]):
     """Closes what a dead handle held."""
 
-    __slots__ = ("close",)
-    close: Callable[[], int]
+    close: Callable[[], int] = int  # nothing, until it is told what: a signal's handler may raise in between
 
 
 class _Borrowing(weakref.ref[Handle]):
