@@ -51,11 +51,6 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     old.generation_ = std::max(old.generation_, write::generation_of(shard));
     families.insert(write::with_generation(shard, 0));
   }
-  // One with a number that the index had not come to is of a writer that did not come to the index.
-  const uint64_t reached = old.generation_;
-  if (auto read = old.read_list(now); !read) return Failure(std::move(read.error()));
-  std::unordered_set<std::string_view> listed;
-  for (const write::OldShard &shard : old.listed_) listed.insert(shard.name);
   auto names = index.folder()->list();
   if (!names) return Failure(std::move(names.error()));
   for (const std::string &name : *names) {
@@ -63,11 +58,25 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     if (families.contains(write::with_generation(target, 0)) || target == old.list_at().name())
       old.temporary_.push_back(name);
     if (is_index_name(name) && name != index.name()) old.others_.push_back(name);
+  }
+  // One with a number that the index had not come to is of a writer that did not come to the index.
+  const uint64_t reached = old.generation_;
+  if (auto read = old.read_list(now); !read) return Failure(std::move(read.error()));
+  std::unordered_set<std::string_view> listed;
+  for (const write::OldShard &shard : old.listed_) listed.insert(shard.name);
+  for (const std::string &name : *names)
     if (write::generation_of(name) > reached && families.contains(write::with_generation(name, 0)) &&
         !listed.contains(name))
       old.unnamed_.push_back(name);
-  }
   return old;
+}
+
+// A sync that failed may leave a file under both the name that it was made with and its own.
+bool OldShards::is_temporary(const struct stat &file) const {
+  return std::any_of(temporary_.begin(), temporary_.end(), [&](const std::string &name) {
+    struct stat s;
+    return index_.beside(name).stat(&s) == 0 && os::same_inode(s, file);
+  });
 }
 
 // Empty: it is in `list`.
@@ -77,7 +86,7 @@ Result<std::string> OldShards::why_no_list(const os::File &file, std::vector<wri
   struct stat index;
   if (const int r = index_.stat(&index); r < 0) return Failure(os_error(-r, "look at", index_.path()));
   if (!S_ISREG(s->st_mode)) return std::string("it is no plain file");
-  if (s->st_nlink > 1) return std::string("it has another name");
+  if (s->st_nlink > (is_temporary(*s) ? 2 : 1)) return std::string("it has another name");
   if (std::string why = write::distrust(*s, index, index_.env().geteuid()); !why.empty()) return why;
   const auto size = static_cast<uint64_t>(s->st_size);
   if (size > write::longest_old_list) return text("it has ", size, " bytes");

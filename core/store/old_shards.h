@@ -42,6 +42,7 @@ class OldShards {
   explicit OldShards(const os::Location &index) : index_(index) {}
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
+  bool is_temporary(const struct stat &file) const;
   Result<std::string> why_no_list(const os::File &file, std::vector<write::OldShard> *list) const;
   void put_list_aside(const write::Findings &findings);
   std::optional<std::unordered_set<std::string>> named_by_others(const write::Findings &findings) const;

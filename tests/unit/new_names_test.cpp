@@ -403,6 +403,20 @@ TEST_F(NewNames, AListThatNobodyWroteIsPutAsideAndNamed) {
     }
 }
 
+// As a failed sync of the folder may leave it.
+TEST_F(NewNames, AListIsBelievedBesideTheNameThatItWasMadeWith) {
+  const std::string made_as = ckpt + "/.m.safetensors.index.json.st-old.st-tmp-0123456789abcdef";
+  ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
+  fs::create_hard_link(list_path, made_as);
+  ASSERT_TRUE(is_ok(rename(*open(), "x", "y")));
+  EXPECT_FALSE(fs::exists(list_path + ".bad"));
+  EXPECT_FALSE(fs::exists(made_as));
+  EXPECT_TRUE(fs::exists(ckpt + "/m-1.safetensors")) << "it is listed still";
+  fs::create_hard_link(list_path, made_as);
+  ASSERT_TRUE(is_ok(recover(env)));
+  EXPECT_THAT(names(), ElementsAre("m-1.g2.safetensors", "m-2.safetensors", "m.safetensors.index.json"));
+}
+
 TEST_F(NewNames, WhoMayNotWriteLeavesOldShards) {
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
   testing::ReadOnlyEnv read_only(os::Env::posix());
