@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bound.h"
 #include "os/env.h"
 
 namespace st::testing {
@@ -81,7 +82,7 @@ uint64_t fingerprint(const SimDisk &disk);
 class SimEnv : public os::Env {
  public:
   SimEnv();
-  explicit SimEnv(SimDisk disk, uint64_t seed = 1) : disk_(std::move(disk)), random_(seed) {}
+  explicit SimEnv(SimDisk disk, uint64_t seed = 1) : disk_(std::move(disk)), random_(seed + chosen_seed()) {}
 
   const SimDisk &disk() const { return disk_; }
   void allow_reflinks(bool allow) { disk_.reflinks = allow; }
@@ -187,7 +188,7 @@ class SimEnv : public os::Env {
   std::map<uint64_t, std::vector<Lock>> locks_;
   int next_fd_ = 1000;
   uint64_t clock_us_ = 0, clones_ = 0;
-  std::mt19937_64 random_{1};
+  std::mt19937_64 random_{1 + chosen_seed()};
 };
 
 }  // namespace st::testing
