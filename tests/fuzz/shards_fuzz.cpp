@@ -46,6 +46,16 @@ struct Transaction {
   bool has_shards;  // that a new tensor could be put into
   std::vector<Step> steps;
   std::vector<std::unique_ptr<std::string>> borrowed;
+
+  // Did it make a name, and take that back, which is another's by now? As if it had come before the other one, that
+  // may stay; as if it had come later, it may go.
+  bool took_back_some_of(const Model &now) const {
+    return std::ranges::any_of(steps, [&](const Step &s) {
+      const std::string &made = s.kind == Step::rename ? s.to : s.name;
+      return (s.kind == Step::put || s.kind == Step::rename) && !draft.tensors.contains(made) &&
+             now.tensors.contains(made);
+    });
+  }
 };
 
 struct Handle {
@@ -186,6 +196,7 @@ void Sequence::commit(Handle &h) {
   bool fits = true;
   for (const Step &s : t.steps) fits = apply_to_shards(s, &target) == Status::ok && fits;
   const bool up_to_date = t.begun_on == version_;
+  if (!up_to_date && t.took_back_some_of(committed_)) return;
   if (up_to_date) REQUIRE(fits, "steps that were accepted are refused by the same checkpoint");
 
   SimDisk inside;
