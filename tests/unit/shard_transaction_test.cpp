@@ -263,6 +263,26 @@ TEST_F(ShardTransactionTest, PlansTheSumOfItsShards) {
   EXPECT_EQ(metadata->plan()->kind, CommitPlan::publish);
 }
 
+TEST_F(ShardTransactionTest, WhatIsGoneOrCannotBeReadIsNamed) {
+  auto shards = open();
+  auto t = begin(*shards);
+  ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
+  fs::rename(shard(2), dir / "elsewhere");
+  auto gone = t->plan();
+  ASSERT_FALSE(gone);
+  EXPECT_THAT(gone.error().message, HasSubstr("m-2.safetensors"));
+  EXPECT_EQ(gone.error().shard, 1u);
+  fs::rename(dir / "elsewhere", shard(2));
+  const std::string before = all();
+  put_bytes(index, "{");  // so nobody can say whether it names that shard
+  auto unknown = t->commit();
+  ASSERT_FALSE(unknown);
+  EXPECT_THAT(unknown.error().message, HasSubstr("m.safetensors.index.json"));
+  put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
+  EXPECT_EQ(all(), before);
+  EXPECT_TRUE(fails_with(Status::txn_failed, t->plan()));
+}
+
 TEST_F(ShardTransactionTest, CompactMakesEveryShardAnew) {
   const std::string old_index = bytes_of(index);
   put_bytes(shard(1), file_of(std::vector{u8_tensor("b", 100, 2), u8_tensor("a", 4000, 1)}, {}, 3000));
