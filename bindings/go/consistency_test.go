@@ -227,9 +227,10 @@ func readsWanted() int64 {
 	return 20_000
 }
 
-func TestReadsAgainstChangesThroughOneHandle(t *testing.T) {
-	h := newHistory(t)
-	wanted := readsWanted()
+// readBeside reads in four goroutines, by what read makes of a buffer, while the changer goes on; until both have done
+// enough, or a change fails.
+func readBeside(t *testing.T, wanted int64, read func(buffer []byte) []error, changes *atomic.Int64, change func() error) {
+	t.Helper()
 	var reads, wrong atomic.Int64
 	var stop atomic.Bool
 	var group sync.WaitGroup
@@ -237,12 +238,7 @@ func TestReadsAgainstChangesThroughOneHandle(t *testing.T) {
 		spawn(&group, func() {
 			buffer := make([]byte, 8*700)
 			for !stop.Load() {
-				all := h.lists()
-				for range 4 {
-					for _, name := range historyNames {
-						all = append(all, h.reads(name, buffer)...)
-					}
-				}
+				all := read(buffer)
 				for _, err := range all {
 					if err != nil && wrong.Add(1) <= 10 {
 						t.Error(err)
@@ -252,55 +248,56 @@ func TestReadsAgainstChangesThroughOneHandle(t *testing.T) {
 			}
 		})
 	}
-	for reads.Load() < wanted || h.finished.Load() < wanted/100 {
-		if err := h.next(); err != nil {
-			t.Errorf("step %d: %v", h.started.Load(), err)
+	for reads.Load() < wanted || changes.Load() < wanted/100 {
+		if err := change(); err != nil {
+			t.Error(err)
 			break
 		}
 	}
 	stop.Store(true)
 	group.Wait()
-	t.Logf("%d reads, %d of them wrong, against %d changes", reads.Load(), wrong.Load(), h.finished.Load())
+	t.Logf("%d reads, %d of them wrong, against %d changes", reads.Load(), wrong.Load(), changes.Load())
+}
+
+func TestReadsAgainstChangesThroughOneHandle(t *testing.T) {
+	h := newHistory(t)
+	read := func(buffer []byte) []error {
+		all := h.lists()
+		for range 4 {
+			for _, name := range historyNames {
+				all = append(all, h.reads(name, buffer)...)
+			}
+		}
+		return all
+	}
+	readBeside(t, readsWanted(), read, &h.finished, func() error {
+		if err := h.next(); err != nil {
+			return fmt.Errorf("step %d: %w", h.started.Load(), err)
+		}
+		return nil
+	})
 }
 
 // A reader beside: what it shows is changed by its Refresh alone, and what it keeps of one state must not outlast that.
 func TestReadsAgainstRefreshesOfAReader(t *testing.T) {
 	h := newHistory(t)
 	shown := &history{file: open(t, h.file.Path())}
-	wanted := readsWanted() / 2
-	var reads, wrong atomic.Int64
-	var stop atomic.Bool
-	var group sync.WaitGroup
-	for range 4 {
-		spawn(&group, func() {
-			buffer := make([]byte, 8*700)
-			for !stop.Load() {
-				all := shown.lists()
-				for _, name := range historyNames {
-					all = append(all, shown.reads(name, buffer)...)
-				}
-				for _, err := range all {
-					if err != nil && wrong.Add(1) <= 10 {
-						t.Error(err)
-					}
-				}
-				reads.Add(int64(len(all)))
-			}
-		})
+	read := func(buffer []byte) []error {
+		all := shown.lists()
+		for _, name := range historyNames {
+			all = append(all, shown.reads(name, buffer)...)
+		}
+		return all
 	}
-	for reads.Load() < wanted || h.finished.Load() < wanted/100 {
+	readBeside(t, readsWanted()/2, read, &h.finished, func() error {
 		if err := h.next(); err != nil {
-			t.Errorf("step %d: %v", h.started.Load(), err)
-			break
+			return fmt.Errorf("step %d: %w", h.started.Load(), err)
 		}
 		shown.started.Store(h.finished.Load())
 		if err := shown.file.Refresh(); err != nil {
-			t.Errorf("refresh after step %d: %v", h.finished.Load(), err)
-			break
+			return fmt.Errorf("refresh after step %d: %w", h.finished.Load(), err)
 		}
 		shown.finished.Store(h.finished.Load())
-	}
-	stop.Store(true)
-	group.Wait()
-	t.Logf("%d reads, %d of them wrong, against %d refreshes", reads.Load(), wrong.Load(), shown.finished.Load())
+		return nil
+	})
 }

@@ -10,7 +10,7 @@
 namespace st::store {
 namespace {
 
-// Of writers that died over shards which the index does not name any more.
+// Writers that died over shards left them; the index does not name these shards any more.
 void remove_temporaries(const os::Location &index, os::Neighbours *listed) {
   for (const std::string &name : listed->beginning_with(index, "."))
     if (write::target_of_temporary(name, write::temporary_infix).ends_with(".safetensors"))

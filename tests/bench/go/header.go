@@ -15,9 +15,7 @@ type entry struct {
 	Offsets []uint64 `json:"data_offsets"`
 }
 
-// readHeader is what a Go program does without libst: map the file, give the header to encoding/json, and see that the
-// tensors lie one after the other and fill the file.
-func readHeader(path string) (map[string]entry, error) {
+func mapFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -27,7 +25,13 @@ func readHeader(path string) (map[string]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_PRIVATE)
+	return syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_PRIVATE)
+}
+
+// readHeader is what a Go program does without libst: map the file, give the header to encoding/json, and see that the
+// tensors lie one after the other and fill the file.
+func readHeader(path string) (map[string]entry, error) {
+	data, err := mapFile(path)
 	if err != nil {
 		return nil, err
 	}
