@@ -31,8 +31,8 @@ struct st_file {
 };
 
 struct st_txn {
-  st_file *file;
-  std::unique_ptr<st::store::AnyTransaction> transaction;
+  st_file *file;                                           // nullptr once it was closed
+  std::unique_ptr<st::store::AnyTransaction> transaction;  // nullptr once it has ended
 };
 
 namespace st::capi {
@@ -72,38 +72,38 @@ concept Sized = std::is_trivially_copyable_v<T> && requires(T t) {
   t.struct_size;
 };
 
-// The caller's options over the defaults: a caller from an older header gives
-// fewer, one from a newer header may give more if they are zero.
+// The caller's options; zero is the default of each. A caller from an older header
+// gives fewer, one from a newer header may give more if they are zero.
 template <Sized T>
-Result<T> read_options(const T *given, T defaults) {
-  if (!given) return defaults;
+Result<T> read_options(const T *given) {
+  T options{};
+  if (!given) return options;
   const size_t size = given->struct_size;
   if (size < sizeof(uint32_t))
     return fail(Status::invalid_argument, "an option struct's struct_size is ", size,
-                "; set it up with its ST_..._INIT");
+                "; set it to the size of the struct");
   const auto *bytes = reinterpret_cast<const unsigned char *>(given);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char b) { return b != 0; }))
     return fail(Status::unsupported, "an option was set that libst ", st_version(),
                 " does not know; use a newer library");
-  std::memcpy(&defaults, given, std::min(size, sizeof(T)));
-  return defaults;
+  std::memcpy(&options, given, std::min(size, sizeof(T)));
+  return options;
+}
+
+// Refuses a struct that has no size, before the work whose result it is for.
+template <Sized T>
+Result<void> check_result(const T *out) {
+  if (out->struct_size < sizeof(uint32_t))
+    return fail(Status::invalid_argument, "a result struct's struct_size is ", out->struct_size,
+                "; set it to the size of the struct");
+  return {};
 }
 
 // A caller from an older header gives less room, one from a newer header more.
 template <Sized T>
-void init_struct(T *out, size_t size, T defaults) noexcept {
-  if (!out || size < sizeof(uint32_t)) return;
-  defaults.struct_size = static_cast<uint32_t>(size);
-  std::memset(out, 0, size);
-  std::memcpy(out, &defaults, std::min(size, sizeof(T)));
-}
-
-template <Sized T>
 Result<void> write_result(T *out, T value) {
+  if (auto sized = check_result(out); !sized) return sized;
   const uint32_t size = out->struct_size;
-  if (size < sizeof(uint32_t))
-    return fail(Status::invalid_argument, "a result struct's struct_size is ", size,
-                "; set it up with its ST_..._INIT");
   value.struct_size = size;
   std::memcpy(out, &value, std::min<size_t>(size, sizeof(T)));
   if (size > sizeof(T)) std::memset(reinterpret_cast<unsigned char *>(out) + sizeof(T), 0, size - sizeof(T));
@@ -118,24 +118,22 @@ void copy_text(char (&to)[N], std::string_view from) {
   to[n] = '\0';
 }
 
-// The length of a name that ends with a zero; 0 for NULL, which the call that takes the name refuses.
-inline size_t length(const char *s) {
-  return s ? std::strlen(s) : 0;
+// As the caller gives it: with its length, or ST_NTS.
+inline std::string_view name_of(const char *name, size_t length) {
+  return length == ST_NTS ? std::string_view(name) : std::string_view(name, length);
 }
 
-// As the caller gives it: with its length, or ST_NUL_TERMINATED.
-inline std::string_view name_of(const char *name, size_t length) {
-  return length == ST_NUL_TERMINATED ? std::string_view(name) : std::string_view(name, length);
-}
+// As core has it: milliseconds, 0 not to wait, -1 for ever.
+Result<int32_t> timeout_of(int32_t lock_timeout_ms);
 
 inline Progress progress_of(st_progress_fn fn, void *user) {
   if (!fn) return {};
   return [fn, user](uint64_t done, uint64_t total) { return fn(user, done, total) == 0; };
 }
 
-inline Result<std::vector<std::string>> paths_of(const char *what, const char *const *paths, uint64_t n) {
+inline Result<std::vector<std::string>> paths_of(const char *what, const char *const *paths, size_t n) {
   std::vector<std::string> out;
-  for (uint64_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < n; ++i) {
     if (!paths || !paths[i]) return fail(Status::invalid_argument, what, " holds NULL where a path is needed");
     out.emplace_back(paths[i]);
   }
@@ -168,6 +166,7 @@ Result<store::NewBytes> translate(const st_tensor *value);
 Result<write::SaveOptions> translate(const st_save_options *given);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);
 st_plan translate(const store::CommitPlan &planned);
+Result<store::AnyTransaction *> going_on(const char *call, st_txn *txn);
 
 // What a read is to fill, and with what.
 Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n);

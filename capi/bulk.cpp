@@ -12,10 +12,10 @@ namespace {
 static_assert(static_cast<uint32_t>(read::Prefetch::parallel) == ST_PREFETCH_PARALLEL &&
               static_cast<uint32_t>(read::Direct::on) == ST_DIRECT_ON);
 
-Result<std::vector<store::Place>> places_of(const store::Catalogue &catalogue, const uint64_t *indices, size_t n) {
+Result<std::vector<store::Place>> places_of(const store::Catalogue &catalogue, const size_t *indices, size_t n) {
   std::vector<store::Place> places;
   places.reserve(n);
-  for (const uint64_t i : std::span(indices, n)) {
+  for (const size_t i : std::span(indices, n)) {
     auto place = catalogue.at(i);
     if (!place) return Failure(std::move(place.error()));
     places.push_back(*place);
@@ -23,18 +23,27 @@ Result<std::vector<store::Place>> places_of(const store::Catalogue &catalogue, c
   return places;
 }
 
+Result<st_bulk_options> read_options(const char *call, const st_bulk_options *given, uint32_t flags) {
+  auto o = st::capi::read_options(given);
+  if (o && o->flags & ~flags)
+    return fail(Status::unsupported, call, " was given a flag that it does not know in libst ", st_version());
+  return o;
+}
+
 }  // namespace
 
-st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, st_progress_fn progress, void *user) {
+st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, const st_bulk_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read_many", file));
+    auto o = read_options("st_read_many", opts, 0);
+    if (!o) return Failure(std::move(o.error()));
     if (n == 0) return {};
     ST_CAPI_TRY(require("st_read_many", reqs));
     const store::Catalogue catalogue = file->collection->catalogue();
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
-      auto place = r.name ? catalogue.find({r.name, r.name_len}) : catalogue.at(r.index);
+      auto place = r.name ? catalogue.find(name_of(r.name, r.name_len)) : catalogue.at(r.index);
       if (!place) return Failure(std::move(place.error()));
       store::PlacedRequest request{*place, nullptr, static_cast<std::byte *>(r.dst)};
       uint64_t need = place->tensor().nbytes;
@@ -50,51 +59,30 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, st_
         return Failure(std::move(room.error()).about_tensor(place->tensor().name));
       requests.push_back(request);
     }
-    return file->collection->read_many(requests, progress_of(progress, user));
+    return file->collection->read_many(requests, progress_of(o->progress, o->progress_user));
   });
 }
 
-st_status st_prefetch(st_file *file, const char *const *names, size_t n) {
+st_status st_prefetch(st_file *file, const size_t *indices, size_t n, const st_bulk_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_prefetch", file));
+    auto o = read_options("st_prefetch", opts, 0);
+    if (!o) return Failure(std::move(o.error()));
     const store::Catalogue catalogue = file->collection->catalogue();
-    if (!names && n == 0) return file->collection->prefetch(catalogue, std::nullopt, {});
-    ST_CAPI_TRY(require("st_prefetch", names));
-    std::vector<store::Place> places;
-    for (size_t i = 0; i < n; ++i) {
-      ST_CAPI_TRY(require("st_prefetch", names[i]));
-      auto place = catalogue.find(names[i]);
-      if (!place) return Failure(std::move(place.error()));
-      places.push_back(*place);
-    }
-    return file->collection->prefetch(catalogue, std::move(places), {});
-  });
-}
-
-st_status st_prefetch_at(st_file *file, const uint64_t *indices, size_t n, st_progress_fn progress, void *user) {
-  return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_prefetch_at", file));
-    const store::Catalogue catalogue = file->collection->catalogue();
-    const Progress told = progress_of(progress, user);
+    const Progress told = progress_of(o->progress, o->progress_user);
     if (!indices && n == 0) return file->collection->prefetch(catalogue, std::nullopt, told);
-    ST_CAPI_TRY(require("st_prefetch_at", indices));
+    ST_CAPI_TRY(require("st_prefetch", indices));
     auto places = places_of(catalogue, indices, n);
     if (!places) return Failure(std::move(places.error()));
     return file->collection->prefetch(catalogue, std::move(*places), told);
   });
 }
 
-void st_load_options_init(st_load_options *out, size_t size) {
-  init_struct(out, size, st_load_options ST_LOAD_OPTIONS_INIT);
-}
-
-st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_load_options *opts) {
+st_status st_load(st_file *file, const size_t *indices, size_t n, const st_bulk_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_load", file));
-    auto o = read_options(opts, st_load_options ST_LOAD_OPTIONS_INIT);
+    auto o = read_options("st_load", opts, ST_BULK_HUGE_PAGES | ST_BULK_DIRECT);
     if (!o) return Failure(std::move(o.error()));
-    if (o->flags & ~(ST_LOAD_HUGE_PAGES | ST_LOAD_DIRECT))
-      return fail(Status::unsupported, "st_load was given a flag that libst ", st_version(), " does not know");
     const store::Catalogue catalogue = file->collection->lend();
     std::optional<std::vector<store::Place>> wanted;
     if (indices || n > 0) {
@@ -103,7 +91,7 @@ st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_loa
       if (!places) return Failure(std::move(places.error()));
       wanted = std::move(*places);
     }
-    return file->collection->load(catalogue, std::move(wanted), o->flags & ST_LOAD_HUGE_PAGES,
-                                  o->flags & ST_LOAD_DIRECT, progress_of(o->progress, o->progress_user));
+    return file->collection->load(catalogue, std::move(wanted), o->flags & ST_BULK_HUGE_PAGES,
+                                  o->flags & ST_BULK_DIRECT, progress_of(o->progress, o->progress_user));
   });
 }

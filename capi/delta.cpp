@@ -8,53 +8,45 @@
 using namespace st;
 using namespace st::capi;
 
-void st_diff_options_init(st_diff_options *out, size_t size) {
-  init_struct(out, size, st_diff_options ST_DIFF_OPTIONS_INIT);
-}
-
-void st_patch_options_init(st_patch_options *out, size_t size) {
-  init_struct(out, size, st_patch_options ST_PATCH_OPTIONS_INIT);
-}
-
-void st_delta_info_init(st_delta_info *out, size_t size) {
-  init_struct(out, size, st_delta_info ST_DELTA_INFO_INIT);
-}
-
-st_status st_diff(const char *from, const char *to, const char *delta, const st_diff_options *opts) {
+st_status st_delta_create(const char *from, const char *to, const char *delta, const st_delta_create_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_diff", from, to, delta));
-    auto o = read_options(opts, st_diff_options ST_DIFF_OPTIONS_INIT);
+    ST_CAPI_TRY(require("st_delta_create", from, to, delta));
+    auto o = read_options(opts);
     if (!o) return Failure(std::move(o.error()));
     if (o->reserved0 != 0)
-      return fail(Status::unsupported, "st_diff was given an option that libst ", st_version(), " does not know");
+      return fail(Status::unsupported, "st_delta_create was given an option that libst ", st_version(), " does not know");
+    const auto timeout = timeout_of(o->lock_timeout_ms);
+    if (!timeout) return Failure(timeout.error());
     return store::diff(os::Env::posix(), from, to, delta,
-                       {o->alignment, o->lock_timeout_ms, progress_of(o->progress, o->progress_user)});
+                       {o->alignment, *timeout, progress_of(o->progress, o->progress_user)});
   });
 }
 
-st_status st_patch(const char *base, const char *delta, const st_patch_options *opts) {
+st_status st_delta_apply(const char *base, const char *delta, const st_delta_apply_options *opts, st_plan *done) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_patch", base, delta));
-    auto o = read_options(opts, st_patch_options ST_PATCH_OPTIONS_INIT);
+    ST_CAPI_TRY(require("st_delta_apply", base, delta));
+    auto o = read_options(opts);
     if (!o) return Failure(std::move(o.error()));
-    if (o->flags & ~(ST_COMMIT_PUBLISH | ST_TXN_BREAK_LINKS) || o->reserved0 != 0)
-      return fail(Status::unsupported, "st_patch was given a flag that libst ", st_version(), " does not know");
-    if (o->plan && o->plan->struct_size < sizeof(uint32_t)) return write_result(o->plan, st_plan ST_PLAN_INIT);
+    if (o->flags & ~(ST_TXN_PUBLISH | ST_TXN_BREAK_LINKS) || o->reserved0 != 0)
+      return fail(Status::unsupported, "st_delta_apply was given a flag that libst ", st_version(), " does not know");
+    if (done) ST_CAPI_TRY(check_result(done));
+    const auto timeout = timeout_of(o->lock_timeout_ms);
+    if (!timeout) return Failure(timeout.error());
     store::DeltaPatchOptions options;
     if (o->reverse) options.reverse = o->reverse;
-    options.publish = o->flags & ST_COMMIT_PUBLISH;
+    options.publish = o->flags & ST_TXN_PUBLISH;
     options.break_links = o->flags & ST_TXN_BREAK_LINKS;
-    options.lock_timeout_ms = o->lock_timeout_ms;
+    options.lock_timeout_ms = *timeout;
     options.progress = progress_of(o->progress, o->progress_user);
-    auto done = store::patch(os::Env::posix(), base, delta, std::move(options));
-    if (!done) return Failure(std::move(done.error()));
-    return o->plan ? write_result(o->plan, translate(done->plan)) : Result<void>();
+    auto patched = store::patch(os::Env::posix(), base, delta, std::move(options));
+    if (!patched) return Failure(std::move(patched.error()));
+    return done ? write_result(done, translate(patched->plan)) : Result<void>();
   });
 }
 
-st_status st_merge(const char *base, const char *const *deltas, size_t n, const char *to, const st_save_options *opts) {
+st_status st_delta_merge(const char *base, const char *const *deltas, size_t n, const char *to, const st_save_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_merge", base, to));
+    ST_CAPI_TRY(require("st_delta_merge", base, to));
     auto options = translate(opts);
     if (!options) return Failure(std::move(options.error()));
     auto paths = paths_of("the list of deltas", deltas, n);
@@ -63,15 +55,15 @@ st_status st_merge(const char *base, const char *const *deltas, size_t n, const 
   });
 }
 
-st_status st_get_delta_info(const char *delta, st_delta_info *out) {
+st_status st_delta_describe(const char *delta, st_delta_info *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_get_delta_info", delta, out));
+    ST_CAPI_TRY(require("st_delta_describe", delta, out));
     store::OpenOptions open;
     open.map = read::MapMode::none;
     auto file = store::DeltaFile::open(os::Env::posix(), delta, std::move(open));
     if (!file) return Failure(std::move(file.error()));
     const DeltaNotes &notes = file->notes;
-    st_delta_info info = ST_DELTA_INFO_INIT;
+    st_delta_info info{};
     for (const DeltaTensor &t : notes.tensors) ++(t.old ? info.changed : info.added);
     info.deleted = notes.deleted.size();
     info.metadata_set = notes.set.size();

@@ -155,15 +155,11 @@ const char *st_last_error(void) {
   return message();
 }
 
-void st_error_info_init(st_error_info *out, size_t size) {
-  init_struct(out, size, st_error_info ST_ERROR_INFO_INIT);
-}
-
 st_status st_last_error_info(st_error_info *out) {
   // Not through boundary(): asking after an error must not replace it.
   if (!out || out->struct_size < sizeof(uint32_t)) return ST_E_INVALID_ARGUMENT;
   const st::Error &e = last.error;
-  st_error_info info = ST_ERROR_INFO_INIT;
+  st_error_info info{};
   info.status = static_cast<st_status>(e.status);
   info.os_errno = e.os_errno;
   info.shard = e.shard;

@@ -5,7 +5,7 @@ namespace st::capi {
 namespace {
 
 Result<store::OpenOptions> translate(const st_open_options *given) {
-  auto o = read_options(given, st_open_options ST_OPEN_OPTIONS_INIT);
+  auto o = read_options(given);
   if (!o) return Failure(std::move(o.error()));
   if (o->flags & ~ST_OPEN_READ_WRITE)
     return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
@@ -26,7 +26,9 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
   options.memory_limit = o->memory_limit;
   options.writable = o->flags & ST_OPEN_READ_WRITE;
   options.map = static_cast<read::MapMode>(o->map);
-  options.lock_timeout_ms = o->lock_timeout_ms;
+  const auto timeout = timeout_of(o->lock_timeout_ms);
+  if (!timeout) return Failure(timeout.error());
+  options.lock_timeout_ms = *timeout;
   options.progress = progress_of(o->progress, o->progress_user);
   auto deltas = paths_of("st_open_options.deltas", o->deltas, o->delta_count);
   if (!deltas) return Failure(std::move(deltas.error()));
@@ -46,6 +48,20 @@ Result<void> hand_out(Result<std::unique_ptr<store::Collection>> opened, st_file
 
 }  // namespace
 
+Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
+  constexpr int32_t ordinary = 10000;
+  switch (lock_timeout_ms) {
+    case ST_TIMEOUT_DEFAULT: return ordinary;
+    case ST_TIMEOUT_FOREVER: return -1;
+    case ST_TIMEOUT_NONE: return 0;
+    default: break;
+  }
+  if (lock_timeout_ms < 0)
+    return fail(Status::invalid_argument, "lock_timeout_ms is ", lock_timeout_ms,
+                "; it takes milliseconds or ST_TIMEOUT_...");
+  return lock_timeout_ms;
+}
+
 Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
   auto data = place.member->view(*place.snapshot, place.index);
   if (!data) return Failure(std::move(data.error()));
@@ -57,10 +73,6 @@ Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
 
 using namespace st;
 using namespace st::capi;
-
-void st_open_options_init(st_open_options *out, size_t size) {
-  init_struct(out, size, st_open_options ST_OPEN_OPTIONS_INIT);
-}
 
 st_status st_open(const char *path, const st_open_options *opts, st_file **out) {
   return boundary([&]() -> Result<void> {
@@ -78,26 +90,22 @@ st_status st_open_memory(const void *bytes, size_t size, st_file **out) {
   });
 }
 
-st_status st_reopen(const st_file *file, st_file **out) {
+st_status st_reopen(const st_file *file, uint32_t flags, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_reopen", file, out));
-    return hand_out(file->collection->reopen(file->collection->catalogue(), store::Again::the_same), out);
+    if (flags & ~ST_REOPEN_COPY_ON_WRITE)
+      return fail(Status::unsupported, "st_reopen was given a flag that libst ", st_version(), " does not know");
+    const auto how = flags & ST_REOPEN_COPY_ON_WRITE ? store::Again::copy_on_write : store::Again::the_same;
+    return hand_out(file->collection->reopen(file->collection->catalogue(), how), out);
   });
 }
 
-st_status st_reopen_copy_on_write(const st_file *file, st_file **out) {
+st_status st_snapshot(st_file *file, st_file **out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_reopen_copy_on_write", file, out));
-    return hand_out(file->collection->reopen(file->collection->catalogue(), store::Again::copy_on_write), out);
-  });
-}
-
-st_status st_snapshot(st_file *file, st_file **pin) {
-  return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_snapshot", file, pin));
+    ST_CAPI_TRY(require("st_snapshot", file, out));
     auto made = file->pin ? std::make_shared<store::Pinned>(*file->pin)
                           : std::make_shared<store::Pinned>(file->collection, file->collection->catalogue());
-    *pin = new st_file(made);
+    *out = new st_file(made);
     return {};
   });
 }
@@ -106,12 +114,14 @@ void st_release(st_file *file) {
   if (file) file->collection->release();
 }
 
-st_status st_close(st_file *file) {
-  if (!file) return ST_OK;
-  for (st_txn *txn : file->transactions) delete txn;
+void st_close(st_file *file) {
+  if (!file) return;
+  for (st_txn *txn : file->transactions) {
+    txn->transaction.reset();
+    txn->file = nullptr;
+  }
   file->collection->close();
   delete file;
-  return ST_OK;
 }
 
 void st_interrupt(st_file *file) {
@@ -122,21 +132,11 @@ size_t st_count(const st_file *file) {
   return file ? file->collection->catalogue().size() : 0;
 }
 
-st_status st_at(st_file *file, size_t i, st_tensor *out) {
+st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_at", file, out));
-    auto place = file->collection->lend().at(i);
-    if (!place) return Failure(std::move(place.error()));
-    describe(*place, nullptr, out);
-    return {};
-  });
-}
-
-st_status st_at_many(st_file *file, size_t first, size_t n, st_tensor *out) {
-  return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_at_many", file));
+    ST_CAPI_TRY(require("st_at", file));
     if (n == 0) return {};
-    ST_CAPI_TRY(require("st_at_many", out));
+    ST_CAPI_TRY(require("st_at", out));
     const store::Catalogue catalogue = file->collection->lend();
     const size_t count = catalogue.size();
     if (first > count || n > count - first)
@@ -242,17 +242,14 @@ st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_
   });
 }
 
-st_status st_metadata_get_n(st_file *file, const char *key, size_t key_len, const char **value, size_t *value_len) {
+st_status st_metadata_get(st_file *file, const char *key, size_t key_len, const char **value, size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_metadata_get", file, key));
-    const auto found = file->collection->lend().metadata_find({key, key_len});
-    if (!found) return fail(Status::not_found, "the metadata has no key ", in_quotes({key, key_len}));
+    const auto found = file->collection->lend().metadata_find(name_of(key, key_len));
+    if (!found) return fail(Status::not_found, "the metadata has no key ", in_quotes(name_of(key, key_len)));
     if (value) *value = found->data();
     if (value_len) *value_len = found->size();
     return {};
   });
 }
 
-st_status st_metadata_get(st_file *file, const char *key, const char **value, size_t *value_len) {
-  return st_metadata_get_n(file, key, length(key), value, value_len);
-}

@@ -14,13 +14,9 @@ static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
 
 }  // namespace
 
-void st_io_info_init(st_io_info *out, size_t size) {
-  init_struct(out, size, st_io_info ST_IO_INFO_INIT);
-}
-
-st_status st_get_io_info(const st_file *file, st_io_info *out) {
+st_status st_file_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_get_io_info", file, out));
+    ST_CAPI_TRY(require("st_file_io_info", file, out));
     const store::Catalogue catalogue = file->collection->catalogue();
     auto first = catalogue.member(0);
     if (!first) return Failure(std::move(first.error()));
@@ -28,7 +24,7 @@ st_status st_get_io_info(const st_file *file, st_io_info *out) {
     auto content = s.content_here();
     if (!content) return Failure(std::move(content.error()));
     const read::Strategy &strategy = first->checkpoint->strategy();
-    st_io_info info = ST_IO_INFO_INIT;
+    st_io_info info{};
     info.storage = static_cast<uint32_t>(s.filesystem.storage);
     info.map = static_cast<uint32_t>((*content)->map());
     info.map_fallbacks = (*content)->fallbacks();
@@ -46,14 +42,10 @@ st_status st_get_io_info(const st_file *file, st_io_info *out) {
   });
 }
 
-void st_stats_init(st_stats *out, size_t size) {
-  init_struct(out, size, st_stats ST_STATS_INIT);
-}
-
-st_status st_get_stats(const st_file *file, st_stats *out) {
+st_status st_file_stats(const st_file *file, st_stats *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_get_stats", file, out));
-    st_stats stats = ST_STATS_INIT;
+    ST_CAPI_TRY(require("st_file_stats", file, out));
+    st_stats stats{};
     const store::Catalogue catalogue = file->collection->catalogue();
     const store::Counters &c = file->collection->account().counters;
     stats.index_bytes = catalogue.index_bytes();

@@ -8,7 +8,7 @@ static_assert(store::CommitPlan::nothing == ST_PLAN_NOTHING && store::CommitPlan
               store::CommitPlan::publish == ST_PLAN_PUBLISH);
 
 st_plan capi::translate(const store::CommitPlan &planned) {
-  st_plan plan = ST_PLAN_INIT;
+  st_plan plan{};
   plan.kind = planned.kind;
   plan.file_size = planned.file_size;
   plan.data_offset = planned.data_offset;
@@ -21,61 +21,51 @@ st_plan capi::translate(const store::CommitPlan &planned) {
   return plan;
 }
 
-st_status st_txn_put_n(st_txn *txn, const char *name, size_t name_len, const st_tensor *value) {
+st_status st_txn_put(st_txn *txn, const char *name, size_t name_len, const st_tensor *value) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_txn_put", txn, name, value));
+    ST_CAPI_TRY(require("st_txn_put", name, value));
+    auto transaction = going_on("st_txn_put", txn);
+    if (!transaction) return Failure(std::move(transaction.error()));
     auto bytes = translate(value);
     if (!bytes) return Failure(std::move(bytes.error()));
-    return txn->transaction->put({name, name_len}, *bytes);
+    return (*transaction)->put(name_of(name, name_len), *bytes);
   });
 }
 
-st_status st_txn_put(st_txn *txn, const char *name, const st_tensor *value) {
-  return st_txn_put_n(txn, name, length(name), value);
-}
-
-st_status st_txn_delete_n(st_txn *txn, const char *name, size_t name_len) {
+st_status st_txn_delete(st_txn *txn, const char *name, size_t name_len) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_txn_delete", txn, name));
-    return txn->transaction->remove({name, name_len});
+    ST_CAPI_TRY(require("st_txn_delete", name));
+    auto transaction = going_on("st_txn_delete", txn);
+    if (!transaction) return Failure(std::move(transaction.error()));
+    return (*transaction)->remove(name_of(name, name_len));
   });
 }
 
-st_status st_txn_delete(st_txn *txn, const char *name) {
-  return st_txn_delete_n(txn, name, length(name));
-}
-
-st_status st_txn_rename_n(st_txn *txn, const char *from, size_t from_len, const char *to, size_t to_len) {
+st_status st_txn_rename(st_txn *txn, const char *from, size_t from_len, const char *to, size_t to_len) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_txn_rename", txn, from, to));
-    return txn->transaction->rename({from, from_len}, {to, to_len});
+    ST_CAPI_TRY(require("st_txn_rename", from, to));
+    auto transaction = going_on("st_txn_rename", txn);
+    if (!transaction) return Failure(std::move(transaction.error()));
+    return (*transaction)->rename(name_of(from, from_len), name_of(to, to_len));
   });
 }
 
-st_status st_txn_rename(st_txn *txn, const char *from, const char *to) {
-  return st_txn_rename_n(txn, from, length(from), to, length(to));
-}
-
-st_status st_txn_set_metadata_n(st_txn *txn, const char *key, size_t key_len, const char *value, size_t value_len) {
+st_status st_txn_set_metadata(st_txn *txn, const char *key, size_t key_len, const char *value, size_t value_len) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_txn_set_metadata", txn, key));
-    if (!value) return txn->transaction->set_metadata({key, key_len}, std::nullopt);
-    return txn->transaction->set_metadata({key, key_len}, std::string_view(value, value_len));
+    ST_CAPI_TRY(require("st_txn_set_metadata", key));
+    auto transaction = going_on("st_txn_set_metadata", txn);
+    if (!transaction) return Failure(std::move(transaction.error()));
+    if (!value) return (*transaction)->set_metadata(name_of(key, key_len), std::nullopt);
+    return (*transaction)->set_metadata(name_of(key, key_len), name_of(value, value_len));
   });
-}
-
-st_status st_txn_set_metadata(st_txn *txn, const char *key, const char *value) {
-  return st_txn_set_metadata_n(txn, key, length(key), value, length(value));
-}
-
-void st_plan_init(st_plan *out, size_t size) {
-  init_struct(out, size, st_plan ST_PLAN_INIT);
 }
 
 st_status st_txn_plan(st_txn *txn, st_plan *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_txn_plan", txn, out));
-    auto planned = txn->transaction->plan();
+    ST_CAPI_TRY(require("st_txn_plan", out));
+    auto transaction = going_on("st_txn_plan", txn);
+    if (!transaction) return Failure(std::move(transaction.error()));
+    auto planned = (*transaction)->plan();
     if (!planned) return Failure(std::move(planned.error()));
     return write_result(out, translate(*planned));
   });
@@ -91,7 +81,7 @@ st_status st_refresh(st_file *file) {
 st_status st_compact(const char *path, const st_txn_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_compact", path));
-    auto o = read_options(opts, st_txn_options ST_TXN_OPTIONS_INIT);
+    auto o = read_options(opts);
     if (!o) return Failure(std::move(o.error()));
     auto options = translate("st_compact", *o);
     if (!options) return Failure(std::move(options.error()));

@@ -26,10 +26,10 @@ Result<void> check_room(std::string_view call, uint64_t need, const void *dst, s
 }  // namespace st::capi
 
 // Most calls need nothing that could fail.
-st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *out) {
+st_status st_get(st_file *file, const char *name, size_t name_len, st_tensor *out) {
   if (file && file->single && name && out) {
     const store::Snapshot &snapshot = shown(*file);
-    if (const auto i = snapshot.header.index.find({name, name_len})) {
+    if (const auto i = snapshot.header.index.find(name_of(name, name_len))) {
       const TensorView t = snapshot.header.index.at(*i);
       if (const std::byte *data = file->single->view_at_hand(snapshot, *i, t)) {
         describe(snapshot, t, data, out);
@@ -39,14 +39,10 @@ st_status st_get_n(st_file *file, const char *name, size_t name_len, st_tensor *
   }
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_get", file, name, out));
-    auto place = file->collection->lend().find({name, name_len});
+    auto place = file->collection->lend().find(name_of(name, name_len));
     if (!place) return Failure(std::move(place.error()));
     return describe_with_view(*place, out);
   });
-}
-
-st_status st_get(st_file *file, const char *name, st_tensor *out) {
-  return st_get_n(file, name, length(name), out);
 }
 
 namespace {
@@ -63,11 +59,11 @@ void tell(const store::Place &place, st_tensor *read) {
 
 }  // namespace
 
-st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, st_tensor *read) {
+st_status st_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, st_tensor *read) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read", file, name));
     const store::Catalogue catalogue = to_read(file, read);
-    auto place = catalogue.find({name, name_len});
+    auto place = catalogue.find(name_of(name, name_len));
     if (!place) return Failure(std::move(place.error()));
     if (auto room = check_room("st_read", place->tensor().nbytes, dst, dst_size); !room) {
       if (room.error().status == Status::buffer_size) tell(*place, read);
@@ -77,10 +73,6 @@ st_status st_read_n(st_file *file, const char *name, size_t name_len, void *dst,
     tell(*place, read);
     return {};
   });
-}
-
-st_status st_read(st_file *file, const char *name, void *dst, size_t dst_size, st_tensor *read) {
-  return st_read_n(file, name, length(name), dst, dst_size, read);
 }
 
 st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n,
@@ -105,13 +97,13 @@ st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const
   });
 }
 
-st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst,
+st_status st_read_slice(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst,
                           size_t dst_size, st_tensor *read) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read_slice", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_read_slice", ranges));
     const store::Catalogue catalogue = to_read(file, read);
-    auto place = catalogue.find({name, name_len});
+    auto place = catalogue.find(name_of(name, name_len));
     if (!place) return Failure(std::move(place.error()));
     auto made = plan(*place, ranges, n);
     if (!made) return Failure(std::move(made.error()));
@@ -125,7 +117,3 @@ st_status st_read_slice_n(st_file *file, const char *name, size_t name_len, cons
   });
 }
 
-st_status st_read_slice(st_file *file, const char *name, const st_range *ranges, size_t n, void *dst, size_t dst_size,
-                        st_tensor *read) {
-  return st_read_slice_n(file, name, length(name), ranges, n, dst, dst_size, read);
-}

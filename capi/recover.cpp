@@ -17,18 +17,10 @@ bool told(st_report_fn report, void *user, uint32_t level, Status status, uint64
 
 }  // namespace
 
-void st_recover_options_init(st_recover_options *out, size_t size) {
-  init_struct(out, size, st_recover_options ST_RECOVER_OPTIONS_INIT);
-}
-
-void st_verify_options_init(st_verify_options *out, size_t size) {
-  init_struct(out, size, st_verify_options ST_VERIFY_OPTIONS_INIT);
-}
-
-st_status st_verify_with(const char *path, const st_verify_options *opts) {
+st_status st_verify(const char *path, const st_verify_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_verify", path));
-    auto o = read_options(opts, st_verify_options ST_VERIFY_OPTIONS_INIT);
+    auto o = read_options(opts);
     if (!o) return Failure(std::move(o.error()));
     if (o->reserved0 != 0)
       return fail(Status::unsupported, "st_verify was given an option that libst ", st_version(), " does not know");
@@ -43,28 +35,19 @@ st_status st_verify_with(const char *path, const st_verify_options *opts) {
   });
 }
 
-st_status st_verify(const char *path, st_report_fn report, void *user) {
-  st_verify_options options = ST_VERIFY_OPTIONS_INIT;
-  options.report = report;
-  options.report_user = user;
-  return st_verify_with(path, &options);
-}
-
-st_status st_recover_with(const char *path, const st_recover_options *opts) {
+st_status st_recover(const char *path, const st_recover_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_recover", path));
-    auto o = read_options(opts, st_recover_options ST_RECOVER_OPTIONS_INIT);
+    auto o = read_options(opts);
     if (!o) return Failure(std::move(o.error()));
+    const auto timeout = timeout_of(o->lock_timeout_ms);
+    if (!timeout) return Failure(timeout.error());
     auto done = store::recover_all(
-        os::Env::posix(), path, {o->lock_timeout_ms, nullptr, nullptr}, [&](const write::Finding &f) {
-          return told(o->report, o->user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
+        os::Env::posix(), path, {*timeout, nullptr, nullptr}, [&](const write::Finding &f) {
+          return told(o->report, o->report_user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
         });
     if (!done) return Failure(std::move(done.error()));
     if (done->aside > 0) return fail(Status::journal, done->why_aside);
     return {};
   });
-}
-
-st_status st_recover(const char *path) {
-  return st_recover_with(path, nullptr);
 }

@@ -5,24 +5,26 @@ using namespace st;
 using namespace st::capi;
 
 struct st_writer {
-  std::unique_ptr<st::write::Writer> writer;
+  std::unique_ptr<st::write::Writer> writer;  // nullptr once it has ended
 };
 
 namespace st::capi {
 
 Result<write::SaveOptions> translate(const st_save_options *given) {
-  auto o = read_options(given, st_save_options ST_SAVE_OPTIONS_INIT);
+  auto o = read_options(given);
   if (!o) return Failure(std::move(o.error()));
   if (o->flags != 0 || o->reserved0 != 0)
     return fail(Status::unsupported, "st_save_options has a flag that libst ", st_version(), " does not know");
   if (o->layout > ST_LAYOUT_STOCK)
     return fail(Status::invalid_argument, "st_save_options.layout is ", o->layout,
                 "; it takes ST_LAYOUT_KEEP, _CANONICAL or _STOCK");
+  const auto timeout = timeout_of(o->lock_timeout_ms);
+  if (!timeout) return Failure(timeout.error());
   write::SaveOptions options;
   options.layout = static_cast<write::Layout>(o->layout);
   options.alignment = o->alignment;
   options.reserve = o->header_reserve;
-  options.lock_timeout_ms = o->lock_timeout_ms;
+  options.lock_timeout_ms = *timeout;
   options.progress = progress_of(o->progress, o->progress_user);
   return options;
 }
@@ -37,7 +39,7 @@ static_assert(static_cast<uint32_t>(write::Layout::keep) == ST_LAYOUT_KEEP &&
 
 Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
   if (!t.name) return fail(Status::invalid_argument, "a tensor to be saved has no name");
-  const std::string_view name(t.name, t.name_len);
+  const std::string_view name = name_of(t.name, t.name_len);
   auto refuse = [&](Status status, const auto &...parts) {
     return Failure(error(status, "tensor ", in_quotes(name), " ", parts...).about_tensor(name));
   };
@@ -48,6 +50,13 @@ Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
   write::NewTensor tensor{std::string(name), static_cast<Dtype>(t.dtype), {}, t.nbytes, with_data ? t.data : nullptr};
   if (t.rank > 0) tensor.shape.assign(t.shape, t.shape + t.rank);
   return tensor;
+}
+
+Result<write::Writer *> going_on(const char *call, st_writer *writer) {
+  ST_CAPI_TRY(require(call, writer));
+  if (!writer->writer)
+    return fail(Status::txn_failed, call, " was given a writer that has ended; free it and open another");
+  return writer->writer.get();
 }
 
 struct Input {
@@ -69,17 +78,13 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
   for (size_t i = 0; i < m; ++i) {
     if (!meta[i].key || (!meta[i].value && meta[i].value_len > 0))
       return fail(Status::invalid_argument, "metadata ", i, " has no key, or no value");
-    input.metadata.emplace_back(std::string(meta[i].key, meta[i].key_len),
-                                std::string(meta[i].value ? meta[i].value : "", meta[i].value_len));
+    input.metadata.emplace_back(name_of(meta[i].key, meta[i].key_len),
+                                meta[i].value ? name_of(meta[i].value, meta[i].value_len) : "");
   }
   return input;
 }
 
 }  // namespace
-
-void st_save_options_init(st_save_options *out, size_t size) {
-  init_struct(out, size, st_save_options ST_SAVE_OPTIONS_INIT);
-}
 
 st_status st_save(const char *path, const st_tensor *tensors, size_t n, const st_metadata *meta, size_t m,
                   const st_save_options *opts) {
@@ -114,36 +119,37 @@ st_status st_writer_open(const char *path, const st_tensor *declared, size_t n, 
   });
 }
 
-st_status st_writer_add_n(st_writer *writer, const char *name, size_t name_len, const void *data, uint64_t nbytes) {
+st_status st_writer_write(st_writer *writer, const char *name, size_t name_len, const void *data, uint64_t nbytes) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_writer_add", writer, name));
-    if (nbytes > 0) ST_CAPI_TRY(require("st_writer_add", data));
-    return writer->writer->add({name, name_len}, data, nbytes);
+    ST_CAPI_TRY(require("st_writer_write", name));
+    if (nbytes > 0) ST_CAPI_TRY(require("st_writer_write", data));
+    auto going = going_on("st_writer_write", writer);
+    if (!going) return Failure(std::move(going.error()));
+    return (*going)->add(name_of(name, name_len), data, nbytes);
   });
-}
-
-st_status st_writer_add(st_writer *writer, const char *name, const void *data, uint64_t nbytes) {
-  return st_writer_add_n(writer, name, length(name), data, nbytes);
 }
 
 st_status st_writer_put(st_writer *writer, const st_tensor *tensor) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_writer_put", writer, tensor));
+    ST_CAPI_TRY(require("st_writer_put", tensor));
+    auto going = going_on("st_writer_put", writer);
+    if (!going) return Failure(std::move(going.error()));
     auto t = translate(*tensor, true);
     if (!t) return Failure(std::move(t.error()));
-    return writer->writer->put(std::move(*t));
+    return (*going)->put(std::move(*t));
   });
 }
 
 st_status st_writer_finish(st_writer *writer) {
-  if (!writer)
-    return set_last_error(Status::invalid_argument,
-                          "st_writer_finish was given NULL where that is not allowed; see st.h");
-  const st_status status = boundary([&] { return writer->writer->finish(); });
-  if (status != ST_E_BUSY && status != ST_E_INCOMPLETE) delete writer;
+  const st_status status = boundary([&]() -> Result<void> {
+    auto going = going_on("st_writer_finish", writer);
+    if (!going) return Failure(std::move(going.error()));
+    return (*going)->finish();
+  });
+  if (writer && status != ST_E_BUSY && status != ST_E_INCOMPLETE) writer->writer.reset();
   return status;
 }
 
-void st_writer_abort(st_writer *writer) {
+void st_writer_free(st_writer *writer) {
   delete writer;
 }

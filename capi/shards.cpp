@@ -5,11 +5,11 @@
 using namespace st;
 using namespace st::capi;
 
-size_t st_shard_count(const st_file *file) {
-  return file ? file->collection->catalogue().members() : 0;
+uint32_t st_shard_count(const st_file *file) {
+  return file ? static_cast<uint32_t>(file->collection->catalogue().members()) : 0;
 }
 
-st_status st_shard_path(const st_file *file, size_t shard, const char **path) {
+st_status st_shard_path(const st_file *file, uint32_t shard, const char **path) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_shard_path", file, path));
     const store::Catalogue catalogue = file->collection->lend();

@@ -14,8 +14,8 @@
 namespace stctl {
 
 st_delta_info delta_info(const std::string &path) {
-  st_delta_info info = ST_DELTA_INFO_INIT;
-  check(st_get_delta_info(path.c_str(), &info));
+  auto info = sized<st_delta_info>();
+  check(st_delta_describe(path.c_str(), &info));
   return info;
 }
 

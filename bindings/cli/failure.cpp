@@ -9,7 +9,7 @@
 namespace stctl {
 
 Failure Failure::of_libst(st_status status) {
-  st_error_info info = ST_ERROR_INFO_INIT;
+  auto info = sized<st_error_info>();
   Failure failure(exit_code_of(status), st_last_error());
   failure.status_ = status;
   if (st_last_error_info(&info) == ST_OK && info.status == status) {

@@ -16,7 +16,7 @@
 namespace stctl {
 
 struct Finding {
-  uint32_t level;  // ST_LOG_INFO, ST_LOG_WARNING, ST_REPORT_ERROR
+  uint32_t level;  // ST_LOG_INFO, ST_LOG_WARNING, ST_LOG_ERROR
   st_status status;
   uint64_t offset;
   std::string message;

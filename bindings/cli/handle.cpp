@@ -19,7 +19,7 @@ void log(void *user, uint32_t level, const char *message) {
 }  // namespace
 
 File::File(Session &session, const std::string &path, const FileOptions &options) : path_(path) {
-  st_open_options opts = ST_OPEN_OPTIONS_INIT;
+  auto opts = sized<st_open_options>();
   opts.flags = options.write ? ST_OPEN_READ_WRITE : 0;
   opts.map = options.map;
   opts.lock_timeout_ms = options.lock_timeout_ms;
@@ -63,7 +63,7 @@ uint64_t File::size_of_files() const {
 
 st_tensor File::at(size_t i) const {
   st_tensor tensor = {};
-  check(st_at(file_, i, &tensor));
+  check(st_at(file_, i, 1, &tensor));
   return tensor;
 }
 
@@ -74,14 +74,14 @@ st_tensor File::view(size_t i) const {
 }
 
 st_io_info File::io_info() const {
-  st_io_info info = ST_IO_INFO_INIT;
-  check(st_get_io_info(file_, &info));
+  auto info = sized<st_io_info>();
+  check(st_file_io_info(file_, &info));
   return info;
 }
 
 st_stats File::stats() const {
-  st_stats stats = ST_STATS_INIT;
-  check(st_get_stats(file_, &stats));
+  auto stats = sized<st_stats>();
+  check(st_file_stats(file_, &stats));
   return stats;
 }
 
@@ -103,7 +103,7 @@ size_t File::find_exactly(std::string_view name) const {
 
 st_dtype parse_dtype(const std::string &name) {
   st_dtype dtype = 0;
-  if (!name.empty() && st_dtype_parse(name.c_str(), &dtype) != ST_OK) {
+  if (!name.empty() && st_dtype_parse(name.c_str(), ST_NTS, &dtype) != ST_OK) {
     throw UsageFailure(fmt::format("'{}' is no dtype; F32, BF16 and F8_E4M3 are", escape(name)));
   }
   return dtype;

@@ -54,22 +54,22 @@ class File {
 
 class Transaction {
  public:
-  Transaction(const File &file, const st_txn_options &options) { check(st_begin(file.get(), &options, &txn_)); }
-  ~Transaction() { st_abort(txn_); }
+  Transaction(const File &file, const st_txn_options &options) { check(st_txn_begin(file.get(), &options, &txn_)); }
+  ~Transaction() { st_txn_free(txn_); }
   Transaction(const Transaction &) = delete;
   Transaction &operator=(const Transaction &) = delete;
 
-  void update(const st_tensor &value) { check(st_txn_update_n(txn_, value.name, value.name_len, &value)); }
+  void update(const st_tensor &value) { check(st_txn_update(txn_, value.name, value.name_len, &value)); }
 
   st_txn *get() const { return txn_; }
   st_plan plan() const {
-    st_plan plan = ST_PLAN_INIT;
+    auto plan = sized<st_plan>();
     check(st_txn_plan(txn_, &plan));
     return plan;
   }
 
   void commit() {
-    const st_status status = st_commit(txn_);
+    const st_status status = st_txn_commit(txn_);
     if (status != ST_E_BUSY) txn_ = nullptr;  // freed, whatever it answered
     check(status);
   }

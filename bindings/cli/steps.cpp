@@ -69,7 +69,7 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
 }
 
 st_txn_options txn_options(const LayoutOptions &options) {
-  st_txn_options opts = ST_TXN_OPTIONS_INIT;
+  auto opts = sized<st_txn_options>();
   opts.flags = (options.fillers ? ST_TXN_FILLERS : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0) |
                (options.new_names.wanted ? ST_TXN_NEW_NAMES : 0);
   opts.shard_grace_s = options.new_names.grace_s;
@@ -195,17 +195,17 @@ void Steps::stage(st_txn *txn, const Put &put) {
     t.data = bytes.data();
     t.nbytes = bytes.size();
   }
-  check(st_txn_put_n(txn, put.name.data(), put.name.size(), &t));
+  check(st_txn_put(txn, put.name.data(), put.name.size(), &t));
 }
 
 void Steps::stage(Transaction &transaction) const {
   st_txn *txn = transaction.get();
-  for (const std::string &name : removed_) check(st_txn_delete_n(txn, name.data(), name.size()));
-  for (const auto &[from, to] : renamed_) check(st_txn_rename_n(txn, from.data(), from.size(), to.data(), to.size()));
+  for (const std::string &name : removed_) check(st_txn_delete(txn, name.data(), name.size()));
+  for (const auto &[from, to] : renamed_) check(st_txn_rename(txn, from.data(), from.size(), to.data(), to.size()));
   for (const Put &put : puts_) stage(txn, put);
   for (const auto &[key, value] : metadata_) {
     check(
-        st_txn_set_metadata_n(txn, key.data(), key.size(), value ? value->data() : nullptr, value ? value->size() : 0));
+        st_txn_set_metadata(txn, key.data(), key.size(), value ? value->data() : nullptr, value ? value->size() : 0));
   }
 }
 

@@ -20,13 +20,13 @@ void check(st_status status) {
 
 struct Close {
   void operator()(st_file *file) const { st_close(file); }
-  void operator()(st_txn *txn) const { st_abort(txn); }
+  void operator()(st_txn *txn) const { st_txn_free(txn); }
 };
 using File = std::unique_ptr<st_file, Close>;
 using Transaction = std::unique_ptr<st_txn, Close>;
 
 File open(const char *path) {
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  auto options = sized<st_open_options>();
   options.flags = ST_OPEN_READ_WRITE;
   st_file *file = nullptr;
   check(st_open(path, &options, &file));
@@ -34,10 +34,10 @@ File open(const char *path) {
 }
 
 Transaction begin(const File &file) {
-  st_txn_options options = ST_TXN_OPTIONS_INIT;
+  auto options = sized<st_txn_options>();
   options.flags = ST_TXN_COPY;  // values need not live until the commit
   st_txn *txn = nullptr;
-  check(st_begin(file.get(), &options, &txn));
+  check(st_txn_begin(file.get(), &options, &txn));
   return Transaction(txn);
 }
 
@@ -53,12 +53,12 @@ int main(int argc, char **argv) try {
   for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
     st_tensor tensor;
-    check(st_get_n(file.get(), name.data(), name.size(), &tensor));
+    check(st_get(file.get(), name.data(), name.size(), &tensor));
     const std::vector<unsigned char> zeros(tensor.nbytes);
     tensor.data = zeros.data();
-    check(st_txn_update_n(txn.get(), name.data(), name.size(), &tensor));
+    check(st_txn_update(txn.get(), name.data(), name.size(), &tensor));
   }
-  const st_status status = st_commit(txn.get());
+  const st_status status = st_txn_commit(txn.get());
   if (status != ST_E_BUSY) static_cast<void>(txn.release());  // freed by the commit, but for this one answer
   check(status);
   std::printf("%d tensors are zero\n", argc - 2);

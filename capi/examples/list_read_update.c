@@ -21,7 +21,7 @@ static int complain(void) {
 static int list(st_file *file) {
   for (size_t i = 0; i < st_count(file); ++i) {
     st_tensor t;
-    if (st_at(file, i, &t) != ST_OK) return complain();
+    if (st_at(file, i, 1, &t) != ST_OK) return complain();
     printf("%s %s [", t.name, st_dtype_name(t.dtype));
     for (uint32_t d = 0; d < t.rank; ++d) printf("%s%" PRIu64, d ? ", " : "", t.shape[d]);
     printf("] %" PRIu64 " bytes\n", t.nbytes);
@@ -49,13 +49,13 @@ static int scale(st_file *file, const st_tensor *t, float factor) {
   if (n) memcpy(values, t->data, (size_t)t->nbytes);
   for (size_t i = 0; i < n; ++i) values[i] *= factor;
   changed.data = values;
-  status = st_update(file, t->name, &changed); /* on the disk, or as if it had never been */
+  status = st_update(file, t->name, ST_NTS, &changed); /* on the disk, or as if it had never been */
   free(values);
   return status == ST_OK ? 0 : complain();
 }
 
 int main(int argc, char **argv) {
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  st_open_options options = {.struct_size = sizeof options};
   st_file *file;
   st_tensor t;
   int failed;
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
   if (st_open(argv[1], &options, &file) != ST_OK) return complain();
   if (argc == 2) {
     failed = list(file);
-  } else if (st_get(file, argv[2], &t) != ST_OK) {
+  } else if (st_get(file, argv[2], ST_NTS, &t) != ST_OK) {
     failed = complain();
   } else if (t.dtype != ST_DTYPE_F32) {
     fprintf(stderr, "%s is %s; this program knows F32 only\n", argv[2], st_dtype_name(t.dtype));

@@ -1,5 +1,5 @@
 // What a look-up costs in C, which the bindings are held against.
-//   get_bench FILE NAME     for each number N on standard input, prints the nanoseconds of N st_get_n
+//   get_bench FILE NAME     for each number N on standard input, prints the nanoseconds of N st_get
 #include <cstring>
 
 #include "clock.h"
@@ -14,7 +14,7 @@ int main(int argc, char **argv) {
     std::printf("%lld\n", nanoseconds([&] {
                   for (long i = 0; i < n; ++i) {
                     st_tensor tensor;
-                    REQUIRE_OK(st_get_n(file, argv[2], length, &tensor));
+                    REQUIRE_OK(st_get(file, argv[2], length, &tensor));
                     sink = tensor.nbytes;
                   }
                 }));

@@ -21,7 +21,7 @@ uint64_t open_and_describe_all(const char *path) {
   uint64_t seen = 0;
   for (size_t i = 0, n = st_count(file); i < n; ++i) {
     st_tensor tensor;
-    REQUIRE_OK(st_at(file, i, &tensor));
+    REQUIRE_OK(st_at(file, i, 1, &tensor));
     seen += tensor.name_len + tensor.nbytes;
   }
   st_close(file);

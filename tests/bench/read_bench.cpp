@@ -1,7 +1,7 @@
 // Reading a local file whole, and finding a tensor. One measurement a line, "<what> <nanoseconds>".
 //   read_bench load FILE N       N times, in turn: st_open + st_load + st_close ("load"); the same from a cold cache
 //                                is the caller's to arrange, with N = 1
-//   read_bench direct FILE N     the same past the page cache (ST_LOAD_DIRECT)
+//   read_bench direct FILE N     the same past the page cache (ST_BULK_DIRECT)
 //   read_bench raw FILE N        two threads pread a half each into fresh memory ("fresh"), and into memory that has
 //                                been touched ("touched"); st_read_many into the same ("many")
 //   read_bench first FILE N      st_open, a view of the first tensor, a byte of it ("first")
@@ -48,7 +48,7 @@ void load(const char *path, int rounds, uint32_t flags) {
   for (int i = 0; i < rounds; ++i)
     say("load", nanoseconds([&] {
           st_file *file = open_file(path);
-          st_load_options options = ST_LOAD_OPTIONS_INIT;
+          auto options = sized<st_bulk_options>();
           options.flags = flags;
           REQUIRE_OK(st_load(file, nullptr, 0, &options));
           st_close(file);
@@ -77,10 +77,10 @@ void read_all(const char *path, unsigned char *to) {
   std::vector<st_read_request> requests(st_count(file));
   for (size_t i = 0; i < requests.size(); ++i) {
     st_tensor tensor;
-    REQUIRE_OK(st_at(file, i, &tensor));
+    REQUIRE_OK(st_at(file, i, 1, &tensor));
     requests[i] = {nullptr, 0, i, to + tensor.file_offset, tensor.nbytes, nullptr, 0};
   }
-  REQUIRE_OK(st_read_many(file, requests.data(), requests.size(), nullptr, nullptr));
+  REQUIRE_OK(st_read_many(file, requests.data(), requests.size(), nullptr));
   st_close(file);
 }
 
@@ -134,7 +134,7 @@ void lookup(const char *path, int rounds) {
     for (int turn = 0; turn < 2; ++turn) {
       if ((i + turn) % 2 == 0)
         ours = nanoseconds([&] {
-          for (const std::string &name : names) REQUIRE_OK(st_get(file, name.c_str(), &out)), seen += out.nbytes;
+          for (const std::string &name : names) REQUIRE_OK(st_get(file, name.c_str(), ST_NTS, &out)), seen += out.nbytes;
         });
       else
         theirs = nanoseconds([&] {
@@ -158,7 +158,7 @@ int main(int argc, char **argv) {
   if (mode == "load")
     load(path, rounds, 0);
   else if (mode == "direct")
-    load(path, rounds, ST_LOAD_DIRECT);
+    load(path, rounds, ST_BULK_DIRECT);
   else if (mode == "raw")
     raw(path, rounds);
   else if (mode == "first")

@@ -30,7 +30,7 @@ Bytes noise(size_t n) {
 }
 
 st_file *open_for_writing(const char *path) {
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  auto options = sized<st_open_options>();
   options.flags = ST_OPEN_READ_WRITE;
   st_file *file;
   REQUIRE_OK(st_open(path, &options, &file));
@@ -62,14 +62,14 @@ void side_by_side(const char *path, int processes, int rounds) {
       st_file *file = open_for_writing(path);
       const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
       st_tensor tensor;
-      REQUIRE_OK(st_at(file, static_cast<size_t>(p), &tensor));
+      REQUIRE_OK(st_at(file, static_cast<size_t>(p), 1, &tensor));
       const Bytes values[2] = {noise(tensor.nbytes), noise(tensor.nbytes)};
       auto change = [&](int i) {
         tensor.data = values[i % 2].data();
         if (raw)
           write_raw(fd, tensor), sync(fd);
         else
-          REQUIRE_OK(st_update(file, tensor.name, &tensor));
+          REQUIRE_OK(st_update(file, tensor.name, ST_NTS, &tensor));
       };
       change(1);  // and all is warm
       ready();
@@ -85,7 +85,7 @@ void together(const char *path) {
   st_file *file = open_for_writing(path);
   const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
   std::vector<st_tensor> tensors(st_count(file));
-  REQUIRE_OK(st_at_many(file, 0, tensors.size(), tensors.data()));
+  REQUIRE_OK(st_at(file, 0, tensors.size(), tensors.data()));
   std::vector<Bytes> values(tensors.size());
   auto renew = [&] {
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -95,16 +95,16 @@ void together(const char *path) {
   };
   auto check = [&] {
     Bytes seen(tensors.back().nbytes);
-    REQUIRE_OK(st_read(file, tensors.back().name, seen.data(), seen.size(), nullptr));
+    REQUIRE_OK(st_read(file, tensors.back().name, ST_NTS, seen.data(), seen.size(), nullptr));
     require(seen == values.back(), "what was written is not what is read; check");
   };
   renew();
-  REQUIRE_OK(st_update(file, tensors[0].name, &tensors[0]));
+  REQUIRE_OK(st_update(file, tensors[0].name, ST_NTS, &tensors[0]));
   say("transaction", nanoseconds([&] {
         st_txn *txn;
-        REQUIRE_OK(st_begin(file, nullptr, &txn));
-        for (const st_tensor &t : tensors) REQUIRE_OK(st_txn_update(txn, t.name, &t));
-        REQUIRE_OK(st_commit(txn));
+        REQUIRE_OK(st_txn_begin(file, nullptr, &txn));
+        for (const st_tensor &t : tensors) REQUIRE_OK(st_txn_update(txn, t.name, ST_NTS, &t));
+        REQUIRE_OK(st_txn_commit(txn));
       }));
   check(), renew();
   say("raw", nanoseconds([&] {
@@ -113,7 +113,7 @@ void together(const char *path) {
       }));
   check(), renew();
   say("singles", nanoseconds([&] {
-        for (const st_tensor &t : tensors) REQUIRE_OK(st_update(file, t.name, &t));
+        for (const st_tensor &t : tensors) REQUIRE_OK(st_update(file, t.name, ST_NTS, &t));
       }));
   check();
   st_close(file);

@@ -15,7 +15,7 @@ namespace {
 struct Subject {
   const char *path;
   const char *name;
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  auto options = sized<st_open_options>();
 
   Subject(const char *p, const char *n) : path(p), name(n) { options.flags = ST_OPEN_READ_WRITE; }
 
@@ -60,13 +60,13 @@ int main(int argc, char **argv) {
   size_t index;
   st_tensor tensor;
   REQUIRE_OK(st_find(file, subject.name, std::strlen(subject.name), &index));
-  REQUIRE_OK(st_at(file, index, &tensor));
+  REQUIRE_OK(st_at(file, index, 1, &tensor));
   std::vector<unsigned char> bytes(tensor.nbytes);
   tensor.data = bytes.data();
   const int fd = ::open(subject.path, O_WRONLY | O_CLOEXEC);
   require(fd >= 0, "open");
 
-  const auto update = [&](st_file *f) { REQUIRE_OK(st_update(f, subject.name, &tensor)); };
+  const auto update = [&](st_file *f) { REQUIRE_OK(st_update(f, subject.name, ST_NTS, &tensor)); };
   renew(bytes), write_raw(fd, bytes, tensor.file_offset);  // both are warm
   renew(bytes), update(file);
   for (int i = 0; i < rounds; ++i) {
@@ -88,7 +88,7 @@ int main(int argc, char **argv) {
 
   // What was timed must also be true.
   std::vector<unsigned char> seen(bytes.size());
-  REQUIRE_OK(st_read(file, subject.name, seen.data(), seen.size(), nullptr));
+  REQUIRE_OK(st_read(file, subject.name, ST_NTS, seen.data(), seen.size(), nullptr));
   require(seen == bytes, "the last update is not what is read; update");
   st_close(file);
   ::close(fd);

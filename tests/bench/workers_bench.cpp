@@ -73,15 +73,15 @@ bool is_in_part(const st_tensor &t, uint64_t data_begin, uint64_t data_size, uin
 
 long long contiguous(const char *path, uint32_t workers) {
   return by_processes(static_cast<int>(workers), [&](int p, auto ready) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.worker_index = static_cast<uint32_t>(p);
     options.worker_count = workers;
     ready();
     st_file *file;
     REQUIRE_OK(st_open(path, &options, &file));
-    REQUIRE_OK(st_prefetch(file, nullptr, 0));
-    st_io_info info = ST_IO_INFO_INIT;
-    REQUIRE_OK(st_get_io_info(file, &info));
+    REQUIRE_OK(st_prefetch(file, nullptr, 0, nullptr));
+    auto info = sized<st_io_info>();
+    REQUIRE_OK(st_file_io_info(file, &info));
     for (size_t i = 0; i < st_count(file); ++i) {
       st_tensor tensor;
       REQUIRE_OK(st_get_at(file, i, &tensor));

@@ -24,7 +24,7 @@ Model first_model() {
 const std::vector<LayoutOperation> &layout_operations() {
   static const std::vector<LayoutOperation> operations = {
       {"update of two tensors", "update, in place", plain, all({update("a", 41), update("d", 42)})},
-      {"update, published", "update with ST_COMMIT_PUBLISH", with([](auto &o) { o.publish = true; }),
+      {"update, published", "update with ST_TXN_PUBLISH", with([](auto &o) { o.publish = true; }),
        all({update("a", 43), update("d", 44)})},
       {"put of a new tensor", "put", plain, put("new", u8(6000, 51))},
       {"put of another dtype and shape", "put", plain, put("b", {Dtype::F16, {2, 1024}, fill(4096, 52)})},

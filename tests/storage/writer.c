@@ -57,7 +57,7 @@ static void *fill(uint64_t tensor, uint64_t version, uint64_t nbytes) {
 }
 
 static st_file *open_file(const char *path) {
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  st_open_options options = {.struct_size = sizeof options};
   options.flags = ST_OPEN_READ_WRITE;
   st_file *file = NULL;
   const st_status status = st_open(path, &options, &file);
@@ -70,7 +70,7 @@ static st_status describe(st_file *file, int tensor, uint64_t version, st_tensor
   snprintf(name, sizeof name, "t%d", tensor);
   size_t index;
   st_status status = st_find(file, name, strlen(name), &index);
-  if (status == ST_OK) status = st_at(file, index, out);
+  if (status == ST_OK) status = st_at(file, index, 1, out);
   if (status == ST_OK) out->data = fill((uint64_t)tensor, version, out->nbytes);
   return status;
 }
@@ -85,26 +85,26 @@ static st_status change(st_file *file, const int *chosen, int n, uint64_t versio
   st_status status = ST_OK;
   for (int i = 0; i < n && status == ST_OK; ++i) status = describe(file, chosen[i], version, &values[i]);
   if (status == ST_OK && n == 1 && next(random) % 2) {
-    status = st_update(file, values[0].name, &values[0]);
+    status = st_update(file, values[0].name, ST_NTS, &values[0]);
   } else if (status == ST_OK) {
-    st_txn_options options = ST_TXN_OPTIONS_INIT;
+    st_txn_options options = {.struct_size = sizeof options};
     if (next(random) % 2) options.flags = ST_TXN_COPY;
     st_txn *txn = NULL;
-    status = st_begin(file, &options, &txn);
+    status = st_txn_begin(file, &options, &txn);
     if (status == ST_OK && next(random) % 3 == 0) { /* a value that the last one replaces */
       st_tensor wrong;
       status = describe(file, chosen[0], version + 1000000, &wrong);
-      if (status == ST_OK) status = st_txn_update(txn, wrong.name, &wrong);
+      if (status == ST_OK) status = st_txn_update(txn, wrong.name, ST_NTS, &wrong);
       if (options.flags == 0)
         values[MOST - 1].data = wrong.data;
       else
         free((void *)wrong.data);
     }
-    for (int i = 0; i < n && status == ST_OK; ++i) status = st_txn_update(txn, values[i].name, &values[i]);
+    for (int i = 0; i < n && status == ST_OK; ++i) status = st_txn_update(txn, values[i].name, ST_NTS, &values[i]);
     if (status == ST_OK)
-      status = st_commit(txn);
+      status = st_txn_commit(txn);
     else
-      st_abort(txn);
+      st_txn_free(txn);
   }
   release(values, MOST);
   return status;
@@ -115,9 +115,9 @@ static void abandon(st_file *file, int tensor) {
   st_tensor wrong;
   st_txn *txn = NULL;
   if (describe(file, tensor, 7777777, &wrong) != ST_OK) return;
-  if (st_begin(file, NULL, &txn) == ST_OK) {
-    st_txn_update(txn, wrong.name, &wrong);
-    st_abort(txn);
+  if (st_txn_begin(file, NULL, &txn) == ST_OK) {
+    st_txn_update(txn, wrong.name, ST_NTS, &wrong);
+    st_txn_free(txn);
   }
   free((void *)wrong.data);
 }

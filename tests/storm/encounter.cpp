@@ -112,19 +112,19 @@ FileHandle Arena::open(uint32_t flags, int32_t lock_timeout_ms) const {
 st_status Arena::update(st_file *file, uint32_t tensor, uint64_t version) const {
   const Bytes bytes = layout_.value(tensor, version);
   const st_tensor value = layout_.described(tensor, bytes.data());
-  return st_update(file, layout_.name(tensor), &value);
+  return st_update(file, layout_.name(tensor), ST_NTS, &value);
 }
 
 st_txn *Arena::begin(st_file *file, std::vector<uint32_t> tensors, uint64_t version, int32_t lock_timeout_ms) const {
-  st_txn_options options = ST_TXN_OPTIONS_INIT;
+  auto options = sized<st_txn_options>();
   options.flags = ST_TXN_COPY;
   options.lock_timeout_ms = lock_timeout_ms;
   st_txn *txn = nullptr;
-  DEMAND_OK(st_begin(file, &options, &txn));
+  DEMAND_OK(st_txn_begin(file, &options, &txn));
   for (const uint32_t t : tensors) {
     const Bytes bytes = layout_.value(t, version);
     const st_tensor value = layout_.described(t, bytes.data());
-    DEMAND_OK(st_txn_update(txn, layout_.name(t), &value));
+    DEMAND_OK(st_txn_update(txn, layout_.name(t), ST_NTS, &value));
   }
   return txn;
 }
@@ -136,7 +136,7 @@ void Arena::commit_stopping(Line &line, std::vector<uint32_t> tensors, uint64_t 
   } stop{line};
   const FileHandle file = open();
   DEMAND(file);
-  st_txn_options options = ST_TXN_OPTIONS_INIT;
+  auto options = sized<st_txn_options>();
   options.progress_user = &stop;
   options.progress = [](void *user, uint64_t, uint64_t) {
     auto &s = *static_cast<Stop *>(user);
@@ -145,15 +145,15 @@ void Arena::commit_stopping(Line &line, std::vector<uint32_t> tensors, uint64_t 
     return s.line.hear() == 'g' ? 0 : 1;
   };
   st_txn *txn = nullptr;
-  DEMAND_OK(st_begin(file.get(), &options, &txn));
+  DEMAND_OK(st_txn_begin(file.get(), &options, &txn));
   std::vector<Bytes> values;
   for (const uint32_t t : tensors) {
     values.push_back(layout_.value(t, version));
     const st_tensor value = layout_.described(t, values.back().data());
-    DEMAND_OK(st_txn_update(txn, layout_.name(t), &value));
+    DEMAND_OK(st_txn_update(txn, layout_.name(t), ST_NTS, &value));
   }
   stop.armed = true;
-  DEMAND_OK(st_commit(txn));
+  DEMAND_OK(st_txn_commit(txn));
   line.tell('d');
 }
 
@@ -181,7 +181,7 @@ void Hold::release() {
 }
 
 st_error_info last_error() {
-  st_error_info info = ST_ERROR_INFO_INIT;
+  auto info = sized<st_error_info>();
   EXPECT_EQ(st_last_error_info(&info), ST_OK);
   return info;
 }

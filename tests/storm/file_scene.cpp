@@ -48,7 +48,7 @@ class FileWriter : Worker {
     const st_tensor value = layout_.described(tensor, bytes.data());
     ledger_.doing(worker_, "st_update");
     ledger_.intend(worker_, version, 1u << tensor);
-    settle(version, allow("st_update", st_update(file_.get(), layout_.name(tensor), &value)));
+    settle(version, allow("st_update", st_update(file_.get(), layout_.name(tensor), ST_NTS, &value)));
   }
 
   // All tensors of `set` in one transaction. Some are staged twice.
@@ -60,17 +60,17 @@ class FileWriter : Worker {
   // Staged, and thought better of: nobody may ever see this version.
   void abandon() {
     ledger_.doing(worker_, "an aborted transaction");
-    if (st_txn *txn = begin(some_free(), ledger_.take_version())) st_abort(txn);
+    if (st_txn *txn = begin(some_free(), ledger_.take_version())) st_txn_free(txn);
   }
 
   st_txn *begin(uint32_t set, uint64_t version) {
     ledger_.doing(worker_, "staging");
     const bool copies = one_in(2);
-    st_txn_options options = ST_TXN_OPTIONS_INIT;
-    options.flags = (copies ? ST_TXN_COPY : 0) | (publishes() || one_in(20) ? ST_COMMIT_PUBLISH : 0);
+    auto options = sized<st_txn_options>();
+    options.flags = (copies ? ST_TXN_COPY : 0) | (publishes() || one_in(20) ? ST_TXN_PUBLISH : 0);
     options.lock_timeout_ms = patience();
     st_txn *txn = nullptr;
-    if (allow("st_begin", st_begin(file_.get(), &options, &txn)) != ST_OK) return nullptr;
+    if (allow("st_begin", st_txn_begin(file_.get(), &options, &txn)) != ST_OK) return nullptr;
     borrowed_.clear();
     std::vector<uint32_t> order;
     for (uint32_t t = 0; t < FileScene::tensors; ++t)
@@ -86,7 +86,7 @@ class FileWriter : Worker {
   void stage(st_txn *txn, uint32_t tensor, uint64_t version, bool copies) {
     Bytes bytes = layout_.value(tensor, version);
     const st_tensor value = layout_.described(tensor, bytes.data());
-    allow("st_txn_update", st_txn_update(txn, layout_.name(tensor), &value));
+    allow("st_txn_update", st_txn_update(txn, layout_.name(tensor), ST_NTS, &value));
     if (copies) std::fill(bytes.begin(), bytes.end(), std::byte{0xEE});
     borrowed_.push_back(std::move(bytes));  // moving a vector leaves its bytes where they are
   }
@@ -125,8 +125,7 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
     if (!file && status != ST_E_BUSY) ledger.complain("a reader: " + said("st_open", status)), ::_exit(1);
     for (int i = 0; file && i < 4; ++i) {
       ledger.doing(worker, "st_read");
-      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), bytes.data(), bytes.size(),
-                       nullptr);
+      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), ST_NTS, bytes.data(), bytes.size(), nullptr);
       if (status != ST_OK) ledger.complain("a reader: " + said("st_read", status)), ::_exit(1);
       ++ledger.reads;
     }
@@ -137,7 +136,7 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
 
 std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
   if (how == OpenAs::recoverer)
-    if (const st_status status = st_recover(path_.c_str()); status != ST_OK)
+    if (const st_status status = st_recover(path_.c_str(), nullptr); status != ST_OK)
       ledger.complain("when all writers were dead, " + said("st_recover", status));
   const bool writes = how == OpenAs::writer || how == OpenAs::lone;
   st_status status;
@@ -146,8 +145,8 @@ std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
     ledger.complain("when all writers were dead, " + said("st_open", status));
     return {};
   }
-  st_stats stats = ST_STATS_INIT;
-  st_get_stats(file.get(), &stats);
+  auto stats = sized<st_stats>();
+  st_file_stats(file.get(), &stats);
   ledger.recoveries += stats.recoveries;
   std::vector<uint64_t> seen;
   for (uint32_t t = 0; t < tensors; ++t) {

@@ -19,7 +19,7 @@ class Fork : public Arena {
   void let_another_process_look_around() {
     Worker other(Worker::process, [this](Line &) {
       DEMAND(open());
-      DEMAND_OK(st_recover(path_.c_str()));
+      DEMAND_OK(st_recover(path_.c_str(), nullptr));
     });
     EXPECT_TRUE(other.join());
   }
@@ -41,11 +41,11 @@ TEST_F(Fork, AParentsTransactionAnswersForkedInTheChild) {
   EXPECT_TRUE(in_a_child([&](Line &) {
     const Bytes bytes = layout_.value(1, 2);
     const st_tensor value = layout_.described(1, bytes.data());
-    DEMAND(st_txn_update(txn, layout_.name(1), &value) == ST_E_FORKED);
-    DEMAND(st_commit(txn) == ST_E_FORKED);
+    DEMAND(st_txn_update(txn, layout_.name(1), ST_NTS, &value) == ST_E_FORKED);
+    DEMAND(st_txn_commit(txn) == ST_E_FORKED);
   }));
   EXPECT_EQ(versions(), Versions(8, 0));
-  EXPECT_OK(st_commit(txn));
+  EXPECT_OK(st_txn_commit(txn));
   EXPECT_EQ(versions()[0], 1u);
 }
 
@@ -54,11 +54,11 @@ TEST_F(Fork, AChildsAbortLeavesTheParentsTransactionsAlone) {
   std::vector<st_txn *> txns;  // more than a handle parks
   for (uint32_t t = 0; t < 8; ++t) txns.push_back(begin(file.get(), {t}, t + 1));
   EXPECT_TRUE(in_a_child([&](Line &) {
-    for (st_txn *txn : txns) st_abort(txn);
+    for (st_txn *txn : txns) st_txn_free(txn);
   }));
   let_another_process_look_around();
   EXPECT_EQ(journals().size(), 8u);
-  for (st_txn *txn : txns) EXPECT_OK(st_commit(txn));
+  for (st_txn *txn : txns) EXPECT_OK(st_txn_commit(txn));
   EXPECT_EQ(versions(), (Versions{1, 2, 3, 4, 5, 6, 7, 8}));
   file.reset();
   EXPECT_FALSE(journal_folder_exists());
@@ -71,8 +71,8 @@ TEST_F(Fork, AChildsCloseLeavesTheParentsJournalsAlone) {
   EXPECT_TRUE(in_a_child([&](Line &) { file.reset(); }));
   let_another_process_look_around();
   EXPECT_EQ(journals().size(), 2u);
-  EXPECT_OK(st_commit(fresh));
-  EXPECT_OK(st_commit(parked));
+  EXPECT_OK(st_txn_commit(fresh));
+  EXPECT_OK(st_txn_commit(parked));
   EXPECT_OK(update(file.get(), 7, 2));
   EXPECT_EQ(versions(), (Versions{1, 0, 0, 1, 0, 9, 0, 2}));
   file.reset();
@@ -92,7 +92,7 @@ TEST_F(Fork, AChildsCloseLeavesAJournalAloneThatServesAgain) {
   child.tell('g');
   EXPECT_TRUE(child.join());
   EXPECT_EQ(journals(), before);
-  EXPECT_OK(st_commit(txn));
+  EXPECT_OK(st_txn_commit(txn));
 }
 
 TEST_F(Fork, AChildClearsAwayItsOwnJournals) {
@@ -137,7 +137,7 @@ TEST_F(Fork, AChildReadsThroughWhatItInherited) {
   EXPECT_TRUE(in_a_child([&](Line &) {
     DEMAND(read_version(file.get(), layout_, 3) == 1u);
     st_tensor view;
-    DEMAND_OK(st_get(file.get(), layout_.name(3), &view));
+    DEMAND_OK(st_get(file.get(), layout_.name(3), ST_NTS, &view));
     DEMAND(version_of({static_cast<const std::byte *>(view.data), view.nbytes}, 3) == 1u);
   }));
 }
@@ -149,14 +149,14 @@ TEST_F(Fork, AChildThatOpensAnewWorksBesideItsParent) {
     FileHandle own = open(ST_OPEN_READ_WRITE, 0);
     DEMAND(own);
     DEMAND_OK(update(own.get(), 0, 2));
-    DEMAND_OK(st_commit(begin(own.get(), {1, 2}, 2, 0)));
+    DEMAND_OK(st_txn_commit(begin(own.get(), {1, 2}, 2, 0)));
     own.reset();
     st_file *again = nullptr;
-    DEMAND_OK(st_reopen(file.get(), &again));
+    DEMAND_OK(st_reopen(file.get(), 0, &again));
     DEMAND_OK(update(again, 3, 2));
     st_close(again);
   }));
-  EXPECT_OK(st_commit(txn));
+  EXPECT_OK(st_txn_commit(txn));
   EXPECT_EQ(versions(), (Versions{1, 2, 2, 2, 0, 0, 0, 0}));
 }
 
@@ -166,20 +166,20 @@ TEST_F(Fork, AnInheritedHandleNeverMixesTheTwoProcesses) {
   FileHandle file = open();
   ASSERT_OK(update(file.get(), 3, 1));
   Worker child(Worker::process, [&](Line &line) {
-    st_txn_options options = ST_TXN_OPTIONS_INIT;
+    auto options = sized<st_txn_options>();
     options.flags = ST_TXN_COPY;
     st_txn *txn = nullptr;
-    st_status status = st_begin(file.get(), &options, &txn);
+    st_status status = st_txn_begin(file.get(), &options, &txn);
     if (status == ST_OK) {
       const Bytes bytes = layout_.value(3, 2);
       const st_tensor value = layout_.described(3, bytes.data());
-      status = st_txn_update(txn, layout_.name(3), &value);
+      status = st_txn_update(txn, layout_.name(3), ST_NTS, &value);
       line.tell('s');
       DEMAND(line.hear() == 'g');
       if (status == ST_OK)
-        status = st_commit(txn);
+        status = st_txn_commit(txn);
       else
-        st_abort(txn);
+        st_txn_free(txn);
     } else {
       line.tell('s');
       DEMAND(line.hear() == 'g');
@@ -193,7 +193,7 @@ TEST_F(Fork, AnInheritedHandleNeverMixesTheTwoProcesses) {
   const char outcome = child.hear();
   EXPECT_TRUE(child.join());
   EXPECT_EQ(versions()[3], outcome == 'c' ? 2u : 1u);
-  EXPECT_OK(st_commit(txn));
+  EXPECT_OK(st_txn_commit(txn));
   EXPECT_EQ(versions()[7], 3u);
   EXPECT_EQ(versions()[3], outcome == 'c' ? 2u : 1u);
 }
@@ -224,7 +224,7 @@ TEST_P(ForkThenKill, TheParentsHalfDoneCommitIsRecovered) {
       if (at == Point::data_write && ++n == 2) line.tell('h'), line.hear();
     });
     if (fate == "ChildLivesOn") line.tell('c');
-    st_commit(txn);
+    st_txn_commit(txn);
   });
   ::close(leash[0]);
   // The child is done, and tensor 1 is written, in either order.
@@ -239,7 +239,7 @@ TEST_P(ForkThenKill, TheParentsHalfDoneCommitIsRecovered) {
     EXPECT_EQ(read_version(file.get(), layout_, 2), 1u) << "opened with flags " << flags;
   }
   EXPECT_OK(update(open().get(), 1, 2));
-  EXPECT_OK(st_recover(path_.c_str()));
+  EXPECT_OK(st_recover(path_.c_str(), nullptr));
   EXPECT_EQ(versions(), (Versions{0, 2, 1, 0, 0, 9, 0, 0}));
   EXPECT_FALSE(journal_folder_exists());
   ::close(leash[1]);

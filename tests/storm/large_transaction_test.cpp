@@ -43,17 +43,17 @@ TEST_F(LargeTransaction, IsLargerThanMemory) {
           bytes_of("VmSize:") + pieces * piece_bytes + 64 * MiB);  // the mapping, and a tenth of what will be staged
     FileHandle file = open();
     DEMAND(file);
-    st_txn_options options = ST_TXN_OPTIONS_INIT;
+    auto options = sized<st_txn_options>();
     options.flags = ST_TXN_COPY;
     st_txn *txn = nullptr;
-    DEMAND_OK(st_begin(file.get(), &options, &txn));
+    DEMAND_OK(st_txn_begin(file.get(), &options, &txn));
     Bytes bytes(piece_bytes);
     for (uint32_t t = 0; t < pieces; ++t) {
       fill(bytes, t, 1);
       const st_tensor value = layout_.described(t, bytes.data());
-      DEMAND_OK(st_txn_update(txn, layout_.name(t), &value));
+      DEMAND_OK(st_txn_update(txn, layout_.name(t), ST_NTS, &value));
     }
-    DEMAND_OK(st_commit(txn));
+    DEMAND_OK(st_txn_commit(txn));
 #if !defined(ST_UNDER_ASAN) && !defined(ST_UNDER_TSAN)  // which have memory of their own
     DEMAND(bytes_of("VmHWM:") > piece_bytes && bytes_of("VmHWM:") < 64 * MiB);
 #endif
@@ -86,7 +86,7 @@ TEST_F(ParkedJournals, ServeTheNextTransaction) {
   const auto first = journals();
   EXPECT_EQ(first.size(), 1u);
   EXPECT_OK(update(file.get(), 7, 1));
-  EXPECT_OK(st_commit(begin(file.get(), {1, 2}, 1)));
+  EXPECT_OK(st_txn_commit(begin(file.get(), {1, 2}, 1)));
   EXPECT_EQ(journals(), first);
   file.reset();
   EXPECT_FALSE(journal_folder_exists());
@@ -98,8 +98,8 @@ TEST_F(ParkedJournals, AreFew) {
   for (uint64_t i = 0; i < 20; ++i) txns.push_back(begin(file.get(), {static_cast<uint32_t>(i % 8)}, i));
   EXPECT_EQ(journals().size(), 20u);
   for (size_t i = 0; i < txns.size(); i += 2) {
-    EXPECT_OK(st_commit(txns[i]));
-    st_abort(txns[i + 1]);
+    EXPECT_OK(st_txn_commit(txns[i]));
+    st_txn_free(txns[i + 1]);
   }
   EXPECT_LE(journals().size(), 4u);
   file.reset();

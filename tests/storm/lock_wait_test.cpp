@@ -42,9 +42,9 @@ TEST_F(LockWait, NamesTheOneOfManyTensorsThatIsHeld) {
   const FileHandle file = open();
   const Hold hold(path_, layout_, 5);
   st_txn *txn = begin(file.get(), {7, 5, 1}, 1, 0);
-  EXPECT_EQ(st_commit(txn), ST_E_BUSY);
+  EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY);
   EXPECT_EQ(tensor_of_last_error(), "t05");
-  st_abort(txn);
+  st_txn_free(txn);
 }
 
 TEST_F(LockWait, NamesTheTensorAlsoIfOnlyItsLastByteIsHeld) {
@@ -70,24 +70,24 @@ TEST_F(LockWait, OfSomeMillisecondsLastsThatLong) {
   const Hold hold(path_, layout_, 3);
   EXPECT_GE(seconds([&] { EXPECT_EQ(update(file.get(), 3, 1), ST_E_BUSY); }), 0.06);
   st_txn *txn = begin(file.get(), {3}, 1, 90);
-  EXPECT_GE(seconds([&] { EXPECT_EQ(st_commit(txn), ST_E_BUSY); }), 0.09);
-  st_abort(txn);
+  EXPECT_GE(seconds([&] { EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY); }), 0.09);
+  st_txn_free(txn);
 }
 
 TEST_F(LockWait, OfATransactionIsItsOwnAndNotTheHandles) {
   const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_FOREVER);
   const Hold hold(path_, layout_, 3);
   st_txn *txn = begin(file.get(), {3}, 1, 0);
-  EXPECT_EQ(st_commit(txn), ST_E_BUSY);
-  st_abort(txn);
+  EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY);
+  st_txn_free(txn);
 }
 
 TEST_F(LockWait, ForEverEndsWhenTheLockIsFree) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
-  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(st_commit(begin(file.get(), {3}, 1, ST_TIMEOUT_FOREVER))); });
-  st_stats stats = ST_STATS_INIT;
-  EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
+  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(st_txn_commit(begin(file.get(), {3}, 1, ST_TIMEOUT_FOREVER))); });
+  auto stats = sized<st_stats>();
+  EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   hold.release();
   EXPECT_TRUE(waiter.join());
   EXPECT_EQ(versions()[3], 1u);
@@ -97,13 +97,13 @@ TEST_F(LockWait, ThatEndedBusyMayBeTriedAgain) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
   st_txn *txn = begin(file.get(), {0, 3}, 1, 0);
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(st_commit(txn), ST_E_BUSY);  // anything else frees it
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(st_txn_commit(txn), ST_E_BUSY);  // anything else frees it
   EXPECT_EQ(versions(), Versions(8, 0));
   const Bytes late = layout_.value(4, 1);
   const st_tensor value = layout_.described(4, late.data());
-  EXPECT_OK(st_txn_update(txn, layout_.name(4), &value));  // it may also grow meanwhile
+  EXPECT_OK(st_txn_update(txn, layout_.name(4), ST_NTS, &value));  // it may also grow meanwhile
   hold.release();
-  EXPECT_OK(st_commit(txn));
+  EXPECT_OK(st_txn_commit(txn));
   EXPECT_EQ(versions(), (Versions{1, 0, 0, 1, 1, 0, 0, 0}));
 }
 
@@ -111,10 +111,10 @@ TEST_F(LockWait, ThatEndedBusyLeavesNoLockBehind) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
   st_txn *txn = begin(file.get(), {0, 3, 7}, 1, 0);
-  EXPECT_EQ(st_commit(txn), ST_E_BUSY);
+  EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY);
   hold.release();
   EXPECT_TRUE(nobody_holds_a_lock());
-  EXPECT_OK(st_commit(txn));
+  EXPECT_OK(st_txn_commit(txn));
   EXPECT_TRUE(nobody_holds_a_lock());
 }
 
@@ -122,10 +122,10 @@ TEST_F(LockWait, IsEndedByAnInterrupt) {
   const FileHandle file = open();
   const Hold hold(path_, layout_, 3);
   Worker waiter(Worker::thread, [&](Line &) {
-    DEMAND(st_commit(begin(file.get(), {0, 3}, 1, ST_TIMEOUT_FOREVER)) == ST_E_INTERRUPTED);
+    DEMAND(st_txn_commit(begin(file.get(), {0, 3}, 1, ST_TIMEOUT_FOREVER)) == ST_E_INTERRUPTED);
   });
-  st_stats stats = ST_STATS_INIT;
-  EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
+  auto stats = sized<st_stats>();
+  EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   st_interrupt(file.get());
   EXPECT_TRUE(waiter.join());
   EXPECT_EQ(versions(), Versions(8, 0));
@@ -136,8 +136,8 @@ TEST_F(LockWait, OfAnUpdateIsEndedByAnInterrupt) {
   const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_FOREVER);
   const Hold hold(path_, layout_, 3);
   Worker waiter(Worker::thread, [&](Line &) { DEMAND(update(file.get(), 3, 1) == ST_E_INTERRUPTED); });
-  st_stats stats = ST_STATS_INIT;
-  EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
+  auto stats = sized<st_stats>();
+  EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   st_interrupt(file.get());
   EXPECT_TRUE(waiter.join());
 }
@@ -147,9 +147,9 @@ TEST_F(LockWait, IsNotEndedByAnInterruptThatCameBeforeTheCall) {
   Hold hold(path_, layout_, 3);
   st_txn *txn = begin(file.get(), {3}, 1, ST_TIMEOUT_FOREVER);
   st_interrupt(file.get());
-  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(st_commit(txn)); });
-  st_stats stats = ST_STATS_INIT;
-  EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
+  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(st_txn_commit(txn)); });
+  auto stats = sized<st_stats>();
+  EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   hold.release();
   EXPECT_TRUE(waiter.join());
 }
@@ -159,16 +159,16 @@ TEST_F(LockWait, BehindAStoppedPublisherEndsBusyAndNamesIt) {
   constexpr uint64_t gate = (uint64_t{1} << 62) + 3;
   Worker publisher(Worker::process, [this](Line &line) {
     const FileHandle file = open();
-    st_txn_options options = ST_TXN_OPTIONS_INIT;
-    options.flags = ST_COMMIT_PUBLISH;
+    auto options = sized<st_txn_options>();
+    options.flags = ST_TXN_PUBLISH;
     options.lock_timeout_ms = ST_TIMEOUT_FOREVER;
     st_txn *txn = nullptr;
-    DEMAND_OK(st_begin(file.get(), &options, &txn));
+    DEMAND_OK(st_txn_begin(file.get(), &options, &txn));
     const Bytes bytes = layout_.value(1, 1);
     const st_tensor value = layout_.described(1, bytes.data());
-    DEMAND_OK(st_txn_update(txn, layout_.name(1), &value));
+    DEMAND_OK(st_txn_update(txn, layout_.name(1), ST_NTS, &value));
     DEMAND(line.hear() == 'g');
-    DEMAND_OK(st_commit(txn));
+    DEMAND_OK(st_txn_commit(txn));
   });
   Hold hold(path_, layout_, 3);  // a descriptor that the publisher has not inherited
   publisher.tell('g');
@@ -194,10 +194,10 @@ TEST_F(LockWait, HoldsNothingBehindTheTensorThatItWaitsFor) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
   Worker waiter(Worker::thread, [&](Line &) {
-    DEMAND_OK(st_commit(begin(file.get(), {5, 1, 3, 4}, 1, ST_TIMEOUT_FOREVER)));
+    DEMAND_OK(st_txn_commit(begin(file.get(), {5, 1, 3, 4}, 1, ST_TIMEOUT_FOREVER)));
   });
-  st_stats stats = ST_STATS_INIT;
-  EXPECT_TRUE(eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
+  auto stats = sized<st_stats>();
+  EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   EXPECT_FALSE(Hold(path_, layout_, 1).had());
   EXPECT_TRUE(Hold(path_, layout_, 4).had());
   EXPECT_TRUE(Hold(path_, layout_, 5).had());

@@ -23,7 +23,7 @@ class Orphan : public Arena {
       DEMAND(file);
       st_txn *txn = begin(file.get(), tensors, version);
       stop_at(line, point, n);
-      st_commit(txn);
+      st_txn_commit(txn);
     });
     EXPECT_EQ(worker->hear(), 'p');
     return worker;
@@ -32,8 +32,8 @@ class Orphan : public Arena {
     writer_at(point, std::move(tensors), version, n)->kill();
   }
   static uint64_t recoveries(st_file *file) {
-    st_stats stats = ST_STATS_INIT;
-    EXPECT_OK(st_get_stats(file, &stats));
+    auto stats = sized<st_stats>();
+    EXPECT_OK(st_file_stats(file, &stats));
     return stats.recoveries;
   }
 };
@@ -78,7 +78,7 @@ TEST_P(KilledWriter, IsFinishedByTheNextWriterThatWantsItsTensors) {
   leave_an_orphan(GetParam().point, {1, 7}, 1, GetParam().n);
   EXPECT_OK(update(file.get(), 1, 2));
   EXPECT_EQ(versions(), (Versions{0, 2, 0, 0, 0, 0, 0, GetParam().committed ? 1 : 0}));
-  EXPECT_OK(st_recover(path_.c_str()));
+  EXPECT_OK(st_recover(path_.c_str(), nullptr));
   EXPECT_EQ(versions(), (Versions{0, 2, 0, 0, 0, 0, 0, GetParam().committed ? 1 : 0}));
 }
 
@@ -86,7 +86,7 @@ TEST_F(Orphan, IsFinishedBeforeATransactionThatWasStagedEarlier) {
   const FileHandle file = open();
   st_txn *txn = begin(file.get(), {7, 6}, 2);
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
-  EXPECT_OK(st_commit(txn));
+  EXPECT_OK(st_txn_commit(txn));
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 2, 2}));
   EXPECT_EQ(recoveries(file.get()), 1u);
 }
@@ -137,9 +137,9 @@ TEST_F(Orphan, DoesNotMakeATransactionWaitLongerThanItMay) {
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
   Worker impatient(Worker::thread, [&](Line &line) {
     st_txn *txn = begin(file.get(), {1}, 2, 0);
-    const st_status status = st_commit(txn);
+    const st_status status = st_txn_commit(txn);
     line.tell(status == ST_E_BUSY ? 'b' : '?');
-    if (status == ST_E_BUSY) DEMAND_OK(st_commit((line.hear(), txn)));
+    if (status == ST_E_BUSY) DEMAND_OK(st_txn_commit((line.hear(), txn)));
   });
   EXPECT_EQ(impatient.hear(), 'b');
   slow->tell('g');
@@ -155,7 +155,7 @@ TEST_F(Orphan, IsNotPassedOverWhileAnotherRecoversIt) {
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
   Worker recoverer(Worker::process, [this](Line &line) {
     stop_at(line, Point::data_write, 2);
-    DEMAND_OK(st_recover(path_.c_str()));
+    DEMAND_OK(st_recover(path_.c_str(), nullptr));
   });
   ASSERT_EQ(recoverer.hear(), 'p');
   EXPECT_NE(versions()[7], 1u);
@@ -163,9 +163,9 @@ TEST_F(Orphan, IsNotPassedOverWhileAnotherRecoversIt) {
     EXPECT_FALSE(open(flags, 0)) << "opened a half-recovered file, with flags " << flags;
     EXPECT_EQ(last_error().status, ST_E_BUSY);
   }
-  st_recover_options options = ST_RECOVER_OPTIONS_INIT;
+  auto options = sized<st_recover_options>();
   options.lock_timeout_ms = 0;
-  EXPECT_EQ(st_recover_with(path_.c_str(), &options), ST_E_BUSY);
+  EXPECT_EQ(st_recover(path_.c_str(), &options), ST_E_BUSY);
   recoverer.tell('g');
   EXPECT_TRUE(recoverer.join());
   EXPECT_TRUE(open(0, 0));
@@ -179,7 +179,7 @@ TEST_F(Orphan, IsRecoveredAgainIfItsRecovererIsKilled) {
         std::pair(Point::data_sync, 1), std::pair(Point::retire, 1)}) {
     Worker recoverer(Worker::process, [this, point = point, n = n](Line &line) {
       stop_at(line, point, n);
-      st_recover(path_.c_str());
+      st_recover(path_.c_str(), nullptr);
     });
     ASSERT_EQ(recoverer.hear(), 'p');
     recoverer.kill();
@@ -215,7 +215,7 @@ TEST_F(LookedAtOrphan, IsNotOvertakenByAWriter) {
   EXPECT_TRUE(status == ST_OK || status == ST_E_BUSY) << st_last_error();
   let_go();
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, status == ST_OK ? 2 : 1}));
-  EXPECT_OK(st_recover(path_.c_str()));
+  EXPECT_OK(st_recover(path_.c_str(), nullptr));
 }
 
 TEST_F(LookedAtOrphan, IsNotPassedOverByAnOpen) {
@@ -233,9 +233,9 @@ TEST_F(LookedAtOrphan, IsNotPassedOverByAnOpen) {
 }
 
 TEST_F(LookedAtOrphan, IsNotPassedOverByRecover) {
-  st_recover_options options = ST_RECOVER_OPTIONS_INIT;
+  auto options = sized<st_recover_options>();
   options.lock_timeout_ms = 0;
-  const st_status status = st_recover_with(path_.c_str(), &options);
+  const st_status status = st_recover(path_.c_str(), &options);
   EXPECT_TRUE(status == ST_OK || status == ST_E_BUSY) << st_last_error();
   if (status == ST_OK) {
     EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
@@ -273,7 +273,7 @@ TEST_F(Orphan, IsNotOvertakenThoughItsWriterCommittedWhileOneLooked) {
     watch([&line, writes = 0](Point at) mutable {
       if (at == Point::commit_record || (at == Point::data_write && ++writes == 2)) line.tell('p'), line.hear();
     });
-    st_commit(txn);
+    st_txn_commit(txn);
   });
   ASSERT_EQ(writer.hear(), 'p');
   Worker looker(Worker::process, [this](Line &line) {
@@ -308,7 +308,7 @@ TEST_F(Orphan, ManyWhoOpenAtOnceAllSeeItFinished) {
       opening.push_back(std::make_unique<Worker>(Worker::process, [this, i, round](Line &line) {
         line.tell('r');
         line.hear();
-        if (i % 3 == 0) DEMAND_OK(st_recover(path_.c_str()));
+        if (i % 3 == 0) DEMAND_OK(st_recover(path_.c_str(), nullptr));
         const FileHandle file = open(i % 2 ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER);
         DEMAND(file);
         for (uint32_t t = 0; t < 8; ++t) DEMAND(read_version(file.get(), layout_, t) == round);
@@ -330,7 +330,7 @@ TEST_F(Orphan, RecoveryWaitsForOneWhoReplacesTheFile) {
   Worker recoverer(Worker::process, [this, &publisher](Line &line) {
     publisher.release();  // the child's descriptor, which would keep the lock
     line.tell('r');
-    DEMAND(st_recover(path_.c_str()) == ST_E_JOURNAL);
+    DEMAND(st_recover(path_.c_str(), nullptr) == ST_E_JOURNAL);
   });
   ASSERT_EQ(recoverer.hear(), 'r');
   ASSERT_TRUE(eventually([&] { return has_open(recoverer.pid(), path_); }));

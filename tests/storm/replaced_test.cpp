@@ -14,11 +14,11 @@ class Replaced : public Arena {
     Hold hold(path_, layout_, tensors.front());
     st_status status = ST_E_INTERNAL;
     Worker waiter(Worker::thread, [&](Line &) {
-      status = st_commit(begin(file_.get(), tensors, 1, ST_TIMEOUT_FOREVER));
+      status = st_txn_commit(begin(file_.get(), tensors, 1, ST_TIMEOUT_FOREVER));
       error_ = st_last_error();
     });
-    st_stats stats = ST_STATS_INIT;
-    EXPECT_TRUE(eventually([&] { return st_get_stats(file_.get(), &stats) == ST_OK && stats.lock_waits > 0; }));
+    auto stats = sized<st_stats>();
+    EXPECT_TRUE(eventually([&] { return st_file_stats(file_.get(), &stats) == ST_OK && stats.lock_waits > 0; }));
     layout.write(path_ + ".new");
     std::filesystem::rename(path_ + ".new", path_);
     hold.release();

@@ -46,10 +46,10 @@ std::string why_not_read(st_file *file, std::mt19937_64 &random, uint64_t *reads
   for (int i = 0; status == ST_OK && i < 6; ++i) {
     const std::string &name = names[random() % names.size()];
     st_tensor found = {};
-    status = st_get(file, name.c_str(), &found);
+    status = st_get(file, name.c_str(), ST_NTS, &found);
     if (status != ST_OK) break;
     Bytes bytes(found.nbytes);
-    status = st_read(file, name.c_str(), bytes.data(), bytes.size(), nullptr);
+    status = st_read(file, name.c_str(), ST_NTS, bytes.data(), bytes.size(), nullptr);
     const auto cell = cell_of(name);
     if (status == ST_OK && cell && !version_of(bytes, *cell)) return "slot " + name + " is no whole value";
     ++*reads;
@@ -136,7 +136,7 @@ void ShardScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) c
 std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
   auto wrong = [&](const std::string &what) { ledger.complain("when all writers were dead, " + what); };
   if (how == OpenAs::recoverer)
-    if (const st_status status = st_recover(path_.c_str()); status != ST_OK) wrong(said("st_recover", status));
+    if (const st_status status = st_recover(path_.c_str(), nullptr); status != ST_OK) wrong(said("st_recover", status));
   // Shards alone; what they show is judged through the index, once each of them was finished so.
   st_status status;
   for (uint32_t s = 0; how == OpenAs::lone && s < shards; ++s)
@@ -150,7 +150,7 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
     const auto version = read_version(file.get(), layout_, t);
     st_tensor found = {};
     if (!version) wrong("tensor " + std::to_string(t) + " is no whole value");
-    if (st_get(file.get(), layout_.name(t), &found) != ST_OK || found.shard != shard_of(t))
+    if (st_get(file.get(), layout_.name(t), ST_NTS, &found) != ST_OK || found.shard != shard_of(t))
       wrong("tensor " + std::to_string(t) + " is not in its shard");
     seen.push_back(version.value_or(0));
   }
@@ -159,29 +159,29 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
     if (!name) return wrong("slot " + std::to_string(cell) + " has not just one tensor"), seen;
     seen.push_back(number(std::string_view(*name).substr(slot_prefix(cell).size())));
     st_tensor found = {};
-    if (st_get(file.get(), name->c_str(), &found) != ST_OK ||
+    if (st_get(file.get(), name->c_str(), ST_NTS, &found) != ST_OK ||
         !version_of({static_cast<const std::byte *>(found.data), found.nbytes}, cell))
       wrong("slot " + *name + " is no whole value");
   }
   for (uint32_t cell = first_key; cell < first_key + keys; ++cell) {
     const char *value = "";
     size_t length = 0;
-    if (st_metadata_get(file.get(), key(cell).c_str(), &value, &length) != ST_OK) wrong("a key is gone from the index");
+    if (st_metadata_get(file.get(), key(cell).c_str(), ST_NTS, &value, &length) != ST_OK) wrong("a key is gone from the index");
     seen.push_back(number({value, length}));
   }
   uint64_t total = 0;
   for (size_t i = 0; i < st_count(file.get()); ++i)
-    if (st_tensor t; st_at(file.get(), i, &t) == ST_OK) total += t.nbytes;
+    if (st_tensor t; st_at(file.get(), i, 1, &t) == ST_OK) total += t.nbytes;
   const char *told = "";
   size_t length = 0;
-  if (st_metadata_get(file.get(), "total_size", &told, &length) != ST_OK || number({told, length}) != total)
+  if (st_metadata_get(file.get(), "total_size", ST_NTS, &told, &length) != ST_OK || number({told, length}) != total)
     wrong("total_size is " + std::string(told, length) + ", and there are " + std::to_string(total) + " bytes");
   if (st_count(file.get()) != tensors + slots) wrong(std::to_string(st_count(file.get())) + " tensors are there");
   return seen;
 }
 
 Scene::Tidied ShardScene::tidy() const {
-  if (const st_status status = st_recover(path_.c_str()); status != ST_OK)
+  if (const st_status status = st_recover(path_.c_str(), nullptr); status != ST_OK)
     return {"when all was done, " + said("st_recover", status), {}};
   std::set<std::string> expected(shard_paths_.begin(), shard_paths_.end());
   expected.insert(path_);

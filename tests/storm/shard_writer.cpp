@@ -76,7 +76,7 @@ class ShardWriter : Worker {
   void abandon() {
     st_txn *txn = begin(file_.get(), some_free(scene_.cells()), ledger_.take_version());
     ledger_.doing(worker_, "st_abort");
-    st_abort(txn);
+    st_txn_free(txn);
   }
 
   // One or two tensors of a shard that is opened by its own path.
@@ -96,10 +96,10 @@ class ShardWriter : Worker {
 
   void recover() {
     ledger_.doing(worker_, "st_recover");
-    st_recover_options options = ST_RECOVER_OPTIONS_INIT;
+    auto options = sized<st_recover_options>();
     options.lock_timeout_ms = patience();
     const std::string &path = one_in(2) ? scene_.path() : scene_.shard(below(ShardScene::shards));
-    allow("st_recover", st_recover_with(path.c_str(), &options));
+    allow("st_recover", st_recover(path.c_str(), &options));
   }
 
   // A delta between two copies of ours; on the checkpoint; and now and then back.
@@ -123,21 +123,21 @@ class ShardWriter : Worker {
       before = *seen;
       st_txn *txn = begin(copy.get(), group, version);
       if (!txn) return;
-      allow("st_commit of a copy", st_commit(txn));
+      allow("st_commit of a copy", st_txn_commit(txn));
     }
-    allow("st_diff", st_diff(from.c_str(), to.c_str(), delta.c_str(), nullptr));
+    allow("st_diff", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
     if (!apply(delta, reverse, group, version, 0)) return;
     if (one_in(2)) apply(reverse, {}, group, ledger_.take_version(), before);
   }
 
   bool apply(const std::string &delta, const std::string &reverse, uint32_t group, uint64_t version,
              uint64_t brings_back) {
-    st_patch_options options = ST_PATCH_OPTIONS_INIT;
+    auto options = sized<st_delta_apply_options>();
     options.lock_timeout_ms = patience();
     options.reverse = reverse.empty() ? nullptr : reverse.c_str();
     ledger_.doing(worker_, "st_patch");
     ledger_.intend(worker_, version, group, brings_back);
-    const st_status status = allow("st_patch", st_patch(scene_.path().c_str(), delta.c_str(), &options),
+    const st_status status = allow("st_patch", st_delta_apply(scene_.path().c_str(), delta.c_str(), &options, nullptr),
                                    {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
     settle(version, status);
     return status == ST_OK;
@@ -146,11 +146,11 @@ class ShardWriter : Worker {
   // Everything of `set` staged, in any order; null if the handle is too old for that.
   st_txn *begin(st_file *file, uint32_t set, uint64_t version) {
     ledger_.doing(worker_, "staging");
-    st_txn_options options = ST_TXN_OPTIONS_INIT;
-    options.flags = (one_in(2) ? ST_TXN_COPY : 0) | (publishes() || one_in(8) ? ST_COMMIT_PUBLISH : 0);
+    auto options = sized<st_txn_options>();
+    options.flags = (one_in(2) ? ST_TXN_COPY : 0) | (publishes() || one_in(8) ? ST_TXN_PUBLISH : 0);
     options.lock_timeout_ms = patience();
     st_txn *txn = nullptr;
-    if (allow("st_begin", st_begin(file, &options, &txn)) != ST_OK) return nullptr;
+    if (allow("st_begin", st_txn_begin(file, &options, &txn)) != ST_OK) return nullptr;
     copies_ = options.flags & ST_TXN_COPY;
     borrowed_.clear();
     std::vector<uint32_t> order;
@@ -158,18 +158,18 @@ class ShardWriter : Worker {
       if (set >> cell & 1) order.push_back(cell);
     std::shuffle(order.begin(), order.end(), random_);
     for (const uint32_t cell : order)
-      if (stage(file, txn, cell, version) != ST_OK) return st_abort(txn), nullptr;
+      if (stage(file, txn, cell, version) != ST_OK) return st_txn_free(txn), nullptr;
     return txn;
   }
 
   st_status stage(st_file *file, st_txn *txn, uint32_t cell, uint64_t version) {
     if (cell >= ShardScene::first_key)
       return allow("st_txn_set_metadata",
-                   st_txn_set_metadata(txn, ShardScene::key(cell).c_str(), std::to_string(version).c_str()), changed);
+                   st_txn_set_metadata(txn, ShardScene::key(cell).c_str(), ST_NTS, std::to_string(version).c_str(), ST_NTS), changed);
     if (cell >= ShardScene::first_slot) return stage_slot(file, txn, cell, version);
     const Bytes &bytes = lend(layout_.value(cell, version));
     const st_tensor value = layout_.described(cell, bytes.data());
-    const st_status status = allow("st_txn_update", st_txn_update(txn, layout_.name(cell), &value), changed);
+    const st_status status = allow("st_txn_update", st_txn_update(txn, layout_.name(cell), ST_NTS, &value), changed);
     return take_back(), status;
   }
 
@@ -183,11 +183,11 @@ class ShardWriter : Worker {
       const uint64_t size = bytes.size();
       st_tensor value = {};
       value.dtype = ST_DTYPE_U8, value.rank = 1, value.shape = &size, value.nbytes = size, value.data = bytes.data();
-      const st_status status = allow("st_txn_put", st_txn_put(txn, name.c_str(), &value), changed);
+      const st_status status = allow("st_txn_put", st_txn_put(txn, name.c_str(), ST_NTS, &value), changed);
       return take_back(), status;
     };
-    auto remove = [&] { return allow("st_txn_delete", st_txn_delete(txn, old->c_str()), changed); };
-    auto rename = [&] { return allow("st_txn_rename", st_txn_rename(txn, old->c_str(), name.c_str()), changed); };
+    auto remove = [&] { return allow("st_txn_delete", st_txn_delete(txn, old->c_str(), ST_NTS), changed); };
+    auto rename = [&] { return allow("st_txn_rename", st_txn_rename(txn, old->c_str(), ST_NTS, name.c_str(), ST_NTS), changed); };
     auto both = [](st_status first, auto second) { return first == ST_OK ? second() : first; };
     switch (below(4)) {
       case 0: return both(put(), remove);

@@ -35,8 +35,8 @@ TEST_P(SideBySide, TheSameTensorWaitsUntilTheOtherHasCommitted) {
     const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_FOREVER);
     DEMAND(file);
     std::thread observer([&] {
-      st_stats stats = ST_STATS_INIT;
-      eventually([&] { return st_get_stats(file.get(), &stats) == ST_OK && stats.lock_waits > 0; });
+      auto stats = sized<st_stats>();
+      eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits > 0; });
       line.tell('w');  // it waits
     });
     const st_status status = update(file.get(), 2, 2);
@@ -79,7 +79,7 @@ TEST_P(SideBySide, OppositeOrdersNeverDeadlock) {
       const FileHandle file = open();
       DEMAND(file);
       for (uint64_t i = 0; i < rounds; ++i)
-        DEMAND_OK(st_commit(begin(file.get(), order, first_version + i, ST_TIMEOUT_FOREVER)));
+        DEMAND_OK(st_txn_commit(begin(file.get(), order, first_version + i, ST_TIMEOUT_FOREVER)));
     };
   };
   Worker forwards(GetParam(), work({0, 2, 4}, 1));
@@ -108,8 +108,8 @@ TEST_F(OneHandle, IsUpdatedFromManyThreads) {
     }));
   for (auto &w : all) EXPECT_TRUE(w->join());
   EXPECT_EQ(versions(), Versions(layout_.count(), rounds));
-  st_stats stats = ST_STATS_INIT;
-  EXPECT_OK(st_get_stats(file.get(), &stats));
+  auto stats = sized<st_stats>();
+  EXPECT_OK(st_file_stats(file.get(), &stats));
   EXPECT_EQ(stats.commits, rounds * layout_.count());
 }
 
@@ -120,7 +120,7 @@ TEST_F(OneHandle, ThreadsThatWantTheSameTensorTakeTurns) {
   for (uint64_t w = 1; w <= 4; ++w)
     all.push_back(std::make_unique<Worker>(Worker::thread, [&, w](Line &) {
       for (uint64_t i = 0; i < 50; ++i)
-        DEMAND_OK(st_commit(begin(file.get(), {1, 3}, w * 1000 + i, ST_TIMEOUT_FOREVER)));
+        DEMAND_OK(st_txn_commit(begin(file.get(), {1, 3}, w * 1000 + i, ST_TIMEOUT_FOREVER)));
     }));
   for (auto &w : all) EXPECT_TRUE(w->join());
   const Versions found = versions();
@@ -138,10 +138,10 @@ TEST_F(SeveralTransactions, LiveAtOnceOnSeveralHandlesOfOneProcess) {
   for (uint32_t t = 0; t < 6; ++t) txns.push_back(begin(files[t % 3].get(), {t}, t + 1, 0));
   st_txn *rival = begin(files[0].get(), {5, 6}, 99, 0);  // stages what another has staged: no lock is held yet
   EXPECT_EQ(journals().size(), 7u);
-  for (uint32_t t : {4, 2, 0, 5, 3}) EXPECT_OK(st_commit(txns[t]));
-  st_abort(txns[1]);
+  for (uint32_t t : {4, 2, 0, 5, 3}) EXPECT_OK(st_txn_commit(txns[t]));
+  st_txn_free(txns[1]);
   EXPECT_EQ(versions(), (Versions{1, 0, 3, 4, 5, 6, 0, 0}));
-  EXPECT_OK(st_commit(rival));
+  EXPECT_OK(st_txn_commit(rival));
   EXPECT_EQ(versions(), (Versions{1, 0, 3, 4, 5, 99, 99, 0}));
   for (const FileHandle &file : files)
     for (uint32_t t = 0; t < 8; ++t) EXPECT_EQ(read_version(file.get(), layout_, t), versions()[t]);
@@ -156,7 +156,7 @@ TEST_F(SeveralTransactions, AreAbortedByClose) {
   st_txn *stays = begin(second.get(), {1}, 3);
   first.reset();
   EXPECT_EQ(journals().size(), 1u);
-  EXPECT_OK(st_commit(stays));
+  EXPECT_OK(st_txn_commit(stays));
   second.reset();
   EXPECT_EQ(versions(), (Versions{0, 3, 0, 0, 0, 0, 0, 0}));
   EXPECT_FALSE(journal_folder_exists());

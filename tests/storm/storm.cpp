@@ -256,7 +256,7 @@ class Storm {
                  " only change together, but hold versions " + std::to_string(versions[first]) + " and " +
                  std::to_string(versions[c]);
     if (std::string why = why_not_serial(ledger_.since_start(), versions); !why.empty()) return why;
-    if (const st_status status = st_verify(scene_.path().c_str(), nullptr, nullptr); status != ST_OK)
+    if (const st_status status = st_verify(scene_.path().c_str(), nullptr); status != ST_OK)
       return std::string("st_verify: ") + st_last_error();
     // A reader may be amid a recovery that it began before, and then the rest is left to it.
     const auto begin = Clock::now();

@@ -100,7 +100,7 @@ std::vector<std::optional<uint64_t>> Layout::versions_in(const std::string &path
 
 std::optional<uint64_t> read_version(st_file *file, const Layout &layout, uint32_t tensor) {
   Bytes bytes(layout.size(tensor));
-  if (st_read(file, layout.name(tensor), bytes.data(), bytes.size(), nullptr) != ST_OK) return std::nullopt;
+  if (st_read(file, layout.name(tensor), ST_NTS, bytes.data(), bytes.size(), nullptr) != ST_OK) return std::nullopt;
   return version_of(bytes, tensor);
 }
 

@@ -54,7 +54,7 @@ struct CloseFile {
 using FileHandle = std::unique_ptr<st_file, CloseFile>;
 
 inline st_open_options open_options(uint32_t flags, int32_t lock_timeout_ms = 10000) {
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  auto options = sized<st_open_options>();
   options.flags = flags;
   options.lock_timeout_ms = lock_timeout_ms;
   return options;

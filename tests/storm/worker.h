@@ -35,7 +35,7 @@ class Worker {
     st_file *next = nullptr;
     if (file_ && one_in(2)) {
       ledger_.doing(worker_, "st_reopen");
-      allow("st_reopen", st_reopen(file_.get(), &next), also);
+      allow("st_reopen", st_reopen(file_.get(), 0, &next), also);
     } else {
       ledger_.doing(worker_, "st_close");
       file_.reset();
@@ -54,12 +54,12 @@ class Worker {
     ledger_.doing(worker_, "st_commit");
     ledger_.intend(worker_, version, set);
     for (uint32_t tries = below(4);; --tries) {
-      const st_status status = allow("st_commit", st_commit(txn), also);
+      const st_status status = allow("st_commit", st_txn_commit(txn), also);
       if (status != ST_E_BUSY) return settle(version, status);
       if (tries == 0) break;
     }
     ledger_.doing(worker_, "st_abort");
-    st_abort(txn);
+    st_txn_free(txn);
     settle(version, ST_E_BUSY);
   }
 
@@ -79,8 +79,8 @@ class Worker {
   }
 
   void count_recoveries() {
-    st_stats stats = ST_STATS_INIT;
-    if (!file_ || st_get_stats(file_.get(), &stats) != ST_OK) return;
+    auto stats = sized<st_stats>();
+    if (!file_ || st_file_stats(file_.get(), &stats) != ST_OK) return;
     ledger_.recoveries += stats.recoveries - counted_;
     counted_ = stats.recoveries;
   }

@@ -17,7 +17,7 @@ using testing::same_bytes;
 class CapiBulk : public testing::CapiScene {
  protected:
   static st_open_options options(uint32_t map = ST_MAP_AUTO) {
-    st_open_options o = ST_OPEN_OPTIONS_INIT;
+    auto o = sized<st_open_options>();
     o.map = map;
     o.prefetch = ST_PREFETCH_PARALLEL;  // also on a filesystem in memory
     return o;
@@ -31,7 +31,7 @@ class CapiBulk : public testing::CapiScene {
     return {name, name ? std::strlen(name) : 0, 0, room.data(), room.size(), nullptr, 0};
   }
   static st_status read_one(st_file *file, const st_read_request &r) {
-    return st_read_many(file, &r, 1, nullptr, nullptr);
+    return st_read_many(file, &r, 1, nullptr);
   }
   static int say_no(void *, uint64_t, uint64_t) { return 1; }
   std::string a_room = std::string(4000, '?'), b_room = std::string(10007, '?'), n_room = std::string(30, '?');
@@ -46,13 +46,13 @@ TEST_F(CapiBulk, ManyAreReadByNameByIndexAndInPart) {
                                         {nullptr, 0, 1, b_room.data(), b_room.size(), nullptr, 0},
                                         {"b", 1, 0, part.data(), part.size(), &some, 1},
                                         request("a", a_room)};
-    ASSERT_ST(ST_OK, st_read_many(file, requests, 4, nullptr, nullptr));
+    ASSERT_ST(ST_OK, st_read_many(file, requests, 4, nullptr));
     EXPECT_TRUE(same_bytes(a_room, tensors[0].bytes));
     EXPECT_TRUE(same_bytes(b_room, tensors[1].bytes));
     EXPECT_TRUE(same_bytes(n_room, tensors[2].bytes));
     EXPECT_TRUE(same_bytes(part, tensors[1].bytes.substr(10, 1000)));
-    st_stats stats = ST_STATS_INIT;
-    ASSERT_ST(ST_OK, st_get_stats(file, &stats));
+    auto stats = sized<st_stats>();
+    ASSERT_ST(ST_OK, st_file_stats(file, &stats));
     EXPECT_GE(stats.read_requests, 1u);
     EXPECT_GE(stats.bytes_read, 14037u);
     st_close(file);
@@ -61,14 +61,14 @@ TEST_F(CapiBulk, ManyAreReadByNameByIndexAndInPart) {
 
 TEST_F(CapiBulk, NoneAreReadWithoutAnythingToRead) {
   st_file *file = open();
-  EXPECT_ST(ST_OK, st_read_many(file, nullptr, 0, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_read_many(file, nullptr, 0, nullptr));
   uint64_t none = 0;
   const char *name = nullptr;
   EXPECT_ST(ST_OK, st_prefetch(file, &name, 0));
-  EXPECT_ST(ST_OK, st_prefetch_at(file, &none, 0, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_prefetch(file, &none, 0, nullptr));
   EXPECT_ST(ST_OK, st_load(file, &none, 0, nullptr));
-  st_stats stats = ST_STATS_INIT;
-  ASSERT_ST(ST_OK, st_get_stats(file, &stats));
+  auto stats = sized<st_stats>();
+  ASSERT_ST(ST_OK, st_file_stats(file, &stats));
   EXPECT_EQ(stats.read_requests, 0u);
   EXPECT_EQ(stats.bytes_owned, 0u);
   st_close(file);
@@ -77,8 +77,8 @@ TEST_F(CapiBulk, NoneAreReadWithoutAnythingToRead) {
 TEST_F(CapiBulk, BadArgumentsAreRefused) {
   st_file *file = open();
   const st_read_request a = request("a", a_room);
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_many(nullptr, &a, 1, nullptr, nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_many(file, nullptr, 1, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_many(nullptr, &a, 1, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_read_many(file, nullptr, 1, nullptr));
   st_read_request bad = a;
   bad.dst = nullptr;
   EXPECT_ST(ST_E_INVALID_ARGUMENT, read_one(file, bad));
@@ -96,15 +96,15 @@ TEST_F(CapiBulk, BadArgumentsAreRefused) {
   for (uint64_t index : {uint64_t{3}, UINT64_MAX, uint64_t{1} << 32}) {
     bad.index = index;
     EXPECT_ST(ST_E_OUT_OF_RANGE, read_one(file, bad));
-    EXPECT_ST(ST_E_OUT_OF_RANGE, st_prefetch_at(file, &index, 1, nullptr, nullptr));
+    EXPECT_ST(ST_E_OUT_OF_RANGE, st_prefetch(file, &index, 1, nullptr));
     EXPECT_ST(ST_E_OUT_OF_RANGE, st_load(file, &index, 1, nullptr));
   }
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(nullptr, nullptr, 0));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(file, nullptr, 1));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(nullptr, nullptr, 0, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(file, nullptr, 1, nullptr));
   const char *names[] = {"a", nullptr, "absent"};
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(file, names, 2));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch_at(nullptr, nullptr, 0, nullptr, nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch_at(file, nullptr, 1, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(nullptr, nullptr, 0, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_prefetch(file, nullptr, 1, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_load(nullptr, nullptr, 0, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_load(file, nullptr, 1, nullptr));
   EXPECT_EQ(a_room, std::string(4000, '?'));
@@ -115,8 +115,8 @@ TEST_F(CapiBulk, AWrongRequestNamesItsTensorAndNothingIsRead) {
   st_file *file = open();
   std::string small(9, '?');
   const st_read_request requests[] = {request("a", a_room), request("b", small)};
-  EXPECT_ST(ST_E_BUFFER_SIZE, st_read_many(file, requests, 2, nullptr, nullptr));
-  st_error_info info = ST_ERROR_INFO_INIT;
+  EXPECT_ST(ST_E_BUFFER_SIZE, st_read_many(file, requests, 2, nullptr));
+  auto info = sized<st_error_info>();
   ASSERT_ST(ST_OK, st_last_error_info(&info));
   EXPECT_STREQ(info.tensor, "b");
   EXPECT_ST(ST_E_NOT_FOUND, read_one(file, request("absent", a_room)));
@@ -144,16 +144,16 @@ TEST_F(CapiBulk, ProgressCancelsEachCall) {
     st_file *file = open_with(options(map));
     const st_read_request a = request("a", a_room);
     EXPECT_ST(ST_E_CANCELLED, st_read_many(file, &a, 1, say_no, nullptr));
-    EXPECT_ST(ST_E_CANCELLED, st_prefetch_at(file, nullptr, 0, say_no, nullptr));
-    st_load_options load = ST_LOAD_OPTIONS_INIT;
+    EXPECT_ST(ST_E_CANCELLED, st_prefetch(file, nullptr, 0, say_no, nullptr));
+    auto load = sized<st_bulk_options>();
     load.progress = say_no;
     EXPECT_ST(ST_E_CANCELLED, st_load(file, nullptr, 0, &load));
     st_close(file);
     st_open_options o = options(map);
     o.progress = say_no;  // the handle's, where the call has none
     file = open_with(o);
-    EXPECT_ST(ST_E_CANCELLED, st_read_many(file, &a, 1, nullptr, nullptr));
-    EXPECT_ST(ST_E_CANCELLED, st_prefetch(file, nullptr, 0));
+    EXPECT_ST(ST_E_CANCELLED, st_read_many(file, &a, 1, nullptr));
+    EXPECT_ST(ST_E_CANCELLED, st_prefetch(file, nullptr, 0, nullptr));
     EXPECT_ST(ST_E_CANCELLED, st_load(file, nullptr, 0, nullptr));
     auto go_on = [](void *, uint64_t, uint64_t) { return 0; };
     EXPECT_ST(ST_OK, st_read_many(file, &a, 1, go_on, nullptr));
@@ -173,12 +173,12 @@ TEST_F(CapiBulk, AnInterruptEndsEachCallAndNotTheNext) {
   std::string room(300000, '?');
   const st_read_request a = request("a", room);
   EXPECT_ST(ST_E_INTERRUPTED, st_read_many(file, &a, 1, interrupt, file));
-  EXPECT_ST(ST_E_INTERRUPTED, st_prefetch_at(file, nullptr, 0, interrupt, file));
-  st_load_options load = ST_LOAD_OPTIONS_INIT;
+  EXPECT_ST(ST_E_INTERRUPTED, st_prefetch(file, nullptr, 0, interrupt, file));
+  auto load = sized<st_bulk_options>();
   load.progress = interrupt;
   load.progress_user = file;
   EXPECT_ST(ST_E_INTERRUPTED, st_load(file, nullptr, 0, &load));
-  EXPECT_ST(ST_OK, st_read_many(file, &a, 1, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_read_many(file, &a, 1, nullptr));
   st_close(file);
 }
 
@@ -190,7 +190,7 @@ TEST_F(CapiBulk, AFileTruncatedUnderTheHandleHasChanged) {
     st_file *file = open_with(o);
     std::filesystem::resize_file(path, b_at + 5);
     EXPECT_ST(ST_E_FILE_CHANGED, read_one(file, request("b", b_room)));
-    EXPECT_ST(ST_E_FILE_CHANGED, st_prefetch(file, nullptr, 0));
+    EXPECT_ST(ST_E_FILE_CHANGED, st_prefetch(file, nullptr, 0, nullptr));
     EXPECT_ST(ST_E_FILE_CHANGED, st_load(file, nullptr, 0, nullptr));
     EXPECT_ST(ST_OK, read_one(file, request("a", a_room)));
     st_close(file);
@@ -202,14 +202,14 @@ TEST_F(CapiBulk, AFileGivenAsMemoryTakesEveryCall) {
   ASSERT_ST(ST_OK, st_open_memory(old.data(), old.size(), &file));
   EXPECT_ST(ST_OK, read_one(file, request("b", b_room)));
   EXPECT_TRUE(same_bytes(b_room, tensors[1].bytes));
-  EXPECT_ST(ST_OK, st_prefetch(file, nullptr, 0));
-  EXPECT_ST(ST_OK, st_prefetch_at(file, nullptr, 0, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_prefetch(file, nullptr, 0, nullptr));
+  EXPECT_ST(ST_OK, st_prefetch(file, nullptr, 0, nullptr));
   EXPECT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
   EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
   const uint64_t index = 3;
   EXPECT_ST(ST_E_OUT_OF_RANGE, st_load(file, &index, 1, nullptr));
-  st_io_info info = ST_IO_INFO_INIT;
-  ASSERT_ST(ST_OK, st_get_io_info(file, &info));
+  auto info = sized<st_io_info>();
+  ASSERT_ST(ST_OK, st_file_io_info(file, &info));
   EXPECT_EQ(info.prefetch, ST_PREFETCH_NONE);
   EXPECT_EQ(info.direct, ST_DIRECT_OFF);
   EXPECT_STRNE(info.prefetch_reason, "");
@@ -217,18 +217,18 @@ TEST_F(CapiBulk, AFileGivenAsMemoryTakesEveryCall) {
 }
 
 TEST_F(CapiBulk, LoadedViewsOutliveTheTruncationOfTheFile) {
-  for (uint32_t flags : {0u, ST_LOAD_HUGE_PAGES, ST_LOAD_DIRECT, ST_LOAD_HUGE_PAGES | ST_LOAD_DIRECT}) {
+  for (uint32_t flags : {0u, ST_BULK_HUGE_PAGES, ST_BULK_DIRECT, ST_BULK_HUGE_PAGES | ST_BULK_DIRECT}) {
     put_bytes(path, old);
     st_file *file = open();
-    st_load_options load = ST_LOAD_OPTIONS_INIT;
+    auto load = sized<st_bulk_options>();
     load.flags = flags;
     const uint64_t indices[] = {1, 0, 1};
     ASSERT_ST(ST_OK, st_load(file, indices, 3, &load));
     std::filesystem::resize_file(path, 10);
     EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
     EXPECT_EQ(seen(file, "b"), tensors[1].bytes);
-    st_stats stats = ST_STATS_INIT;
-    ASSERT_ST(ST_OK, st_get_stats(file, &stats));
+    auto stats = sized<st_stats>();
+    ASSERT_ST(ST_OK, st_file_stats(file, &stats));
     EXPECT_EQ(stats.bytes_owned, 14007u);
     st_close(file);
   }
@@ -238,9 +238,9 @@ TEST_F(CapiBulk, AnUpdateShowsInLoadedViews) {
   st_file *file = open();
   ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
   st_tensor view;
-  ASSERT_ST(ST_OK, st_get(file, "a", &view));
+  ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &view));
   const st_tensor fresh = value(0, new_a);
-  ASSERT_ST(ST_OK, st_update(file, "a", &fresh));
+  ASSERT_ST(ST_OK, st_update(file, "a", ST_NTS, &fresh));
   EXPECT_EQ(std::memcmp(view.data, new_a.data(), new_a.size()), 0);
   EXPECT_EQ(seen(file, "b"), tensors[1].bytes);
   st_close(file);
@@ -252,21 +252,21 @@ TEST_F(CapiBulk, InfoAndStatsTellHowBulkReadsGo) {
   o.io_threads = 5;
   o.block_size = 1 << 20;
   st_file *file = open_with(o);
-  st_io_info info = ST_IO_INFO_INIT;
-  ASSERT_ST(ST_OK, st_get_io_info(file, &info));
+  auto info = sized<st_io_info>();
+  ASSERT_ST(ST_OK, st_file_io_info(file, &info));
   EXPECT_EQ(info.prefetch, ST_PREFETCH_PARALLEL);
   EXPECT_EQ(info.direct, ST_DIRECT_ON);
   EXPECT_EQ(info.io_threads, 5u);
   EXPECT_EQ(info.block_size, 1u << 20);
   EXPECT_NE(std::string_view(info.prefetch_reason).find("5 readers"), std::string_view::npos);
-  ASSERT_ST(ST_OK, st_prefetch(file, nullptr, 0));
-  st_stats stats = ST_STATS_INIT;
-  ASSERT_ST(ST_OK, st_get_stats(file, &stats));
+  ASSERT_ST(ST_OK, st_prefetch(file, nullptr, 0, nullptr));
+  auto stats = sized<st_stats>();
+  ASSERT_ST(ST_OK, st_file_stats(file, &stats));
   EXPECT_EQ(stats.bytes_prefetched, 14037u);
   EXPECT_EQ(stats.reopens, 0u);
   const pid_t child = ::fork();
   if (child == 0) {
-    const bool right = seen(file, "a") == tensors[0].bytes && st_get_stats(file, &stats) == ST_OK && stats.reopens == 1;
+    const bool right = seen(file, "a") == tensors[0].bytes && st_file_stats(file, &stats) == ST_OK && stats.reopens == 1;
     ::_exit(right ? 0 : 1);
   }
   int status = -1;
@@ -278,8 +278,8 @@ TEST_F(CapiBulk, InfoAndStatsTellHowBulkReadsGo) {
 TEST_F(CapiBulk, TheEnvironmentStandsInAndIsChecked) {
   ::setenv("ST_IO_THREADS", "7", 1);
   st_file *file = open(0);
-  st_io_info info = ST_IO_INFO_INIT;
-  ASSERT_ST(ST_OK, st_get_io_info(file, &info));
+  auto info = sized<st_io_info>();
+  ASSERT_ST(ST_OK, st_file_io_info(file, &info));
   EXPECT_EQ(info.io_threads, 7u);
   st_close(file);
   ::setenv("ST_IO_THREADS", "many", 1);

@@ -11,10 +11,10 @@ class CapiDelta : public CapiScene {
     changed[0].bytes = new_a;
     changed[1] = u8_tensor("new", 55, 9);
     put_bytes(other, file_of(changed, metadata));
-    EXPECT_ST(ST_OK, st_diff(path.c_str(), other.c_str(), delta.c_str(), nullptr));
+    EXPECT_ST(ST_OK, st_delta_create(path.c_str(), other.c_str(), delta.c_str(), nullptr));
   }
   st_status overlay(st_file **out, uint32_t flags = 0, uint64_t count = 1) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.flags = flags;
     options.deltas = layers;
     options.delta_count = count;
@@ -25,29 +25,29 @@ class CapiDelta : public CapiScene {
 };
 
 TEST_F(CapiDelta, OptionsOfLaterVersionsAreRefused) {
-  st_diff_options diff = ST_DIFF_OPTIONS_INIT;
+  auto diff = sized<st_delta_create_options>();
   diff.reserved0 = 1;
-  EXPECT_ST(ST_E_UNSUPPORTED, st_diff(path.c_str(), other.c_str(), to.c_str(), &diff));
-  diff = ST_DIFF_OPTIONS_INIT;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_delta_create(path.c_str(), other.c_str(), to.c_str(), &diff));
+  diff = ST_DELTA_CREATE_OPTIONS_INIT;
   diff.alignment = 12;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_diff(path.c_str(), other.c_str(), to.c_str(), &diff));
-  st_patch_options patch = ST_PATCH_OPTIONS_INIT;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_create(path.c_str(), other.c_str(), to.c_str(), &diff));
+  auto patch = sized<st_delta_apply_options>();
   patch.flags = ST_TXN_COPY;
-  EXPECT_ST(ST_E_UNSUPPORTED, st_patch(path.c_str(), delta.c_str(), &patch));
+  EXPECT_ST(ST_E_UNSUPPORTED, st_delta_apply(path.c_str(), delta.c_str(), &patch, nullptr));
   patch = ST_PATCH_OPTIONS_INIT;
   st_plan plan = {};  // without its size
   patch.plan = &plan;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_patch(path.c_str(), delta.c_str(), &patch));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_apply(path.c_str(), delta.c_str(), &patch, nullptr));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
 }
 
 TEST_F(CapiDelta, NullIsRefusedWhereItMayNotBe) {
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_diff(nullptr, other.c_str(), to.c_str(), nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_diff(path.c_str(), other.c_str(), nullptr, nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_patch(path.c_str(), nullptr, nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_merge(path.c_str(), nullptr, 1, to.c_str(), nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_merge(path.c_str(), layers, 2, to.c_str(), nullptr));
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_get_delta_info(delta.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_create(nullptr, other.c_str(), to.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_create(path.c_str(), other.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_apply(path.c_str(), nullptr, nullptr, nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_merge(path.c_str(), nullptr, 1, to.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_merge(path.c_str(), layers, 2, to.c_str(), nullptr));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_describe(delta.c_str(), nullptr));
   st_file *file = nullptr;
   EXPECT_ST(ST_E_INVALID_ARGUMENT, overlay(&file, 0, 2));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, overlay(&file, ST_OPEN_READ_WRITE));
@@ -55,13 +55,13 @@ TEST_F(CapiDelta, NullIsRefusedWhereItMayNotBe) {
 }
 
 TEST_F(CapiDelta, PatchTellsThePlanByWhichItWasDone) {
-  st_patch_options options = ST_PATCH_OPTIONS_INIT;
-  st_plan plan = ST_PLAN_INIT;
+  auto options = sized<st_delta_apply_options>();
+  auto plan = sized<st_plan>();
   options.plan = &plan;
-  EXPECT_ST(ST_OK, st_patch(path.c_str(), delta.c_str(), &options));
+  EXPECT_ST(ST_OK, st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr));
   EXPECT_EQ(plan.kind, ST_PLAN_PUBLISH);
   EXPECT_EQ(plan.file_size, bytes_of(path).size());
-  EXPECT_ST(ST_E_DELTA_BASE, st_patch(path.c_str(), delta.c_str(), &options));
+  EXPECT_ST(ST_E_DELTA_BASE, st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr));
 }
 
 TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
@@ -71,9 +71,9 @@ TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
   EXPECT_EQ(st_metadata_count(file), 2u);
   EXPECT_EQ(seen(file, "a"), new_a);
   st_tensor t = {};
-  ASSERT_ST(ST_OK, st_get(file, "a", &t));
+  ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &t));
   EXPECT_EQ(t.shard, 1u);
-  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "b", &t));
+  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "b", ST_NTS, &t));
   size_t i = 99;
   ASSERT_ST(ST_OK, st_find(file, "new", 3, &i));
   EXPECT_EQ(i, 1u);  // the order is that of the other file
@@ -84,32 +84,32 @@ TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
   EXPECT_ST(ST_E_OUT_OF_RANGE, st_get_at(file, 3, &t));
   const char *value = nullptr;
   size_t length = 0;
-  EXPECT_ST(ST_OK, st_metadata_get(file, "format", &value, &length));
+  EXPECT_ST(ST_OK, st_metadata_get(file, "format", ST_NTS, &value, &length));
   EXPECT_STREQ(value, "pt");
-  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "st.delta.version", &value, &length));
+  EXPECT_ST(ST_E_NOT_FOUND, st_metadata_get(file, "st.delta.version", ST_NTS, &value, &length));
 
   std::string a(4000, '\0'), added(55, '\0');
   st_read_request requests[2] = {};
   requests[0] = {"new", 3, 0, added.data(), added.size(), nullptr, 0};
   requests[1] = {"a", 1, 0, a.data(), a.size(), nullptr, 0};
-  EXPECT_ST(ST_OK, st_read_many(file, requests, 2, nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_read_many(file, requests, 2, nullptr));
   EXPECT_TRUE(same_bytes(a, new_a));
   EXPECT_TRUE(same_bytes(added, pattern(55, 9)));
   EXPECT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
   EXPECT_EQ(seen(file, "a"), new_a);
 
   st_txn *txn = nullptr;
-  EXPECT_ST(ST_E_READ_ONLY, st_begin(file, nullptr, &txn));
-  EXPECT_ST(ST_E_READ_ONLY, st_update(file, "a", &t));
+  EXPECT_ST(ST_E_READ_ONLY, st_txn_begin(file, nullptr, &txn));
+  EXPECT_ST(ST_E_READ_ONLY, st_update(file, "a", ST_NTS, &t));
   st_file *again = nullptr;
-  ASSERT_ST(ST_OK, st_reopen(file, &again));
+  ASSERT_ST(ST_OK, st_reopen(file, 0, &again));
   EXPECT_EQ(seen(again, "a"), new_a);
   st_close(again);
   std::filesystem::copy_file(path, dir / "copy");
   std::filesystem::rename(dir / "copy", path);
-  EXPECT_ST(ST_E_FILE_CHANGED, st_reopen(file, &again));
+  EXPECT_ST(ST_E_FILE_CHANGED, st_reopen(file, 0, &again));
   EXPECT_ST(ST_OK, st_refresh(file));
-  EXPECT_ST(ST_OK, st_reopen(file, &again));
+  EXPECT_ST(ST_OK, st_reopen(file, 0, &again));
   st_close(again);
   st_close(file);
 }
@@ -118,7 +118,7 @@ TEST_F(CapiDelta, OverlayOnShardsCountsThemAndThenTheDeltas) {
   const std::string folder = dir / "sharded", index = folder + "/model.safetensors.index.json";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
   for (const std::string &base : {folder, index}) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.deltas = layers;
     options.delta_count = 1;
     st_file *file = nullptr;
@@ -129,35 +129,35 @@ TEST_F(CapiDelta, OverlayOnShardsCountsThemAndThenTheDeltas) {
     ASSERT_ST(ST_OK, st_shard_path(file, n - 1, &last));
     EXPECT_EQ(last, delta);
     st_tensor t = {};
-    ASSERT_ST(ST_OK, st_get(file, "a", &t));
+    ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &t));
     EXPECT_EQ(t.shard, n - 1);
     EXPECT_EQ(seen(file, "a"), new_a);
     EXPECT_EQ(seen(file, "new"), pattern(55, 9));
-    EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "b", &t));
+    EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "b", ST_NTS, &t));
     EXPECT_EQ(st_metadata_count(file), 2u);  // no total_size
-    EXPECT_ST(ST_E_READ_ONLY, st_update(file, "a", &t));
+    EXPECT_ST(ST_E_READ_ONLY, st_update(file, "a", ST_NTS, &t));
     ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
     EXPECT_EQ(seen(file, "a"), new_a);
     st_close(file);
     options.flags = ST_OPEN_READ_WRITE;
     EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(base.c_str(), &options, &file));
-    st_verify_options verify = ST_VERIFY_OPTIONS_INIT;
+    auto verify = sized<st_verify_options>();
     verify.deltas = layers;
     verify.delta_count = 1;
-    EXPECT_ST(ST_OK, st_verify_with(base.c_str(), &verify));
+    EXPECT_ST(ST_OK, st_verify(base.c_str(), &verify));
   }
 }
 
 TEST_F(CapiDelta, PatchOfShardsTellsThePlanOfAll) {
   const std::string folder = dir / "sharded", back = dir / "back.safetensors";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
-  st_patch_options options = ST_PATCH_OPTIONS_INIT;
-  st_plan plan = ST_PLAN_INIT;
+  auto options = sized<st_delta_apply_options>();
+  auto plan = sized<st_plan>();
   options.plan = &plan;
   options.reverse = back.c_str();
-  ASSERT_ST(ST_OK, st_patch(folder.c_str(), delta.c_str(), &options));
+  ASSERT_ST(ST_OK, st_delta_apply(folder.c_str(), delta.c_str(), &options, nullptr));
   EXPECT_EQ(plan.kind, ST_PLAN_PUBLISH);
-  EXPECT_ST(ST_E_DELTA_BASE, st_patch(folder.c_str(), delta.c_str(), nullptr));
+  EXPECT_ST(ST_E_DELTA_BASE, st_delta_apply(folder.c_str(), delta.c_str(), nullptr, nullptr));
   ASSERT_ST(ST_OK, st_join(folder.c_str(), to.c_str(), nullptr));
   st_file *file = nullptr;
   ASSERT_ST(ST_OK, st_open(to.c_str(), nullptr, &file));
@@ -165,8 +165,8 @@ TEST_F(CapiDelta, PatchOfShardsTellsThePlanOfAll) {
   EXPECT_EQ(seen(file, "new"), pattern(55, 9));
   EXPECT_EQ(st_count(file), 3u);
   st_close(file);
-  ASSERT_ST(ST_OK, st_patch(folder.c_str(), back.c_str(), nullptr));
-  EXPECT_ST(ST_OK, st_verify(folder.c_str(), nullptr, nullptr));
+  ASSERT_ST(ST_OK, st_delta_apply(folder.c_str(), back.c_str(), nullptr, nullptr));
+  EXPECT_ST(ST_OK, st_verify(folder.c_str(), nullptr));
 }
 
 TEST_F(CapiDelta, WhatWasDeletedMayComeAgain) {
@@ -174,15 +174,15 @@ TEST_F(CapiDelta, WhatWasDeletedMayComeAgain) {
   std::vector<TestTensor> back = tensors;
   back[1] = u8_tensor("b", 77, 12);
   put_bytes(third, file_of(back, metadata));
-  ASSERT_ST(ST_OK, st_diff(other.c_str(), third.c_str(), second.c_str(), nullptr));
+  ASSERT_ST(ST_OK, st_delta_create(other.c_str(), third.c_str(), second.c_str(), nullptr));
   layers[1] = second.c_str();
   st_file *file = nullptr;
   ASSERT_ST(ST_OK, overlay(&file, 0, 2));
   EXPECT_EQ(seen(file, "b"), pattern(77, 12));
   EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
   st_tensor t = {};
-  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "new", &t));
-  ASSERT_ST(ST_OK, st_get(file, "b", &t));
+  EXPECT_ST(ST_E_NOT_FOUND, st_get(file, "new", ST_NTS, &t));
+  ASSERT_ST(ST_OK, st_get(file, "b", ST_NTS, &t));
   EXPECT_EQ(t.shard, 2u);
   st_close(file);
 }

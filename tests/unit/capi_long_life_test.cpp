@@ -61,7 +61,7 @@ class CapiLongLife : public testing::CapiScene {
     if (mounted) ::umount2(disk.c_str(), MNT_DETACH);
   }
   st_file *open_model(uint32_t map = ST_MAP_AUTO, const char *at = nullptr) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.flags = ST_OPEN_READ_WRITE;
     options.map = map;
     st_file *file = nullptr;
@@ -81,9 +81,9 @@ class CapiLongLife : public testing::CapiScene {
     const uint64_t shape[2] = {bytes.size(), 1};
     const st_tensor t = u8(bytes, shape, bytes.size() % 2 ? 2 : 1);
     st_txn *txn = nullptr;
-    st_status status = st_begin(file, nullptr, &txn);
-    if (status == ST_OK && (status = st_txn_put(txn, name, &t)) != ST_OK) st_abort(txn);
-    return status == ST_OK ? st_commit(txn) : status;
+    st_status status = st_txn_begin(file, nullptr, &txn);
+    if (status == ST_OK && (status = st_txn_put(txn, name, ST_NTS, &t)) != ST_OK) st_txn_free(txn);
+    return status == ST_OK ? st_txn_commit(txn) : status;
   }
   uint64_t used() const {
     struct statfs s;
@@ -130,8 +130,8 @@ TEST_F(CapiLongLife, WhatWasGivenOutGoesWhenItIsReleased) {
     st_tensor view = {};
     publish_on_and_on(bounded(200, 600, 100'000), two_files, [&](size_t i) {
       st_release(file);
-      EXPECT_ST(ST_OK, st_get(file, "b", &view));
-      EXPECT_ST(ST_OK, st_at(file, 0, &view));
+      EXPECT_ST(ST_OK, st_get(file, "b", ST_NTS, &view));
+      EXPECT_ST(ST_OK, st_at(file, 0, 1, &view));
       return put(file, "a", i % 2 ? one : other);
     });
     st_close(file);
@@ -159,7 +159,7 @@ TEST_F(CapiLongLife, SnapshotsKeepWhatIsTheirsAndNothingElse) {
 TEST_F(CapiLongLife, AViewStaysUntilItIsReleased) {
   st_file *file = open_model();
   st_tensor view = {}, name = {};
-  ASSERT_ST(ST_OK, st_get(file, "a", &view));
+  ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &view));
   for (int i = 0; i < 20; ++i) ASSERT_ST(ST_OK, put(file, "a", i % 2 ? one : other));
   EXPECT_TRUE(same_bytes({static_cast<const char *>(view.data), view.nbytes}, pattern(size, 1)));
   ASSERT_ST(ST_OK, st_describe(file, "a", 1, &name));
@@ -180,18 +180,18 @@ TEST_F(CapiLongLife, RefreshingWithoutAMappingKeepsNoSecondCopy) {
   for (const bool released : {true, false}) {
     st_file *file = open_model(ST_MAP_NONE), *writer = open_model();
     st_tensor first = {}, now = {};
-    ASSERT_ST(ST_OK, st_get(file, "a", &first));
+    ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &first));
     const Holds before = Holds::now();
     for (size_t i = 0; i < bounded(30, 200, 200); ++i) {
       ASSERT_ST(ST_OK, st_refresh(file));
-      ASSERT_ST(ST_OK, st_get(file, "a", &now));
+      ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &now));
       if (released) st_release(file);
     }
     EXPECT_LE(Holds::now().descriptors, before.descriptors);
     EXPECT_LE(Holds::now().resident, before.resident + (16u << 20));
-    ASSERT_ST(ST_OK, st_update(writer, "a", &value));
+    ASSERT_ST(ST_OK, st_update(writer, "a", ST_NTS, &value));
     ASSERT_ST(ST_OK, st_refresh(file));
-    ASSERT_ST(ST_OK, st_get(file, "a", &now));
+    ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &now));
     EXPECT_TRUE(same_bytes({static_cast<const char *>(now.data), now.nbytes}, fresh));
     // What was given out and not released is where it was, and shows the new bytes.
     EXPECT_TRUE(released || first.data == now.data);
@@ -205,7 +205,7 @@ TEST_F(CapiLongLife, WhatWasLoadedShowsWhatOthersPatchedAfterARefresh) {
   ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
   const uint64_t shape[2] = {one.size(), 1};
   const st_tensor value = u8(one, shape);
-  ASSERT_ST(ST_OK, st_update(writer, "a", &value));
+  ASSERT_ST(ST_OK, st_update(writer, "a", ST_NTS, &value));
   ASSERT_ST(ST_OK, st_refresh(file));
   EXPECT_TRUE(same_bytes(seen(file, "a"), one));
   st_close(writer);
@@ -230,15 +230,15 @@ class CapiReadsBesidePublishes : public CapiLongLife {
   static st_status change(st_file *file, size_t i) {
     if (i % 3 == 0) return put(file, "a", told(3000 + i % 1000 + i / 3 % 2));
     st_txn *txn = nullptr;
-    st_status status = st_begin(file, nullptr, &txn);
+    st_status status = st_txn_begin(file, nullptr, &txn);
     if (status != ST_OK) return status;
     const std::string d = told(700 + i % 50);
     const uint64_t shape[2] = {d.size(), 1};
     const st_tensor t = u8(d, shape, d.size() % 2 ? 2 : 1);
-    if (i % 3 == 1) status = i / 3 % 2 ? st_txn_rename(txn, "c", "b") : st_txn_rename(txn, "b", "c");
-    if (i % 3 == 2) status = i / 3 % 2 ? st_txn_delete(txn, "d") : st_txn_put(txn, "d", &t);
-    if (status != ST_OK) return st_abort(txn), status;
-    return st_commit(txn);
+    if (i % 3 == 1) status = i / 3 % 2 ? st_txn_rename(txn, "c", ST_NTS, "b", ST_NTS) : st_txn_rename(txn, "b", ST_NTS, "c", ST_NTS);
+    if (i % 3 == 2) status = i / 3 % 2 ? st_txn_delete(txn, "d", ST_NTS) : st_txn_put(txn, "d", ST_NTS, &t);
+    if (status != ST_OK) return st_txn_free(txn), status;
+    return st_txn_commit(txn);
   }
   // By a snapshot, as bindings read. Says what is wrong.
   static std::string read_by_pin(st_file *file, const char *name, std::vector<std::byte> &room) {
@@ -246,7 +246,7 @@ class CapiReadsBesidePublishes : public CapiLongLife {
     if (st_snapshot(file, &pin) != ST_OK) return st_last_error();
     const std::unique_ptr<st_file, decltype(&st_close)> closing(pin, st_close);
     st_tensor described = {}, read = {}, view = {}, other = {};
-    const st_status found = st_describe(pin, name, ST_NUL_TERMINATED, &described);
+    const st_status found = st_describe(pin, name, ST_NTS, &described);
     const bool b = st_describe(pin, "b", 1, &other) == ST_OK, c = st_describe(pin, "c", 1, &other) == ST_OK;
     if (b == c) return b ? "both b and c are there" : "neither b nor c is there";
     if (found == ST_E_NOT_FOUND && *name != 'a') return {};
@@ -254,11 +254,11 @@ class CapiReadsBesidePublishes : public CapiLongLife {
     room.resize(described.nbytes);
     uint64_t shape[2];
     size_t rank = 0;
-    if (st_slice_shape(pin, name, ST_NUL_TERMINATED, nullptr, 0, shape, described.rank, &rank, nullptr) != ST_OK)
+    if (st_slice_shape(pin, name, ST_NTS, nullptr, 0, shape, described.rank, &rank, nullptr) != ST_OK)
       return st_last_error();
-    if (st_read(pin, name, room.data(), room.size(), &read) != ST_OK) return st_last_error();
+    if (st_read(pin, name, ST_NTS, room.data(), room.size(), &read) != ST_OK) return st_last_error();
     if (std::memcmp(&described, &read, sizeof read) != 0) return "another tensor was read than was described";
-    if (st_get(pin, name, &view) != ST_OK) return st_last_error();
+    if (st_get(pin, name, ST_NTS, &view) != ST_OK) return st_last_error();
     if (!is_told(read, room.data()) || !is_told(view, static_cast<const std::byte *>(view.data))) return "other bytes";
     return {};
   }
@@ -268,7 +268,7 @@ class CapiReadsBesidePublishes : public CapiLongLife {
     room.resize(8000);
     const std::shared_lock keep(released);
     st_tensor read = {};
-    const st_status status = st_read(file, name, room.data(), room.size(), &read);
+    const st_status status = st_read(file, name, ST_NTS, room.data(), room.size(), &read);
     if (status == ST_E_NOT_FOUND && *name != 'a') return {};
     if (status != ST_OK) return st_last_error();
     return is_told(read, room.data()) ? std::string() : "other bytes";
@@ -333,8 +333,8 @@ TEST_F(CapiLongLifeOfSeveral, PublishesOfShardsLeaveNothingBehind) {
       st_tensor view = {};
       if (views) {
         st_release(file);
-        EXPECT_ST(ST_OK, st_get(file, "b", &view));
-        EXPECT_ST(ST_OK, st_get(file, "a", &view));
+        EXPECT_ST(ST_OK, st_get(file, "b", ST_NTS, &view));
+        EXPECT_ST(ST_OK, st_get(file, "a", ST_NTS, &view));
       }
       return put(file, i % 4 ? "a" : "b", i % 2 ? one : other);
     });
@@ -362,7 +362,7 @@ TEST_F(CapiLongLifeOfSeveral, ShardsOfOtherNamesTakeThePlaceOfOldOnes) {
     if (i > 0) fs::remove(disk + "/n-" + std::to_string(i - 1) + ".safetensors");
     const st_status refreshed = st_refresh(file);
     std::string room(5000, '\0');
-    EXPECT_ST(ST_OK, st_read(file, "b", room.data(), room.size(), nullptr));
+    EXPECT_ST(ST_OK, st_read(file, "b", ST_NTS, room.data(), room.size(), nullptr));
     return refreshed;
   });
   st_close(file);
@@ -372,9 +372,9 @@ TEST_F(CapiLongLifeOfSeveral, RefreshesOfAnOverlayLeaveNothingBehind) {
   testing::put_bytes(model,
                      testing::file_of(std::vector{testing::u8_tensor("a", size, 1), testing::u8_tensor("b", 5000, 5)}));
   const std::string delta = disk + "/delta.safetensors";
-  ASSERT_ST(ST_OK, st_diff(index.c_str(), model.c_str(), delta.c_str(), nullptr));
+  ASSERT_ST(ST_OK, st_delta_create(index.c_str(), model.c_str(), delta.c_str(), nullptr));
   const char *deltas[] = {delta.c_str()};
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  auto options = sized<st_open_options>();
   options.deltas = deltas;
   options.delta_count = 1;
   const std::string first = pattern(size, 1);
@@ -383,15 +383,15 @@ TEST_F(CapiLongLifeOfSeveral, RefreshesOfAnOverlayLeaveNothingBehind) {
   publish_on_and_on(bounded(60, 200, 5'000), two_files * 2, [&](size_t i) {
     st_tensor view = {};
     st_release(overlay);
-    EXPECT_ST(ST_OK, st_get(overlay, "b", &view));
+    EXPECT_ST(ST_OK, st_get(overlay, "b", ST_NTS, &view));
     st_txn *txn = nullptr;
     const uint64_t shape[2] = {one.size(), 1};
     const st_tensor value = u8(i % 2 ? one : first, shape);
-    st_txn_options publish = ST_TXN_OPTIONS_INIT;
-    publish.flags = ST_COMMIT_PUBLISH;
-    EXPECT_ST(ST_OK, st_begin(writer, &publish, &txn));
-    EXPECT_ST(ST_OK, st_txn_update(txn, "a", &value));
-    EXPECT_ST(ST_OK, st_commit(txn));
+    auto publish = sized<st_txn_options>();
+    publish.flags = ST_TXN_PUBLISH;
+    EXPECT_ST(ST_OK, st_txn_begin(writer, &publish, &txn));
+    EXPECT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &value));
+    EXPECT_ST(ST_OK, st_txn_commit(txn));
     return st_refresh(overlay);
   });
   EXPECT_TRUE(same_bytes(seen(overlay, "b"), pattern(5000, 5)));

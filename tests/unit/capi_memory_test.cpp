@@ -128,7 +128,7 @@ class OutOfMemory : public testing::CapiScene {
 TEST_F(OutOfMemory, Open) {
   for (uint32_t map : {ST_MAP_AUTO, ST_MAP_NONE})
     for (uint32_t flags : {0u, ST_OPEN_READ_WRITE}) {
-      st_open_options options = ST_OPEN_OPTIONS_INIT;
+      auto options = sized<st_open_options>();
       options.flags = flags;
       options.map = map;
       st_file *file = nullptr;
@@ -178,22 +178,22 @@ TEST_F(OutOfMemory, Reading) {
   st_file *file = open(0, ST_MAP_NONE);
   st_tensor t;
   expect_clean(
-      0, [&] { return st_get(file, "b", &t); }, [](long, st_status) {});
+      0, [&] { return st_get(file, "b", ST_NTS, &t); }, [](long, st_status) {});
   EXPECT_EQ(std::memcmp(t.data, tensors[1].bytes.data(), 10007), 0);
   std::string room(10007, '?');
   expect_clean(
-      0, [&] { return st_read(file, "b", room.data(), room.size(), nullptr); }, [](long, st_status) {});
+      0, [&] { return st_read(file, "b", ST_NTS, room.data(), room.size(), nullptr); }, [](long, st_status) {});
   EXPECT_TRUE(same_bytes(room, tensors[1].bytes));
   const st_range odd = {1, INT64_MAX, 3};
   expect_clean(
-      3, [&] { return st_read_slice(file, "b", &odd, 1, room.data(), room.size(), nullptr); }, [](long, st_status) {});
+      3, [&] { return st_read_slice(file, "b", ST_NTS, &odd, 1, room.data(), room.size(), nullptr); }, [](long, st_status) {});
   for (long n = 0; n < 50; ++n) {
-    const st_status status = starve(n, [&] { return st_get(file, "no tensor has this rather long name", &t); });
+    const st_status status = starve(n, [&] { return st_get(file, "no tensor has this rather long name", ST_NTS, &t); });
     EXPECT_EQ(status, failed ? ST_E_NOMEM : ST_E_NOT_FOUND);
   }
   st_file *second = nullptr;
   expect_clean(
-      8, [&] { return st_reopen(file, &second); }, [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
+      8, [&] { return st_reopen(file, 0, &second); }, [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
   st_close(file);
 }
 
@@ -212,7 +212,7 @@ TEST_F(OutOfMemory, BulkReads) {
   const char *const names[] = {"x", "y"};
   for (uint32_t direct : {ST_DIRECT_OFF, ST_DIRECT_ON})
     for (uint32_t map : {ST_MAP_AUTO, ST_MAP_NONE}) {
-      st_open_options options = ST_OPEN_OPTIONS_INIT;
+      auto options = sized<st_open_options>();
       options.map = map;
       options.direct = direct;
       options.prefetch = ST_PREFETCH_PARALLEL;
@@ -234,7 +234,7 @@ TEST_F(OutOfMemory, BulkReads) {
       };
       reopen();
       expect_clean(
-          5, [&] { return st_read_many(file, requests, 3, nullptr, nullptr); },
+          5, [&] { return st_read_many(file, requests, 3, nullptr); },
           [&](long, st_status status) {
             expect_status(status);
             if (status == ST_OK) {
@@ -245,12 +245,12 @@ TEST_F(OutOfMemory, BulkReads) {
       expect_clean(
           5, [&] { return st_prefetch(file, names, 2); }, fresh_handle);
       expect_clean(
-          3, [&] { return st_prefetch(file, nullptr, 0); }, fresh_handle);
+          3, [&] { return st_prefetch(file, nullptr, 0, nullptr); }, fresh_handle);
       expect_clean(
           5, [&] { return st_load(file, nullptr, 0, nullptr); },
           [&](long n, st_status status) {
             st_tensor t;
-            ASSERT_ST(ST_OK, st_get(file, "x", &t));
+            ASSERT_ST(ST_OK, st_get(file, "x", ST_NTS, &t));
             EXPECT_EQ(std::memcmp(t.data, large[0].bytes.data(), t.nbytes), 0);
             fresh_handle(n, status);
           });
@@ -262,7 +262,7 @@ TEST_F(OutOfMemory, Update) {
   st_file *file = open();
   const st_tensor a = value(0, new_a);
   expect_clean(
-      20, [&] { return st_update(file, "a", &a); },
+      20, [&] { return st_update(file, "a", ST_NTS, &a); },
       [&](long n, st_status status) {
         if (status == ST_E_NOMEM) {
           ASSERT_TRUE(same_bytes(bytes_of(path), old)) << n;
@@ -284,7 +284,7 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
         starve_close ? 0 : 20,
         [&] {
           if (starve_close) return st_close(std::exchange(file, nullptr));
-          return st_update(file, "a", &a);
+          return st_update(file, "a", ST_NTS, &a);
         },
         [&](long, st_status) {
           st_close(file);
@@ -295,9 +295,9 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
           file = open();
           if (starve_close) {
             st_txn *left = nullptr;
-            EXPECT_ST(ST_OK, st_begin(file, nullptr, &left));
-            EXPECT_ST(ST_OK, st_txn_update(left, "a", &a));
-            EXPECT_ST(ST_OK, st_update(file, "a", &a));
+            EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &left));
+            EXPECT_ST(ST_OK, st_txn_update(left, "a", ST_NTS, &a));
+            EXPECT_ST(ST_OK, st_update(file, "a", ST_NTS, &a));
           }
         });
     st_close(file);
@@ -309,7 +309,7 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
 TEST_F(OutOfMemory, CommitOfCopies) {
   const st_tensor a = value(0, new_a), b = value(1, new_b);
   const std::string both = with(a_at, new_a + new_b);
-  st_txn_options options = ST_TXN_OPTIONS_INIT;
+  auto options = sized<st_txn_options>();
   options.flags = ST_TXN_COPY;
   for (int step = 0; step < 4; ++step) {  // which call is starved
     st_file *file = open();
@@ -318,16 +318,16 @@ TEST_F(OutOfMemory, CommitOfCopies) {
     auto run = [&](long n, int starved) {
       auto call = [&, n](int which, auto body) { return which == starved ? starve(n, body) : body(); };
       committed = false;
-      st_status status = call(0, [&] { return st_begin(file, &options, &txn); });
+      st_status status = call(0, [&] { return st_txn_begin(file, &options, &txn); });
       if (status != ST_OK) return status;
-      status = call(1, [&] { return st_txn_update(txn, "a", &a); });
-      if (status == ST_OK) status = call(2, [&] { return st_txn_update(txn, "b", &b); });
+      status = call(1, [&] { return st_txn_update(txn, "a", ST_NTS, &a); });
+      if (status == ST_OK) status = call(2, [&] { return st_txn_update(txn, "b", ST_NTS, &b); });
       if (status != ST_OK) {
-        st_abort(txn);
+        st_txn_free(txn);
         return status;
       }
       committed = true;
-      return call(3, [&] { return st_commit(txn); });
+      return call(3, [&] { return st_txn_commit(txn); });
     };
     long n = 0;
     for (;; ++n) {
@@ -357,7 +357,7 @@ TEST_F(OutOfMemory, CommitOfCopies) {
 
 TEST_F(OutOfMemory, Verify) {
   expect_clean(
-      10, [&] { return st_verify(path.c_str(), nullptr, nullptr); }, [](long, st_status) {});
+      10, [&] { return st_verify(path.c_str(), nullptr); }, [](long, st_status) {});
 }
 
 // A committed journal, written here by hand, for each attempt anew.
@@ -386,9 +386,9 @@ TEST_F(OutOfMemory, Recover) {
   leave_journal();
   st_file *file = nullptr;
   expect_clean(
-      20, [&] { return st_recover(path.c_str()); },
+      20, [&] { return st_recover(path.c_str(), nullptr); },
       [&](long n, st_status) {
-        ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
+        ASSERT_ST(ST_OK, st_recover(path.c_str(), nullptr)) << n;
         ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
         leave_journal();
       });
@@ -396,7 +396,7 @@ TEST_F(OutOfMemory, Recover) {
       20, [&] { return st_open(path.c_str(), nullptr, &file); },
       [&](long n, st_status) {
         st_close(std::exchange(file, nullptr));
-        ASSERT_ST(ST_OK, st_recover(path.c_str())) << n;
+        ASSERT_ST(ST_OK, st_recover(path.c_str(), nullptr)) << n;
         ASSERT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a))) << n;
         leave_journal();
       });

@@ -40,7 +40,7 @@ class CapiNameless : public CapiScene, public ::testing::WithParamInterface<Kind
   }
 
   st_file *open_by_path(uint32_t map) const {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.map = map;
     st_file *file = nullptr;
     EXPECT_ST(ST_OK, st_open(name.c_str(), &options, &file));
@@ -55,7 +55,7 @@ TEST_P(CapiNameless, ItIsReadAndOpenedAnew) {
   for (uint32_t map : {ST_MAP_AUTO, ST_MAP_PRIVATE, ST_MAP_NONE}) {
     st_file *file = open_by_path(map), *again = nullptr;
     ASSERT_NE(file, nullptr);
-    ASSERT_ST(ST_OK, st_reopen(file, &again));
+    ASSERT_ST(ST_OK, st_reopen(file, 0, &again));
     for (st_file *each : {file, again}) {
       EXPECT_EQ(seen(each, "a"), tensors[0].bytes);
       EXPECT_EQ(seen(each, "b"), tensors[1].bytes);
@@ -72,8 +72,8 @@ TEST_P(CapiNameless, AForkedChildReadsItThoughTheProgramClosedItsDescriptor) {
   if (child == 0) {
     std::string a(tensors[0].bytes.size(), '\0');
     st_tensor t = {};
-    const bool well = st_read(file, "a", a.data(), a.size(), nullptr) == ST_OK && a == tensors[0].bytes &&
-                      st_get(file, "b", &t) == ST_OK && std::memcmp(t.data, tensors[1].bytes.data(), t.nbytes) == 0;
+    const bool well = st_read(file, "a", ST_NTS, a.data(), a.size(), nullptr) == ST_OK && a == tensors[0].bytes &&
+                      st_get(file, "b", ST_NTS, &t) == ST_OK && std::memcmp(t.data, tensors[1].bytes.data(), t.nbytes) == 0;
     ::_exit(well ? 0 : 1);
   }
   int status = -1;
@@ -84,13 +84,13 @@ TEST_P(CapiNameless, AForkedChildReadsItThoughTheProgramClosedItsDescriptor) {
 }
 
 TEST_P(CapiNameless, ItIsNotChangedAndThatIsSaid) {
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  auto options = sized<st_open_options>();
   options.flags = ST_OPEN_READ_WRITE;
   st_file *file = nullptr;
   EXPECT_ST(ST_E_UNSUPPORTED, st_open(name.c_str(), &options, &file));
   EXPECT_NE(std::string_view(st_last_error()).find("without a name"), std::string_view::npos) << st_last_error();
   EXPECT_EQ(file, nullptr);
-  EXPECT_ST(ST_OK, st_recover(name.c_str()));
+  EXPECT_ST(ST_OK, st_recover(name.c_str(), nullptr));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CapiNameless, ::testing::Values(Kind::memfd, Kind::tmpfile, Kind::removed),

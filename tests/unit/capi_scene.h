@@ -16,7 +16,7 @@ class CapiScene : public ::testing::Test {
   CapiScene() { put_bytes(path, old); }
 
   st_file *open(uint32_t flags = ST_OPEN_READ_WRITE, uint32_t map = ST_MAP_AUTO) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.flags = flags;
     options.map = map;
     options.lock_timeout_ms = 0;
@@ -36,7 +36,7 @@ class CapiScene : public ::testing::Test {
   }
   static std::string seen(st_file *file, const char *name) {
     st_tensor t = {};
-    EXPECT_ST(ST_OK, st_get(file, name, &t));
+    EXPECT_ST(ST_OK, st_get(file, name, ST_NTS, &t));
     return {static_cast<const char *>(t.data), t.nbytes};
   }
   std::string with(size_t at, const std::string &bytes) const {

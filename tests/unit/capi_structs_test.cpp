@@ -25,12 +25,12 @@ TEST(CapiStructs, InitFunctionsAreEqualToTheirMacros) {
   expect_same<st_plan>(st_plan_init, ST_PLAN_INIT);
   expect_same<st_recover_options>(st_recover_options_init, ST_RECOVER_OPTIONS_INIT);
   expect_same<st_verify_options>(st_verify_options_init, ST_VERIFY_OPTIONS_INIT);
-  expect_same<st_load_options>(st_load_options_init, ST_LOAD_OPTIONS_INIT);
+  expect_same<st_bulk_options>(st_load_options_init, ST_LOAD_OPTIONS_INIT);
   expect_same<st_error_info>(st_error_info_init, ST_ERROR_INFO_INIT);
   expect_same<st_io_info>(st_io_info_init, ST_IO_INFO_INIT);
   expect_same<st_stats>(st_stats_init, ST_STATS_INIT);
-  expect_same<st_diff_options>(st_diff_options_init, ST_DIFF_OPTIONS_INIT);
-  expect_same<st_patch_options>(st_patch_options_init, ST_PATCH_OPTIONS_INIT);
+  expect_same<st_delta_create_options>(st_diff_options_init, ST_DELTA_CREATE_OPTIONS_INIT);
+  expect_same<st_delta_apply_options>(st_patch_options_init, ST_PATCH_OPTIONS_INIT);
   expect_same<st_delta_info>(st_delta_info_init, ST_DELTA_INFO_INIT);
 }
 
@@ -79,12 +79,12 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_EQ(offsetof(st_read_request, index), 16u);
   EXPECT_EQ(offsetof(st_read_request, dst), 24u);
   EXPECT_EQ(offsetof(st_read_request, ranges), 40u);
-  EXPECT_GE(sizeof(st_load_options), 24u);
+  EXPECT_GE(sizeof(st_bulk_options), 24u);
   EXPECT_EQ(offsetof(st_io_info, filesystem), 40u);
   EXPECT_EQ(offsetof(st_open_options, deltas), 80u);
   EXPECT_EQ(offsetof(st_verify_options, deltas), 40u);
-  EXPECT_EQ(offsetof(st_patch_options, plan), 16u);
-  EXPECT_GE(sizeof(st_patch_options), 48u);
+  EXPECT_EQ(offsetof(st_delta_apply_options, plan), 16u);
+  EXPECT_GE(sizeof(st_delta_apply_options), 48u);
   EXPECT_EQ(offsetof(st_delta_info, base), 56u);
   EXPECT_GE(sizeof(st_delta_info), 136u);
 }
@@ -113,15 +113,15 @@ TEST_F(CapiOptions, OfAnOlderCallerTakeDefaultsForTheRest) {
   st_file *file = nullptr;
   ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
   const st_tensor t = value(0, new_a);
-  EXPECT_ST(ST_OK, st_update(file, "a", &t));
+  EXPECT_ST(ST_OK, st_update(file, "a", ST_NTS, &t));
   st_txn_options txn;
   std::memset(&txn, 0xAB, sizeof txn);
   txn.struct_size = sizeof(uint32_t);
   st_txn *transaction = nullptr;
-  ASSERT_ST(ST_OK, st_begin(file, &txn, &transaction));
-  st_abort(transaction);
+  ASSERT_ST(ST_OK, st_txn_begin(file, &txn, &transaction));
+  st_txn_free(transaction);
   st_close(file);
-  st_load_options load;
+  st_bulk_options load;
   std::memset(&load, 0xAB, sizeof load);
   load.struct_size = sizeof(uint32_t);
   ASSERT_ST(ST_OK, st_open(path.c_str(), nullptr, &file));
@@ -130,11 +130,11 @@ TEST_F(CapiOptions, OfAnOlderCallerTakeDefaultsForTheRest) {
   st_recover_options recover;
   std::memset(&recover, 0xAB, sizeof recover);
   recover.struct_size = sizeof(uint32_t);
-  EXPECT_ST(ST_OK, st_recover_with(path.c_str(), &recover));
+  EXPECT_ST(ST_OK, st_recover(path.c_str(), &recover));
   st_verify_options verify;
   std::memset(&verify, 0xAB, sizeof verify);
   verify.struct_size = sizeof(uint32_t);
-  EXPECT_ST(ST_OK, st_verify_with(path.c_str(), &verify));
+  EXPECT_ST(ST_OK, st_verify(path.c_str(), &verify));
 }
 
 TEST_F(CapiOptions, OfANewerCallerMustBeZeroWhereTheyAreNotKnown) {
@@ -147,51 +147,51 @@ TEST_F(CapiOptions, OfANewerCallerMustBeZeroWhereTheyAreNotKnown) {
   EXPECT_EQ(untouched, nullptr);
 
   file = open();
-  const auto fancy_load = later<st_load_options>(ST_LOAD_OPTIONS_INIT, 1),
-             plain_load = later<st_load_options>(ST_LOAD_OPTIONS_INIT, 0);
+  const auto fancy_load = later<st_bulk_options>(ST_LOAD_OPTIONS_INIT, 1),
+             plain_load = later<st_bulk_options>(ST_LOAD_OPTIONS_INIT, 0);
   EXPECT_ST(ST_E_UNSUPPORTED, st_load(file, nullptr, 0, &fancy_load.known));
   EXPECT_ST(ST_OK, st_load(file, nullptr, 0, &plain_load.known));
   st_txn *transaction = nullptr;
   const auto fancy_txn = later<st_txn_options>(ST_TXN_OPTIONS_INIT, uint64_t{1} << 63);
-  EXPECT_ST(ST_E_UNSUPPORTED, st_begin(file, &fancy_txn.known, &transaction));
+  EXPECT_ST(ST_E_UNSUPPORTED, st_txn_begin(file, &fancy_txn.known, &transaction));
   EXPECT_EQ(transaction, nullptr);
   const auto plain_txn = later<st_txn_options>(ST_TXN_OPTIONS_INIT, 0);
-  EXPECT_ST(ST_OK, st_begin(file, &plain_txn.known, &transaction));
+  EXPECT_ST(ST_OK, st_txn_begin(file, &plain_txn.known, &transaction));
   st_close(file);
   const auto fancy_recover = later<st_recover_options>(ST_RECOVER_OPTIONS_INIT, 1),
              plain_recover = later<st_recover_options>(ST_RECOVER_OPTIONS_INIT, 0);
-  EXPECT_ST(ST_E_UNSUPPORTED, st_recover_with(path.c_str(), &fancy_recover.known));
-  EXPECT_ST(ST_OK, st_recover_with(path.c_str(), &plain_recover.known));
+  EXPECT_ST(ST_E_UNSUPPORTED, st_recover(path.c_str(), &fancy_recover.known));
+  EXPECT_ST(ST_OK, st_recover(path.c_str(), &plain_recover.known));
   const auto fancy_verify = later<st_verify_options>(ST_VERIFY_OPTIONS_INIT, 1);
-  EXPECT_ST(ST_E_UNSUPPORTED, st_verify_with(path.c_str(), &fancy_verify.known));
+  EXPECT_ST(ST_E_UNSUPPORTED, st_verify(path.c_str(), &fancy_verify.known));
 }
 
 TEST_F(CapiOptions, WithoutASizeAreRefused) {
   st_file *file = open(), *other = nullptr;
   st_txn *transaction = nullptr;
   for (uint32_t size = 0; size < 4; ++size) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.struct_size = size;
     EXPECT_ST(ST_E_INVALID_ARGUMENT, st_open(path.c_str(), &options, &other));
-    st_txn_options txn = ST_TXN_OPTIONS_INIT;
+    auto txn = sized<st_txn_options>();
     txn.struct_size = size;
-    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(file, &txn, &transaction));
-    st_load_options load = ST_LOAD_OPTIONS_INIT;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_begin(file, &txn, &transaction));
+    auto load = sized<st_bulk_options>();
     load.struct_size = size;
     EXPECT_ST(ST_E_INVALID_ARGUMENT, st_load(file, nullptr, 0, &load));
-    st_recover_options recover = ST_RECOVER_OPTIONS_INIT;
+    auto recover = sized<st_recover_options>();
     recover.struct_size = size;
-    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_recover_with(path.c_str(), &recover));
-    st_verify_options verify = ST_VERIFY_OPTIONS_INIT;
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_recover(path.c_str(), &recover));
+    auto verify = sized<st_verify_options>();
     verify.struct_size = size;
-    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_verify_with(path.c_str(), &verify));
+    EXPECT_ST(ST_E_INVALID_ARGUMENT, st_verify(path.c_str(), &verify));
   }
   st_close(file);
 }
 
 TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   st_file *file = nullptr;
-  st_open_options options = ST_OPEN_OPTIONS_INIT;
+  auto options = sized<st_open_options>();
   for (uint32_t bit = 1; bit < 32; ++bit) {
     options.flags = 1u << bit;
     EXPECT_ST(ST_E_UNSUPPORTED, st_open(path.c_str(), &options, &file)) << bit;
@@ -216,27 +216,27 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   }
 
   file = open();
-  st_load_options load = ST_LOAD_OPTIONS_INIT;
+  auto load = sized<st_bulk_options>();
   for (uint32_t bit = 2; bit < 32; ++bit) {
     load.flags = 1u << bit;
     EXPECT_ST(ST_E_UNSUPPORTED, st_load(file, nullptr, 0, &load));
   }
   st_txn *transaction = nullptr;
-  st_txn_options txn = ST_TXN_OPTIONS_INIT;
+  auto txn = sized<st_txn_options>();
   txn.flags = ST_TXN_COPY | 32u;
-  EXPECT_ST(ST_E_UNSUPPORTED, st_begin(file, &txn, &transaction));
+  EXPECT_ST(ST_E_UNSUPPORTED, st_txn_begin(file, &txn, &transaction));
   txn.flags = 0;
   txn.layout = ST_LAYOUT_STOCK;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_begin(file, &txn, &transaction));
-  st_save_options save = ST_SAVE_OPTIONS_INIT;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_begin(file, &txn, &transaction));
+  auto save = sized<st_save_options>();
   save.flags = 1;
   EXPECT_ST(ST_E_UNSUPPORTED, st_save((dir / "new").c_str(), nullptr, 0, nullptr, 0, &save));
   save.flags = 0;
   save.layout = 3;
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save((dir / "new").c_str(), nullptr, 0, nullptr, 0, &save));
-  st_verify_options verify = ST_VERIFY_OPTIONS_INIT;
+  auto verify = sized<st_verify_options>();
   verify.reserved0 = 1;
-  EXPECT_ST(ST_E_UNSUPPORTED, st_verify_with(path.c_str(), &verify));
+  EXPECT_ST(ST_E_UNSUPPORTED, st_verify(path.c_str(), &verify));
   st_close(file);
 }
 
@@ -257,8 +257,8 @@ TEST_F(CapiOptions, OfTheFirstReleaseStillWork) {
   const uint32_t info_size = 360, stats_size = 96;
   std::memcpy(info, &info_size, sizeof info_size);
   std::memcpy(stats, &stats_size, sizeof stats_size);
-  ASSERT_ST(ST_OK, st_get_io_info(file, reinterpret_cast<st_io_info *>(info)));
-  ASSERT_ST(ST_OK, st_get_stats(file, reinterpret_cast<st_stats *>(stats)));
+  ASSERT_ST(ST_OK, st_file_io_info(file, reinterpret_cast<st_io_info *>(info)));
+  ASSERT_ST(ST_OK, st_file_stats(file, reinterpret_cast<st_stats *>(stats)));
   for (size_t i = info_size; i < sizeof info; ++i) ASSERT_EQ(info[i], 0xAB) << i;
   for (size_t i = stats_size; i < sizeof stats; ++i) ASSERT_EQ(stats[i], 0xAB) << i;
   EXPECT_EQ(reinterpret_cast<const st_io_info *>(info)->map, ST_MAP_PRIVATE);
@@ -294,12 +294,12 @@ void fill_at_every_size(Call call) {
 TEST_F(CapiOptions, ResultsFillNoMoreThanTheCallersSize) {
   st_file *file = open(0, ST_MAP_NONE);  // so that nothing resident changes meanwhile
   seen(file, "a");
-  fill_at_every_size<st_io_info>([&](st_io_info *out) { return st_get_io_info(file, out); });
-  fill_at_every_size<st_stats>([&](st_stats *out) { return st_get_stats(file, out); });
+  fill_at_every_size<st_io_info>([&](st_io_info *out) { return st_file_io_info(file, out); });
+  fill_at_every_size<st_stats>([&](st_stats *out) { return st_file_stats(file, out); });
   st_close(file);
   file = open();
   st_txn *transaction = nullptr;
-  ASSERT_ST(ST_OK, st_begin(file, nullptr, &transaction));
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &transaction));
   fill_at_every_size<st_plan>([&](st_plan *out) {
     const st_status status = st_txn_plan(transaction, out);
     constexpr size_t at = offsetof(st_plan, space_free), end = offsetof(st_plan, how);  // changes meanwhile

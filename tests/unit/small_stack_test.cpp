@@ -72,7 +72,7 @@ class SmallStack : public ::testing::Test {
     put_bytes(one, old);
     on_small_stack([&] { EXPECT_ST(ST_OK, st_reshard(one.c_str(), many.c_str(), large, nullptr)); });
     put_bytes(other, file_of({tensor("a", 11), tensor("b", 12), u8_tensor("d", 100, 4)}));
-    on_small_stack([&] { EXPECT_ST(ST_OK, st_diff(one.c_str(), other.c_str(), delta.c_str(), nullptr)); });
+    on_small_stack([&] { EXPECT_ST(ST_OK, st_delta_create(one.c_str(), other.c_str(), delta.c_str(), nullptr)); });
   }
   ~SmallStack() override {
     can_share_blocks = false;
@@ -94,13 +94,13 @@ class SmallStack : public ::testing::Test {
     return file;
   }
   st_file *open_to_write(const std::string &path) {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.flags = ST_OPEN_READ_WRITE;
     return open(path, options);
   }
   static std::string seen(st_file *file, const char *name) {
     st_tensor t = {};
-    return st_get(file, name, &t) == ST_OK ? std::string(static_cast<const char *>(t.data), t.nbytes) : std::string();
+    return st_get(file, name, ST_NTS, &t) == ST_OK ? std::string(static_cast<const char *>(t.data), t.nbytes) : std::string();
   }
   std::string state(st_file *file) {
     std::string all;
@@ -119,31 +119,31 @@ class SmallStack : public ::testing::Test {
     st_file *file = open_to_write(path);
     st_txn *txn = nullptr;
     st_tensor a = {}, b = {};
-    EXPECT_ST(ST_OK, st_get(file, "a", &a));
-    EXPECT_ST(ST_OK, st_get(file, "b", &b));
-    EXPECT_ST(ST_OK, st_begin(file, nullptr, &txn));
-    EXPECT_ST(ST_OK, st_txn_update(txn, "a", &b));
-    EXPECT_ST(ST_OK, st_txn_update(txn, "b", &a));
-    EXPECT_ST(ST_OK, st_commit(txn));
+    EXPECT_ST(ST_OK, st_get(file, "a", ST_NTS, &a));
+    EXPECT_ST(ST_OK, st_get(file, "b", ST_NTS, &b));
+    EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+    EXPECT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &b));
+    EXPECT_ST(ST_OK, st_txn_update(txn, "b", ST_NTS, &a));
+    EXPECT_ST(ST_OK, st_txn_commit(txn));
     st_close(file);
   }
   void publish(const std::string &path) {
     st_file *file = open_to_write(path);
     st_txn *txn = nullptr;
     st_tensor c = {};
-    EXPECT_ST(ST_OK, st_get(file, "c", &c));
-    EXPECT_ST(ST_OK, st_begin(file, nullptr, &txn));
-    EXPECT_ST(ST_OK, st_txn_put(txn, "b", &c));
-    EXPECT_ST(ST_OK, st_txn_rename(txn, "a", "e"));
-    EXPECT_ST(ST_OK, st_txn_set_metadata(txn, "note", "small"));
-    EXPECT_ST(ST_OK, st_commit(txn));
+    EXPECT_ST(ST_OK, st_get(file, "c", ST_NTS, &c));
+    EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+    EXPECT_ST(ST_OK, st_txn_put(txn, "b", ST_NTS, &c));
+    EXPECT_ST(ST_OK, st_txn_rename(txn, "a", ST_NTS, "e", ST_NTS));
+    EXPECT_ST(ST_OK, st_txn_set_metadata(txn, "note", ST_NTS, "small", ST_NTS));
+    EXPECT_ST(ST_OK, st_txn_commit(txn));
     EXPECT_ST(ST_OK, st_refresh(file));
     st_close(file);
   }
   void apply_delta(const std::string &path) {
-    st_patch_options options = ST_PATCH_OPTIONS_INIT;
+    auto options = sized<st_delta_apply_options>();
     options.reverse = reverse.c_str();
-    EXPECT_ST(ST_OK, st_patch(path.c_str(), delta.c_str(), &options));
+    EXPECT_ST(ST_OK, st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr));
   }
 
   // The writer is killed at each of its syncs; whoever opens then finds all of the change, or nothing.
@@ -166,11 +166,11 @@ class SmallStack : public ::testing::Test {
       ::waitpid(writer, &status, 0);
       ASSERT_TRUE(status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == killed_status)) << status;
       if (tries % 2 == 0) {
-        EXPECT_ST(ST_OK, st_recover(path.c_str()));
+        EXPECT_ST(ST_OK, st_recover(path.c_str(), nullptr));
       }
       const std::string now = state(path);
       EXPECT_TRUE(now == was || now == after) << "killed at sync " << tries + 1;
-      EXPECT_ST(ST_OK, st_verify(path.c_str(), nullptr, nullptr));
+      EXPECT_ST(ST_OK, st_verify(path.c_str(), nullptr));
       done += now == after;
     }
     EXPECT_GE(tries, 3);
@@ -229,20 +229,20 @@ TEST_F(SmallStack, BulkReadsOfAllKinds) {
   const char *deltas[] = {delta.c_str()};
   const auto read_all = [&](const std::string &path, st_open_options options) {
     st_file *file = open(path, options), *pin = nullptr, *again = nullptr;
-    st_load_options load = ST_LOAD_OPTIONS_INIT;
-    load.flags = ST_LOAD_HUGE_PAGES;
+    auto load = sized<st_bulk_options>();
+    load.flags = ST_BULK_HUGE_PAGES;
     std::string to(large, 0);
     std::vector<st_read_request> requests(2);
     const st_range every_third = {0, INT64_MAX, 3};
     requests[0].name = "a", requests[0].name_len = 1, requests[0].dst = to.data(), requests[0].dst_size = 100'000;
     requests[0].ranges = &every_third, requests[0].range_count = 1;
     requests[1].name = "b", requests[1].name_len = 1, requests[1].dst = to.data(), requests[1].dst_size = large;
-    EXPECT_ST(ST_OK, st_read_many(file, requests.data(), 2, nullptr, nullptr));
-    EXPECT_ST(ST_OK, st_prefetch(file, nullptr, 0));
+    EXPECT_ST(ST_OK, st_read_many(file, requests.data(), 2, nullptr));
+    EXPECT_ST(ST_OK, st_prefetch(file, nullptr, 0, nullptr));
     EXPECT_ST(ST_OK, st_snapshot(file, &pin));
-    EXPECT_ST(ST_OK, st_reopen(file, &again));
+    EXPECT_ST(ST_OK, st_reopen(file, 0, &again));
     st_file *written = nullptr;
-    EXPECT_ST(ST_OK, st_reopen_copy_on_write(file, &written));
+    EXPECT_ST(ST_OK, st_reopen(file, ST_REOPEN_COPY_ON_WRITE, &written));
     EXPECT_TRUE(state(written) == state(again));
     EXPECT_ST(ST_OK, st_load(pin, nullptr, 0, &load));
     EXPECT_TRUE(state(pin) == state(again));
@@ -252,10 +252,10 @@ TEST_F(SmallStack, BulkReadsOfAllKinds) {
     int status = -1;
     ::waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
-    st_stats stats = ST_STATS_INIT;
-    st_io_info info = ST_IO_INFO_INIT;
-    EXPECT_ST(ST_OK, st_get_stats(file, &stats));
-    EXPECT_ST(ST_OK, st_get_io_info(file, &info));
+    auto stats = sized<st_stats>();
+    auto info = sized<st_io_info>();
+    EXPECT_ST(ST_OK, st_file_stats(file, &stats));
+    EXPECT_ST(ST_OK, st_file_io_info(file, &info));
     st_release(file);
     for (st_file *each : {pin, again, file}) st_close(each);
   };
@@ -263,7 +263,7 @@ TEST_F(SmallStack, BulkReadsOfAllKinds) {
     for (const std::string &path : {one, many})
       for (const bool layered : {false, true})
         for (uint32_t i = 0; i < 12; ++i) {
-          st_open_options options = ST_OPEN_OPTIONS_INIT;
+          auto options = sized<st_open_options>();
           options.map = i % 4;
           options.prefetch = i % 3 + 1;
           options.direct = i / 2 % 2 ? ST_DIRECT_ON : ST_DIRECT_OFF;
@@ -275,7 +275,7 @@ TEST_F(SmallStack, BulkReadsOfAllKinds) {
           options.delta_count = layered;
           read_all(path, options);
         }
-    EXPECT_ST(ST_OK, st_merge(many.c_str(), deltas, 1, reverse.c_str(), nullptr));
+    EXPECT_ST(ST_OK, st_delta_merge(many.c_str(), deltas, 1, reverse.c_str(), nullptr));
     EXPECT_TRUE(state(reverse) == state(other));
   });
 }
@@ -311,8 +311,8 @@ TEST_F(SmallStack, WhatNestsIsReadOrRefused) {
                                        std::string(32, '0'), R"(","st.delta.result":")", std::string(32, '0'),
                                        R"(","st.delta.)", key, R"(":")", quoted, R"("}})"),
                                   ""));
-        st_delta_info info = ST_DELTA_INFO_INIT;
-        EXPECT_ST(ST_E_DELTA, st_get_delta_info(delta.c_str(), &info));
+        auto info = sized<st_delta_info>();
+        EXPECT_ST(ST_E_DELTA, st_delta_describe(delta.c_str(), &info));
       }
     }
     EXPECT_EQ(opened(index, said), ST_OK);
@@ -338,22 +338,22 @@ TEST_F(SmallStack, WhatFailsIsExplained) {
   ASSERT_EQ(::read(ready[0], &locked, 1), 1);
   ::close(ready[0]);
   run([&] {
-    st_open_options options = ST_OPEN_OPTIONS_INIT;
+    auto options = sized<st_open_options>();
     options.flags = ST_OPEN_READ_WRITE;
     options.lock_timeout_ms = 0;
     st_file *file = open(one, options);
     st_tensor a = {};
-    st_error_info info = ST_ERROR_INFO_INIT;
-    EXPECT_ST(ST_OK, st_get(file, "a", &a));
-    EXPECT_ST(ST_E_BUSY, st_update(file, "a", &a));
+    auto info = sized<st_error_info>();
+    EXPECT_ST(ST_OK, st_get(file, "a", ST_NTS, &a));
+    EXPECT_ST(ST_E_BUSY, st_update(file, "a", ST_NTS, &a));
     EXPECT_ST(ST_OK, st_last_error_info(&info));
     EXPECT_EQ(info.holder_pid, holder);
     st_close(file);
     EXPECT_ST(ST_E_NO_FILE, st_open((dir / std::string(200, 'x')).c_str(), nullptr, &file));
     put_bytes(one, old.substr(0, old.size() / 2));
-    EXPECT_ST(ST_E_TRUNCATED, st_verify(one.c_str(), nullptr, nullptr));
+    EXPECT_ST(ST_E_TRUNCATED, st_verify(one.c_str(), nullptr));
     fs::remove(many + "/model-00001-of-00003.safetensors");
-    EXPECT_ST(ST_E_SHARD_MISSING, st_verify(many.c_str(), nullptr, nullptr));
+    EXPECT_ST(ST_E_SHARD_MISSING, st_verify(many.c_str(), nullptr));
   });
   ::kill(holder, SIGKILL);
   ::waitpid(holder, nullptr, 0);

@@ -25,12 +25,12 @@ struct Diff {
 void make(const Session &session, const Diff &options, const std::string &path) {
   const Interruptible guard(nullptr);
   Progress progress(session.quiet, "comparing", 0);
-  st_diff_options opts = ST_DIFF_OPTIONS_INIT;
+  auto opts = sized<st_delta_create_options>();
   opts.alignment = options.alignment;
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.progress = Progress::callback;
   opts.progress_user = &progress;
-  check(st_diff(options.from.c_str(), options.to.c_str(), path.c_str(), &opts));
+  check(st_delta_create(options.from.c_str(), options.to.c_str(), path.c_str(), &opts));
 }
 
 int run(Session &session, const Diff &options) {

@@ -71,13 +71,13 @@ void write_safetensors(const Session &session, const Slice &slice, const std::st
   tensor.nbytes = slice.nbytes();
   struct Writer {
     st_writer *writer = nullptr;
-    ~Writer() { st_writer_abort(writer); }
+    ~Writer() { st_writer_free(writer); }
   } out;
   check(st_writer_open(path.c_str(), &tensor, 1, nullptr, 0, nullptr, &out.writer));
   Progress progress(session.quiet, "reading", slice.nbytes());
   uint64_t done = 0;
   slice.read(piece_bytes, [&](std::string_view bytes) {
-    check(st_writer_add_n(out.writer, tensor.name, tensor.name_len, bytes.data(), bytes.size()));
+    check(st_writer_write(out.writer, tensor.name, tensor.name_len, bytes.data(), bytes.size()));
     progress.done(done += bytes.size());
   });
   const st_status status = st_writer_finish(out.writer);

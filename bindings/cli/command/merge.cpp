@@ -26,14 +26,14 @@ int run(Session &session, const Merge &options) {
   {
     const Interruptible guard(nullptr);
     Progress progress(session.quiet, "merging", 0);
-    st_save_options opts = ST_SAVE_OPTIONS_INIT;
+    auto opts = sized<st_save_options>();
     opts.layout = options.canonical ? ST_LAYOUT_CANONICAL : ST_LAYOUT_KEEP;
     opts.alignment = options.alignment;
     opts.header_reserve = options.reserve;
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
-    check(st_merge(options.base.c_str(), deltas.data(), deltas.size(), options.output.c_str(), &opts));
+    check(st_delta_merge(options.base.c_str(), deltas.data(), deltas.size(), options.output.c_str(), &opts));
   }
   forget_interrupt();  // it is made
   const File file(session, options.output);

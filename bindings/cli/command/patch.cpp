@@ -23,19 +23,19 @@ const char *kind_name(uint32_t kind) {
 
 int run(Session &session, const Patch &options) {
   const st_delta_info info = delta_info(options.delta);
-  st_plan plan = ST_PLAN_INIT;
+  auto plan = sized<st_plan>();
   throw_if_interrupted();
   {
     const Interruptible guard(nullptr);
     Progress progress(session.quiet, "patching", 0);
-    st_patch_options opts = ST_PATCH_OPTIONS_INIT;
-    opts.flags = (options.publish ? ST_COMMIT_PUBLISH : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
+    auto opts = sized<st_delta_apply_options>();
+    opts.flags = (options.publish ? ST_TXN_PUBLISH : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
     opts.reverse = options.reverse.empty() ? nullptr : options.reverse.c_str();
     opts.plan = &plan;
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
-    check(st_patch(options.base.c_str(), options.delta.c_str(), &opts));
+    check(st_delta_apply(options.base.c_str(), options.delta.c_str(), &opts, nullptr));
   }
   forget_interrupt();  // it is done
   if (session.json) {

@@ -16,12 +16,12 @@ struct Recover {
 
 Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
   Outcome outcome;
-  st_recover_options opts = ST_RECOVER_OPTIONS_INIT;
+  auto opts = sized<st_recover_options>();
   opts.lock_timeout_ms = lock_timeout_ms;
   opts.report = collect_finding;
   opts.user = &outcome.findings;
   const Interruptible guard(nullptr);  // stops between journals
-  const st_status status = st_recover_with(path.c_str(), &opts);
+  const st_status status = st_recover(path.c_str(), &opts);
   if (status != ST_OK) {
     outcome.failure = Failure::of_libst(status);
   } else if (outcome.findings.empty()) {

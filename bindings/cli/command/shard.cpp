@@ -42,7 +42,7 @@ void run_with_progress(Session &session, const char *doing, const Reshape &optio
   throw_if_interrupted();
   const Interruptible guard(nullptr);
   Progress progress(session.quiet, doing, 0);
-  st_save_options opts = ST_SAVE_OPTIONS_INIT;
+  auto opts = sized<st_save_options>();
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.progress = Progress::callback;
   opts.progress_user = &progress;

@@ -152,7 +152,7 @@ int run(Session &session, const Update &options) {
 
   throw_if_interrupted();
   Progress progress(session.quiet, "updating", 2 * nbytes);  // into the journal, then into the file
-  st_txn_options opts = ST_TXN_OPTIONS_INIT;
+  auto opts = sized<st_txn_options>();
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.progress = Progress::callback;
   opts.progress_user = &progress;

@@ -47,7 +47,7 @@ Outcome verify(Session &session, const std::string &path, const std::vector<std:
   {
     Interruptible interruptible(nullptr);
     Progress progress(session.quiet, "reading", 0);
-    st_verify_options options = ST_VERIFY_OPTIONS_INIT;
+    auto options = sized<st_verify_options>();
     options.report = collect_finding;
     options.report_user = &outcome.findings;
     options.progress = Progress::callback;
@@ -56,7 +56,7 @@ Outcome verify(Session &session, const std::string &path, const std::vector<std:
     for (const std::string &delta : deltas) layers.push_back(delta.c_str());
     options.deltas = layers.data();
     options.delta_count = layers.size();
-    status = st_verify_with(path.c_str(), &options);
+    status = st_verify(path.c_str(), &options);
   }
   throw_if_interrupted();
   if (status == ST_OK) {
