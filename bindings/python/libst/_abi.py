@@ -66,7 +66,7 @@ class OpenOptions(ctypes.Structure):
         ("worker_count", c_uint32),
         ("memory_limit", c_uint64),
         ("deltas", POINTER(c_char_p)),
-        ("delta_count", c_uint64),
+        ("delta_count", c_size_t),
     ]
 
 
@@ -92,9 +92,9 @@ class Range(ctypes.Structure):
 
 class ReadRequest(ctypes.Structure):
     _fields_ = [
-        ("name", c_char_p),
+        ("name", c_void_p),  # with a length: it may hold NUL
         ("name_len", c_size_t),
-        ("index", c_uint64),
+        ("index", c_size_t),
         ("dst", c_void_p),
         ("dst_size", c_size_t),
         ("ranges", POINTER(Range)),
@@ -102,7 +102,7 @@ class ReadRequest(ctypes.Structure):
     ]
 
 
-class LoadOptions(ctypes.Structure):
+class BulkOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
         ("flags", c_uint32),
@@ -140,7 +140,7 @@ class Plan(ctypes.Structure):
     ]
 
 
-class DiffOptions(ctypes.Structure):
+class DeltaCreateOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
         ("alignment", c_uint32),
@@ -151,12 +151,11 @@ class DiffOptions(ctypes.Structure):
     ]
 
 
-class PatchOptions(ctypes.Structure):
+class DeltaApplyOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
         ("flags", c_uint32),
         ("reverse", c_char_p),
-        ("plan", POINTER(Plan)),
         ("lock_timeout_ms", c_int32),
         ("reserved0", c_uint32),
         ("progress", progress_fn),
@@ -211,7 +210,7 @@ class VerifyOptions(ctypes.Structure):
         ("progress", progress_fn),
         ("progress_user", c_void_p),
         ("deltas", POINTER(c_char_p)),
-        ("delta_count", c_uint64),
+        ("delta_count", c_size_t),
     ]
 
 
@@ -220,7 +219,7 @@ class RecoverOptions(ctypes.Structure):
         ("struct_size", c_uint32),
         ("lock_timeout_ms", c_int32),
         ("report", report_fn),
-        ("user", c_void_p),
+        ("report_user", c_void_p),
     ]
 
 
@@ -266,9 +265,11 @@ class Stats(ctypes.Structure):
 
 # ---------------------------------------------------------------- constants
 
+ST_NTS = 2**64 - 1
+
 ST_LOG_INFO = 1
 ST_LOG_WARNING = 2
-ST_REPORT_ERROR = 3
+ST_LOG_ERROR = 3
 
 ST_OPEN_READ_WRITE = 1
 
@@ -287,16 +288,22 @@ ST_DIRECT_AUTO = 0
 ST_DIRECT_OFF = 1
 ST_DIRECT_ON = 2
 
-ST_LOAD_HUGE_PAGES = 1
-ST_LOAD_DIRECT = 2
-
+ST_TIMEOUT_DEFAULT = 0
 ST_TIMEOUT_FOREVER = -1
+ST_TIMEOUT_NONE = -2
+
+ST_REOPEN_COPY_ON_WRITE = 1
+
+ST_BULK_HUGE_PAGES = 1
+ST_BULK_DIRECT = 2
 
 ST_TXN_COPY = 1
-ST_COMMIT_PUBLISH = 2
+ST_TXN_PUBLISH = 2
 ST_TXN_BREAK_LINKS = 4
-ST_TXN_FILLERS = 8
-ST_TXN_NEW_NAMES = 16
+ST_TXN_NEW_NAMES = 8
+
+ST_GRACE_DEFAULT = 0
+ST_GRACE_NONE = 2**32 - 1
 
 ST_PLAN_NOTHING = 0
 ST_PLAN_PATCH = 1
@@ -331,125 +338,93 @@ def _function(name: str, restype: Any, *argtypes: Any) -> Any:
 
 _file = c_void_p
 _txn = c_void_p
+_writer = c_void_p
 _tensor = POINTER(Tensor)
+_metadata = POINTER(Metadata)
+_out = POINTER(c_void_p)
+_length = POINTER(c_size_t)
+
+st_version = _function("st_version", c_char_p)
 
 st_status_name = _function("st_status_name", c_char_p, c_status)
 st_last_error = _function("st_last_error", c_char_p)
-st_error_info_init = _function("st_error_info_init", None, POINTER(ErrorInfo), c_size_t)
 st_last_error_info = _function("st_last_error_info", c_status, POINTER(ErrorInfo))
+
+st_open = _function("st_open", c_status, c_char_p, POINTER(OpenOptions), _out)
+st_open_memory = _function("st_open_memory", c_status, c_void_p, c_size_t, _out)
+st_close = _function("st_close", None, _file)
+st_refresh = _function("st_refresh", c_status, _file)
+st_interrupt = _function("st_interrupt", None, _file)
 
 st_dtype_name = _function("st_dtype_name", c_char_p, c_uint32)
 st_dtype_bits = _function("st_dtype_bits", c_uint32, c_uint32)
-st_dtype_parse = _function("st_dtype_parse", c_status, c_char_p, POINTER(c_uint32))
-st_version = _function("st_version", c_char_p)
-
-st_open_options_init = _function("st_open_options_init", None, POINTER(OpenOptions), c_size_t)
-st_open = _function("st_open", c_status, c_char_p, POINTER(OpenOptions), POINTER(c_void_p))
-st_open_memory = _function("st_open_memory", c_status, c_void_p, c_size_t, POINTER(c_void_p))
-st_reopen = _function("st_reopen", c_status, _file, POINTER(c_void_p))
-st_reopen_copy_on_write = _function("st_reopen_copy_on_write", c_status, _file, POINTER(c_void_p))
-st_close = _function("st_close", c_status, _file)
-st_snapshot = _function("st_snapshot", c_status, _file, POINTER(c_void_p))
-st_release = _function("st_release", None, _file)
-st_interrupt = _function("st_interrupt", None, _file)
-
-st_shard_count = _function("st_shard_count", c_size_t, _file)
-st_shard_path = _function("st_shard_path", c_status, _file, c_size_t, POINTER(c_char_p))
+st_dtype_parse = _function("st_dtype_parse", c_status, c_char_p, c_size_t, POINTER(c_uint32))
 
 st_count = _function("st_count", c_size_t, _file)
-st_at = _function("st_at", c_status, _file, c_size_t, _tensor)
-# An address, not a POINTER(Tensor): _names.py fills an array of numpy's.
-st_at_many = _function("st_at_many", c_status, _file, c_size_t, c_size_t, c_void_p)
-st_names = _function("st_names", c_status, _file, c_char_p, POINTER(c_size_t))
-st_find = _function("st_find", c_status, _file, c_char_p, c_size_t, POINTER(c_size_t))
+# An address, not a POINTER(Tensor): _rows.py fills an array of numpy's.
+st_at = _function("st_at", c_status, _file, c_size_t, c_size_t, c_void_p)
 st_describe = _function("st_describe", c_status, _file, c_char_p, c_size_t, _tensor)
+st_find = _function("st_find", c_status, _file, c_char_p, c_size_t, _length)
+st_names = _function("st_names", c_status, _file, c_char_p, _length)
 st_metadata_count = _function("st_metadata_count", c_size_t, _file)
-st_metadata_at = _function(
-    "st_metadata_at", c_status, _file, c_size_t,
-    POINTER(c_void_p), POINTER(c_size_t), POINTER(c_void_p), POINTER(c_size_t),
-)  # fmt: skip
-st_metadata_get = _function("st_metadata_get", c_status, _file, c_char_p, POINTER(c_void_p), POINTER(c_size_t))
-st_metadata_get_n = _function(
-    "st_metadata_get_n", c_status, _file, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t)
-)
+st_metadata_at = _function("st_metadata_at", c_status, _file, c_size_t, _out, _length, _out, _length)
+st_metadata_get = _function("st_metadata_get", c_status, _file, c_char_p, c_size_t, _out, _length)
 
-st_get = _function("st_get", c_status, _file, c_char_p, _tensor)
-st_get_n = _function("st_get_n", c_status, _file, c_char_p, c_size_t, _tensor)
+st_get = _function("st_get", c_status, _file, c_char_p, c_size_t, _tensor)
 st_get_at = _function("st_get_at", c_status, _file, c_size_t, _tensor)
-st_read = _function("st_read", c_status, _file, c_char_p, c_void_p, c_size_t, _tensor)
-st_read_n = _function("st_read_n", c_status, _file, c_char_p, c_size_t, c_void_p, c_size_t, _tensor)
+st_read = _function("st_read", c_status, _file, c_char_p, c_size_t, c_void_p, c_size_t, _tensor)
 st_slice_shape = _function(
     "st_slice_shape", c_status, _file, c_char_p, c_size_t, POINTER(Range), c_size_t,
-    POINTER(c_uint64), c_size_t, POINTER(c_size_t), POINTER(c_uint64),
+    POINTER(c_uint64), c_size_t, _length, POINTER(c_uint64),
 )  # fmt: skip
 st_read_slice = _function(
-    "st_read_slice", c_status, _file, c_char_p, POINTER(Range), c_size_t, c_void_p, c_size_t, _tensor
+    "st_read_slice", c_status, _file, c_char_p, c_size_t, POINTER(Range), c_size_t, c_void_p, c_size_t, _tensor
 )
-st_read_slice_n = _function(
-    "st_read_slice_n", c_status, _file, c_char_p, c_size_t, POINTER(Range), c_size_t,
-    c_void_p, c_size_t, _tensor,
-)  # fmt: skip
 
-st_read_many = _function("st_read_many", c_status, _file, c_void_p, c_size_t, progress_fn, c_void_p)
-st_prefetch = _function("st_prefetch", c_status, _file, POINTER(c_char_p), c_size_t)
-st_prefetch_at = _function("st_prefetch_at", c_status, _file, POINTER(c_uint64), c_size_t, progress_fn, c_void_p)
-st_load_options_init = _function("st_load_options_init", None, POINTER(LoadOptions), c_size_t)
-st_load = _function("st_load", c_status, _file, POINTER(c_uint64), c_size_t, POINTER(LoadOptions))
-
-st_txn_options_init = _function("st_txn_options_init", None, POINTER(TxnOptions), c_size_t)
-st_update = _function("st_update", c_status, _file, c_char_p, _tensor)
-st_update_n = _function("st_update_n", c_status, _file, c_char_p, c_size_t, _tensor)
-st_begin = _function("st_begin", c_status, _file, POINTER(TxnOptions), POINTER(c_void_p))
-st_txn_update = _function("st_txn_update", c_status, _txn, c_char_p, _tensor)
-st_txn_update_n = _function("st_txn_update_n", c_status, _txn, c_char_p, c_size_t, _tensor)
-st_txn_put = _function("st_txn_put", c_status, _txn, c_char_p, _tensor)
-st_txn_put_n = _function("st_txn_put_n", c_status, _txn, c_char_p, c_size_t, _tensor)
-st_txn_delete = _function("st_txn_delete", c_status, _txn, c_char_p)
-st_txn_delete_n = _function("st_txn_delete_n", c_status, _txn, c_char_p, c_size_t)
-st_txn_rename = _function("st_txn_rename", c_status, _txn, c_char_p, c_char_p)
-st_txn_rename_n = _function("st_txn_rename_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
-st_txn_set_metadata = _function("st_txn_set_metadata", c_status, _txn, c_char_p, c_char_p)
-st_txn_set_metadata_n = _function("st_txn_set_metadata_n", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
-st_plan_init = _function("st_plan_init", None, POINTER(Plan), c_size_t)
+st_update = _function("st_update", c_status, _file, c_char_p, c_size_t, _tensor)
+st_txn_begin = _function("st_txn_begin", c_status, _file, POINTER(TxnOptions), _out)
+st_txn_update = _function("st_txn_update", c_status, _txn, c_char_p, c_size_t, _tensor)
+st_txn_put = _function("st_txn_put", c_status, _txn, c_char_p, c_size_t, _tensor)
+st_txn_delete = _function("st_txn_delete", c_status, _txn, c_char_p, c_size_t)
+st_txn_rename = _function("st_txn_rename", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
+st_txn_set_metadata = _function("st_txn_set_metadata", c_status, _txn, c_char_p, c_size_t, c_char_p, c_size_t)
 st_txn_plan = _function("st_txn_plan", c_status, _txn, POINTER(Plan))
-st_refresh = _function("st_refresh", c_status, _file)
-st_compact = _function("st_compact", c_status, c_char_p, POINTER(TxnOptions))
-st_commit = _function("st_commit", c_status, _txn)
-st_abort = _function("st_abort", None, _txn)
+st_txn_commit = _function("st_txn_commit", c_status, _txn)
+st_txn_free = _function("st_txn_free", None, _txn)
 
-_metadata = POINTER(Metadata)
-_writer = c_void_p
-st_save_options_init = _function("st_save_options_init", None, POINTER(SaveOptions), c_size_t)
 st_save = _function("st_save", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions))
-st_reshard = _function("st_reshard", c_status, c_char_p, c_char_p, c_uint64, POINTER(SaveOptions))
-st_join = _function("st_join", c_status, c_char_p, c_char_p, POINTER(SaveOptions))
 st_writer_open = _function(
-    "st_writer_open", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions),
-    POINTER(c_void_p),
-)  # fmt: skip
-st_writer_add = _function("st_writer_add", c_status, _writer, c_char_p, c_void_p, c_uint64)
-st_writer_add_n = _function("st_writer_add_n", c_status, _writer, c_char_p, c_size_t, c_void_p, c_uint64)
+    "st_writer_open", c_status, c_char_p, _tensor, c_size_t, _metadata, c_size_t, POINTER(SaveOptions), _out
+)
+st_writer_write = _function("st_writer_write", c_status, _writer, c_char_p, c_size_t, c_void_p, c_uint64)
 st_writer_put = _function("st_writer_put", c_status, _writer, _tensor)
 st_writer_finish = _function("st_writer_finish", c_status, _writer)
-st_writer_abort = _function("st_writer_abort", None, _writer)
+st_writer_free = _function("st_writer_free", None, _writer)
 
-_paths = POINTER(c_char_p)
-st_diff_options_init = _function("st_diff_options_init", None, POINTER(DiffOptions), c_size_t)
-st_diff = _function("st_diff", c_status, c_char_p, c_char_p, c_char_p, POINTER(DiffOptions))
-st_patch_options_init = _function("st_patch_options_init", None, POINTER(PatchOptions), c_size_t)
-st_patch = _function("st_patch", c_status, c_char_p, c_char_p, POINTER(PatchOptions))
-st_merge = _function("st_merge", c_status, c_char_p, _paths, c_size_t, c_char_p, POINTER(SaveOptions))
-st_delta_info_init = _function("st_delta_info_init", None, POINTER(DeltaInfo), c_size_t)
-st_get_delta_info = _function("st_get_delta_info", c_status, c_char_p, POINTER(DeltaInfo))
+st_reopen = _function("st_reopen", c_status, _file, c_uint32, _out)
+st_snapshot = _function("st_snapshot", c_status, _file, _out)
+st_release = _function("st_release", None, _file)
 
-st_verify = _function("st_verify", c_status, c_char_p, report_fn, c_void_p)
-st_verify_options_init = _function("st_verify_options_init", None, POINTER(VerifyOptions), c_size_t)
-st_verify_with = _function("st_verify_with", c_status, c_char_p, POINTER(VerifyOptions))
-st_recover = _function("st_recover", c_status, c_char_p)
-st_recover_options_init = _function("st_recover_options_init", None, POINTER(RecoverOptions), c_size_t)
-st_recover_with = _function("st_recover_with", c_status, c_char_p, POINTER(RecoverOptions))
+# An address, as of st_at.
+st_read_many = _function("st_read_many", c_status, _file, c_void_p, c_size_t, POINTER(BulkOptions))
+st_prefetch = _function("st_prefetch", c_status, _file, _length, c_size_t, POINTER(BulkOptions))
+st_load = _function("st_load", c_status, _file, _length, c_size_t, POINTER(BulkOptions))
 
-st_io_info_init = _function("st_io_info_init", None, POINTER(IoInfo), c_size_t)
-st_get_io_info = _function("st_get_io_info", c_status, _file, POINTER(IoInfo))
-st_stats_init = _function("st_stats_init", None, POINTER(Stats), c_size_t)
-st_get_stats = _function("st_get_stats", c_status, _file, POINTER(Stats))
+st_shard_count = _function("st_shard_count", c_uint32, _file)
+st_shard_path = _function("st_shard_path", c_status, _file, c_uint32, POINTER(c_char_p))
+st_reshard = _function("st_reshard", c_status, c_char_p, c_char_p, c_uint64, POINTER(SaveOptions))
+st_join = _function("st_join", c_status, c_char_p, c_char_p, POINTER(SaveOptions))
+
+st_delta_create = _function("st_delta_create", c_status, c_char_p, c_char_p, c_char_p, POINTER(DeltaCreateOptions))
+st_delta_apply = _function("st_delta_apply", c_status, c_char_p, c_char_p, POINTER(DeltaApplyOptions), POINTER(Plan))
+st_delta_merge = _function(
+    "st_delta_merge", c_status, c_char_p, POINTER(c_char_p), c_size_t, c_char_p, POINTER(SaveOptions)
+)
+st_delta_describe = _function("st_delta_describe", c_status, c_char_p, POINTER(DeltaInfo))
+
+st_verify = _function("st_verify", c_status, c_char_p, POINTER(VerifyOptions))
+st_recover = _function("st_recover", c_status, c_char_p, POINTER(RecoverOptions))
+st_compact = _function("st_compact", c_status, c_char_p, POINTER(TxnOptions))
+
+st_file_io_info = _function("st_file_io_info", c_status, _file, POINTER(IoInfo))
+st_file_stats = _function("st_file_stats", c_status, _file, POINTER(Stats))

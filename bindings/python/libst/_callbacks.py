@@ -22,7 +22,7 @@ Log = Callable[[str, str], object]
 LEVELS = {
     _abi.ST_LOG_INFO: "info",
     _abi.ST_LOG_WARNING: "warning",
-    _abi.ST_REPORT_ERROR: "error",
+    _abi.ST_LOG_ERROR: "error",
 }
 
 #: The code of the functions that C calls, from which exceptions are dropped.

@@ -16,14 +16,14 @@ _MANY = 32  # from so many on numpy's columns cost less than ctypes' structs
 
 
 def all_forms(handle: Handle) -> tuple[list[Form], list[int], list[int]]:
-    """Forms, bytes and file offsets, in the order of `names`. Of one file: its shapes lie in one array (st_at_many).
+    """Forms, bytes and file offsets, in the order of `names`. Of one file: its shapes lie in one array (st_at).
 
     Those of one form share it: tuples by the thousand would set the cycle collector going, over all that torch has."""
     count = _abi.st_count(handle)
     try:
         if count < _MANY:
             tensors = (_abi.Tensor * count)()
-            check(_abi.st_at_many(handle, 0, count, ctypes.addressof(tensors)))
+            check(_abi.st_at(handle, 0, count, ctypes.addressof(tensors)))
             forms = [(t.dtype, tuple(t.shape[: t.rank])) for t in tensors]
             return forms, [t.nbytes for t in tensors], [t.file_offset for t in tensors]
         rows = describe_all(handle)

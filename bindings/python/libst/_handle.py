@@ -1,7 +1,7 @@
-"""Own an st_file, and close it when nothing points into it any more.
+"""Own what C gives, an st_file, an st_txn or an st_writer, and free it once: when nothing points to it any more.
 
-Views are numpy arrays whose base leads, through a Memory, to the Handle. So the
-handle outlives `File.close()` for as long as a view lives, and no longer. It is
+Views are numpy arrays whose base leads, through a Memory, to the Handle of an st_file. So
+the handle outlives `File.close()` for as long as a view lives, and no longer. It is
 that of a Pin: a File has a Handle of its own, from which no pointer is taken.
 """
 
@@ -23,15 +23,15 @@ _untrack.restype = None
 
 
 class Handle(ctypes.c_void_p):
-    """The address of an st_file, as a call has put it here; the handle's last reference closes it.
+    """The address of an st_file, an st_txn or an st_writer, as a call has put it here; the last reference frees it.
 
-    All that happens then is C: the callbacks of weak references to it call `st_close`, and after that drop what the
-    file borrowed. A `__del__` would be Python, at whose first line, and after each call that it makes, a signal's
-    handler may raise; the file would then stay open.
+    All that happens then is C: the callbacks of weak references to it call `st_close`, `st_txn_free` or
+    `st_writer_free`, and after that drop what was borrowed. A `__del__` would be Python, at whose first line, and after
+    each call that it makes, a signal's handler may raise; the file would then stay open.
 
-    The cycle collector must not know a handle: that calls `__del__` of all objects of a dead cycle, in no good order,
-    before it frees any, and a `__del__` among them may still use the file, as Transaction's does. So it is untracked,
-    which an object may be that leads into no cycle.
+    The cycle collector must not know a handle: that clears weak references to all objects of a dead cycle, and calls
+    their `__del__`, in no good order before it frees any, and a `__del__` among them may still use the file. So it is
+    untracked, which an object may be that leads into no cycle.
     """
 
     __slots__ = ()
@@ -41,14 +41,14 @@ class Handle(ctypes.c_void_p):
 
 
 class _Closing(weakref.ref[Handle]):
-    """Closes what a dead handle held."""
+    """Frees what a dead handle held."""
 
-    close: Callable[[], int] = int  # nothing, until it is told what: a signal's handler may raise in between
+    close: Callable[[], object] = int  # nothing, until it is told what: a signal's handler may raise in between
 
 
 class _Borrowing(weakref.ref[Handle]):
-    """Keeps what an open st_file borrows: C callbacks, the bytes of open_memory. Not the handle itself does, as its
-    attributes are gone before it is closed."""
+    """Keeps what C borrows: callbacks, the bytes of open_memory, payloads. Not the handle itself does, as its
+    attributes are gone before it is freed."""
 
     __slots__ = ("borrowed", "closing")
     __hash__ = object.__hash__
@@ -60,29 +60,29 @@ class _Borrowing(weakref.ref[Handle]):
 _borrowings: set[_Borrowing] = set()
 
 
-def _empty(borrowed: Any) -> Handle:
-    """A handle to put an st_file in."""
+def _empty(borrowed: Any, free: Callable[[Any], None]) -> Handle:
+    """A handle to put an address in."""
     address = ctypes.c_void_p()
-    handle = Handle.from_buffer(address)  # so that who closes needs no handle to know what it holds
+    handle = Handle.from_buffer(address)  # so that what frees needs no handle to know what it holds
     _untrack(handle)
     kept = _Borrowing(handle, _borrowings.discard)
     kept.borrowed = borrowed
     kept.closing = _Closing(handle, methodcaller("close"))  # the later of two callbacks is called first
-    kept.closing.close = partial(_abi.st_close, address)
+    kept.closing.close = partial(free, address)
     _borrowings.add(kept)
     return handle
 
 
-def opened(call: Callable[[Handle], int], borrowed: Any = None) -> Handle:
-    """The handle in which a call puts an st_file; closed, if anything is raised although the call was made."""
-    handle = _empty(borrowed)
+def opened(call: Callable[[Handle], int], borrowed: Any = None, free: Callable[[Any], None] = _abi.st_close) -> Handle:
+    """The handle in which a call puts what it opens; freed, if anything is raised although the call was made."""
+    handle = _empty(borrowed, free)
     try:
         check(call(handle))
         return handle
     except BaseException:
         # At once, as the traceback may keep the handle; and emptied first, with nothing between at which to raise.
         address, handle.value = handle.value, None
-        _abi.st_close(address)
+        free(address)
         raise
     finally:
         del call, borrowed, handle  # not in the traceback of an error, where they would keep a file open

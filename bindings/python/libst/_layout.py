@@ -1,10 +1,8 @@
 """How a file that is written is laid out: the orders of its tensors by name, and the options of a save."""
 
-import ctypes
-
 from . import _abi
 from ._callbacks import Callbacks
-from ._waiting import Waiting
+from ._sized import sized
 
 _LAYOUTS = {"keep": _abi.ST_LAYOUT_KEEP, "canonical": _abi.ST_LAYOUT_CANONICAL, "stock": _abi.ST_LAYOUT_STOCK}
 
@@ -16,13 +14,13 @@ def layout_number(layout: str, allowed: tuple[str, ...] = ("keep", "canonical", 
 
 
 def save_options(
-    layout: str, alignment: int, header_reserve: int, waiting: Waiting, callbacks: Callbacks
+    layout: str, alignment: int, header_reserve: int, timeout_ms: int, callbacks: Callbacks
 ) -> _abi.SaveOptions:
-    options = _abi.SaveOptions()
-    _abi.st_save_options_init(options, ctypes.sizeof(options))
-    options.layout = layout_number(layout)
-    options.alignment = alignment
-    options.header_reserve = header_reserve
-    options.lock_timeout_ms = waiting.turn_ms
-    options.progress = callbacks.progress
-    return options
+    return sized(
+        _abi.SaveOptions,
+        layout=layout_number(layout),
+        alignment=alignment,
+        header_reserve=header_reserve,
+        lock_timeout_ms=timeout_ms,
+        progress=callbacks.progress,
+    )

@@ -81,7 +81,7 @@ def _names_with_nul(handle: Handle, count: int) -> Iterator[str]:
     """The same where a name holds NUL: the iterator keeps the handle, and reads whole columns of descriptions."""
     for first in range(0, count, _CHUNK):
         rows = np.empty(min(_CHUNK, count - first), _COLUMNS)
-        check(_abi.st_at_many(handle, first, len(rows), rows.__array_interface__["data"][0]))
+        check(_abi.st_at(handle, first, len(rows), rows.__array_interface__["data"][0]))
         pointers: Any = np.ascontiguousarray(rows["name"])
         texts: Any = (ctypes.c_char_p * len(rows)).from_buffer(pointers)[:]  # up to a NUL
         lengths = rows["length"]

@@ -12,7 +12,8 @@ from ._names import Description
 from ._rows import Columns, address
 from ._torch import bytes_of, is_ready, told_form
 from .dtypes import BYTES, NAMES, NUMBERS, PACKED
-from .errors import DtypeMismatchError
+from .errors import refusal
+from .status import Status
 
 _BY_NAME = {name: number for number, name in NAMES.items()}
 
@@ -38,7 +39,7 @@ def form_of(value: Any) -> Form:
         return NUMBERS.get(value.dtype) or _number(value.dtype), value.shape, value.nbytes, value.flags.c_contiguous
     if isinstance(value, Packed):
         if value.dtype not in _BY_NAME:
-            raise DtypeMismatchError(f"the format has no element type named {value.dtype!r}")
+            raise refusal(Status.DTYPE_MISMATCH, f"the format has no element type named {value.dtype!r}")
         data = np.asarray(value.data)
         return _BY_NAME[value.dtype], tuple(value.shape), data.nbytes, data.flags.c_contiguous
     if _is_torch(value):
@@ -112,11 +113,13 @@ def _number(dtype: "np.dtype[Any]") -> int:
     if number is not None:
         return number
     if dtype.newbyteorder("<") in NUMBERS:
-        raise DtypeMismatchError(
+        raise refusal(
+            Status.DTYPE_MISMATCH,
             f"the array is big-endian ({dtype.str}) and the format little-endian; "
-            "convert it with array.astype(array.dtype.newbyteorder('<'))"
+            "convert it with array.astype(array.dtype.newbyteorder('<'))",
         )
-    raise DtypeMismatchError(
+    raise refusal(
+        Status.DTYPE_MISMATCH,
         f"the format has no element type for numpy's {dtype}; "
-        "packed 4- and 6-bit elements are given as a flat uint8 array"
+        "packed 4- and 6-bit elements are given as a flat uint8 array",
     )

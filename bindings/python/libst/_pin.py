@@ -7,7 +7,6 @@ An error's traceback must keep no pin, or it would keep the file open. So what h
 before an exception leaves, and callers have it in none.
 """
 
-import ctypes
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -21,9 +20,11 @@ from ._forms import Form, all_forms
 from ._handle import Handle, borrowed_by, memory, opened
 from ._names import Description, describe, encoded, names, no_name
 from ._rows import TENSOR, address
+from ._sized import sized
 from ._torch import laid_over
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
-from .errors import FileChangedError, check, error
+from .errors import StorageError, check, error
+from .status import Status
 
 Array = np.ndarray[Any, Any]
 
@@ -75,13 +76,13 @@ class Pin:
         info = self.io_info()
         self.map = info.map
         self._size = info.file_size
-        self._writable = options is not None and options["map"] == "copy-on-write"
+        self._writable = options is not None and options["mapping"] == "copy-on-write"
         self._copies = []
         # Where a view has to be read first, a signal's handler may run in the callback.
         calls_back = guarded or _abi.st_shard_count(self.handle) != 1 or self.map not in _MAPPED
-        self._get = partial(callbacks.call, _abi.st_get_n) if calls_back else _abi.st_get_n
+        self._get = partial(callbacks.call, _abi.st_get) if calls_back else _abi.st_get
         self._mapping = _NOT_YET
-        self._get_opened = self._get if guarded or self.map not in _MAPPED else _abi.st_get_n
+        self._get_opened = self._get if guarded or self.map not in _MAPPED else _abi.st_get
         self._ends = {}
         self._forms = {}
         self._asked = 0
@@ -184,10 +185,12 @@ class Pin:
             if self._writable:
                 return self if self.shows_writable else None
             if not self._copies and self.options is not None and _abi.st_shard_count(self.handle) == 1:
-                options = {**self.options, "map": "copy-on-write", "mode": "r"}
+                options = {**self.options, "mapping": "copy-on-write", "mode": "r"}
                 try:
                     self._copies.append(Pin(_again(self.handle, self.callbacks), self.callbacks, False, options))
-                except FileChangedError:
+                except StorageError as problem:
+                    if problem.status != Status.FILE_CHANGED:
+                        raise
                     return None
             return self._copies[0].writable() if self._copies else None
         finally:
@@ -236,7 +239,7 @@ class Pin:
         """Open the files that these tensors lie in, and note how far in them they reach."""
         try:
             rows = np.empty(count, TENSOR)
-            self.call(_abi.st_at_many, first, count, address(rows))
+            self.call(_abi.st_at, first, count, address(rows))
             ends = rows["file_offset"] + rows["nbytes"]
             for shard in np.unique(rows["shard"]).tolist():
                 self._ends[shard] = int(ends[rows["shard"] == shard].max())
@@ -244,9 +247,8 @@ class Pin:
             del self
 
     def io_info(self) -> _abi.IoInfo:
-        info = _abi.IoInfo()
-        _abi.st_io_info_init(info, ctypes.sizeof(info))
-        check(_abi.st_get_io_info(self.handle, info))
+        info = sized(_abi.IoInfo)
+        check(_abi.st_file_io_info(self.handle, info))
         return info
 
     def call(self, function: Any, *args: Any) -> None:
@@ -257,16 +259,19 @@ class Pin:
             del self
 
     def call_bulk(self, function: Any, *args: Any, progress: Optional[Progress]) -> None:
-        """One that takes a progress function of its own at the end."""
+        """One that takes st_bulk_options."""
         try:
             callbacks = self.callbacks if progress is None else Callbacks(progress)
-            check(callbacks.call(function, self.handle, *args, callbacks.progress, None))
+            options = sized(_abi.BulkOptions, progress=callbacks.progress)
+            check(callbacks.call(function, self.handle, *args, options))
         finally:
             del self
 
 
 def _again(handle: Handle, callbacks: Callbacks) -> Handle:
     try:
-        return opened(partial(callbacks.call, _abi.st_reopen_copy_on_write, handle), borrowed_by(handle))
+        return opened(
+            partial(callbacks.call, _abi.st_reopen, handle, _abi.ST_REOPEN_COPY_ON_WRITE), borrowed_by(handle)
+        )
     finally:
         del handle

@@ -46,7 +46,7 @@ def address(array: Any) -> int:
 def describe_all(handle: Handle) -> Rows:
     """Descriptions of all tensors, in the order of the file. Names and shapes in it are the handle's."""
     rows = np.empty(_abi.st_count(handle), TENSOR)
-    status = _abi.st_at_many(handle, 0, len(rows), address(rows))
+    status = _abi.st_at(handle, 0, len(rows), address(rows))
     if status:
         del handle  # not in the traceback of an error, where it would keep the file open
         raise error(status)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DtypeMismatchError, UnsupportedError
+from .errors import refusal
+from .status import Status
 
 # What torch calls the element types of the format. Older versions lack some; F6 none has.
 TORCH_NAMES = {
@@ -46,8 +47,9 @@ def _kind(name: str) -> tuple[Any, int]:
         _torch = importlib.import_module("torch")
         kind = getattr(_torch, TORCH_NAMES.get(name, ""), None)
         if kind is None:
-            raise UnsupportedError(
-                f"torch {_torch.__version__} has no type for {name}; read it with numpy, as packed bytes"
+            raise refusal(
+                Status.UNSUPPORTED,
+                f"torch {_torch.__version__} has no type for {name}; read it with numpy, as packed bytes",
             )
         found = _kinds[name] = kind, _torch.empty((), dtype=kind).element_size()
     return found
@@ -90,7 +92,8 @@ def told_form(tensor: Any) -> tuple[str, tuple[int, ...], int]:
     """What a tensor is in a file: its element type as in a header, its shape in elements, its bytes."""
     name = _NAMES.get(str(tensor.dtype))
     if name is None:
-        raise DtypeMismatchError(f"the format has no element type for {tensor.dtype}; convert it with tensor.to(...)")
+        text = f"the format has no element type for {tensor.dtype}; convert it with tensor.to(...)"
+        raise refusal(Status.DTYPE_MISMATCH, text)
     shape = tuple(tensor.shape)
     if name == "F4" and shape:
         shape = (*shape[:-1], shape[-1] * 2)  # torch counts pairs
@@ -106,9 +109,10 @@ def is_ready(tensor: Any) -> bool:
 def bytes_of(tensor: Any) -> "np.ndarray[Any, Any]":
     """The bytes of a tensor's elements, in memory that they keep: its own if it `is_ready`, else that of a copy."""
     if str(tensor.layout) != "torch.strided":
-        raise UnsupportedError(f"the format has no sparse tensors ({tensor.layout}); write tensor.to_dense()")
+        text = f"the format has no sparse tensors ({tensor.layout}); write tensor.to_dense()"
+        raise refusal(Status.UNSUPPORTED, text)
     if tensor.device.type == "meta":
-        raise UnsupportedError("the tensor is on the device meta, so it has no bytes that could be written")
+        raise refusal(Status.UNSUPPORTED, "the tensor is on the device meta, so it has no bytes that could be written")
     dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     nbytes = dense.nelement() * dense.element_size()
     if not nbytes:

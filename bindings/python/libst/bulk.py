@@ -19,7 +19,8 @@ from ._pin import Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, shapes
 from ._torch import torch_tensor
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
-from .errors import DtypeMismatchError, ShapeMismatchError
+from .errors import refusal
+from .status import Status
 
 if TYPE_CHECKING:
     from .file import File, Path
@@ -53,7 +54,7 @@ def load(
         framework: "numpy", "torch" or "jax": whose arrays.
         device: where to, as torch and jax name it; None: the CPU, without another copy (jax: where it needs none).
         progress: True for a progress bar (of tqdm, if it is installed), or a function as in `open`.
-        options: of `open`: how to read. With `map="copy-on-write"` the arrays are not copies, but views of the file
+        options: of `open`: how to read. With `mapping="copy-on-write"` the arrays are not copies, but views of the file
             that may be written, brought into memory by all its readers: quicker, and workers share their pages, but
             what others patch in place shows in pages that were not written.
 
@@ -63,7 +64,7 @@ def load(
 
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
-    options.setdefault("map", "none")  # nothing is to be viewed
+    options.setdefault("mapping", "none")  # nothing is to be viewed
     with open(path, **options) as file, _watched(progress, file) as watch:
         if file._pin().shows_writable:
             wanted = list(file) if names is None else list(names)
@@ -102,7 +103,7 @@ def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
         else:
             check_fits(out, name, dtype, shape)
         raw = name.encode()
-        pin.call(_abi.st_read_n, raw, len(raw), address(out), out.nbytes, None)
+        pin.call(_abi.st_read, raw, len(raw), address(out), out.nbytes, None)
         return out
     finally:
         del pin
@@ -204,11 +205,13 @@ def _request(
 def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progress]) -> None:
     try:
         if names is None:
-            pin.call_bulk(_abi.st_prefetch_at, None, 0, progress=progress)
+            pin.call_bulk(_abi.st_prefetch, None, 0, progress=progress)
             return
         indices = [index_of(pin.handle, encoded(name)) for name in names]
-        array = (ctypes.c_uint64 * len(indices))(*indices)
-        pin.call_bulk(_abi.st_prefetch_at, array, len(indices), progress=progress)
+        if not indices:
+            return
+        array = (ctypes.c_size_t * len(indices))(*indices)
+        pin.call_bulk(_abi.st_prefetch, array, len(indices), progress=progress)
     finally:
         del pin
 
@@ -220,9 +223,11 @@ def form(tensor: Description) -> tuple[Any, tuple[int, ...]]:
 
 def check_fits(out: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
     if out.dtype != dtype:
-        raise DtypeMismatchError(f"out has dtype {out.dtype}, the tensor {name!r} {dtype}", tensor=name)
+        text = f"out has dtype {out.dtype}, the tensor {name!r} {dtype}"
+        raise refusal(Status.DTYPE_MISMATCH, text, tensor=name)
     if out.shape != shape:
-        raise ShapeMismatchError(f"out has shape {out.shape}, the tensor {name!r} {shape}", tensor=name)
+        text = f"out has shape {out.shape}, the tensor {name!r} {shape}"
+        raise refusal(Status.SHAPE_MISMATCH, text, tensor=name)
     if not out.flags.c_contiguous or not out.flags.writeable:
         raise ValueError("out must be writable and C-contiguous")
 

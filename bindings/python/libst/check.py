@@ -1,25 +1,16 @@
 """Look after a file without opening it: `libst.verify` and `libst.recover`."""
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from . import _abi
 from ._callbacks import LEVELS, Callbacks, Progress
-from ._waiting import Waiting
-from .errors import (
-    DeltaBaseError,
-    DeltaError,
-    FormatError,
-    JournalError,
-    NeedsRecoveryError,
-    check,
-    error,
-    known_offset,
-    known_status,
-)
+from ._sized import sized
+from ._waiting import Turns
+from .errors import DeltaError, FormatError, NeedsRecoveryError, check, error, known_offset, known_status
 from .file import Path, c_paths, fs_path
+from .status import Status
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,7 @@ def verify(
     ends the check and comes out of it. So with `progress(done_bytes, total_bytes)`. With `deltas`,
     the oldest first, they are checked too, and that they fit the file and each other, to the last byte.
 
-    Raises what kept it from checking: NoFileError, AccessError, NotRegularError, StorageError.
+    Raises what kept it from checking: StorageError (FileNotFoundError, PermissionError).
     """
     findings: list[Finding] = []
 
@@ -58,16 +49,19 @@ def verify(
             report(finding)
 
     callbacks = Callbacks(progress=progress, report=lambda raw: keep(_finding(raw)))
-    options = _abi.VerifyOptions()
-    _abi.st_verify_options_init(options, ctypes.sizeof(options))
-    options.report = callbacks.report
-    options.progress = callbacks.progress
-    options.deltas = layers = c_paths(deltas)
-    options.delta_count = len(layers)
-    status = callbacks.call(_abi.st_verify_with, fs_path(path), options)
+    layers = c_paths(deltas)
+    options = sized(
+        _abi.VerifyOptions,
+        report=callbacks.report,
+        progress=callbacks.progress,
+        deltas=layers,
+        delta_count=len(layers),
+    )
+    status = callbacks.call(_abi.st_verify, fs_path(path), options)
     if status:
         problem = error(status)
-        if not isinstance(problem, (FormatError, JournalError, NeedsRecoveryError, DeltaError, DeltaBaseError)):
+        finding = isinstance(problem, (FormatError, DeltaError, NeedsRecoveryError)) or status == Status.JOURNAL
+        if not finding:
             raise problem
     return findings
 
@@ -86,10 +80,10 @@ def recover(
     Returns a finding for each journal, so an empty list if there was none. `report`, if given, is told
     each as it is made. `lock_timeout` is seconds, None for ever.
 
-    Raises NeedsRecoveryError (a journal waits, but the file cannot be written here); JournalError (a
-    journal does not fit the file, and was moved aside); BusyError; NoFileError, StorageError.
+    Raises NeedsRecoveryError (a journal waits, but the file cannot be written here); Error with `Status.JOURNAL` (a
+    journal does not fit the file, and was moved aside); BusyError; StorageError.
     """
-    waiting = Waiting.of(lock_timeout)
+    turns = Turns.of(lock_timeout)
     findings: list[Finding] = []
 
     def keep(raw: Any) -> None:
@@ -99,12 +93,9 @@ def recover(
             report(finding)
 
     callbacks = Callbacks(report=keep)
-    options = _abi.RecoverOptions()
-    _abi.st_recover_options_init(options, ctypes.sizeof(options))
-    options.lock_timeout_ms = waiting.turn_ms
-    options.report = callbacks.report
+    options = sized(_abi.RecoverOptions, lock_timeout_ms=turns.timeout_ms, report=callbacks.report)
     raw_path = fs_path(path)
-    check(waiting.run(lambda: callbacks.call(_abi.st_recover_with, raw_path, options)))
+    check(turns.run(lambda: callbacks.call(_abi.st_recover, raw_path, options)))
     return findings
 
 

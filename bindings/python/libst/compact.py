@@ -1,12 +1,12 @@
 """`libst.compact`: a file without spare room."""
 
-import ctypes
 from typing import Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._hub import warn_of_blob
-from ._waiting import Waiting
+from ._sized import sized
+from ._waiting import Turns
 from .errors import check
 from .file import Path, fs_path
 
@@ -21,19 +21,20 @@ def compact(
     progress: Optional[Progress] = None,
 ) -> None:
     """Rewrite a file in canonical order (descending dtype, then name), with no spare room in its header but
-    `header_reserve`, and without what transactions with `fillers` left. Atomic for every reader.
+    `header_reserve`. Atomic for every reader.
 
     Raises what `libst.open` and `Transaction.commit` raise.
     """
-    waiting = Waiting.of(lock_timeout)
+    turns = Turns.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = _abi.TxnOptions()
-    _abi.st_txn_options_init(options, ctypes.sizeof(options))
-    options.flags = _abi.ST_TXN_BREAK_LINKS if break_links else 0
-    options.lock_timeout_ms = waiting.turn_ms
-    options.progress = callbacks.progress
-    options.alignment = alignment
-    options.header_reserve = header_reserve
+    options = sized(
+        _abi.TxnOptions,
+        flags=_abi.ST_TXN_BREAK_LINKS if break_links else 0,
+        lock_timeout_ms=turns.timeout_ms,
+        progress=callbacks.progress,
+        alignment=alignment,
+        header_reserve=header_reserve,
+    )
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
-    check(waiting.run(lambda: callbacks.call(_abi.st_compact, raw, options)))
+    check(turns.run(lambda: callbacks.call(_abi.st_compact, raw, options)))

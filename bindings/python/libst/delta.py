@@ -1,6 +1,5 @@
 """Deltas: `libst.diff`, `libst.patch`, `libst.merge`, `libst.delta_info`."""
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
@@ -9,7 +8,8 @@ from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._hub import warn_of_blob
 from ._layout import save_options
-from ._waiting import Waiting
+from ._sized import sized
+from ._waiting import Turns
 from .errors import check
 from .file import Path, c_paths, fs_path
 from .info import Plan, plan_of
@@ -41,18 +41,19 @@ def diff(
     """Write the delta that makes `to` of `from_`: a safetensors file of the tensors that differ, durably.
 
     Either may be sharded: its index, or the folder that holds it. Both are read in large blocks and little memory.
-    Raises what `libst.open` of them and `libst.save` of the delta raise, and FileChangedError if `to` is changed
-    meanwhile.
+    Raises what `libst.open` of them and `libst.save` of the delta raise, and StorageError (`Status.FILE_CHANGED`) if
+    `to` is changed meanwhile.
     """
-    waiting = Waiting.of(lock_timeout)
+    turns = Turns.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = _abi.DiffOptions()
-    _abi.st_diff_options_init(options, ctypes.sizeof(options))
-    options.alignment = alignment
-    options.lock_timeout_ms = waiting.turn_ms
-    options.progress = callbacks.progress
+    options = sized(
+        _abi.DeltaCreateOptions,
+        alignment=alignment,
+        lock_timeout_ms=turns.timeout_ms,
+        progress=callbacks.progress,
+    )
     paths = fs_path(from_), fs_path(to), fs_path(delta)
-    check(waiting.run(lambda: callbacks.call(_abi.st_diff, *paths, options)))
+    check(turns.run(lambda: callbacks.call(_abi.st_delta_create, *paths, options)))
 
 
 def patch(
@@ -71,24 +72,23 @@ def patch(
     undoes this one is durable at that path before the base is changed. A base of shards is changed in all of them or
     in none.
 
-    Raises DeltaBaseError if the delta was made for another base, or has been applied already; DeltaError if it is
-    none, or damaged; and what `libst.open` and `Transaction.commit` raise.
+    Raises DeltaError if it is no delta, or damaged; if it was made for another base, or has been applied already, with
+    `Status.DELTA_BASE`; and what `libst.open` and `Transaction.commit` raise.
     """
-    waiting = Waiting.of(lock_timeout)
+    turns = Turns.of(lock_timeout)
     callbacks = Callbacks(progress)
-    plan = _abi.Plan()
-    _abi.st_plan_init(plan, ctypes.sizeof(plan))
-    options = _abi.PatchOptions()
-    _abi.st_patch_options_init(options, ctypes.sizeof(options))
-    options.flags = (_abi.ST_COMMIT_PUBLISH if publish else 0) | (_abi.ST_TXN_BREAK_LINKS if break_links else 0)
-    options.reverse = None if reverse is None else fs_path(reverse)
-    options.plan = ctypes.pointer(plan)
-    options.lock_timeout_ms = waiting.turn_ms
-    options.progress = callbacks.progress
+    options = sized(
+        _abi.DeltaApplyOptions,
+        flags=(_abi.ST_TXN_PUBLISH if publish else 0) | (_abi.ST_TXN_BREAK_LINKS if break_links else 0),
+        reverse=None if reverse is None else fs_path(reverse),
+        lock_timeout_ms=turns.timeout_ms,
+        progress=callbacks.progress,
+    )
+    done = sized(_abi.Plan)
     paths = fs_path(base), fs_path(delta)
     warn_of_blob(paths[0], stacklevel=2)
-    check(waiting.run(lambda: callbacks.call(_abi.st_patch, *paths, options)))
-    return plan_of(plan)
+    check(turns.run(lambda: callbacks.call(_abi.st_delta_apply, *paths, options, done)))
+    return plan_of(done)
 
 
 def merge(
@@ -105,21 +105,21 @@ def merge(
     """Fold deltas, the oldest first, and their base into a new file, which shares blocks with them where it can. The
     base may be sharded; what is made of it is one file all the same (see `libst.reshard`).
 
-    Arguments and exceptions as `libst.save`; DeltaBaseError if a delta was not made for what lies below it.
+    Arguments and exceptions as `libst.save`; DeltaError (`Status.DELTA_BASE`) if a delta was not made for what lies
+    below it.
     """
-    waiting = Waiting.of(lock_timeout)
+    turns = Turns.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, turns.timeout_ms, callbacks)
     below, above = fs_path(base), fs_path(to)
     paths = c_paths(deltas)
-    check(waiting.run(lambda: callbacks.call(_abi.st_merge, below, paths, len(paths), above, options)))
+    check(turns.run(lambda: callbacks.call(_abi.st_delta_merge, below, paths, len(paths), above, options)))
 
 
 def delta_info(delta: Path) -> DeltaInfo:
     """What a delta says of itself; reads its header alone. Raises DeltaError if it is none."""
-    info = _abi.DeltaInfo()
-    _abi.st_delta_info_init(info, ctypes.sizeof(info))
-    check(_abi.st_get_delta_info(fs_path(delta), info))
+    info = sized(_abi.DeltaInfo)
+    check(_abi.st_delta_describe(fs_path(delta), info))
     numbers = {
         name: getattr(info, name)
         for name in ("changed", "added", "deleted", "metadata_set", "metadata_removed", "data_bytes")

@@ -1,8 +1,8 @@
-"""Exceptions: one class for what a caller may want to catch apart from the rest.
+"""Exceptions: a class for what a caller may want to catch apart from the rest; `status` tells what it is.
 
 All derive from `Error` and carry the library's status and its sentence. Where
-Python has a word for the thing, the class is that too: a missing tensor is a
-`KeyError`, a missing file a `FileNotFoundError`.
+Python has a word for the thing, what is raised is that too: a missing tensor is a
+`KeyError`, a missing file a `FileNotFoundError`, a dtype that does not fit a `TypeError`.
 """
 
 import ctypes
@@ -10,6 +10,7 @@ import io
 from typing import Any, Optional
 
 from . import _abi
+from ._sized import sized
 from .status import Status
 
 
@@ -60,229 +61,113 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # From one worker process to another with everything it carries.
-        return _restore, (type(self), self.message, int(self.status), self._details())
+        kind = type(self)
+        public = kind.__bases__[0] if kind in _MADE else kind
+        return _restore, (public, self.message, int(self.status), self._details())
 
     def _details(self) -> dict[str, Any]:
         names = ("os_errno", "tensor", "offset", "holder_pid")
         return {name: getattr(self, name) for name in names}
 
 
-def _restore(kind: type[Error], message: str, status: int, details: dict[str, Any]) -> Error:
-    return kind(message, known_status(status), **details)
-
-
-class InvalidArgumentError(Error, ValueError):
-    status = Status.INVALID_ARGUMENT
-
-
-class ClosedError(Error, ValueError):
-    """The file was closed. A ValueError, as for Python's own files."""
-
-    status = Status.INVALID_ARGUMENT
-
-
-class OutOfMemoryError(Error, MemoryError):
-    status = Status.NOMEM
-
-
-class InternalError(Error, RuntimeError):
-    """A bug in libst; please report it."""
-
-
-class UnsupportedError(Error, NotImplementedError):
-    status = Status.UNSUPPORTED
-
-
-class CancelledError(Error):
-    status = Status.CANCELLED
-
-
-class InterruptedCallError(Error):
-    """`File.interrupt()` was called while this call waited or read; nothing changed."""
-
-    status = Status.INTERRUPTED
-
-
-class NotFoundError(Error, KeyError):
-    """No tensor of that name."""
-
-    status = Status.NOT_FOUND
-
-
-class OutOfRangeError(Error, IndexError):
-    status = Status.OUT_OF_RANGE
-
-
-class BufferSizeError(Error, ValueError):
-    status = Status.BUFFER_SIZE
-
-
-class ReadOnlyError(Error, io.UnsupportedOperation):
-    """A change was asked of a file opened with mode "r"."""
-
-    status = Status.READ_ONLY
+def _restore(public: type[Error], message: str, status: int, details: dict[str, Any]) -> Error:
+    kind = _kind(status)
+    return (kind if issubclass(kind, public) else public)(message, known_status(status), **details)
 
 
 class BusyError(Error, TimeoutError):
-    """Another worker held the lock for longer than `lock_timeout`; see `holder_pid`."""
+    """Another worker held the lock for longer than `lock_timeout`; see `holder_pid`. The call may be made again."""
 
     status = Status.BUSY
 
 
-class ForkedError(Error, RuntimeError):
-    """The transaction belongs to the parent process."""
+class NotFoundError(Error, KeyError):
+    """No tensor, or no key of the metadata, of that name."""
 
-    status = Status.FORKED
-
-
-class StorageError(Error, OSError):
-    """The operating system failed a call; `errno` says how."""
-
-    status = Status.IO
+    status = Status.NOT_FOUND
 
 
-class NoFileError(StorageError, FileNotFoundError):
-    status = Status.NO_FILE
+class ClosedError(Error, ValueError):
+    """The file was closed, or the transaction or writer is finished. A ValueError, as for Python's own files."""
 
-
-class AccessError(StorageError, PermissionError):
-    """The operating system forbids it."""
-
-    status = Status.PERMISSION
-
-
-class NoSpaceError(StorageError):
-    """The disk, or the quota, is full; nothing changed."""
-
-    status = Status.NO_SPACE
-
-
-class NotRegularError(StorageError):
-    """A folder, a device or a pipe, where a plain file is needed."""
-
-    status = Status.NOT_REGULAR
-
-
-class FileChangedError(StorageError):
-    """The file was truncated or rewritten under an open handle."""
-
-    status = Status.FILE_CHANGED
-
-
-class LockUnsupportedError(StorageError):
-    """The filesystem cannot lock, or grants every lock; changing is refused."""
-
-    status = Status.LOCK_UNSUPPORTED
-
-
-class PoisonedError(StorageError):
-    """A sync failed on this handle earlier; close it and open anew."""
-
-    status = Status.POISONED
+    status = Status.INVALID_ARGUMENT
 
 
 class FormatError(Error, ValueError):
-    """The file breaks a rule of the format; or an index and its shards do not agree; `status` (40 to 61) says which."""
+    """The file breaks a rule of the format, or an index and its shards do not agree; `status` (40 to 61) says which."""
 
     status = Status.HEADER_JSON
 
 
+class StorageError(Error, OSError):
+    """What the file lies on, or what has become of it there; `status` (20 to 27) says which, `errno` how.
+
+    Also a FileNotFoundError for `Status.NO_FILE`, a PermissionError for `Status.PERMISSION`.
+    """
+
+    status = Status.IO
+
+
 class DeltaError(Error, ValueError):
-    """The file is no delta, or one that contradicts itself or was damaged."""
+    """The file is no delta, or a damaged one; with `Status.DELTA_BASE` one that was made for another base, or has been
+    applied already. Nothing changed."""
 
     status = Status.DELTA
 
 
-class DeltaBaseError(Error, ValueError):
-    """The delta was made for another base, or has been applied already; nothing changed."""
-
-    status = Status.DELTA_BASE
-
-
-class DtypeMismatchError(Error, TypeError):
-    """An update may not change the dtype."""
-
-    status = Status.DTYPE_MISMATCH
-
-
-class ShapeMismatchError(Error, ValueError):
-    """An update may not change the shape."""
-
-    status = Status.SHAPE_MISMATCH
-
-
-class NbytesMismatchError(Error, ValueError):
-    """The payload has another size than the tensor."""
-
-    status = Status.NBYTES_MISMATCH
-
-
 class NeedsRecoveryError(Error):
-    """A committed journal waits: recover from where the file can be written."""
+    """A committed journal waits: open the file anew, or recover from where the file can be written."""
 
     status = Status.NEEDS_RECOVERY
 
 
-class JournalError(Error):
-    """A journal that is damaged, foreign or planted; it was not applied."""
+#: The class of statuses that have one of their own, from one to another.
+_PUBLIC: tuple[tuple[int, int, type[Error]], ...] = (
+    (Status.NOT_FOUND, Status.NOT_FOUND, NotFoundError),
+    (Status.BUSY, Status.BUSY, BusyError),
+    (Status.IO, Status.POISONED, StorageError),
+    (Status.HEADER_TOO_SMALL, Status.SHARD_PATH, FormatError),
+    (Status.DELTA, Status.DELTA_BASE, DeltaError),
+    (Status.NEEDS_RECOVERY, Status.NEEDS_RECOVERY, NeedsRecoveryError),
+)
 
-    status = Status.JOURNAL
-
-
-class TransactionFailedError(Error):
-    """An earlier call of this transaction failed; abort it."""
-
-    status = Status.TXN_FAILED
-
-
-class HardLinksError(Error):
-    """The file has other names, which would keep the old bytes; see `break_links`."""
-
-    status = Status.HARD_LINKS
-
-
-class IncompleteError(Error, ValueError):
-    """Bytes of a declared tensor were not written."""
-
-    status = Status.INCOMPLETE
-
-
-_BY_STATUS: dict[int, type[Error]] = {
-    int(kind.status): kind
-    for kind in (
-        InvalidArgumentError,
-        OutOfMemoryError,
-        InternalError,
-        UnsupportedError,
-        CancelledError,
-        InterruptedCallError,
-        NotFoundError,
-        OutOfRangeError,
-        BufferSizeError,
-        ReadOnlyError,
-        BusyError,
-        ForkedError,
-        StorageError,
-        NoFileError,
-        AccessError,
-        NoSpaceError,
-        NotRegularError,
-        FileChangedError,
-        LockUnsupportedError,
-        PoisonedError,
-        DeltaError,
-        DeltaBaseError,
-        DtypeMismatchError,
-        ShapeMismatchError,
-        NbytesMismatchError,
-        NeedsRecoveryError,
-        JournalError,
-        TransactionFailedError,
-        HardLinksError,
-        IncompleteError,
-    )
+#: What Python calls others.
+_NATURAL: dict[int, type[Exception]] = {
+    Status.INVALID_ARGUMENT: ValueError,
+    Status.NOMEM: MemoryError,
+    Status.INTERNAL: RuntimeError,
+    Status.UNSUPPORTED: NotImplementedError,
+    Status.OUT_OF_RANGE: IndexError,
+    Status.BUFFER_SIZE: ValueError,
+    Status.READ_ONLY: io.UnsupportedOperation,
+    Status.FORKED: RuntimeError,
+    Status.NO_FILE: FileNotFoundError,
+    Status.PERMISSION: PermissionError,
+    Status.DTYPE_MISMATCH: TypeError,
+    Status.SHAPE_MISMATCH: ValueError,
+    Status.NBYTES_MISMATCH: ValueError,
+    Status.INCOMPLETE: ValueError,
 }
-_BY_STATUS.update(dict.fromkeys(range(Status.HEADER_TOO_SMALL, Status.SHARD_PATH + 1), FormatError))
+
+
+def _public(status: int) -> type[Error]:
+    return next((kind for first, last, kind in _PUBLIC if first <= status <= last), Error)
+
+
+def _made(status: int, natural: type[Exception]) -> type[Error]:
+    """A public class that is one of Python's, too. It goes by the public name, and is caught by either."""
+    public = _public(status)
+    return type(
+        public.__name__, (public, natural), {"__module__": __name__, "__doc__": public.__doc__, "status": status}
+    )
+
+
+_KINDS: dict[int, type[Error]] = {status: _made(status, natural) for status, natural in _NATURAL.items()}
+_MADE = frozenset(_KINDS.values())
+
+
+def _kind(status: int) -> type[Error]:
+    return _KINDS.get(status) or _public(status)
 
 
 def known_status(status: int) -> int:
@@ -298,11 +183,15 @@ def known_offset(offset: int) -> Optional[int]:
     return None if offset == 2**64 - 1 else offset
 
 
+def refusal(status: Status, message: str, tensor: Optional[str] = None) -> Error:
+    """The exception for what C would refuse, found here."""
+    return _kind(status)(message, status, tensor=tensor)
+
+
 def error(status: int) -> Error:
     """The exception for a call that just answered `status` on this thread."""
-    kind = _BY_STATUS.get(status, Error)
-    info = _abi.ErrorInfo()
-    _abi.st_error_info_init(info, ctypes.sizeof(info))
+    kind = _kind(status)
+    info = sized(_abi.ErrorInfo)
     if _abi.st_last_error_info(info) or info.status != status:
         return kind(_abi.st_status_name(status).decode(), known_status(status))
     tensor = None

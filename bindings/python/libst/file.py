@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import weakref
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from types import MappingProxyType, TracebackType
 from typing import Any, Optional, Union, overload
@@ -16,8 +15,9 @@ from ._hub import warn_of_blob
 from ._layout import layout_number
 from ._pin import Array, Pin
 from ._rows import address
+from ._sized import sized
 from ._torch import torch_tensor
-from ._waiting import Waiting
+from ._waiting import timeout_ms
 from .dtypes import BYTES, NAMES
 from .errors import ClosedError, Error, check
 from .info import (
@@ -42,7 +42,7 @@ _INHERIT: Any = object()  # "as the file has it", where None means something els
 def open(
     path: Path,
     mode: str = "r",
-    map: str = "auto",
+    mapping: str = "auto",
     *,
     deltas: Sequence[Path] = (),
     prefetch: str = "auto",
@@ -62,7 +62,7 @@ def open(
     Args:
         path: the file; symbolic links are followed.
         mode: "r", or "r+" to allow changes.
-        map: how the data is reached. "auto" as the storage asks (the environment's
+        mapping: how the data is reached. "auto" as the storage asks (the environment's
             ST_MAP overrides it), "shared", "private", or "none": no mapping, a
             tensor is read into memory of its own when first viewed. With "copy-on-write" views may be written;
             that never reaches the file. A page that was not written shows what others patch in place, and a truncation
@@ -92,19 +92,11 @@ def open(
             same file. What it raises comes out of the running call.
 
     Raises:
-        NoFileError, AccessError, NotRegularError, StorageError; FormatError;
-        NeedsRecoveryError, JournalError and BusyError from recovery; DeltaError and DeltaBaseError.
+        StorageError (FileNotFoundError, PermissionError), FormatError; NeedsRecoveryError, BusyError and Error with
+        `Status.JOURNAL` from recovery; DeltaError.
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is 'r' or 'r+', not {mode!r}")
-    waiting = Waiting.of(lock_timeout)
-    callbacks = Callbacks(progress, log)
-    options = _abi.OpenOptions()
-    _abi.st_open_options_init(options, ctypes.sizeof(options))
-    options.flags = _abi.ST_OPEN_READ_WRITE if mode == "r+" else 0
-    options.map = map_number(map)
-    options.prefetch = prefetch_number(prefetch)
-    options.direct = _abi.ST_DIRECT_AUTO if direct is None else _abi.ST_DIRECT_ON if direct else _abi.ST_DIRECT_OFF
     for name, number, most in (
         ("io_threads", io_threads, 2**32 - 1),
         ("block_size", block_size, 2**32 - 1),
@@ -114,25 +106,35 @@ def open(
     ):
         if not 0 <= number <= most:
             raise ValueError(f"{name} is a number from 0 to {most}, not {number!r}")
-    options.io_threads = io_threads
-    options.block_size = block_size
-    options.worker_index, options.worker_count = worker
-    options.memory_limit = memory_limit
-    options.lock_timeout_ms = waiting.turn_ms
-    options.progress = callbacks.progress
-    options.log = callbacks.log
-    options.deltas = layers = c_paths(deltas)
-    options.delta_count = len(layers)
+    callbacks = Callbacks(progress, log)
+    layers = c_paths(deltas)
+    options = sized(
+        _abi.OpenOptions,
+        flags=_abi.ST_OPEN_READ_WRITE if mode == "r+" else 0,
+        map=map_number(mapping),
+        lock_timeout_ms=timeout_ms(lock_timeout),
+        progress=callbacks.progress,
+        log=callbacks.log,
+        prefetch=prefetch_number(prefetch),
+        direct=_abi.ST_DIRECT_AUTO if direct is None else _abi.ST_DIRECT_ON if direct else _abi.ST_DIRECT_OFF,
+        io_threads=io_threads,
+        block_size=block_size,
+        worker_index=worker[0],
+        worker_count=worker[1],
+        memory_limit=memory_limit,
+        deltas=layers,
+        delta_count=len(layers),
+    )
     raw = fs_path(path)
     if mode == "r+":
         warn_of_blob(raw, stacklevel=2)
-    handle = opened(lambda out: waiting.run(lambda: callbacks.call(_abi.st_open, raw, options, out)), callbacks)
+    handle = opened(lambda out: callbacks.call(_abi.st_open, raw, options, out), callbacks)
     guarded = progress is not None or log is not None
     file = File._of(handle, callbacks, guarded, os.fsdecode(raw), mode, lock_timeout)
     file._options = {
         "path": _absolute(os.fsdecode(raw)),
         "mode": mode,
-        "map": map,
+        "mapping": mapping,
         "deltas": [_absolute(os.fsdecode(fs_path(delta))) for delta in deltas],
         "prefetch": prefetch,
         "direct": direct,
@@ -171,7 +173,7 @@ class File(Mapping[str, Array]):
     place show through views of a shared mapping at once, and so may change under the reader;
     `read` copies.
     A mapped view of a file that somebody truncates is a hazard (SIGBUS on
-    touching it); where that can happen use `read`, or `map="none"`.
+    touching it); where that can happen use `read`, or `mapping="none"`.
 
     Threads: a file may be used from many at once. Processes: a file that is pickled, as for a
     worker of multiprocessing, is opened anew where it is unpickled; one that a fork handed on
@@ -179,8 +181,7 @@ class File(Mapping[str, Array]):
     """
 
     __slots__ = (
-        "_handle", "_pins", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_transactions", "_options",
-        "__weakref__",
+        "_handle", "_pins", "_callbacks", "_guarded", "_path", "_mode", "_lock_timeout", "_options", "__weakref__",
     )  # fmt: skip
 
     _handle: Optional[Handle]  # None: closed
@@ -190,7 +191,6 @@ class File(Mapping[str, Array]):
     _path: Optional[str]
     _mode: str
     _lock_timeout: Optional[float]
-    _transactions: "Optional[weakref.WeakSet[Transaction]]"  # None: there can be none
     _options: Optional[dict[str, Any]]  # of `open`, for another process; None for a file in memory
 
     def __init__(self) -> None:
@@ -214,7 +214,6 @@ class File(Mapping[str, Array]):
         self._path = path
         self._mode = mode
         self._lock_timeout = lock_timeout
-        self._transactions = weakref.WeakSet() if mode == "r+" else None
         self._options = None
         return self
 
@@ -242,8 +241,6 @@ class File(Mapping[str, Array]):
 
     def close(self) -> None:
         """Abort live transactions and let go of the file; views that live keep it. May be repeated."""
-        for transaction in list(self._transactions or ()):
-            transaction._lose()
         self._callbacks.call(self._let_go)
 
     def _let_go(self) -> int:
@@ -265,24 +262,25 @@ class File(Mapping[str, Array]):
 
     def reopen(self) -> "File":
         """A second file on the same path, with the same options: its own descriptor, its own
-        mapping, its own locks. For workers. FileChangedError if the path names another
+        mapping, its own locks. For workers. StorageError (`Status.FILE_CHANGED`) if the path names another
         file by now."""
         callbacks = self._callbacks
-        handle = opened(lambda out: callbacks.call(_abi.st_reopen, self._live(), out), callbacks)
+        handle = opened(lambda out: callbacks.call(_abi.st_reopen, self._live(), 0, out), callbacks)
         file = File._of(handle, self._callbacks, self._guarded, self._path, self._mode, self._lock_timeout)
         file._options = self._options
         return file
 
     def interrupt(self) -> None:
         """Make the calls that now run on this file, in any thread, give up waiting for locks
-        and stop long reads; they raise InterruptedCallError. Call it from another thread."""
+        and stop long reads; they raise Error with `Status.INTERRUPTED`. Call it from another thread."""
         _abi.st_interrupt(self._live())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As its path and options: unpickling opens it anew, and raises what `open` raises. Callbacks stay here."""
+        """As its path and options: unpickling opens it anew, and raises what `open` raises. Callbacks stay here.
+        So does `copy.copy`; `reopen` keeps the callbacks."""
         self._live()
         if self._options is None:
-            raise TypeError("a file in memory cannot be copied or pickled; send the bytes")
+            raise TypeError("a file in memory is not pickled or copied: send its bytes, and open those")
         return _open_with, (self._options,)
 
     def __repr__(self) -> str:
@@ -299,7 +297,7 @@ class File(Mapping[str, Array]):
         keeps this state of the file open while it lives.
 
         Raises NotFoundError (a KeyError), ClosedError; without a mapping also
-        StorageError and FileChangedError, as the tensor is then read at its first view.
+        StorageError, as the tensor is then read at its first view.
         """
         return (self._pins or self._anew())[0].view(name)
 
@@ -308,15 +306,15 @@ class File(Mapping[str, Array]):
 
         On the CPU it is a view that keeps the file open, and that may be written, as by an optimiser: what is written
         stays in this process, in a copy of the page that is made then, and further views of this name show it. It is
-        of a copy-on-write mapping (see `map` of `open`), which the first call makes. Where there can be none it is a
-        copy: of several files that were not opened with `map="copy-on-write"`, of a file that was replaced meanwhile
-        or lies in memory, and on storage where mappings are slow.
+        of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none it is
+        a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
+        meanwhile or lies in memory, and on storage where mappings are slow.
 
         Args:
             device: where to, as in `tensor.to`: a transfer, so a copy.
             copy: whether to read it into memory of its own.
 
-        Raises what `f[name]` raises, ImportError without torch, UnsupportedError for an element type that
+        Raises what `f[name]` raises, ImportError without torch, NotImplementedError for an element type that
         this torch has not.
         """
         tensor = _torch(self._pin(), name, copy)
@@ -394,9 +392,9 @@ class File(Mapping[str, Array]):
                 has. None: a new array.
         Returns: `out`, or the new array, which is the caller's.
 
-        A file truncated meanwhile raises FileChangedError, where touching a mapped view would
-        be a signal. Raises also NotFoundError, StorageError, InterruptedCallError;
-        DtypeMismatchError and ShapeMismatchError where `out` does not fit.
+        A file truncated meanwhile raises StorageError (`Status.FILE_CHANGED`), where touching a mapped view would be a
+        signal. Raises also NotFoundError; where `out` does not fit TypeError (`Status.DTYPE_MISMATCH`) or ValueError
+        (`SHAPE_MISMATCH`).
         """
         return bulk.read(self._pin(), name, out)
 
@@ -433,7 +431,7 @@ class File(Mapping[str, Array]):
     def prefetch(self, names: Optional[Iterable[str]] = None, *, progress: Optional[Progress] = None) -> None:
         """Bring tensors into memory, in the order of the file, so that views of them do not wait
         for the storage. All of them, or with `worker=(i, n)` of `open` this worker's part of the
-        file, if none are named. Raises NotFoundError, StorageError, FileChangedError."""
+        file, if none are named. Raises NotFoundError, StorageError."""
         bulk.prefetch(self._pin(), names, progress)
 
     def slice(self, name: str) -> TensorSlice:
@@ -449,9 +447,9 @@ class File(Mapping[str, Array]):
         device. In numpy BF16 and F8 are the ml_dtypes types, F4 and F6 a flat uint8 array of packed bytes. What is
         not C-contiguous, or not in this machine's memory, is copied; a big-endian array is refused.
 
-        Raises ReadOnlyError, NotFoundError, DtypeMismatchError, ShapeMismatchError,
-        NbytesMismatchError, and what `Transaction.commit` raises; then the file is as it was,
-        unless it is NeedsRecoveryError.
+        Raises io.UnsupportedOperation (`Status.READ_ONLY`), NotFoundError, TypeError (`DTYPE_MISMATCH`), ValueError
+        (`SHAPE_MISMATCH`, `NBYTES_MISMATCH`), and what `Transaction.commit` raises; then the file is as it was, unless
+        it is NeedsRecoveryError.
         """
         with self.transaction(copy=False) as transaction:
             transaction.update(name, array)
@@ -473,7 +471,6 @@ class File(Mapping[str, Array]):
         copy: bool = True,
         publish: bool = False,
         break_links: bool = False,
-        fillers: bool = False,
         layout: str = "keep",
         alignment: int = 0,
         header_reserve: int = 0,
@@ -495,7 +492,6 @@ class File(Mapping[str, Array]):
                 bytes back from the journal, but then it must not change until the block's end.
             publish: make a new file also where all could be patched in place, so that no reader sees a mix.
             break_links: publish a file that has other hard links, which keep the old bytes.
-            fillers: let what is deleted leave its bytes, as tensors `__st_free__/n`, for later puts to use.
             layout: "keep" the order of the file, or "canonical".
             alignment: of the first data byte of a new file; 0: what lets most be shared with the old one.
             header_reserve: spare bytes in the header of a new file, at least.
@@ -503,22 +499,23 @@ class File(Mapping[str, Array]):
                 `model-00001-of-00004.g1.safetensors`. Whoever has read the old index then still finds all that
                 it names, and the change takes one copy. But until the old shards are removed, what takes files by
                 a pattern such as `*.safetensors`, and not by the index, takes old and new ones.
-            shard_grace: for how many seconds, with `new_names`, old shards stay. The first such commit after
-                that time removes them, or `libst.recover` at any time.
+            shard_grace: for how many seconds, with `new_names`, old shards stay; 0 not at all. The first such commit
+                after that time removes them, or `libst.recover` at any time.
 
-        Raises ReadOnlyError, PoisonedError; UnsupportedError with `new_names` on one file.
+        Raises io.UnsupportedOperation (`Status.READ_ONLY`); StorageError (`POISONED`).
         """
-        waiting = Waiting.of(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
+        if not 0 <= shard_grace < _abi.ST_GRACE_NONE:
+            raise ValueError(
+                f"shard_grace is a number of seconds from 0 to {_abi.ST_GRACE_NONE - 1}, not {shard_grace!r}"
+            )
+        timeout = timeout_ms(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
         callbacks = self._callbacks if progress is None else Callbacks(progress)
-        flags = _abi.ST_COMMIT_PUBLISH if publish else 0
+        flags = _abi.ST_TXN_PUBLISH if publish else 0
         flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
-        flags |= _abi.ST_TXN_FILLERS if fillers else 0
         flags |= _abi.ST_TXN_NEW_NAMES if new_names else 0
-        form = Layout(flags, layout_number(layout, ("keep", "canonical")), alignment, header_reserve, shard_grace)
-        transaction = Transaction._begin(self, callbacks, waiting, copy, form)
-        assert self._transactions is not None  # or the file would be read-only, and the call above have raised
-        self._transactions.add(transaction)
-        return transaction
+        order = layout_number(layout, ("keep", "canonical"))
+        form = Layout(flags, order, alignment, header_reserve, shard_grace or _abi.ST_GRACE_NONE)
+        return Transaction._begin(self, callbacks, timeout, copy, form)
 
     # ------------------------------------------------------------- observation
 
@@ -527,7 +524,7 @@ class File(Mapping[str, Array]):
         raw = self._pin().io_info()
         return IoInfo(
             storage=storage_name(raw.storage),
-            map=map_name(raw.map),
+            mapping=map_name(raw.map),
             map_fallbacks=raw.map_fallbacks,
             file_size=raw.file_size,
             header_size=raw.header_size,
@@ -543,9 +540,8 @@ class File(Mapping[str, Array]):
 
     def stats(self) -> Stats:
         """What this handle has read, mapped, written and waited for so far."""
-        raw = _abi.Stats()
-        _abi.st_stats_init(raw, ctypes.sizeof(raw))
-        check(_abi.st_get_stats(self._live(), raw))
+        raw = sized(_abi.Stats)
+        check(_abi.st_file_stats(self._live(), raw))
         return Stats(**{name: getattr(raw, name) for name in Stats.__dataclass_fields__})
 
     # ------------------------------------------------------------------ inside

@@ -28,7 +28,7 @@ class IoInfo:
     """What storage lies behind a file, how its data is reached, and why."""
 
     storage: str  #: "local", "memory", "network", "parallel", "fuse", "object store", "unknown"
-    map: str  #: the mapping in use: "shared", "private", "copy-on-write" or "none"
+    mapping: str  #: the one in use: "shared", "private", "copy-on-write" or "none"
     map_fallbacks: int  #: steps down from the mapping first tried
     file_size: int  #: bytes
     header_size: int  #: bytes of JSON with padding
@@ -73,7 +73,7 @@ class Stats:
     journal_bytes: int  #: into journals
     commits: int  #: count: transactions committed
     recoveries: int  #: count: journals applied or dropped
-    lock_waits: int  #: count: times that a lock was not free at once; a long wait is several turns of 0.2 s
+    lock_waits: int  #: count: times that a lock was not free at once
     read_requests: int  #: count: of bulk reads
     bytes_prefetched: int  #: into the page cache
     reopens: int  #: count: by this handle, in forked children
@@ -106,7 +106,7 @@ def prefetch_name(number: int) -> str:
 
 
 def map_number(name: str) -> int:
-    return _number("map", _MAPS, name)
+    return _number("mapping", _MAPS, name)
 
 
 def prefetch_number(name: str) -> int:

@@ -5,7 +5,7 @@ from typing import Optional
 from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._layout import save_options
-from ._waiting import Waiting
+from ._waiting import Turns
 from .errors import check
 from .file import Path, fs_path
 
@@ -27,13 +27,14 @@ def reshard(
     The source (anything that `libst.open` takes) is not changed; its bytes do not pass through memory. The index
     comes last; on failure what was written is removed. Other arguments as `libst.save`.
 
-    Raises what `libst.open` and `libst.save` raise; InvalidArgumentError if the folder holds a checkpoint already.
+    Raises what `libst.open` and `libst.save` raise; `ValueError` (`Status.INVALID_ARGUMENT`) if the folder holds a
+    checkpoint already.
     """
-    waiting = Waiting.of(lock_timeout)
+    turns = Turns.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, turns.timeout_ms, callbacks)
     raw, to = fs_path(source), fs_path(folder)
-    check(waiting.run(lambda: callbacks.call(_abi.st_reshard, raw, to, max_shard_size, options)))
+    check(turns.run(lambda: callbacks.call(_abi.st_reshard, raw, to, max_shard_size, options)))
 
 
 def join(
@@ -47,8 +48,8 @@ def join(
     progress: Optional[Progress] = None,
 ) -> None:
     """Write a checkpoint, sharded or not, as one file. Arguments and errors as `libst.save`."""
-    waiting = Waiting.of(lock_timeout)
+    turns = Turns.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, turns.timeout_ms, callbacks)
     raw, to = fs_path(source), fs_path(path)
-    check(waiting.run(lambda: callbacks.call(_abi.st_join, raw, to, options)))
+    check(turns.run(lambda: callbacks.call(_abi.st_join, raw, to, options)))

@@ -7,18 +7,19 @@ from typing import Any, NoReturn, Optional
 
 from . import _abi
 from ._callbacks import Callbacks, Progress
+from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import save_options
 from ._names import encoded
 from ._payload import columns_of, payload
 from ._rows import Columns, address
-from ._waiting import Waiting
+from ._waiting import timeout_ms
 from .errors import ClosedError, check
 from .file import Path, fs_path
 from .status import Status
 
-#: After these a writer is there still.
-_GOES_ON = (int(Status.BUSY), int(Status.INCOMPLETE))
+#: After these a writer may be finished again.
+_GOES_ON = (Status.BUSY, Status.INCOMPLETE)
 
 
 def save(
@@ -45,22 +46,21 @@ def save(
         header_reserve: spare bytes in the header, for later growth.
         lock_timeout, progress: as in `libst.open`.
 
-    A file that is replaced hands on its mode, owner, ACL and attributes. Raises NoSpaceError, AccessError,
-    NoFileError (the folder), FormatError (nobody could read it), BusyError, StorageError: nothing changed.
+    A file that is replaced hands on its mode, owner, ACL and attributes. Raises FormatError (nobody could read
+    it), BusyError, StorageError (no space, no such folder, forbidden): nothing changed.
     """
     columns, ready = columns_of(tensors.values())
     sizes = None if ready else columns.sizes
     given = _Given(tensors, columns, metadata)
-    waiting = Waiting.of(lock_timeout)
     steps = _Steps(progress, sum(sizes or ()))
     callbacks = Callbacks(steps if sizes and progress else progress)
-    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
     if sizes is None:
-        _save(raw, given, options, callbacks, waiting)
+        check(callbacks.call(_abi.st_save, raw, *given.arguments, options))
         return
-    with Writer._open(raw, given, options, callbacks, waiting) as w:
+    with Writer._open(raw, given, options, callbacks) as w:
         for (name, value), nbytes in zip(tensors.items(), sizes):
             w.add(name, value)
             steps.before += nbytes
@@ -68,14 +68,12 @@ def save(
 
 def save_stock(path: str, names: Iterable[str], columns: Columns, metadata: Optional[Mapping[str, str]]) -> None:
     """Write a file byte for byte as stock does."""
-    waiting, callbacks = Waiting.of(10.0), Callbacks()
+    callbacks = Callbacks()
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
-    _save(raw, _Given(names, columns, metadata), save_options("stock", 0, 0, waiting, callbacks), callbacks, waiting)
-
-
-def _save(path: bytes, given: "_Given", options: _abi.SaveOptions, callbacks: Callbacks, waiting: Waiting) -> None:
-    check(waiting.run(lambda: callbacks.call(_abi.st_save, path, *given.arguments, options)))
+    given = _Given(names, columns, metadata)
+    options = save_options("stock", 0, 0, _abi.ST_TIMEOUT_DEFAULT, callbacks)
+    check(callbacks.call(_abi.st_save, raw, *given.arguments, options))
 
 
 class _Given:
@@ -111,51 +109,44 @@ def writer(
     The file is there, durably, when the block ends; if it raises, nothing has changed.
     Arguments as `save`. A layout other than "keep", or tensors that would lie unaligned, cost one more copy at the end.
     """
-    waiting = Waiting.of(lock_timeout)
     callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, waiting, callbacks)
+    options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
-    return Writer._open(raw, _Given((), Columns(), metadata), options, callbacks, waiting)
+    return Writer._open(raw, _Given((), Columns(), metadata), options, callbacks)
 
 
 class Writer:
-    """A file being written; see `libst.writer`. Belongs to one thread at a time."""
+    """A file being written; see `libst.writer`.
 
-    __slots__ = ("_address", "_callbacks", "_waiting")
+    Belongs to one thread at a time. One that is not finished is dropped when it is no longer referenced. It cannot be
+    copied, pickled or used in a forked child.
+    """
 
-    _address: Optional[int]  # None: finished
+    __slots__ = ("_handle", "_callbacks")
+
+    _handle: Optional[Handle]  # None: finished
     _callbacks: Callbacks
-    _waiting: Waiting
 
     def __init__(self) -> None:
         raise TypeError("use libst.writer(path)")
 
     @classmethod
-    def _open(
-        cls,
-        path: bytes,
-        given: _Given,
-        options: _abi.SaveOptions,
-        callbacks: Callbacks,
-        waiting: Waiting,
-    ) -> "Writer":
+    def _open(cls, path: bytes, given: _Given, options: _abi.SaveOptions, callbacks: Callbacks) -> "Writer":
         self = cls.__new__(cls)
-        self._address = None
         self._callbacks = callbacks
-        self._waiting = waiting
-        out = ctypes.c_void_p()
-        try:
-            check(callbacks.call(_abi.st_writer_open, path, *given.arguments, options, out))
-        finally:  # a callback may have raised although the file is begun
-            self._address = out.value
+        self._handle = opened(
+            lambda out: callbacks.call(_abi.st_writer_open, path, *given.arguments, options, out),
+            callbacks,
+            _abi.st_writer_free,
+        )
         return self
 
     def add(self, name: str, array: Any) -> None:
         """Write a tensor, given as to `libst.save`. It may change as soon as this returns.
 
-        FormatError for a name that was added before. After NoSpaceError, StorageError, or what a progress
-        callback raised, the writer can only be aborted.
+        FormatError for a name that was added before. After StorageError, or what a progress callback raised, the
+        writer can only be aborted.
         """
         raw = ctypes.create_string_buffer(encoded(name))
         tensor, kept = payload(array)
@@ -165,24 +156,16 @@ class Writer:
 
     def finish(self) -> None:
         """Make the file durable and give it its name. After BusyError it may be called again."""
-        self._live()
-        check(self._waiting.run(lambda: self._callbacks.call(self._finish_once)))
-
-    def _finish_once(self) -> int:
-        answers: list[int] = []
+        status = self._callbacks.call(_abi.st_writer_finish, self._live())
         try:
-            # In one step: a signal's handler that raised after the call would leave an address that is no more.
-            answers.extend(map(_abi.st_writer_finish, [self._live()]))
+            check(status)
         finally:
-            if answers and answers[0] not in _GOES_ON:
-                self._address = None
-        return answers[0]
+            if status not in _GOES_ON:
+                self.abort()
 
     def abort(self) -> None:
         """Drop what was written. May be repeated, and called after `finish`."""
-        address, self._address = self._address, None
-        if address is not None:
-            _abi.st_writer_abort(address)
+        self._handle = None
 
     def __enter__(self) -> "Writer":
         self._live()
@@ -195,22 +178,18 @@ class Writer:
         traceback: Optional[TracebackType],
     ) -> None:
         try:
-            if kind is None and self._address is not None:
+            if kind is None and self._handle is not None:
                 self.finish()
         finally:
             self.abort()
 
-    def __del__(self) -> None:
-        if getattr(self, "_address", None) is not None:
-            self.abort()
-
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a writer cannot be copied or pickled")
+        raise TypeError("a writer belongs to its process: write the file there, or send the tensors")
 
-    def _live(self) -> int:
-        if self._address is None:
+    def _live(self) -> Handle:
+        if self._handle is None:
             raise ClosedError("the writer is finished")
-        return self._address
+        return self._handle
 
 
 class _Steps:

@@ -64,7 +64,7 @@ class TensorSlice:
     def __reduce__(self) -> tuple[Any, ...]:
         """As the file's path and options, as a File."""
         if self._pin.options is None:
-            raise TypeError("a slice of a file in memory cannot be copied or pickled; send the bytes")
+            raise TypeError("a slice of a file in memory is not pickled or copied: read the part, and send that")
         return _sliced, (self._pin.options, self._name)
 
     def __getitem__(self, index: Any) -> Array:
@@ -101,7 +101,7 @@ def _read(pin: Pin, raw: bytes, form: Form, index: Any) -> Array:
         if number in PACKED:
             shape = (_packed_size(pin.handle, raw, ranges, count),)
         out = np.empty(shape, NUMPY[number])
-        pin.call(_abi.st_read_slice_n, raw, len(raw), ranges, count, address(out), out.nbytes, None)
+        pin.call(_abi.st_read_slice, raw, len(raw), ranges, count, address(out), out.nbytes, None)
         return out
     finally:
         del pin

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Optional
 
-from ..errors import Error, FormatError, NoFileError
+from ..errors import Error, FormatError
 from ..status import Status
 
 
@@ -68,7 +68,7 @@ class translated:
         error: Optional[BaseException],
         _traceback: Optional[TracebackType],
     ) -> None:
-        if isinstance(error, NoFileError):
+        if isinstance(error, Error) and error.status == Status.NO_FILE:
             raise FileNotFoundError(f"No such file or directory: {self._path}") from error
         if isinstance(error, FormatError):
             raise SafetensorError(f"{self._doing}: {format_text(error)}") from error

@@ -6,7 +6,7 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from .._torch import TORCH_NAMES, torch_dtype, torch_tensor
-from ..errors import UnsupportedError
+from ..errors import Error
 from ._bytes import check_type
 from ._errors import SafetensorError
 
@@ -69,7 +69,7 @@ def check_dtype(dtype: str, framework: str) -> None:
     if framework == "torch":
         try:
             torch_dtype(dtype)
-        except UnsupportedError as error:
+        except Error as error:  # Status.UNSUPPORTED
             raise dtype_not_understood(dtype) from error
 
 

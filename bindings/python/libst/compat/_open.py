@@ -10,9 +10,10 @@ from .._forms import Form
 from .._pin import Array
 from ..bulk import read_many
 from ..dtypes import NAMES
-from ..errors import NotFoundError, UnsupportedError
+from ..errors import Error, NotFoundError
 from ..file import File
 from ..slices import TensorSlice
+from ..status import Status
 from ._ahead import read_ahead
 from ._bytes import check_type, file_name
 from ._errors import SafetensorError, missing, translated
@@ -71,7 +72,7 @@ class safe_open:
             raise FileNotFoundError(f"No such file or directory: {path}")
         with translated("Error while deserializing header", path):
             shared = backend == "mmap" and self._framework == "torch"
-            self._file = _file.open(path, map="copy-on-write" if shared else _MAPS[backend])
+            self._file = _file.open(path, mapping="copy-on-write" if shared else _MAPS[backend])
         pin = self._file._pin()
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
@@ -109,7 +110,9 @@ class safe_open:
                 return tensor_of(file.read(name), tensor.dtype, tensor.shape, self._framework, self._device)
             except NotFoundError as error:
                 raise missing(name) from error
-            except UnsupportedError as error:
+            except Error as error:
+                if error.status != Status.UNSUPPORTED:
+                    raise
                 raise dtype_not_understood(file.info(name).dtype) from error
 
     def get_tensors(self) -> dict[str, Any]:
@@ -125,7 +128,9 @@ class safe_open:
                 read_ahead(str(file.path))
                 try:
                     tensors = file._pin().torch_all()
-                except UnsupportedError:
+                except Error as error:
+                    if error.status != Status.UNSUPPORTED:
+                        raise
                     tensors = {name: self.get_tensor(name) for name in file}  # which tells of the one
                 if self._device == "cpu":
                     return tensors
