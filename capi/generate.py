@@ -11,8 +11,9 @@ No build runs this. st_h.py reads the header, and stops at what it does not unde
 import re
 import sys
 from pathlib import Path
+from textwrap import fill
 
-from st_h import Header, read
+from st_h import Constant, Function, Header, Type, read
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = ROOT / "capi/include/st/st.h"
@@ -63,12 +64,92 @@ def constants(header: Header) -> str:
     return "".join(f"{name} {spelled[name]}\n" for name in kept)
 
 
+# ----------------------------------------------------------------------- Rust
+
+RUST = {"char": "c_char", "void": "c_void", "int": "c_int", "size_t": "usize", "int32_t": "i32", "uint32_t": "u32",
+        "int64_t": "i64", "uint64_t": "u64"}  # fmt: skip
+RUST_WIDTH = 110  # bindings/rust/rustfmt.toml
+
+
+def rust_type(of: Type, length: int = 0) -> str:
+    text, const = RUST.get(of.base, of.base), of.const
+    for pointer in of.pointers:
+        text, const = f"*{'const' if const else 'mut'} {text}", pointer
+    return f"[{text}; {length}]" if length else text
+
+
+def rust_call(head: str, f: Function, tail: str) -> str:
+    """A signature as rustfmt lays it out."""
+    indent = re.match(" *", head)[0]
+    parameters = [f"{p.name}: {rust_type(p.type)}" for p in f.parameters]
+    result = "" if f.result == Type("void") else f" -> {rust_type(f.result)}"
+    line = f"{head}({', '.join(parameters)}){result}{tail}"
+    if len(line) == RUST_WIDTH and result:  # rustfmt counts the semicolon twice
+        line = f"{head}({', '.join(parameters)})\n{indent}   {result}{tail}"
+    elif len(line) > RUST_WIDTH:
+        line = f"{head}(\n" + "".join(f"{indent}    {p},\n" for p in parameters) + f"{indent}){result}{tail}"
+    return line + "\n"
+
+
+def rust_constant(c: Constant) -> str:
+    kind = "st_status" if c.name == "ST_OK" or c.name.startswith("ST_E_") else "i32" if c.value < 0 else "u32"
+    kind = "st_dtype" if c.name.startswith("ST_DTYPE_") else RUST.get(c.cast, kind)
+    value = "usize::MAX" if (kind, c.value) == ("usize", -1) else c.value
+    return f"pub const {c.name}: {kind} = {value};\n"
+
+
+def rust_declarations(header: Header) -> str:
+    text = f"//! {GENERATED}\n\nuse core::ffi::{{c_char, c_int, c_void}};\nuse core::marker::PhantomData;\n\n"
+    text += "".join(f"pub type {name} = {rust_type(of)};\n" for name, of in header.aliases.items())
+    for name in header.opaque:
+        text += f"\n/// Opaque.\n#[repr(C)]\npub struct {name} {{\n    _private: [u8; 0],\n"
+        text += "    _neither_send_nor_sync: PhantomData<*mut c_void>,\n}\n"
+    for f in header.callbacks.values():
+        line = rust_call('Option<unsafe extern "C" fn', f, ">;").strip()
+        between = " " if len(f"pub type {f.name} = {line}") <= RUST_WIDTH else "\n    "
+        text += f"\npub type {f.name} ={between}{line}\n"
+    for name, fields in header.structs.items():
+        equal = all(v.type in (Type("int64_t"), Type("uint64_t")) for v in fields)
+        text += f"\n#[repr(C)]\n#[derive(Clone, Copy, Debug{', PartialEq, Eq, Hash' if equal else ''})]\n"
+        text += f"pub struct {name} {{\n"
+        text += "".join(f"    pub {v.name}: {rust_type(v.type, v.length)},\n" for v in fields) + "}\n"
+    text += "\n" + "".join(rust_constant(c) for c in header.constants)
+    functions = "".join(rust_call(f"    pub fn {f.name}", f, ";") for f in header.functions)
+    return f'{text}\nextern "C" {{\n{functions}}}\n'
+
+
+def rust_list(head: str, items: list[str]) -> str:
+    line = f"{head} = &[{', '.join(items)}];"
+    return (line if len(line) <= RUST_WIDTH else f"{head} = &[\n" + "".join(f"    {i},\n" for i in items) + "];") + "\n"
+
+
+def rust_names(header: Header) -> str:
+    text = f"//! {GENERATED}\n//! Names of st.h, for tests that walk over all of them.\n\n"
+    text += "#![allow(dead_code, unused_macros)] // each test uses a part of it\n\n"
+    text += rust_list("pub const FUNCTIONS: &[&str]", [f'"{f.name}"' for f in header.functions])
+    text += "\n/// Macros that stand for an initialiser.\n"
+    text += rust_list("pub const INITIALISERS: &[&str]", [f'"{name}"' for name in header.initialisers])
+    text += "\n/// Macros that stand for a number, and what Rust makes of it.\n"
+    pairs = [f'("{c.name}", libst_sys::{c.name} as i64)' for c in header.constants]
+    text += rust_list("pub const CONSTANTS: &[(&str, i64)]", pairs)
+    text += "\n/// Every struct with its fields, given to a macro.\nmacro_rules! structs {\n    ($with:ident) => {\n"
+    text += "        $with! {\n"
+    for name, fields in header.structs.items():
+        line = f"{name} {{ {', '.join(v.name for v in fields)} }}"
+        text += fill(line, RUST_WIDTH, initial_indent=" " * 12, subsequent_indent=" " * 16) + "\n"
+    text += "        }\n    };\n}\n\nmacro_rules! names {\n    ($($name:ident { $($field:ident),* })*) => {\n"
+    text += "        &[$((stringify!($name), &[$(stringify!($field)),*])),*]\n    };\n}\n\n"
+    return text + "pub const STRUCTS: &[(&str, &[&str])] = structs!(names);\n"
+
+
 # ---------------------------------------------------------------------- files
 
 OUTPUTS = {
     "capi/st.map": version_script,
     "capi/status_list.h": status_names,
     "core/status.h": status_enum,
+    "bindings/rust/libst-sys/src/generated.rs": rust_declarations,
+    "bindings/rust/libst-sys/tests/st_h/mod.rs": rust_names,
 }
 
 
