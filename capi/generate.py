@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from textwrap import fill
 
-from st_h import Constant, Function, Header, Type, read
+from st_h import Constant, Function, Header, Type, Variable, read
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = ROOT / "capi/include/st/st.h"
@@ -142,6 +142,98 @@ def rust_names(header: Header) -> str:
     return text + "pub const STRUCTS: &[(&str, &[&str])] = structs!(names);\n"
 
 
+# --------------------------------------------------------------------- Python
+
+CTYPES = {"char": "c_char", "int": "c_int", "size_t": "c_size_t", "int32_t": "c_int32", "uint32_t": "c_uint32",
+          "int64_t": "c_int64", "uint64_t": "c_uint64"}  # fmt: skip
+PYTHON_WIDTH = 120  # pyproject.toml
+
+
+def camel(name: str) -> str:
+    return "".join(part.capitalize() for part in short(name).split("_"))
+
+
+def python_type(header: Header, v: Variable, beside: list[Variable], is_field: bool) -> str:
+    """Handles are addresses. A string whose length stands beside it may hold NUL, so as a result it is an address."""
+    base, depth = v.type.base, len(v.type.pointers)
+    counted = any(other.name == f"{v.name}_len" for other in beside)
+    if base == "void" or base in header.opaque:
+        inner, depth = "c_void_p" if depth else "None", depth - 1
+    elif base == "char" and depth:
+        out = depth > 1 and not v.type.pointers[0]
+        inner, depth = "c_void_p" if counted and (is_field or out) else "c_char_p", depth - 1
+    elif base in header.structs:
+        inner = camel(base)
+    else:
+        inner = CTYPES.get(base) or f"c_{short(base)}" if base not in header.callbacks else short(base)
+    for _ in range(depth):
+        inner = f"POINTER({inner})"
+    return f"{inner} * {v.length}" if v.length else inner
+
+
+def python_entry(name: str, items: list[str]) -> str:
+    """A tuple in the table, as ruff lays it out."""
+    line = f'    "{name}": ({", ".join(items)}{"," if len(items) == 1 else ""}),\n'
+    if len(line) > PYTHON_WIDTH + 1:
+        line = f'    "{name}": (\n' + "".join(f"        {i},\n" for i in items) + "    ),\n"
+    return line
+
+
+def python_struct(header: Header, name: str) -> str:
+    fields = header.structs[name]
+    text = f"\n\nclass {camel(name)}(ctypes.Structure):\n    _fields_ = [\n"
+    for v in fields:
+        text += f'        ("{v.name}", {python_type(header, v, fields, True)}),\n'
+    return text + "    ]\n"
+
+
+def python_signature(header: Header, f: Function) -> list[str]:
+    result = Variable("", f.result)
+    return [python_type(header, v, f.parameters, False) for v in [result, *f.parameters]]
+
+
+def python_table(header: Header) -> str:
+    head = f'"""{GENERATED}\n\nst.h in ctypes. It needs no library, so tests can load it by its path. A handle is\n'
+    head += 'an address; so is, in structs and results, a string with a length beside it, as it may hold NUL.\n"""\n\n'
+    text = "".join(f"c_{short(name)} = {CTYPES[of.base]}\n" for name, of in header.aliases.items())
+    done: set[str] = set()
+
+    def declare(name: str) -> str:
+        """After what it is made of."""
+        if name in done or name not in {*header.structs, *header.callbacks}:
+            return ""
+        done.add(name)
+        callback = header.callbacks.get(name)
+        parts = callback.parameters if callback else header.structs[name]
+        before = "".join(declare(v.type.base) for v in parts)
+        if not callback:
+            return before + python_struct(header, name)
+        return before + f"\n\n{short(name)} = ctypes.CFUNCTYPE({', '.join(python_signature(header, callback))})\n"
+
+    text += "".join(declare(name) for name in [*header.callbacks, *header.structs]) + "\n\n"
+    text += "".join(f"{c.name} = {c.value}\n" for c in header.constants)
+    text += "\n#: What each function answers, and what it takes.\nFUNCTIONS: dict[str, tuple[Any, ...]] = {\n"
+    for f in header.functions:
+        text += python_entry(f.name, python_signature(header, f))
+    text += '}\n\n\ndef declare(library: ctypes.CDLL) -> None:\n    """Tell ctypes the types of the functions."""\n'
+    text += "    for name, (result, *parameters) in FUNCTIONS.items():\n        function = getattr(library, name)\n"
+    text += "        function.restype, function.argtypes = result, parameters\n"
+    used = {"POINTER", "c_char_p", "c_void_p", *CTYPES.values()} & {*re.findall(r"\w+", text)}
+    return f"{head}import ctypes\nfrom ctypes import {', '.join(sorted(used))}\nfrom typing import Any\n\n{text}"
+
+
+def python_statuses(header: Header) -> str:
+    text = f'"""{GENERATED}\n\nWhat a call of libst answers: the numbers of st.h, fixed for ever.\n"""\n\n'
+    text += "from enum import IntEnum\n\n\nclass Status(IntEnum):\n"
+    text += '    """`ST_E_BUSY` of st.h is `Status.BUSY`. Members are ints and compare as such."""\n\n'
+    for c in header.statuses():
+        text += f"\n    # {sentence(c.group)}\n" if c.group and c.value else ""
+        line = f"    {short(c.name)} = {c.value}"
+        comment = f"  # {c.comment}" if c.comment else ""
+        text += line + comment + "\n" if len(line + comment) <= PYTHON_WIDTH else f"    # {c.comment}\n{line}\n"
+    return text
+
+
 # ---------------------------------------------------------------------- files
 
 OUTPUTS = {
@@ -150,6 +242,8 @@ OUTPUTS = {
     "core/status.h": status_enum,
     "bindings/rust/libst-sys/src/generated.rs": rust_declarations,
     "bindings/rust/libst-sys/tests/st_h/mod.rs": rust_names,
+    "bindings/python/libst/_st_h.py": python_table,
+    "bindings/python/libst/status.py": python_statuses,
 }
 
 
