@@ -10,6 +10,7 @@ No build runs this. st_h.py reads the header, and stops at what it does not unde
 
 import re
 import sys
+from itertools import groupby
 from pathlib import Path
 from textwrap import fill
 
@@ -18,6 +19,7 @@ from st_h import Constant, Function, Header, Type, Variable, read
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = ROOT / "capi/include/st/st.h"
 GENERATED = "Generated from capi/include/st/st.h by capi/generate.py; do not edit."
+GENERATED_GO = "// Code generated from capi/include/st/st.h by capi/generate.py; DO NOT EDIT."  # as its tools want it
 
 # ------------------------------------------------------------------ C and C++
 
@@ -234,6 +236,53 @@ def python_statuses(header: Header) -> str:
     return text
 
 
+# ------------------------------------------------------------------------- Go
+
+GO_PARTS = {"IO": "IO", "UTF8": "UTF8", "JSON": "JSON", "NOMEM": "NoMem", "NBYTES": "NBytes", "DTYPE": "DType",
+            "SUBBYTE": "SubByte"}  # fmt: skip
+
+
+def go_constants(kind: str, rows: list[tuple[str, Constant]]) -> str:
+    """A group, in gofmt's columns."""
+    name_width = max(len(name) for name, _ in rows)
+    text = "const (\n"
+    for commented, run in groupby(rows, lambda row: bool(row[1].comment)):
+        run = list(run)
+        width = max(len(str(c.value)) for _, c in run)
+        for name, c in run:
+            line = f"\t{name:{name_width}} {kind} = {c.value}"
+            text += f"{line:{len(line) - len(str(c.value)) + width}} // {c.comment}\n" if commented else f"{line}\n"
+    return text + ")\n"
+
+
+def go_numbers(header: Header) -> str:
+    text = f"{GENERATED_GO}\n\n//go:build cgo\n\npackage st\n"
+    groups: list[tuple[str, list[tuple[str, Constant]]]] = []
+    for c in header.statuses()[1:]:
+        if c.group or not groups:
+            groups.append((sentence(c.group), []))
+        parts = short(c.name).split("_")
+        groups[-1][1].append(("Err" + "".join(GO_PARTS.get(p) or p.capitalize() for p in parts), c))
+    for heading, rows in groups:
+        text += f"\n// {heading}\n" + go_constants("Status", rows)
+    dtypes = [c for c in header.constants if c.name.startswith("ST_DTYPE_")]
+    named = [("Bool" if c.name == "ST_DTYPE_BOOL" else c.name[9:].replace("_", ""), c) for c in dtypes]
+    return text + "\n// The element types.\n" + go_constants("DType", named)
+
+
+def go_names(header: Header) -> str:
+    text = f"{GENERATED_GO}\n\npackage st_test\n\n"
+    text += "// headerFunctions are those of st.h.\nvar headerFunctions = []string{\n"
+    text += "".join(f'\t"{f.name}",\n' for f in header.functions)
+    text += "}\n\n// headerConstants are its macros that stand for a number.\nvar headerConstants = map[string]int64{\n"
+    width = max(len(c.name) for c in header.constants) + 3
+    text += "".join(f"\t{f'{chr(34)}{c.name}{chr(34)}:':{width}} {c.value},\n" for c in header.constants)
+    text += "}\n\n// headerStructs have these fields.\nvar headerStructs = map[string][]string{\n"
+    for name, fields in header.structs.items():
+        text += f'\t"{name}": {{\n' + "".join(f'\t\t"{v.name}",\n' for v in fields) + "\t},\n"
+    return text + "}\n"
+
+
 # ---------------------------------------------------------------------- files
 
 OUTPUTS = {
@@ -244,6 +293,8 @@ OUTPUTS = {
     "bindings/rust/libst-sys/tests/st_h/mod.rs": rust_names,
     "bindings/python/libst/_st_h.py": python_table,
     "bindings/python/libst/status.py": python_statuses,
+    "bindings/go/numbers.go": go_numbers,
+    "bindings/go/st_h_test.go": go_names,
 }
 
 
