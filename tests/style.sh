@@ -64,6 +64,8 @@ format_rust() {
   cargo fmt --manifest-path bindings/rust/Cargo.toml --all --check
 }
 
+generated() { "$PYTHON" capi/generate.py --check; }
+
 lint_shell() { files '*.sh' .ci/run | xargs shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning; }
 
 all() {
@@ -75,6 +77,7 @@ all() {
   check gofmt format_go
   check rustfmt format_rust
   check shellcheck lint_shell
+  check "generated from st.h" generated
 }
 
 all 2>&1 | tee "$OUTPUT"

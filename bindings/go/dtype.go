@@ -12,34 +12,8 @@ import (
 	"unsafe"
 )
 
-// DType is an element type of the format. 0 is none.
+// DType is an element type of the format. 0 is none. F4 packs two elements a byte, F6E2M3 and F6E3M2 four in three.
 type DType uint32
-
-// The element types. F4 packs two elements a byte, F6_E2M3 and F6_E3M2 four in three.
-const (
-	Bool       DType = 1
-	F4         DType = 2
-	F6E2M3     DType = 3
-	F6E3M2     DType = 4
-	U8         DType = 5
-	I8         DType = 6
-	F8E5M2     DType = 7
-	F8E4M3     DType = 8
-	F8E8M0     DType = 9
-	F8E4M3FNUZ DType = 10
-	F8E5M2FNUZ DType = 11
-	I16        DType = 12
-	U16        DType = 13
-	F16        DType = 14
-	BF16       DType = 15
-	I32        DType = 16
-	U32        DType = 17
-	F32        DType = 18
-	C64        DType = 19
-	F64        DType = 20
-	I64        DType = 21
-	U64        DType = 22
-)
 
 // String is the name as in a file's header, such as "BF16"; "" for a number that is none.
 func (d DType) String() string { return C.GoString(C.st_dtype_name(C.st_dtype(d))) }

@@ -11,4 +11,4 @@ out=${3:-$here}
 # No paths: the record is the same on every machine. File names stay, as by them the public types are told.
 abidw --headers-dir "$headers" --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path \
   --short-locs --no-elf-needed --no-architecture --no-parameter-names --out-file "$out/libst.abi" "$library"
-"$here/constants.sh" "$headers"/st/st.h >"$out/constants.txt"
+python3 "$here/../../capi/generate.py" --constants "$headers/st/st.h" >"$out/constants.txt"

@@ -1,4 +1,5 @@
-"""libst through its C ABI, by ctypes alone: so that a verdict here is the library's and not a binding's.
+"""libst through its C ABI, by ctypes alone: so that a verdict here is the library's and not a binding's. Of the Python
+package this takes only its table of st.h, by its path.
 
 Knows only what the differential tests need: open, list, view, update, verify.
 """
@@ -8,28 +9,16 @@ from __future__ import annotations
 import ctypes as c
 import os
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build/capi/libst.so.2"))
 
-OPEN_READ_WRITE = 1
-MAP_AUTO, MAP_SHARED, MAP_PRIVATE, MAP_NONE = range(4)
-
-
-class _Tensor(c.Structure):
-    _fields_ = [
-        ("name", c.c_void_p), ("name_len", c.c_size_t), ("dtype", c.c_uint32), ("rank", c.c_uint32),
-        ("shape", c.POINTER(c.c_uint64)), ("data", c.c_void_p), ("nbytes", c.c_uint64), ("file_offset", c.c_uint64),
-        ("shard", c.c_uint32), ("reserved0", c.c_uint32), ("reserved", c.c_uint64 * 2),
-    ]  # fmt: skip
-
-
-class _OpenOptions(c.Structure):
-    _fields_ = [
-        ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("map", c.c_uint32), ("lock_timeout_ms", c.c_int32),
-        ("progress", c.c_void_p), ("progress_user", c.c_void_p), ("log", c.c_void_p), ("log_user", c.c_void_p),
-    ]  # fmt: skip
+_spec = spec_from_file_location("_st_h", ROOT / "bindings/python/libst/_st_h.py")
+st_h = module_from_spec(_spec)
+_spec.loader.exec_module(st_h)
+MAP_AUTO, MAP_NONE = st_h.ST_MAP_AUTO, st_h.ST_MAP_NONE
 
 
 @dataclass(frozen=True)
@@ -48,41 +37,14 @@ class Refused(Exception):
         self.status = status
 
 
-def _load() -> c.CDLL:
-    lib = c.CDLL(str(LIBRARY))
-    handle, size, text = c.c_void_p, c.c_size_t, c.c_char_p
-    out_string, out_size = c.POINTER(c.c_void_p), c.POINTER(c.c_size_t)
-    for name, result, arguments in [
-        ("st_status_name", text, [c.c_int32]),
-        ("st_last_error", text, []),
-        ("st_dtype_name", text, [c.c_uint32]),
-        ("st_dtype_parse", c.c_int32, [text, c.POINTER(c.c_uint32)]),
-        ("st_open", c.c_int32, [text, c.POINTER(_OpenOptions), c.POINTER(handle)]),
-        ("st_open_memory", c.c_int32, [c.c_void_p, size, c.POINTER(handle)]),
-        ("st_open_options_init", None, [c.POINTER(_OpenOptions), size]),
-        ("st_close", c.c_int32, [handle]),
-        ("st_count", size, [handle]),
-        ("st_at", c.c_int32, [handle, size, c.POINTER(_Tensor)]),
-        ("st_get_at", c.c_int32, [handle, size, c.POINTER(_Tensor)]),
-        ("st_find", c.c_int32, [handle, c.c_char_p, size, c.POINTER(size)]),
-        ("st_metadata_count", size, [handle]),
-        ("st_metadata_at", c.c_int32, [handle, size, out_string, out_size, out_string, out_size]),
-        ("st_metadata_get_n", c.c_int32, [handle, text, size, out_string, out_size]),
-        ("st_update_n", c.c_int32, [handle, text, size, c.POINTER(_Tensor)]),
-        ("st_verify", c.c_int32, [text, c.c_void_p, c.c_void_p]),
-    ]:  # fmt: skip
-        function = getattr(lib, name)
-        function.restype, function.argtypes = result, arguments
-    return lib
-
-
 _lib: c.CDLL | None = None
 
 
 def lib() -> c.CDLL:
     global _lib
     if _lib is None:
-        _lib = _load()
+        _lib = c.CDLL(str(LIBRARY))
+        st_h.declare(_lib)
     return _lib
 
 
@@ -111,9 +73,9 @@ class File:
         if memory is not None:
             _check(lib().st_open_memory(memory, len(memory), c.byref(self._handle)))
         else:
-            options = _OpenOptions()
+            options = st_h.OpenOptions()
             lib().st_open_options_init(c.byref(options), c.sizeof(options))
-            options.map, options.flags = map, OPEN_READ_WRITE if write else 0
+            options.map, options.flags = map, st_h.ST_OPEN_READ_WRITE if write else 0
             _check(lib().st_open(os.fsencode(path), c.byref(options), c.byref(self._handle)))
 
     def close(self) -> None:
@@ -132,7 +94,7 @@ class File:
         found: dict[str, Tensor] = {}
         previous = 0
         for i in range(lib().st_count(self._handle)):
-            t = _Tensor()
+            t = st_h.Tensor()
             _check((lib().st_get_at if data else lib().st_at)(self._handle, i, c.byref(t)))
             raw_name = c.string_at(t.name, t.name_len)
             index = c.c_size_t()
@@ -159,7 +121,7 @@ class File:
 
     def update(self, name: str, data: bytes) -> None:
         """st_update with the tensor's own dtype and shape."""
-        index, t, raw_name = c.c_size_t(), _Tensor(), name.encode()
+        index, t, raw_name = c.c_size_t(), st_h.Tensor(), name.encode()
         _check(lib().st_find(self._handle, raw_name, len(raw_name), c.byref(index)))
         _check(lib().st_at(self._handle, index, c.byref(t)))
         keep = c.create_string_buffer(data, len(data))
@@ -169,4 +131,4 @@ class File:
 
 def verify(path: str | os.PathLike) -> str:
     """The name of the status of st_verify."""
-    return status_name(lib().st_verify(os.fsencode(path), None, None))
+    return status_name(lib().st_verify(os.fsencode(path), st_h.report_fn(), None))

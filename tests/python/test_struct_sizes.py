@@ -4,12 +4,11 @@ how each function is reached, and a function that it lacks is an error."""
 
 import ctypes
 import shutil
-import subprocess
 
 import pytest
 from conftest import raw_file
 from libst import _abi
-from test_abi import FUNCTIONS, INCLUDE, STRUCTS, TEXT
+from test_abi import HEADER, STRUCTS, run_c
 
 OK, INVALID_ARGUMENT, UNSUPPORTED = 0, 1, 4
 FILL = 0xAB
@@ -19,12 +18,10 @@ SIZED = {name: struct for name, struct in STRUCTS.items() if struct._fields_[0][
 
 def parameters_of_sized_structs():
     """(function, struct, is it an option?) of the header, but for the functions that set structs up."""
-    for function, (_, parameters) in FUNCTIONS.items():
-        for parameter in parameters:
-            words = parameter.replace("*", " * ").split()
-            struct = next((word for word in words if word in SIZED), None)
-            if struct and not function.endswith("_init"):
-                yield function, struct, words[0] == "const"
+    for function in HEADER.functions:
+        for parameter in function.parameters:
+            if parameter.type.base in SIZED and not function.name.endswith("_init"):
+                yield function.name, parameter.type.base, parameter.type.const
 
 
 OPTIONS = sorted((function, struct) for function, struct, is_option in parameters_of_sized_structs() if is_option)
@@ -150,7 +147,7 @@ def test_every_function_that_takes_such_a_struct_is_called_here():
 
 
 def test_every_such_struct_is_given_to_a_function_or_to_a_callback():
-    given_to_callbacks = {name for name in SIZED if f"const {name} *report)" in TEXT}
+    given_to_callbacks = {p.type.base for f in HEADER.callbacks.values() for p in f.parameters} & SIZED.keys()
     assert {struct for _, struct in OPTIONS + RESULTS} | given_to_callbacks == set(SIZED)
     assert given_to_callbacks == {"st_report"}
 
@@ -176,14 +173,9 @@ def test_init_functions_are_equal_to_their_macros(tmp_path):
         f'  printf("{name} "); for (i = 0; i < sizeof s; ++i) printf("%02x", b[i]); puts(""); }}'
         for name in names
     ]
-    source, program = tmp_path / "macros.c", tmp_path / "macros"
-    body = "\n".join(lines)
-    source.write_text("#include <stdio.h>\n#include <st/st.h>\nint main(void) {\n" + body + "\nreturn 0; }\n")
-    subprocess.run(["cc", "-std=c99", f"-I{INCLUDE}", str(source), "-o", str(program)], check=True)
-    macros = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split("\n")
     size_of = {name: ctypes.sizeof(SIZED[name]) for name in names}
     ours = [f"{name} {initialised(name, size_of[name])[: size_of[name]].hex()}" for name in names]
-    assert macros[:-1] == ours
+    assert run_c(tmp_path, lines) == ours
 
 
 @pytest.mark.parametrize("function, name", OPTIONS)

@@ -1,10 +1,8 @@
 """Where files can share blocks, large tensors are changed by an undo record: what is written, and what becomes of a
 change that fails in the middle."""
 
-import ctypes
 import mmap
 import os
-import re
 import subprocess
 
 import disk
@@ -30,21 +28,6 @@ def payload(version, tensors=(0, 1, 2)):
     return {f"t{t}": model.pattern(t, version, SIZES[t]) for t in tensors}
 
 
-def stats(f):
-    """journal_bytes and bytes_written."""
-    out = (ctypes.c_uint64 * 32)()
-    ctypes.cast(out, ctypes.POINTER(ctypes.c_uint32))[0] = ctypes.sizeof(out)
-    st_abi.check(st_abi.lib.st_get_stats(f._handle, out))
-    return dict(zip(STATS, list(out)[1:]))
-
-
-HEADER = (st_abi.ROOT / "capi/include/st/st.h").read_text()
-STATS = re.findall(
-    r"^  uint64_t (\w+);", HEADER.split("typedef struct st_stats {")[1].split("} st_stats;")[0], re.MULTILINE
-)
-st_abi.lib.st_get_stats.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-
-
 def journalled(path, journal=None):
     """What the change of the large tensor wrote to the journal, in bytes."""
 
@@ -54,7 +37,7 @@ def journalled(path, journal=None):
         with st_abi.File(path) as f:
             for version in (1, 2, 3):
                 f.update_all(payload(version))
-            return stats(f)["journal_bytes"] // 3
+            return f.stats().journal_bytes // 3
 
     return disk.in_child(change)
 

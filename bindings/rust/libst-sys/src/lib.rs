@@ -6,7 +6,8 @@
 //! through `pkg-config libst`. A library outside the system's folders is found at run time with
 //! `LD_LIBRARY_PATH`.
 //!
-//! Tests of this crate compare every declaration here with the header: signatures, sizes, offsets, values.
+//! The declarations are generated from the header. Tests of this crate compare sizes, offsets and values with what a C
+//! compiler makes of it.
 //!
 //! ```
 //! let version = unsafe { std::ffi::CStr::from_ptr(libst_sys::st_version()) };
@@ -20,10 +21,8 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("libst is for 64-bit platforms");
 
-mod constants;
-mod functions;
-mod types;
+mod generated;
+mod initialisers;
 
-pub use constants::*;
-pub use functions::*;
-pub use types::*;
+pub use generated::*;
+pub use initialisers::*;
