@@ -82,7 +82,7 @@ void file_json(Session &session, const File &file, const Summary &summary, const
   if (!file.is_one_file()) {
     json.key("shards");
     json.begin_array();
-    for (size_t shard = 0; shard < file.file_count(); ++shard) {
+    for (uint32_t shard = 0; shard < file.file_count(); ++shard) {
       const std::string path = file.file_path(shard);
       const st_io_info of_shard = File(session, path).io_info();
       json.begin_object();
@@ -146,7 +146,7 @@ void file_text(Session &session, const File &file, const Summary &summary, const
                   {"SIZE", Table::right},
                   {"HEADER", Table::right},
                   {"DATA STARTS AT", Table::left}});
-    for (size_t shard = 0; shard < file.file_count(); ++shard) {
+    for (uint32_t shard = 0; shard < file.file_count(); ++shard) {
       const Kind &kind = summary.shards[shard];
       const st_io_info of_shard = File(session, file.file_path(shard)).io_info();
       shards.add({escape(file.file_name(shard)), grouped(kind.tensors), grouped(kind.elements), human_size(kind.nbytes),
