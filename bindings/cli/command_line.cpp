@@ -128,9 +128,10 @@ Option Command::flag(const char *names, bool &value, const char *help) const {
 
 void Command::lock_timeout(int32_t &ms) const {
   command_
-      ->add_option("--lock-timeout", ms,
-                   "Wait MS milliseconds for other writers; 0: not at all,\n"
-                   "-1: for ever (default 10000)")
+      ->add_option_function<int32_t>(
+          "--lock-timeout", [&ms](const int32_t &given) { ms = given == 0 ? ST_TIMEOUT_NONE : given; },
+          "Wait MS milliseconds for other writers; 0: not at all,\n"
+          "-1: for ever (default 10000)")
       ->type_name("MS")
       ->check(CLI::Validator(CLI::Range(-1, INT32_MAX)).description(""));
 }

@@ -45,7 +45,7 @@ class Command {
   Option option(const char *names, Value &value, const char *type, const char *help) const;
   Option flag(const char *names, bool &value, const char *help) const;
 
-  void lock_timeout(int32_t &ms) const;                 // --lock-timeout MS
+  void lock_timeout(int32_t &ms) const;                 // --lock-timeout MS, as libst has it (ST_TIMEOUT_…)
   void deltas(std::vector<std::string> &deltas) const;  // --delta FILE, any number of times: what lies on the file
   void map(uint32_t &map) const;                        // --map WAY (ST_MAP_…)
   void runs(Session &session, std::function<int()> run) const;  // what it does; answers an exit code

@@ -9,6 +9,7 @@
 
 #include "failure.h"
 #include "interrupt.h"
+#include "sized.h"
 #include "text.h"
 
 namespace stctl {

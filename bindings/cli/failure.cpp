@@ -4,6 +4,7 @@
 
 #include "interrupt.h"
 #include "json.h"
+#include "sized.h"
 #include "text.h"
 
 namespace stctl {

@@ -37,18 +37,18 @@ File::~File() {
   st_close(file_);
 }
 
-std::string File::file_path(size_t shard) const {
+std::string File::file_path(uint32_t shard) const {
   const char *path = nullptr;
   check(st_shard_path(file_, shard, &path));
   return path;
 }
 
-std::string File::file_name(size_t shard) const {
+std::string File::file_name(uint32_t shard) const {
   const std::string path = file_path(shard);
   return path.substr(path.rfind('/') + 1);
 }
 
-uint64_t File::file_size(size_t shard) const {
+uint64_t File::file_size(uint32_t shard) const {
   const std::string path = file_path(shard);
   struct stat status;
   if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
@@ -57,7 +57,7 @@ uint64_t File::file_size(size_t shard) const {
 
 uint64_t File::size_of_files() const {
   uint64_t size = 0;
-  for (size_t shard = 0; shard < file_count(); ++shard) size += file_size(shard);
+  for (uint32_t shard = 0; shard < file_count(); ++shard) size += file_size(shard);
   return size;
 }
 

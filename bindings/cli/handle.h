@@ -9,13 +9,14 @@
 
 #include "failure.h"
 #include "session.h"
+#include "sized.h"
 
 namespace stctl {
 
 struct FileOptions {
   bool write = false;
   uint32_t map = ST_MAP_AUTO;
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
   std::vector<std::string> deltas = {};  // that lie on the file
 };
 
@@ -31,11 +32,11 @@ class File {
   size_t count() const { return st_count(file_); }
 
   // What the handle stands for: one file, or shards; and the deltas on them. st_tensor.shard numbers them.
-  size_t file_count() const { return st_shard_count(file_); }
+  uint32_t file_count() const { return st_shard_count(file_); }
   bool is_one_file() const { return file_count() == 1; }
-  std::string file_path(size_t shard) const;
-  std::string file_name(size_t shard) const;  // the last part of its path
-  uint64_t file_size(size_t shard) const;
+  std::string file_path(uint32_t shard) const;
+  std::string file_name(uint32_t shard) const;  // the last part of its path
+  uint64_t file_size(uint32_t shard) const;
   uint64_t size_of_files() const;
 
   st_tensor at(size_t i) const;    // a description
@@ -68,11 +69,7 @@ class Transaction {
     return plan;
   }
 
-  void commit() {
-    const st_status status = st_txn_commit(txn_);
-    if (status != ST_E_BUSY) txn_ = nullptr;  // freed, whatever it answered
-    check(status);
-  }
+  void commit() { check(st_txn_commit(txn_)); }
 
  private:
   st_txn *txn_ = nullptr;

@@ -52,14 +52,16 @@ void add_new_names_options(const Command &command, NewNamesOptions &options) {
                "so that who has read the old index still finds all it names,\n"
                "at one copy. Until the old shards go, tools that take\n"
                "*.safetensors and not the index take old and new ones");
-  command.option("--shard-grace", options.grace_s, "SECONDS",
-                 "With --new-names: keep old shards so long (default 3600);\n"
-                 "the next such change removes them, or stctl recover");
+  command
+      .option("--shard-grace", options.grace_s, "SECONDS",
+              "With --new-names: keep old shards so long (default 3600);\n"
+              "the next such change removes them, or stctl recover")
+      .at_least(0);
 }
 
 std::vector<ShardNames::Shard> ShardNames::shards_of(const File &file) {
   std::vector<Shard> shards;
-  for (size_t i = 0; i < file.file_count(); ++i) {
+  for (uint32_t i = 0; i < file.file_count(); ++i) {
     const std::string path = file.file_path(i);
     shards.push_back({path, file.file_name(i), look_at(path)});
   }

@@ -119,7 +119,8 @@ st_range Slice::part(size_t d, uint64_t from, uint64_t to) const {
 void Slice::read_part(const std::vector<st_range> &ranges, uint64_t nbytes, std::string &into) const {
   throw_if_interrupted();
   into.resize(nbytes);
-  check(st_read_slice(file_.get(), tensor_.name, tensor_.name_len, ranges.data(), ranges.size(), into.data(), into.size(), nullptr));
+  check(st_read_slice(file_.get(), tensor_.name, tensor_.name_len, ranges.data(), ranges.size(), into.data(),
+                      into.size(), nullptr));
 }
 
 uint64_t Slice::bytes_below(size_t d) const {

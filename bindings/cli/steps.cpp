@@ -72,7 +72,7 @@ st_txn_options txn_options(const LayoutOptions &options) {
   auto opts = sized<st_txn_options>();
   opts.flags = (options.fillers ? ST_TXN_FILLERS : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0) |
                (options.new_names.wanted ? ST_TXN_NEW_NAMES : 0);
-  opts.shard_grace_s = options.new_names.grace_s;
+  opts.shard_grace_s = options.new_names.grace_s == 0 ? ST_GRACE_NONE : options.new_names.grace_s;
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.layout = options.canonical ? ST_LAYOUT_CANONICAL : ST_LAYOUT_KEEP;
   opts.alignment = options.alignment;
@@ -204,8 +204,7 @@ void Steps::stage(Transaction &transaction) const {
   for (const auto &[from, to] : renamed_) check(st_txn_rename(txn, from.data(), from.size(), to.data(), to.size()));
   for (const Put &put : puts_) stage(txn, put);
   for (const auto &[key, value] : metadata_) {
-    check(
-        st_txn_set_metadata(txn, key.data(), key.size(), value ? value->data() : nullptr, value ? value->size() : 0));
+    check(st_txn_set_metadata(txn, key.data(), key.size(), value ? value->data() : nullptr, value ? value->size() : 0));
   }
 }
 

@@ -18,7 +18,7 @@ namespace stctl {
 
 // How the new file is laid out, and what may be broken for it.
 struct LayoutOptions {
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
   uint32_t alignment = 0;
   uint64_t reserve = 0;
   bool canonical = false;

@@ -18,15 +18,16 @@ void check(st_status status) {
   if (status != ST_OK) throw std::runtime_error(std::string(st_status_name(status)) + ": " + st_last_error());
 }
 
-struct Close {
+struct Free {
   void operator()(st_file *file) const { st_close(file); }
   void operator()(st_txn *txn) const { st_txn_free(txn); }
 };
-using File = std::unique_ptr<st_file, Close>;
-using Transaction = std::unique_ptr<st_txn, Close>;
+using File = std::unique_ptr<st_file, Free>;
+using Transaction = std::unique_ptr<st_txn, Free>;
 
 File open(const char *path) {
-  auto options = sized<st_open_options>();
+  st_open_options options = {};  // zero is every default
+  options.struct_size = sizeof options;
   options.flags = ST_OPEN_READ_WRITE;
   st_file *file = nullptr;
   check(st_open(path, &options, &file));
@@ -34,7 +35,8 @@ File open(const char *path) {
 }
 
 Transaction begin(const File &file) {
-  auto options = sized<st_txn_options>();
+  st_txn_options options = {};
+  options.struct_size = sizeof options;
   options.flags = ST_TXN_COPY;  // values need not live until the commit
   st_txn *txn = nullptr;
   check(st_txn_begin(file.get(), &options, &txn));
@@ -49,7 +51,7 @@ int main(int argc, char **argv) try {
     return 2;
   }
   const File file = open(argv[1]);
-  Transaction txn = begin(file);  // destroyed before the file; aborts unless it was committed
+  const Transaction txn = begin(file);  // if an error comes before the commit, all that was staged is dropped
   for (int i = 2; i < argc; ++i) {
     const std::string name = argv[i];
     st_tensor tensor;
@@ -58,9 +60,7 @@ int main(int argc, char **argv) try {
     tensor.data = zeros.data();
     check(st_txn_update(txn.get(), name.data(), name.size(), &tensor));
   }
-  const st_status status = st_txn_commit(txn.get());
-  if (status != ST_E_BUSY) static_cast<void>(txn.release());  // freed by the commit, but for this one answer
-  check(status);
+  check(st_txn_commit(txn.get()));  // all of it is durable, or nothing has changed
   std::printf("%d tensors are zero\n", argc - 2);
   return 0;
 } catch (const std::exception &e) {

@@ -185,7 +185,7 @@ Result<DeltaNotes> parse_delta(const Index &index) {
   const auto found = index.metadata_find(version_key);
   if (!found)
     return fail(Status::delta, "the file is no delta: its metadata has no ", in_quotes(version_key),
-                "; make one with stctl diff or st_diff");
+                "; make one with stctl diff or st_delta_create");
   if (*found != version)
     return fail(Status::delta, "the delta is of version ", in_quotes(*found), ", and this library knows version ",
                 version, "; use a newer library");

@@ -64,6 +64,7 @@ def test_help_of_a_command_teaches(stctl, command):
         ["put", "x", "y", "--npy", "n", "--from", "z"],
         ["rm", "x"],
         ["mv", "x", "y"],
+        ["mv", "x", "y", "z", "--new-names", "--shard-grace", "4294967295"],
         ["plan", "x", "--mv", "y"],
     ],
 )

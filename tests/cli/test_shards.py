@@ -56,7 +56,9 @@ def test_new_names_tell_what_is_new_and_until_when_the_old_stay(stctl, model, tm
     assert json.loads(index.read_text())["weight_map"]["renamed"] == new
     assert (out / old).exists()
     assert f"{old}' is an old shard of " in stctl("verify", "-v", index)[0]
-    answer = stctl.json("mv", index, "renamed", "half", "--new-names", "--shard-grace", "0")
+    again = ["renamed", "half", "--new-names", "--shard-grace", "0"]
+    assert "stays 0 s" in stctl("plan", index, "--mv", *again)[0]
+    answer = stctl.json("mv", index, *again)
     assert answer["new_shards"] == [new.replace(".g1.", ".g2.")] and answer["old_shards"] == [new]
     answer = stctl.json("compact", index, "--new-names")
     assert sorted(set(answer["new_shards"])) == sorted(set(json.loads(index.read_text())["weight_map"].values()))

@@ -8,6 +8,7 @@
 #include "../failure.h"
 #include "../interrupt.h"
 #include "../progress.h"
+#include "../sized.h"
 #include "../text.h"
 
 namespace stctl {
@@ -17,7 +18,7 @@ struct Diff {
   std::string from, to;
   std::string output;  // "" or "-": standard output
   uint32_t alignment = 0;
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 
   bool to_stdout() const { return output.empty() || output == "-"; }
 };

@@ -80,9 +80,7 @@ void write_safetensors(const Session &session, const Slice &slice, const std::st
     check(st_writer_write(out.writer, tensor.name, tensor.name_len, bytes.data(), bytes.size()));
     progress.done(done += bytes.size());
   });
-  const st_status status = st_writer_finish(out.writer);
-  if (status != ST_E_BUSY && status != ST_E_INCOMPLETE) out.writer = nullptr;  // freed
-  check(status);
+  check(st_writer_finish(out.writer));
 }
 
 void write_shape(Json &json, const std::vector<uint64_t> &shape) {

@@ -1,5 +1,5 @@
 // stctl info: the facts of a file, or of one tensor.
-#include <array>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -26,8 +26,8 @@ struct Kind {  // of tensors: one dtype
 };
 
 struct Summary {
-  std::array<Kind, ST_DTYPE_U64 + 1> kinds;  // by dtype
-  std::vector<Kind> shards;                  // by the file they lie in
+  std::map<st_dtype, Kind> kinds;
+  std::vector<Kind> shards;  // by the file they lie in
   Kind all;
 };
 
@@ -36,7 +36,7 @@ Summary summarise(const File &file) {
   summary.shards.resize(file.file_count());
   for (size_t i = 0; i < file.count(); ++i) {
     const st_tensor tensor = file.at(i);
-    for (Kind *kind : {&summary.kinds.at(tensor.dtype), &summary.shards.at(tensor.shard), &summary.all}) {
+    for (Kind *kind : {&summary.kinds[tensor.dtype], &summary.shards.at(tensor.shard), &summary.all}) {
       kind->tensors += 1;
       kind->elements += elements_of(tensor);
       kind->nbytes += tensor.nbytes;
@@ -82,7 +82,7 @@ void file_json(Session &session, const File &file, const Summary &summary, const
   if (!file.is_one_file()) {
     json.key("shards");
     json.begin_array();
-    for (size_t shard = 0; shard < file.file_count(); ++shard) {
+    for (uint32_t shard = 0; shard < file.file_count(); ++shard) {
       const std::string path = file.file_path(shard);
       const st_io_info of_shard = File(session, path).io_info();
       json.begin_object();
@@ -96,11 +96,10 @@ void file_json(Session &session, const File &file, const Summary &summary, const
   }
   json.key("dtypes");
   json.begin_object();
-  for (uint32_t dtype = 0; dtype < summary.kinds.size(); ++dtype) {
-    if (summary.kinds[dtype].tensors == 0) continue;
+  for (const auto &[dtype, kind] : summary.kinds) {
     json.key(st_dtype_name(dtype));
     json.begin_object();
-    write_kind(json, summary.kinds[dtype]);
+    write_kind(json, kind);
     json.end_object();
   }
   json.end_object();
@@ -146,7 +145,7 @@ void file_text(Session &session, const File &file, const Summary &summary, const
                   {"SIZE", Table::right},
                   {"HEADER", Table::right},
                   {"DATA STARTS AT", Table::left}});
-    for (size_t shard = 0; shard < file.file_count(); ++shard) {
+    for (uint32_t shard = 0; shard < file.file_count(); ++shard) {
       const Kind &kind = summary.shards[shard];
       const st_io_info of_shard = File(session, file.file_path(shard)).io_info();
       shards.add({escape(file.file_name(shard)), grouped(kind.tensors), grouped(kind.elements), human_size(kind.nbytes),
@@ -159,9 +158,7 @@ void file_text(Session &session, const File &file, const Summary &summary, const
   if (summary.all.tensors > 0) {
     Table kinds(
         {{"DTYPE", Table::left}, {"TENSORS", Table::right}, {"PARAMETERS", Table::right}, {"SIZE", Table::right}});
-    for (uint32_t dtype = 0; dtype < summary.kinds.size(); ++dtype) {
-      const Kind &kind = summary.kinds[dtype];
-      if (kind.tensors == 0) continue;
+    for (const auto &[dtype, kind] : summary.kinds) {
       kinds.add({st_dtype_name(dtype), grouped(kind.tensors), grouped(kind.elements), human_size(kind.nbytes)});
     }
     session.out.write("\n");

@@ -17,7 +17,7 @@ struct Merge {
   bool canonical = false;
   uint32_t alignment = 0;
   uint64_t reserve = 0;
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
 
 int run(Session &session, const Merge &options) {

@@ -6,6 +6,7 @@
 #include "../failure.h"
 #include "../interrupt.h"
 #include "../progress.h"
+#include "../sized.h"
 #include "../text.h"
 
 namespace stctl {
@@ -14,7 +15,7 @@ namespace {
 struct Patch {
   std::string base, delta, reverse;
   bool publish = false, break_links = false;
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
 
 const char *kind_name(uint32_t kind) {
@@ -31,11 +32,10 @@ int run(Session &session, const Patch &options) {
     auto opts = sized<st_delta_apply_options>();
     opts.flags = (options.publish ? ST_TXN_PUBLISH : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0);
     opts.reverse = options.reverse.empty() ? nullptr : options.reverse.c_str();
-    opts.plan = &plan;
     opts.lock_timeout_ms = options.lock_timeout_ms;
     opts.progress = Progress::callback;
     opts.progress_user = &progress;
-    check(st_delta_apply(options.base.c_str(), options.delta.c_str(), &opts, nullptr));
+    check(st_delta_apply(options.base.c_str(), options.delta.c_str(), &opts, &plan));
   }
   forget_interrupt();  // it is done
   if (session.json) {

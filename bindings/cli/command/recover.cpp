@@ -4,6 +4,7 @@
 #include "../commands.h"
 #include "../findings.h"
 #include "../interrupt.h"
+#include "../sized.h"
 #include "../text.h"
 
 namespace stctl {
@@ -11,7 +12,7 @@ namespace {
 
 struct Recover {
   std::vector<std::string> files;
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
 
 Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
@@ -19,7 +20,7 @@ Outcome recover(const std::string &path, int32_t lock_timeout_ms) {
   auto opts = sized<st_recover_options>();
   opts.lock_timeout_ms = lock_timeout_ms;
   opts.report = collect_finding;
-  opts.user = &outcome.findings;
+  opts.report_user = &outcome.findings;
   const Interruptible guard(nullptr);  // stops between journals
   const st_status status = st_recover(path.c_str(), &opts);
   if (status != ST_OK) {

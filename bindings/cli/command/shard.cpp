@@ -15,7 +15,7 @@ namespace {
 
 struct Reshape {
   std::string from, to, size;
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
 
 // "5GB", "500MB", "5000000", "4GiB": as Hugging Face spells sizes, where GB is 10^9.

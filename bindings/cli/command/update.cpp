@@ -24,7 +24,7 @@ struct Update {
   std::string raw, npy, fill, from;  // one of them; which, say the options below
   Option has_raw, has_npy, has_fill, has_from;
   bool cast = false;
-  int32_t lock_timeout_ms = 10000;
+  int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
 
 // The new tensors, and whatever their bytes lie in.

@@ -184,8 +184,8 @@ typedef int32_t st_status;
 #define ST_E_SHAPE_MISMATCH 71  /* fix: an update may not change the shape */
 #define ST_E_NBYTES_MISMATCH 72 /* fix: the payload has another size than the
                                    tensor */
-#define ST_E_NEEDS_RECOVERY 73  /* reopen: the change is decided, and finished by
-                                   whoever next opens the file for writing */
+#define ST_E_NEEDS_RECOVERY 73  /* reopen: the next open, where the file can be
+                                   written, finishes the change or undoes it */
 #define ST_E_JOURNAL 74         /* reopen: a journal is damaged or foreign; it was
                                    not applied */
 #define ST_E_TXN_FAILED 75      /* end: this transaction, or writer, has ended,
@@ -199,9 +199,8 @@ typedef int32_t st_status;
  *
  *   status               the file, after it                 durable
  *   ST_OK                new                                file and folder
- *   ST_E_NEEDS_RECOVERY  new, once it was opened again; or  journal; or the new
- *                        old, if a sync of the folder       file, under a name
- *                        failed and the power goes          that was not synced
+ *   ST_E_NEEDS_RECOVERY  new or old, once it was opened     the journal; or new
+ *                        again: look which                  and old, not the name
  *   any other            old                                as before
  *
  * A patch is durable as a journal before it touches the file, so no crash leaves
