@@ -49,7 +49,7 @@ static int scale(st_file *file, const st_tensor *t, float factor) {
   if (n) memcpy(values, t->data, (size_t)t->nbytes);
   for (size_t i = 0; i < n; ++i) values[i] *= factor;
   changed.data = values;
-  status = st_update(file, t->name, ST_NTS, &changed); /* on the disk, or as if it had never been */
+  status = st_update(file, t->name, t->name_len, &changed); /* on the disk, or as if it had never been */
   free(values);
   return status == ST_OK ? 0 : complain();
 }
