@@ -31,9 +31,7 @@ class CapiBulk : public testing::CapiScene {
   static st_read_request request(const char *name, std::string &room) {
     return {name, name ? std::strlen(name) : 0, 0, room.data(), room.size(), nullptr, 0};
   }
-  static st_status read_one(st_file *file, const st_read_request &r) {
-    return st_read_many(file, &r, 1, nullptr);
-  }
+  static st_status read_one(st_file *file, const st_read_request &r) { return st_read_many(file, &r, 1, nullptr); }
   static int say_no(void *, uint64_t, uint64_t) { return 1; }
   std::string a_room = std::string(4000, '?'), b_room = std::string(10007, '?'), n_room = std::string(30, '?');
 };
@@ -263,7 +261,8 @@ TEST_F(CapiBulk, InfoAndStatsTellHowBulkReadsGo) {
   EXPECT_EQ(stats.reopens, 0u);
   const pid_t child = ::fork();
   if (child == 0) {
-    const bool right = seen(file, "a") == tensors[0].bytes && st_file_stats(file, &stats) == ST_OK && stats.reopens == 1;
+    const bool right =
+        seen(file, "a") == tensors[0].bytes && st_file_stats(file, &stats) == ST_OK && stats.reopens == 1;
     ::_exit(right ? 0 : 1);
   }
   int status = -1;

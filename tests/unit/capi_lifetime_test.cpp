@@ -1,5 +1,5 @@
-// For how long pointers live, and what callbacks may do. Run under AddressSanitizer too: there a leak or a stale pointer
-// is a failure.
+// For how long pointers live, and what callbacks may do. Run under AddressSanitizer too: there a leak or a stale
+// pointer is a failure.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -238,7 +238,8 @@ class CapiReadsBesidePublishes : public CapiLongLife {
     const std::string d = told(700 + i % 50);
     const uint64_t shape[2] = {d.size(), 1};
     const st_tensor t = u8(d, shape, d.size() % 2 ? 2 : 1);
-    if (i % 3 == 1) status = i / 3 % 2 ? st_txn_rename(txn, "c", ST_NTS, "b", ST_NTS) : st_txn_rename(txn, "b", ST_NTS, "c", ST_NTS);
+    if (i % 3 == 1)
+      status = i / 3 % 2 ? st_txn_rename(txn, "c", ST_NTS, "b", ST_NTS) : st_txn_rename(txn, "b", ST_NTS, "c", ST_NTS);
     if (i % 3 == 2) status = i / 3 % 2 ? st_txn_delete(txn, "d", ST_NTS) : st_txn_put(txn, "d", ST_NTS, &t);
     if (status == ST_OK) status = st_txn_commit(txn);
     return st_txn_free(txn), status;

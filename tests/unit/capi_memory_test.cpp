@@ -187,14 +187,16 @@ TEST_F(OutOfMemory, Reading) {
   EXPECT_TRUE(same_bytes(room, tensors[1].bytes));
   const st_range odd = {1, INT64_MAX, 3};
   expect_clean(
-      3, [&] { return st_read_slice(file, "b", ST_NTS, &odd, 1, room.data(), room.size(), nullptr); }, [](long, st_status) {});
+      3, [&] { return st_read_slice(file, "b", ST_NTS, &odd, 1, room.data(), room.size(), nullptr); },
+      [](long, st_status) {});
   for (long n = 0; n < 50; ++n) {
     const st_status status = starve(n, [&] { return st_get(file, "no tensor has this rather long name", ST_NTS, &t); });
     EXPECT_EQ(status, failed ? ST_E_NOMEM : ST_E_NOT_FOUND);
   }
   st_file *second = nullptr;
   expect_clean(
-      8, [&] { return st_reopen(file, 0, &second); }, [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
+      8, [&] { return st_reopen(file, 0, &second); },
+      [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
   st_close(file);
 }
 

@@ -100,7 +100,8 @@ class SmallStack : public ::testing::Test {
   }
   static std::string seen(st_file *file, const char *name) {
     st_tensor t = {};
-    return st_get(file, name, ST_NTS, &t) == ST_OK ? std::string(static_cast<const char *>(t.data), t.nbytes) : std::string();
+    return st_get(file, name, ST_NTS, &t) == ST_OK ? std::string(static_cast<const char *>(t.data), t.nbytes)
+                                                   : std::string();
   }
   std::string state(st_file *file) {
     std::string all;
