@@ -1,6 +1,5 @@
 // For how long pointers live, and what callbacks may do. Run under AddressSanitizer too: there a leak or a stale
 // pointer is a failure.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <thread>
