@@ -69,7 +69,7 @@ const (
 	ErrDTypeMismatch  Status = 70 // fix: an update may not change the dtype
 	ErrShapeMismatch  Status = 71 // fix: an update may not change the shape
 	ErrNBytesMismatch Status = 72 // fix: the payload has another size than the tensor
-	ErrNeedsRecovery  Status = 73 // reopen: the change is decided, and finished by whoever next opens the file for writing
+	ErrNeedsRecovery  Status = 73 // reopen: the next open, where the file can be written, finishes the change or undoes it
 	ErrJournal        Status = 74 // reopen: a journal is damaged or foreign; it was not applied
 	ErrTxnFailed      Status = 75 // end: this transaction, or writer, has ended, or an earlier call of it failed; free it
 	ErrHardLinks      Status = 80 // fix: the file has other names, which would keep the old bytes; see ST_TXN_BREAK_LINKS

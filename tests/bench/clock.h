@@ -1,11 +1,13 @@
-// What both benchmark programs need: a clock, and a way to give up.
+// What all benchmark programs need: a clock, and a way to give up.
 #pragma once
-
-#include <st/st.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+
+#include "abi.h"
+
+using st::testing::sized;
 
 template <class Work>
 long long nanoseconds(Work work) {

@@ -134,7 +134,8 @@ void lookup(const char *path, int rounds) {
     for (int turn = 0; turn < 2; ++turn) {
       if ((i + turn) % 2 == 0)
         ours = nanoseconds([&] {
-          for (const std::string &name : names) REQUIRE_OK(st_get(file, name.c_str(), ST_NTS, &out)), seen += out.nbytes;
+          for (const std::string &name : names)
+            REQUIRE_OK(st_get(file, name.c_str(), ST_NTS, &out)), seen += out.nbytes;
         });
       else
         theirs = nanoseconds([&] {

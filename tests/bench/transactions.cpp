@@ -105,6 +105,7 @@ void together(const char *path) {
         REQUIRE_OK(st_txn_begin(file, nullptr, &txn));
         for (const st_tensor &t : tensors) REQUIRE_OK(st_txn_update(txn, t.name, ST_NTS, &t));
         REQUIRE_OK(st_txn_commit(txn));
+        st_txn_free(txn);
       }));
   check(), renew();
   say("raw", nanoseconds([&] {

@@ -15,7 +15,7 @@ namespace {
 struct Subject {
   const char *path;
   const char *name;
-  auto options = sized<st_open_options>();
+  st_open_options options = sized<st_open_options>();
 
   Subject(const char *p, const char *n) : path(p), name(n) { options.flags = ST_OPEN_READ_WRITE; }
 

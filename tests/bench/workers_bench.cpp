@@ -97,10 +97,10 @@ long long strided(const char *path, uint32_t workers) {
     ready();
     st_file *file;
     REQUIRE_OK(st_open(path, nullptr, &file));
-    std::vector<uint64_t> mine;
-    for (uint64_t i = static_cast<uint64_t>(p); i < st_count(file); i += workers) mine.push_back(i);
+    std::vector<size_t> mine;
+    for (size_t i = static_cast<size_t>(p); i < st_count(file); i += workers) mine.push_back(i);
     REQUIRE_OK(st_load(file, mine.data(), mine.size(), nullptr));
-    for (uint64_t i : mine) {
+    for (const size_t i : mine) {
       st_tensor tensor;
       REQUIRE_OK(st_get_at(file, i, &tensor));
       touch(tensor);

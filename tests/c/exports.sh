@@ -22,13 +22,17 @@ grep -v '^st_.*@@ST_2\.[0-9]*$' "$work/versioned" >"$work/odd"
 nm -D --defined-only "$library" | awk '$2 != "T" && $2 != "A"' >"$work/no_functions"
 $cc -E -P -I"$capi/include" "$lifecycle" | sed '1,/int failures/d' | grep -oE '\bst_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u >"$work/called"
 
-# What a paragraph declares it documents, with the version that it came with. The st_..._init functions are explained once
-# for all, at the top of the header.
-awk 'BEGIN { RS = ""; ORS = "\n\n" } tolower($0) !~ /since 2\.[0-9]/' "$capi/include/st/st.h" |
-  $cc -fpreprocessed -E -P -x c - 2>/dev/null | grep -v '^ *typedef' | grep -oE '\bst_[a-z0-9_]+ *\(' | tr -d ' (' | grep -v '_init$' >"$work/undocumented"
+# What a paragraph declares it documents; and since when it is there, if not from the beginning (2.0).
+awk 'BEGIN { RS = ""; ORS = "\n\n" } !/\/\*/' "$capi/include/st/st.h" |
+  $cc -fpreprocessed -E -P -x c - 2>/dev/null | grep -v '^ *typedef' | grep -oE '\bst_[a-z0-9_]+ *\(' | tr -d ' (' >"$work/undocumented"
+sed -nE 's/^(st_.*)@@ST_(2\.[1-9][0-9]*)$/\1 \2/p' "$work/versioned" | while read -r function version; do
+  awk -v declared="(^|\n)[a-z][a-z0-9_ ]*[ *]$function\\\\(" -v since="Since $version" \
+    'BEGIN { RS = "" } $0 ~ declared && !index($0, since) { print since }' "$capi/include/st/st.h" | sed "s/^/$function: /"
+done >"$work/dateless"
 
 same "exports are what st.map lists" "$work/mapped" "$work/exported"
-none "every function is documented, with its version" "$work/undocumented"
+none "every function is documented" "$work/undocumented"
+none "every function that came later says since when" "$work/dateless"
 none "every export is an st_ function of a version" "$work/odd"
 none "no variables are exported" "$work/no_functions"
 same "lifecycle.c calls every function" "$work/mapped" "$work/called"

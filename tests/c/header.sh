@@ -11,9 +11,15 @@ result() { # result STATUS NAME
   if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$work/log"; fi
 }
 
-printf '#include <st/st.h>\nst_open_options o = ST_OPEN_OPTIONS_INIT;\nst_txn_options t = ST_TXN_OPTIONS_INIT;\nst_error_info e = ST_ERROR_INFO_INIT;\n' >"$work/c.c"
-printf 'st_recover_options r = ST_RECOVER_OPTIONS_INIT;\nst_verify_options v = ST_VERIFY_OPTIONS_INIT;\nst_io_info i = ST_IO_INFO_INIT;\nst_stats s = ST_STATS_INIT;\nst_load_options l = ST_LOAD_OPTIONS_INIT;\nst_read_request q = { NULL, 0, 1, NULL, 0, NULL, 0 };\nst_range g = ST_RANGE_ALL;\nst_diff_options d = ST_DIFF_OPTIONS_INIT;\nst_patch_options p = ST_PATCH_OPTIONS_INIT;\nst_delta_info n = ST_DELTA_INFO_INIT;\n' >>"$work/c.c"
-cp "$work/c.c" "$work/cxx.cpp"
+# program INITIALISER: every struct that may grow, zeroed, and what else a program spells at file scope.
+program() {
+  echo '#include <st/st.h>'
+  grep -B 1 '^  uint32_t struct_size;' "$include/st/st.h" | sed -n "s/^typedef struct \(st_[a-z_]*\) {\$/\1 \1_zero = $1;/p"
+  echo 'st_read_request q = { NULL, ST_NTS, 1, NULL, 0, NULL, 0 };'
+  echo 'st_range g = ST_RANGE_ALL;'
+}
+program '{ .struct_size = sizeof(\1) }' >"$work/c.c"
+program '{}' >"$work/cxx.cpp"
 strict="-Wall -Wextra -Wconversion -Wpadded -pedantic -Werror -fsyntax-only"
 
 for std in c99 c11 c17; do

@@ -74,7 +74,7 @@ static void catalogue(st_file *file) {
   CHECK_STATUS(ST_OK, st_metadata_at(file, 0, &key, &key_len, &value, &value_len));
   CHECK(strcmp(key, "format") == 0 && key_len == 6 && strcmp(value, "pt") == 0 && value_len == 2);
   CHECK_STATUS(ST_OK, st_metadata_get(file, "format", ST_NTS, &value, &value_len));
-  CHECK_STATUS(ST_OK, st_metadata_get(file, "formatted", 6, &value, &value_len));
+  CHECK_STATUS(ST_OK, st_metadata_get(file, "format!", 6, &value, &value_len));
   CHECK(strcmp(value, "pt") == 0);
   CHECK_STATUS(ST_E_NOT_FOUND, st_metadata_get(file, "absent", ST_NTS, &value, &value_len));
 }
@@ -127,15 +127,16 @@ static int count_call(void *user, uint64_t done, uint64_t total) {
 }
 
 static void bulk(st_file *file) {
-  st_bulk_options options, by_macro = ST_LOAD_OPTIONS_INIT;
+  st_bulk_options options = {.struct_size = sizeof options};
   st_read_request requests[2];
   st_tensor t;
   float column[2];
   int16_t shorts[3];
   st_range first[2] = {ST_RANGE_ALL, {0, 1, 1}};
-  const char *const all_names[] = {"bias", "weight"};
-  const uint64_t indices[] = {1, 0}, outside = 2;
+  const size_t indices[] = {1, 0}, outside = 2;
   int calls = 0;
+  options.progress = count_call;
+  options.progress_user = &calls;
   memset(requests, 0, sizeof requests);
   requests[0].name = "bias!";
   requests[0].name_len = 4;
@@ -146,14 +147,11 @@ static void bulk(st_file *file) {
   requests[1].dst_size = sizeof column;
   requests[1].ranges = first;
   requests[1].range_count = 2;
-  CHECK_STATUS(ST_OK, st_read_many(file, requests, 2, count_call, &calls));
+  CHECK_STATUS(ST_OK, st_read_many(file, requests, 2, &options));
   CHECK(memcmp(shorts, bias, sizeof bias) == 0 && column[0] == 0.0f && column[1] == 10.0f && calls > 0);
-  CHECK_STATUS(ST_OK, st_prefetch(file, all_names, 2));
   CHECK_STATUS(ST_OK, st_prefetch(file, NULL, 0, NULL));
-  CHECK_STATUS(ST_OK, st_prefetch(file, indices, 2, count_call, &calls));
+  CHECK_STATUS(ST_OK, st_prefetch(file, indices, 2, &options));
   CHECK_STATUS(ST_E_OUT_OF_RANGE, st_prefetch(file, &outside, 1, NULL));
-  st_load_options_init(&options, sizeof options);
-  CHECK(memcmp(&options, &by_macro, sizeof options) == 0);
   options.flags = ST_BULK_HUGE_PAGES | ST_BULK_DIRECT;
   CHECK_STATUS(ST_OK, st_load(file, indices, 2, &options));
   CHECK_STATUS(ST_OK, st_load(file, NULL, 0, NULL));
@@ -162,9 +160,7 @@ static void bulk(st_file *file) {
 }
 
 static void errors(void) {
-  st_error_info info, by_macro = ST_ERROR_INFO_INIT;
-  st_error_info_init(&info, sizeof info);
-  CHECK(memcmp(&info, &by_macro, sizeof info) == 0);
+  st_error_info info = {.struct_size = sizeof info};
   CHECK_STATUS(ST_OK, st_last_error_info(&info));
   CHECK(info.status == ST_E_NOT_FOUND && strcmp(info.tensor, "absent") == 0 && info.tensor_len == 6);
   CHECK(strcmp(info.message, st_last_error()) == 0);
@@ -172,15 +168,14 @@ static void errors(void) {
 }
 
 static void changing(const char *path) {
-  st_open_options options;
-  st_txn_options txn_options;
+  st_open_options options = {.struct_size = sizeof options};
+  st_txn_options txn_options = {.struct_size = sizeof txn_options};
   st_file *file = NULL;
   st_txn *txn = NULL;
   st_tensor t, view;
   int calls = 0;
   float fresh[6] = {6.0f, 5.0f, 4.0f, 3.0f, 2.0f, 1.0f};
   int16_t ones[3] = {1, 1, 1};
-  st_open_options_init(&options, sizeof options);
   options.flags = ST_OPEN_READ_WRITE;
   CHECK_STATUS(ST_OK, st_open(path, &options, &file));
   if (!file) return;
@@ -194,7 +189,6 @@ static void changing(const char *path) {
   t.data = ones;
   CHECK_STATUS(ST_OK, st_update(file, "bias!", 4, &t));
 
-  st_txn_options_init(&txn_options, sizeof txn_options);
   txn_options.flags = ST_TXN_COPY;
   txn_options.progress = count_call;
   txn_options.progress_user = &calls;
@@ -207,6 +201,8 @@ static void changing(const char *path) {
   t.dtype = ST_DTYPE_I32;
   CHECK_STATUS(ST_E_DTYPE_MISMATCH, st_txn_update(txn, "weight", ST_NTS, &t));
   CHECK_STATUS(ST_OK, st_txn_commit(txn));
+  CHECK_STATUS(ST_E_TXN_FAILED, st_txn_commit(txn)); /* it has ended */
+  st_txn_free(txn);
   CHECK(calls > 0);
 
   CHECK_STATUS(ST_OK, st_txn_begin(file, NULL, &txn));
@@ -220,10 +216,8 @@ static void changing(const char *path) {
 }
 
 static void observing(st_file *file) {
-  st_io_info info;
-  st_stats stats;
-  st_io_info_init(&info, sizeof info);
-  st_stats_init(&stats, sizeof stats);
+  st_io_info info = {.struct_size = sizeof info};
+  st_stats stats = {.struct_size = sizeof stats};
   CHECK_STATUS(ST_OK, st_file_io_info(file, &info));
   CHECK(info.file_size == FILE_BYTES && info.header_size == sizeof json - 1 &&
         info.data_offset == 8 + info.header_size);
@@ -235,7 +229,9 @@ static void observing(st_file *file) {
 static void names(void) {
   st_dtype dtype = 0;
   char version[32];
-  CHECK_STATUS(ST_OK, st_dtype_parse("BF16", ST_NTS, &dtype));
+  CHECK_STATUS(ST_OK, st_dtype_parse("F16", ST_NTS, &dtype));
+  CHECK(dtype == ST_DTYPE_F16);
+  CHECK_STATUS(ST_OK, st_dtype_parse("BF16!", 4, &dtype));
   CHECK(dtype == ST_DTYPE_BF16 && st_dtype_bits(dtype) == 16 && strcmp(st_dtype_name(dtype), "BF16") == 0);
   CHECK_STATUS(ST_E_DTYPE, st_dtype_parse("float", ST_NTS, &dtype));
   sprintf(version, "%d.%d.%d", ST_VERSION_MAJOR, ST_VERSION_MINOR, ST_VERSION_PATCH);
@@ -249,19 +245,17 @@ static int note_report(void *user, const st_report *report) {
 }
 
 static void recovering(const char *path) {
-  st_recover_options recover;
-  st_verify_options verify;
+  st_recover_options recover = {.struct_size = sizeof recover};
+  st_verify_options verify = {.struct_size = sizeof verify};
   int reports = 0;
-  CHECK_STATUS(ST_OK, st_verify(path, note_report, &reports));
-  CHECK(reports >= 1);
-  st_verify_options_init(&verify, sizeof verify);
+  CHECK_STATUS(ST_OK, st_verify(path, NULL));
   verify.report = note_report;
   verify.report_user = &reports;
   CHECK_STATUS(ST_OK, st_verify(path, &verify));
+  CHECK(reports >= 1);
   CHECK_STATUS(ST_OK, st_recover(path, NULL));
-  st_recover_options_init(&recover, sizeof recover);
   recover.report = note_report;
-  recover.user = &reports;
+  recover.report_user = &reports;
   CHECK_STATUS(ST_OK, st_recover(path, &recover));
 }
 
@@ -296,9 +290,9 @@ static st_tensor described(const char *name, uint64_t elements, uint64_t *shape,
 
 /* Tensors come, go and change their names, in new files. */
 static void reshaping(const char *path) {
-  st_save_options save;
+  st_save_options save = {.struct_size = sizeof save};
   st_open_options options = {.struct_size = sizeof options};
-  st_plan plan;
+  st_plan plan = {.struct_size = sizeof plan};
   st_writer *writer = NULL;
   st_file *file = NULL;
   st_txn *txn = NULL;
@@ -311,7 +305,6 @@ static void reshaping(const char *path) {
 
   both[0] = described("a", 3, &shapes[0], bias);
   both[1] = described("b", 4, &shapes[1], four);
-  st_save_options_init(&save, sizeof save);
   save.layout = ST_LAYOUT_STOCK;
   CHECK_STATUS(ST_OK, st_save(path, both, 2, &pair, 1, &save));
   CHECK_STATUS(ST_OK, st_writer_open(path, both, 1, NULL, 0, NULL, &writer));
@@ -319,6 +312,7 @@ static void reshaping(const char *path) {
   CHECK_STATUS(ST_OK, st_writer_write(writer, "a!", 1, bias + 1, 4));
   CHECK_STATUS(ST_OK, st_writer_put(writer, &both[1]));
   CHECK_STATUS(ST_OK, st_writer_finish(writer));
+  st_writer_free(writer);
   CHECK_STATUS(ST_OK, st_writer_open(path, NULL, 0, NULL, 0, NULL, &writer));
   st_writer_free(writer);
 
@@ -336,10 +330,10 @@ static void reshaping(const char *path) {
   CHECK_STATUS(ST_OK, st_txn_rename(txn, "e!", 1, "f!", 1));
   CHECK_STATUS(ST_OK, st_txn_set_metadata(txn, "kind", ST_NTS, "test", ST_NTS));
   CHECK_STATUS(ST_OK, st_txn_set_metadata(txn, "more!", 4, "yes!", 3));
-  st_plan_init(&plan, sizeof plan);
   CHECK_STATUS(ST_OK, st_txn_plan(txn, &plan));
   CHECK(plan.kind != ST_PLAN_NOTHING && plan.kind != ST_PLAN_PATCH && plan.file_size > 8);
   CHECK_STATUS(ST_OK, st_txn_commit(txn));
+  st_txn_free(txn);
   CHECK(st_count(file) == 2);
   CHECK_STATUS(ST_OK, st_get(file, "c", ST_NTS, &t));
   CHECK(memcmp(t.data, four, sizeof four) == 0);
@@ -360,16 +354,13 @@ static void deltas(const char *path) {
   const char *const list[1] = {delta};
   const float fresh[6] = {5, 4, 3, 2, 1, 0};
   float got[6];
-  st_delta_create_options diff;
-  st_delta_apply_options patch;
-  st_delta_info info;
-  st_open_options open;
+  st_delta_create_options create = {.struct_size = sizeof create};
+  st_delta_apply_options apply = {.struct_size = sizeof apply};
+  st_delta_info info = {.struct_size = sizeof info};
+  st_plan done = {.struct_size = sizeof done};
+  st_open_options open = {.struct_size = sizeof open};
   st_file *file = NULL;
   st_tensor t;
-  st_diff_options_init(&diff, sizeof diff);
-  st_patch_options_init(&patch, sizeof patch);
-  st_delta_info_init(&info, sizeof info);
-  st_open_options_init(&open, sizeof open);
   CHECK(write_file(path) && write_file(tuned));
   open.flags = ST_OPEN_READ_WRITE;
   CHECK_STATUS(ST_OK, st_open(tuned, &open, &file));
@@ -378,7 +369,7 @@ static void deltas(const char *path) {
   t.data = fresh;
   CHECK_STATUS(ST_OK, st_update(file, "weight", ST_NTS, &t));
   st_close(file);
-  CHECK_STATUS(ST_OK, st_delta_create(path, tuned, delta, &diff));
+  CHECK_STATUS(ST_OK, st_delta_create(path, tuned, delta, &create));
   CHECK_STATUS(ST_OK, st_delta_describe(delta, &info));
   CHECK(info.changed == 1 && info.added == 0 && info.deleted == 0 && info.data_bytes == sizeof fresh);
   CHECK_STATUS(ST_E_DELTA, st_delta_describe(path, &info));
@@ -391,8 +382,9 @@ static void deltas(const char *path) {
   CHECK(memcmp(got, fresh, sizeof fresh) == 0);
   st_close(file);
   CHECK_STATUS(ST_OK, st_delta_merge(path, list, 1, tuned, NULL));
-  CHECK_STATUS(ST_OK, st_delta_apply(path, delta, &patch, NULL));
-  CHECK_STATUS(ST_E_DELTA_BASE, st_delta_apply(path, delta, &patch, NULL));
+  CHECK_STATUS(ST_OK, st_delta_apply(path, delta, &apply, &done));
+  CHECK(done.kind == ST_PLAN_PATCH && done.how[0] != '\0');
+  CHECK_STATUS(ST_E_DELTA_BASE, st_delta_apply(path, delta, NULL, NULL));
   CHECK(remove(delta) == 0 && remove(tuned) == 0);
 }
 

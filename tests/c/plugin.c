@@ -11,5 +11,6 @@ int plugin_run(const char *path) {
   int answer;
   if (st_open(path, NULL, &file) != ST_OK) return 1;
   answer = st_read(file, "a", ST_NTS, got, sizeof got, NULL) == ST_OK && memcmp(got, "data", 4) == 0 ? 0 : 2;
-  return st_close(file) == ST_OK ? answer : 3;
+  st_close(file);
+  return answer;
 }

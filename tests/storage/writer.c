@@ -101,10 +101,8 @@ static st_status change(st_file *file, const int *chosen, int n, uint64_t versio
         free((void *)wrong.data);
     }
     for (int i = 0; i < n && status == ST_OK; ++i) status = st_txn_update(txn, values[i].name, ST_NTS, &values[i]);
-    if (status == ST_OK)
-      status = st_txn_commit(txn);
-    else
-      st_txn_free(txn);
+    if (status == ST_OK) status = st_txn_commit(txn);
+    st_txn_free(txn);
   }
   release(values, MOST);
   return status;

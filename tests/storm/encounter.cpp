@@ -153,7 +153,7 @@ void Arena::commit_stopping(Line &line, std::vector<uint32_t> tensors, uint64_t 
     DEMAND_OK(st_txn_update(txn, layout_.name(t), ST_NTS, &value));
   }
   stop.armed = true;
-  DEMAND_OK(st_txn_commit(txn));
+  DEMAND_OK(commit(txn));
   line.tell('d');
 }
 

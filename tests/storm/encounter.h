@@ -74,10 +74,11 @@ class Arena : public ::testing::Test {
   explicit Arena(std::vector<uint64_t> sizes, bool on_disk = false);
   ~Arena() override;
 
-  FileHandle open(uint32_t flags = ST_OPEN_READ_WRITE, int32_t lock_timeout_ms = 10000) const;
+  FileHandle open(uint32_t flags = ST_OPEN_READ_WRITE, int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT) const;
   st_status update(st_file *file, uint32_t tensor, uint64_t version) const;
   // Staged, with the bytes copied.
-  st_txn *begin(st_file *file, std::vector<uint32_t> tensors, uint64_t version, int32_t lock_timeout_ms = 10000) const;
+  st_txn *begin(st_file *file, std::vector<uint32_t> tensors, uint64_t version,
+                int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT) const;
   // A commit of `tensors` that stops with its locks held: says 'i' (inside), waits for
   // 'g', says 'd' (done).
   void commit_stopping(Line &line, std::vector<uint32_t> tensors, uint64_t version) const;

@@ -70,7 +70,7 @@ class FileWriter : Worker {
     options.flags = (copies ? ST_TXN_COPY : 0) | (publishes() || one_in(20) ? ST_TXN_PUBLISH : 0);
     options.lock_timeout_ms = patience();
     st_txn *txn = nullptr;
-    if (allow("st_begin", st_txn_begin(file_.get(), &options, &txn)) != ST_OK) return nullptr;
+    if (allow("st_txn_begin", st_txn_begin(file_.get(), &options, &txn)) != ST_OK) return nullptr;
     borrowed_.clear();
     std::vector<uint32_t> order;
     for (uint32_t t = 0; t < FileScene::tensors; ++t)
@@ -121,11 +121,13 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
   for (;;) {
     ledger.doing(worker, "st_open for reading");
     st_status status;
-    const FileHandle file = open_file(path_, open_options(0, random() % 2 ? ST_TIMEOUT_FOREVER : 0), &status);
+    const FileHandle file =
+        open_file(path_, open_options(0, random() % 2 ? ST_TIMEOUT_FOREVER : ST_TIMEOUT_NONE), &status);
     if (!file && status != ST_E_BUSY) ledger.complain("a reader: " + said("st_open", status)), ::_exit(1);
     for (int i = 0; file && i < 4; ++i) {
       ledger.doing(worker, "st_read");
-      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), ST_NTS, bytes.data(), bytes.size(), nullptr);
+      status = st_read(file.get(), layout_.name(static_cast<uint32_t>(random() % tensors)), ST_NTS, bytes.data(),
+                       bytes.size(), nullptr);
       if (status != ST_OK) ledger.complain("a reader: " + said("st_read", status)), ::_exit(1);
       ++ledger.reads;
     }

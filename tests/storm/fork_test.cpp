@@ -42,10 +42,10 @@ TEST_F(Fork, AParentsTransactionAnswersForkedInTheChild) {
     const Bytes bytes = layout_.value(1, 2);
     const st_tensor value = layout_.described(1, bytes.data());
     DEMAND(st_txn_update(txn, layout_.name(1), ST_NTS, &value) == ST_E_FORKED);
-    DEMAND(st_txn_commit(txn) == ST_E_FORKED);
+    DEMAND(commit(txn) == ST_E_FORKED);
   }));
   EXPECT_EQ(versions(), Versions(8, 0));
-  EXPECT_OK(st_txn_commit(txn));
+  EXPECT_OK(commit(txn));
   EXPECT_EQ(versions()[0], 1u);
 }
 
@@ -58,7 +58,7 @@ TEST_F(Fork, AChildsAbortLeavesTheParentsTransactionsAlone) {
   }));
   let_another_process_look_around();
   EXPECT_EQ(journals().size(), 8u);
-  for (st_txn *txn : txns) EXPECT_OK(st_txn_commit(txn));
+  for (st_txn *txn : txns) EXPECT_OK(commit(txn));
   EXPECT_EQ(versions(), (Versions{1, 2, 3, 4, 5, 6, 7, 8}));
   file.reset();
   EXPECT_FALSE(journal_folder_exists());
@@ -71,8 +71,8 @@ TEST_F(Fork, AChildsCloseLeavesTheParentsJournalsAlone) {
   EXPECT_TRUE(in_a_child([&](Line &) { file.reset(); }));
   let_another_process_look_around();
   EXPECT_EQ(journals().size(), 2u);
-  EXPECT_OK(st_txn_commit(fresh));
-  EXPECT_OK(st_txn_commit(parked));
+  EXPECT_OK(commit(fresh));
+  EXPECT_OK(commit(parked));
   EXPECT_OK(update(file.get(), 7, 2));
   EXPECT_EQ(versions(), (Versions{1, 0, 0, 1, 0, 9, 0, 2}));
   file.reset();
@@ -92,7 +92,7 @@ TEST_F(Fork, AChildsCloseLeavesAJournalAloneThatServesAgain) {
   child.tell('g');
   EXPECT_TRUE(child.join());
   EXPECT_EQ(journals(), before);
-  EXPECT_OK(st_txn_commit(txn));
+  EXPECT_OK(commit(txn));
 }
 
 TEST_F(Fork, AChildClearsAwayItsOwnJournals) {
@@ -113,7 +113,7 @@ TEST_F(Fork, AChildsCloseEndsNoLockOfACommitUnderWay) {
   ASSERT_EQ(committing.hear(), 'i');
   EXPECT_TRUE(in_a_child([](Line &) {}));
   EXPECT_FALSE(Hold(path_, layout_, 1).had());
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   EXPECT_EQ(update(file.get(), 1, 2), ST_E_BUSY);
   committing.tell('g');
   EXPECT_TRUE(committing.join());
@@ -125,7 +125,7 @@ TEST_F(Fork, ALockIsFreeAfterTheCommitThoughAChildStillHoldsTheDescriptor) {
   Worker bystander(Worker::process, [](Line &line) { line.hear(); });
   committing.tell('g');
   EXPECT_TRUE(committing.join());
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   EXPECT_OK(update(file.get(), 1, 2));
   bystander.tell('e');
   EXPECT_TRUE(bystander.join());
@@ -146,17 +146,17 @@ TEST_F(Fork, AChildThatOpensAnewWorksBesideItsParent) {
   const FileHandle file = open();
   st_txn *txn = begin(file.get(), {0}, 1);
   EXPECT_TRUE(in_a_child([&](Line &) {
-    FileHandle own = open(ST_OPEN_READ_WRITE, 0);
+    FileHandle own = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
     DEMAND(own);
     DEMAND_OK(update(own.get(), 0, 2));
-    DEMAND_OK(st_txn_commit(begin(own.get(), {1, 2}, 2, 0)));
+    DEMAND_OK(commit(begin(own.get(), {1, 2}, 2, ST_TIMEOUT_NONE)));
     own.reset();
     st_file *again = nullptr;
     DEMAND_OK(st_reopen(file.get(), 0, &again));
     DEMAND_OK(update(again, 3, 2));
     st_close(again);
   }));
-  EXPECT_OK(st_txn_commit(txn));
+  EXPECT_OK(commit(txn));
   EXPECT_EQ(versions(), (Versions{1, 2, 2, 2, 0, 0, 0, 0}));
 }
 
@@ -177,7 +177,7 @@ TEST_F(Fork, AnInheritedHandleNeverMixesTheTwoProcesses) {
       line.tell('s');
       DEMAND(line.hear() == 'g');
       if (status == ST_OK)
-        status = st_txn_commit(txn);
+        status = commit(txn);
       else
         st_txn_free(txn);
     } else {
@@ -193,7 +193,7 @@ TEST_F(Fork, AnInheritedHandleNeverMixesTheTwoProcesses) {
   const char outcome = child.hear();
   EXPECT_TRUE(child.join());
   EXPECT_EQ(versions()[3], outcome == 'c' ? 2u : 1u);
-  EXPECT_OK(st_txn_commit(txn));
+  EXPECT_OK(commit(txn));
   EXPECT_EQ(versions()[7], 3u);
   EXPECT_EQ(versions()[3], outcome == 'c' ? 2u : 1u);
 }
@@ -224,7 +224,7 @@ TEST_P(ForkThenKill, TheParentsHalfDoneCommitIsRecovered) {
       if (at == Point::data_write && ++n == 2) line.tell('h'), line.hear();
     });
     if (fate == "ChildLivesOn") line.tell('c');
-    st_txn_commit(txn);
+    commit(txn);
   });
   ::close(leash[0]);
   // The child is done, and tensor 1 is written, in either order.

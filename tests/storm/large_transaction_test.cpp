@@ -53,7 +53,7 @@ TEST_F(LargeTransaction, IsLargerThanMemory) {
       const st_tensor value = layout_.described(t, bytes.data());
       DEMAND_OK(st_txn_update(txn, layout_.name(t), ST_NTS, &value));
     }
-    DEMAND_OK(st_txn_commit(txn));
+    DEMAND_OK(commit(txn));
 #if !defined(ST_UNDER_ASAN) && !defined(ST_UNDER_TSAN)  // which have memory of their own
     DEMAND(bytes_of("VmHWM:") > piece_bytes && bytes_of("VmHWM:") < 64 * MiB);
 #endif
@@ -86,7 +86,7 @@ TEST_F(ParkedJournals, ServeTheNextTransaction) {
   const auto first = journals();
   EXPECT_EQ(first.size(), 1u);
   EXPECT_OK(update(file.get(), 7, 1));
-  EXPECT_OK(st_txn_commit(begin(file.get(), {1, 2}, 1)));
+  EXPECT_OK(commit(begin(file.get(), {1, 2}, 1)));
   EXPECT_EQ(journals(), first);
   file.reset();
   EXPECT_FALSE(journal_folder_exists());
@@ -98,7 +98,7 @@ TEST_F(ParkedJournals, AreFew) {
   for (uint64_t i = 0; i < 20; ++i) txns.push_back(begin(file.get(), {static_cast<uint32_t>(i % 8)}, i));
   EXPECT_EQ(journals().size(), 20u);
   for (size_t i = 0; i < txns.size(); i += 2) {
-    EXPECT_OK(st_txn_commit(txns[i]));
+    EXPECT_OK(commit(txns[i]));
     st_txn_free(txns[i + 1]);
   }
   EXPECT_LE(journals().size(), 4u);

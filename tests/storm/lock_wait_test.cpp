@@ -26,8 +26,8 @@ double seconds(const std::function<void()> &work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-TEST_F(LockWait, OfZeroAnswersBusyAndNamesTheTensor) {
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+TEST_F(LockWait, OfNoTimeAnswersBusyAndNamesTheTensor) {
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   const Hold hold(path_, layout_, 3);
   ASSERT_TRUE(hold.had());
   EXPECT_EQ(update(file.get(), 3, 1), ST_E_BUSY);
@@ -41,14 +41,14 @@ TEST_F(LockWait, OfZeroAnswersBusyAndNamesTheTensor) {
 TEST_F(LockWait, NamesTheOneOfManyTensorsThatIsHeld) {
   const FileHandle file = open();
   const Hold hold(path_, layout_, 5);
-  st_txn *txn = begin(file.get(), {7, 5, 1}, 1, 0);
-  EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY);
+  st_txn *txn = begin(file.get(), {7, 5, 1}, 1, ST_TIMEOUT_NONE);
+  EXPECT_EQ(commit(txn), ST_E_BUSY);
   EXPECT_EQ(tensor_of_last_error(), "t05");
   st_txn_free(txn);
 }
 
 TEST_F(LockWait, NamesTheTensorAlsoIfOnlyItsLastByteIsHeld) {
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   const Hold hold(path_, layout_.offset(1) + layout_.size(1) - 1, 1, F_RDLCK);
   EXPECT_EQ(update(file.get(), 1, 1), ST_E_BUSY);
   EXPECT_EQ(tensor_of_last_error(), "t01");
@@ -58,7 +58,7 @@ TEST_F(LockWait, NamesTheTensorAlsoIfOnlyItsLastByteIsHeld) {
 TEST_F(LockWait, TellsTheProcessThatHoldsTheLock) {
   Worker holder(Worker::process, [this](Line &line) { commit_stopping(line, {1}, 1); });
   ASSERT_EQ(holder.hear(), 'i');
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   EXPECT_EQ(update(file.get(), 1, 2), ST_E_BUSY);
   EXPECT_EQ(last_error().holder_pid, holder.pid());
   holder.tell('g');
@@ -70,22 +70,22 @@ TEST_F(LockWait, OfSomeMillisecondsLastsThatLong) {
   const Hold hold(path_, layout_, 3);
   EXPECT_GE(seconds([&] { EXPECT_EQ(update(file.get(), 3, 1), ST_E_BUSY); }), 0.06);
   st_txn *txn = begin(file.get(), {3}, 1, 90);
-  EXPECT_GE(seconds([&] { EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY); }), 0.09);
+  EXPECT_GE(seconds([&] { EXPECT_EQ(commit(txn), ST_E_BUSY); }), 0.09);
   st_txn_free(txn);
 }
 
 TEST_F(LockWait, OfATransactionIsItsOwnAndNotTheHandles) {
   const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_FOREVER);
   const Hold hold(path_, layout_, 3);
-  st_txn *txn = begin(file.get(), {3}, 1, 0);
-  EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY);
+  st_txn *txn = begin(file.get(), {3}, 1, ST_TIMEOUT_NONE);
+  EXPECT_EQ(commit(txn), ST_E_BUSY);
   st_txn_free(txn);
 }
 
 TEST_F(LockWait, ForEverEndsWhenTheLockIsFree) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
-  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(st_txn_commit(begin(file.get(), {3}, 1, ST_TIMEOUT_FOREVER))); });
+  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(commit(begin(file.get(), {3}, 1, ST_TIMEOUT_FOREVER))); });
   auto stats = sized<st_stats>();
   EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   hold.release();
@@ -96,25 +96,25 @@ TEST_F(LockWait, ForEverEndsWhenTheLockIsFree) {
 TEST_F(LockWait, ThatEndedBusyMayBeTriedAgain) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
-  st_txn *txn = begin(file.get(), {0, 3}, 1, 0);
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(st_txn_commit(txn), ST_E_BUSY);  // anything else frees it
+  st_txn *txn = begin(file.get(), {0, 3}, 1, ST_TIMEOUT_NONE);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(commit(txn), ST_E_BUSY);  // anything else ends it
   EXPECT_EQ(versions(), Versions(8, 0));
   const Bytes late = layout_.value(4, 1);
   const st_tensor value = layout_.described(4, late.data());
   EXPECT_OK(st_txn_update(txn, layout_.name(4), ST_NTS, &value));  // it may also grow meanwhile
   hold.release();
-  EXPECT_OK(st_txn_commit(txn));
+  EXPECT_OK(commit(txn));
   EXPECT_EQ(versions(), (Versions{1, 0, 0, 1, 1, 0, 0, 0}));
 }
 
 TEST_F(LockWait, ThatEndedBusyLeavesNoLockBehind) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
-  st_txn *txn = begin(file.get(), {0, 3, 7}, 1, 0);
-  EXPECT_EQ(st_txn_commit(txn), ST_E_BUSY);
+  st_txn *txn = begin(file.get(), {0, 3, 7}, 1, ST_TIMEOUT_NONE);
+  EXPECT_EQ(commit(txn), ST_E_BUSY);
   hold.release();
   EXPECT_TRUE(nobody_holds_a_lock());
-  EXPECT_OK(st_txn_commit(txn));
+  EXPECT_OK(commit(txn));
   EXPECT_TRUE(nobody_holds_a_lock());
 }
 
@@ -122,7 +122,7 @@ TEST_F(LockWait, IsEndedByAnInterrupt) {
   const FileHandle file = open();
   const Hold hold(path_, layout_, 3);
   Worker waiter(Worker::thread, [&](Line &) {
-    DEMAND(st_txn_commit(begin(file.get(), {0, 3}, 1, ST_TIMEOUT_FOREVER)) == ST_E_INTERRUPTED);
+    DEMAND(commit(begin(file.get(), {0, 3}, 1, ST_TIMEOUT_FOREVER)) == ST_E_INTERRUPTED);
   });
   auto stats = sized<st_stats>();
   EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
@@ -147,7 +147,7 @@ TEST_F(LockWait, IsNotEndedByAnInterruptThatCameBeforeTheCall) {
   Hold hold(path_, layout_, 3);
   st_txn *txn = begin(file.get(), {3}, 1, ST_TIMEOUT_FOREVER);
   st_interrupt(file.get());
-  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(st_txn_commit(txn)); });
+  Worker waiter(Worker::thread, [&](Line &) { DEMAND_OK(commit(txn)); });
   auto stats = sized<st_stats>();
   EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
   hold.release();
@@ -168,7 +168,7 @@ TEST_F(LockWait, BehindAStoppedPublisherEndsBusyAndNamesIt) {
     const st_tensor value = layout_.described(1, bytes.data());
     DEMAND_OK(st_txn_update(txn, layout_.name(1), ST_NTS, &value));
     DEMAND(line.hear() == 'g');
-    DEMAND_OK(st_txn_commit(txn));
+    DEMAND_OK(commit(txn));
   });
   Hold hold(path_, layout_, 3);  // a descriptor that the publisher has not inherited
   publisher.tell('g');
@@ -194,7 +194,7 @@ TEST_F(LockWait, HoldsNothingBehindTheTensorThatItWaitsFor) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
   Worker waiter(Worker::thread, [&](Line &) {
-    DEMAND_OK(st_txn_commit(begin(file.get(), {5, 1, 3, 4}, 1, ST_TIMEOUT_FOREVER)));
+    DEMAND_OK(commit(begin(file.get(), {5, 1, 3, 4}, 1, ST_TIMEOUT_FOREVER)));
   });
   auto stats = sized<st_stats>();
   EXPECT_TRUE(eventually([&] { return st_file_stats(file.get(), &stats) == ST_OK && stats.lock_waits == 1; }));
@@ -227,7 +227,7 @@ TEST_F(LockWait, OfOneWhoReplacesTheFileIsForEveryCommitUnderWay) {
 }
 
 TEST_F(LockWait, IsForOneWhoReplacesTheFileToo) {
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   Hold publisher(path_, 0, layout_.data_offset());
   ASSERT_TRUE(publisher.had());
   EXPECT_EQ(update(file.get(), 0, 1), ST_E_BUSY);
@@ -241,7 +241,7 @@ TEST_F(LockWait, ReadersNeverWait) {
   Worker inside(Worker::process, [this](Line &line) { commit_stopping(line, {1}, 1); });
   ASSERT_EQ(inside.hear(), 'i');
   const Hold publisher_elsewhere(path_, layout_, 6);
-  const FileHandle file = open(0, 0);
+  const FileHandle file = open(0, ST_TIMEOUT_NONE);
   ASSERT_TRUE(file) << st_last_error();
   EXPECT_EQ(read_version(file.get(), layout_, 1), 0u);
   EXPECT_EQ(read_version(file.get(), layout_, 6), 0u);

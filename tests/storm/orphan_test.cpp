@@ -23,7 +23,7 @@ class Orphan : public Arena {
       DEMAND(file);
       st_txn *txn = begin(file.get(), tensors, version);
       stop_at(line, point, n);
-      st_txn_commit(txn);
+      commit(txn);
     });
     EXPECT_EQ(worker->hear(), 'p');
     return worker;
@@ -86,7 +86,7 @@ TEST_F(Orphan, IsFinishedBeforeATransactionThatWasStagedEarlier) {
   const FileHandle file = open();
   st_txn *txn = begin(file.get(), {7, 6}, 2);
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
-  EXPECT_OK(st_txn_commit(txn));
+  EXPECT_OK(commit(txn));
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 2, 2}));
   EXPECT_EQ(recoveries(file.get()), 1u);
 }
@@ -107,7 +107,7 @@ TEST_F(Orphan, SeveralAreRecoveredByOneOpen) {
 
 TEST_F(Orphan, IsNotMadeOfAWriterThatIsMerelySlow) {
   auto slow = writer_at(Point::data_write, {1, 7}, 1, 2);
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   ASSERT_TRUE(file) << st_last_error();
   EXPECT_EQ(recoveries(file.get()), 0u);
   EXPECT_OK(update(file.get(), 0, 2));
@@ -121,13 +121,13 @@ TEST_F(Orphan, IsNotMadeOfAWriterThatIsMerelySlow) {
 TEST_F(Orphan, WaitsUntilLiveWritersAreDone) {
   auto slow = writer_at(Point::data_write, {3}, 5);
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
-  EXPECT_FALSE(open(ST_OPEN_READ_WRITE, 0));
+  EXPECT_FALSE(open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE));
   EXPECT_EQ(last_error().status, ST_E_BUSY);
-  EXPECT_FALSE(open(0, 0));
+  EXPECT_FALSE(open(0, ST_TIMEOUT_NONE));
   EXPECT_EQ(last_error().status, ST_E_BUSY);
   slow->tell('g');
   EXPECT_TRUE(slow->join());
-  EXPECT_TRUE(open(0, 0));
+  EXPECT_TRUE(open(0, ST_TIMEOUT_NONE));
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 5, 0, 0, 0, 1}));
 }
 
@@ -136,10 +136,10 @@ TEST_F(Orphan, DoesNotMakeATransactionWaitLongerThanItMay) {
   auto slow = writer_at(Point::data_write, {3}, 5);
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
   Worker impatient(Worker::thread, [&](Line &line) {
-    st_txn *txn = begin(file.get(), {1}, 2, 0);
-    const st_status status = st_txn_commit(txn);
+    st_txn *txn = begin(file.get(), {1}, 2, ST_TIMEOUT_NONE);
+    const st_status status = commit(txn);
     line.tell(status == ST_E_BUSY ? 'b' : '?');
-    if (status == ST_E_BUSY) DEMAND_OK(st_txn_commit((line.hear(), txn)));
+    if (status == ST_E_BUSY) DEMAND_OK(commit((line.hear(), txn)));
   });
   EXPECT_EQ(impatient.hear(), 'b');
   slow->tell('g');
@@ -160,15 +160,15 @@ TEST_F(Orphan, IsNotPassedOverWhileAnotherRecoversIt) {
   ASSERT_EQ(recoverer.hear(), 'p');
   EXPECT_NE(versions()[7], 1u);
   for (const uint32_t flags : {0u, ST_OPEN_READ_WRITE}) {
-    EXPECT_FALSE(open(flags, 0)) << "opened a half-recovered file, with flags " << flags;
+    EXPECT_FALSE(open(flags, ST_TIMEOUT_NONE)) << "opened a half-recovered file, with flags " << flags;
     EXPECT_EQ(last_error().status, ST_E_BUSY);
   }
   auto options = sized<st_recover_options>();
-  options.lock_timeout_ms = 0;
+  options.lock_timeout_ms = ST_TIMEOUT_NONE;
   EXPECT_EQ(st_recover(path_.c_str(), &options), ST_E_BUSY);
   recoverer.tell('g');
   EXPECT_TRUE(recoverer.join());
-  EXPECT_TRUE(open(0, 0));
+  EXPECT_TRUE(open(0, ST_TIMEOUT_NONE));
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
 }
 
@@ -192,7 +192,7 @@ TEST_F(Orphan, IsRecoveredAgainIfItsRecovererIsKilled) {
 class LookedAtOrphan : public Orphan {
  protected:
   void SetUp() override {
-    file_ = open(ST_OPEN_READ_WRITE, 0);
+    file_ = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
     leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
     looker_ = std::make_unique<Worker>(Worker::process, [this](Line &line) {
       stop_at(line, Point::journal_read);
@@ -220,7 +220,7 @@ TEST_F(LookedAtOrphan, IsNotOvertakenByAWriter) {
 
 TEST_F(LookedAtOrphan, IsNotPassedOverByAnOpen) {
   for (const uint32_t flags : {0u, ST_OPEN_READ_WRITE}) {
-    const FileHandle file = open(flags, 0);
+    const FileHandle file = open(flags, ST_TIMEOUT_NONE);
     if (!file) {
       EXPECT_EQ(last_error().status, ST_E_BUSY);
       continue;
@@ -234,7 +234,7 @@ TEST_F(LookedAtOrphan, IsNotPassedOverByAnOpen) {
 
 TEST_F(LookedAtOrphan, IsNotPassedOverByRecover) {
   auto options = sized<st_recover_options>();
-  options.lock_timeout_ms = 0;
+  options.lock_timeout_ms = ST_TIMEOUT_NONE;
   const st_status status = st_recover(path_.c_str(), &options);
   EXPECT_TRUE(status == ST_OK || status == ST_E_BUSY) << st_last_error();
   if (status == ST_OK) {
@@ -251,21 +251,22 @@ TEST_F(Orphan, IsNotMadeOfAWriterThatEndsWhileOneLooks) {
     auto writer = writer_at(Point::data_write, {1, 7}, 1);
     Worker looker(Worker::process, [this, flags](Line &line) {
       stop_at(line, Point::journal_was_read);
-      DEMAND(open(flags, 0));
+      DEMAND(open(flags, ST_TIMEOUT_NONE));
     });
     ASSERT_EQ(looker.hear(), 'p');  // it has seen a commit record
     const FileHandle other = open();
-    begin(other.get(), {4}, 2);  // so that the folder stays
+    st_txn *txn = begin(other.get(), {4}, 2);  // so that the folder stays
     writer->tell('g');
     EXPECT_TRUE(writer->join());
     const Hold other_writer(path_, layout_, 3);  // so that there can be no recovery now
     looker.tell('g');
     EXPECT_TRUE(looker.join()) << "opened with flags " << flags;
+    st_txn_free(txn);
   }
 }
 
 TEST_F(Orphan, IsNotOvertakenThoughItsWriterCommittedWhileOneLooked) {
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   Worker writer(Worker::process, [this](Line &line) {
     const FileHandle own = open();
     DEMAND(own);
@@ -273,7 +274,7 @@ TEST_F(Orphan, IsNotOvertakenThoughItsWriterCommittedWhileOneLooked) {
     watch([&line, writes = 0](Point at) mutable {
       if (at == Point::commit_record || (at == Point::data_write && ++writes == 2)) line.tell('p'), line.hear();
     });
-    st_txn_commit(txn);
+    commit(txn);
   });
   ASSERT_EQ(writer.hear(), 'p');
   Worker looker(Worker::process, [this](Line &line) {
@@ -325,7 +326,7 @@ TEST_F(Orphan, RecoveryWaitsForOneWhoReplacesTheFile) {
   // The recoverer waits for the old file's lock; the journal is no business of the new file.
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
   Hold publisher(path_, 0, layout_.data_offset());
-  EXPECT_FALSE(open(0, 0));
+  EXPECT_FALSE(open(0, ST_TIMEOUT_NONE));
   EXPECT_EQ(last_error().status, ST_E_BUSY);
   Worker recoverer(Worker::process, [this, &publisher](Line &line) {
     publisher.release();  // the child's descriptor, which would keep the lock

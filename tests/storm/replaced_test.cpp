@@ -14,7 +14,7 @@ class Replaced : public Arena {
     Hold hold(path_, layout_, tensors.front());
     st_status status = ST_E_INTERNAL;
     Worker waiter(Worker::thread, [&](Line &) {
-      status = st_txn_commit(begin(file_.get(), tensors, 1, ST_TIMEOUT_FOREVER));
+      status = commit(begin(file_.get(), tensors, 1, ST_TIMEOUT_FOREVER));
       error_ = st_last_error();
     });
     auto stats = sized<st_stats>();

@@ -166,7 +166,8 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
   for (uint32_t cell = first_key; cell < first_key + keys; ++cell) {
     const char *value = "";
     size_t length = 0;
-    if (st_metadata_get(file.get(), key(cell).c_str(), ST_NTS, &value, &length) != ST_OK) wrong("a key is gone from the index");
+    if (st_metadata_get(file.get(), key(cell).c_str(), ST_NTS, &value, &length) != ST_OK)
+      wrong("a key is gone from the index");
     seen.push_back(number({value, length}));
   }
   uint64_t total = 0;

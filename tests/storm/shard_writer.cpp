@@ -75,7 +75,7 @@ class ShardWriter : Worker {
   // Staged, and thought better of: nobody may ever see this version.
   void abandon() {
     st_txn *txn = begin(file_.get(), some_free(scene_.cells()), ledger_.take_version());
-    ledger_.doing(worker_, "st_abort");
+    ledger_.doing(worker_, "st_txn_free");
     st_txn_free(txn);
   }
 
@@ -123,9 +123,9 @@ class ShardWriter : Worker {
       before = *seen;
       st_txn *txn = begin(copy.get(), group, version);
       if (!txn) return;
-      allow("st_commit of a copy", st_txn_commit(txn));
+      allow("st_txn_commit of a copy", testing::commit(txn));
     }
-    allow("st_diff", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
+    allow("st_delta_create", st_delta_create(from.c_str(), to.c_str(), delta.c_str(), nullptr));
     if (!apply(delta, reverse, group, version, 0)) return;
     if (one_in(2)) apply(reverse, {}, group, ledger_.take_version(), before);
   }
@@ -135,10 +135,11 @@ class ShardWriter : Worker {
     auto options = sized<st_delta_apply_options>();
     options.lock_timeout_ms = patience();
     options.reverse = reverse.empty() ? nullptr : reverse.c_str();
-    ledger_.doing(worker_, "st_patch");
+    ledger_.doing(worker_, "st_delta_apply");
     ledger_.intend(worker_, version, group, brings_back);
-    const st_status status = allow("st_patch", st_delta_apply(scene_.path().c_str(), delta.c_str(), &options, nullptr),
-                                   {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
+    const st_status status =
+        allow("st_delta_apply", st_delta_apply(scene_.path().c_str(), delta.c_str(), &options, nullptr),
+              {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
     settle(version, status);
     return status == ST_OK;
   }
@@ -150,7 +151,7 @@ class ShardWriter : Worker {
     options.flags = (one_in(2) ? ST_TXN_COPY : 0) | (publishes() || one_in(8) ? ST_TXN_PUBLISH : 0);
     options.lock_timeout_ms = patience();
     st_txn *txn = nullptr;
-    if (allow("st_begin", st_txn_begin(file, &options, &txn)) != ST_OK) return nullptr;
+    if (allow("st_txn_begin", st_txn_begin(file, &options, &txn)) != ST_OK) return nullptr;
     copies_ = options.flags & ST_TXN_COPY;
     borrowed_.clear();
     std::vector<uint32_t> order;
@@ -164,8 +165,10 @@ class ShardWriter : Worker {
 
   st_status stage(st_file *file, st_txn *txn, uint32_t cell, uint64_t version) {
     if (cell >= ShardScene::first_key)
-      return allow("st_txn_set_metadata",
-                   st_txn_set_metadata(txn, ShardScene::key(cell).c_str(), ST_NTS, std::to_string(version).c_str(), ST_NTS), changed);
+      return allow(
+          "st_txn_set_metadata",
+          st_txn_set_metadata(txn, ShardScene::key(cell).c_str(), ST_NTS, std::to_string(version).c_str(), ST_NTS),
+          changed);
     if (cell >= ShardScene::first_slot) return stage_slot(file, txn, cell, version);
     const Bytes &bytes = lend(layout_.value(cell, version));
     const st_tensor value = layout_.described(cell, bytes.data());
@@ -187,7 +190,9 @@ class ShardWriter : Worker {
       return take_back(), status;
     };
     auto remove = [&] { return allow("st_txn_delete", st_txn_delete(txn, old->c_str(), ST_NTS), changed); };
-    auto rename = [&] { return allow("st_txn_rename", st_txn_rename(txn, old->c_str(), ST_NTS, name.c_str(), ST_NTS), changed); };
+    auto rename = [&] {
+      return allow("st_txn_rename", st_txn_rename(txn, old->c_str(), ST_NTS, name.c_str(), ST_NTS), changed);
+    };
     auto both = [](st_status first, auto second) { return first == ST_OK ? second() : first; };
     switch (below(4)) {
       case 0: return both(put(), remove);

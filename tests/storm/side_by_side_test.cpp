@@ -15,7 +15,7 @@ TEST_P(SideBySide, AnotherTensorIsUpdatedWhileACommitStandsStill) {
   Worker stopped(GetParam(), [this](Line &line) { commit_stopping(line, {0, 2}, 1); });
   ASSERT_EQ(stopped.hear(), 'i');
   Worker other(GetParam(), [this](Line &) {
-    const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+    const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
     DEMAND(file);
     for (uint32_t t : {1, 3, 4, 5}) DEMAND_OK(update(file.get(), t, 2));  // 1 and 3 share sectors with 0 and 2
   });
@@ -59,7 +59,7 @@ TEST_P(SideBySide, WorkersOnTensorsOfTheirOwnAreNeverBusy) {
   std::vector<std::unique_ptr<Worker>> all;
   for (uint32_t w = 0; w < workers; ++w)
     all.push_back(std::make_unique<Worker>(GetParam(), [this, w](Line &line) {
-      const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+      const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
       DEMAND(file);
       line.tell('r');
       DEMAND(line.hear() == 'g');
@@ -79,7 +79,7 @@ TEST_P(SideBySide, OppositeOrdersNeverDeadlock) {
       const FileHandle file = open();
       DEMAND(file);
       for (uint64_t i = 0; i < rounds; ++i)
-        DEMAND_OK(st_txn_commit(begin(file.get(), order, first_version + i, ST_TIMEOUT_FOREVER)));
+        DEMAND_OK(commit(begin(file.get(), order, first_version + i, ST_TIMEOUT_FOREVER)));
     };
   };
   Worker forwards(GetParam(), work({0, 2, 4}, 1));
@@ -95,7 +95,7 @@ TEST_P(SideBySide, OppositeOrdersNeverDeadlock) {
 using OneHandle = Arena;
 
 TEST_F(OneHandle, IsUpdatedFromManyThreads) {
-  const FileHandle file = open(ST_OPEN_READ_WRITE, 0);
+  const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   ASSERT_TRUE(file) << st_last_error();
   constexpr uint64_t rounds = 100;
   std::vector<std::unique_ptr<Worker>> all;
@@ -119,8 +119,7 @@ TEST_F(OneHandle, ThreadsThatWantTheSameTensorTakeTurns) {
   std::vector<std::unique_ptr<Worker>> all;
   for (uint64_t w = 1; w <= 4; ++w)
     all.push_back(std::make_unique<Worker>(Worker::thread, [&, w](Line &) {
-      for (uint64_t i = 0; i < 50; ++i)
-        DEMAND_OK(st_txn_commit(begin(file.get(), {1, 3}, w * 1000 + i, ST_TIMEOUT_FOREVER)));
+      for (uint64_t i = 0; i < 50; ++i) DEMAND_OK(commit(begin(file.get(), {1, 3}, w * 1000 + i, ST_TIMEOUT_FOREVER)));
     }));
   for (auto &w : all) EXPECT_TRUE(w->join());
   const Versions found = versions();
@@ -133,15 +132,16 @@ using SeveralTransactions = Arena;
 
 TEST_F(SeveralTransactions, LiveAtOnceOnSeveralHandlesOfOneProcess) {
   std::vector<FileHandle> files;
-  for (int i = 0; i < 3; ++i) files.push_back(open(ST_OPEN_READ_WRITE, 0));
+  for (int i = 0; i < 3; ++i) files.push_back(open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE));
   std::vector<st_txn *> txns;
-  for (uint32_t t = 0; t < 6; ++t) txns.push_back(begin(files[t % 3].get(), {t}, t + 1, 0));
-  st_txn *rival = begin(files[0].get(), {5, 6}, 99, 0);  // stages what another has staged: no lock is held yet
+  for (uint32_t t = 0; t < 6; ++t) txns.push_back(begin(files[t % 3].get(), {t}, t + 1, ST_TIMEOUT_NONE));
+  st_txn *rival =
+      begin(files[0].get(), {5, 6}, 99, ST_TIMEOUT_NONE);  // stages what another has staged: no lock is held yet
   EXPECT_EQ(journals().size(), 7u);
-  for (uint32_t t : {4, 2, 0, 5, 3}) EXPECT_OK(st_txn_commit(txns[t]));
+  for (uint32_t t : {4, 2, 0, 5, 3}) EXPECT_OK(commit(txns[t]));
   st_txn_free(txns[1]);
   EXPECT_EQ(versions(), (Versions{1, 0, 3, 4, 5, 6, 0, 0}));
-  EXPECT_OK(st_txn_commit(rival));
+  EXPECT_OK(commit(rival));
   EXPECT_EQ(versions(), (Versions{1, 0, 3, 4, 5, 99, 99, 0}));
   for (const FileHandle &file : files)
     for (uint32_t t = 0; t < 8; ++t) EXPECT_EQ(read_version(file.get(), layout_, t), versions()[t]);
@@ -149,14 +149,14 @@ TEST_F(SeveralTransactions, LiveAtOnceOnSeveralHandlesOfOneProcess) {
   EXPECT_FALSE(journal_folder_exists());
 }
 
-TEST_F(SeveralTransactions, AreAbortedByClose) {
+TEST_F(SeveralTransactions, AreEndedByClose) {
   FileHandle first = open(), second = open();
-  begin(first.get(), {0}, 1);
-  begin(first.get(), {0, 1}, 2);
+  st_txn *const over[] = {begin(first.get(), {0}, 1), begin(first.get(), {0, 1}, 2)};
   st_txn *stays = begin(second.get(), {1}, 3);
   first.reset();
   EXPECT_EQ(journals().size(), 1u);
-  EXPECT_OK(st_txn_commit(stays));
+  for (st_txn *txn : over) EXPECT_EQ(commit(txn), ST_E_TXN_FAILED);
+  EXPECT_OK(commit(stays));
   second.reset();
   EXPECT_EQ(versions(), (Versions{0, 3, 0, 0, 0, 0, 0, 0}));
   EXPECT_FALSE(journal_folder_exists());

@@ -3,8 +3,6 @@
 // it belongs there. Sizes are odd on purpose: neighbours share disk sectors.
 #pragma once
 
-#include <st/st.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +10,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "abi.h"
 
 namespace st::testing {
 
@@ -53,7 +53,7 @@ struct CloseFile {
 };
 using FileHandle = std::unique_ptr<st_file, CloseFile>;
 
-inline st_open_options open_options(uint32_t flags, int32_t lock_timeout_ms = 10000) {
+inline st_open_options open_options(uint32_t flags, int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT) {
   auto options = sized<st_open_options>();
   options.flags = flags;
   options.lock_timeout_ms = lock_timeout_ms;

@@ -23,7 +23,7 @@ class Worker {
   bool one_in(uint32_t n) { return below(n) == 0; }
   int32_t patience() {
     switch (below(3)) {
-      case 0: return 0;
+      case 0: return ST_TIMEOUT_NONE;
       case 1: return static_cast<int32_t>(1 + below(20));
       default: return ST_TIMEOUT_FOREVER;
     }
@@ -51,16 +51,14 @@ class Worker {
 
   // With what was staged of it. Now and then again, if somebody was in the way.
   void commit(st_txn *txn, uint64_t version, uint32_t set, std::initializer_list<st_status> also = {}) {
-    ledger_.doing(worker_, "st_commit");
+    ledger_.doing(worker_, "st_txn_commit");
     ledger_.intend(worker_, version, set);
-    for (uint32_t tries = below(4);; --tries) {
-      const st_status status = allow("st_commit", st_txn_commit(txn), also);
-      if (status != ST_E_BUSY) return settle(version, status);
-      if (tries == 0) break;
-    }
-    ledger_.doing(worker_, "st_abort");
+    st_status status = ST_E_BUSY;
+    for (uint32_t tries = 1 + below(4); status == ST_E_BUSY && tries > 0; --tries)
+      status = allow("st_txn_commit", st_txn_commit(txn), also);
+    ledger_.doing(worker_, "st_txn_free");
     st_txn_free(txn);
-    settle(version, ST_E_BUSY);
+    settle(version, status);
   }
 
   void settle(uint64_t version, st_status status) {

@@ -25,19 +25,23 @@ class CapiDelta : public CapiScene {
 };
 
 TEST_F(CapiDelta, OptionsOfLaterVersionsAreRefused) {
-  auto diff = sized<st_delta_create_options>();
-  diff.reserved0 = 1;
-  EXPECT_ST(ST_E_UNSUPPORTED, st_delta_create(path.c_str(), other.c_str(), to.c_str(), &diff));
-  diff = ST_DELTA_CREATE_OPTIONS_INIT;
-  diff.alignment = 12;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_create(path.c_str(), other.c_str(), to.c_str(), &diff));
-  auto patch = sized<st_delta_apply_options>();
-  patch.flags = ST_TXN_COPY;
-  EXPECT_ST(ST_E_UNSUPPORTED, st_delta_apply(path.c_str(), delta.c_str(), &patch, nullptr));
-  patch = ST_PATCH_OPTIONS_INIT;
-  st_plan plan = {};  // without its size
-  patch.plan = &plan;
-  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_apply(path.c_str(), delta.c_str(), &patch, nullptr));
+  auto create = sized<st_delta_create_options>();
+  create.reserved0 = 1;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_delta_create(path.c_str(), other.c_str(), to.c_str(), &create));
+  create = sized<st_delta_create_options>();
+  create.alignment = 12;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_create(path.c_str(), other.c_str(), to.c_str(), &create));
+  auto apply = sized<st_delta_apply_options>();
+  apply.reserved0 = 1;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_delta_apply(path.c_str(), delta.c_str(), &apply, nullptr));
+  for (uint32_t bit = 0; bit < 32; ++bit) {
+    apply = sized<st_delta_apply_options>();
+    apply.flags = 1u << bit;
+    if (apply.flags == ST_TXN_PUBLISH || apply.flags == ST_TXN_BREAK_LINKS) continue;
+    EXPECT_ST(ST_E_UNSUPPORTED, st_delta_apply(path.c_str(), delta.c_str(), &apply, nullptr)) << bit;
+  }
+  st_plan sizeless = {};
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_delta_apply(path.c_str(), delta.c_str(), nullptr, &sizeless));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
 }
 
@@ -54,14 +58,14 @@ TEST_F(CapiDelta, NullIsRefusedWhereItMayNotBe) {
   EXPECT_EQ(file, nullptr);
 }
 
-TEST_F(CapiDelta, PatchTellsThePlanByWhichItWasDone) {
-  auto options = sized<st_delta_apply_options>();
+TEST_F(CapiDelta, ApplyingTellsThePlanByWhichItWasDone) {
   auto plan = sized<st_plan>();
-  options.plan = &plan;
-  EXPECT_ST(ST_OK, st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr));
+  EXPECT_ST(ST_OK, st_delta_apply(path.c_str(), delta.c_str(), nullptr, &plan));
   EXPECT_EQ(plan.kind, ST_PLAN_PUBLISH);
   EXPECT_EQ(plan.file_size, bytes_of(path).size());
-  EXPECT_ST(ST_E_DELTA_BASE, st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr));
+  auto untouched = sized<st_plan>();
+  EXPECT_ST(ST_E_DELTA_BASE, st_delta_apply(path.c_str(), delta.c_str(), nullptr, &untouched));
+  EXPECT_EQ(untouched.file_size, 0u);
 }
 
 TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
@@ -123,7 +127,7 @@ TEST_F(CapiDelta, OverlayOnShardsCountsThemAndThenTheDeltas) {
     options.delta_count = 1;
     st_file *file = nullptr;
     ASSERT_ST(ST_OK, st_open(base.c_str(), &options, &file));
-    const size_t n = st_shard_count(file);
+    const uint32_t n = st_shard_count(file);
     EXPECT_EQ(n, 4u);
     const char *last = nullptr;
     ASSERT_ST(ST_OK, st_shard_path(file, n - 1, &last));
@@ -148,14 +152,13 @@ TEST_F(CapiDelta, OverlayOnShardsCountsThemAndThenTheDeltas) {
   }
 }
 
-TEST_F(CapiDelta, PatchOfShardsTellsThePlanOfAll) {
+TEST_F(CapiDelta, ApplyingToShardsTellsThePlanOfAll) {
   const std::string folder = dir / "sharded", back = dir / "back.safetensors";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), folder.c_str(), 5000, nullptr));
   auto options = sized<st_delta_apply_options>();
   auto plan = sized<st_plan>();
-  options.plan = &plan;
   options.reverse = back.c_str();
-  ASSERT_ST(ST_OK, st_delta_apply(folder.c_str(), delta.c_str(), &options, nullptr));
+  ASSERT_ST(ST_OK, st_delta_apply(folder.c_str(), delta.c_str(), &options, &plan));
   EXPECT_EQ(plan.kind, ST_PLAN_PUBLISH);
   EXPECT_ST(ST_E_DELTA_BASE, st_delta_apply(folder.c_str(), delta.c_str(), nullptr, nullptr));
   ASSERT_ST(ST_OK, st_join(folder.c_str(), to.c_str(), nullptr));

@@ -14,6 +14,7 @@ namespace {
 
 using testing::bytes_of;
 using testing::put_bytes;
+using testing::sized;
 
 // Straight from the header, so that none is forgotten.
 TEST(CapiStatus, EveryOneInTheHeaderHasItsName) {

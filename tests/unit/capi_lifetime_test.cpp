@@ -1,6 +1,5 @@
-// Who frees what, for how long pointers live, and what callbacks may do. Run
-// under AddressSanitizer too: there a leak or a stale pointer is a failure.
-#include <fcntl.h>
+// For how long pointers live, and what callbacks may do. Run under AddressSanitizer too: there a leak or a stale
+// pointer is a failure.
 #include <unistd.h>
 
 #include <thread>
@@ -11,7 +10,9 @@ namespace st {
 namespace {
 
 using testing::bytes_of;
+using testing::commit;
 using testing::same_bytes;
+using testing::sized;
 namespace fs = std::filesystem;
 
 class CapiLifetime : public testing::CapiScene {
@@ -19,55 +20,12 @@ class CapiLifetime : public testing::CapiScene {
   st_txn *begin(st_file *file, uint32_t flags = 0) {
     auto options = sized<st_txn_options>();
     options.flags = flags;
-    options.lock_timeout_ms = 0;
+    options.lock_timeout_ms = ST_TIMEOUT_NONE;
     st_txn *txn = nullptr;
     EXPECT_ST(ST_OK, st_txn_begin(file, &options, &txn));
     return txn;
   }
 };
-
-TEST_F(CapiLifetime, ClosingAbortsTransactionsThatLive) {
-  st_file *file = open();
-  st_txn *staged = begin(file), *empty = begin(file), *over = begin(file);
-  const st_tensor v = value(0, new_a);
-  ASSERT_ST(ST_OK, st_txn_update(staged, "a", ST_NTS, &v));
-  ASSERT_ST(ST_OK, st_txn_update(over, "a", ST_NTS, &v));
-  st_txn_free(over);
-  static_cast<void>(empty);
-  st_close(file);
-  EXPECT_TRUE(same_bytes(bytes_of(path), old));
-  EXPECT_FALSE(fs::exists(path + ".st-journal"));
-}
-
-TEST_F(CapiLifetime, CommitFreesWhateverItAnswersButBusy) {
-  st_file *file = open(), *other = open();
-  const st_tensor a = value(0, new_a), b = value(1, new_b);
-  st_txn *good = begin(file);
-  ASSERT_ST(ST_OK, st_txn_update(good, "a", ST_NTS, &a));
-  ASSERT_ST(ST_OK, st_txn_commit(good));
-
-  st_txn *failed = begin(file);
-  ASSERT_ST(ST_OK, st_txn_update(failed, "a", ST_NTS, &a));
-  fs::rename(path, dir / "away");
-  EXPECT_ST(ST_E_NO_FILE, st_txn_commit(failed));
-  fs::rename(dir / "away", path);
-
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  struct flock lock = {};
-  lock.l_type = F_WRLCK;
-  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &lock), 0);
-  st_txn *busy = begin(file), *dropped = begin(other);
-  ASSERT_ST(ST_OK, st_txn_update(busy, "b", ST_NTS, &b));
-  ASSERT_ST(ST_OK, st_txn_update(dropped, "b", ST_NTS, &b));
-  EXPECT_ST(ST_E_BUSY, st_txn_commit(busy));
-  EXPECT_ST(ST_E_BUSY, st_txn_commit(dropped));
-  ::close(fd);
-  EXPECT_ST(ST_OK, st_txn_commit(busy));
-  st_txn_free(dropped);
-  st_close(other);
-  st_close(file);
-  EXPECT_TRUE(same_bytes(bytes_of(path).substr(a_at, 14007), new_a + new_b));
-}
 
 TEST_F(CapiLifetime, PayloadsAreBorrowedOrCopiedAsAsked) {
   st_file *file = open();
@@ -80,7 +38,7 @@ TEST_F(CapiLifetime, PayloadsAreBorrowedOrCopiedAsAsked) {
     const std::string name = "a";
     ASSERT_ST(ST_OK, st_txn_update(txn, name.c_str(), ST_NTS, &v));
   }
-  ASSERT_ST(ST_OK, st_txn_commit(txn));
+  ASSERT_ST(ST_OK, commit(txn));
   EXPECT_TRUE(same_bytes(bytes_of(path), with(a_at, new_a)));
   st_close(file);
 }
@@ -134,7 +92,7 @@ TEST_F(CapiLifetime, TransactionsOfManyThreadsMayBeginAndEndAtOnce) {
           ++failed;
         else if ((i + t) % 2)
           st_txn_free(txn);
-        else if (st_txn_commit(txn) != ST_OK)
+        else if (commit(txn) != ST_OK)
           ++failed;
       }
     });
@@ -188,8 +146,9 @@ TEST_F(CapiLifetime, ExceptionsFromCallbacksDoNotCross) {
   EXPECT_ST(ST_E_INTERNAL, st_update(file, "a", ST_NTS, &a));
   st_close(file);
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
-  EXPECT_ST(ST_E_INTERNAL,
-            st_verify(path.c_str(), [](void *, const st_report *) -> int { throw std::string("no"); }, nullptr));
+  auto verify = sized<st_verify_options>();
+  verify.report = [](void *, const st_report *) -> int { throw std::string("no"); };
+  EXPECT_ST(ST_E_INTERNAL, st_verify(path.c_str(), &verify));
 }
 
 TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
@@ -198,7 +157,8 @@ TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
     std::vector<st_status> statuses;
     int answer = 0;
   } reports;
-  auto report = [](void *user, const st_report *r) {
+  auto verify = sized<st_verify_options>();
+  verify.report = [](void *user, const st_report *r) {
     EXPECT_EQ(r->struct_size, sizeof(st_report));
     EXPECT_EQ(r->reserved0, 0u);
     EXPECT_NE(r->message[0], '\0');
@@ -206,18 +166,19 @@ TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
     s->statuses.push_back(r->status);
     return s->answer;
   };
-  EXPECT_ST(ST_E_TRAILING_DATA, st_verify(path.c_str(), report, &reports));
+  verify.report_user = &reports;
+  EXPECT_ST(ST_E_TRAILING_DATA, st_verify(path.c_str(), &verify));
   EXPECT_EQ(reports.statuses, std::vector<st_status>{ST_E_TRAILING_DATA});
   testing::put_bytes(path, old);
   reports.answer = 1;
-  EXPECT_ST(ST_E_CANCELLED, st_verify(path.c_str(), report, &reports));
+  EXPECT_ST(ST_E_CANCELLED, st_verify(path.c_str(), &verify));
   // Two orphans: the first report stops the recovery of the second.
   fs::create_directory(path + ".st-journal");
   for (const char *name : {"/0000000000000001", "/0000000000000002"})
     testing::put_bytes(path + ".st-journal" + name, std::string(4096, '\0'));
   auto options = sized<st_recover_options>();
-  options.report = report;
-  options.user = &reports;
+  options.report = verify.report;
+  options.report_user = &reports;
   EXPECT_ST(ST_E_CANCELLED, st_recover(path.c_str(), &options));
   EXPECT_EQ(testing::names_in(path + ".st-journal").size(), 1u);
   EXPECT_ST(ST_OK, st_recover(path.c_str(), nullptr));

@@ -17,8 +17,10 @@
 namespace st {
 namespace {
 
+using testing::commit;
 using testing::pattern;
 using testing::same_bytes;
+using testing::sized;
 namespace fs = std::filesystem;
 
 size_t bounded(size_t small, size_t usual, size_t full) {
@@ -82,8 +84,9 @@ class CapiLongLife : public testing::CapiScene {
     const st_tensor t = u8(bytes, shape, bytes.size() % 2 ? 2 : 1);
     st_txn *txn = nullptr;
     st_status status = st_txn_begin(file, nullptr, &txn);
-    if (status == ST_OK && (status = st_txn_put(txn, name, ST_NTS, &t)) != ST_OK) st_txn_free(txn);
-    return status == ST_OK ? st_txn_commit(txn) : status;
+    if (status == ST_OK) status = st_txn_put(txn, name, ST_NTS, &t);
+    if (status == ST_OK) status = st_txn_commit(txn);
+    return st_txn_free(txn), status;
   }
   uint64_t used() const {
     struct statfs s;
@@ -235,10 +238,11 @@ class CapiReadsBesidePublishes : public CapiLongLife {
     const std::string d = told(700 + i % 50);
     const uint64_t shape[2] = {d.size(), 1};
     const st_tensor t = u8(d, shape, d.size() % 2 ? 2 : 1);
-    if (i % 3 == 1) status = i / 3 % 2 ? st_txn_rename(txn, "c", ST_NTS, "b", ST_NTS) : st_txn_rename(txn, "b", ST_NTS, "c", ST_NTS);
+    if (i % 3 == 1)
+      status = i / 3 % 2 ? st_txn_rename(txn, "c", ST_NTS, "b", ST_NTS) : st_txn_rename(txn, "b", ST_NTS, "c", ST_NTS);
     if (i % 3 == 2) status = i / 3 % 2 ? st_txn_delete(txn, "d", ST_NTS) : st_txn_put(txn, "d", ST_NTS, &t);
-    if (status != ST_OK) return st_txn_free(txn), status;
-    return st_txn_commit(txn);
+    if (status == ST_OK) status = st_txn_commit(txn);
+    return st_txn_free(txn), status;
   }
   // By a snapshot, as bindings read. Says what is wrong.
   static std::string read_by_pin(st_file *file, const char *name, std::vector<std::byte> &room) {
@@ -391,7 +395,7 @@ TEST_F(CapiLongLifeOfSeveral, RefreshesOfAnOverlayLeaveNothingBehind) {
     publish.flags = ST_TXN_PUBLISH;
     EXPECT_ST(ST_OK, st_txn_begin(writer, &publish, &txn));
     EXPECT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &value));
-    EXPECT_ST(ST_OK, st_txn_commit(txn));
+    EXPECT_ST(ST_OK, commit(txn));
     return st_refresh(overlay);
   });
   EXPECT_TRUE(same_bytes(seen(overlay, "b"), pattern(5000, 5)));

@@ -86,6 +86,7 @@ namespace {
 using testing::bytes_of;
 using testing::put_bytes;
 using testing::same_bytes;
+using testing::sized;
 namespace fs = std::filesystem;
 
 class OutOfMemory : public testing::CapiScene {
@@ -186,14 +187,16 @@ TEST_F(OutOfMemory, Reading) {
   EXPECT_TRUE(same_bytes(room, tensors[1].bytes));
   const st_range odd = {1, INT64_MAX, 3};
   expect_clean(
-      3, [&] { return st_read_slice(file, "b", ST_NTS, &odd, 1, room.data(), room.size(), nullptr); }, [](long, st_status) {});
+      3, [&] { return st_read_slice(file, "b", ST_NTS, &odd, 1, room.data(), room.size(), nullptr); },
+      [](long, st_status) {});
   for (long n = 0; n < 50; ++n) {
     const st_status status = starve(n, [&] { return st_get(file, "no tensor has this rather long name", ST_NTS, &t); });
     EXPECT_EQ(status, failed ? ST_E_NOMEM : ST_E_NOT_FOUND);
   }
   st_file *second = nullptr;
   expect_clean(
-      8, [&] { return st_reopen(file, 0, &second); }, [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
+      8, [&] { return st_reopen(file, 0, &second); },
+      [&](long, st_status) { st_close(std::exchange(second, nullptr)); });
   st_close(file);
 }
 
@@ -209,7 +212,7 @@ TEST_F(OutOfMemory, BulkReads) {
   const st_read_request requests[] = {{"x", 1, 0, x.data(), x.size(), nullptr, 0},
                                       {nullptr, 0, 1, part.data(), part.size(), some, 1},
                                       {nullptr, 0, 1, columns.data(), columns.size(), odd, 1}};
-  const char *const names[] = {"x", "y"};
+  const size_t both[] = {0, 1};
   for (uint32_t direct : {ST_DIRECT_OFF, ST_DIRECT_ON})
     for (uint32_t map : {ST_MAP_AUTO, ST_MAP_NONE}) {
       auto options = sized<st_open_options>();
@@ -243,7 +246,7 @@ TEST_F(OutOfMemory, BulkReads) {
             }
           });
       expect_clean(
-          5, [&] { return st_prefetch(file, names, 2); }, fresh_handle);
+          5, [&] { return st_prefetch(file, both, 2, nullptr); }, fresh_handle);
       expect_clean(
           3, [&] { return st_prefetch(file, nullptr, 0, nullptr); }, fresh_handle);
       expect_clean(
@@ -280,27 +283,33 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
   const st_tensor a = value(0, new_a);
   for (bool starve_close : {false, true}) {
     st_file *file = nullptr;
+    st_txn *left = nullptr;
+    auto prepare = [&] {
+      put_bytes(path, old);
+      file = open();
+      if (!starve_close) return;
+      EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &left));
+      EXPECT_ST(ST_OK, st_txn_update(left, "a", ST_NTS, &a));
+      EXPECT_ST(ST_OK, st_update(file, "a", ST_NTS, &a));
+    };
+    prepare();
     expect_clean(
         starve_close ? 0 : 20,
-        [&] {
-          if (starve_close) return st_close(std::exchange(file, nullptr));
-          return st_update(file, "a", ST_NTS, &a);
+        [&]() -> st_status {
+          if (!starve_close) return st_update(file, "a", ST_NTS, &a);
+          st_close(std::exchange(file, nullptr));
+          st_txn_free(std::exchange(left, nullptr));
+          return ST_OK;
         },
         [&](long, st_status) {
           st_close(file);
           st_close(open());  // clears away what may be left of a folder
           EXPECT_FALSE(fs::exists(path + ".st-journal"));
           EXPECT_TRUE(bytes_of(path) == old || bytes_of(path) == with(a_at, new_a));
-          put_bytes(path, old);
-          file = open();
-          if (starve_close) {
-            st_txn *left = nullptr;
-            EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &left));
-            EXPECT_ST(ST_OK, st_txn_update(left, "a", ST_NTS, &a));
-            EXPECT_ST(ST_OK, st_update(file, "a", ST_NTS, &a));
-          }
+          prepare();
         });
     st_close(file);
+    st_txn_free(left);
   }
 }
 
@@ -322,12 +331,10 @@ TEST_F(OutOfMemory, CommitOfCopies) {
       if (status != ST_OK) return status;
       status = call(1, [&] { return st_txn_update(txn, "a", ST_NTS, &a); });
       if (status == ST_OK) status = call(2, [&] { return st_txn_update(txn, "b", ST_NTS, &b); });
-      if (status != ST_OK) {
-        st_txn_free(txn);
-        return status;
-      }
-      committed = true;
-      return call(3, [&] { return st_txn_commit(txn); });
+      committed = status == ST_OK;
+      if (committed) status = call(3, [&] { return st_txn_commit(txn); });
+      st_txn_free(txn);
+      return status;
     };
     long n = 0;
     for (;; ++n) {

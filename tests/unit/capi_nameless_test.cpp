@@ -73,7 +73,8 @@ TEST_P(CapiNameless, AForkedChildReadsItThoughTheProgramClosedItsDescriptor) {
     std::string a(tensors[0].bytes.size(), '\0');
     st_tensor t = {};
     const bool well = st_read(file, "a", ST_NTS, a.data(), a.size(), nullptr) == ST_OK && a == tensors[0].bytes &&
-                      st_get(file, "b", ST_NTS, &t) == ST_OK && std::memcmp(t.data, tensors[1].bytes.data(), t.nbytes) == 0;
+                      st_get(file, "b", ST_NTS, &t) == ST_OK &&
+                      std::memcmp(t.data, tensors[1].bytes.data(), t.nbytes) == 0;
     ::_exit(well ? 0 : 1);
   }
   int status = -1;

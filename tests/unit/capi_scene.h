@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "st/st.h"
+#include "abi.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -19,7 +19,7 @@ class CapiScene : public ::testing::Test {
     auto options = sized<st_open_options>();
     options.flags = flags;
     options.map = map;
-    options.lock_timeout_ms = 0;
+    options.lock_timeout_ms = ST_TIMEOUT_NONE;
     st_file *file = nullptr;
     EXPECT_ST(ST_OK, st_open(path.c_str(), &options, &file));
     return file;

@@ -88,7 +88,7 @@ class SmallStack : public ::testing::Test {
     can_share_blocks = true;
   }
 
-  st_file *open(const std::string &path, st_open_options options = ST_OPEN_OPTIONS_INIT) {
+  st_file *open(const std::string &path, st_open_options options = sized<st_open_options>()) {
     st_file *file = nullptr;
     EXPECT_ST(ST_OK, st_open(path.c_str(), &options, &file));
     return file;
@@ -100,7 +100,8 @@ class SmallStack : public ::testing::Test {
   }
   static std::string seen(st_file *file, const char *name) {
     st_tensor t = {};
-    return st_get(file, name, ST_NTS, &t) == ST_OK ? std::string(static_cast<const char *>(t.data), t.nbytes) : std::string();
+    return st_get(file, name, ST_NTS, &t) == ST_OK ? std::string(static_cast<const char *>(t.data), t.nbytes)
+                                                   : std::string();
   }
   std::string state(st_file *file) {
     std::string all;
@@ -124,7 +125,7 @@ class SmallStack : public ::testing::Test {
     EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
     EXPECT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &b));
     EXPECT_ST(ST_OK, st_txn_update(txn, "b", ST_NTS, &a));
-    EXPECT_ST(ST_OK, st_txn_commit(txn));
+    EXPECT_ST(ST_OK, commit(txn));
     st_close(file);
   }
   void publish(const std::string &path) {
@@ -136,7 +137,7 @@ class SmallStack : public ::testing::Test {
     EXPECT_ST(ST_OK, st_txn_put(txn, "b", ST_NTS, &c));
     EXPECT_ST(ST_OK, st_txn_rename(txn, "a", ST_NTS, "e", ST_NTS));
     EXPECT_ST(ST_OK, st_txn_set_metadata(txn, "note", ST_NTS, "small", ST_NTS));
-    EXPECT_ST(ST_OK, st_txn_commit(txn));
+    EXPECT_ST(ST_OK, commit(txn));
     EXPECT_ST(ST_OK, st_refresh(file));
     st_close(file);
   }
@@ -340,7 +341,7 @@ TEST_F(SmallStack, WhatFailsIsExplained) {
   run([&] {
     auto options = sized<st_open_options>();
     options.flags = ST_OPEN_READ_WRITE;
-    options.lock_timeout_ms = 0;
+    options.lock_timeout_ms = ST_TIMEOUT_NONE;
     st_file *file = open(one, options);
     st_tensor a = {};
     auto info = sized<st_error_info>();

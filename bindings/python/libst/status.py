@@ -67,7 +67,7 @@ class Status(IntEnum):
     DTYPE_MISMATCH = 70  # fix: an update may not change the dtype
     SHAPE_MISMATCH = 71  # fix: an update may not change the shape
     NBYTES_MISMATCH = 72  # fix: the payload has another size than the tensor
-    NEEDS_RECOVERY = 73  # reopen: the change is decided, and finished by whoever next opens the file for writing
+    NEEDS_RECOVERY = 73  # reopen: the next open, where the file can be written, finishes the change or undoes it
     JOURNAL = 74  # reopen: a journal is damaged or foreign; it was not applied
     TXN_FAILED = 75  # end: this transaction, or writer, has ended, or an earlier call of it failed; free it
     HARD_LINKS = 80  # fix: the file has other names, which would keep the old bytes; see ST_TXN_BREAK_LINKS
