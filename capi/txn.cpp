@@ -71,6 +71,7 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out) 
     if (!o) return Failure(std::move(o.error()));
     auto options = translate("st_txn_begin", *o);
     if (!options) return Failure(std::move(options.error()));
+    if (!options->progress) options->progress = file->collection->options().progress;
     auto transaction = file->collection->begin(std::move(*options));
     if (!transaction) return Failure(std::move(transaction.error()));
     auto txn = std::make_unique<st_txn>(st_txn{file, std::move(*transaction)});
