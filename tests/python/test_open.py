@@ -1,9 +1,7 @@
 """Opening a file, and the mapping that it is."""
 
-import copy
 import mmap
 import os
-import pickle
 from collections.abc import KeysView, Mapping
 
 import libst
@@ -311,15 +309,6 @@ def test_open_memory_refuses_what_is_no_file():
         libst.open_memory(b"")
     with pytest.raises(TypeError):
         libst.open_memory("text")
-
-
-def test_handles_and_transactions_are_not_copied_or_pickled(model):
-    with libst.open(model, "r+") as f, f.transaction() as t:
-        for thing in (f._handle, t):
-            with pytest.raises(TypeError):
-                pickle.dumps(thing)
-            with pytest.raises(TypeError):
-                copy.copy(thing)
 
 
 def test_classes_are_not_made_by_hand():
