@@ -73,15 +73,13 @@ class File:
         if memory is not None:
             _check(lib().st_open_memory(memory, len(memory), c.byref(self._handle)))
         else:
-            options = st_h.OpenOptions()
-            lib().st_open_options_init(c.byref(options), c.sizeof(options))
-            options.map, options.flags = map, st_h.ST_OPEN_READ_WRITE if write else 0
+            flags = st_h.ST_OPEN_READ_WRITE if write else 0
+            options = st_h.OpenOptions(struct_size=c.sizeof(st_h.OpenOptions), map=map, flags=flags)
             _check(lib().st_open(os.fsencode(path), c.byref(options), c.byref(self._handle)))
 
     def close(self) -> None:
         handle, self._handle = self._handle, None
-        if handle:
-            _check(lib().st_close(handle))
+        lib().st_close(handle)
 
     def __enter__(self) -> File:
         return self
@@ -95,7 +93,8 @@ class File:
         previous = 0
         for i in range(lib().st_count(self._handle)):
             t = st_h.Tensor()
-            _check((lib().st_get_at if data else lib().st_at)(self._handle, i, c.byref(t)))
+            out = c.byref(t)
+            _check(lib().st_get_at(self._handle, i, out) if data else lib().st_at(self._handle, i, 1, out))
             raw_name = c.string_at(t.name, t.name_len)
             index = c.c_size_t()
             _check(lib().st_find(self._handle, raw_name, len(raw_name), c.byref(index)))
@@ -115,20 +114,19 @@ class File:
         for i in range(lib().st_metadata_count(self._handle)):
             _check(lib().st_metadata_at(self._handle, i, *map(c.byref, (key, key_len, value, value_len))))
             k = c.string_at(key, key_len.value)
-            _check(lib().st_metadata_get_n(self._handle, k, len(k), c.byref(value), c.byref(value_len)))
+            _check(lib().st_metadata_get(self._handle, k, len(k), c.byref(value), c.byref(value_len)))
             found[k.decode()] = c.string_at(value, value_len.value).decode()
         return found
 
     def update(self, name: str, data: bytes) -> None:
         """st_update with the tensor's own dtype and shape."""
-        index, t, raw_name = c.c_size_t(), st_h.Tensor(), name.encode()
-        _check(lib().st_find(self._handle, raw_name, len(raw_name), c.byref(index)))
-        _check(lib().st_at(self._handle, index, c.byref(t)))
+        t, raw_name = st_h.Tensor(), name.encode()
+        _check(lib().st_describe(self._handle, raw_name, len(raw_name), c.byref(t)))
         keep = c.create_string_buffer(data, len(data))
         t.data, t.nbytes = c.cast(keep, c.c_void_p), len(data)
-        _check(lib().st_update_n(self._handle, raw_name, len(raw_name), c.byref(t)))
+        _check(lib().st_update(self._handle, raw_name, len(raw_name), c.byref(t)))
 
 
 def verify(path: str | os.PathLike) -> str:
     """The name of the status of st_verify."""
-    return status_name(lib().st_verify(os.fsencode(path), st_h.report_fn(), None))
+    return status_name(lib().st_verify(os.fsencode(path), None))

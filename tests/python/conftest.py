@@ -3,6 +3,7 @@
 With LIBST_TEST_INSTALLED set, the installed wheel is tested instead.
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -79,3 +80,13 @@ def is_descriptor_open(path):
         except OSError:
             pass
     return False
+
+
+@contextlib.contextmanager
+def refused(status, match=None):
+    """The block must raise libst.Error of that status, by its name; `as` gives what pytest.raises does."""
+    import libst
+
+    with pytest.raises(libst.Error, match=match) as caught:
+        yield caught
+    assert caught.value.status is libst.Status[status]

@@ -36,7 +36,7 @@ def test_library_has_dtypes_alike(number):
     if number not in dtypes.PACKED:
         assert dtypes.NUMPY[number].itemsize * 8 == bits
     parsed = ctypes.c_uint32()
-    assert _abi.st_dtype_parse(dtypes.NAMES[number].encode(), parsed) == 0
+    assert _abi.st_dtype_parse(dtypes.NAMES[number].encode(), _abi.ST_NTS, parsed) == 0
     assert parsed.value == number
 
 

@@ -225,7 +225,7 @@ SIGNALS = {
     signal.SIGINT: KeyboardInterrupt(),
     signal.SIGALRM: Stop("too long"),
     signal.SIGTERM: SystemExit(3),
-    signal.SIGUSR1: libst.CancelledError("by name"),
+    signal.SIGUSR1: libst.BusyError("by name"),
     signal.SIGRTMIN: ZeroDivisionError(),
 }
 

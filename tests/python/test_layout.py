@@ -9,7 +9,7 @@ import threading
 import libst
 import numpy as np
 import pytest
-from conftest import TENSORS, raw_file
+from conftest import TENSORS, raw_file, refused
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
@@ -64,9 +64,9 @@ def test_refusals_leave_the_transaction_as_it_was(model):
                 (lambda: t.put("__metadata__", np.ones(1)), ValueError),
                 (lambda: t.rename("w", "__metadata__"), ValueError),
                 (lambda: t.put("p", libst.Packed("F4", (3,), np.ones(1, np.uint8))), libst.FormatError),
-                (lambda: t.put("p", libst.Packed("U8", (3,), np.ones(1, np.uint8))), libst.NbytesMismatchError),
+                (lambda: t.put("p", libst.Packed("U8", (3,), np.ones(1, np.uint8))), ValueError),
                 (lambda: t.update("none", np.ones(1)), libst.NotFoundError),
-                (lambda: t.update("w", np.ones(1, np.float32)), libst.ShapeMismatchError),
+                (lambda: t.update("w", np.ones(1, np.float32)), ValueError),
             ]:
                 with pytest.raises(error):
                     call()
@@ -141,7 +141,7 @@ def test_other_handles_follow(model):
         lost.rename("m", "o")
         with f.transaction() as t:
             t.delete("m")
-        with pytest.raises(libst.FileChangedError):
+        with refused("FILE_CHANGED"):
             lost.commit()
     assert os.listdir(model.parent) == [model.name]
 
@@ -229,7 +229,7 @@ def test_hard_links_are_refused_unless_told(model, tmp_path):
         f.update("b", TENSORS["b"] + 1)  # in place, for both names
         t = f.transaction()
         t.delete("w")
-        with pytest.raises(libst.HardLinksError):
+        with refused("HARD_LINKS"):
             t.commit()
         with f.transaction(break_links=True) as t:
             t.delete("w")
@@ -322,7 +322,7 @@ def test_read_only_handles_refresh_but_do_not_change(model):
         assert "w" in f
         f.refresh()
         assert "w" not in f
-        with pytest.raises(libst.ReadOnlyError):
+        with refused("READ_ONLY"):
             f.transaction()
     with libst.open_memory(model.read_bytes()) as f:
         f.refresh()

@@ -87,7 +87,7 @@ def test_an_empty_view_keeps_nothing(model):
 
 
 def test_without_a_mapping_the_memory_lives_as_long(model):
-    with libst.open(model, map="none") as f:
+    with libst.open(model, mapping="none") as f:
         view = f["w"]
     assert is_descriptor_open(model)
     assert np.array_equal(view, TENSORS["w"])
@@ -156,7 +156,7 @@ def test_an_error_does_not_keep_the_file(model):
 
 def test_an_error_of_a_callback_or_transaction_does_not_keep_the_file(model):
     kept = []
-    with libst.open(model, "r+", map="none", progress=lambda done, total: 1 / 0) as f:
+    with libst.open(model, "r+", mapping="none", progress=lambda done, total: 1 / 0) as f:
         calls = [
             lambda: f.read("b"),
             lambda: f.read_many(["b"]),

@@ -1,15 +1,13 @@
 """Opening a file, and the mapping that it is."""
 
-import copy
 import mmap
 import os
-import pickle
 from collections.abc import KeysView, Mapping
 
 import libst
 import numpy as np
 import pytest
-from conftest import TENSORS, raw_file
+from conftest import TENSORS, raw_file, refused
 from libst import compat
 from safetensors import safe_open
 
@@ -142,26 +140,26 @@ def test_views_are_read_only_for_good(model):
 
 
 def test_views_are_not_copies(model):
-    with libst.open(model, map="shared") as f:
+    with libst.open(model, mapping="shared") as f:
         a, b = f["w"], f["w"]
         assert np.shares_memory(a, b)
-        assert f.io_info().map == "shared"
+        assert f.io_info().mapping == "shared"
         assert f.stats().bytes_owned == 0
 
 
 @pytest.mark.parametrize("kind", ["auto", "shared", "private", "none", "copy-on-write"])
 def test_every_mapping_shows_the_same(model, kind):
-    with libst.open(model, map=kind) as f:
+    with libst.open(model, mapping=kind) as f:
         for name, expected in TENSORS.items():
             assert np.array_equal(f[name], expected)
         if kind != "auto":
-            assert f.io_info().map == kind
+            assert f.io_info().mapping == kind
 
 
 def test_without_a_mapping_nothing_is_mapped(model):
     from conftest import is_mapped
 
-    with libst.open(model, map="none") as f:
+    with libst.open(model, mapping="none") as f:
         assert np.array_equal(f["w"], TENSORS["w"])
         assert not is_mapped(model)
         assert f.stats().bytes_owned >= TENSORS["w"].nbytes
@@ -172,7 +170,7 @@ def test_bad_arguments_are_refused(model):
     with pytest.raises(ValueError, match="'r' or 'r\\+'"):
         libst.open(model, "w")
     with pytest.raises(ValueError, match="'shared'"):
-        libst.open(model, map="huge")
+        libst.open(model, mapping="huge")
     with pytest.raises(ValueError, match="lock_timeout"):
         libst.open(model, lock_timeout=-1)
     with pytest.raises(ValueError, match="lock_timeout"):
@@ -215,7 +213,7 @@ def test_io_info_tells_what_the_file_is(model):
     assert info.file_size == len(content)
     assert info.header_size == int.from_bytes(content[:8], "little")
     assert info.data_offset == info.header_size + 8
-    assert info.map in ("shared", "private", "none")
+    assert info.mapping in ("shared", "private", "none")
     assert info.storage in ("local", "memory", "network", "parallel", "fuse", "object store", "unknown")
     assert info.filesystem and info.reason
 
@@ -243,9 +241,9 @@ def test_read_fills_the_array_it_is_given(model):
         out = np.zeros((2, 3, 4), np.float32)
         assert f.read("w", out) is out
         assert np.array_equal(out, TENSORS["w"])
-        with pytest.raises(libst.ShapeMismatchError, match="shape"):
+        with refused("SHAPE_MISMATCH", match="shape"):
             f.read("w", np.zeros((4, 3, 2), np.float32))
-        with pytest.raises(libst.DtypeMismatchError, match="int32"):
+        with refused("DTYPE_MISMATCH", match="int32"):
             f.read("w", np.zeros((2, 3, 4), np.int32))
         with pytest.raises(ValueError, match="contiguous"):
             f.read("w", np.zeros((4, 3, 2), np.float32).T)
@@ -257,11 +255,11 @@ def test_read_fills_the_array_it_is_given(model):
 
 
 def test_reopen_is_a_file_of_its_own(model):
-    f = libst.open(model, map="private")
+    f = libst.open(model, mapping="private")
     g = f.reopen()
     f.close()
     assert np.array_equal(g["w"], TENSORS["w"])
-    assert g.io_info().map == "private" and g.path == str(model)
+    assert g.io_info().mapping == "private" and g.path == str(model)
     g.close()
     with pytest.raises(libst.ClosedError):
         g.reopen()
@@ -272,7 +270,7 @@ def test_reopen_refuses_another_file(model):
         other = model.with_name("other")
         other.write_bytes(raw_file([("w", "U8", [1], b"x")]))
         os.replace(other, model)
-        with pytest.raises(libst.FileChangedError):
+        with refused("FILE_CHANGED"):
             f.reopen()
 
 
@@ -284,7 +282,7 @@ def test_open_memory_takes_any_buffer(model, kind):
             assert np.array_equal(f[name], expected)
             assert np.array_equal(f.read(name), expected)
         assert np.array_equal(f.slice("w")[1, ::-1], TENSORS["w"][1, ::-1])
-        with pytest.raises(libst.ReadOnlyError):
+        with refused("READ_ONLY"):
             f.update("b", TENSORS["b"])
 
 
@@ -313,15 +311,6 @@ def test_open_memory_refuses_what_is_no_file():
         libst.open_memory("text")
 
 
-def test_handles_and_transactions_are_not_copied_or_pickled(model):
-    with libst.open(model, "r+") as f, f.transaction() as t:
-        for thing in (f._handle, t):
-            with pytest.raises(TypeError):
-                pickle.dumps(thing)
-            with pytest.raises(TypeError):
-                copy.copy(thing)
-
-
 def test_classes_are_not_made_by_hand():
     for kind in (libst.File, libst.Transaction):
         with pytest.raises(TypeError):
@@ -343,10 +332,10 @@ def nameless(request, tmp_path, model):
     os.close(fd)
 
 
-@pytest.mark.parametrize("map", ["auto", "none"])
-def test_a_file_without_a_name_is_read(nameless, map):
+@pytest.mark.parametrize("mapping", ["auto", "none"])
+def test_a_file_without_a_name_is_read(nameless, mapping):
     for path in (nameless, nameless.replace("/proc/self", "/dev"), nameless.replace("self", str(os.getpid()))):
-        with libst.open(path, map=map) as f:
+        with libst.open(path, mapping=mapping) as f:
             assert np.array_equal(f["w"], TENSORS["w"]) and np.array_equal(f.read("b"), TENSORS["b"])
             f.refresh()
             with f.reopen() as again:
@@ -365,7 +354,7 @@ def test_a_file_without_a_name_is_not_changed_and_that_is_said(nameless, model):
         lambda: libst.compact(nameless),
     ]
     for change in changes:
-        with pytest.raises(libst.UnsupportedError, match="without a name"):
+        with refused("UNSUPPORTED", match="without a name"):
             change()
     with libst.open(nameless) as f, libst.open(model) as plain:
         assert {n: a.tobytes() for n, a in f.items()} == {n: a.tobytes() for n, a in plain.items()}

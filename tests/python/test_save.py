@@ -10,7 +10,7 @@ import libst
 import numpy as np
 import pytest
 import safetensors
-from conftest import TENSORS
+from conftest import TENSORS, refused
 from libst import dtypes
 from safetensors.numpy import load_file, save_file
 
@@ -173,15 +173,15 @@ def test_what_nobody_could_read_is_refused(tmp_path):
     for value, kind in [
         (libst.Packed("F4", (3,), np.zeros(2, np.uint8)), libst.FormatError),
         (libst.Packed("F32", (3,), np.zeros(8, np.uint8)), libst.FormatError),
-        (libst.Packed("F99", (3,), np.zeros(8, np.uint8)), libst.DtypeMismatchError),
+        (libst.Packed("F99", (3,), np.zeros(8, np.uint8)), TypeError),
     ]:
         with pytest.raises(kind):
             libst.save(tmp_path / "m", {"x": value})
     with pytest.raises(libst.FormatError):
         libst.save(tmp_path / "m", {"__metadata__": np.ones(1)})
-    with pytest.raises(libst.NoFileError):
+    with refused("NO_FILE"):
         libst.save(tmp_path / "none" / "m", TENSORS)
-    with pytest.raises(libst.NotRegularError):
+    with refused("NOT_REGULAR"):
         libst.save(tmp_path, TENSORS)
     with pytest.raises(ValueError):
         libst.save(tmp_path / "m", TENSORS, alignment=12)
@@ -232,13 +232,15 @@ def test_declared_tensors_are_written_in_pieces_and_any_order(tmp_path):
     )
     out = ctypes.c_void_p()
     assert _abi.st_writer_open(os.fsencode(tmp_path / "m"), declared, 2, None, 0, None, out) == 0
-    assert _abi.st_writer_add(out, b"b", b"B" * 1000, 1000) == 0
-    assert _abi.st_writer_add(out, b"a", b"x" * 400, 400) == 0
+    assert _abi.st_writer_write(out, b"b", 1, b"B" * 1000, 1000) == 0
+    assert _abi.st_writer_write(out, b"a", 1, b"x" * 400, 400) == 0
     assert _abi.st_writer_finish(out) == libst.Status.INCOMPLETE
-    assert _abi.st_writer_add(out, b"a", b"y" * 601, 601) == libst.Status.NBYTES_MISMATCH
-    assert _abi.st_writer_add(out, b"c", b"y", 1) == libst.Status.NOT_FOUND
-    assert _abi.st_writer_add(out, b"a", b"y" * 600, 600) == 0
+    assert _abi.st_writer_write(out, b"a", 1, b"y" * 601, 601) == libst.Status.NBYTES_MISMATCH
+    assert _abi.st_writer_write(out, b"c", 1, b"y", 1) == libst.Status.NOT_FOUND
+    assert _abi.st_writer_write(out, b"a", 1, b"y" * 600, 600) == 0
     assert _abi.st_writer_finish(out) == 0
+    assert _abi.st_writer_finish(out) == libst.Status.TXN_FAILED
+    _abi.st_writer_free(out)
     same(
         tmp_path / "m", {"a": np.frombuffer(b"x" * 400 + b"y" * 600, np.uint8), "b": np.full(1000, ord("B"), np.uint8)}
     )

@@ -8,7 +8,8 @@ import shutil
 import pytest
 from conftest import raw_file
 from libst import _abi
-from test_abi import HEADER, STRUCTS, run_c
+from libst._sized import sized
+from test_abi import HEADER, STRUCTS
 
 OK, INVALID_ARGUMENT, UNSUPPORTED = 0, 1, 4
 FILL = 0xAB
@@ -17,10 +18,10 @@ SIZED = {name: struct for name, struct in STRUCTS.items() if struct._fields_[0][
 
 
 def parameters_of_sized_structs():
-    """(function, struct, is it an option?) of the header, but for the functions that set structs up."""
+    """(function, struct, is it an option?) of the header."""
     for function in HEADER.functions:
         for parameter in function.parameters:
-            if parameter.type.base in SIZED and not function.name.endswith("_init"):
+            if parameter.type.base in SIZED:
                 yield function.name, parameter.type.base, parameter.type.const
 
 
@@ -39,20 +40,18 @@ class Scene:
         self.tuned, self.delta = self.path + b".tuned", self.path + b".delta"
         with open(self.tuned, "wb") as file:
             file.write(raw_file([("a", "U8", [4], b"efgh")]))
-        assert _abi.st_diff(self.path, self.tuned, self.delta, None) == OK
-        options = _abi.OpenOptions()
-        _abi.st_open_options_init(options, ctypes.sizeof(options))
-        options.flags = _abi.ST_OPEN_READ_WRITE
-        options.map = _abi.ST_MAP_NONE  # so that nothing is resident at one time and not at another
+        assert _abi.st_delta_create(self.path, self.tuned, self.delta, None) == OK
+        # Without a mapping, so that nothing is resident at one time and not at another.
+        options = sized(_abi.OpenOptions, flags=_abi.ST_OPEN_READ_WRITE, map=_abi.ST_MAP_NONE)
         self.file = ctypes.c_void_p()
         assert _abi.st_open(self.path, options, self.file) == OK
         self.txn = ctypes.c_void_p()
-        assert _abi.st_begin(self.file, None, self.txn) == OK
+        assert _abi.st_txn_begin(self.file, None, self.txn) == OK
 
-    def patch(self, options):
+    def apply(self, options=None, done=None):
         base = self.path + b".base"
         shutil.copyfile(self.path, base)
-        return _abi.st_patch(base, self.delta, options)
+        return _abi.st_delta_apply(base, self.delta, options, done)
 
     def reshard(self, options):
         folder = self.path + b".shards"
@@ -60,7 +59,7 @@ class Scene:
         return _abi.st_reshard(self.path, folder, 1 << 20, options)
 
     def close(self):
-        _abi.st_abort(self.txn)
+        _abi.st_txn_free(self.txn)
         _abi.st_close(self.file)
 
     def open(self, options):
@@ -71,37 +70,40 @@ class Scene:
 
     def begin(self, options):
         txn = ctypes.c_void_p()
-        status = _abi.st_begin(self.file, options, txn)
-        _abi.st_abort(txn)
+        status = _abi.st_txn_begin(self.file, options, txn)
+        _abi.st_txn_free(txn)
         return status
 
     def writer_open(self, options):
         writer = ctypes.c_void_p()
         status = _abi.st_writer_open(self.new, None, 0, None, 0, options, writer)
-        _abi.st_writer_abort(writer)
+        _abi.st_writer_free(writer)
         return status
 
 
 CALLS = {
-    "st_begin": Scene.begin,
     "st_compact": lambda s, options: _abi.st_compact(s.path, options),
-    "st_diff": lambda s, options: _abi.st_diff(s.path, s.tuned, s.new, options),
-    "st_get_delta_info": lambda s, out: _abi.st_get_delta_info(s.delta, out),
-    "st_get_io_info": lambda s, out: _abi.st_get_io_info(s.file, out),
-    "st_get_stats": lambda s, out: _abi.st_get_stats(s.file, out),
+    "st_delta_apply": Scene.apply,
+    "st_delta_create": lambda s, options: _abi.st_delta_create(s.path, s.tuned, s.new, options),
+    "st_delta_describe": lambda s, out: _abi.st_delta_describe(s.delta, out),
+    "st_delta_merge": lambda s, options: _abi.st_delta_merge(s.path, (ctypes.c_char_p * 1)(s.delta), 1, s.new, options),
+    "st_file_io_info": lambda s, out: _abi.st_file_io_info(s.file, out),
+    "st_file_stats": lambda s, out: _abi.st_file_stats(s.file, out),
     "st_join": lambda s, options: _abi.st_join(s.path, s.new, options),
     "st_last_error_info": lambda s, out: _abi.st_last_error_info(out),
     "st_load": lambda s, options: _abi.st_load(s.file, None, 0, options),
-    "st_merge": lambda s, options: _abi.st_merge(s.path, (ctypes.c_char_p * 1)(s.delta), 1, s.new, options),
     "st_open": Scene.open,
-    "st_patch": Scene.patch,
-    "st_recover_with": lambda s, options: _abi.st_recover_with(s.path, options),
+    "st_prefetch": lambda s, options: _abi.st_prefetch(s.file, None, 0, options),
+    "st_read_many": lambda s, options: _abi.st_read_many(s.file, None, 0, options),
+    "st_recover": lambda s, options: _abi.st_recover(s.path, options),
     "st_reshard": Scene.reshard,
     "st_save": lambda s, options: _abi.st_save(s.new, None, 0, None, 0, options),
+    "st_txn_begin": Scene.begin,
     "st_txn_plan": lambda s, out: _abi.st_txn_plan(s.txn, out),
-    "st_verify_with": lambda s, options: _abi.st_verify_with(s.path, options),
+    "st_verify": lambda s, options: _abi.st_verify(s.path, options),
     "st_writer_open": Scene.writer_open,
 }
+FILLED = {**CALLS, "st_delta_apply": lambda s, out: s.apply(done=out)}
 CHANGES_MEANWHILE = {"st_plan": ["space_free"]}
 
 
@@ -124,10 +126,11 @@ class Room:
         return bytes(self.bytes[part])
 
 
-def initialised(name, size):
-    """What the struct's init function makes of it."""
+def zeroed(name, size):
+    """A whole set-up, as a caller of that size makes one: zeros and the size. FILL follows."""
     room = Room(SIZED[name], 0)
-    getattr(_abi, name + "_init")(room.pointer, size)
+    ctypes.memset(room.bytes, 0, size)
+    room.pointer[0].struct_size = size
     return room
 
 
@@ -139,7 +142,7 @@ def sizes(struct):
 
 
 def test_the_header_was_read():
-    assert len(SIZED) >= 10 and ("st_open", "st_open_options") in OPTIONS and ("st_get_stats", "st_stats") in RESULTS
+    assert len(SIZED) >= 10 and ("st_open", "st_open_options") in OPTIONS and ("st_file_stats", "st_stats") in RESULTS
 
 
 def test_every_function_that_takes_such_a_struct_is_called_here():
@@ -152,38 +155,12 @@ def test_every_such_struct_is_given_to_a_function_or_to_a_callback():
     assert given_to_callbacks == {"st_report"}
 
 
-@pytest.mark.parametrize("name", sorted(SIZED.keys() - {"st_report"}))
-def test_init_functions_keep_to_the_callers_size(name):
-    struct = SIZED[name]
-    whole = initialised(name, ctypes.sizeof(struct))
-    for size in range(ctypes.sizeof(struct) + 24):
-        room = initialised(name, size)
-        written, known = max(size, 4), min(size, ctypes.sizeof(struct))
-        assert room[written:] == bytes([FILL]) * (len(room.bytes) - written), size
-        assert room.pointer[0].struct_size == (size if size >= 4 else 0)  # else untouched: there is no room for it
-        assert room[4:known] == whole[4:known] and room[max(known, 4) : size] == bytes(max(size - max(known, 4), 0)), (
-            size
-        )
-
-
-def test_init_functions_are_equal_to_their_macros(tmp_path):
-    names = sorted(SIZED.keys() - {"st_report"})
-    lines = [
-        f"{{ {name} s = {name.upper()}_INIT; const unsigned char *b = (const unsigned char *)&s; size_t i;\n"
-        f'  printf("{name} "); for (i = 0; i < sizeof s; ++i) printf("%02x", b[i]); puts(""); }}'
-        for name in names
-    ]
-    size_of = {name: ctypes.sizeof(SIZED[name]) for name in names}
-    ours = [f"{name} {initialised(name, size_of[name])[: size_of[name]].hex()}" for name in names]
-    assert run_c(tmp_path, lines) == ours
-
-
 @pytest.mark.parametrize("function, name", OPTIONS)
 class TestOptions:
-    def test_of_an_older_caller_take_defaults_for_the_rest(self, scene, function, name):
+    def test_that_are_zero_are_a_whole_set_up_also_of_an_older_caller(self, scene, function, name):
         assert CALLS[function](scene, None) == OK
         for size in sizes(SIZED[name]):
-            assert CALLS[function](scene, initialised(name, size).pointer) == OK, size  # FILL follows: it is not read
+            assert CALLS[function](scene, zeroed(name, size).pointer) == OK, size  # FILL follows: it is not read
 
     def test_without_a_size_are_refused(self, scene, function, name):
         for size in range(4):
@@ -192,9 +169,9 @@ class TestOptions:
     def test_of_a_newer_caller_must_be_zero_where_they_are_not_known(self, scene, function, name):
         known = ctypes.sizeof(SIZED[name])
         for more in (1, 8, 24):
-            assert CALLS[function](scene, initialised(name, known + more).pointer) == OK, more
+            assert CALLS[function](scene, zeroed(name, known + more).pointer) == OK, more
             for at in range(known, known + more):
-                room = initialised(name, known + more)
+                room = zeroed(name, known + more)
                 room.bytes[at] = 1
                 assert CALLS[function](scene, room.pointer) == UNSUPPORTED, (more, at)
 
@@ -207,12 +184,12 @@ def test_results_fill_no_more_than_the_callers_size(scene, function, name):
     for size in range(4):
         room = Room(struct, size)
         # A failure has its own sentence, which st_last_error_info would then tell: ask for it anew.
-        assert CALLS[function](scene, room.pointer) == INVALID_ARGUMENT
+        assert FILLED[function](scene, room.pointer) == INVALID_ARGUMENT
         assert room[4:] == bytes([FILL]) * (len(room.bytes) - 4), size
 
     def filled(size):
         room = Room(struct, size)
-        assert CALLS[function](scene, room.pointer) == OK, size
+        assert FILLED[function](scene, room.pointer) == OK, size
         assert room.pointer[0].struct_size == size
         for field in CHANGES_MEANWHILE.get(name, []):
             place = getattr(struct, field)
@@ -239,5 +216,6 @@ def test_reports_say_how_much_of_them_is_filled(scene):
 
     with open(scene.path, "ab") as file:
         file.write(b"rubbish")
-    assert _abi.st_verify(scene.path, _abi.report_fn(note), None) != OK
+    options = sized(_abi.VerifyOptions, report=_abi.report_fn(note))
+    assert _abi.st_verify(scene.path, options) != OK
     assert seen and set(seen) == {(ctypes.sizeof(_abi.Report), 0)}

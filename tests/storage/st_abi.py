@@ -6,7 +6,7 @@ import ctypes
 import mmap
 import os
 from contextlib import contextmanager
-from ctypes import byref, c_char_p, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_char_p, c_size_t, c_void_p
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -45,11 +45,11 @@ def check(status):
 
 
 def recover(path):
-    check(lib.st_recover(os.fsencode(path)))
+    check(lib.st_recover(os.fsencode(path), None))
 
 
 def verify(path):
-    check(lib.st_verify(os.fsencode(path), st_h.report_fn(), None))
+    check(lib.st_verify(os.fsencode(path), None))
 
 
 def status_of(call, *arguments, **options):
@@ -61,14 +61,17 @@ def status_of(call, *arguments, **options):
     return "ST_OK"
 
 
-def _progress(call):
-    return st_h.progress_fn(lambda user, done, total: int(bool(call(done, total)))) if call else st_h.progress_fn()
+def _bulk(progress, flags=0):
+    options = st_h.BulkOptions(struct_size=ctypes.sizeof(st_h.BulkOptions), flags=flags)
+    if progress:
+        options.progress = st_h.progress_fn(lambda user, done, total: int(bool(progress(done, total))))
+    return options
 
 
 class File:
     """An open file. `log` collects what libst had to say."""
 
-    def __init__(self, path, writable=True, map=MAP_AUTO, lock_timeout_ms=10_000, **reading):
+    def __init__(self, path, writable=True, map=MAP_AUTO, lock_timeout_ms=st_h.ST_TIMEOUT_DEFAULT, **reading):
         """`reading`: the fields of the options that say how to read."""
         self.log = []
         self._log_fn = st_h.log_fn(lambda user, level, message: self.log.append(message.decode()))
@@ -85,7 +88,7 @@ class File:
 
     def close(self):
         handle, self._handle = self._handle, c_void_p()
-        check(lib.st_close(handle))
+        lib.st_close(handle)
 
     def __del__(self):
         if getattr(self, "_handle", None):
@@ -101,26 +104,25 @@ class File:
         result = []
         for i in range(lib.st_count(self._handle)):
             t = st_h.Tensor()
-            check(lib.st_at(self._handle, i, byref(t)))
+            check(lib.st_at(self._handle, i, 1, byref(t)))
             result.append(ctypes.string_at(t.name, t.name_len).decode())
         return result
 
     def describe(self, name):
-        index, t = c_size_t(), st_h.Tensor()
-        check(lib.st_find(self._handle, name.encode(), len(name.encode()), byref(index)))
-        check(lib.st_at(self._handle, index, byref(t)))
+        t = st_h.Tensor()
+        check(lib.st_describe(self._handle, name.encode(), len(name.encode()), byref(t)))
         return t
 
     def read(self, name):
         nbytes = self.describe(name).nbytes
         buffer = ctypes.create_string_buffer(nbytes)
-        check(lib.st_read_n(self._handle, name.encode(), len(name.encode()), buffer, nbytes, None))
+        check(lib.st_read(self._handle, name.encode(), len(name.encode()), buffer, nbytes, None))
         return buffer.raw
 
     def shown(self, name):
         """What st_get answers."""
         t = st_h.Tensor()
-        check(lib.st_get_n(self._handle, name.encode(), len(name.encode()), byref(t)))
+        check(lib.st_get(self._handle, name.encode(), len(name.encode()), byref(t)))
         return t
 
     def view(self, name):
@@ -135,7 +137,7 @@ class File:
         return t
 
     def update(self, name, payload):
-        check(lib.st_update_n(self._handle, name.encode(), len(name.encode()), byref(self._value(name, payload))))
+        check(lib.st_update(self._handle, name.encode(), len(name.encode()), byref(self._value(name, payload))))
 
     def update_all(self, payloads):
         """One transaction: a dict of names and bytes."""
@@ -144,30 +146,22 @@ class File:
     def update_from(self, values):
         """The same of names and tensors, whose data must stay."""
         txn = c_void_p()
-        check(lib.st_begin(self._handle, None, byref(txn)))
-        for name, value in values.items():
-            status = lib.st_txn_update_n(txn, name.encode(), len(name.encode()), byref(value))
-            if status != 0:
-                try:
-                    check(status)
-                finally:
-                    lib.st_abort(txn)
-        status = lib.st_commit(txn)
-        if STATUS.get(status) == "ST_E_BUSY":
-            try:
-                check(status)
-            finally:
-                lib.st_abort(txn)
-        check(status)
+        check(lib.st_txn_begin(self._handle, None, byref(txn)))
+        try:
+            for name, value in values.items():
+                check(lib.st_txn_update(txn, name.encode(), len(name.encode()), byref(value)))
+            check(lib.st_txn_commit(txn))
+        finally:
+            lib.st_txn_free(txn)
 
     def io_info(self):
         info = st_h.IoInfo(struct_size=ctypes.sizeof(st_h.IoInfo))
-        check(lib.st_get_io_info(self._handle, byref(info)))
+        check(lib.st_file_io_info(self._handle, byref(info)))
         return info
 
     def stats(self):
         stats = st_h.Stats(struct_size=ctypes.sizeof(st_h.Stats))
-        check(lib.st_get_stats(self._handle, byref(stats)))
+        check(lib.st_file_stats(self._handle, byref(stats)))
         return stats
 
     def read_many(self, names=None, progress=None):
@@ -180,25 +174,19 @@ class File:
             request.name, request.name_len = ctypes.addressof(encoded[name]), len(encoded[name]) - 1
             request.dst_size = len(buffer)
             request.dst = ctypes.addressof(ctypes.c_char.from_buffer(buffer)) if buffer else None
-        check(lib.st_read_many(self._handle, requests, len(requests), _progress(progress), None))
+        check(lib.st_read_many(self._handle, requests, len(requests), byref(_bulk(progress))))
         return buffers
 
-    def prefetch(self, names=None):
-        if names is None:
-            check(lib.st_prefetch(self._handle, None, 0))
-        else:
-            check(lib.st_prefetch(self._handle, (c_char_p * len(names))(*(n.encode() for n in names)), len(names)))
-
-    def prefetch_at(self, indices=None, progress=None):
-        chosen = (c_uint64 * len(indices))(*indices) if indices is not None else None
-        check(lib.st_prefetch_at(self._handle, chosen, len(indices or ()), _progress(progress), None))
+    def prefetch(self, names=None, progress=None):
+        """These tensors (all), by name."""
+        every = self.names()
+        chosen = None if names is None else (c_size_t * len(names))(*map(every.index, names))
+        check(lib.st_prefetch(self._handle, chosen, len(names or ()), byref(_bulk(progress))))
 
     def load(self, indices=None, flags=0, progress=None):
         """Into memory of the handle: views then show that."""
-        size = ctypes.sizeof(st_h.LoadOptions)
-        options = st_h.LoadOptions(struct_size=size, flags=flags, progress=_progress(progress))
-        chosen = (c_uint64 * len(indices))(*indices) if indices is not None else None
-        check(lib.st_load(self._handle, chosen, len(indices or ()), byref(options)))
+        chosen = None if indices is None else (c_size_t * len(indices))(*indices)
+        check(lib.st_load(self._handle, chosen, len(indices or ()), byref(_bulk(progress, flags))))
 
 
 def resident(mapping):

@@ -99,11 +99,12 @@ def test_payload_that_vanishes_during_commit(tmp_path):
         t = f.describe("t4")
         t.data = address
         txn = ctypes.c_void_p()
-        st_abi.check(st_abi.lib.st_begin(f._handle, None, ctypes.byref(txn)))
-        st_abi.check(st_abi.lib.st_txn_update_n(txn, b"t4", 2, ctypes.byref(t)))
+        st_abi.check(st_abi.lib.st_txn_begin(f._handle, None, ctypes.byref(txn)))
+        st_abi.check(st_abi.lib.st_txn_update(txn, b"t4", 2, ctypes.byref(t)))
         os.truncate(source, 4096 * 40)
-        answer = st_abi.STATUS[st_abi.lib.st_commit(txn)]
+        answer = st_abi.STATUS[st_abi.lib.st_txn_commit(txn)]
         f.close()
+        st_abi.lib.st_txn_free(txn)
     after = (0, 0, 0, 0, 1, 0)
     if answer == "ST_OK":
         allowed = {after}

@@ -52,8 +52,9 @@ def test_a_swap_costs_the_sub_module(make_disk, kind, tell):
     read = load_file(base)
     for name, array in {**rest, **(a if SWAPS % 2 == 0 else b)}.items():
         assert read[name].tobytes() == array.tobytes(), name
-    with pytest.raises(libst.DeltaBaseError):
+    with pytest.raises(libst.DeltaError) as caught:
         libst.patch(base, back if SWAPS % 2 == 0 else forth)
+    assert caught.value.status == libst.Status.DELTA_BASE
     tell(SWAPS, "swaps of a sub-module", f"{spent / written:.2f} bytes made dirty for a byte changed, on {kind}")
 
 

@@ -201,7 +201,7 @@ def test_filesystem_that_locks_works(options, fault_fs):
         f.update("t1", new(1, 1))
         t1 = f.describe("t1")
         lock_range(other, t1.file_offset, t1.nbytes)
-        with st_abi.File(path, lock_timeout_ms=0) as second:
+        with st_abi.File(path, lock_timeout_ms=st_abi.st_h.ST_TIMEOUT_NONE) as second:
             with refused("ST_E_BUSY"):
                 second.update("t1", new(1, 2))
             second.update("t3", new(3, 2))

@@ -50,7 +50,7 @@ def test_hard_links_exclude_each_other(tmp_path):
     path = put_model(tmp_path)
     second = tmp_path / "second.safetensors"
     os.link(path, second)
-    with st_abi.File(second, lock_timeout_ms=0) as g, open(path, "r+b") as other:
+    with st_abi.File(second, lock_timeout_ms=st_abi.st_h.ST_TIMEOUT_NONE) as g, open(path, "r+b") as other:
         t1 = g.describe("t1")
         disk.lock_range(other, t1.file_offset, t1.nbytes)
         with refused("ST_E_BUSY"):

@@ -121,7 +121,7 @@ def test_stock_reads_the_model_after_every_transaction(any_disk, bound, tell, so
         if rng.r.random() < 0.1:  # an open handle keeps the blocks of every file that it has replaced
             for which in range(2):
                 handles[which].close()
-                handles[which] = libst.open(path, "r+", map=rng.r.choice(["auto", "none"]))
+                handles[which] = libst.open(path, "r+", mapping=rng.r.choice(["auto", "none"]))
         f = handles[rng.r.randrange(2)]
         f.refresh()  # a step may name what the other handle has changed only once this one has seen it
         options = rng.options()

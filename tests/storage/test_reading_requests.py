@@ -225,7 +225,7 @@ def test_large_gaps_are_not_read(recorded):
     assert wanted <= asked(reads) < wanted + len(chosen) * (256 << 10)
 
 
-@pytest.mark.parametrize("how", ["read_many", "prefetch_at", "load"])
+@pytest.mark.parametrize("how", ["read_many", "prefetch", "load"])
 def test_progress_counts_to_the_end_and_may_cancel(how, either, recorded):
     fs, path = recorded(MODEL, *either)
     told = []

@@ -14,7 +14,7 @@ from test_reading_requests import cached_part
 
 MODEL = Model(count=16)
 PLACES = ("ext4", "tmpfs", "record_fs_cached", "record_fs_direct")
-WAYS = ("read_many", "prefetch_at", "load")
+WAYS = ("read_many", "prefetch", "load")
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def placed(request, scratch, programs):
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 @pytest.mark.parametrize(
     "placed, how",
-    [(p, w) for p in PLACES for w in WAYS if (p, w) != ("tmpfs", "prefetch_at")],  # nothing to do there
+    [(p, w) for p in PLACES for w in WAYS if (p, w) != ("tmpfs", "prefetch")],  # nothing to do there
     indirect=["placed"],
 )
 def test_file_that_shrinks_is_an_error_and_no_signal(how, when, map, placed):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import safetensors.torch as stock
 import torch
-from conftest import is_mapped, raw_file
+from conftest import is_mapped, raw_file, refused
 from libst._torch import TORCH_NAMES
 from libst.compat import SafetensorError, _ahead
 from libst.compat import safe_open as compat_open
@@ -42,7 +42,7 @@ def path(tmp_path):
 
 
 def test_views_are_of_the_file_and_keep_it(path):
-    with libst.open(path, map="copy-on-write") as f:
+    with libst.open(path, mapping="copy-on-write") as f:
         view = f.torch("torch.float32")
         assert view.data_ptr() == f["torch.float32"].__array_interface__["data"][0]
         same({name: f.torch(name) for name in f}, TENSORS)
@@ -88,7 +88,7 @@ WRITABLE = {
     "load_file": compat.load_file,
     "get_slice": through_slices,
     "torch": through_file,
-    "load": lambda path: libst.load(path, framework="torch", map="copy-on-write"),
+    "load": lambda path: libst.load(path, framework="torch", mapping="copy-on-write"),
 }
 
 
@@ -176,7 +176,7 @@ def test_views_of_a_file_are_of_the_state_that_is_shown(path):
 def test_shards_are_views_only_if_they_were_opened_so(path, tmp_path):
     libst.reshard(path, tmp_path / "shards", max_shard_size=100)
     for how in ("auto", "copy-on-write"):
-        with libst.open(tmp_path / "shards", map=how) as f:
+        with libst.open(tmp_path / "shards", mapping=how) as f:
             tensors = {name: f.torch(name) for name in f}
             same(tensors, TENSORS)
             tensors["torch.int64"] += 1
@@ -218,7 +218,7 @@ def test_what_this_torch_has_not_is_told(tmp_path):
         if hasattr(torch, "float8_e4m3fn"):
             assert f.torch("a").dtype == torch.float8_e4m3fn
         else:
-            with pytest.raises(libst.UnsupportedError, match="F8_E4M3"):
+            with refused("UNSUPPORTED", match="F8_E4M3"):
                 f.torch("a")
             with pytest.raises(SafetensorError, match="F8_E4M3"):
                 compat.load_file(tmp_path / "f8")
@@ -309,18 +309,18 @@ def test_values_and_not_views_of_them_are_written(tmp_path):
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize(
-    ("tensor", "error", "says"),
+    ("tensor", "status", "says"),
     [
-        (torch.zeros(3, dtype=torch.complex128), libst.DtypeMismatchError, "complex128"),
-        (torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.qint8), libst.DtypeMismatchError, "qint8"),
-        (torch.eye(3).to_sparse(), libst.UnsupportedError, "sparse"),
-        (torch.zeros(3, device="meta"), libst.UnsupportedError, "meta"),
+        (torch.zeros(3, dtype=torch.complex128), "DTYPE_MISMATCH", "complex128"),
+        (torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.qint8), "DTYPE_MISMATCH", "qint8"),
+        (torch.eye(3).to_sparse(), "UNSUPPORTED", "sparse"),
+        (torch.zeros(3, device="meta"), "UNSUPPORTED", "meta"),
     ],
     ids=["complex128", "quantised", "sparse", "meta"],
 )
-def test_what_cannot_be_written_is_told(tmp_path, way, tensor, error, says):
+def test_what_cannot_be_written_is_told(tmp_path, way, tensor, status, says):
     form = "F32", list(tensor.shape), 4 * tensor.nelement()
-    with pytest.raises(error, match=says):
+    with refused(status, match=says):
         way(tmp_path / "ours", {"t": tensor}, lambda tensor: form)
     libst.verify(tmp_path / "ours") if (tmp_path / "ours").exists() else None
 
