@@ -56,7 +56,7 @@ impl<'a> Compact<'a> {
         self
     }
 
-    /// Of the first data byte: a multiple of 8, at most 2^20; 0: 64.
+    /// The first data byte lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 0 is 64.
     pub fn alignment(mut self, bytes: u32) -> Compact<'a> {
         self.c.alignment = bytes;
         self

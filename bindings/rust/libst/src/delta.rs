@@ -62,7 +62,7 @@ impl<'a> Diff<'a> {
         Diff { c: sys::st_delta_create_options::default(), progress: None }
     }
 
-    /// Of the delta's first data byte: a multiple of 8, at most 2^20; 0: 64.
+    /// The delta's first data byte lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 0 is 64.
     pub fn alignment(mut self, bytes: u32) -> Diff<'a> {
         self.c.alignment = bytes;
         self

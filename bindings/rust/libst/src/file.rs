@@ -203,7 +203,7 @@ impl File {
     /// All tensors, in the order of their places in the file: the order to read them in.
     ///
     /// # Errors
-    /// Of a sharded checkpoint: as opening its shards, which this does where it was not done yet.
+    /// Shards that are not open yet are opened here. They fail as [`OpenOptions::open`] does.
     pub fn tensors(&self) -> Result<Vec<Tensor>> {
         Tensor::all_of(&self.pin()?)
     }

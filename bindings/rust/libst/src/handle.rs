@@ -165,7 +165,7 @@ impl Handle {
     /// All tensors, in the order of their offsets. For a pin.
     ///
     /// # Errors
-    /// Of shards, what opening them may answer.
+    /// What opening shards may answer.
     pub(crate) fn describe_all(&self) -> Result<Vec<Described<'_>>> {
         let mut raw = vec![EMPTY; self.count()];
         // SAFETY: room for as many tensors as there are.

@@ -184,7 +184,7 @@ numbered! {
         Keep = ST_LAYOUT_KEEP,
         /// Descending dtype, then name, as stock writers do.
         Canonical = ST_LAYOUT_CANONICAL,
-        /// Of [`SaveOptions`](crate::SaveOptions) only: canonical, and byte for byte what safetensors 0.8 writes.
+        /// Canonical, and byte for byte what safetensors 0.8 writes. For [`SaveOptions`](crate::SaveOptions) only.
         Stock = ST_LAYOUT_STOCK,
     }
 }

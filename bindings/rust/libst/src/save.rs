@@ -90,8 +90,8 @@ impl<'a> SaveOptions<'a> {
         self
     }
 
-    /// Of the first data byte: a multiple of 8, at most 2^20 (4096 suits `O_DIRECT` and devices); 0: 64, or with
-    /// [`Layout::Stock`] 8.
+    /// The first data byte lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 4096 suits `O_DIRECT` and
+    /// devices. 0 is 64, or 8 with [`Layout::Stock`].
     pub fn alignment(mut self, bytes: u32) -> SaveOptions<'a> {
         self.c.alignment = bytes;
         self

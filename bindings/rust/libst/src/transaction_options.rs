@@ -68,7 +68,7 @@ impl<'f> TransactionOptions<'f> {
     }
 
     /// Gives shards that are rewritten new names, as in `model-00001-of-00004.g1.safetensors`, and leaves the old ones
-    /// for so long: whoever has read the old index then finds all that it names, and the change takes one copy. The
+    /// for so long: a process that has read the old index then finds all that it names, and the change takes one copy. The
     /// first such commit after that time removes them, or [`recover`](crate::recover()) at any time. Until then, what
     /// takes files by a pattern such as `*.safetensors`, and not by the index, takes old and new ones. `None` is the
     /// default: shards keep their names. On one file it is [`Status::Unsupported`].
@@ -86,8 +86,8 @@ impl<'f> TransactionOptions<'f> {
         self
     }
 
-    /// Of the first data byte of a new file: a multiple of 8, at most 2^20; 0: what lets most bytes be shared with the
-    /// old file, else 64.
+    /// The first data byte of a new file lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 0 is what lets most
+    /// bytes be shared with the old file, else 64.
     pub fn alignment(mut self, bytes: u32) -> TransactionOptions<'f> {
         self.c.alignment = bytes;
         self

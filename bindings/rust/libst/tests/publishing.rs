@@ -71,7 +71,7 @@ fn a_mixed_transaction_is_one_new_file() {
     assert_ne!(inode(&model), was);
     assert_eq!(file.names(), ["weight", "new", "b"], "wide elements come first, so that all are aligned");
     assert_eq!((file.stats().unwrap().commits, file.metadata_get("format").as_deref()), (1, Some("p\0t")));
-    assert_eq!(other.read("v").unwrap(), model.data("v"), "who has the old one open keeps it");
+    assert_eq!(other.read("v").unwrap(), model.data("v"), "a handle that has the old one open keeps it");
 }
 
 #[test]
