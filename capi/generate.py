@@ -95,6 +95,8 @@ def rust_call(head: str, f: Function, tail: str) -> str:
 
 def rust_constant(c: Constant) -> str:
     kind = "st_status" if c.name == "ST_OK" or c.name.startswith("ST_E_") else "i32" if c.value < 0 else "u32"
+    if c.name.startswith("ST_TIMEOUT_"):
+        kind = "i32"  # as every lock_timeout_ms, also where it is zero
     kind = "st_dtype" if c.name.startswith("ST_DTYPE_") else RUST.get(c.cast, kind)
     value = "usize::MAX" if (kind, c.value) == ("usize", -1) else c.value
     return f"pub const {c.name}: {kind} = {value};\n"

@@ -99,7 +99,7 @@ fn by_libst(bytes: &[u8]) -> Result<Contents, (st_status, String)> {
         let mut contents = Contents { tensors: HashMap::new(), metadata: HashMap::new() };
         for i in 0..st_count(file.0) {
             let mut t: st_tensor = std::mem::zeroed();
-            assert_eq!(st_at(file.0, i, &mut t), ST_OK);
+            assert_eq!(st_at(file.0, i, 1, &mut t), ST_OK);
             let begin = t.file_offset - header;
             let shape = std::slice::from_raw_parts(t.shape, t.rank as usize).to_vec();
             let dtype = CStr::from_ptr(st_dtype_name(t.dtype)).to_string_lossy().into_owned();

@@ -1,6 +1,7 @@
 //! The C interface of [libst](https://docs.rs/libst), a storage engine for safetensors files, as it stands in
 //! `st/st.h`: every function, struct and constant, under its own name, and nothing else. The header is the
-//! reference for what each of them does; programs want the safe crate `libst`.
+//! reference for what each of them does; programs want the safe crate `libst`. A struct that may grow is set up by its
+//! `Default`: its size, and zero for the rest.
 //!
 //! The library is found at build time in `LIBST_DIR` (a prefix, or the folder that holds `libst.so.2`), else
 //! through `pkg-config libst`. A library outside the system's folders is found at run time with

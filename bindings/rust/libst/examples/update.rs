@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use libst::OpenOptions;
+use libst::{OpenOptions, Status};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -13,9 +13,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let zeros = vec![0; file.tensor(&name)?.data_len()];
         change.update_bytes(&name, &zeros)?;
     }
-    while let Err(failed) = change.commit() {
-        eprintln!("{failed}");
-        change = failed.into_transaction()?; // another worker holds a lock: try again
+    while let Err(error) = change.try_commit() {
+        if error.status() != Status::Busy {
+            return Err(error.into());
+        }
+        eprintln!("{error}"); // another worker holds a lock: try again
     }
     println!("durable: {} bytes in place", file.stats()?.bytes_written);
     Ok(())

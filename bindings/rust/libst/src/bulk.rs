@@ -1,14 +1,14 @@
 //! Many tensors at once: read, warmed, or loaded into memory of the file's own.
 
-use std::ffi::c_void;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::sync::Arc;
 
-use crate::callback::{self, own_progress, CallProgressFn};
+use crate::callback::{self, CallProgressFn};
 use crate::error::check;
 use crate::handle::Handle;
+use crate::options::set;
 use crate::{sys, Error, File, Progress, Result, Snapshot, Status, Tensor};
 
 /// A tensor or a part of one, and where its bytes go: [`Tensor::request`](crate::Tensor::request) and
@@ -69,9 +69,9 @@ impl File {
     pub fn read_many_with<'a>(
         &self,
         requests: impl IntoIterator<Item = ReadRequest<'a>>,
-        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<()> {
-        read_requests(self.handle(), requests.into_iter().collect(), Some(&mut progress))
+        read_requests(self.handle(), requests.into_iter().collect(), Some(Box::new(progress)))
     }
 
     /// Bring tensors into memory, in the order of the file and in large requests, so that views of them do not wait for
@@ -88,9 +88,9 @@ impl File {
     pub fn prefetch_with(
         &self,
         names: Option<&[&str]>,
-        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+        progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<()> {
-        prefetch(&self.handle().pin()?, names, Some(&mut progress))
+        prefetch(&self.handle().pin()?, names, Some(Box::new(progress)))
     }
 
     /// Read tensors, or with `None` all of them, into one block of memory that this file owns. The block lives until the
@@ -142,7 +142,11 @@ impl Snapshot {
     }
 }
 
-fn read_requests(of: &Handle, mut requests: Vec<ReadRequest<'_>>, progress: OwnProgress<'_>) -> Result<()> {
+fn read_requests(
+    of: &Handle,
+    mut requests: Vec<ReadRequest<'_>>,
+    progress: Option<CallProgressFn<'_>>,
+) -> Result<()> {
     if !requests.iter().all(|request| request.of.pin().is_of_the_same_file(of)) {
         let message = "a request is of another file; give it to that file's read_many";
         return Err(Error::new(Status::InvalidArgument, message));
@@ -158,29 +162,42 @@ fn read_requests(of: &Handle, mut requests: Vec<ReadRequest<'_>>, progress: OwnP
         };
         states[state].1.push(request.c());
     }
-    let read = |(pin, c): &(Arc<Handle>, Vec<sys::st_read_request>), progress: sys::st_progress_fn, user| {
+    bulk(0, progress, |options| {
         // SAFETY: names, ranges and buffers with their lengths, which the requests borrow; the buffers are distinct, as
         // they are borrowed mutably.
-        unsafe { sys::st_read_many(pin.raw(), c.as_ptr(), c.len(), progress, user) }
-    };
-    with(progress, |progress, user| {
-        let failed =
-            states.iter().map(|state| read(state, progress, user)).find(|status| *status != sys::ST_OK);
-        failed.unwrap_or(sys::ST_OK)
+        let read = |(pin, c): &(Arc<Handle>, Vec<sys::st_read_request>)| unsafe {
+            sys::st_read_many(pin.raw(), c.as_ptr(), c.len(), options)
+        };
+        states.iter().map(read).find(|status| *status != sys::ST_OK).unwrap_or(sys::ST_OK)
     })
 }
 
-fn prefetch(pin: &Handle, names: Option<&[&str]>, progress: OwnProgress<'_>) -> Result<()> {
+fn prefetch(pin: &Handle, names: Option<&[&str]>, progress: Option<CallProgressFn<'_>>) -> Result<()> {
     let indices = indices(pin, names)?;
     let (data, n) = pointer(&indices);
-    // SAFETY: indices with their number, or NULL and 0.
-    with(progress, |progress, user| unsafe { sys::st_prefetch_at(pin.raw(), data, n, progress, user) })
+    // SAFETY: indices with their number, or NULL and 0; set-up options.
+    bulk(0, progress, |options| unsafe { sys::st_prefetch(pin.raw(), data, n, options) })
+}
+
+/// A call with set-up options, whose closure lives during it. Without one C tells the handle's.
+fn bulk(
+    flags: u32,
+    mut progress: Option<CallProgressFn<'_>>,
+    run: impl FnOnce(&sys::st_bulk_options) -> sys::st_status,
+) -> Result<()> {
+    let mut c = sys::st_bulk_options { flags, ..Default::default() };
+    (c.progress, c.progress_user) = callback::of_call(&mut progress);
+    callback::call(|| check(run(&c)))
 }
 
 /// Indices of a pin.
-fn indices(pin: &Handle, names: Option<&[&str]>) -> Result<Option<Vec<u64>>> {
-    let find = |names: &[&str]| names.iter().map(|name| Ok(pin.find(name)? as u64)).collect();
+fn indices(pin: &Handle, names: Option<&[&str]>) -> Result<Option<Vec<usize>>> {
+    let find = |names: &[&str]| names.iter().map(|name| pin.find(name)).collect();
     names.map(find).transpose()
+}
+
+fn pointer(indices: &Option<Vec<usize>>) -> (*const usize, usize) {
+    indices.as_ref().map_or((null(), 0), |indices| (indices.as_ptr(), indices.len()))
 }
 
 /// [`File::load`] with choices.
@@ -198,17 +215,14 @@ impl<'a> LoadOptions<'a> {
     }
 
     /// Whether to take the system's reserved huge pages, if there are enough.
-    pub fn huge_pages(self, wanted: bool) -> LoadOptions<'a> {
-        self.flag(sys::ST_LOAD_HUGE_PAGES, wanted)
+    pub fn huge_pages(mut self, wanted: bool) -> LoadOptions<'a> {
+        set(&mut self.flags, sys::ST_BULK_HUGE_PAGES, wanted);
+        self
     }
 
     /// Whether to read past the page cache.
-    pub fn direct(self, wanted: bool) -> LoadOptions<'a> {
-        self.flag(sys::ST_LOAD_DIRECT, wanted)
-    }
-
-    fn flag(mut self, flag: u32, wanted: bool) -> LoadOptions<'a> {
-        self.flags = if wanted { self.flags | flag } else { self.flags & !flag };
+    pub fn direct(mut self, wanted: bool) -> LoadOptions<'a> {
+        set(&mut self.flags, sys::ST_BULK_DIRECT, wanted);
         self
     }
 
@@ -229,17 +243,11 @@ impl<'a> LoadOptions<'a> {
         self.load_in(&file.handle().pin()?, names)
     }
 
-    pub(crate) fn load_in(mut self, pin: &Handle, names: Option<&[&str]>) -> Result<()> {
+    pub(crate) fn load_in(self, pin: &Handle, names: Option<&[&str]>) -> Result<()> {
         let indices = indices(pin, names)?;
         let (data, n) = pointer(&indices);
-        let mut c = sys::ST_LOAD_OPTIONS_INIT;
-        c.flags = self.flags;
-        let progress = self.progress.as_mut().map(|progress| progress as &mut dyn FnMut(_) -> _);
-        with(progress, |progress, user| {
-            (c.progress, c.progress_user) = (progress, user);
-            // SAFETY: indices with their number, or NULL and 0; set-up options.
-            unsafe { sys::st_load(pin.raw(), data, n, &c) }
-        })
+        // SAFETY: indices with their number, or NULL and 0; set-up options.
+        bulk(self.flags, self.progress, |options| unsafe { sys::st_load(pin.raw(), data, n, options) })
     }
 }
 
@@ -247,30 +255,4 @@ impl fmt::Debug for LoadOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoadOptions").field("flags", &self.flags).finish_non_exhaustive()
     }
-}
-
-type OwnProgress<'a> = Option<&'a mut dyn FnMut(Progress) -> ControlFlow<()>>;
-
-/// A call with a progress closure of its own, or with none: then C tells the handle's.
-fn with(
-    mut progress: OwnProgress<'_>,
-    run: impl FnOnce(sys::st_progress_fn, *mut c_void) -> sys::st_status,
-) -> Result<()> {
-    callback::call(|| {
-        check(match &mut progress {
-            Some(own) => run(Some(face(own)), (own as *mut &mut dyn FnMut(_) -> _).cast()),
-            None => run(None, null_mut()),
-        })
-    })
-}
-
-/// The C face of what a pointer to `_closure` points to.
-fn face<F: FnMut(Progress) -> ControlFlow<()>>(
-    _closure: &mut F,
-) -> unsafe extern "C" fn(*mut c_void, u64, u64) -> std::ffi::c_int {
-    own_progress::<F>
-}
-
-fn pointer(indices: &Option<Vec<u64>>) -> (*const u64, usize) {
-    indices.as_ref().map_or((null(), 0), |indices| (indices.as_ptr(), indices.len()))
 }

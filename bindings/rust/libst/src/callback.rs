@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::ptr::NonNull;
+use std::ptr::{null_mut, NonNull};
 
 use crate::check::Report;
 use crate::error::text;
@@ -138,9 +138,20 @@ pub(crate) type ProgressFn<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + Se
 pub(crate) type CallProgressFn<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>;
 pub(crate) type ReportFn<'a> = Box<dyn FnMut(&Report<'_>) -> ControlFlow<()> + 'a>;
 
+/// The closure of a call, if it has one, as C takes it. C must not use it after the call.
+pub(crate) fn of_call<'a>(own: &mut Option<CallProgressFn<'a>>) -> (sys::st_progress_fn, *mut c_void) {
+    let face = own.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
+    (face, user(own))
+}
+
+/// What C is to hand back to a closure's C face.
+pub(crate) fn user<Closure>(closure: &mut Option<Closure>) -> *mut c_void {
+    closure.as_mut().map_or(null_mut(), |closure| (closure as *mut Closure).cast())
+}
+
 /// `user` of a call, or of a transaction, that has a closure of its own: a pointer to the closure, which nobody else
 /// touches while C may call it.
-pub(crate) unsafe extern "C" fn own_progress<F>(user: *mut c_void, done: u64, total: u64) -> c_int
+unsafe extern "C" fn own_progress<F>(user: *mut c_void, done: u64, total: u64) -> c_int
 where
     F: FnMut(Progress) -> ControlFlow<()>,
 {

@@ -1,17 +1,15 @@
 //! Verify and recover: calls on a path that tell what they find.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
 use std::time::Duration;
 
-use crate::callback::{self, own_progress, own_report, CallProgressFn, ReportFn};
-use crate::delta::CPaths;
+use crate::callback::{self, own_report, user, CallProgressFn, ReportFn};
 use crate::error::check;
-use crate::path::c_path;
-use crate::{sys, timeout, Level, Progress, Result, Status};
+use crate::options::{c_path, milliseconds, CPaths};
+use crate::{sys, Level, Progress, Result, Status};
 
 /// One finding of [`Verify`] or [`Recover`].
 #[derive(Clone, Copy, Debug)]
@@ -138,14 +136,13 @@ impl<'a> Verify<'a> {
     pub fn run(mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = c_path(path.as_ref())?;
         let deltas = CPaths::new(&self.deltas)?;
-        let mut c = sys::ST_VERIFY_OPTIONS_INIT;
-        (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len() as u64);
+        let mut c = sys::st_verify_options::default();
+        (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len());
         c.report = self.report.as_ref().map(|_| own_report as _);
         c.report_user = user(&mut self.report);
-        c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
-        c.progress_user = user(&mut self.progress);
+        (c.progress, c.progress_user) = callback::of_call(&mut self.progress);
         // SAFETY: a C string and set-up options, whose closures live during the call.
-        callback::call(|| check(unsafe { sys::st_verify_with(path.as_ptr(), &c) }))
+        callback::call(|| check(unsafe { sys::st_verify(path.as_ptr(), &c) }))
     }
 }
 
@@ -175,19 +172,19 @@ impl fmt::Debug for Verify<'_> {
 /// ```
 #[must_use]
 pub struct Recover<'a> {
-    lock_timeout_ms: i32,
+    c: sys::st_recover_options,
     report: Option<ReportFn<'a>>,
 }
 
 impl<'a> Recover<'a> {
     /// Waits up to ten seconds for locks.
     pub fn new() -> Recover<'a> {
-        Recover { lock_timeout_ms: timeout::DEFAULT_MS, report: None }
+        Recover { c: sys::st_recover_options::default(), report: None }
     }
 
     /// How long to wait for other workers' locks; `None` is for ever.
     pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Recover<'a> {
-        self.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self.c.lock_timeout_ms = milliseconds(timeout.into());
         self
     }
 
@@ -206,12 +203,11 @@ impl<'a> Recover<'a> {
     /// As [`recover`]; [`Status::Cancelled`].
     pub fn run(mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = c_path(path.as_ref())?;
-        let mut c = sys::ST_RECOVER_OPTIONS_INIT;
-        c.lock_timeout_ms = self.lock_timeout_ms;
+        let mut c = self.c;
         c.report = self.report.as_ref().map(|_| own_report as _);
-        c.user = user(&mut self.report);
+        c.report_user = user(&mut self.report);
         // SAFETY: a C string and set-up options, whose closure lives during the call.
-        callback::call(|| check(unsafe { sys::st_recover_with(path.as_ptr(), &c) }))
+        callback::call(|| check(unsafe { sys::st_recover(path.as_ptr(), &c) }))
     }
 }
 
@@ -223,11 +219,6 @@ impl Default for Recover<'_> {
 
 impl fmt::Debug for Recover<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recover").field("lock_timeout_ms", &self.lock_timeout_ms).finish_non_exhaustive()
+        f.debug_struct("Recover").field("lock_timeout_ms", &self.c.lock_timeout_ms).finish_non_exhaustive()
     }
-}
-
-/// What C is to hand back to a closure's C face.
-pub(crate) fn user<Closure>(closure: &mut Option<Closure>) -> *mut c_void {
-    closure.as_mut().map_or(null_mut(), |closure| (closure as *mut Closure).cast())
 }

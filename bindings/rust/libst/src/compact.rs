@@ -5,14 +5,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::callback::{self, own_progress, CallProgressFn};
-use crate::check::user;
+use crate::callback::{self, CallProgressFn};
 use crate::error::check;
-use crate::path::c_path;
-use crate::{sys, timeout, Progress, Result};
+use crate::options::{c_path, milliseconds};
+use crate::{sys, Progress, Result};
 
-/// Rewrite a file in canonical order, with no spare room and without what transactions with
-/// [`fillers`](crate::TransactionOptions::fillers) left; atomically, as any publish. [`Compact`] has choices.
+/// Rewrite a file in canonical order, with no spare room; atomically, as any publish. [`Compact`] has choices.
 ///
 /// # Errors
 /// What opening and [`Transaction::commit`](crate::Transaction::commit) answer.
@@ -43,12 +41,12 @@ pub struct Compact<'a> {
 impl<'a> Compact<'a> {
     /// Data at 64, no room in the header; waits up to ten seconds for locks.
     pub fn new() -> Compact<'a> {
-        Compact { c: sys::ST_TXN_OPTIONS_INIT, progress: None }
+        Compact { c: sys::st_txn_options::default(), progress: None }
     }
 
     /// How long to wait for other workers' locks; `None` is for ever.
     pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Compact<'a> {
-        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self.c.lock_timeout_ms = milliseconds(timeout.into());
         self
     }
 
@@ -58,7 +56,7 @@ impl<'a> Compact<'a> {
         self
     }
 
-    /// Of the first data byte: a multiple of 8, at most 2^20; 0: 64.
+    /// The first data byte lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 0 is 64.
     pub fn alignment(mut self, bytes: u32) -> Compact<'a> {
         self.c.alignment = bytes;
         self
@@ -86,8 +84,7 @@ impl<'a> Compact<'a> {
     pub fn run(mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = c_path(path.as_ref())?;
         let mut c = self.c;
-        c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
-        c.progress_user = user(&mut self.progress);
+        (c.progress, c.progress_user) = callback::of_call(&mut self.progress);
         // SAFETY: a C string and set-up options, whose closure lives during the call.
         callback::call(|| check(unsafe { sys::st_compact(path.as_ptr(), &c) }))
     }

@@ -1,18 +1,16 @@
 //! Deltas: what makes one file of another, made, applied, and described. Folding them is in `save.rs`.
 
-use std::ffi::{c_char, CString};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::ptr::null;
 use std::time::Duration;
 
-use crate::callback::{self, own_progress, CallProgressFn};
-use crate::check::user;
+use crate::callback::{self, CallProgressFn};
 use crate::error::check;
 use crate::info::sentence;
-use crate::path::c_path;
-use crate::{sys, timeout, Plan, Progress, Result};
+use crate::options::{c_path, milliseconds, set};
+use crate::{sys, Plan, Progress, Result};
 #[cfg(doc)]
 use crate::{Status, TransactionOptions};
 
@@ -54,17 +52,17 @@ pub fn patch(base: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<Plan> {
 /// [`diff()`] with choices.
 #[must_use]
 pub struct Diff<'a> {
-    c: sys::st_diff_options,
+    c: sys::st_delta_create_options,
     progress: Option<CallProgressFn<'a>>,
 }
 
 impl<'a> Diff<'a> {
     /// Data at 64; waits up to ten seconds for locks where a delta of that name is replaced.
     pub fn new() -> Diff<'a> {
-        Diff { c: sys::ST_DIFF_OPTIONS_INIT, progress: None }
+        Diff { c: sys::st_delta_create_options::default(), progress: None }
     }
 
-    /// Of the delta's first data byte: a multiple of 8, at most 2^20; 0: 64.
+    /// The delta's first data byte lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 0 is 64.
     pub fn alignment(mut self, bytes: u32) -> Diff<'a> {
         self.c.alignment = bytes;
         self
@@ -72,7 +70,7 @@ impl<'a> Diff<'a> {
 
     /// How long to wait for other workers' locks; `None` is for ever.
     pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Diff<'a> {
-        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self.c.lock_timeout_ms = milliseconds(timeout.into());
         self
     }
 
@@ -97,10 +95,11 @@ impl<'a> Diff<'a> {
     ) -> Result<()> {
         let (from, to, delta) = (c_path(from.as_ref())?, c_path(to.as_ref())?, c_path(delta.as_ref())?);
         let mut c = self.c;
-        c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
-        c.progress_user = user(&mut self.progress);
-        // SAFETY: C strings and set-up options, whose closure lives during the call.
-        callback::call(|| check(unsafe { sys::st_diff(from.as_ptr(), to.as_ptr(), delta.as_ptr(), &c) }))
+        (c.progress, c.progress_user) = callback::of_call(&mut self.progress);
+        callback::call(|| {
+            // SAFETY: C strings and set-up options, whose closure lives during the call.
+            check(unsafe { sys::st_delta_create(from.as_ptr(), to.as_ptr(), delta.as_ptr(), &c) })
+        })
     }
 }
 
@@ -119,7 +118,7 @@ impl fmt::Debug for Diff<'_> {
 /// [`patch()`] with choices.
 #[must_use]
 pub struct Patch<'a> {
-    c: sys::st_patch_options,
+    c: sys::st_delta_apply_options,
     reverse: Option<PathBuf>,
     progress: Option<CallProgressFn<'a>>,
 }
@@ -127,7 +126,7 @@ pub struct Patch<'a> {
 impl<'a> Patch<'a> {
     /// In place where that is possible, without a way back; waits up to ten seconds for locks.
     pub fn new() -> Patch<'a> {
-        Patch { c: sys::ST_PATCH_OPTIONS_INIT, reverse: None, progress: None }
+        Patch { c: sys::st_delta_apply_options::default(), reverse: None, progress: None }
     }
 
     /// Where to write the delta that undoes this one; it is durable before the base is changed.
@@ -137,18 +136,20 @@ impl<'a> Patch<'a> {
     }
 
     /// As [`TransactionOptions::publish`].
-    pub fn publish(self, publish: bool) -> Patch<'a> {
-        self.flag(sys::ST_COMMIT_PUBLISH, publish)
+    pub fn publish(mut self, publish: bool) -> Patch<'a> {
+        set(&mut self.c.flags, sys::ST_TXN_PUBLISH, publish);
+        self
     }
 
     /// As [`TransactionOptions::break_links`].
-    pub fn break_links(self, break_links: bool) -> Patch<'a> {
-        self.flag(sys::ST_TXN_BREAK_LINKS, break_links)
+    pub fn break_links(mut self, break_links: bool) -> Patch<'a> {
+        set(&mut self.c.flags, sys::ST_TXN_BREAK_LINKS, break_links);
+        self
     }
 
     /// How long to wait for other workers' locks; `None` is for ever.
     pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Patch<'a> {
-        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self.c.lock_timeout_ms = milliseconds(timeout.into());
         self
     }
 
@@ -168,20 +169,15 @@ impl<'a> Patch<'a> {
     pub fn run(mut self, base: impl AsRef<Path>, delta: impl AsRef<Path>) -> Result<Plan> {
         let (base, delta) = (c_path(base.as_ref())?, c_path(delta.as_ref())?);
         let reverse = self.reverse.as_deref().map(c_path).transpose()?;
-        let mut plan = sys::ST_PLAN_INIT;
+        let mut plan = sys::st_plan::default();
         let mut c = self.c;
         c.reverse = reverse.as_ref().map_or(null(), |path| path.as_ptr());
-        c.plan = &mut plan;
-        c.progress = self.progress.as_ref().map(|_| own_progress::<CallProgressFn<'a>> as _);
-        c.progress_user = user(&mut self.progress);
-        // SAFETY: C strings and set-up options; what they point at lives during the call.
-        callback::call(|| check(unsafe { sys::st_patch(base.as_ptr(), delta.as_ptr(), &c) }))?;
-        Ok(Plan::of_c(&plan))
-    }
-
-    fn flag(mut self, flag: u32, set: bool) -> Patch<'a> {
-        self.c.flags = if set { self.c.flags | flag } else { self.c.flags & !flag };
-        self
+        (c.progress, c.progress_user) = callback::of_call(&mut self.progress);
+        callback::call(|| {
+            // SAFETY: C strings, set-up options and a place for the plan; what they point at lives during the call.
+            check(unsafe { sys::st_delta_apply(base.as_ptr(), delta.as_ptr(), &c, &mut plan) })
+        })?;
+        Ok(Plan::of(&plan))
     }
 }
 
@@ -229,9 +225,9 @@ impl DeltaInfo {
     /// [`Status::Delta`] if the file is none; what opening answers.
     pub fn read(delta: impl AsRef<Path>) -> Result<DeltaInfo> {
         let path = c_path(delta.as_ref())?;
-        let mut c = sys::ST_DELTA_INFO_INIT;
+        let mut c = sys::st_delta_info::default();
         // SAFETY: a C string and a set-up place to write to.
-        check(unsafe { sys::st_get_delta_info(path.as_ptr(), &mut c) })?;
+        check(unsafe { sys::st_delta_describe(path.as_ptr(), &mut c) })?;
         Ok(DeltaInfo {
             changed: c.changed,
             added: c.added,
@@ -242,27 +238,5 @@ impl DeltaInfo {
             base: sentence(&c.base),
             result: sentence(&c.result),
         })
-    }
-}
-
-/// Paths on their way to C, and the pointers to them, which live as long.
-pub(crate) struct CPaths {
-    _paths: Vec<CString>,
-    pointers: Vec<*const c_char>,
-}
-
-impl CPaths {
-    pub(crate) fn new(paths: &[impl AsRef<Path>]) -> Result<CPaths> {
-        let paths = paths.iter().map(|path| c_path(path.as_ref())).collect::<Result<Vec<_>>>()?;
-        let pointers = paths.iter().map(|path| path.as_ptr()).collect();
-        Ok(CPaths { _paths: paths, pointers })
-    }
-
-    pub(crate) fn as_ptr(&self) -> *const *const c_char {
-        self.pointers.as_ptr()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.pointers.len()
     }
 }

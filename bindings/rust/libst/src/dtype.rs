@@ -1,11 +1,11 @@
 //! Element types. The variants are spelled as in a header, as those of the `safetensors` crate are.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::check;
-use crate::{sys, Error, Result, Status};
+use crate::{sys, Error, Result};
 
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $variant:ident = $constant:ident, $bits:literal;)*) => {
@@ -153,11 +153,8 @@ fn foreign_name(code: u32) -> &'static str {
 }
 
 fn parse_foreign(name: &str) -> Result<Dtype> {
-    let c = CString::new(name).map_err(|_| {
-        Error::new(Status::Dtype, format!("no dtype is named {name:?}; see libst::Dtype for those there are"))
-    })?;
     let mut code = 0;
-    // SAFETY: a C string, and a place to write to.
-    check(unsafe { sys::st_dtype_parse(c.as_ptr(), &mut code) })?;
+    // SAFETY: a name with its length, and a place to write to.
+    check(unsafe { sys::st_dtype_parse(name.as_ptr().cast(), name.len(), &mut code) })?;
     Ok(Dtype::from_code(code))
 }

@@ -55,7 +55,7 @@ impl Error {
     /// The last failure of this thread, whose status was `code`.
     #[cold]
     fn last(code: sys::st_status) -> Error {
-        let mut info = sys::ST_ERROR_INFO_INIT;
+        let mut info = sys::st_error_info::default();
         // SAFETY: `info` is set up; its strings are copied before this thread makes another call.
         unsafe {
             sys::st_last_error_info(&mut info);

@@ -89,7 +89,7 @@ impl File {
     pub fn reopen(&self) -> Result<File> {
         let callbacks = Arc::clone(self.handle.callbacks());
         // SAFETY: an open handle and a place to write to; the new handle shares the callbacks.
-        let handle = Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), out) })?;
+        let handle = Handle::opened(callbacks, |out| unsafe { sys::st_reopen(self.handle.raw(), 0, out) })?;
         Ok(File::of(handle, self.path.clone(), self.opened))
     }
 
@@ -203,7 +203,7 @@ impl File {
     /// All tensors, in the order of their places in the file: the order to read them in.
     ///
     /// # Errors
-    /// Of a sharded checkpoint: as opening its shards, which this does where it was not done yet.
+    /// Shards that are not open yet are opened here. They fail as [`OpenOptions::open`] does.
     pub fn tensors(&self) -> Result<Vec<Tensor>> {
         Tensor::all_of(&self.pin()?)
     }
@@ -323,7 +323,7 @@ impl File {
     pub fn update(&self, name: &str, value: impl View) -> Result<()> {
         let update = |value: &sys::st_tensor| {
             // SAFETY: a name with its length, and a tensor whose data lives during the call.
-            self.handle.call(|raw| unsafe { sys::st_update_n(raw, name.as_ptr().cast(), name.len(), value) })
+            self.handle.call(|raw| unsafe { sys::st_update(raw, name.as_ptr().cast(), name.len(), value) })
         };
         with_value(value.dtype(), value.shape(), &value.data(), update)?
     }

@@ -30,9 +30,7 @@ unsafe impl Sync for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the last use of the pointer.
-        callback::call_in_drop(|| unsafe {
-            sys::st_close(self.raw.as_ptr());
-        });
+        callback::call_in_drop(|| unsafe { sys::st_close(self.raw.as_ptr()) });
     }
 }
 
@@ -150,7 +148,7 @@ impl Handle {
         let mut bytes = Vec::with_capacity(nbytes); // to clear it first would be a tenth of the call
                                                     // SAFETY: room for so many bytes.
         unsafe { self.read_to(name, bytes.as_mut_ptr(), nbytes)? };
-        // SAFETY: st_read_n has filled them: the tensor takes no fewer.
+        // SAFETY: st_read has filled them: the tensor takes no fewer.
         unsafe { bytes.set_len(nbytes) };
         Ok(bytes)
     }
@@ -160,18 +158,18 @@ impl Handle {
     unsafe fn read_to(&self, name: &str, dst: *mut u8, dst_size: usize) -> Result<()> {
         // SAFETY: a name with its length, the caller's promise, and no place for a description.
         self.call(|raw| unsafe {
-            sys::st_read_n(raw, name.as_ptr().cast(), name.len(), dst.cast(), dst_size, null_mut())
+            sys::st_read(raw, name.as_ptr().cast(), name.len(), dst.cast(), dst_size, null_mut())
         })
     }
 
     /// All tensors, in the order of their offsets. For a pin.
     ///
     /// # Errors
-    /// Of shards, what opening them may answer.
+    /// What opening shards may answer.
     pub(crate) fn describe_all(&self) -> Result<Vec<Described<'_>>> {
         let mut raw = vec![EMPTY; self.count()];
         // SAFETY: room for as many tensors as there are.
-        self.call(|handle| unsafe { sys::st_at_many(handle, 0, raw.len(), raw.as_mut_ptr()) })?;
+        self.call(|handle| unsafe { sys::st_at(handle, 0, raw.len(), raw.as_mut_ptr()) })?;
         // SAFETY: filled by this handle.
         Ok(raw.iter().map(|tensor| unsafe { self.described(tensor) }).collect())
     }
@@ -184,9 +182,7 @@ impl Handle {
     pub(crate) unsafe fn view(&self, name: &str) -> Result<TensorView<'_>> {
         let mut tensor = MaybeUninit::uninit(); // to empty it first would be a tenth of the call
                                                 // SAFETY: a name with its length, and a place to write to.
-        self.call(|raw| unsafe {
-            sys::st_get_n(raw, name.as_ptr().cast(), name.len(), tensor.as_mut_ptr())
-        })?;
+        self.call(|raw| unsafe { sys::st_get(raw, name.as_ptr().cast(), name.len(), tensor.as_mut_ptr()) })?;
         // SAFETY: filled by this handle; the rest is the caller's promise.
         Ok(unsafe { self.viewed(tensor.assume_init_ref()) })
     }
@@ -248,13 +244,8 @@ impl Handle {
         let (mut value, mut value_len) = (null(), 0);
         // SAFETY: a key with its length and places to write to; the string lives until st_close.
         unsafe {
-            let status = sys::st_metadata_get_n(
-                self.raw(),
-                key.as_ptr().cast(),
-                key.len(),
-                &mut value,
-                &mut value_len,
-            );
+            let status =
+                sys::st_metadata_get(self.raw(), key.as_ptr().cast(), key.len(), &mut value, &mut value_len);
             (status == sys::ST_OK).then(|| string(value, value_len))
         }
     }

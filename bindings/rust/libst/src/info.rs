@@ -142,9 +142,9 @@ pub struct IoInfo {
 
 impl IoInfo {
     pub(crate) fn of(handle: &Handle) -> Result<IoInfo> {
-        let mut c = sys::ST_IO_INFO_INIT;
+        let mut c = sys::st_io_info::default();
         // SAFETY: an open handle and a set-up place to write to.
-        check(unsafe { sys::st_get_io_info(handle.raw(), &mut c) })?;
+        check(unsafe { sys::st_file_io_info(handle.raw(), &mut c) })?;
         Ok(IoInfo {
             storage: Storage::from_code(c.storage),
             map: Map::from_code(c.map),
@@ -181,9 +181,9 @@ macro_rules! stats {
 
         impl Stats {
             pub(crate) fn of(handle: &Handle) -> Result<Stats> {
-                let mut c = sys::ST_STATS_INIT;
+                let mut c = sys::st_stats::default();
                 // SAFETY: an open handle and a set-up place to write to.
-                check(unsafe { sys::st_get_stats(handle.raw(), &mut c) })?;
+                check(unsafe { sys::st_file_stats(handle.raw(), &mut c) })?;
                 Ok(Stats { $($field: c.$field),* })
             }
         }

@@ -15,7 +15,6 @@
 //! | --- | --- | --- | --- |
 //! | [`File`], [`Snapshot`], [`Tensor`], [`TensorView`], [`OwnedView`], [`Slice`], [`SafeTensors`], [`Interrupt`], [`Error`] | yes | yes | a file may be read and updated from many threads at once |
 //! | [`Transaction`], [`Writer`] | yes | no | belongs to one thread at a time |
-#![doc = include_str!("../NOT_COVERED.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 use libst_sys as sys;
@@ -32,22 +31,17 @@ mod handle;
 mod info;
 #[cfg(feature = "safetensors")]
 mod interop;
-mod layout;
 mod memory;
 mod options;
 mod owned;
-mod path;
-mod plan;
 mod reshape;
 mod save;
 mod slice;
 mod snapshot;
 mod status;
 mod tensor;
-mod timeout;
 mod transaction;
 mod transaction_options;
-mod unfinished;
 mod view;
 mod writer;
 
@@ -60,20 +54,17 @@ pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use file::{File, Interrupt};
 pub use info::{Direct, IoInfo, Map, Prefetch, Stats, Storage};
-pub use layout::Layout;
 pub use memory::SafeTensors;
-pub use options::OpenOptions;
+pub use options::{Layout, OpenOptions};
 pub use owned::OwnedView;
-pub use plan::{Plan, PlanKind};
 pub use reshape::{join, reshard};
 pub use save::{merge, save, SaveOptions};
 pub use slice::{Range, Slice};
 pub use snapshot::{Iter, Snapshot};
 pub use status::Status;
 pub use tensor::Tensor;
-pub use transaction::Transaction;
+pub use transaction::{Plan, PlanKind, Transaction};
 pub use transaction_options::TransactionOptions;
-pub use unfinished::{CommitError, FinishError};
 pub use view::{TensorView, View};
 pub use writer::Writer;
 

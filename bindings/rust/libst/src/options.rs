@@ -1,17 +1,18 @@
-//! How a file is opened.
+//! How a file is opened; and what all options share: layouts, waits, and paths on their way to C.
 
+use std::ffi::{c_char, CString};
 use std::fmt;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callback::Shared;
-use crate::delta::CPaths;
 use crate::file::Opened;
 use crate::handle::Handle;
-use crate::path::c_path;
-use crate::{sys, timeout, Direct, File, Level, Map, Prefetch, Progress, Result};
+use crate::info::numbered;
+use crate::{sys, Direct, Error, File, Level, Map, Prefetch, Progress, Result, Status};
 
 /// How a file is opened: [`File::open`] with choices.
 ///
@@ -43,16 +44,12 @@ unsafe impl Sync for OpenOptions {}
 impl OpenOptions {
     /// For reading, mapped as the storage asks, waiting up to ten seconds for locks.
     pub fn new() -> OpenOptions {
-        OpenOptions { c: sys::ST_OPEN_OPTIONS_INIT, deltas: Vec::new(), callbacks: Shared::default() }
+        OpenOptions { c: sys::st_open_options::default(), deltas: Vec::new(), callbacks: Shared::default() }
     }
 
     /// Whether changes are allowed; the file must be writable.
     pub fn write(mut self, write: bool) -> OpenOptions {
-        self.c.flags = if write {
-            self.c.flags | sys::ST_OPEN_READ_WRITE
-        } else {
-            self.c.flags & !sys::ST_OPEN_READ_WRITE
-        };
+        set(&mut self.c.flags, sys::ST_OPEN_READ_WRITE, write);
         self
     }
 
@@ -65,7 +62,7 @@ impl OpenOptions {
 
     /// How long changing and recovering wait for other workers' locks; `None` is for ever.
     pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> OpenOptions {
-        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self.c.lock_timeout_ms = milliseconds(timeout.into());
         self
     }
 
@@ -117,7 +114,7 @@ impl OpenOptions {
     }
 
     /// Told now and then during this file's long calls; [`ControlFlow::Break`] cancels the call, which then fails with
-    /// [`Status::Cancelled`](crate::Status::Cancelled) and has changed nothing. A panic cancels the call likewise, and
+    /// [`Status::Cancelled`] and has changed nothing. A panic cancels the call likewise, and
     /// then goes on.
     pub fn progress<F>(mut self, progress: F) -> OpenOptions
     where
@@ -141,18 +138,18 @@ impl OpenOptions {
     /// had committed.
     ///
     /// # Errors
-    /// [`NoFile`](crate::Status::NoFile), [`Permission`](crate::Status::Permission),
-    /// [`NotRegular`](crate::Status::NotRegular), [`Io`](crate::Status::Io); every status of the format; from recovery
-    /// [`NeedsRecovery`](crate::Status::NeedsRecovery), [`Journal`](crate::Status::Journal) and
-    /// [`Busy`](crate::Status::Busy); with [`deltas`](OpenOptions::deltas) [`Delta`](crate::Status::Delta),
-    /// [`DeltaBase`](crate::Status::DeltaBase).
+    /// [`NoFile`](Status::NoFile), [`Permission`](Status::Permission),
+    /// [`NotRegular`](Status::NotRegular), [`Io`](Status::Io); every status of the format; from recovery
+    /// [`NeedsRecovery`](Status::NeedsRecovery), [`Journal`](Status::Journal) and
+    /// [`Busy`](Status::Busy); with [`deltas`](OpenOptions::deltas) [`Delta`](Status::Delta),
+    /// [`DeltaBase`](Status::DeltaBase).
     pub fn open(self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let c_path = c_path(path)?;
         let deltas = CPaths::new(&self.deltas)?;
         let callbacks = Arc::new(self.callbacks); // from here on at one address
         let mut c = self.c;
-        (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len() as u64);
+        (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len());
         c.progress = callbacks.c_progress();
         c.log = callbacks.c_log();
         (c.progress_user, c.log_user) = (callbacks.user(), callbacks.user());
@@ -177,5 +174,91 @@ impl fmt::Debug for OpenOptions {
             .field("map", &Map::from_code(self.c.map))
             .field("lock_timeout_ms", &self.c.lock_timeout_ms)
             .finish_non_exhaustive()
+    }
+}
+
+numbered! {
+    /// In which order a new file has its tensors.
+    Layout {
+        /// As given; of a transaction: as in the file, new ones at the end.
+        Keep = ST_LAYOUT_KEEP,
+        /// Descending dtype, then name, as stock writers do.
+        Canonical = ST_LAYOUT_CANONICAL,
+        /// Canonical, and byte for byte what safetensors 0.8 writes. For [`SaveOptions`](crate::SaveOptions) only.
+        Stock = ST_LAYOUT_STOCK,
+    }
+}
+
+/// None: for ever. A wait that is not nothing is at least a millisecond.
+pub(crate) fn milliseconds(timeout: Option<Duration>) -> i32 {
+    match timeout {
+        None => sys::ST_TIMEOUT_FOREVER,
+        Some(wait) if wait.is_zero() => sys::ST_TIMEOUT_NONE,
+        Some(wait) => i32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX),
+    }
+}
+
+/// How long old shards stay. What is not nothing is at least a second.
+pub(crate) fn seconds(grace: Duration) -> u32 {
+    const LONGEST: u32 = sys::ST_GRACE_NONE - 1;
+    if grace.is_zero() {
+        return sys::ST_GRACE_NONE;
+    }
+    u32::try_from(grace.as_nanos().div_ceil(1_000_000_000)).unwrap_or(LONGEST).min(LONGEST)
+}
+
+pub(crate) fn set(flags: &mut u32, flag: u32, wanted: bool) {
+    *flags = if wanted { *flags | flag } else { *flags & !flag };
+}
+
+pub(crate) fn c_path(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| {
+        Error::new(Status::InvalidArgument, format!("the path {path:?} holds a NUL, which no path can"))
+    })
+}
+
+/// Paths on their way to C, and the pointers to them, which live as long.
+pub(crate) struct CPaths {
+    _paths: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl CPaths {
+    pub(crate) fn new(paths: &[impl AsRef<Path>]) -> Result<CPaths> {
+        let paths = paths.iter().map(|path| c_path(path.as_ref())).collect::<Result<Vec<_>>>()?;
+        let pointers = paths.iter().map(|path| path.as_ptr()).collect();
+        Ok(CPaths { _paths: paths, pointers })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pointers.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_rounded_up_and_saturate() {
+        assert_eq!(milliseconds(None), sys::ST_TIMEOUT_FOREVER);
+        assert_eq!(milliseconds(Some(Duration::ZERO)), sys::ST_TIMEOUT_NONE);
+        assert_eq!(milliseconds(Some(Duration::from_nanos(1))), 1);
+        assert_eq!(milliseconds(Some(Duration::from_millis(250))), 250);
+        assert_eq!(milliseconds(Some(Duration::from_secs(1 << 40))), i32::MAX);
+        assert_eq!(milliseconds(Some(Duration::MAX)), i32::MAX);
+    }
+
+    #[test]
+    fn graces_are_rounded_up_and_saturate() {
+        assert_eq!(seconds(Duration::ZERO), sys::ST_GRACE_NONE);
+        assert_eq!(seconds(Duration::from_nanos(1)), 1);
+        assert_eq!(seconds(Duration::from_secs(3600)), 3600);
+        assert_eq!(seconds(Duration::from_secs(u32::MAX.into())), u32::MAX - 1, "not ST_GRACE_NONE");
+        assert_eq!(seconds(Duration::MAX), u32::MAX - 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::check;
-use crate::path::c_path;
+use crate::options::c_path;
 use crate::{callback, sys, Result, SaveOptions};
 
 /// Write a checkpoint into a folder as shards of at most `max_shard_size` bytes of tensors, with their index, named as

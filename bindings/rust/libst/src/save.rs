@@ -7,11 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::callback::{self, OwnProgress, ProgressFn};
-use crate::delta::CPaths;
 use crate::error::check;
-use crate::path::c_path;
+use crate::options::{c_path, milliseconds, CPaths};
 use crate::view::c_tensor;
-use crate::{sys, timeout, Dtype, Error, Layout, Progress, Result, Status, View, Writer};
+use crate::{sys, Dtype, Error, Layout, Progress, Result, Status, View, Writer};
 
 /// Write a file of tensors, durably: until this returns the path leads to the old file, or to none; then to the new one.
 /// Readers of an old file keep it. [`SaveOptions`] has choices, metadata among them, and [`Writer`] writes what is larger
@@ -72,7 +71,7 @@ unsafe impl Send for SaveOptions<'_> {}
 impl<'a> SaveOptions<'a> {
     /// Tensors as they are given, data at 64, no metadata; waits up to ten seconds for locks where a file is replaced.
     pub fn new() -> SaveOptions<'a> {
-        SaveOptions { c: sys::ST_SAVE_OPTIONS_INIT, metadata: Vec::new(), progress: None }
+        SaveOptions { c: sys::st_save_options::default(), metadata: Vec::new(), progress: None }
     }
 
     /// More pairs of `__metadata__`.
@@ -91,8 +90,8 @@ impl<'a> SaveOptions<'a> {
         self
     }
 
-    /// Of the first data byte: a multiple of 8, at most 2^20 (4096 suits `O_DIRECT` and devices); 0: 64, or with
-    /// [`Layout::Stock`] 8.
+    /// The first data byte lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 4096 suits `O_DIRECT` and
+    /// devices. 0 is 64, or 8 with [`Layout::Stock`].
     pub fn alignment(mut self, bytes: u32) -> SaveOptions<'a> {
         self.c.alignment = bytes;
         self
@@ -106,7 +105,7 @@ impl<'a> SaveOptions<'a> {
 
     /// How long to wait for other workers' locks where a file is replaced; `None` is for ever.
     pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> SaveOptions<'a> {
-        self.c.lock_timeout_ms = timeout::milliseconds(timeout.into());
+        self.c.lock_timeout_ms = milliseconds(timeout.into());
         self
     }
 
@@ -155,7 +154,7 @@ impl<'a> SaveOptions<'a> {
     }
 
     /// Begin a file whose tensors, or some of them, are known beforehand: they have their places from the start, and may
-    /// be written in any order and in pieces, with [`Writer::add`].
+    /// be written in any order and in pieces, with [`Writer::write`].
     ///
     /// # Errors
     /// As [`save`].
@@ -198,7 +197,9 @@ impl<'a> SaveOptions<'a> {
         let (c, _, _progress) = self.parts();
         callback::call(|| {
             // SAFETY: C strings and set-up options, whose closure lives during the call.
-            check(unsafe { sys::st_merge(base.as_ptr(), deltas.as_ptr(), deltas.len(), to.as_ptr(), &c) })
+            check(unsafe {
+                sys::st_delta_merge(base.as_ptr(), deltas.as_ptr(), deltas.len(), to.as_ptr(), &c)
+            })
         })
     }
 

@@ -179,7 +179,7 @@ impl Slice {
         // SAFETY: a name, ranges and a buffer with their lengths, and no place for a description.
         self.of.pin().call(|raw| unsafe {
             let (name_bytes, dst) = (name.as_ptr().cast(), dst.as_mut_ptr().cast());
-            sys::st_read_slice_n(raw, name_bytes, name.len(), c.as_ptr(), c.len(), dst, dst_size, null_mut())
+            sys::st_read_slice(raw, name_bytes, name.len(), c.as_ptr(), c.len(), dst, dst_size, null_mut())
         })
     }
 }

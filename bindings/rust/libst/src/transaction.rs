@@ -6,8 +6,9 @@ use std::ptr::{null, null_mut};
 use crate::callback::{self, OwnProgress};
 use crate::error::check;
 use crate::handle::Handle;
+use crate::info::{numbered, sentence};
 use crate::view::with_value;
-use crate::{sys, CommitError, Plan, Result, TensorView, View};
+use crate::{sys, Result, TensorView, View};
 #[cfg(doc)]
 use crate::{File, Status, TransactionOptions};
 
@@ -73,7 +74,7 @@ use crate::{File, Status, TransactionOptions};
 /// ```
 #[must_use = "a transaction that is dropped changes nothing"]
 pub struct Transaction<'f> {
-    raw: *mut sys::st_txn, // NULL: finished
+    raw: *mut sys::st_txn, // freed by Drop alone
     handle: &'f Handle,
     _progress: Option<OwnProgress<'f>>, // C holds a pointer to it
 }
@@ -82,18 +83,19 @@ pub struct Transaction<'f> {
 unsafe impl Send for Transaction<'_> {}
 
 impl<'f> Transaction<'f> {
-    /// Without a closure of its own the file's callbacks are told.
+    /// Without a closure of its own C tells the file's.
     pub(crate) fn begin(
         handle: &'f Handle,
         mut c: sys::st_txn_options,
         progress: Option<OwnProgress<'f>>,
     ) -> Result<Transaction<'f>> {
-        let shared = || (handle.callbacks().c_progress(), handle.callbacks().user());
-        (c.progress, c.progress_user) = progress.as_ref().map_or_else(shared, OwnProgress::c);
+        if let Some(own) = &progress {
+            (c.progress, c.progress_user) = own.c();
+        }
         let mut transaction = Transaction { raw: null_mut(), handle, _progress: progress };
         // SAFETY: an open handle, set-up options, a place to write to; the transaction keeps the closure, and the file
         // its callbacks.
-        callback::call(|| check(unsafe { sys::st_begin(handle.raw(), &c, &mut transaction.raw) }))?;
+        callback::call(|| check(unsafe { sys::st_txn_begin(handle.raw(), &c, &mut transaction.raw) }))?;
         Ok(transaction)
     }
 
@@ -110,7 +112,7 @@ impl<'f> Transaction<'f> {
             callback::call(|| {
                 // SAFETY: a live transaction, a name with its length, and a tensor whose data lives during the call,
                 // which is long enough with ST_TXN_COPY.
-                check(unsafe { sys::st_txn_update_n(raw, name.as_ptr().cast(), name.len(), value) })
+                check(unsafe { sys::st_txn_update(raw, name.as_ptr().cast(), name.len(), value) })
             })
         };
         with_value(value.dtype(), value.shape(), &value.data(), update)?
@@ -135,7 +137,7 @@ impl<'f> Transaction<'f> {
         let put = |value: &sys::st_tensor| {
             callback::call(|| {
                 // SAFETY: as in `update`.
-                check(unsafe { sys::st_txn_put_n(raw, name.as_ptr().cast(), name.len(), value) })
+                check(unsafe { sys::st_txn_put(raw, name.as_ptr().cast(), name.len(), value) })
             })
         };
         with_value(value.dtype(), value.shape(), &value.data(), put)?
@@ -147,7 +149,7 @@ impl<'f> Transaction<'f> {
     /// [`Status::NotFound`]: the transaction is as it was.
     pub fn delete(&mut self, name: &str) -> Result<()> {
         // SAFETY: a live transaction, and a name with its length.
-        callback::call(|| check(unsafe { sys::st_txn_delete_n(self.raw, name.as_ptr().cast(), name.len()) }))
+        callback::call(|| check(unsafe { sys::st_txn_delete(self.raw, name.as_ptr().cast(), name.len()) }))
     }
 
     /// Give a tensor another name.
@@ -158,7 +160,7 @@ impl<'f> Transaction<'f> {
         callback::call(|| {
             // SAFETY: a live transaction, and names with their lengths.
             check(unsafe {
-                sys::st_txn_rename_n(self.raw, from.as_ptr().cast(), from.len(), to.as_ptr().cast(), to.len())
+                sys::st_txn_rename(self.raw, from.as_ptr().cast(), from.len(), to.as_ptr().cast(), to.len())
             })
         })
     }
@@ -180,7 +182,7 @@ impl<'f> Transaction<'f> {
         let (data, len) = value.map_or((null(), 0), |value| (value.as_ptr().cast(), value.len()));
         callback::call(|| {
             // SAFETY: a live transaction, a key with its length, and a value with its, or NULL.
-            check(unsafe { sys::st_txn_set_metadata_n(self.raw, key.as_ptr().cast(), key.len(), data, len) })
+            check(unsafe { sys::st_txn_set_metadata(self.raw, key.as_ptr().cast(), key.len(), data, len) })
         })
     }
 
@@ -190,15 +192,17 @@ impl<'f> Transaction<'f> {
     /// [`Status::HeaderTooLarge`] and what else the new header may be; [`Status::InvalidArgument`] (alignment);
     /// [`Status::TransactionFailed`], [`Status::Forked`], [`Status::Poisoned`].
     pub fn plan(&self) -> Result<Plan> {
-        // SAFETY: a live transaction.
-        callback::call(|| unsafe { Plan::of(self.raw) })
+        let mut c = sys::st_plan::default();
+        // SAFETY: a live transaction, and a set-up place to write to.
+        callback::call(|| check(unsafe { sys::st_txn_plan(self.raw, &mut c) }))?;
+        Ok(Plan::of(&c))
     }
 
     /// Make all staged changes durable, or none.
     ///
     /// # Errors
     /// [`Status::Busy`]: a lock was not to be had in time. The error names the tensor, and where it is known the
-    /// process that holds it, and [gives the transaction back](CommitError::into_transaction).
+    /// process that holds it. [`Transaction::try_commit`] may then be called again.
     ///
     /// [`Status::NeedsRecovery`]: it failed after, or at, the point of no return, and recovery decides: drop the file
     /// and open it anew.
@@ -207,19 +211,32 @@ impl<'f> Transaction<'f> {
     /// [`Status::HardLinks`] (see [`TransactionOptions::break_links`]), what the new header may be,
     /// [`Status::LockUnsupported`], [`Status::NoSpace`], [`Status::Io`], [`Status::Poisoned`], [`Status::Cancelled`],
     /// [`Status::Interrupted`], [`Status::TransactionFailed`], [`Status::Forked`], [`Status::Journal`]: nothing changed.
-    pub fn commit(mut self) -> Result<(), CommitError<'f>> {
-        let error = callback::call(|| {
-            // SAFETY: a live transaction.
-            let status = unsafe { sys::st_commit(self.raw) };
-            if status != sys::ST_E_BUSY {
-                self.raw = null_mut(); // freed, and known to be before a panic of a callback goes on
-            }
-            check(status).err()
-        });
-        match error {
-            None => Ok(()),
-            Some(error) => Err(CommitError::of(error, (!self.raw.is_null()).then_some(self))),
-        }
+    pub fn commit(mut self) -> Result<()> {
+        self.try_commit()
+    }
+
+    /// [`Transaction::commit`] that keeps the transaction, to commit it again after [`Status::Busy`]. After every other
+    /// answer it has ended, and everything answers [`Status::TransactionFailed`].
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// # let file = libst::OpenOptions::new().write(true).open(&path)?;
+    /// let mut change = file.begin()?;
+    /// change.update_bytes("b", &[1; 2])?;
+    /// while let Err(error) = change.try_commit() {
+    ///     if error.status() != libst::Status::Busy {
+    ///         return Err(error);
+    ///     }
+    ///     eprintln!("{error}"); // another worker holds a lock: try again
+    /// }
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn try_commit(&mut self) -> Result<()> {
+        // SAFETY: a live transaction.
+        callback::call(|| check(unsafe { sys::st_txn_commit(self.raw) }))
     }
 
     /// Drop all staged changes, as dropping the transaction does.
@@ -228,13 +245,65 @@ impl<'f> Transaction<'f> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // SAFETY: a live transaction, or NULL.
-        callback::call_in_drop(|| unsafe { sys::st_abort(self.raw) });
+        // SAFETY: a live transaction, or NULL if it could not be begun.
+        callback::call_in_drop(|| unsafe { sys::st_txn_free(self.raw) });
     }
 }
 
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}
+
+numbered! {
+    /// How a commit goes about it.
+    PlanKind {
+        /// There is nothing to do.
+        Nothing = ST_PLAN_NOTHING,
+        /// In place, through the journal.
+        Patch = ST_PLAN_PATCH,
+        /// A new file, which takes the old one's name.
+        Publish = ST_PLAN_PUBLISH,
+    }
+}
+
+/// What a commit would do, as far as can be told beforehand; see [`Transaction::plan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// In place, or a new file.
+    pub kind: PlanKind,
+    /// Bytes of the file after it.
+    pub file_size: u64,
+    /// Where tensors begin after it.
+    pub data_offset: u64,
+    /// Bytes from the process: to files, headers, the index, and what journals still lack.
+    pub bytes_written: u64,
+    /// Bytes shared with the old files, in blocks of which nothing is copied.
+    pub bytes_shared: u64,
+    /// Bytes of the old files that the kernel copies.
+    pub bytes_copied: u64,
+    /// Free bytes that the commit takes at once, and a little for the filesystem's own.
+    pub space_needed: u64,
+    /// Free bytes now, if known.
+    pub space_free: Option<u64>,
+    /// One sentence.
+    pub how: String,
+}
+
+impl Plan {
+    pub(crate) fn of(c: &sys::st_plan) -> Plan {
+        Plan {
+            kind: PlanKind::from_code(c.kind),
+            file_size: c.file_size,
+            data_offset: c.data_offset,
+            bytes_written: c.bytes_written,
+            bytes_shared: c.bytes_shared,
+            bytes_copied: c.bytes_copied,
+            space_needed: c.space_needed,
+            space_free: (c.space_free != u64::MAX).then_some(c.space_free),
+            how: sentence(&c.how),
+        }
     }
 }

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::callback::{OwnProgress, ProgressFn};
+use crate::options::{milliseconds, seconds, set};
 #[cfg(doc)]
 use crate::Status;
-use crate::{sys, timeout, File, Layout, Progress, Result, Transaction};
+use crate::{sys, File, Layout, Progress, Result, Transaction};
 
 /// How a transaction is begun: [`File::begin`] with choices.
 ///
@@ -32,8 +33,7 @@ use crate::{sys, timeout, File, Layout, Progress, Result, Transaction};
 /// ```
 #[must_use]
 pub struct TransactionOptions<'f> {
-    c: sys::st_txn_options, // its timeout and progress are those below
-    lock_timeout_ms: Option<i32>,
+    c: sys::st_txn_options,
     progress: Option<ProgressFn<'f>>,
 }
 
@@ -43,46 +43,40 @@ unsafe impl Send for TransactionOptions<'_> {}
 impl<'f> TransactionOptions<'f> {
     /// The file's lock timeout and progress; in place where that is possible.
     pub fn new() -> TransactionOptions<'f> {
-        let mut c = sys::ST_TXN_OPTIONS_INIT;
-        c.flags = sys::ST_TXN_COPY; // the library borrows nothing beyond a call
-        TransactionOptions { c, lock_timeout_ms: None, progress: None }
+        // By ST_TXN_COPY the library borrows nothing beyond a call.
+        let c = sys::st_txn_options { flags: sys::ST_TXN_COPY, ..Default::default() };
+        TransactionOptions { c, progress: None }
     }
 
     /// How long [`Transaction::commit`] waits for other workers' locks; `None` is for ever.
     pub fn lock_timeout(mut self, timeout: impl Into<Option<Duration>>) -> TransactionOptions<'f> {
-        self.lock_timeout_ms = Some(timeout::milliseconds(timeout.into()));
+        self.c.lock_timeout_ms = milliseconds(timeout.into());
         self
     }
 
     /// Whether also what could be patched goes into a new file, so that no reader sees a mix.
-    pub fn publish(self, publish: bool) -> TransactionOptions<'f> {
-        self.flag(sys::ST_COMMIT_PUBLISH, publish)
+    pub fn publish(mut self, publish: bool) -> TransactionOptions<'f> {
+        set(&mut self.c.flags, sys::ST_TXN_PUBLISH, publish);
+        self
     }
 
     /// Whether a file that has other hard links may be published all the same: they keep the old bytes. Else the commit
     /// answers [`Status::HardLinks`].
-    pub fn break_links(self, break_links: bool) -> TransactionOptions<'f> {
-        self.flag(sys::ST_TXN_BREAK_LINKS, break_links)
-    }
-
-    /// Whether what is deleted becomes a tensor `__st_free__/n` that keeps its bytes, so that what lies behind it does
-    /// not move. Later puts use it, [`compact`](crate::compact()) removes it.
-    pub fn fillers(self, fillers: bool) -> TransactionOptions<'f> {
-        self.flag(sys::ST_TXN_FILLERS, fillers)
+    pub fn break_links(mut self, break_links: bool) -> TransactionOptions<'f> {
+        set(&mut self.c.flags, sys::ST_TXN_BREAK_LINKS, break_links);
+        self
     }
 
     /// Gives shards that are rewritten new names, as in `model-00001-of-00004.g1.safetensors`, and leaves the old ones
-    /// for so long: whoever has read the old index then finds all that it names, and the change takes one copy. The
+    /// for so long: a process that has read the old index then finds all that it names, and the change takes one copy. The
     /// first such commit after that time removes them, or [`recover`](crate::recover()) at any time. Until then, what
     /// takes files by a pattern such as `*.safetensors`, and not by the index, takes old and new ones. `None` is the
     /// default: shards keep their names. On one file it is [`Status::Unsupported`].
     pub fn new_names(mut self, grace: impl Into<Option<Duration>>) -> TransactionOptions<'f> {
         let grace = grace.into();
-        if let Some(grace) = grace {
-            let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
-            self.c.shard_grace_s = u32::try_from(seconds).unwrap_or(u32::MAX);
-        }
-        self.flag(sys::ST_TXN_NEW_NAMES, grace.is_some())
+        set(&mut self.c.flags, sys::ST_TXN_NEW_NAMES, grace.is_some());
+        self.c.shard_grace_s = grace.map_or(sys::ST_GRACE_DEFAULT, seconds);
+        self
     }
 
     /// The order of the tensors, [`Layout::Keep`] or [`Layout::Canonical`]. What is not `Keep`, and an alignment or
@@ -92,8 +86,8 @@ impl<'f> TransactionOptions<'f> {
         self
     }
 
-    /// Of the first data byte of a new file: a multiple of 8, at most 2^20; 0: what lets most bytes be shared with the
-    /// old file, else 64.
+    /// The first data byte of a new file lies at a multiple of `bytes`: a multiple of 8, at most 2^20. 0 is what lets most
+    /// bytes be shared with the old file, else 64.
     pub fn alignment(mut self, bytes: u32) -> TransactionOptions<'f> {
         self.c.alignment = bytes;
         self
@@ -120,13 +114,10 @@ impl<'f> TransactionOptions<'f> {
     /// [`Status::ReadOnly`], [`Status::Poisoned`].
     pub fn begin(self, file: &'f File) -> Result<Transaction<'f>> {
         let mut c = self.c;
-        c.lock_timeout_ms = self.lock_timeout_ms.unwrap_or(file.lock_timeout_ms());
+        if c.lock_timeout_ms == sys::ST_TIMEOUT_DEFAULT {
+            c.lock_timeout_ms = file.lock_timeout_ms();
+        }
         Transaction::begin(file.handle(), c, self.progress.map(OwnProgress::new))
-    }
-
-    fn flag(mut self, flag: u32, set: bool) -> TransactionOptions<'f> {
-        self.c.flags = if set { self.c.flags | flag } else { self.c.flags & !flag };
-        self
     }
 }
 
@@ -139,7 +130,7 @@ impl Default for TransactionOptions<'_> {
 impl fmt::Debug for TransactionOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransactionOptions")
-            .field("lock_timeout_ms", &self.lock_timeout_ms)
+            .field("lock_timeout_ms", &self.c.lock_timeout_ms)
             .field("flags", &self.c.flags)
             .field("layout", &Layout::from_code(self.c.layout))
             .finish_non_exhaustive()

@@ -81,7 +81,7 @@ impl<'data> TensorView<'data> {
         }
     }
 
-    /// Of parts that the library has checked.
+    /// The parts are such as the library has checked.
     #[inline]
     pub(crate) fn of_parts(dtype: Dtype, shape: &'data [usize], data: &'data [u8]) -> Self {
         TensorView { dtype, shape: Cow::Borrowed(shape), data }

@@ -10,7 +10,7 @@ use crate::error::check;
 use crate::view::c_tensor;
 #[cfg(doc)]
 use crate::Status;
-use crate::{sys, FinishError, Result, SaveOptions, View};
+use crate::{sys, Result, SaveOptions, View};
 
 /// A file being written, which may be larger than memory. Until [`Writer::finish`] returns the path leads to the old
 /// file, or to none. Aborted when dropped. It belongs to one thread at a time.
@@ -31,7 +31,7 @@ use crate::{sys, FinishError, Result, SaveOptions, View};
 /// ```
 #[must_use = "a writer that is dropped writes nothing"]
 pub struct Writer<'a> {
-    raw: *mut sys::st_writer,           // NULL: finished
+    raw: *mut sys::st_writer,           // freed by Drop alone
     _progress: Option<OwnProgress<'a>>, // C holds a pointer to it
 }
 
@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
     /// [`Status::DuplicateName`], [`Status::ShapeMismatch`]
     /// (not as declared), [`Status::Dtype`],
     /// [`Status::ShapeOverflow`], [`Status::Subbyte`]; as
-    /// [`Writer::add`].
+    /// [`Writer::write`].
     pub fn put(&mut self, name: &str, value: impl View) -> Result<()> {
         let data = value.data();
         let tensor = c_tensor(name, value.dtype(), value.shape(), &data, data.len() as u64)?;
@@ -92,33 +92,45 @@ impl<'a> Writer<'a> {
     /// [`Status::Io`], [`Status::Cancelled`]: it can only be dropped, and
     /// everything else answers [`Status::TransactionFailed`].
     /// [`Status::Forked`]: it belongs to the parent process.
-    pub fn add(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let (data, nbytes) = (bytes.as_ptr().cast(), bytes.len() as u64);
         callback::call(|| {
             // SAFETY: a live writer, a name and bytes with their lengths.
-            check(unsafe { sys::st_writer_add_n(self.raw, name.as_ptr().cast(), name.len(), data, nbytes) })
+            check(unsafe { sys::st_writer_write(self.raw, name.as_ptr().cast(), name.len(), data, nbytes) })
         })
     }
 
     /// Make the file durable and give it its name.
     ///
     /// # Errors
-    /// [`Status::Busy`], [`Status::Incomplete`] (bytes of a declared
-    /// tensor are missing): the error [gives the writer back](FinishError::into_writer). Else as
-    /// [`save`](crate::save()).
-    pub fn finish(mut self) -> Result<(), FinishError<'a>> {
-        let error = callback::call(|| {
-            // SAFETY: a live writer.
-            let status = unsafe { sys::st_writer_finish(self.raw) };
-            if status != sys::ST_E_BUSY && status != sys::ST_E_INCOMPLETE {
-                self.raw = null_mut(); // freed, and known to be before a panic of a callback goes on
-            }
-            check(status).err()
-        });
-        match error {
-            None => Ok(()),
-            Some(error) => Err(FinishError::of(error, (!self.raw.is_null()).then_some(self))),
-        }
+    /// As [`Writer::try_finish`].
+    pub fn finish(mut self) -> Result<()> {
+        self.try_finish()
+    }
+
+    /// [`Writer::finish`] that keeps the writer, to go on where it was not finished yet. After every other answer it has
+    /// ended, and everything answers [`Status::TransactionFailed`].
+    ///
+    /// # Errors
+    /// [`Status::Busy`] (another worker holds a lock), [`Status::Incomplete`] (bytes of a declared tensor are missing): it
+    /// may be called again. Else as [`save`](crate::save()).
+    ///
+    /// ```
+    /// # let (folder, _) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// # let path = folder.path().join("new.safetensors");
+    /// use libst::{Dtype, SaveOptions, Status};
+    ///
+    /// let mut writer = SaveOptions::new().writer_declaring(&path, [("w", Dtype::U8, [4])])?;
+    /// writer.write("w", &[1, 2, 3])?;
+    /// let unfinished = writer.try_finish().unwrap_err();
+    /// assert_eq!((unfinished.status(), unfinished.tensor()), (Status::Incomplete, Some("w")));
+    /// writer.write("w", &[4])?;
+    /// writer.finish()?;
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    pub fn try_finish(&mut self) -> Result<()> {
+        // SAFETY: a live writer.
+        callback::call(|| check(unsafe { sys::st_writer_finish(self.raw) }))
     }
 
     /// Drop what was written, as dropping the writer does.
@@ -127,8 +139,8 @@ impl<'a> Writer<'a> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        // SAFETY: a live writer, or NULL.
-        callback::call_in_drop(|| unsafe { sys::st_writer_abort(self.raw) });
+        // SAFETY: a live writer, or NULL if it could not be opened.
+        callback::call_in_drop(|| unsafe { sys::st_writer_free(self.raw) });
     }
 }
 

@@ -125,9 +125,6 @@ fn a_file_opened_for_reading_is_not_changed() {
 
 #[test]
 fn a_failed_commit_is_an_error_like_any_other() {
-    fn in_one_line(change: Transaction<'_>) -> Result<()> {
-        Ok(change.commit()?)
-    }
     fn as_a_box(change: Transaction<'_>) -> Result<(), Box<dyn std::error::Error>> {
         Ok(change.commit()?)
     }
@@ -139,7 +136,7 @@ fn a_failed_commit_is_an_error_like_any_other() {
         change.update_bytes("b", &[4; 7]).unwrap();
         change
     };
-    assert_eq!(in_one_line(begin()).unwrap_err().status(), Status::Busy);
+    assert_eq!(begin().commit().unwrap_err().status(), Status::Busy);
     drop(lock);
     let b = file.tensor("b").unwrap();
     let lock = Lock::hold_part(&model.path, b.file_offset(), b.data_len());
@@ -153,9 +150,9 @@ fn a_failed_commit_is_an_error_like_any_other() {
     change.update_bytes("b", &[4; 7]).unwrap();
     std::fs::write(model.path.with_extension("new"), replaced).unwrap();
     std::fs::rename(model.path.with_extension("new"), &model.path).unwrap();
-    let failed = change.commit().unwrap_err();
-    assert_eq!(failed.status(), Status::FileChanged);
-    assert_eq!(failed.into_transaction().unwrap_err().status(), Status::FileChanged);
+    assert_eq!(change.try_commit().unwrap_err().status(), Status::FileChanged);
+    assert_eq!(change.try_commit().unwrap_err().status(), Status::TransactionFailed);
+    assert_eq!(change.update_bytes("other", &[4; 7]).unwrap_err().status(), Status::TransactionFailed);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use support::*;
 
 #[test]
-fn busy_names_the_holder_and_gives_the_transaction_back() {
+fn busy_names_the_holder_and_keeps_the_transaction() {
     let model = Model::plain();
     let file = OpenOptions::new().write(true).lock_timeout(Duration::ZERO).open(&model.path).unwrap();
     let mut change = file.begin().unwrap();
@@ -31,10 +31,8 @@ fn busy_names_the_holder_and_gives_the_transaction_back() {
     assert_eq!(unsafe { libc::read(pipe[0], [0u8].as_mut_ptr().cast(), 1) }, 1);
 
     for _ in 0..3 {
-        let busy = change.commit().unwrap_err();
-        assert_eq!(busy.status(), Status::Busy);
-        assert_eq!(busy.error().holder_pid(), Some(holder.0 as u32), "{busy}");
-        change = busy.into_transaction().unwrap();
+        let busy = change.try_commit().unwrap_err();
+        assert_eq!((busy.status(), busy.holder_pid()), (Status::Busy, Some(holder.0 as u32)), "{busy}");
     }
     let error = file.update_bytes("b", &[5; 7]).unwrap_err();
     assert_eq!((error.status(), error.holder_pid()), (Status::Busy, Some(holder.0 as u32)));

@@ -144,15 +144,18 @@ fn declared_tensors_come_in_any_order_and_in_pieces() {
     for piece in 0..3 {
         for (name, sample) in samples.iter().rev() {
             let third = sample.data.len() / 3;
-            writer.add(name, &sample.data[piece * third..][..third]).unwrap();
+            writer.write(name, &sample.data[piece * third..][..third]).unwrap();
         }
     }
-    assert_eq!(writer.add("none", &[1]).unwrap_err().status(), Status::NotFound);
-    assert_eq!(writer.add(&samples[1].0, &[1]).unwrap_err().status(), Status::NbytesMismatch);
+    assert_eq!(writer.write("none", &[1]).unwrap_err().status(), Status::NotFound);
+    assert_eq!(writer.write(&samples[1].0, &[1]).unwrap_err().status(), Status::NbytesMismatch);
     assert_eq!(writer.put(&samples[1].0, &samples[1].1).unwrap_err().status(), Status::DuplicateName);
     let extra = Sample::new(TheirDtype::U8, &[], &mut random);
     writer.put("extra", &extra).unwrap();
-    writer.finish().unwrap();
+    writer.try_finish().unwrap();
+    assert_eq!(writer.write("extra", &[1]).unwrap_err().status(), Status::TransactionFailed);
+    assert_eq!(writer.try_finish().unwrap_err().status(), Status::TransactionFailed);
+    drop(writer);
     let mut expected: Samples = samples.iter().cloned().collect();
     expected.insert("extra".to_owned(), extra);
     assert_eq!(read_by_them(&place.path()), (expected, HashMap::new()));
@@ -171,10 +174,11 @@ fn a_writer_that_is_not_finished_leaves_the_old_file() {
     Writer::create(place.path()).unwrap().abort();
     let shape: &[usize] = &[4];
     let mut writer = SaveOptions::new().writer_declaring(place.path(), [("w", Dtype::U8, shape)]).unwrap();
-    writer.add("w", &sample.data[..3]).unwrap();
-    let unfinished = writer.finish().unwrap_err();
-    assert_eq!((unfinished.status(), unfinished.error().tensor()), (Status::Incomplete, Some("w")));
-    drop(unfinished.into_writer().unwrap());
+    writer.write("w", &sample.data[..3]).unwrap();
+    let unfinished = writer.try_finish().unwrap_err();
+    assert_eq!((unfinished.status(), unfinished.tensor()), (Status::Incomplete, Some("w")));
+    writer.write("w", &sample.data[..1]).unwrap();
+    drop(writer);
     let mut writer = SaveOptions::new().writer_declaring(place.path(), [("w", Dtype::U8, shape)]).unwrap();
     let other = Sample::new(TheirDtype::U8, &[2, 2], &mut Random::new(1));
     assert_eq!(writer.put("w", &other).unwrap_err().status(), Status::ShapeMismatch);

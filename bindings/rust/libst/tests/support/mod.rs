@@ -235,7 +235,7 @@ impl Lock {
         Lock::hold_part(path, 0, 0)
     }
 
-    /// Of so many bytes; 0 is all to the end.
+    /// A lock of so many bytes; 0 is all to the end.
     pub fn hold_part(path: &Path, begin: u64, length: usize) -> Lock {
         let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
         // SAFETY: all zeros is a flock.
