@@ -7,7 +7,7 @@ using namespace st::capi;
 namespace st::capi {
 
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &o) {
-  constexpr uint32_t known = ST_TXN_COPY | ST_COMMIT_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_FILLERS | ST_TXN_NEW_NAMES;
+  constexpr uint32_t known = ST_TXN_COPY | ST_COMMIT_PUBLISH | ST_TXN_BREAK_LINKS | ST_TXN_NEW_NAMES;
   if (o.flags & ~known)
     return fail(Status::unsupported, call, " was given a flag that libst ", st_version(), " does not know");
   if (o.layout > ST_LAYOUT_CANONICAL)
@@ -19,7 +19,6 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   options.progress = progress_of(o.progress, o.progress_user);
   options.publish = o.flags & ST_COMMIT_PUBLISH;
   options.break_links = o.flags & ST_TXN_BREAK_LINKS;
-  options.fillers = o.flags & ST_TXN_FILLERS;
   options.new_names = o.flags & ST_TXN_NEW_NAMES;
   options.shard_grace_s = o.shard_grace_s;
   options.layout = static_cast<write::Layout>(o.layout);

@@ -223,7 +223,7 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
   }
   st_txn *transaction = nullptr;
   st_txn_options txn = ST_TXN_OPTIONS_INIT;
-  txn.flags = ST_TXN_COPY | 32u;
+  txn.flags = ST_TXN_COPY | 16u;
   EXPECT_ST(ST_E_UNSUPPORTED, st_begin(file, &txn, &transaction));
   txn.flags = 0;
   txn.layout = ST_LAYOUT_STOCK;

@@ -21,7 +21,7 @@ def compact(
     progress: Optional[Progress] = None,
 ) -> None:
     """Rewrite a file in canonical order (descending dtype, then name), with no spare room in its header but
-    `header_reserve`, and without what transactions with `fillers` left. Atomic for every reader.
+    `header_reserve`. Atomic for every reader.
 
     Raises what `libst.open` and `Transaction.commit` raise.
     """

@@ -473,7 +473,6 @@ class File(Mapping[str, Array]):
         copy: bool = True,
         publish: bool = False,
         break_links: bool = False,
-        fillers: bool = False,
         layout: str = "keep",
         alignment: int = 0,
         header_reserve: int = 0,
@@ -495,7 +494,6 @@ class File(Mapping[str, Array]):
                 bytes back from the journal, but then it must not change until the block's end.
             publish: make a new file also where all could be patched in place, so that no reader sees a mix.
             break_links: publish a file that has other hard links, which keep the old bytes.
-            fillers: let what is deleted leave its bytes, as tensors `__st_free__/n`, for later puts to use.
             layout: "keep" the order of the file, or "canonical".
             alignment: of the first data byte of a new file; 0: what lets most be shared with the old one.
             header_reserve: spare bytes in the header of a new file, at least.
@@ -512,7 +510,6 @@ class File(Mapping[str, Array]):
         callbacks = self._callbacks if progress is None else Callbacks(progress)
         flags = _abi.ST_COMMIT_PUBLISH if publish else 0
         flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
-        flags |= _abi.ST_TXN_FILLERS if fillers else 0
         flags |= _abi.ST_TXN_NEW_NAMES if new_names else 0
         form = Layout(flags, layout_number(layout, ("keep", "canonical")), alignment, header_reserve, shard_grace)
         transaction = Transaction._begin(self, callbacks, waiting, copy, form)

@@ -342,7 +342,6 @@ void st_interrupt(st_file *file);
  *    replaced since it was read (st_refresh). A handle keeps up to 128 descriptors open, however many shards there are.
  *  - A transaction is all or nothing across shards. A new name goes to the last shard that the transaction rewrites
  *    anyway, else to the last shard. weight_map follows, and total_size and total_parameters where the index has them.
- *    ST_TXN_FILLERS is ST_E_UNSUPPORTED.
  *  - Shards that a transaction rewrites keep their names; or, with ST_TXN_NEW_NAMES, get new ones.
  *  - st_get_io_info is about the first shard; st_get_stats sums the shards that are open: none is until it is needed. */
 
@@ -548,9 +547,7 @@ st_status st_load(st_file *file, const uint64_t *indices, size_t n, const st_loa
 #define ST_TXN_COPY 1u /* payloads are copied at once, so that the caller may free them */
 #define ST_COMMIT_PUBLISH 2u    /* also what could be patched goes into a new file: no reader sees a mix */
 #define ST_TXN_BREAK_LINKS 4u   /* publish a file that has other hard links, which keep the old bytes */
-#define ST_TXN_FILLERS 8u       /* what is deleted becomes a tensor __st_free__/n (U8) that keeps its bytes: what
-                                   lies behind it does not move; later puts use it, st_compact removes it */
-#define ST_TXN_NEW_NAMES 16u    /* shards that are rewritten get new names; see below */
+#define ST_TXN_NEW_NAMES 8u     /* shards that are rewritten get new names; see below */
 
 /* With ST_TXN_NEW_NAMES a transaction on shards that changes more than bytes in place writes each shard that it changes
  * once, as a new file with a number in its name (model-00001-of-00004.g7.safetensors, g7 being one more than any before
@@ -684,7 +681,7 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  * Statuses: as st_open. Must not race with calls on the same handle that take an index. Since 2.0. */
 st_status st_refresh(st_file *file);
 
-/* Rewrite a file in canonical order with no spare room (but header_reserve), no fillers, and data at 64 or
+/* Rewrite a file in canonical order with no spare room (but header_reserve), and data at 64 or
  * opts->alignment; atomically, as any publish. Statuses: as st_open and st_commit. Since 2.0. */
 st_status st_compact(const char *path, const st_txn_options *opts);
 

@@ -11,8 +11,7 @@ use crate::error::check;
 use crate::path::c_path;
 use crate::{sys, timeout, Progress, Result};
 
-/// Rewrite a file in canonical order, with no spare room and without what transactions with
-/// [`fillers`](crate::TransactionOptions::fillers) left; atomically, as any publish. [`Compact`] has choices.
+/// Rewrite a file in canonical order, with no spare room; atomically, as any publish. [`Compact`] has choices.
 ///
 /// # Errors
 /// What opening and [`Transaction::commit`](crate::Transaction::commit) answer.

@@ -65,12 +65,6 @@ impl<'f> TransactionOptions<'f> {
         self.flag(sys::ST_TXN_BREAK_LINKS, break_links)
     }
 
-    /// Whether what is deleted becomes a tensor `__st_free__/n` that keeps its bytes, so that what lies behind it does
-    /// not move. Later puts use it, [`compact`](crate::compact()) removes it.
-    pub fn fillers(self, fillers: bool) -> TransactionOptions<'f> {
-        self.flag(sys::ST_TXN_FILLERS, fillers)
-    }
-
     /// Gives shards that are rewritten new names, as in `model-00001-of-00004.g1.safetensors`, and leaves the old ones
     /// for so long: whoever has read the old index then finds all that it names, and the change takes one copy. The
     /// first such commit after that time removes them, or [`recover`](crate::recover()) at any time. Until then, what
