@@ -61,7 +61,6 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
                  "be shared with the old file, else 64)");
   command.option("--reserve", options.reserve, "BYTES", "Leave BYTES of spare room in the header");
   command.flag("--canonical", options.canonical, "Order tensors by descending dtype, then name");
-  command.flag("--fillers", options.fillers, "Let deleted tensors leave their bytes for later puts");
   command.flag("--break-links", options.break_links,
                "Change a file that has other hard links, which keep the\n"
                "old bytes");
@@ -70,8 +69,7 @@ void add_layout_options(const Command &command, LayoutOptions &options) {
 
 st_txn_options txn_options(const LayoutOptions &options) {
   auto opts = sized<st_txn_options>();
-  opts.flags = (options.fillers ? ST_TXN_FILLERS : 0) | (options.break_links ? ST_TXN_BREAK_LINKS : 0) |
-               (options.new_names.wanted ? ST_TXN_NEW_NAMES : 0);
+  opts.flags = (options.break_links ? ST_TXN_BREAK_LINKS : 0) | (options.new_names.wanted ? ST_TXN_NEW_NAMES : 0);
   opts.shard_grace_s = options.new_names.grace_s == 0 ? ST_GRACE_NONE : options.new_names.grace_s;
   opts.lock_timeout_ms = options.lock_timeout_ms;
   opts.layout = options.canonical ? ST_LAYOUT_CANONICAL : ST_LAYOUT_KEEP;

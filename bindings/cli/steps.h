@@ -22,7 +22,6 @@ struct LayoutOptions {
   uint32_t alignment = 0;
   uint64_t reserve = 0;
   bool canonical = false;
-  bool fillers = false;
   bool break_links = false;
   NewNamesOptions new_names;
 };

@@ -190,10 +190,6 @@ func Publish() FlagOption { return txFlag(C.ST_COMMIT_PUBLISH) }
 // BreakLinks publishes a file that has other hard links, which keep the old bytes. Without it that is ErrHardLinks.
 func BreakLinks() FlagOption { return txFlag(C.ST_TXN_BREAK_LINKS) }
 
-// Fillers makes of what is deleted a tensor __st_free__/n that keeps its bytes, so that what lies behind it does not
-// move. Later puts use it, Compact removes it.
-func Fillers() TxOption { return txFlag(C.ST_TXN_FILLERS) }
-
 type shardGrace C.uint32_t
 
 func (g shardGrace) toTx(c *txConfig) {

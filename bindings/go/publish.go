@@ -63,8 +63,8 @@ func (f *File) RefreshContext(ctx context.Context) error {
 	})
 }
 
-// Compact rewrites a file in canonical order, with no spare room but what WithHeaderReserve asks for, without what Fillers
-// left, and with its data at 64 or WithAlignment; atomically, as any publish.
+// Compact rewrites a file in canonical order, with no spare room but what WithHeaderReserve asks for, and with its data at
+// 64 or WithAlignment; atomically, as any publish.
 func Compact(path string, opts ...TxOption) error {
 	return CompactContext(context.Background(), path, opts...)
 }

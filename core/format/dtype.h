@@ -1,6 +1,5 @@
-// The element types of the format: names, numbers and bits. The numbers are
-// those of st.h, and their order is the reference's order of alignment, by
-// which writers sort tensors.
+// The element types of the format: names, numbers, bits and ranks. The numbers
+// are those of st.h; they say nothing of the order.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +37,9 @@ inline constexpr uint32_t dtype_count = 22;
 bool is_dtype(uint32_t number);
 std::string_view dtype_name(Dtype);  // NUL-terminated
 uint32_t dtype_bits(Dtype);
+// The place in the reference's order of alignment, from 0: writers sort tensors
+// by it. A dtype that is added takes the next number, and a rank between others.
+uint32_t dtype_rank(Dtype);
 std::optional<Dtype> parse_dtype(std::string_view name);
 
 }  // namespace st

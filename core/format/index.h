@@ -49,6 +49,8 @@ class Index {
 
   // 32 bytes a tensor. A name or shape is shorter than the header, which is
   // shorter than 10^8 bytes, so 32 bits (27 for the rank) reach.
+  static constexpr uint32_t dtype_width = 5;  // bits
+  static_assert(dtype_count < 1u << dtype_width, "the number of every dtype fits");
   struct Entry {
     uint64_t begin;
     uint64_t end;
@@ -63,9 +65,9 @@ class Index {
           name(name),
           name_len(name_len),
           shape(shape),
-          rank_and_dtype(rank << 5 | static_cast<uint32_t>(dtype)) {}
-    uint32_t rank() const { return rank_and_dtype >> 5; }
-    Dtype dtype() const { return static_cast<Dtype>(rank_and_dtype & 31); }
+          rank_and_dtype(rank << dtype_width | static_cast<uint32_t>(dtype)) {}
+    uint32_t rank() const { return rank_and_dtype >> dtype_width; }
+    Dtype dtype() const { return static_cast<Dtype>(rank_and_dtype & ((1u << dtype_width) - 1)); }
   };
   struct Pair {
     uint32_t key, key_len, value, value_len;

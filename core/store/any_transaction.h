@@ -22,10 +22,9 @@ struct TransactionOptions {
   Progress progress = {};
   bool publish = false;      // also what could be patched: no reader sees a mix
   bool break_links = false;  // publish a file that has other names
-  bool fillers = false;      // removed tensors leave their bytes for later ones
   bool new_names = false;    // of shards: what is published gets a new name, and the old one stays for shard_grace_s
   uint32_t shard_grace_s = default_shard_grace_s;
-  bool compact = false;  // fillers go, and the layout is renewed though nothing else changes
+  bool compact = false;  // the layout is renewed though nothing else changes
   write::Layout layout = write::Layout::keep;
   bool align = false;  // the kept layout, of a file that is aligned before
   uint64_t alignment = 0;

@@ -5,10 +5,6 @@
 namespace st::store {
 namespace {
 
-bool is_filler(std::string_view name) {
-  return name.starts_with(filler_prefix);
-}
-
 Failure refuse(Status status, std::string_view name, std::string_view why) {
   return Failure(error(status, "tensor ", in_quotes(name), " ", why).about_tensor(name));
 }
@@ -21,7 +17,7 @@ Result<void> check_new_name(std::string_view name) {
               "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
 }
 
-Draft::Draft(const Index &index, bool fillers) : fillers_(fillers) {
+Draft::Draft(const Index &index) {
   places_.reserve(index.size());
   by_name_.reserve(index.size());
   for (size_t i = 0; i < index.size(); ++i) {
@@ -62,7 +58,8 @@ Result<void> Draft::apply(const Change &change) {
     case Change::remove: {
       auto place = place_of(change.name);
       if (!place) return Failure(std::move(place.error()));
-      remove(*place);
+      places_[*place].reset();
+      by_name_.erase(change.name);
       return {};
     }
     case Change::rename: {
@@ -95,68 +92,17 @@ Result<void> Draft::apply(const Change &change) {
   return fail(Status::internal, "a change of no kind");
 }
 
-// A tensor that is there keeps its place in the order; others come last, or
-// into the place of a filler.
+// A tensor that is there keeps its place in the order; others come last.
 void Draft::put(const Change &change) {
   const auto found = by_name_.find(change.name);
   if (found != by_name_.end()) {
     DraftTensor &t = *places_[found->second];
-    if (!fillers_ || t.form.nbytes == change.form.nbytes || t.payload) {
-      t.form = change.form;
-      t.payload = change.payload;
-      return;
-    }
-    remove(found->second);
+    t.form = change.form;
+    t.payload = change.payload;
+    return;
   }
-  if (fillers_ && use_filler(change)) return;
   by_name_.emplace(change.name, places_.size());
   places_.push_back(DraftTensor{change.name, change.form, 0, change.payload});
-}
-
-void Draft::remove(size_t place) {
-  const DraftTensor old = std::move(*places_[place]);
-  by_name_.erase(old.name);
-  places_[place].reset();
-  // A payload has no bytes in the file that could be kept.
-  if (fillers_ && !old.payload && old.form.nbytes > 0 && !is_filler(old.name))
-    insert_filler(place, old.begin, old.form.nbytes);
-}
-
-// Bytes of the old file that stay where they are, at a place that is empty.
-void Draft::insert_filler(size_t place, uint64_t begin, uint64_t nbytes) {
-  std::string name;
-  for (size_t n = 0;; ++n)
-    if (name = text(filler_prefix, n); !by_name_.count(name)) break;
-  by_name_.emplace(name, place);
-  places_[place] = DraftTensor{std::move(name), {Dtype::U8, {nbytes}, nbytes}, begin, {}};
-}
-
-// The smallest that is large enough; what is left of it stays a filler.
-bool Draft::use_filler(const Change &change) {
-  const uint64_t n = change.form.nbytes;
-  if (n == 0) return false;
-  size_t best = places_.size();
-  for (size_t i = 0; i < places_.size(); ++i) {
-    const auto &p = places_[i];
-    if (!p || p->payload || !is_filler(p->name) || p->form.nbytes < n) continue;
-    if (best == places_.size() || p->form.nbytes < places_[best]->form.nbytes) best = i;
-  }
-  if (best == places_.size()) return false;
-  const DraftTensor filler = std::move(*places_[best]);
-  by_name_.erase(filler.name);
-  by_name_.emplace(change.name, best);
-  places_[best] = DraftTensor{change.name, change.form, 0, change.payload};
-  if (filler.form.nbytes > n) {
-    places_.insert(places_.begin() + static_cast<ptrdiff_t>(best) + 1, std::nullopt);
-    renumber(best + 2);
-    insert_filler(best + 1, filler.begin + n, filler.form.nbytes - n);
-  }
-  return true;
-}
-
-void Draft::renumber(size_t from) {
-  for (size_t i = from; i < places_.size(); ++i)
-    if (places_[i]) by_name_[places_[i]->name] = i;
 }
 
 Result<void> Draft::reorder(const std::vector<std::string> &names) {
@@ -175,16 +121,8 @@ Result<void> Draft::reorder(const std::vector<std::string> &names) {
   ordered.reserve(places.size());
   for (const size_t place : places) ordered.push_back(std::move(places_[place]));
   places_ = std::move(ordered);
-  renumber(0);
+  for (size_t i = 0; i < places_.size(); ++i) by_name_[places_[i]->name] = i;
   return {};
-}
-
-void Draft::drop_fillers() {
-  for (auto &place : places_) {
-    if (!place || !is_filler(place->name)) continue;
-    by_name_.erase(place->name);
-    place.reset();
-  }
 }
 
 std::vector<const DraftTensor *> Draft::tensors() const {

@@ -12,9 +12,6 @@
 
 namespace st::store {
 
-// Names of tensors that only keep bytes for later use, and mean nothing.
-inline constexpr std::string_view filler_prefix = "__st_free__/";
-
 // Status invalid_argument if no tensor may be given that name.
 Result<void> check_new_name(std::string_view name);
 
@@ -45,14 +42,12 @@ struct DraftTensor {
 
 class Draft {
  public:
-  // `fillers`: what is removed leaves its bytes, for later puts to use.
-  Draft(const Index &index, bool fillers);
+  explicit Draft(const Index &index);
 
   // Nothing has changed if it fails: statuses not_found, duplicate_name, those
   // of a mismatch; invalid_argument for an order that is none of these tensors.
   Result<void> apply(const Change &change);
   const DraftTensor *find(const std::string &name) const;
-  void drop_fillers();
 
   // In the order of the file; metadata in the order of the header.
   std::vector<const DraftTensor *> tensors() const;
@@ -61,13 +56,8 @@ class Draft {
  private:
   Result<size_t> place_of(const std::string &name) const;
   void put(const Change &change);
-  void remove(size_t place);
-  bool use_filler(const Change &change);
   Result<void> reorder(const std::vector<std::string> &names);
-  void insert_filler(size_t place, uint64_t begin, uint64_t nbytes);
-  void renumber(size_t from);
 
-  const bool fillers_;
   std::vector<std::optional<DraftTensor>> places_;  // none: removed
   std::unordered_map<std::string, size_t> by_name_;
   std::vector<std::pair<std::string, std::string>> metadata_;

@@ -26,17 +26,11 @@ bool Transaction::publishes() const {
   return draft_ || relays;
 }
 
-std::unique_ptr<Draft> Transaction::draft_of(const Index &index) const {
-  auto draft = std::make_unique<Draft>(index, options_.fillers);
-  if (options_.compact) draft->drop_fillers();
-  return draft;
-}
-
 // From now on a publish: what was staged for a patch is the first part of it. With
 // a first change that is refused the patch stays one.
 Result<void> Transaction::draft(const Change *first) {
   if (draft_) return {};
-  auto draft = draft_of(snapshot_->header.index);
+  auto draft = std::make_unique<Draft>(snapshot_->header.index);
   std::vector<Change> changes;
   std::vector<Payload> payloads;
   for (const Staged &s : staged_) {

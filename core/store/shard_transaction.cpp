@@ -8,10 +8,6 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
   if (!shards.options().writable)
     return fail(Status::read_only, in_quotes(shards.path()),
                 " was opened for reading only; open it for reading and writing to change it");
-  if (options.fillers)
-    return fail(Status::unsupported,
-                "fillers would be tensors that the index of shards does not name; delete without "
-                "ST_TXN_FILLERS, or open the shard by its own path");
   if (shards.poisoned_)
     return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
                 " did not end well; close the handle and open the checkpoint anew");

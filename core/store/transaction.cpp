@@ -428,7 +428,7 @@ Result<bool> Transaction::settle_orphans() const {
 Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
   const Index &index = snapshot->header.index;
   if (draft_) {
-    auto draft = draft_of(index);
+    auto draft = std::make_unique<Draft>(index);
     for (const Change &change : changes_)
       if (auto applied = draft->apply(change); !applied) {
         Error e = std::move(applied.error());

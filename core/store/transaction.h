@@ -132,7 +132,6 @@ class Transaction final : public AnyTransaction {
   Result<void> need_journal();
   Result<void> check_journal_is_there() const;
   Result<void> restage_if_gone();
-  std::unique_ptr<Draft> draft_of(const Index &index) const;
   Result<void> draft(const Change *first = nullptr);
   Result<void> apply(Change change);
   std::optional<Form> form_of(const std::string &name) const;

@@ -20,7 +20,7 @@ enum class Layout : uint32_t {
 
 // Does a stand before b in canonical order? Names compare by their bytes.
 inline bool canonical_before(Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) {
-  return a != b ? a > b : a_name < b_name;
+  return a != b ? dtype_rank(a) > dtype_rank(b) : a_name < b_name;
 }
 
 // The format knows no holes between tensors, so where one begins follows from the order. An element of less than a byte

@@ -70,14 +70,6 @@ def test_rm_takes_names_and_patterns(stctl, model, arrays):
     assert model.read_bytes() == before
 
 
-def test_fillers_keep_the_bytes_until_compact(stctl, model, arrays):
-    stctl("rm", model, "layer.1.weight", "--fillers")
-    assert "__st_free__/0" in stock(model)
-    stctl("compact", model)
-    del arrays["layer.1.weight"]
-    same(model, arrays)
-
-
 def test_mv_renames(stctl, model, arrays):
     assert stctl.json("mv", model, "half", r"new\nname")["renamed"] == [{"from": "half", "to": "new\nname"}]
     arrays["new\nname"] = arrays.pop("half")

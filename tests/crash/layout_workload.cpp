@@ -33,8 +33,6 @@ const std::vector<LayoutOperation> &layout_operations() {
       {"delete of the first", "delete", plain, remove("a")},
       {"delete in the middle", "delete", plain, remove("b")},
       {"delete of the last", "delete", plain, remove("d")},
-      {"delete that leaves a filler, which a put uses", "delete", with([](auto &o) { o.fillers = true; }),
-       all({remove("c"), put("small", u8(700, 55))})},
       {"rename", "rename", plain, rename("b", "a longer name for b")},
       {"metadata", "metadata", plain, metadata("k", "w")},
       {"metadata that outgrows the header", "metadata", plain, metadata("long", std::string(5000, 'm'))},

@@ -1,7 +1,6 @@
 #include "model.h"
 
 #include "serialise_header.h"
-#include "store/draft.h"
 
 namespace st::testing {
 namespace {
@@ -23,7 +22,6 @@ std::optional<Model> model_of(const std::string &file) {
   Model model;
   for (size_t i = 0; i < header->index.size(); ++i) {
     const TensorView t = header->index.at(i);
-    if (t.name.starts_with(store::filler_prefix)) continue;
     model.tensors[std::string(t.name)] = {
         t.dtype, {t.shape.begin(), t.shape.end()}, file.substr(header->data_offset() + t.begin, t.nbytes)};
   }

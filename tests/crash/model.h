@@ -21,7 +21,7 @@ struct ModelTensor {
   bool operator==(const ModelTensor &) const = default;
 };
 struct Model {
-  std::map<std::string, ModelTensor> tensors;  // but fillers
+  std::map<std::string, ModelTensor> tensors;
   std::map<std::string, std::string> metadata;
   bool operator==(const Model &) const = default;
 };

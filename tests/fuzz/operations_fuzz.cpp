@@ -115,7 +115,6 @@ void Sequence::begin(Handle &h) {
   store::TransactionOptions &o = t.options;
   o.lock_timeout_ms = 50;
   o.copy = in_.ConsumeBool();
-  o.fillers = in_.ConsumeIntegralInRange(0, 2) == 0;
   const int layout = in_.ConsumeIntegralInRange(0, 15);
   if (layout == 1) o.layout = write::Layout::canonical;
   if (layout == 2) o.alignment = in_.PickValueInArray<uint64_t>({8, 64, 4096});
@@ -246,7 +245,6 @@ void Sequence::compact(Handle &h) {
   REQUIRE(done, said(done));
   committed_ = std::make_shared<Model>(*committed_);
   h.file = committed_;
-  REQUIRE(env_.contents(testing::layout_path).find("__st_free__") == std::string::npos, "a filler is left");
 }
 
 void Sequence::refresh(Handle &h) {

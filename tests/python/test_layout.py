@@ -298,23 +298,6 @@ def test_compact_of_a_file_of_libst_is_stocks_order(model):
         assert list(f) == order
 
 
-def test_fillers_are_used_by_later_puts(model):
-    with libst.open(model, "r+") as f:
-        with f.transaction() as t:
-            t.put("x", np.zeros(10_000, np.uint8))
-            t.put("y", np.zeros(50_000, np.uint8))
-        size = model.stat().st_size
-        with f.transaction(fillers=True) as t:
-            t.delete("x")
-        assert "__st_free__/0" in f and f.info("__st_free__/0").nbytes == 10_000
-        with f.transaction(fillers=True) as t:
-            t.put("z", np.ones(4_000, np.uint8))
-        assert f.info("z").file_offset + 4_000 == f.info("__st_free__/0").file_offset
-        assert abs(model.stat().st_size - size) < 4096
-        libst.compact(model)
-    same(model, {**TENSORS, "y": np.zeros(50_000, np.uint8), "z": np.ones(4_000, np.uint8)})
-
-
 def test_read_only_handles_refresh_but_do_not_change(model):
     with libst.open(model) as f, libst.open(model, "r+") as g:
         with g.transaction() as t:

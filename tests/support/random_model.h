@@ -38,7 +38,6 @@ class RandomModel {
     options.publish = one_in(6);
     options.new_names = new_names;
     if (path.ends_with(".json")) return options;
-    options.fillers = one_in(10);
     if (one_in(10)) options.layout = write::Layout::canonical;
     if (one_in(10)) options.alignment = 4096;
     if (one_in(10)) options.reserve = 3000;

@@ -1,5 +1,4 @@
-// The catalogue of a transaction that changes the layout: what each step makes of it, what it refuses, and how removed
-// tensors leave their bytes for later ones.
+// The catalogue of a transaction that changes the layout: what each step makes of it, and what it refuses.
 #include "store/draft.h"
 
 #include "parse.h"
@@ -36,7 +35,7 @@ class DraftTest : public ::testing::Test {
 };
 
 TEST_F(DraftTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
-  Draft draft(index, false);
+  Draft draft(index);
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "b", 9))));
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::update, "a", 8))));
@@ -49,7 +48,7 @@ TEST_F(DraftTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
 }
 
 TEST_F(DraftTest, ChangesMetadataInTheOrderOfTheHeader) {
-  Draft draft(index, false);
+  Draft draft(index);
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "z", "1"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "a", "2"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "k", "w"})));
@@ -60,7 +59,7 @@ TEST_F(DraftTest, ChangesMetadataInTheOrderOfTheHeader) {
 }
 
 TEST_F(DraftTest, IsAsItWasAfterARefusal) {
-  Draft draft(index, true);
+  Draft draft(index);
   EXPECT_TRUE(fails_with(Status::not_found, draft.apply(bytes(Change::update, "x", 8))));
   EXPECT_TRUE(fails_with(Status::nbytes_mismatch, draft.apply({Change::update, "a", {}, {Dtype::U8, {8}, 7}})));
   EXPECT_TRUE(fails_with(Status::shape_mismatch, draft.apply(bytes(Change::update, "a", 9))));
@@ -72,53 +71,9 @@ TEST_F(DraftTest, IsAsItWasAfterARefusal) {
   EXPECT_EQ(said_by(draft), "a:8 b:4 c:6 none:0");
 }
 
-TEST_F(DraftTest, ARemovedTensorLeavesItsBytesAsAFiller) {
-  Draft draft(index, true);
-  ASSERT_TRUE(is_ok(draft.apply({Change::remove, "b", {}})));
-  ASSERT_TRUE(is_ok(draft.apply({Change::remove, "none", {}})));  // which has none to leave
-  EXPECT_EQ(said_by(draft), "a:8 __st_free__/0:4 c:6");
-  EXPECT_EQ(draft.find("__st_free__/0")->begin, 8u);
-  ASSERT_TRUE(is_ok(draft.apply({Change::remove, "a", {}})));
-  EXPECT_EQ(said_by(draft), "__st_free__/1:8 __st_free__/0:4 c:6");
-  ASSERT_TRUE(is_ok(draft.apply({Change::remove, "__st_free__/0", {}})));  // gone for good
-  EXPECT_EQ(said_by(draft), "__st_free__/1:8 c:6");
-}
-
-TEST_F(DraftTest, APutTakesTheSmallestFillerThatIsLargeEnoughAndLeavesTheRest) {
-  Draft draft(index, true);
-  for (const char *name : {"a", "b", "c"}) ASSERT_TRUE(is_ok(draft.apply({Change::remove, name, {}})));
-  EXPECT_EQ(said_by(draft), "__st_free__/0:8 __st_free__/1:4 __st_free__/2:6 none:0");
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "five", 5))));
-  EXPECT_EQ(said_by(draft), "__st_free__/0:8 __st_free__/1:4 five:5+ __st_free__/2:1 none:0");
-  EXPECT_EQ(draft.find("__st_free__/2")->begin, 17u);
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "four", 4))));  // all of it
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "nine", 9))));  // none is large enough
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "zero", 0))));  // needs none
-  EXPECT_EQ(said_by(draft), "__st_free__/0:8 four:4+ five:5+ __st_free__/2:1 none:0 nine:9+ zero:0+");
-}
-
-TEST_F(DraftTest, AReplacedTensorOfAnotherSizeLeavesAFillerAndOneOfTheSameKeepsItsPlace) {
-  Draft draft(index, true);
-  ASSERT_TRUE(is_ok(draft.apply({Change::put, "a", {}, {Dtype::I8, {2, 4}, 8}})));
-  EXPECT_EQ(said_by(draft), "a:8+ b:4 c:6 none:0");
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "c", 7))));
-  EXPECT_EQ(said_by(draft), "a:8+ b:4 __st_free__/0:6 none:0 c:7+");
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "c", 5))));  // new bytes are dropped, not kept
-  EXPECT_EQ(said_by(draft), "a:8+ b:4 __st_free__/0:6 none:0 c:5+");
-  ASSERT_TRUE(is_ok(draft.apply({Change::remove, "c", {}})));
-  EXPECT_EQ(said_by(draft), "a:8+ b:4 __st_free__/0:6 none:0");
-}
-
-TEST_F(DraftTest, DroppingFillersLeavesTheTensors) {
-  Draft draft(index, true);
-  ASSERT_TRUE(is_ok(draft.apply({Change::remove, "b", {}})));
-  draft.drop_fillers();
-  EXPECT_EQ(said_by(draft), "a:8 c:6 none:0");
-}
-
 TEST_F(DraftTest, TakesAnOrderOfAllItsTensors) {
   auto order = [](std::vector<std::string> names) { return Change{Change::order, {}, {}, {}, 0, std::move(names)}; };
-  Draft draft(index, false);
+  Draft draft(index);
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
   ASSERT_TRUE(is_ok(draft.apply({Change::remove, "b", {}})));
   const std::string as_it_was = said_by(draft);
@@ -129,22 +84,6 @@ TEST_F(DraftTest, TakesAnOrderOfAllItsTensors) {
   ASSERT_TRUE(is_ok(draft.apply(order({"d", "none", "c", "a"}))));
   EXPECT_EQ(said_by(draft), "d:3+ none:0 c:6 a:8");
   EXPECT_EQ(draft.find("a")->begin, 0u);  // where its bytes are
-}
-
-TEST_F(DraftTest, TheSmallestFillerThatIsLargeEnoughIsUsed) {
-  Draft draft(index, true);
-  for (const char *name : {"a", "c"}) ASSERT_TRUE(is_ok(draft.apply({Change::remove, name, {}})));
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "six", 6))));
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "large", 9))));
-  EXPECT_EQ(said_by(draft), "__st_free__/0:8 b:4 six:6+ none:0 large:9+");
-  ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "two", 2))));
-  EXPECT_EQ(said_by(draft), "two:2+ __st_free__/0:6 b:4 six:6+ none:0 large:9+");
-  Draft other(index, true);
-  for (const char *name : {"none", "b", "c"}) ASSERT_TRUE(is_ok(other.apply({Change::remove, name, {}})));
-  ASSERT_TRUE(is_ok(other.apply(bytes(Change::put, "two", 2))));
-  EXPECT_EQ(said_by(other), "a:8 two:2+ __st_free__/0:2 __st_free__/1:6");
-  other.drop_fillers();
-  EXPECT_EQ(said_by(other), "a:8 two:2+");
 }
 
 }  // namespace

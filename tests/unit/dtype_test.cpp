@@ -1,10 +1,11 @@
-// The 22 element types: their names, numbers and sizes are part of the format
+// The 22 element types: their names, numbers, sizes and order are part of the format
 // and of the ABI, so they stand here once more.
 #include <set>
 
 #include "format/dtype.h"
 #include "format/index.h"
 #include "test_files.h"
+#include "write/layout.h"
 
 namespace st {
 namespace {
@@ -35,6 +36,34 @@ TEST(Dtype, EveryOneHasItsNameNumberAndBits) {
     EXPECT_EQ(dtype_bits(dtype), k.bits);
     EXPECT_EQ(parse_dtype(k.name), dtype);
   }
+}
+
+// As the crate safetensors 0.8 declares them, by which it sorts what it writes.
+constexpr const char *reference_order[] = {
+    "BOOL", "F4",  "F6_E2M3", "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+    "I16",  "U16", "F16",     "BF16",    "I32", "U32", "F32",     "C64",     "F64",     "I64",         "U64",
+};
+
+TEST(Dtype, EveryOneHasARankOfItsOwn) {
+  std::set<uint32_t> ranks;
+  for (uint32_t number = 1; number <= dtype_count; ++number) ranks.insert(dtype_rank(static_cast<Dtype>(number)));
+  EXPECT_EQ(ranks.size(), dtype_count);
+  EXPECT_EQ(*ranks.begin(), 0u);
+  EXPECT_EQ(*ranks.rbegin(), dtype_count - 1);
+}
+
+TEST(Dtype, CanonicalOrderIsTheReferences) {
+  ASSERT_EQ(std::size(reference_order), dtype_count);
+  for (size_t i = 0; i < std::size(reference_order); ++i)
+    for (size_t j = 0; j < std::size(reference_order); ++j) {
+      SCOPED_TRACE(text(reference_order[i], " and ", reference_order[j]));
+      const auto a = parse_dtype(reference_order[i]), b = parse_dtype(reference_order[j]);
+      ASSERT_TRUE(a && b);
+      EXPECT_EQ(dtype_rank(*a) < dtype_rank(*b), i < j);
+      // From the last to the first, and by name where it is the same.
+      EXPECT_EQ(write::canonical_before(*a, "a", *b, "b"), i >= j);
+      EXPECT_EQ(write::canonical_before(*a, "b", *b, "a"), i > j);
+    }
 }
 
 TEST(Dtype, NothingElseIsOne) {

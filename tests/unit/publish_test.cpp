@@ -131,7 +131,7 @@ TEST_F(PublishTest, CommitCanBeCancelledUntilTheNewFileStands) {
   for (int n = 0;; ++n) {
     int told = 0;
     auto c = open();
-    auto t = begin(*c, {.progress = [&](uint64_t, uint64_t) { return told++ != n; }, .fillers = false});
+    auto t = begin(*c, {.progress = [&](uint64_t, uint64_t) { return told++ != n; }});
     ASSERT_TRUE(is_ok(t->put("new", added)));
     auto done = t->commit();
     if (done) break;
@@ -240,21 +240,19 @@ TEST_F(PublishTest, UpdatesStagedForAPatchFollowAFileThatWasReplaced) {
   EXPECT_EQ(seen(*c, "theirs"), theirs.bytes);
 }
 
-TEST_F(PublishTest, FillersAreUsedByLaterPutsAndGoneAfterCompacting) {
-  auto c = open();
-  auto t = begin(*c, {.fillers = true});
-  ASSERT_TRUE(is_ok(t->remove("b")));
-  ASSERT_TRUE(is_ok(t->commit()));
-  EXPECT_EQ(names(), (Names{"a", "__st_free__/0", "c"}));
-  t = begin(*c, {.fillers = true});
+TEST_F(PublishTest, CompactingBringsTheCanonicalOrder) {
   const U8 added(pattern(7, 9));
-  ASSERT_TRUE(is_ok(t->put("x", added)));
+  auto c = open();
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->rename("a", "x")));
+  ASSERT_TRUE(is_ok(t->remove("b")));
+  ASSERT_TRUE(is_ok(t->put("a", added)));
   ASSERT_TRUE(is_ok(t->commit()));
-  EXPECT_EQ(names(), (Names{"a", "x", "__st_free__/0", "c"}));
+  EXPECT_EQ(names(), (Names{"x", "c", "a"}));
   t = begin(*c, {.compact = true, .layout = write::Layout::canonical});
   ASSERT_TRUE(is_ok(t->commit()));
   EXPECT_EQ(names(), (Names{"a", "c", "x"}));
-  EXPECT_EQ(seen(*c, "x"), added.bytes);
+  EXPECT_EQ(seen(*c, "a"), added.bytes);
 }
 
 TEST_F(PublishTest, AChildMayNotGoOnWithItsParentsTransaction) {

@@ -173,9 +173,6 @@ TEST_F(ShardTransactionTest, AnIndexWithoutTotalsGetsNone) {
 
 TEST_F(ShardTransactionTest, RefusesWhatItCannotDoAndGoesOn) {
   auto c = open();
-  TransactionOptions fillers;
-  fillers.fillers = true;
-  EXPECT_TRUE(fails_with(Status::unsupported, c->begin(fillers)));
   auto t = begin(*c);
   EXPECT_TRUE(fails_with(Status::not_found, t->update("z", u8(ten))));
   EXPECT_TRUE(fails_with(Status::not_found, t->remove("z")));

@@ -63,8 +63,8 @@ void add_compact(CommandLine &line, Session &session) {
   const Command command =
       line.command("compact",
                    "Rewrite a file without spare room\n\n"
-                   "Tensors by descending dtype then name, the header no longer than it must be, and\n"
-                   "no fillers (see stctl rm). The new file takes the old one's place, whole.",
+                   "Tensors by descending dtype then name, and the header no longer than it must be.\n"
+                   "The new file takes the old one's place, whole.",
                    "  stctl compact model.safetensors\n"
                    "  stctl compact model.safetensors --align 4096 --reserve 65536\n");
   command.argument("FILE", options->file, "The safetensors file").required();

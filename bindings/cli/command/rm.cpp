@@ -28,8 +28,7 @@ void add_rm(CommandLine &line, Session &session) {
       line.command("rm",
                    "Remove tensors\n\n"
                    "By name, or by shell patterns. A new file without them takes the old one's place;\n"
-                   "see stctl put. With --fillers their bytes stay, in tensors named __st_free__/n, and\n"
-                   "nothing behind them moves; a later put uses them, and stctl compact removes them.",
+                   "see stctl put.",
                    "  stctl rm model.safetensors lm_head.weight\n"
                    "  stctl rm model.safetensors 'layers.31.*'\n");
   command.argument("FILE", options->file, "The safetensors file to change").required();
