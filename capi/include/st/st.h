@@ -30,11 +30,12 @@
  *            are plain C strings.
  *  Numbers   Sizes of memory, counts and indices are size_t. Quantities of
  *            files are uint64_t, in bytes. Numbers of shards are uint32_t.
- *  Options   A struct that may grow begins with struct_size. Zero is the default
- *            of every field, so a zeroed struct with its size is a whole set-up,
- *            and NULL in its place gives the defaults. Bytes beyond those that
- *            the library knows must be zero, else ST_E_UNSUPPORTED. The library
- *            takes fields beyond struct_size for zero.
+ *  Options   A struct that may grow begins with struct_size. Zero is the
+ *            default of every field, so a zeroed struct with its size is a
+ *            whole set-up, and NULL in its place gives the defaults. Bytes
+ *            beyond those that the library knows must be zero, else
+ *            ST_E_UNSUPPORTED. The library takes fields beyond struct_size for
+ *            zero.
  *  Results   A struct that the library fills and that may grow begins with
  *            struct_size too. The library fills no more than that, and zeroes
  *            what it does not know.
@@ -48,7 +49,7 @@
  *  Threads   A handle (st_file) may be used from many threads at once, also for
  *            commits. A transaction (st_txn) and a writer (st_writer) belong to
  *            one thread at a time. st_close must not race with another call on
- *            the same handle.
+ *            the same handle, nor on a transaction of it.
  *  State     A handle shows one state of its file. What it commits itself shows
  *            at once. What others patch shows through shared mappings at once;
  *            what they add, remove or publish shows after st_refresh. Each call
@@ -109,7 +110,8 @@ typedef int32_t st_status;
  * Nothing of the file has changed but where the function says so. */
 
 /* The call. */
-#define ST_E_INVALID_ARGUMENT 1 /* fix: a parameter is not what the call takes */
+#define ST_E_INVALID_ARGUMENT 1 /* fix: a parameter is not what the call
+                                   takes */
 #define ST_E_NOMEM 2            /* space: memory could not be had */
 #define ST_E_INTERNAL 3         /* report: an error inside libst */
 #define ST_E_UNSUPPORTED 4      /* move: an option or struct of a newer version,
@@ -119,9 +121,11 @@ typedef int32_t st_status;
 #define ST_E_NOT_FOUND 7        /* fix: no tensor, or no key, of that name */
 #define ST_E_OUT_OF_RANGE 8     /* fix: an index or a slice lies outside */
 #define ST_E_BUFFER_SIZE 9      /* fix: the destination buffer is too small */
-#define ST_E_READ_ONLY 10       /* fix: the handle was opened for reading only */
+#define ST_E_READ_ONLY 10       /* fix: the handle was opened for reading
+                                   only */
 #define ST_E_BUSY 11            /* retry: another worker holds the lock */
-#define ST_E_FORKED 12          /* end: this transaction is the parent process's */
+#define ST_E_FORKED 12          /* end: this transaction is the parent
+                                   process's */
 
 /* The storage. */
 #define ST_E_IO 20               /* retry: the system failed a call;
@@ -145,11 +149,12 @@ typedef int32_t st_status;
 #define ST_E_HEADER_TRUNCATED 42 /* fix: the file ends inside its header */
 #define ST_E_HEADER_UTF8 43      /* fix: the header is not UTF-8 */
 #define ST_E_HEADER_JSON 44      /* fix: the header is not one JSON object */
-#define ST_E_METADATA 45         /* fix: __metadata__ is not a map from string to
-                                    string */
+#define ST_E_METADATA 45         /* fix: __metadata__ is not a map from string
+                                    to string */
 #define ST_E_TENSOR_INFO 46      /* fix: an entry is not {dtype, shape,
                                     data_offsets}, each once and of its type */
-#define ST_E_DTYPE 47            /* fix: a dtype that the format does not have */
+#define ST_E_DTYPE 47            /* fix: a dtype that the format does not
+                                    have */
 #define ST_E_SHAPE_OVERFLOW 48   /* fix: the product of the shape, in bits,
                                     exceeds 2^64 */
 #define ST_E_OFFSETS 49          /* fix: data_offsets end before they begin */
@@ -165,8 +170,10 @@ typedef int32_t st_status;
 #define ST_E_DUPLICATE_NAME 56   /* fix: a name stands twice, which would hide a
                                     tensor */
 #define ST_E_SHARD_INDEX 57      /* fix: an index of shards is not
-                                    {"metadata": {}, "weight_map": {name: shard}} */
-#define ST_E_SHARD_MISSING 58    /* fix: a shard that the index names is not there */
+                                    {"metadata": {},
+                                     "weight_map": {name: shard}} */
+#define ST_E_SHARD_MISSING 58    /* fix: a shard that the index names is not
+                                    there */
 #define ST_E_SHARD_TENSOR 59     /* fix: index and shards disagree about where a
                                     tensor is */
 #define ST_E_SHARD_DUPLICATE 60  /* fix: a tensor stands twice: in the index, or
@@ -186,25 +193,28 @@ typedef int32_t st_status;
                                    tensor */
 #define ST_E_NEEDS_RECOVERY 73  /* reopen: the next open, where the file can be
                                    written, finishes the change or undoes it */
-#define ST_E_JOURNAL 74         /* reopen: a journal is damaged or foreign; it was
-                                   not applied */
+#define ST_E_JOURNAL 74         /* reopen: a journal is damaged or foreign; it
+                                   was not applied */
 #define ST_E_TXN_FAILED 75      /* end: this transaction, or writer, has ended,
                                    or an earlier call of it failed; free it */
 #define ST_E_HARD_LINKS 80      /* fix: the file has other names, which would
                                    keep the old bytes; see ST_TXN_BREAK_LINKS */
-#define ST_E_INCOMPLETE 81      /* fix: bytes of a declared tensor are missing */
+#define ST_E_INCOMPLETE 81      /* fix: bytes of a declared tensor are
+                                   missing */
 
 /* What survives a crash or a power cut, by what a commit (st_update,
- * st_txn_commit, st_delta_apply, st_save, st_writer_finish, st_compact) answered:
+ * st_txn_commit, st_delta_apply, st_save, st_writer_finish, st_compact)
+ * answered:
  *
- *   status               the file, after it                 durable
- *   ST_OK                new                                file and folder
- *   ST_E_NEEDS_RECOVERY  new or old, once it was opened     the journal; or new
- *                        again: look which                  and old, not the name
- *   any other            old                                as before
+ *   status               the file, after it            durable
+ *   ST_OK                new                           file and folder
+ *   ST_E_NEEDS_RECOVERY  new or old, once it was       the journal; or new and
+ *                        opened again: look which      old, but not the name
+ *   any other            old                           as before
  *
- * A patch is durable as a journal before it touches the file, so no crash leaves
- * a mix. A publish is durable as a whole file before it takes its name. */
+ * A patch is durable as a journal before it touches the file, so no crash
+ * leaves a mix. A publish is durable as a whole file before it takes its
+ * name. */
 
 /* The name of a status, as above ("ST_E_BUSY"); "ST_E_UNKNOWN" for a number
  * that is none. Static. Any thread. */
@@ -218,7 +228,8 @@ const char *st_last_error(void);
 typedef struct st_error_info {
   uint32_t struct_size;
   st_status status;
-  int32_t os_errno;    /* errno of the failed system call; 0 if there was none */
+  int32_t os_errno;    /* errno of the failed system call; 0 if there was
+                          none */
   uint32_t shard;      /* number of the shard; 0 in a single file */
   uint64_t offset;     /* in the file; UINT64_MAX if it is about no place */
   const char *message; /* as st_last_error() */
@@ -255,26 +266,27 @@ typedef void (*st_log_fn)(void *user, uint32_t level, const char *message);
 #define ST_MAP_NONE 3u    /* no mapping: tensors are read into memory that the
                              handle owns, when first viewed */
 #define ST_MAP_COPY_ON_WRITE 4u /* views that may be written and never reach the
-                                   file: see st_get. MAP_PRIVATE with PROT_WRITE;
-                                   as none where that is refused or slow
-                                   (network, FUSE, object stores) */
+                                   file: see st_get. MAP_PRIVATE with
+                                   PROT_WRITE; as none where that is refused or
+                                   slow (network, FUSE, object stores) */
 
 /* How much is read ahead of use (st_open_options.prefetch): by st_prefetch, and
  * how the bulk reads st_read_many and st_load go about it. */
 #define ST_PREFETCH_AUTO 0u       /* as the storage asks: see st_file_io_info */
 #define ST_PREFETCH_NONE 1u       /* st_prefetch does nothing */
 #define ST_PREFETCH_SEQUENTIAL 2u /* one reader, in file order */
-#define ST_PREFETCH_PARALLEL 3u   /* several readers; on network and FUSE storage
-                                     each in a contiguous range of its own */
+#define ST_PREFETCH_PARALLEL 3u   /* several readers; on network and FUSE
+                                     storage each in a contiguous range of its
+                                     own */
 
 /* Whether bulk reads into memory go past the page cache
  * (st_open_options.direct). */
-#define ST_DIRECT_AUTO 0u /* on a local disk the first load of a file that is not
-                             in memory does, unless io_threads is set; later
+#define ST_DIRECT_AUTO 0u /* on a local disk the first load of a file that is
+                             not in memory does, unless io_threads is set; later
                              loads, in any process, use the page cache */
 #define ST_DIRECT_OFF 1u
-#define ST_DIRECT_ON 2u   /* O_DIRECT, by several threads; as ST_DIRECT_OFF where
-                             the filesystem cannot */
+#define ST_DIRECT_ON 2u   /* O_DIRECT, by several threads; as ST_DIRECT_OFF
+                             where the filesystem cannot */
 
 /* How long to wait for locks, in milliseconds (every lock_timeout_ms). */
 #define ST_TIMEOUT_DEFAULT 0    /* ten seconds */
@@ -308,13 +320,15 @@ typedef struct st_open_options {
   size_t delta_count;
 } st_open_options;
 
-/* Open a safetensors file: read and check its header, map its data. First finish
- * what a crashed writer had committed (see st_recover). Data is not touched.
+/* Open a safetensors file: read and check its header, map its data. First
+ * finish what a crashed writer had committed (see st_recover). Data is not
+ * touched.
  *   path  the file; symbolic links are followed. Or the index of a sharded
- *         checkpoint (….safetensors.index.json), or a folder that holds an index
- *         or else a model.safetensors: see "Shards".
- *   opts  NULL for the defaults. With deltas the handle shows, for reading only,
- *         what st_delta_apply with each of them in turn would make: see "Deltas".
+ *         checkpoint (….safetensors.index.json), or a folder that holds an
+ *         index or else a model.safetensors: see "Shards".
+ *   opts  NULL for the defaults. With deltas the handle shows, for reading
+ *         only, what st_delta_apply with each of them in turn would make: see
+ *         "Deltas".
  *   out   the handle; free it with st_close.
  * A file without a name (memfd_create) opens for reading by its path in
  * /proc/self/fd. With ST_OPEN_READ_WRITE that is ST_E_UNSUPPORTED.
@@ -327,19 +341,20 @@ typedef struct st_open_options {
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
 /* Open a file that lies in memory, for reading only. `bytes` is borrowed until
- * st_close and must not change meanwhile. Statuses: the format's. Any thread. */
+ * st_close and must not change meanwhile. Statuses: the format's. Any
+ * thread. */
 st_status st_open_memory(const void *bytes, size_t size, st_file **out);
 
 /* Free the handle. Every view, name and shape taken from it dies with it. Its
- * transactions end, and drop what they staged; each still wants its st_txn_free,
- * and answers ST_E_TXN_FAILED till then. Snapshots live on. */
+ * transactions end, and drop what they staged; each still wants its
+ * st_txn_free, and answers ST_E_TXN_FAILED till then. Snapshots live on. */
 void st_close(st_file *file);
 
 /* Show the file as it is now: what others have committed, replaced files
- * included. Names, shapes and views that were given out stay valid, and show the
- * file that they were taken from; indices are new. Memory that the handle owns
- * (ST_MAP_NONE, st_load) is read anew, at the same address if it was given out
- * (under ST_MAP_COPY_ON_WRITE at another).
+ * included. Names, shapes and views that were given out stay valid, and show
+ * the file that they were taken from; indices are new. Memory that the handle
+ * owns (ST_MAP_NONE, st_load) is read anew, at the same address if it was given
+ * out (under ST_MAP_COPY_ON_WRITE at another).
  * Statuses: as st_open. Must not race with calls that take an index. */
 st_status st_refresh(st_file *file);
 
@@ -393,8 +408,9 @@ typedef struct st_tensor {
   uint32_t rank;         /* 0: a scalar */
   const uint64_t *shape; /* `rank` numbers, slowest first (C order); what libst
                             gives out is not NULL even if rank is 0 */
-  const void *data;      /* little-endian elements in C order, no strides; may be
-                            unaligned; NULL in a description and for 0 bytes */
+  const void *data;      /* little-endian elements in C order, no strides; may
+                            be unaligned; NULL in a description and for 0
+                            bytes */
   uint64_t nbytes;       /* product(shape) * bits / 8 */
   uint64_t file_offset;  /* of the first byte, from the start of the file */
   uint32_t shard;        /* number of the file it is in; 0 in a single file */
@@ -453,9 +469,9 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  *   a patch          by this process, through whichever handle, first makes the
  *                    pages that it will change its own in all copy-on-write
  *                    views, which so keep the old bytes (at the price of that
- *                    memory; ST_E_NOMEM where there is none). A patch by another
- *                    process shows in pages that were not written, also while
- *                    it is half done.
+ *                    memory; ST_E_NOMEM where there is none). A patch by
+ *                    another process shows in pages that were not written, also
+ *                    while it is half done.
  *   a publish        shows in no view: they keep the old file.
  *   a truncation     is SIGBUS in pages that were not written.
  * This handle's own later views of a tensor that it patched, and all after
@@ -497,10 +513,10 @@ typedef struct st_range {
  *   rank    how many dimensions the tensor has; may be NULL.
  *   nbytes  the size in bytes; may be NULL.
  * ST_E_BUFFER_SIZE if `shape` has less room than there are dimensions: nothing
- * is written to it, but rank and nbytes are told. Other statuses: ST_E_NOT_FOUND;
- * ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for more ranges than
- * dimensions; ST_E_SUBBYTE where 4- or 6-bit elements would be cut inside a
- * byte. Any thread. */
+ * is written to it, but rank and nbytes are told. Other statuses:
+ * ST_E_NOT_FOUND; ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for
+ * more ranges than dimensions; ST_E_SUBBYTE where 4- or 6-bit elements would be
+ * cut inside a byte. Any thread. */
 st_status st_slice_shape(st_file *file, const char *name, size_t name_len,
                          const st_range *ranges, size_t n, uint64_t *shape,
                          size_t capacity, size_t *rank, uint64_t *nbytes);
@@ -527,17 +543,18 @@ st_status st_update(st_file *file, const char *name, size_t name_len,
                     const st_tensor *value);
 
 /* In which order a file has its tensors (every `layout`). */
-#define ST_LAYOUT_KEEP 0u      /* as given; in a transaction: as in the file, new
-                                  ones at the end. Where a tensor would then begin
-                                  at no multiple of its element's size (and the
-                                  file had no such tensors before): wide elements
-                                  before narrow ones, else in this order */
+#define ST_LAYOUT_KEEP 0u      /* as given; in a transaction: as in the file,
+                                  new ones at the end. Where a tensor would then
+                                  begin at no multiple of its element's size
+                                  (and the file had no such tensors before):
+                                  wide elements before narrow ones, else in this
+                                  order */
 #define ST_LAYOUT_CANONICAL 1u /* as stock writers do: by dtype, wide before
                                   narrow, then by name */
 #define ST_LAYOUT_STOCK 2u     /* st_save and writers only: canonical, and byte
-                                  for byte what safetensors 0.8 writes (which has
-                                  no order of its own for several metadata keys:
-                                  here, as given) */
+                                  for byte what safetensors 0.8 writes (which
+                                  has no order of its own for several metadata
+                                  keys: here, as given) */
 
 /* st_txn_options.flags */
 #define ST_TXN_COPY 1u        /* payloads are copied at once, so that the caller
@@ -560,12 +577,14 @@ typedef struct st_txn_options {
                                stay, or ST_GRACE_... */
   st_progress_fn progress;  /* of this transaction's calls; may be NULL */
   void *progress_user;
-  uint32_t layout;          /* ST_LAYOUT_KEEP or _CANONICAL. Any but KEEP, and an
-                               alignment or reserve, makes the commit publish */
-  uint32_t alignment;       /* of the first data byte of a new file: a multiple of
-                               8, at most 2^20; 0: what lets most bytes be shared
-                               with the old file, else 64 */
-  uint64_t header_reserve;  /* spare bytes in the header of a new file, at least */
+  uint32_t layout;          /* ST_LAYOUT_KEEP or _CANONICAL. Any but KEEP, and
+                               an alignment or reserve, makes the commit
+                               publish */
+  uint32_t alignment;       /* of the first data byte of a new file: a multiple
+                               of 8, at most 2^20; 0: what lets most bytes be
+                               shared with the old file, else 64 */
+  uint64_t header_reserve;  /* spare bytes in the header of a new file, at
+                               least */
 } st_txn_options;
 
 /* Begin a transaction on a handle opened with ST_OPEN_READ_WRITE. It holds no
@@ -581,39 +600,40 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out);
  * ST_TXN_COPY.
  * What is committed is what was staged: bytes that are read at commit are
  * compared with a hash taken here, and if they changed the commit answers
- * ST_E_INVALID_ARGUMENT. `value->data` may be a view of this very file, from any
- * handle: two tensors are swapped by staging each with the other's view. (With
- * ST_TXN_PUBLISH, and after a call such as st_txn_put, data is read as
+ * ST_E_INVALID_ARGUMENT. `value->data` may be a view of this very file, from
+ * any handle: two tensors are swapped by staging each with the other's view.
+ * (With ST_TXN_PUBLISH, and after a call such as st_txn_put, data is read as
  * st_txn_put says.)
  * A tensor staged twice takes the last value.
  * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
- * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH. Others end it:
- * ST_E_NO_SPACE, ST_E_PERMISSION, ST_E_IO, ST_E_CANCELLED, ST_E_INTERRUPTED,
- * ST_E_TXN_FAILED, ST_E_FORKED. */
+ * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH. Others end
+ * it: ST_E_NO_SPACE, ST_E_PERMISSION, ST_E_IO, ST_E_CANCELLED,
+ * ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED. */
 st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
                         const st_tensor *value);
 
 /* The following change the layout. A transaction with one of them in it, its
  * updates included, is published. Every reader, stock ones too, sees the old
  * file or the new one, whole, at every instant and after any crash; a process
- * that has the old one open keeps it. The new file has the old one's mode, owner,
- * ACL and extended attributes; a symbolic link keeps leading to it. Bytes that
- * stay never pass through the process: the filesystem shares them (xfs, btrfs),
- * or the kernel copies them. Names resolve as the calls before in the same
- * transaction left them. A refusal leaves the transaction as it was, but for
- * ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED, ST_E_INTERRUPTED with ST_TXN_COPY.
+ * that has the old one open keeps it. The new file has the old one's mode,
+ * owner, ACL and extended attributes; a symbolic link keeps leading to it.
+ * Bytes that stay never pass through the process: the filesystem shares them
+ * (xfs, btrfs), or the kernel copies them. Names resolve as the calls before in
+ * the same transaction left them. A refusal leaves the transaction as it was,
+ * but for ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED, ST_E_INTERRUPTED with
+ * ST_TXN_COPY.
  * Statuses of all: ST_E_TXN_FAILED, ST_E_FORKED, ST_E_POISONED. */
 
-/* Add a tensor, or replace one by any dtype and shape. One that is replaced keeps
- * its place in the order of the file, others come last. `value` as in
+/* Add a tensor, or replace one by any dtype and shape. One that is replaced
+ * keeps its place in the order of the file, others come last. `value` as in
  * st_txn_update, and its data is borrowed until the commit or st_txn_free; or
- * with ST_TXN_COPY written out during the call, so that memory is bounded by one
- * payload. Borrowed data is read once, at commit, with the file locked, and what
- * it then holds is written: it is not hashed before. So a view of this file gives
- * the bytes that the file has at commit. The same goes for updates that follow
- * in the same transaction.
- * Statuses: ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE, ST_E_NBYTES_MISMATCH,
- * ST_E_INVALID_ARGUMENT (the name "__metadata__"). */
+ * with ST_TXN_COPY written out during the call, so that memory is bounded by
+ * one payload. Borrowed data is read once, at commit, with the file locked, and
+ * what it then holds is written: it is not hashed before. So a view of this
+ * file gives the bytes that the file has at commit. The same goes for updates
+ * that follow in the same transaction.
+ * Statuses: ST_E_DTYPE, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
+ * ST_E_NBYTES_MISMATCH, ST_E_INVALID_ARGUMENT (the name "__metadata__"). */
 st_status st_txn_put(st_txn *txn, const char *name, size_t name_len,
                      const st_tensor *value);
 
@@ -660,21 +680,22 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
 
 /* Make all staged changes durable, or none. Frees nothing. After ST_E_BUSY the
  * transaction may be committed again; after any other answer it has ended, and
- * further calls answer ST_E_TXN_FAILED. After a publish the handle shows the new
- * file.
+ * further calls answer ST_E_TXN_FAILED. After a publish the handle shows the
+ * new file.
  * Statuses, all but ST_E_NEEDS_RECOVERY with nothing changed:
- *   ST_E_BUSY              a lock was not to be had in time; the error info names
- *                          the tensor
- *   ST_E_FILE_CHANGED      the file was replaced by one in which a staged tensor
- *                          is missing or has another form
+ *   ST_E_BUSY              a lock was not to be had in time; the error info
+ *                          names the tensor
+ *   ST_E_FILE_CHANGED      the file was replaced by one in which a staged
+ *                          tensor is missing or has another form
  *   ST_E_INVALID_ARGUMENT  the caller changed bytes that were staged
  *   ST_E_NEEDS_RECOVERY    it failed at, or after, the point of no return: the
  *                          change is decided by recovery; open the file anew
  *   ST_E_HARD_LINKS        a publish would leave the file's other names behind
  *   ST_E_JOURNAL           another writer's journal, or what was staged, is
  *                          damaged
- *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED, ST_E_CANCELLED,
- *   ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED; those of st_txn_plan */
+ *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED,
+ *   ST_E_CANCELLED, ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED; those of
+ *   st_txn_plan */
 st_status st_txn_commit(st_txn *txn);
 
 /* Free the transaction, and drop what it staged and did not commit. */
@@ -694,9 +715,9 @@ typedef struct st_save_options {
   uint32_t struct_size;
   uint32_t flags;          /* zero */
   uint32_t layout;         /* ST_LAYOUT_... */
-  uint32_t alignment;      /* of the first data byte: a multiple of 8, at most 2^20
-                              (4096 suits O_DIRECT and devices); 0: 64, or with
-                              ST_LAYOUT_STOCK 8 */
+  uint32_t alignment;      /* of the first data byte: a multiple of 8, at most
+                              2^20 (4096 suits O_DIRECT and devices); 0: 64, or
+                              with ST_LAYOUT_STOCK 8 */
   uint64_t header_reserve; /* spare bytes in the header, for later growth */
   int32_t lock_timeout_ms; /* where a file is replaced */
   uint32_t reserved0;      /* zero */
@@ -708,38 +729,39 @@ typedef struct st_save_options {
  * path leads to the old file, or to none; then to the new one, durably. Readers
  * of an old file keep it. It is written under a temporary name beside the path
  * (.<name>.st-tmp-<digits>, removed on failure, and by the next writer if this
- * one dies). The mode is by the umask; a file that is replaced hands on its mode,
- * owner, ACL and extended attributes, and a symbolic link is followed; its other
- * hard links keep the old bytes.
+ * one dies). The mode is by the umask; a file that is replaced hands on its
+ * mode, owner, ACL and extended attributes, and a symbolic link is followed;
+ * its other hard links keep the old bytes.
  *   tensors  name, name_len, dtype, rank, shape, nbytes and data of each; other
  *            fields are not read. `data` is borrowed during the call.
  *   opts     NULL for the defaults.
  * Statuses: ST_E_DTYPE, ST_E_SIZE_MISMATCH, ST_E_SHAPE_OVERFLOW, ST_E_SUBBYTE,
- * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE (no
- * reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
- * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO, ST_E_BUSY, ST_E_CANCELLED: nothing
- * changed. ST_E_NEEDS_RECOVERY: the new file is in place, but the folder could
- * not be synced; save it again. Any thread. */
+ * ST_E_DUPLICATE_NAME, ST_E_METADATA, ST_E_HEADER_UTF8, ST_E_HEADER_TOO_LARGE
+ * (no reader would take it); ST_E_NO_SPACE, ST_E_NO_FILE (the folder),
+ * ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO, ST_E_BUSY, ST_E_CANCELLED:
+ * nothing changed. ST_E_NEEDS_RECOVERY: the new file is in place, but the
+ * folder could not be synced; save it again. Any thread. */
 st_status st_save(const char *path, const st_tensor *tensors, size_t n,
                   const st_metadata *meta, size_t m,
                   const st_save_options *opts);
 
 /* Begin to write a file tensor by tensor, so that it may be larger than memory.
- * Tensors that are declared (name, dtype, shape and nbytes of n tensors; data is
- * not read) have their place from the start, and are written in any order and in
- * pieces. Tensors that are not lie behind one another as they come, and behind a
- * header of up to 64 KiB in files of more than 8 MiB; another layout, or a longer
- * header, costs one more copy at the end. The path is as it was until
- * st_writer_finish. Free the writer with st_writer_free.
+ * Tensors that are declared (name, dtype, shape and nbytes of n tensors; data
+ * is not read) have their place from the start, and are written in any order
+ * and in pieces. Tensors that are not lie behind one another as they come, and
+ * behind a header of up to 64 KiB in files of more than 8 MiB; another layout,
+ * or a longer header, costs one more copy at the end. The path is as it was
+ * until st_writer_finish. Free the writer with st_writer_free.
  * Statuses: as st_save. Any thread. */
 st_status st_writer_open(const char *path, const st_tensor *declared, size_t n,
                          const st_metadata *meta, size_t m,
                          const st_save_options *opts, st_writer **out);
 
-/* Write the next nbytes of a declared tensor. `data` is borrowed during the call.
- * Statuses that leave the writer as it was: ST_E_NOT_FOUND, ST_E_NBYTES_MISMATCH
- * (more than is missing). Others end it: ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED,
- * ST_E_FORKED, ST_E_TXN_FAILED. */
+/* Write the next nbytes of a declared tensor. `data` is borrowed during the
+ * call.
+ * Statuses that leave the writer as it was: ST_E_NOT_FOUND,
+ * ST_E_NBYTES_MISMATCH (more than is missing). Others end it: ST_E_NO_SPACE,
+ * ST_E_IO, ST_E_CANCELLED, ST_E_FORKED, ST_E_TXN_FAILED. */
 st_status st_writer_write(st_writer *writer, const char *name, size_t name_len,
                           const void *data, uint64_t nbytes);
 
@@ -749,9 +771,9 @@ st_status st_writer_write(st_writer *writer, const char *name, size_t name_len,
  * ST_E_SUBBYTE. */
 st_status st_writer_put(st_writer *writer, const st_tensor *tensor);
 
-/* Make the file durable and give it its name. Frees nothing. After ST_E_BUSY and
- * ST_E_INCOMPLETE it may be called again; after any other answer the writer has
- * ended, and further calls answer ST_E_TXN_FAILED. Statuses: as st_save. */
+/* Make the file durable and give it its name. Frees nothing. After ST_E_BUSY
+ * and ST_E_INCOMPLETE it may be called again; after any other answer the writer
+ * has ended, and further calls answer ST_E_TXN_FAILED. Statuses: as st_save. */
 st_status st_writer_finish(st_writer *writer);
 
 /* Free the writer, and drop what it wrote if it was not finished. */
@@ -761,10 +783,11 @@ void st_writer_free(st_writer *writer);
  * Advanced: for special needs.
  * ######################################################################## */
 
-/* ================================================ several handles and states */
+/* ============================================ several handles and states */
 
-#define ST_REOPEN_COPY_ON_WRITE 1u /* for reading only, with ST_MAP_COPY_ON_WRITE,
-                                      however the data of `file` is reached */
+#define ST_REOPEN_COPY_ON_WRITE 1u /* for reading only, with
+                                      ST_MAP_COPY_ON_WRITE, however the data of
+                                      `file` is reached */
 
 /* A second handle on the same file, with the same options: its own descriptor,
  * its own mapping, its own locks. For worker threads.
@@ -775,31 +798,32 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
 
 /* A handle on what `file` shows now, for reading only: the same names, indices,
  * shapes, metadata and bytes for as long as it lives, whatever is published or
- * refreshed meanwhile. (A patch shows, as under any view.) It shares descriptor,
- * mapping and index with `file`, so it costs two small allocations.
+ * refreshed meanwhile. (A patch shows, as under any view.) It shares
+ * descriptor, mapping and index with `file`, so it costs two small allocations.
  *   out  free it with st_close, before or after `file`.
  * Every call that reads works on it. Calls that change answer ST_E_READ_ONLY,
  * st_refresh changes nothing, and st_reopen gives a handle for reading of the
  * same file, if its path still leads there. It has the options of `file`: its
  * callbacks, which must live as long, and its counts in st_file_stats.
- * st_interrupt of either reaches calls on both. Shards that `file` has not opened
- * are opened when first needed; if one was replaced by then, the answer is
- * ST_E_FILE_CHANGED. Any thread. */
+ * st_interrupt of either reaches calls on both. Shards that `file` has not
+ * opened are opened when first needed; if one was replaced by then, the answer
+ * is ST_E_FILE_CHANGED. Any thread. */
 st_status st_snapshot(st_file *file, st_file **out);
 
-/* "I hold no pointer from before": names, shapes, views, metadata and paths that
- * were taken from this handle are dead. What the handle kept for their sake
- * (mappings, descriptors and indexes of states that a publish or refresh has
- * superseded, blocks of deleted files) goes now, or when the last call that uses
- * it has ended. Snapshots keep what is theirs. Must not race with calls on the
- * same handle that give out pointers. NULL is fine. */
+/* "I hold no pointer from before": names, shapes, views, metadata and paths
+ * that were taken from this handle are dead. What the handle kept for their
+ * sake (mappings, descriptors and indexes of states that a publish or refresh
+ * has superseded, blocks of deleted files) goes now, or when the last call that
+ * uses it has ended. Snapshots keep what is theirs. Must not race with calls on
+ * the same handle that give out pointers. NULL is fine. */
 void st_release(st_file *file);
 
 /* =========================================================== bulk reading */
 
 #define ST_BULK_HUGE_PAGES 1u /* st_load: from the system's reserved huge pages,
                                  if there are enough (else as without) */
-#define ST_BULK_DIRECT 2u     /* st_load: past the page cache, as ST_DIRECT_ON */
+#define ST_BULK_DIRECT 2u     /* st_load: past the page cache, as
+                                 ST_DIRECT_ON */
 
 typedef struct st_bulk_options {
   uint32_t struct_size;
@@ -843,8 +867,8 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n,
 
 /* Read tensors into one block of memory that the handle owns, as it does views:
  * 4096-aligned, each tensor aligned in it as it is in the file. st_get then
- * answers views into it, which no truncation of the file can turn into a signal.
- * Tensors that already are in the handle's memory are not read again.
+ * answers views into it, which no truncation of the file can turn into a
+ * signal. Tensors that already are in the handle's memory are not read again.
  *   indices  n of them, as st_at; NULL, 0: all tensors.
  *   opts     NULL for the defaults.
  * Statuses: as st_prefetch. Any thread. */
@@ -853,43 +877,45 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
 
 /* ================================================================= shards */
 
-/* A checkpoint of several files, whose index names the file of each tensor, opens
- * as one, and all calls work on it:
- *  - Tensors stand shard by shard, in the order of the shards' names, and within
- *    a shard by offset; st_tensor.shard is the number of the shard, file_offset
- *    counts in it. Metadata are those of the index, numbers as it spells them.
+/* A checkpoint of several files, whose index names the file of each tensor,
+ * opens as one, and all calls work on it:
+ *  - Tensors stand shard by shard, in the order of the shards' names, and
+ *    within a shard by offset; st_tensor.shard is the number of the shard,
+ *    file_offset counts in it. Metadata are those of the index, numbers as it
+ *    spells them.
  *  - A shard is opened, and held against the index, when it is first needed. So
  *    any call that takes a tensor may also answer as st_open does, with
- *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE, or ST_E_FILE_CHANGED if the index
- *    was replaced since it was read (st_refresh). A handle keeps at most 128
- *    descriptors open, however many shards there are.
+ *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE, or ST_E_FILE_CHANGED if the
+ *    index was replaced since it was read (st_refresh). A handle keeps at most
+ *    128 descriptors open, however many shards there are.
  *  - A transaction is all or nothing across shards. A new name goes to the last
  *    shard that the transaction rewrites anyway, else to the last shard.
- *    weight_map follows, and total_size and total_parameters where the index has
- *    them.
- *  - st_file_io_info is about the first shard; st_file_stats sums the shards that
- *    are open.
+ *    weight_map follows, and total_size and total_parameters where the index
+ *    has them.
+ *  - st_file_io_info is about the first shard; st_file_stats sums the shards
+ *    that are open.
  *
- * Shards that a transaction rewrites keep their names. With ST_TXN_NEW_NAMES they
- * get new ones: each shard that the transaction changes is written once, as a new
- * file with a number in its name (model-00001-of-00004.g7.safetensors, one more
- * than any before it). Then a new index takes the old one's place, and that is the
- * whole commit. The old shards stay as they are for shard_grace_s: a process that
- * has read the old index, also a stock reader, still finds every tensor where that
- * index says. They are listed in <index>.st-old. The first commit with this flag
- * after that time, or st_recover at any time, removes them, but never one that an
- * index in the folder names, nor a file that is not the one that was listed. It
- * writes one copy of what changes; keeping the names takes two where shards gain
- * and lose tensors. A transaction that only patches stays a patch.
+ * Shards that a transaction rewrites keep their names. With ST_TXN_NEW_NAMES
+ * they get new ones: each shard that the transaction changes is written once,
+ * as a new file with a number in its name (model-00001-of-00004.g7.safetensors,
+ * one more than any before it). Then a new index takes the old one's place, and
+ * that is the whole commit. The old shards stay as they are for shard_grace_s:
+ * a process that has read the old index, also a stock reader, still finds every
+ * tensor where that index says. They are listed in <index>.st-old. The first
+ * commit with this flag after that time, or st_recover at any time, removes
+ * them, but never one that an index in the folder names, nor a file that is not
+ * the one that was listed. It writes one copy of what changes; keeping the
+ * names takes two where shards gain and lose tensors. A transaction that only
+ * patches stays a patch.
  *
- * It is not the default. Until the old shards are removed the folder holds old and
- * new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes both:
- * from_single_file, uploads to the Hub, cp. A handle that has read the old index
- * gets ST_E_FILE_CHANGED, until st_refresh, for tensors of shards that it has not
- * opened yet, and for changes of shards that have a new name. A process that
- * changes an old shard by the shard's own path changes what no index names. On one
- * file the flag is ST_E_UNSUPPORTED; also where the index is a link into another
- * folder, as in a cache of the Hub. */
+ * It is not the default. Until the old shards are removed the folder holds old
+ * and new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes
+ * both: from_single_file, uploads to the Hub, cp. A handle that has read the
+ * old index gets ST_E_FILE_CHANGED, until st_refresh, for tensors of shards
+ * that it has not opened yet, and for changes of shards that have a new name. A
+ * process that changes an old shard by the shard's own path changes what no
+ * index names. On one file the flag is ST_E_UNSUPPORTED; also where the index
+ * is a link into another folder, as in a cache of the Hub. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the
  * deltas on them. 0 for NULL. */
@@ -899,12 +925,12 @@ uint32_t st_shard_count(const st_file *file);
  * ST_E_UNSUPPORTED for a file that was given as memory. */
 st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
 
-/* Write a checkpoint as shards of at most max_shard_size bytes of tensors each (a
- * larger tensor gets one to itself), with their index:
+/* Write a checkpoint as shards of at most max_shard_size bytes of tensors each
+ * (a larger tensor gets one to itself), with their index:
  * model-00001-of-00003.safetensors, model.safetensors.index.json. Tensors keep
- * their order. Bytes do not pass through the process: the kernel copies them, or
- * shares their blocks. The index comes last: until it is there the folder holds
- * no checkpoint.
+ * their order. Bytes do not pass through the process: the kernel copies them,
+ * or shares their blocks. The index comes last: until it is there the folder
+ * holds no checkpoint.
  *   from            anything that st_open takes; it is not changed.
  *   to_folder       made if it is not there; a checkpoint in it is
  *                   ST_E_INVALID_ARGUMENT.
@@ -915,8 +941,9 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
 st_status st_reshard(const char *from, const char *to_folder,
                      uint64_t max_shard_size, const st_save_options *opts);
 
-/* Write a checkpoint as one file, in the same way: with the metadata of the index
- * but its totals, and those of the first shard that the index does not have.
+/* Write a checkpoint as one file, in the same way: with the metadata of the
+ * index but its totals, and those of the first shard that the index does not
+ * have.
  * Statuses: as st_open and st_save. Any thread. */
 st_status st_join(const char *from, const char *to,
                   const st_save_options *opts);
@@ -926,24 +953,24 @@ st_status st_join(const char *from, const char *to,
 /* A delta is a safetensors file: the tensors that another has and its base has
  * not, or has with other bytes, dtype or shape, under their names; and in its
  * metadata, under keys that begin with "st.delta.", what else it takes to make
- * the one of the other (core/README.md has the format). Any reader of safetensors
- * can look at it.
+ * the one of the other (core/README.md has the format). Any reader of
+ * safetensors can look at it.
  *
- * A delta fits a base that has the names, dtypes, shapes and metadata of the one
- * it was made from, in whatever order and layout, and in which the tensors that
- * it replaces or deletes have the bytes that they had. Tensors that it leaves
- * alone may have been patched since. So it cannot be applied twice.
+ * A delta fits a base that has the names, dtypes, shapes and metadata of the
+ * one it was made from, in whatever order and layout, and in which the tensors
+ * that it replaces or deletes have the bytes that they had. Tensors that it
+ * leaves alone may have been patched since. So it cannot be applied twice.
  *
- * Of shards only what they hold together matters, with the metadata that st_join
- * would give it, and not which shard has what: a delta made of a file fits the
- * same as shards, and the other way round. The delta itself is one file.
+ * A sharded checkpoint counts as what st_join would make of it; which shard has
+ * what does not matter. So a delta that was made of a file fits the same
+ * tensors in shards, and the other way round. The delta itself is one file.
  *
- * st_open with st_open_options.deltas shows base and deltas as one, for reading.
- * Views lie in the file that has the tensor: st_tensor.shard counts the base's
- * files first, then the deltas. Names, dtypes, shapes and metadata must fit, so all
- * shards are opened, and so must the hashes that deltas have of each other. The
- * base is only sampled: the first bytes of a few tensors that are replaced.
- * st_verify checks everything. */
+ * st_open with st_open_options.deltas shows base and deltas as one, for
+ * reading. Views lie in the file that has the tensor: st_tensor.shard counts
+ * the base's files first, then the deltas. Names, dtypes, shapes and metadata
+ * must fit, so all shards are opened, and so must the hashes that deltas have
+ * of each other. The base is only sampled: the first bytes of a few tensors
+ * that are replaced. st_verify checks everything. */
 
 typedef struct st_delta_create_options {
   uint32_t struct_size;
@@ -956,13 +983,13 @@ typedef struct st_delta_create_options {
 } st_delta_create_options;
 
 /* Write the delta that makes `to` of `from`, each a file or shards, by any path
- * that st_open takes. Both are read once, and what differs once more, with pread
- * and in a few megabytes of memory; they should not be changed meanwhile. The
- * delta is durable, and its path leads to the old file, or none, or to the whole
- * new one at every instant.
+ * that st_open takes. Both are read once, and what differs once more, with
+ * pread and in a few megabytes of memory; they should not be changed meanwhile.
+ * The delta is durable, and its path leads to the old file, or none, or to the
+ * whole new one at every instant.
  * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (`to` was changed
- * meanwhile); ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or the
- * index of one). Any thread. */
+ * meanwhile); ST_E_INVALID_ARGUMENT (`delta` is one of the two, or a shard or
+ * the index of one). Any thread. */
 st_status st_delta_create(const char *from, const char *to, const char *delta,
                           const st_delta_create_options *opts);
 
@@ -977,38 +1004,40 @@ typedef struct st_delta_apply_options {
   void *progress_user;
 } st_delta_apply_options;
 
-/* Apply a delta to its base, a file or shards, as one transaction: durable, all or
- * nothing, across shards too. It patches if the delta only gives tensors other
- * bytes (which costs what the delta holds), else it publishes, as st_txn_put.
+/* Apply a delta to its base, a file or shards, as one transaction: durable, all
+ * or nothing, across shards too. It patches if the delta only gives tensors
+ * other bytes (which costs what the delta holds), else it publishes, as
+ * st_txn_put.
  *   opts  NULL for the defaults.
  *   done  may be NULL; else filled with the plan by which it was done.
  * The bytes of the delta, and with the base locked those that are to go, are
  * checked against the hashes in the delta before the base is touched.
- * The reverse delta is durable before the base is changed. Applied to the result
- * it brings back names, dtypes, shapes, bytes, the order of tensors and the
- * metadata (but not the order of its keys, nor the padding of the header). If the
- * call fails after it was written it stays; it fits nothing but the result.
- * Each shard is patched or made anew for itself. Shards keep the order of their
- * names, whatever the delta's; a tensor that is added goes where st_txn_put puts
- * it, so one that was deleted may come back in another shard. Metadata go to the
- * index.
- * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is the
- * base or the delta, or a file of the base; total_size or total_parameters among
- * the metadata that shards are to have); ST_E_FILE_CHANGED (shards were replaced
- * meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as st_open,
- * st_txn_commit and st_save. Any thread. */
+ * The reverse delta is durable before the base is changed. Applied to the
+ * result it brings back names, dtypes, shapes, bytes, the order of tensors and
+ * the metadata (but not the order of its keys, nor the padding of the header).
+ * If the call fails after it was written it stays; it fits nothing but the
+ * result. Each shard is patched or made anew for itself. Shards keep the order
+ * of their names, whatever the delta's; a tensor that is added goes where
+ * st_txn_put puts it, so one that was deleted may come back in another shard.
+ * Metadata go to the index.
+ * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
+ * the base or the delta, or a file of the base; total_size or total_parameters
+ * among the metadata that shards are to have); ST_E_FILE_CHANGED (shards were
+ * replaced meanwhile); ST_E_UNSUPPORTED (no tensor would be left in shards); as
+ * st_open, st_txn_commit and st_save. Any thread. */
 st_status st_delta_apply(const char *base, const char *delta,
                          const st_delta_apply_options *opts, st_plan *done);
 
-/* Fold n deltas, each made for what lies below it, into one new file, as st_save
- * writes it, also where the base is sharded (st_reshard cuts it up again). Bytes
- * are shared with base and deltas where the filesystem can and offsets allow, else
- * copied by the kernel. All is checked as by st_delta_apply.
+/* Fold n deltas, each made for what lies below it, into one new file, as
+ * st_save writes it, also where the base is sharded (st_reshard cuts it up
+ * again). Bytes are shared with base and deltas where the filesystem can and
+ * offsets allow, else copied by the kernel. All is checked as by
+ * st_delta_apply.
  *   opts  NULL for the defaults. ST_LAYOUT_KEEP: the order that applying would
  *         give; alignment 0: what shares most with a base of one file, else 64.
- * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of the
- * sources, or is named as an index of shards); ST_E_NOT_REGULAR (it is a folder);
- * as st_open and st_save. Any thread. */
+ * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`to` is one of
+ * the sources, or is named as an index of shards); ST_E_NOT_REGULAR (it is a
+ * folder); as st_open and st_save. Any thread. */
 st_status st_delta_merge(const char *base, const char *const *deltas, size_t n,
                          const char *to, const st_save_options *opts);
 
@@ -1031,8 +1060,8 @@ st_status st_delta_describe(const char *delta, st_delta_info *out);
 
 /* ================================================================= upkeep */
 
-/* One finding of st_verify or st_recover. Filled by the library; struct_size says
- * how much of it this version fills. Pointers live during the call. */
+/* One finding of st_verify or st_recover. Filled by the library; struct_size
+ * says how much of it this version fills. Pointers live during the call. */
 typedef struct st_report {
   uint32_t struct_size;
   uint32_t level;      /* ST_LOG_... */
@@ -1057,10 +1086,10 @@ typedef struct st_verify_options {
   size_t delta_count;
 } st_verify_options;
 
-/* Check a file, or the shards of an index and whether they agree with it, against
- * every rule of the format, and read all its bytes once. Answers the status of
- * the first error, or ST_OK. Journals that wait, and old shards that stay, are
- * reported, not touched. Any thread. */
+/* Check a file, or the shards of an index and whether they agree with it,
+ * against every rule of the format, and read all its bytes once. Answers the
+ * status of the first error, or ST_OK. Journals that wait, and old shards that
+ * stay, are reported, not touched. Any thread. */
 st_status st_verify(const char *path, const st_verify_options *opts);
 
 typedef struct st_recover_options {
@@ -1071,11 +1100,11 @@ typedef struct st_recover_options {
 } st_recover_options;
 
 /* Finish or drop what crashed writers left beside the file, or beside the index
- * and its shards: uncommitted journals are removed, committed ones are applied and
- * removed, changes that were under way are rolled back. st_open does the same.
- * Beside an index also old shards are removed, before their time too (see
- * ST_TXN_NEW_NAMES), and new ones that their writer did not come to name; st_open
- * leaves them. Safe at any time, again, and from many processes.
+ * and its shards: uncommitted journals are removed, committed ones are applied
+ * and removed, changes that were under way are rolled back. st_open does the
+ * same. Beside an index also old shards are removed, before their time too (see
+ * ST_TXN_NEW_NAMES), and new ones that their writer did not come to name;
+ * st_open leaves them. Safe at any time, again, and from many processes.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written
  * here); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
  * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY.
@@ -1130,8 +1159,8 @@ typedef struct st_stats {
   uint64_t bytes_owned;         /* filled in memory that the handle owns */
   uint64_t index_bytes;         /* names, shapes, offsets, hash table */
   uint64_t bytes_written;       /* into the file, of this handle */
-  uint64_t journal_bytes;       /* into journals; blocks shared with them are not
-                                   written */
+  uint64_t journal_bytes;       /* into journals; blocks shared with them are
+                                   not written */
   uint64_t commits;             /* transactions committed */
   uint64_t recoveries;          /* journals applied, rolled back or dropped */
   uint64_t lock_waits;          /* times that a lock was not free at once */
