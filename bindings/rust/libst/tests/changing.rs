@@ -152,7 +152,7 @@ fn a_failed_commit_is_an_error_like_any_other() {
     std::fs::rename(model.path.with_extension("new"), &model.path).unwrap();
     assert_eq!(change.try_commit().unwrap_err().status(), Status::FileChanged);
     assert_eq!(change.try_commit().unwrap_err().status(), Status::TransactionFailed);
-    assert_eq!(change.update_bytes("other", &[4; 7]).unwrap_err().status(), Status::TransactionFailed);
+    assert_eq!(change.delete("b").unwrap_err().status(), Status::TransactionFailed);
 }
 
 #[test]
