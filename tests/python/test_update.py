@@ -312,16 +312,16 @@ def test_busy_after_the_timeout(model):
 def test_a_timeout_is_waited_in_short_turns_where_c_asks_nobody(seconds):
     turns = Turns.of(seconds)
     assert 0 < turns.timeout_ms <= 200
-    assert seconds <= turns.timeout_ms * turns.count / 1000 < seconds * 1.01 + 0.002
+    assert seconds <= turns.timeout_ms * turns.attempts / 1000 < seconds * 1.01 + 0.002
     attempts = []
     assert turns.run(lambda: attempts.append(1) or libst.Status.BUSY) == libst.Status.BUSY
-    assert len(attempts) == turns.count
+    assert len(attempts) == turns.attempts
     assert turns.run(lambda: libst.Status.OK) == libst.Status.OK
 
 
 def test_a_wait_for_ever_has_no_last_turn():
-    assert Turns.of(None).count is None
-    assert Turns.of(float("inf")).count is None
+    assert Turns.of(None).attempts is None
+    assert Turns.of(float("inf")).attempts is None
     answers = iter([libst.Status.BUSY] * 1000 + [libst.Status.NO_SPACE])
     assert Turns.of(None).run(lambda: next(answers)) == libst.Status.NO_SPACE
 

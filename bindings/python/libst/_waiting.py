@@ -31,7 +31,7 @@ class Turns(NamedTuple):
     """A wait in short turns."""
 
     timeout_ms: int  #: of one
-    count: Optional[int]  #: None: for ever
+    attempts: Optional[int]  #: None: for ever
 
     @classmethod
     def of(cls, timeout: Optional[float]) -> "Turns":
@@ -45,7 +45,7 @@ class Turns(NamedTuple):
 
     def run(self, attempt: Callable[[], int]) -> int:
         """Make the call, again while it answers BUSY and there are turns left; its last status."""
-        turns: Iterable[None] = repeat(None) if self.count is None else repeat(None, self.count)
+        turns: Iterable[None] = repeat(None) if self.attempts is None else repeat(None, self.attempts)
         status = int(Status.BUSY)
         for _ in turns:
             status = attempt()

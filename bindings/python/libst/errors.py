@@ -61,18 +61,17 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # From one worker process to another with everything it carries.
-        kind = type(self)
-        public = kind.__bases__[0] if kind in _MADE else kind
-        return _restore, (public, self.message, int(self.status), self._details())
+        kind = None if type(self) in _MADE else type(self)
+        return _restore, (kind, self.message, int(self.status), self._details())
 
     def _details(self) -> dict[str, Any]:
         names = ("os_errno", "tensor", "offset", "holder_pid")
         return {name: getattr(self, name) for name in names}
 
 
-def _restore(public: type[Error], message: str, status: int, details: dict[str, Any]) -> Error:
-    kind = _kind(status)
-    return (kind if issubclass(kind, public) else public)(message, known_status(status), **details)
+def _restore(kind: Optional[type[Error]], message: str, status: int, details: dict[str, Any]) -> Error:
+    """kind: None where the status tells it."""
+    return (kind or _kind(status))(message, known_status(status), **details)
 
 
 class BusyError(Error, TimeoutError):
