@@ -25,7 +25,7 @@ func BenchmarkView(b *testing.B) {
 }
 
 func BenchmarkViewUnderALog(b *testing.B) {
-	f, _ := small(b, st.WithLog(func(st.LogLevel, string) {}))
+	f, _ := small(b, st.Options{Log: func(st.LogLevel, string) {}})
 	for b.Loop() {
 		if _, err := f.View("b"); err != nil {
 			b.Fatal(err)

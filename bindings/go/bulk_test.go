@@ -27,11 +27,11 @@ func layers(t *testing.T) (path string, tensors []named) {
 
 func TestReadManyReadsWhatReadIntoReads(t *testing.T) {
 	path, tensors := layers(t)
-	for _, opts := range [][]st.OpenOption{
-		{}, {st.WithMap(st.MapNone)}, {st.WithDirect(st.DirectOn)},
-		{st.WithPrefetch(st.PrefetchParallel), st.WithIOThreads(4), st.WithBlockSize(64 << 10), st.WithMemoryLimit(1 << 20)},
+	for _, opts := range []st.Options{
+		{}, {Map: st.MapNone}, {Direct: st.DirectOn},
+		{Prefetch: st.PrefetchParallel, IOThreads: 4, BlockSize: 64 << 10, MemoryLimit: 1 << 20},
 	} {
-		f := open(t, path, opts...)
+		f := open(t, path, opts)
 		var requests []st.ReadRequest
 		for i := len(tensors) - 1; i >= 0; i-- { // any order
 			request := st.ReadRequest{Name: tensors[i].name, Dst: make([]byte, len(tensors[i].tensor.Data))}
@@ -41,7 +41,7 @@ func TestReadManyReadsWhatReadIntoReads(t *testing.T) {
 			}
 			requests = append(requests, request)
 		}
-		must(t, f.ReadMany(requests))
+		must(t, f.ReadMany(requests, nil))
 		for _, r := range requests {
 			want, err := f.Slice(r.Name, r.Ranges...)
 			must(t, err)
@@ -56,22 +56,24 @@ func TestReadManyReadsWhatReadIntoReads(t *testing.T) {
 		}
 	}
 	f := open(t, path)
-	must(t, f.ReadMany(nil))
-	refused(t, f.ReadMany([]st.ReadRequest{{Name: "none"}}), st.ErrNotFound)
-	refused(t, f.ReadMany([]st.ReadRequest{{Name: tensors[0].name}}), st.ErrBufferSize)
+	must(t, f.ReadMany(nil, nil))
+	refused(t, f.ReadMany([]st.ReadRequest{{Name: "none"}}, nil), st.ErrNotFound)
+	refused(t, f.ReadMany([]st.ReadRequest{{Name: "none"}}, &st.BulkOptions{HugePages: true}), st.ErrUnsupported)
+	refused(t, f.Prefetch(nil, &st.BulkOptions{PastPageCache: true}), st.ErrUnsupported)
+	refused(t, f.ReadMany([]st.ReadRequest{{Name: tensors[0].name}}, nil), st.ErrBufferSize)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	refused(t, f.ReadManyContext(ctx, []st.ReadRequest{{Name: tensors[0].name}}), st.ErrCancelled)
+	refused(t, f.WithContext(ctx).ReadMany([]st.ReadRequest{{Name: tensors[0].name}}, nil), st.ErrCancelled)
 }
 
 func TestLoadedTensorsAreTheFilesMemory(t *testing.T) {
 	path, tensors := layers(t)
 	var told uint64
-	f := open(t, path, st.WithProgress(func(uint64, uint64) error { return errors.New("the file's, not the call's") }))
-	must(t, f.Load(nil, st.HugePages(), st.PastPageCache(), st.WithProgress(func(done, total uint64) error {
+	f := open(t, path, st.Options{Progress: func(uint64, uint64) error { return errors.New("the file's, not the call's") }})
+	must(t, f.Load(nil, &st.BulkOptions{HugePages: true, PastPageCache: true, Progress: func(done, total uint64) error {
 		told = done
 		return nil
-	})))
+	}}))
 	must(t, os.Truncate(path, 8)) // would be fatal under a mapping
 	for _, want := range tensors {
 		view, err := f.View(want.name)
@@ -90,10 +92,10 @@ func TestLoadedTensorsAreTheFilesMemory(t *testing.T) {
 
 func TestBulkCallsTakeNames(t *testing.T) {
 	path, tensors := layers(t)
-	f := open(t, path, st.WithMap(st.MapNone), st.WithPrefetch(st.PrefetchSequential))
+	f := open(t, path, st.Options{Map: st.MapNone, Prefetch: st.PrefetchSequential})
 	for what, call := range map[string]func([]string) error{
-		"load":     func(names []string) error { return f.Load(names) },
-		"prefetch": f.Prefetch,
+		"load":     func(names []string) error { return f.Load(names, nil) },
+		"prefetch": func(names []string) error { return f.Prefetch(names, nil) },
 	} {
 		must(t, call([]string{}))
 		must(t, call([]string{tensors[5].name, tensors[2].name}))
@@ -105,7 +107,7 @@ func TestBulkCallsTakeNames(t *testing.T) {
 	must(t, err)
 	same(t, "a loaded tensor", view, tensors[5].tensor)
 	must(t, f.Close())
-	for _, err := range []error{f.Load(nil), f.Prefetch(nil), f.ReadMany([]st.ReadRequest{{Name: "x"}})} {
+	for _, err := range []error{f.Load(nil, nil), f.Prefetch(nil, nil), f.ReadMany([]st.ReadRequest{{Name: "x"}}, nil)} {
 		if !errors.Is(err, fs.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
@@ -116,8 +118,8 @@ func TestWorkersShareTheWarming(t *testing.T) {
 	path, _ := layers(t)
 	whole := uint64(0)
 	for worker := range uint32(4) {
-		f := open(t, path, st.WithMap(st.MapNone), st.WithWorker(worker, 4))
-		must(t, f.Prefetch(nil))
+		f := open(t, path, st.Options{Map: st.MapNone, WorkerIndex: worker, WorkerCount: 4})
+		must(t, f.Prefetch(nil, nil))
 		stats, err := f.Stats()
 		must(t, err)
 		if stats.BytesOwned == 0 || stats.BytesOwned > 4<<20 {
@@ -128,7 +130,7 @@ func TestWorkersShareTheWarming(t *testing.T) {
 	if whole < 8<<20 {
 		t.Errorf("all workers together have %d bytes", whole)
 	}
-	info, err := open(t, path, st.WithPrefetch(st.PrefetchSequential), st.WithDirect(st.DirectOff)).IOInfo()
+	info, err := open(t, path, st.Options{Prefetch: st.PrefetchSequential, Direct: st.DirectOff}).IOInfo()
 	must(t, err)
 	if info.Prefetch != st.PrefetchSequential || info.Direct != st.DirectOff || info.PrefetchReason == "" || info.BlockSize == 0 {
 		t.Errorf("bulk reads are described as %+v", info)

@@ -88,7 +88,7 @@ func enter(c *C.stgo_call, op string, call func() C.st_status) *Error {
 	return nil
 }
 
-// withPaths is run of a call that takes paths, as C has them.
+// withPaths is run of a call that takes paths, as C has them. Without a context (nil) nothing ends it.
 func withPaths(ctx context.Context, op string, paths []string, h *hooks, call func([]*C.char) C.st_status) error {
 	all := make([]*C.char, len(paths))
 	for i, path := range paths {
@@ -98,7 +98,7 @@ func withPaths(ctx context.Context, op string, paths []string, h *hooks, call fu
 		all[i] = C.CString(path)
 		defer C.free(unsafe.Pointer(all[i]))
 	}
-	return run(ctx, op, h, func() C.st_status { return call(all) })
+	return run(contextOf(ctx), op, h, func() C.st_status { return call(all) })
 }
 
 func withPath(ctx context.Context, op, path string, h *hooks, call func(*C.char) C.st_status) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // large is a file whose reads and updates take several steps.
-func large(t *testing.T, opts ...st.OpenOption) (*st.File, string, st.Tensor) {
+func large(t *testing.T, opts ...st.Options) (*st.File, string, st.Tensor) {
 	t.Helper()
 	value := st.TensorOf(make([]uint8, 64<<20))
 	path := newFile(t, []named{{"x", value}, {"y", st.TensorOf([]uint8{1})}}, nil)
@@ -22,11 +22,11 @@ func large(t *testing.T, opts ...st.OpenOption) (*st.File, string, st.Tensor) {
 func TestProgressIsToldAndMayCancel(t *testing.T) {
 	var done, total uint64
 	var stop error
-	watch := st.WithProgress(func(d, n uint64) error {
+	watch := func(d, n uint64) error {
 		done, total = d, n
 		return stop
-	})
-	f, path, value := large(t, st.ReadWrite(), watch)
+	}
+	f, path, value := large(t, st.Options{ReadWrite: true, Progress: watch})
 	into := make([]byte, len(value.Data))
 	_, err := f.ReadInto("x", into)
 	must(t, err)
@@ -38,7 +38,7 @@ func TestProgressIsToldAndMayCancel(t *testing.T) {
 		"read":   func() error { _, err := f.ReadInto("x", into); return err },
 		"slice":  func() error { return f.SliceInto("x", into) },
 		"update": func() error { return f.Update("x", value) },
-		"verify": func() error { return st.Verify(path, watch) },
+		"verify": func() error { return st.Verify(path, &st.VerifyOptions{Progress: watch}) },
 	}
 	for what, call := range calls {
 		err := call()
@@ -53,13 +53,13 @@ func TestProgressIsToldAndMayCancel(t *testing.T) {
 
 func TestAPanicOfACallbackIsTheCallers(t *testing.T) {
 	var boom any
-	watch := st.WithProgress(func(uint64, uint64) error {
+	watch := func(uint64, uint64) error {
 		if boom != nil {
 			panic(boom)
 		}
 		return nil
-	})
-	f, path, value := large(t, st.ReadWrite(), watch)
+	}
+	f, path, value := large(t, st.Options{ReadWrite: true, Progress: watch})
 	caught := func(call func()) (value any) {
 		defer func() { value = recover() }()
 		call()
@@ -71,8 +71,10 @@ func TestAPanicOfACallbackIsTheCallers(t *testing.T) {
 		for what, call := range map[string]func(){
 			"read":   func() { _, _ = f.ReadInto("x", make([]byte, len(value.Data))) },
 			"update": func() { _ = f.Update("x", value) },
-			"verify": func() { _ = st.Verify(path, watch) },
-			"report": func() { _ = st.Verify(path, st.WithReport(func(st.Report) error { panic("boom") })) },
+			"verify": func() { _ = st.Verify(path, &st.VerifyOptions{Progress: watch}) },
+			"report": func() {
+				_ = st.Verify(path, &st.VerifyOptions{Report: func(st.Report) error { panic("boom") }})
+			},
 		} {
 			if got := caught(call); got != "boom" {
 				t.Errorf("%s panicked with %v", what, got)
@@ -80,7 +82,7 @@ func TestAPanicOfACallbackIsTheCallers(t *testing.T) {
 		}
 	}
 	boom = nil
-	tx, err := f.Begin()
+	tx, err := f.Begin(nil)
 	must(t, err)
 	must(t, tx.Update("x", value))
 	boom = "boom"
@@ -102,7 +104,7 @@ func TestCallbacksMayCall(t *testing.T) {
 	var f *st.File
 	var inside atomic.Int32
 	other, _ := small(t)
-	f, _, value := large(t, st.WithProgress(func(uint64, uint64) error {
+	f, _, value := large(t, st.Options{Progress: func(uint64, uint64) error {
 		if inside.Add(1) > 3 {
 			return nil
 		}
@@ -118,7 +120,7 @@ func TestCallbacksMayCall(t *testing.T) {
 			}
 		}
 		return nil
-	}))
+	}})
 	got, err := f.Get("x")
 	must(t, err)
 	same(t, "x", got, value)
@@ -130,25 +132,25 @@ func TestCallbacksMayCall(t *testing.T) {
 func TestACallbackMayCloseItsFile(t *testing.T) {
 	var f *st.File
 	closed := false
-	f, _, _ = large(t, st.WithProgress(func(uint64, uint64) error {
+	f, _, _ = large(t, st.Options{Progress: func(uint64, uint64) error {
 		if f != nil && !closed {
 			closed = true
 			return f.Close()
 		}
 		return nil
-	}))
+	}})
 	_, err := f.ReadInto("x", make([]byte, 64<<20))
 	refused(t, err, st.ErrInterrupted)
 }
 
 func TestATransactionIsNotForTwoAtOnce(t *testing.T) {
-	f, _, value := large(t, st.ReadWrite())
+	f, _, value := large(t, writable)
 	var tx *st.Tx
 	var inside error
-	tx, err := f.Begin(st.WithProgress(func(uint64, uint64) error {
+	tx, err := f.Begin(&st.TxOptions{Progress: func(uint64, uint64) error {
 		inside = tx.Update("y", st.TensorOf([]uint8{2}))
 		return nil
-	}))
+	}})
 	must(t, err)
 	must(t, tx.Update("x", value))
 	refused(t, inside, st.ErrInvalidArgument)
@@ -173,7 +175,7 @@ func TestAContextIsOfOneCall(t *testing.T) {
 	spawn(&group, func() {
 		into := make([]byte, len(value.Data))
 		for {
-			if _, err := f.ReadIntoContext(ctx, "x", into); err != nil {
+			if _, err := f.WithContext(ctx).ReadInto("x", into); err != nil {
 				if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
@@ -190,8 +192,9 @@ func TestLogsTellOfRecovery(t *testing.T) {
 	_, path := small(t)
 	holdElsewhere(t, path).kill()
 	var told []string
-	log := st.WithLog(func(level st.LogLevel, message string) { told = append(told, level.String()+": "+message) })
-	f := open(t, path, st.ReadWrite(), log)
+	f := open(t, path, st.Options{ReadWrite: true, Log: func(level st.LogLevel, message string) {
+		told = append(told, level.String()+": "+message)
+	}})
 	if len(told) == 0 || !strings.HasPrefix(told[0], "info: ") {
 		t.Errorf("the log of a recovery is %q", told)
 	}
@@ -207,7 +210,7 @@ func TestLogsTellOfRecovery(t *testing.T) {
 				t.Error("the panic of a log did not come through")
 			}
 		}()
-		_, _ = st.Open(path, st.ReadWrite(), st.WithLog(func(st.LogLevel, string) { panic("boom") }))
+		_, _ = st.Open(path, &st.Options{ReadWrite: true, Log: func(st.LogLevel, string) { panic("boom") }})
 	}()
 	if after := openDescriptors(t); after != before {
 		t.Errorf("%d descriptors are open, %d were", after, before)

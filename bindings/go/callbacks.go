@@ -16,22 +16,12 @@ type LogLevel uint32
 
 // The levels of messages and reports.
 const (
-	LogInfo     LogLevel = 1
-	LogWarning  LogLevel = 2
-	ReportError LogLevel = 3 // of Report only
+	LogInfo    LogLevel = 1
+	LogWarning LogLevel = 2
+	LogError   LogLevel = 3 // in a Report alone
 )
 
-func (l LogLevel) String() string {
-	switch l {
-	case LogInfo:
-		return "info"
-	case LogWarning:
-		return "warning"
-	case ReportError:
-		return "error"
-	}
-	return "unknown"
-}
+func (l LogLevel) String() string { return nameOf(l, "unknown", "info", "warning", "error") }
 
 // Log is told what a user may want to know: a mapping fell back, a journal was recovered.
 type Log func(level LogLevel, message string)

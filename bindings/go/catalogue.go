@@ -10,7 +10,6 @@ package st
 import "C"
 
 import (
-	"context"
 	"iter"
 	"strings"
 	"unsafe"
@@ -57,12 +56,13 @@ func (f *File) Len() int {
 
 // Names lists the tensors in the order of their data; none when the file is closed.
 func (f *File) Names() []string {
+	f = f.withoutContext()
 	var names []string
-	_ = f.pinned(context.Background(), "names", func(pin *C.st_file) error {
+	_ = f.pinned("names", func(pin *C.st_file) error {
 		count := int(C.st_count(pin))
-		if names = plainNames(pin, count, &f.hooks); len(names) != count { // one holds NUL, which ends names there
+		if names = f.plainNames(pin, count); len(names) != count { // one holds NUL, which ends names there
 			names = names[:0]
-			for infos := range batches(pin, &f.hooks) {
+			for infos := range f.batches(pin) {
 				for _, info := range infos {
 					names = append(names, info.Name)
 				}
@@ -74,15 +74,13 @@ func (f *File) Names() []string {
 }
 
 // plainNames asks for all names of a pin at once; none if one holds NUL.
-func plainNames(pin *C.st_file, count int, h *hooks) []string {
+func (f *File) plainNames(pin *C.st_file, count int) []string {
 	var size C.size_t
-	if run(context.Background(), "names", h, func() C.st_status { return C.st_names(pin, nil, &size) }) != nil || size == 0 {
+	if f.run("names", func() C.st_status { return C.st_names(pin, nil, &size) }) != nil || size == 0 {
 		return nil
 	}
 	all := make([]byte, int(size))
-	if run(context.Background(), "names", h, func() C.st_status {
-		return C.st_names(pin, (*C.char)(first(all)), &size)
-	}) != nil {
+	if f.run("names", func() C.st_status { return C.st_names(pin, (*C.char)(first(all)), &size) }) != nil {
 		return nil
 	}
 	names := make([]string, 0, count)
@@ -99,9 +97,10 @@ func plainNames(pin *C.st_file, count int, h *hooks) []string {
 // All goes through the tensors in the order of their data, as they are when it begins, whatever is committed meanwhile.
 // It ends early when the file is closed.
 func (f *File) All() iter.Seq[Info] {
+	f = f.withoutContext()
 	return func(yield func(Info) bool) {
-		_ = f.pinned(context.Background(), "list", func(pin *C.st_file) error {
-			for infos := range batches(pin, &f.hooks) {
+		_ = f.pinned("list", func(pin *C.st_file) error {
+			for infos := range f.batches(pin) {
 				for _, info := range infos {
 					if !yield(info) {
 						return nil
@@ -117,15 +116,13 @@ func (f *File) All() iter.Seq[Info] {
 }
 
 // batches are the tensors of a pin, many at a time.
-func batches(pin *C.st_file, h *hooks) iter.Seq[[]Info] {
+func (f *File) batches(pin *C.st_file) iter.Seq[[]Info] {
 	return func(yield func([]Info) bool) {
 		const most = 256
 		found := make([]C.st_tensor, min(int(C.st_count(pin)), most))
 		for left, at := int(C.st_count(pin)), 0; left > 0; {
 			n := min(left, most)
-			if run(context.Background(), "list", h, func() C.st_status {
-				return C.st_at_many(pin, C.size_t(at), C.size_t(n), &found[0])
-			}) != nil {
+			if f.run("list", func() C.st_status { return C.st_at(pin, C.size_t(at), C.size_t(n), &found[0]) }) != nil {
 				return
 			}
 			infos := make([]Info, n)
@@ -141,29 +138,20 @@ func batches(pin *C.st_file, h *hooks) iter.Seq[[]Info] {
 }
 
 // Info describes the tensor of that name.
-func (f *File) Info(name string) (Info, error) {
-	if info, ok := f.h.infoShown(name); ok {
-		return info, nil
-	}
-	if !f.h.acquire() {
-		return Info{}, closedError("info")
-	}
-	defer f.release()
-	p, n := chars(name)
-	var pin *C.st_file
-	var t C.st_tensor
-	var shape [8]C.uint64_t
-	describe := func() C.st_status { return C.stgo_info(f.h.c, p, n, &shape[0], C.uint32_t(len(shape)), &pin, &t) }
-	if describe() != C.ST_OK {
-		if err := run(context.Background(), "info", &hooks{}, describe); err != nil { // again, for the error
-			return Info{}, err
+func (f *File) Info(name string) (info Info, err error) {
+	if f.plain {
+		if info, ok := f.h.infoShown(name); ok {
+			return info, nil
+		}
+		if info, ok := f.infoNow(name); ok {
+			return info, nil
 		}
 	}
-	info := infoOf(name, &t)
-	if pin != nil {
-		C.st_close(pin)
-	}
-	return info, nil
+	err = f.pinTensor("info", name, func(_ *C.st_file, t *C.st_tensor) error { // again, for the error
+		info = infoOf(name, t)
+		return nil
+	})
+	return info, err
 }
 
 // infoShown is Info of what a steady handle shows; false where there is none, or on an error. Apart, so that what C fills
@@ -182,18 +170,36 @@ func (h *handle) infoShown(name string) (info Info, ok bool) {
 	return
 }
 
+// infoNow is Info in one call of C; false on an error.
+func (f *File) infoNow(name string) (info Info, ok bool) {
+	if !f.h.acquire() {
+		return
+	}
+	defer f.release()
+	p, n := chars(name)
+	var pin *C.st_file
+	var t C.st_tensor
+	var shape [8]C.uint64_t
+	if ok = C.stgo_info(f.h.c, p, n, &shape[0], C.uint32_t(len(shape)), &pin, &t) == C.ST_OK; ok {
+		info = infoOf(name, &t)
+		C.st_close(pin)
+	}
+	return
+}
+
 // Has says whether there is a tensor of that name.
 func (f *File) Has(name string) bool {
 	p, n := chars(name)
 	var i C.size_t
-	return f.call("has", func() C.st_status { return C.st_find(f.h.c, p, n, &i) }) == nil
+	return f.withoutContext().call("has", func() C.st_status { return C.st_find(f.h.c, p, n, &i) }) == nil
 }
 
 // Metadata is the file's own map from string to string; empty if it has none.
 func (f *File) Metadata() map[string]string {
+	f = f.withoutContext()
 	all := map[string]string{}
-	_ = f.pinned(context.Background(), "metadata", func(pin *C.st_file) error {
-		return run(context.Background(), "metadata", &f.hooks, func() C.st_status {
+	_ = f.pinned("metadata", func(pin *C.st_file) error {
+		return f.run("metadata", func() C.st_status {
 			for i := range C.st_metadata_count(pin) {
 				var key, value *C.char
 				var keyLen, valueLen C.size_t
@@ -211,12 +217,10 @@ func (f *File) Metadata() map[string]string {
 // MetadataValue looks one key up. ErrNotFound if there is none.
 func (f *File) MetadataValue(key string) (found string, err error) {
 	p, n := chars(key)
-	err = f.pinned(context.Background(), "metadata", func(pin *C.st_file) error {
+	err = f.pinned("metadata", func(pin *C.st_file) error {
 		var value *C.char
 		var valueLen C.size_t
-		err := run(context.Background(), "metadata", &f.hooks, func() C.st_status {
-			return C.st_metadata_get_n(pin, p, n, &value, &valueLen)
-		})
+		err := f.run("metadata", func() C.st_status { return C.st_metadata_get(pin, p, n, &value, &valueLen) })
 		if err == nil {
 			found = text(value, valueLen)
 		}

@@ -67,13 +67,13 @@ func namesAfter(step int64) []string {
 
 func newHistory(t *testing.T) *history {
 	path := newFile(t, []named{{"put", valueOf(0)}, {"deleted", valueOf(0)}, {"renamed", valueOf(4)}}, map[string]string{"step": "0"})
-	return &history{file: open(t, path, st.ReadWrite())}
+	return &history{file: open(t, path, writable)}
 }
 
 // next commits a step. One goroutine does.
 func (h *history) next() error {
 	step := h.finished.Load() + 1
-	tx, err := h.file.Begin()
+	tx, err := h.file.Begin(nil)
 	if err != nil {
 		return err
 	}

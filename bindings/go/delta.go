@@ -11,106 +11,47 @@ import (
 	"unsafe"
 )
 
-// A DiffOption is for Diff.
-type DiffOption interface{ toDiff(*diffConfig) }
-
-// A PatchOption is for Patch.
-type PatchOption interface{ toPatch(*patchConfig) }
-
-type diffConfig struct {
-	c     C.st_diff_options
-	hooks hooks
-}
-
-type patchConfig struct {
-	c       C.st_patch_options
-	hooks   hooks
-	reverse string
-}
-
-func (a alignment) toDiff(c *diffConfig)     { c.c.alignment = C.uint32_t(a) }
-func (t lockTimeout) toDiff(c *diffConfig)   { c.c.lock_timeout_ms = C.int32_t(t) }
-func (p progress) toDiff(c *diffConfig)      { c.hooks.progress = p.fn }
-func (flag txFlag) toPatch(c *patchConfig)   { c.c.flags |= C.uint32_t(flag) }
-func (t lockTimeout) toPatch(c *patchConfig) { c.c.lock_timeout_ms = C.int32_t(t) }
-func (p progress) toPatch(c *patchConfig)    { c.hooks.progress = p.fn }
-
-type reverse string
-
-func (r reverse) toPatch(c *patchConfig) { c.reverse = string(r) }
-
-// WithReverse writes the delta that undoes this one to that path, durably, before the base is changed.
-func WithReverse(path string) PatchOption { return reverse(path) }
-
-// Diff writes the delta that makes `to` of `from`: a safetensors file of the tensors that differ, whose metadata says what
-// else there is to do, and to which base. Either may be sharded. Both are read in large requests and little memory.
-func Diff(from, to, delta string, opts ...DiffOption) error {
-	return DiffContext(context.Background(), from, to, delta, opts...)
-}
-
-// DiffContext is Diff that ends with the context.
-func DiffContext(ctx context.Context, from, to, delta string, opts ...DiffOption) error {
-	config := diffConfig{}
-	C.st_diff_options_init(&config.c, C.sizeof_st_diff_options)
-	for _, o := range opts {
-		o.toDiff(&config)
-	}
-	C.stgo_hook_diff(&config.c)
-	return withPaths(ctx, "diff", []string{from, to, delta}, &config.hooks, func(p []*C.char) C.st_status {
-		return C.st_diff(p[0], p[1], p[2], &config.c)
+// CreateDelta writes the delta that makes `to` of `from`: a safetensors file of the tensors that differ. Its metadata says
+// what else there is to do, and to which base. Either may be sharded. Both are read in large requests and little memory.
+func CreateDelta(from, to, delta string, opts *CreateDeltaOptions) error {
+	o := given(opts)
+	c := o.c()
+	return withPaths(o.Context, "create delta", []string{from, to, delta}, &hooks{progress: o.Progress}, func(p []*C.char) C.st_status {
+		return C.st_delta_create(p[0], p[1], p[2], &c)
 	})
 }
 
-// Patch applies a delta to its base as one transaction, and answers how that was done: in place if only bytes of tensors
-// change, else by a new file; a base of shards in all of them or in none. ErrDeltaBase says that the delta was made for
-// another base, or has been applied already; nothing has changed then. Publish and BreakLinks are as for Begin; other
-// options of transactions are refused.
-func Patch(base, delta string, opts ...PatchOption) (Plan, error) {
-	return PatchContext(context.Background(), base, delta, opts...)
-}
-
-// PatchContext is Patch that ends with the context.
-func PatchContext(ctx context.Context, base, delta string, opts ...PatchOption) (Plan, error) {
-	config := patchConfig{}
-	C.st_patch_options_init(&config.c, C.sizeof_st_patch_options)
-	for _, o := range opts {
-		o.toPatch(&config)
+// ApplyDelta applies a delta to its base as one transaction, and answers how that was done: in place if only bytes of
+// tensors change, else by a new file. A base of shards changes in all of them or in none. ErrDeltaBase says that the
+// delta was made for another base, or has been applied already; nothing has changed then.
+func ApplyDelta(base, delta string, opts *ApplyDeltaOptions) (Plan, error) {
+	o := given(opts)
+	c, paths := o.c(), []string{base, delta}
+	if o.Reverse != "" {
+		paths = append(paths, o.Reverse)
 	}
-	C.stgo_hook_patch(&config.c)
-	paths := []string{base, delta}
-	if config.reverse != "" {
-		paths = append(paths, config.reverse)
-	}
-	var plan C.st_plan
-	C.st_plan_init(&plan, C.sizeof_st_plan)
-	err := withPaths(ctx, "patch", paths, &config.hooks, func(p []*C.char) C.st_status {
-		var reverse *C.char
+	done := C.st_plan{struct_size: C.uint32_t(C.sizeof_st_plan)}
+	err := withPaths(o.Context, "apply delta", paths, &hooks{progress: o.Progress}, func(p []*C.char) C.st_status {
 		if len(p) > 2 {
-			reverse = p[2]
+			c.reverse = p[2]
 		}
-		return C.stgo_patch(p[0], p[1], &config.c, reverse, &plan)
+		return C.st_delta_apply(p[0], p[1], &c, &done)
 	})
 	if err != nil {
 		return Plan{}, err
 	}
-	return planOf(&plan), nil
+	return planOf(&done), nil
 }
 
-// Merge folds deltas, the oldest first, and their base into a new file, which shares with them what the filesystem lets it.
-// The base may be sharded; what is made of it is one file all the same.
-// Options are those of Save, but for metadata.
-func Merge(base string, deltas []string, to string, opts ...SaveOption) error {
-	return MergeContext(context.Background(), base, deltas, to, opts...)
-}
-
-// MergeContext is Merge that ends with the context.
-func MergeContext(ctx context.Context, base string, deltas []string, to string, opts ...SaveOption) error {
-	config := newSaveConfig(opts)
-	paths := append([]string{base, to}, deltas...)
-	return withPaths(ctx, "merge", paths, &config.hooks, func(p []*C.char) C.st_status {
+// MergeDeltas folds deltas, the oldest first, and their base into a new file. It shares with them what the filesystem lets
+// it. The base may be sharded; the result is one file all the same. SaveOptions.Metadata is not used.
+func MergeDeltas(base string, deltas []string, to string, opts *SaveOptions) error {
+	o := given(opts)
+	c, paths := o.c(), append([]string{base, to}, deltas...)
+	return withPaths(o.Context, "merge deltas", paths, &hooks{progress: o.Progress}, func(p []*C.char) C.st_status {
 		layers := newPaths(p[2:])
 		defer layers.free()
-		return C.st_merge(p[0], layers.c, C.size_t(layers.n), p[1], &config.c)
+		return C.st_delta_merge(p[0], layers.c, C.size_t(layers.n), p[1], &c)
 	})
 }
 
@@ -126,14 +67,12 @@ type DeltaInfo struct {
 	Result          string // and of what it makes of that
 }
 
-// ReadDeltaInfo reads the header of a delta. ErrDelta if the file is none.
-func ReadDeltaInfo(delta string) (DeltaInfo, error) {
-	var c C.st_delta_info
-	C.st_delta_info_init(&c, C.sizeof_st_delta_info)
-	err := withPaths(context.Background(), "read delta", []string{delta}, &hooks{}, func(p []*C.char) C.st_status {
-		return C.st_get_delta_info(p[0], &c)
-	})
-	if err != nil {
+// DescribeDelta reads the header of a delta. ErrDelta if the file is none.
+func DescribeDelta(delta string) (DeltaInfo, error) {
+	c := C.st_delta_info{struct_size: C.uint32_t(C.sizeof_st_delta_info)}
+	if err := withPath(context.Background(), "describe delta", delta, &hooks{}, func(p *C.char) C.st_status {
+		return C.st_delta_describe(p, &c)
+	}); err != nil {
 		return DeltaInfo{}, err
 	}
 	return DeltaInfo{
@@ -146,21 +85,6 @@ func ReadDeltaInfo(delta string) (DeltaInfo, error) {
 		Base:            C.GoString(&c.base[0]),
 		Result:          C.GoString(&c.result[0]),
 	}, nil
-}
-
-type deltas []string
-
-func (d deltas) toOpen(c *openConfig)     { c.deltas = d }
-func (d deltas) toVerify(c *verifyConfig) { c.deltas = d }
-
-// WithDeltas puts deltas, the oldest first, on the file or the shards. Given to Open, what is shown, for reading only, is
-// what Patch with each of them in turn would make of it. Given to Verify, they are checked too, and that they fit it and
-// each other, to the last byte.
-func WithDeltas(paths ...string) interface {
-	OpenOption
-	VerifyOption
-} {
-	return deltas(paths)
 }
 
 // cPaths is a list of paths in C's memory; the strings are somebody else's.

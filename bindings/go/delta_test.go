@@ -30,7 +30,7 @@ func twoFiles(t *testing.T) (base, other string) {
 func delta(t *testing.T, base, other string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "delta.safetensors")
-	must(t, st.Diff(base, other, path, st.WithAlignment(4096)))
+	must(t, st.CreateDelta(base, other, path, &st.CreateDeltaOptions{Alignment: 4096}))
 	return path
 }
 
@@ -53,32 +53,34 @@ func sameTensors(t *testing.T, got, want *st.File) {
 func TestDeltaIsAppliedUndoneMergedAndLaidOver(t *testing.T) {
 	base, other := twoFiles(t)
 	d := delta(t, base, other)
-	info, err := st.ReadDeltaInfo(d)
+	info, err := st.DescribeDelta(d)
 	must(t, err)
 	if info.Changed != 1 || info.Added != 1 || info.Deleted != 1 || info.MetadataSet != 1 || info.DataBytes != 9 || len(info.Base) != 32 || len(info.Result) != 32 {
 		t.Errorf("the delta says of itself %+v", info)
 	}
-	must(t, st.Verify(base, st.WithDeltas(d)))
+	must(t, st.Verify(base, &st.VerifyOptions{Deltas: []string{d}}))
 
-	sameTensors(t, open(t, base, st.WithDeltas(d)), open(t, other))
+	sameTensors(t, open(t, base, st.Options{Deltas: []string{d}}), open(t, other))
 	merged := filepath.Join(t.TempDir(), "merged.safetensors")
-	must(t, st.Merge(base, []string{d}, merged, st.WithLayout(st.LayoutCanonical)))
+	must(t, st.MergeDeltas(base, []string{d}, merged, &st.SaveOptions{Layout: st.LayoutCanonical}))
 	sameTensors(t, open(t, merged), open(t, other))
 
 	before, err := os.ReadFile(base)
 	must(t, err)
 	back := filepath.Join(t.TempDir(), "back.safetensors")
 	told := 0
-	plan, err := st.Patch(base, d, st.WithReverse(back), st.WithProgress(func(done, total uint64) error { told++; return nil }))
+	plan, err := st.ApplyDelta(base, d, &st.ApplyDeltaOptions{
+		Reverse: back, Progress: func(done, total uint64) error { told++; return nil },
+	})
 	must(t, err)
 	if plan.Kind != st.PlanPublish || told == 0 {
 		t.Errorf("it was done by %v; progress was told %d times", plan.Kind, told)
 	}
 	sameTensors(t, open(t, base), open(t, other))
-	if _, err := st.Patch(base, d); !errors.Is(err, st.ErrDeltaBase) {
+	if _, err := st.ApplyDelta(base, d, nil); !errors.Is(err, st.ErrDeltaBase) {
 		t.Errorf("applied twice: %v", err)
 	}
-	_, err = st.Patch(base, back)
+	_, err = st.ApplyDelta(base, back, nil)
 	must(t, err)
 	unchanged := filepath.Join(t.TempDir(), "unchanged.safetensors")
 	must(t, os.WriteFile(unchanged, before, 0o600))
@@ -88,21 +90,21 @@ func TestDeltaIsAppliedUndoneMergedAndLaidOver(t *testing.T) {
 func TestDeltaOfAnotherBaseIsRefused(t *testing.T) {
 	base, other := twoFiles(t)
 	d := delta(t, base, other)
-	if _, err := st.Open(other, st.WithDeltas(d)); !errors.Is(err, st.ErrDeltaBase) {
+	if _, err := st.Open(other, &st.Options{Deltas: []string{d}}); !errors.Is(err, st.ErrDeltaBase) {
 		t.Errorf("laid over another file: %v", err)
 	}
-	if err := st.Verify(other, st.WithDeltas(d)); !errors.Is(err, st.ErrDeltaBase) {
+	if err := st.Verify(other, &st.VerifyOptions{Deltas: []string{d}}); !errors.Is(err, st.ErrDeltaBase) {
 		t.Errorf("verified over another file: %v", err)
 	}
-	if _, err := st.ReadDeltaInfo(base); !errors.Is(err, st.ErrDelta) {
+	if _, err := st.DescribeDelta(base); !errors.Is(err, st.ErrDelta) {
 		t.Errorf("a file that is no delta: %v", err)
 	}
-	if err := st.Merge(base, []string{"with\x00NUL"}, d); !errors.Is(err, st.ErrInvalidArgument) {
+	if err := st.MergeDeltas(base, []string{"with\x00NUL"}, d, nil); !errors.Is(err, st.ErrInvalidArgument) {
 		t.Errorf("a path with NUL: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := st.PatchContext(ctx, base, d); !errors.Is(err, context.Canceled) {
+	if _, err := st.ApplyDelta(base, d, &st.ApplyDeltaOptions{Context: ctx}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that has ended: %v", err)
 	}
 }

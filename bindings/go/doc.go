@@ -1,7 +1,7 @@
 // Package st opens, reads, verifies, writes and changes safetensors files with libst: tensors are looked at without a copy and
 // changed in place, as transactions that survive a crash.
 //
-//	f, err := st.Open("model.safetensors", st.ReadWrite())
+//	f, err := st.Open("model.safetensors", &st.Options{ReadWrite: true})
 //	if err != nil {
 //		return err
 //	}
@@ -10,8 +10,17 @@
 //	...
 //	err = f.Update("final_conv.bias", bias) // durable when it returns nil
 //
-// A transaction ([File.Begin]) makes many changes at once. Updates alone are patched in place; one that puts, deletes or
-// renames tensors makes a new file, which every reader sees whole or not at all. [Save] and [NewWriter] write new files.
+// A transaction ([File.Transact], [File.Begin]) makes many changes at once. Updates alone are patched in place; one that
+// puts, deletes or renames tensors makes a new file, which every reader sees whole or not at all. [Save] and [NewWriter]
+// write new files.
+//
+// # Options
+//
+// Functions take a pointer to a struct of options, or nil. The zero value of every field is its default.
+//
+// A context ends calls: [File.WithContext] gives one to the calls of a File and of its transactions. Functions that are not
+// about an open file take it in their options. A call that it ends answers [ErrCancelled] and the context's cause. It
+// stops at its next progress step, or within a tenth of a second of waiting for a lock; other calls on the file go on.
 //
 // # Errors
 //
@@ -19,7 +28,8 @@
 // [Status] and, where a system call failed, to its [syscall.Errno]:
 //
 //	errors.Is(err, st.ErrBusy)         // another worker holds the lock
-//	errors.Is(err, fs.ErrNotExist)     // no such file, or no such tensor
+//	errors.Is(err, st.ErrNotFound)     // no such tensor, or no such key of the metadata
+//	errors.Is(err, fs.ErrNotExist)     // no such file
 //	errors.Is(err, syscall.ENOSPC)
 //	var e *st.Error
 //	errors.As(err, &e)                 // e.Tensor, e.Offset, e.HolderPID
@@ -33,8 +43,8 @@
 // calls. A File that publishes or refreshes keeps nothing of the file that it replaces, but what views lie in: views of
 // the File itself keep it until Release or Close, views of a Snapshot until that is closed.
 //
-// The library keeps no pointer into Go's memory beyond a call. What File.Update is given is in the file when it returns,
-// and what Tx.Update, Tx.Put and a Writer are given is on disk (ST_TXN_COPY), so the caller may reuse it at once. The one
+// The library keeps no pointer into Go's memory beyond a call. What File.Update is given is in the file when it returns.
+// What Tx.Update, Tx.Put and a Writer are given is on disk (ST_TXN_COPY). So the caller may reuse it at once. The one
 // exception is OpenBytes, which pins its argument until Close, that of its Snapshots included.
 //
 // # Goroutines
@@ -42,6 +52,6 @@
 // A File may be used from many goroutines at once, and Close may be called while others use it: their calls give up and
 // answer [ErrInterrupted] or [fs.ErrClosed]. A Tx or Writer belongs to one goroutine at a time.
 //
-// Callbacks (WithProgress, WithLog, WithReport) run on the goroutine of the call that they are about. A panic in one
+// Callbacks ([Progress], [Log], and what is told each [Report]) run on the goroutine of the call that they are about. A panic in one
 // cancels the call, as far as it can be cancelled, and goes on in the caller. They must not call runtime.Goexit.
 package st

@@ -1,16 +1,11 @@
 package st
 
 /*
-#include <stdlib.h>
 #include <st/st.h>
 */
 import "C"
 
-import (
-	"runtime"
-	"strings"
-	"unsafe"
-)
+import "context"
 
 // DType is an element type of the format. 0 is none. F4 packs two elements a byte, F6E2M3 and F6E3M2 four in three.
 type DType uint32
@@ -23,18 +18,10 @@ func (d DType) Bits() int { return int(C.st_dtype_bits(C.st_dtype(d))) }
 
 // ParseDType finds the dtype of a name as in a file's header.
 func ParseDType(name string) (DType, error) {
-	if strings.IndexByte(name, 0) >= 0 {
-		return 0, &Error{Op: "parse dtype", Status: ErrDType, Message: "a dtype's name holds no NUL", Offset: -1}
-	}
-	p := C.CString(name)
-	defer C.free(unsafe.Pointer(p))
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	p, n := chars(name)
 	var d C.st_dtype
-	if status := C.st_dtype_parse(p, &d); status != C.ST_OK {
-		return 0, failure("parse dtype", status)
-	}
-	return DType(d), nil
+	err := run(context.Background(), "parse dtype", &hooks{}, func() C.st_status { return C.st_dtype_parse(p, n, &d) })
+	return DType(d), err
 }
 
 // Version of the library that runs, such as "2.0.0".

@@ -48,8 +48,7 @@ var ErrTxDone = errors.New("libst: the transaction was committed or rolled back 
 
 // failure is the error that this goroutine's thread has just been given. The caller holds the thread.
 func failure(op string, status C.st_status) *Error {
-	var info C.st_error_info
-	C.st_error_info_init(&info, C.sizeof_st_error_info)
+	info := C.st_error_info{struct_size: C.uint32_t(C.sizeof_st_error_info)}
 	if C.st_last_error_info(&info) != C.ST_OK || info.status != status {
 		return &Error{Op: op, Status: Status(status), Message: Status(status).String(), Offset: -1}
 	}

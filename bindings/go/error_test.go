@@ -14,7 +14,7 @@ import (
 )
 
 func TestErrorsAreThoseOfTheStandardLibraryToo(t *testing.T) {
-	_, err := st.Open(filepath.Join(t.TempDir(), "none"))
+	_, err := st.Open(filepath.Join(t.TempDir(), "none"), nil)
 	e := refused(t, err, st.ErrNoFile)
 	if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, syscall.ENOENT) || e.Errno != syscall.ENOENT || e.Op != "open" {
 		t.Errorf("a file that is not there: %#v", e)
@@ -25,15 +25,15 @@ func TestErrorsAreThoseOfTheStandardLibraryToo(t *testing.T) {
 	f, _ := small(t)
 	_, err = f.Get("x")
 	e = refused(t, err, st.ErrNotFound)
-	if !errors.Is(err, fs.ErrNotExist) || e.Tensor != "x" || !e.HasTensor || e.Offset != -1 || !strings.Contains(e.Error(), "x") {
+	if errors.Is(err, fs.ErrNotExist) || e.Tensor != "x" || !e.HasTensor || e.Offset != -1 || !strings.Contains(e.Error(), "x") {
 		t.Errorf("a tensor that is not there: %#v", e)
 	}
-	_, err = st.Open(t.TempDir())
+	_, err = st.Open(t.TempDir(), nil)
 	refused(t, err, st.ErrNotRegular)
-	_, err = st.Open("a\x00b")
+	_, err = st.Open("a\x00b", nil)
 	refused(t, err, st.ErrInvalidArgument)
-	refused(t, st.Verify("a\x00b"), st.ErrInvalidArgument)
-	_, err = st.Open("x", st.WithMap(9))
+	refused(t, st.Verify("a\x00b", nil), st.ErrInvalidArgument)
+	_, err = st.Open("x", &st.Options{Map: 9})
 	refused(t, err, st.ErrInvalidArgument)
 	_, err = st.ParseDType("f32")
 	refused(t, err, st.ErrDType)
@@ -46,7 +46,7 @@ func TestErrorsAreThoseOfTheStandardLibraryToo(t *testing.T) {
 
 func TestAnErrorIsOneSentence(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none")
-	_, err := st.Open(path)
+	_, err := st.Open(path, nil)
 	if want := "libst: cannot open '" + path + "': No such file or directory"; err.Error() != want {
 		t.Errorf("%q, not %q", err, want)
 	}
@@ -60,7 +60,7 @@ func TestFilesInMemoryAreReadOnlyAndChecked(t *testing.T) {
 	f, err := st.OpenBytes([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
 	must(t, err)
 	defer f.Close()
-	_, err = f.Begin()
+	_, err = f.Begin(nil)
 	refused(t, err, st.ErrReadOnly)
 }
 
@@ -86,8 +86,8 @@ func TestMalformedFilesAreRefusedWithTheirStatus(t *testing.T) {
 		content, err := os.ReadFile(path)
 		must(t, err)
 		inMemory, errMemory := st.OpenBytes(content)
-		f, errFile := st.Open(path)
-		for how, err := range map[string]error{"open": errFile, "memory": errMemory, "verify": st.Verify(path)} {
+		f, errFile := st.Open(path, nil)
+		for how, err := range map[string]error{"open": errFile, "memory": errMemory, "verify": st.Verify(path, nil)} {
 			var e *st.Error
 			got := "ST_OK"
 			if errors.As(err, &e) {
@@ -109,23 +109,23 @@ func TestMalformedFilesAreRefusedWithTheirStatus(t *testing.T) {
 
 func TestVerifyTellsItsFindings(t *testing.T) {
 	_, path := small(t)
-	must(t, st.Verify(path))
+	must(t, st.Verify(path, nil))
 	content, err := os.ReadFile(path)
 	must(t, err)
 	must(t, os.WriteFile(path, append(content, 0), 0o644))
 	var findings []st.Report
-	collect := st.WithReport(func(r st.Report) error {
+	collect := func(r st.Report) error {
 		findings = append(findings, r)
 		return nil
-	})
-	refused(t, st.Verify(path, collect), st.ErrTrailingData)
+	}
+	refused(t, st.Verify(path, &st.VerifyOptions{Report: collect}), st.ErrTrailingData)
 	last := findings[len(findings)-1]
-	if last.Level != st.ReportError || last.Status != st.ErrTrailingData || last.Message == "" {
+	if last.Level != st.LogError || last.Status != st.ErrTrailingData || last.Message == "" {
 		t.Errorf("the finding is %+v", last)
 	}
-	must(t, st.Recover(path, collect, st.WithLockTimeout(0)))
+	must(t, st.Recover(path, &st.RecoverOptions{Report: collect, LockTimeout: st.NoWait}))
 	stop := errors.New("enough")
-	err = st.Verify(path, st.WithReport(func(st.Report) error { return stop }))
+	err = st.Verify(path, &st.VerifyOptions{Report: func(st.Report) error { return stop }})
 	if !errors.Is(err, stop) {
 		t.Errorf("a report that stops answers %v", err)
 	}

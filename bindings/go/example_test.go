@@ -33,7 +33,7 @@ func Example() {
 	path, remove := exampleFile()
 	defer remove()
 
-	f, err := st.Open(path, st.ReadWrite())
+	f, err := st.Open(path, &st.Options{ReadWrite: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func Example() {
 }
 
 func ExampleOpen_errors() {
-	_, err := st.Open("no/such/model.safetensors")
+	_, err := st.Open("no/such/model.safetensors", nil)
 	fmt.Println(errors.Is(err, st.ErrNoFile), errors.Is(err, fs.ErrNotExist))
 
 	var e *st.Error
@@ -72,7 +72,7 @@ func ExampleOpen_errors() {
 func ExampleFile_All() {
 	path, remove := exampleFile()
 	defer remove()
-	f, err := st.Open(path)
+	f, err := st.Open(path, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func ExampleFile_All() {
 func ExampleFile_Slice() {
 	path, remove := exampleFile()
 	defer remove()
-	f, err := st.Open(path)
+	f, err := st.Open(path, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func ExampleFile_Slice() {
 func ExampleFile_View() {
 	path, remove := exampleFile()
 	defer remove()
-	f, err := st.Open(path)
+	f, err := st.Open(path, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func ExampleFile_View() {
 func ExampleFile_Snapshot() {
 	path, remove := exampleFile()
 	defer remove()
-	f, err := st.Open(path, st.ReadWrite())
+	f, err := st.Open(path, &st.Options{ReadWrite: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func ExampleFile_Snapshot() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tx, err := f.Begin()
+	tx, err := f.Begin(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -156,13 +156,13 @@ func ExampleFile_Snapshot() {
 func ExampleFile_Begin() {
 	path, remove := exampleFile()
 	defer remove()
-	f, err := st.Open(path, st.ReadWrite())
+	f, err := st.Open(path, &st.Options{ReadWrite: true})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer f.Close()
 
-	tx, err := f.Begin(st.WithLockTimeout(5 * time.Second))
+	tx, err := f.Begin(&st.TxOptions{LockTimeout: 5 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -178,16 +178,35 @@ func ExampleFile_Begin() {
 	// <nil>
 }
 
-func ExampleTx_Put() {
+func ExampleFile_Transact() {
 	path, remove := exampleFile()
 	defer remove()
-	f, err := st.Open(path, st.ReadWrite())
+	f, err := st.Open(path, &st.Options{ReadWrite: true})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer f.Close()
 
-	tx, err := f.Begin()
+	err = f.Transact(func(tx *st.Tx) error { // nil commits, an error drops all of it
+		if err := tx.Update("bias", st.TensorOf([]float32{1, 2})); err != nil {
+			return err
+		}
+		return tx.Rename("weight", "w")
+	})
+	fmt.Println(err, f.Names())
+	// Output: <nil> [w bias]
+}
+
+func ExampleTx_Put() {
+	path, remove := exampleFile()
+	defer remove()
+	f, err := st.Open(path, &st.Options{ReadWrite: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+
+	tx, err := f.Begin(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -209,7 +228,7 @@ func ExampleTx_Put() {
 func ExampleNewWriter() {
 	path, remove := exampleFile()
 	defer remove()
-	w, err := st.NewWriter(path, nil, st.WithMetadata(map[string]string{"format": "pt"}))
+	w, err := st.NewWriter(path, nil, &st.SaveOptions{Metadata: map[string]string{"format": "pt"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -225,10 +244,10 @@ func ExampleNewWriter() {
 	// Output: <nil>
 }
 
-func ExampleFile_UpdateContext() {
+func ExampleFile_WithContext() {
 	path, remove := exampleFile()
 	defer remove()
-	f, err := st.Open(path, st.ReadWrite())
+	f, err := st.Open(path, &st.Options{ReadWrite: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -236,7 +255,7 @@ func ExampleFile_UpdateContext() {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // such as the end of a request
-	err = f.UpdateContext(ctx, "bias", st.TensorOf([]float32{1, 2}))
+	err = f.WithContext(ctx).Update("bias", st.TensorOf([]float32{1, 2}))
 	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, st.ErrCancelled))
 	// Output: true true
 }
@@ -244,12 +263,12 @@ func ExampleFile_UpdateContext() {
 func ExampleVerify() {
 	path, remove := exampleFile()
 	defer remove()
-	err := st.Verify(path, st.WithReport(func(r st.Report) error {
+	err := st.Verify(path, &st.VerifyOptions{Report: func(r st.Report) error {
 		if r.Level != st.LogInfo {
 			fmt.Println(r.Level, r.Message)
 		}
 		return nil
-	}))
+	}})
 	fmt.Println(err)
 	// Output: <nil>
 }

@@ -1,7 +1,6 @@
 package st
 
 /*
-#include <stdlib.h>
 #include "bridge.h"
 */
 import "C"
@@ -9,7 +8,6 @@ import "C"
 import (
 	"context"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -19,9 +17,16 @@ import (
 // refers to it. Not so if a view of it was given out since the last Release: its memory then stays, because the view
 // may still be in use.
 type File struct {
-	h       *handle
-	hooks   hooks
-	path    string
+	h     *handle
+	ctx   context.Context
+	hooks hooks
+	plain bool // without callbacks, and with a context that never ends
+	path  string
+	net   *net
+}
+
+// net is the safety net of a File, and of all that WithContext makes of it.
+type net struct {
 	viewed  atomic.Bool
 	mutex   sync.Mutex // of cleanup
 	cleanup runtime.Cleanup
@@ -34,7 +39,7 @@ type handle struct {
 	snapshot bool                   // of another handle, whose calls st_interrupt would stop too
 	steady   bool                   // what it shows is changed by Refresh alone: not writable, or a snapshot
 	bytes    *heldBytes             // OpenBytes' argument; else nil
-	mutex    sync.Mutex             // of whoever changes state
+	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
 }
 
@@ -96,27 +101,18 @@ func (h *handle) close() bool {
 func (h *handle) closed() bool { return h.users.Load()&closedBit != 0 }
 
 func (h *handle) free() {
+	h.mutex.Lock()
 	C.st_close(h.c)
+	h.mutex.Unlock()
 	h.bytes.drop()
 }
 
 // Open opens a safetensors file: reads and checks its header, maps its data, and first of all finishes what a crashed
-// writer had committed. Without options it is read-only.
-func Open(path string, opts ...OpenOption) (*File, error) {
-	return OpenContext(context.Background(), path, opts...)
-}
-
-// OpenContext is Open whose recovery ends with the context.
-func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, error) {
-	if strings.IndexByte(path, 0) >= 0 {
-		return nil, argumentError("open", "a path holds no NUL")
-	}
-	config := openConfig{}
-	C.st_open_options_init(&config.c, C.sizeof_st_open_options)
-	for _, o := range opts {
-		o.toOpen(&config)
-	}
-	C.stgo_hook_open(&config.c)
+// writer had committed. nil for the default options.
+func Open(path string, opts *Options) (*File, error) {
+	o := given(opts)
+	options, paths := o.c(), append([]string{path}, o.Deltas...)
+	calls := hooks{progress: o.Progress, log: o.Log}
 	var c *C.st_file
 	opened := false
 	defer func() {
@@ -124,17 +120,17 @@ func OpenContext(ctx context.Context, path string, opts ...OpenOption) (*File, e
 			C.st_close(c)
 		}
 	}()
-	paths := append([]string{path}, config.deltas...)
-	err := withPaths(ctx, "open", paths, &config.hooks, func(p []*C.char) C.st_status {
+	err := withPaths(o.Context, "open", paths, &calls, func(p []*C.char) C.st_status {
 		layers := newPaths(p[1:])
 		defer layers.free()
-		return C.stgo_open(p[0], &config.c, layers.c, C.uint64_t(layers.n), &c)
+		options.deltas, options.delta_count = layers.c, C.size_t(layers.n)
+		return C.st_open(p[0], &options, &c)
 	})
 	if err != nil {
 		return nil, err
 	}
 	opened = true
-	return newFile(&handle{c: c, steady: config.c.flags&C.ST_OPEN_READ_WRITE == 0}, config.hooks, path), nil
+	return newFile(&handle{c: c, steady: !o.ReadWrite}, context.Background(), calls, path), nil
 }
 
 // OpenBytes opens a file that lies in memory, read-only and without a copy: the bytes are pinned until Close and must
@@ -150,31 +146,57 @@ func OpenBytes(data []byte) (*File, error) {
 		h.bytes.drop()
 		return nil, err
 	}
-	return newFile(h, hooks{}, ""), nil
+	return newFile(h, context.Background(), hooks{}, ""), nil
 }
 
-func newFile(h *handle, hooks hooks, path string) *File {
-	f := &File{h: h, hooks: hooks, path: path}
-	f.cleanup = newCleanup(f)
+func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
+	f := &File{h: h, hooks: hooks, path: path, net: &net{}}
+	f.net.cleanup = newCleanup(f.net, h)
+	f.end(ctx)
 	return f
 }
 
-func newCleanup(f *File) runtime.Cleanup {
-	return runtime.AddCleanup(f, func(h *handle) { h.close() }, f.h)
+func newCleanup(n *net, h *handle) runtime.Cleanup {
+	return runtime.AddCleanup(n, func(h *handle) { h.close() }, h)
+}
+
+func (f *File) end(ctx context.Context) {
+	f.ctx = ctx
+	f.plain = ctx.Done() == nil && !f.hooks.any()
+}
+
+// WithContext is the same open file under a context: what is called on it, and answers an error, ends when the context
+// does. The error is ErrCancelled and the context's cause. It costs next to nothing, so it may be made for one call:
+//
+//	err := f.WithContext(ctx).Update("w", value)
+//
+// A Tx, Snapshot or Reopen of it has the same context. To close it is to close the file.
+func (f *File) WithContext(ctx context.Context) *File {
+	under := *f
+	under.end(ctx)
+	return &under
+}
+
+// withoutContext is for calls that answer no error.
+func (f *File) withoutContext() *File {
+	if f.ctx.Done() == nil {
+		return f
+	}
+	return f.WithContext(context.Background())
 }
 
 // Reopen opens the same file a second time with the same options: its own descriptor, mapping and locks, for a worker.
 // ErrFileChanged if the path now names another file.
 func (f *File) Reopen() (*File, error) {
 	h := &handle{steady: f.h.steady}
-	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, &h.c) }); err != nil {
+	if err := f.call("reopen", func() C.st_status { return C.st_reopen(f.h.c, 0, &h.c) }); err != nil {
 		return nil, err
 	}
-	return newFile(h, f.hooks, f.path), nil
+	return newFile(h, f.ctx, f.hooks, f.path), nil
 }
 
-// Close ends the file: views of it (not those of its Snapshots) are no longer valid, transactions that live are rolled back, calls of other goroutines
-// give up. It answers an error, which is fs.ErrClosed, only if the file was closed before.
+// Close ends the file. Views of it are no longer valid, but views of its Snapshots are. Transactions on it end and drop
+// what they staged. Calls of other goroutines give up. Its one error is fs.ErrClosed: the file was closed before.
 func (f *File) Close() error {
 	if !f.h.close() {
 		return closedError("close")
@@ -198,28 +220,29 @@ func (f *File) Interrupt() {
 // keep gives up the safety net once a view of memory that is not Go's is out: memory that is lost is better than a view
 // that dangles.
 func (f *File) keep() {
-	if f.h.bytes == nil && !f.viewed.Load() && f.viewed.CompareAndSwap(false, true) {
+	if f.h.bytes == nil && !f.net.viewed.Load() && f.net.viewed.CompareAndSwap(false, true) {
 		f.stopCleanup()
 	}
 }
 
 func (f *File) stopCleanup() {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	f.cleanup.Stop()
+	f.net.mutex.Lock()
+	defer f.net.mutex.Unlock()
+	f.net.cleanup.Stop()
 }
 
-// call is run for the calls of an open file.
+// run is for calls of a handle that the caller holds: of this file, or a pin of it.
+func (f *File) run(op string, call func() C.st_status) error {
+	return run(f.ctx, op, &f.hooks, call)
+}
+
+// call is run of the file's own handle, if it is open.
 func (f *File) call(op string, call func() C.st_status) error {
-	return f.callContext(context.Background(), op, call)
-}
-
-func (f *File) callContext(ctx context.Context, op string, call func() C.st_status) error {
 	if !f.h.acquire() {
 		return closedError(op)
 	}
 	defer f.release()
-	return run(ctx, op, &f.hooks, call)
+	return f.run(op, call)
 }
 
 func (f *File) release() {

@@ -115,7 +115,7 @@ func newFile(t testing.TB, tensors []named, metadata map[string]string) string {
 }
 
 // small is a file of three tensors, opened.
-func small(t testing.TB, opts ...st.OpenOption) (*st.File, string) {
+func small(t testing.TB, opts ...st.Options) (*st.File, string) {
 	t.Helper()
 	path := newFile(t, []named{
 		{"a", st.TensorOf([]float32{1, 2, 3, 4, 5, 6}, 2, 3)},
@@ -125,9 +125,17 @@ func small(t testing.TB, opts ...st.OpenOption) (*st.File, string) {
 	return open(t, path, opts...), path
 }
 
-func open(t testing.TB, path string, opts ...st.OpenOption) *st.File {
+// writable are the options of a file that is to be changed.
+var writable = st.Options{ReadWrite: true}
+
+// open opens with the options given, of which there is one set at most.
+func open(t testing.TB, path string, opts ...st.Options) *st.File {
 	t.Helper()
-	f, err := st.Open(path, opts...)
+	var o *st.Options
+	if len(opts) > 0 {
+		o = &opts[0]
+	}
+	f, err := st.Open(path, o)
 	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f

@@ -1,6 +1,7 @@
 package st_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,7 +14,7 @@ import (
 )
 
 func TestNothingWorksAfterClose(t *testing.T) {
-	f, _ := small(t, st.ReadWrite())
+	f, _ := small(t, writable)
 	must(t, f.Close())
 	fail := map[string]error{"close": f.Close(), "update": f.Update("b", st.TensorOf([]int16{1, 2, 3}))}
 	_, fail["get"] = f.Get("a")
@@ -25,7 +26,7 @@ func TestNothingWorksAfterClose(t *testing.T) {
 	_, fail["io info"] = f.IOInfo()
 	_, fail["stats"] = f.Stats()
 	_, fail["reopen"] = f.Reopen()
-	_, fail["begin"] = f.Begin()
+	_, fail["begin"] = f.Begin(nil)
 	for what, err := range fail {
 		if !errors.Is(err, fs.ErrClosed) {
 			t.Errorf("%s after Close: %v", what, err)
@@ -44,19 +45,19 @@ func TestDescriptorsAreGivenBack(t *testing.T) {
 	_, path := small(t)
 	before := openDescriptors(t)
 	for range 50 {
-		f, err := st.Open(path, st.ReadWrite())
+		f, err := st.Open(path, &writable)
 		must(t, err)
 		again, err := f.Reopen()
 		must(t, err)
 		must(t, f.Update("b", st.TensorOf([]int16{1, 2, 3})))
-		committed, err := f.Begin()
+		committed, err := f.Begin(nil)
 		must(t, err)
 		must(t, committed.Update("c", st.TensorOf([]uint8{1, 2, 3, 4})))
 		must(t, committed.Commit())
-		forgotten, err := f.Begin()
+		forgotten, err := f.Begin(nil)
 		must(t, err)
 		must(t, forgotten.Update("c", st.TensorOf([]uint8{4, 3, 2, 1})))
-		_, err = st.Open(path + ".none")
+		_, err = st.Open(path+".none", nil)
 		refused(t, err, st.ErrNoFile)
 		must(t, f.Close())
 		must(t, again.Close())
@@ -81,7 +82,7 @@ func TestForgottenFilesAreClosed(t *testing.T) {
 	_, path := small(t)
 	before := openDescriptors(t)
 	for range 20 {
-		f, err := st.Open(path, st.ReadWrite())
+		f, err := st.Open(path, &writable)
 		must(t, err)
 		_, err = f.Get("a")
 		must(t, err)
@@ -94,11 +95,82 @@ func TestForgottenFilesAreClosed(t *testing.T) {
 	collect(t, func() bool { return openDescriptors(t) == before })
 }
 
+func TestForgottenTransactionsAreRolledBack(t *testing.T) {
+	f, path := small(t, writable)
+	forget := func() {
+		tx, err := f.Begin(nil)
+		must(t, err)
+		must(t, tx.Put("n", st.TensorOf([]uint8{1})))
+		runtime.KeepAlive(tx)
+	}
+	before := openDescriptors(t)
+	forget()
+	if openDescriptors(t) == before {
+		t.Fatal("what is put has no journal")
+	}
+	collect(t, func() bool { // until a transaction has the journal that another had
+		before := openDescriptors(t)
+		forget()
+		return openDescriptors(t) == before
+	})
+	tx, err := f.Begin(nil)
+	must(t, err)
+	must(t, tx.Put("n", st.TensorOf([]uint8{1})))
+	must(t, f.Close())
+	alone(t, path)
+	must(t, tx.Rollback()) // its memory goes after its file
+	holds(t, path, smallTensors(), nil)
+}
+
+// What WithContext makes of a file is the file, for the collector as well.
+func TestAFileUnderAContextIsTheFile(t *testing.T) {
+	_, path := small(t)
+	before := openDescriptors(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	under := func() *st.File {
+		f, err := st.Open(path, nil)
+		must(t, err)
+		return f.WithContext(ctx)
+	}
+	f := under()
+	for range 10 {
+		runtime.GC()
+	}
+	got, err := f.Get("a")
+	must(t, err)
+	same(t, "a", got, smallTensors()["a"])
+	s, err := f.Snapshot()
+	must(t, err)
+	again, err := f.Reopen()
+	must(t, err)
+	cancel()
+	for _, file := range []*st.File{f, s, again} {
+		_, err := file.Info("a")
+		refused(t, err, st.ErrCancelled)
+		_, err = file.View("a")
+		refused(t, err, st.ErrCancelled)
+		_, err = file.ReadInto("a", make([]byte, 24))
+		refused(t, err, st.ErrCancelled)
+		if file.Len() != 3 || len(file.Names()) != 3 || !file.Has("a") || len(file.Shards()) != 1 || len(file.Metadata()) != 0 {
+			t.Error("what answers no error is lost with the context")
+		}
+		got, err := file.WithContext(context.Background()).Get("a")
+		must(t, err)
+		same(t, "a under another context", got, smallTensors()["a"])
+		must(t, file.WithContext(context.Background()).Close())
+		if err := file.Close(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("closed again: %v", err)
+		}
+	}
+	under()
+	collect(t, func() bool { return openDescriptors(t) == before })
+}
+
 func TestViewsOutliveForgottenFiles(t *testing.T) {
 	_, path := small(t)
 	var views []st.Tensor
 	for range 10 {
-		f, err := st.Open(path)
+		f, err := st.Open(path, nil)
 		must(t, err)
 		view, err := f.View("a")
 		must(t, err)
@@ -144,7 +216,7 @@ func TestBytesThatAreAFileStay(t *testing.T) {
 
 // Values under the garbage collector: strings and shapes are Go's own, and calls keep their file.
 func TestTheCollectorMayRunAtAnyTime(t *testing.T) {
-	_, path := small(t, st.ReadWrite())
+	_, path := small(t, writable)
 	stop := make(chan struct{})
 	var collector, workers sync.WaitGroup
 	spawn(&collector, func() {
@@ -160,7 +232,7 @@ func TestTheCollectorMayRunAtAnyTime(t *testing.T) {
 	for range 4 {
 		spawn(&workers, func() {
 			for i := range 30 {
-				f, err := st.Open(path, st.WithProgress(func(uint64, uint64) error { return nil }))
+				f, err := st.Open(path, &st.Options{Progress: func(uint64, uint64) error { return nil }})
 				if err != nil {
 					t.Error(err)
 					return
@@ -191,7 +263,7 @@ func TestTheCollectorMayRunAtAnyTime(t *testing.T) {
 func TestCloseMayRaceWithReaders(t *testing.T) {
 	_, path := small(t)
 	for range 50 {
-		f, err := st.Open(path)
+		f, err := st.Open(path, nil)
 		must(t, err)
 		var group sync.WaitGroup
 		begin := make(chan struct{})

@@ -6,37 +6,34 @@ import "C"
 import "context"
 
 // Verify checks a file against every rule of the format and reads all its bytes once. It answers the first error found;
-// WithReport tells of each.
-func Verify(path string, opts ...VerifyOption) error {
-	return VerifyContext(context.Background(), path, opts...)
-}
-
-// VerifyContext is Verify that ends with the context.
-func VerifyContext(ctx context.Context, path string, opts ...VerifyOption) error {
-	config := verifyConfig{}
-	C.st_verify_options_init(&config.c, C.sizeof_st_verify_options)
-	for _, o := range opts {
-		o.toVerify(&config)
-	}
-	C.stgo_hook_verify(&config.c)
-	paths := append([]string{path}, config.deltas...)
-	return withPaths(ctx, "verify", paths, &config.hooks, func(p []*C.char) C.st_status {
+// VerifyOptions.Report tells of each.
+func Verify(path string, opts *VerifyOptions) error {
+	o := given(opts)
+	c, paths := o.c(), append([]string{path}, o.Deltas...)
+	return withPaths(o.Context, "verify", paths, &hooks{progress: o.Progress, report: o.Report}, func(p []*C.char) C.st_status {
 		layers := newPaths(p[1:])
 		defer layers.free()
-		return C.stgo_verify(p[0], &config.c, layers.c, C.uint64_t(layers.n))
+		c.deltas, c.delta_count = layers.c, C.size_t(layers.n)
+		return C.st_verify(p[0], &c)
 	})
 }
 
 // Recover finishes or drops what crashed writers left beside a file, as Open does. It may be called at any time, again,
-// and by many processes. How long it may wait for locks, WithLockTimeout says.
-func Recover(path string, opts ...RecoverOption) error {
-	config := recoverConfig{}
-	C.st_recover_options_init(&config.c, C.sizeof_st_recover_options)
-	for _, o := range opts {
-		o.toRecover(&config)
-	}
-	C.stgo_hook_recover(&config.c)
-	return withPath(context.Background(), "recover", path, &config.hooks, func(p *C.char) C.st_status {
-		return C.st_recover_with(p, &config.c)
+// and by many processes.
+func Recover(path string, opts *RecoverOptions) error {
+	o := given(opts)
+	c := o.c()
+	return withPath(context.Background(), "recover", path, &hooks{report: o.Report}, func(p *C.char) C.st_status {
+		return C.st_recover(p, &c)
+	})
+}
+
+// Compact rewrites a file in canonical order, with its data at 64 or CompactOptions.Alignment, and with no spare room but
+// CompactOptions.HeaderReserve. Readers see the old file or the new one, whole.
+func Compact(path string, opts *CompactOptions) error {
+	o := given(opts)
+	c := o.c()
+	return withPath(o.Context, "compact", path, &hooks{progress: o.Progress}, func(p *C.char) C.st_status {
+		return C.st_compact(p, &c)
 	})
 }

@@ -85,9 +85,9 @@ func TestTheRealModelIsWhatOthersRead(t *testing.T) {
 
 func TestStockReadsWhatIsUpdatedInTheRealModel(t *testing.T) {
 	path := model(t)
-	f := open(t, path, st.ReadWrite())
+	f := open(t, path, writable)
 	before := stock(t, path)
-	tx, err := f.Begin()
+	tx, err := f.Begin(nil)
 	must(t, err)
 	for _, name := range []string{"final_conv.bias", "conv1.bias"} {
 		value, err := f.Get(name)
@@ -111,7 +111,7 @@ func TestStockReadsWhatIsUpdatedInTheRealModel(t *testing.T) {
 	if !slices.Equal(changed, []string{"conv1.bias", "final_conv.bias"}) {
 		t.Errorf("these changed: %v", changed)
 	}
-	must(t, st.Verify(path))
+	must(t, st.Verify(path, nil))
 }
 
 func TestStockReadsAllDTypes(t *testing.T) {

@@ -20,11 +20,7 @@ const (
 )
 
 func (s Storage) String() string {
-	names := []string{"unknown", "local", "memory", "network", "parallel", "fuse", "object store"}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return "unknown"
+	return nameOf(s, "unknown", "local", "memory", "network", "parallel", "fuse", "object store")
 }
 
 // IOInfo is how a file is reached, and why.
@@ -47,9 +43,8 @@ type IOInfo struct {
 
 // IOInfo tells how the file is reached, and why.
 func (f *File) IOInfo() (IOInfo, error) {
-	var c C.st_io_info
-	C.st_io_info_init(&c, C.sizeof_st_io_info)
-	if err := f.call("io info", func() C.st_status { return C.st_get_io_info(f.h.c, &c) }); err != nil {
+	c := C.st_io_info{struct_size: C.uint32_t(C.sizeof_st_io_info)}
+	if err := f.call("io info", func() C.st_status { return C.st_file_io_info(f.h.c, &c) }); err != nil {
 		return IOInfo{}, err
 	}
 	return IOInfo{
@@ -91,9 +86,8 @@ type Stats struct {
 
 // Stats tells what the file has cost so far.
 func (f *File) Stats() (Stats, error) {
-	var c C.st_stats
-	C.st_stats_init(&c, C.sizeof_st_stats)
-	if err := f.call("stats", func() C.st_status { return C.st_get_stats(f.h.c, &c) }); err != nil {
+	c := C.st_stats{struct_size: C.uint32_t(C.sizeof_st_stats)}
+	if err := f.call("stats", func() C.st_status { return C.st_file_stats(f.h.c, &c) }); err != nil {
 		return Stats{}, err
 	}
 	return Stats{

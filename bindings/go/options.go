@@ -6,315 +6,265 @@ package st
 import "C"
 
 import (
+	"context"
 	"math"
 	"time"
 )
 
-// An OpenOption is for Open, OpenBytes and OpenContext.
-type OpenOption interface{ toOpen(*openConfig) }
-
-// A TxOption is for Begin, BeginContext and Compact.
-type TxOption interface{ toTx(*txConfig) }
-
-// A VerifyOption is for Verify and VerifyContext.
-type VerifyOption interface{ toVerify(*verifyConfig) }
-
-// A RecoverOption is for Recover.
-type RecoverOption interface{ toRecover(*recoverConfig) }
-
-// A LoadOption is for Load and LoadContext.
-type LoadOption interface{ toLoad(*loadConfig) }
-
-type openConfig struct {
-	c      C.st_open_options
-	hooks  hooks
-	deltas []string
-}
-
-type txConfig struct {
-	c     C.st_txn_options
-	hooks hooks
-}
-
-type verifyConfig struct {
-	c      C.st_verify_options
-	hooks  hooks
-	deltas []string
-}
-
-type recoverConfig struct {
-	c     C.st_recover_options
-	hooks hooks
-}
-
-type loadConfig struct {
-	c     C.st_load_options
-	hooks hooks
-}
-
-type openOption func(*openConfig)
-
-func (o openOption) toOpen(c *openConfig) { o(c) }
-
-// ReadWrite allows changes; the file must be writable.
-func ReadWrite() OpenOption {
-	return openOption(func(c *openConfig) { c.c.flags |= C.ST_OPEN_READ_WRITE })
-}
-
-// MapMode is how the data of a file is reached.
-type MapMode uint32
-
-// The ways to reach data.
+// How long to wait for other workers' locks, in every LockTimeout. Zero is ten seconds; what is more is as long as it
+// says. Other negative durations are ErrInvalidArgument.
 const (
-	MapAuto        MapMode = 0 // as the storage asks; the environment's ST_MAP overrides
-	MapShared      MapMode = 1 // MAP_SHARED; falls back to private, then to none
-	MapPrivate     MapMode = 2 // MAP_PRIVATE; falls back to none
-	MapNone        MapMode = 3 // no mapping: tensors are read into memory of the file's when first viewed
-	MapCopyOnWrite MapMode = 4 // views may be written, and never reach the file; falls back to none
+	Forever time.Duration = -1 // no end
+	NoWait  time.Duration = -2 // a lock that is not free at once is ErrBusy
 )
 
-func (m MapMode) String() string {
-	switch m {
-	case MapAuto:
-		return "auto"
-	case MapShared:
-		return "shared"
-	case MapPrivate:
-		return "private"
-	case MapCopyOnWrite:
-		return "copy-on-write"
-	case MapNone:
-		return "none"
+// NoGrace, in every ShardGrace, is no time at all. Zero is one hour.
+const NoGrace time.Duration = -1
+
+// Options are for Open. The zero value, or nil, opens for reading.
+type Options struct {
+	ReadWrite   bool          // allow changes; the file must be writable
+	Map         MapMode       // how the data is reached
+	LockTimeout time.Duration // of recovery and File.Update
+	Progress    Progress      // of the file's long calls
+	Log         Log           // what a user may want to know
+	Deltas      []string      // paths, the oldest first: show, for reading only, what ApplyDelta with each would make
+
+	Prefetch    Prefetch // how Prefetch, ReadMany and Load go about it
+	Direct      Direct   // whether bulk reads into memory go past the page cache
+	IOThreads   uint32   // readers of a bulk read, at most 64; 0: as the storage asks
+	BlockSize   uint32   // bytes of a request of theirs, from 64 KiB to 256 MiB; 0: as the storage asks
+	MemoryLimit uint64   // bytes that bulk reads may leave in the page cache; 0: no limit
+
+	// The number of this worker, from 0 on, in a group of workers that share the warming of a file. Prefetch of all
+	// tensors then takes this worker's part.
+	WorkerIndex uint32
+	WorkerCount uint32
+
+	Context context.Context // ends the opening (not the file's later calls: see WithContext)
+}
+
+// TxOptions are for Begin. The zero value, or nil, patches what can be patched.
+type TxOptions struct {
+	Publish     bool          // make a new file also where a patch would do, so that no reader sees a mix
+	BreakLinks  bool          // publish a file that has other hard links, which keep the old bytes; else ErrHardLinks
+	LockTimeout time.Duration // of Commit
+	Progress    Progress      // of the transaction's calls; nil: the file's
+
+	// Give shards that are rewritten new names, as in model-00001-of-00004.g1.safetensors. The old shards stay for
+	// ShardGrace. So a reader of the old index finds all that it names, and the change takes one copy. The first such
+	// commit after this time removes them, and so does Recover at any time. Till then a pattern such as *.safetensors
+	// matches old and new shards. On one file it is ErrUnsupported.
+	NewNames   bool
+	ShardGrace time.Duration // 0: one hour; NoGrace
+
+	// How a new file is laid out. Any of them but zero makes the commit publish.
+	Layout        Layout // LayoutKeep or LayoutCanonical
+	Alignment     uint32 // of the first data byte: a multiple of 8, at most 2^20; 0: what shares most with the old file
+	HeaderReserve uint64 // spare bytes in the header, for later growth
+}
+
+// CompactOptions are for Compact. The fields are those of TxOptions.
+type CompactOptions struct {
+	BreakLinks    bool
+	NewNames      bool
+	ShardGrace    time.Duration
+	Alignment     uint32 // 0: 64
+	HeaderReserve uint64
+	LockTimeout   time.Duration
+	Progress      Progress
+	Context       context.Context // ends the call
+}
+
+// SaveOptions are for what writes new files: Save, NewWriter, Reshard, Join and MergeDeltas.
+type SaveOptions struct {
+	Metadata      map[string]string // the file's own, of Save and NewWriter; its keys are written in order
+	Layout        Layout
+	Alignment     uint32 // of the first data byte: a multiple of 8, at most 2^20; 0: 64, or 8 with LayoutStock
+	HeaderReserve uint64 // spare bytes in the header, for later growth
+	LockTimeout   time.Duration
+	Progress      Progress
+	Context       context.Context // ends the call; of NewWriter: each call of the writer
+}
+
+// BulkOptions are for ReadMany, Prefetch and Load.
+type BulkOptions struct {
+	HugePages     bool     // Load: memory from the system's reserved huge pages, if there are enough
+	PastPageCache bool     // Load: as with DirectOn
+	Progress      Progress // nil: the file's
+}
+
+// CreateDeltaOptions are for CreateDelta.
+type CreateDeltaOptions struct {
+	Alignment   uint32        // of the delta's first data byte, as in SaveOptions
+	LockTimeout time.Duration // where a delta of this name is replaced
+	Progress    Progress      // over the bytes of `to`
+	Context     context.Context
+}
+
+// ApplyDeltaOptions are for ApplyDelta.
+type ApplyDeltaOptions struct {
+	Publish     bool   // as in TxOptions
+	BreakLinks  bool   // as in TxOptions
+	Reverse     string // path: write the delta that undoes this one there, durably, before the base is changed
+	LockTimeout time.Duration
+	Progress    Progress
+	Context     context.Context
+}
+
+// VerifyOptions are for Verify.
+type VerifyOptions struct {
+	Report   func(Report) error // is told each finding; an error stops the work
+	Progress Progress           // over the bytes read
+	Deltas   []string           // check these too, and that they fit the file and each other, to the last byte
+	Context  context.Context
+}
+
+// RecoverOptions are for Recover. There is no context, because the library has no callback there but reports.
+type RecoverOptions struct {
+	Report      func(Report) error // is told each journal, and each old shard; an error stops the work
+	LockTimeout time.Duration
+}
+
+// given is a caller's options, or the defaults.
+func given[T any](opts *T) (options T) {
+	if opts != nil {
+		options = *opts
 	}
-	return "unknown"
+	return options
 }
 
-// WithMap chooses how the data is reached.
-func WithMap(mode MapMode) OpenOption {
-	return openOption(func(c *openConfig) { c.c._map = C.uint32_t(mode) })
-}
-
-// Prefetch is how much is read ahead of use.
-type Prefetch uint32
-
-// The ways to read ahead.
-const (
-	PrefetchAuto       Prefetch = 0 // as the storage asks; the environment's ST_PREFETCH overrides
-	PrefetchNone       Prefetch = 1 // File.Prefetch does nothing
-	PrefetchSequential Prefetch = 2 // one reader, in file order
-	PrefetchParallel   Prefetch = 3 // several readers
-)
-
-func (p Prefetch) String() string {
-	switch p {
-	case PrefetchAuto:
-		return "auto"
-	case PrefetchNone:
-		return "none"
-	case PrefetchSequential:
-		return "sequential"
-	case PrefetchParallel:
-		return "parallel"
+func contextOf(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
 	}
-	return "unknown"
+	return ctx
 }
 
-// Direct is whether bulk reads go past the page cache.
-type Direct uint32
-
-// The ways to treat the page cache.
-const (
-	DirectAuto Direct = 0 // the first load of a file that is not in memory; the environment's ST_DIRECT overrides
-	DirectOff  Direct = 1
-	DirectOn   Direct = 2 // O_DIRECT, queued; where the filesystem cannot, as DirectOff
-)
-
-func (d Direct) String() string {
-	switch d {
-	case DirectAuto:
-		return "auto"
-	case DirectOff:
-		return "off"
-	case DirectOn:
-		return "on"
+func timeoutOf(d time.Duration) C.int32_t {
+	switch {
+	case d == Forever:
+		return C.ST_TIMEOUT_FOREVER
+	case d == NoWait:
+		return C.ST_TIMEOUT_NONE
+	case d < 0:
+		return math.MinInt32 // the library refuses it
 	}
-	return "unknown"
+	return C.int32_t(min(roundUp(d, time.Millisecond), math.MaxInt32))
 }
 
-// WithPrefetch chooses how Prefetch, ReadMany and Load go about it.
-func WithPrefetch(mode Prefetch) OpenOption {
-	return openOption(func(c *openConfig) { c.c.prefetch = C.uint32_t(mode) })
-}
-
-// WithDirect chooses whether bulk reads into memory go past the page cache.
-func WithDirect(mode Direct) OpenOption {
-	return openOption(func(c *openConfig) { c.c.direct = C.uint32_t(mode) })
-}
-
-// WithIOThreads sets the number of readers of a bulk read, at most 64; 0: as the storage asks.
-func WithIOThreads(n uint32) OpenOption {
-	return openOption(func(c *openConfig) { c.c.io_threads = C.uint32_t(n) })
-}
-
-// WithBlockSize sets the bytes of a request of bulk reads, taken between 64 KiB and 256 MiB; 0: as the storage asks.
-func WithBlockSize(bytes uint32) OpenOption {
-	return openOption(func(c *openConfig) { c.c.block_size = C.uint32_t(bytes) })
-}
-
-// WithWorker makes the file one of a group that shares the warming of a file: Prefetch(nil) then takes the part of worker
-// `index`, of 0 to count-1.
-func WithWorker(index, count uint32) OpenOption {
-	return openOption(func(c *openConfig) {
-		c.c.worker_index = C.uint32_t(index)
-		c.c.worker_count = C.uint32_t(count)
-	})
-}
-
-// WithMemoryLimit sets how many bytes bulk reads may leave behind in the page cache; 0: no limit.
-func WithMemoryLimit(bytes uint64) OpenOption {
-	return openOption(func(c *openConfig) { c.c.memory_limit = C.uint64_t(bytes) })
-}
-
-// WithLog tells what a user may want to know.
-func WithLog(log Log) OpenOption {
-	return openOption(func(c *openConfig) { c.hooks.log = log })
-}
-
-type txFlag C.uint32_t
-
-func (flag txFlag) toTx(c *txConfig) { c.c.flags |= C.uint32_t(flag) }
-
-// Publish makes a new file of the commit even where it could patch the old one, so that no reader sees a mix.
-func Publish() FlagOption { return txFlag(C.ST_COMMIT_PUBLISH) }
-
-// BreakLinks publishes a file that has other hard links, which keep the old bytes. Without it that is ErrHardLinks.
-func BreakLinks() FlagOption { return txFlag(C.ST_TXN_BREAK_LINKS) }
-
-type shardGrace C.uint32_t
-
-func (g shardGrace) toTx(c *txConfig) {
-	c.c.flags |= C.ST_TXN_NEW_NAMES
-	c.c.shard_grace_s = C.uint32_t(g)
-}
-
-// NewNames gives shards that are rewritten new names, as in model-00001-of-00004.g1.safetensors, and leaves the old ones
-// for so long: whoever has read the old index then finds all that it names, and the change takes one copy. The first such
-// commit after that time removes them, or Recover at any time. Until then, what takes files by a pattern such as
-// *.safetensors, and not by the index, takes old and new ones. On one file it is ErrUnsupported.
-func NewNames(grace time.Duration) TxOption {
-	seconds := (max(grace, 0) + time.Second - 1) / time.Second
-	return shardGrace(min(seconds, math.MaxUint32))
-}
-
-// A PublishOption is for new files, of transactions and of Save.
-type PublishOption interface {
-	TxOption
-	SaveOption
-}
-
-// A FlagOption is for transactions and for Patch.
-type FlagOption interface {
-	TxOption
-	PatchOption
-}
-
-type layout Layout
-
-func (l layout) toTx(c *txConfig)     { c.c.layout = C.uint32_t(l) }
-func (l layout) toSave(c *saveConfig) { c.c.layout = C.uint32_t(l) }
-
-// WithLayout chooses the order of the tensors. Given to Begin, what is not LayoutKeep makes a new file of the commit.
-func WithLayout(order Layout) PublishOption { return layout(order) }
-
-type alignment uint32
-
-func (a alignment) toTx(c *txConfig)     { c.c.alignment = C.uint32_t(a) }
-func (a alignment) toSave(c *saveConfig) { c.c.alignment = C.uint32_t(a) }
-
-// WithAlignment places the first data byte of a new file: a multiple of 8, at most 2^20; 0 is 64, or where an old file is
-// replaced what lets most bytes be shared with it. Given to Begin, what is not 0 makes a new file of the commit.
-func WithAlignment(bytes uint32) interface {
-	PublishOption
-	DiffOption
-} {
-	return alignment(bytes)
-}
-
-type headerReserve uint64
-
-func (r headerReserve) toTx(c *txConfig)     { c.c.header_reserve = C.uint64_t(r) }
-func (r headerReserve) toSave(c *saveConfig) { c.c.header_reserve = C.uint64_t(r) }
-
-// WithHeaderReserve leaves spare room in the header of a new file, for later growth. Given to Begin, what is not 0 makes a
-// new file of the commit.
-func WithHeaderReserve(bytes uint64) PublishOption { return headerReserve(bytes) }
-
-type lockTimeout C.int32_t
-
-func (t lockTimeout) toOpen(c *openConfig)       { c.c.lock_timeout_ms = C.int32_t(t) }
-func (t lockTimeout) toTx(c *txConfig)           { c.c.lock_timeout_ms = C.int32_t(t) }
-func (t lockTimeout) toSave(c *saveConfig)       { c.c.lock_timeout_ms = C.int32_t(t) }
-func (t lockTimeout) toRecover(c *recoverConfig) { c.c.lock_timeout_ms = C.int32_t(t) }
-
-// WithLockTimeout says how long to wait for other workers' locks: 0 not at all, less than 0 for ever; the default is
-// ten seconds. Given to Open it is for recovery and for File.Update; given to Begin, for that transaction's commit; given to
-// Save and NewWriter, for replacing a file.
-func WithLockTimeout(d time.Duration) interface {
-	OpenOption
-	TxOption
-	SaveOption
-	RecoverOption
-	DiffOption
-	PatchOption
-} {
+func graceOf(d time.Duration) C.uint32_t {
 	if d < 0 {
-		return lockTimeout(C.ST_TIMEOUT_FOREVER)
+		return C.ST_GRACE_NONE
 	}
-	ms := (d + time.Millisecond - 1) / time.Millisecond // a short wait is still a wait
-	return lockTimeout(min(ms, math.MaxInt32))
+	return C.uint32_t(min(roundUp(d, time.Second), math.MaxUint32-1)) // the greatest of all is ST_GRACE_NONE
 }
 
-type progress struct{ fn Progress }
-
-func (p progress) toOpen(c *openConfig)     { c.hooks.progress = p.fn }
-func (p progress) toTx(c *txConfig)         { c.hooks.progress = p.fn }
-func (p progress) toSave(c *saveConfig)     { c.hooks.progress = p.fn }
-func (p progress) toVerify(c *verifyConfig) { c.hooks.progress = p.fn }
-func (p progress) toLoad(c *loadConfig)     { c.hooks.progress = p.fn }
-
-// WithProgress watches long calls: given to Open, those of the file; given to Begin, those of the
-// transaction.
-func WithProgress(fn Progress) interface {
-	OpenOption
-	TxOption
-	SaveOption
-	VerifyOption
-	LoadOption
-	DiffOption
-	PatchOption
-} {
-	return progress{fn}
+// roundUp counts units: a short wait is still a wait, since none is the default.
+func roundUp(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
 }
 
-type loadFlag C.uint32_t
+func flag(set bool, bits C.uint32_t) C.uint32_t {
+	if set {
+		return bits
+	}
+	return 0
+}
 
-func (flag loadFlag) toLoad(c *loadConfig) { c.c.flags |= C.uint32_t(flag) }
+func (o *Options) c() C.st_open_options {
+	return C.st_open_options{
+		struct_size:     C.uint32_t(C.sizeof_st_open_options),
+		flags:           flag(o.ReadWrite, C.ST_OPEN_READ_WRITE),
+		_map:            C.uint32_t(o.Map),
+		lock_timeout_ms: timeoutOf(o.LockTimeout),
+		progress:        C.st_progress_fn(C.stgo_on_progress),
+		log:             C.st_log_fn(C.stgo_on_log),
+		prefetch:        C.uint32_t(o.Prefetch),
+		direct:          C.uint32_t(o.Direct),
+		io_threads:      C.uint32_t(o.IOThreads),
+		block_size:      C.uint32_t(o.BlockSize),
+		worker_index:    C.uint32_t(o.WorkerIndex),
+		worker_count:    C.uint32_t(o.WorkerCount),
+		memory_limit:    C.uint64_t(o.MemoryLimit),
+	}
+}
 
-// HugePages takes the memory from the system's reserved huge pages, if there are enough.
-func HugePages() LoadOption { return loadFlag(C.ST_LOAD_HUGE_PAGES) }
+func (o *TxOptions) c() C.st_txn_options {
+	return C.st_txn_options{
+		struct_size: C.uint32_t(C.sizeof_st_txn_options),
+		flags: flag(o.Publish, C.ST_TXN_PUBLISH) | flag(o.BreakLinks, C.ST_TXN_BREAK_LINKS) |
+			flag(o.NewNames, C.ST_TXN_NEW_NAMES),
+		lock_timeout_ms: timeoutOf(o.LockTimeout),
+		shard_grace_s:   graceOf(o.ShardGrace),
+		progress:        C.st_progress_fn(C.stgo_on_progress),
+		layout:          C.uint32_t(o.Layout),
+		alignment:       C.uint32_t(o.Alignment),
+		header_reserve:  C.uint64_t(o.HeaderReserve),
+	}
+}
 
-// PastPageCache loads as DirectOn does.
-func PastPageCache() LoadOption { return loadFlag(C.ST_LOAD_DIRECT) }
+func (o *CompactOptions) c() C.st_txn_options {
+	tx := TxOptions{
+		BreakLinks: o.BreakLinks, NewNames: o.NewNames, ShardGrace: o.ShardGrace, Alignment: o.Alignment,
+		HeaderReserve: o.HeaderReserve, LockTimeout: o.LockTimeout,
+	}
+	return tx.c()
+}
 
-type report struct{ fn func(Report) error }
+func (o *SaveOptions) c() C.st_save_options {
+	return C.st_save_options{
+		struct_size:     C.uint32_t(C.sizeof_st_save_options),
+		layout:          C.uint32_t(o.Layout),
+		alignment:       C.uint32_t(o.Alignment),
+		header_reserve:  C.uint64_t(o.HeaderReserve),
+		lock_timeout_ms: timeoutOf(o.LockTimeout),
+		progress:        C.st_progress_fn(C.stgo_on_progress),
+	}
+}
 
-func (r report) toVerify(c *verifyConfig)   { c.hooks.report = r.fn }
-func (r report) toRecover(c *recoverConfig) { c.hooks.report = r.fn }
+func (o *BulkOptions) c() C.st_bulk_options {
+	return C.st_bulk_options{
+		struct_size: C.uint32_t(C.sizeof_st_bulk_options),
+		flags:       flag(o.HugePages, C.ST_BULK_HUGE_PAGES) | flag(o.PastPageCache, C.ST_BULK_DIRECT),
+		progress:    C.st_progress_fn(C.stgo_on_progress),
+	}
+}
 
-// WithReport is told each finding; an error stops the work.
-func WithReport(fn func(Report) error) interface {
-	VerifyOption
-	RecoverOption
-} {
-	return report{fn}
+func (o *CreateDeltaOptions) c() C.st_delta_create_options {
+	return C.st_delta_create_options{
+		struct_size:     C.uint32_t(C.sizeof_st_delta_create_options),
+		alignment:       C.uint32_t(o.Alignment),
+		lock_timeout_ms: timeoutOf(o.LockTimeout),
+		progress:        C.st_progress_fn(C.stgo_on_progress),
+	}
+}
+
+func (o *ApplyDeltaOptions) c() C.st_delta_apply_options {
+	return C.st_delta_apply_options{
+		struct_size:     C.uint32_t(C.sizeof_st_delta_apply_options),
+		flags:           flag(o.Publish, C.ST_TXN_PUBLISH) | flag(o.BreakLinks, C.ST_TXN_BREAK_LINKS),
+		lock_timeout_ms: timeoutOf(o.LockTimeout),
+		progress:        C.st_progress_fn(C.stgo_on_progress),
+	}
+}
+
+func (o *VerifyOptions) c() C.st_verify_options {
+	return C.st_verify_options{
+		struct_size: C.uint32_t(C.sizeof_st_verify_options),
+		report:      C.st_report_fn(C.stgo_on_report),
+		progress:    C.st_progress_fn(C.stgo_on_progress),
+	}
+}
+
+func (o *RecoverOptions) c() C.st_recover_options {
+	return C.st_recover_options{
+		struct_size:     C.uint32_t(C.sizeof_st_recover_options),
+		lock_timeout_ms: timeoutOf(o.LockTimeout),
+		report:          C.st_report_fn(C.stgo_on_report),
+	}
 }

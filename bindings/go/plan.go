@@ -17,17 +17,7 @@ const (
 	PlanPublish PlanKind = 2 // a new file, which takes the old one's name
 )
 
-func (k PlanKind) String() string {
-	switch k {
-	case PlanNothing:
-		return "nothing"
-	case PlanPatch:
-		return "patch"
-	case PlanPublish:
-		return "publish"
-	}
-	return "unknown"
-}
+func (k PlanKind) String() string { return nameOf(k, "nothing", "patch", "publish") }
 
 // Plan is what Tx.Commit does, of one file or of shards. Numbers are bytes.
 type Plan struct {
@@ -45,9 +35,8 @@ type Plan struct {
 
 // Plan tells what Commit would do. It touches nothing.
 func (tx *Tx) Plan() (Plan, error) {
-	var c C.st_plan
-	C.st_plan_init(&c, C.sizeof_st_plan)
-	if err := tx.call("plan", tx.ctx, func() C.st_status { return C.st_txn_plan(tx.c, &c) }); err != nil {
+	c := C.st_plan{struct_size: C.uint32_t(C.sizeof_st_plan)}
+	if err := tx.call("plan", func() C.st_status { return C.st_txn_plan(tx.c, &c) }); err != nil {
 		return Plan{}, err
 	}
 	return planOf(&c), nil

@@ -1,31 +1,27 @@
 package st
 
 /*
-#include <stdlib.h>
 #include "bridge.h"
 */
 import "C"
 
-import "context"
-
 // Put adds a tensor, or replaces one by any dtype and shape. One that is replaced keeps its place in the order of the
 // file, others come last. With a Put, Delete, Rename or metadata in it a transaction, its updates included, is
-// published: a new file is made beside the old one and takes its name, so that every reader sees the old one or the new
-// one, whole. The bytes are written out during the call; the caller may reuse them when it returns.
+// published: a new file is made beside the old one and takes its name. Every reader sees the old one or the new one,
+// whole. The bytes are written out during the call; the caller may reuse them when it returns.
 //
 // A wrong dtype, shape, size or name is refused and leaves the transaction as it was.
 func (tx *Tx) Put(name string, value Tensor) error {
 	p, n := chars(name)
-	v := valueOf(&value)
-	return tx.call("put", tx.ctx, func() C.st_status {
-		return C.stgo_txn_put(tx.c, p, n, v.dtype, v.rank, v.shape, v.data, v.size)
+	return value.lend(func(v *C.st_tensor) error {
+		return tx.call("put", func() C.st_status { return C.st_txn_put(tx.c, p, n, v) })
 	})
 }
 
 // Delete removes a tensor. ErrNotFound leaves the transaction as it was.
 func (tx *Tx) Delete(name string) error {
 	p, n := chars(name)
-	return tx.call("delete", tx.ctx, func() C.st_status { return C.st_txn_delete_n(tx.c, p, n) })
+	return tx.call("delete", func() C.st_status { return C.st_txn_delete(tx.c, p, n) })
 }
 
 // Rename gives a tensor another name. ErrNotFound, and ErrDuplicateName if that name is taken, leave the transaction as
@@ -33,51 +29,29 @@ func (tx *Tx) Delete(name string) error {
 func (tx *Tx) Rename(from, to string) error {
 	f, fn := chars(from)
 	t, tn := chars(to)
-	return tx.call("rename", tx.ctx, func() C.st_status { return C.st_txn_rename_n(tx.c, f, fn, t, tn) })
+	return tx.call("rename", func() C.st_status { return C.st_txn_rename(tx.c, f, fn, t, tn) })
 }
 
 // SetMetadata sets a key of the file's metadata.
 func (tx *Tx) SetMetadata(key, value string) error {
 	k, kn := chars(key)
 	v, vn := chars(value)
-	return tx.call("set metadata", tx.ctx, func() C.st_status { return C.st_txn_set_metadata_n(tx.c, k, kn, v, vn) })
+	return tx.call("set metadata", func() C.st_status { return C.st_txn_set_metadata(tx.c, k, kn, v, vn) })
 }
 
 // DeleteMetadata removes a key of the file's metadata. ErrNotFound leaves the transaction as it was.
 func (tx *Tx) DeleteMetadata(key string) error {
 	k, kn := chars(key)
-	return tx.call("delete metadata", tx.ctx, func() C.st_status { return C.st_txn_set_metadata_n(tx.c, k, kn, nil, 0) })
+	return tx.call("delete metadata", func() C.st_status { return C.st_txn_set_metadata(tx.c, k, kn, nil, 0) })
 }
 
 // Refresh shows the file as it is now: what others have committed, replaced files included. Views that were given out
 // stay valid, and show the file that they were taken from. It waits for no call on this File, and may run beside any. On an
 // error the File is as it was.
-func (f *File) Refresh() error { return f.RefreshContext(context.Background()) }
-
-// RefreshContext is Refresh that ends with the context.
-func (f *File) RefreshContext(ctx context.Context) error {
-	return f.callContext(ctx, "refresh", func() C.st_status {
+func (f *File) Refresh() error {
+	return f.call("refresh", func() C.st_status {
 		f.h.supersede() // or memory that nobody uses would be read once more
 		defer f.h.supersede()
 		return C.st_refresh(f.h.c)
-	})
-}
-
-// Compact rewrites a file in canonical order, with no spare room but what WithHeaderReserve asks for, and with its data at
-// 64 or WithAlignment; atomically, as any publish.
-func Compact(path string, opts ...TxOption) error {
-	return CompactContext(context.Background(), path, opts...)
-}
-
-// CompactContext is Compact that ends with the context.
-func CompactContext(ctx context.Context, path string, opts ...TxOption) error {
-	config := txConfig{}
-	C.st_txn_options_init(&config.c, C.sizeof_st_txn_options)
-	for _, o := range opts {
-		o.toTx(&config)
-	}
-	C.stgo_hook_txn(&config.c)
-	return withPath(ctx, "compact", path, &config.hooks, func(p *C.char) C.st_status {
-		return C.st_compact(p, &config.c)
 	})
 }

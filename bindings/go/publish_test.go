@@ -34,7 +34,7 @@ func holds(t testing.TB, path string, want map[string]st.Tensor, metadata map[st
 	if !maps.Equal(pairs, metadata) {
 		t.Fatalf("the metadata is %q, not %q", pairs, metadata)
 	}
-	must(t, st.Verify(path))
+	must(t, st.Verify(path, nil))
 }
 
 // smallTensors is what the file of small has.
@@ -62,9 +62,13 @@ func alone(t testing.TB, path string) {
 	}
 }
 
-func begin(t testing.TB, f *st.File, opts ...st.TxOption) *st.Tx {
+func begin(t testing.TB, f *st.File, opts ...st.TxOptions) *st.Tx {
 	t.Helper()
-	tx, err := f.Begin(opts...)
+	var o *st.TxOptions
+	if len(opts) > 0 {
+		o = &opts[0]
+	}
+	tx, err := f.Begin(o)
 	must(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
@@ -72,7 +76,7 @@ func begin(t testing.TB, f *st.File, opts ...st.TxOption) *st.Tx {
 
 func TestPutsOfAnyDTypeAndShapeAreWhatOthersRead(t *testing.T) {
 	tensors := everyDType()
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	want := smallTensors()
 	tx := begin(t, f)
 	for i, n := range tensors {
@@ -92,7 +96,7 @@ func TestPutsOfAnyDTypeAndShapeAreWhatOthersRead(t *testing.T) {
 }
 
 func TestAMixedTransactionIsOneNewFile(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	old := open(t, path)
 	view, err := f.View("a")
 	must(t, err)
@@ -128,7 +132,7 @@ func TestAMixedTransactionIsOneNewFile(t *testing.T) {
 }
 
 func TestRefusalsLeaveTheTransactionAsItWas(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	tx := begin(t, f)
 	refused(t, tx.Delete("none"), st.ErrNotFound)
 	refused(t, tx.Rename("none", "x"), st.ErrNotFound)
@@ -158,7 +162,7 @@ func TestRefusalsLeaveTheTransactionAsItWas(t *testing.T) {
 }
 
 func TestRollbackLeavesTheFileAndTheFolder(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	was := inode(t, path)
 	tx := begin(t, f)
 	must(t, tx.Put("big", st.TensorOf(make([]uint8, 5<<20))))
@@ -178,7 +182,7 @@ func TestRollbackLeavesTheFileAndTheFolder(t *testing.T) {
 }
 
 func TestAPlanIsWhatTheCommitThenDoes(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	tx := begin(t, f)
 	plan, err := tx.Plan()
 	must(t, err)
@@ -211,15 +215,15 @@ func TestAPlanIsWhatTheCommitThenDoes(t *testing.T) {
 }
 
 func TestOptionsChooseHowAFileIsPublished(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	was := inode(t, path)
-	tx := begin(t, f, st.Publish())
+	tx := begin(t, f, st.TxOptions{Publish: true})
 	must(t, tx.Update("b", st.TensorOf([]int16{1, 2, 3})))
 	must(t, tx.Commit())
 	if inode(t, path) == was {
 		t.Error("an update was not published")
 	}
-	tx = begin(t, f, st.WithLayout(st.LayoutCanonical), st.WithAlignment(4096), st.WithHeaderReserve(5000))
+	tx = begin(t, f, st.TxOptions{Layout: st.LayoutCanonical, Alignment: 4096, HeaderReserve: 5000})
 	must(t, tx.Put("d", st.TensorOf([]float64{1})))
 	must(t, tx.Commit())
 	info, err := f.IOInfo()
@@ -227,8 +231,8 @@ func TestOptionsChooseHowAFileIsPublished(t *testing.T) {
 	if info.DataOffset%4096 != 0 || info.HeaderSize < 5000 || !slices.Equal(f.Names(), []string{"d", "a", "b", "c"}) {
 		t.Errorf("the order is %q, and %+v", f.Names(), info)
 	}
-	for _, option := range []st.TxOption{st.WithAlignment(12), st.WithLayout(st.LayoutStock)} {
-		tx, err := f.Begin(option)
+	for _, options := range []st.TxOptions{{Alignment: 12}, {Layout: st.LayoutStock}, {LockTimeout: -3}} {
+		tx, err := f.Begin(&options)
 		if err == nil {
 			must(t, tx.Delete("d"))
 			err = tx.Commit()
@@ -236,7 +240,7 @@ func TestOptionsChooseHowAFileIsPublished(t *testing.T) {
 		refused(t, err, st.ErrInvalidArgument)
 	}
 
-	must(t, st.Compact(path, st.WithHeaderReserve(1000)))
+	must(t, st.Compact(path, &st.CompactOptions{HeaderReserve: 1000}))
 	must(t, f.Refresh())
 	if info, err = f.IOInfo(); err != nil || info.HeaderSize < 1000 || info.HeaderSize >= 5000 {
 		t.Errorf("compacted it is %+v (%v)", info, err)
@@ -244,24 +248,24 @@ func TestOptionsChooseHowAFileIsPublished(t *testing.T) {
 	tx = begin(t, f)
 	must(t, tx.Delete("a"))
 	must(t, tx.Commit())
-	must(t, st.Compact(path))
+	must(t, st.Compact(path, nil))
 	holds(t, path, map[string]st.Tensor{
 		"b": st.TensorOf([]int16{1, 2, 3}), "c": smallTensors()["c"], "d": st.TensorOf([]float64{1}),
 	}, nil)
-	refused(t, st.Compact(path+".none"), st.ErrNoFile)
-	refused(t, st.Compact("a\x00b"), st.ErrInvalidArgument)
+	refused(t, st.Compact(path+".none", nil), st.ErrNoFile)
+	refused(t, st.Compact("a\x00b", nil), st.ErrInvalidArgument)
 }
 
 func TestHardLinksAreRefusedUnlessTold(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	link := path + ".link"
 	must(t, os.Link(path, link))
 	tx := begin(t, f)
 	must(t, tx.Delete("a"))
 	refused(t, tx.Commit(), st.ErrHardLinks)
-	refused(t, st.Compact(path), st.ErrHardLinks)
+	refused(t, st.Compact(path, nil), st.ErrHardLinks)
 	holds(t, path, smallTensors(), nil)
-	tx = begin(t, f, st.BreakLinks())
+	tx = begin(t, f, st.TxOptions{BreakLinks: true})
 	must(t, tx.Delete("a"))
 	must(t, tx.Commit())
 	if f.Has("a") {
@@ -281,7 +285,7 @@ func isMapped(t *testing.T, path string) bool {
 }
 
 func TestAReaderShowsOneStateUntilItRefreshes(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	reader := open(t, path)
 	names := reader.Names()
 	a, err := reader.Get("a")
@@ -350,7 +354,7 @@ func TestAReaderShowsOneStateUntilItRefreshes(t *testing.T) {
 }
 
 func TestRefreshShowsWhatOthersHavePublished(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	reader := open(t, path)
 	view, err := reader.View("a")
 	must(t, err)
@@ -381,9 +385,9 @@ func TestRefreshShowsWhatOthersHavePublished(t *testing.T) {
 }
 
 func TestAContextOrACallbackEndsAPublish(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	stop := errors.New("enough")
-	tx := begin(t, f, st.WithProgress(func(done, _ uint64) error { return stop }))
+	tx := begin(t, f, st.TxOptions{Progress: func(done, _ uint64) error { return stop }})
 	err := tx.Put("big", st.TensorOf(make([]uint8, 24<<20)))
 	if err == nil {
 		err = tx.Commit()
@@ -395,8 +399,8 @@ func TestAContextOrACallbackEndsAPublish(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for what, err := range map[string]error{
-		"compact": st.CompactContext(ctx, path), "refresh": f.RefreshContext(ctx),
-		"save": st.SaveContext(ctx, path, nil),
+		"compact": st.Compact(path, &st.CompactOptions{Context: ctx}), "refresh": f.WithContext(ctx).Refresh(),
+		"save": st.Save(path, nil, &st.SaveOptions{Context: ctx}),
 	} {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, st.ErrCancelled) {
 			t.Errorf("%s under a context that has ended: %v", what, err)
@@ -407,7 +411,7 @@ func TestAContextOrACallbackEndsAPublish(t *testing.T) {
 
 // Descriptions and copies are of one tensor while commits of another goroutine put others in its place.
 func TestReadersOfAFileThatIsPublishedSeeWholeTensors(t *testing.T) {
-	f, path := small(t, st.ReadWrite(), st.WithLockTimeout(-1))
+	f, path := small(t, st.Options{ReadWrite: true, LockTimeout: st.Forever})
 	stop := make(chan struct{})
 	var readers, writers sync.WaitGroup
 	for range 2 {
@@ -432,7 +436,7 @@ func TestReadersOfAFileThatIsPublishedSeeWholeTensors(t *testing.T) {
 	for worker := range 2 {
 		spawn(&writers, func() {
 			for i := range 6 {
-				tx, err := f.Begin(st.WithLockTimeout(-1))
+				tx, err := f.Begin(&st.TxOptions{LockTimeout: st.Forever})
 				if err == nil {
 					shape := slices.Repeat([]uint64{1}, 1+i%3*10)
 					err = errors.Join(tx.Put(fmt.Sprintf("%d.%d", worker, i), st.TensorOf([]uint8{1})),

@@ -37,7 +37,7 @@ func TestRandomFilesAreReadAndChangedAsTheyShouldBe(t *testing.T) {
 			tensors = append(tensors, named{name, st.Tensor{DType: dtype, Shape: shape, Data: bytes(n * dtype.Bits() / 8)}})
 		}
 		path := newFile(t, tensors, nil)
-		f := open(t, path, st.ReadWrite(), st.WithMap(st.MapMode(random.UintN(4))))
+		f := open(t, path, st.Options{ReadWrite: true, Map: st.MapMode(random.UintN(4))})
 		check := func() {
 			t.Helper()
 			all, err := readFile(path)
@@ -53,7 +53,7 @@ func TestRandomFilesAreReadAndChangedAsTheyShouldBe(t *testing.T) {
 			}
 		}
 		check()
-		tx, err := f.Begin()
+		tx, err := f.Begin(nil)
 		must(t, err)
 		for i := range tensors {
 			if random.IntN(2) == 0 {

@@ -8,7 +8,6 @@ package st
 import "C"
 
 import (
-	"context"
 	"math"
 	"slices"
 	"unsafe"
@@ -22,7 +21,7 @@ import (
 // What this File publishes later does not reach the view, which keeps the replaced file's blocks taken until Close or
 // Release. A view of a Snapshot keeps them until the Snapshot is closed, and no longer.
 func (f *File) View(name string) (view Tensor, err error) {
-	if f.hooks.any() {
+	if !f.plain {
 		return f.viewHooked(name)
 	}
 	if !f.h.acquire() {
@@ -50,9 +49,7 @@ func (f *File) viewHooked(name string) (Tensor, error) {
 	f.keep()
 	p, n := chars(name)
 	var t C.st_tensor
-	if err := run(context.Background(), "view", &f.hooks, func() C.st_status {
-		return C.st_get_n(f.h.c, p, n, &t)
-	}); err != nil {
+	if err := f.run("view", func() C.st_status { return C.st_get(f.h.c, p, n, &t) }); err != nil {
 		return Tensor{}, err
 	}
 	var view Tensor
@@ -71,51 +68,38 @@ func (view *Tensor) show(name string, t *C.st_tensor, h *handle) {
 }
 
 // Get copies a tensor.
-func (f *File) Get(name string) (Tensor, error) { return f.GetContext(context.Background(), name) }
-
-// GetContext is Get that ends with the context.
-func (f *File) GetContext(ctx context.Context, name string) (Tensor, error) {
-	var got Tensor
-	err := f.pinTensor(ctx, "get", name, func(pin *C.st_file, t *C.st_tensor) (err error) {
-		p, n := chars(name)
-		got = Tensor{Name: name, DType: DType(t.dtype), Shape: shapeOf(t)}
-		if got.Data, err = buffer("get", uint64(t.nbytes)); err != nil {
+func (f *File) Get(name string) (got Tensor, err error) {
+	err = f.pinTensor("get", name, func(pin *C.st_file, t *C.st_tensor) error {
+		data, err := buffer("get", uint64(t.nbytes))
+		if err != nil {
 			return err
 		}
-		return run(ctx, "get", &f.hooks, func() C.st_status {
-			return C.st_read_n(pin, p, n, first(got.Data), C.size_t(len(got.Data)), nil)
-		})
+		p, n := chars(name)
+		if err := f.run("get", func() C.st_status {
+			return C.st_read(pin, p, n, first(data), C.size_t(len(data)), nil)
+		}); err != nil {
+			return err
+		}
+		got = Tensor{Name: name, DType: DType(t.dtype), Shape: shapeOf(t), Data: data}
+		return nil
 	})
-	if err != nil {
-		return Tensor{}, err
-	}
-	return got, nil
+	return got, err
 }
 
 // ReadInto copies a tensor into dst, which must have room for all of it, and answers its size.
-func (f *File) ReadInto(name string, dst []byte) (int, error) {
-	return f.ReadIntoContext(context.Background(), name, dst)
-}
-
-// ReadIntoContext is ReadInto that ends with the context.
-func (f *File) ReadIntoContext(ctx context.Context, name string, dst []byte) (int, error) {
+func (f *File) ReadInto(name string, dst []byte) (size int, err error) {
 	p, n := chars(name)
-	var size C.uint64_t
-	if state := f.h.shown(); state != nil {
-		defer state.release()
-		if err := run(ctx, "read", &f.hooks, func() C.st_status {
-			return C.stgo_read_pinned(state.c, p, n, first(dst), C.size_t(len(dst)), &size)
-		}); err != nil {
-			return 0, err
+	err = f.pinned("read", func(pin *C.st_file) error {
+		var read C.st_tensor
+		err := f.run("read", func() C.st_status {
+			return C.st_read(pin, p, n, first(dst), C.size_t(len(dst)), &read)
+		})
+		if err == nil {
+			size = int(read.nbytes)
 		}
-		return int(size), nil
-	}
-	if err := f.callContext(ctx, "read", func() C.st_status {
-		return C.stgo_read(f.h.c, p, n, first(dst), C.size_t(len(dst)), &size)
-	}); err != nil {
-		return 0, err
-	}
-	return int(size), nil
+		return err
+	})
+	return size, err
 }
 
 // A Range is one dimension's part of a slice, as Python's start:stop:step: negative Start and Stop count from the end,
@@ -144,28 +128,23 @@ func Every(step int64) Range {
 
 // Slice copies part of a tensor, packed in C order, and reads only the bytes needed. The ranges are for the leading
 // dimensions; the others are taken whole.
-func (f *File) Slice(name string, ranges ...Range) (Tensor, error) {
-	return f.SliceContext(context.Background(), name, ranges...)
-}
-
-// SliceContext is Slice that ends with the context.
-func (f *File) SliceContext(ctx context.Context, name string, ranges ...Range) (Tensor, error) {
-	var got Tensor
-	err := f.pinTensor(ctx, "slice", name, func(pin *C.st_file, t *C.st_tensor) error {
-		shape, size, err := f.sliceShape(ctx, pin, t, ranges)
+func (f *File) Slice(name string, ranges ...Range) (got Tensor, err error) {
+	err = f.pinTensor("slice", name, func(pin *C.st_file, t *C.st_tensor) error {
+		shape, size, err := f.sliceShape(pin, t, ranges)
 		if err != nil {
 			return err
 		}
-		got = Tensor{Name: name, DType: DType(t.dtype), Shape: shape}
-		if got.Data, err = buffer("slice", size); err != nil {
+		data, err := buffer("slice", size)
+		if err != nil {
 			return err
 		}
-		return f.readSlice(ctx, pin, name, got.Data, ranges)
+		if err := f.readSlice(pin, name, data, ranges); err != nil {
+			return err
+		}
+		got = Tensor{Name: name, DType: DType(t.dtype), Shape: shape, Data: data}
+		return nil
 	})
-	if err != nil {
-		return Tensor{}, err
-	}
-	return got, nil
+	return got, err
 }
 
 // SliceInto is Slice into dst, which must have room for it.
@@ -174,25 +153,24 @@ func (f *File) SliceInto(name string, dst []byte, ranges ...Range) error {
 		return closedError("slice")
 	}
 	defer f.release()
-	return f.readSlice(context.Background(), f.h.c, name, dst, ranges)
+	return f.readSlice(f.h.c, name, dst, ranges)
 }
 
 // SliceShape is the shape of what Slice would answer, and its size in bytes.
 func (f *File) SliceShape(name string, ranges ...Range) (shape []uint64, size uint64, err error) {
-	ctx := context.Background()
-	err = f.pinTensor(ctx, "slice", name, func(pin *C.st_file, t *C.st_tensor) (err error) {
-		shape, size, err = f.sliceShape(ctx, pin, t, ranges)
+	err = f.pinTensor("slice", name, func(pin *C.st_file, t *C.st_tensor) (err error) {
+		shape, size, err = f.sliceShape(pin, t, ranges)
 		return err
 	})
 	return shape, size, err
 }
 
 // sliceShape is of a tensor of a pin.
-func (f *File) sliceShape(ctx context.Context, pin *C.st_file, t *C.st_tensor, ranges []Range) ([]uint64, uint64, error) {
+func (f *File) sliceShape(pin *C.st_file, t *C.st_tensor, ranges []Range) ([]uint64, uint64, error) {
 	r, count := rangesOf(ranges)
 	shape := make([]uint64, max(t.rank, 1)) // never NULL, which would ask for the size alone
 	var size C.uint64_t
-	if err := run(ctx, "slice", &f.hooks, func() C.st_status {
+	if err := f.run("slice", func() C.st_status {
 		return C.st_slice_shape(pin, t.name, t.name_len, r, count, (*C.uint64_t)(&shape[0]), C.size_t(t.rank), nil, &size)
 	}); err != nil {
 		return nil, 0, err
@@ -200,11 +178,11 @@ func (f *File) sliceShape(ctx context.Context, pin *C.st_file, t *C.st_tensor, r
 	return shape[:t.rank], uint64(size), nil
 }
 
-func (f *File) readSlice(ctx context.Context, of *C.st_file, name string, dst []byte, ranges []Range) error {
+func (f *File) readSlice(of *C.st_file, name string, dst []byte, ranges []Range) error {
 	p, n := chars(name)
 	r, count := rangesOf(ranges)
-	return run(ctx, "slice", &f.hooks, func() C.st_status {
-		return C.st_read_slice_n(of, p, n, r, count, first(dst), C.size_t(len(dst)), nil)
+	return f.run("slice", func() C.st_status {
+		return C.st_read_slice(of, p, n, r, count, first(dst), C.size_t(len(dst)), nil)
 	})
 }
 

@@ -45,9 +45,9 @@ func TestAllDTypesAreReadAsTheyWereWritten(t *testing.T) {
 	defer inMemory.Close()
 	for how, f := range map[string]*st.File{
 		"mapped":  open(t, path),
-		"private": open(t, path, st.WithMap(st.MapPrivate)),
-		"owned":   open(t, path, st.WithMap(st.MapNone)),
-		"written": open(t, path, st.WithMap(st.MapCopyOnWrite)),
+		"private": open(t, path, st.Options{Map: st.MapPrivate}),
+		"owned":   open(t, path, st.Options{Map: st.MapNone}),
+		"written": open(t, path, st.Options{Map: st.MapCopyOnWrite}),
 		"memory":  inMemory,
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestNamesAndMetadataMayHoldNUL(t *testing.T) {
 		{"\x00", st.TensorOf([]uint8{4})}, {"ü\U0001F600", st.TensorOf([]uint8{5})},
 	}
 	metadata := map[string]string{"k\x00": "v\x00w", "": "", "format": "pt"}
-	f := open(t, newFile(t, tensors, metadata), st.ReadWrite())
+	f := open(t, newFile(t, tensors, metadata), writable)
 	for i, want := range tensors {
 		if f.Names()[i] != want.name {
 			t.Errorf("name %d is %q, not %q", i, f.Names()[i], want.name)
@@ -250,7 +250,7 @@ func TestManyGoroutinesReadOneFile(t *testing.T) {
 	tensors := everyDType()
 	path := newFile(t, tensors, nil)
 	for _, mode := range []st.MapMode{st.MapShared, st.MapNone, st.MapCopyOnWrite} {
-		f := open(t, path, st.WithMap(mode))
+		f := open(t, path, st.Options{Map: mode})
 		var group sync.WaitGroup
 		for worker := range 8 {
 			spawn(&group, func() {
@@ -314,7 +314,7 @@ func TestValuesAndTensorOf(t *testing.T) {
 }
 
 func TestIOInfoAndStatsTellWhatHappened(t *testing.T) {
-	f, path := small(t, st.WithMap(st.MapNone))
+	f, path := small(t, st.Options{Map: st.MapNone})
 	info, err := f.IOInfo()
 	must(t, err)
 	status, err := os.Stat(path)

@@ -1,13 +1,11 @@
 package st
 
 /*
-#include <stdlib.h>
 #include "bridge.h"
 */
 import "C"
 
 import (
-	"context"
 	"maps"
 	"math/bits"
 	"runtime"
@@ -15,55 +13,29 @@ import (
 	"unsafe"
 )
 
-// A SaveOption is for Save and NewWriter.
-type SaveOption interface{ toSave(*saveConfig) }
-
-type saveConfig struct {
-	c        C.st_save_options
-	hooks    hooks
-	metadata map[string]string
-}
-
-type metadata map[string]string
-
-func (m metadata) toSave(c *saveConfig) { c.metadata = m }
-
-// WithMetadata sets the file's own map from string to string; its keys are written in order.
-func WithMetadata(pairs map[string]string) SaveOption { return metadata(maps.Clone(pairs)) }
-
-func newSaveConfig(opts []SaveOption) *saveConfig {
-	config := &saveConfig{}
-	C.st_save_options_init(&config.c, C.sizeof_st_save_options)
-	for _, o := range opts {
-		o.toSave(config)
-	}
-	C.stgo_hook_save(&config.c)
-	return config
-}
-
 // Save writes a file of tensors, durably: until it answers nil the path leads to the old file, or to none; then to the
 // new one. Readers of an old file keep it. A file that is replaced hands on its mode, owner, ACL and extended attributes,
 // and a symbolic link is followed.
-func Save(path string, tensors []Tensor, opts ...SaveOption) error {
-	return SaveContext(context.Background(), path, tensors, opts...)
-}
-
-// SaveContext is Save that ends with the context.
-func SaveContext(ctx context.Context, path string, tensors []Tensor, opts ...SaveOption) error {
-	config := newSaveConfig(opts)
+func Save(path string, tensors []Tensor, opts *SaveOptions) error {
+	o := given(opts)
+	c := o.c()
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	all := make([]C.st_tensor, len(tensors))
 	for i := range tensors {
-		t := &tensors[i]
-		describe(&all[i], &pin, t.Name, t.DType, t.Shape)
-		all[i].data, all[i].nbytes = first(t.Data), C.uint64_t(len(t.Data))
-		pin.Pin(all[i].data)
+		fill(&all[i], &pin, tensors[i].Name, &tensors[i])
 	}
-	pairs := pairsOf(config.metadata, &pin)
-	return withPath(ctx, "save", path, &config.hooks, func(p *C.char) C.st_status {
-		return C.st_save(p, unsafe.SliceData(all), C.size_t(len(all)), unsafe.SliceData(pairs), C.size_t(len(pairs)), &config.c)
+	pairs := pairsOf(o.Metadata, &pin)
+	return withPath(o.Context, "save", path, &hooks{progress: o.Progress}, func(p *C.char) C.st_status {
+		return C.st_save(p, unsafe.SliceData(all), C.size_t(len(all)), unsafe.SliceData(pairs), C.size_t(len(pairs)), &c)
 	})
+}
+
+// fill fills a C struct with a tensor, under a name, which both are pinned for the call.
+func fill(c *C.st_tensor, pin *runtime.Pinner, name string, t *Tensor) {
+	describe(c, pin, name, t.DType, t.Shape)
+	c.data, c.nbytes = first(t.Data), C.uint64_t(len(t.Data))
+	pin.Pin(c.data)
 }
 
 // describe fills a C struct with what points to Go's memory, which is pinned for the call.

@@ -28,19 +28,19 @@ func TestWhatIsSavedIsWhatOthersRead(t *testing.T) {
 		named{"", st.TensorOf([]uint8{1})}, named{"nul\x00inside", st.TensorOf([]uint8{2})}, named{"größe", st.TensorOf([]uint8{3})}))
 	path := filepath.Join(t.TempDir(), "new.safetensors")
 	metadata := map[string]string{"format": "pt", "": "", "nul\x00": "x\x00y"}
-	must(t, st.Save(path, tensors, st.WithMetadata(metadata)))
+	must(t, st.Save(path, tensors, &st.SaveOptions{Metadata: metadata}))
 	holds(t, path, want, metadata)
 	for _, layout := range []st.Layout{st.LayoutCanonical, st.LayoutStock} {
-		must(t, st.Save(path, tensors, st.WithLayout(layout)))
+		must(t, st.Save(path, tensors, &st.SaveOptions{Layout: layout}))
 		holds(t, path, want, nil)
 	}
 	alone(t, path)
-	must(t, st.Save(path, nil))
+	must(t, st.Save(path, nil, nil))
 	holds(t, path, nil, nil)
 
 	b, a := st.TensorOf(make([]uint8, 8)), st.TensorOf([]float64{3})
 	b.Name, a.Name = "b", "a"
-	must(t, st.Save(path, []st.Tensor{b, a}, st.WithAlignment(4096), st.WithHeaderReserve(5000)))
+	must(t, st.Save(path, []st.Tensor{b, a}, &st.SaveOptions{Alignment: 4096, HeaderReserve: 5000}))
 	f := open(t, path)
 	info, err := f.IOInfo()
 	must(t, err)
@@ -57,18 +57,18 @@ func TestWhatNoReaderWouldTakeIsNotSaved(t *testing.T) {
 		change(&other)
 		return []st.Tensor{other}
 	}
-	refused(t, st.Save(path, []st.Tensor{good, good}), st.ErrDuplicateName)
-	refused(t, st.Save(path, with(func(v *st.Tensor) { v.DType = 99 })), st.ErrDType)
-	refused(t, st.Save(path, with(func(v *st.Tensor) { v.Shape = []uint64{3} })), st.ErrSizeMismatch)
-	refused(t, st.Save(path, with(func(v *st.Tensor) { v.DType, v.Shape = st.F4, []uint64{3} })), st.ErrSubByte)
-	refused(t, st.Save(path, with(func(v *st.Tensor) { v.Shape = []uint64{1 << 63, 64} })), st.ErrShapeOverflow)
-	refused(t, st.Save(path, with(func(v *st.Tensor) { v.Name = "\xff" })), st.ErrHeaderUTF8)
-	refused(t, st.Save(path, []st.Tensor{good}, st.WithAlignment(12)), st.ErrInvalidArgument)
-	refused(t, st.Save(filepath.Join(t.TempDir(), "none", "x"), []st.Tensor{good}), st.ErrNoFile)
-	refused(t, st.Save(t.TempDir(), []st.Tensor{good}), st.ErrNotRegular)
-	refused(t, st.Save("a\x00b", []st.Tensor{good}), st.ErrInvalidArgument)
+	refused(t, st.Save(path, []st.Tensor{good, good}, nil), st.ErrDuplicateName)
+	refused(t, st.Save(path, with(func(v *st.Tensor) { v.DType = 99 }), nil), st.ErrDType)
+	refused(t, st.Save(path, with(func(v *st.Tensor) { v.Shape = []uint64{3} }), nil), st.ErrSizeMismatch)
+	refused(t, st.Save(path, with(func(v *st.Tensor) { v.DType, v.Shape = st.F4, []uint64{3} }), nil), st.ErrSubByte)
+	refused(t, st.Save(path, with(func(v *st.Tensor) { v.Shape = []uint64{1 << 63, 64} }), nil), st.ErrShapeOverflow)
+	refused(t, st.Save(path, with(func(v *st.Tensor) { v.Name = "\xff" }), nil), st.ErrHeaderUTF8)
+	refused(t, st.Save(path, []st.Tensor{good}, &st.SaveOptions{Alignment: 12}), st.ErrInvalidArgument)
+	refused(t, st.Save(filepath.Join(t.TempDir(), "none", "x"), []st.Tensor{good}, nil), st.ErrNoFile)
+	refused(t, st.Save(t.TempDir(), []st.Tensor{good}, nil), st.ErrNotRegular)
+	refused(t, st.Save("a\x00b", []st.Tensor{good}, nil), st.ErrInvalidArgument)
 	stop := errors.New("enough")
-	err := st.Save(path, []st.Tensor{good}, st.WithProgress(func(uint64, uint64) error { return stop }))
+	err := st.Save(path, []st.Tensor{good}, &st.SaveOptions{Progress: func(uint64, uint64) error { return stop }})
 	if refused(t, err, st.ErrCancelled); !errors.Is(err, stop) {
 		t.Errorf("the callback's error became %v", err)
 	}
@@ -80,8 +80,9 @@ func TestAWriterWritesWhatSaveWrites(t *testing.T) {
 	tensors, want := tensorsOf(everyDType())
 	path := filepath.Join(t.TempDir(), "new.safetensors")
 	told := 0
-	w, err := st.NewWriter(path, nil, st.WithMetadata(map[string]string{"k": "v"}),
-		st.WithProgress(func(uint64, uint64) error { told++; return nil }))
+	w, err := st.NewWriter(path, nil, &st.SaveOptions{
+		Metadata: map[string]string{"k": "v"}, Progress: func(uint64, uint64) error { told++; return nil },
+	})
 	must(t, err)
 	defer w.Abort()
 	for _, tensor := range tensors {
@@ -98,7 +99,7 @@ func TestAWriterWritesWhatSaveWrites(t *testing.T) {
 	if told == 0 {
 		t.Error("there was no progress")
 	}
-	for _, err := range []error{w.Finish(), w.Abort(), w.Put(tensors[0]), w.Add("x", nil)} {
+	for _, err := range []error{w.Finish(), w.Abort(), w.Put(tensors[0]), w.Write("x", nil)} {
 		if !errors.Is(err, st.ErrWriterDone) {
 			t.Errorf("after Finish: %v", err)
 		}
@@ -112,19 +113,19 @@ func TestDeclaredTensorsComeInAnyOrderAndInPieces(t *testing.T) {
 	for _, tensor := range tensors {
 		declared = append(declared, st.Info{Name: tensor.Name, DType: tensor.DType, Shape: tensor.Shape})
 	}
-	w, err := st.NewWriter(path, declared)
+	w, err := st.NewWriter(path, declared, nil)
 	must(t, err)
 	defer w.Abort()
-	refused(t, w.Add("none", []byte{1}), st.ErrNotFound)
+	refused(t, w.Write("none", []byte{1}), st.ErrNotFound)
 	refused(t, w.Put(st.Tensor{Name: "U8", DType: st.U8, Shape: []uint64{1}, Data: []byte{1}}), st.ErrShapeMismatch)
 	slices.Reverse(tensors)
 	for _, tensor := range tensors {
-		must(t, w.Add(tensor.Name, tensor.Data[:len(tensor.Data)/2]))
+		must(t, w.Write(tensor.Name, tensor.Data[:len(tensor.Data)/2]))
 	}
 	refused(t, w.Finish(), st.ErrIncomplete)
-	refused(t, w.Add("U8", make([]byte, 1000)), st.ErrNBytesMismatch)
+	refused(t, w.Write("U8", make([]byte, 1000)), st.ErrNBytesMismatch)
 	for _, tensor := range tensors {
-		must(t, w.Add(tensor.Name, tensor.Data[len(tensor.Data)/2:]))
+		must(t, w.Write(tensor.Name, tensor.Data[len(tensor.Data)/2:]))
 	}
 	refused(t, w.Put(tensors[0]), st.ErrDuplicateName)
 	extra := st.TensorOf([]uint8{1}, 1)
@@ -135,10 +136,10 @@ func TestDeclaredTensorsComeInAnyOrderAndInPieces(t *testing.T) {
 	holds(t, path, want, nil)
 
 	for shape, status := range map[uint64]st.Status{3: st.ErrSubByte, 1 << 63: st.ErrShapeOverflow} {
-		_, err := st.NewWriter(path, []st.Info{{Name: "x", DType: st.F4, Shape: []uint64{shape, 1, 1 << (shape >> 58)}}})
+		_, err := st.NewWriter(path, []st.Info{{Name: "x", DType: st.F4, Shape: []uint64{shape, 1, 1 << (shape >> 58)}}}, nil)
 		refused(t, err, status)
 	}
-	_, err = st.NewWriter(path, []st.Info{{Name: "x", Shape: []uint64{3}}})
+	_, err = st.NewWriter(path, []st.Info{{Name: "x", Shape: []uint64{3}}}, nil)
 	refused(t, err, st.ErrDType)
 }
 
@@ -146,14 +147,14 @@ func TestAWriterThatIsNotFinishedLeavesTheOldFile(t *testing.T) {
 	_, path := small(t)
 	tensor := st.TensorOf(make([]uint8, 1<<20))
 	tensor.Name = "w"
-	aborted, err := st.NewWriter(path, nil)
+	aborted, err := st.NewWriter(path, nil, nil)
 	must(t, err)
 	must(t, aborted.Put(tensor))
 	must(t, aborted.Abort())
 	alone(t, path)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	ended, err := st.NewWriterContext(ctx, path, nil)
+	ended, err := st.NewWriter(path, nil, &st.SaveOptions{Context: ctx})
 	must(t, err)
 	must(t, ended.Put(tensor))
 	cancel()
@@ -162,7 +163,9 @@ func TestAWriterThatIsNotFinishedLeavesTheOldFile(t *testing.T) {
 	}
 	alone(t, path)
 
-	panicking, err := st.NewWriter(path, nil, st.WithProgress(func(uint64, uint64) error { panic("from progress") }))
+	panicking, err := st.NewWriter(path, nil, &st.SaveOptions{
+		Progress: func(uint64, uint64) error { panic("from progress") },
+	})
 	must(t, err)
 	func() {
 		defer func() {
@@ -182,7 +185,7 @@ func TestForgottenWritersAreAborted(t *testing.T) {
 	_, path := small(t)
 	before := openDescriptors(t)
 	for range 10 {
-		w, err := st.NewWriter(filepath.Join(filepath.Dir(path), "new"), nil)
+		w, err := st.NewWriter(filepath.Join(filepath.Dir(path), "new"), nil, nil)
 		must(t, err)
 		must(t, w.Put(st.Tensor{Name: "w", DType: st.U8, Shape: []uint64{1}, Data: []byte{1}}))
 		runtime.KeepAlive(w)

@@ -17,13 +17,13 @@ func TestACheckpointIsShardedChangedAndJoined(t *testing.T) {
 		t.Fatalf("a file stands for %q", shards)
 	}
 	folder := filepath.Join(t.TempDir(), "sharded")
-	must(t, st.Reshard(path, folder, 1)) // a tensor a shard
-	sharded := open(t, folder, st.ReadWrite())
+	must(t, st.Reshard(path, folder, 1, nil)) // a tensor a shard
+	sharded := open(t, folder, writable)
 	if shards := sharded.Shards(); len(shards) != 3 {
 		t.Fatalf("sharded into %q", shards)
 	}
 	want := smallTensors()
-	tx, err := sharded.Begin()
+	tx, err := sharded.Begin(nil)
 	must(t, err)
 	must(t, tx.Delete("c"))
 	must(t, tx.Put("d", want["b"]))
@@ -32,10 +32,10 @@ func TestACheckpointIsShardedChangedAndJoined(t *testing.T) {
 	want["d"], want["e"] = want["b"], want["a"]
 	delete(want, "c")
 	delete(want, "a")
-	must(t, st.Verify(folder))
+	must(t, st.Verify(folder, nil))
 
 	joined := filepath.Join(t.TempDir(), "joined.safetensors")
-	must(t, st.Join(folder, joined))
+	must(t, st.Join(folder, joined, nil))
 	now, err := readFile(joined)
 	must(t, err)
 	if len(now) != len(want) {
@@ -44,19 +44,19 @@ func TestACheckpointIsShardedChangedAndJoined(t *testing.T) {
 	for name, tensor := range want {
 		same(t, name, now[name], tensor)
 	}
-	refused(t, st.Reshard(joined, folder, 1), st.ErrInvalidArgument)
+	refused(t, st.Reshard(joined, folder, 1, nil), st.ErrInvalidArgument)
 	must(t, os.Remove(sharded.Shards()[0]))
-	_, err = st.Open(folder)
+	_, err = st.Open(folder, nil)
 	refused(t, err, st.ErrShardMissing)
 }
 
 func TestUnderNewNamesOldShardsStayUntilRecovery(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	folder := filepath.Join(t.TempDir(), "sharded")
-	must(t, st.Reshard(path, folder, 1))
-	sharded := open(t, folder, st.ReadWrite())
+	must(t, st.Reshard(path, folder, 1, nil))
+	sharded := open(t, folder, writable)
 	before := sharded.Shards()
-	tx, err := sharded.Begin(st.NewNames(time.Minute))
+	tx, err := sharded.Begin(&st.TxOptions{NewNames: true, ShardGrace: time.Minute})
 	must(t, err)
 	must(t, tx.Rename("a", "e"))
 	plan, err := tx.Plan()
@@ -72,11 +72,11 @@ func TestUnderNewNamesOldShardsStayUntilRecovery(t *testing.T) {
 	}
 	_, err = os.Stat(old[0])
 	must(t, err)
-	must(t, st.Recover(folder))
+	must(t, st.Recover(folder, nil))
 	if _, err = os.Stat(old[0]); err == nil {
 		t.Fatalf("%s is still there", old[0])
 	}
-	must(t, st.Verify(folder))
-	_, err = f.Begin(st.NewNames(0))
+	must(t, st.Verify(folder, nil))
+	_, err = f.Begin(&st.TxOptions{NewNames: true, ShardGrace: st.NoGrace})
 	refused(t, err, st.ErrUnsupported)
 }

@@ -5,8 +5,6 @@ package st
 */
 import "C"
 
-import "context"
-
 // Snapshot opens what the file shows now a second time, for reading only: the same tensors and metadata for as long as the
 // Snapshot lives, whatever is published or refreshed meanwhile. (What is patched in place shows, as in any View.) It
 // shares descriptor and mapping with the file, and costs next to nothing. Close it when done, before or after the file.
@@ -27,7 +25,7 @@ func (f *File) Snapshot() (*File, error) {
 		return nil, err
 	}
 	h.bytes = f.h.bytes.share()
-	return newFile(h, f.hooks, f.path), nil
+	return newFile(h, f.ctx, f.hooks, f.path), nil
 }
 
 // Release says that nobody holds a View of this File any more. What it kept for their sake goes: mappings and descriptors
@@ -40,10 +38,10 @@ func (f *File) Release() {
 	}
 	defer f.release()
 	C.st_release(f.h.c)
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	if f.viewed.Swap(false) && !f.h.closed() {
-		f.cleanup = newCleanup(f)
+	f.net.mutex.Lock()
+	defer f.net.mutex.Unlock()
+	if f.net.viewed.Swap(false) && !f.h.closed() {
+		f.net.cleanup = newCleanup(f.net, f.h)
 	}
 }
 
@@ -85,7 +83,7 @@ func (h *handle) supersede() {
 
 // pinned makes calls that belong together, on one state of the file: what one of them describes is what the next one reads,
 // whatever other goroutines commit. Names, shapes and strings are copied before it ends.
-func (f *File) pinned(ctx context.Context, op string, use func(pin *C.st_file) error) error {
+func (f *File) pinned(op string, use func(pin *C.st_file) error) error {
 	if state := f.h.shown(); state != nil {
 		defer state.release()
 		return use(state.c)
@@ -95,7 +93,7 @@ func (f *File) pinned(ctx context.Context, op string, use func(pin *C.st_file) e
 	}
 	defer f.release()
 	var pin *C.st_file
-	if err := run(ctx, op, &f.hooks, func() C.st_status { return C.st_snapshot(f.h.c, &pin) }); err != nil {
+	if err := f.run(op, func() C.st_status { return C.st_snapshot(f.h.c, &pin) }); err != nil {
 		return err
 	}
 	defer C.st_close(pin)
@@ -103,33 +101,13 @@ func (f *File) pinned(ctx context.Context, op string, use func(pin *C.st_file) e
 }
 
 // pinTensor is pinned for calls about one tensor, which is there.
-func (f *File) pinTensor(ctx context.Context, op, name string, use func(pin *C.st_file, t *C.st_tensor) error) error {
-	p, n := chars(name)
-	if state := f.h.shown(); state != nil {
-		defer state.release()
+func (f *File) pinTensor(op, name string, use func(pin *C.st_file, t *C.st_tensor) error) error {
+	return f.pinned(op, func(pin *C.st_file) error {
+		p, n := chars(name)
 		var t C.st_tensor
-		if err := run(ctx, op, &f.hooks, func() C.st_status { return C.st_describe(state.c, p, n, &t) }); err != nil {
+		if err := f.run(op, func() C.st_status { return C.st_describe(pin, p, n, &t) }); err != nil {
 			return err
 		}
-		return use(state.c, &t)
-	}
-	if !f.h.acquire() {
-		return closedError(op)
-	}
-	defer f.release()
-	var both struct {
-		pin *C.st_file
-		t   C.st_tensor
-	}
-	defer func() {
-		if both.pin != nil {
-			C.st_close(both.pin)
-		}
-	}()
-	if err := run(ctx, op, &f.hooks, func() C.st_status {
-		return C.stgo_pin_tensor(f.h.c, p, n, &both.pin, &both.t)
-	}); err != nil {
-		return err
-	}
-	return use(both.pin, &both.t)
+		return use(pin, &t)
+	})
 }

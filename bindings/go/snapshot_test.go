@@ -23,14 +23,14 @@ func snapshot(t testing.TB, f *st.File) *st.File {
 
 func put(t testing.TB, f *st.File, name string, value st.Tensor) {
 	t.Helper()
-	tx, err := f.Begin()
+	tx, err := f.Begin(nil)
 	must(t, err)
 	must(t, tx.Put(name, value))
 	must(t, tx.Commit())
 }
 
 func TestASnapshotShowsOneState(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	s := snapshot(t, f)
 	view, err := s.View("a")
 	must(t, err)
@@ -55,7 +55,7 @@ func TestASnapshotShowsOneState(t *testing.T) {
 		_ = f.Close() // the second time round the file is closed
 	}
 	refused(t, s.Update("a", firstA), st.ErrReadOnly)
-	_, err = s.Begin()
+	_, err = s.Begin(nil)
 	refused(t, err, st.ErrReadOnly)
 	must(t, s.Close())
 	if _, err := s.Get("a"); !errors.Is(err, fs.ErrClosed) {
@@ -67,14 +67,14 @@ func TestACloseOfASnapshotStopsNobodyElse(t *testing.T) {
 	path := newFile(t, []named{{"x", st.TensorOf(make([]uint8, 4<<20))}}, nil)
 	var s *st.File
 	told := 0
-	f := open(t, path, st.WithBlockSize(64<<10), st.WithIOThreads(1), st.WithProgress(func(uint64, uint64) error {
+	f := open(t, path, st.Options{BlockSize: 64 << 10, IOThreads: 1, Progress: func(uint64, uint64) error {
 		if told++; told == 1 { // while the call of f runs
 			return s.Close()
 		}
 		return nil
-	}))
+	}})
 	s = snapshot(t, f)
-	must(t, f.ReadMany([]st.ReadRequest{{Name: "x", Dst: make([]byte, 4<<20)}}))
+	must(t, f.ReadMany([]st.ReadRequest{{Name: "x", Dst: make([]byte, 4<<20)}}, nil))
 	if told < 2 {
 		t.Errorf("the call tells %d times how far it is", told)
 	}
@@ -105,7 +105,7 @@ func TestForgottenSnapshotsAreClosed(t *testing.T) {
 	_, path := small(t)
 	before := openDescriptors(t)
 	for range 20 {
-		f, err := st.Open(path)
+		f, err := st.Open(path, nil)
 		must(t, err)
 		_, err = f.Snapshot()
 		must(t, err)
@@ -118,7 +118,7 @@ func TestAReleasedFileThatIsForgottenIsClosed(t *testing.T) {
 	_, path := small(t)
 	before := openDescriptors(t)
 	for range 20 {
-		f, err := st.Open(path)
+		f, err := st.Open(path, nil)
 		must(t, err)
 		_, err = f.View("a")
 		must(t, err)
@@ -171,7 +171,7 @@ func TestPublishesLeaveNothingOpen(t *testing.T) {
 	}
 	for name, look := range looks {
 		t.Run(name, func(t *testing.T) {
-			f, path := small(t, st.ReadWrite())
+			f, path := small(t, writable)
 			round := func(n uint8) {
 				look(t, f)
 				put(t, f, "a", st.TensorOf([]uint8{n, n}))

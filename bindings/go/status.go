@@ -20,11 +20,12 @@ func (s Status) String() string { return C.GoString(C.st_status_name(C.st_status
 // Error is the same as String.
 func (s Status) Error() string { return s.String() }
 
-// Is makes statuses match the errors of the standard library that mean the same.
+// Is makes statuses match the errors of the standard library that mean the same. A tensor that is not there is no
+// fs.ErrNotExist, because a program that asks for this asks for the file.
 func (s Status) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
-		return s == ErrNoFile || s == ErrNotFound
+		return s == ErrNoFile
 	case fs.ErrPermission:
 		return s == ErrPermission
 	case errors.ErrUnsupported:

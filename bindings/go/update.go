@@ -9,72 +9,75 @@ import (
 	"context"
 	"runtime"
 	"sync"
-	"unsafe"
 )
 
 // Update replaces the bytes of one tensor in place, as a transaction of its own: checked, locked, journalled, and
 // durable when it answers nil. On an error the file is as it was, unless that is ErrNeedsRecovery. DType and Shape of
-// the value must be those in the file.
+// the value must be those in the file. A context that ends stops it only before the change is decided.
 func (f *File) Update(name string, value Tensor) error {
-	return f.UpdateContext(context.Background(), name, value)
-}
-
-// UpdateContext is Update that is given up when the context ends before the change is decided.
-func (f *File) UpdateContext(ctx context.Context, name string, value Tensor) error {
 	p, n := chars(name)
-	v := valueOf(&value)
-	return f.callContext(ctx, "update", func() C.st_status {
-		return C.stgo_update(f.h.c, p, n, v.dtype, v.rank, v.shape, v.data, v.size)
+	return value.lend(func(v *C.st_tensor) error {
+		return f.call("update", func() C.st_status { return C.st_update(f.h.c, p, n, v) })
 	})
 }
 
-// value is a Tensor in C's types.
-type value struct {
-	dtype C.st_dtype
-	rank  C.uint32_t
-	shape *C.uint64_t
-	data  unsafe.Pointer
-	size  C.uint64_t
+// lend shows a tensor to C for the time of a call.
+func (t *Tensor) lend(to func(*C.st_tensor) error) error {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	var c C.st_tensor
+	fill(&c, &pin, t.Name, t)
+	return to(&c)
 }
 
-func valueOf(t *Tensor) value {
-	return value{
-		dtype: C.st_dtype(t.DType),
-		rank:  C.uint32_t(len(t.Shape)),
-		shape: (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(t.Shape))),
-		data:  first(t.Data),
-		size:  C.uint64_t(len(t.Data)),
+// Transact makes changes all or nothing: it begins a transaction, calls change with it, and commits it if the answer is
+// nil. On an error, or a panic, it drops all changes. What it answers is the error of change, or of the commit. After
+// ErrBusy it may be called again. Commit and Rollback are its own, and not for change to call.
+func (f *File) Transact(change func(tx *Tx) error) error {
+	tx, err := f.Begin(nil)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	if err := change(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // A Tx is a transaction: all of its changes become durable in Commit, or none. It belongs to one goroutine at a time.
-// End it with Commit or Rollback, or the file's Close will; until then its journal takes room on the disk.
+// End it with Commit or Rollback; a Tx that is forgotten is rolled back some time after nothing refers to it. Until then
+// its journal takes room on the disk.
 type Tx struct {
-	file  *File
-	ctx   context.Context
-	hooks hooks
-	mutex sync.Mutex
-	c     *C.st_txn // nil when done
+	file    *File // with the transaction's progress
+	mutex   sync.Mutex
+	c       *C.st_txn // nil when done
+	cleanup runtime.Cleanup
 }
 
-// Begin begins a transaction on a file that was opened with ReadWrite. It holds no lock until Commit.
-func (f *File) Begin(opts ...TxOption) (*Tx, error) {
-	return f.BeginContext(context.Background(), opts...)
+// txOf is a transaction and the handle that it is on, which may be closed before it is freed.
+type txOf struct {
+	h *handle
+	c *C.st_txn
 }
 
-// BeginContext is Begin for a transaction whose every call ends with the context. It is still to be rolled back then.
-func (f *File) BeginContext(ctx context.Context, opts ...TxOption) (*Tx, error) {
-	config := txConfig{hooks: f.hooks}
-	C.st_txn_options_init(&config.c, C.sizeof_st_txn_options)
-	config.c.flags |= C.ST_TXN_COPY // the library borrows nothing of Go's; it copies into its journal, not into memory
-	for _, o := range opts {
-		o.toTx(&config)
-	}
-	C.stgo_hook_txn(&config.c)
-	tx := &Tx{file: f, ctx: ctx, hooks: config.hooks}
-	if err := f.callContext(ctx, "begin", func() C.st_status { return C.st_begin(f.h.c, &config.c, &tx.c) }); err != nil {
+func (o txOf) free() {
+	o.h.mutex.Lock()
+	defer o.h.mutex.Unlock()
+	C.st_txn_free(o.c)
+}
+
+// Begin begins a transaction on a file that was opened with Options.ReadWrite. It holds no lock until Commit. nil for the
+// default options. Its calls end with the file's context (see WithContext); it is still to be rolled back then.
+func (f *File) Begin(opts *TxOptions) (*Tx, error) {
+	o := given(opts)
+	c := o.c()
+	c.flags |= C.ST_TXN_COPY // the library borrows nothing of Go's; it copies into its journal, not into memory
+	tx := &Tx{file: f.watchedBy(o.Progress)}
+	if err := tx.file.call("begin", func() C.st_status { return C.st_txn_begin(f.h.c, &c, &tx.c) }); err != nil {
 		return nil, err
 	}
+	tx.cleanup = runtime.AddCleanup(tx, txOf.free, txOf{f.h, tx.c})
 	return tx, nil
 }
 
@@ -82,25 +85,24 @@ func (f *File) BeginContext(ctx context.Context, opts ...TxOption) (*Tx, error) 
 // value. After a failure other than a wrong name, dtype, shape or size, all that the transaction can do is Rollback.
 func (tx *Tx) Update(name string, value Tensor) error {
 	p, n := chars(name)
-	v := valueOf(&value)
-	return tx.call("update", tx.ctx, func() C.st_status {
-		return C.stgo_txn_update(tx.c, p, n, v.dtype, v.rank, v.shape, v.data, v.size)
+	return value.lend(func(v *C.st_tensor) error {
+		return tx.call("update", func() C.st_status { return C.st_txn_update(tx.c, p, n, v) })
 	})
 }
 
 // Commit makes all changes durable, or none, and ends the transaction. Only after ErrBusy does it live on, to be
 // committed again or rolled back.
 func (tx *Tx) Commit() error {
-	if err := tx.ctx.Err(); err != nil {
+	if ctx := tx.file.ctx; ctx.Err() != nil {
 		if rollback := tx.Rollback(); rollback != nil {
 			return rollback
 		}
-		return cancelledError("commit", context.Cause(tx.ctx))
+		return cancelledError("commit", context.Cause(ctx))
 	}
-	return tx.call("commit", tx.ctx, func() C.st_status {
-		status := C.st_commit(tx.c)
+	return tx.call("commit", func() C.st_status {
+		status := C.st_txn_commit(tx.c)
 		if status != C.ST_E_BUSY {
-			tx.c = nil
+			tx.free()
 		}
 		return status
 	})
@@ -108,14 +110,24 @@ func (tx *Tx) Commit() error {
 
 // Rollback drops all changes. After Commit it answers ErrTxDone and does nothing, so that it may be deferred.
 func (tx *Tx) Rollback() error {
-	return tx.call("rollback", context.Background(), func() C.st_status {
-		C.st_abort(tx.c)
-		tx.c = nil
-		return C.ST_OK
+	return tx.alone("rollback", func() error {
+		tx.free()
+		return nil
 	})
 }
 
-func (tx *Tx) call(op string, ctx context.Context, call func() C.st_status) error {
+func (tx *Tx) free() {
+	tx.cleanup.Stop()
+	txOf{tx.file.h, tx.c}.free()
+	tx.c = nil
+}
+
+func (tx *Tx) call(op string, call func() C.st_status) error {
+	return tx.alone(op, func() error { return tx.file.call(op, call) })
+}
+
+// alone runs what no other goroutine may do meanwhile, on a transaction that has not ended.
+func (tx *Tx) alone(op string, run func() error) error {
 	if !tx.mutex.TryLock() { // waiting would be a deadlock for a callback of the transaction's own
 		return argumentError(op, "the transaction is in use by another goroutine, or by this one's caller")
 	}
@@ -123,12 +135,5 @@ func (tx *Tx) call(op string, ctx context.Context, call func() C.st_status) erro
 	if tx.c == nil {
 		return ErrTxDone
 	}
-	if !tx.file.h.acquire() {
-		tx.c = nil // freed with the file
-		return closedError(op)
-	}
-	defer tx.file.release()
-	err := run(ctx, op, &tx.hooks, call)
-	runtime.KeepAlive(tx)
-	return err
+	return run()
 }

@@ -3,9 +3,12 @@ package st_test
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"libst/st"
 )
@@ -15,7 +18,7 @@ func TestUpdatesAreWhatOthersRead(t *testing.T) {
 	path := newFile(t, tensors, map[string]string{"format": "pt"})
 	before, err := os.ReadFile(path)
 	must(t, err)
-	f := open(t, path, st.ReadWrite())
+	f := open(t, path, writable)
 	for i := range tensors {
 		value := tensors[i].tensor
 		value.Data = slices.Clone(value.Data)
@@ -42,11 +45,11 @@ func TestUpdatesAreWhatOthersRead(t *testing.T) {
 	if stats.Commits == 0 || stats.BytesWritten == 0 || stats.JournalBytes == 0 {
 		t.Errorf("the updates counted %+v", stats)
 	}
-	must(t, st.Verify(path))
+	must(t, st.Verify(path, nil))
 }
 
 func TestUpdatesKeepTheForm(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	good := st.TensorOf([]int16{1, 2, 3})
 	refused(t, f.Update("x", good), st.ErrNotFound)
 	refused(t, f.Update("b", st.TensorOf([]uint16{1, 2, 3})), st.ErrDTypeMismatch)
@@ -59,10 +62,10 @@ func TestUpdatesKeepTheForm(t *testing.T) {
 }
 
 func TestATransactionIsAllOrNothing(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	a, b := st.TensorOf([]float32{9, 9, 9, 9, 9, 9}, 2, 3), st.TensorOf([]int16{5, 5, 5})
 
-	tx, err := f.Begin()
+	tx, err := f.Begin(nil)
 	must(t, err)
 	must(t, tx.Update("a", a))
 	must(t, tx.Update("b", b))
@@ -76,7 +79,7 @@ func TestATransactionIsAllOrNothing(t *testing.T) {
 		}
 	}
 
-	tx, err = f.Begin(st.WithLockTimeout(0))
+	tx, err = f.Begin(&st.TxOptions{LockTimeout: st.NoWait})
 	must(t, err)
 	defer tx.Rollback()
 	must(t, tx.Update("a", a))
@@ -96,8 +99,8 @@ func TestATransactionIsAllOrNothing(t *testing.T) {
 
 // What was staged is the value at the time of the call: the library borrows nothing.
 func TestACallersBufferIsFreeAfterUpdate(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
-	tx, err := f.Begin()
+	f, path := small(t, writable)
+	tx, err := f.Begin(nil)
 	must(t, err)
 	value := st.TensorOf([]int16{1, 2, 3})
 	must(t, tx.Update("b", value))
@@ -115,12 +118,12 @@ func TestTensorsAreSwappedByTheirViews(t *testing.T) {
 	}
 	was := []named{{"a", st.TensorOf(a)}, {"b", st.TensorOf(b)}}
 	path := newFile(t, was, nil)
-	f := open(t, path, st.ReadWrite())
+	f := open(t, path, writable)
 	x, err := f.View("a")
 	must(t, err)
 	y, err := f.View("b")
 	must(t, err)
-	tx, err := f.Begin()
+	tx, err := f.Begin(nil)
 	must(t, err)
 	must(t, tx.Update("a", y))
 	must(t, tx.Update("b", x))
@@ -132,15 +135,21 @@ func TestTensorsAreSwappedByTheirViews(t *testing.T) {
 }
 
 func TestClosingAFileEndsItsTransactions(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
-	tx, err := f.Begin()
+	f, path := small(t, writable)
+	tx, err := f.Begin(nil)
 	must(t, err)
 	must(t, tx.Update("b", st.TensorOf([]int16{1, 2, 3})))
 	must(t, f.Close())
-	for _, err := range []error{tx.Commit(), tx.Rollback()} {
-		if !errors.Is(err, fs.ErrClosed) && !errors.Is(err, st.ErrTxDone) {
-			t.Errorf("after Close: %v", err)
+	for range 2 {
+		for _, err := range []error{tx.Commit(), tx.Update("b", st.TensorOf([]int16{1, 2, 3}))} {
+			if !errors.Is(err, fs.ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
 		}
+	}
+	must(t, tx.Rollback())
+	if err := tx.Commit(); !errors.Is(err, st.ErrTxDone) {
+		t.Errorf("after Close and Rollback: %v", err)
 	}
 	now, err := readFile(path)
 	must(t, err)
@@ -148,9 +157,79 @@ func TestClosingAFileEndsItsTransactions(t *testing.T) {
 }
 
 func TestViewsShowUpdates(t *testing.T) {
-	f, _ := small(t, st.ReadWrite())
+	f, _ := small(t, writable)
 	view, err := f.View("b")
 	must(t, err)
 	must(t, f.Update("b", st.TensorOf([]int16{1, 2, 3})))
 	same(t, "the view", view, st.TensorOf([]int16{1, 2, 3}))
+}
+
+func TestTransactCommitsOnlyWhatItsFunctionLetsItCommit(t *testing.T) {
+	f, path := small(t, writable)
+	b, c := st.TensorOf([]int16{1, 2, 3}), st.TensorOf([]uint8{4, 3, 2, 1})
+	var kept *st.Tx
+	change := func(answer func() error) func(tx *st.Tx) error {
+		return func(tx *st.Tx) error {
+			kept = tx
+			return errors.Join(tx.Update("b", b), tx.Update("c", c), answer())
+		}
+	}
+	ended := func(how string) {
+		t.Helper()
+		if err := kept.Update("b", b); !errors.Is(err, st.ErrTxDone) {
+			t.Errorf("a transaction that %s answers %v", how, err)
+		}
+	}
+
+	no := errors.New("no")
+	if err := f.Transact(change(func() error { return no })); !errors.Is(err, no) {
+		t.Errorf("Transact answers %v", err)
+	}
+	ended("was refused")
+	func() {
+		defer func() {
+			if recover() != "boom" {
+				t.Error("the panic did not go on")
+			}
+		}()
+		_ = f.Transact(change(func() error { panic("boom") }))
+	}()
+	ended("panicked")
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		_ = f.Transact(change(func() error { runtime.Goexit(); return nil }))
+	}()
+	<-finished
+	ended("lost its goroutine")
+	holds(t, path, smallTensors(), nil)
+
+	must(t, f.Transact(change(func() error { return nil })))
+	ended("was committed")
+	holds(t, path, map[string]st.Tensor{"a": smallTensors()["a"], "b": b, "c": c}, nil)
+	refused(t, open(t, path).Transact(change(func() error { return nil })), st.ErrReadOnly)
+	early := f.Transact(func(tx *st.Tx) error { return tx.Commit() })
+	if !errors.Is(early, st.ErrTxDone) {
+		t.Errorf("a transaction that its function commits answers %v", early)
+	}
+}
+
+func TestTimeoutsAreThoseThatTheLibraryHas(t *testing.T) {
+	f, path := small(t, writable)
+	for what, err := range map[string]error{
+		"open":         func() error { _, err := st.Open(path, &st.Options{LockTimeout: -3}); return err }(),
+		"save":         st.Save(path, nil, &st.SaveOptions{LockTimeout: -time.Second}),
+		"recover":      st.Recover(path, &st.RecoverOptions{LockTimeout: -3}),
+		"compact":      st.Compact(path, &st.CompactOptions{LockTimeout: -3}),
+		"create delta": st.CreateDelta(path, path, path+".delta", &st.CreateDeltaOptions{LockTimeout: -3}),
+	} {
+		if !errors.Is(err, st.ErrInvalidArgument) {
+			t.Errorf("%s under a timeout that is none: %v", what, err)
+		}
+	}
+	for _, timeout := range []time.Duration{0, 1, time.Hour, math.MaxInt64, st.NoWait, st.Forever} {
+		tx := begin(t, f, st.TxOptions{LockTimeout: timeout})
+		must(t, tx.Update("b", st.TensorOf([]int16{1, 2, 3})))
+		must(t, tx.Commit())
+	}
 }

@@ -32,19 +32,19 @@ func TestMain(m *testing.M) {
 
 // hold commits tensor "a", says so when it has the lock, and goes on when its standard input ends.
 func hold(path string) error {
-	f, err := st.Open(path, st.ReadWrite())
+	f, err := st.Open(path, &writable)
 	if err != nil {
 		return err
 	}
 	committing := false
-	tx, err := f.Begin(st.WithProgress(func(uint64, uint64) error {
+	tx, err := f.Begin(&st.TxOptions{Progress: func(uint64, uint64) error {
 		if committing {
 			committing = false
 			fmt.Println("locked")
 			_, _ = io.Copy(io.Discard, os.Stdin)
 		}
 		return nil
-	}))
+	}})
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func holdElsewhere(t *testing.T, path string) elsewhere {
 var sixes = st.TensorOf([]float32{6, 6, 6, 6, 6, 6}, 2, 3)
 
 func TestBusyNamesWhoHoldsTheLock(t *testing.T) {
-	f, path := small(t, st.ReadWrite(), st.WithLockTimeout(time.Millisecond))
+	f, path := small(t, st.Options{ReadWrite: true, LockTimeout: time.Millisecond})
 	other := holdElsewhere(t, path)
 	e := refused(t, f.Update("a", sixes), st.ErrBusy)
 	if e.HolderPID != other.pid || e.Tensor != "a" {
@@ -103,7 +103,7 @@ func TestBusyNamesWhoHoldsTheLock(t *testing.T) {
 	}
 	must(t, f.Update("b", st.TensorOf([]int16{1, 2, 3}))) // another tensor is free
 
-	tx, err := f.Begin(st.WithLockTimeout(0))
+	tx, err := f.Begin(&st.TxOptions{LockTimeout: st.NoWait})
 	must(t, err)
 	must(t, tx.Update("a", sixes))
 	refused(t, tx.Commit(), st.ErrBusy)
@@ -134,19 +134,19 @@ func waiting(t *testing.T, f *st.File, call func() error, stop func()) error {
 }
 
 func TestAContextEndsAWait(t *testing.T) {
-	f, path := small(t, st.ReadWrite(), st.WithLockTimeout(-1))
+	f, path := small(t, st.Options{ReadWrite: true, LockTimeout: st.Forever})
 	holdElsewhere(t, path)
 	why := errors.New("the user went away")
 
 	ctx, cancel := context.WithCancelCause(context.Background())
-	err := waiting(t, f, func() error { return f.UpdateContext(ctx, "a", sixes) }, func() { cancel(why) })
+	err := waiting(t, f, func() error { return f.WithContext(ctx).Update("a", sixes) }, func() { cancel(why) })
 	refused(t, err, st.ErrCancelled)
 	if !errors.Is(err, why) {
 		t.Errorf("the update answers %v", err)
 	}
 
 	ctx, stop := context.WithCancel(context.Background())
-	tx, err := f.BeginContext(ctx, st.WithLockTimeout(-1))
+	tx, err := f.WithContext(ctx).Begin(&st.TxOptions{LockTimeout: st.Forever})
 	must(t, err)
 	must(t, tx.Update("a", sixes))
 	err = waiting(t, f, tx.Commit, stop)
@@ -157,34 +157,34 @@ func TestAContextEndsAWait(t *testing.T) {
 
 	ctx, stop = context.WithTimeout(context.Background(), time.Millisecond)
 	defer stop()
-	if err = f.UpdateContext(ctx, "a", sixes); !errors.Is(err, context.DeadlineExceeded) {
+	if err = f.WithContext(ctx).Update("a", sixes); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a deadline answers %v", err)
 	}
 	must(t, f.Update("b", st.TensorOf([]int16{1, 2, 3}))) // the file is as good as before
 }
 
 func TestInterruptAndCloseEndAWait(t *testing.T) {
-	f, path := small(t, st.ReadWrite(), st.WithLockTimeout(-1))
+	f, path := small(t, st.Options{ReadWrite: true, LockTimeout: st.Forever})
 	holdElsewhere(t, path)
 	refused(t, waiting(t, f, func() error { return f.Update("a", sixes) }, f.Interrupt), st.ErrInterrupted)
 	refused(t, waiting(t, f, func() error { return f.Update("a", sixes) }, func() { must(t, f.Close()) }), st.ErrInterrupted)
 }
 
 func TestAContextThatHasEndedBeginsNothing(t *testing.T) {
-	f, path := small(t, st.ReadWrite())
+	f, path := small(t, writable)
 	ctx, cancel := context.WithCancel(context.Background())
-	begun, err := f.BeginContext(ctx)
+	begun, err := f.WithContext(ctx).Begin(nil)
 	must(t, err)
 	must(t, begun.Update("b", st.TensorOf([]int16{1, 2, 3})))
 	cancel()
 	fail := map[string]error{
-		"update": f.UpdateContext(ctx, "a", sixes), "verify": st.VerifyContext(ctx, path),
+		"update": f.WithContext(ctx).Update("a", sixes), "verify": st.Verify(path, &st.VerifyOptions{Context: ctx}),
 		"tx update": begun.Update("a", sixes), "commit": begun.Commit(),
 	}
-	_, fail["open"] = st.OpenContext(ctx, path)
-	_, fail["get"] = f.GetContext(ctx, "a")
-	_, fail["slice"] = f.SliceContext(ctx, "a")
-	_, fail["begin"] = f.BeginContext(ctx)
+	_, fail["open"] = st.Open(path, &st.Options{Context: ctx})
+	_, fail["get"] = f.WithContext(ctx).Get("a")
+	_, fail["slice"] = f.WithContext(ctx).Slice("a")
+	_, fail["begin"] = f.WithContext(ctx).Begin(nil)
 	for what, err := range fail {
 		refused(t, err, st.ErrCancelled)
 		if !errors.Is(err, context.Canceled) {

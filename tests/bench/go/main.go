@@ -5,7 +5,7 @@
 // for each line "WHAT N" on standard input, prints the nanoseconds of N times
 //
 //	empty          a call of a C function that does nothing
-//	c              st_get_n of the tensor NAME of the file SMALL, all N inside one call of C
+//	c              st_get of the tensor NAME of the file SMALL, all N inside one call of C
 //	view           f.View of the same
 //	open, names    libst: open the file LARGE; the same, and list the names
 //	json, json-names     readHeader of LARGE; the same, and list the names
@@ -24,7 +24,7 @@ static void nothing(void) {}
 static st_status get_many(st_file *file, const char *name, size_t length, long n) {
   st_status status = ST_OK;
   st_tensor tensor;
-  while (n-- > 0 && status == ST_OK) status = st_get_n(file, name, length, &tensor);
+  while (n-- > 0 && status == ST_OK) status = st_get(file, name, length, &tensor);
   return status;
 }
 */
@@ -58,7 +58,7 @@ func main() {
 		log.Fatal("bindings-bench SMALL NAME LARGE")
 	}
 	small, name, large := os.Args[1], os.Args[2], os.Args[3]
-	file := must(st.Open(small))
+	file := must(st.Open(small, nil))
 
 	var raw *C.st_file
 	cPath, cName := C.CString(small), C.CString(name)
@@ -88,12 +88,12 @@ func main() {
 		},
 		"open": func(n int) {
 			for range n {
-				must(st.Open(large)).Close()
+				must(st.Open(large, nil)).Close()
 			}
 		},
 		"names": func(n int) {
 			for range n {
-				f := must(st.Open(large))
+				f := must(st.Open(large, nil))
 				seen += len(f.Names())
 				f.Close()
 			}

@@ -90,7 +90,7 @@ func shot(way, row, path string, count int) {
 }
 
 func libstRows(path string, buffer []byte) (rows map[string]func(name string) []byte, look func(string) []byte) {
-	file := must(st.Open(path))
+	file := must(st.Open(path, nil))
 	return map[string]func(name string) []byte{
 		"view":     func(name string) []byte { return must(file.View(name)).Data },
 		"info":     func(name string) []byte { seen += len(must(file.Info(name)).Shape); return nil },
