@@ -1,16 +1,18 @@
 """A view keeps the file open, and nothing else does."""
 
 import gc
+import os
 import subprocess
 import sys
 import threading
 import time
 import weakref
 
+import crash
 import libst
 import numpy as np
 import pytest
-from conftest import TENSORS, is_descriptor_open, is_mapped
+from conftest import TENSORS, is_descriptor_open, is_mapped, refused
 
 
 @pytest.fixture(autouse=True)
@@ -189,6 +191,77 @@ def test_a_transaction_does_not_keep_a_closed_file(model):
     assert not is_descriptor_open(model)
     with libst.open(model) as f:
         assert np.array_equal(f["b"], TENSORS["b"])
+
+
+def test_closing_a_file_drops_at_once_what_its_transactions_staged(model):
+    f = libst.open(model, "r+")
+    t = f.transaction()
+    t.update("b", TENSORS["b"] * 2)
+    assert len(crash.journals(model)) == 1
+    f.close()
+    assert crash.journals(model) == [] and not is_descriptor_open(model)
+    t.abort()
+    t.abort()
+
+
+def test_a_transaction_is_aborted_by_its_last_reference(model):
+    with libst.open(model, "r+") as f:
+        t = f.transaction(copy=False)
+        array = TENSORS["b"] * 2
+        borrowed = weakref.ref(array)
+        t.update("b", array)
+        del array
+        assert borrowed() is not None and len(crash.journals(model)) == 1
+        del t
+        assert borrowed() is None
+        f.update("scalar", TENSORS["scalar"])
+        assert len(crash.journals(model)) <= 1  # the transaction's is there for others to use
+    assert crash.journals(model) == []
+
+
+def test_a_finished_transaction_keeps_nothing(model):
+    f = libst.open(model, "r+")
+    t = f.transaction(copy=False)
+    array = TENSORS["b"] * 2
+    borrowed = weakref.ref(array)
+    t.update("b", array)
+    del array
+    t.commit()
+    assert borrowed() is None
+    for call in (t.commit, t.plan, lambda: t.delete("w"), t.__enter__):
+        with pytest.raises(libst.ClosedError, match="finished"):
+            call()
+    t.abort()
+    del f
+    assert not is_descriptor_open(model)
+
+
+def test_a_transaction_that_failed_is_finished(model):
+    with libst.open(model, "r+") as f, libst.open(model, "r+") as other:
+        t = f.transaction()
+        t.update("b", TENSORS["b"] * 2)
+        with other.transaction() as remove:
+            remove.delete("b")
+        with refused("FILE_CHANGED"):
+            t.commit()
+        with pytest.raises(libst.ClosedError, match="finished"):
+            t.commit()
+    assert crash.journals(model) == []
+
+
+def test_a_writer_is_aborted_by_its_last_reference(tmp_path):
+    w = libst.writer(tmp_path / "new")
+    w.add("a", np.ones(1000))
+    assert os.listdir(tmp_path)
+    del w
+    assert os.listdir(tmp_path) == []
+    w = libst.writer(tmp_path / "new")
+    w.finish()
+    for call in (w.finish, lambda: w.add("a", np.ones(1)), w.__enter__):
+        with pytest.raises(libst.ClosedError, match="finished"):
+            call()
+    w.abort()
+    assert os.listdir(tmp_path) == ["new"]
 
 
 def test_memory_is_held_until_the_last_view_dies(model):

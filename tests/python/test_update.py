@@ -1,6 +1,7 @@
 """Changing a tensor, and several at once."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -382,27 +383,77 @@ def test_the_holder_of_a_lock_is_named(model):
         assert caught.value.tensor in (None, "b")
 
 
-def test_control_c_ends_a_wait_for_ever(model):
-    program = """
-import sys, numpy as np, libst
-with libst.open(sys.argv[1], "r+", lock_timeout=None) as f:
+# What waits for a lock on `path`, with f open for writing: C in one go, or in short turns.
+WAITS = {
+    "update": "f.update('b', zeros)",
+    "publish": "with f.transaction(publish=True) as t: t.update('b', zeros)",
+    "save": "libst.save(path, {'b': zeros})",
+    "writer": "with libst.writer(path) as w: w.add('b', zeros)",
+    "compact": "libst.compact(path, lock_timeout=None)",
+    "join": "libst.join(path + '.other', path, lock_timeout=None)",
+}
+WAITING = """
+import functools, sys, numpy as np, libst
+path, zeros = sys.argv[1], np.zeros(5, np.int64)
+libst.save = functools.partial(libst.save, lock_timeout=None)
+libst.writer = functools.partial(libst.writer, lock_timeout=None)
+with libst.open(path, "r+", lock_timeout=None) as f:
     print("waiting", flush=True)
     try:
-        f.update("b", np.zeros(5, np.int64))
+        {}
     except KeyboardInterrupt:
         print("interrupted")
 """
+
+
+def interrupted(program, *arguments):
+    """What a program prints that says when it waits, and then gets Ctrl-C."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "waiting\n"
+    time.sleep(0.3)
+    child.send_signal(2)
+    try:
+        out, _ = child.communicate(timeout=20)
+    finally:
+        child.kill()
+    assert child.returncode == 0
+    return out
+
+
+@pytest.mark.parametrize("what", WAITS.values(), ids=WAITS)
+def test_control_c_ends_a_wait_for_ever(model, what):
+    shutil.copyfile(model, f"{model}.other")
     with exclusive(model):
-        child = subprocess.Popen([sys.executable, "-c", program, str(model)], stdout=subprocess.PIPE, text=True)
-        assert child.stdout.readline() == "waiting\n"
-        time.sleep(0.3)
-        child.send_signal(2)
-        try:
-            out, _ = child.communicate(timeout=20)
-        finally:
-            child.kill()
-    assert (out, child.returncode) == ("interrupted\n", 0)
+        assert interrupted(WAITING.format(what), model) == "interrupted\n"
     check_only_changed(model, {})
+
+
+OPENING = """
+import sys, libst
+print("waiting", flush=True)
+try:
+    libst.open(sys.argv[1], sys.argv[2], lock_timeout=None)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_control_c_ends_an_open_that_waits_to_recover(model, mode):
+    crash.after_commit(model, "b", TENSORS["b"] * 2)
+    with exclusive(model):
+        assert interrupted(OPENING, model, mode) == "interrupted\n"
+    libst.open(model).close()  # whoever comes next finishes it
+    check_only_changed(model, {"b": TENSORS["b"] * 2})
+
+
+def test_control_c_ends_a_commit_on_shards_that_waits(model, tmp_path):
+    libst.reshard(model, tmp_path / "sharded", 1)
+    with exclusive(tmp_path / "sharded" / "model.safetensors.index.json"):
+        assert interrupted(WAITING.format(WAITS["update"]), tmp_path / "sharded") == "interrupted\n"
+    with libst.open(tmp_path / "sharded") as f:
+        assert f["b"].tolist() == TENSORS["b"].tolist()
 
 
 def test_interrupt_ends_a_wait(model):
