@@ -62,7 +62,8 @@ Result<std::unique_ptr<Shards>> Shards::open(os::Env &env, const std::string &pa
 }
 
 Result<void> Shards::show_anew() {
-  if (auto recovered = recover_if_needed({options().lock_timeout_ms, nullptr, nullptr}); !recovered) return recovered;
+  const Control control = control_of({});
+  if (auto recovered = recover_if_needed({options().lock_timeout_ms, &control, nullptr}); !recovered) return recovered;
   auto read = read_index(at_);
   if (!read) return Failure(std::move(read.error()));
   if (auto there = check_all_there(read->index); !there) return there;
@@ -148,7 +149,8 @@ Result<void> Shards::check_unchanged(const struct stat &read) const {
 Result<void> Shards::await_writers() const {
   constexpr int attempts = 100;
   constexpr os::LockRange whole = os::whole_file(false);
-  const os::LockWait wait{options().lock_timeout_ms, nullptr, nullptr};
+  const Control control = control_of({});
+  const os::LockWait wait{options().lock_timeout_ms, &control, nullptr};
   os::Turnstile turnstile([&](const os::File &file) { return at_.was_replaced(file).value_or(false); });
   for (int i = 0; i < attempts; ++i) {
     auto file = open_regular(at_, O_RDONLY);
