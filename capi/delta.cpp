@@ -14,7 +14,8 @@ st_status st_delta_create(const char *from, const char *to, const char *delta, c
     auto o = read_options(opts);
     if (!o) return Failure(std::move(o.error()));
     if (o->reserved0 != 0)
-      return fail(Status::unsupported, "st_delta_create was given an option that libst ", st_version(), " does not know");
+      return fail(Status::unsupported, "st_delta_create was given an option that libst ", st_version(),
+                  " does not know");
     const auto timeout = timeout_of(o->lock_timeout_ms);
     if (!timeout) return Failure(timeout.error());
     return store::diff(os::Env::posix(), from, to, delta,
@@ -44,7 +45,8 @@ st_status st_delta_apply(const char *base, const char *delta, const st_delta_app
   });
 }
 
-st_status st_delta_merge(const char *base, const char *const *deltas, size_t n, const char *to, const st_save_options *opts) {
+st_status st_delta_merge(const char *base, const char *const *deltas, size_t n, const char *to,
+                         const st_save_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_delta_merge", base, to));
     auto options = translate(opts);

@@ -252,4 +252,3 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len, const 
     return {};
   });
 }
-

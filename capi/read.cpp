@@ -98,7 +98,7 @@ st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const
 }
 
 st_status st_read_slice(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst,
-                          size_t dst_size, st_tensor *read) {
+                        size_t dst_size, st_tensor *read) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_read_slice", file, name));
     if (n > 0) ST_CAPI_TRY(require("st_read_slice", ranges));
@@ -116,4 +116,3 @@ st_status st_read_slice(st_file *file, const char *name, size_t name_len, const 
     return {};
   });
 }
-
