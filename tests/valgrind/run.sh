@@ -36,7 +36,7 @@ export work
 # A program a line, and GoogleTest's filter for it.
 xargs -P "$(nproc)" -L 1 bash -c 'check "$(basename "$0")" "$0" "$@"' <<END
 $tree/tests/unit/unit_os --gtest_brief=1
-$tree/tests/unit/unit_capi --gtest_brief=1 --gtest_filter=CapiCalls.*:CapiErrors.*:CapiLifetime.*:CapiOptions.OfA*-*Interrupt*:*Cancel*
+$tree/tests/unit/unit_capi --gtest_brief=1 --gtest_filter=CapiCalls.*:CapiErrors.*:CapiLifetime.*:CapiOwnership.*:CapiOptions.OfA*-*Interrupt*:*Cancel*
 $tree/tests/unit/unit_format --gtest_brief=1 --gtest_filter=-HostileHeader.*:TwoReaders.Give*:DamagedHeader.With*:ScanInWindows.*:Index.*Million*
 $tree/tests/unit/unit_write --gtest_brief=1 --gtest_filter=Journal*:Folder*:RecoverDistrusts*:PublishPlan*:Inherits.*:RoomTest.*Identity*-*Large*:*EverySize*:*Megabytes*:*Cancelled*:*LongHeader*
 $tree/tests/unit/unit_store --gtest_brief=1 --gtest_filter=CheckpointTest.*:DraftTest.*:PublishTest.*:Replaced.*:VerifyTest.*-*Cancel*:*Copy*
