@@ -133,6 +133,31 @@ TEST_F(CapiLifetime, ProgressCancelsAndChangesNothing) {
   st_close(file);
 }
 
+TEST_F(CapiLifetime, ATransactionTellsItsOwnProgressOrElseTheHandles) {
+  const auto count = [](void *user, uint64_t, uint64_t) { return ++*static_cast<int *>(user), 0; };
+  int of_handle = 0, of_transaction = 0;
+  auto options = sized<st_open_options>();
+  options.flags = ST_OPEN_READ_WRITE;
+  options.progress = count;
+  options.progress_user = &of_handle;
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
+  const st_tensor a = value(0, new_a);
+  for (const bool own : {false, true}) {
+    of_handle = of_transaction = 0;
+    auto given = sized<st_txn_options>();
+    given.progress = own ? count : st_progress_fn();
+    given.progress_user = &of_transaction;
+    st_txn *txn = nullptr;
+    ASSERT_ST(ST_OK, st_txn_begin(file, &given, &txn));
+    ASSERT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &a));
+    ASSERT_ST(ST_OK, commit(txn));
+    EXPECT_EQ(of_transaction > 0, own);
+    EXPECT_EQ(of_handle > 0, !own);
+  }
+  st_close(file);
+}
+
 // C++ callers may throw; what C frames would make of it nobody knows.
 TEST_F(CapiLifetime, ExceptionsFromCallbacksDoNotCross) {
   auto options = sized<st_open_options>();
