@@ -11,7 +11,7 @@ struct LastError {
 
 thread_local LastError last = {{Status::ok, {}}, nullptr};
 
-#define ST_STATUS(in_c, in_core) static_assert(static_cast<int32_t>(Status::in_core) == in_c);
+#define ST_STATUS(in_c, in_core) static_assert(static_cast<int32_t>(Status::in_core) == (in_c));
 #include "status_list.h"
 #undef ST_STATUS
 
