@@ -5,11 +5,9 @@
 #define ST_STRING(x) #x
 #define ST_EXPANDED(x) ST_STRING(x)
 
-static_assert(static_cast<uint32_t>(st::Dtype::BOOL) == ST_DTYPE_BOOL &&
-              static_cast<uint32_t>(st::Dtype::F4) == ST_DTYPE_F4 &&
-              static_cast<uint32_t>(st::Dtype::F8_E8M0) == ST_DTYPE_F8_E8M0 &&
-              static_cast<uint32_t>(st::Dtype::BF16) == ST_DTYPE_BF16 &&
-              static_cast<uint32_t>(st::Dtype::U64) == ST_DTYPE_U64 && st::dtype_count == ST_DTYPE_U64);
+#define ST_DTYPE(name, number, bits, rank) static_assert(ST_DTYPE_##name == (number));
+#include "format/dtype_list.h"
+#undef ST_DTYPE
 
 const char *st_dtype_name(st_dtype dtype) {
   return st::is_dtype(dtype) ? st::dtype_name(static_cast<st::Dtype>(dtype)).data() : nullptr;

@@ -10,11 +10,9 @@ struct Row {
 
 // By number.
 constexpr Row rows[dtype_count] = {
-    {"BOOL", 8, 0},         {"F4", 4, 1},      {"F6_E2M3", 6, 2}, {"F6_E3M2", 6, 3}, {"U8", 8, 4},
-    {"I8", 8, 5},           {"F8_E5M2", 8, 6}, {"F8_E4M3", 8, 7}, {"F8_E8M0", 8, 8}, {"F8_E4M3FNUZ", 8, 9},
-    {"F8_E5M2FNUZ", 8, 10}, {"I16", 16, 11},   {"U16", 16, 12},   {"F16", 16, 13},   {"BF16", 16, 14},
-    {"I32", 32, 15},        {"U32", 32, 16},   {"F32", 32, 17},   {"C64", 64, 18},   {"F64", 64, 19},
-    {"I64", 64, 20},        {"U64", 64, 21},
+#define ST_DTYPE(name, number, bits, rank) {#name, bits, rank},
+#include "format/dtype_list.h"
+#undef ST_DTYPE
 };
 
 const Row &row(Dtype d) {

@@ -1,5 +1,4 @@
-// The element types of the format: names, numbers, bits and ranks. The numbers
-// are those of st.h; they say nothing of the order.
+// The element types of the format; dtype_list.h has them.
 #pragma once
 
 #include <cstdint>
@@ -9,37 +8,20 @@
 namespace st {
 
 enum class Dtype : uint32_t {
-  BOOL = 1,
-  F4,
-  F6_E2M3,
-  F6_E3M2,
-  U8,
-  I8,
-  F8_E5M2,
-  F8_E4M3,
-  F8_E8M0,
-  F8_E4M3FNUZ,
-  F8_E5M2FNUZ,
-  I16,
-  U16,
-  F16,
-  BF16,
-  I32,
-  U32,
-  F32,
-  C64,
-  F64,
-  I64,
-  U64,
+#define ST_DTYPE(name, number, bits, rank) name = number,
+#include "format/dtype_list.h"
+#undef ST_DTYPE
 };
-inline constexpr uint32_t dtype_count = 22;
+inline constexpr uint32_t dtype_count = 0
+#define ST_DTYPE(name, number, bits, rank) +1
+#include "format/dtype_list.h"
+#undef ST_DTYPE
+    ;
 
 bool is_dtype(uint32_t number);
 std::string_view dtype_name(Dtype);  // NUL-terminated
 uint32_t dtype_bits(Dtype);
-// The place in the reference's order of alignment, from 0: writers sort tensors
-// by it. A dtype that is added takes the next number, and a rank between others.
-uint32_t dtype_rank(Dtype);
+uint32_t dtype_rank(Dtype);  // writers sort tensors by it
 std::optional<Dtype> parse_dtype(std::string_view name);
 
 }  // namespace st
