@@ -748,10 +748,10 @@ st_status st_save(const char *path, const st_tensor *tensors, size_t n,
 /* Begin to write a file tensor by tensor, so that it may be larger than memory.
  * Tensors that are declared (name, dtype, shape and nbytes of n tensors; data
  * is not read) have their place from the start, and are written in any order
- * and in pieces. Tensors that are not lie behind one another as they come, and
- * behind a header of up to 64 KiB in files of more than 8 MiB; another layout,
- * or a longer header, costs one more copy at the end. The path is as it was
- * until st_writer_finish. Free the writer with st_writer_free.
+ * and in pieces. Other tensors lie behind one another as they come. In files of
+ * more than 8 MiB a header of up to 64 KiB has room before them. Another
+ * layout, or a longer header, costs one more copy at the end. The path is as it
+ * was until st_writer_finish. Free the writer with st_writer_free.
  * Statuses: as st_save. Any thread. */
 st_status st_writer_open(const char *path, const st_tensor *declared, size_t n,
                          const st_metadata *meta, size_t m,
@@ -801,9 +801,9 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
  * refreshed meanwhile. (A patch shows, as under any view.) It shares
  * descriptor, mapping and index with `file`, so it costs two small allocations.
  *   out  free it with st_close, before or after `file`.
- * Every call that reads works on it. Calls that change answer ST_E_READ_ONLY,
- * st_refresh changes nothing, and st_reopen gives a handle for reading of the
- * same file, if its path still leads there. It has the options of `file`: its
+ * Every call that reads works on it. Calls that change answer ST_E_READ_ONLY.
+ * st_refresh changes nothing. st_reopen gives a handle for reading of the same
+ * file, if its path still leads there. It has the options of `file`: its
  * callbacks, which must live as long, and its counts in st_file_stats.
  * st_interrupt of either reaches calls on both. Shards that `file` has not
  * opened are opened when first needed; if one was replaced by then, the answer
@@ -811,11 +811,11 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
 st_status st_snapshot(st_file *file, st_file **out);
 
 /* "I hold no pointer from before": names, shapes, views, metadata and paths
- * that were taken from this handle are dead. What the handle kept for their
- * sake (mappings, descriptors and indexes of states that a publish or refresh
- * has superseded, blocks of deleted files) goes now, or when the last call that
- * uses it has ended. Snapshots keep what is theirs. Must not race with calls on
- * the same handle that give out pointers. NULL is fine. */
+ * that were taken from this handle are dead. For their sake the handle
+ * kept states that a publish or refresh has superseded: mappings, descriptors,
+ * indexes, blocks of deleted files. These go now, or when the last call that
+ * uses them has ended. Snapshots keep what is theirs. Must not race with calls
+ * on the same handle that give out pointers. NULL is fine. */
 void st_release(st_file *file);
 
 /* =========================================================== bulk reading */
@@ -885,9 +885,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    spells them.
  *  - A shard is opened, and held against the index, when it is first needed. So
  *    any call that takes a tensor may also answer as st_open does, with
- *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE, or ST_E_FILE_CHANGED if the
- *    index was replaced since it was read (st_refresh). A handle keeps at most
- *    128 descriptors open, however many shards there are.
+ *    ST_E_SHARD_MISSING, _TENSOR or _DUPLICATE. It answers ST_E_FILE_CHANGED if
+ *    the index was replaced since it was read (st_refresh). A handle keeps at
+ *    most 128 descriptors open, however many shards there are.
  *  - A transaction is all or nothing across shards. A new name goes to the last
  *    shard that the transaction rewrites anyway, else to the last shard.
  *    weight_map follows, and total_size and total_parameters where the index
@@ -896,23 +896,25 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  *    that are open.
  *
  * Shards that a transaction rewrites keep their names. With ST_TXN_NEW_NAMES
- * they get new ones: each shard that the transaction changes is written once,
- * as a new file with a number in its name (model-00001-of-00004.g7.safetensors,
- * one more than any before it). Then a new index takes the old one's place, and
- * that is the whole commit. The old shards stay as they are for shard_grace_s:
- * a process that has read the old index, also a stock reader, still finds every
- * tensor where that index says. They are listed in <index>.st-old. The first
- * commit with this flag after that time, or st_recover at any time, removes
- * them, but never one that an index in the folder names, nor a file that is not
- * the one that was listed. It writes one copy of what changes; keeping the
- * names takes two where shards gain and lose tensors. A transaction that only
- * patches stays a patch.
+ * they get new ones. Each shard that the transaction changes is written once,
+ * as a new file. Its name holds a number, one more than any before it:
+ * model-00001-of-00004.g7.safetensors. Then a new index takes the old one's
+ * place, and that is the whole commit. It writes one copy of what changes;
+ * keeping the names takes two where shards gain and lose tensors. A transaction
+ * that only patches stays a patch.
+ *
+ * The old shards stay as they are for shard_grace_s: a process that has read
+ * the old index, also a stock reader, still finds every tensor where that index
+ * says. They are listed in <index>.st-old. The first commit with this flag
+ * after that time removes them; so does st_recover at any time. It never
+ * removes a shard that an index in the folder names, nor a file other than the
+ * listed one.
  *
  * It is not the default. Until the old shards are removed the folder holds old
  * and new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes
  * both: from_single_file, uploads to the Hub, cp. A handle that has read the
- * old index gets ST_E_FILE_CHANGED, until st_refresh, for tensors of shards
- * that it has not opened yet, and for changes of shards that have a new name. A
+ * old index gets ST_E_FILE_CHANGED for tensors of shards that it has not opened
+ * yet, and for changes of shards that have a new name. st_refresh mends that. A
  * process that changes an old shard by the shard's own path changes what no
  * index names. On one file the flag is ST_E_UNSUPPORTED; also where the index
  * is a link into another folder, as in a cache of the Hub. */
@@ -951,15 +953,14 @@ st_status st_join(const char *from, const char *to,
 /* ================================================================= deltas */
 
 /* A delta is a safetensors file: the tensors that another has and its base has
- * not, or has with other bytes, dtype or shape, under their names; and in its
- * metadata, under keys that begin with "st.delta.", what else it takes to make
- * the one of the other (core/README.md has the format). Any reader of
- * safetensors can look at it.
+ * not, or has with other bytes, dtype or shape, under their names. Its metadata
+ * say what else changes, under keys that begin with "st.delta." (core/README.md
+ * has the format). Any reader of safetensors can look at it.
  *
  * A delta fits a base that has the names, dtypes, shapes and metadata of the
- * one it was made from, in whatever order and layout, and in which the tensors
- * that it replaces or deletes have the bytes that they had. Tensors that it
- * leaves alone may have been patched since. So it cannot be applied twice.
+ * one it was made from, in whatever order and layout. The tensors that the
+ * delta replaces or deletes must have the bytes that they had; so it cannot be
+ * applied twice. Tensors that it leaves alone may have been patched since.
  *
  * A sharded checkpoint counts as what st_join would make of it; which shard has
  * what does not matter. So a delta that was made of a file fits the same
@@ -1010,16 +1011,15 @@ typedef struct st_delta_apply_options {
  * st_txn_put.
  *   opts  NULL for the defaults.
  *   done  may be NULL; else filled with the plan by which it was done.
- * The bytes of the delta, and with the base locked those that are to go, are
- * checked against the hashes in the delta before the base is touched.
- * The reverse delta is durable before the base is changed. Applied to the
- * result it brings back names, dtypes, shapes, bytes, the order of tensors and
- * the metadata (but not the order of its keys, nor the padding of the header).
- * If the call fails after it was written it stays; it fits nothing but the
- * result. Each shard is patched or made anew for itself. Shards keep the order
- * of their names, whatever the delta's; a tensor that is added goes where
- * st_txn_put puts it, so one that was deleted may come back in another shard.
- * Metadata go to the index.
+ * Before the base is touched, the delta's bytes are checked against the hashes
+ * in the delta. So are the bytes of the base that will go, with the base
+ * locked. The reverse delta is durable before the base is changed. Applied to
+ * the result it brings back tensors, their order and the metadata, but not the
+ * order of its keys, nor the padding of the header. If the call fails after it
+ * was written, it stays; it fits nothing but the result. Each shard is patched
+ * or made anew for itself. Shards keep the order of their names, whatever the
+ * delta's; a tensor that is added goes where st_txn_put puts it, so one that
+ * was deleted may come back in another shard. Metadata go to the index.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
  * the base or the delta, or a file of the base; total_size or total_parameters
  * among the metadata that shards are to have); ST_E_FILE_CHANGED (shards were
@@ -1102,9 +1102,9 @@ typedef struct st_recover_options {
 /* Finish or drop what crashed writers left beside the file, or beside the index
  * and its shards: uncommitted journals are removed, committed ones are applied
  * and removed, changes that were under way are rolled back. st_open does the
- * same. Beside an index also old shards are removed, before their time too (see
- * ST_TXN_NEW_NAMES), and new ones that their writer did not come to name;
- * st_open leaves them. Safe at any time, again, and from many processes.
+ * same. Beside an index it also removes old shards, even before their time (see
+ * ST_TXN_NEW_NAMES), and new shards that no index came to name; st_open leaves
+ * both. Safe at any time, again, and from many processes.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written
  * here); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
  * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY.
