@@ -2,21 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
 namespace st {
 
 enum class Dtype : uint32_t {
-#define ST_DTYPE(name, number, bits, rank) name = number,
+#define ST_DTYPE(name, number, bits, rank) name = (number),
 #include "format/dtype_list.h"
 #undef ST_DTYPE
 };
-inline constexpr uint32_t dtype_count = 0
-#define ST_DTYPE(name, number, bits, rank) +1
+inline constexpr Dtype dtypes[] = {
+#define ST_DTYPE(name, number, bits, rank) Dtype::name,
 #include "format/dtype_list.h"
 #undef ST_DTYPE
-    ;
+};
+inline constexpr uint32_t dtype_count = std::size(dtypes);
 
 bool is_dtype(uint32_t number);
 std::string_view dtype_name(Dtype);  // NUL-terminated
