@@ -1,9 +1,9 @@
 // Deltas: made, applied, folded, and what one says of itself.
 #include "boundary.h"
-#include "store/delta_file.h"
-#include "store/delta_patch.h"
-#include "store/diff.h"
-#include "store/merge.h"
+#include "delta/delta_file.h"
+#include "delta/delta_patch.h"
+#include "delta/diff.h"
+#include "delta/merge.h"
 
 using namespace st;
 using namespace st::capi;

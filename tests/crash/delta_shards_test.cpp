@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "bound.h"
+#include "delta/diff.h"
 #include "delta_trials.h"
+#include "engine/recover_all.h"
 #include "format/shard_index.h"
-#include "store/diff.h"
-#include "store/recover_all.h"
 
 namespace st::testing {
 namespace {

@@ -1,10 +1,10 @@
 // A delta applied to one file on a simulated disk; see delta_trials.h.
 #include <gtest/gtest.h>
 
+#include "delta/diff.h"
 #include "delta_trials.h"
-#include "store/diff.h"
-#include "write/replacement.h"
 #include "located.h"
+#include "newfile/replacement.h"
 
 namespace st::testing {
 namespace {

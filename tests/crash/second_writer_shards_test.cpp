@@ -6,10 +6,10 @@
 
 #include "bound.h"
 #include "cuts.h"
+#include "engine/recover_all.h"
+#include "model/collection.h"
 #include "mortal_env.h"
 #include "shards_workload.h"
-#include "store/collection.h"
-#include "store/recover_all.h"
 #include "test_files.h"
 
 namespace st::testing {

@@ -16,9 +16,9 @@
 #include <filesystem>
 
 #include "counting_env.h"
+#include "engine/recover_all.h"
 #include "os/filesystem.h"
 #include "random_model.h"
-#include "store/recover_all.h"
 
 namespace st::testing {
 namespace {

@@ -6,12 +6,12 @@
 #include <numeric>
 #include <random>
 
+#include "delta/delta_patch.h"
+#include "delta/diff.h"
+#include "delta/merge.h"
 #include "format/shard_index.h"
+#include "model/collection.h"
 #include "sim_env.h"
-#include "store/collection.h"
-#include "store/delta_patch.h"
-#include "store/diff.h"
-#include "store/merge.h"
 #include "test_files.h"
 
 namespace st::testing {

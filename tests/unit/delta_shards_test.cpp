@@ -1,6 +1,6 @@
 // Deltas where a side is sharded: what a checkpoint holds counts, and not in how many files.
 #include "delta_scene.h"
-#include "store/verify.h"
+#include "engine/verify.h"
 
 namespace st::testing {
 namespace {

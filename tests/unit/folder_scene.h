@@ -5,14 +5,14 @@
 #include <functional>
 #include <map>
 
+#include "delta/delta_patch.h"
+#include "delta/diff.h"
+#include "engine/recover_all.h"
+#include "engine/reshape.h"
 #include "fault_env.h"
-#include "store/collection.h"
-#include "store/delta_patch.h"
-#include "store/diff.h"
-#include "store/recover_all.h"
-#include "store/reshape.h"
+#include "file/writer.h"
+#include "model/collection.h"
 #include "test_files.h"
-#include "write/writer.h"
 
 namespace st::testing {
 

@@ -4,13 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/recover_all.h"
+#include "engine/verify.h"
+#include "model/collection.h"
 #include "read_only_env.h"
-#include "store/collection.h"
-#include "store/recover_all.h"
-#include "store/shards.h"
-#include "store/verify.h"
+#include "shards/old_list.h"
+#include "shards/shards.h"
 #include "test_files.h"
-#include "write/old_list.h"
 
 namespace st::store {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <cstring>
 
+#include "journal/recover.h"
 #include "located.h"
+#include "model/collection.h"
 #include "sharing_env.h"
-#include "store/collection.h"
 #include "test_files.h"
-#include "write/recover.h"
 
 namespace st::store::payload_views {
 namespace {

@@ -2,8 +2,8 @@
 // room that its plan names.
 #include "bound.h"
 #include "counting_env.h"
+#include "engine/recover_all.h"
 #include "random_model.h"
-#include "store/recover_all.h"
 #include "test_files.h"
 
 namespace st::store {

@@ -5,9 +5,9 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
-#include "write/identity.h"
-#include "write/space.h"
-#include "write/transfer.h"
+#include "journal/identity.h"
+#include "journal/space.h"
+#include "newfile/transfer.h"
 
 namespace st::write {
 namespace {

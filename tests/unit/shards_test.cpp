@@ -6,11 +6,11 @@
 
 #include <filesystem>
 
+#include "engine/reshape.h"
+#include "engine/verify.h"
+#include "file/transaction.h"
 #include "format/shard_index.h"
-#include "store/reshape.h"
-#include "store/shards.h"
-#include "store/transaction.h"
-#include "store/verify.h"
+#include "shards/shards.h"
 #include "test_files.h"
 
 namespace st::testing {
