@@ -6,10 +6,10 @@
 #include <new>
 
 #include "file/transaction.h"
-#include "journal/space.h"
 #include "newfile/build.h"
 #include "newfile/carry_over.h"
 #include "newfile/replacement.h"
+#include "newfile/room.h"
 
 namespace st::store {
 namespace {

@@ -86,19 +86,6 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
 
 }  // namespace
 
-Result<os::File> open_regular(const os::Location &at, int flags, struct stat *identity) {
-  return os::while_stale([&]() -> Result<os::File> {
-    auto file = at.open(flags | O_NONBLOCK | O_NOCTTY);
-    if (!file) return file;
-    auto s = file->stat();
-    if (!s) return Failure(std::move(s.error()));
-    if (identity) *identity = *s;
-    if (!S_ISREG(s->st_mode))
-      return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");
-    return file;
-  });
-}
-
 Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
   auto identity = file.stat();
   if (!identity) return Failure(std::move(identity.error()));

@@ -74,7 +74,4 @@ struct Snapshot {
   std::shared_ptr<os::Descriptors> descriptors_;
 };
 
-// A plain file, opened without blocking on pipes and devices; and what its stat() said.
-Result<os::File> open_regular(const os::Location &at, int flags, struct stat *identity = nullptr);
-
 }  // namespace st::store

@@ -13,7 +13,7 @@ namespace {
 // The file that will be replaced: locked against patches and publishes, its
 // orphans recovered, so that no journal waits for a file that is gone.
 struct Supplanted {
-  std::unique_ptr<Exclusive> locked;
+  std::unique_ptr<os::Exclusive> locked;
   os::File file;  // where it could not be locked
 };
 

@@ -73,23 +73,9 @@ std::optional<std::vector<Stretch>> missing(const os::File &data, uint64_t begin
 
 }  // namespace
 
-bool copies_on_write(const std::string &type) {
-  return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
-}
-
-Room room_of(const os::File &file) {
-  constexpr uint64_t largest_block = uint64_t{1} << 20;
-  struct statfs fs;
-  if (file.env().fstatfs(file.fd(), &fs) < 0 || fs.f_blocks == 0) return {};
-  const auto size = static_cast<uint64_t>(fs.f_bsize);
-  Room room{static_cast<uint64_t>(fs.f_bavail) * size, Room().block};
-  if (size >= sector_bytes && size <= largest_block) room.block = size;
-  return room;
-}
-
 uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
                            uint64_t saved) {
-  const bool all = copies_on_write(filesystem.type);
+  const bool all = os::copies_on_write(filesystem.type);
   if (saved > 0 && !all) return saved;
   const uint64_t block = room_of(data).block;
   uint64_t sum = 0, counted = 0;  // up to there
@@ -106,35 +92,11 @@ uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesyste
   return sum;
 }
 
-uint64_t room_of_new_file(uint64_t size, uint64_t shared, uint64_t block) {
-  return round_up(size, block) - shared;
-}
-
-uint64_t room_with_metadata(const std::string &type, uint64_t room) {
-  if (room == 0) return 0;
-  constexpr uint64_t KiB = 1024;
-  return room + KiB * (copies_on_write(type) ? 4096 : type == "xfs" ? 256 : 32);
-}
-
-uint64_t room_of_folder(const std::string &type, uint64_t block) {
-  // xfs puts folders into different groups, and takes 32 KiB for inodes there, or none: the mean.
-  return type == "ext4" ? block : type == "xfs" ? uint64_t{16} << 10 : 0;
-}
-
-Result<void> check_room(const os::File &file, uint64_t needed) {
-  const uint64_t free = room_of(file).free;
-  if (free >= needed) return {};
-  Error e = error(Status::no_space, "changing ", in_quotes(file.path()), " needs ", needed,
-                  " free bytes, but there are ", free, "; nothing was changed; free some");
-  e.os_errno = ENOSPC;
-  return Failure(std::move(e));
-}
-
 // Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
 // exist; that there is enough of them is the most that can be had.
 Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
                        const Control &control) {
-  if (copies_on_write(filesystem.type)) return {};
+  if (os::copies_on_write(filesystem.type)) return {};
   // On xfs extents may be shared by a reflink; this fills holes, too.
   const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
   for (const Piece &p : pieces) {

@@ -3,7 +3,7 @@
 #include <cerrno>
 
 #include "base/check.h"
-#include "journal/space.h"
+#include "newfile/room.h"
 #include "newfile/stream.h"
 #include "os/filesystem.h"
 
@@ -58,7 +58,7 @@ Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares) {
   if (size == 0 || filesystem.storage == os::Storage::memory) return {};
   // Blocks that will be shared must not be taken, and copy-on-write filesystems gain nothing from blocks taken early. A
   // file that has its size does not grow, so xfs takes no blocks ahead of what is written.
-  const bool only_size = shares || copies_on_write(filesystem.type);
+  const bool only_size = shares || os::copies_on_write(filesystem.type);
   const int r = os::repeat_interrupted(
       [&] { return only_size ? env.ftruncate(made.fd(), size) : env.fallocate(made.fd(), 0, 0, size); });
   if (r >= 0 || r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) return {};

@@ -5,7 +5,7 @@
 #include "os/lock_holder.h"
 #include "os/turnstile.h"
 
-namespace st::write {
+namespace st::os {
 namespace {
 
 Failure no_plain_file(const os::Location &at) {
@@ -47,4 +47,4 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(const os::Location &at, const
   return fail(Status::busy, in_quotes(at.path()), " is being replaced all the time; try again");
 }
 
-}  // namespace st::write
+}  // namespace st::os

@@ -8,7 +8,7 @@
 #include "os/location.h"
 #include "os/range_lock.h"
 
-namespace st::write {
+namespace st::os {
 
 struct Exclusive {
   os::File file;       // open for reading and writing
@@ -18,4 +18,4 @@ struct Exclusive {
 // Follows a file that is replaced meanwhile. Status busy; not_regular if no plain file stands there.
 Result<std::unique_ptr<Exclusive>> lock_whole_file(const os::Location &at, const os::LockWait &wait);
 
-}  // namespace st::write
+}  // namespace st::os

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "journal/space.h"
 #include "newfile/names.h"
+#include "newfile/room.h"
 #include "os/turnstile.h"
 #include "shards/shard_commit.h"
 

@@ -231,7 +231,7 @@ Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wa
   auto seen = look();
   if (!seen) return Failure(std::move(seen.error()));
   if (seen->nothing()) return {};
-  auto exclusive = write::lock_whole_file(index, wait);
+  auto exclusive = os::lock_whole_file(index, wait);
   if (!exclusive) return Failure(std::move(exclusive.error()));
   auto old = look();
   if (!old) return Failure(std::move(old.error()));

@@ -5,8 +5,8 @@
 #include "base/hash.h"
 #include "journal/recover.h"
 #include "journal/roll_forward.h"
-#include "journal/space.h"
 #include "newfile/carry_over.h"
+#include "newfile/room.h"
 #include "os/lock_holder.h"
 
 namespace st::store {

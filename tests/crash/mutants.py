@@ -353,7 +353,7 @@ MUTANTS = [
     Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
-    Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(target, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
+    Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(target, wait);", "    Result<std::unique_ptr<os::Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
     # what is on its way to the disk
     Mutant("a slice that the disk did not take is forgotten", WRITE_OUT, "  if (r < 0 && !cannot) return", "  if (false) return"),
     Mutant("a call is not stopped while the disk works", WRITE_OUT, "return control.check(end - begin, end - begin);", "return control.with(nullptr).check(0, 0);"),
