@@ -16,11 +16,9 @@ Result<DeltaFile> DeltaFile::of(const Checkpoint &file) {
   return DeltaFile{nullptr, file.path(), std::move(snapshot), std::move(*notes)};
 }
 
-Result<DeltaFile> DeltaFile::open(os::Env &env, const std::string &path, OpenOptions options) {
-  auto file = Checkpoint::open(env, path, std::move(options));
-  if (!file) return Failure(std::move(file.error()));
-  auto delta = of(**file);
-  if (delta) delta->file = std::move(*file);
+Result<DeltaFile> DeltaFile::of(std::unique_ptr<Checkpoint> file) {
+  auto delta = of(*file);
+  if (delta) delta->file = std::move(file);
   return delta;
 }
 

@@ -19,10 +19,9 @@ struct DeltaFile {
 
   const Index &index() const { return snapshot->header.index; }
 
-  // Status delta if it is none.
-  static Result<DeltaFile> open(os::Env &env, const std::string &path, OpenOptions options);
-  // Its current snapshot; `file` must outlive it.
+  // Its current snapshot; status delta if it is none. `file` must outlive it, or is kept in it.
   static Result<DeltaFile> of(const Checkpoint &file);
+  static Result<DeltaFile> of(std::unique_ptr<Checkpoint> file);
   // Do its tensors have the bytes that were written? Reads all of them. Status delta.
   // Answers the hash of each one's head.
   Result<std::vector<uint64_t>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const;

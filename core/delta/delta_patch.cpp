@@ -222,18 +222,10 @@ Result<DeltaPatched> Patching::run() {
 
 }  // namespace
 
-Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
-  OpenOptions open;
-  open.lock_timeout_ms = options.lock_timeout_ms;
-  auto changes = DeltaFile::open(env, delta, open);
-  if (!changes) return Failure(std::move(changes.error()));
-  open.writable = true;
-  open.map = read::MapMode::none;
-  auto opened = Collection::open(env, base, open);
-  if (!opened) return Failure(std::move(opened.error()));
-  auto whole = Whole::of(**opened);
+Result<DeltaPatched> patch(os::Env &env, Collection &base, DeltaFile delta, DeltaPatchOptions options) {
+  auto whole = Whole::of(base);
   if (!whole) return Failure(std::move(whole.error()));
-  return Patching(env, **opened, std::move(*whole), std::move(*changes), std::move(options)).run();
+  return Patching(env, base, std::move(*whole), std::move(delta), std::move(options)).run();
 }
 
 }  // namespace st::store

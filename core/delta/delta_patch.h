@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "delta/delta_file.h"
 #include "file/transaction.h"
 
 namespace st::store {
@@ -23,8 +24,8 @@ struct DeltaPatched {
   uint64_t journal_bytes = 0;  // bytes, into its journal
 };
 
-// Statuses: delta, delta_base (nothing was changed); those of opening, of a
+// `base` is open for writing, and `delta` keeps its file. Statuses: delta, delta_base (nothing was changed); those of a
 // transaction's steps and commit, and of saving the reverse delta.
-Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options);
+Result<DeltaPatched> patch(os::Env &env, Collection &base, DeltaFile delta, DeltaPatchOptions options);
 
 }  // namespace st::store

@@ -128,16 +128,9 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
 
 }  // namespace
 
-Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
+Result<void> diff(os::Env &env, const Collection &from, const Collection &to, const std::string &delta,
                   const DiffOptions &options) {
-  OpenOptions reading;
-  reading.map = read::MapMode::none;
-  reading.lock_timeout_ms = options.lock_timeout_ms;
-  auto before = Collection::open(env, from, reading);
-  if (!before) return Failure(std::move(before.error()));
-  auto after = Collection::open(env, to, reading);
-  if (!after) return Failure(std::move(after.error()));
-  auto a = Whole::of(**before), b = Whole::of(**after);
+  auto a = Whole::of(from), b = Whole::of(to);
   for (const auto *whole : {&a, &b}) {
     if (!*whole) return Failure(Error(whole->error()));
     if (auto apart = (*whole)->must_not_be(env, delta); !apart) return apart;

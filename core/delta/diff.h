@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/control.h"
-#include "os/env.h"
+#include "model/collection.h"
 
 namespace st::store {
 
@@ -18,7 +18,7 @@ struct DiffOptions {
 
 // Writes the delta that makes `to` of `from`, durably, under the path `delta`.
 // Status file_changed: `to` was changed meanwhile; what else those of opening and saving are.
-Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
+Result<void> diff(os::Env &env, const Collection &from, const Collection &to, const std::string &delta,
                   const DiffOptions &options);
 
 }  // namespace st::store

@@ -123,31 +123,25 @@ std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
 
 }  // namespace
 
-Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::string &path, OpenOptions options) {
+Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::string &path, OpenOptions options,
+                                                  OpenLayers open_layers) {
   if (options.writable)
     return fail(Status::invalid_argument, in_quotes(path),
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
-  std::unique_ptr<Layered> layered(new Layered(env, path, std::move(options)));
-  OpenOptions below = layered->member_options();
-  below.deltas.clear();
-  auto base = Collection::open(env, path, std::move(below));
-  if (!base) return Failure(std::move(base.error()));
-  layered->base_ = std::move(*base);
-  for (const std::string &each : layered->options().deltas) {
-    auto opened = Checkpoint::open(env, each, layered->member_options());
-    if (!opened) return Failure(std::move(opened.error()));
-    layered->deltas_.push_back(std::move(*opened));
-  }
+  std::unique_ptr<Layered> layered(new Layered(env, path, std::move(options), open_layers));
+  auto layers = open_layers(env, path, layered->member_options());
+  if (!layers) return Failure(std::move(layers.error()));
+  layered->layers_ = std::move(*layers);
   if (auto stacked = layered->stack(); !stacked) return Failure(std::move(stacked.error()));
   return layered;
 }
 
 Result<void> Layered::stack() {
-  auto base = Whole::of(*base_);
+  auto base = Whole::of(*layers_.base);
   if (!base) return Failure(std::move(base.error()));
   std::vector<DeltaFile> deltas;
-  for (const auto &file : deltas_) {
+  for (const auto &file : layers_.deltas) {
     auto delta = DeltaFile::of(*file);
     if (!delta) return Failure(std::move(delta.error()));
     deltas.push_back(std::move(*delta));
@@ -155,12 +149,12 @@ Result<void> Layered::stack() {
   auto chained = chain(*base, deltas);
   if (!chained) return Failure(std::move(chained.error()));
   if (auto fits = check_heads(*base, spread(chained->old)); !fits) return fits;
-  show(std::make_unique<LayeredCatalogue>(std::move(*base), deltas_, std::move(deltas), chained->listing));
+  show(std::make_unique<LayeredCatalogue>(std::move(*base), layers_.deltas, std::move(deltas), chained->listing));
   return {};
 }
 
 Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, Again as) const {
-  auto opened = open(env(), path_, options_of(options(), as));
+  auto opened = open(env(), path_, options_of(options(), as), open_layers_);
   if (!opened) return opened;
   const auto files_of = [](const Catalogue &c) -> const std::vector<Opened> & {
     return static_cast<const LayeredCatalogue *>(c.several())->files();
@@ -177,8 +171,8 @@ Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, Agai
 }
 
 Result<void> Layered::refresh() {
-  if (auto refreshed = base_->refresh(); !refreshed) return refreshed;
-  for (const auto &delta : deltas_)
+  if (auto refreshed = layers_.base->refresh(); !refreshed) return refreshed;
+  for (const auto &delta : layers_.deltas)
     if (auto refreshed = delta->refresh(); !refreshed) return refreshed;
   return stack();
 }

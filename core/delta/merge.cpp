@@ -2,7 +2,6 @@
 
 #include "delta/delta_chain.h"
 #include "file/supplant.h"
-#include "format/shard_index.h"
 #include "model/copy_out.h"
 #include "newfile/build.h"
 #include "newfile/publish_plan.h"
@@ -70,25 +69,10 @@ std::vector<Place> places_of(const Whole &base, std::span<const DeltaFile> layer
 
 }  // namespace
 
-Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
+Result<void> merge(os::Env &env, const Collection &base, std::span<const DeltaFile> layers, const std::string &to,
                    const write::SaveOptions &options) {
-  if (is_index_name(to))
-    return fail(Status::invalid_argument, in_quotes(to),
-                " is the name of an index, but deltas are merged into one file; give the path of a .safetensors file, "
-                "and cut that into shards");
-  OpenOptions open;
-  open.map = read::MapMode::none;
-  open.lock_timeout_ms = options.lock_timeout_ms;
-  auto below = Collection::open(env, base, open);
-  if (!below) return Failure(std::move(below.error()));
-  auto whole = Whole::of(**below);
+  auto whole = Whole::of(base);
   if (!whole) return Failure(std::move(whole.error()));
-  std::vector<DeltaFile> layers;
-  for (const std::string &path : deltas) {
-    auto delta = DeltaFile::open(env, path, open);
-    if (!delta) return Failure(std::move(delta.error()));
-    layers.push_back(std::move(*delta));
-  }
   auto chained = chain(*whole, layers);
   if (!chained) return Failure(std::move(chained.error()));
   const Listing &listing = chained->listing;
@@ -109,7 +93,7 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
   for (const DeltaFile &layer : layers)
     if (auto bytes = layer.check_bytes(tell); !bytes) return Failure(std::move(bytes.error()));
 
-  if (!(*below)->file()) {
+  if (!base.file()) {
     const write::NewMetadata metadata(listing.metadata.begin(), listing.metadata.end());
     auto target = write::find_destination(env, to);
     if (!target) return Failure(std::move(target.error()));

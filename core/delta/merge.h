@@ -2,15 +2,15 @@
 // kernel, shared where the filesystem can; none of the sources is changed.
 #pragma once
 
+#include <span>
 #include <string>
-#include <vector>
 
-#include "file/writer.h"
+#include "delta/delta_file.h"
 
 namespace st::store {
 
-// Statuses: delta, delta_base; invalid_argument for the name of an index; those of opening and of saving.
-Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
+// Each delta keeps its file. Statuses: delta, delta_base, those of saving.
+Result<void> merge(os::Env &env, const Collection &base, std::span<const DeltaFile> layers, const std::string &to,
                    const write::SaveOptions &options);
 
 }  // namespace st::store

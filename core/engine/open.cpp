@@ -1,4 +1,4 @@
-#include "model/collection.h"
+#include "engine/open.h"
 
 #include "delta/layered.h"
 #include "engine/locate.h"
@@ -9,8 +9,22 @@ namespace st::store {
 
 namespace {
 
+Result<Layers> open_layers(os::Env &env, const std::string &path, const OpenOptions &options) {
+  OpenOptions below = options;
+  below.deltas.clear();
+  auto base = open_path(env, path, std::move(below));
+  if (!base) return Failure(std::move(base.error()));
+  Layers layers{std::move(*base), {}};
+  for (const std::string &each : options.deltas) {
+    auto opened = Checkpoint::open(env, each, options);
+    if (!opened) return Failure(std::move(opened.error()));
+    layers.deltas.push_back(std::move(*opened));
+  }
+  return layers;
+}
+
 Result<std::unique_ptr<Collection>> open_located(os::Env &env, const Located &located, OpenOptions options) {
-  if (!options.deltas.empty()) return Layered::open(env, located.path, std::move(options));
+  if (!options.deltas.empty()) return Layered::open(env, located.path, std::move(options), open_layers);
   if (located.is_index) return Shards::open(env, located.path, std::move(options));
   auto file = Checkpoint::open(env, located.path, std::move(options));
   if (!file) return Failure(std::move(file.error()));
@@ -19,7 +33,7 @@ Result<std::unique_ptr<Collection>> open_located(os::Env &env, const Located &lo
 
 }  // namespace
 
-Result<std::unique_ptr<Collection>> Collection::open(os::Env &env, const std::string &path, OpenOptions options) {
+Result<std::unique_ptr<Collection>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
   auto located = locate(env, path, false);
   if (!located) return Failure(std::move(located.error()));
   auto opened = open_located(env, *located, options);
@@ -31,7 +45,7 @@ Result<std::unique_ptr<Collection>> Collection::open(os::Env &env, const std::st
   return open_located(env, *located, std::move(options));
 }
 
-Result<std::unique_ptr<Collection>> Collection::open_memory(os::Env &env, const std::byte *bytes, size_t size) {
+Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size) {
   auto file = Checkpoint::open_memory(env, bytes, size);
   if (!file) return Failure(std::move(file.error()));
   return std::make_unique<OneFile>(std::move(*file));

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "engine/open.h"
 #include "format/shard_index.h"
 #include "model/copy_out.h"
 #include "model/whole.h"
@@ -42,7 +43,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   reading.lock_timeout_ms = options.lock_timeout_ms;
   Source source;
   source.progress_ = options.progress;
-  auto collection = Collection::open(env, path, std::move(reading));
+  auto collection = open_path(env, path, std::move(reading));
   if (!collection) return Failure(std::move(collection.error()));
   source.collection_ = std::move(*collection);
   auto whole = Whole::of(*source.collection_);

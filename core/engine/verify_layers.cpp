@@ -1,5 +1,7 @@
 // Verification of a base with deltas on it.
 #include "delta/delta_chain.h"
+#include "engine/deltas.h"
+#include "engine/open.h"
 #include "engine/verify.h"
 
 namespace st::store {
@@ -17,14 +19,14 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
                          const Control &control) {
   OpenOptions open;
   open.map = read::MapMode::none;
-  auto below = Collection::open(env, base, open);
+  auto below = open_path(env, base, open);
   if (!below) return Failure(std::move(below.error()));
   const auto whole = Whole::of(**below);
   if (!whole) return Failure(Error(whole.error()));
   std::vector<DeltaFile> deltas;
   uint64_t done = 0, total = 0;
   for (const std::string &path : paths) {
-    auto delta = DeltaFile::open(env, path, open);
+    auto delta = open_delta(env, path, open);
     if (!delta) return Failure(std::move(delta.error()));
     total += delta->index().data_bytes();
     deltas.push_back(std::move(*delta));

@@ -21,10 +21,6 @@ struct PlacedRequest {
 
 class Collection {
  public:
-  // A file; an index of shards; or a folder that holds one index, or else a model.safetensors. With options.deltas
-  // under these.
-  static Result<std::unique_ptr<Collection>> open(os::Env &env, const std::string &path, OpenOptions options);
-  static Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   virtual ~Collection() = default;
 
   // Another one, by the same path, which must still lead to the files of `state`. Status file_changed. How: `as`.

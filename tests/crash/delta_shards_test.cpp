@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "bound.h"
-#include "delta/diff.h"
 #include "delta_trials.h"
+#include "engine/deltas.h"
 #include "engine/recover_all.h"
 #include "format/shard_index.h"
 

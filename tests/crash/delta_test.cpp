@@ -1,8 +1,8 @@
 // A delta applied to one file on a simulated disk; see delta_trials.h.
 #include <gtest/gtest.h>
 
-#include "delta/diff.h"
 #include "delta_trials.h"
+#include "engine/deltas.h"
 #include "located.h"
 #include "newfile/replacement.h"
 

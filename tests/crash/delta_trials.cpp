@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "cuts.h"
-#include "delta/delta_patch.h"
+#include "engine/deltas.h"
 #include "failing_call.h"
 
 namespace st::testing {

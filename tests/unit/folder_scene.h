@@ -5,8 +5,8 @@
 #include <functional>
 #include <map>
 
-#include "delta/delta_patch.h"
-#include "delta/diff.h"
+#include "engine/deltas.h"
+#include "engine/open.h"
 #include "engine/recover_all.h"
 #include "engine/reshape.h"
 #include "fault_env.h"
@@ -34,7 +34,7 @@ class FolderScene : public ::testing::Test {
     store::OpenOptions options;
     options.writable = writable;
     options.lock_timeout_ms = 0;
-    return store::Collection::open(env, path, std::move(options));
+    return store::open_path(env, path, std::move(options));
   }
   static store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
     return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes.data(), n};

@@ -2,6 +2,7 @@
 // room that its plan names.
 #include "bound.h"
 #include "counting_env.h"
+#include "engine/open.h"
 #include "engine/recover_all.h"
 #include "random_model.h"
 #include "test_files.h"
@@ -31,7 +32,7 @@ class PlanTest : public ::testing::TestWithParam<Case> {
     OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 0;
-    auto opened = Collection::open(env(), path, options);
+    auto opened = open_path(env(), path, options);
     EXPECT_TRUE(is_ok(opened));
     return std::move(*opened);
   }
