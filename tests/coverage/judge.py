@@ -43,7 +43,8 @@ def main(report, explained_path):
     used = set()
     lines, open_branches = [], []  # (file, covered?, branches taken, branches)
     for file in json.loads(Path(report).read_text())["files"]:
-        name = file["file"]
+        # A header of core is found by way of a link in the build tree.
+        name = (ROOT / file["file"]).resolve().relative_to(ROOT).as_posix()
         source = (ROOT / name).read_text().splitlines()
         for line in file["lines"]:
             if line.get("gcovr/excluded"):
