@@ -12,10 +12,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "error.h"
+#include "base/error.h"
+#include "file/writer.h"
+#include "model/pinned.h"
 #include "st/st.h"
-#include "store/pinned.h"
-#include "write/writer.h"
 
 struct st_file {
   explicit st_file(std::shared_ptr<st::store::Collection> c) : collection(std::move(c)), single(collection->file()) {}

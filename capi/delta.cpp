@@ -1,9 +1,6 @@
 // Deltas: made, applied, folded, and what one says of itself.
 #include "boundary.h"
-#include "store/delta_file.h"
-#include "store/delta_patch.h"
-#include "store/diff.h"
-#include "store/merge.h"
+#include "engine/deltas.h"
 
 using namespace st;
 using namespace st::capi;
@@ -62,7 +59,7 @@ st_status st_delta_describe(const char *delta, st_delta_info *out) {
     ST_CAPI_TRY(require("st_delta_describe", delta, out));
     store::OpenOptions open;
     open.map = read::MapMode::none;
-    auto file = store::DeltaFile::open(os::Env::posix(), delta, std::move(open));
+    auto file = store::open_delta(os::Env::posix(), delta, std::move(open));
     if (!file) return Failure(std::move(file.error()));
     const DeltaNotes &notes = file->notes;
     st_delta_info info{};

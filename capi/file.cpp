@@ -1,5 +1,6 @@
 // Open, close and the catalogue.
 #include "boundary.h"
+#include "engine/open.h"
 
 namespace st::capi {
 namespace {
@@ -79,14 +80,14 @@ st_status st_open(const char *path, const st_open_options *opts, st_file **out) 
     ST_CAPI_TRY(require("st_open", path, out));
     auto options = translate(opts);
     if (!options) return Failure(std::move(options.error()));
-    return hand_out(store::Collection::open(os::Env::posix(), path, std::move(*options)), out);
+    return hand_out(store::open_path(os::Env::posix(), path, std::move(*options)), out);
   });
 }
 
 st_status st_open_memory(const void *bytes, size_t size, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_open_memory", bytes, out));
-    return hand_out(store::Collection::open_memory(os::Env::posix(), static_cast<const std::byte *>(bytes), size), out);
+    return hand_out(store::open_memory(os::Env::posix(), static_cast<const std::byte *>(bytes), size), out);
   });
 }
 

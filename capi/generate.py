@@ -290,7 +290,7 @@ def go_names(header: Header) -> str:
 OUTPUTS = {
     "capi/st.map": version_script,
     "capi/status_list.h": status_names,
-    "core/status.h": status_enum,
+    "core/base/status.h": status_enum,
     "bindings/rust/libst-sys/src/generated.rs": rust_declarations,
     "bindings/rust/libst-sys/tests/st_h/mod.rs": rust_names,
     "bindings/python/libst/_st_h.py": python_table,

@@ -1,5 +1,6 @@
 // Changes of the layout: put, delete, rename, metadata, plan, refresh, compact.
 #include "boundary.h"
+#include "engine/open.h"
 
 using namespace st;
 using namespace st::capi;
@@ -91,7 +92,7 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
     open.writable = true;
     open.map = read::MapMode::none;
     open.lock_timeout_ms = options->lock_timeout_ms;
-    auto collection = store::Collection::open(os::Env::posix(), path, std::move(open));
+    auto collection = store::open_path(os::Env::posix(), path, std::move(open));
     if (!collection) return Failure(std::move(collection.error()));
     auto transaction = (*collection)->begin(std::move(*options));
     if (!transaction) return Failure(std::move(transaction.error()));

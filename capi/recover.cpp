@@ -1,7 +1,7 @@
 // Recovery and verification.
 #include "boundary.h"
-#include "store/recover_all.h"
-#include "store/verify.h"
+#include "engine/recover_all.h"
+#include "engine/verify.h"
 
 using namespace st;
 using namespace st::capi;

@@ -1,6 +1,6 @@
 // Sharded checkpoints: which files there are, and other files made of them.
 #include "boundary.h"
-#include "store/reshape.h"
+#include "engine/reshape.h"
 
 using namespace st;
 using namespace st::capi;

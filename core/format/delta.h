@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "error.h"
+#include "base/error.h"
+#include "base/hash.h"
 #include "format/index.h"
-#include "hash.h"
 
 namespace st {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "error.h"
+#include "base/error.h"
 #include "format/index.h"
 
 namespace st {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace st {
 namespace {

@@ -4,8 +4,8 @@
 #include <bit>
 #include <numeric>
 
-#include "check.h"
-#include "hash.h"
+#include "base/check.h"
+#include "base/hash.h"
 
 namespace st {
 

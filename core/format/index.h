@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "check.h"
-#include "error.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/huge_memory.h"
 #include "format/dtype.h"
-#include "huge_memory.h"
 
 namespace st {
 

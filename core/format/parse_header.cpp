@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "check.h"
+#include "base/check.h"
 #include "format/header.h"
 #include "format/ignored_number.h"
 #include "format/json_token.h"

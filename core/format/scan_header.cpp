@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "check.h"
+#include "base/check.h"
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif

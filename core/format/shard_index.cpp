@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/hash.h"
 #include "format/ignored_number.h"
 #include "format/json_string.h"
 #include "format/json_token.h"
-#include "hash.h"
 
 namespace st {
 namespace {

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace st {
 

@@ -6,10 +6,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "check.h"
+#include "base/check.h"
+#include "base/hash.h"
 #include "format/header.h"
 #include "format/json_string.h"
-#include "hash.h"
 
 namespace st {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "error.h"
+#include "base/error.h"
 #include "os/env.h"
 
 namespace st::os {

@@ -252,6 +252,10 @@ Storage storage_of_layers(Env &env, std::string options) {
 
 }  // namespace
 
+bool copies_on_write(std::string_view type) {
+  return type == "btrfs" || type == "zfs" || type == "bcachefs" || type == "f2fs";
+}
+
 std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev) {
   return std::string(mount_of_device(mountinfo, dev).type);
 }

@@ -30,6 +30,9 @@ std::string_view storage_name(Storage);
 // The class of a filesystem type as in the mount table. Pure.
 Storage storage_of_type(std::string_view type);
 
+// Does a filesystem of that type write changed bytes to a new place? Pure.
+bool copies_on_write(std::string_view type);
+
 // The type of the mount that holds device `dev`, from the text of
 // /proc/self/mountinfo; empty if it lists none. Pure.
 std::string type_from_mountinfo(std::string_view mountinfo, dev_t dev);

@@ -329,4 +329,17 @@ Result<void> Location::check_led_to() const {
               in_quotes(path_), ": its folder was moved, or a link was changed; open it anew by its path");
 }
 
+Result<File> open_regular(const Location &at, int flags, struct stat *identity) {
+  return while_stale([&]() -> Result<File> {
+    auto file = at.open(flags | O_NONBLOCK | O_NOCTTY);
+    if (!file) return file;
+    auto s = file->stat();
+    if (!s) return Failure(std::move(s.error()));
+    if (identity) *identity = *s;
+    if (!S_ISREG(s->st_mode))
+      return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");
+    return file;
+  });
+}
+
 }  // namespace st::os

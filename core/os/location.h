@@ -103,4 +103,7 @@ class Location {
   bool nameless_ = false;
 };
 
+// A plain file, opened without blocking on pipes and devices; and what its stat() said.
+Result<File> open_regular(const Location &at, int flags, struct stat *identity = nullptr);
+
 }  // namespace st::os

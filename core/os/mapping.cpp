@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/round.h"
 #include "os/writable_mappings.h"
-#include "round.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22  // newer than Debian 12's header

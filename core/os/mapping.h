@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "error.h"
+#include "base/error.h"
 #include "os/file.h"
 
 namespace st::os {

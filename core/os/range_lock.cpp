@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "check.h"
+#include "base/check.h"
 
 namespace st::os {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "control.h"
-#include "error.h"
+#include "base/control.h"
+#include "base/error.h"
 #include "os/file.h"
 
 namespace st::os {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "round.h"
+#include "base/round.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // newer than Debian 12's header

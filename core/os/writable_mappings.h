@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "error.h"
+#include "base/error.h"
 #include "os/file.h"
 
 namespace st::os {

@@ -4,8 +4,8 @@
 
 #include <new>
 
-#include "huge_memory.h"
-#include "round.h"
+#include "base/huge_memory.h"
+#include "base/round.h"
 
 namespace st::read {
 namespace {

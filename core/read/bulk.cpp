@@ -4,11 +4,11 @@
 #include <atomic>
 #include <span>
 
+#include "base/round.h"
 #include "read/cold.h"
 #include "read/crew.h"
 #include "read/direct.h"
 #include "read/requests.h"
-#include "round.h"
 
 namespace st::read {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "control.h"
+#include "base/control.h"
 #include "os/file.h"
 #include "read/strategy.h"
 

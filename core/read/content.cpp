@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "check.h"
+#include "base/check.h"
 
 namespace st::read {
 namespace {

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "control.h"
+#include "base/control.h"
 #include "os/file.h"
 #include "os/filesystem.h"
 #include "os/mapping.h"

@@ -2,7 +2,7 @@
 // truncated meanwhile is an error here, never a signal.
 #pragma once
 
-#include "control.h"
+#include "base/control.h"
 #include "format/slice.h"
 #include "os/file.h"
 

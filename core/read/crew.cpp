@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "check.h"
+#include "base/check.h"
 
 namespace st::read {
 namespace {

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <optional>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace st::read {
 

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <span>
 
-#include "huge_memory.h"
+#include "base/huge_memory.h"
+#include "base/round.h"
 #include "read/crew.h"
-#include "round.h"
 
 namespace st::read {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "round.h"
+#include "base/round.h"
 
 namespace st::read {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "error.h"
+#include "base/error.h"
 #include "os/env.h"
 #include "os/filesystem.h"
 

@@ -1,5 +1,5 @@
 """Redo against undo journals, on fresh loop-mounted xfs and btrfs: what an update of each size costs, next to a bare
-pwrite + fdatasync of the same bytes. From which size on undo is worth it is a constant of core/write/undo.cpp; this
+pwrite + fdatasync of the same bytes. From which size on undo is worth it is a constant of core/journal/undo.cpp; this
 table is where it comes from. Needs root.
 
     journals.py BUILD-TREE [--quick]     as table.py

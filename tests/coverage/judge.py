@@ -13,8 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITE_PATH = (
-    "core/write/",
-    *(f"core/store/{f}" for f in ("transaction", "publish", "draft", "part", "shard_transaction")),
+    "core/newfile/",
+    "core/journal/",
+    *(f"core/file/{f}" for f in ("transaction", "publish", "draft", "part", "supplant", "writer")),
+    *(f"core/shards/{f}" for f in ("shard_transaction", "old_list")),
+    "core/os/exclusive",
 )
 # Name, files, floor of branches in percent: raised when more is measured, never lowered. The aim of both parts is 95.
 PARTS = (
@@ -40,7 +43,8 @@ def main(report, explained_path):
     used = set()
     lines, open_branches = [], []  # (file, covered?, branches taken, branches)
     for file in json.loads(Path(report).read_text())["files"]:
-        name = file["file"]
+        # A header of core is found by way of a link in the build tree.
+        name = (ROOT / file["file"]).resolve().relative_to(ROOT).as_posix()
         source = (ROOT / name).read_text().splitlines()
         for line in file["lines"]:
             if line.get("gcovr/excluded"):

@@ -3,9 +3,9 @@
 
 #include "bound.h"
 #include "delta_trials.h"
+#include "engine/deltas.h"
+#include "engine/recover_all.h"
 #include "format/shard_index.h"
-#include "store/diff.h"
-#include "store/recover_all.h"
 
 namespace st::testing {
 namespace {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "delta_trials.h"
-#include "store/diff.h"
-#include "write/replacement.h"
+#include "engine/deltas.h"
 #include "located.h"
+#include "newfile/replacement.h"
 
 namespace st::testing {
 namespace {

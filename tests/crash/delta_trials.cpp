@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "cuts.h"
+#include "engine/deltas.h"
 #include "failing_call.h"
-#include "store/delta_patch.h"
 
 namespace st::testing {
 namespace {

@@ -13,9 +13,9 @@
 #include <random>
 #include <unordered_set>
 
+#include "base/hash.h"
 #include "bound.h"
 #include "fault_env.h"
-#include "hash.h"
 #include "workload.h"
 
 namespace st::testing {

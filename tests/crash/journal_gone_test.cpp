@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "cuts.h"
+#include "engine/recover_all.h"
 #include "failing_call.h"
+#include "file/transaction.h"
 #include "shards_workload.h"
-#include "store/recover_all.h"
-#include "store/transaction.h"
 #include "test_files.h"
 
 namespace st::testing {

@@ -14,11 +14,11 @@
 #include "bound.h"
 #include "cuts.h"
 #include "failing_call.h"
+#include "file/checkpoint.h"
+#include "journal/recover.h"
 #include "layout_workload.h"
-#include "store/checkpoint.h"
-#include "write/recover.h"
-#include "write/replacement.h"
 #include "located.h"
+#include "newfile/replacement.h"
 
 namespace st::testing {
 namespace {

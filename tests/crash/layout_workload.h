@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "file/transaction.h"
 #include "model.h"
 #include "sim_env.h"
-#include "store/transaction.h"
 
 namespace st::testing {
 

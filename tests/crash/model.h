@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "file/any_transaction.h"
 #include "format/dtype.h"
 #include "format/header.h"
-#include "store/any_transaction.h"
 
 namespace st::testing {
 

@@ -48,37 +48,37 @@ class Mutant:
     quick: bool = False  # one of those that CI tries
 
 
-JOURNAL = "core/write/journal.cpp"
-RECOVER = "core/write/recover.cpp"
-ORPHAN = "core/write/orphan.cpp"
-EXCLUSIVE = "core/write/exclusive.cpp"
+JOURNAL = "core/journal/journal.cpp"
+RECOVER = "core/journal/recover.cpp"
+ORPHAN = "core/journal/orphan.cpp"
+EXCLUSIVE = "core/os/exclusive.cpp"
 RANGE_LOCK_H = "core/os/range_lock.h"
 TURNSTILE = "core/os/turnstile.cpp"
-SHARDS = "core/store/shard_transaction.cpp"
-SHARDS_COMMIT = "core/store/shard_commit.cpp"
-PART = "core/store/part.cpp"
-NEW_NAMES = "core/store/new_names.cpp"
-OLD_SHARDS = "core/store/old_shards.cpp"
-PATCH = "core/write/patch.cpp"
-PIECES = "core/write/pieces.cpp"
-UNDO = "core/write/undo.cpp"
-WRITE_OUT = "core/write/write_out.cpp"
-FOLDER = "core/write/journal_folder.cpp"
-LAYOUT = "core/write/journal_layout.cpp"
-MANIFEST = "core/write/manifest.cpp"
-TRANSACTION = "core/store/transaction.cpp"
-REPLACEMENT = "core/write/replacement.cpp"
+SHARDS = "core/shards/shard_transaction.cpp"
+SHARDS_COMMIT = "core/shards/shard_commit.cpp"
+PART = "core/file/part.cpp"
+NEW_NAMES = "core/shards/new_names.cpp"
+OLD_SHARDS = "core/shards/old_shards.cpp"
+PATCH = "core/journal/patch.cpp"
+PIECES = "core/journal/pieces.cpp"
+UNDO = "core/journal/undo.cpp"
+WRITE_OUT = "core/newfile/write_out.cpp"
+FOLDER = "core/journal/journal_folder.cpp"
+LAYOUT = "core/journal/journal_layout.cpp"
+MANIFEST = "core/journal/manifest.cpp"
+TRANSACTION = "core/file/transaction.cpp"
+REPLACEMENT = "core/newfile/replacement.cpp"
 LOCATION = "core/os/location.cpp"
-NAMES = "core/write/names.cpp"
-PUBLISH = "core/store/publish.cpp"
-PLAN = "core/write/publish_plan.cpp"
-TRANSFER = "core/write/transfer.cpp"
-SUPPLANT = "core/write/supplant.cpp"
-DELTA_PATCH = "core/store/delta_patch.cpp"
-DELTA_CHAIN = "core/store/delta_chain.cpp"
-LAYERED = "core/store/layered.cpp"
-JOURNAL_PLAN_H = "core/write/journal_plan.h"
-LAYOUT_H = "core/write/journal_layout.h"
+NAMES = "core/newfile/names.cpp"
+PUBLISH = "core/file/publish.cpp"
+PLAN = "core/newfile/publish_plan.cpp"
+TRANSFER = "core/newfile/transfer.cpp"
+SUPPLANT = "core/file/supplant.cpp"
+DELTA_PATCH = "core/delta/delta_patch.cpp"
+DELTA_CHAIN = "core/delta/delta_chain.cpp"
+LAYERED = "core/delta/layered.cpp"
+JOURNAL_PLAN_H = "core/journal/journal_plan.h"
+LAYOUT_H = "core/journal/journal_layout.h"
 
 SYNC_PAYLOAD = "  if (auto ok = record_.is_undo() ? file_.sync() : file_.sync_data(); !ok) return ok;\n  if (name_durable_) return {};"
 SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});\n"
@@ -153,7 +153,7 @@ MUTANTS = [
     Mutant("flags of a version to come are believed", LAYOUT, "out->flags == 0 || out->flags == undo_record || out->flags == super_record", "true"),
     Mutant("undo: a block of the neighbour before is shared", JOURNAL_PLAN_H, "begin(round_up(offset, block))", "begin(round_down(offset, block))"),
     Mutant("undo: a block of the neighbour behind is shared", JOURNAL_PLAN_H, "end(round_down(offset + length, block))", "end(round_up(offset + length, block))"),
-    Mutant("undo: hashes of other sectors are believed", "core/store/transaction.h", "piece.table.fits(piece.offset)", "true"),
+    Mutant("undo: hashes of other sectors are believed", "core/file/transaction.h", "piece.table.fits(piece.offset)", "true"),
     Mutant("a commit does not look for the room that its plan names", TRANSACTION,
            "  if (auto room = check_room((*locked)->file, reckon((*locked)->file, nullptr)); !room) return room;\n", ""),
     Mutant("shards: a commit does not look for the room that its plan names", SHARDS_COMMIT, "if (auto room = check_room(); !room) {", "if (auto room = Result<void>(); !room) {"),
@@ -181,7 +181,7 @@ MUTANTS = [
     Mutant("the table's hash is not checked", ORPHAN, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
     Mutant("old bytes are not checked", ORPHAN, "if (!is_new && !is_old && foreign.empty())", "if (false)"),
     Mutant("the file's identity is not checked", ORPHAN, "if (identity != record.identity)", "if (false)"),
-    Mutant("the header is no part of the identity", "core/write/identity.cpp", "  id.header_hash = hasher.digest();", "  id.header_hash = 0;"),
+    Mutant("the header is no part of the identity", "core/journal/identity.cpp", "  id.header_hash = hasher.digest();", "  id.header_hash = 0;"),
     # bounds and trust
     Mutant("ranges may lie outside the data", LAYOUT, "if (r.length == 0 || !inside(r.offset, r.length, end_of_last_, end_of_data_))", "if (false)"),
     Mutant("payloads may lie outside the journal", LAYOUT, "if (!inside(r.payload, r.length, header_bytes, journal_bytes_))", "if (false)"),
@@ -207,7 +207,7 @@ MUTANTS = [
            ") return false;\n  return true;\n"),
     Mutant("long names are cut and not told apart", NAMES, "hexadecimal(hash64(file.data(), file.size()))", "hexadecimal(0)"),
     Mutant("shards: what is no file is taken for a shard", EXCLUSIVE, "if (!S_ISREG(s->st_mode)) return", "if (false) return"),
-    Mutant("shards: a list that names a file twice is believed", "core/write/super_journal.cpp",
+    Mutant("shards: a list that names a file twice is believed", "core/journal/super_journal.cpp",
            "if (names_one_twice(list))", "if (names_one_twice(list) && false)"),
     # locks
     Mutant("recovery does not lock the file", EXCLUSIVE,
@@ -260,7 +260,7 @@ MUTANTS = [
            "  if (auto done = decision_.taken.journal->retire(); !done) return done;\n  for (Transaction *part : work_.parts)\n    if (auto done = part->mark_part_done(); !done) return done;\n  return {};"),
     Mutant("shards: a finished part is emptied to zeros", PART, "  return journal_.journal->finish();", "  return journal_.journal->retire();"),
     Mutant("shards: recovery empties a finished part to zeros", ORPHAN, "  return put_record(part, done_record);", "  return empty(part);"),
-    Mutant("shards: a part that was found done is not made durable", "core/write/roll_forward.cpp", "    if (t.journal)\n      if (auto marked", "    if (t.journal && !t.done())\n      if (auto marked"),
+    Mutant("shards: a part that was found done is not made durable", "core/journal/roll_forward.cpp", "    if (t.journal)\n      if (auto marked", "    if (t.journal && !t.done())\n      if (auto marked"),
     Mutant("shards: a done record is dropped before its super-journal", RECOVER,
            "  if (*decision == Decision::unknown || (*decision == Decision::yes && leaves_done_)) return {};\n  if (*decision == Decision::yes) {", "  if (false) {"),
     Mutant("shards: a done record is dropped though a power cut may bring the super-journal back", RECOVER,
@@ -285,10 +285,10 @@ MUTANTS = [
     Mutant("a save overlooks a dying writer's journal", SUPPLANT, "settle_orphans(**folder, s, {{}, {&all, 1}})", "settle_orphans(**folder, s, {})"),
     Mutant("the name of a file that was replaced is not synced", TRANSACTION,
            "  if (auto ok = checkpoint_.journals_->make_name_durable(locked.identity.inode); !ok)\n    return Failure(std::move(ok.error()));\n", ""),
-    Mutant("the name of a file is taken for durable by an inode of old", "core/write/journal_folder.h", "    if (named_ != inode) named_ = 0;\n", "    static_cast<void>(inode);\n"),
+    Mutant("the name of a file is taken for durable by an inode of old", "core/journal/journal_folder.h", "    if (named_ != inode) named_ = 0;\n", "    static_cast<void>(inode);\n"),
     Mutant("the name of a file is synced each time", FOLDER, "  named_ = inode;\n", ""),
-    Mutant("shards: a part that is gone counts as carried out", "core/write/roll_forward.cpp", "  if (!target.journal)\n    return text(in_quotes(target.entry->file), \" was to", "  if (!target.journal) return std::string();\n  if (false)\n    return text(in_quotes(target.entry->file), \" was to"),
-    Mutant("shards: a decision that is not durable is carried out", "core/write/super_recover.cpp", "  if (auto confirmed = confirm(super); !confirmed) return confirmed;\n", ""),
+    Mutant("shards: a part that is gone counts as carried out", "core/journal/roll_forward.cpp", "  if (!target.journal)\n    return text(in_quotes(target.entry->file), \" was to", "  if (!target.journal) return std::string();\n  if (false)\n    return text(in_quotes(target.entry->file), \" was to"),
+    Mutant("shards: a decision that is not durable is carried out", "core/journal/super_recover.cpp", "  if (auto confirmed = confirm(super); !confirmed) return confirmed;\n", ""),
     Mutant("shards: what a part waits for is recovered beneath the lock on the index", SHARDS_COMMIT,
            "    index_.lock.release();\n    if (auto recovered = orphaned", "    if (auto recovered = orphaned"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
@@ -296,17 +296,17 @@ MUTANTS = [
            "!done) return done;\n    show_result();\n  }\n"
            "  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);\n"),
     Mutant("shards: a dying writer's decision counts as a living one's", RECOVER, "if (found.record.is_super() || (found", "if ((found"),
-    Mutant("shards: the folder that was there before the lock counts", "core/write/super_recover.cpp",
+    Mutant("shards: the folder that was there before the lock counts", "core/journal/super_recover.cpp",
            "  auto folder = Folder::open(index_, by_path, {});", "  auto &folder = there;"),
     Mutant("shards: what was decided meanwhile is taken for rubbish", RECOVER,
            "  if (!*there && !Replacement::is_any(file_, undecided_infix, listed_)) return true;",
            "  if (!*there) {\n    Replacement::remove_stale(file_, undecided_infix);\n    return true;\n  }"),
-    Mutant("shards: an index is known by its inode alone", "core/store/shards.cpp",
+    Mutant("shards: an index is known by its inode alone", "core/shards/shards.cpp",
            "hash64(parts, sizeof parts)", "parts[1]"),
-    Mutant("shards: one that disagrees is not looked at again", "core/store/shown_shards.cpp", "looks < 2", "looks < 1"),
-    Mutant("shards: a change that is under way is not awaited", "core/store/shown_shards.cpp",
+    Mutant("shards: one that disagrees is not looked at again", "core/shards/shown_shards.cpp", "looks < 2", "looks < 1"),
+    Mutant("shards: a change that is under way is not awaited", "core/shards/shown_shards.cpp",
            "    if (auto alone = owner_.await_writers(); !alone) return Failure(std::move(alone.error()));\n", ""),
-    Mutant("shards: one of a dying writer is not finished before it is blamed", "core/store/shown_shards.cpp", "refresh_settled()", "refresh()"),
+    Mutant("shards: one of a dying writer is not finished before it is blamed", "core/shards/shown_shards.cpp", "refresh_settled()", "refresh()"),
     Mutant("shards: a handle that followed in vain goes on", SHARDS, "&now != pinned->snapshot && !shown_.agrees(shard, now)", "&now == nullptr"),
     # new files
     Mutant("a temporary that was made again is not locked", REPLACEMENT, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
@@ -353,7 +353,7 @@ MUTANTS = [
     Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
-    Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(target, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
+    Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(target, wait);", "    Result<std::unique_ptr<os::Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
     # what is on its way to the disk
     Mutant("a slice that the disk did not take is forgotten", WRITE_OUT, "  if (r < 0 && !cannot) return", "  if (false) return"),
     Mutant("a call is not stopped while the disk works", WRITE_OUT, "return control.check(end - begin, end - begin);", "return control.with(nullptr).check(0, 0);"),

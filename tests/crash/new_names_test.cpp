@@ -10,10 +10,10 @@
 
 #include "bound.h"
 #include "cuts.h"
+#include "engine/recover_all.h"
 #include "failing_call.h"
+#include "shards/shards.h"
 #include "shards_workload.h"
-#include "store/recover_all.h"
-#include "store/shards.h"
 
 namespace st::testing {
 namespace {

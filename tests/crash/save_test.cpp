@@ -8,8 +8,8 @@
 
 #include "cuts.h"
 #include "failing_call.h"
-#include "write/recover.h"
-#include "write/writer.h"
+#include "file/writer.h"
+#include "journal/recover.h"
 #include "located.h"
 
 namespace st::testing {

@@ -6,10 +6,11 @@
 
 #include "bound.h"
 #include "cuts.h"
+#include "engine/open.h"
+#include "engine/recover_all.h"
+#include "model/collection.h"
 #include "mortal_env.h"
 #include "shards_workload.h"
-#include "store/collection.h"
-#include "store/recover_all.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -41,7 +42,7 @@ struct Change {
 class SecondWriterOfShards : public ::testing::Test {
  protected:
   static std::unique_ptr<store::Collection> open(os::Env &env, const std::string &file) {
-    auto opened = store::Collection::open(env, shards_folder + "/" + file, {.writable = true, .lock_timeout_ms = 50});
+    auto opened = store::open_path(env, shards_folder + "/" + file, {.writable = true, .lock_timeout_ms = 50});
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }

@@ -10,12 +10,12 @@
 
 #include "bound.h"
 #include "cuts.h"
+#include "engine/recover_all.h"
+#include "file/transaction.h"
+#include "file/writer.h"
 #include "layout_workload.h"
 #include "mortal_env.h"
-#include "store/recover_all.h"
-#include "store/transaction.h"
 #include "test_files.h"
-#include "write/writer.h"
 
 namespace st::testing {
 namespace {

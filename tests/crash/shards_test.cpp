@@ -12,12 +12,12 @@
 
 #include "bound.h"
 #include "cuts.h"
+#include "engine/recover_all.h"
 #include "failing_call.h"
+#include "file/transaction.h"
+#include "journal/super_recover.h"
+#include "shards/shards.h"
 #include "shards_workload.h"
-#include "store/recover_all.h"
-#include "store/shards.h"
-#include "store/transaction.h"
-#include "write/super_recover.h"
 
 namespace st::testing {
 namespace {

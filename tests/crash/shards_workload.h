@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "layout_workload.h"
-#include "store/shards.h"
+#include "shards/shards.h"
 
 namespace st::testing {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "file/transaction.h"
 #include "sim_env.h"
-#include "store/transaction.h"
 
 namespace st::testing {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "base/hash.h"
 #include "format/header.h"
-#include "hash.h"
 
 namespace st::fuzz {
 namespace {

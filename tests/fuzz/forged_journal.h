@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "write/journal_layout.h"
+#include "journal/journal_layout.h"
 
 namespace st::fuzz {
 

@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "chosen_cut.h"
+#include "engine/recover_all.h"
 #include "folder_watch.h"
 #include "format/header.h"
-#include "hash.h"
+#include "journal/roll_forward.h"
+#include "journal/super_recover.h"
+#include "located.h"
+#include "newfile/replacement.h"
 #include "require.h"
 #include "shards_workload.h"
-#include "store/recover_all.h"
-#include "write/replacement.h"
-#include "write/roll_forward.h"
-#include "write/super_recover.h"
-#include "located.h"
 
 namespace st::fuzz {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "store/shards.h"
+#include "shards/shards.h"
 
 namespace st::fuzz {
 

@@ -5,17 +5,17 @@
 #include <set>
 #include <vector>
 
+#include "base/hash.h"
+#include "engine/recover_all.h"
+#include "file/transaction.h"
 #include "folder_watch.h"
-#include "hash.h"
 #include "hostile_folder.h"
 #include "located.h"
+#include "newfile/names.h"
 #include "require.h"
+#include "shards/old_list.h"
+#include "shards/old_shards.h"
 #include "shards_workload.h"
-#include "store/old_shards.h"
-#include "store/recover_all.h"
-#include "store/transaction.h"
-#include "write/names.h"
-#include "write/old_list.h"
 
 namespace st::fuzz {
 namespace {

@@ -6,16 +6,16 @@
 #include <memory>
 
 #include "chosen_cut.h"
+#include "engine/verify.h"
+#include "file/checkpoint.h"
 #include "forged_journal.h"
 #include "format/header.h"
+#include "journal/identity.h"
+#include "journal/recover.h"
+#include "located.h"
 #include "require.h"
 #include "serialise_header.h"
 #include "sim_env.h"
-#include "store/checkpoint.h"
-#include "store/verify.h"
-#include "write/identity.h"
-#include "write/recover.h"
-#include "located.h"
 
 namespace st::fuzz {
 namespace {

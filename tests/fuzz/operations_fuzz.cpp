@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "chosen_cut.h"
+#include "engine/verify.h"
 #include "layout_workload.h"
 #include "require.h"
 #include "steps.h"
-#include "store/verify.h"
 
 namespace st::fuzz {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "error.h"
+#include "base/error.h"
 
 #define REQUIRE(condition, ...)                                                        \
   do {                                                                                 \

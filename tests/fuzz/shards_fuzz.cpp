@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "chosen_cut.h"
+#include "engine/recover_all.h"
 #include "failing_call.h"
 #include "format/shard_index.h"
 #include "require.h"
 #include "shards_workload.h"
 #include "steps.h"
-#include "store/recover_all.h"
 
 namespace st::fuzz {
 namespace {

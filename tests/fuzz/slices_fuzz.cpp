@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "file/checkpoint.h"
 #include "format/header.h"
 #include "format/slice.h"
 #include "require.h"
 #include "serialise_header.h"
 #include "sim_env.h"
-#include "store/checkpoint.h"
 
 namespace st::fuzz {
 namespace {

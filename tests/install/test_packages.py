@@ -49,7 +49,7 @@ def test_the_source_package_has_what_the_build_takes_and_not_what_fuzzing_found(
     )  # as `meson dist`
     with tarfile.open(packed) as archive:
         names = {name.removeprefix("libst/") for name in archive.getnames()}
-    assert {"LICENSE", "meson.build", "pyproject.toml", "bindings/python/any_python.py", "core/error.cpp"} <= names
+    assert {"LICENSE", "meson.build", "pyproject.toml", "bindings/python/any_python.py", "core/base/error.cpp"} <= names
     assert not [name for name in names if name.startswith("tests/fuzz/corpus")]
 
 

@@ -16,9 +16,10 @@
 #include <filesystem>
 
 #include "counting_env.h"
+#include "engine/open.h"
+#include "engine/recover_all.h"
 #include "os/filesystem.h"
 #include "random_model.h"
-#include "store/recover_all.h"
 
 namespace st::testing {
 namespace {
@@ -157,7 +158,7 @@ class Trials {
     if (!expect(store::recover_all(os::Env::posix(), model_.path, {}, {}), "remove old shards")) return;
     store::OpenOptions options;
     options.writable = true;
-    auto c = store::Collection::open(env_, model_.path, options);
+    auto c = store::open_path(env_, model_.path, options);
     if (!expect(c, "open")) return;
     auto t = (*c)->begin(model_.options());
     if (!expect(t, "begin") || !expect(model_.stage(**t), "stage")) return;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "model/collection.h"
 #include "serialise_header.h"
-#include "store/collection.h"
 
 namespace st::testing {
 

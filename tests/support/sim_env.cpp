@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "hash.h"
+#include "base/hash.h"
 
 namespace st::testing {
 

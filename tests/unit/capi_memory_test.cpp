@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/hash.h"
 #include "capi_scene.h"
-#include "hash.h"
-#include "write/journal_layout.h"
+#include "journal/journal_layout.h"
 
 namespace {
 

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "hash.h"
+#include "base/hash.h"
+#include "journal/identity.h"
+#include "journal/journal_folder.h"
+#include "journal/recover.h"
+#include "located.h"
 #include "os/range_lock.h"
 #include "test_files.h"
-#include "write/identity.h"
-#include "write/journal_folder.h"
-#include "write/recover.h"
-#include "located.h"
 
 namespace st::testing {
 

@@ -6,12 +6,11 @@
 #include <numeric>
 #include <random>
 
+#include "engine/deltas.h"
+#include "engine/open.h"
 #include "format/shard_index.h"
+#include "model/collection.h"
 #include "sim_env.h"
-#include "store/collection.h"
-#include "store/delta_patch.h"
-#include "store/diff.h"
-#include "store/merge.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -159,7 +158,7 @@ inline Holdings in_shards(SimEnv &disk, const std::string &folder) {
 inline Holdings seen_through(os::Env &env, const std::string &path, const std::vector<std::string> &deltas) {
   store::OpenOptions options;
   options.deltas = deltas;
-  auto opened = store::Collection::open(env, path, options);
+  auto opened = store::open_path(env, path, options);
   EXPECT_TRUE(is_ok(opened));
   Holdings h;
   if (!opened) return h;

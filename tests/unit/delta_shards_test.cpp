@@ -1,6 +1,6 @@
 // Deltas where a side is sharded: what a checkpoint holds counts, and not in how many files.
 #include "delta_scene.h"
-#include "store/verify.h"
+#include "engine/verify.h"
 
 namespace st::testing {
 namespace {
@@ -31,7 +31,7 @@ class ShardedDeltas : public ::testing::Test {
   Result<std::unique_ptr<store::Collection>> over(const std::string &base) {
     store::OpenOptions options;
     options.deltas = {"/d"};
-    return store::Collection::open(disk, base, options);
+    return store::open_path(disk, base, options);
   }
   Result<store::DeltaPatched> patch(const std::string &delta, std::string reverse = {}) {
     store::DeltaPatchOptions options;
@@ -138,7 +138,7 @@ TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
     return bytes;
   };
   const auto put = [&](const TestTensor &t) {
-    auto file = store::Collection::open(disk, "/m", {.writable = true}).value();
+    auto file = store::open_path(disk, "/m", {.writable = true}).value();
     auto transaction = file->begin({}).value();
     const store::NewBytes value{static_cast<uint32_t>(t.dtype), t.shape, t.bytes.data(), t.bytes.size()};
     ASSERT_TRUE(is_ok(transaction->put(t.name, value)));

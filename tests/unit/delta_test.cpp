@@ -242,10 +242,10 @@ TEST_F(Deltas, OverAnotherBaseOfTheSameFormsAreToldFromTheirsByHowItBegins) {
   ASSERT_TRUE(is_ok(diff()));
   store::OpenOptions options;
   options.deltas = {delta};
-  EXPECT_TRUE(is_ok(store::Collection::open(env, base, options)));
+  EXPECT_TRUE(is_ok(store::open_path(env, base, options)));
   a.tensors[1].bytes[0] ^= 1;
   put_bytes(base, a.file());
-  EXPECT_TRUE(fails_with(Status::delta_base, store::Collection::open(env, base, options)));
+  EXPECT_TRUE(fails_with(Status::delta_base, store::open_path(env, base, options)));
 }
 
 // On a disk in memory, which needs no time to sync.

@@ -1,5 +1,5 @@
 // The catalogue of a transaction that changes the layout: what each step makes of it, and what it refuses.
-#include "store/draft.h"
+#include "file/draft.h"
 
 #include "parse.h"
 

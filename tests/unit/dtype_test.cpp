@@ -4,8 +4,8 @@
 
 #include "format/dtype.h"
 #include "format/index.h"
+#include "newfile/layout.h"
 #include "test_files.h"
-#include "write/layout.h"
 
 namespace st {
 namespace {

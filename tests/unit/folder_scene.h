@@ -5,14 +5,14 @@
 #include <functional>
 #include <map>
 
+#include "engine/deltas.h"
+#include "engine/open.h"
+#include "engine/recover_all.h"
+#include "engine/reshape.h"
 #include "fault_env.h"
-#include "store/collection.h"
-#include "store/delta_patch.h"
-#include "store/diff.h"
-#include "store/recover_all.h"
-#include "store/reshape.h"
+#include "file/writer.h"
+#include "model/collection.h"
 #include "test_files.h"
-#include "write/writer.h"
 
 namespace st::testing {
 
@@ -34,7 +34,7 @@ class FolderScene : public ::testing::Test {
     store::OpenOptions options;
     options.writable = writable;
     options.lock_timeout_ms = 0;
-    return store::Collection::open(env, path, std::move(options));
+    return store::open_path(env, path, std::move(options));
   }
   static store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
     return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes.data(), n};

@@ -2,8 +2,8 @@
 // an index keeps must grow no faster than the header.
 #include <pthread.h>
 
+#include "base/hash.h"
 #include "bound.h"
-#include "hash.h"
 #include "parse.h"
 #include "sanitizers.h"
 

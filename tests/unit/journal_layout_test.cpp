@@ -1,8 +1,8 @@
 // The bytes of a journal: what is written is read back, and one flipped bit
 // anywhere is noticed.
-#include "hash.h"
+#include "base/hash.h"
+#include "journal/journal_layout.h"
 #include "test_files.h"
-#include "write/journal_layout.h"
 
 namespace st::write {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "journal/super_journal.h"
 #include "sim_env.h"
-#include "write/super_journal.h"
 
 namespace st::write {
 namespace {

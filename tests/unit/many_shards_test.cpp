@@ -2,10 +2,10 @@
 // system calls, and names that listings of folders answered; no time.
 #include <functional>
 
+#include "engine/recover_all.h"
+#include "engine/verify.h"
 #include "fault_env.h"
 #include "format/shard_index.h"
-#include "store/recover_all.h"
-#include "store/verify.h"
 #include "test_files.h"
 
 namespace st::store {

@@ -4,13 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/open.h"
+#include "engine/recover_all.h"
+#include "engine/verify.h"
+#include "model/collection.h"
 #include "read_only_env.h"
-#include "store/collection.h"
-#include "store/recover_all.h"
-#include "store/shards.h"
-#include "store/verify.h"
+#include "shards/old_list.h"
+#include "shards/shards.h"
 #include "test_files.h"
-#include "write/old_list.h"
 
 namespace st::store {
 namespace {
@@ -55,7 +56,7 @@ class NewNames : public ::testing::Test {
     options.writable = true;
     options.lock_timeout_ms = 0;
     options.log = [this](LogLevel, const std::string &m) { told += m + "\n"; };
-    auto opened = Collection::open(with, path, options);
+    auto opened = open_path(with, path, options);
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }

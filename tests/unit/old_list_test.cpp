@@ -2,8 +2,8 @@
 // is read that no commit wrote, or that would lead out of the folder.
 #include <gtest/gtest.h>
 
-#include "write/names.h"
-#include "write/old_list.h"
+#include "newfile/names.h"
+#include "shards/old_list.h"
 
 namespace st::write {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
-#include "write/patch.h"
+#include "journal/patch.h"
 #include "located.h"
 
 namespace st::write {

@@ -4,11 +4,12 @@
 
 #include <cstring>
 
+#include "engine/open.h"
+#include "journal/recover.h"
 #include "located.h"
+#include "model/collection.h"
 #include "sharing_env.h"
-#include "store/collection.h"
 #include "test_files.h"
-#include "write/recover.h"
 
 namespace st::store::payload_views {
 namespace {
@@ -87,7 +88,7 @@ class Scene {
     OpenOptions options;
     options.writable = true;
     options.map = map;
-    auto opened = Collection::open(env, path(), std::move(options));
+    auto opened = open_path(env, path(), std::move(options));
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }

@@ -2,8 +2,9 @@
 // room that its plan names.
 #include "bound.h"
 #include "counting_env.h"
+#include "engine/open.h"
+#include "engine/recover_all.h"
 #include "random_model.h"
-#include "store/recover_all.h"
 #include "test_files.h"
 
 namespace st::store {
@@ -31,7 +32,7 @@ class PlanTest : public ::testing::TestWithParam<Case> {
     OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 0;
-    auto opened = Collection::open(env(), path, options);
+    auto opened = open_path(env(), path, options);
     EXPECT_TRUE(is_ok(opened));
     return std::move(*opened);
   }

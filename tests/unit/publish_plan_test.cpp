@@ -1,5 +1,5 @@
 // The planner: where data begins, what is shared and what is copied.
-#include "write/publish_plan.h"
+#include "newfile/publish_plan.h"
 
 #include "parse.h"
 #include "test_files.h"

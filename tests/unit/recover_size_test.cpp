@@ -10,14 +10,14 @@
 #include <functional>
 
 #include "crash_scene.h"
+#include "engine/recover_all.h"
+#include "engine/verify.h"
 #include "fault_env.h"
+#include "file/checkpoint.h"
+#include "journal/super_recover.h"
 #include "located.h"
 #include "sanitizers.h"
-#include "store/checkpoint.h"
-#include "store/recover_all.h"
-#include "store/shards.h"
-#include "store/verify.h"
-#include "write/super_recover.h"
+#include "shards/shards.h"
 
 namespace st::store {
 namespace {

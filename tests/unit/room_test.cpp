@@ -5,9 +5,9 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
-#include "write/identity.h"
-#include "write/space.h"
-#include "write/transfer.h"
+#include "journal/identity.h"
+#include "journal/space.h"
+#include "newfile/transfer.h"
 
 namespace st::write {
 namespace {
@@ -97,7 +97,7 @@ TEST_F(RoomTest, OfACopyOnWriteFilesystemIsAllThatChanges) {
   env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };
   for (const char *type : {"btrfs", "zfs", "bcachefs", "f2fs"}) {
     const os::Filesystem filesystem{os::Storage::local, type};
-    EXPECT_TRUE(copies_on_write(type));
+    EXPECT_TRUE(os::copies_on_write(type));
     env.block = 4096;
     EXPECT_EQ(room_to_overwrite(file, filesystem, pieces, 0), (1u << 20) + 4096u);
     EXPECT_EQ(room_to_overwrite(file, filesystem, pieces, 4096), (1u << 20) + 4096u);
@@ -105,7 +105,7 @@ TEST_F(RoomTest, OfACopyOnWriteFilesystemIsAllThatChanges) {
     EXPECT_EQ(room_with_metadata(type, 0), 0u);
     EXPECT_TRUE(is_ok(make_room(file, filesystem, pieces, {})));
   }
-  EXPECT_FALSE(copies_on_write("ext4"));
+  EXPECT_FALSE(os::copies_on_write("ext4"));
 }
 
 TEST_F(RoomTest, ElsewhereIsWhatIsInHolesOrShared) {

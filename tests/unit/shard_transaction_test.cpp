@@ -8,13 +8,13 @@
 #include <new>
 #include <thread>
 
+#include "engine/verify.h"
 #include "fault_env.h"
+#include "file/transaction.h"
 #include "os/range_lock.h"
 #include "read_only_env.h"
-#include "store/shard_transaction.h"
-#include "store/shards.h"
-#include "store/transaction.h"
-#include "store/verify.h"
+#include "shards/shard_transaction.h"
+#include "shards/shards.h"
 #include "test_files.h"
 
 namespace st::store {

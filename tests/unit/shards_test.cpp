@@ -6,11 +6,12 @@
 
 #include <filesystem>
 
+#include "engine/open.h"
+#include "engine/reshape.h"
+#include "engine/verify.h"
+#include "file/transaction.h"
 #include "format/shard_index.h"
-#include "store/reshape.h"
-#include "store/shards.h"
-#include "store/transaction.h"
-#include "store/verify.h"
+#include "shards/shards.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -37,12 +38,12 @@ class ShardsTest : public ::testing::Test {
   }
   std::unique_ptr<Collection> open(OpenOptions options = {}) const { return open_at(index, std::move(options)); }
   static std::unique_ptr<Collection> open_at(const std::string &path, OpenOptions options = {}) {
-    auto opened = Collection::open(os::Env::posix(), path, std::move(options));
+    auto opened = open_path(os::Env::posix(), path, std::move(options));
     EXPECT_TRUE(opened) << opened.error().message;
     return opened ? std::move(*opened) : nullptr;
   }
   Status first_failure() const {
-    auto opened = Collection::open(os::Env::posix(), index, {});
+    auto opened = open_path(os::Env::posix(), index, {});
     if (!opened) return opened.error().status;
     const store::Catalogue catalogue = (*opened)->catalogue();
     for (size_t i = 0; i < catalogue.size(); ++i)
@@ -138,7 +139,7 @@ TEST_F(ShardsTest, WhatIsWrongHasAName) {
 
 TEST_F(ShardsTest, AFolderWithTwoIndexesIsAmbiguous) {
   put_bytes(dir / "n.safetensors.index.json", "{}");
-  auto opened = Collection::open(os::Env::posix(), dir.path(), {});
+  auto opened = open_path(os::Env::posix(), dir.path(), {});
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().status, Status::shard_index);
 }

@@ -4,12 +4,12 @@
 
 #include <set>
 
+#include "file/writer.h"
+#include "journal/recover.h"
 #include "located.h"
+#include "newfile/units.h"
 #include "sharing_env.h"
 #include "store_scene.h"
-#include "write/recover.h"
-#include "write/units.h"
-#include "write/writer.h"
 
 namespace st::store::slow_disk {
 namespace {

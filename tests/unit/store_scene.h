@@ -3,8 +3,8 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
-#include "store/checkpoint.h"
-#include "store/transaction.h"
+#include "file/checkpoint.h"
+#include "file/transaction.h"
 
 namespace st::testing {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "write/replacement.h"
-#include "write/super_journal.h"
+#include "journal/super_journal.h"
+#include "newfile/replacement.h"
 
 namespace st::write {
 namespace {

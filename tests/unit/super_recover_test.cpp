@@ -6,14 +6,14 @@
 
 #include <functional>
 
+#include "base/hash.h"
+#include "engine/recover_all.h"
 #include "fault_env.h"
-#include "hash.h"
-#include "store/recover_all.h"
-#include "store/shards.h"
-#include "store/transaction.h"
-#include "test_files.h"
-#include "write/super_recover.h"
+#include "file/transaction.h"
+#include "journal/super_recover.h"
 #include "located.h"
+#include "shards/shards.h"
+#include "test_files.h"
 
 namespace st::write {
 namespace {

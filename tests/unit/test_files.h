@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "error.h"
+#include "base/error.h"
 #include "format/header.h"
 #include "serialise_header.h"
 

@@ -2,8 +2,8 @@
 // waits or syncs (timed_env.h).
 #include "bound.h"
 #include "os/turnstile.h"
-#include "store/shard_transaction.h"
-#include "store/shards.h"
+#include "shards/shard_transaction.h"
+#include "shards/shards.h"
 #include "store_scene.h"
 #include "timed_env.h"
 

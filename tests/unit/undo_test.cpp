@@ -5,11 +5,11 @@
 #include <cstring>
 
 #include "crash_scene.h"
+#include "journal/space.h"
+#include "journal/undo.h"
+#include "located.h"
 #include "sharing_env.h"
 #include "store_scene.h"
-#include "write/space.h"
-#include "write/undo.h"
-#include "located.h"
 
 namespace st::write {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "store/verify.h"
+#include "engine/verify.h"
 #include "store_scene.h"
 
 namespace st::store {

@@ -1,6 +1,6 @@
 // Saving, on a real disk: what a writer refuses and that it then is as it was, how headers that outgrow their gap are
 // dealt with, what a new file inherits from the one that it replaces, and what becomes of temporaries.
-#include "write/writer.h"
+#include "file/writer.h"
 
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -10,10 +10,10 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
-#include "write/carry_over.h"
-#include "write/exclusive.h"
-#include "write/replacement.h"
 #include "located.h"
+#include "newfile/carry_over.h"
+#include "newfile/replacement.h"
+#include "os/exclusive.h"
 
 namespace st::write {
 namespace {

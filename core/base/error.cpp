@@ -1,0 +1,51 @@
+#include "base/error.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace st {
+
+std::string in_quotes(std::string_view name) {
+  constexpr size_t longest = 160;
+  constexpr char hex[] = "0123456789abcdef";
+  std::string out = "'";
+  for (unsigned char c : name.substr(0, longest)) {
+    if (c < 0x20 || c == 0x7f) {
+      out += "\\x";
+      out += hex[c >> 4];
+      out += hex[c & 15];
+    } else {
+      out += static_cast<char>(c);
+    }
+  }
+  out += name.size() > longest ? "...'" : "'";
+  return out;
+}
+
+Status status_of_errno(int err) {
+  switch (err) {
+    case ENOENT:
+    case ENOTDIR: return Status::no_file;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ETXTBSY: return Status::permission;
+    case ENOSPC:
+    case EDQUOT: return Status::no_space;
+    case ENOMEM: return Status::nomem;
+    case EISDIR:
+    case ENXIO: return Status::not_regular;
+    default: return Status::io;
+  }
+}
+
+Error os_error(int err, std::string_view what, std::string_view path) {
+  char reason[128];
+  // The GNU strerror_r: thread-safe, may ignore the buffer.
+  Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ",
+                  std::string_view(strerror_r(err, reason, sizeof reason)));
+  e.os_errno = err;
+  return e;
+}
+
+}  // namespace st

@@ -1,0 +1,68 @@
+#include "delta/delta_chain.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "delta/delta_hash.h"
+
+namespace st::store {
+namespace {
+
+using Holders = std::unordered_map<std::string_view, const ListedTensor *>;
+
+// Of tensors that lie in a delta below, by that delta's own hashes; those of the
+// base are noted.
+Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &holders, std::string_view name,
+                            const OldBytes &old, std::vector<OldTensor> *of_base) {
+  const auto found = holders.find(name);
+  if (found == holders.end()) return {};  // apply() will say what is wrong
+  const ListedTensor &t = *found->second;
+  if (t.layer == 0) {
+    of_base->push_back({t.index, old});
+    return {};
+  }
+  const DeltaFile &holder = below[t.layer - 1];
+  if (holder.notes.tensors[t.index].bytes == old.all) return {};
+  return Failure(wrong_base(name, holder.path));
+}
+
+}  // namespace
+
+Result<DeltaChain> chain(const Whole &base, std::span<const DeltaFile> deltas) {
+  DeltaChain c{base.listing(), {}};
+  for (size_t n = 0; n < deltas.size(); ++n) {
+    const DeltaFile &delta = deltas[n];
+    Holders holders;
+    holders.reserve(c.listing.tensors.size());
+    for (const ListedTensor &t : c.listing.tensors) holders.emplace(t.name, &t);
+    const auto check = [&](std::string_view name, const OldBytes &old) {
+      return check_replaced(deltas.first(n), holders, name, old, &c.old);
+    };
+    for (size_t i = 0; i < delta.index().size(); ++i)
+      if (const auto &old = delta.notes.tensors[i].old)
+        if (auto ok = check(delta.index().at(i).name, *old); !ok) return Failure(std::move(ok.error()));
+    for (const auto &[name, old] : delta.notes.deleted)
+      if (auto ok = check(name, old); !ok) return Failure(std::move(ok.error()));
+    if (auto applied = apply(&c.listing, delta.index(), delta.notes, static_cast<uint32_t>(n + 1)); !applied) {
+      applied.error().message +=
+          text(" (delta ", in_quotes(delta.path), " on ", in_quotes(n == 0 ? base.path() : deltas[n - 1].path), ")");
+      return Failure(std::move(applied.error()));
+    }
+  }
+  std::sort(c.old.begin(), c.old.end(), [](const OldTensor &a, const OldTensor &b) { return a.index < b.index; });
+  return c;
+}
+
+Result<void> check_old(const Whole &base, std::span<const OldTensor> tensors, const TakeOld &take) {
+  TensorWindow window(false);
+  for (const OldTensor &old : tensors) {
+    const Place &place = base.at(old.index);
+    const TensorView t = place.tensor();
+    auto hashed = hash_tensor(window, *place.snapshot, t, [&](auto piece) { return take(t, piece); });
+    if (!hashed) return Failure(std::move(hashed.error()));
+    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));
+  }
+  return {};
+}
+
+}  // namespace st::store

@@ -1,0 +1,96 @@
+#include "delta/delta_file.h"
+
+#include <algorithm>
+
+#include "delta/delta_hash.h"
+
+namespace st::store {
+
+Result<DeltaFile> DeltaFile::of(const Checkpoint &file) {
+  HeldSnapshot snapshot = file.hold();
+  auto notes = parse_delta(snapshot->header.index);
+  if (!notes) {
+    notes.error().message += text(" (", in_quotes(file.path()), ")");
+    return Failure(std::move(notes.error()));
+  }
+  return DeltaFile{nullptr, file.path(), std::move(snapshot), std::move(*notes)};
+}
+
+Result<DeltaFile> DeltaFile::of(std::unique_ptr<Checkpoint> file) {
+  auto delta = of(*file);
+  if (delta) delta->file = std::move(file);
+  return delta;
+}
+
+Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const {
+  std::vector<uint64_t> heads;
+  TensorWindow window(true);
+  for (size_t i = 0; i < index().size(); ++i) {
+    const TensorView t = index().at(i);
+    auto hashed = hash_tensor(window, *snapshot, t, [&](auto piece) { return tell(piece.size()); });
+    if (!hashed) return Failure(std::move(hashed.error()));
+    if (hashed->all != notes.tensors[i].bytes)
+      return Failure(error(Status::delta, "the bytes of tensor ", in_quotes(t.name), " in the delta ", in_quotes(path),
+                           " are not those that it was written with; make it anew")
+                         .about_tensor(t.name));
+    heads.push_back(hashed->head);
+  }
+  return heads;
+}
+
+std::vector<OldTensor> old_tensors(const Whole &base, const Index &delta, const DeltaNotes &notes) {
+  std::vector<OldTensor> out;
+  for (size_t i = 0; i < delta.size(); ++i)
+    if (notes.tensors[i].old) out.push_back({base.find(delta.at(i).name).value(), *notes.tensors[i].old});
+  for (const auto &[name, old] : notes.deleted) out.push_back({base.find(name).value(), old});
+  std::sort(out.begin(), out.end(), [](const OldTensor &a, const OldTensor &b) { return a.index < b.index; });
+  return out;
+}
+
+Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors) {
+  char head[delta_head_bytes];
+  for (const OldTensor &old : tensors) {
+    const Place &place = base.at(old.index);
+    const TensorView t = place.tensor();
+    const uint64_t n = std::min(t.nbytes, delta_head_bytes);
+    auto reach = place.snapshot->here();
+    if (!reach) return Failure(std::move(reach.error()));
+    if (auto got = reach->file.read(head, n, place.snapshot->file_offset(t)); !got) return got;
+    if (hash64(head, n) != old.bytes.head) return Failure(wrong_base(t.name, place.member->path()));
+  }
+  return {};
+}
+
+bool same_forms(const Whole &base, const Index &delta) {
+  for (size_t i = 0; i < delta.size(); ++i) {
+    const TensorView t = delta.at(i);
+    const auto found = base.find(t.name);
+    if (!found) return false;
+    const TensorView old = base.at(*found).tensor();
+    if (old.dtype != t.dtype || !std::ranges::equal(old.shape, t.shape)) return false;
+  }
+  return true;
+}
+
+Error wrong_base(std::string_view tensor, std::string_view path) {
+  return error(Status::delta_base, "tensor ", in_quotes(tensor), " of ", in_quotes(path),
+               " does not have the bytes that the delta is to replace; the delta was made for another base, or has "
+               "been applied already")
+      .about_tensor(tensor);
+}
+
+Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
+                                                   std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
+                                                   uint64_t alignment, int32_t lock_timeout_ms) {
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const write::NewTensor &t : tensors) names.push_back(t.name);
+  auto metadata = spell_delta(notes, names);
+  write::SaveOptions options;
+  options.layout = write::Layout::canonical;
+  options.alignment = alignment;
+  options.lock_timeout_ms = lock_timeout_ms;
+  return write::Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options));
+}
+
+}  // namespace st::store

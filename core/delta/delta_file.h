@@ -1,0 +1,50 @@
+// A delta as a file: opened and judged, or being written.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "file/writer.h"
+#include "format/delta.h"
+#include "model/whole.h"
+
+namespace st::store {
+
+struct DeltaFile {
+  std::unique_ptr<Checkpoint> file;  // null where somebody else keeps it
+  std::string path;
+  HeldSnapshot snapshot;  // of file
+  DeltaNotes notes;
+
+  const Index &index() const { return snapshot->header.index; }
+
+  // Its current snapshot; status delta if it is none. `file` must outlive it, or is kept in it.
+  static Result<DeltaFile> of(const Checkpoint &file);
+  static Result<DeltaFile> of(std::unique_ptr<Checkpoint> file);
+  // Do its tensors have the bytes that were written? Reads all of them. Status delta.
+  // Answers the hash of each one's head.
+  Result<std::vector<uint64_t>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const;
+};
+
+// The tensors that a delta made for `base` says it replaces or deletes, in the
+// order of the base.
+struct OldTensor {
+  size_t index;  // in the base
+  OldBytes bytes;
+};
+std::vector<OldTensor> old_tensors(const Whole &base, const Index &delta, const DeltaNotes &notes);
+
+// Do these begin with the bytes that they are to have? Status delta_base.
+Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors);
+
+bool same_forms(const Whole &base, const Index &delta);  // of all tensors of the delta
+
+Error wrong_base(std::string_view tensor, std::string_view path);
+
+// A writer of the delta with these notes, for tensors in their order, which is the canonical one.
+Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
+                                                   std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
+                                                   uint64_t alignment, int32_t lock_timeout_ms);
+
+}  // namespace st::store

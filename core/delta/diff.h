@@ -1,0 +1,24 @@
+// The difference of two checkpoints, each a file or shards, as one file: see format/delta.h. Both are read
+// once, in large requests, and what differs once more; memory is bounded by a
+// few blocks and the catalogues. Changes neither.
+#pragma once
+
+#include <string>
+
+#include "base/control.h"
+#include "model/collection.h"
+
+namespace st::store {
+
+struct DiffOptions {
+  uint64_t alignment = 0;  // of the delta's first data byte; 0: 64
+  int32_t lock_timeout_ms = 10000;
+  Progress progress = {};
+};
+
+// Writes the delta that makes `to` of `from`, durably, under the path `delta`.
+// Status file_changed: `to` was changed meanwhile; what else those of opening and saving are.
+Result<void> diff(os::Env &env, const Collection &from, const Collection &to, const std::string &delta,
+                  const DiffOptions &options);
+
+}  // namespace st::store

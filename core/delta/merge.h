@@ -1,0 +1,16 @@
+// A base, one file or shards, and deltas folded into one new file. Bytes go from file to file inside the
+// kernel, shared where the filesystem can; none of the sources is changed.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "delta/delta_file.h"
+
+namespace st::store {
+
+// Each delta keeps its file. Statuses: delta, delta_base, those of saving.
+Result<void> merge(os::Env &env, const Collection &base, std::span<const DeltaFile> layers, const std::string &to,
+                   const write::SaveOptions &options);
+
+}  // namespace st::store

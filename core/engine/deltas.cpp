@@ -1,0 +1,65 @@
+#include "engine/deltas.h"
+
+#include "delta/merge.h"
+#include "engine/open.h"
+#include "format/shard_index.h"
+
+namespace st::store {
+namespace {
+
+OpenOptions for_reading(int32_t lock_timeout_ms) {
+  OpenOptions reading;
+  reading.map = read::MapMode::none;
+  reading.lock_timeout_ms = lock_timeout_ms;
+  return reading;
+}
+
+}  // namespace
+
+Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options) {
+  auto file = Checkpoint::open(env, path, std::move(options));
+  if (!file) return Failure(std::move(file.error()));
+  return DeltaFile::of(std::move(*file));
+}
+
+Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
+                  const DiffOptions &options) {
+  const OpenOptions reading = for_reading(options.lock_timeout_ms);
+  auto before = open_path(env, from, reading);
+  if (!before) return Failure(std::move(before.error()));
+  auto after = open_path(env, to, reading);
+  if (!after) return Failure(std::move(after.error()));
+  return diff(env, **before, **after, delta, options);
+}
+
+Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
+  OpenOptions open;
+  open.lock_timeout_ms = options.lock_timeout_ms;
+  auto changes = open_delta(env, delta, open);
+  if (!changes) return Failure(std::move(changes.error()));
+  open.writable = true;
+  open.map = read::MapMode::none;
+  auto opened = open_path(env, base, open);
+  if (!opened) return Failure(std::move(opened.error()));
+  return patch(env, **opened, std::move(*changes), std::move(options));
+}
+
+Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
+                   const write::SaveOptions &options) {
+  if (is_index_name(to))
+    return fail(Status::invalid_argument, in_quotes(to),
+                " is the name of an index, but deltas are merged into one file; give the path of a .safetensors file, "
+                "and cut that into shards");
+  const OpenOptions reading = for_reading(options.lock_timeout_ms);
+  auto below = open_path(env, base, reading);
+  if (!below) return Failure(std::move(below.error()));
+  std::vector<DeltaFile> layers;
+  for (const std::string &path : deltas) {
+    auto delta = open_delta(env, path, reading);
+    if (!delta) return Failure(std::move(delta.error()));
+    layers.push_back(std::move(*delta));
+  }
+  return merge(env, **below, layers, to, options);
+}
+
+}  // namespace st::store

@@ -1,0 +1,24 @@
+// Deltas by the paths that a user gives: what is opened here, delta/ works on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "delta/delta_patch.h"
+#include "delta/diff.h"
+#include "file/writer.h"
+
+namespace st::store {
+
+// Status delta if it is none; those of opening.
+Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options);
+
+// Those of delta/ of the same names. Statuses: also those of opening each.
+Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
+                  const DiffOptions &options);
+Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options);
+// Status invalid_argument for the name of an index.
+Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
+                   const write::SaveOptions &options);
+
+}  // namespace st::store

@@ -1,0 +1,22 @@
+// What a path stands for: a file, an index of shards, or a folder that holds one
+// of the two.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "os/env.h"
+
+namespace st::store {
+
+struct Located {
+  std::string path;
+  bool is_index = false;
+};
+
+// A folder leads to the one index in it, or else to its model.safetensors. Status
+// not_regular if it holds neither, shard_index if it holds several. Asks the system
+// only if the name leaves a doubt: `maybe_folder` says that it is no plain file.
+Result<Located> locate(os::Env &env, const std::string &path, bool maybe_folder = true);
+
+}  // namespace st::store

@@ -1,0 +1,54 @@
+#include "engine/open.h"
+
+#include "delta/layered.h"
+#include "engine/locate.h"
+#include "model/one_file.h"
+#include "shards/shards.h"
+
+namespace st::store {
+
+namespace {
+
+Result<Layers> open_layers(os::Env &env, const std::string &path, const OpenOptions &options) {
+  OpenOptions below = options;
+  below.deltas.clear();
+  auto base = open_path(env, path, std::move(below));
+  if (!base) return Failure(std::move(base.error()));
+  Layers layers{std::move(*base), {}};
+  for (const std::string &each : options.deltas) {
+    auto opened = Checkpoint::open(env, each, options);
+    if (!opened) return Failure(std::move(opened.error()));
+    layers.deltas.push_back(std::move(*opened));
+  }
+  return layers;
+}
+
+Result<std::unique_ptr<Collection>> open_located(os::Env &env, const Located &located, OpenOptions options) {
+  if (!options.deltas.empty()) return Layered::open(env, located.path, std::move(options), open_layers);
+  if (located.is_index) return Shards::open(env, located.path, std::move(options));
+  auto file = Checkpoint::open(env, located.path, std::move(options));
+  if (!file) return Failure(std::move(file.error()));
+  return std::make_unique<OneFile>(std::move(*file));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collection>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
+  auto located = locate(env, path, false);
+  if (!located) return Failure(std::move(located.error()));
+  auto opened = open_located(env, *located, options);
+  if (opened || located->is_index || opened.error().status != Status::not_regular) return opened;
+  // Perhaps a folder.
+  located = locate(env, path);
+  if (!located) return Failure(std::move(located.error()));
+  if (!located->is_index && located->path == path) return opened;
+  return open_located(env, *located, std::move(options));
+}
+
+Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size) {
+  auto file = Checkpoint::open_memory(env, bytes, size);
+  if (!file) return Failure(std::move(file.error()));
+  return std::make_unique<OneFile>(std::move(*file));
+}
+
+}  // namespace st::store

@@ -1,0 +1,194 @@
+#include "engine/reshape.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "engine/open.h"
+#include "format/shard_index.h"
+#include "model/copy_out.h"
+#include "model/whole.h"
+#include "newfile/replacement.h"
+
+namespace st::store {
+namespace {
+
+constexpr const char *index_name = "model.safetensors.index.json";
+
+// The source, opened, and how far the copying has come.
+class Source {
+ public:
+  static Result<Source> open(os::Env &env, const std::string &path, const write::SaveOptions &options);
+
+  const Whole &whole() const { return *whole_; }
+  const Collection &collection() const { return *collection_; }
+  uint64_t bytes() const { return total_; }
+  // The pairs of the first file's header.
+  const write::NewMetadata &header_metadata() const { return header_metadata_; }
+  // Those tensors, as a file of its own.
+  Result<void> write_file(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
+                          const write::SaveOptions &options);
+
+ private:
+  std::unique_ptr<Collection> collection_;
+  std::optional<Whole> whole_;
+  write::NewMetadata header_metadata_;
+  uint64_t total_ = 0, done_ = 0;
+  Progress progress_;
+};
+
+Result<Source> Source::open(os::Env &env, const std::string &path, const write::SaveOptions &options) {
+  OpenOptions reading;
+  reading.map = read::MapMode::none;
+  reading.lock_timeout_ms = options.lock_timeout_ms;
+  Source source;
+  source.progress_ = options.progress;
+  auto collection = open_path(env, path, std::move(reading));
+  if (!collection) return Failure(std::move(collection.error()));
+  source.collection_ = std::move(*collection);
+  auto whole = Whole::of(*source.collection_);
+  if (!whole) return Failure(std::move(whole.error()));
+  source.whole_.emplace(std::move(*whole));
+  source.total_ = source.whole_->data_bytes();
+  if (!source.whole_->files().empty()) {
+    const Index &first = source.whole_->files().front().snapshot->header.index;
+    for (size_t i = 0; i < first.metadata_size(); ++i) source.header_metadata_.emplace_back(first.metadata_at(i));
+  }
+  return source;
+}
+
+Result<void> Source::write_file(write::Destination to, std::span<const Place> places,
+                                const write::NewMetadata &metadata, const write::SaveOptions &options) {
+  const Control control(progress_, nullptr);
+  return copy_out(std::move(to), places, metadata, options,
+                  [&](uint64_t more) { return control.check(done_ += more, total_); });
+}
+
+std::string shard_name(size_t number, size_t count) {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", number, count);
+  return name;
+}
+
+// In order; a new one where the next tensor would not fit.
+std::vector<std::span<const Place>> cut_up(std::span<const Place> places, uint64_t most) {
+  std::vector<std::span<const Place>> shards;
+  size_t begin = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const uint64_t n = places[i].tensor().nbytes;
+    if (i > begin && n > most - std::min(bytes, most)) {
+      shards.push_back(places.subspan(begin, i - begin));
+      begin = i;
+      bytes = 0;
+    }
+    bytes += n;
+  }
+  shards.push_back(places.subspan(begin));
+  return shards;
+}
+
+// The folder that is to hold the shards: what was written into it goes again
+// unless it is kept.
+class Folder {
+ public:
+  static Result<Folder> make(os::Env &env, const std::string &path);
+  Folder(Folder &&other) noexcept
+      : at_(std::move(other.at_)),
+        inside_(std::move(other.inside_)),
+        made_(std::exchange(other.made_, false)),
+        written_(std::move(other.written_)) {}
+  ~Folder() {
+    for (const std::string &name : written_) inside_->env().unlinkat(inside_->fd(), name.c_str(), 0);
+    if (made_) at_.env().unlinkat(at_.dir(), at_.name().c_str(), AT_REMOVEDIR);
+  }
+  os::Location next(const std::string &name) const { return {inside_, name}; }
+  void has(std::string name) { written_.push_back(std::move(name)); }
+  void keep() {
+    written_.clear();
+    made_ = false;
+  }
+
+ private:
+  Folder() = default;
+  os::Location at_;
+  std::shared_ptr<const os::Directory> inside_;
+  bool made_ = false;
+  std::vector<std::string> written_;
+};
+
+Result<Folder> Folder::make(os::Env &env, const std::string &path) {
+  Folder folder;
+  auto at = os::Location::find_new(env, path);
+  if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
+  folder.at_ = std::move(*at);
+  const int made =
+      os::repeat_interrupted([&] { return env.mkdirat(folder.at_.dir(), folder.at_.name().c_str(), 0777); });
+  if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));
+  folder.made_ = made == 0;
+  auto inside = folder.at_.folder()->inside(folder.at_.name());
+  if (!inside) return Failure(std::move(inside.error()));
+  folder.inside_ = std::move(*inside);
+  const auto names = folder.inside_->list();
+  if (!names) return Failure(Error(names.error()));
+  for (const std::string &name : *names)
+    if (name.ends_with(".safetensors") || is_index_name(name))
+      return fail(Status::invalid_argument, "the folder ", in_quotes(path), " holds ", in_quotes(name),
+                  " already; give an empty one, so that no two checkpoints are mixed");
+  return folder;
+}
+
+}  // namespace
+
+Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
+                     const write::SaveOptions &options) {
+  if (max_shard_size == 0) return fail(Status::invalid_argument, "shards of at most 0 bytes could hold nothing");
+  auto source = Source::open(env, from, options);
+  if (!source) return Failure(std::move(source.error()));
+  auto folder = Folder::make(env, to_folder);
+  if (!folder) return Failure(std::move(folder.error()));
+  const auto shards = cut_up(source->whole().places(), max_shard_size);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
+  ShardIndex index = ShardIndex::of(names);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    auto to = write::destination_at(folder->next(names[i]));
+    if (!to) return Failure(std::move(to.error()));
+    auto written = source->write_file(std::move(*to), shards[i], source->header_metadata(), options);
+    if (!written) return written;
+    folder->has(names[i]);
+    for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
+  }
+  if (!source->collection().file()) {
+    const Catalogue catalogue = source->collection().catalogue();
+    for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
+      const auto [key, value] = catalogue.metadata_at(i);
+      index.set_metadata(key, value);
+      if (const auto total = index.total(key); total && is_total(key)) index.set_total(key, *total);  // a number
+    }
+  }
+  index.set_total(total_size_key, source->bytes());
+
+  const std::string spelled = index.spell();
+  auto made = write::Replacement::create(folder->next(index_name), 0666);
+  if (!made) return Failure(std::move(made.error()));
+  if (auto put = (*made)->file().write(spelled.data(), spelled.size(), 0); !put) return put;
+  auto placed = (*made)->take_place({});
+  if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
+  folder->keep();
+  if (placed) return {};
+  Error e = std::move(placed.error().error);
+  e.status = Status::needs_recovery;
+  return Failure(std::move(e));
+}
+
+Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {
+  auto source = Source::open(env, from, options);
+  if (!source) return Failure(std::move(source.error()));
+  const auto &metadata = source->whole().metadata();
+  auto target = write::find_destination(env, to);
+  if (!target) return Failure(std::move(target.error()));
+  return source->write_file(std::move(*target), source->whole().places(), {metadata.begin(), metadata.end()}, options);
+}
+
+}  // namespace st::store

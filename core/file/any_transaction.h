@@ -1,0 +1,69 @@
+// What every transaction can do, on one file or on several, and what it is given
+// and says. Applied all or none. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/control.h"
+#include "newfile/cost.h"
+#include "newfile/layout.h"
+
+namespace st::store {
+
+inline constexpr uint32_t default_shard_grace_s = 3600;
+
+struct TransactionOptions {
+  bool copy = false;  // payloads are not kept by the caller until commit
+  int32_t lock_timeout_ms = 10000;
+  Progress progress = {};
+  bool publish = false;      // also what could be patched: no reader sees a mix
+  bool break_links = false;  // publish a file that has other names
+  bool new_names = false;    // of shards: what is published gets a new name, and the old one stays for shard_grace_s
+  uint32_t shard_grace_s = default_shard_grace_s;
+  bool compact = false;  // the layout is renewed though nothing else changes
+  write::Layout layout = write::Layout::keep;
+  bool align = false;  // the kept layout, of a file that is aligned before
+  uint64_t alignment = 0;
+  uint64_t reserve = 0;
+  // Do these bytes lie in memory that views of another file of the same handle show?
+  std::function<bool(const void *bytes, uint64_t n)> is_view = {};
+};
+
+// What a commit does. The commit itself goes by it: it begins only if what is needed is free.
+struct CommitPlan {
+  enum Kind { nothing, patch, publish } kind = nothing;
+  uint64_t file_size = 0, data_offset = 0;  // afterwards
+  write::Cost cost;
+  uint64_t space_needed = 0, space_free = UINT64_MAX;  // bytes
+  std::string how;
+};
+
+// What an update is to write.
+struct NewBytes {
+  uint32_t dtype;
+  std::span<const uint64_t> shape;
+  const void *bytes;
+  uint64_t nbytes;
+};
+
+class AnyTransaction {
+ public:
+  virtual ~AnyTransaction() = default;
+
+  virtual Result<void> update(std::string_view name, const NewBytes &value) = 0;
+  // These make a publish of it. What they refuse leaves the transaction as it was.
+  virtual Result<void> put(std::string_view name, const NewBytes &value) = 0;
+  virtual Result<void> remove(std::string_view name) = 0;
+  virtual Result<void> rename(std::string_view from, std::string_view to) = 0;
+  virtual Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) = 0;
+  // As the handle sees the file now. Changes nothing.
+  virtual Result<CommitPlan> plan() = 0;
+  // After status busy it may be called again; after anything else it is over.
+  virtual Result<void> commit() = 0;
+};
+
+}  // namespace st::store

@@ -1,0 +1,173 @@
+// The part that a transaction on one file plays in one on several: its commit, in
+// the steps that all parts take together. Nothing means anything before the
+// super-journal is committed, and nothing is given up after that.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "file/transaction.h"
+#include "journal/identity.h"
+#include "journal/space.h"
+#include "os/lock_holder.h"
+
+namespace st::store {
+
+namespace {
+
+uint64_t elements(std::span<const uint64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+Transaction::Gain Transaction::gain() const {
+  const Index &before = snapshot_->header.index;
+  uint64_t bytes = 0, parameters = 0;
+  for (const DraftTensor *t : draft_->tensors()) {
+    bytes += t->form.nbytes;
+    parameters += elements(t->form.shape);
+  }
+  for (size_t i = 0; i < before.size(); ++i) parameters -= elements(before.at(i).shape);
+  return {static_cast<int64_t>(bytes - before.data_bytes()), static_cast<int64_t>(parameters)};
+}
+
+Result<bool> Transaction::lock_part(int32_t timeout_ms) {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  control_ = Control(options_.progress, &checkpoint_.interrupts_);
+  bool orphaned = false;
+  auto locked = lock(timeout_ms, &orphaned);
+  if (!locked) {
+    if (locked.error().status != Status::busy) failed_ = true;
+    return Failure(std::move(locked.error()));
+  }
+  if (orphaned) return false;
+  locked_ = std::move(*locked);
+  if (publishes())
+    if (auto drafted = draft(); !drafted) return Failure(std::move(drafted.error()));
+  return true;
+}
+
+Result<void> Transaction::recover_part(int32_t timeout_ms) {
+  return checkpoint_.recover({timeout_ms, &control_, &checkpoint_.counters_.lock_waits});
+}
+
+Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form *form, std::string *name,
+                                                                     bool keeping_removed) {
+  auto made = std::make_unique<NewFile>();
+  if (auto ok = make(*locked_, made.get(), checkpoint_.at_, write::undecided_infix, keeping_removed); !ok)
+    return Failure(std::move(ok.error()));
+  if (auto synced = made->replacement->sync(control_); !synced) return Failure(std::move(synced.error()));
+  *form = {made->snapshot->file_size(), made->snapshot->header_hash};
+  *name = made->replacement->temporary();
+  return made;
+}
+
+Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEntry *entry) {
+  failed_ = true;  // there is no second commit
+  entry->file = checkpoint_.at_.name();
+  entry->old = {locked_->identity.size, locked_->identity.header_hash};
+  if (auto ok = need_journal(); !ok) return ok;
+  if (!publishes()) {
+    if (auto ok = restage_if_gone(); !ok) return ok;
+    entry->journal = journal_.journal->name();
+    if (auto ok = stage_borrowed(); !ok) return ok;
+    if (auto room = write::make_room(locked_->file, snapshot_->filesystem, pieces(), control_); !room) return room;
+    buffer_ = write::chunk_for(pieces());
+    return write::prepare_patch(locked_->file, journal_.folder->dir(), *journal_.journal, pieces(), locked_->identity,
+                                control_, super);
+  }
+  if (auto ok = check_links(*locked_); !ok) return ok;
+  const Makes made = makes(true);
+  if (made.first) {
+    auto first = make_part(&entry->first_form, &entry->first, made.first_keeps);
+    if (!first) return Failure(std::move(first.error()));
+    first_ = std::move(*first);
+  }
+  if (made.second) {
+    auto second = make_part(&entry->second_form, &entry->second, false);
+    if (!second) return Failure(std::move(second.error()));
+    second_ = std::move(*second);
+  }
+  // Its payloads are in the new files by now.
+  if (auto ok = restage_if_gone(); !ok) return ok;
+  entry->journal = journal_.journal->name();
+  write::Journal &journal = *journal_.journal;
+  if (auto ok = journal.seal_part(locked_->identity, {}, super.transaction, super.index); !ok) return ok;
+  if (auto ok = journal.sync_payload(journal_.folder->dir(), control_); !ok) return ok;
+  return journal.commit();
+}
+
+Result<void> Transaction::carry_out_patch() {
+  if (publishes()) return {};
+  return write::carry_out_patch(locked_->file, *journal_.journal, pieces(), buffer_);
+}
+
+Result<void> Transaction::place_first() {
+  return first_ ? first_->replacement->rename() : Result<void>();
+}
+
+Result<void> Transaction::place_second() {
+  return second_ ? second_->replacement->rename() : Result<void>();
+}
+
+Result<void> Transaction::mark_part_done() {
+  return journal_.journal->finish();
+}
+
+void Transaction::finish_part() {
+  journal_.journal->settle();
+  Counters &counters = checkpoint_.counters_;
+  ++counters.commits;
+  counters.journal_bytes += journal_.journal->bytes_written() - journal_start_;
+  for (const Staged &s : staged_) {
+    counters.bytes_written += s.piece.payload.length;
+    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
+    if (!shown && checkpoint_.options_.log) checkpoint_.options_.log(LogLevel::warning, shown.error().message);
+  }
+  for (const auto *made : {&first_, &second_})
+    if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
+  NewFile *last = second_ ? second_.get() : first_.get();
+  if (last) checkpoint_.adopt(std::move(last->snapshot));
+  if (last) os::hand_over(locked_->file, locked_->lock);
+  // The new files are locked until here, and the next writer waits for that.
+  first_.reset();
+  second_.reset();
+  locked_.reset();
+}
+
+Result<void> Transaction::prepare_new_name(const os::Location &at) {
+  failed_ = true;  // there is no second commit
+  if (!keeps_any()) return {};
+  first_ = std::make_unique<NewFile>();
+  if (auto ok = make(*locked_, first_.get(), at, write::temporary_infix); !ok) return ok;
+  return first_->replacement->file().sync();
+}
+
+void Transaction::leave_new_name(bool stays) noexcept {
+  if (first_) first_->replacement->leave(stays);
+}
+
+void Transaction::finish_new_name() {
+  Counters &counters = checkpoint_.counters_;
+  ++counters.commits;
+  if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
+  first_.reset();
+  locked_.reset();
+  // This file changes no more.
+  if (journal_.journal) let_go_of_journal();
+  checkpoint_.let_journals_go();
+}
+
+void Transaction::drop_part(bool open) noexcept {
+  for (auto *made : {&first_, &second_}) {
+    if (*made && open) (*made)->replacement->leave();
+    made->reset();
+  }
+  if (journal_.journal && journal_.journal->committed()) {
+    // Its record, though it means nothing, is not to be met again.
+    if (open || !journal_.journal->retire()) let_go_of_journal();
+  }
+  locked_.reset();
+}
+
+}  // namespace st::store

@@ -1,0 +1,351 @@
+// The half of Transaction that changes the layout: a new file is built beside
+// the old one, which shares with it what it can, and takes its name. Must never
+// touch the old file.
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "file/transaction.h"
+#include "newfile/build.h"
+#include "newfile/carry_over.h"
+#include "newfile/replacement.h"
+#include "newfile/room.h"
+
+namespace st::store {
+namespace {
+
+Error about(Error e, std::string_view name) {
+  return e.has_tensor ? e : std::move(e).about_tensor(name);
+}
+
+}  // namespace
+
+bool Transaction::publishes() const {
+  const bool relays =
+      options_.compact || options_.layout != write::Layout::keep || options_.alignment != 0 || options_.reserve != 0;
+  return draft_ || relays;
+}
+
+// From now on a publish: what was staged for a patch is the first part of it. With
+// a first change that is refused the patch stays one.
+Result<void> Transaction::draft(const Change *first) {
+  if (draft_) return {};
+  auto draft = std::make_unique<Draft>(snapshot_->header.index);
+  std::vector<Change> changes;
+  std::vector<Payload> payloads;
+  for (const Staged &s : staged_) {
+    const TensorView t = snapshot_->header.index.at(s.index);
+    Change change{Change::update,
+                  std::string(s.name),
+                  {},
+                  {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes},
+                  payloads.size()};
+    if (auto applied = draft->apply(change); !applied) return applied;
+    payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes, s.piece.table});
+    changes.push_back(std::move(change));
+  }
+  if (first)
+    if (auto applied = draft->apply(*first); !applied) return applied;
+  staged_.clear();
+  by_index_.clear();
+  changes_ = std::move(changes);
+  payloads_ = std::move(payloads);
+  draft_ = std::move(draft);
+  return {};
+}
+
+Result<void> Transaction::apply(Change change) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (auto applied = draft_ ? draft_->apply(change) : draft(&change); !applied) return applied;
+  changes_.push_back(std::move(change));
+  return {};
+}
+
+// Of a tensor, as the calls before left it.
+std::optional<Form> Transaction::form_of(const std::string &name) const {
+  if (draft_) {
+    const DraftTensor *t = draft_->find(name);
+    return t ? std::optional(t->form) : std::nullopt;
+  }
+  const Index &index = snapshot_->header.index;
+  const auto found = index.find(name);
+  if (!found) return std::nullopt;
+  const TensorView t = index.at(*found);
+  return Form{t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
+}
+
+Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (!is_dtype(value.dtype))
+    return Failure(error(Status::dtype, "the new value of tensor ", in_quotes(change.name), " has dtype ", value.dtype,
+                         ", which is none")
+                       .about_tensor(change.name));
+  change.form = {static_cast<Dtype>(value.dtype), {value.shape.begin(), value.shape.end()}, value.nbytes};
+  auto nbytes = tensor_nbytes(change.form.dtype, change.form.shape);
+  if (!nbytes) {
+    nbytes.error().message = text("tensor ", in_quotes(change.name), " ", nbytes.error().message);
+    return Failure(about(std::move(nbytes.error()), change.name));
+  }
+  if (change.kind == Change::put && *nbytes != value.nbytes)
+    return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(change.name), " has ", value.nbytes,
+                         " bytes; its dtype and shape need ", *nbytes)
+                       .about_tensor(change.name));
+  if (change.kind == Change::update) {
+    // Refused before its bytes are taken.
+    const auto form = form_of(change.name);
+    if (!form)
+      return Failure(
+          error(Status::not_found, "no tensor is named ", in_quotes(change.name), " in ", in_quotes(checkpoint_.path_))
+              .about_tensor(change.name));
+    if (auto same = check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape,
+                                    value.nbytes);
+        !same)
+      return same;
+  }
+  if (auto ok = draft(); !ok) return ok;
+  if (change.kind == Change::update && value.nbytes == 0) return {};  // nothing, as in place
+  Payload payload{value.bytes, {}, value.nbytes};
+  if (options_.copy && value.nbytes > 0) {
+    control_ = Control(options_.progress, &checkpoint_.interrupts_);
+    failed_ = true;
+    if (auto ok = need_journal(); !ok) return Failure(about(std::move(ok.error()), change.name));
+    auto copied = journal_.journal->append(value.bytes, value.nbytes, control_);
+    if (!copied) return Failure(about(std::move(copied.error()), change.name));
+    failed_ = false;
+    payload = {nullptr, *copied, value.nbytes};
+  }
+  change.payload = payloads_.size();
+  payloads_.push_back(payload);
+  return apply(std::move(change));
+}
+
+Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
+  if (auto ok = check_new_name(name); !ok) return ok;
+  return put_bytes({Change::put, std::string(name), {}}, value);
+}
+
+Result<void> Transaction::remove(std::string_view name) {
+  return apply({Change::remove, std::string(name), {}});
+}
+
+Result<void> Transaction::rename(std::string_view from, std::string_view to) {
+  if (auto ok = check_new_name(to); !ok) return ok;
+  return apply({Change::rename, std::string(from), std::string(to)});
+}
+
+Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
+  return apply({value ? Change::set_metadata : Change::remove_metadata, std::string(key),
+                std::string(value.value_or(std::string_view()))});
+}
+
+Result<void> Transaction::arrange(std::vector<std::string> names) {
+  return apply({Change::order, {}, {}, {}, 0, std::move(names)});
+}
+
+// A file whose tensors are aligned stays so. One of another writer, which never was, keeps its order: to move all of it
+// costs more than it brings.
+bool Transaction::may_align() const {
+  const Index &old = snapshot_->header.index;
+  bool aligned = options_.align;
+  for (size_t i = 0; i < old.size() && aligned; ++i) {
+    const TensorView t = old.at(i);
+    aligned = t.nbytes == 0 || t.begin % write::element_bytes(t.dtype) == 0;
+  }
+  return aligned;
+}
+
+Result<write::PublishPlan> Transaction::plan_publish(uint64_t block, bool keeping_removed) const {
+  const uint64_t data_offset = snapshot_->header.data_offset();
+  std::vector<write::PlannedTensor> tensors;
+  for (const DraftTensor *t : draft_->tensors())
+    tensors.push_back({t->name, t->form.dtype, t->form.shape, t->form.nbytes, !t->payload,
+                       t->payload ? *t->payload : data_offset + t->begin});
+  const Index &index = snapshot_->header.index;
+  for (size_t i = 0; keeping_removed && i < index.size(); ++i) {
+    const TensorView t = index.at(i);
+    if (!draft_->find(std::string(t.name)))
+      tensors.push_back({t.name, t.dtype, t.shape, t.nbytes, true, data_offset + t.begin});
+  }
+  const auto &pairs = draft_->metadata();
+  const std::vector<std::pair<std::string_view, std::string_view>> metadata(pairs.begin(), pairs.end());
+  return write::plan_publish(data_offset, std::move(tensors), metadata,
+                             {options_.layout, options_.alignment, options_.reserve, block, may_align()});
+}
+
+Result<Transaction::Blueprint> Transaction::draw(const os::File &old, uint64_t block, bool keeping_removed) const {
+  auto plan = plan_publish(block, keeping_removed);
+  if (!plan) return Failure(std::move(plan.error()));
+  Blueprint drawn{std::move(*plan), {}, {}};
+  drawn.segments.reserve(drawn.plan.segments.size());
+  for (const write::PlannedSegment &s : drawn.plan.segments) {
+    if (s.kept) {
+      drawn.segments.push_back({s.to, s.length, &old, s.from, nullptr});
+      continue;
+    }
+    const Payload &payload = payloads_[s.from];
+    if (payload.bytes)
+      drawn.segments.push_back({s.to, s.length, nullptr, 0, payload.bytes});
+    else
+      drawn.segments.push_back({s.to, s.length, &journal_.journal->file(), payload.journal.offset, nullptr});
+  }
+  drawn.cost = write::expect_build(drawn.plan.header, drawn.segments, block, write::room_of(old).block);
+  return drawn;
+}
+
+// Who follows the index, the old one or the new, is to find each tensor. So what gains names has all of them first.
+Transaction::Makes Transaction::makes(bool as_part) const {
+  if (!as_part) return {true, false, false};
+  const Index &old = snapshot_->header.index;
+  const auto tensors = draft_->tensors();
+  const bool gains =
+      std::any_of(tensors.begin(), tensors.end(), [&](const DraftTensor *t) { return !old.find(t->name); });
+  bool loses = false;
+  for (size_t i = 0; i < old.size() && !loses; ++i) loses = !draft_->find(std::string(old.at(i).name));
+  return {gains || !loses, loses, loses};
+}
+
+Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::SuperEntry *as_part) {
+  if (auto ok = draft(); !ok) return Failure(std::move(ok.error()));
+  CommitPlan plan;
+  plan.kind = CommitPlan::publish;
+  const uint64_t block = write::shareable_block(old);
+  const Makes made = makes(as_part != nullptr);
+  std::vector<bool> keeping;  // of each file, whether it keeps what is lost
+  if (made.first) keeping.push_back(made.first_keeps);
+  if (made.second) keeping.push_back(false);
+  for (const bool keeps : keeping) {
+    auto drawn = draw(old, block, keeps);
+    if (!drawn) return Failure(std::move(drawn.error()));
+    plan.cost += drawn->cost;
+    plan.file_size = drawn->plan.size;
+    plan.data_offset = drawn->plan.header.size();
+    plan.how = std::move(drawn->plan.how);
+  }
+  if (!as_part && !journal_.journal) return plan;
+  write::JournalPlan journal = journal_.journal ? journal_.journal->plan() : checkpoint_.journals_->plan_next();
+  if (as_part) {
+    if (!journal_.journal)
+      plan.cost.room += write::room_of_folder(snapshot_->filesystem.type, write::room_of(old).block);
+    const std::string digits(write::temporary_digits, '0');
+    const std::string temporary = write::temporary_prefix(as_part->file, write::undecided_infix) + digits;
+    as_part->journal = digits;
+    if (made.first) as_part->first = temporary;
+    if (made.second) as_part->second = temporary;
+    journal.seal(0);
+    journal.write_record();  // committed, then done
+    journal.write_record();
+  }
+  plan.cost += journal.cost();
+  return plan;
+}
+
+// The new file, whole but for its name, and this handle's view of it.
+Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
+                               bool keeping_removed) {
+  // Nobody else is at work here, and no journal waits: what was never decided is rubbish.
+  write::Replacement::remove_stale(checkpoint_.at_, write::undecided_infix);
+  auto created = write::Replacement::create(at, 0600, infix);
+  if (!created) return Failure(std::move(created.error()));
+  made->replacement = std::move(*created);
+  const os::File &file = made->replacement->file();
+  const uint64_t block = write::shareable_block(file);
+  auto drawn = draw(locked.file, block, keeping_removed);
+  if (!drawn) return Failure(std::move(drawn.error()));
+  const write::PublishPlan &plan = drawn->plan;
+  if (auto room = write::set_room_aside(file, plan.size, drawn->cost.shared > 0); !room) return room;
+  if (journal_.journal)
+    if (auto flushed = journal_.journal->flush(); !flushed) return flushed;
+  auto built = write::build(file, plan.header, drawn->segments, block, control_);
+  if (!built) return Failure(std::move(built.error()));
+  if (auto same = check_payloads(file, plan); !same) return same;
+  made->built = *built;
+  if (auto kept = write::carry_over(locked.file, file, checkpoint_.options_.log); !kept) return kept;
+
+  auto again = made->replacement->open_again();
+  if (!again) return Failure(std::move(again.error()));
+  auto snapshot = Snapshot::take(std::move(*again), checkpoint_.options_.map, checkpoint_.options_.log);
+  if (!snapshot) return Failure(std::move(snapshot.error()));
+  made->snapshot = std::move(*snapshot);
+  return control_.check(plan.size, plan.size);
+}
+
+// Are the payloads what they were when they were staged? What lies in the journal is ours, and is looked at there; what
+// was borrowed may change at any time, so what is looked at is what has come to be in the new file.
+Result<void> Transaction::check_payloads(const os::File &made, const write::PublishPlan &plan) const {
+  const auto go_on = [&](uint64_t) { return control_.check(plan.size, plan.size); };
+  for (const write::PlannedSegment &s : plan.segments) {
+    if (s.kept) continue;
+    const Payload &p = payloads_[s.from];
+    if (p.bytes && !p.table.noted()) continue;  // of a put: read here for the first time
+    auto same = p.bytes ? journal_.journal->was_noted(p.table, made, s.to, s.length, go_on)
+                        : journal_.journal->holds(p.journal, go_on);
+    if (!same) return Failure(std::move(same.error()));
+    if (*same) continue;
+    const auto by = std::find_if(changes_.begin(), changes_.end(), [&](const Change &c) {
+      return (c.kind == Change::put || c.kind == Change::update) && c.payload == s.from;
+    });
+    if (p.bytes) return Failure(changed_payload(by->name));
+    return Failure(error(Status::journal, "the new bytes of tensor ", in_quotes(by->name), " were damaged in ",
+                         in_quotes(journal_.journal->file().path()), "; nothing was changed")
+                       .about_tensor(by->name));
+  }
+  return {};
+}
+
+Result<void> Transaction::check_links(const Locked &locked) const {
+  auto old = locked.file.stat();
+  if (!old) return Failure(std::move(old.error()));
+  if (old->st_nlink > 1 && !options_.break_links)
+    return fail(
+        Status::hard_links, in_quotes(checkpoint_.path_), " has ", old->st_nlink,
+        " names, of which only this one would lead to the new file; copy it first, or allow links to be broken");
+  return {};
+}
+
+Result<void> Transaction::check_in_place(const Locked &locked) const {
+  auto replaced = checkpoint_.at_.was_replaced(locked.file);
+  if (!replaced) return Failure(std::move(replaced.error()));
+  if (*replaced)
+    return fail(Status::file_changed, in_quotes(checkpoint_.path_),
+                " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
+                "open it anew");
+  return {};
+}
+
+Result<void> Transaction::publish(Locked &locked) {
+  if (auto ok = draft(); !ok) return ok;
+  if (auto ok = check_links(locked); !ok) return ok;
+  NewFile made;
+  if (auto ok = make(locked, &made, checkpoint_.at_, write::temporary_infix); !ok) return ok;
+  if (auto ok = check_in_place(locked); !ok) return ok;  // it may have taken long
+  auto placed = made.replacement->take_place(control_);
+  if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
+  try {
+    checkpoint_.adopt(std::move(made.snapshot));
+  } catch (const std::bad_alloc &) {
+    // The change stands; this handle shows the old file until it is refreshed.
+  }
+  if (placed) os::hand_over(locked.file, locked.lock);
+  return finish_publish(made.built, std::move(placed));
+}
+
+// The new file stands. Is that durable?
+Result<void> Transaction::finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed) {
+  ++checkpoint_.counters_.commits;
+  checkpoint_.counters_.bytes_written += built.written + built.copied;
+  if (placed) return {};
+  checkpoint_.poisoned_ = true;
+  Error e = std::move(placed.error().error);
+  e.status = Status::needs_recovery;
+  if (e.message.empty()) return Failure(std::move(e));
+  try {
+    e.message =
+        text("the new ", in_quotes(checkpoint_.path_), " is in place, but a power cut may bring the old one back (",
+             e.message, "); close the handle, open the file anew and look which it is");
+  } catch (const std::bad_alloc &) {
+    e.message.clear();  // see boundary.h
+  }
+  return Failure(std::move(e));
+}
+
+}  // namespace st::store

@@ -1,0 +1,245 @@
+#include "file/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/hash.h"
+#include "base/huge_memory.h"
+#include "format/scan_header.h"
+#include "read/bulk.h"
+
+namespace st::store {
+namespace {
+
+uint64_t random_seed(os::Env &env) {
+  uint64_t seed = 0;
+  env.random(&seed, sizeof seed);  // a failure leaves an ordinary, seeded table
+  return seed;
+}
+
+struct ReadHeader {
+  Header header;
+  uint64_t hash;  // of the length and the JSON
+};
+
+constexpr uint64_t window = uint64_t{96} << 10;    // from the heap, and in the cache
+constexpr uint64_t at_first = uint64_t{16} << 10;  // read of a file before its header's length is known
+
+// A plain header, window by window; nothing if it is not of the plain form. `begun` bytes of it are in the buffer, of a
+// window, already; what it had before is lost.
+Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &buffer, uint64_t begun,
+                                       const char *length, uint64_t n, uint64_t file_size, uint64_t seed) {
+  IndexBuilder builder(seed, n);
+  HeaderScanner scanner(builder);
+  Hasher hasher;
+  hasher.add(length, length_bytes);
+  uint64_t kept = 0;  // bytes of an entry that the last window cut
+  for (uint64_t done = 0; done < n || kept > 0;) {
+    const uint64_t take = std::min(window - kept, n - done);
+    const uint64_t here = done == 0 ? std::min(begun, take) : 0;
+    if (here < take)
+      if (auto got = file.read(buffer.get() + kept + here, take - here, length_bytes + done + here); !got)
+        return Failure(std::move(got.error()));
+    hasher.add(buffer.get() + kept, take);
+    done += take;
+    const uint64_t have = kept + take;
+    std::memset(buffer.get() + have, 0, header_padding);  // which the scanner may look at
+    const auto taken = scanner.take({buffer.get(), have}, done == n);
+    if (!taken) return std::nullopt;
+    kept = have - *taken;
+    std::memmove(buffer.get(), buffer.get() + *taken, kept);
+  }
+  if (!scanner.finished()) return std::nullopt;
+  auto index = builder.finish();
+  if (!index) return Failure(std::move(index.error()));
+  auto header = finish_header(n, std::move(*index), file_size);
+  if (!header) return Failure(std::move(header.error()));
+  return ReadHeader{std::move(*header), hasher.digest()};
+}
+
+Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
+  const HugeBuffer buffer(window + header_padding);
+  auto got = file.read_up_to(buffer.get(), std::min(file_size, at_first), 0);
+  if (!got) return Failure(std::move(got.error()));
+  char first[length_bytes] = {};
+  std::memcpy(first, buffer.get(), std::min<uint64_t>(*got, sizeof first));
+  auto n = parse_header_length({first, std::min<size_t>(*got, sizeof first)}, file_size);
+  if (!n) return Failure(std::move(n.error()));
+  const uint64_t begun = *got - length_bytes;
+  std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
+  // A header that short has too few names for colliding ones to cost anything.
+  const uint64_t seed = *n <= begun ? 0 : random_seed(file.env());
+  auto scanned = scan(file, buffer, begun, first, *n, file_size, seed);
+  if (!scanned) return Failure(std::move(scanned.error()));
+  if (*scanned) return std::move(**scanned);
+
+  const HugeBuffer whole(length_bytes + *n + header_padding);
+  char *bytes = whole.get();
+  std::memcpy(bytes, first, sizeof first);
+  if (auto read = file.read(bytes + length_bytes, *n, length_bytes); !read) return Failure(std::move(read.error()));
+  std::memset(bytes + length_bytes + *n, 0, header_padding);
+  auto header = parse_header(bytes + length_bytes, *n, file_size, seed);
+  if (!header) return Failure(std::move(header.error()));
+  return ReadHeader{std::move(*header), hash64(bytes, length_bytes + *n)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
+  auto identity = file.stat();
+  if (!identity) return Failure(std::move(identity.error()));
+  return take(std::move(file), *identity, map, log);
+}
+
+Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct stat &identity, read::MapMode map,
+                                                 const Log &log) {
+  auto snapshot = std::make_unique<Snapshot>();
+  const auto size = static_cast<uint64_t>(identity.st_size);
+
+  auto read = read_header(file, size);
+  if (!read) return Failure(std::move(read.error()));
+  snapshot->identity = identity;
+  snapshot->header = std::move(read->header);
+  snapshot->header_hash = read->hash;
+  snapshot->filesystem = os::probe_filesystem(file);
+  auto content = read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log);
+  if (!content) return Failure(std::move(content.error()));
+  snapshot->content = std::move(*content);
+  snapshot->env = &file.env();
+  snapshot->generation = file.env().fork_generation();
+  snapshot->file = std::move(file);
+  return snapshot;
+}
+
+Snapshot::~Snapshot() {
+  if (descriptors_) descriptors_->forget(this);
+  for (Reopened *r = reopened_.load(); r;) delete std::exchange(r, r->before);
+}
+
+bool Snapshot::lends(const void *bytes, uint64_t n) const {
+  const auto by = [&](const read::Content &c) {
+    if (c.maps(bytes, n)) return true;
+    if (!c.owns_some()) return false;
+    for (size_t i = 0; i < header.index.size(); ++i)
+      if (c.owns(i, header.index.at(i).nbytes, bytes, n)) return true;
+    return false;
+  };
+  if (by(content)) return true;
+  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
+    if (by(r->content)) return true;
+  return false;
+}
+
+uint64_t Snapshot::reopens() const {
+  uint64_t n = 0;
+  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before) ++n;
+  return n;
+}
+
+void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among) {
+  descriptors_ = std::move(among);
+  os::File shared = std::exchange(file, os::File::closed(*env, file.path()));
+  descriptors_->put(this, std::move(shared));
+}
+
+Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
+  Reopened *last = reopened_.load(std::memory_order_acquire);
+  while (!last || last->generation != now) {
+    os::File own;
+    os::Descriptors::Held held;
+    if (descriptors_) {
+      auto got = descriptors_->get(this, file.path(), identity);
+      if (!got) return Failure(std::move(got.error()));
+      held = std::move(*got);
+    } else {
+      auto opened = read::reopen_file(file, O_RDONLY);
+      // A child that gave up the right to open the file may still read what it inherited.
+      if (!opened && opened.error().status == Status::permission) return nullptr;
+      if (!opened) return Failure(std::move(opened.error()));
+      own = std::move(*opened);
+    }
+    auto mapped =
+        read::Content::open(held ? *held : own, file_size(), header.index.size(), content.wanted(), filesystem, {});
+    if (!mapped) return Failure(std::move(mapped.error()));
+    mapped->inherit(last ? last->content : content);
+    auto mine = std::make_unique<Reopened>(Reopened{now, std::move(own), std::move(*mapped), last});
+    // No mutex: a thread that the fork left behind may hold it.
+    if (reopened_.compare_exchange_strong(last, mine.get(), std::memory_order_acq_rel)) last = mine.release();
+  }
+  return last;
+}
+
+Result<const read::Content *> Snapshot::content_here() const {
+  const uint64_t now = env ? env->fork_generation() : generation;
+  if (now == generation) return &content;
+  auto own = reopened(now);
+  if (!own) return Failure(std::move(own.error()));
+  return *own ? &(*own)->content : &content;
+}
+
+Result<Reach> Snapshot::here() const {
+  const uint64_t now = env ? env->fork_generation() : generation;
+  const os::File *reached = &file;
+  const read::Content *bytes = &content;
+  if (now != generation) {
+    auto own = reopened(now);
+    if (!own) return Failure(std::move(own.error()));
+    if (*own) reached = &(*own)->file, bytes = &(*own)->content;
+  }
+  if (!descriptors_) return Reach{*reached, *bytes};
+  auto held = descriptors_->get(this, file.path(), identity);
+  if (!held) return Failure(std::move(held.error()));
+  return Reach{**held, *bytes, *held};
+}
+
+Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
+  auto reach = here();
+  if (!reach) return Failure(std::move(reach.error()));
+  // Views from before a fork lie in the mappings of then. (Memory of our own is
+  // inherited, and thus refreshed below.)
+  auto forget = [&](const read::Content &of) {
+    if (of.map() == read::MapMode::private_copy) of.mapping().drop(offset, n);
+  };
+  if (&reach->content != &content) forget(content);
+  for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
+    if (&reach->content != &r->content) forget(r->content);
+  return reach->content.refresh(reach->file, slot, offset, n);
+}
+
+bool Snapshot::has_own_memory() const {
+  auto here = content_here();
+  return !here || (*here)->bytes_owned() > 0;
+}
+
+Result<void> Snapshot::refresh_own_memory() const {
+  auto reach = here();
+  if (!reach) return Failure(std::move(reach.error()));
+  const Index &index = header.index;
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (!reach->content.in_own_memory(i)) continue;
+    const TensorView t = index.at(i);
+    auto read = reach->content.refresh(reach->file, i, file_offset(t), t.nbytes);
+    if (!read) return Failure(std::move(read.error()).about_tensor(t.name));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size) {
+  const auto *chars = reinterpret_cast<const char *>(bytes);
+  auto n = parse_header_length({chars, std::min<size_t>(size, length_bytes)}, size);
+  if (!n) return Failure(std::move(n.error()));
+  // A copy of the header, since the parser wants padding after it.
+  const HugeBuffer json(*n + header_padding);
+  std::memcpy(json.get(), chars + length_bytes, *n);
+  std::memset(json.get() + *n, 0, header_padding);
+  auto header = parse_header(json.get(), *n, size, random_seed(env));
+  if (!header) return Failure(std::move(header.error()));
+  auto snapshot = std::make_unique<Snapshot>();
+  snapshot->header = std::move(*header);
+  snapshot->filesystem = {os::Storage::memory, "memory"};
+  snapshot->content = read::Content::borrowed(bytes, size);
+  return snapshot;
+}
+
+}  // namespace st::store

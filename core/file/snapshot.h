@@ -1,0 +1,77 @@
+// One state of a file as a handle sees it: its descriptor, its parsed header,
+// its bytes. Immutable but for the bytes themselves. A handle that finds its
+// file replaced takes a new snapshot; how long the old one stays is file/versions.h's affair.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "format/header.h"
+#include "os/descriptors.h"
+#include "os/file.h"
+#include "os/filesystem.h"
+#include "os/location.h"
+#include "read/content.h"
+
+namespace st::store {
+
+// What a process reads a snapshot through. A forked child has its own.
+struct Reach {
+  const os::File &file;
+  const read::Content &content;
+  os::Descriptors::Held held = {};  // keeps a shared descriptor open meanwhile
+};
+
+struct Snapshot {
+  ~Snapshot();
+  os::Env *env = nullptr;  // null where the file was given as memory
+  os::File file;           // not open there, nor once share_descriptor() was called
+  struct stat identity = {};
+  os::Filesystem filesystem;
+  Header header;
+  uint64_t header_hash = 0;  // of the first data_offset() bytes
+  read::Content content;
+  uint64_t generation = 0;  // of the process that took it: see os::Env::fork_generation
+
+  // This process's way to the bytes. In a forked child a descriptor and a mapping of
+  // the child's own, made at first use: sharing the parent's would make one
+  // sequence of reads of both. Status: those of opening. Any thread.
+  Result<Reach> here() const;
+  // The same, for who only looks at its bytes.
+  Result<const read::Content *> content_here() const;
+  // Do some of these bytes lie where views of it lie?
+  bool lends(const void *bytes, uint64_t n) const;
+  // From now on the descriptor is one of many, and may be given up between uses.
+  void share_descriptor(std::shared_ptr<os::Descriptors> among);
+  // Piece `slot` was changed in the file: see read::Content::refresh.
+  Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
+  // Bytes that were read into memory, which would not show what others change in the file: are there any? Each is
+  // read once more to where it lies.
+  bool has_own_memory() const;
+  Result<void> refresh_own_memory() const;
+  uint64_t reopens() const;  // how often here() made them
+
+  uint64_t file_size() const { return header.data_offset() + header.index.data_bytes(); }
+  uint64_t file_offset(const TensorView &t) const { return header.data_offset() + t.begin; }
+
+  // Takes over `file`, which is open for reading. Status: the format's.
+  static Result<std::unique_ptr<Snapshot>> take(os::File file, read::MapMode map, const Log &log);
+  // The same of one whose stat() is known.
+  static Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat &identity, read::MapMode map,
+                                                const Log &log);
+  static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
+
+ private:
+  // Of a child, and of its parent before it, whose views may still be in use.
+  struct Reopened {
+    uint64_t generation;
+    os::File file;
+    read::Content content;
+    Reopened *before;
+  };
+  Result<const Reopened *> reopened(uint64_t generation) const;
+  mutable std::atomic<Reopened *> reopened_ = nullptr;
+  std::shared_ptr<os::Descriptors> descriptors_;
+};
+
+}  // namespace st::store

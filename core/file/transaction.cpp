@@ -1,0 +1,499 @@
+#include "file/transaction.h"
+
+#include <algorithm>
+#include <new>
+
+#include "journal/identity.h"
+#include "journal/recover.h"
+#include "journal/space.h"
+#include "journal/undo.h"
+#include "os/lock_holder.h"
+
+namespace st::store {
+namespace {
+
+void sort_by_offset(std::vector<write::Piece> *pieces) {
+  std::sort(pieces->begin(), pieces->end(),
+            [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+}
+
+}  // namespace
+
+Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
+    : checkpoint_(checkpoint),
+      options_(std::move(options)),
+      process_(checkpoint.env_.getpid()),
+      snapshot_(checkpoint.hold()) {}
+
+Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, TransactionOptions options) {
+  if (!checkpoint.options_.writable)
+    return fail(Status::read_only,
+                checkpoint.path_.empty() ? "a file that was given as memory" : in_quotes(checkpoint.path_),
+                " was opened for reading only; open it for reading and writing to change it");
+  std::unique_ptr<Transaction> t(new Transaction(checkpoint, std::move(options)));
+  if (auto ok = t->may_go_on(); !ok) return Failure(std::move(ok.error()));
+  return t;
+}
+
+Transaction::~Transaction() {
+  if (journal_.journal && checkpoint_.env_.getpid() == process_) let_go_of_journal();
+}
+
+// Committed, but not finished: stays on disk, unlocked, for recovery.
+void Transaction::let_go_of_journal() {
+  if (journal_.journal->committed()) {
+    checkpoint_.poisoned_ = true;
+    journal_.journal.reset();
+  } else {
+    checkpoint_.journals_->give_back(std::move(journal_));
+  }
+}
+
+Result<void> Transaction::may_go_on() const {
+  if (checkpoint_.env_.getpid() != process_)
+    return fail(Status::forked,
+                "this transaction was begun by the parent process; begin one on a handle opened after the fork");
+  if (checkpoint_.poisoned_)
+    return fail(Status::poisoned, "an earlier sync of ", in_quotes(checkpoint_.path_),
+                " failed, so what was written since may be lost; close the handle and open the file anew");
+  if (failed_)
+    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  return {};
+}
+
+Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (options_.publish || draft_) return put_bytes({Change::update, std::string(name), {}}, value);
+  const auto index = snapshot_->header.index.find(name);
+  if (!index)
+    return Failure(
+        error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(checkpoint_.path_))
+            .about_tensor(name));
+  const TensorView t = snapshot_->header.index.at(*index);
+  if (auto same = check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes); !same)
+    return same;
+  if (t.nbytes == 0) return {};
+  control_ = Control(options_.progress, &checkpoint_.interrupts_);
+  auto staged = stage(*index, t, value);
+  if (!staged) {
+    failed_ = true;
+    if (!staged.error().has_tensor) staged.error() = std::move(staged.error()).about_tensor(name);
+  }
+  return staged;
+}
+
+Result<CommitPlan> Transaction::plan() {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  auto file = open_regular(checkpoint_.at_, O_RDWR);
+  if (!file) return Failure(std::move(file.error()));
+  auto plan = reckon(*file, nullptr);
+  if (!plan) return plan;
+  plan->space_free = write::room_of(*file).free;
+  plan->space_needed = write::room_with_metadata(snapshot_->filesystem.type, plan->cost.room);
+  return plan;
+}
+
+Result<CommitPlan> Transaction::plan_part(write::SuperEntry *entry) {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  if (entry) entry->file = checkpoint_.at_.name();
+  if (locked_) return reckon(locked_->file, entry);
+  auto file = open_regular(checkpoint_.at_, O_RDWR);
+  if (!file) return Failure(std::move(file.error()));
+  return reckon(*file, entry);
+}
+
+Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperEntry *as_part) {
+  if (publishes()) return reckon_publish(data, as_part);
+  if (as_part) as_part->journal.assign(write::temporary_digits, '0');
+  return reckon_patch(data, !as_part && undoes(data), as_part);
+}
+
+CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_part) const {
+  CommitPlan plan;
+  plan.file_size = snapshot_->file_size();
+  plan.data_offset = snapshot_->header.data_offset();
+  plan.how = "nothing is staged";
+  if (staged_.empty()) return plan;
+  plan.kind = CommitPlan::patch;
+  plan.how = "the tensors are written in place, after their journal is durable";
+  write::JournalPlan journal = journal_.journal->plan();
+  std::vector<write::Piece> pieces;
+  for (const Staged &s : staged_) {
+    plan.cost.written += s.piece.payload.length;
+    pieces.push_back(s.piece);
+    if (s.piece.staged() || (undo && s.fits())) continue;
+    journal.append(s.piece.payload.length);
+    pieces.back().payload.offset = write::header_bytes;  // staged by then, wherever
+  }
+  sort_by_offset(&pieces);
+  if (!undo)
+    write::plan_redo(&journal, pieces);
+  else if (!write::plan_undo(data, &journal, pieces, checkpoint_.undo_from_))
+    return reckon_patch(data, false, as_part);
+  journal.write_record();
+  if (as_part)
+    journal.write_record();  // that it is done
+  else
+    journal.empty();
+  plan.cost += journal.cost();
+  plan.cost.room += write::room_to_overwrite(data, snapshot_->filesystem, pieces, journal.cost().shared);
+  return plan;
+}
+
+Result<void> Transaction::check_room(const os::File &data, const Result<CommitPlan> &plan) const {
+  if (!plan) return Failure(plan.error());
+  return write::check_room(data, write::room_with_metadata(snapshot_->filesystem.type, plan->cost.room));
+}
+
+Result<void> Transaction::need_journal() {
+  if (journal_.journal) return {};
+  auto taken = checkpoint_.journals_->take();
+  if (!taken) return Failure(std::move(taken.error()));
+  journal_ = std::move(*taken);
+  journal_start_ = journal_.journal->bytes_written();
+  return {};
+}
+
+Result<void> Transaction::check_journal_is_there() const {
+  return checkpoint_.journals_->check_beside(journal_);
+}
+
+// Staging may take hours, and something may clean up meanwhile. What was staged can still be read.
+Result<void> Transaction::restage_if_gone() {
+  if (check_journal_is_there()) return {};
+  auto taken = checkpoint_.journals_->take();
+  if (!taken) return Failure(std::move(taken.error()));
+  const write::JournalFolder::Taken gone = std::exchange(journal_, std::move(*taken));
+  journal_start_ = journal_.journal->bytes_written();
+  for (Staged &s : staged_) {
+    write::SectorTable &table = s.piece.table;
+    const bool staged = s.piece.staged();
+    const uint64_t sectors = write::sectors_of(table.noted_for, s.piece.payload.length);
+    const write::Payload was =
+        staged ? s.piece.payload : write::Payload{table.offset, sectors * sizeof(uint32_t), table.hash};
+    auto again = journal_.journal->take_over(*gone.journal, was, control_);
+    if (!again) return Failure(std::move(again.error()));
+    if (staged)
+      s.piece.payload = *again;
+    else
+      table.offset = again->offset;
+  }
+  return {};
+}
+
+Result<void> Transaction::stage(size_t index, const TensorView &tensor, const NewBytes &value) {
+  if (auto ok = need_journal(); !ok) return ok;
+  const auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
+  if (fresh) staged_.push_back({tensor.name, index, {snapshot_->file_offset(tensor), {0, value.nbytes, 0}}});
+  write::Piece &piece = staged_[found->second].piece;
+  const bool may_borrow = !options_.copy && value.nbytes >= checkpoint_.undo_from_ && !is_view(value);
+  if (may_borrow && !piece.staged()) return borrow(&piece, value.bytes);
+  auto payload = piece.staged() ? journal_.journal->overwrite(piece.payload, value.bytes, control_)
+                                : journal_.journal->append(value.bytes, value.nbytes, control_);
+  if (!payload) return Failure(std::move(payload.error()));
+  piece = {piece.offset, *payload};
+  return {};
+}
+
+// A view changes with its file, which another tensor of this very transaction may
+// do: its bytes are taken at once.
+bool Transaction::is_view(const NewBytes &value) const {
+  return checkpoint_.lends(value.bytes, value.nbytes) ||
+         (options_.is_view && options_.is_view(value.bytes, value.nbytes));
+}
+
+// Where the old bytes can be saved instead, the new ones are but noted: the
+// caller keeps them until commit.
+Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
+  auto table = journal_.journal->note_new(piece->offset, bytes, piece->payload.length, control_);
+  if (!table) return Failure(std::move(table.error()));
+  piece->table = *table;
+  piece->bytes = bytes;
+  return {};
+}
+
+Result<void> Transaction::commit() {
+  if (auto ok = may_go_on(); !ok) return ok;
+  control_ = Control(options_.progress, &checkpoint_.interrupts_);
+  if (staged_.empty() && !publishes()) return approve_ ? approve_(*snapshot_) : Result<void>();
+  auto locked = lock(options_.lock_timeout_ms);
+  if (!locked) {
+    if (locked.error().status != Status::busy) failed_ = true;
+    return Failure(std::move(locked.error()));
+  }
+  failed_ = true;  // whatever comes now, there is no second commit
+  if (approve_)
+    if (auto ok = approve_(*snapshot_); !ok) return ok;
+  if (auto room = check_room((*locked)->file, reckon((*locked)->file, nullptr)); !room) return room;
+  if (publishes()) return publish(**locked);
+  try {
+    auto done = finish(**locked);
+    // Before the tensors are unlocked: whoever locks them next must see an orphan.
+    if (!done && journal_.journal->committed()) let_go_of_journal();
+    return done;
+  } catch (const std::bad_alloc &) {
+    if (!journal_.journal->committed()) throw;
+    let_go_of_journal();
+    return Failure(Error{Status::needs_recovery, {}});  // its sentence would take memory
+  }
+}
+
+std::vector<write::Piece> Transaction::pieces() const {
+  std::vector<write::Piece> pieces;
+  for (const Staged &s : staged_) pieces.push_back(s.piece);
+  sort_by_offset(&pieces);
+  return pieces;
+}
+
+Error Transaction::changed_payload(std::string_view name) {
+  return error(Status::invalid_argument, "the new bytes of tensor ", in_quotes(name),
+               " changed between staging and commit, so nothing was written; leave them alone until then, or begin the "
+               "transaction with ST_TXN_COPY")
+      .about_tensor(name);
+}
+
+Result<void> Transaction::stage_borrowed(Staged *s) {
+  write::Journal &journal = *journal_.journal;
+  auto payload = journal.append(s->piece.bytes, s->piece.payload.length, control_);
+  if (!payload) return Failure(std::move(payload.error()));
+  if (auto flushed = journal.flush(); !flushed) return flushed;
+  const auto go_on = [&](uint64_t done) { return control_.check(done, payload->length); };
+  auto same = journal.was_noted(s->piece.table, journal.file(), payload->offset, payload->length, go_on);
+  if (!same) return Failure(std::move(same.error()));
+  if (!*same) return Failure(changed_payload(s->name));
+  s->piece = {s->piece.offset, *payload};
+  return {};
+}
+
+Result<void> Transaction::stage_borrowed() {
+  for (Staged &s : staged_)
+    if (!s.piece.staged())
+      if (auto done = stage_borrowed(&s); !done) return done;
+  return {};
+}
+
+// By an undo record, if most bytes are borrowed, there is room for what then is written to new places, and the
+// filesystem plays along; else by a redo record.
+bool Transaction::undoes(const os::File &data) const {
+  uint64_t staged = 0, borrowed = 0;
+  for (const Staged &s : staged_) (s.fits() ? borrowed : staged) += s.piece.payload.length;
+  if (borrowed <= staged) return false;
+  const uint64_t room = reckon_patch(data, true, false).cost.room;
+  return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;
+}
+
+Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
+  if (auto ok = restage_if_gone(); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = journal_.journal->write_out(control_); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = checkpoint_.journals_->make_name_durable(locked.identity.inode); !ok)
+    return Failure(std::move(ok.error()));
+  const os::File &dir = journal_.folder->dir();
+  const bool undo = undoes(locked.file);
+  for (Staged &s : staged_)
+    if (!s.piece.staged() && !s.fits())
+      if (auto done = stage_borrowed(&s); !done) return Failure(std::move(done.error()));
+  const write::StillThere there = [this] { return check_journal_is_there(); };
+  if (undo) {
+    auto ranges = write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
+    if (ranges) {
+      auto applied = write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges),
+                                           locked.identity, control_, there);
+      // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
+      // of it is read before the file is touched.
+      if (applied || !applied.error().payload_changed) return applied;
+    } else {
+      const Error &e = ranges.error();
+      if (was_stopped(e)) return Failure(std::move(ranges.error()));
+      if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
+    }
+    if (auto room = check_room(locked.file, reckon_patch(locked.file, false, false)); !room)
+      return Failure(std::move(room.error()));
+  }
+  if (auto ok = stage_borrowed(); !ok) return Failure(std::move(ok.error()));
+  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces(), control_); !room)
+    return Failure(std::move(room.error()));
+  return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_, there);
+}
+
+Result<void> Transaction::finish(const Locked &locked) {
+  auto applied = apply(locked);
+  checkpoint_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
+  if (!applied) return Failure(std::move(applied.error()));
+  Applied &done = *applied;
+  if (!done) {
+    write::PatchFailure &failure = done.error();
+    if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;
+    if (!failure.open_outcome) return Failure(std::move(failure.error));
+    Error e = std::move(failure.error);
+    e.message = text("the change was not finished (", e.message,
+                     "); close the handle and open the file anew, which finishes or drops it");
+    e.status = Status::needs_recovery;
+    return Failure(std::move(e));
+  }
+  ++checkpoint_.counters_.commits;
+  for (const Staged &s : staged_) {
+    checkpoint_.counters_.bytes_written += s.piece.payload.length;
+    // The change stands; a view that cannot be brought up to date keeps its old bytes.
+    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
+    if (!shown && checkpoint_.options_.log) checkpoint_.options_.log(LogLevel::warning, shown.error().message);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, bool *orphaned) {
+  constexpr int attempts = 1000;
+  os::Env &env = checkpoint_.env_;
+  const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
+  os::Turnstile turnstile([&](const os::File &file) { return checkpoint_.at_.was_replaced(file).value_or(false); });
+  for (int i = 0; i < attempts; ++i) {
+    const uint64_t now = env.monotonic_ms();
+    auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_,
+                            &checkpoint_.counters_.lock_waits},
+                           turnstile, orphaned);
+    if (!locked && locked.error().os_errno == ESTALE) continue;  // replaced on the server while we looked
+    if (!locked || *locked || (orphaned && *orphaned)) return locked;
+  }
+  return fail(Status::busy, in_quotes(checkpoint_.path_), " is being replaced or recovered all the time; try again");
+}
+
+// The header's bytes shared, so that nobody publishes or recovers meanwhile,
+// and the tensors' bytes exclusive. Then look whether what is locked is still
+// what the path names, what the header said, and free of orphans.
+Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
+                                                                   bool *orphaned) {
+  auto file = open_regular(checkpoint_.at_, O_RDWR);
+  if (!file) return Failure(std::move(file.error()));
+  auto locked = std::make_unique<Locked>();
+  locked->file = std::move(*file);
+
+  std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
+  if (publishes()) ranges = {os::whole_file(true)};
+  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
+  auto had = turnstile.lock(locked->file, std::move(ranges), wait, &locked->lock);
+  if (!had) return Failure(name_blocked(std::move(had.error()), locked->file));
+  if (!*had) {
+    turnstile.keep(std::move(locked->file));
+    return nullptr;
+  }
+
+  auto replaced = checkpoint_.at_.was_replaced(locked->file);
+  if (!replaced) return Failure(std::move(replaced.error()));
+  if (*replaced) return nullptr;
+  auto identity = write::identify(locked->file);
+  if (!identity) return Failure(std::move(identity.error()));
+  const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(),
+                              snapshot_->header_hash};
+  if (*identity != known) {
+    locked->lock.release();
+    auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, checkpoint_.options_.log);
+    if (!snapshot) return Failure(std::move(snapshot.error()));
+    if (auto followed = follow_to(std::move(*snapshot)); !followed) return Failure(std::move(followed.error()));
+    return nullptr;
+  }
+  locked->identity = *identity;
+
+  auto settled = settle_orphans();
+  if (!settled) return Failure(std::move(settled.error()));
+  if (!*settled) {
+    locked->lock.release();
+    if (orphaned) return *orphaned = true, nullptr;
+    if (auto recovered = checkpoint_.recover(wait); !recovered) return Failure(std::move(recovered.error()));
+    return nullptr;
+  }
+  const os::LockRange tried =
+      publishes() ? os::LockRange{0, 1, true}
+                  : os::LockRange{staged_.front().piece.offset, staged_.front().piece.payload.length, true};
+  if (auto tested = test_locks(*locked, tried); !tested) return Failure(std::move(tested.error()));
+  return locked;
+}
+
+Result<bool> Transaction::settle_orphans() const {
+  std::optional<write::Folder> looked;
+  const write::Folder *folder = journal_.folder.get();
+  if (!folder) {
+    auto opened = write::Folder::open(checkpoint_.at_, snapshot_->identity, checkpoint_.options_.log);
+    if (!opened) return Failure(std::move(opened.error()));
+    looked = std::move(*opened);
+    if (!looked) return true;
+    folder = &*looked;
+  }
+  const std::string own = journal_.journal ? journal_.journal->name() : std::string();
+  std::vector<write::Piece> locked = pieces();
+  if (publishes()) locked = {{0, {0, snapshot_->file_size(), 0}, nullptr}};
+  return write::settle_orphans(*folder, snapshot_->identity, {own, locked});
+}
+
+// The path names another file by now, or the file has another header: stage the
+// same values there, if they still fit.
+Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
+  const Index &index = snapshot->header.index;
+  if (draft_) {
+    auto draft = std::make_unique<Draft>(index);
+    for (const Change &change : changes_)
+      if (auto applied = draft->apply(change); !applied) {
+        Error e = std::move(applied.error());
+        e.status = Status::file_changed;
+        e.message = text(in_quotes(checkpoint_.path_), " was replaced, and the staged changes do not fit it (",
+                         e.message, "); open it anew");
+        return Failure(std::move(e));
+      }
+    draft_ = std::move(draft);
+  }
+  std::vector<size_t> now;  // of each staged tensor its index there
+  for (const Staged &s : staged_) {
+    const TensorView old = snapshot_->header.index.at(s.index);
+    const auto found = index.find(s.name);
+    if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
+      return Failure(error(Status::file_changed, in_quotes(checkpoint_.path_), " was replaced, and tensor ",
+                           in_quotes(s.name), " is gone from it or has another form; open it anew")
+                         .about_tensor(s.name));
+    now.push_back(*found);
+  }
+  by_index_.clear();
+  for (size_t k = 0; k < staged_.size(); ++k) {
+    const TensorView t = index.at(now[k]);
+    staged_[k].name = t.name;
+    staged_[k].index = now[k];
+    staged_[k].piece.offset = snapshot->file_offset(t);
+    by_index_[now[k]] = k;
+  }
+  snapshot_ = checkpoint_.adopt(std::move(snapshot));
+  return {};
+}
+
+// Once a handle: is a second descriptor really kept out?
+Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
+  if (checkpoint_.locks_tested_) return {};
+  auto second = open_regular(checkpoint_.at_, O_RDWR);
+  if (!second) return Failure(std::move(second.error()));
+  auto exclude = os::locks_exclude(locked.file, *second, range);
+  if (!exclude) return Failure(std::move(exclude.error()));
+  if (!*exclude)
+    return fail(
+        Status::lock_unsupported, "the filesystem of ", in_quotes(checkpoint_.path_), " (", snapshot_->filesystem.type,
+        ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");
+  checkpoint_.locks_tested_ = true;
+  return {};
+}
+
+// Which tensor was it that could not be locked, and who holds it?
+Error Transaction::name_blocked(Error busy, const os::File &file) const {
+  if (busy.status != Status::busy) return busy;
+  if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));
+  const auto blocked =
+      std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
+  const bool is_tensor = blocked != staged_.end();
+  const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
+                              : publishes() ? os::whole_file(true)
+                                            : os::LockRange{0, snapshot_->header.data_offset(), false};
+  busy.holder_pid = os::find_lock_holder(file, range);
+  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
+                      is_tensor     ? " is changing tensor "
+                      : publishes() ? " is changing a part"
+                                    : " is working on all",
+                      is_tensor ? in_quotes(blocked->name) : std::string(), " of ", in_quotes(checkpoint_.path_),
+                      "; try again, or allow more time");
+  return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
+}
+
+}  // namespace st::store

@@ -1,0 +1,198 @@
+// A transaction on a checkpoint, applied all or none. New bytes for tensors of
+// the same dtype and shape are a patch, in place; anything else (tensors added,
+// replaced, removed, renamed, metadata) is a publish: a new file that takes the
+// old one's place. Stages without a lock; takes its locks, in ascending order,
+// when it commits. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "file/any_transaction.h"
+#include "file/checkpoint.h"
+#include "file/draft.h"
+#include "journal/patch.h"
+#include "journal/super_journal.h"
+#include "newfile/build.h"
+#include "newfile/publish_plan.h"
+#include "newfile/replacement.h"
+#include "os/turnstile.h"
+
+namespace st::store {
+
+class Transaction final : public AnyTransaction {
+ public:
+  static Result<std::unique_ptr<Transaction>> begin(Checkpoint &checkpoint, TransactionOptions options);
+  ~Transaction() override;
+
+  Result<void> update(std::string_view name, const NewBytes &value) override;
+  Result<void> put(std::string_view name, const NewBytes &value) override;
+  Result<void> remove(std::string_view name) override;
+  Result<void> rename(std::string_view from, std::string_view to) override;
+  Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) override;
+  // All tensors that there are by then, in the order that the file is to have them.
+  Result<void> arrange(std::vector<std::string> names);
+  // Asked at commit when all locks are held, with the file as it now is: what it
+  // refuses is not done.
+  using Approve = std::function<Result<void>(const Snapshot &now)>;
+  void before_change(Approve approve) { approve_ = std::move(approve); }
+  Result<CommitPlan> plan() override;
+  Result<void> commit() override;
+
+  Checkpoint &checkpoint() const { return checkpoint_; }
+
+  // As a part of a transaction on several files, which calls these one after the
+  // other instead of commit(), for all of its parts: see shard_commit.h.
+  bool has_work() const { return !staged_.empty() || publishes(); }
+  bool publishes() const;
+  // The catalogue as it was and as it will be, once locked; of a publish.
+  const Snapshot &before() const { return *snapshot_; }
+  const Draft &draft_after() const { return *draft_; }
+  struct Gain {
+    int64_t bytes = 0, parameters = 0;  // of the tensors, afterwards less before
+  };
+  Gain gain() const;
+  // What it will do as one; `entry` becomes as long as it will be. Null: under a new name.
+  Result<CommitPlan> plan_part(write::SuperEntry *entry);
+  // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's. False: what a dead writer left
+  // is to be recovered first, by recover_part() when no file of the whole is locked any more.
+  Result<bool> lock_part(int32_t timeout_ms);
+  Result<void> recover_part(int32_t timeout_ms);
+  // Is what is locked still what the path leads to? Else status file_changed.
+  Result<void> check_in_place() const { return check_in_place(*locked_); }
+  void unlock_part() { locked_.reset(); }
+  // All that can fail: afterwards everything is on the disk, but means nothing yet.
+  Result<void> prepare_part(const write::Super &super, write::SuperEntry *entry);
+  // Is what was prepared where recovery will look for it?
+  Result<void> check_part_is_there() const { return check_journal_is_there(); }
+  // Decided: nothing is dropped any more whatever happens.
+  Result<void> carry_out_patch();
+  Result<void> place_first();   // before the index takes its new state
+  Result<void> place_second();  // after it
+  Result<void> mark_part_done();
+  void finish_part();  // the super-journal is empty
+
+  // The same as a part that takes no other's name: see new_names.cpp. Before it is locked, or planned.
+  Result<void> publish_anyway() { return draft(); }
+  bool keeps_any() const { return !draft_->tensors().empty(); }
+  // A new file beside `at`, whole and durable but for its name, and then its name. If it keeps nothing there is none.
+  Result<void> prepare_new_name(const os::Location &at);
+  Result<void> take_new_name(const std::string &name) { return first_->replacement->rename_beside(name); }
+  // From now on it stays, or after all it does not.
+  void leave_new_name(bool stays) noexcept;
+  void finish_new_name();
+  // Never decided: as if nothing had been. `open`: it may have been decided, so all is left to recovery.
+  void drop_part(bool open) noexcept;
+
+ private:
+  struct Staged {
+    std::string_view name;  // in *snapshot_
+    size_t index;           // in *snapshot_
+    write::Piece piece;     // offset as of *snapshot_; what undo is for is not staged but borrowed
+    // Borrowed, and noted for a place like this: in a file that replaced the one it was noted for, a tensor may lie
+    // across other sectors.
+    bool fits() const { return !piece.staged() && piece.table.fits(piece.offset); }
+  };
+  // The file as it is now, locked for this transaction.
+  struct Locked {
+    os::File file;
+    os::RangeLock lock;  // of file: dies first
+    write::Identity identity;
+  };
+
+  // Bytes of a put: in the caller's memory, or in the journal.
+  struct Payload {
+    const void *bytes;
+    write::Payload journal;
+    uint64_t nbytes;
+    write::SectorTable table = {};  // of bytes that were borrowed for a patch
+  };
+  // A new file as it will be, made of `segments`.
+  struct Blueprint {
+    write::PublishPlan plan;
+    std::vector<write::Segment> segments;
+    write::Cost cost;
+  };
+  // Which new files a publish makes. Of a part: one before the index takes its new state, and one after that.
+  struct Makes {
+    bool first, second;
+    bool first_keeps;  // what it loses
+  };
+  // Planned, and being made.
+  struct NewFile {
+    std::unique_ptr<write::Replacement> replacement;
+    std::unique_ptr<Snapshot> snapshot;
+    write::Built built;
+  };
+
+  Transaction(Checkpoint &checkpoint, TransactionOptions options);
+  Result<void> may_go_on() const;
+  Result<void> need_journal();
+  Result<void> check_journal_is_there() const;
+  Result<void> restage_if_gone();
+  Result<void> draft(const Change *first = nullptr);
+  Result<void> apply(Change change);
+  std::optional<Form> form_of(const std::string &name) const;
+  Result<void> put_bytes(Change change, const NewBytes &value);
+  bool may_align() const;
+  // `keeping_removed`: with the tensors that the draft has no more, at the end.
+  Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed) const;
+  Result<Blueprint> draw(const os::File &old, uint64_t block, bool keeping_removed) const;
+  Makes makes(bool as_part) const;
+  // What commit() does to the file as it is, but for what the filesystem itself needs.
+  Result<CommitPlan> reckon(const os::File &data, write::SuperEntry *as_part);
+  Result<CommitPlan> reckon_publish(const os::File &old, write::SuperEntry *as_part);
+  CommitPlan reckon_patch(const os::File &data, bool undo, bool as_part) const;
+  bool undoes(const os::File &data) const;
+  Result<void> check_room(const os::File &data, const Result<CommitPlan> &plan) const;
+  Result<void> check_in_place(const Locked &locked) const;
+  Result<void> publish(Locked &locked);
+  Result<void> finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed);
+  Result<void> check_links(const Locked &locked) const;
+  Result<void> check_payloads(const os::File &made, const write::PublishPlan &plan) const;
+  Result<void> make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
+                    bool keeping_removed = false);
+  Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
+  Result<bool> settle_orphans() const;
+  Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
+  bool is_view(const NewBytes &value) const;
+  Result<void> borrow(write::Piece *piece, const void *bytes);
+  static Error changed_payload(std::string_view name);
+  Result<void> stage_borrowed(Staged *staged);
+  // With `orphaned` nothing is recovered: then it is told, and the answer null.
+  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *orphaned = nullptr);
+  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
+                                           bool *orphaned);  // null: look again
+  Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
+  Result<void> test_locks(const Locked &locked, const os::LockRange &range);
+  Error name_blocked(Error busy, const os::File &file) const;
+  Result<void> finish(const Locked &locked);
+  using Applied = tl::expected<void, write::PatchFailure>;
+  Result<Applied> apply(const Locked &locked);
+  Result<void> stage_borrowed();
+  std::vector<write::Piece> pieces() const;  // as they follow each other in the file
+  void let_go_of_journal();
+
+  Checkpoint &checkpoint_;
+  const TransactionOptions options_;
+  Control control_;  // of the call under way
+  Approve approve_;
+  const pid_t process_;
+  HeldSnapshot snapshot_;
+  std::vector<Staged> staged_;    // of a patch
+  std::unique_ptr<Draft> draft_;  // of a publish, and how it came about
+  std::vector<Change> changes_;
+  std::vector<Payload> payloads_;
+  std::unordered_map<size_t, size_t> by_index_;  // index of a tensor to its place in staged_
+  write::JournalFolder::Taken journal_;
+  uint64_t journal_start_ = 0;  // bytes written to it before this transaction
+  bool failed_ = false;
+  // Of a part of several.
+  std::unique_ptr<Locked> locked_;
+  std::unique_ptr<NewFile> first_, second_;
+  write::ChunkBuffer buffer_;  // for what must not fail for want of memory
+};
+
+}  // namespace st::store

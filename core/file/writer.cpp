@@ -1,0 +1,298 @@
+#include "file/writer.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/round.h"
+#include "newfile/build.h"
+#include "newfile/stream.h"
+#include "newfile/units.h"
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t gap = uint64_t{64} << 10;  // for the header, where tensors are not declared
+
+Error duplicate(std::string_view name) {
+  return error(Status::duplicate_name, "a tensor named ", in_quotes(name), " is given twice; names must be distinct")
+      .about_tensor(name);
+}
+
+uint64_t alignment_of(const SaveOptions &options) {
+  if (options.alignment != 0) return options.alignment;
+  return options.layout == Layout::stock ? 8 : default_alignment;
+}
+
+Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
+  if (auto ok = check_data_begin(alignment_of(options), options.reserve); !ok) return ok;
+  std::vector<std::string_view> keys;
+  for (const auto &[key, value] : metadata) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) return fail(Status::metadata, "the metadata key ", in_quotes(*twice), " is given twice");
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
+                                             NewMetadata metadata, SaveOptions options) {
+  if (auto ok = check(options, metadata); !ok) return Failure(std::move(ok.error()));
+  auto to = find_destination(env, path);
+  if (!to) return Failure(std::move(to.error()));
+  return open(std::move(*to), std::move(declared), std::move(metadata), std::move(options));
+}
+
+Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
+                                             SaveOptions options) {
+  if (auto ok = check(options, metadata); !ok) return Failure(std::move(ok.error()));
+  os::Env &env = to.at.env();
+  std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
+  w->process_ = env.getpid();
+  w->metadata_ = std::move(metadata);
+  const mode_t mode = to.mode();
+  w->target_ = std::move(to.at);
+
+  if (auto ok = w->declare(std::move(declared)); !ok) return Failure(std::move(ok.error()));
+  auto made = Replacement::create(w->target_, mode);
+  if (!made) return Failure(std::move(made.error()));
+  w->made_ = std::move(*made);
+  const uint64_t size = w->data_offset_ + w->end_;
+  if (w->declared_ > 0)
+    if (auto room = make_room_for(w->made_->file(), size, 0); !room) return Failure(std::move(room.error()));
+  return w;
+}
+
+Result<void> Writer::may_go_on() const {
+  if (env_.getpid() != process_) return fail(Status::forked, "this writer was opened by the parent process");
+  if (failed_) return fail(Status::txn_failed, "an earlier call of this writer failed; abort it and begin another");
+  return {};
+}
+
+Result<void> Writer::declare(std::vector<NewTensor> declared) {
+  if (options_.layout != Layout::keep)
+    std::sort(declared.begin(), declared.end(), [](const NewTensor &a, const NewTensor &b) {
+      return canonical_before(a.dtype, a.name, b.dtype, b.name);
+    });
+  else if (options_.align)
+    align(&declared);
+  declared_ = declared.size();
+  for (NewTensor &t : declared)
+    if (auto added = append(std::move(t)); !added) return Failure(std::move(added.error()));
+  std::vector<NewTensor>().swap(declared);  // to have their memory for the header
+  std::vector<const Slot *> order;
+  order.reserve(declared_);
+  for (const Slot &s : slots_) order.push_back(&s);
+  auto spelled = header(order, &data_offset_);  // also checks what was declared
+  if (!spelled) return Failure(std::move(spelled.error()));
+  header_ = std::move(*spelled);
+  if (declared_ == 0) data_offset_ = round_up(std::max(gap, data_offset_), alignment_of(options_));
+  return {};
+}
+
+Result<Writer::Slot *> Writer::append(NewTensor tensor) {
+  if (tensor.nbytes > INT64_MAX - data_offset_ - end_)
+    return Failure(error(Status::offsets, "tensor ", in_quotes(tensor.name), " would end beyond 2^63 bytes")
+                       .about_tensor(tensor.name));
+  const uint64_t n = tensor.nbytes;
+  slots_.push_back({std::move(tensor), end_, 0});
+  end_ += n;
+  return &slots_.back();
+}
+
+Result<void> Writer::write(Slot *slot, const void *bytes, uint64_t n) {
+  uint64_t done = 0;
+  const Control control(options_.progress, nullptr);
+  auto put = write_stream(made_->file(), bytes, n, data_offset_ + slot->begin + slot->written,
+                          [&](uint64_t more) { return control.check(done += more, n); });
+  slot->written += n;
+  failed_ = !put;
+  if (!put) return Failure(std::move(put.error()).about_tensor(slot->tensor.name));
+  return {};
+}
+
+std::optional<size_t> Writer::find(std::string_view name) {
+  while (by_name_.size() < slots_.size()) by_name_.emplace(slots_[by_name_.size()].tensor.name, by_name_.size());
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
+  if (const auto i = find(name)) return &slots_[*i];
+  return Failure(error(Status::not_found, "no tensor named ", in_quotes(name),
+                       " was declared; declare it, or give its dtype and shape with its bytes")
+                     .about_tensor(name));
+}
+
+Result<void> Writer::copy(std::string_view name, const os::File &from, uint64_t offset,
+                          const std::function<Result<void>(uint64_t done)> &tell) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  auto found = declared_slot(name);
+  if (!found) return Failure(std::move(found.error()));
+  Slot &slot = **found;
+  if (slot.tensor.nbytes == 0) return {};
+  if (!block_) block_ = shareable_block(made_->file());
+  failed_ = true;
+  auto done = transfer(from, made_->file(), {offset, data_offset_ + slot.begin, slot.tensor.nbytes}, *block_, tell);
+  if (!done) return Failure(std::move(done.error()).about_tensor(name));
+  failed_ = false;
+  slot.written = slot.tensor.nbytes;
+  return {};
+}
+
+Result<void> Writer::add(std::string_view name, const void *bytes, uint64_t n) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  auto found = declared_slot(name);
+  if (!found) return Failure(std::move(found.error()));
+  Slot &slot = **found;
+  if (n > slot.tensor.nbytes - slot.written)
+    return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(name), " has ", slot.tensor.nbytes,
+                         " bytes, of which ", slot.written, " were written; ", n, " more are too many")
+                       .about_tensor(name));
+  return write(&slot, bytes, n);
+}
+
+Result<void> Writer::put(NewTensor tensor) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  const void *bytes = tensor.bytes;
+  const uint64_t n = tensor.nbytes;
+  if (const auto i = find(tensor.name)) {
+    Slot &slot = slots_[*i];
+    if (*i >= declared_ || slot.written > 0) return Failure(duplicate(tensor.name));
+    if (slot.tensor.dtype != tensor.dtype || slot.tensor.shape != tensor.shape || slot.tensor.nbytes != n)
+      return Failure(error(Status::shape_mismatch, "tensor ", in_quotes(tensor.name),
+                           " was declared with another dtype, shape or size")
+                         .about_tensor(tensor.name));
+    return write(&slot, bytes, n);
+  }
+  auto nbytes = tensor_nbytes(tensor.dtype, tensor.shape);
+  if (!nbytes) return Failure(std::move(nbytes.error()).about_tensor(tensor.name));
+  if (*nbytes != n)
+    return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(tensor.name), " has ", n,
+                         " bytes; its dtype and shape need ", *nbytes)
+                       .about_tensor(tensor.name));
+  auto slot = append(std::move(tensor));
+  if (!slot) return Failure(std::move(slot.error()));
+  return write(*slot, bytes, n);
+}
+
+// What was to be written there tells which tensor it is about.
+Failure Writer::failed_to_write(Error e) const {
+  const auto beyond = std::upper_bound(slots_.begin(), slots_.end(), e.offset,
+                                       [&](uint64_t at, const Slot &s) { return at < data_offset_ + s.begin; });
+  if (e.offset == no_offset || beyond == slots_.begin()) return Failure(std::move(e));
+  return Failure(std::move(e).about_tensor(std::prev(beyond)->tensor.name));
+}
+
+Result<void> Writer::put_declared() {
+  if (auto ok = may_go_on(); !ok) return ok;
+  const Control control(options_.progress, nullptr);
+  uint64_t done = 0;
+  WriteStream stream(made_->file(), data_offset_, [&](uint64_t more) { return control.check(done += more, end_); });
+  failed_ = true;
+  for (Slot &slot : slots_) {
+    if (auto put = stream.write(slot.tensor.bytes, slot.tensor.nbytes); !put)
+      return failed_to_write(std::move(put.error()));
+    slot.written = slot.tensor.nbytes;
+  }
+  if (auto put = stream.flush(); !put) return failed_to_write(std::move(put.error()));
+  failed_ = false;
+  return {};
+}
+
+// The header for slots in that order, and where data then begins at the earliest.
+Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint64_t *data_offset) const {
+  std::vector<HeaderTensor> tensors;
+  tensors.reserve(order.size());
+  uint64_t at = 0;
+  for (const Slot *s : order) {
+    tensors.push_back({s->tensor.name, s->tensor.dtype, s->tensor.shape, at, s->tensor.nbytes});
+    at += s->tensor.nbytes;
+  }
+  std::vector<std::pair<std::string_view, std::string_view>> metadata(metadata_.begin(), metadata_.end());
+  auto spelled = spell_header(tensors, metadata);
+  if (!spelled) return spelled;
+  *data_offset = round_up(spelled->size() + options_.reserve, alignment_of(options_));
+  return spelled;
+}
+
+// The header, and every tensor where it says.
+Result<void> Writer::arrange(const Control &control) {
+  if (declared_ > 0 && slots_.size() == declared_) {
+    if (auto padded = pad_header(&header_, data_offset_); !padded) return padded;
+    return made_->file().write(header_.data(), header_.size(), 0);
+  }
+  std::vector<const Slot *> order;
+  for (const Slot &s : slots_) order.push_back(&s);
+  if (options_.layout != Layout::keep)
+    std::sort(order.begin(), order.end(), [](const Slot *a, const Slot *b) {
+      return canonical_before(a->tensor.dtype, a->tensor.name, b->tensor.dtype, b->tensor.name);
+    });
+  else if (options_.align)
+    align(&order, [](const Slot *s) -> const NewTensor & { return s->tensor; });
+  uint64_t least = 0;
+  auto spelled = header(order, &least);
+  if (!spelled) return Failure(std::move(spelled.error()));
+  const bool in_order =
+      std::is_sorted(order.begin(), order.end(), [](const Slot *a, const Slot *b) { return a->begin < b->begin; });
+  if (slots_.empty()) data_offset_ = least;
+  // A gap is no waste in a large file, and cheap to close in a small one.
+  constexpr uint64_t small = uint64_t{8} << 20;
+  const bool exact = options_.layout == Layout::stock || end_ <= small;
+  const bool fits = exact ? least == data_offset_ : least <= data_offset_;
+  if (in_order && fits) {
+    if (auto padded = pad_header(&*spelled, data_offset_); !padded) return padded;
+    return made_->file().write(spelled->data(), spelled->size(), 0);
+  }
+
+  if (auto padded = pad_header(&*spelled, least); !padded) return padded;
+  auto target = destination_at(target_);
+  if (!target) return Failure(std::move(target.error()));
+  auto arranged = Replacement::create(target_, target->mode());
+  if (!arranged) return Failure(std::move(arranged.error()));
+  std::vector<Segment> segments;
+  uint64_t to = least;
+  for (const Slot *s : order) {
+    const uint64_t n = s->tensor.nbytes, from = data_offset_ + s->begin;
+    if (!segments.empty() && segments.back().from + segments.back().length == from)
+      segments.back().length += n;
+    else
+      segments.push_back({to, n, &made_->file(), from, nullptr});
+    to += n;
+  }
+  const os::File &file = (*arranged)->file();
+  if (auto room = make_room_for(file, to, 0); !room) return room;
+  auto built = build(file, *spelled, segments, shareable_block(file), control);
+  if (!built) return Failure(std::move(built.error()));
+  made_ = std::move(*arranged);
+  return {};
+}
+
+Result<void> Writer::finish() {
+  if (auto ok = may_go_on(); !ok) return ok;
+  for (const Slot &s : slots_)
+    if (s.written < s.tensor.nbytes)
+      return Failure(error(Status::incomplete, "of tensor ", in_quotes(s.tensor.name), " only ", s.written, " of ",
+                           s.tensor.nbytes, " bytes were written; write the rest, or abort")
+                         .about_tensor(s.tensor.name));
+  const Control control(options_.progress, nullptr);
+  failed_ = true;
+  if (!arranged_)
+    if (auto done = arrange(control); !done) return done;
+  arranged_ = true;
+  auto swapped = supplant(target_, *made_, options_.lock_timeout_ms, control, options_.log);
+  if (!swapped && swapped.error().status == Status::busy) failed_ = false;
+  if (swapped) made_.reset();
+  return swapped;
+}
+
+Result<void> save(os::Env &env, const std::string &path, std::vector<NewTensor> tensors, NewMetadata metadata,
+                  SaveOptions options) {
+  auto writer = Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options));
+  if (!writer) return Failure(std::move(writer.error()));
+  if (auto put = (*writer)->put_declared(); !put) return put;
+  return (*writer)->finish();
+}
+
+}  // namespace st::write

@@ -1,0 +1,12 @@
+// Who a data file is, for a journal: inode, size and the hash of its header.
+#pragma once
+
+#include "journal/journal_layout.h"
+#include "os/file.h"
+
+namespace st::write {
+
+// Reads the header anew. Fails if there is none: see parse_header_length.
+Result<Identity> identify(const os::File &file);
+
+}  // namespace st::write

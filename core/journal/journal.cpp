@@ -1,0 +1,408 @@
+#include "journal/journal.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "journal/super_journal.h"
+#include "newfile/units.h"
+#include "newfile/write_out.h"
+#include "os/random_name.h"
+
+namespace st::write {
+namespace {
+
+constexpr os::LockRange unrecorded = os::whole_file(false), recorded = os::whole_file(true);
+
+}  // namespace
+
+void open_to_readers(const os::File &made, const struct stat &data) {
+  os::Env &env = made.env();
+  const auto s = made.stat();
+  if (!s) return;
+  mode_t read = data.st_mode & (S_IRGRP | S_IROTH);
+  // Root's go to the file's owner, who must be able to recover without root.
+  const uid_t owner = s->st_uid == data.st_uid || env.geteuid() != 0 ? static_cast<uid_t>(-1) : data.st_uid;
+  const bool foreign_group = s->st_gid != data.st_gid;
+  if ((foreign_group || owner != static_cast<uid_t>(-1)) && env.fchown(made.fd(), owner, data.st_gid) < 0 &&
+      foreign_group)
+    read &= static_cast<mode_t>(~S_IRGRP);
+  const mode_t search = S_ISDIR(s->st_mode) ? S_IXUSR | read >> 2 : 0;
+  if (read != 0) env.fchmod(made.fd(), S_IRUSR | S_IWUSR | read | search);
+}
+
+Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const struct stat &data) {
+  constexpr int attempts = 100;
+  Error last;
+  for (int i = 0; i < attempts; ++i) {
+    auto journal = std::make_unique<Journal>();
+    journal->name_ = os::random_name(dir.env());
+    auto file = os::File::open(dir.env(), dir.fd(), journal->name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600,
+                               dir.path() + "/" + journal->name_);
+    if (!file) {
+      if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
+      last = std::move(file.error());
+      continue;
+    }
+    journal->file_ = std::move(*file);
+    // Between the two calls a recoverer may take the new file for an orphan's
+    // and remove it: it is ours once it is both locked and linked.
+    auto lock = os::RangeLock::acquire(journal->file_, {unrecorded}, {});
+    if (!lock) {
+      last = std::move(lock.error());
+      if (last.status != Status::busy) {
+        dir.env().unlinkat(dir.fd(), journal->name_.c_str(), 0);
+        return Failure(std::move(last));
+      }
+      continue;
+    }
+    journal->lock_ = std::move(*lock);
+    auto s = journal->file_.stat();
+    if (!s) return Failure(std::move(s.error()));
+    if (s->st_nlink == 0) continue;
+    open_to_readers(journal->file_, data);
+    return journal;
+  }
+  return Failure(std::move(last));
+}
+
+Result<void> Journal::reserve(uint64_t end) {
+  if (!header_written_) {
+    // Written now, the header's block needs neither space nor a change of
+    // metadata at commit.
+    static constexpr std::byte zeros[header_bytes] = {};
+    if (auto put = file_.write(zeros, sizeof zeros, 0); !put) return put;
+    header_written_ = true;
+  }
+  if (end <= allocated_ || !can_allocate_) return {};
+  const uint64_t rounded = round_up(end, journal_step);
+  const int r =
+      os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
+  if (r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) {
+    can_allocate_ = false;  // a full disk then shows when writing, still before commit
+    return {};
+  }
+  if (r < 0) return Failure(file_.error(-r, text("reserve ", rounded - allocated_, " bytes for")));
+  allocated_ = rounded;
+  return {};
+}
+
+// What is hashed is read back: another thread, or a commit that shows through a
+// mapping, may change the caller's memory between two looks at it. And memory that
+// cannot be read is an error of write(), not a signal.
+Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t offset, const Control &control) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
+  Hasher hasher;
+  WriteOut out(file_, offset);
+  for (uint64_t done = 0; done < n;) {
+    if (auto go = control.check(done, n); !go) return Failure(std::move(go.error()));
+    const uint64_t take = std::min(write_chunk_bytes, n - done);
+    const auto *from = static_cast<const std::byte *>(bytes) + done;
+    if (auto put = file_.write(from, take, offset + done); !put) return Failure(std::move(put.error()));
+    if (auto got = read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
+    hasher.add(buffer.get(), take);
+    done += take;
+    if (auto on = note_loss(out.reached(offset + done, [] { return Result<void>(); })); !on)
+      return Failure(std::move(on.error()));
+  }
+  bytes_written_ += n;
+  return hasher.digest();
+}
+
+Result<void> Journal::flush() {
+  if (tail_.empty()) return {};
+  if (auto put = file_.write(tail_.data(), tail_.size(), end_ - tail_.size()); !put) return put;
+  bytes_written_ += tail_.size();
+  tail_.clear();
+  return {};
+}
+
+Result<void> Journal::note_loss(Result<void> written_out) {
+  if (!written_out && !was_stopped(written_out.error())) lost_ = true;
+  return written_out;
+}
+
+Result<void> Journal::write_out(const Control &control) {
+  if (auto ok = flush(); !ok) return ok;
+  return note_loss(write::write_out(file_, header_bytes, end_, control));
+}
+
+Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {
+  const auto *from = static_cast<const std::byte *>(bytes);
+  tail_.insert(tail_.end(), from, from + n);
+  end_ += n;
+  return flush_if_long();
+}
+
+Result<void> Journal::flush_if_long() {
+  return tail_.size() < large_payload ? Result<void>() : flush();
+}
+
+Result<void> Journal::align(uint64_t alignment) {
+  static constexpr std::byte zeros[journal_page] = {};
+  return append_bytes(zeros, (alignment - end_ % alignment) % alignment);
+}
+
+Result<Payload> Journal::append(const void *bytes, uint64_t n, const Control &control) {
+  const bool large = n >= large_payload;
+  if (auto ok = reserve(end_of_payload_room(end_, n)); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = align(payload_alignment(n)); !ok) return Failure(std::move(ok.error()));
+  Payload payload{end_, n, 0};
+  if (large) {
+    if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+    auto hash = write_hashed(bytes, n, end_, control);
+    if (!hash) return Failure(std::move(hash.error()));
+    payload.hash = *hash;
+    end_ += n;
+  } else {
+    if (auto go = control.check(0, n); !go) return Failure(std::move(go.error()));
+    const size_t at = tail_.size();
+    const auto *from = static_cast<const std::byte *>(bytes);
+    tail_.insert(tail_.end(), from, from + n);
+    payload.hash = hash64(tail_.data() + at, n);  // of the copy
+    end_ += n;
+    if (auto ok = flush_if_long(); !ok) return Failure(std::move(ok.error()));
+  }
+  return payload;
+}
+
+Result<Payload> Journal::overwrite(const Payload &old, const void *bytes, const Control &control) {
+  if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+  auto hash = write_hashed(bytes, old.length, old.offset, control);
+  if (!hash) return Failure(std::move(hash.error()));
+  return Payload{old.offset, old.length, *hash};
+}
+
+Result<Payload> Journal::take_over(Journal &from, const Payload &payload, const Control &control) {
+  if (auto ok = from.flush(); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = reserve(end_of_payload_room(end_, payload.length)); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = align(payload_alignment(payload.length)); !ok) return Failure(std::move(ok.error()));
+  const Payload taken{end_, payload.length, payload.hash};
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
+  Hasher hasher;
+  for (uint64_t done = 0; done < payload.length;) {
+    if (auto go = control.check(done, payload.length); !go) return Failure(std::move(go.error()));
+    const uint64_t n = std::min(write_chunk_bytes, payload.length - done);
+    if (auto got = from.read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    hasher.add(buffer.get(), n);
+    if (auto ok = append_bytes(buffer.get(), n); !ok) return Failure(std::move(ok.error()));
+    done += n;
+  }
+  if (hasher.digest() != payload.hash)
+    return fail(Status::io, in_quotes(from.file().path()), " no longer holds what was written to it");
+  return taken;
+}
+
+// `source` answers n bytes of the piece, from the done-th on.
+template <class Source>
+Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Source source) {
+  if (auto ok = align(8); !ok) return Failure(std::move(ok.error()));
+  SectorTable table{end_, 0, offset};
+  std::vector<uint32_t> hashes;
+  Hasher hasher;
+  for (uint64_t done = 0; done < length;) {
+    const uint64_t n = up_to_sector(offset + done, write_chunk_bytes, length - done);
+    auto bytes = source(done, n);
+    if (!bytes) return Failure(std::move(bytes.error()));
+    hashes.clear();
+    hash_sectors(offset + done, {*bytes, n}, &hashes);
+    hasher.add(hashes.data(), hashes.size() * sizeof(uint32_t));
+    if (auto ok = append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)); !ok)
+      return Failure(std::move(ok.error()));
+    done += n;
+  }
+  table.hash = hasher.digest();
+  return table;
+}
+
+Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload,
+                                        const GoOn &go_on) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
+  auto table = note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
+    if (auto got = data.read(buffer.get(), n, offset + done); !got) return Failure(std::move(got.error()));
+    return buffer.get();
+  });
+  if (!table) return Failure(std::move(table.error()));
+  return RangeRecord{offset, payload.length, payload.offset, payload.hash, table->offset, table->hash};
+}
+
+Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64_t length, const Control &control) {
+  if (auto ok = reserve(end_ + journal_page + table_bytes(offset, length) + range_record_bytes); !ok)
+    return Failure(std::move(ok.error()));
+  return note_sectors(offset, length, [&](uint64_t done, uint64_t) -> Result<const std::byte *> {
+    if (auto go = control.check(done, length); !go) return Failure(std::move(go.error()));
+    return static_cast<const std::byte *>(bytes) + done;
+  });
+}
+
+Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload, const GoOn &go_on) {
+  if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+  if (auto ok = reserve(end_ + journal_page + table_bytes(offset, payload.length)); !ok)
+    return Failure(std::move(ok.error()));
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
+  return note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
+    if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    return buffer.get();
+  });
+}
+
+Result<bool> Journal::was_noted(const SectorTable &table, uint64_t done, std::span<const std::byte> bytes,
+                                uint32_t *hashes) const {
+  const uint64_t at = table.noted_for + done;
+  const uint64_t n = sectors_of(at, bytes.size()) * sizeof *hashes;
+  const uint64_t before = at / sector_bytes - table.noted_for / sector_bytes;
+  if (auto got = read(hashes, n, table.offset + before * sizeof *hashes); !got) return Failure(std::move(got.error()));
+  for (uint64_t to = 0; to < bytes.size(); ++hashes) {
+    const uint64_t take = up_to_sector(at + to, sector_bytes, bytes.size() - to);
+    if (hash_sector(bytes.subspan(to, take)) != *hashes) return false;
+    to += take;
+  }
+  return true;
+}
+
+Result<bool> Journal::was_noted(const SectorTable &table, const os::File &file, uint64_t offset, uint64_t n,
+                                const GoOn &go_on) const {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, n));
+  std::vector<uint32_t> hashes(write_chunk_bytes / sector_bytes + 1);
+  for (uint64_t done = 0; done < n;) {
+    const uint64_t take = up_to_sector(table.noted_for + done, write_chunk_bytes, n - done);
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
+    if (auto got = file.read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
+    auto same = was_noted(table, done, {buffer.get(), take}, hashes.data());
+    if (!same || !*same) return same;
+    done += take;
+  }
+  return true;
+}
+
+Result<bool> Journal::holds(const Payload &payload, const GoOn &go_on) const {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
+  Hasher hasher;
+  for (uint64_t done = 0; done < payload.length;) {
+    const uint64_t n = std::min(write_chunk_bytes, payload.length - done);
+    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
+    if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    hasher.add(buffer.get(), n);
+    done += n;
+  }
+  return hasher.digest() == payload.hash;
+}
+
+// The file's bytes [begin, end): hashed, and appended if they are not shared.
+Result<void> Journal::save_bytes(Saved *saved, uint64_t begin, uint64_t end, bool by_value) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, end - begin));
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t n = std::min(write_chunk_bytes, end - at);
+    if (auto go = saved->go_on(at - saved->offset); !go) return go;
+    if (auto got = saved->data.read(buffer.get(), n, at); !got) return got;
+    saved->hasher.add(buffer.get(), n);
+    if (by_value)
+      if (auto ok = append_bytes(buffer.get(), n); !ok) return ok;
+    at += n;
+  }
+  return {};
+}
+
+Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uint64_t length, const SectorTable &table,
+                                      uint64_t block, const GoOn &go_on) {
+  const uint64_t end = offset + length;
+  const WholeBlocks whole(offset, length, block ? block : 1);
+  const bool shares = block != 0 && whole.any();
+  if (auto ok = shares ? flush() : align(8); !ok) return Failure(std::move(ok.error()));
+  if (shares) end_ = place_of_shared(end_, offset, block);
+  const uint64_t by_value = shares ? whole.begin - offset : length;
+  if (auto ok = reserve(end_ + by_value); !ok) return Failure(std::move(ok.error()));
+
+  RangeRecord range{offset, length, end_, 0, table.offset, table.hash};
+  Saved saved{data, offset, {}, go_on};
+  if (auto ok = save_bytes(&saved, offset, offset + by_value, true); !ok) return Failure(std::move(ok.error()));
+  if (shares) {
+    const uint64_t n = whole.end - whole.begin;
+    if (auto ok = save_bytes(&saved, whole.begin, whole.end, false); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = file_.clone(data, whole.begin, n, end_); !ok) return Failure(std::move(ok.error()));
+    end_ += n;
+    allocated_ = std::max(allocated_, end_);
+    if (auto ok = reserve(end_ + (end - whole.end) + journal_page); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = save_bytes(&saved, whole.end, end, true); !ok) return Failure(std::move(ok.error()));
+  }
+  range.payload_hash = saved.hasher.digest();
+  return range;
+}
+
+Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> manifest) {
+  if (auto ok = align(8); !ok) return ok;
+  record_ = std::move(record);
+  record_.manifest = end_;
+  record_.manifest_hash = hash64(manifest.data(), manifest.size());
+  if (auto ok = reserve(end_ + manifest.size()); !ok) return ok;
+  if (auto ok = append_bytes(manifest.data(), manifest.size()); !ok) return ok;
+  return flush();
+}
+
+Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags) {
+  uint64_t id = 0;
+  file_.env().random(&id, sizeof id);
+  return seal_with({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges));
+}
+
+Result<void> Journal::seal_part(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t transaction,
+                                std::string super_of) {
+  return seal_with({transaction, identity, 0, ranges.size(), 0, part_record, std::move(super_of)}, encode(ranges));
+}
+
+Result<void> Journal::seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction) {
+  if (parts.size() > longest_super_list)
+    return fail(Status::unsupported, "the list of what this transaction changes has ", parts.size(),
+                " bytes, more than the ", longest_super_list, " that recovery reads; change fewer shards at once");
+  return seal_with({transaction, identity, 0, parts.size(), 0, super_record, {}}, parts);
+}
+
+Result<void> Journal::sync_payload(const os::File &dir, const Control &control) {
+  ST_ASSERT(tail_.empty());
+  if (auto out = write_out(control); !out) return out;
+  // Which blocks are shared is metadata.
+  if (auto ok = record_.is_undo() ? file_.sync() : file_.sync_data(); !ok) return ok;
+  if (name_durable_) return {};
+  if (auto ok = dir.sync(); !ok) return ok;
+  name_durable_ = true;
+  return {};
+}
+
+Result<void> Journal::commit() {
+  if (auto told = lock_.try_take(recorded); !told) return Failure(std::move(told.error()));
+  const auto block = encode(record_);
+  bytes_written_ += block.size();
+  committed_ = true;
+  if (auto ok = file_.write(block.data(), block.size(), 0); !ok) return ok;
+  return file_.sync_data();
+}
+
+Result<void> Journal::finish() {
+  record_.flags |= done_record;
+  return commit();
+}
+
+void Journal::settle() {
+  committed_ = false;
+  static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often
+}
+
+Result<void> Journal::retire() {
+  static constexpr std::byte zeros[sector_bytes] = {};
+  bytes_written_ += sizeof zeros;
+  auto emptied = file_.write(zeros, sizeof zeros, 0);
+  if (emptied) emptied = file_.sync_data();
+  if (!emptied) {
+    const auto block = encode(record_);
+    if (record_.is_undo()) static_cast<void>(file_.write(block.data(), block.size(), 0));
+    return emptied;
+  }
+  settle();
+  return {};
+}
+
+}  // namespace st::write

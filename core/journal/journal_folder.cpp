@@ -1,0 +1,207 @@
+#include "journal/journal_folder.h"
+
+#include <cerrno>
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t largest_parked = uint64_t{256} << 20;
+constexpr size_t most_parked = 4;
+
+os::Location folder_of(const os::Location &file) {
+  return file.beside(journal_folder_name(file.name()));
+}
+
+Result<os::File> open_dir(const os::Location &folder) {
+  return os::File::open(folder.env(), folder.dir(), folder.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
+                        folder.path());
+}
+
+}  // namespace
+
+std::string distrust(const struct stat &s, const struct stat &data, uid_t self) {
+  if (s.st_mode & S_IWOTH) return "anybody may write to it";
+  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)
+    return text("it belongs to user ", s.st_uid, ", who is neither the file's owner nor you");
+  return {};
+}
+
+Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
+  os::Env &env = file.env();
+  const os::Location at = folder_of(file);
+  auto dir = open_dir(at);
+  if (!dir && dir.error().os_errno == ENOENT) return std::nullopt;
+  std::string why;
+  if (!dir) {
+    if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP) return Failure(std::move(dir.error()));
+    why = "it is no folder";
+  } else {
+    auto s = dir->stat();
+    if (!s) return Failure(std::move(s.error()));
+    why = distrust(*s, data, env.geteuid());
+  }
+  if (why.empty()) {
+    Folder folder;
+    folder.dir_ = std::move(*dir);
+    return folder;
+  }
+  why = text("the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why);
+  struct stat parent;
+  if (env.fstat(file.dir(), &parent) == 0 && (parent.st_mode & S_IWOTH)) {
+    if (log) log(LogLevel::warning, why + "; it was passed over");
+    return std::nullopt;
+  }
+  return fail(Status::journal, why, "; have the file's owner look at it and remove it");
+}
+
+Result<Folder> Folder::create(const os::Location &file, const struct stat &data) {
+  os::Env &env = file.env();
+  const os::Location at = folder_of(file);
+  const int made = os::repeat_interrupted([&] { return env.mkdirat(at.dir(), at.name().c_str(), 0700); });
+  if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the journal folder", at.path()));
+  auto dir = open_dir(at);
+  if (!dir && (dir.error().os_errno == ENOTDIR || dir.error().os_errno == ELOOP))
+    return fail(Status::journal, in_quotes(at.path()),
+                " is no folder, so there is no place for a journal; look at it and remove it");
+  if (!dir) return Failure(std::move(dir.error()));
+  auto s = dir->stat();
+  if (!s) return Failure(std::move(s.error()));
+  if (const std::string why = distrust(*s, data, env.geteuid()); !why.empty())
+    return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why,
+                "; remove it, or move the file to a folder of your own");
+
+  if (made == 0) open_to_readers(*dir, data);
+  // Durable even if somebody else made it: he may not have come to this yet.
+  if (auto synced = file.folder()->sync(); !synced) return Failure(std::move(synced.error()));
+  Folder folder;
+  folder.dir_ = std::move(*dir);
+  return folder;
+}
+
+void Folder::remove_if_empty(const os::Location &file) {
+  const os::Location at = folder_of(file);
+  at.env().unlinkat(at.dir(), at.name().c_str(), AT_REMOVEDIR);
+}
+
+Result<std::vector<std::string>> Folder::journals() const {
+  std::vector<std::string> names;
+  if (const int r = dir_.env().list(dir_.fd(), &names); r < 0) return Failure(dir_.error(-r, "list"));
+  std::erase_if(names, [](const std::string &name) { return name.ends_with(aside_suffix); });
+  return names;
+}
+
+JournalFolder::JournalFolder(os::Location file, struct stat data)
+    : env_(file.env()),
+      file_(std::move(file)),
+      beside_(folder_of(file_)),
+      data_(data),
+      named_(data.st_ino),
+      process_(env_.getpid()) {
+  parked_.reserve(most_parked);
+}
+
+void JournalFolder::remove_if_empty() noexcept {
+  env_.unlinkat(beside_.dir(), beside_.name().c_str(), AT_REMOVEDIR);  // fails while others use it
+}
+
+JournalFolder::~JournalFolder() {
+  let_go();
+}
+
+void JournalFolder::let_go() noexcept {
+  std::lock_guard lock(mutex_);
+  if (!folder_ || env_.getpid() != process_) return;  // see forget_if_forked
+  for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
+  parked_.clear();
+  remove_if_empty();
+  folder_.reset();
+}
+
+// In a child these are the parent's, and its locks with them.
+void JournalFolder::forget_if_forked() {
+  const pid_t self = env_.getpid();
+  if (self == process_) return;
+  process_ = self;
+  parked_.clear();
+  folder_.reset();
+}
+
+Result<void> JournalFolder::make_name_durable(uint64_t inode) {
+  if (named_ == inode) return {};
+  if (auto synced = file_.folder()->sync(); !synced) return synced;
+  named_ = inode;
+  return {};
+}
+
+Result<void> JournalFolder::check_beside(const Taken &taken) const {
+  const os::File &dir = taken.folder->dir();
+  const auto is_there = [&](int folder, const std::string &name, const os::File &opened) -> Result<bool> {
+    struct stat by_name, ours;
+    int r = env_.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
+    if (r == -ENOENT) return false;
+    if (r == 0) r = env_.fstat(opened.fd(), &ours);
+    if (r < 0) return Failure(opened.error(-r, "look at"));
+    return os::same_inode(by_name, ours);
+  };
+  auto found = is_there(beside_.dir(), beside_.name(), dir);
+  if (found && *found) found = is_there(dir.fd(), taken.journal->name(), taken.journal->file());
+  if (!found) return Failure(std::move(found.error()));
+  if (*found) return {};
+  return fail(Status::io, "the journal folder of ", in_quotes(file_.path()),
+              " was removed while a change was being made; nothing was changed; see what removes it, and try again");
+}
+
+JournalPlan JournalFolder::plan_next() const {
+  std::lock_guard lock(mutex_);
+  if (parked_.empty() || env_.getpid() != process_) return {};
+  return parked_.back()->plan_anew();
+}
+
+Result<JournalFolder::Taken> JournalFolder::take() {
+  constexpr int attempts = 100;
+  std::lock_guard lock(mutex_);
+  forget_if_forked();
+  Error last;
+  for (int i = 0; i < attempts; ++i) {
+    if (!folder_) {
+      auto folder = Folder::create(file_, data_);
+      if (!folder && folder.error().os_errno == ENOENT) {  // removed between our two calls
+        last = std::move(folder.error());
+        continue;
+      }
+      if (!folder) return Failure(std::move(folder.error()));
+      folder_ = std::make_shared<Folder>(std::move(*folder));
+    }
+    std::unique_ptr<Journal> journal;
+    if (!parked_.empty()) {
+      journal = std::move(parked_.back());
+      parked_.pop_back();
+      journal->begin();
+    } else if (auto created = Journal::create(folder_->dir(), data_)) {
+      journal = std::move(*created);
+    } else if (created.error().os_errno != ENOENT) {
+      return Failure(std::move(created.error()));
+    }
+    Taken taken{std::move(journal), folder_};
+    if (taken.journal && check_beside(taken)) return taken;
+    // Somebody removed or moved the folder; a journal that recovery would not
+    // find is worth nothing.
+    if (taken.journal) env_.unlinkat(folder_->dir().fd(), taken.journal->name().c_str(), 0);
+    last = error(Status::io, "the journal folder of ", in_quotes(file_.path()),
+                 " vanishes as soon as it is made; see what removes it");
+    folder_.reset();
+  }
+  return Failure(std::move(last));
+}
+
+void JournalFolder::give_back(Taken taken) noexcept {
+  std::lock_guard lock(mutex_);
+  const bool good = !taken.journal->lost() && taken.journal->allocated() <= largest_parked;
+  if (good && taken.folder == folder_ && parked_.size() < most_parked)
+    parked_.push_back(std::move(taken.journal));
+  else
+    env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  if (!folder_) remove_if_empty();  // let_go() came between
+}
+
+}  // namespace st::write

@@ -1,0 +1,92 @@
+// The folder `<file>.st-journal` (see names.h) beside a data file, where each transaction has
+// one journal. Holds no paths, follows no links, and trusts only what the
+// file's owner, root or this user made: anything else may have been planted.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/control.h"
+#include "journal/journal.h"
+#include "newfile/names.h"
+#include "os/location.h"
+
+namespace st::write {
+
+inline constexpr std::string_view aside_suffix = ".bad";
+
+// An open journal folder.
+class Folder {
+ public:
+  // Nothing, if there is none: the usual case costs one system call. Status
+  // journal if it may have been planted; where anybody may create files beside
+  // `file` that says nothing about it, so it is logged and passed over.
+  static Result<std::optional<Folder>> open(const os::Location &file, const struct stat &data, const Log &log);
+  // Made if there is none, and its entry in the parent durable.
+  static Result<Folder> create(const os::Location &file, const struct stat &data);
+  // Does nothing while anybody has a journal in it.
+  static void remove_if_empty(const os::Location &file);
+
+  const os::File &dir() const { return dir_; }
+  Result<std::vector<std::string>> journals() const;  // names, without those moved aside
+
+ private:
+  os::File dir_;
+};
+
+// Why a journal or folder is not to be trusted; empty if it is.
+std::string distrust(const struct stat &s, const struct stat &data, uid_t self);
+
+// A handle's journals. Retired ones are parked for the next transaction, which
+// saves creating, allocating and freeing a file each time; they are unlinked,
+// and the folder with the last, when the handle is closed.
+class JournalFolder {
+ public:
+  JournalFolder(os::Location file, struct stat data);
+  ~JournalFolder();
+
+  // A journal and the folder that it lies in.
+  struct Taken {
+    std::unique_ptr<Journal> journal;
+    std::shared_ptr<Folder> folder;
+  };
+  // One that is empty and locked, for a transaction.
+  Result<Taken> take();
+  // To be gone on with: as that one will be.
+  JournalPlan plan_next() const;
+  // Takes an empty one back: retired, or never committed.
+  void give_back(Taken taken) noexcept;
+  // Removes those that wait.
+  void let_go() noexcept;
+  // The file that the name leads to now, and which is locked: no power cut will bring another back. Whoever gave it the
+  // name may have died before he synced that.
+  Result<void> make_name_durable(uint64_t inode);
+  // This is the file that the handle shows from now on. (Of another the number may be given to a third.)
+  void follow(uint64_t inode) {
+    if (named_ != inode) named_ = 0;
+  }
+  // Does recovery find it there, in the folder that stands beside the file now? Status
+  // io if not. Takes no memory if so: it is also asked after the point of no return.
+  Result<void> check_beside(const Taken &taken) const;
+
+ private:
+  void forget_if_forked();
+  void remove_if_empty() noexcept;
+
+  os::Env &env_;
+  const os::Location file_, beside_;  // and the folder
+  const struct stat data_;
+  // Under its name, durably. What `data_` was of is so from the first journal on, as making the folder syncs its
+  // parent.
+  std::atomic<uint64_t> named_;
+  pid_t process_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Folder> folder_;
+  std::vector<std::unique_ptr<Journal>> parked_;
+};
+
+}  // namespace st::write

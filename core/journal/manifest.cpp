@@ -1,0 +1,35 @@
+#include "journal/manifest.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace st::write {
+
+Result<std::string> Manifest::each(const Take &take) const {
+  const uint64_t n = record_.ranges;
+  if (n > journal_bytes_ / range_record_bytes || record_.manifest > journal_bytes_ ||
+      n * range_record_bytes > journal_bytes_ - record_.manifest)
+    return std::string("its manifest lies outside of it");
+  constexpr uint64_t window = 1024;
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(window, n) * range_record_bytes);
+  RangeRules rules(record_.identity, journal_bytes_);
+  Hasher hasher;
+  for (uint64_t done = 0; done < n; done += window) {
+    const std::span<std::byte> bytes(buffer.get(), std::min(window, n - done) * range_record_bytes);
+    if (auto got = journal_.read(bytes.data(), bytes.size(), record_.manifest + done * range_record_bytes); !got)
+      return Failure(std::move(got.error()));
+    hasher.add(bytes.data(), bytes.size());
+    for (const RangeRecord &range : decode_ranges(bytes)) {
+      if (const std::string why = rules.why_not(range); !why.empty()) return text("its manifest is damaged: ", why);
+      auto taken = take(range);
+      if (!taken || !taken->empty()) return taken;
+    }
+  }
+  if (hasher.digest() != record_.manifest_hash) return std::string("its manifest is damaged");
+  return std::string();
+}
+
+}  // namespace st::write

@@ -1,0 +1,31 @@
+// The list of ranges of a journal that was found, read window by window: however
+// long it is, or says that it is, it takes no more memory than one window. Each
+// range is checked before the next is read, so that a hole ends it at once.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "journal/journal_layout.h"
+#include "os/file.h"
+
+namespace st::write {
+
+class Manifest {
+ public:
+  Manifest(const os::File &journal, uint64_t journal_bytes, const CommitRecord &record)
+      : journal_(journal), journal_bytes_(journal_bytes), record_(record) {}
+
+  // Gives each range to `take`, in order, and ends with the first thing that is
+  // wrong. Empty: nothing was, with any range or with the hash of all, which is
+  // known last: what must not be done for a damaged list waits for a second time.
+  using Take = std::function<Result<std::string>(const RangeRecord &)>;
+  Result<std::string> each(const Take &take) const;
+
+ private:
+  const os::File &journal_;
+  const uint64_t journal_bytes_;
+  const CommitRecord &record_;
+};
+
+}  // namespace st::write

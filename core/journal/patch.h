@@ -1,0 +1,54 @@
+// The patch protocol: replace bytes of a file in place, all pieces or none,
+// whatever happens. The caller holds the locks and has staged the payloads.
+//
+//   note old bytes' hashes -> journal durable -> commit record durable
+//     -> write the file, durable -> journal empty, durable
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "journal/journal_folder.h"
+#include "journal/pieces.h"
+
+namespace st::write {
+
+struct PatchFailure {
+  Error error;
+  bool open_outcome;             // recovery decides; else nothing has changed
+  bool sync_failed;              // what was written through this handle can no longer be trusted
+  bool payload_changed = false;  // a borrowed piece is not what was noted; it was rolled back
+};
+
+// Is the journal where recovery looks for it? Asked before the commit record, and once more when that is durable and
+// nothing is written to the file yet: then it is taken back.
+// The journal was not made durable.
+inline tl::unexpected<PatchFailure> not_begun(Error cause) {
+  const bool failed = !was_stopped(cause);
+  return tl::unexpected<PatchFailure>({std::move(cause), false, failed});
+}
+
+using StillThere = std::function<Result<void>()>;
+
+// The same for a plan: what follows the payloads, up to the commit record.
+void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
+// `pieces` ascend and do not overlap.
+tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
+                                             std::span<const Piece> pieces, const Identity &identity,
+                                             const Control &control, const StillThere &there);
+// The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
+tl::expected<void, PatchFailure> commit_there(Journal &journal, const StillThere &there, bool open);
+
+// The same as a part of a transaction on several files, in steps. First the
+// journal is made durable, and says what is to be written if `super` decides so.
+struct Super {
+  uint64_t transaction = 0;
+  std::string index;  // the name of the file beside which its journal lies
+};
+Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
+                           const Identity &identity, const Control &control, const Super &super);
+// Then, decided, the file; `buffer` as of write_pieces. Durable.
+Result<void> carry_out_patch(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                             const ChunkBuffer &buffer);
+
+}  // namespace st::write

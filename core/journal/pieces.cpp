@@ -1,0 +1,116 @@
+#include "journal/pieces.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "newfile/units.h"
+#include "os/writable_mappings.h"
+
+namespace st::write {
+namespace {
+
+// Through which chunk after chunk of a piece goes from the journal into the file.
+class Staged {
+ public:
+  Staged(const Journal &journal, const Piece &piece) : journal_(journal), piece_(piece) {}
+  // The last chunk is not written if the piece is not what was staged.
+  Result<void> write(const os::File &data, uint64_t done, uint64_t n, const ChunkBuffer &buffer) {
+    if (auto got = journal_.read(buffer.bytes.get(), n, piece_.payload.offset + done); !got) return got;
+    hasher_.add(buffer.bytes.get(), n);
+    if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)
+      return fail(Status::journal, "the new bytes in ", in_quotes(journal_.file().path()),
+                  " are no longer those that were staged");
+    return data.write(buffer.bytes.get(), n, piece_.offset + done);
+  }
+
+ private:
+  const Journal &journal_;
+  const Piece &piece_;
+  Hasher hasher_;
+};
+
+// The caller's memory may be gone (a mapped file that was truncated), which is an
+// error, and no signal, wherever the system can tell.
+Result<void> take(os::Env &env, const std::byte *from, uint64_t n, std::byte *to) {
+  for (uint64_t done = 0; done < n;) {
+    const ssize_t took = os::repeat_interrupted([&] { return env.copy_memory(to + done, from + done, n - done); });
+    if (took == -ENOSYS || took == -EPERM) {
+      std::memcpy(to + done, from + done, n - done);
+      return {};
+    }
+    if (took <= 0) {
+      Error e = error(Status::io, "the new bytes cannot be read: the memory that they were in is gone");
+      e.os_errno = took < 0 ? static_cast<int>(-took) : EFAULT;
+      return Failure(std::move(e));
+    }
+    done += static_cast<uint64_t>(took);
+  }
+  return {};
+}
+
+// Looked at before it is written, in a copy that does not change any more: what is
+// neither old nor noted as new must never be in the file, as recovery would not
+// know it.
+Result<void> write_borrowed(const os::File &data, const Journal &journal, const Piece &piece, uint64_t done, uint64_t n,
+                            const ChunkBuffer &buffer) {
+  const auto *from = static_cast<const std::byte *>(piece.bytes) + done;
+  if (auto took = take(data.env(), from, n, buffer.bytes.get()); !took) return took;
+  auto same = journal.was_noted(piece.table, done, {buffer.bytes.get(), n}, buffer.hashes.get());
+  if (!same) return Failure(std::move(same.error()));
+  if (!*same) return fail(Status::invalid_argument, "the new bytes changed between staging and commit");
+  return data.write(buffer.bytes.get(), n, piece.offset + done);
+}
+
+Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece, const ChunkBuffer &buffer) {
+  Staged staged(journal, piece);
+  uint64_t started = 0;
+  for (uint64_t done = 0; done < piece.payload.length;) {
+    const uint64_t n = up_to_sector(piece.offset + done, write_chunk_bytes, piece.payload.length - done);
+    auto put =
+        piece.staged() ? staged.write(data, done, n, buffer) : write_borrowed(data, journal, piece, done, n, buffer);
+    if (!put) return put;
+    done += n;
+    if (done - started >= write_out_bytes) {
+      data.env().sync_range(data.fd(), piece.offset + started, done - started);
+      started = done;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+ChunkBuffer chunk_for(std::span<const Piece> pieces) {
+  uint64_t largest = 0;
+  for (const Piece &p : pieces) largest = std::max(largest, p.payload.length);
+  const uint64_t n = std::min(write_chunk_bytes, largest);
+  return {std::make_unique_for_overwrite<std::byte[]>(n),
+          std::make_unique_for_overwrite<uint32_t[]>(n / sector_bytes + 2)};
+}
+
+Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                          const ChunkBuffer &buffer) {
+  for (const Piece &piece : pieces)
+    if (auto put = write_piece(data, journal, piece, buffer); !put) return put;
+  return {};
+}
+
+Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces) {
+  for (const Piece &p : pieces)
+    if (auto kept = os::keep_in_writable_mappings(data, p.offset, p.payload.length); !kept) return kept;
+  return {};
+}
+
+Result<void> copy_payload(const os::File &data, const os::File &journal, const RangeRecord &range, uint64_t begin,
+                          uint64_t end, std::byte *buffer) {
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
+    if (auto got = journal.read(buffer, n, range.payload + (at - range.offset)); !got) return got;
+    if (auto put = data.write(buffer, n, at); !put) return put;
+    at += n;
+  }
+  return {};
+}
+
+}  // namespace st::write

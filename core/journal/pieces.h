@@ -1,0 +1,45 @@
+// What a transaction writes into the data file: pieces, in chunks that end at
+// sectors, so that whoever is stopped between two has not cut one. Each is compared
+// with the hash that it was staged with, so that what changed on the way is noticed.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "journal/journal.h"
+
+namespace st::write {
+
+struct Piece {
+  uint64_t offset = 0;          // in the data file
+  Payload payload;              // in the journal; or its length alone, see staged()
+  const void *bytes = nullptr;  // of a borrowed piece: in the caller's memory, which may change
+  SectorTable table = {};       // of these bytes as they were when they were borrowed
+
+  bool staged() const { return payload.offset != 0; }
+};
+
+// Memory for a chunk, or for the largest piece, and for the hashes of its sectors.
+// Taken before a commit, since running out of memory after it would be too late.
+struct ChunkBuffer {
+  std::unique_ptr<std::byte[]> bytes;
+  std::unique_ptr<uint32_t[]> hashes;
+};
+ChunkBuffer chunk_for(std::span<const Piece> pieces);
+
+// `buffer` is of chunk_for these pieces. Nothing is synced. Status journal if a
+// staged piece is no longer what was staged, and invalid_argument if a borrowed one
+// is not: what is in the file is then old or new, not all of it new.
+Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                          const ChunkBuffer &buffer);
+
+// What these bytes of the file are now stays in the copy-on-write views that this process has of it. To be called
+// before anything is decided, as it takes memory.
+Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces);
+
+// Copies the bytes [begin, end) of a range, counted in the data file, from the
+// journal that holds them.
+Result<void> copy_payload(const os::File &data, const os::File &journal, const RangeRecord &range, uint64_t begin,
+                          uint64_t end, std::byte *buffer);
+
+}  // namespace st::write

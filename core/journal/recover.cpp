@@ -1,0 +1,269 @@
+#include "journal/recover.h"
+
+#include <memory>
+#include <optional>
+
+#include "journal/identity.h"
+#include "journal/orphan.h"
+#include "journal/super_recover.h"
+#include "newfile/replacement.h"
+#include "os/exclusive.h"
+
+namespace st::write {
+namespace {
+
+// Is this, or was it before it was emptied, the record of a transaction on bytes that
+// are locked by us? Then its writer has lost its locks: the kernel takes them from a
+// dying process one file after the other, and the journal's may be the last. What
+// cannot be read belongs to somebody who goes on writing, or to recovery.
+bool is_on(const Found &found, std::span<const Piece> locked) {
+  if (found.state != JournalState::committed && !found.has_last) return false;
+  // A new file for the whole of the old one, or a decision on all parts: its writer had locked the whole file.
+  if (found.record.is_super() || (found.record.is_part() && found.record.ranges == 0)) return !locked.empty();
+  auto piece = locked.begin();  // both ascend
+  bool meets = false;
+  const auto why = Manifest(found.file, found.size, found.record).each([&](const RangeRecord &range) {
+    while (piece != locked.end() && piece->offset + piece->payload.length <= range.offset) ++piece;
+    meets |= piece != locked.end() && piece->offset < range.offset + range.length;
+    return Result<std::string>();
+  });
+  return why && why->empty() && meets;
+}
+
+}  // namespace
+
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
+  Orphans orphans;
+  auto names = folder.journals();
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string &name : *names) {
+    if (name == asking.own) continue;
+    auto looked = look_at(folder, name, data, false);
+    if (!looked) return Failure(std::move(looked.error()));
+    if (!*looked) continue;
+    Found &found = **looked;
+    if (found.file) {
+      auto held = who_holds(found);
+      if (!held) return Failure(std::move(held.error()));
+      const bool rests = *held == Holder::parked && !found.waits();
+      if (*held != Holder::nobody && (rests || !is_on(found, asking.locked))) continue;
+      // Its writer may have finished since we read: look again, now that nobody
+      // writes to it.
+      if (found.waits())
+        if (auto read = read_state(found); !read) return Failure(std::move(read.error()));
+    }
+    (found.waits() ? orphans.committed : orphans.idle) = true;
+  }
+  return orphans;
+}
+
+Result<bool> settle_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
+  auto orphans = find_orphans(folder, data, asking);
+  if (!orphans) return Failure(std::move(orphans.error()));
+  if (orphans->committed) return false;
+  if (!orphans->idle) return true;
+  auto names = folder.journals();
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string &name : *names) {
+    if (name == asking.own) continue;
+    auto looked = look_at(folder, name, data, true);
+    if (!looked) return Failure(std::move(looked.error()));
+    if (!*looked || (*looked)->waits()) continue;
+    if (auto settled = settle_idle(folder, name, **looked); !settled) return Failure(std::move(settled.error()));
+  }
+  return true;
+}
+
+namespace {
+
+// One attempt. Nothing if it met a part of a transaction on several files that
+// is decided: all of that is to be finished first, from its super-journal `super`.
+class Recovery {
+ public:
+  Recovery(const os::Location &file, const os::LockWait &wait, const Findings &findings, os::Neighbours *listed)
+      : file_(file), wait_(wait), findings_(findings), listed_(listed) {}
+
+  Result<bool> run();  // false: super() first, then again
+  const os::Location &super() const { return super_; }
+  // What super() is wanted for is a part that is done: the file needs nothing of it, and may be left with it.
+  bool may_leave() const { return for_done_; }
+  void leave_done() { leaves_done_ = true; }
+  Recovered result;
+  void tell(LogLevel level, Status status, std::string message) {
+    if (findings_ && !findings_({level, status, std::move(message)})) stopped_ = true;
+  }
+
+ private:
+  Result<void> settle(const Folder &folder, const std::string &name, Found &orphan, const os::File &data,
+                      const struct stat &identity);
+  Result<void> drop_done(const Folder &folder, const std::string &name, const Found &done, const struct stat &identity);
+  Result<void> put_aside(const Folder &folder, const std::string &name, const std::string &why);
+
+  const os::Location &file_;
+  const os::LockWait &wait_;
+  const Findings &findings_;
+  os::Neighbours *const listed_;
+  bool stopped_ = false, for_done_ = false, leaves_done_ = false;
+  os::Location super_;
+  std::optional<Identity> known_;  // of the file, once a journal is held against it
+};
+
+Result<bool> Recovery::run() {
+  super_ = {};
+  for_done_ = false;
+  known_.reset();
+  struct stat by_path;
+  if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
+  Replacement::remove_stale(file_, temporary_infix, listed_);
+  const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
+  auto there = Folder::open(file_, by_path, told);
+  if (!there) return Failure(std::move(there.error()));
+  if (!*there && !Replacement::is_any(file_, undecided_infix, listed_)) return true;
+
+  auto read_only = [&](Error &&e) {
+    return Failure(means_read_only(e) ? needs_recovery(file_.path(), e) : std::move(e));
+  };
+  auto exclusive = lock_whole_file(file_, wait_);
+  if (!exclusive && !*there && means_read_only(exclusive.error())) return true;
+  if (!exclusive) return read_only(std::move(exclusive.error()));
+  const os::File &data = (*exclusive)->file;
+  auto identity = data.stat();
+  if (!identity) return Failure(std::move(identity.error()));
+
+  // Only now it is the folder that counts: while this waited, that one may have been removed and another made.
+  auto folder = Folder::open(file_, *identity, {});
+  if (!folder) return Failure(std::move(folder.error()));
+  std::vector<std::string> names;
+  if (*folder) {
+    auto listed = (*folder)->journals();
+    if (!listed) return Failure(std::move(listed.error()));
+    names = std::move(*listed);
+  }
+  for (const bool done : {false, true})  // what the file needs comes first
+    for (const std::string &name : names) {
+      if (stopped_)
+        return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
+      auto looked = look_at(**folder, name, *identity, true);
+      if (!looked) return read_only(std::move(looked.error()));
+      if (!*looked || (*looked)->is_done() != done) continue;
+      auto settled =
+          done ? drop_done(**folder, name, **looked, *identity) : settle(**folder, name, **looked, data, *identity);
+      if (!settled) return Failure(std::move(settled.error()));
+      if (super_) return false;
+    }
+  // What is still undecided belonged to a part, and there is none any more.
+  Replacement::remove_stale(file_, undecided_infix, listed_);
+  (*exclusive)->lock.release();
+  Folder::remove_if_empty(file_);
+  return true;
+}
+
+Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, const std::string &why) {
+  auto aside = move_aside(folder, name);
+  if (!aside) return Failure(std::move(aside.error()));
+  ++result.aside;
+  result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(*aside));
+  tell(LogLevel::warning, Status::journal, result.why_aside);
+  return {};
+}
+
+// It must stay as long as a super-journal may ask for it, which a power cut may bring back.
+Result<void> Recovery::drop_done(const Folder &folder, const std::string &name, const Found &done,
+                                 const struct stat &identity) {
+  auto decision = decision_on(file_, done.record, identity, true);
+  if (!decision) return Failure(std::move(decision.error()));
+  if (*decision == Decision::unknown || (*decision == Decision::yes && leaves_done_)) return {};
+  if (*decision == Decision::yes) {
+    for_done_ = true;
+    super_ = file_.beside(done.record.super_of);
+    return {};
+  }
+  auto dropped = drop_if_idle(folder, name, done);
+  if (!dropped) return Failure(std::move(dropped.error()));
+  if (!*dropped) return {};
+  ++result.dropped;
+  tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction was finished; it was dropped"));
+  return {};
+}
+
+Result<void> Recovery::settle(const Folder &folder, const std::string &name, Found &orphan, const os::File &data,
+                              const struct stat &identity) {
+  const std::string dropped_for = text("journal ", name, ": its transaction had not committed; it was dropped");
+  if (!orphan.waits()) {
+    auto dropped = drop_if_idle(folder, name, orphan);
+    if (!dropped) return Failure(std::move(dropped.error()));
+    if (!*dropped) return {};
+    ++result.dropped;
+    tell(LogLevel::info, Status::ok, dropped_for);
+    return {};
+  }
+  bool never_was = false;  // a part, and the whole was not committed
+  if (orphan.damage.empty() && orphan.record.is_part()) {
+    auto decision = decision_on(file_, orphan.record, identity);
+    if (!decision) return Failure(std::move(decision.error()));
+    if (*decision == Decision::yes) {
+      super_ = file_.beside(orphan.record.super_of);
+      return {};
+    }
+    never_was = *decision == Decision::no;
+    if (!never_was) orphan.damage = "its super-journal is damaged, or not to be trusted";
+  }
+  if (orphan.damage.empty() && orphan.record.is_super()) orphan.damage = "it is the super-journal of an index";
+  Replay replay(data, orphan);
+  if (orphan.damage.empty()) {
+    if (!known_) {
+      auto read = identify(data);
+      if (!read) return Failure(std::move(read.error()));
+      known_ = *read;
+    }
+    auto why = replay.why_not(*known_);
+    if (!why) return Failure(std::move(why.error()));
+    orphan.damage = std::move(*why);
+  }
+  if (never_was && !replay.touched()) {
+    if (auto emptied = empty_and_drop(folder, name, orphan); !emptied) return emptied;
+    ++result.dropped;
+    tell(LogLevel::info, Status::ok, dropped_for);
+    return {};
+  }
+  if (never_was && orphan.damage.empty())
+    orphan.damage = text("its super-journal, beside ", in_quotes(orphan.record.super_of), ", is gone");
+  if (!orphan.damage.empty()) return put_aside(folder, name, orphan.damage);
+  if (auto confirmed = confirm(orphan); !confirmed) return confirmed;
+  if (auto applied = replay.apply(); !applied) return applied;
+  if (auto emptied = empty_and_drop(folder, name, orphan); !emptied) return emptied;
+  const bool undone = orphan.record.is_undo();
+  ++(undone ? result.undone : result.applied);
+  tell(LogLevel::info, Status::ok,
+       text("journal ", name,
+            undone ? ": its transaction had not committed; it was rolled back, "
+                   : ": its committed transaction was finished, ",
+            replay.bytes(), " bytes in ", replay.ranges(), " pieces"));
+  return {};
+}
+
+}  // namespace
+
+Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, const Findings &findings,
+                          os::Neighbours *listed) {
+  constexpr int attempts = 100;
+  Recovery recovery(file, wait, findings, listed);
+  for (int i = 0; i < attempts; ++i) {
+    auto done = recovery.run();
+    if (!done) return Failure(std::move(done.error()));
+    if (*done) return std::move(recovery.result);
+    auto finished = recover_super(recovery.super(), wait, findings);
+    if (recovery.may_leave()) recovery.leave_done();
+    if (!finished && recovery.may_leave()) continue;
+    if (!finished) return finished;
+    recovery.result.applied += finished->applied;
+    recovery.result.dropped += finished->dropped;
+    if (finished->aside > 0) {
+      recovery.result.aside += finished->aside;
+      recovery.result.why_aside = finished->why_aside;
+    }
+  }
+  return fail(Status::busy, in_quotes(file.path()), " is being changed together with others all the time; try again");
+}
+
+}  // namespace st::write

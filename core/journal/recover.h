@@ -1,0 +1,56 @@
+// Recovery: what crashed writers left beside a file is finished or dropped.
+// An empty journal that nobody holds locked is dropped. A committed one whose
+// writer is gone is checked to the last byte, applied, made durable, dropped; one
+// that holds an undo record likewise, but what it holds are the old bytes.
+// Anything else is moved aside and never applied. New files that were never given
+// their name are removed.
+//
+// May be interrupted at any point and run again: applying writes the same bytes
+// once more, and a journal is emptied only after its bytes are durable.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "journal/journal_folder.h"
+#include "journal/pieces.h"
+#include "os/neighbours.h"
+#include "os/range_lock.h"
+
+namespace st::write {
+
+struct Finding {
+  LogLevel level;
+  Status status;  // ok, or what is wrong
+  std::string message;
+};
+using Findings = std::function<bool(const Finding &)>;  // false: stop
+
+struct Recovered {
+  uint32_t applied = 0, undone = 0, dropped = 0, aside = 0;
+  std::string why_aside;
+};
+
+// Journals whose writers are gone. Found without taking a lock.
+struct Orphans {
+  bool committed = false;  // recover() must come before the file is believed
+  bool idle = false;       // empty or done: rubbish, for recover() to remove
+};
+// A transaction names its own journal, and the pieces whose bytes it has locked.
+struct Asking {
+  std::string_view own;
+  std::span<const Piece> locked;  // ascending
+};
+Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking = {});
+// For who has locked what he is about to change: false if recover() must come first. Else nothing that dead writers had
+// emptied comes back over that change by a power cut.
+Result<bool> settle_orphans(const Folder &folder, const struct stat &data, const Asking &asking);
+
+// Under an exclusive lock on the whole file. Status needs_recovery if
+// there is a committed journal but the file cannot be written; busy.
+// With `listed` one listing of the folder serves many files that lie in it. What comes after the listing is left.
+Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, const Findings &findings,
+                          os::Neighbours *listed = nullptr);
+
+}  // namespace st::write

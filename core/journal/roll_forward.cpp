@@ -1,0 +1,169 @@
+#include "journal/roll_forward.h"
+
+#include <cerrno>
+
+#include "base/hash.h"
+#include "journal/identity.h"
+
+namespace st::write {
+namespace {
+
+Result<Form> form_of_shard(const os::File &file) {
+  auto identity = identify(file);
+  if (!identity) return Failure(std::move(identity.error()));
+  return Form{identity->size, identity->header_hash};
+}
+
+}  // namespace
+
+Result<Form> form_of_index(const os::File &file) {
+  constexpr uint64_t block = uint64_t{256} << 10;
+  auto s = file.stat();
+  if (!s) return Failure(std::move(s.error()));
+  const auto size = static_cast<uint64_t>(s->st_size);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(block);
+  Hasher hasher;
+  for (uint64_t at = 0; at < size; at += block) {
+    const uint64_t n = std::min(block, size - at);
+    if (auto got = file.read(buffer.get(), n, at); !got) return Failure(std::move(got.error()));
+    hasher.add(buffer.get(), n);
+  }
+  return Form{size, hasher.digest()};
+}
+
+// Null if it is not there. Locked, so that whoever opens it under its new name waits until that is durable.
+Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_temporary(const std::string &name) {
+  auto file = at(name).open(O_RDWR | O_NONBLOCK);
+  if (!file && file.error().os_errno == ENOENT) return nullptr;
+  if (!file) return Failure(std::move(file.error()));
+  auto temporary = std::make_unique<Target::Temporary>();
+  temporary->file = std::move(*file);
+  auto lock = os::RangeLock::acquire(temporary->file, {os::whole_file(true)}, wait_);
+  if (!lock) return Failure(std::move(lock.error()));
+  temporary->lock = std::move(*lock);
+  return temporary;
+}
+
+Result<std::string> RollForward::look_at_temporaries(Target &target, const os::File &now, bool is_index) {
+  const SuperEntry &e = *target.entry;
+  auto form_of = [&](const os::File &file) { return is_index ? form_of_index(file) : form_of_shard(file); };
+  auto form = form_of(now);
+  if (!form) return Failure(std::move(form.error()));
+  const std::string shown = in_quotes(e.file);
+  struct Step {
+    const std::string *name;
+    const Form *form;
+    std::unique_ptr<Target::Temporary> *found;
+  };
+  const Form *reached = &e.old;  // what the file is, if steps are still to be done
+  for (const Step &step : {Step{&e.first, &e.first_form, &target.first}, {&e.second, &e.second_form, &target.second}}) {
+    if (step.name->empty()) continue;
+    auto found = open_temporary(*step.name);
+    if (!found) return Failure(std::move(found.error()));
+    *step.found = std::move(*found);
+    if (!*step.found) {  // it has taken its place
+      reached = step.form;
+      continue;
+    }
+    auto made = form_of((*step.found)->file);
+    if (!made) return Failure(std::move(made.error()));
+    if (*made != *step.form) return text("the new file for ", shown, " is damaged");
+  }
+  if (*form != *reached) return text(shown, " is neither the old file nor the new one: something else has changed it");
+  return std::string();
+}
+
+Result<std::string> RollForward::look_at_journal(Target &target) {
+  auto data = target.locked->file.stat();
+  if (!data) return Failure(std::move(data.error()));
+  auto folder = Folder::open(at(target.entry->file), *data, {});
+  if (!folder) return Failure(std::move(folder.error()));
+  target.folder = std::move(*folder);
+  if (!target.folder) return std::string();
+  auto looked = look_at(*target.folder, target.entry->journal, *data, true);
+  if (!looked) return Failure(std::move(looked.error()));
+  if (!*looked) return std::string();
+  if (!(*looked)->damage.empty())
+    return text("the journal of ", in_quotes(target.entry->file), ": ", (*looked)->damage);
+  const CommitRecord &record = (*looked)->record;
+  if ((*looked)->state == JournalState::committed && record.is_part() && record.transaction == transaction_)
+    target.journal = std::move(*looked);
+  return std::string();
+}
+
+// Whether new bytes are in a file only its journal can tell. One that was carried out says so until all is finished.
+Result<std::string> RollForward::look_at_patch(Target &target) {
+  if (!target.journal)
+    return text(in_quotes(target.entry->file), " was to be changed, but its journal is gone: something has removed it");
+  target.replay = std::make_unique<Replay>(target.locked->file, *target.journal);
+  auto identity = identify(target.locked->file);
+  if (!identity) return Failure(std::move(identity.error()));
+  auto why = target.replay->why_not(*identity);
+  if (why && !why->empty()) return text("the journal of ", in_quotes(target.entry->file), ": ", *why);
+  return why;
+}
+
+Result<std::string> RollForward::why_not(const os::File &index) {
+  index_.entry = &list_.index;
+  if (auto why = look_at_temporaries(index_, index, true); !why || !why->empty()) return why;
+  for (const SuperEntry &entry : list_.parts) {
+    Target target;
+    target.entry = &entry;
+    // A shard that lies elsewhere never has a part: nobody's list makes us write there.
+    auto locked = lock_whole_file(at(entry.file), wait_);
+    if (!locked && locked.error().status == Status::not_regular)
+      return text(in_quotes(entry.file), " is no plain file");
+    if (!locked && locked.error().status == Status::no_file) return text(in_quotes(entry.file), " is gone");
+    if (!locked) return Failure(std::move(locked.error()));
+    target.locked = std::move(*locked);
+    if (auto why = look_at_journal(target); !why || !why->empty()) return why;
+    // What was carried out may have been changed since, by somebody who looked at this file alone.
+    if (!target.done()) {
+      if (auto why = look_at_temporaries(target, target.locked->file, false); !why || !why->empty()) return why;
+      const bool patches = entry.first.empty() && entry.second.empty();
+      if (patches)
+        if (auto why = look_at_patch(target); !why || !why->empty()) return why;
+    }
+    targets_.push_back(std::move(target));
+  }
+  return std::string();
+}
+
+Result<void> RollForward::place(const std::string &temporary, const std::string &file) {
+  const int r = os::repeat_interrupted(
+      [&] { return dir_->env().renameat(dir_->fd(), temporary.c_str(), dir_->fd(), file.c_str()); });
+  if (r < 0) return Failure(os_error(-r, "rename", at(temporary).path()));
+  return {};
+}
+
+// Whoever did the steps that were done before may have died between them, and their being durable.
+Result<void> RollForward::apply() {
+  for (Target &t : targets_)
+    if (t.replay)
+      if (auto applied = t.replay->apply(); !applied) return applied;
+  for (Target &t : targets_)
+    if (t.first)
+      if (auto placed = place(t.entry->first, t.entry->file); !placed) return placed;
+  if (auto synced = dir_->sync(); !synced) return synced;
+  if (index_.first)
+    if (auto placed = place(index_.entry->first, index_.entry->file); !placed) return placed;
+  if (auto synced = dir_->sync(); !synced) return synced;
+  for (Target &t : targets_)
+    if (t.second)
+      if (auto placed = place(t.entry->second, t.entry->file); !placed) return placed;
+  if (auto synced = dir_->sync(); !synced) return synced;
+  for (Target &t : targets_)
+    if (t.journal)
+      if (auto marked = mark_done(*t.journal); !marked) return marked;
+  return {};
+}
+
+void RollForward::drop_parts() {
+  for (Target &t : targets_) {
+    if (!t.journal) continue;
+    drop(*t.folder, t.entry->journal);
+    Folder::remove_if_empty(at(t.entry->file));
+  }
+}
+
+}  // namespace st::write

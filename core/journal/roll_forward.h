@@ -1,0 +1,66 @@
+// A decided transaction on several files is finished: every file is brought to its
+// new state, in the order in which its writer would have. What was done before is
+// not done again, but made durable.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "journal/orphan.h"
+#include "journal/super_journal.h"
+#include "os/exclusive.h"
+
+namespace st::write {
+
+// All is checked, and locked, before the first file is touched.
+class RollForward {
+ public:
+  RollForward(std::shared_ptr<const os::Directory> dir, const SuperList &list, uint64_t transaction,
+              const os::LockWait &wait)
+      : dir_(std::move(dir)), list_(list), transaction_(transaction), wait_(wait) {}
+
+  // Empty: it may go on. `index` is locked by the caller.
+  Result<std::string> why_not(const os::File &index);
+  // Then the parts are done, durably.
+  Result<void> apply();
+  // The super-journal is empty, durably: the parts' journals mean nothing any more.
+  void drop_parts();
+
+ private:
+  // A file of the transaction, with all that recovery needs to know of it.
+  struct Target {
+    struct Temporary {
+      os::File file;
+      os::RangeLock lock;  // of file: dies first
+    };
+    const SuperEntry *entry = nullptr;
+    std::unique_ptr<os::Exclusive> locked;
+    std::unique_ptr<Temporary> first, second;  // those that have not taken their place yet
+    std::optional<Folder> folder;
+    std::unique_ptr<Found> journal;  // of this transaction
+    bool done() const { return journal && journal->is_done(); }
+    std::unique_ptr<Replay> replay;
+  };
+
+  Result<std::string> look_at_temporaries(Target &target, const os::File &now, bool is_index);
+  Result<std::string> look_at_journal(Target &target);
+  Result<std::string> look_at_patch(Target &target);
+  Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name);
+  Result<void> place(const std::string &temporary, const std::string &file);
+
+  os::Location at(const std::string &name) const { return {dir_, name}; }
+
+  const std::shared_ptr<const os::Directory> dir_;
+  const SuperList &list_;
+  const uint64_t transaction_;
+  const os::LockWait wait_;
+  Target index_;
+  std::vector<Target> targets_;
+};
+
+// The form of an index: its size, and the hash of all its bytes.
+Result<Form> form_of_index(const os::File &file);
+
+}  // namespace st::write

@@ -1,0 +1,114 @@
+#include "journal/space.h"
+
+#include <linux/falloc.h>
+#include <linux/fiemap.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "base/round.h"
+
+namespace st::write {
+namespace {
+
+bool not_supported(int r) {
+  return r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL;
+}
+
+// What is shared is read and written, so that is done slice by slice.
+Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t n, const Control &control) {
+  constexpr uint64_t slice = uint64_t{2} << 20;
+  const uint64_t most = mode & FALLOC_FL_UNSHARE_RANGE ? slice : n;
+  for (uint64_t done = 0; done < n; done += most) {
+    if (auto go = control.check(done, n); !go) return go;
+    const uint64_t part = std::min(most, n - done);
+    const int r = os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, offset + done, part); });
+    if (r >= 0) continue;
+    if (not_supported(r)) return {};  // the write itself must tell, then
+    return Failure(data.error(-r, text("make room for ", part, " bytes in")).at_offset(offset + done));
+  }
+  return {};
+}
+
+bool has_hole(const os::File &data, const Piece &p) {
+  const int64_t hole = data.env().seek_hole(data.fd(), p.offset);
+  return hole >= 0 && static_cast<uint64_t>(hole) < p.offset + p.payload.length;
+}
+
+struct Stretch {
+  uint64_t begin, end;
+};
+
+// What of [begin, end) has no blocks yet, or has those of another file, too; nothing if that cannot be told.
+std::optional<std::vector<Stretch>> missing(const os::File &data, uint64_t begin, uint64_t end) {
+  constexpr uint32_t at_once = 64;
+  constexpr uint32_t shared = FIEMAP_EXTENT_SHARED;
+  alignas(struct fiemap) std::array<std::byte, sizeof(struct fiemap) + at_once * sizeof(struct fiemap_extent)> memory;
+  auto *map = new (memory.data()) struct fiemap;
+  std::vector<Stretch> found;
+  for (uint64_t at = begin; at < end;) {
+    memory.fill(std::byte{0});
+    map->fm_start = at;
+    map->fm_length = end - at;
+    map->fm_extent_count = at_once;
+    if (data.env().extents(data.fd(), map) < 0) return std::nullopt;
+    const std::span extents(static_cast<const struct fiemap_extent *>(map->fm_extents), map->fm_mapped_extents);
+    for (const struct fiemap_extent &e : extents) {
+      const uint64_t from = std::clamp<uint64_t>(e.fe_logical, at, end);
+      const uint64_t to = std::clamp<uint64_t>(e.fe_logical + e.fe_length, from, end);
+      if (from > at) found.push_back({at, from});
+      if (to > from && (e.fe_flags & shared)) found.push_back({from, to});
+      at = to;
+    }
+    if (extents.size() == at_once) continue;
+    if (at < end) found.push_back({at, end});
+    break;
+  }
+  return found;
+}
+
+}  // namespace
+
+uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
+                           uint64_t saved) {
+  const bool all = os::copies_on_write(filesystem.type);
+  if (saved > 0 && !all) return saved;
+  const uint64_t block = room_of(data).block;
+  uint64_t sum = 0, counted = 0;  // up to there
+  for (const Piece &p : pieces) {
+    const uint64_t begin = std::max(counted, round_down(p.offset, block));
+    const uint64_t end = std::max(begin, round_up(p.offset + p.payload.length, block));
+    counted = end;
+    const auto stretches = all ? std::nullopt : missing(data, begin, end);
+    if (stretches)
+      for (const Stretch &s : *stretches) sum += s.end - s.begin;
+    else if (all || has_hole(data, p))
+      sum += end - begin;
+  }
+  return sum;
+}
+
+// Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
+// exist; that there is enough of them is the most that can be had.
+Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
+                       const Control &control) {
+  if (os::copies_on_write(filesystem.type)) return {};
+  // On xfs extents may be shared by a reflink; this fills holes, too.
+  const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
+  for (const Piece &p : pieces) {
+    // No more than that: xfs asks for as much free space as it is told to allocate, though nothing may be missing.
+    if (const auto stretches = missing(data, p.offset, p.offset + p.payload.length)) {
+      for (const Stretch &s : *stretches)
+        if (auto room = allocate(data, mode, s.begin, s.end - s.begin, control); !room) return room;
+    } else if (filesystem.type == "xfs" || has_hole(data, p)) {
+      if (auto room = allocate(data, mode, p.offset, p.payload.length, control); !room) return room;
+    }
+  }
+  return {};
+}
+
+}  // namespace st::write

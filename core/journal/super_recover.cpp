@@ -1,0 +1,183 @@
+#include "journal/super_recover.h"
+
+#include <optional>
+
+#include "base/hash.h"
+#include "journal/roll_forward.h"
+#include "newfile/replacement.h"
+
+namespace st::write {
+namespace {
+
+Result<std::optional<SuperList>> read_list(const Found &found) {
+  const CommitRecord &r = found.record;
+  if (r.ranges > longest_super_list || r.manifest > found.size || r.ranges > found.size - r.manifest)
+    return std::nullopt;
+  std::vector<std::byte> manifest(r.ranges);
+  if (auto got = found.file.read(manifest.data(), manifest.size(), r.manifest); !got)
+    return Failure(std::move(got.error()));
+  if (hash64(manifest.data(), manifest.size()) != r.manifest_hash) return std::nullopt;
+  return decode_super(manifest);
+}
+
+}  // namespace
+
+Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
+                             bool durably) {
+  auto folder = Folder::open(shard.beside(part.super_of), data, {});
+  if (!folder && folder.error().status == Status::journal) return Decision::unknown;
+  if (!folder) return Failure(std::move(folder.error()));
+  if (!*folder) return Decision::no;
+  auto looked = look_at(**folder, super_name(part.transaction), data, durably);
+  if (!looked && durably && means_read_only(looked.error())) return Decision::unknown;
+  if (!looked) return Failure(std::move(looked.error()));
+  if (!*looked) return Decision::no;
+  if (!(*looked)->waits()) {
+    // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
+    // for what was lost then.
+    if (durably)
+      if (auto emptied = empty(**looked); !emptied) return Failure(std::move(emptied.error()));
+    return Decision::no;
+  }
+  const bool is_ours =
+      (*looked)->damage.empty() && (*looked)->record.is_super() && (*looked)->record.transaction == part.transaction;
+  return is_ours ? Decision::yes : Decision::unknown;
+}
+
+namespace {
+
+class SuperRecovery {
+ public:
+  SuperRecovery(const os::Location &index, const os::LockWait &wait, const Findings &findings)
+      : index_(index), wait_(wait), findings_(findings) {}
+
+  Result<void> run();
+  Recovered result;
+
+ private:
+  void tell(LogLevel level, Status status, std::string message) {
+    if (findings_ && !findings_({level, status, std::move(message)})) stopped_ = true;
+  }
+  Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(index_.path(), e) : std::move(e); }
+  Result<void> settle_all(const Folder &folder, const struct stat &by_path, const os::File &index);
+  Result<void> settle(const Folder &folder, const std::string &name, Found &super, const os::File &index);
+  Result<std::string> why_no_list(const std::string &name, const Found &super, SuperList *list) const;
+
+  const os::Location &index_;
+  const os::LockWait &wait_;
+  const Findings &findings_;
+  bool stopped_ = false;
+};
+
+Result<void> SuperRecovery::run() {
+  struct stat by_path;
+  if (const int r = index_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index_.path()));
+  const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
+  auto there = Folder::open(index_, by_path, told);
+  if (!there) return Failure(std::move(there.error()));
+  auto exclusive = lock_whole_file(index_, wait_);
+  if (!exclusive) return Failure(*there ? read_only(std::move(exclusive.error())) : std::move(exclusive.error()));
+  // As in the recovery of a file, what counts is what is there now.
+  auto folder = Folder::open(index_, by_path, {});
+  if (!folder) return Failure(std::move(folder.error()));
+  if (*folder)
+    if (auto settled = settle_all(**folder, by_path, (*exclusive)->file); !settled) return settled;
+  Replacement::remove_stale(index_, undecided_infix);
+  (*exclusive)->lock.release();
+  Folder::remove_if_empty(index_);
+  return {};
+}
+
+Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &by_path, const os::File &index) {
+  auto names = folder.journals();
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string &name : *names) {
+    auto looked = look_at(folder, name, by_path, true);
+    if (!looked) return Failure(read_only(std::move(looked.error())));
+    if (!*looked) continue;
+    if (auto settled = settle(folder, name, **looked, index); !settled) return settled;
+    if (stopped_) break;
+  }
+  return {};
+}
+
+// Empty: it is in `list`.
+Result<std::string> SuperRecovery::why_no_list(const std::string &name, const Found &super, SuperList *list) const {
+  if (!super.damage.empty()) return super.damage;
+  if (!super.record.is_super() || transaction_of(name) != super.record.transaction)
+    return std::string("it is no super-journal");
+  auto read = read_list(super);
+  if (!read) return Failure(std::move(read.error()));
+  if (!*read || (*read)->index.file != index_.name()) return std::string("its list of files is damaged");
+  *list = std::move(**read);
+  return std::string();
+}
+
+Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name, Found &super, const os::File &index) {
+  if (!super.waits()) {
+    auto dropped = drop_if_idle(folder, name, super);
+    if (!dropped) return Failure(std::move(dropped.error()));
+    result.dropped += *dropped;
+    return {};
+  }
+  SuperList list;
+  auto why = why_no_list(name, super, &list);
+  if (!why) return Failure(std::move(why.error()));
+  RollForward forward(index_.folder(), list, super.record.transaction, wait_);
+  if (why->empty()) why = forward.why_not(index);
+  if (!why) return Failure(read_only(std::move(why.error())));
+  if (!why->empty()) {
+    auto aside = move_aside(folder, name);
+    if (!aside) return Failure(std::move(aside.error()));
+    ++result.aside;
+    result.why_aside =
+        text("the super-journal ", name, " was not applied: ", *why, "; it was moved aside to ", in_quotes(*aside));
+    tell(LogLevel::warning, Status::journal, result.why_aside);
+    return {};
+  }
+  if (auto confirmed = confirm(super); !confirmed) return confirmed;
+  if (auto applied = forward.apply(); !applied) return applied;
+  if (auto emptied = empty_and_drop(folder, name, super); !emptied) return emptied;
+  forward.drop_parts();
+  ++result.applied;
+  tell(LogLevel::info, Status::ok,
+       text("super-journal ", name, ": its committed transaction on ", list.parts.size(), " shards was finished"));
+  return {};
+}
+
+}  // namespace
+
+Result<Recovered> recover_super(const os::Location &index, const os::LockWait &wait, const Findings &findings) {
+  SuperRecovery recovery(index, wait, findings);
+  if (auto done = recovery.run(); !done) return Failure(std::move(done.error()));
+  return std::move(recovery.result);
+}
+
+Result<Recovered> recover_super_or_fail(const os::Location &index, const os::LockWait &wait, const Findings &findings) {
+  auto done = recover_super(index, wait, findings);
+  if (done && done->aside > 0)
+    return fail(Status::journal, done->why_aside,
+                "; the checkpoint may hold a half-finished change: verify it, then open again");
+  return done;
+}
+
+Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,
+                                          const Findings &findings) {
+  struct stat by_path;
+  if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
+  auto folder = Folder::open(index, by_path, [&](LogLevel level, const std::string &m) {
+    if (findings) findings({level, Status::journal, m});
+  });
+  if (!folder) return Failure(std::move(folder.error()));
+  if (!*folder) return Recovered{};
+  auto orphans = find_orphans(**folder, by_path);
+  if (!orphans) return Failure(std::move(orphans.error()));
+  if (!orphans->committed) {
+    if (tidy && orphans->idle) static_cast<void>(recover_super(index, {0, wait.control, wait.waits}, findings));
+    if (tidy && !orphans->idle) Folder::remove_if_empty(index);
+    return Recovered{};
+  }
+  return recover_super_or_fail(index, wait, findings);
+}
+
+}  // namespace st::write

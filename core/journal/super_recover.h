@@ -1,0 +1,26 @@
+// Recovery of transactions on several files. One whose super-journal is committed
+// is finished in all of them (roll_forward.h); any other never was. Called for the
+// index, and from the recovery of a single shard that was opened by its own path.
+#pragma once
+
+#include "journal/recover.h"
+#include "journal/super_journal.h"
+
+namespace st::write {
+
+// Does the super-journal of this part, found beside `shard`, say that it is to be?
+enum class Decision { no, yes, unknown };
+// If it does not, and `durably`, no power cut will make it say so; unknown where that cannot be had.
+Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part, const struct stat &data,
+                             bool durably = false);
+
+// Under exclusive locks on the index and all parts. Statuses as of recover().
+Result<Recovered> recover_super(const os::Location &index, const os::LockWait &wait, const Findings &findings);
+// The same; but status journal if something had to be moved aside.
+Result<Recovered> recover_super_or_fail(const os::Location &index, const os::LockWait &wait, const Findings &findings);
+// If a super-journal waits there. Usually costs one system call. Rubbish is
+// removed if `tidy`, and nobody is in the way.
+Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,
+                                          const Findings &findings);
+
+}  // namespace st::write

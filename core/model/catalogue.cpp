@@ -1,0 +1,48 @@
+#include "model/catalogue.h"
+
+namespace st::store {
+
+Result<Place> Catalogue::at(uint64_t i) const {
+  if (i >= size()) return fail(Status::out_of_range, "tensor ", i, " was asked for, of ", size());
+  if (several_) return several_->at(static_cast<size_t>(i));
+  return Place{static_cast<size_t>(i), 0, file_, snapshot_, static_cast<size_t>(i)};
+}
+
+Result<std::vector<Place>> Catalogue::all() const {
+  std::vector<Place> all;
+  all.reserve(size());
+  for (size_t i = 0; i < size(); ++i) {
+    auto place = at(i);
+    if (!place) return Failure(std::move(place.error()));
+    all.push_back(*place);
+  }
+  return all;
+}
+
+Result<Opened> Catalogue::member(size_t i) const {
+  if (i >= members()) return fail(Status::out_of_range, "file ", i, " was asked for, of ", members());
+  if (several_) return several_->member(i);
+  return Opened{file_, snapshot_};
+}
+
+std::vector<Opened> Catalogue::opened() const {
+  if (several_) return several_->opened();
+  return {{file_, snapshot_}};
+}
+
+Result<Place> Catalogue::find(std::string_view name) const {
+  std::string where;
+  if (several_) {
+    auto place = several_->find(name);
+    if (!place) return Failure(std::move(place.error()));
+    if (*place) return **place;
+  } else {
+    if (const auto i = snapshot_->header.index.find(name)) return Place{*i, 0, file_, snapshot_, *i};
+    if (snapshot_->env) where = text(" in ", in_quotes(snapshot_->file.path()));
+  }
+  return Failure(
+      error(Status::not_found, "no tensor is named ", in_quotes(name), where, "; list the names to see what there is")
+          .about_tensor(name));
+}
+
+}  // namespace st::store

@@ -1,0 +1,112 @@
+// What a handle shows at one moment: names to tensors, and metadata, of one file
+// or of several members that look like one. Cheap to copy. What it answers lives as
+// long as a catalogue that holds it, or if it was lent, until the handle releases that.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "file/checkpoint.h"
+
+namespace st::store {
+
+// Where a tensor is: in which member, and which one it is there.
+struct Place {
+  size_t global;    // its index in the catalogue
+  uint32_t number;  // of the member
+  const Checkpoint *member;
+  const Snapshot *snapshot;  // of the member
+  size_t index;              // in the snapshot
+
+  TensorView tensor() const { return snapshot->header.index.at(index); }
+};
+
+// A member that was opened, and the state of it that is shown.
+struct Opened {
+  const Checkpoint *checkpoint;
+  const Snapshot *snapshot;
+};
+
+using MetadataPair = std::pair<std::string_view, std::string_view>;  // NUL-terminated in memory
+
+// The catalogue of several members, as one. Immutable to who looks at it; what it
+// takes from its members it may take when first asked. Any thread.
+class Merged {
+ public:
+  virtual ~Merged() = default;
+  virtual size_t size() const = 0;
+  virtual Result<Place> at(size_t i) const = 0;  // i < size()
+  virtual Result<std::optional<Place>> find(std::string_view name) const = 0;
+  virtual size_t metadata_size() const = 0;
+  virtual MetadataPair metadata_at(size_t i) const = 0;  // i < metadata_size()
+  virtual std::optional<std::string_view> metadata_find(std::string_view key) const = 0;
+
+  virtual size_t members() const = 0;
+  virtual std::string_view member_path(size_t i) const = 0;  // NUL-terminated; i < members()
+  virtual Result<Opened> member(size_t i) const = 0;         // opened, if it is not yet; i < members()
+  virtual std::vector<Opened> opened() const = 0;
+  virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
+};
+
+using HeldMerged = Versions<Merged>::Held;
+
+class Catalogue {
+ public:
+  explicit Catalogue(const Checkpoint &file) : Catalogue(file, file.hold()) {}
+  explicit Catalogue(HeldMerged several) : held_several_(std::move(several)), several_(held_several_.get()) {}
+  // What it answers may be given out until the handle releases it.
+  Catalogue lent() && {
+    if (held_several_) held_several_.lend();
+    if (held_snapshot_) held_snapshot_.lend();
+    return std::move(*this);
+  }
+  // The same, held by somebody else.
+  Catalogue borrowed() const { return several_ ? Catalogue(*several_) : Catalogue(*file_, *snapshot_); }
+
+  size_t size() const { return several_ ? several_->size() : snapshot_->header.index.size(); }
+  // Status out_of_range; of several members also those of opening one.
+  Result<Place> at(uint64_t i) const;
+  // All of them, in their order.
+  Result<std::vector<Place>> all() const;
+  // Status not_found.
+  Result<Place> find(std::string_view name) const;
+
+  size_t metadata_size() const {
+    return several_ ? several_->metadata_size() : snapshot_->header.index.metadata_size();
+  }
+  MetadataPair metadata_at(size_t i) const {
+    return several_ ? several_->metadata_at(i) : snapshot_->header.index.metadata_at(i);
+  }
+  std::optional<std::string_view> metadata_find(std::string_view key) const {
+    return several_ ? several_->metadata_find(key) : snapshot_->header.index.metadata_find(key);
+  }
+
+  // The files that it is of.
+  size_t members() const { return several_ ? several_->members() : 1; }
+  // NUL-terminated; empty for memory. i < members().
+  std::string_view member_path(size_t i) const { return several_ ? several_->member_path(i) : file_->path(); }
+  // Opened, if it is not yet. Status out_of_range; those of opening.
+  Result<Opened> member(size_t i) const;
+  std::vector<Opened> opened() const;
+  size_t index_bytes() const { return several_ ? several_->index_bytes() : 0; }  // besides those of the members
+
+  // The state of the file, if it is one and no more: for calls that must not take a nanosecond longer.
+  const Snapshot *snapshot() const { return snapshot_; }
+  const Merged *several() const { return several_; }  // else
+
+ private:
+  explicit Catalogue(const Merged &several) : several_(&several) {}
+  Catalogue(const Checkpoint &file, const Snapshot &snapshot) : file_(&file), snapshot_(&snapshot) {}
+  Catalogue(const Checkpoint &file, HeldSnapshot snapshot)
+      : file_(&file), held_snapshot_(std::move(snapshot)), snapshot_(held_snapshot_.get()) {}
+
+  HeldMerged held_several_;
+  const Merged *several_ = nullptr;
+  const Checkpoint *file_ = nullptr;  // else
+  HeldSnapshot held_snapshot_;
+  const Snapshot *snapshot_ = nullptr;
+};
+
+}  // namespace st::store

@@ -1,0 +1,20 @@
+// Tensors, wherever they lie, as a new file: their bytes go from file to file
+// inside the kernel, shared where the filesystem can. However many files they
+// lie in, one at a time is held open for it.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "file/writer.h"
+#include "model/catalogue.h"
+
+namespace st::store {
+
+// In that order, but see options.layout. `tell` is asked now and then, after so many more bytes, whether to go on;
+// options.progress is not. Statuses: those of saving.
+Result<void> copy_out(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
+                      write::SaveOptions options, const std::function<Result<void>(uint64_t more)> &tell);
+
+}  // namespace st::store

@@ -1,0 +1,36 @@
+// One state of a collection, for ever: what st_snapshot answers. It shares all that
+// the collection has, and may be used after the handle of that was closed.
+#pragma once
+
+#include "model/collection.h"
+
+namespace st::store {
+
+class Pinned final : public Collection {
+ public:
+  Pinned(std::shared_ptr<Collection> of, Catalogue state) : of_(std::move(of)), state_(std::move(state)) {}
+  Pinned(const Pinned &) = default;  // another pin of the same state
+
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
+  Result<void> refresh() override { return {}; }
+  Account &account() const override { return of_->account(); }
+  Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
+  Catalogue catalogue() const override { return state_.borrowed(); }
+  Catalogue lend() const override { return state_.borrowed(); }
+  void release() noexcept override {}
+  void close() noexcept override {}
+  const OpenOptions &options() const override { return of_->options(); }
+  const Checkpoint *file() const override { return of_->file(); }
+  std::string index_path() const override { return of_->index_path(); }
+  Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
+  Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
+                        const Progress &progress) const override;
+  Result<void> load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
+                    bool direct, const Progress &progress) const override;
+
+ private:
+  const std::shared_ptr<Collection> of_;
+  const Catalogue state_;
+};
+
+}  // namespace st::store

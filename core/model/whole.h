@@ -1,0 +1,56 @@
+// A checkpoint as it is at one moment, whole: every tensor with the file that it
+// lies in, and the metadata that it has as one file. Of a file and of shards
+// alike: what is made for the one fits the other, if they hold the same. Holds what
+// it shows.
+#pragma once
+
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "format/listing.h"
+#include "model/collection.h"
+
+namespace st::store {
+
+class Whole {
+ public:
+  explicit Whole(const Checkpoint &file) : Whole(Catalogue(file), file.path(), {}) {}
+  // Opens all of its shards. Must not outlive the collection, which is no overlay.
+  static Result<Whole> of(const Collection &collection);
+  // As its files are in these snapshots, one for each.
+  Whole as_in(std::span<const Snapshot *const> snapshots) const;
+
+  // In the order of the collection: file after file, each by offset.
+  size_t size() const { return places_.size(); }
+  const Place &at(size_t i) const { return places_[i]; }
+  std::span<const Place> places() const { return places_; }
+  std::optional<size_t> find(std::string_view name) const;
+  uint64_t data_bytes() const;
+  std::span<const Opened> files() const { return files_; }
+  size_t index_bytes() const;  // of memory
+  // Those of the file. Of shards: of the index, but for its totals; then what else the first shard's header has.
+  const std::vector<MetadataPair> &metadata() const { return metadata_; }
+  const std::vector<MetadataPair> &of_index() const { return of_index_; }  // those of them that are the index's
+  Listing listing() const;                                                 // as layer 0
+
+  const std::string &path() const { return path_; }  // of the file, or of the index
+  // Status invalid_argument if `path`, which is to be written, leads to a file of it.
+  Result<void> must_not_be(os::Env &env, const std::string &path) const;
+
+ private:
+  // Of that catalogue, all of whose files are opened.
+  Whole(const Catalogue &of, std::string path, std::vector<MetadataPair> of_index)
+      : Whole(of, std::move(path), of.opened(), std::move(of_index)) {}
+  Whole(Catalogue of, std::string path, std::vector<Opened> files, std::vector<MetadataPair> of_index);
+
+  Catalogue catalogue_;
+  std::string path_;
+  std::vector<Opened> files_;
+  std::vector<Place> places_;
+  std::unordered_map<std::string_view, size_t> by_name_;  // of several files
+  std::vector<MetadataPair> of_index_, metadata_;
+};
+
+}  // namespace st::store

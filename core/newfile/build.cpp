@@ -1,0 +1,74 @@
+#include "newfile/build.h"
+
+#include <cerrno>
+
+#include "base/check.h"
+#include "newfile/room.h"
+#include "newfile/stream.h"
+#include "os/filesystem.h"
+
+namespace st::write {
+
+Result<Built> build(const os::File &to, std::string_view header, std::span<const Segment> segments, uint64_t block,
+                    const Control &control) {
+  Built built;
+  uint64_t done = 0, total = header.size();
+  for (const Segment &s : segments) total += s.length;
+  const auto tell = [&](uint64_t n) { return control.check(done += n, total); };
+  if (auto go = control.check(0, total); !go) return Failure(std::move(go.error()));
+  uint64_t end = header.size();
+  for (const Segment &s : segments) {
+    ST_ASSERT(s.to == end);
+    end += s.length;
+    if (s.length == 0) continue;
+    if (!s.file) {
+      if (auto put = write_stream(to, s.bytes, s.length, s.to, tell); !put) return Failure(std::move(put.error()));
+      built.written += s.length;
+      continue;
+    }
+    auto moved = transfer(*s.file, to, {s.from, s.to, s.length}, block, tell);
+    if (!moved) return Failure(std::move(moved.error()));
+    built.shared += moved->shared;
+    built.copied += moved->copied;
+  }
+  if (auto put = to.write(header.data(), header.size(), 0); !put) return Failure(std::move(put.error()));
+  built.written += header.size();
+  return built;
+}
+
+Cost expect_build(std::string_view header, std::span<const Segment> segments, uint64_t block, uint64_t disk_block) {
+  Cost cost;
+  cost.written = header.size();
+  for (const Segment &s : segments) {
+    if (!s.file) {
+      cost.written += s.length;
+      continue;
+    }
+    const Transferred moved = expect_transfer({s.from, s.to, s.length}, block);
+    cost.shared += moved.shared;
+    cost.copied += moved.copied;
+  }
+  cost.room = room_of_new_file(cost.written + cost.shared + cost.copied, cost.shared, disk_block);
+  return cost;
+}
+
+Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares) {
+  os::Env &env = made.env();
+  const os::Filesystem filesystem = os::probe_filesystem(made);
+  if (size == 0 || filesystem.storage == os::Storage::memory) return {};
+  // Blocks that will be shared must not be taken, and copy-on-write filesystems gain nothing from blocks taken early. A
+  // file that has its size does not grow, so xfs takes no blocks ahead of what is written.
+  const bool only_size = shares || os::copies_on_write(filesystem.type);
+  const int r = os::repeat_interrupted(
+      [&] { return only_size ? env.ftruncate(made.fd(), size) : env.fallocate(made.fd(), 0, 0, size); });
+  if (r >= 0 || r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) return {};
+  return Failure(made.error(-r, text("reserve ", size, " bytes for")));
+}
+
+Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t shared) {
+  const uint64_t room = room_of_new_file(size, shared, room_of(made).block);
+  if (auto ok = check_room(made, room_with_metadata(os::probe_filesystem(made).type, room)); !ok) return ok;
+  return set_room_aside(made, size, shared > 0);
+}
+
+}  // namespace st::write

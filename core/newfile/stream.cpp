@@ -1,0 +1,52 @@
+#include "newfile/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t piece = uint64_t{4} << 20;   // of a write
+constexpr uint64_t few = uint64_t{32} << 10;    // bytes that are copied faster than written
+constexpr uint64_t room = uint64_t{256} << 10;  // for those of several
+
+}  // namespace
+
+Result<void> WriteStream::write(const void *bytes, uint64_t n) {
+  if (n >= few) return write_through(bytes, n);
+  if (n == 0) return {};
+  if (!few_) few_ = std::make_unique_for_overwrite<std::byte[]>(room);
+  if (n > room - waiting_)
+    if (auto put = flush(); !put) return put;
+  std::memcpy(few_.get() + waiting_, bytes, n);
+  waiting_ += n;
+  return {};
+}
+
+Result<void> WriteStream::write_through(const void *bytes, uint64_t n) {
+  if (auto put = flush(); !put) return put;
+  return write_out(static_cast<const std::byte *>(bytes), n);
+}
+
+Result<void> WriteStream::flush() {
+  return write_out(few_.get(), std::exchange(waiting_, 0));
+}
+
+Result<void> WriteStream::write_out(const std::byte *bytes, uint64_t n) {
+  for (uint64_t done = 0; done < n;) {
+    const uint64_t take = std::min(piece, n - done);
+    if (auto put = to_.write(bytes + done, take, at_); !put) return put;
+    done += take;
+    at_ += take;
+    if (auto go = tell_(take); !go) return go;
+    if (auto on = out_.reached(at_, [&] { return tell_(0); }); !on) return on;
+  }
+  return {};
+}
+
+Result<void> write_stream(const os::File &to, const void *bytes, uint64_t n, uint64_t offset,
+                          const WriteStream::Tell &tell) {
+  return WriteStream(to, offset, tell).write_through(bytes, n);
+}
+
+}  // namespace st::write

@@ -1,0 +1,102 @@
+#include "newfile/transfer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/round.h"
+#include "newfile/units.h"
+#include "newfile/write_out.h"
+
+namespace st::write {
+namespace {
+
+constexpr uint64_t in_kernel = uint64_t{8} << 20;  // a call of copy_file_range: signals wait for its end
+
+using Tell = std::function<Result<void>(uint64_t done)>;
+
+Result<void> by_memory(const os::File &from, const os::File &to, Range range, uint64_t done, const Tell &tell) {
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, range.length - done));
+  WriteOut out(to, range.to + done);
+  while (done < range.length) {
+    const uint64_t n = std::min(write_chunk_bytes, range.length - done);
+    if (auto got = from.read(buffer.get(), n, range.from + done); !got) return got;
+    if (auto put = to.write(buffer.get(), n, range.to + done); !put) return put;
+    done += n;
+    if (auto go = tell(n); !go) return go;
+    if (auto on = out.reached(range.to + done, [&] { return tell(0); }); !on) return on;
+  }
+  return {};
+}
+
+Result<void> copy(const os::File &from, const os::File &to, const Range &range, const Tell &tell) {
+  uint64_t done = 0;
+  WriteOut out(to, range.to);
+  while (done < range.length) {
+    const uint64_t n = std::min(in_kernel, range.length - done);
+    const ssize_t r = os::repeat_interrupted(
+        [&] { return to.env().copy_range(to.fd(), from.fd(), range.from + done, n, range.to + done); });
+    // The kernel declines for many reasons (another filesystem, a FUSE daemon
+    // that cannot); a real fault will show when reading and writing, too.
+    if (r <= 0 || static_cast<uint64_t>(r) > n) break;
+    done += static_cast<uint64_t>(r);
+    if (auto go = tell(static_cast<uint64_t>(r)); !go) return go;
+    if (auto on = out.reached(range.to + done, [&] { return tell(0); }); !on) return on;
+  }
+  if (done == range.length) return {};
+  return by_memory(from, to, range, done, tell);
+}
+
+}  // namespace
+
+uint64_t shareable_block(const os::File &file) {
+  constexpr uint64_t least = 4096, most = uint64_t{64} << 10;
+  constexpr uint64_t beyond_any_file = uint64_t{1} << 62;
+  // Blocks behind the end cannot be shared: a filesystem that shares any says
+  // EINVAL, the others that they do not know the call.
+  if (file.env().clone_range(file.fd(), file.fd(), beyond_any_file, least, 0) != -EINVAL) return 0;
+  struct statfs fs;
+  if (file.env().fstatfs(file.fd(), &fs) < 0) return 0;
+  const auto size = static_cast<uint64_t>(fs.f_bsize);
+  const bool is_power = size != 0 && (size & (size - 1)) == 0;
+  return is_power && size <= most ? std::max(size, least) : least;
+}
+
+Range whole_blocks(const Range &range, uint64_t block) {
+  if (block == 0 || range.from % block != range.to % block) return {};
+  const uint64_t skip = round_up(range.from, block) - range.from;
+  if (skip >= range.length) return {};
+  return {range.from + skip, range.to + skip, round_down(range.length - skip, block)};
+}
+
+Transferred expect_transfer(const Range &range, uint64_t block) {
+  const uint64_t shared = whole_blocks(range, block).length;
+  return {shared, range.length - shared};
+}
+
+Result<Transferred> transfer(const os::File &from, const os::File &to, const Range &range, uint64_t block,
+                             const Tell &tell) {
+  Transferred sum;
+  const Range inner = whole_blocks(range, block);
+  const bool shared =
+      inner.length > 0 && os::repeat_interrupted([&] {
+                            return to.env().clone_range(to.fd(), from.fd(), inner.from, inner.length, inner.to);
+                          }) == 0;
+  if (!shared) {
+    if (auto done = copy(from, to, range, tell); !done) return Failure(std::move(done.error()));
+    sum.copied = range.length;
+    return sum;
+  }
+  sum.shared = inner.length;
+  if (auto go = tell(inner.length); !go) return Failure(std::move(go.error()));
+  const uint64_t head = inner.from - range.from, tail = range.length - head - inner.length;
+  for (const Range &edge :
+       {Range{range.from, range.to, head}, Range{inner.from + inner.length, inner.to + inner.length, tail}}) {
+    if (edge.length == 0) continue;
+    if (auto done = copy(from, to, edge, tell); !done) return Failure(std::move(done.error()));
+    sum.copied += edge.length;
+  }
+  return sum;
+}
+
+}  // namespace st::write

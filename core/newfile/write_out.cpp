@@ -1,0 +1,23 @@
+#include "newfile/write_out.h"
+
+#include <cerrno>
+
+namespace st::write {
+
+Result<bool> WriteOut::start_slice() {
+  os::Env &env = file_.env();
+  env.sync_range(file_.fd(), started_, slice);
+  started_ += slice;
+  if (started_ - done_ <= ahead) return false;
+  const int r = env.wait_range(file_.fd(), done_, slice);
+  const bool cannot = r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP;
+  if (r < 0 && !cannot) return Failure(file_.error(-r, "sync"));
+  done_ += slice;
+  return true;
+}
+
+Result<void> write_out(const os::File &file, uint64_t begin, uint64_t end, const Control &control) {
+  return WriteOut(file, begin).reached(end, [&] { return control.check(end - begin, end - begin); });
+}
+
+}  // namespace st::write

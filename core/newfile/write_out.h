@@ -1,0 +1,40 @@
+// Written bytes on their way to the disk, slice by slice, as more are written or before a sync. At no time is much on
+// its way. So a sync that follows is short, and a call can be stopped between two slices, when it has little to wait
+// for. Nothing of it is durable before that sync. But a failure here is that sync's own, which would not tell it again:
+// who gets one must take the sync for failed.
+#pragma once
+
+#include "base/control.h"
+#include "os/file.h"
+
+namespace st::write {
+
+class WriteOut {
+ public:
+  // From `begin` on.
+  WriteOut(const os::File &file, uint64_t begin) : file_(file), started_(begin), done_(begin) {}
+  // All before `end` is written. `go_on` is asked after each slice that the disk has.
+  template <class GoOn>
+  Result<void> reached(uint64_t end, const GoOn &go_on) {
+    while (end - started_ >= slice) {
+      auto waited = start_slice();
+      if (!waited) return Failure(std::move(waited.error()));
+      if (!*waited) continue;
+      if (auto go = go_on(); !go) return go;
+    }
+    return {};
+  }
+
+ private:
+  static constexpr uint64_t slice = uint64_t{1} << 20, ahead = slice;
+
+  Result<bool> start_slice();  // has it waited for one?
+
+  const os::File &file_;
+  uint64_t started_, done_;
+};
+
+// All of [begin, end) but for the last two MiB.
+Result<void> write_out(const os::File &file, uint64_t begin, uint64_t end, const Control &control);
+
+}  // namespace st::write

@@ -1,0 +1,146 @@
+// The commit of a transaction on shards whose new files take no other's name (`ST_TXN_NEW_NAMES`). What the old index
+// names stays as it is, so readers of it find all that they look for; and the rename of the index is the only step that
+// counts. Before it nothing names the new files, and after it nothing is left to do. So there is no journal.
+#include <algorithm>
+#include <cerrno>
+
+#include "newfile/names.h"
+#include "newfile/room.h"
+#include "os/turnstile.h"
+#include "shards/shard_commit.h"
+
+namespace st::store {
+
+std::string ShardCommit::name_after(const std::string &shard) const {
+  return work_.grace_s ? write::with_generation(shard, generation_) : shard;
+}
+
+// One number for all: larger than any before it, and that of no file that is there.
+Result<void> ShardCommit::choose_names() {
+  constexpr int attempts = 1000;
+  auto read = Shards::read_index(shards_.location());
+  if (!read) return Failure(std::move(read.error()));
+  auto old = OldShards::look(shards_.location(), read->index);
+  if (!old) return Failure(std::move(old.error()));
+  old_ = std::move(*old);
+  generation_ = old_->generation();
+  for (int i = 0; i < attempts; ++i) {
+    ++generation_;
+    bool is_free = true;
+    for (const Transaction *part : work_.parts) {
+      const os::Location at = shards_.location().beside(name_after(name_of(*part)));
+      struct stat s;
+      const int r = at.stat(&s);
+      if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at.path()));
+      is_free &= r < 0;
+    }
+    if (is_free) return {};
+  }
+  return fail(Status::unsupported, "the folder of ", in_quotes(shards_.path()), " has a file under each of ", attempts,
+              " new names");
+}
+
+Result<std::vector<write::OldShard>> ShardCommit::will_be_old() const {
+  std::vector<write::OldShard> old;
+  const uint64_t until = shards_.env().unix_time() + *work_.grace_s;
+  std::vector<std::string> names = old_->unnamed();  // a writer that is only dying had them locked
+  for (const Transaction *part : work_.parts) names.push_back(name_of(*part));
+  for (const std::string &name : names) {
+    if (!write::may_be_listed(name))
+      return fail(Status::unsupported, "shard ", in_quotes(name),
+                  " is not named *.safetensors, so it cannot get a new name");
+    auto shard = OldShards::shard_at(shards_.location().beside(name), until);
+    if (!shard) return Failure(std::move(shard.error()));
+    old.push_back(std::move(*shard));
+  }
+  return old;
+}
+
+// The old files stay, so what is written is what is taken.
+Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
+  if (auto chosen = choose_names(); !chosen) return Failure(std::move(chosen.error()));
+  CommitPlan sum;
+  sum.kind = CommitPlan::publish;
+  for (Transaction *part : work_.parts) {
+    auto plan = part->plan_part(nullptr);
+    if (!plan) return plan;
+    if (!part->keeps_any()) continue;
+    sum.file_size += plan->file_size;
+    sum.data_offset = std::max(sum.data_offset, plan->data_offset);
+    sum.cost += plan->cost;
+  }
+  auto index = new_index();
+  if (!index) return Failure(std::move(index.error()));
+  auto old = will_be_old();
+  if (!old) return Failure(std::move(old.error()));
+  auto list = old_->spell(*old);
+  if (!list) return Failure(std::move(list.error()));
+  const uint64_t block = write::room_of(beside).block;
+  if (*index) sum.cost += {(*index)->size(), 0, 0, write::room_of_new_file((*index)->size(), 0, block)};
+  if (!work_.parts.empty()) sum.cost += {list->size(), 0, 0, write::room_of_new_file(list->size(), 0, block)};
+  sum.space_needed = write::room_with_metadata(os::probe_filesystem(beside).type, sum.cost.room);
+  const size_t n = work_.parts.size();
+  sum.how = n == 0 ? std::string("a new index takes the old one's place; no shard is changed")
+                   : text(n, n == 1 ? " shard is" : " shards are", " written under new names, and a new index names ",
+                          n == 1 ? "it" : "them", "; the old ", n == 1 ? "one stays " : "ones stay ", *work_.grace_s,
+                          " s for readers of the old index");
+  return sum;
+}
+
+// All that can fail: afterwards everything that is to be is on the disk, and nothing names it.
+Result<void> ShardCommit::prepare_new_names() {
+  const write::Findings told = shards_.told();
+  if (auto removed = old_->remove(shards_.env().unix_time(), told); !removed) return removed;
+  for (Transaction *part : work_.parts)
+    if (auto made = part->prepare_new_name(shards_.location().beside(name_of(*part))); !made) return made;
+  auto spelled = new_index();
+  if (!spelled) return Failure(std::move(spelled.error()));
+  if (*spelled)
+    if (auto made = make_index(**spelled); !made) return made;
+  if (auto ok = check_in_place(); !ok) return ok;
+  if (!work_.parts.empty()) {
+    auto old = will_be_old();
+    if (!old) return Failure(std::move(old.error()));
+    auto list = old_->spell(*old);
+    if (!list) return Failure(std::move(list.error()));
+    if (auto listed = old_->write_list(*list, index_.file, shards_.options().log); !listed) return listed;
+  }
+  for (Transaction *part : work_.parts)
+    if (part->keeps_any())
+      if (auto named = part->take_new_name(name_after(name_of(*part))); !named) return named;
+  return sync_folder();
+}
+
+Result<void> ShardCommit::commit_new_names() {
+  if (auto prepared = prepare_new_names(); !prepared) {
+    drop_all();
+    return prepared;
+  }
+  Result<void> done;
+  if (index_.fresh) {
+    // Before the new index may stand: whatever becomes of this process, what it names stays.
+    for (Transaction *part : work_.parts) part->leave_new_name(true);
+    done = rename_index();
+    if (!done) {
+      const auto replaced = shards_.location().was_replaced(index_.file);
+      if (replaced && !*replaced) {
+        for (Transaction *part : work_.parts) part->leave_new_name(false);
+        drop_all();
+        return done;
+      }
+    } else if (done = sync_folder(); done) {
+      os::hand_over(index_.file, index_.lock);
+    }
+  }
+  for (Transaction *part : work_.parts) part->finish_new_name();
+  if (done) return done;
+  shards_.poisoned_ = true;
+  Error e = std::move(done.error());
+  e.status = Status::needs_recovery;
+  e.message =
+      text("the new index of ", in_quotes(shards_.path()), " is in place, but a power cut may bring the old one back (",
+           e.message, "); close the handle, open the checkpoint anew and look which it is");
+  return Failure(std::move(e));
+}
+
+}  // namespace st::store

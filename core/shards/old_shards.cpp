@@ -1,0 +1,245 @@
+#include "shards/old_shards.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "newfile/carry_over.h"
+#include "newfile/names.h"
+#include "newfile/replacement.h"
+#include "os/exclusive.h"
+#include "shards/shards.h"
+
+namespace st::store {
+namespace {
+
+uint64_t nanoseconds(const struct timespec &t) {
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
+bool is_still(const write::OldShard &listed, const struct stat &s) {
+  return s.st_ino == listed.inode && static_cast<uint64_t>(s.st_size) == listed.size &&
+         nanoseconds(s.st_mtim) == listed.changed_ns;
+}
+
+void tell(const write::Findings &findings, LogLevel level, Status status, std::string message) {
+  if (findings) findings({level, status, std::move(message)});
+}
+
+// What a dead writer has left beside it is dropped. Is nothing left?
+bool goes_without_journal(const os::Location &shard) {
+  static_cast<void>(write::recover(shard, {}, {}));
+  struct stat folder;
+  return shard.beside(write::journal_folder_name(shard.name())).stat(&folder) == -ENOENT;
+}
+
+}  // namespace
+
+os::Location OldShards::list_at() const {
+  return index_.beside(write::old_list_name(index_.name()));
+}
+
+Result<write::OldShard> OldShards::shard_at(const os::Location &at, uint64_t until) {
+  struct stat s;
+  if (const int r = at.stat(&s); r < 0) return Failure(os_error(-r, "look at", at.path()));
+  return write::OldShard{at.name(), s.st_ino, static_cast<uint64_t>(s.st_size), nanoseconds(s.st_mtim), until};
+}
+
+Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &now) {
+  OldShards old(index);
+  std::unordered_set<std::string> families;
+  for (const std::string &shard : now.shards()) {
+    old.generation_ = std::max(old.generation_, write::generation_of(shard));
+    families.insert(write::with_generation(shard, 0));
+  }
+  auto names = index.folder()->list();
+  if (!names) return Failure(std::move(names.error()));
+  for (const std::string &name : *names) {
+    const std::string_view target = write::target_of_temporary(name, write::temporary_infix);
+    if (families.contains(write::with_generation(target, 0)) || target == old.list_at().name())
+      old.temporary_.push_back(name);
+    if (is_index_name(name) && name != index.name()) old.others_.push_back(name);
+  }
+  // One with a number that the index had not come to is of a writer that did not come to the index.
+  const uint64_t reached = old.generation_;
+  if (auto read = old.read_list(now); !read) return Failure(std::move(read.error()));
+  std::unordered_set<std::string_view> listed;
+  for (const write::OldShard &shard : old.listed_) listed.insert(shard.name);
+  for (const std::string &name : *names)
+    if (write::generation_of(name) > reached && families.contains(write::with_generation(name, 0)) &&
+        !listed.contains(name))
+      old.unnamed_.push_back(name);
+  return old;
+}
+
+// A sync that failed may leave a file under both the name that it was made with and its own.
+bool OldShards::is_temporary(const struct stat &file) const {
+  return std::any_of(temporary_.begin(), temporary_.end(), [&](const std::string &name) {
+    struct stat s;
+    return index_.beside(name).stat(&s) == 0 && os::same_inode(s, file);
+  });
+}
+
+// Empty: it is in `list`.
+Result<std::string> OldShards::why_no_list(const os::File &file, std::vector<write::OldShard> *list) const {
+  auto s = file.stat();
+  if (!s) return Failure(std::move(s.error()));
+  struct stat index;
+  if (const int r = index_.stat(&index); r < 0) return Failure(os_error(-r, "look at", index_.path()));
+  if (!S_ISREG(s->st_mode)) return std::string("it is no plain file");
+  if (s->st_nlink > (is_temporary(*s) ? 2 : 1)) return std::string("it has another name");
+  if (std::string why = write::distrust(*s, index, index_.env().geteuid()); !why.empty()) return why;
+  const auto size = static_cast<uint64_t>(s->st_size);
+  if (size > write::longest_old_list) return text("it has ", size, " bytes");
+  std::string bytes(size, '\0');
+  if (auto got = file.read(bytes.data(), size, 0); !got) return Failure(std::move(got.error()));
+  auto parsed = write::parse_old_list(bytes);
+  if (!parsed) return std::string("it is damaged");
+  *list = std::move(*parsed);
+  return std::string();
+}
+
+Result<void> OldShards::read_list(const ShardIndex &now) {
+  struct stat there;
+  const int r = list_at().stat(&there);
+  if (r == -ENOENT) return {};
+  if (r < 0) return Failure(os_error(-r, "look at", list_at().path()));
+  has_list_ = true;
+  if (!S_ISREG(there.st_mode)) {
+    damage_ = "it is no plain file";
+    return {};
+  }
+  std::vector<write::OldShard> list;
+  auto file = list_at().open(O_RDONLY | O_NONBLOCK);
+  if (!file) return Failure(std::move(file.error()));
+  auto why = why_no_list(*file, &list);
+  if (!why) return Failure(std::move(why.error()));
+  damage_ = std::move(*why);
+  const std::unordered_set<std::string_view> named(now.shards().begin(), now.shards().end());
+  for (write::OldShard &old : list) {
+    generation_ = std::max(generation_, write::generation_of(old.name));
+    if (named.contains(old.name)) continue;
+    const os::Location at = index_.beside(old.name);
+    struct stat s;
+    const int looked = at.stat(&s);
+    if (looked < 0 && looked != -ENOENT) return Failure(os_error(-looked, "look at", at.path()));
+    if (looked == 0 && is_still(old, s)) listed_.push_back(std::move(old));
+  }
+  return {};
+}
+
+// None: one of them cannot be read, so nobody knows.
+std::optional<std::unordered_set<std::string>> OldShards::named_by_others(const write::Findings &findings) const {
+  std::unordered_set<std::string> named;
+  for (const std::string &name : others_) {
+    auto at = os::Location::find_in(index_.folder(), name);
+    auto read = at ? Shards::read_index(*at) : Result<ReadIndex>(Failure(at.error()));
+    if (!read) {
+      tell(findings, LogLevel::warning, Status::ok,
+           text("no old shard was removed, as another index in the folder cannot be read: ", read.error().message));
+      return std::nullopt;
+    }
+    named.insert(read->index.shards().begin(), read->index.shards().end());
+  }
+  return named;
+}
+
+void OldShards::put_list_aside(const write::Findings &findings) {
+  const os::Location at = list_at();
+  const std::string aside = at.name() + std::string(write::aside_suffix);
+  const int moved = index_.env().renameat(at.dir(), at.name().c_str(), at.dir(), aside.c_str());
+  tell(findings, LogLevel::warning, Status::journal,
+       text("the list of old shards ", in_quotes(at.path()), " is not believed (", damage_,
+            moved < 0 ? "), nor can it be moved aside" : "); it was moved aside as *.bad",
+            ", and the old shards that it may name stay; remove those that you know"));
+}
+
+// The file may be a link; then that goes, and not what it leads to.
+bool OldShards::remove(const std::string &name, const write::OldShard *listed, const write::Findings &findings) const {
+  const os::Location at = index_.beside(name);
+  struct stat s;
+  const int looked = at.stat(&s);
+  if (looked == -ENOENT || (looked == 0 && listed && !is_still(*listed, s))) return true;
+  const bool removed = looked == 0 && (S_ISLNK(s.st_mode) ? at.env().unlinkat(at.dir(), name.c_str(), 0) == 0
+                                                          : write::remove_unlocked(at, &s));
+  tell(findings, removed ? LogLevel::info : LogLevel::warning, Status::ok,
+       text("old shard ", in_quotes(at.path()),
+            removed ? " was removed" : " could not be removed, or somebody works on it; it stays"));
+  return removed;
+}
+
+Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
+  if (!damage_.empty()) put_list_aside(findings);
+  for (const std::string &name : temporary_) write::remove_unlocked(index_.beside(name));
+  const auto is_due = [&](const write::OldShard &old) { return old.until <= now; };
+  if (unnamed_.empty() && std::none_of(listed_.begin(), listed_.end(), is_due)) return {};
+  const auto named = named_by_others(findings);
+  if (!named) return {};
+  // The journal that a dead writer has beside one goes first.
+  std::unordered_set<std::string> may_go;
+  for (const write::OldShard &old : listed_)
+    if (is_due(old) && !named->contains(old.name) && goes_without_journal(index_.beside(old.name)))
+      may_go.insert(old.name);
+  // An older index must not come back by a power cut when its shards are gone.
+  if (auto synced = index_.folder()->sync(); !synced) return synced;
+  std::erase_if(unnamed_, [&](const std::string &name) {  //
+    return !named->contains(name) && remove(name, nullptr, findings);
+  });
+  std::erase_if(listed_, [&](const write::OldShard &old) {
+    return may_go.contains(old.name) && remove(old.name, &old, findings);
+  });
+  // Nor a shard, when it is no longer listed.
+  return index_.folder()->sync();
+}
+
+Result<std::string> OldShards::spell(const std::vector<write::OldShard> &more) const {
+  std::vector<write::OldShard> all;
+  const auto is_in_more = [&](const write::OldShard &old) {
+    return std::any_of(more.begin(), more.end(), [&](const write::OldShard &m) { return m.name == old.name; });
+  };
+  for (const write::OldShard &old : listed_)
+    if (!is_in_more(old)) all.push_back(old);
+  all.insert(all.end(), more.begin(), more.end());
+  if (all.empty()) return std::string();
+  std::string text = write::spell(all);
+  if (text.size() > write::longest_old_list)
+    return fail(Status::unsupported, in_quotes(list_at().path()), " would name too many old shards (", all.size(),
+                "); remove them with st_recover");
+  return text;
+}
+
+Result<void> OldShards::write_list(const std::string &text, const os::File &index, const Log &log) const {
+  const os::Location at = list_at();
+  if (text.empty()) {
+    const int r = at.env().unlinkat(at.dir(), at.name().c_str(), 0);
+    return r < 0 && r != -ENOENT ? Failure(os_error(-r, "remove", at.path())) : Result<void>();
+  }
+  auto made = write::Replacement::create(at, 0600);
+  if (!made) return Failure(std::move(made.error()));
+  const os::File &file = (*made)->file();
+  if (auto put = file.write(text.data(), text.size(), 0); !put) return put;
+  if (auto kept = write::carry_over(index, file, log); !kept) return kept;
+  if (auto synced = file.sync(); !synced) return synced;
+  return (*made)->rename();
+}
+
+Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wait, const write::Findings &findings) {
+  const auto look = [&]() -> Result<OldShards> {
+    auto read = Shards::read_index(index);
+    if (!read) return Failure(std::move(read.error()));
+    return OldShards::look(index, read->index);
+  };
+  auto seen = look();
+  if (!seen) return Failure(std::move(seen.error()));
+  if (seen->nothing()) return {};
+  auto exclusive = os::lock_whole_file(index, wait);
+  if (!exclusive) return Failure(std::move(exclusive.error()));
+  auto old = look();
+  if (!old) return Failure(std::move(old.error()));
+  if (auto removed = old->remove(UINT64_MAX, findings); !removed) return removed;
+  auto list = old->spell({});
+  if (!list) return Failure(std::move(list.error()));
+  if (auto written = old->write_list(*list, (*exclusive)->file, {}); !written) return written;
+  return index.folder()->sync();
+}
+
+}  // namespace st::store

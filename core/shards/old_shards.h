@@ -1,0 +1,63 @@
+// What commits under new names leave beside an index: old shards, for readers of an older index, until the time that
+// the list `<index>.st-old` says; and new shards of writers that died before the index named them. What any index in
+// the folder names is never removed, nor what is not the file that was listed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "format/shard_index.h"
+#include "journal/recover.h"
+#include "shards/old_list.h"
+
+namespace st::store {
+
+class OldShards {
+ public:
+  // As they are now. `now` is what the index says. Nothing is touched.
+  static Result<OldShards> look(const os::Location &index, const ShardIndex &now);
+
+  // Those that the list names and that still are what it says. A list that cannot be believed names none.
+  const std::vector<write::OldShard> &listed() const { return listed_; }
+  const std::vector<std::string> &unnamed() const { return unnamed_; }  // of writers that died, or are dying
+  const std::string &damage() const { return damage_; }                 // of the list; empty: none
+  bool nothing() const { return !has_list_ && unnamed_.empty() && temporary_.empty(); }
+  // The largest number in the name of a shard that the index or the list names.
+  uint64_t generation() const { return generation_; }
+
+  // The rest under the exclusive lock on the index. Removes the unnamed, and the old ones whose time ends before `now`;
+  // what is left is in listed() and unnamed(). Afterwards a list without them may be written.
+  Result<void> remove(uint64_t now, const write::Findings &findings);
+  // What the list would be with more in it. Status unsupported if that is too long.
+  Result<std::string> spell(const std::vector<write::OldShard> &more) const;
+  // Takes the list's place, durable but for its name, with the rights of the index; of no text: there is none any more.
+  Result<void> write_list(const std::string &text, const os::File &index, const Log &log) const;
+
+  // To be listed, as it stands under its name now.
+  static Result<write::OldShard> shard_at(const os::Location &at, uint64_t until);
+
+ private:
+  explicit OldShards(const os::Location &index) : index_(index) {}
+  os::Location list_at() const;
+  Result<void> read_list(const ShardIndex &now);
+  bool is_temporary(const struct stat &file) const;
+  Result<std::string> why_no_list(const os::File &file, std::vector<write::OldShard> *list) const;
+  void put_list_aside(const write::Findings &findings);
+  std::optional<std::unordered_set<std::string>> named_by_others(const write::Findings &findings) const;
+  bool remove(const std::string &name, const write::OldShard *listed, const write::Findings &findings) const;
+
+  os::Location index_;
+  bool has_list_ = false;
+  std::string damage_;
+  uint64_t generation_ = 0;
+  std::vector<write::OldShard> listed_;
+  std::vector<std::string> unnamed_, temporary_;  // shards, whole and not, which no index names
+  std::vector<std::string> others_;               // indexes
+};
+
+// All old shards of an index whatever their time, and what dead writers left.
+Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wait, const write::Findings &findings);
+
+}  // namespace st::store

@@ -1,0 +1,410 @@
+#include "shards/shard_commit.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "journal/recover.h"
+#include "journal/roll_forward.h"
+#include "newfile/carry_over.h"
+#include "newfile/room.h"
+#include "os/lock_holder.h"
+
+namespace st::store {
+namespace {
+
+// Locked as everybody does, so that no two wait for each other.
+ShardCommit::Work in_order(ShardCommit::Work work) {
+  std::sort(work.parts.begin(), work.parts.end(),
+            [](Transaction *a, Transaction *b) { return a->checkpoint().path() < b->checkpoint().path(); });
+  return work;
+}
+
+}  // namespace
+
+ShardCommit::ShardCommit(Shards &shards, const ShownShards &shown, Work work)
+    : shards_(shards),
+      shown_(shown),
+      work_(in_order(std::move(work))),
+      deadline_(shards.env().monotonic_ms() + static_cast<uint64_t>(std::max(work_.timeout_ms, 0))) {}
+
+int32_t ShardCommit::left() const {
+  if (work_.timeout_ms < 0) return work_.timeout_ms;
+  const uint64_t now = shards_.env().monotonic_ms();
+  return static_cast<int32_t>(deadline_ - std::min(now, deadline_));
+}
+
+// No journal can speak for files in different folders: it holds names and no paths.
+Result<void> ShardCommit::check_folder() const {
+  for (const Transaction *part : work_.parts) {
+    const Checkpoint &shard = part->checkpoint();
+    const os::Directory &folder = *shards_.location().folder();
+    if (!shard.location().folder()->is(folder))
+      return fail(Status::unsupported, in_quotes(shard.path()), " and the index of shards lie in different folders, ",
+                  in_quotes(folder.path()), " the index, so that no journal can speak for both; copy them into one");
+  }
+  return {};
+}
+
+Result<void> ShardCommit::prepare_to_lock() {
+  if (!work_.grace_s) return check_folder();
+  const os::Directory &named = *shards_.folder_;
+  if (!shards_.location().folder()->is(named))
+    return fail(Status::unsupported, in_quotes(shards_.path()), " is a link to an index in another folder, ",
+                in_quotes(shards_.location().folder()->path()),
+                ", where shards of new names would not be found; copy the index into ", in_quotes(named.path()));
+  for (Transaction *part : work_.parts)
+    if (auto drafted = part->publish_anyway(); !drafted) return drafted;
+  return {};
+}
+
+Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
+  if (auto ok = prepare_to_lock(); !ok) return ok;
+  if (auto locked = lock_all(); !locked) return locked;
+  work_.spent = true;
+  if (auto approved = approve(); !approved) {
+    for (Transaction *part : work_.parts) part->unlock_part();
+    return approved;
+  }
+
+  if (auto room = check_room(); !room) {
+    for (Transaction *part : work_.parts) part->unlock_part();
+    return room;
+  }
+
+  if (work_.grace_s) return commit_new_names();
+  if (auto prepared = prepare(); !prepared) {
+    drop_all();
+    return prepared;
+  }
+  // The point of no return, for all of them, if what recovery needs is there.
+  if (auto decided = decision_.taken.journal->commit(); !decided) return open_outcome(std::move(decided.error()));
+  if (auto there = check_all_is_there(); !there) {
+    if (decision_.taken.journal->give_up()) return open_outcome(std::move(there.error()));
+    drop_all();
+    return there;
+  }
+  if (auto done = carry_out(); !done) return open_outcome(std::move(done.error()));
+  if (index_.fresh) os::hand_over(index_.file, index_.lock);
+  for (Transaction *part : work_.parts) part->finish_part();
+  decision_.remove();
+  return {};
+}
+
+// Until the last rename the old files and all that is new are there together, and nothing more is taken after that.
+Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
+  if (work_.grace_s) return reckon_new_names(beside);
+  CommitPlan sum;
+  write::SuperList list;
+  list.index.file = shards_.location().name();
+  for (Transaction *part : work_.parts) {
+    auto plan = part->plan_part(&list.parts.emplace_back());
+    if (!plan) {
+      const auto &shards = shown_.shards();
+      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->checkpoint(); };
+      plan.error().shard = static_cast<uint32_t>(std::find_if(shards.begin(), shards.end(), is_it) - shards.begin());
+      return plan;
+    }
+    sum.kind = std::max(sum.kind, plan->kind);
+    sum.file_size += plan->file_size;
+    sum.data_offset = std::max(sum.data_offset, plan->data_offset);
+    sum.cost += plan->cost;
+    sum.how = std::move(plan->how);
+  }
+  if (work_.changes_index) sum.kind = CommitPlan::publish;
+  auto index = new_index();
+  if (!index) return Failure(std::move(index.error()));
+  const uint64_t block = write::room_of(beside).block;
+  if (*index) {
+    list.index.first =
+        write::temporary_prefix(list.index.file, write::undecided_infix) + std::string(write::temporary_digits, '0');
+    sum.cost += {(*index)->size(), 0, 0, write::room_of_new_file((*index)->size(), 0, block)};
+  }
+  write::JournalPlan super;
+  super.seal(write::encode(list).size());
+  super.write_record();
+  super.empty();
+  sum.cost += super.cost();
+  const std::string type = os::probe_filesystem(beside).type;
+  sum.cost.room += write::room_of_folder(type, block);
+  sum.space_needed = write::room_with_metadata(type, sum.cost.room);
+  if (work_.parts.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
+  if (work_.parts.size() > 1)
+    sum.how = text(work_.parts.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");
+  return sum;
+}
+
+Result<CommitPlan> ShardCommit::plan() {
+  if (auto ok = prepare_to_lock(); !ok) return Failure(std::move(ok.error()));
+  auto index = open_regular(shards_.location(), O_RDWR);
+  if (!index) return Failure(std::move(index.error()));
+  auto plan = reckon(*index);
+  if (plan) plan->space_free = write::room_of(*index).free;
+  return plan;
+}
+
+Result<void> ShardCommit::check_room() {
+  auto plan = reckon(index_.file);
+  if (!plan) return Failure(std::move(plan.error()));
+  return write::check_room(index_.file, plan->space_needed);
+}
+
+void ShardCommit::drop_all() {
+  for (Transaction *part : work_.parts) part->drop_part(false);
+  decision_.remove();
+}
+
+void ShardCommit::Decision::remove() {
+  if (there()) taken.folder->dir().env().unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
+  taken = {};
+  beside.reset();
+}
+
+// The index, then the parts. A part with an orphan beside it is recovered when
+// nothing is locked: to be finished, a part may need the index and all shards.
+Result<void> ShardCommit::lock_all() {
+  constexpr int attempts = 1000;
+  const bool exclusive = work_.changes_index || std::any_of(work_.parts.begin(), work_.parts.end(),
+                                                            [](const Transaction *part) { return part->publishes(); });
+  for (int i = 0; i < attempts; ++i) {
+    if (auto locked = lock_index(exclusive); !locked) return locked;
+    Transaction *orphaned = nullptr;
+    if (auto locked = lock_parts(&orphaned); !locked) return locked;
+    if (!orphaned) return {};
+    index_.lock.release();
+    if (auto recovered = orphaned->recover_part(left()); !recovered) return recovered;
+  }
+  return fail(Status::busy, in_quotes(shards_.location().path()), " is being recovered all the time; try again");
+}
+
+// Locked, still what the path names, and with no super-journal of a dead writer beside it.
+Result<void> ShardCommit::lock_index(bool exclusive) {
+  constexpr int attempts = 1000;
+  const Control control = shards_.control_of(work_.progress);
+  const os::Location &at = shards_.location();
+  os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
+  for (int i = 0; i < attempts; ++i) {
+    const os::LockWait wait{left(), &control, nullptr};
+    auto file = open_regular(at, O_RDWR);
+    if (!file) return Failure(std::move(file.error()));
+    index_.file = std::move(*file);
+    const os::LockRange whole = os::whole_file(exclusive);
+    auto locked = turnstile.lock(index_.file, {whole}, wait, &index_.lock);
+    if (!locked) return Failure(os::tell_holder(std::move(locked.error()), index_.file, whole));
+    if (!*locked) {
+      turnstile.keep(std::move(index_.file));
+      continue;
+    }
+    auto replaced = at.was_replaced(index_.file);
+    if (!replaced) return Failure(std::move(replaced.error()));
+    if (*replaced) {
+      index_.lock.release();
+      continue;
+    }
+    auto s = index_.file.stat();
+    if (!s) return Failure(std::move(s.error()));
+    auto folder = write::Folder::open(at, *s, shards_.options().log);
+    if (!folder) return Failure(std::move(folder.error()));
+    if (!*folder) return {};
+    std::vector<write::Piece> all;
+    if (exclusive) all = {{0, {0, static_cast<uint64_t>(s->st_size), 0}, nullptr}};
+    auto settled = write::settle_orphans(**folder, *s, {{}, all});
+    if (!settled) return Failure(std::move(settled.error()));
+    if (*settled) return {};
+    index_.lock.release();
+    if (auto recovered = shards_.recover(wait); !recovered) return recovered;
+  }
+  return fail(Status::busy, in_quotes(at.path()), " is being replaced or recovered all the time; try again");
+}
+
+// All of them, or none: then one is `orphaned`, or it failed.
+Result<void> ShardCommit::lock_parts(Transaction **orphaned) {
+  const auto &parts = work_.parts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto locked = parts[i]->lock_part(left());
+    if (locked && *locked) continue;
+    for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
+    if (locked) return *orphaned = parts[i], Result<void>();
+    work_.spent = locked.error().status != Status::busy;
+    return Failure(std::move(locked.error()));
+  }
+  return {};
+}
+
+// What the index will say; nothing if that is what it says. It may have been
+// replaced since it was read here: our changes must fit what is there now.
+Result<std::optional<std::string>> ShardCommit::new_index() const {
+  if (!work_.changes_index && !work_.grace_s) return std::nullopt;
+  auto read = Shards::read_index(shards_.location());
+  if (!read) return Failure(std::move(read.error()));
+  ShardIndex &index = read->index;
+  const std::string old = index.spell();
+  auto changed = [&](std::string_view name, std::string_view what) {
+    return Failure(error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and tensor ",
+                         in_quotes(name), " ", what, "; refresh the handle and begin again")
+                       .about_tensor(name));
+  };
+  int64_t bytes = 0, parameters = 0;  // gained
+  // First what goes, so that a name may go from one shard to another.
+  for (const bool going : {true, false})
+    for (const Transaction *part : work_.parts) {
+      if (!part->publishes()) continue;
+      const std::string shard = name_of(*part), after = name_after(shard);
+      const Index &before = part->before().header.index;
+      if (going) {
+        const auto gain = part->gain();
+        bytes += gain.bytes;
+        parameters += gain.parameters;
+        for (size_t i = 0; i < before.size(); ++i) {
+          const std::string_view name = before.at(i).name;
+          const auto in = index.shard_of(name);
+          if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
+          if (after != shard || !part->draft_after().find(std::string(name))) index.remove(name);
+        }
+      } else {
+        for (const DraftTensor *t : part->draft_after().tensors()) {
+          if (after == shard && before.find(t->name)) continue;
+          if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
+          index.assign(t->name, after);
+        }
+      }
+    }
+  index.add_to_total(total_size_key, bytes);
+  index.add_to_total(total_parameters_key, parameters);
+  for (const auto &[key, value] : work_.metadata) {
+    if (!value && !index.metadata_find(key))
+      return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
+                  " was replaced, and its metadata has no key ", in_quotes(key),
+                  " any more; refresh the handle and begin again");
+    index.set_metadata(key, value);
+  }
+  std::string fresh = index.spell();
+  if (fresh == old) return std::nullopt;
+  return fresh;
+}
+
+// Durable but for its name.
+Result<void> ShardCommit::make_index(const std::string &text) {
+  write::Replacement::remove_stale(shards_.location(), write::undecided_infix);
+  auto made = write::Replacement::create(shards_.location(), 0600, write::undecided_infix);
+  if (!made) return Failure(std::move(made.error()));
+  index_.fresh = std::move(*made);
+  const os::File &file = index_.fresh->file();
+  if (auto put = file.write(text.data(), text.size(), 0); !put) return put;
+  if (auto kept = write::carry_over(index_.file, file, shards_.options().log); !kept) return kept;
+  return file.sync();
+}
+
+Result<void> ShardCommit::rename_index() {
+  auto fresh = index_.fresh->file().stat();
+  if (!fresh) return Failure(std::move(fresh.error()));
+  shards_.own_index_ = Shards::state_of(*fresh);
+  return index_.fresh->rename();
+}
+
+Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
+  entry->file = shards_.location().name();
+  auto form = write::form_of_index(index_.file);
+  if (!form) return Failure(std::move(form.error()));
+  entry->old = *form;
+  auto spelled = new_index();
+  if (!spelled) return Failure(std::move(spelled.error()));
+  if (!*spelled) return {};
+  if (auto made = make_index(**spelled); !made) return made;
+  entry->first = index_.fresh->temporary();
+  entry->first_form = {(*spelled)->size(), hash64((*spelled)->data(), (*spelled)->size())};
+  return {};
+}
+
+// All that can fail: afterwards everything that is to be is on the disk.
+Result<void> ShardCommit::prepare() {
+  auto identity = index_.file.stat();
+  if (!identity) return Failure(std::move(identity.error()));
+  decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), *identity);
+  auto taken = decision_.beside->take();
+  if (!taken) return Failure(std::move(taken.error()));
+  decision_.taken = std::move(*taken);
+  write::Journal &journal = *decision_.taken.journal;
+  const auto transaction = write::transaction_of(journal.name());
+  ST_ASSERT(transaction.has_value());
+
+  write::SuperList list;
+  if (auto ok = prepare_index(&list.index); !ok) return ok;
+  const write::Super super{*transaction, list.index.file};
+  bool makes_files = index_.fresh != nullptr;
+  for (Transaction *part : work_.parts) {
+    write::SuperEntry entry;
+    if (auto ok = part->prepare_part(super, &entry); !ok) return ok;
+    makes_files |= !entry.first.empty() || !entry.second.empty();
+    list.parts.push_back(std::move(entry));
+  }
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  const write::Identity known{identity->st_ino, list.index.old.size, 0, list.index.old.hash};
+  journal.begin();
+  if (auto ok = check_in_place(); !ok) return ok;
+  if (auto ok = journal.seal_super(known, write::encode(list), *transaction); !ok) return ok;
+  if (auto ok = check_all_is_there(); !ok) return ok;
+  return journal.sync_payload(decision_.taken.folder->dir());
+}
+
+Result<void> ShardCommit::check_all_is_there() const {
+  for (const Transaction *part : work_.parts)
+    if (auto there = part->check_part_is_there(); !there) return there;
+  return decision_.beside->check_beside(decision_.taken);
+}
+
+// Once more, as preparing may have taken long: does every path still lead to what is locked?
+Result<void> ShardCommit::check_in_place() const {
+  auto replaced = shards_.location().was_replaced(index_.file);
+  if (!replaced) return Failure(std::move(replaced.error()));
+  if (*replaced)
+    return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
+                " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
+                "open it anew");
+  for (const Transaction *part : work_.parts)
+    if (auto ok = part->check_in_place(); !ok) return ok;
+  return {};
+}
+
+Result<void> ShardCommit::sync_folder() const {
+  return shards_.location().folder()->sync();
+}
+
+Result<void> ShardCommit::carry_out() {
+  bool makes_files = index_.fresh != nullptr;
+  for (Transaction *part : work_.parts) {
+    makes_files |= part->publishes();
+    if (auto done = part->carry_out_patch(); !done) return done;
+  }
+  for (Transaction *part : work_.parts)
+    if (auto done = part->place_first(); !done) return done;
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  if (index_.fresh) {
+    if (auto done = rename_index(); !done) return done;
+    if (auto synced = sync_folder(); !synced) return synced;
+  }
+  for (Transaction *part : work_.parts)
+    if (auto done = part->place_second(); !done) return done;
+  if (makes_files)
+    if (auto synced = sync_folder(); !synced) return synced;
+  for (Transaction *part : work_.parts)
+    if (auto done = part->mark_part_done(); !done) return done;
+  return decision_.taken.journal->retire();
+}
+
+// Whether it was decided, or how far it came, recovery will see.
+Failure ShardCommit::open_outcome(Error cause) {
+  if (index_.fresh) index_.fresh->leave();
+  // Before anything is unlocked: whoever locks it next must see an orphan.
+  decision_.taken.journal.reset();
+  for (Transaction *part : work_.parts) part->drop_part(true);
+  shards_.poisoned_ = true;
+  Error e = std::move(cause);
+  e.status = Status::needs_recovery;
+  e.message = text("the change of several shards was not finished (", e.message,
+                   "); close the handle and open the checkpoint anew, which finishes or drops it");
+  return Failure(std::move(e));
+}
+
+}  // namespace st::store

@@ -1,0 +1,95 @@
+// The commit of a transaction on a sharded checkpoint that touches several shards,
+// or the index: a super-journal beside the index decides for all, and new files
+// take their places in such an order that the index, the old or the new one, never
+// names a tensor that is not where it says.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "file/transaction.h"
+#include "shards/old_shards.h"
+#include "shards/shown_shards.h"
+
+namespace st::store {
+
+// A key of the index's metadata, and its new value; none removes it.
+using MetadataChange = std::pair<std::string, std::optional<std::string>>;
+
+class ShardCommit {
+ public:
+  // What is staged. `timeout_ms` is for all locks together.
+  struct Work {
+    std::vector<Transaction *> parts;  // of the shards that change
+    bool changes_index;                // its metadata, or where it says that tensors are
+    const std::vector<MetadataChange> &metadata;
+    int32_t timeout_ms;
+    Progress progress;
+    bool &spent;  // becomes true when no other commit may be tried, whatever comes of this one
+    // The parts get new names, and the old shards stay so many seconds (new_names.cpp).
+    std::optional<uint32_t> grace_s;
+  };
+  ShardCommit(Shards &shards, const ShownShards &shown, Work work);
+
+  // What run() will do, as files are now.
+  Result<CommitPlan> plan();
+  // Once. `approve` is asked when all locks are held, and what it refuses is not done.
+  Result<void> run(const std::function<Result<void>()> &approve);
+
+ private:
+  // The index file, locked, and what is to take its place.
+  struct LockedIndex {
+    os::File file;
+    os::RangeLock lock;  // of file: dies first
+    std::unique_ptr<write::Replacement> fresh;
+  };
+  // The super-journal, once it is there.
+  struct Decision {
+    std::unique_ptr<write::JournalFolder> beside;  // removed with the last journal in it
+    write::JournalFolder::Taken taken;             // nothing is left of it when it is done, or was given up
+    bool there() const { return taken.journal != nullptr; }
+    void remove();
+  };
+
+  Result<void> check_folder() const;
+  Result<void> prepare_to_lock();
+  Result<CommitPlan> reckon(const os::File &beside);
+  Result<CommitPlan> reckon_new_names(const os::File &beside);
+  Result<void> check_room();
+  Result<void> lock_all();
+  Result<void> lock_index(bool exclusive);
+  Result<void> lock_parts(Transaction **orphaned);
+  int32_t left() const;
+  Result<void> prepare();
+  Result<void> prepare_index(write::SuperEntry *entry);
+  Result<void> make_index(const std::string &text);
+  Result<void> rename_index();
+  Result<void> check_all_is_there() const;
+  Result<void> check_in_place() const;
+  Result<std::optional<std::string>> new_index() const;
+  Result<void> carry_out();
+  void drop_all();
+  Failure open_outcome(Error cause);
+  // Under new names.
+  std::string name_of(const Transaction &part) const { return shards_.name_of(part.checkpoint(), shown_); }
+  std::string name_after(const std::string &shard) const;
+  Result<void> choose_names();
+  Result<std::vector<write::OldShard>> will_be_old() const;
+  Result<void> prepare_new_names();
+  Result<void> commit_new_names();
+  Result<void> sync_folder() const;
+
+  Shards &shards_;
+  const ShownShards &shown_;
+  const Work work_;
+  const uint64_t deadline_;
+  LockedIndex index_;
+  Decision decision_;
+  std::optional<OldShards> old_;  // of a commit under new names, with the number that they get
+  uint64_t generation_ = 0;
+};
+
+}  // namespace st::store

@@ -1,0 +1,284 @@
+#include "shards/shard_transaction.h"
+
+#include <algorithm>
+
+namespace st::store {
+
+Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards, TransactionOptions options) {
+  if (!shards.options().writable)
+    return fail(Status::read_only, in_quotes(shards.path()),
+                " was opened for reading only; open it for reading and writing to change it");
+  if (shards.poisoned_)
+    return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
+                " did not end well; close the handle and open the checkpoint anew");
+  // A view of one shard may be the payload of another, of which that one knows nothing.
+  options.is_view = [&shards](const void *bytes, uint64_t n) { return shards.lends(bytes, n); };
+  return std::unique_ptr<ShardTransaction>(new ShardTransaction(shards, std::move(options)));
+}
+
+Result<void> ShardTransaction::may_go_on() const {
+  if (failed_)
+    return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  return {};
+}
+
+std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const {
+  if (const auto found = moved_.find(std::string(name)); found != moved_.end()) return found->second;
+  return shown_.index().shard_of(name);
+}
+
+Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  if (const auto shard = shard_of(name)) return *shard;
+  return Failure(error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(shards_.path()))
+                     .about_tensor(name));
+}
+
+// The last shard that is rewritten anyway, else the last.
+uint32_t ShardTransaction::place_for_new() const {
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+    if (part->second->publishes()) return part->first;
+  return static_cast<uint32_t>(shown_.shards().size() - 1);
+}
+
+Result<Transaction *> ShardTransaction::part(uint32_t shard) {
+  if (const auto found = parts_.find(shard); found != parts_.end()) return found->second.get();
+  auto pinned = shown_.pin(shard);
+  if (!pinned) return Failure(std::move(pinned.error()));
+  // What was pinned of the handle is to show this shard as it is before it changes.
+  const Member *changes = shown_.shards()[shard].get();
+  shards_.each_catalogue([&](const Merged &c) { static_cast<const ShownShards &>(c).pin_opened(changes); });
+  auto begun = Transaction::begin(*pinned->member, options_);
+  if (!begun) return Failure(std::move(begun.error()));
+  // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
+  if (const Snapshot &now = (*begun)->before(); &now != pinned->snapshot && !shown_.agrees(shard, now)) {
+    Error e = error(Status::file_changed, in_quotes(pinned->member->path()),
+                    " was replaced since it was read; refresh the handle and begin again");
+    e.shard = shard;
+    return Failure(std::move(e));
+  }
+  return parts_.emplace(shard, std::move(*begun)).first->second.get();
+}
+
+namespace {
+
+// What a shard's own transaction answers, with its number.
+Result<void> of_shard(uint32_t shard, Result<void> answer) {
+  if (!answer) answer.error().shard = shard;
+  return answer;
+}
+
+}  // namespace
+
+Result<void> ShardTransaction::update(std::string_view name, const NewBytes &value) {
+  auto shard = existing(name);
+  if (!shard) return Failure(std::move(shard.error()));
+  auto in = part(*shard);
+  if (!in) return Failure(std::move(in.error()));
+  return of_shard(*shard, (*in)->update(name, value));
+}
+
+Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (shown_.shards().empty())
+    return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
+                " names no shard that a tensor could be put into; save the checkpoint anew");
+  const uint32_t shard = shard_of(name).value_or(place_for_new());
+  auto in = part(shard);
+  if (!in) return Failure(std::move(in.error()));
+  if (auto done = of_shard(shard, (*in)->put(name, value)); !done) return done;
+  moved_[std::string(name)] = shard;
+  return {};
+}
+
+Result<void> ShardTransaction::remove(std::string_view name) {
+  auto shard = existing(name);
+  if (!shard) return Failure(std::move(shard.error()));
+  auto in = part(*shard);
+  if (!in) return Failure(std::move(in.error()));
+  if (auto done = of_shard(*shard, (*in)->remove(name)); !done) return done;
+  moved_[std::string(name)] = std::nullopt;
+  return {};
+}
+
+Result<void> ShardTransaction::rename(std::string_view from, std::string_view to) {
+  if (auto ok = check_new_name(to); !ok) return ok;
+  auto shard = existing(from);
+  if (!shard) return Failure(std::move(shard.error()));
+  if (from != to && shard_of(to))
+    return Failure(error(Status::duplicate_name, "there is a tensor named ", in_quotes(to),
+                         " already; delete it first, or choose another name")
+                       .about_tensor(to));
+  auto in = part(*shard);
+  if (!in) return Failure(std::move(in.error()));
+  if (auto done = of_shard(*shard, (*in)->rename(from, to)); !done) return done;
+  moved_[std::string(from)] = std::nullopt;
+  moved_[std::string(to)] = *shard;
+  return {};
+}
+
+Result<void> ShardTransaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
+  if (is_total(key)) return fail(Status::invalid_argument, key, " is kept right by every change; it cannot be set");
+  if (!value) {
+    bool there = shown_.metadata_find(key).has_value();
+    for (const auto &[changed, to] : metadata_)
+      if (changed == key) there = to.has_value();
+    if (!there) return fail(Status::not_found, "the metadata of the index has no key ", in_quotes(key));
+  }
+  metadata_.emplace_back(key, value ? std::optional<std::string>(*value) : std::nullopt);
+  return {};
+}
+
+std::optional<uint32_t> ShardTransaction::first_shard() const {
+  std::vector<uint64_t> held = shown_.index().counts();
+  for (const auto &[name, now] : moved_) {
+    if (const auto before = shown_.index().shard_of(name)) --held[*before];
+    if (now) ++held[*now];
+  }
+  const auto first = std::find_if(held.begin(), held.end(), [](uint64_t n) { return n > 0; });
+  return first == held.end() ? std::nullopt : std::optional(static_cast<uint32_t>(first - held.begin()));
+}
+
+Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::string_view key) {
+  auto in = part(shard);
+  if (!in) return Failure(std::move(in.error()));
+  return of_shard(shard, (*in)->set_metadata(key, std::nullopt));
+}
+
+// A shard that the index names no more is an old one, which others may have given a new name since: what is changed
+// there is seen by nobody.
+Result<void> ShardTransaction::check_named() const {
+  struct stat now;
+  if (shards_.location().stat(&now) < 0 || shown_.is_of(now)) return {};
+  auto read = Shards::read_index(shards_.location());
+  if (!read) return Failure(std::move(read.error()));
+  const auto &named = read->index.shards();
+  for (const auto &[shard, transaction] : parts_with_work()) {
+    if (std::find(named.begin(), named.end(), shown_.shards()[shard]->name()) != named.end()) continue;
+    Error e = error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and names ",
+                    in_quotes(shown_.shards()[shard]->name()), " no more; refresh the handle and begin again");
+    e.shard = shard;
+    return Failure(std::move(e));
+  }
+  return {};
+}
+
+Result<void> ShardTransaction::approve() const {
+  if (auto led = shards_.location().check_led_to(); !led) return led;
+  if (auto named = check_named(); !named) return named;
+  if (!approve_) return {};
+  if (auto same = shown_.check_unchanged(); !same) return same;
+  for (const auto &[shard, transaction] : parts_)
+    if (&transaction->before() != shown_.pinned(shard)) {
+      Error e = error(Status::file_changed, in_quotes(transaction->checkpoint().path()),
+                      " was replaced meanwhile; try again");
+      e.shard = shard;
+      return Failure(std::move(e));
+    }
+  return approve_();
+}
+
+ShardTransaction::Parts ShardTransaction::parts_with_work() const {
+  Parts parts;
+  for (const auto &[shard, transaction] : parts_)
+    if (transaction->has_work()) parts.emplace_back(shard, transaction.get());
+  return parts;
+}
+
+bool ShardTransaction::changes_index() const {
+  return !moved_.empty() || !metadata_.empty();
+}
+
+bool ShardTransaction::renames_shards() const {
+  const auto publishes = [](const auto &part) { return part.second->publishes(); };
+  return options_.new_names && (changes_index() || std::any_of(parts_.begin(), parts_.end(), publishes));
+}
+
+Result<CommitPlan> ShardTransaction::plan() {
+  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  const auto parts = parts_with_work();
+  if (parts.empty() && !changes_index()) {
+    CommitPlan nothing;
+    nothing.how = "nothing is staged";
+    return nothing;
+  }
+  if (parts.size() > 1 || changes_index() || renames_shards())
+    return ShardCommit(shards_, shown_, work_of(parts)).plan();
+  auto plan = parts.front().second->plan();
+  if (!plan) plan.error().shard = parts.front().first;
+  return plan;
+}
+
+Result<void> ShardTransaction::commit() {
+  if (auto ok = may_go_on(); !ok) return ok;
+  if (options_.compact) return commit_each();
+  const auto parts = parts_with_work();
+  if (parts.empty() && !changes_index()) return approve();
+  if (parts.size() > 1 || changes_index() || renames_shards()) {
+    if (auto done = commit_together(parts); !done) return done;
+    // What shows it may have to recover what others left, which takes the index for itself.
+    show_result();
+    return {};
+  }
+  parts.front().second->before_change([this](const Snapshot &) { return approve(); });
+  auto done = of_shard(parts.front().first, parts.front().second->commit());
+  if (!done && done.error().status == Status::busy) return done;
+  failed_ = true;
+  shards_.used_journals(shown_.shards()[parts.front().first]);
+  show_result();
+  return done;
+}
+
+// Every shard anew, which changes nothing that a reader of the checkpoint sees: one after the other.
+Result<void> ShardTransaction::commit_each() {
+  ST_ASSERT(parts_.empty() && !changes_index());  // those would not be all or none
+  for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
+    auto in = part(shard);
+    if (!in) return Failure(std::move(in.error()));
+    (*in)->before_change([this](const Snapshot &) { return approve(); });
+    if (auto done = options_.new_names ? commit_together({{shard, *in}}) : of_shard(shard, (*in)->commit()); !done)
+      return done;
+    shards_.used_journals(shown_.shards()[shard]);
+    parts_.erase(shard);
+  }
+  failed_ = true;
+  show_result();
+  return {};
+}
+
+ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
+  ShardCommit::Work work{{},
+                         changes_index(),
+                         metadata_,
+                         options_.lock_timeout_ms,
+                         options_.progress,
+                         failed_,
+                         renames_shards() ? std::optional(options_.shard_grace_s) : std::nullopt};
+  for (const auto &[shard, transaction] : parts) work.parts.push_back(transaction);
+  return work;
+}
+
+Result<void> ShardTransaction::commit_together(const Parts &parts) {
+  {
+    ShardCommit commit(shards_, shown_, work_of(parts));
+    if (auto done = commit.run([this] { return approve(); }); !done) return done;
+  }
+  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);
+  return {};
+}
+
+// The handle shows what was committed. Where the files did not change there is
+// nothing to do; where they cannot be read now, the change stands all the same.
+void ShardTransaction::show_result() {
+  bool changed = changes_index() || options_.compact || renames_shards();
+  for (const auto &[shard, transaction] : parts_)
+    changed |= transaction->checkpoint().hold().get() != shown_.pinned(shard);
+  if (!changed) return;
+  auto shown = shards_.show_anew();
+  const Log &log = shards_.options().log;
+  if (!shown && log)
+    log(LogLevel::warning,
+        text("the change is committed, but the handle cannot show it until it is refreshed: ", shown.error().message));
+}
+
+}  // namespace st::store

@@ -1,0 +1,207 @@
+#include "shards/shards.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "base/hash.h"
+#include "base/huge_memory.h"
+#include "format/header.h"
+#include "journal/super_recover.h"
+#include "os/lock_holder.h"
+#include "os/turnstile.h"
+#include "shards/shard_transaction.h"
+#include "shards/shown_shards.h"
+
+namespace st::store {
+
+// Not the inode alone: a file that comes later may have its number.
+uint64_t Shards::state_of(const struct stat &s) {
+  const uint64_t parts[] = {s.st_dev, s.st_ino, static_cast<uint64_t>(s.st_size),
+                            static_cast<uint64_t>(s.st_mtim.tv_sec), static_cast<uint64_t>(s.st_mtim.tv_nsec)};
+  return hash64(parts, sizeof parts);
+}
+
+Result<ReadIndex> Shards::read_index(const os::Location &index_at) {
+  os::Env &env = index_at.env();
+  auto file = open_regular(index_at, O_RDONLY);
+  if (!file) return Failure(std::move(file.error()));
+  auto s = file->stat();
+  if (!s) return Failure(std::move(s.error()));
+  const auto size = static_cast<uint64_t>(s->st_size);
+  if (size > max_index_bytes)
+    return fail(Status::shard_index, "the index of shards ", in_quotes(index_at.path()), " has ", size,
+                " bytes, more than the ", max_index_bytes, " that are read");
+  const HugeBuffer bytes(size + header_padding);
+  if (auto read = file->read(bytes.get(), size, 0); !read) return Failure(std::move(read.error()));
+  std::memset(bytes.get() + size, 0, header_padding);
+  uint64_t seed = 0;
+  env.random(&seed, sizeof seed);
+  auto index = ShardIndex::parse(bytes.get(), size, seed);
+  if (!index) {
+    index.error().message += text(" (", in_quotes(index_at.path()), ")");
+    return Failure(std::move(index.error()));
+  }
+  return ReadIndex{std::move(*index), *s, hash64(bytes.get(), size)};
+}
+
+Result<std::unique_ptr<Shards>> Shards::open(os::Env &env, const std::string &path, OpenOptions options) {
+  std::unique_ptr<Shards> shards(new Shards(env, std::move(options)));
+  const auto [folder, base] = os::split_path(path);
+  auto opened = os::Directory::find(env, folder);
+  if (!opened) return Failure(std::move(opened.error()));
+  shards->folder_ = std::move(*opened);
+  shards->path_ = shards->folder_->path_of(base);
+  auto given = os::absolute(env, path);
+  if (!given) return Failure(std::move(given.error()));
+  auto at = os::Location::find_in(shards->folder_, base, *given);
+  if (!at) return Failure(std::move(at.error()));
+  shards->at_ = std::move(*at);
+  if (auto shown = shards->show_anew(); !shown) return Failure(std::move(shown.error()));
+  return shards;
+}
+
+Result<void> Shards::show_anew() {
+  const Control control = control_of({});
+  if (auto recovered = recover_if_needed({options().lock_timeout_ms, &control, nullptr}); !recovered) return recovered;
+  auto read = read_index(at_);
+  if (!read) return Failure(std::move(read.error()));
+  if (auto there = check_all_there(read->index); !there) return there;
+  auto shown = make_catalogue(std::move(*read));
+  show(std::move(shown));
+  return {};
+}
+
+// One look at the folder, not one at each shard.
+Result<void> Shards::check_all_there(const ShardIndex &index) const {
+  auto names = folder_->list();
+  if (!names) return Failure(std::move(names.error()));
+  const std::unordered_set<std::string_view> there(names->begin(), names->end());
+  for (uint32_t i = 0; i < index.shards().size(); ++i)
+    if (!there.contains(index.shards()[i])) return Failure(missing(i, folder_->path_of(index.shards()[i])));
+  return {};
+}
+
+Error Shards::missing(uint32_t number, const std::string &shard) const {
+  Error e = error(Status::shard_missing, "shard ", in_quotes(shard), ", which ", in_quotes(path_),
+                  " names, is not there; fetch it, or the checkpoint, again");
+  e.shard = number;
+  return e;
+}
+
+// Shards that the index names no more stay as long as an older catalogue has them.
+std::unique_ptr<ShownShards> Shards::make_catalogue(ReadIndex read) {
+  std::lock_guard lock(mutex_);
+  decltype(by_name_) named;
+  ShownShards::Members members;
+  for (const std::string &name : read.index.shards()) {
+    const auto known = by_name_.find(name);
+    members.push_back(known == by_name_.end() ? std::make_shared<Member>(folder_, name) : known->second);
+    named.emplace(name, members.back());
+  }
+  auto catalogue = std::make_unique<ShownShards>(*this, std::move(read), std::move(members));
+  by_name_ = std::move(named);
+  std::erase_if(with_journals_, [&](const std::shared_ptr<Member> &shard) {
+    const auto found = by_name_.find(shard->name());
+    const bool gone = found == by_name_.end() || found->second != shard;
+    if (gone) shard->opened()->let_journals_go();
+    return gone;
+  });
+  catalogue->pin_opened();
+  return catalogue;
+}
+
+void Shards::close() noexcept {
+  for (const auto &shard : with_journals_) shard->opened()->let_journals_go();
+  with_journals_.clear();
+  by_name_.clear();
+  Several::close();
+}
+
+write::Findings Shards::told() const {
+  return [this](const write::Finding &f) {
+    if (options().log) options().log(f.level, f.message);
+    return true;
+  };
+}
+
+Result<void> Shards::recover_if_needed(const os::LockWait &wait) {
+  auto recovered = write::recover_super_if_needed(at_, wait, options().writable, told());
+  if (!recovered) return Failure(std::move(recovered.error()));
+  return {};
+}
+
+Result<void> Shards::recover(const os::LockWait &wait) {
+  auto recovered = write::recover_super_or_fail(at_, wait, told());
+  if (!recovered) return Failure(std::move(recovered.error()));
+  return {};
+}
+
+Result<void> Shards::check_unchanged(const struct stat &read) const {
+  struct stat by_path;
+  const int r = at_.stat(&by_path);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at_.path()));
+  if (r == 0 && (state_of(by_path) == state_of(read) || state_of(by_path) == own_index_)) return {};
+  return fail(Status::file_changed, "the index of shards ", in_quotes(path_),
+              " was replaced since it was read; refresh the handle, or open it anew");
+}
+
+Result<void> Shards::await_writers() const {
+  constexpr int attempts = 100;
+  constexpr os::LockRange whole = os::whole_file(false);
+  const Control control = control_of({});
+  const os::LockWait wait{options().lock_timeout_ms, &control, nullptr};
+  os::Turnstile turnstile([&](const os::File &file) { return at_.was_replaced(file).value_or(false); });
+  for (int i = 0; i < attempts; ++i) {
+    auto file = open_regular(at_, O_RDONLY);
+    if (!file) return {};  // whoever looks at the index next will tell
+    os::RangeLock lock;
+    auto locked = turnstile.lock(*file, {whole}, wait, &lock);
+    // Where nothing can be locked nobody changes shards.
+    if (!locked && locked.error().status == Status::lock_unsupported) return {};
+    if (!locked) return Failure(os::tell_holder(std::move(locked.error()), *file, whole));
+    if (*locked) return {};
+    turnstile.keep(std::move(*file));
+  }
+  return {};
+}
+
+std::string Shards::name_of(const Checkpoint &shard, const ShownShards &shown) const {
+  for (const auto &m : shown.shards())
+    if (m->opened() && m->opened()->path() == shard.path()) return m->name();
+  return shard.location().name();
+}
+
+void Shards::used_journals(const std::shared_ptr<Member> &shard) {
+  constexpr size_t most = 16;
+  std::lock_guard lock(mutex_);
+  std::erase(with_journals_, shard);
+  with_journals_.push_back(shard);
+  if (with_journals_.size() <= most) return;
+  with_journals_.front()->opened()->let_journals_go();
+  with_journals_.erase(with_journals_.begin());
+}
+
+Result<std::unique_ptr<Collection>> Shards::reopen(const Catalogue &, Again as) const {
+  auto again = open(env(), path_, options_of(options(), as));
+  if (!again) return Failure(std::move(again.error()));
+  return std::move(*again);
+}
+
+Result<void> Shards::refresh() {
+  if (auto led = at_.check_led_to(); !led) return led;
+  const HeldMerged shown = hold();
+  for (const auto &shard : static_cast<const ShownShards &>(*shown).shards()) {
+    Checkpoint *c = shard->opened();
+    if (auto fresh = c ? c->refresh() : Result<void>(); !fresh && fresh.error().status != Status::no_file) return fresh;
+  }
+  return show_anew();
+}
+
+Result<std::unique_ptr<AnyTransaction>> Shards::begin(TransactionOptions options) {
+  auto begun = ShardTransaction::begin(*this, std::move(options));
+  if (!begun) return Failure(std::move(begun.error()));
+  return std::move(*begun);
+}
+
+}  // namespace st::store

@@ -1,0 +1,74 @@
+// A sharded checkpoint: the files that a `….safetensors.index.json` names, as one
+// collection. A shard is opened when it is first needed, and then its header is
+// held against the index. Tensors stand shard by shard, in the order of the
+// shards' names, and within a shard by offset.
+#pragma once
+
+#include <map>
+
+#include "format/shard_index.h"
+#include "journal/recover.h"
+#include "model/several.h"
+
+namespace st::store {
+
+// The index as it was read, and the file that it came from.
+struct ReadIndex {
+  ShardIndex index;
+  struct stat identity = {};
+  uint64_t hash = 0;  // of its bytes
+};
+
+class ShownShards;
+
+class Shards final : public Several {
+ public:
+  // `path` of the index; symbolic links are followed, but the shards are those
+  // beside the path that was given.
+  static Result<std::unique_ptr<Shards>> open(os::Env &env, const std::string &path, OpenOptions options);
+
+  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
+  Result<void> refresh() override;
+  Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
+  void close() noexcept override;
+  std::string index_path() const override { return path_; }
+
+  const std::string &path() const { return path_; }     // of the index, as it was given, made absolute
+  const os::Location &location() const { return at_; }  // without symbolic links
+  // Anew, for others may have changed it. Recovers first what a crashed writer left.
+  static Result<ReadIndex> read_index(const os::Location &index);
+
+ private:
+  friend class ShardCommit;
+  friend class ShardTransaction;
+  Shards(os::Env &env, OpenOptions options) : Several(env, std::move(options)) {}
+
+  friend class ShownShards;
+  std::unique_ptr<ShownShards> make_catalogue(ReadIndex read);
+  Result<void> show_anew();
+  Result<void> check_all_there(const ShardIndex &index) const;
+  Error missing(uint32_t number, const std::string &shard) const;
+  Result<void> recover_if_needed(const os::LockWait &wait);
+  Result<void> recover(const os::LockWait &wait);
+  write::Findings told() const;
+  static uint64_t state_of(const struct stat &index);
+  // Status file_changed if the index is no longer the one that was read.
+  Result<void> check_unchanged(const struct stat &read) const;
+  // Waits for whoever is changing the checkpoint.
+  Result<void> await_writers() const;
+  // As the index names it.
+  std::string name_of(const Checkpoint &shard, const ShownShards &shown) const;
+  // Only so many shards keep a journal for their next transaction.
+  void used_journals(const std::shared_ptr<Member> &shard);
+
+  std::string path_;
+  os::Location at_;                                                      // of the index
+  std::shared_ptr<const os::Directory> folder_;                          // that the shards are named in
+  std::mutex mutex_;                                                     // of what follows
+  std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name_;  // those that the index names
+  std::vector<std::shared_ptr<Member>> with_journals_;                   // those used last
+  std::atomic<bool> poisoned_ = false;
+  std::atomic<uint64_t> own_index_ = 0;  // state of the index that a commit of ours is putting in place
+};
+
+}  // namespace st::store
