@@ -131,41 +131,34 @@ Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::strin
   std::unique_ptr<Layered> layered(new Layered(env, path, std::move(options)));
   OpenOptions below = layered->member_options();
   below.deltas.clear();
-  auto base = Collection::open(env, path, std::move(below));
-  if (!base) return Failure(std::move(base.error()));
-  layered->base_ = std::move(*base);
+  ST_TRY(layered->base_, Collection::open(env, path, std::move(below)));
   for (const std::string &each : layered->options().deltas) {
-    auto opened = Checkpoint::open(env, each, layered->member_options());
-    if (!opened) return Failure(std::move(opened.error()));
-    layered->deltas_.push_back(std::move(*opened));
+    ST_TRY(auto opened, Checkpoint::open(env, each, layered->member_options()));
+    layered->deltas_.push_back(std::move(opened));
   }
-  if (auto stacked = layered->stack(); !stacked) return Failure(std::move(stacked.error()));
+  ST_TRY(layered->stack());
   return layered;
 }
 
 Result<void> Layered::stack() {
-  auto base = Whole::of(*base_);
-  if (!base) return Failure(std::move(base.error()));
+  ST_TRY(auto base, Whole::of(*base_));
   std::vector<DeltaFile> deltas;
   for (const auto &file : deltas_) {
-    auto delta = DeltaFile::of(*file);
-    if (!delta) return Failure(std::move(delta.error()));
-    deltas.push_back(std::move(*delta));
+    ST_TRY(auto delta, DeltaFile::of(*file));
+    deltas.push_back(std::move(delta));
   }
-  auto chained = chain(*base, deltas);
-  if (!chained) return Failure(std::move(chained.error()));
-  if (auto fits = check_heads(*base, spread(chained->old)); !fits) return fits;
-  show(std::make_unique<LayeredCatalogue>(std::move(*base), deltas_, std::move(deltas), chained->listing));
+  ST_TRY(auto chained, chain(base, deltas));
+  ST_TRY(check_heads(base, spread(chained.old)));
+  show(std::make_unique<LayeredCatalogue>(std::move(base), deltas_, std::move(deltas), chained.listing));
   return {};
 }
 
 Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, Again as) const {
-  auto opened = open(env(), path_, options_of(options(), as));
-  if (!opened) return opened;
+  ST_TRY(auto opened, open(env(), path_, options_of(options(), as)));
   const auto files_of = [](const Catalogue &c) -> const std::vector<Opened> & {
     return static_cast<const LayeredCatalogue *>(c.several())->files();
   };
-  const Catalogue of_opened = (*opened)->catalogue();
+  const Catalogue of_opened = opened->catalogue();
   const auto &mine = files_of(state), &its = files_of(of_opened);
   const auto same = [](const Opened &a, const Opened &b) {
     return os::same_inode(a.snapshot->identity, b.snapshot->identity);
@@ -177,9 +170,8 @@ Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, Agai
 }
 
 Result<void> Layered::refresh() {
-  if (auto refreshed = base_->refresh(); !refreshed) return refreshed;
-  for (const auto &delta : deltas_)
-    if (auto refreshed = delta->refresh(); !refreshed) return refreshed;
+  ST_TRY(base_->refresh());
+  for (const auto &delta : deltas_) ST_TRY(delta->refresh());
   return stack();
 }
 
