@@ -102,7 +102,7 @@ Result<void> check_result(const T *out) {
 // A caller from an older header gives less room, one from a newer header more.
 template <Sized T>
 Result<void> write_result(T *out, T value) {
-  if (auto sized = check_result(out); !sized) return sized;
+  ST_TRY(check_result(out));
   const uint32_t size = out->struct_size;
   value.struct_size = size;
   std::memcpy(out, &value, std::min<size_t>(size, sizeof(T)));
@@ -173,6 +173,3 @@ Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t
 Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size);
 
 }  // namespace st::capi
-
-#define ST_CAPI_TRY(expression) \
-  if (auto tried_ = (expression); !tried_) return st::Failure(std::move(tried_.error()))

@@ -16,9 +16,8 @@ Result<std::vector<store::Place>> places_of(const store::Catalogue &catalogue, c
   std::vector<store::Place> places;
   places.reserve(n);
   for (const size_t i : std::span(indices, n)) {
-    auto place = catalogue.at(i);
-    if (!place) return Failure(std::move(place.error()));
-    places.push_back(*place);
+    ST_TRY(auto place, catalogue.at(i));
+    places.push_back(place);
   }
   return places;
 }
@@ -34,64 +33,56 @@ Result<st_bulk_options> read_options(const char *call, const st_bulk_options *gi
 
 st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, const st_bulk_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_read_many", file));
-    auto o = read_options("st_read_many", opts, 0);
-    if (!o) return Failure(std::move(o.error()));
+    ST_TRY(require("st_read_many", file));
+    ST_TRY(auto o, read_options("st_read_many", opts, 0));
     if (n == 0) return {};
-    ST_CAPI_TRY(require("st_read_many", reqs));
+    ST_TRY(require("st_read_many", reqs));
     const store::Catalogue catalogue = file->collection->catalogue();
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
-      auto place = r.name ? catalogue.find(name_of(r.name, r.name_len)) : catalogue.at(r.index);
-      if (!place) return Failure(std::move(place.error()));
-      store::PlacedRequest request{*place, nullptr, static_cast<std::byte *>(r.dst)};
-      uint64_t need = place->tensor().nbytes;
+      ST_TRY(auto place, r.name ? catalogue.find(name_of(r.name, r.name_len)) : catalogue.at(r.index));
+      store::PlacedRequest request{place, nullptr, static_cast<std::byte *>(r.dst)};
+      uint64_t need = place.tensor().nbytes;
       if (r.range_count > 0) {
-        ST_CAPI_TRY(require("st_read_many", r.ranges));
-        auto slice = plan(*place, r.ranges, r.range_count);
-        if (!slice) return Failure(std::move(slice.error()));
-        need = slice->nbytes();
-        slices.push_back(std::move(*slice));
+        ST_TRY(require("st_read_many", r.ranges));
+        ST_TRY(auto slice, plan(place, r.ranges, r.range_count));
+        need = slice.nbytes();
+        slices.push_back(std::move(slice));
         request.slice = &slices.back();
       }
       if (auto room = check_room("st_read_many", need, r.dst, r.dst_size); !room)
-        return Failure(std::move(room.error()).about_tensor(place->tensor().name));
+        return Failure(std::move(room.error()).about_tensor(place.tensor().name));
       requests.push_back(request);
     }
-    return file->collection->read_many(requests, progress_of(o->progress, o->progress_user));
+    return file->collection->read_many(requests, progress_of(o.progress, o.progress_user));
   });
 }
 
 st_status st_prefetch(st_file *file, const size_t *indices, size_t n, const st_bulk_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_prefetch", file));
-    auto o = read_options("st_prefetch", opts, 0);
-    if (!o) return Failure(std::move(o.error()));
+    ST_TRY(require("st_prefetch", file));
+    ST_TRY(auto o, read_options("st_prefetch", opts, 0));
     const store::Catalogue catalogue = file->collection->catalogue();
-    const Progress told = progress_of(o->progress, o->progress_user);
+    const Progress told = progress_of(o.progress, o.progress_user);
     if (!indices && n == 0) return file->collection->prefetch(catalogue, std::nullopt, told);
-    ST_CAPI_TRY(require("st_prefetch", indices));
-    auto places = places_of(catalogue, indices, n);
-    if (!places) return Failure(std::move(places.error()));
-    return file->collection->prefetch(catalogue, std::move(*places), told);
+    ST_TRY(require("st_prefetch", indices));
+    ST_TRY(auto places, places_of(catalogue, indices, n));
+    return file->collection->prefetch(catalogue, std::move(places), told);
   });
 }
 
 st_status st_load(st_file *file, const size_t *indices, size_t n, const st_bulk_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_load", file));
-    auto o = read_options("st_load", opts, ST_BULK_HUGE_PAGES | ST_BULK_DIRECT);
-    if (!o) return Failure(std::move(o.error()));
+    ST_TRY(require("st_load", file));
+    ST_TRY(auto o, read_options("st_load", opts, ST_BULK_HUGE_PAGES | ST_BULK_DIRECT));
     const store::Catalogue catalogue = file->collection->lend();
     std::optional<std::vector<store::Place>> wanted;
     if (indices || n > 0) {
-      ST_CAPI_TRY(require("st_load", indices));
-      auto places = places_of(catalogue, indices, n);
-      if (!places) return Failure(std::move(places.error()));
-      wanted = std::move(*places);
+      ST_TRY(require("st_load", indices));
+      ST_TRY(wanted, places_of(catalogue, indices, n));
     }
-    return file->collection->load(catalogue, std::move(wanted), o->flags & ST_BULK_HUGE_PAGES,
-                                  o->flags & ST_BULK_DIRECT, progress_of(o->progress, o->progress_user));
+    return file->collection->load(catalogue, std::move(wanted), o.flags & ST_BULK_HUGE_PAGES, o.flags & ST_BULK_DIRECT,
+                                  progress_of(o.progress, o.progress_user));
   });
 }

@@ -19,7 +19,7 @@ uint32_t st_dtype_bits(st_dtype dtype) {
 
 st_status st_dtype_parse(const char *name, size_t name_len, st_dtype *out) {
   return st::capi::boundary([&]() -> st::Result<void> {
-    ST_CAPI_TRY(st::capi::require("st_dtype_parse", name, out));
+    ST_TRY(st::capi::require("st_dtype_parse", name, out));
     const std::string_view wanted = st::capi::name_of(name, name_len);
     const auto dtype = st::parse_dtype(wanted);
     if (!dtype) return st::fail(st::Status::dtype, "there is no dtype named ", st::in_quotes(wanted));

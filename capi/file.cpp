@@ -6,44 +6,39 @@ namespace st::capi {
 namespace {
 
 Result<store::OpenOptions> translate(const st_open_options *given) {
-  auto o = read_options(given);
-  if (!o) return Failure(std::move(o.error()));
-  if (o->flags & ~ST_OPEN_READ_WRITE)
+  ST_TRY(auto o, read_options(given));
+  if (o.flags & ~ST_OPEN_READ_WRITE)
     return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
-  if (o->map > ST_MAP_COPY_ON_WRITE)
-    return fail(Status::invalid_argument, "st_open_options.map is ", o->map,
+  if (o.map > ST_MAP_COPY_ON_WRITE)
+    return fail(Status::invalid_argument, "st_open_options.map is ", o.map,
                 "; it takes ST_MAP_AUTO, _SHARED, _PRIVATE, _NONE or _COPY_ON_WRITE");
-  if (o->prefetch > ST_PREFETCH_PARALLEL || o->direct > ST_DIRECT_ON)
-    return fail(Status::invalid_argument, "st_open_options.prefetch is ", o->prefetch, " and .direct is ", o->direct,
+  if (o.prefetch > ST_PREFETCH_PARALLEL || o.direct > ST_DIRECT_ON)
+    return fail(Status::invalid_argument, "st_open_options.prefetch is ", o.prefetch, " and .direct is ", o.direct,
                 "; they take ST_PREFETCH_... and ST_DIRECT_...");
-  if (o->worker_index >= std::max(o->worker_count, 1u))
-    return fail(Status::invalid_argument, "st_open_options.worker_index is ", o->worker_index, " of ",
-                std::max(o->worker_count, 1u), " workers; it counts from 0");
+  if (o.worker_index >= std::max(o.worker_count, 1u))
+    return fail(Status::invalid_argument, "st_open_options.worker_index is ", o.worker_index, " of ",
+                std::max(o.worker_count, 1u), " workers; it counts from 0");
   store::OpenOptions options;
-  options.bulk = {static_cast<read::Prefetch>(o->prefetch), static_cast<read::Direct>(o->direct), o->io_threads,
-                  o->block_size, std::max(o->worker_count, 1u)};
-  options.worker_index = o->worker_index;
-  options.worker_count = std::max(o->worker_count, 1u);
-  options.memory_limit = o->memory_limit;
-  options.writable = o->flags & ST_OPEN_READ_WRITE;
-  options.map = static_cast<read::MapMode>(o->map);
-  const auto timeout = timeout_of(o->lock_timeout_ms);
-  if (!timeout) return Failure(timeout.error());
-  options.lock_timeout_ms = *timeout;
-  options.progress = progress_of(o->progress, o->progress_user);
-  auto deltas = paths_of("st_open_options.deltas", o->deltas, o->delta_count);
-  if (!deltas) return Failure(std::move(deltas.error()));
-  options.deltas = std::move(*deltas);
-  if (o->log)
-    options.log = [fn = o->log, user = o->log_user](LogLevel level, const std::string &message) {
+  options.bulk = {static_cast<read::Prefetch>(o.prefetch), static_cast<read::Direct>(o.direct), o.io_threads,
+                  o.block_size, std::max(o.worker_count, 1u)};
+  options.worker_index = o.worker_index;
+  options.worker_count = std::max(o.worker_count, 1u);
+  options.memory_limit = o.memory_limit;
+  options.writable = o.flags & ST_OPEN_READ_WRITE;
+  options.map = static_cast<read::MapMode>(o.map);
+  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
+  options.progress = progress_of(o.progress, o.progress_user);
+  ST_TRY(options.deltas, paths_of("st_open_options.deltas", o.deltas, o.delta_count));
+  if (o.log)
+    options.log = [fn = o.log, user = o.log_user](LogLevel level, const std::string &message) {
       fn(user, static_cast<uint32_t>(level), message.c_str());
     };
   return options;
 }
 
 Result<void> hand_out(Result<std::unique_ptr<store::Collection>> opened, st_file **out) {
-  if (!opened) return Failure(std::move(opened.error()));
-  *out = new st_file(std::move(*opened));
+  ST_TRY(auto collection, std::move(opened));
+  *out = new st_file(std::move(collection));
   return {};
 }
 
@@ -64,9 +59,8 @@ Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
 }
 
 Result<void> describe_with_view(const store::Place &place, st_tensor *out) {
-  auto data = place.member->view(*place.snapshot, place.index);
-  if (!data) return Failure(std::move(data.error()));
-  describe(place, *data, out);
+  ST_TRY(auto data, place.member->view(*place.snapshot, place.index));
+  describe(place, data, out);
   return {};
 }
 
@@ -77,23 +71,22 @@ using namespace st::capi;
 
 st_status st_open(const char *path, const st_open_options *opts, st_file **out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_open", path, out));
-    auto options = translate(opts);
-    if (!options) return Failure(std::move(options.error()));
-    return hand_out(store::open_path(os::Env::posix(), path, std::move(*options)), out);
+    ST_TRY(require("st_open", path, out));
+    ST_TRY(auto options, translate(opts));
+    return hand_out(store::open_path(os::Env::posix(), path, std::move(options)), out);
   });
 }
 
 st_status st_open_memory(const void *bytes, size_t size, st_file **out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_open_memory", bytes, out));
+    ST_TRY(require("st_open_memory", bytes, out));
     return hand_out(store::open_memory(os::Env::posix(), static_cast<const std::byte *>(bytes), size), out);
   });
 }
 
 st_status st_reopen(const st_file *file, uint32_t flags, st_file **out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_reopen", file, out));
+    ST_TRY(require("st_reopen", file, out));
     if (flags & ~ST_REOPEN_COPY_ON_WRITE)
       return fail(Status::unsupported, "st_reopen was given a flag that libst ", st_version(), " does not know");
     const auto how = flags & ST_REOPEN_COPY_ON_WRITE ? store::Again::copy_on_write : store::Again::the_same;
@@ -103,7 +96,7 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out) {
 
 st_status st_snapshot(st_file *file, st_file **out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_snapshot", file, out));
+    ST_TRY(require("st_snapshot", file, out));
     auto made = file->pin ? std::make_shared<store::Pinned>(*file->pin)
                           : std::make_shared<store::Pinned>(file->collection, file->collection->catalogue());
     *out = new st_file(made);
@@ -135,17 +128,16 @@ size_t st_count(const st_file *file) {
 
 st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_at", file));
+    ST_TRY(require("st_at", file));
     if (n == 0) return {};
-    ST_CAPI_TRY(require("st_at", out));
+    ST_TRY(require("st_at", out));
     const store::Catalogue catalogue = file->collection->lend();
     const size_t count = catalogue.size();
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
     for (size_t i = 0; i < n; ++i) {
-      auto place = catalogue.at(first + i);
-      if (!place) return Failure(std::move(place.error()));
-      describe(*place, nullptr, out + i);
+      ST_TRY(auto place, catalogue.at(first + i));
+      describe(place, nullptr, out + i);
     }
     return {};
   });
@@ -153,14 +145,12 @@ st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
 
 st_status st_names(st_file *file, char *dst, size_t *size) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_names", file, size));
+    ST_TRY(require("st_names", file, size));
     const store::Catalogue catalogue = file->collection->catalogue();
     const store::Snapshot *one = catalogue.snapshot();
     std::vector<store::Place> places;
     if (!one) {
-      auto all = catalogue.all();
-      if (!all) return Failure(std::move(all.error()));
-      places = std::move(*all);
+      ST_TRY(places, catalogue.all());
     }
     const auto name = [&](size_t i) { return one ? one->header.index.at(i).name : places[i].tensor().name; };
     const size_t count = catalogue.size();
@@ -188,11 +178,10 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
 
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_find", file, name, out));
+    ST_TRY(require("st_find", file, name, out));
     const store::Catalogue catalogue = file->collection->catalogue();
-    auto place = catalogue.find(name_of(name, name_len));
-    if (!place) return Failure(std::move(place.error()));
-    *out = place->global;
+    ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
+    *out = place.global;
     return {};
   });
 }
@@ -206,20 +195,18 @@ st_status st_describe(st_file *file, const char *name, size_t name_len, st_tenso
     }
   }
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_describe", file, name, out));
-    auto place = file->collection->lend().find(name_of(name, name_len));
-    if (!place) return Failure(std::move(place.error()));
-    describe(*place, nullptr, out);
+    ST_TRY(require("st_describe", file, name, out));
+    ST_TRY(auto place, file->collection->lend().find(name_of(name, name_len)));
+    describe(place, nullptr, out);
     return {};
   });
 }
 
 st_status st_get_at(st_file *file, size_t i, st_tensor *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_get_at", file, out));
-    auto place = file->collection->lend().at(i);
-    if (!place) return Failure(std::move(place.error()));
-    return describe_with_view(*place, out);
+    ST_TRY(require("st_get_at", file, out));
+    ST_TRY(auto place, file->collection->lend().at(i));
+    return describe_with_view(place, out);
   });
 }
 
@@ -230,7 +217,7 @@ size_t st_metadata_count(const st_file *file) {
 st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len, const char **value,
                          size_t *value_len) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_metadata_at", file));
+    ST_TRY(require("st_metadata_at", file));
     const store::Catalogue catalogue = file->collection->lend();
     if (i >= catalogue.metadata_size())
       return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", catalogue.metadata_size());
@@ -245,7 +232,7 @@ st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_
 
 st_status st_metadata_get(st_file *file, const char *key, size_t key_len, const char **value, size_t *value_len) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_metadata_get", file, key));
+    ST_TRY(require("st_metadata_get", file, key));
     const auto found = file->collection->lend().metadata_find(name_of(key, key_len));
     if (!found) return fail(Status::not_found, "the metadata has no key ", in_quotes(name_of(key, key_len)));
     if (value) *value = found->data();

@@ -16,23 +16,21 @@ static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
 
 st_status st_file_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_file_io_info", file, out));
+    ST_TRY(require("st_file_io_info", file, out));
     const store::Catalogue catalogue = file->collection->catalogue();
-    auto first = catalogue.member(0);
-    if (!first) return Failure(std::move(first.error()));
-    const store::Snapshot &s = *first->snapshot;
-    auto content = s.content_here();
-    if (!content) return Failure(std::move(content.error()));
-    const read::Strategy &strategy = first->checkpoint->strategy();
+    ST_TRY(auto first, catalogue.member(0));
+    const store::Snapshot &s = *first.snapshot;
+    ST_TRY(auto content, s.content_here());
+    const read::Strategy &strategy = first.checkpoint->strategy();
     st_io_info info{};
     info.storage = static_cast<uint32_t>(s.filesystem.storage);
-    info.map = static_cast<uint32_t>((*content)->map());
-    info.map_fallbacks = (*content)->fallbacks();
+    info.map = static_cast<uint32_t>(content->map());
+    info.map_fallbacks = content->fallbacks();
     info.file_size = s.file_size();
     info.header_size = s.header.json_bytes;
     info.data_offset = s.header.data_offset();
     copy_text(info.filesystem, s.filesystem.type);
-    copy_text(info.reason, (*content)->reason());
+    copy_text(info.reason, content->reason());
     info.prefetch = static_cast<uint32_t>(strategy.prefetch);
     info.direct = static_cast<uint32_t>(strategy.direct);
     info.io_threads = strategy.threads;
@@ -44,7 +42,7 @@ st_status st_file_io_info(const st_file *file, st_io_info *out) {
 
 st_status st_file_stats(const st_file *file, st_stats *out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_file_stats", file, out));
+    ST_TRY(require("st_file_stats", file, out));
     st_stats stats{};
     const store::Catalogue catalogue = file->collection->catalogue();
     const store::Counters &c = file->collection->account().counters;
@@ -59,14 +57,13 @@ st_status st_file_stats(const st_file *file, st_stats *out) {
     stats.bytes_prefetched = c.bytes_prefetched;
     for (const store::Opened &opened : catalogue.opened()) {
       const store::Snapshot &s = *opened.snapshot;
-      auto content = s.content_here();
-      if (!content) return Failure(std::move(content.error()));
-      stats.map_fallbacks += (*content)->fallbacks();
-      stats.bytes_read += (*content)->bytes_owned();
-      stats.bytes_mapped += (*content)->bytes_mapped();
-      stats.bytes_resident += (*content)->bytes_resident();
-      stats.bytes_private_dirty += (*content)->bytes_private_dirty();
-      stats.bytes_owned += (*content)->bytes_owned();
+      ST_TRY(auto content, s.content_here());
+      stats.map_fallbacks += content->fallbacks();
+      stats.bytes_read += content->bytes_owned();
+      stats.bytes_mapped += content->bytes_mapped();
+      stats.bytes_resident += content->bytes_resident();
+      stats.bytes_private_dirty += content->bytes_private_dirty();
+      stats.bytes_owned += content->bytes_owned();
       stats.index_bytes += s.header.index.memory_bytes();
       stats.reopens += s.reopens();
     }

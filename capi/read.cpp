@@ -38,10 +38,9 @@ st_status st_get(st_file *file, const char *name, size_t name_len, st_tensor *ou
     }
   }
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_get", file, name, out));
-    auto place = file->collection->lend().find(name_of(name, name_len));
-    if (!place) return Failure(std::move(place.error()));
-    return describe_with_view(*place, out);
+    ST_TRY(require("st_get", file, name, out));
+    ST_TRY(auto place, file->collection->lend().find(name_of(name, name_len)));
+    return describe_with_view(place, out);
   });
 }
 
@@ -61,16 +60,15 @@ void tell(const store::Place &place, st_tensor *read) {
 
 st_status st_read(st_file *file, const char *name, size_t name_len, void *dst, size_t dst_size, st_tensor *read) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_read", file, name));
+    ST_TRY(require("st_read", file, name));
     const store::Catalogue catalogue = to_read(file, read);
-    auto place = catalogue.find(name_of(name, name_len));
-    if (!place) return Failure(std::move(place.error()));
-    if (auto room = check_room("st_read", place->tensor().nbytes, dst, dst_size); !room) {
-      if (room.error().status == Status::buffer_size) tell(*place, read);
+    ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
+    if (auto room = check_room("st_read", place.tensor().nbytes, dst, dst_size); !room) {
+      if (room.error().status == Status::buffer_size) tell(place, read);
       return room;
     }
-    ST_CAPI_TRY(place->member->read(*place->snapshot, place->index, dst));
-    tell(*place, read);
+    ST_TRY(place.member->read(*place.snapshot, place.index, dst));
+    tell(place, read);
     return {};
   });
 }
@@ -78,21 +76,19 @@ st_status st_read(st_file *file, const char *name, size_t name_len, void *dst, s
 st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n,
                          uint64_t *shape, size_t capacity, size_t *rank, uint64_t *nbytes) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_slice_shape", file, name));
-    if (n > 0) ST_CAPI_TRY(require("st_slice_shape", ranges));
+    ST_TRY(require("st_slice_shape", file, name));
+    if (n > 0) ST_TRY(require("st_slice_shape", ranges));
     const store::Catalogue catalogue = file->collection->catalogue();
-    auto place = catalogue.find(name_of(name, name_len));
-    if (!place) return Failure(std::move(place.error()));
-    auto made = plan(*place, ranges, n);
-    if (!made) return Failure(std::move(made.error()));
-    if (rank) *rank = made->shape().size();
-    if (nbytes) *nbytes = made->nbytes();
+    ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
+    ST_TRY(auto made, plan(place, ranges, n));
+    if (rank) *rank = made.shape().size();
+    if (nbytes) *nbytes = made.nbytes();
     if (!shape) return {};
-    if (capacity < made->shape().size())
-      return Failure(error(Status::buffer_size, "st_slice_shape needs room for ", made->shape().size(),
+    if (capacity < made.shape().size())
+      return Failure(error(Status::buffer_size, "st_slice_shape needs room for ", made.shape().size(),
                            " numbers but was given room for ", capacity)
-                         .about_tensor(place->tensor().name));
-    std::copy(made->shape().begin(), made->shape().end(), shape);
+                         .about_tensor(place.tensor().name));
+    std::copy(made.shape().begin(), made.shape().end(), shape);
     return {};
   });
 }
@@ -100,19 +96,17 @@ st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const
 st_status st_read_slice(st_file *file, const char *name, size_t name_len, const st_range *ranges, size_t n, void *dst,
                         size_t dst_size, st_tensor *read) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_read_slice", file, name));
-    if (n > 0) ST_CAPI_TRY(require("st_read_slice", ranges));
+    ST_TRY(require("st_read_slice", file, name));
+    if (n > 0) ST_TRY(require("st_read_slice", ranges));
     const store::Catalogue catalogue = to_read(file, read);
-    auto place = catalogue.find(name_of(name, name_len));
-    if (!place) return Failure(std::move(place.error()));
-    auto made = plan(*place, ranges, n);
-    if (!made) return Failure(std::move(made.error()));
-    if (auto room = check_room("st_read_slice", made->nbytes(), dst, dst_size); !room) {
-      if (room.error().status == Status::buffer_size) tell(*place, read);
+    ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
+    ST_TRY(auto made, plan(place, ranges, n));
+    if (auto room = check_room("st_read_slice", made.nbytes(), dst, dst_size); !room) {
+      if (room.error().status == Status::buffer_size) tell(place, read);
       return room;
     }
-    ST_CAPI_TRY(place->member->read_slice(*place->snapshot, place->index, *made, dst));
-    tell(*place, read);
+    ST_TRY(place.member->read_slice(*place.snapshot, place.index, made, dst));
+    tell(place, read);
     return {};
   });
 }

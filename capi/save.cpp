@@ -11,21 +11,18 @@ struct st_writer {
 namespace st::capi {
 
 Result<write::SaveOptions> translate(const st_save_options *given) {
-  auto o = read_options(given);
-  if (!o) return Failure(std::move(o.error()));
-  if (o->flags != 0 || o->reserved0 != 0)
+  ST_TRY(auto o, read_options(given));
+  if (o.flags != 0 || o.reserved0 != 0)
     return fail(Status::unsupported, "st_save_options has a flag that libst ", st_version(), " does not know");
-  if (o->layout > ST_LAYOUT_STOCK)
-    return fail(Status::invalid_argument, "st_save_options.layout is ", o->layout,
+  if (o.layout > ST_LAYOUT_STOCK)
+    return fail(Status::invalid_argument, "st_save_options.layout is ", o.layout,
                 "; it takes ST_LAYOUT_KEEP, _CANONICAL or _STOCK");
-  const auto timeout = timeout_of(o->lock_timeout_ms);
-  if (!timeout) return Failure(timeout.error());
   write::SaveOptions options;
-  options.layout = static_cast<write::Layout>(o->layout);
-  options.alignment = o->alignment;
-  options.reserve = o->header_reserve;
-  options.lock_timeout_ms = *timeout;
-  options.progress = progress_of(o->progress, o->progress_user);
+  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
+  options.layout = static_cast<write::Layout>(o.layout);
+  options.alignment = o.alignment;
+  options.reserve = o.header_reserve;
+  options.progress = progress_of(o.progress, o.progress_user);
   return options;
 }
 
@@ -53,7 +50,7 @@ Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
 }
 
 Result<write::Writer *> going_on(const char *call, st_writer *writer) {
-  ST_CAPI_TRY(require(call, writer));
+  ST_TRY(require(call, writer));
   if (!writer->writer)
     return fail(Status::txn_failed, call, " was given a writer that has ended; free it and open another");
   return writer->writer.get();
@@ -71,9 +68,8 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
   Input input;
   input.tensors.reserve(n);
   for (size_t i = 0; i < n; ++i) {
-    auto t = translate(tensors[i], with_data);
-    if (!t) return Failure(std::move(t.error()));
-    input.tensors.push_back(std::move(*t));
+    ST_TRY(auto t, translate(tensors[i], with_data));
+    input.tensors.push_back(std::move(t));
   }
   for (size_t i = 0; i < m; ++i) {
     if (!meta[i].key || (!meta[i].value && meta[i].value_len > 0))
@@ -89,31 +85,25 @@ Result<Input> translate(const char *call, const st_tensor *tensors, size_t n, co
 st_status st_save(const char *path, const st_tensor *tensors, size_t n, const st_metadata *meta, size_t m,
                   const st_save_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_save", path));
-    auto options = translate(opts);
-    if (!options) return Failure(std::move(options.error()));
-    options->align = true;
-    auto input = translate("st_save", tensors, n, meta, m, true);
-    if (!input) return Failure(std::move(input.error()));
-    return write::save(os::Env::posix(), path, std::move(input->tensors), std::move(input->metadata),
-                       std::move(*options));
+    ST_TRY(require("st_save", path));
+    ST_TRY(auto options, translate(opts));
+    options.align = true;
+    ST_TRY(auto input, translate("st_save", tensors, n, meta, m, true));
+    return write::save(os::Env::posix(), path, std::move(input.tensors), std::move(input.metadata), std::move(options));
   });
 }
 
 st_status st_writer_open(const char *path, const st_tensor *declared, size_t n, const st_metadata *meta, size_t m,
                          const st_save_options *opts, st_writer **out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_writer_open", path, out));
-    auto options = translate(opts);
-    if (!options) return Failure(std::move(options.error()));
-    options->align = true;
-    auto input = translate("st_writer_open", declared, n, meta, m, false);
-    if (!input) return Failure(std::move(input.error()));
-    auto opened = write::Writer::open(os::Env::posix(), path, std::move(input->tensors), std::move(input->metadata),
-                                      std::move(*options));
-    if (!opened) return Failure(std::move(opened.error()));
+    ST_TRY(require("st_writer_open", path, out));
+    ST_TRY(auto options, translate(opts));
+    options.align = true;
+    ST_TRY(auto input, translate("st_writer_open", declared, n, meta, m, false));
+    ST_TRY(auto opened, write::Writer::open(os::Env::posix(), path, std::move(input.tensors), std::move(input.metadata),
+                                            std::move(options)));
     auto writer = std::make_unique<st_writer>();
-    writer->writer = std::move(*opened);
+    writer->writer = std::move(opened);
     *out = writer.release();
     return {};
   });
@@ -121,30 +111,26 @@ st_status st_writer_open(const char *path, const st_tensor *declared, size_t n, 
 
 st_status st_writer_write(st_writer *writer, const char *name, size_t name_len, const void *data, uint64_t nbytes) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_writer_write", name));
-    if (nbytes > 0) ST_CAPI_TRY(require("st_writer_write", data));
-    auto going = going_on("st_writer_write", writer);
-    if (!going) return Failure(std::move(going.error()));
-    return (*going)->add(name_of(name, name_len), data, nbytes);
+    ST_TRY(require("st_writer_write", name));
+    if (nbytes > 0) ST_TRY(require("st_writer_write", data));
+    ST_TRY(auto going, going_on("st_writer_write", writer));
+    return going->add(name_of(name, name_len), data, nbytes);
   });
 }
 
 st_status st_writer_put(st_writer *writer, const st_tensor *tensor) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_writer_put", tensor));
-    auto going = going_on("st_writer_put", writer);
-    if (!going) return Failure(std::move(going.error()));
-    auto t = translate(*tensor, true);
-    if (!t) return Failure(std::move(t.error()));
-    return (*going)->put(std::move(*t));
+    ST_TRY(require("st_writer_put", tensor));
+    ST_TRY(auto going, going_on("st_writer_put", writer));
+    ST_TRY(auto t, translate(*tensor, true));
+    return going->put(std::move(t));
   });
 }
 
 st_status st_writer_finish(st_writer *writer) {
   const st_status status = boundary([&]() -> Result<void> {
-    auto going = going_on("st_writer_finish", writer);
-    if (!going) return Failure(std::move(going.error()));
-    return (*going)->finish();
+    ST_TRY(auto going, going_on("st_writer_finish", writer));
+    return going->finish();
   });
   if (writer && status != ST_E_BUSY && status != ST_E_INCOMPLETE) writer->writer.reset();
   return status;

@@ -11,7 +11,7 @@ uint32_t st_shard_count(const st_file *file) {
 
 st_status st_shard_path(const st_file *file, uint32_t shard, const char **path) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_shard_path", file, path));
+    ST_TRY(require("st_shard_path", file, path));
     const store::Catalogue catalogue = file->collection->lend();
     if (shard >= catalogue.members())
       return fail(Status::out_of_range, "shard ", shard, " was asked for, of ", catalogue.members());
@@ -24,18 +24,16 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path) 
 
 st_status st_reshard(const char *from, const char *to_folder, uint64_t max_shard_size, const st_save_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_reshard", from, to_folder));
-    auto options = translate(opts);
-    if (!options) return Failure(std::move(options.error()));
-    return store::reshard(os::Env::posix(), from, to_folder, max_shard_size, *options);
+    ST_TRY(require("st_reshard", from, to_folder));
+    ST_TRY(auto options, translate(opts));
+    return store::reshard(os::Env::posix(), from, to_folder, max_shard_size, options);
   });
 }
 
 st_status st_join(const char *from, const char *to, const st_save_options *opts) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_join", from, to));
-    auto options = translate(opts);
-    if (!options) return Failure(std::move(options.error()));
-    return store::join(os::Env::posix(), from, to, *options);
+    ST_TRY(require("st_join", from, to));
+    ST_TRY(auto options, translate(opts));
+    return store::join(os::Env::posix(), from, to, options);
   });
 }

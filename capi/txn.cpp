@@ -13,11 +13,9 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
   if (o.layout > ST_LAYOUT_CANONICAL)
     return fail(Status::invalid_argument, "st_txn_options.layout is ", o.layout,
                 "; it takes ST_LAYOUT_KEEP or _CANONICAL");
-  const auto timeout = timeout_of(o.lock_timeout_ms);
-  if (!timeout) return Failure(timeout.error());
   store::TransactionOptions options;
+  ST_TRY(options.lock_timeout_ms, timeout_of(o.lock_timeout_ms));
   options.copy = o.flags & ST_TXN_COPY;
-  options.lock_timeout_ms = *timeout;
   options.progress = progress_of(o.progress, o.progress_user);
   options.publish = o.flags & ST_TXN_PUBLISH;
   options.break_links = o.flags & ST_TXN_BREAK_LINKS;
@@ -41,7 +39,7 @@ Result<store::NewBytes> translate(const st_tensor *value) {
 }
 
 Result<store::AnyTransaction *> going_on(const char *call, st_txn *txn) {
-  ST_CAPI_TRY(require(call, txn));
+  ST_TRY(require(call, txn));
   if (!txn->transaction)
     return fail(Status::txn_failed, call, " was given a transaction that has ended; free it and begin another");
   return txn->transaction.get();
@@ -51,30 +49,25 @@ Result<store::AnyTransaction *> going_on(const char *call, st_txn *txn) {
 
 st_status st_update(st_file *file, const char *name, size_t name_len, const st_tensor *value) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_update", file, name, value));
-    auto bytes = translate(value);
-    if (!bytes) return Failure(std::move(bytes.error()));
+    ST_TRY(require("st_update", file, name, value));
+    ST_TRY(auto bytes, translate(value));
     store::TransactionOptions options;
     options.lock_timeout_ms = file->collection->options().lock_timeout_ms;
     options.progress = file->collection->options().progress;
-    auto transaction = file->collection->begin(std::move(options));
-    if (!transaction) return Failure(std::move(transaction.error()));
-    ST_CAPI_TRY((*transaction)->update(name_of(name, name_len), *bytes));
-    return (*transaction)->commit();
+    ST_TRY(auto transaction, file->collection->begin(std::move(options)));
+    ST_TRY(transaction->update(name_of(name, name_len), bytes));
+    return transaction->commit();
   });
 }
 
 st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_txn_begin", file, out));
-    auto o = read_options(opts);
-    if (!o) return Failure(std::move(o.error()));
-    auto options = translate("st_txn_begin", *o);
-    if (!options) return Failure(std::move(options.error()));
-    if (!options->progress) options->progress = file->collection->options().progress;
-    auto transaction = file->collection->begin(std::move(*options));
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto txn = std::make_unique<st_txn>(st_txn{file, std::move(*transaction)});
+    ST_TRY(require("st_txn_begin", file, out));
+    ST_TRY(auto o, read_options(opts));
+    ST_TRY(auto options, translate("st_txn_begin", o));
+    if (!options.progress) options.progress = file->collection->options().progress;
+    ST_TRY(auto transaction, file->collection->begin(std::move(options)));
+    auto txn = std::make_unique<st_txn>(st_txn{file, std::move(transaction)});
     std::lock_guard lock(file->mutex);
     file->transactions.push_back(txn.get());
     *out = txn.release();
@@ -84,20 +77,17 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out) 
 
 st_status st_txn_update(st_txn *txn, const char *name, size_t name_len, const st_tensor *value) {
   return boundary([&]() -> Result<void> {
-    ST_CAPI_TRY(require("st_txn_update", name, value));
-    auto transaction = going_on("st_txn_update", txn);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto bytes = translate(value);
-    if (!bytes) return Failure(std::move(bytes.error()));
-    return (*transaction)->update(name_of(name, name_len), *bytes);
+    ST_TRY(require("st_txn_update", name, value));
+    ST_TRY(auto transaction, going_on("st_txn_update", txn));
+    ST_TRY(auto bytes, translate(value));
+    return transaction->update(name_of(name, name_len), bytes);
   });
 }
 
 st_status st_txn_commit(st_txn *txn) {
   const st_status status = boundary([&]() -> Result<void> {
-    auto transaction = going_on("st_txn_commit", txn);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    return (*transaction)->commit();
+    ST_TRY(auto transaction, going_on("st_txn_commit", txn));
+    return transaction->commit();
   });
   if (txn && status != ST_E_BUSY) txn->transaction.reset();
   return status;

@@ -39,10 +39,8 @@ Result<DeltaChain> chain(const Whole &base, std::span<const DeltaFile> deltas) {
       return check_replaced(deltas.first(n), holders, name, old, &c.old);
     };
     for (size_t i = 0; i < delta.index().size(); ++i)
-      if (const auto &old = delta.notes.tensors[i].old)
-        if (auto ok = check(delta.index().at(i).name, *old); !ok) return Failure(std::move(ok.error()));
-    for (const auto &[name, old] : delta.notes.deleted)
-      if (auto ok = check(name, old); !ok) return Failure(std::move(ok.error()));
+      if (const auto &old = delta.notes.tensors[i].old) ST_TRY(check(delta.index().at(i).name, *old));
+    for (const auto &[name, old] : delta.notes.deleted) ST_TRY(check(name, old));
     if (auto applied = apply(&c.listing, delta.index(), delta.notes, static_cast<uint32_t>(n + 1)); !applied) {
       applied.error().message +=
           text(" (delta ", in_quotes(delta.path), " on ", in_quotes(n == 0 ? base.path() : deltas[n - 1].path), ")");
@@ -58,9 +56,8 @@ Result<void> check_old(const Whole &base, std::span<const OldTensor> tensors, co
   for (const OldTensor &old : tensors) {
     const Place &place = base.at(old.index);
     const TensorView t = place.tensor();
-    auto hashed = hash_tensor(window, *place.snapshot, t, [&](auto piece) { return take(t, piece); });
-    if (!hashed) return Failure(std::move(hashed.error()));
-    if (hashed->all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));
+    ST_TRY(auto hashed, hash_tensor(window, *place.snapshot, t, [&](auto piece) { return take(t, piece); }));
+    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));
   }
   return {};
 }

@@ -27,13 +27,12 @@ Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<
   TensorWindow window(true);
   for (size_t i = 0; i < index().size(); ++i) {
     const TensorView t = index().at(i);
-    auto hashed = hash_tensor(window, *snapshot, t, [&](auto piece) { return tell(piece.size()); });
-    if (!hashed) return Failure(std::move(hashed.error()));
-    if (hashed->all != notes.tensors[i].bytes)
+    ST_TRY(auto hashed, hash_tensor(window, *snapshot, t, [&](auto piece) { return tell(piece.size()); }));
+    if (hashed.all != notes.tensors[i].bytes)
       return Failure(error(Status::delta, "the bytes of tensor ", in_quotes(t.name), " in the delta ", in_quotes(path),
                            " are not those that it was written with; make it anew")
                          .about_tensor(t.name));
-    heads.push_back(hashed->head);
+    heads.push_back(hashed.head);
   }
   return heads;
 }
@@ -53,9 +52,8 @@ Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors) 
     const Place &place = base.at(old.index);
     const TensorView t = place.tensor();
     const uint64_t n = std::min(t.nbytes, delta_head_bytes);
-    auto reach = place.snapshot->here();
-    if (!reach) return Failure(std::move(reach.error()));
-    if (auto got = reach->file.read(head, n, place.snapshot->file_offset(t)); !got) return got;
+    ST_TRY(auto reach, place.snapshot->here());
+    ST_TRY(reach.file.read(head, n, place.snapshot->file_offset(t)));
     if (hash64(head, n) != old.bytes.head) return Failure(wrong_base(t.name, place.member->path()));
   }
   return {};

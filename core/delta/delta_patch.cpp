@@ -48,9 +48,8 @@ Result<void> Patching::check(const Whole &base, Listing *result) const {
 
 Result<NewBytes> Patching::value(size_t i) const {
   const TensorView t = delta_.index().at(i);
-  auto bytes = delta_.file->view(*delta_.snapshot, i);
-  if (!bytes) return Failure(std::move(bytes.error()));
-  return NewBytes{static_cast<uint32_t>(t.dtype), t.shape, *bytes, t.nbytes};
+  ST_TRY(auto bytes, delta_.file->view(*delta_.snapshot, i));
+  return NewBytes{static_cast<uint32_t>(t.dtype), t.shape, bytes, t.nbytes};
 }
 
 // Tensors that are there and keep their form are updates where that makes a change in place, and what is added comes
@@ -67,14 +66,12 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
     steps.emplace_back(!place ? added : same_form && in_place ? updated : replaced, i);
   }
   std::sort(steps.begin(), steps.end());
-  for (const auto &[name, old] : delta_.notes.deleted)
-    if (auto ok = transaction.remove(name); !ok) return ok;
+  for (const auto &[name, old] : delta_.notes.deleted) ST_TRY(transaction.remove(name));
   for (const auto &[kind, i] : steps) {
     const std::string_view name = delta.at(i).name;
     auto bytes = value(i);
     if (!bytes) return Failure(std::move(bytes.error()).about_tensor(name));
-    auto staged = kind == updated ? transaction.update(name, *bytes) : transaction.put(name, *bytes);
-    if (!staged) return staged;
+    ST_TRY(kind == updated ? transaction.update(name, *bytes) : transaction.put(name, *bytes));
   }
   return {};
 }
@@ -82,11 +79,9 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
 Result<void> Patching::stage_in_file(Transaction &transaction) {
   const DeltaNotes &notes = delta_.notes;
   const bool in_place = notes.changes_bytes_only() && same_forms(whole_, delta_.index());
-  if (auto ok = stage(transaction, in_place); !ok) return ok;
-  for (const std::string &key : notes.removed)
-    if (auto ok = transaction.set_metadata(key, std::nullopt); !ok) return ok;
-  for (const auto &[key, text] : notes.set)
-    if (auto ok = transaction.set_metadata(key, text); !ok) return ok;
+  ST_TRY(stage(transaction, in_place));
+  for (const std::string &key : notes.removed) ST_TRY(transaction.set_metadata(key, std::nullopt));
+  for (const auto &[key, text] : notes.set) ST_TRY(transaction.set_metadata(key, text));
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
 
@@ -96,7 +91,7 @@ Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const List
   if (result.tensors.empty() && whole_.size() > 0)
     return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),
                 ", and an index without shards takes none back; merge into a file instead");
-  if (auto ok = stage(transaction, true); !ok) return ok;
+  ST_TRY(stage(transaction, true));
   const std::map<std::string_view, std::string_view> wanted(result.metadata.begin(), result.metadata.end());
   std::map<std::string_view, std::string_view> found;
   if (const auto first = transaction.first_shard()) {
@@ -105,18 +100,18 @@ Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const List
       const auto pair = header.metadata_at(i);
       found.insert(pair);
       if (wanted.contains(pair.first)) continue;
-      if (auto ok = transaction.remove_header_metadata(*first, pair.first); !ok) return ok;
+      ST_TRY(transaction.remove_header_metadata(*first, pair.first));
     }
   }
   for (const auto &[key, text] : whole_.of_index()) {
     found.insert_or_assign(key, text);
     if (wanted.contains(key)) continue;
-    if (auto ok = transaction.set_metadata(key, std::nullopt); !ok) return ok;
+    ST_TRY(transaction.set_metadata(key, std::nullopt));
   }
   for (const auto &[key, text] : wanted) {
     const auto now = found.find(key);
     if (now != found.end() && now->second == text) continue;
-    if (auto ok = transaction.set_metadata(key, text); !ok) return ok;
+    ST_TRY(transaction.set_metadata(key, text));
   }
   return {};
 }
@@ -152,21 +147,18 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Whole &now,
 // What is read for that is what the reverse delta holds.
 Result<void> Patching::check_and_save_old(const Whole &now) {
   Listing result;
-  if (auto fits = check(now, &result); !fits) return fits;
+  ST_TRY(check(now, &result));
   std::unique_ptr<write::Writer> reverse;
   if (!options_.reverse.empty()) {
-    if (auto apart = now.must_not_be(env_, options_.reverse); !apart) return apart;
-    auto begun = begin_reverse(now, result);
-    if (!begun) return Failure(std::move(begun.error()));
-    reverse = std::move(*begun);
+    ST_TRY(now.must_not_be(env_, options_.reverse));
+    ST_TRY(reverse, begin_reverse(now, result));
   }
   const auto keep = [&](const TensorView &t, std::span<const std::byte> piece) -> Result<void> {
-    if (reverse)
-      if (auto kept = reverse->add(t.name, piece.data(), piece.size()); !kept) return kept;
+    if (reverse) ST_TRY(reverse->add(t.name, piece.data(), piece.size()));
     return tell(piece.size());
   };
   const auto old = old_tensors(now, delta_.index(), delta_.notes);
-  if (auto same = check_old(now, old, keep); !same) return same;
+  ST_TRY(check_old(now, old, keep));
   return reverse ? reverse->finish() : Result<void>();
 }
 
@@ -177,44 +169,36 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const Listing &result) {
   options.publish = options_.publish;
   options.break_links = options_.break_links;
   if (options_.progress) options.progress = [this](uint64_t, uint64_t) { return options_.progress(done_, total_); };
-  auto begun = base_.begin(std::move(options));
-  if (!begun) return begun;
-  Result<void> staged;
+  ST_TRY(auto begun, base_.begin(std::move(options)));
   if (base_.file()) {
-    auto &transaction = static_cast<Transaction &>(**begun);
+    auto &transaction = static_cast<Transaction &>(*begun);
     transaction.before_change([this](const Snapshot &now) {
       const Snapshot *const as_locked[] = {&now};
       return check_and_save_old(whole_.as_in(as_locked));
     });
-    staged = stage_in_file(transaction);
+    ST_TRY(stage_in_file(transaction));
   } else {
-    auto &transaction = static_cast<ShardTransaction &>(**begun);
+    auto &transaction = static_cast<ShardTransaction &>(*begun);
     transaction.before_change([this] { return check_and_save_old(whole_); });
-    staged = stage_in_shards(transaction, result);
+    ST_TRY(stage_in_shards(transaction, result));
   }
-  if (!staged) return Failure(std::move(staged.error()));
   return begun;
 }
 
 Result<DeltaPatched> Patching::run() {
   Listing result;
-  if (auto fits = check(whole_, &result); !fits) return Failure(std::move(fits.error()));
+  ST_TRY(check(whole_, &result));
   if (!options_.reverse.empty())
-    for (const Whole &read : {whole_, Whole(*delta_.file)})
-      if (auto apart = read.must_not_be(env_, options_.reverse); !apart) return Failure(std::move(apart.error()));
+    for (const Whole &read : {whole_, Whole(*delta_.file)}) ST_TRY(read.must_not_be(env_, options_.reverse));
   total_ = delta_.index().data_bytes();
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
     total_ += whole_.at(old.index).tensor().nbytes;
-  auto heads = delta_.check_bytes([this](uint64_t more) { return tell(more); });
-  if (!heads) return Failure(std::move(heads.error()));
-  heads_ = std::move(*heads);
+  ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
 
-  auto transaction = begin(result);
-  if (!transaction) return Failure(std::move(transaction.error()));
-  auto plan = (*transaction)->plan();
-  if (!plan) return Failure(std::move(plan.error()));
-  if (auto done = (*transaction)->commit(); !done) return Failure(std::move(done.error()));
-  DeltaPatched patched{std::move(*plan)};
+  ST_TRY(auto transaction, begin(result));
+  ST_TRY(auto plan, transaction->plan());
+  ST_TRY(transaction->commit());
+  DeltaPatched patched{std::move(plan)};
   patched.written = base_.account().counters.bytes_written;
   patched.journal_bytes = base_.account().counters.journal_bytes;
   return patched;
@@ -223,9 +207,8 @@ Result<DeltaPatched> Patching::run() {
 }  // namespace
 
 Result<DeltaPatched> patch(os::Env &env, Collection &base, DeltaFile delta, DeltaPatchOptions options) {
-  auto whole = Whole::of(base);
-  if (!whole) return Failure(std::move(whole.error()));
-  return Patching(env, base, std::move(*whole), std::move(delta), std::move(options)).run();
+  ST_TRY(auto whole, Whole::of(base));
+  return Patching(env, base, std::move(whole), std::move(delta), std::move(options)).run();
 }
 
 }  // namespace st::store

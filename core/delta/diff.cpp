@@ -48,16 +48,14 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
   TensorHasher old;
   std::optional<TensorHasher> fresh;
   for (uint64_t done = 0; done < is.nbytes;) {
-    auto b = new_.at(*after.snapshot, is, done, is.nbytes - done);
-    if (!b) return Failure(std::move(b.error()));
-    auto a = old_.at(*before.snapshot, was, done, b->size());
-    if (!a) return Failure(std::move(a.error()));
-    const auto same_size = b->first(a->size());
-    if (!fresh && std::memcmp(a->data(), same_size.data(), a->size()) != 0) fresh = old;
-    old.add(*a);
+    ST_TRY(auto b, new_.at(*after.snapshot, is, done, is.nbytes - done));
+    ST_TRY(auto a, old_.at(*before.snapshot, was, done, b.size()));
+    const auto same_size = b.first(a.size());
+    if (!fresh && std::memcmp(a.data(), same_size.data(), a.size()) != 0) fresh = old;
+    old.add(a);
     if (fresh) fresh->add(same_size);
-    done += a->size();
-    if (auto go = tell(a->size()); !go) return Failure(std::move(go.error()));
+    done += a.size();
+    ST_TRY(tell(a.size()));
   }
   if (!fresh) return Found();
   return DeltaTensor{fresh->digest().all, old.digest()};
@@ -76,22 +74,18 @@ Result<void> Comparison::compare() {
         continue;
       }
     }
-    auto fresh = hash_new(after);
-    if (!fresh) return Failure(std::move(fresh.error()));
-    DeltaTensor t{fresh->all, {}};
+    ST_TRY(auto fresh, hash_new(after));
+    DeltaTensor t{fresh.all, {}};
     if (place) {
-      auto old = hash_old(from_.at(*place));
-      if (!old) return Failure(std::move(old.error()));
-      t.old = *old;
+      ST_TRY(t.old, hash_old(from_.at(*place)));
     }
     changed_.push_back({after.global, t});
   }
   for (const Place &before : from_.places()) {
     const std::string_view name = before.tensor().name;
     if (to_.find(name)) continue;
-    auto old = hash_old(before);
-    if (!old) return Failure(std::move(old.error()));
-    deleted_.emplace_back(name, *old);
+    ST_TRY(auto old, hash_old(before));
+    deleted_.emplace_back(name, old);
   }
   return {};
 }
@@ -106,24 +100,23 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
   std::vector<write::NewTensor> tensors;
   tensors.reserve(changed_.size());
   for (const NotedTensor &t : changed_) tensors.push_back(write::declaration(to_.at(t.tensor).tensor()));
-  auto writer = write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms);
-  if (!writer) return Failure(std::move(writer.error()));
+  ST_TRY(auto writer, write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms));
 
   TensorWindow again(false);
   for (const NotedTensor &t : in_file_order) {
     const Place &place = to_.at(t.tensor);
     const TensorView view = place.tensor();
-    auto hashed = hash_tensor(again, *place.snapshot, view, [&](auto piece) -> Result<void> {
-      if (auto go = tell(0); !go) return go;
-      return (*writer)->add(view.name, piece.data(), piece.size());
-    });
-    if (!hashed) return Failure(std::move(hashed.error()));
-    if (hashed->all != t.hashes.bytes)
+    const auto add = [&](auto piece) -> Result<void> {
+      ST_TRY(tell(0));
+      return writer->add(view.name, piece.data(), piece.size());
+    };
+    ST_TRY(auto hashed, hash_tensor(again, *place.snapshot, view, add));
+    if (hashed.all != t.hashes.bytes)
       return Failure(error(Status::file_changed, "tensor ", in_quotes(view.name), " of ",
                            in_quotes(place.member->path()), " was changed while it was compared; compare again")
                          .about_tensor(view.name));
   }
-  return (*writer)->finish();
+  return writer->finish();
 }
 
 }  // namespace
@@ -133,10 +126,10 @@ Result<void> diff(os::Env &env, const Collection &from, const Collection &to, co
   auto a = Whole::of(from), b = Whole::of(to);
   for (const auto *whole : {&a, &b}) {
     if (!*whole) return Failure(Error(whole->error()));
-    if (auto apart = (*whole)->must_not_be(env, delta); !apart) return apart;
+    ST_TRY((*whole)->must_not_be(env, delta));
   }
   Comparison comparison(*a, *b, options);
-  if (auto compared = comparison.compare(); !compared) return compared;
+  ST_TRY(comparison.compare());
   return comparison.write(env, delta);
 }
 

@@ -130,36 +130,30 @@ Result<std::unique_ptr<Collection>> Layered::open(os::Env &env, const std::strin
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
   std::unique_ptr<Layered> layered(new Layered(env, path, std::move(options), open_layers));
-  auto layers = open_layers(env, path, layered->member_options());
-  if (!layers) return Failure(std::move(layers.error()));
-  layered->layers_ = std::move(*layers);
-  if (auto stacked = layered->stack(); !stacked) return Failure(std::move(stacked.error()));
+  ST_TRY(layered->layers_, open_layers(env, path, layered->member_options()));
+  ST_TRY(layered->stack());
   return layered;
 }
 
 Result<void> Layered::stack() {
-  auto base = Whole::of(*layers_.base);
-  if (!base) return Failure(std::move(base.error()));
+  ST_TRY(auto base, Whole::of(*layers_.base));
   std::vector<DeltaFile> deltas;
   for (const auto &file : layers_.deltas) {
-    auto delta = DeltaFile::of(*file);
-    if (!delta) return Failure(std::move(delta.error()));
-    deltas.push_back(std::move(*delta));
+    ST_TRY(auto delta, DeltaFile::of(*file));
+    deltas.push_back(std::move(delta));
   }
-  auto chained = chain(*base, deltas);
-  if (!chained) return Failure(std::move(chained.error()));
-  if (auto fits = check_heads(*base, spread(chained->old)); !fits) return fits;
-  show(std::make_unique<LayeredCatalogue>(std::move(*base), layers_.deltas, std::move(deltas), chained->listing));
+  ST_TRY(auto chained, chain(base, deltas));
+  ST_TRY(check_heads(base, spread(chained.old)));
+  show(std::make_unique<LayeredCatalogue>(std::move(base), layers_.deltas, std::move(deltas), chained.listing));
   return {};
 }
 
 Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, Again as) const {
-  auto opened = open(env(), path_, options_of(options(), as), open_layers_);
-  if (!opened) return opened;
+  ST_TRY(auto opened, open(env(), path_, options_of(options(), as), open_layers_));
   const auto files_of = [](const Catalogue &c) -> const std::vector<Opened> & {
     return static_cast<const LayeredCatalogue *>(c.several())->files();
   };
-  const Catalogue of_opened = (*opened)->catalogue();
+  const Catalogue of_opened = opened->catalogue();
   const auto &mine = files_of(state), &its = files_of(of_opened);
   const auto same = [](const Opened &a, const Opened &b) {
     return os::same_inode(a.snapshot->identity, b.snapshot->identity);
@@ -171,9 +165,8 @@ Result<std::unique_ptr<Collection>> Layered::reopen(const Catalogue &state, Agai
 }
 
 Result<void> Layered::refresh() {
-  if (auto refreshed = layers_.base->refresh(); !refreshed) return refreshed;
-  for (const auto &delta : layers_.deltas)
-    if (auto refreshed = delta->refresh(); !refreshed) return refreshed;
+  ST_TRY(layers_.base->refresh());
+  for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
   return stack();
 }
 

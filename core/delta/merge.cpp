@@ -27,18 +27,15 @@ Result<write::PublishPlan> plan(const Snapshot &base, const Listing &listing, co
 // Planned as a publish of the base, so that as much as can be of its blocks is shared.
 Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile> layers, const Listing &listing,
                    const std::string &to, const write::SaveOptions &options, const Control &control) {
-  auto target = write::find_destination(env, to);
-  if (!target) return Failure(std::move(target.error()));
-  auto made = write::Replacement::create(target->at, target->mode());
-  if (!made) return Failure(std::move(made.error()));
-  const os::File &file = (*made)->file();
+  ST_TRY(auto target, write::find_destination(env, to));
+  ST_TRY(auto made, write::Replacement::create(target.at, target.mode()));
+  const os::File &file = made->file();
   const uint64_t block = write::shareable_block(file);
-  auto planned = plan(base, listing, options, block);
-  if (!planned) return Failure(std::move(planned.error()));
-  if (auto room = write::make_room_for(file, planned->size, planned->shared); !room) return room;
+  ST_TRY(auto planned, plan(base, listing, options, block));
+  ST_TRY(write::make_room_for(file, planned.size, planned.shared));
   std::vector<write::Segment> segments;
-  segments.reserve(planned->segments.size());
-  for (const write::PlannedSegment &s : planned->segments) {
+  segments.reserve(planned.segments.size());
+  for (const write::PlannedSegment &s : planned.segments) {
     if (s.kept) {
       segments.push_back({s.to, s.length, &base.file, s.from, nullptr});
       continue;
@@ -47,9 +44,8 @@ Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile
     const Snapshot &layer = *layers[t.layer - 1].snapshot;
     segments.push_back({s.to, s.length, &layer.file, layer.file_offset(layer.header.index.at(t.index)), nullptr});
   }
-  auto built = write::build(file, planned->header, segments, block, control);
-  if (!built) return Failure(std::move(built.error()));
-  return write::supplant(target->at, **made, options.lock_timeout_ms, control, options.log);
+  ST_TRY(write::build(file, planned.header, segments, block, control));
+  return write::supplant(target.at, *made, options.lock_timeout_ms, control, options.log);
 }
 
 // Where the tensors of the result lie.
@@ -71,38 +67,33 @@ std::vector<Place> places_of(const Whole &base, std::span<const DeltaFile> layer
 
 Result<void> merge(os::Env &env, const Collection &base, std::span<const DeltaFile> layers, const std::string &to,
                    const write::SaveOptions &options) {
-  auto whole = Whole::of(base);
-  if (!whole) return Failure(std::move(whole.error()));
-  auto chained = chain(*whole, layers);
-  if (!chained) return Failure(std::move(chained.error()));
-  const Listing &listing = chained->listing;
+  ST_TRY(auto whole, Whole::of(base));
+  ST_TRY(auto chained, chain(whole, layers));
+  const Listing &listing = chained.listing;
 
-  if (auto apart = whole->must_not_be(env, to); !apart) return apart;
+  ST_TRY(whole.must_not_be(env, to));
   uint64_t total = 0, done = 0;
   for (const ListedTensor &t : listing.tensors) total += t.nbytes;
-  for (const OldTensor &old : chained->old) total += whole->at(old.index).tensor().nbytes;
+  for (const OldTensor &old : chained.old) total += whole.at(old.index).tensor().nbytes;
   for (const DeltaFile &layer : layers) {
-    if (auto apart = Whole(*layer.file).must_not_be(env, to); !apart) return apart;
+    ST_TRY(Whole(*layer.file).must_not_be(env, to));
     total += layer.index().data_bytes();
   }
   const Control control(options.progress, nullptr);
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
-  if (auto begins = check_heads(*whole, chained->old); !begins) return begins;
-  auto same = check_old(*whole, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
-  if (!same) return same;
-  for (const DeltaFile &layer : layers)
-    if (auto bytes = layer.check_bytes(tell); !bytes) return Failure(std::move(bytes.error()));
+  ST_TRY(check_heads(whole, chained.old));
+  ST_TRY(check_old(whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
+  for (const DeltaFile &layer : layers) ST_TRY(layer.check_bytes(tell));
 
   if (!base.file()) {
     const write::NewMetadata metadata(listing.metadata.begin(), listing.metadata.end());
-    auto target = write::find_destination(env, to);
-    if (!target) return Failure(std::move(target.error()));
-    return copy_out(std::move(*target), places_of(*whole, layers, listing), metadata, options, tell);
+    ST_TRY(auto target, write::find_destination(env, to));
+    return copy_out(std::move(target), places_of(whole, layers, listing), metadata, options, tell);
   }
   const Progress built_so_far = [&](uint64_t now, uint64_t) {
     return !options.progress || options.progress(std::min(done + now, total), total);
   };
-  return build(env, *whole->files().front().snapshot, layers, listing, to, options, Control(built_so_far, nullptr));
+  return build(env, *whole.files().front().snapshot, layers, listing, to, options, Control(built_so_far, nullptr));
 }
 
 }  // namespace st::store

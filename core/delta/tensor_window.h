@@ -21,9 +21,8 @@ class TensorWindow {
     if (file_ != &file) {
       window_.reset();
       file_ = nullptr;
-      auto reach = file.here();
-      if (!reach) return Failure(std::move(reach.error()));
-      reach_.emplace(std::move(*reach));
+      ST_TRY(auto reach, file.here());
+      reach_.emplace(std::move(reach));
       window_.emplace(reach_->file, file.file_size(), ahead_);
       file_ = &file;
     }

@@ -13,10 +13,9 @@ Result<Located> locate(os::Env &env, const std::string &path, bool maybe_folder)
   if (is_index_name(path)) return Located{path, true};
   struct stat s;
   if (!maybe_folder || env.fstatat(AT_FDCWD, path.c_str(), &s, 0) < 0 || !S_ISDIR(s.st_mode)) return Located{path};
-  auto dir = os::File::open(env, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, path);
-  if (!dir) return Failure(std::move(dir.error()));
+  ST_TRY(auto dir, os::File::open(env, AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, path));
   std::vector<std::string> names;
-  if (const int r = env.list(dir->fd(), &names); r < 0) return Failure(dir->error(-r, "list"));
+  if (const int r = env.list(dir.fd(), &names); r < 0) return Failure(dir.error(-r, "list"));
   const std::string inside = path.ends_with('/') ? path : path + "/";
   std::vector<std::string> indexes;
   std::copy_if(names.begin(), names.end(), std::back_inserter(indexes),

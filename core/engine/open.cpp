@@ -26,29 +26,25 @@ Result<Layers> open_layers(os::Env &env, const std::string &path, const OpenOpti
 Result<std::unique_ptr<Collection>> open_located(os::Env &env, const Located &located, OpenOptions options) {
   if (!options.deltas.empty()) return Layered::open(env, located.path, std::move(options), open_layers);
   if (located.is_index) return Shards::open(env, located.path, std::move(options));
-  auto file = Checkpoint::open(env, located.path, std::move(options));
-  if (!file) return Failure(std::move(file.error()));
-  return std::make_unique<OneFile>(std::move(*file));
+  ST_TRY(auto file, Checkpoint::open(env, located.path, std::move(options)));
+  return std::make_unique<OneFile>(std::move(file));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Collection>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
-  auto located = locate(env, path, false);
-  if (!located) return Failure(std::move(located.error()));
-  auto opened = open_located(env, *located, options);
-  if (opened || located->is_index || opened.error().status != Status::not_regular) return opened;
+  ST_TRY(auto located, locate(env, path, false));
+  auto opened = open_located(env, located, options);
+  if (opened || located.is_index || opened.error().status != Status::not_regular) return opened;
   // Perhaps a folder.
-  located = locate(env, path);
-  if (!located) return Failure(std::move(located.error()));
-  if (!located->is_index && located->path == path) return opened;
-  return open_located(env, *located, std::move(options));
+  ST_TRY(located, locate(env, path));
+  if (!located.is_index && located.path == path) return opened;
+  return open_located(env, located, std::move(options));
 }
 
 Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size) {
-  auto file = Checkpoint::open_memory(env, bytes, size);
-  if (!file) return Failure(std::move(file.error()));
-  return std::make_unique<OneFile>(std::move(*file));
+  ST_TRY(auto file, Checkpoint::open_memory(env, bytes, size));
+  return std::make_unique<OneFile>(std::move(file));
 }
 
 }  // namespace st::store

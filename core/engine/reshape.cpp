@@ -43,12 +43,9 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   reading.lock_timeout_ms = options.lock_timeout_ms;
   Source source;
   source.progress_ = options.progress;
-  auto collection = open_path(env, path, std::move(reading));
-  if (!collection) return Failure(std::move(collection.error()));
-  source.collection_ = std::move(*collection);
-  auto whole = Whole::of(*source.collection_);
-  if (!whole) return Failure(std::move(whole.error()));
-  source.whole_.emplace(std::move(*whole));
+  ST_TRY(source.collection_, open_path(env, path, std::move(reading)));
+  ST_TRY(auto whole, Whole::of(*source.collection_));
+  source.whole_.emplace(std::move(whole));
   source.total_ = source.whole_->data_bytes();
   if (!source.whole_->files().empty()) {
     const Index &first = source.whole_->files().front().snapshot->header.index;
@@ -126,9 +123,7 @@ Result<Folder> Folder::make(os::Env &env, const std::string &path) {
       os::repeat_interrupted([&] { return env.mkdirat(folder.at_.dir(), folder.at_.name().c_str(), 0777); });
   if (made < 0 && made != -EEXIST) return Failure(os_error(-made, "create the folder", path));
   folder.made_ = made == 0;
-  auto inside = folder.at_.folder()->inside(folder.at_.name());
-  if (!inside) return Failure(std::move(inside.error()));
-  folder.inside_ = std::move(*inside);
+  ST_TRY(folder.inside_, folder.at_.folder()->inside(folder.at_.name()));
   const auto names = folder.inside_->list();
   if (!names) return Failure(Error(names.error()));
   for (const std::string &name : *names)
@@ -143,39 +138,34 @@ Result<Folder> Folder::make(os::Env &env, const std::string &path) {
 Result<void> reshard(os::Env &env, const std::string &from, const std::string &to_folder, uint64_t max_shard_size,
                      const write::SaveOptions &options) {
   if (max_shard_size == 0) return fail(Status::invalid_argument, "shards of at most 0 bytes could hold nothing");
-  auto source = Source::open(env, from, options);
-  if (!source) return Failure(std::move(source.error()));
-  auto folder = Folder::make(env, to_folder);
-  if (!folder) return Failure(std::move(folder.error()));
-  const auto shards = cut_up(source->whole().places(), max_shard_size);
+  ST_TRY(auto source, Source::open(env, from, options));
+  ST_TRY(auto folder, Folder::make(env, to_folder));
+  const auto shards = cut_up(source.whole().places(), max_shard_size);
   std::vector<std::string> names;
   for (size_t i = 0; i < shards.size(); ++i) names.push_back(shard_name(i + 1, shards.size()));
   ShardIndex index = ShardIndex::of(names);
   for (size_t i = 0; i < shards.size(); ++i) {
-    auto to = write::destination_at(folder->next(names[i]));
-    if (!to) return Failure(std::move(to.error()));
-    auto written = source->write_file(std::move(*to), shards[i], source->header_metadata(), options);
-    if (!written) return written;
-    folder->has(names[i]);
+    ST_TRY(auto to, write::destination_at(folder.next(names[i])));
+    ST_TRY(source.write_file(std::move(to), shards[i], source.header_metadata(), options));
+    folder.has(names[i]);
     for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
   }
-  if (!source->collection().file()) {
-    const Catalogue catalogue = source->collection().catalogue();
+  if (!source.collection().file()) {
+    const Catalogue catalogue = source.collection().catalogue();
     for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
       const auto [key, value] = catalogue.metadata_at(i);
       index.set_metadata(key, value);
       if (const auto total = index.total(key); total && is_total(key)) index.set_total(key, *total);  // a number
     }
   }
-  index.set_total(total_size_key, source->bytes());
+  index.set_total(total_size_key, source.bytes());
 
   const std::string spelled = index.spell();
-  auto made = write::Replacement::create(folder->next(index_name), 0666);
-  if (!made) return Failure(std::move(made.error()));
-  if (auto put = (*made)->file().write(spelled.data(), spelled.size(), 0); !put) return put;
-  auto placed = (*made)->take_place({});
+  ST_TRY(auto made, write::Replacement::create(folder.next(index_name), 0666));
+  ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
+  auto placed = made->take_place({});
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
-  folder->keep();
+  folder.keep();
   if (placed) return {};
   Error e = std::move(placed.error().error);
   e.status = Status::needs_recovery;
@@ -183,12 +173,10 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
 }
 
 Result<void> join(os::Env &env, const std::string &from, const std::string &to, const write::SaveOptions &options) {
-  auto source = Source::open(env, from, options);
-  if (!source) return Failure(std::move(source.error()));
-  const auto &metadata = source->whole().metadata();
-  auto target = write::find_destination(env, to);
-  if (!target) return Failure(std::move(target.error()));
-  return source->write_file(std::move(*target), source->whole().places(), {metadata.begin(), metadata.end()}, options);
+  ST_TRY(auto source, Source::open(env, from, options));
+  const auto &metadata = source.whole().metadata();
+  ST_TRY(auto target, write::find_destination(env, to));
+  return source.write_file(std::move(target), source.whole().places(), {metadata.begin(), metadata.end()}, options);
 }
 
 }  // namespace st::store

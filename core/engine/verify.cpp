@@ -32,7 +32,7 @@ class Verifier {
   Result<void> run_index();
 
   Result<void> run() {
-    if (auto told = check(os::Location::find(env_, path_)); !told) return told;
+    ST_TRY(check(os::Location::find(env_, path_)));
     if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
     return {};
   }
@@ -73,13 +73,12 @@ Result<void> Verifier::check(const Result<os::Location> &at, const Said *said) {
   if (!at) return tell(Severity::error, Error(at.error()));
   auto file = open_regular(*at, O_RDONLY);
   if (!file) return tell(Severity::error, std::move(file.error()));
-  if (auto told = check_journals(*at, *file); !told) return told;
+  ST_TRY(check_journals(*at, *file));
   auto snapshot = Snapshot::take(std::move(*file), read::MapMode::none, {});
   if (!snapshot) return tell(Severity::error, std::move(snapshot.error()));
-  if (said)
-    if (auto told = check_agreement(**snapshot, *said); !told) return told;
-  if (auto told = check_alignment(**snapshot); !told) return told;
-  if (auto told = read_all(**snapshot); !told) return told;
+  if (said) ST_TRY(check_agreement(**snapshot, *said));
+  ST_TRY(check_alignment(**snapshot));
+  ST_TRY(read_all(**snapshot));
   if (first_error_.status != Status::ok) return {};
   const Index &found = (*snapshot)->header.index;
   data_bytes_ += found.data_bytes();
@@ -106,21 +105,17 @@ Result<void> Verifier::check_old_shards(const os::Location &index, const ShardIn
   auto old = OldShards::look(index, now);
   if (!old) return tell(Severity::error, std::move(old.error()));
   if (!old->damage().empty()) {
-    auto told = tell(Severity::warning, error(Status::ok, "the list of old shards beside ", in_quotes(index.path()),
-                                              " is not believed (", old->damage(), "); recovery moves it aside"));
-    if (!told) return told;
+    ST_TRY(tell(Severity::warning, error(Status::ok, "the list of old shards beside ", in_quotes(index.path()),
+                                         " is not believed (", old->damage(), "); recovery moves it aside")));
   }
   for (const write::OldShard &shard : old->listed()) {
-    auto told =
-        tell(Severity::info,
-             error(Status::ok, in_quotes(index.folder()->path_of(shard.name)), " is an old shard of ", shard.size,
-                   " bytes, for readers of an older index until ", utc(shard.until), "; recovery removes it"));
-    if (!told) return told;
+    ST_TRY(tell(Severity::info,
+                error(Status::ok, in_quotes(index.folder()->path_of(shard.name)), " is an old shard of ", shard.size,
+                      " bytes, for readers of an older index until ", utc(shard.until), "; recovery removes it")));
   }
   for (const std::string &name : old->unnamed()) {
-    auto told = tell(Severity::info, error(Status::ok, in_quotes(index.folder()->path_of(name)),
-                                           " is a shard that its writer did not come to name; recovery removes it"));
-    if (!told) return told;
+    ST_TRY(tell(Severity::info, error(Status::ok, in_quotes(index.folder()->path_of(name)),
+                                      " is a shard that its writer did not come to name; recovery removes it")));
   }
   return {};
 }
@@ -148,7 +143,7 @@ Result<void> Verifier::read_all(const Snapshot &snapshot) {
   const auto buffer = std::make_unique_for_overwrite<char[]>(block);
   const uint64_t begin = snapshot.header.data_offset(), end = snapshot.file_size();
   for (uint64_t at = begin; at < end; at += block) {
-    if (auto go = control_.check(at - begin, end - begin); !go) return go;
+    ST_TRY(control_.check(at - begin, end - begin));
     if (auto got = snapshot.file.read(buffer.get(), std::min(block, end - at), at); !got)
       return tell(Severity::error, std::move(got.error()));
   }
@@ -165,13 +160,13 @@ Result<void> Verifier::check_agreement(const Snapshot &snapshot, const Said &sai
     auto e = error(Status::shard_tensor, in_quotes(path_), " holds tensor ", in_quotes(name),
                    shard ? text(", which by the index is in ", in_quotes(said.index.shards()[*shard]))
                          : std::string(", which the index does not name"));
-    if (auto told = tell(Severity::error, std::move(e).about_tensor(name)); !told) return told;
+    ST_TRY(tell(Severity::error, std::move(e).about_tensor(name)));
   }
   for (const std::string_view name : said.names) {
     if (held.find(name)) continue;
     auto e = error(Status::shard_tensor, "by the index tensor ", in_quotes(name), " is in ", in_quotes(path_),
                    ", but it is not");
-    if (auto told = tell(Severity::error, std::move(e).about_tensor(name)); !told) return told;
+    ST_TRY(tell(Severity::error, std::move(e).about_tensor(name)));
   }
   return {};
 }
@@ -186,17 +181,16 @@ Result<void> Verifier::check_index(const ReadIndex &read, const std::shared_ptr<
     if (at ? at->stat(&s) == -ENOENT : at.error().os_errno == ENOENT) {
       auto e = error(Status::shard_missing, "shard ", in_quotes(path_), ", which the index names, is not there");
       e.shard = shard;
-      if (auto told = tell(Severity::error, std::move(e)); !told) return told;
+      ST_TRY(tell(Severity::error, std::move(e)));
     } else {
       const Said said{index, shard, names[shard]};
-      if (auto told = check(at, &said); !told) return told;
+      ST_TRY(check(at, &said));
     }
   }
   if (first_error_.status != Status::ok) return {};
   if (const auto total = index.total(total_size_key); total && *total != data_bytes_) {
-    auto told = tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
-                                              " bytes, but the shards hold ", data_bytes_));
-    if (!told) return told;
+    ST_TRY(tell(Severity::warning, error(Status::ok, "the index says a total_size of ", *total,
+                                         " bytes, but the shards hold ", data_bytes_)));
   }
   return tell(Severity::info, error(Status::ok, "the index names ", index.size(), " tensors in ", index.shards().size(),
                                     " shards, and each is where it says"));
@@ -211,14 +205,13 @@ Result<void> Verifier::run_index() {
     if (!at) return tell(Severity::error, std::move(at.error()));
     auto file = open_regular(*at, O_RDONLY);
     if (!file) return tell(Severity::error, std::move(file.error()));
-    if (auto told = check_journals(*at, *file); !told) return told;
+    ST_TRY(check_journals(*at, *file));
     auto read = Shards::read_index(*at);
     if (!read) return tell(Severity::error, std::move(read.error()));
-    if (at->folder()->is(**folder))
-      if (auto told = check_old_shards(*at, read->index); !told) return told;
+    if (at->folder()->is(**folder)) ST_TRY(check_old_shards(*at, read->index));
     return check_index(*read, *folder);
   };
-  if (auto told = run(); !told) return told;
+  ST_TRY(run());
   if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
   return {};
 }

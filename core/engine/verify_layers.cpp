@@ -19,34 +19,29 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
                          const Control &control) {
   OpenOptions open;
   open.map = read::MapMode::none;
-  auto below = open_path(env, base, open);
-  if (!below) return Failure(std::move(below.error()));
-  const auto whole = Whole::of(**below);
+  ST_TRY(auto below, open_path(env, base, open));
+  const auto whole = Whole::of(*below);
   if (!whole) return Failure(Error(whole.error()));
   std::vector<DeltaFile> deltas;
   uint64_t done = 0, total = 0;
   for (const std::string &path : paths) {
-    auto delta = open_delta(env, path, open);
-    if (!delta) return Failure(std::move(delta.error()));
-    total += delta->index().data_bytes();
-    deltas.push_back(std::move(*delta));
+    ST_TRY(auto delta, open_delta(env, path, open));
+    total += delta.index().data_bytes();
+    deltas.push_back(std::move(delta));
   }
-  auto chained = chain(*whole, deltas);
-  if (!chained) return Failure(std::move(chained.error()));
-  for (const OldTensor &old : chained->old) total += whole->at(old.index).tensor().nbytes;
+  ST_TRY(auto chained, chain(*whole, deltas));
+  for (const OldTensor &old : chained.old) total += whole->at(old.index).tensor().nbytes;
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
-  for (const DeltaFile &delta : deltas)
-    if (auto whole = delta.check_bytes(tell); !whole) return Failure(std::move(whole.error()));
-  return check_old(*whole, chained->old, [&](auto &, auto piece) { return tell(piece.size()); });
+  for (const DeltaFile &delta : deltas) ST_TRY(delta.check_bytes(tell));
+  return check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); });
 }
 
 }  // namespace
 
 Result<void> verify_layers(os::Env &env, const std::string &base, const std::vector<std::string> &deltas,
                            const Control &control, const Report &report) {
-  if (auto sound = verify(env, base, control, naming(base, report)); !sound) return sound;
-  for (const std::string &path : deltas)
-    if (auto sound = verify(env, path, control, naming(path, report)); !sound) return sound;
+  ST_TRY(verify(env, base, control, naming(base, report)));
+  for (const std::string &path : deltas) ST_TRY(verify(env, path, control, naming(path, report)));
   auto fits = check_chain(env, base, deltas, control);
   const bool stopped =
       !fits && (fits.error().status == Status::cancelled || fits.error().status == Status::interrupted);

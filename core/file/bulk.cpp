@@ -32,8 +32,7 @@ bool is_one_run(const SlicePlan &plan) {
 Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests,
                                    const Progress &progress, const Share &share) const {
   const Control control = control_of(progress);
-  auto here = s.here();
-  if (!here) return Failure(std::move(here.error()));
+  ST_TRY(auto here, s.here());
   std::vector<read::Piece> pieces;
   std::vector<const BulkRequest *> scattered;  // slices of many runs: each for itself
   uint64_t total = 0, scattered_bytes = 0;
@@ -62,15 +61,15 @@ Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequ
     for (const read::Piece &p : pieces)
       if (p.length > 0) std::memcpy(p.to, s.content.bytes() + p.offset, p.length);
   } else {
-    auto done = read::read_pieces(here->file, std::move(pieces), strategy_of(share), limit_of(share), part_from(0));
-    if (!done) return Failure(std::move(done.error()));
-    count(*done);
+    ST_TRY(auto done,
+           read::read_pieces(here.file, std::move(pieces), strategy_of(share), limit_of(share), part_from(0)));
+    count(done);
   }
   std::sort(scattered.begin(), scattered.end(),
             [](const BulkRequest *a, const BulkRequest *b) { return a->index < b->index; });
   uint64_t before = total - scattered_bytes;
   for (const BulkRequest *r : scattered) {
-    if (auto done = read_slice_with(s, r->index, *r->slice, r->to, part_from(before)); !done) return done;
+    ST_TRY(read_slice_with(s, r->index, *r->slice, r->to, part_from(before)));
     before += r->slice->nbytes();
   }
   return scattered.empty() && s.env ? Result<void>() : control.check(total, total);
@@ -87,11 +86,10 @@ std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
 
 Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
                                   const Share &share) const {
-  auto here = s.here();
-  if (!here) return Failure(std::move(here.error()));
+  ST_TRY(auto here, s.here());
   if (!s.env || strategy_.prefetch == read::Prefetch::none) return {};
   in_file_order(&tensors);
-  const bool mapped = here->content.map() != read::MapMode::none;
+  const bool mapped = here.content.map() != read::MapMode::none;
   std::vector<read::Piece> pieces;
   std::vector<size_t> whole;  // tensors that fit
   uint64_t room = std::min(options_.memory_limit ? options_.memory_limit : UINT64_MAX, share.room);
@@ -109,10 +107,9 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
   }
   if (!mapped) return load(s, std::move(whole), false, false, progress, share);
   const Control control = control_of(progress);
-  auto done = read::warm(here->file, here->content, std::move(pieces), strategy_of(share), control);
-  if (!done) return Failure(std::move(done.error()));
-  counters_.bytes_prefetched += done->bytes;
-  count(*done);
+  ST_TRY(auto done, read::warm(here.file, here.content, std::move(pieces), strategy_of(share), control));
+  counters_.bytes_prefetched += done.bytes;
+  count(done);
   return {};
 }
 
@@ -123,11 +120,10 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
                               const Progress &progress, const Share &share) const {
   if (!s.env) return {};
   const Control control = control_of(progress);
-  auto here = s.here();
-  if (!here) return Failure(std::move(here.error()));
+  ST_TRY(auto here, s.here());
   const Index &index = s.header.index;
   in_file_order(&tensors);
-  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here->content.in_own_memory(i); });
+  std::erase_if(tensors, [&](size_t i) { return index.at(i).nbytes == 0 || here.content.in_own_memory(i); });
   if (tensors.empty()) return {};
 
   struct Run {
@@ -157,13 +153,12 @@ Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bo
     const TensorView t = index.at(i);
     loaded.push_back({i, s.file_offset(t), t.nbytes, arena.data() + at});
   }
-  here->content.expect(loaded);
+  here.content.expect(loaded);
   read::Strategy strategy = strategy_of(share);
   if (direct) strategy.direct = read::Direct::on;
-  auto done = read::read_pieces(here->file, std::move(pieces), strategy, limit_of(share), control);
-  if (!done) return Failure(std::move(done.error()));
-  counters_.read_requests += done->requests;  // the bytes are counted as the content's own
-  return here->content.adopt(here->file, std::move(arena), loaded);
+  ST_TRY(auto done, read::read_pieces(here.file, std::move(pieces), strategy, limit_of(share), control));
+  counters_.read_requests += done.requests;  // the bytes are counted as the content's own
+  return here.content.adopt(here.file, std::move(arena), loaded);
 }
 
 }  // namespace st::store

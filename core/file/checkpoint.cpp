@@ -11,9 +11,8 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Env &env, const std::st
     auto opened = open(std::move(*unlinked), options);
     if (opened || opened.error().os_errno != ELOOP) return opened;
   }
-  auto at = os::Location::find(env, path);
-  if (!at) return Failure(std::move(at.error()));
-  return open(std::move(*at), std::move(options));
+  ST_TRY(auto at, os::Location::find(env, path));
+  return open(std::move(at), std::move(options));
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Location at, OpenOptions options) {
@@ -22,23 +21,19 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(os::Location at, OpenOption
   c->path_ = at.path();
   c->at_ = std::move(at);
 
-  auto snapshot = c->look();
-  if (!snapshot) return Failure(std::move(snapshot.error()));
-  auto strategy = read::choose_strategy(env, c->options_.bulk, (*snapshot)->filesystem);
-  if (!strategy) return Failure(std::move(strategy.error()));
-  c->strategy_ = std::move(*strategy);
-  c->undo_from_ = write::undo_from(env, (*snapshot)->filesystem);
-  if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(c->at_, (*snapshot)->identity);
-  c->adopt(std::move(*snapshot));
+  ST_TRY(auto snapshot, c->look());
+  ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
+  c->undo_from_ = write::undo_from(env, snapshot->filesystem);
+  if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
+  c->adopt(std::move(snapshot));
   return c;
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open_memory(os::Env &env, const std::byte *bytes, size_t size) {
   std::unique_ptr<Checkpoint> c(new Checkpoint(env, {}));
-  auto snapshot = Snapshot::of_memory(env, bytes, size);
-  if (!snapshot) return Failure(std::move(snapshot.error()));
+  ST_TRY(auto snapshot, Snapshot::of_memory(env, bytes, size));
   c->strategy_.reason = "the file was given as memory";
-  c->adopt(std::move(*snapshot));
+  c->adopt(std::move(snapshot));
   return c;
 }
 
@@ -47,11 +42,9 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen(const Snapshot &state, Ag
     return fail(
         Status::unsupported,
         "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
-  auto here = state.here();
-  if (!here) return Failure(std::move(here.error()));
-  auto replaced = at_.was_replaced(here->file);
-  if (!replaced) return Failure(std::move(replaced.error()));
-  if (*replaced)
+  ST_TRY(auto here, state.here());
+  ST_TRY(auto replaced, at_.was_replaced(here.file));
+  if (replaced)
     return fail(Status::file_changed, in_quotes(path_), " now names another file; open it anew by its path");
   return open(at_, options_of(options_, as));
 }
@@ -60,12 +53,10 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::reopen(const Snapshot &state, Ag
 Result<std::unique_ptr<Snapshot>> Checkpoint::look() {
   return os::while_stale([this]() -> Result<std::unique_ptr<Snapshot>> {
     struct stat identity;
-    auto file = open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity);
-    if (!file) return Failure(std::move(file.error()));
-    auto clean = recover_if_needed(identity);
-    if (!clean) return Failure(std::move(clean.error()));
-    auto snapshot = *clean ? Snapshot::take(std::move(*file), identity, options_.map, options_.log)
-                           : Snapshot::take(std::move(*file), options_.map, options_.log);
+    ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
+    ST_TRY(auto clean, recover_if_needed(identity));
+    auto snapshot = clean ? Snapshot::take(std::move(file), identity, options_.map, options_.log)
+                          : Snapshot::take(std::move(file), options_.map, options_.log);
     if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
     return snapshot;
   });
@@ -73,20 +64,19 @@ Result<std::unique_ptr<Snapshot>> Checkpoint::look() {
 
 Result<void> Checkpoint::refresh() {
   if (path_.empty()) return {};
-  auto fresh = look();
-  if (!fresh) return Failure(std::move(fresh.error()));
+  ST_TRY(auto fresh, look());
   // In a folder that was moved nothing new would ever be seen.
-  if (auto led = at_.check_led_to(); !led) return led;
+  ST_TRY(at_.check_led_to());
   const HeldSnapshot now = hold();
-  const bool same = os::same_inode(now->identity, (*fresh)->identity) && now->header_hash == (*fresh)->header_hash &&
-                    now->file_size() == (*fresh)->file_size();
+  const bool same = os::same_inode(now->identity, fresh->identity) && now->header_hash == fresh->header_hash &&
+                    now->file_size() == fresh->file_size();
   // What may be written is not to change under who looks at it, and does not tell whether the file did.
   const bool stays = same && now->content.wanted() != read::MapMode::copy_on_write;
   if (stays && !now->has_own_memory()) return {};
   // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
   // read once more to where it is.
   if (stays && !now.alone()) return now->refresh_own_memory();
-  adopt(std::move(*fresh));
+  adopt(std::move(fresh));
   return {};
 }
 
@@ -107,32 +97,30 @@ HeldSnapshot Checkpoint::adopt(std::unique_ptr<Snapshot> snapshot) {
 // Before the header is believed, what a crashed writer had promised is kept.
 // Whether there was no journal, so that nothing has touched the file.
 Result<bool> Checkpoint::recover_if_needed(const struct stat &identity) {
-  auto folder = write::Folder::open(at_, identity, options_.log);
-  if (!folder) return Failure(std::move(folder.error()));
-  if (!*folder) return true;
-  auto orphans = write::find_orphans(**folder, identity);
-  if (!orphans) return Failure(std::move(orphans.error()));
-  if (!orphans->committed && !options_.writable) return false;
-  if (!orphans->committed && !orphans->idle) {
+  ST_TRY(auto folder, write::Folder::open(at_, identity, options_.log));
+  if (!folder) return true;
+  ST_TRY(auto orphans, write::find_orphans(*folder, identity));
+  if (!orphans.committed && !options_.writable) return false;
+  if (!orphans.committed && !orphans.idle) {
     write::Folder::remove_if_empty(at_);
     return false;
   }
   const Control control = this->control();
   // Rubbish is removed only if nobody is in the way.
-  auto recovered = recover({orphans->committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
-  if (!recovered && orphans->committed) return Failure(std::move(recovered.error()));
+  auto recovered = recover({orphans.committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
+  if (!recovered && orphans.committed) return Failure(std::move(recovered.error()));
   return false;
 }
 
 Result<void> Checkpoint::recover(const os::LockWait &wait) {
-  auto done = write::recover(at_, wait, [this](const write::Finding &f) {
+  const write::Findings told = [this](const write::Finding &f) {
     if (options_.log) options_.log(f.level, f.message);
     return true;
-  });
-  if (!done) return Failure(std::move(done.error()));
-  counters_.recoveries += done->applied + done->undone + done->dropped;
-  if (done->aside > 0)
-    return fail(Status::journal, done->why_aside,
+  };
+  ST_TRY(auto done, write::recover(at_, wait, told));
+  counters_.recoveries += done.applied + done.undone + done.dropped;
+  if (done.aside > 0)
+    return fail(Status::journal, done.why_aside,
                 "; the file may hold a half-finished change: verify it, then open again");
   return {};
 }

@@ -44,32 +44,27 @@ Result<void> Draft::apply(const Change &change) {
   switch (change.kind) {
     case Change::put: put(change); return {};
     case Change::update: {
-      auto place = place_of(change.name);
-      if (!place) return Failure(std::move(place.error()));
-      DraftTensor &t = *places_[*place];
+      ST_TRY(auto place, place_of(change.name));
+      DraftTensor &t = *places_[place];
       const Form &f = change.form;
-      if (auto same = check_same_form(t.name, t.form.dtype, t.form.shape, t.form.nbytes, static_cast<uint32_t>(f.dtype),
-                                      f.shape, f.nbytes);
-          !same)
-        return same;
+      ST_TRY(check_same_form(t.name, t.form.dtype, t.form.shape, t.form.nbytes, static_cast<uint32_t>(f.dtype), f.shape,
+                             f.nbytes));
       t.payload = change.payload;
       return {};
     }
     case Change::remove: {
-      auto place = place_of(change.name);
-      if (!place) return Failure(std::move(place.error()));
-      places_[*place].reset();
+      ST_TRY(auto place, place_of(change.name));
+      places_[place].reset();
       by_name_.erase(change.name);
       return {};
     }
     case Change::rename: {
-      auto place = place_of(change.name);
-      if (!place) return Failure(std::move(place.error()));
+      ST_TRY(auto place, place_of(change.name));
       if (change.name == change.to) return {};
       if (by_name_.count(change.to)) return refuse(Status::duplicate_name, change.to, "is in the file already");
       by_name_.erase(change.name);
-      by_name_.emplace(change.to, *place);
-      places_[*place]->name = change.to;
+      by_name_.emplace(change.to, place);
+      places_[place]->name = change.to;
       return {};
     }
     case Change::set_metadata:
@@ -109,11 +104,10 @@ Result<void> Draft::reorder(const std::vector<std::string> &names) {
   std::vector<size_t> places;
   std::vector<bool> taken(places_.size());
   for (const std::string &name : names) {
-    auto place = place_of(name);
-    if (!place) return Failure(std::move(place.error()));
-    if (taken[*place]) return refuse(Status::invalid_argument, name, "stands twice in the new order");
-    taken[*place] = true;
-    places.push_back(*place);
+    ST_TRY(auto place, place_of(name));
+    if (taken[place]) return refuse(Status::invalid_argument, name, "stands twice in the new order");
+    taken[place] = true;
+    places.push_back(place);
   }
   if (places.size() != by_name_.size())
     return fail(Status::invalid_argument, "the new order names ", places.size(), " of ", by_name_.size(), " tensors");

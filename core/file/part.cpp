@@ -32,7 +32,7 @@ Transaction::Gain Transaction::gain() const {
 }
 
 Result<bool> Transaction::lock_part(int32_t timeout_ms) {
-  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(may_go_on());
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
   bool orphaned = false;
   auto locked = lock(timeout_ms, &orphaned);
@@ -42,8 +42,7 @@ Result<bool> Transaction::lock_part(int32_t timeout_ms) {
   }
   if (orphaned) return false;
   locked_ = std::move(*locked);
-  if (publishes())
-    if (auto drafted = draft(); !drafted) return Failure(std::move(drafted.error()));
+  if (publishes()) ST_TRY(draft());
   return true;
 }
 
@@ -54,9 +53,8 @@ Result<void> Transaction::recover_part(int32_t timeout_ms) {
 Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form *form, std::string *name,
                                                                      bool keeping_removed) {
   auto made = std::make_unique<NewFile>();
-  if (auto ok = make(*locked_, made.get(), checkpoint_.at_, write::undecided_infix, keeping_removed); !ok)
-    return Failure(std::move(ok.error()));
-  if (auto synced = made->replacement->sync(control_); !synced) return Failure(std::move(synced.error()));
+  ST_TRY(make(*locked_, made.get(), checkpoint_.at_, write::undecided_infix, keeping_removed));
+  ST_TRY(made->replacement->sync(control_));
   *form = {made->snapshot->file_size(), made->snapshot->header_hash};
   *name = made->replacement->temporary();
   return made;
@@ -66,34 +64,30 @@ Result<void> Transaction::prepare_part(const write::Super &super, write::SuperEn
   failed_ = true;  // there is no second commit
   entry->file = checkpoint_.at_.name();
   entry->old = {locked_->identity.size, locked_->identity.header_hash};
-  if (auto ok = need_journal(); !ok) return ok;
+  ST_TRY(need_journal());
   if (!publishes()) {
-    if (auto ok = restage_if_gone(); !ok) return ok;
+    ST_TRY(restage_if_gone());
     entry->journal = journal_.journal->name();
-    if (auto ok = stage_borrowed(); !ok) return ok;
-    if (auto room = write::make_room(locked_->file, snapshot_->filesystem, pieces(), control_); !room) return room;
+    ST_TRY(stage_borrowed());
+    ST_TRY(write::make_room(locked_->file, snapshot_->filesystem, pieces(), control_));
     buffer_ = write::chunk_for(pieces());
     return write::prepare_patch(locked_->file, journal_.folder->dir(), *journal_.journal, pieces(), locked_->identity,
                                 control_, super);
   }
-  if (auto ok = check_links(*locked_); !ok) return ok;
+  ST_TRY(check_links(*locked_));
   const Makes made = makes(true);
   if (made.first) {
-    auto first = make_part(&entry->first_form, &entry->first, made.first_keeps);
-    if (!first) return Failure(std::move(first.error()));
-    first_ = std::move(*first);
+    ST_TRY(first_, make_part(&entry->first_form, &entry->first, made.first_keeps));
   }
   if (made.second) {
-    auto second = make_part(&entry->second_form, &entry->second, false);
-    if (!second) return Failure(std::move(second.error()));
-    second_ = std::move(*second);
+    ST_TRY(second_, make_part(&entry->second_form, &entry->second, false));
   }
   // Its payloads are in the new files by now.
-  if (auto ok = restage_if_gone(); !ok) return ok;
+  ST_TRY(restage_if_gone());
   entry->journal = journal_.journal->name();
   write::Journal &journal = *journal_.journal;
-  if (auto ok = journal.seal_part(locked_->identity, {}, super.transaction, super.index); !ok) return ok;
-  if (auto ok = journal.sync_payload(journal_.folder->dir(), control_); !ok) return ok;
+  ST_TRY(journal.seal_part(locked_->identity, {}, super.transaction, super.index));
+  ST_TRY(journal.sync_payload(journal_.folder->dir(), control_));
   return journal.commit();
 }
 
@@ -139,7 +133,7 @@ Result<void> Transaction::prepare_new_name(const os::Location &at) {
   failed_ = true;  // there is no second commit
   if (!keeps_any()) return {};
   first_ = std::make_unique<NewFile>();
-  if (auto ok = make(*locked_, first_.get(), at, write::temporary_infix); !ok) return ok;
+  ST_TRY(make(*locked_, first_.get(), at, write::temporary_infix));
   return first_->replacement->file().sync();
 }
 

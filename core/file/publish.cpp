@@ -40,12 +40,11 @@ Result<void> Transaction::draft(const Change *first) {
                   {},
                   {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes},
                   payloads.size()};
-    if (auto applied = draft->apply(change); !applied) return applied;
+    ST_TRY(draft->apply(change));
     payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes, s.piece.table});
     changes.push_back(std::move(change));
   }
-  if (first)
-    if (auto applied = draft->apply(*first); !applied) return applied;
+  if (first) ST_TRY(draft->apply(*first));
   staged_.clear();
   by_index_.clear();
   changes_ = std::move(changes);
@@ -55,8 +54,8 @@ Result<void> Transaction::draft(const Change *first) {
 }
 
 Result<void> Transaction::apply(Change change) {
-  if (auto ok = may_go_on(); !ok) return ok;
-  if (auto applied = draft_ ? draft_->apply(change) : draft(&change); !applied) return applied;
+  ST_TRY(may_go_on());
+  ST_TRY(draft_ ? draft_->apply(change) : draft(&change));
   changes_.push_back(std::move(change));
   return {};
 }
@@ -75,7 +74,7 @@ std::optional<Form> Transaction::form_of(const std::string &name) const {
 }
 
 Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   if (!is_dtype(value.dtype))
     return Failure(error(Status::dtype, "the new value of tensor ", in_quotes(change.name), " has dtype ", value.dtype,
                          ", which is none")
@@ -97,12 +96,10 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
       return Failure(
           error(Status::not_found, "no tensor is named ", in_quotes(change.name), " in ", in_quotes(checkpoint_.path_))
               .about_tensor(change.name));
-    if (auto same = check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape,
-                                    value.nbytes);
-        !same)
-      return same;
+    ST_TRY(
+        check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape, value.nbytes));
   }
-  if (auto ok = draft(); !ok) return ok;
+  ST_TRY(draft());
   if (change.kind == Change::update && value.nbytes == 0) return {};  // nothing, as in place
   Payload payload{value.bytes, {}, value.nbytes};
   if (options_.copy && value.nbytes > 0) {
@@ -120,7 +117,7 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
 }
 
 Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
-  if (auto ok = check_new_name(name); !ok) return ok;
+  ST_TRY(check_new_name(name));
   return put_bytes({Change::put, std::string(name), {}}, value);
 }
 
@@ -129,7 +126,7 @@ Result<void> Transaction::remove(std::string_view name) {
 }
 
 Result<void> Transaction::rename(std::string_view from, std::string_view to) {
-  if (auto ok = check_new_name(to); !ok) return ok;
+  ST_TRY(check_new_name(to));
   return apply({Change::rename, std::string(from), std::string(to)});
 }
 
@@ -173,9 +170,8 @@ Result<write::PublishPlan> Transaction::plan_publish(uint64_t block, bool keepin
 }
 
 Result<Transaction::Blueprint> Transaction::draw(const os::File &old, uint64_t block, bool keeping_removed) const {
-  auto plan = plan_publish(block, keeping_removed);
-  if (!plan) return Failure(std::move(plan.error()));
-  Blueprint drawn{std::move(*plan), {}, {}};
+  ST_TRY(auto plan, plan_publish(block, keeping_removed));
+  Blueprint drawn{std::move(plan), {}, {}};
   drawn.segments.reserve(drawn.plan.segments.size());
   for (const write::PlannedSegment &s : drawn.plan.segments) {
     if (s.kept) {
@@ -205,7 +201,7 @@ Transaction::Makes Transaction::makes(bool as_part) const {
 }
 
 Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::SuperEntry *as_part) {
-  if (auto ok = draft(); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(draft());
   CommitPlan plan;
   plan.kind = CommitPlan::publish;
   const uint64_t block = write::shareable_block(old);
@@ -214,12 +210,11 @@ Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::Super
   if (made.first) keeping.push_back(made.first_keeps);
   if (made.second) keeping.push_back(false);
   for (const bool keeps : keeping) {
-    auto drawn = draw(old, block, keeps);
-    if (!drawn) return Failure(std::move(drawn.error()));
-    plan.cost += drawn->cost;
-    plan.file_size = drawn->plan.size;
-    plan.data_offset = drawn->plan.header.size();
-    plan.how = std::move(drawn->plan.how);
+    ST_TRY(auto drawn, draw(old, block, keeps));
+    plan.cost += drawn.cost;
+    plan.file_size = drawn.plan.size;
+    plan.data_offset = drawn.plan.header.size();
+    plan.how = std::move(drawn.plan.how);
   }
   if (!as_part && !journal_.journal) return plan;
   write::JournalPlan journal = journal_.journal ? journal_.journal->plan() : checkpoint_.journals_->plan_next();
@@ -244,28 +239,20 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Lo
                                bool keeping_removed) {
   // Nobody else is at work here, and no journal waits: what was never decided is rubbish.
   write::Replacement::remove_stale(checkpoint_.at_, write::undecided_infix);
-  auto created = write::Replacement::create(at, 0600, infix);
-  if (!created) return Failure(std::move(created.error()));
-  made->replacement = std::move(*created);
+  ST_TRY(made->replacement, write::Replacement::create(at, 0600, infix));
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
-  auto drawn = draw(locked.file, block, keeping_removed);
-  if (!drawn) return Failure(std::move(drawn.error()));
-  const write::PublishPlan &plan = drawn->plan;
-  if (auto room = write::set_room_aside(file, plan.size, drawn->cost.shared > 0); !room) return room;
-  if (journal_.journal)
-    if (auto flushed = journal_.journal->flush(); !flushed) return flushed;
-  auto built = write::build(file, plan.header, drawn->segments, block, control_);
-  if (!built) return Failure(std::move(built.error()));
-  if (auto same = check_payloads(file, plan); !same) return same;
-  made->built = *built;
-  if (auto kept = write::carry_over(locked.file, file, checkpoint_.options_.log); !kept) return kept;
+  ST_TRY(auto drawn, draw(locked.file, block, keeping_removed));
+  const write::PublishPlan &plan = drawn.plan;
+  ST_TRY(write::set_room_aside(file, plan.size, drawn.cost.shared > 0));
+  if (journal_.journal) ST_TRY(journal_.journal->flush());
+  ST_TRY(auto built, write::build(file, plan.header, drawn.segments, block, control_));
+  ST_TRY(check_payloads(file, plan));
+  made->built = built;
+  ST_TRY(write::carry_over(locked.file, file, checkpoint_.options_.log));
 
-  auto again = made->replacement->open_again();
-  if (!again) return Failure(std::move(again.error()));
-  auto snapshot = Snapshot::take(std::move(*again), checkpoint_.options_.map, checkpoint_.options_.log);
-  if (!snapshot) return Failure(std::move(snapshot.error()));
-  made->snapshot = std::move(*snapshot);
+  ST_TRY(auto again, made->replacement->open_again());
+  ST_TRY(made->snapshot, Snapshot::take(std::move(again), checkpoint_.options_.map, checkpoint_.options_.log));
   return control_.check(plan.size, plan.size);
 }
 
@@ -277,10 +264,9 @@ Result<void> Transaction::check_payloads(const os::File &made, const write::Publ
     if (s.kept) continue;
     const Payload &p = payloads_[s.from];
     if (p.bytes && !p.table.noted()) continue;  // of a put: read here for the first time
-    auto same = p.bytes ? journal_.journal->was_noted(p.table, made, s.to, s.length, go_on)
-                        : journal_.journal->holds(p.journal, go_on);
-    if (!same) return Failure(std::move(same.error()));
-    if (*same) continue;
+    ST_TRY(auto same, p.bytes ? journal_.journal->was_noted(p.table, made, s.to, s.length, go_on)
+                              : journal_.journal->holds(p.journal, go_on));
+    if (same) continue;
     const auto by = std::find_if(changes_.begin(), changes_.end(), [&](const Change &c) {
       return (c.kind == Change::put || c.kind == Change::update) && c.payload == s.from;
     });
@@ -293,19 +279,17 @@ Result<void> Transaction::check_payloads(const os::File &made, const write::Publ
 }
 
 Result<void> Transaction::check_links(const Locked &locked) const {
-  auto old = locked.file.stat();
-  if (!old) return Failure(std::move(old.error()));
-  if (old->st_nlink > 1 && !options_.break_links)
+  ST_TRY(auto old, locked.file.stat());
+  if (old.st_nlink > 1 && !options_.break_links)
     return fail(
-        Status::hard_links, in_quotes(checkpoint_.path_), " has ", old->st_nlink,
+        Status::hard_links, in_quotes(checkpoint_.path_), " has ", old.st_nlink,
         " names, of which only this one would lead to the new file; copy it first, or allow links to be broken");
   return {};
 }
 
 Result<void> Transaction::check_in_place(const Locked &locked) const {
-  auto replaced = checkpoint_.at_.was_replaced(locked.file);
-  if (!replaced) return Failure(std::move(replaced.error()));
-  if (*replaced)
+  ST_TRY(auto replaced, checkpoint_.at_.was_replaced(locked.file));
+  if (replaced)
     return fail(Status::file_changed, in_quotes(checkpoint_.path_),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
                 "open it anew");
@@ -313,11 +297,11 @@ Result<void> Transaction::check_in_place(const Locked &locked) const {
 }
 
 Result<void> Transaction::publish(Locked &locked) {
-  if (auto ok = draft(); !ok) return ok;
-  if (auto ok = check_links(locked); !ok) return ok;
+  ST_TRY(draft());
+  ST_TRY(check_links(locked));
   NewFile made;
-  if (auto ok = make(locked, &made, checkpoint_.at_, write::temporary_infix); !ok) return ok;
-  if (auto ok = check_in_place(locked); !ok) return ok;  // it may have taken long
+  ST_TRY(make(locked, &made, checkpoint_.at_, write::temporary_infix));
+  ST_TRY(check_in_place(locked));  // it may have taken long
   auto placed = made.replacement->take_place(control_);
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   try {

@@ -38,9 +38,7 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
   for (uint64_t done = 0; done < n || kept > 0;) {
     const uint64_t take = std::min(window - kept, n - done);
     const uint64_t here = done == 0 ? std::min(begun, take) : 0;
-    if (here < take)
-      if (auto got = file.read(buffer.get() + kept + here, take - here, length_bytes + done + here); !got)
-        return Failure(std::move(got.error()));
+    if (here < take) ST_TRY(file.read(buffer.get() + kept + here, take - here, length_bytes + done + here));
     hasher.add(buffer.get() + kept, take);
     done += take;
     const uint64_t have = kept + take;
@@ -51,45 +49,38 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
     std::memmove(buffer.get(), buffer.get() + *taken, kept);
   }
   if (!scanner.finished()) return std::nullopt;
-  auto index = builder.finish();
-  if (!index) return Failure(std::move(index.error()));
-  auto header = finish_header(n, std::move(*index), file_size);
-  if (!header) return Failure(std::move(header.error()));
-  return ReadHeader{std::move(*header), hasher.digest()};
+  ST_TRY(auto index, builder.finish());
+  ST_TRY(auto header, finish_header(n, std::move(index), file_size));
+  return ReadHeader{std::move(header), hasher.digest()};
 }
 
 Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   const HugeBuffer buffer(window + header_padding);
-  auto got = file.read_up_to(buffer.get(), std::min(file_size, at_first), 0);
-  if (!got) return Failure(std::move(got.error()));
+  ST_TRY(auto got, file.read_up_to(buffer.get(), std::min(file_size, at_first), 0));
   char first[length_bytes] = {};
-  std::memcpy(first, buffer.get(), std::min<uint64_t>(*got, sizeof first));
-  auto n = parse_header_length({first, std::min<size_t>(*got, sizeof first)}, file_size);
-  if (!n) return Failure(std::move(n.error()));
-  const uint64_t begun = *got - length_bytes;
+  std::memcpy(first, buffer.get(), std::min<uint64_t>(got, sizeof first));
+  ST_TRY(auto n, parse_header_length({first, std::min<size_t>(got, sizeof first)}, file_size));
+  const uint64_t begun = got - length_bytes;
   std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
   // A header that short has too few names for colliding ones to cost anything.
-  const uint64_t seed = *n <= begun ? 0 : random_seed(file.env());
-  auto scanned = scan(file, buffer, begun, first, *n, file_size, seed);
-  if (!scanned) return Failure(std::move(scanned.error()));
-  if (*scanned) return std::move(**scanned);
+  const uint64_t seed = n <= begun ? 0 : random_seed(file.env());
+  ST_TRY(auto scanned, scan(file, buffer, begun, first, n, file_size, seed));
+  if (scanned) return std::move(*scanned);
 
-  const HugeBuffer whole(length_bytes + *n + header_padding);
+  const HugeBuffer whole(length_bytes + n + header_padding);
   char *bytes = whole.get();
   std::memcpy(bytes, first, sizeof first);
-  if (auto read = file.read(bytes + length_bytes, *n, length_bytes); !read) return Failure(std::move(read.error()));
-  std::memset(bytes + length_bytes + *n, 0, header_padding);
-  auto header = parse_header(bytes + length_bytes, *n, file_size, seed);
-  if (!header) return Failure(std::move(header.error()));
-  return ReadHeader{std::move(*header), hash64(bytes, length_bytes + *n)};
+  ST_TRY(file.read(bytes + length_bytes, n, length_bytes));
+  std::memset(bytes + length_bytes + n, 0, header_padding);
+  ST_TRY(auto header, parse_header(bytes + length_bytes, n, file_size, seed));
+  return ReadHeader{std::move(header), hash64(bytes, length_bytes + n)};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
-  auto identity = file.stat();
-  if (!identity) return Failure(std::move(identity.error()));
-  return take(std::move(file), *identity, map, log);
+  ST_TRY(auto identity, file.stat());
+  return take(std::move(file), identity, map, log);
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct stat &identity, read::MapMode map,
@@ -97,15 +88,13 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct sta
   auto snapshot = std::make_unique<Snapshot>();
   const auto size = static_cast<uint64_t>(identity.st_size);
 
-  auto read = read_header(file, size);
-  if (!read) return Failure(std::move(read.error()));
+  ST_TRY(auto read, read_header(file, size));
   snapshot->identity = identity;
-  snapshot->header = std::move(read->header);
-  snapshot->header_hash = read->hash;
+  snapshot->header = std::move(read.header);
+  snapshot->header_hash = read.hash;
   snapshot->filesystem = os::probe_filesystem(file);
-  auto content = read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log);
-  if (!content) return Failure(std::move(content.error()));
-  snapshot->content = std::move(*content);
+  ST_TRY(snapshot->content,
+         read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log));
   snapshot->env = &file.env();
   snapshot->generation = file.env().fork_generation();
   snapshot->file = std::move(file);
@@ -149,9 +138,7 @@ Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
     os::File own;
     os::Descriptors::Held held;
     if (descriptors_) {
-      auto got = descriptors_->get(this, file.path(), identity);
-      if (!got) return Failure(std::move(got.error()));
-      held = std::move(*got);
+      ST_TRY(held, descriptors_->get(this, file.path(), identity));
     } else {
       auto opened = read::reopen_file(file, O_RDONLY);
       // A child that gave up the right to open the file may still read what it inherited.
@@ -159,11 +146,10 @@ Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
       if (!opened) return Failure(std::move(opened.error()));
       own = std::move(*opened);
     }
-    auto mapped =
-        read::Content::open(held ? *held : own, file_size(), header.index.size(), content.wanted(), filesystem, {});
-    if (!mapped) return Failure(std::move(mapped.error()));
-    mapped->inherit(last ? last->content : content);
-    auto mine = std::make_unique<Reopened>(Reopened{now, std::move(own), std::move(*mapped), last});
+    ST_TRY(auto mapped,
+           read::Content::open(held ? *held : own, file_size(), header.index.size(), content.wanted(), filesystem, {}));
+    mapped.inherit(last ? last->content : content);
+    auto mine = std::make_unique<Reopened>(Reopened{now, std::move(own), std::move(mapped), last});
     // No mutex: a thread that the fork left behind may hold it.
     if (reopened_.compare_exchange_strong(last, mine.get(), std::memory_order_acq_rel)) last = mine.release();
   }
@@ -173,9 +159,8 @@ Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
 Result<const read::Content *> Snapshot::content_here() const {
   const uint64_t now = env ? env->fork_generation() : generation;
   if (now == generation) return &content;
-  auto own = reopened(now);
-  if (!own) return Failure(std::move(own.error()));
-  return *own ? &(*own)->content : &content;
+  ST_TRY(auto own, reopened(now));
+  return own ? &own->content : &content;
 }
 
 Result<Reach> Snapshot::here() const {
@@ -183,28 +168,25 @@ Result<Reach> Snapshot::here() const {
   const os::File *reached = &file;
   const read::Content *bytes = &content;
   if (now != generation) {
-    auto own = reopened(now);
-    if (!own) return Failure(std::move(own.error()));
-    if (*own) reached = &(*own)->file, bytes = &(*own)->content;
+    ST_TRY(auto own, reopened(now));
+    if (own) reached = &own->file, bytes = &own->content;
   }
   if (!descriptors_) return Reach{*reached, *bytes};
-  auto held = descriptors_->get(this, file.path(), identity);
-  if (!held) return Failure(std::move(held.error()));
-  return Reach{**held, *bytes, *held};
+  ST_TRY(auto held, descriptors_->get(this, file.path(), identity));
+  return Reach{*held, *bytes, held};
 }
 
 Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
-  auto reach = here();
-  if (!reach) return Failure(std::move(reach.error()));
+  ST_TRY(auto reach, here());
   // Views from before a fork lie in the mappings of then. (Memory of our own is
   // inherited, and thus refreshed below.)
   auto forget = [&](const read::Content &of) {
     if (of.map() == read::MapMode::private_copy) of.mapping().drop(offset, n);
   };
-  if (&reach->content != &content) forget(content);
+  if (&reach.content != &content) forget(content);
   for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
-    if (&reach->content != &r->content) forget(r->content);
-  return reach->content.refresh(reach->file, slot, offset, n);
+    if (&reach.content != &r->content) forget(r->content);
+  return reach.content.refresh(reach.file, slot, offset, n);
 }
 
 bool Snapshot::has_own_memory() const {
@@ -213,13 +195,12 @@ bool Snapshot::has_own_memory() const {
 }
 
 Result<void> Snapshot::refresh_own_memory() const {
-  auto reach = here();
-  if (!reach) return Failure(std::move(reach.error()));
+  ST_TRY(auto reach, here());
   const Index &index = header.index;
   for (size_t i = 0; i < index.size(); ++i) {
-    if (!reach->content.in_own_memory(i)) continue;
+    if (!reach.content.in_own_memory(i)) continue;
     const TensorView t = index.at(i);
-    auto read = reach->content.refresh(reach->file, i, file_offset(t), t.nbytes);
+    auto read = reach.content.refresh(reach.file, i, file_offset(t), t.nbytes);
     if (!read) return Failure(std::move(read.error()).about_tensor(t.name));
   }
   return {};
@@ -227,16 +208,14 @@ Result<void> Snapshot::refresh_own_memory() const {
 
 Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::byte *bytes, size_t size) {
   const auto *chars = reinterpret_cast<const char *>(bytes);
-  auto n = parse_header_length({chars, std::min<size_t>(size, length_bytes)}, size);
-  if (!n) return Failure(std::move(n.error()));
+  ST_TRY(auto n, parse_header_length({chars, std::min<size_t>(size, length_bytes)}, size));
   // A copy of the header, since the parser wants padding after it.
-  const HugeBuffer json(*n + header_padding);
-  std::memcpy(json.get(), chars + length_bytes, *n);
-  std::memset(json.get() + *n, 0, header_padding);
-  auto header = parse_header(json.get(), *n, size, random_seed(env));
-  if (!header) return Failure(std::move(header.error()));
+  const HugeBuffer json(n + header_padding);
+  std::memcpy(json.get(), chars + length_bytes, n);
+  std::memset(json.get() + n, 0, header_padding);
+  ST_TRY(auto header, parse_header(json.get(), n, size, random_seed(env)));
   auto snapshot = std::make_unique<Snapshot>();
-  snapshot->header = std::move(*header);
+  snapshot->header = std::move(header);
   snapshot->filesystem = {os::Storage::memory, "memory"};
   snapshot->content = read::Content::borrowed(bytes, size);
   return snapshot;

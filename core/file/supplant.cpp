@@ -52,27 +52,22 @@ Result<void> supplant(const os::Location &target, Replacement &made, int32_t loc
       const bool cannot =
           e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
       if (!cannot) return Failure(std::move(locked.error()));
-      auto file = target.open(O_RDONLY | O_NONBLOCK);
-      if (!file) return Failure(std::move(file.error()));
-      old.file = std::move(*file);
+      ST_TRY(old.file, target.open(O_RDONLY | O_NONBLOCK));
       break;
     }
     old.locked = std::move(*locked);
-    auto folder = Folder::open(target, s, log);
-    if (!folder) return Failure(std::move(folder.error()));
-    if (!*folder) break;
+    ST_TRY(auto folder, Folder::open(target, s, log));
+    if (!folder) break;
     const Piece all{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr};
-    auto settled = settle_orphans(**folder, s, {{}, {&all, 1}});
-    if (!settled) return Failure(std::move(settled.error()));
-    if (*settled) break;
+    ST_TRY(auto settled, settle_orphans(*folder, s, {{}, {&all, 1}}));
+    if (settled) break;
     if (i >= attempts)
       return fail(Status::busy, in_quotes(target.path()), " needs recovery again and again; try again");
     old.locked.reset();
-    if (auto done = recover(target, wait, {}); !done) return Failure(std::move(done.error()));
+    ST_TRY(recover(target, wait, {}));
   }
   const os::File *from = old.locked ? &old.locked->file : old.file ? &old.file : nullptr;
-  if (from)
-    if (auto kept = carry_over(*from, made.file(), log); !kept) return kept;
+  if (from) ST_TRY(carry_over(*from, made.file(), log));
   auto placed = made.take_place(control);
   if (placed && old.locked) os::hand_over(old.locked->file, old.locked->lock);
   if (placed) return {};

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, 
                 checkpoint.path_.empty() ? "a file that was given as memory" : in_quotes(checkpoint.path_),
                 " was opened for reading only; open it for reading and writing to change it");
   std::unique_ptr<Transaction> t(new Transaction(checkpoint, std::move(options)));
-  if (auto ok = t->may_go_on(); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(t->may_go_on());
   return t;
 }
 
@@ -62,7 +62,7 @@ Result<void> Transaction::may_go_on() const {
 }
 
 Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   if (options_.publish || draft_) return put_bytes({Change::update, std::string(name), {}}, value);
   const auto index = snapshot_->header.index.find(name);
   if (!index)
@@ -70,8 +70,7 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
         error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(checkpoint_.path_))
             .about_tensor(name));
   const TensorView t = snapshot_->header.index.at(*index);
-  if (auto same = check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes); !same)
-    return same;
+  ST_TRY(check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes));
   if (t.nbytes == 0) return {};
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
   auto staged = stage(*index, t, value);
@@ -83,23 +82,20 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
 }
 
 Result<CommitPlan> Transaction::plan() {
-  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
-  auto file = open_regular(checkpoint_.at_, O_RDWR);
-  if (!file) return Failure(std::move(file.error()));
-  auto plan = reckon(*file, nullptr);
-  if (!plan) return plan;
-  plan->space_free = write::room_of(*file).free;
-  plan->space_needed = write::room_with_metadata(snapshot_->filesystem.type, plan->cost.room);
+  ST_TRY(may_go_on());
+  ST_TRY(auto file, open_regular(checkpoint_.at_, O_RDWR));
+  ST_TRY(auto plan, reckon(file, nullptr));
+  plan.space_free = write::room_of(file).free;
+  plan.space_needed = write::room_with_metadata(snapshot_->filesystem.type, plan.cost.room);
   return plan;
 }
 
 Result<CommitPlan> Transaction::plan_part(write::SuperEntry *entry) {
-  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(may_go_on());
   if (entry) entry->file = checkpoint_.at_.name();
   if (locked_) return reckon(locked_->file, entry);
-  auto file = open_regular(checkpoint_.at_, O_RDWR);
-  if (!file) return Failure(std::move(file.error()));
-  return reckon(*file, entry);
+  ST_TRY(auto file, open_regular(checkpoint_.at_, O_RDWR));
+  return reckon(file, entry);
 }
 
 Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperEntry *as_part) {
@@ -147,9 +143,7 @@ Result<void> Transaction::check_room(const os::File &data, const Result<CommitPl
 
 Result<void> Transaction::need_journal() {
   if (journal_.journal) return {};
-  auto taken = checkpoint_.journals_->take();
-  if (!taken) return Failure(std::move(taken.error()));
-  journal_ = std::move(*taken);
+  ST_TRY(journal_, checkpoint_.journals_->take());
   journal_start_ = journal_.journal->bytes_written();
   return {};
 }
@@ -161,9 +155,8 @@ Result<void> Transaction::check_journal_is_there() const {
 // Staging may take hours, and something may clean up meanwhile. What was staged can still be read.
 Result<void> Transaction::restage_if_gone() {
   if (check_journal_is_there()) return {};
-  auto taken = checkpoint_.journals_->take();
-  if (!taken) return Failure(std::move(taken.error()));
-  const write::JournalFolder::Taken gone = std::exchange(journal_, std::move(*taken));
+  ST_TRY(auto taken, checkpoint_.journals_->take());
+  const write::JournalFolder::Taken gone = std::exchange(journal_, std::move(taken));
   journal_start_ = journal_.journal->bytes_written();
   for (Staged &s : staged_) {
     write::SectorTable &table = s.piece.table;
@@ -171,27 +164,25 @@ Result<void> Transaction::restage_if_gone() {
     const uint64_t sectors = write::sectors_of(table.noted_for, s.piece.payload.length);
     const write::Payload was =
         staged ? s.piece.payload : write::Payload{table.offset, sectors * sizeof(uint32_t), table.hash};
-    auto again = journal_.journal->take_over(*gone.journal, was, control_);
-    if (!again) return Failure(std::move(again.error()));
+    ST_TRY(auto again, journal_.journal->take_over(*gone.journal, was, control_));
     if (staged)
-      s.piece.payload = *again;
+      s.piece.payload = again;
     else
-      table.offset = again->offset;
+      table.offset = again.offset;
   }
   return {};
 }
 
 Result<void> Transaction::stage(size_t index, const TensorView &tensor, const NewBytes &value) {
-  if (auto ok = need_journal(); !ok) return ok;
+  ST_TRY(need_journal());
   const auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
   if (fresh) staged_.push_back({tensor.name, index, {snapshot_->file_offset(tensor), {0, value.nbytes, 0}}});
   write::Piece &piece = staged_[found->second].piece;
   const bool may_borrow = !options_.copy && value.nbytes >= checkpoint_.undo_from_ && !is_view(value);
   if (may_borrow && !piece.staged()) return borrow(&piece, value.bytes);
-  auto payload = piece.staged() ? journal_.journal->overwrite(piece.payload, value.bytes, control_)
-                                : journal_.journal->append(value.bytes, value.nbytes, control_);
-  if (!payload) return Failure(std::move(payload.error()));
-  piece = {piece.offset, *payload};
+  ST_TRY(auto payload, piece.staged() ? journal_.journal->overwrite(piece.payload, value.bytes, control_)
+                                      : journal_.journal->append(value.bytes, value.nbytes, control_));
+  piece = {piece.offset, payload};
   return {};
 }
 
@@ -205,15 +196,13 @@ bool Transaction::is_view(const NewBytes &value) const {
 // Where the old bytes can be saved instead, the new ones are but noted: the
 // caller keeps them until commit.
 Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
-  auto table = journal_.journal->note_new(piece->offset, bytes, piece->payload.length, control_);
-  if (!table) return Failure(std::move(table.error()));
-  piece->table = *table;
+  ST_TRY(piece->table, journal_.journal->note_new(piece->offset, bytes, piece->payload.length, control_));
   piece->bytes = bytes;
   return {};
 }
 
 Result<void> Transaction::commit() {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   control_ = Control(options_.progress, &checkpoint_.interrupts_);
   if (staged_.empty() && !publishes()) return approve_ ? approve_(*snapshot_) : Result<void>();
   auto locked = lock(options_.lock_timeout_ms);
@@ -222,9 +211,8 @@ Result<void> Transaction::commit() {
     return Failure(std::move(locked.error()));
   }
   failed_ = true;  // whatever comes now, there is no second commit
-  if (approve_)
-    if (auto ok = approve_(*snapshot_); !ok) return ok;
-  if (auto room = check_room((*locked)->file, reckon((*locked)->file, nullptr)); !room) return room;
+  if (approve_) ST_TRY(approve_(*snapshot_));
+  ST_TRY(check_room((*locked)->file, reckon((*locked)->file, nullptr)));
   if (publishes()) return publish(**locked);
   try {
     auto done = finish(**locked);
@@ -254,21 +242,18 @@ Error Transaction::changed_payload(std::string_view name) {
 
 Result<void> Transaction::stage_borrowed(Staged *s) {
   write::Journal &journal = *journal_.journal;
-  auto payload = journal.append(s->piece.bytes, s->piece.payload.length, control_);
-  if (!payload) return Failure(std::move(payload.error()));
-  if (auto flushed = journal.flush(); !flushed) return flushed;
-  const auto go_on = [&](uint64_t done) { return control_.check(done, payload->length); };
-  auto same = journal.was_noted(s->piece.table, journal.file(), payload->offset, payload->length, go_on);
-  if (!same) return Failure(std::move(same.error()));
-  if (!*same) return Failure(changed_payload(s->name));
-  s->piece = {s->piece.offset, *payload};
+  ST_TRY(auto payload, journal.append(s->piece.bytes, s->piece.payload.length, control_));
+  ST_TRY(journal.flush());
+  const auto go_on = [&](uint64_t done) { return control_.check(done, payload.length); };
+  ST_TRY(auto same, journal.was_noted(s->piece.table, journal.file(), payload.offset, payload.length, go_on));
+  if (!same) return Failure(changed_payload(s->name));
+  s->piece = {s->piece.offset, payload};
   return {};
 }
 
 Result<void> Transaction::stage_borrowed() {
   for (Staged &s : staged_)
-    if (!s.piece.staged())
-      if (auto done = stage_borrowed(&s); !done) return done;
+    if (!s.piece.staged()) ST_TRY(stage_borrowed(&s));
   return {};
 }
 
@@ -283,15 +268,13 @@ bool Transaction::undoes(const os::File &data) const {
 }
 
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
-  if (auto ok = restage_if_gone(); !ok) return Failure(std::move(ok.error()));
-  if (auto ok = journal_.journal->write_out(control_); !ok) return Failure(std::move(ok.error()));
-  if (auto ok = checkpoint_.journals_->make_name_durable(locked.identity.inode); !ok)
-    return Failure(std::move(ok.error()));
+  ST_TRY(restage_if_gone());
+  ST_TRY(journal_.journal->write_out(control_));
+  ST_TRY(checkpoint_.journals_->make_name_durable(locked.identity.inode));
   const os::File &dir = journal_.folder->dir();
   const bool undo = undoes(locked.file);
   for (Staged &s : staged_)
-    if (!s.piece.staged() && !s.fits())
-      if (auto done = stage_borrowed(&s); !done) return Failure(std::move(done.error()));
+    if (!s.piece.staged() && !s.fits()) ST_TRY(stage_borrowed(&s));
   const write::StillThere there = [this] { return check_journal_is_there(); };
   if (undo) {
     auto ranges = write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
@@ -306,12 +289,10 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
       if (was_stopped(e)) return Failure(std::move(ranges.error()));
       if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
     }
-    if (auto room = check_room(locked.file, reckon_patch(locked.file, false, false)); !room)
-      return Failure(std::move(room.error()));
+    ST_TRY(check_room(locked.file, reckon_patch(locked.file, false, false)));
   }
-  if (auto ok = stage_borrowed(); !ok) return Failure(std::move(ok.error()));
-  if (auto room = write::make_room(locked.file, snapshot_->filesystem, pieces(), control_); !room)
-    return Failure(std::move(room.error()));
+  ST_TRY(stage_borrowed());
+  ST_TRY(write::make_room(locked.file, snapshot_->filesystem, pieces(), control_));
   return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_, there);
 }
 
@@ -361,10 +342,9 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, 
 // what the path names, what the header said, and free of orphans.
 Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
                                                                    bool *orphaned) {
-  auto file = open_regular(checkpoint_.at_, O_RDWR);
-  if (!file) return Failure(std::move(file.error()));
+  ST_TRY(auto file, open_regular(checkpoint_.at_, O_RDWR));
   auto locked = std::make_unique<Locked>();
-  locked->file = std::move(*file);
+  locked->file = std::move(file);
 
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
   if (publishes()) ranges = {os::whole_file(true)};
@@ -376,34 +356,30 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
     return nullptr;
   }
 
-  auto replaced = checkpoint_.at_.was_replaced(locked->file);
-  if (!replaced) return Failure(std::move(replaced.error()));
-  if (*replaced) return nullptr;
-  auto identity = write::identify(locked->file);
-  if (!identity) return Failure(std::move(identity.error()));
+  ST_TRY(auto replaced, checkpoint_.at_.was_replaced(locked->file));
+  if (replaced) return nullptr;
+  ST_TRY(auto identity, write::identify(locked->file));
   const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(),
                               snapshot_->header_hash};
-  if (*identity != known) {
+  if (identity != known) {
     locked->lock.release();
-    auto snapshot = Snapshot::take(std::move(locked->file), checkpoint_.options_.map, checkpoint_.options_.log);
-    if (!snapshot) return Failure(std::move(snapshot.error()));
-    if (auto followed = follow_to(std::move(*snapshot)); !followed) return Failure(std::move(followed.error()));
+    ST_TRY(auto snapshot, Snapshot::take(std::move(locked->file), checkpoint_.options_.map, checkpoint_.options_.log));
+    ST_TRY(follow_to(std::move(snapshot)));
     return nullptr;
   }
-  locked->identity = *identity;
+  locked->identity = identity;
 
-  auto settled = settle_orphans();
-  if (!settled) return Failure(std::move(settled.error()));
-  if (!*settled) {
+  ST_TRY(auto settled, settle_orphans());
+  if (!settled) {
     locked->lock.release();
     if (orphaned) return *orphaned = true, nullptr;
-    if (auto recovered = checkpoint_.recover(wait); !recovered) return Failure(std::move(recovered.error()));
+    ST_TRY(checkpoint_.recover(wait));
     return nullptr;
   }
   const os::LockRange tried =
       publishes() ? os::LockRange{0, 1, true}
                   : os::LockRange{staged_.front().piece.offset, staged_.front().piece.payload.length, true};
-  if (auto tested = test_locks(*locked, tried); !tested) return Failure(std::move(tested.error()));
+  ST_TRY(test_locks(*locked, tried));
   return locked;
 }
 
@@ -411,9 +387,7 @@ Result<bool> Transaction::settle_orphans() const {
   std::optional<write::Folder> looked;
   const write::Folder *folder = journal_.folder.get();
   if (!folder) {
-    auto opened = write::Folder::open(checkpoint_.at_, snapshot_->identity, checkpoint_.options_.log);
-    if (!opened) return Failure(std::move(opened.error()));
-    looked = std::move(*opened);
+    ST_TRY(looked, write::Folder::open(checkpoint_.at_, snapshot_->identity, checkpoint_.options_.log));
     if (!looked) return true;
     folder = &*looked;
   }
@@ -464,11 +438,9 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
 // Once a handle: is a second descriptor really kept out?
 Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
   if (checkpoint_.locks_tested_) return {};
-  auto second = open_regular(checkpoint_.at_, O_RDWR);
-  if (!second) return Failure(std::move(second.error()));
-  auto exclude = os::locks_exclude(locked.file, *second, range);
-  if (!exclude) return Failure(std::move(exclude.error()));
-  if (!*exclude)
+  ST_TRY(auto second, open_regular(checkpoint_.at_, O_RDWR));
+  ST_TRY(auto exclude, os::locks_exclude(locked.file, second, range));
+  if (!exclude)
     return fail(
         Status::lock_unsupported, "the filesystem of ", in_quotes(checkpoint_.path_), " (", snapshot_->filesystem.type,
         ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");

@@ -25,7 +25,7 @@ uint64_t alignment_of(const SaveOptions &options) {
 }
 
 Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
-  if (auto ok = check_data_begin(alignment_of(options), options.reserve); !ok) return ok;
+  ST_TRY(check_data_begin(alignment_of(options), options.reserve));
   std::vector<std::string_view> keys;
   for (const auto &[key, value] : metadata) keys.push_back(key);
   std::sort(keys.begin(), keys.end());
@@ -38,15 +38,14 @@ Result<void> check(const SaveOptions &options, const NewMetadata &metadata) {
 
 Result<std::unique_ptr<Writer>> Writer::open(os::Env &env, const std::string &path, std::vector<NewTensor> declared,
                                              NewMetadata metadata, SaveOptions options) {
-  if (auto ok = check(options, metadata); !ok) return Failure(std::move(ok.error()));
-  auto to = find_destination(env, path);
-  if (!to) return Failure(std::move(to.error()));
-  return open(std::move(*to), std::move(declared), std::move(metadata), std::move(options));
+  ST_TRY(check(options, metadata));
+  ST_TRY(auto to, find_destination(env, path));
+  return open(std::move(to), std::move(declared), std::move(metadata), std::move(options));
 }
 
 Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTensor> declared, NewMetadata metadata,
                                              SaveOptions options) {
-  if (auto ok = check(options, metadata); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(check(options, metadata));
   os::Env &env = to.at.env();
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
   w->process_ = env.getpid();
@@ -54,13 +53,10 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
   const mode_t mode = to.mode();
   w->target_ = std::move(to.at);
 
-  if (auto ok = w->declare(std::move(declared)); !ok) return Failure(std::move(ok.error()));
-  auto made = Replacement::create(w->target_, mode);
-  if (!made) return Failure(std::move(made.error()));
-  w->made_ = std::move(*made);
+  ST_TRY(w->declare(std::move(declared)));
+  ST_TRY(w->made_, Replacement::create(w->target_, mode));
   const uint64_t size = w->data_offset_ + w->end_;
-  if (w->declared_ > 0)
-    if (auto room = make_room_for(w->made_->file(), size, 0); !room) return Failure(std::move(room.error()));
+  if (w->declared_ > 0) ST_TRY(make_room_for(w->made_->file(), size, 0));
   return w;
 }
 
@@ -78,15 +74,12 @@ Result<void> Writer::declare(std::vector<NewTensor> declared) {
   else if (options_.align)
     align(&declared);
   declared_ = declared.size();
-  for (NewTensor &t : declared)
-    if (auto added = append(std::move(t)); !added) return Failure(std::move(added.error()));
+  for (NewTensor &t : declared) ST_TRY(append(std::move(t)));
   std::vector<NewTensor>().swap(declared);  // to have their memory for the header
   std::vector<const Slot *> order;
   order.reserve(declared_);
   for (const Slot &s : slots_) order.push_back(&s);
-  auto spelled = header(order, &data_offset_);  // also checks what was declared
-  if (!spelled) return Failure(std::move(spelled.error()));
-  header_ = std::move(*spelled);
+  ST_TRY(header_, header(order, &data_offset_));  // also checks what was declared
   if (declared_ == 0) data_offset_ = round_up(std::max(gap, data_offset_), alignment_of(options_));
   return {};
 }
@@ -127,10 +120,9 @@ Result<Writer::Slot *> Writer::declared_slot(std::string_view name) {
 
 Result<void> Writer::copy(std::string_view name, const os::File &from, uint64_t offset,
                           const std::function<Result<void>(uint64_t done)> &tell) {
-  if (auto ok = may_go_on(); !ok) return ok;
-  auto found = declared_slot(name);
-  if (!found) return Failure(std::move(found.error()));
-  Slot &slot = **found;
+  ST_TRY(may_go_on());
+  ST_TRY(auto found, declared_slot(name));
+  Slot &slot = *found;
   if (slot.tensor.nbytes == 0) return {};
   if (!block_) block_ = shareable_block(made_->file());
   failed_ = true;
@@ -142,10 +134,9 @@ Result<void> Writer::copy(std::string_view name, const os::File &from, uint64_t 
 }
 
 Result<void> Writer::add(std::string_view name, const void *bytes, uint64_t n) {
-  if (auto ok = may_go_on(); !ok) return ok;
-  auto found = declared_slot(name);
-  if (!found) return Failure(std::move(found.error()));
-  Slot &slot = **found;
+  ST_TRY(may_go_on());
+  ST_TRY(auto found, declared_slot(name));
+  Slot &slot = *found;
   if (n > slot.tensor.nbytes - slot.written)
     return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(name), " has ", slot.tensor.nbytes,
                          " bytes, of which ", slot.written, " were written; ", n, " more are too many")
@@ -154,7 +145,7 @@ Result<void> Writer::add(std::string_view name, const void *bytes, uint64_t n) {
 }
 
 Result<void> Writer::put(NewTensor tensor) {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   const void *bytes = tensor.bytes;
   const uint64_t n = tensor.nbytes;
   if (const auto i = find(tensor.name)) {
@@ -172,9 +163,8 @@ Result<void> Writer::put(NewTensor tensor) {
     return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(tensor.name), " has ", n,
                          " bytes; its dtype and shape need ", *nbytes)
                        .about_tensor(tensor.name));
-  auto slot = append(std::move(tensor));
-  if (!slot) return Failure(std::move(slot.error()));
-  return write(*slot, bytes, n);
+  ST_TRY(auto slot, append(std::move(tensor)));
+  return write(slot, bytes, n);
 }
 
 // What was to be written there tells which tensor it is about.
@@ -186,7 +176,7 @@ Failure Writer::failed_to_write(Error e) const {
 }
 
 Result<void> Writer::put_declared() {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   const Control control(options_.progress, nullptr);
   uint64_t done = 0;
   WriteStream stream(made_->file(), data_offset_, [&](uint64_t more) { return control.check(done += more, end_); });
@@ -211,16 +201,15 @@ Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint6
     at += s->tensor.nbytes;
   }
   std::vector<std::pair<std::string_view, std::string_view>> metadata(metadata_.begin(), metadata_.end());
-  auto spelled = spell_header(tensors, metadata);
-  if (!spelled) return spelled;
-  *data_offset = round_up(spelled->size() + options_.reserve, alignment_of(options_));
+  ST_TRY(auto spelled, spell_header(tensors, metadata));
+  *data_offset = round_up(spelled.size() + options_.reserve, alignment_of(options_));
   return spelled;
 }
 
 // The header, and every tensor where it says.
 Result<void> Writer::arrange(const Control &control) {
   if (declared_ > 0 && slots_.size() == declared_) {
-    if (auto padded = pad_header(&header_, data_offset_); !padded) return padded;
+    ST_TRY(pad_header(&header_, data_offset_));
     return made_->file().write(header_.data(), header_.size(), 0);
   }
   std::vector<const Slot *> order;
@@ -232,8 +221,7 @@ Result<void> Writer::arrange(const Control &control) {
   else if (options_.align)
     align(&order, [](const Slot *s) -> const NewTensor & { return s->tensor; });
   uint64_t least = 0;
-  auto spelled = header(order, &least);
-  if (!spelled) return Failure(std::move(spelled.error()));
+  ST_TRY(auto spelled, header(order, &least));
   const bool in_order =
       std::is_sorted(order.begin(), order.end(), [](const Slot *a, const Slot *b) { return a->begin < b->begin; });
   if (slots_.empty()) data_offset_ = least;
@@ -242,15 +230,13 @@ Result<void> Writer::arrange(const Control &control) {
   const bool exact = options_.layout == Layout::stock || end_ <= small;
   const bool fits = exact ? least == data_offset_ : least <= data_offset_;
   if (in_order && fits) {
-    if (auto padded = pad_header(&*spelled, data_offset_); !padded) return padded;
-    return made_->file().write(spelled->data(), spelled->size(), 0);
+    ST_TRY(pad_header(&spelled, data_offset_));
+    return made_->file().write(spelled.data(), spelled.size(), 0);
   }
 
-  if (auto padded = pad_header(&*spelled, least); !padded) return padded;
-  auto target = destination_at(target_);
-  if (!target) return Failure(std::move(target.error()));
-  auto arranged = Replacement::create(target_, target->mode());
-  if (!arranged) return Failure(std::move(arranged.error()));
+  ST_TRY(pad_header(&spelled, least));
+  ST_TRY(auto target, destination_at(target_));
+  ST_TRY(auto arranged, Replacement::create(target_, target.mode()));
   std::vector<Segment> segments;
   uint64_t to = least;
   for (const Slot *s : order) {
@@ -261,16 +247,15 @@ Result<void> Writer::arrange(const Control &control) {
       segments.push_back({to, n, &made_->file(), from, nullptr});
     to += n;
   }
-  const os::File &file = (*arranged)->file();
-  if (auto room = make_room_for(file, to, 0); !room) return room;
-  auto built = build(file, *spelled, segments, shareable_block(file), control);
-  if (!built) return Failure(std::move(built.error()));
-  made_ = std::move(*arranged);
+  const os::File &file = arranged->file();
+  ST_TRY(make_room_for(file, to, 0));
+  ST_TRY(build(file, spelled, segments, shareable_block(file), control));
+  made_ = std::move(arranged);
   return {};
 }
 
 Result<void> Writer::finish() {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   for (const Slot &s : slots_)
     if (s.written < s.tensor.nbytes)
       return Failure(error(Status::incomplete, "of tensor ", in_quotes(s.tensor.name), " only ", s.written, " of ",
@@ -278,8 +263,7 @@ Result<void> Writer::finish() {
                          .about_tensor(s.tensor.name));
   const Control control(options_.progress, nullptr);
   failed_ = true;
-  if (!arranged_)
-    if (auto done = arrange(control); !done) return done;
+  if (!arranged_) ST_TRY(arrange(control));
   arranged_ = true;
   auto swapped = supplant(target_, *made_, options_.lock_timeout_ms, control, options_.log);
   if (!swapped && swapped.error().status == Status::busy) failed_ = false;
@@ -289,10 +273,9 @@ Result<void> Writer::finish() {
 
 Result<void> save(os::Env &env, const std::string &path, std::vector<NewTensor> tensors, NewMetadata metadata,
                   SaveOptions options) {
-  auto writer = Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options));
-  if (!writer) return Failure(std::move(writer.error()));
-  if (auto put = (*writer)->put_declared(); !put) return put;
-  return (*writer)->finish();
+  ST_TRY(auto writer, Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options)));
+  ST_TRY(writer->put_declared());
+  return writer->finish();
 }
 
 }  // namespace st::write

@@ -114,7 +114,7 @@ struct Hashes {
 Result<std::unordered_map<std::string, Hashes>> parse_hashes(const Index &index) {
   std::unordered_map<std::string, Hashes> all;
   bool twice = false;
-  auto read = JsonValue(index, hashes_key).each_member([&](std::string name, od::value value) -> simdjson::error_code {
+  const auto take = [&](std::string name, od::value value) -> simdjson::error_code {
     const auto [place, fresh] = all.try_emplace(std::move(name));
     twice |= !fresh;
     Hashes &h = place->second;
@@ -128,8 +128,8 @@ Result<std::unordered_map<std::string, Hashes>> parse_hashes(const Index &index)
       if (which == "head") h.all_are_good &= (h.head = parse_hex(s)).has_value();
       return simdjson::SUCCESS;
     });
-  });
-  if (!read) return Failure(std::move(read.error()));
+  };
+  ST_TRY(JsonValue(index, hashes_key).each_member(take));
   if (twice) return bad(hashes_key, "has a name twice");
   for (const auto &[name, h] : all)
     if (!h.all_are_good || h.old.has_value() != h.head.has_value())
@@ -190,18 +190,14 @@ Result<DeltaNotes> parse_delta(const Index &index) {
     return fail(Status::delta, "the delta is of version ", in_quotes(*found), ", and this library knows version ",
                 version, "; use a newer library");
   DeltaNotes notes;
-  auto base = parse_identity(index, base_key), result = parse_identity(index, result_key);
-  if (!base) return Failure(std::move(base.error()));
-  if (!result) return Failure(std::move(result.error()));
-  notes.base = *base;
-  notes.result = *result;
+  ST_TRY(notes.base, parse_identity(index, base_key));
+  ST_TRY(notes.result, parse_identity(index, result_key));
 
-  auto hashes = parse_hashes(index);
-  if (!hashes) return Failure(std::move(hashes.error()));
+  ST_TRY(auto hashes, parse_hashes(index));
   notes.tensors.reserve(index.size());
   for (size_t i = 0; i < index.size(); ++i) {
-    const auto h = hashes->find(std::string(index.at(i).name));
-    if (h == hashes->end() || !h->second.fresh)
+    const auto h = hashes.find(std::string(index.at(i).name));
+    if (h == hashes.end() || !h->second.fresh)
       return bad(hashes_key, text("has no hash for tensor ", st::in_quotes(index.at(i).name)));
     DeltaTensor t{*h->second.fresh, {}};
     if (h->second.old) t.old = OldBytes{*h->second.old, *h->second.head};
@@ -209,31 +205,24 @@ Result<DeltaNotes> parse_delta(const Index &index) {
   }
 
   std::vector<std::string> deleted;
-  if (auto read = JsonValue(index, deleted_key).each_string([&](std::string_view s) { deleted.emplace_back(s); });
-      !read)
-    return Failure(std::move(read.error()));
+  ST_TRY(JsonValue(index, deleted_key).each_string([&](std::string_view s) { deleted.emplace_back(s); }));
   std::unordered_set<std::string_view> seen;
   for (std::string &name : deleted) {
     if (index.find(name)) return bad(deleted_key, text("has ", st::in_quotes(name), ", which the delta also holds"));
     if (!seen.insert(name).second) return bad(deleted_key, text("has ", st::in_quotes(name), " twice"));
-    const auto h = hashes->find(name);
-    if (h == hashes->end() || !h->second.old) return bad(hashes_key, text("has no old hash for ", st::in_quotes(name)));
+    const auto h = hashes.find(name);
+    if (h == hashes.end() || !h->second.old) return bad(hashes_key, text("has no old hash for ", st::in_quotes(name)));
     notes.deleted.emplace_back(name, OldBytes{*h->second.old, *h->second.head});
   }
-  if (auto read = JsonValue(index, set_key).each_member([&](std::string key, od::value value) -> simdjson::error_code {
-        std::string_view s;
-        if (auto code = value.get_string().get(s)) return code;
-        notes.set.emplace_back(std::move(key), s);
-        return simdjson::SUCCESS;
-      });
-      !read)
-    return Failure(std::move(read.error()));
-  if (auto read = JsonValue(index, removed_key).each_string([&](std::string_view s) { notes.removed.emplace_back(s); });
-      !read)
-    return Failure(std::move(read.error()));
-  if (auto read = JsonValue(index, order_key).each_string([&](std::string_view s) { notes.order.emplace_back(s); });
-      !read)
-    return Failure(std::move(read.error()));
+  const auto set = [&](std::string key, od::value value) -> simdjson::error_code {
+    std::string_view s;
+    if (auto code = value.get_string().get(s)) return code;
+    notes.set.emplace_back(std::move(key), s);
+    return simdjson::SUCCESS;
+  };
+  ST_TRY(JsonValue(index, set_key).each_member(set));
+  ST_TRY(JsonValue(index, removed_key).each_string([&](std::string_view s) { notes.removed.emplace_back(s); }));
+  ST_TRY(JsonValue(index, order_key).each_string([&](std::string_view s) { notes.order.emplace_back(s); }));
   return notes;
 }
 

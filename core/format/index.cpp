@@ -118,9 +118,8 @@ Result<Index> IndexBuilder::finish() {
     });
 
   // A name that stands twice first: it is why its tensors overlap.
-  if (auto built = build_lookup(); !built) return Failure(std::move(built.error()));
-  if (!in_order)
-    if (auto checked = check_layout(); !checked) return Failure(std::move(checked.error()));
+  ST_TRY(build_lookup());
+  if (!in_order) ST_TRY(check_layout());
   finish_metadata();
 
   if (index_.dims_.empty()) index_.dims_.push_back(0);  // a scalar's shape still points somewhere

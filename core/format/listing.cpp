@@ -134,7 +134,7 @@ Result<void> apply(Listing *listing, const Index &delta, const DeltaNotes &notes
     return fail(Status::delta_base, "the delta was made for a base with other names, dtypes, shapes or metadata (",
                 spell_hash(notes.base), ", found ", spell_hash(found), ")",
                 found == notes.result ? "; it seems to have been applied already" : "");
-  if (auto applied = apply_tensors(listing, delta, notes, layer); !applied) return applied;
+  ST_TRY(apply_tensors(listing, delta, notes, layer));
   apply_metadata(listing, notes);
   if (identity_of(*listing) != notes.result)
     return fail(Status::delta, "the delta does not lead to the result that it names; make it anew");

@@ -76,9 +76,6 @@ class HeaderParser {
   uint64_t begin_offset_ = 0, end_offset_ = 0;
 };
 
-#define ST_TRY(expression) \
-  if (auto tried_ = (expression); !tried_) return Failure(std::move(tried_.error()))
-
 Result<Index> HeaderParser::parse(od::document &document) {
   od::object top;
   if (auto code = document.get_object().get(top)) {
@@ -90,9 +87,7 @@ Result<Index> HeaderParser::parse(od::document &document) {
   for (auto entry : top) {
     od::field field;
     if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
-    auto name = key(field);
-    if (!name) return Failure(std::move(name.error()));
-    name_ = *name;
+    ST_TRY(name_, key(field));
     if (name_ != "__metadata__") {
       builder_.begin_tensor(name_);
       ST_TRY(tensor(field.value()));
@@ -146,14 +141,12 @@ Result<void> HeaderParser::metadata(od::value value) {
   for (auto entry : object) {
     od::field field;
     if (auto code = std::move(entry).get(field)) return json_failure(code, "__metadata__");
-    auto k = key(field);
-    if (!k) return Failure(std::move(k.error()));
+    ST_TRY(auto k, key(field));
     od::json_type type;
     if (auto code = field.value().type().get(type)) return json_failure(code, "__metadata__");
     if (type != od::json_type::string) return fail(Status::metadata, not_a_map);
-    auto v = string(field.value());
-    if (!v) return Failure(std::move(v.error()));
-    builder_.add_metadata(*k, *v);
+    ST_TRY(auto v, string(field.value()));
+    builder_.add_metadata(k, v);
   }
   return {};
 }
@@ -180,18 +173,15 @@ Result<void> HeaderParser::tensor_fields(od::object object) {
   for (auto entry : object) {
     od::field field;
     if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
-    auto k = key(field);
-    if (!k) return Failure(std::move(k.error()));
-    if (*k == "dtype") {
+    ST_TRY(auto k, key(field));
+    if (k == "dtype") {
       if (type) return bad(Status::tensor_info, "has two dtypes");
-      auto parsed = dtype(field.value());
-      if (!parsed) return Failure(std::move(parsed.error()));
-      type = *parsed;
-    } else if (*k == "shape") {
+      ST_TRY(type, dtype(field.value()));
+    } else if (k == "shape") {
       if (has_shape) return bad(Status::tensor_info, "has two shapes");
       has_shape = true;
       ST_TRY(shape(field.value()));
-    } else if (*k == "data_offsets") {
+    } else if (k == "data_offsets") {
       if (has_offsets) return bad(Status::tensor_info, "has data_offsets twice");
       has_offsets = true;
       ST_TRY(offsets(field.value()));
@@ -215,9 +205,7 @@ Result<void> HeaderParser::tensor_elements(od::array array) {
     if (auto code = element.get(value)) return json_failure(code, name_);
     switch (count++) {
       case 0: {
-        auto parsed = dtype(value);
-        if (!parsed) return Failure(std::move(parsed.error()));
-        type = *parsed;
+        ST_TRY(type, dtype(value));
         break;
       }
       case 1: ST_TRY(shape(value)); break;
@@ -240,9 +228,8 @@ Result<Dtype> HeaderParser::dtype(od::value value) {
   od::json_type type;
   if (auto code = value.type().get(type)) return json_failure(code, name_);
   if (type == od::json_type::string) {
-    auto name = string(value);
-    if (!name) return Failure(std::move(name.error()));
-    return named_dtype(*name);
+    ST_TRY(auto name, string(value));
+    return named_dtype(name);
   }
   if (type != od::json_type::object) return bad(Status::tensor_info, no_string);
   // serde's other spelling of an enum: {"F32": null}
@@ -252,14 +239,11 @@ Result<Dtype> HeaderParser::dtype(od::value value) {
   for (auto entry : object) {
     od::field field;
     if (auto code = std::move(entry).get(field)) return json_failure(code, name_);
-    auto name = key(field);
-    if (!name) return Failure(std::move(name.error()));
+    ST_TRY(auto name, key(field));
     bool null = false;
     if (auto code = field.value().is_null().get(null); (code && code != simdjson::INCORRECT_TYPE) || found || !null)
       return bad(Status::tensor_info, no_string);
-    auto known = named_dtype(*name);
-    if (!known) return known;
-    found = *known;
+    ST_TRY(found, named_dtype(name));
   }
   if (!found) return bad(Status::tensor_info, no_string);
   return *found;
@@ -271,9 +255,8 @@ Result<void> HeaderParser::shape(od::value value) {
   for (auto element : array) {
     od::value dim;
     if (auto code = element.get(dim)) return json_failure(code, name_);
-    auto n = number(dim, "has a dimension that is no whole number from 0 to 2^64 - 1");
-    if (!n) return Failure(std::move(n.error()));
-    builder_.add_dim(*n);
+    ST_TRY(auto n, number(dim, "has a dimension that is no whole number from 0 to 2^64 - 1"));
+    builder_.add_dim(n);
   }
   return {};
 }
@@ -287,9 +270,8 @@ Result<void> HeaderParser::offsets(od::value value) {
     od::value offset;
     if (auto code = element.get(offset)) return json_failure(code, name_);
     if (count == 2) return bad(Status::tensor_info, not_two);
-    auto n = number(offset, not_two);
-    if (!n) return Failure(std::move(n.error()));
-    (count++ == 0 ? begin_offset_ : end_offset_) = *n;
+    ST_TRY(auto n, number(offset, not_two));
+    (count++ == 0 ? begin_offset_ : end_offset_) = n;
   }
   if (count != 2) return bad(Status::tensor_info, not_two);
   return {};
@@ -318,7 +300,7 @@ class HeaderParser::Nested {
       if (fields_ == fields_end_) return false;
       od::field field;
       if (auto code = (*fields_).get(field)) return json_failure(code, parser.name_);
-      if (auto k = parser.key(field); !k) return Failure(std::move(k.error()));
+      ST_TRY(parser.key(field));
       *value = field.value();
       return true;
     }
@@ -355,9 +337,7 @@ Result<void> HeaderParser::skip(od::value value, int depth) {
     }
     for (bool found = false; !found;) {
       if (open.empty()) return {};
-      auto next = open.back().next(*this, &value);
-      if (!next) return Failure(std::move(next.error()));
-      found = *next;
+      ST_TRY(found, open.back().next(*this, &value));
       if (!found) open.pop_back();
     }
   }
@@ -366,8 +346,7 @@ Result<void> HeaderParser::skip(od::value value, int depth) {
 Result<void> HeaderParser::skip_plain(od::value &value, od::json_type type) {
   switch (type) {
     case od::json_type::string: {
-      auto ignored = string(value);
-      if (!ignored) return Failure(std::move(ignored.error()));
+      ST_TRY(string(value));
       return {};
     }
     case od::json_type::number: {
@@ -432,10 +411,9 @@ Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_s
 }  // namespace
 
 Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed) {
-  auto index = parse_index(json, json_bytes, hash_seed);
-  if (!index) return Failure(std::move(index.error()));
+  ST_TRY(auto index, parse_index(json, json_bytes, hash_seed));
 
-  return finish_header(json_bytes, std::move(*index), file_size);
+  return finish_header(json_bytes, std::move(index), file_size);
 }
 
 Result<Header> finish_header(uint64_t json_bytes, Index index, uint64_t file_size) {

@@ -106,9 +106,8 @@ Result<void> ShardIndexParser::metadata(od::value value) {
       if (auto code = field.value().get_string().get(text)) return broken(code);
       pair.text = text;
     } else {
-      auto json = raw(field.value());
-      if (!json) return Failure(std::move(json.error()));
-      pair.text = pair.json = std::move(*json);
+      ST_TRY(auto json, raw(field.value()));
+      pair.text = pair.json = std::move(json);
     }
     index_.metadata_.push_back(std::move(pair));
   }
@@ -129,7 +128,7 @@ Result<void> ShardIndexParser::weight_map(od::value value) {
     if (auto code = field.unescaped_key().get(key)) return broken(code);
     std::string name(key);
     if (field.value().get_string().get(shard)) return not_an_index("maps a tensor to what is no name of a shard");
-    if (auto ok = check_shard_name(shard, name); !ok) return ok;
+    ST_TRY(check_shard_name(shard, name));
     const auto number = numbers_.try_emplace(std::string(shard), static_cast<uint32_t>(numbers_.size())).first->second;
     if (!index_.by_name_.try_emplace(name, number).second)
       return Failure(error(Status::shard_duplicate, "the index of shards names tensor ", in_quotes(key),
@@ -150,15 +149,14 @@ Result<ShardIndex> ShardIndexParser::parse(od::document &document) {
     if (auto code = field.unescaped_key().get(key)) return broken(code);
     if (key == "weight_map") {
       if (std::exchange(has_map, true)) return not_an_index("has two weight_maps");
-      if (auto ok = weight_map(field.value()); !ok) return Failure(std::move(ok.error()));
+      ST_TRY(weight_map(field.value()));
     } else if (key == "metadata") {
       if (std::exchange(has_metadata, true)) return not_an_index("has \"metadata\" twice");
-      if (auto ok = metadata(field.value()); !ok) return Failure(std::move(ok.error()));
+      ST_TRY(metadata(field.value()));
     } else {
       const std::string name(key);
-      auto json = raw(field.value());
-      if (!json) return Failure(std::move(json.error()));
-      if (!index_.others_.emplace(name, std::move(*json)).second) return not_an_index("has a field twice");
+      ST_TRY(auto json, raw(field.value()));
+      if (!index_.others_.emplace(name, std::move(json)).second) return not_an_index("has a field twice");
     }
   }
   if (!has_map) return not_an_index("has no \"weight_map\"");

@@ -89,7 +89,7 @@ void store_u64le(void *bytes, uint64_t value) {
 }
 
 Result<std::string> spell_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata) {
-  if (auto checked = check(tensors); !checked) return Failure(std::move(checked.error()));
+  ST_TRY(check(tensors));
 
   std::string out(length_bytes, '\0');
   constexpr size_t around = 80;  // what mostly stands around a name

@@ -9,25 +9,22 @@
 namespace st::write {
 
 Result<Identity> identify(const os::File &file) {
-  auto s = file.stat();
-  if (!s) return Failure(std::move(s.error()));
+  ST_TRY(auto s, file.stat());
   Identity id;
-  id.inode = s->st_ino;
-  id.size = static_cast<uint64_t>(s->st_size);
+  id.inode = s.st_ino;
+  id.size = static_cast<uint64_t>(s.st_size);
 
   constexpr uint64_t block = uint64_t{256} << 10;
   const auto buffer = std::make_unique_for_overwrite<char[]>(block);
-  auto got = file.read_up_to(buffer.get(), block, 0);
-  if (!got) return Failure(std::move(got.error()));
-  auto n = parse_header_length({buffer.get(), *got}, id.size);
-  if (!n) return Failure(std::move(n.error()));
-  id.data_offset = length_bytes + *n;
+  ST_TRY(auto got, file.read_up_to(buffer.get(), block, 0));
+  ST_TRY(auto n, parse_header_length({buffer.get(), got}, id.size));
+  id.data_offset = length_bytes + n;
 
   Hasher hasher;
-  hasher.add(buffer.get(), std::min<uint64_t>(*got, id.data_offset));
-  for (uint64_t done = *got; done < id.data_offset;) {
+  hasher.add(buffer.get(), std::min<uint64_t>(got, id.data_offset));
+  for (uint64_t done = got; done < id.data_offset;) {
     const uint64_t take = std::min(block, id.data_offset - done);
-    if (auto read = file.read(buffer.get(), take, done); !read) return Failure(std::move(read.error()));
+    ST_TRY(file.read(buffer.get(), take, done));
     hasher.add(buffer.get(), take);
     done += take;
   }

@@ -58,9 +58,8 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
       continue;
     }
     journal->lock_ = std::move(*lock);
-    auto s = journal->file_.stat();
-    if (!s) return Failure(std::move(s.error()));
-    if (s->st_nlink == 0) continue;
+    ST_TRY(auto s, journal->file_.stat());
+    if (s.st_nlink == 0) continue;
     open_to_readers(journal->file_, data);
     return journal;
   }
@@ -72,7 +71,7 @@ Result<void> Journal::reserve(uint64_t end) {
     // Written now, the header's block needs neither space nor a change of
     // metadata at commit.
     static constexpr std::byte zeros[header_bytes] = {};
-    if (auto put = file_.write(zeros, sizeof zeros, 0); !put) return put;
+    ST_TRY(file_.write(zeros, sizeof zeros, 0));
     header_written_ = true;
   }
   if (end <= allocated_ || !can_allocate_) return {};
@@ -96,15 +95,14 @@ Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t o
   Hasher hasher;
   WriteOut out(file_, offset);
   for (uint64_t done = 0; done < n;) {
-    if (auto go = control.check(done, n); !go) return Failure(std::move(go.error()));
+    ST_TRY(control.check(done, n));
     const uint64_t take = std::min(write_chunk_bytes, n - done);
     const auto *from = static_cast<const std::byte *>(bytes) + done;
-    if (auto put = file_.write(from, take, offset + done); !put) return Failure(std::move(put.error()));
-    if (auto got = read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
+    ST_TRY(file_.write(from, take, offset + done));
+    ST_TRY(read(buffer.get(), take, offset + done));
     hasher.add(buffer.get(), take);
     done += take;
-    if (auto on = note_loss(out.reached(offset + done, [] { return Result<void>(); })); !on)
-      return Failure(std::move(on.error()));
+    ST_TRY(note_loss(out.reached(offset + done, [] { return Result<void>(); })));
   }
   bytes_written_ += n;
   return hasher.digest();
@@ -112,7 +110,7 @@ Result<uint64_t> Journal::write_hashed(const void *bytes, uint64_t n, uint64_t o
 
 Result<void> Journal::flush() {
   if (tail_.empty()) return {};
-  if (auto put = file_.write(tail_.data(), tail_.size(), end_ - tail_.size()); !put) return put;
+  ST_TRY(file_.write(tail_.data(), tail_.size(), end_ - tail_.size()));
   bytes_written_ += tail_.size();
   tail_.clear();
   return {};
@@ -124,7 +122,7 @@ Result<void> Journal::note_loss(Result<void> written_out) {
 }
 
 Result<void> Journal::write_out(const Control &control) {
-  if (auto ok = flush(); !ok) return ok;
+  ST_TRY(flush());
   return note_loss(write::write_out(file_, header_bytes, end_, control));
 }
 
@@ -146,47 +144,44 @@ Result<void> Journal::align(uint64_t alignment) {
 
 Result<Payload> Journal::append(const void *bytes, uint64_t n, const Control &control) {
   const bool large = n >= large_payload;
-  if (auto ok = reserve(end_of_payload_room(end_, n)); !ok) return Failure(std::move(ok.error()));
-  if (auto ok = align(payload_alignment(n)); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(reserve(end_of_payload_room(end_, n)));
+  ST_TRY(align(payload_alignment(n)));
   Payload payload{end_, n, 0};
   if (large) {
-    if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
-    auto hash = write_hashed(bytes, n, end_, control);
-    if (!hash) return Failure(std::move(hash.error()));
-    payload.hash = *hash;
+    ST_TRY(flush());
+    ST_TRY(payload.hash, write_hashed(bytes, n, end_, control));
     end_ += n;
   } else {
-    if (auto go = control.check(0, n); !go) return Failure(std::move(go.error()));
+    ST_TRY(control.check(0, n));
     const size_t at = tail_.size();
     const auto *from = static_cast<const std::byte *>(bytes);
     tail_.insert(tail_.end(), from, from + n);
     payload.hash = hash64(tail_.data() + at, n);  // of the copy
     end_ += n;
-    if (auto ok = flush_if_long(); !ok) return Failure(std::move(ok.error()));
+    ST_TRY(flush_if_long());
   }
   return payload;
 }
 
 Result<Payload> Journal::overwrite(const Payload &old, const void *bytes, const Control &control) {
-  if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
-  auto hash = write_hashed(bytes, old.length, old.offset, control);
-  if (!hash) return Failure(std::move(hash.error()));
-  return Payload{old.offset, old.length, *hash};
+  ST_TRY(flush());
+  ST_TRY(auto hash, write_hashed(bytes, old.length, old.offset, control));
+  return Payload{old.offset, old.length, hash};
 }
 
 Result<Payload> Journal::take_over(Journal &from, const Payload &payload, const Control &control) {
-  if (auto ok = from.flush(); !ok) return Failure(std::move(ok.error()));
-  if (auto ok = reserve(end_of_payload_room(end_, payload.length)); !ok) return Failure(std::move(ok.error()));
-  if (auto ok = align(payload_alignment(payload.length)); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(from.flush());
+  ST_TRY(reserve(end_of_payload_room(end_, payload.length)));
+  ST_TRY(align(payload_alignment(payload.length)));
   const Payload taken{end_, payload.length, payload.hash};
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   Hasher hasher;
   for (uint64_t done = 0; done < payload.length;) {
-    if (auto go = control.check(done, payload.length); !go) return Failure(std::move(go.error()));
+    ST_TRY(control.check(done, payload.length));
     const uint64_t n = std::min(write_chunk_bytes, payload.length - done);
-    if (auto got = from.read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    ST_TRY(from.read(buffer.get(), n, payload.offset + done));
     hasher.add(buffer.get(), n);
-    if (auto ok = append_bytes(buffer.get(), n); !ok) return Failure(std::move(ok.error()));
+    ST_TRY(append_bytes(buffer.get(), n));
     done += n;
   }
   if (hasher.digest() != payload.hash)
@@ -197,19 +192,17 @@ Result<Payload> Journal::take_over(Journal &from, const Payload &payload, const 
 // `source` answers n bytes of the piece, from the done-th on.
 template <class Source>
 Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Source source) {
-  if (auto ok = align(8); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(align(8));
   SectorTable table{end_, 0, offset};
   std::vector<uint32_t> hashes;
   Hasher hasher;
   for (uint64_t done = 0; done < length;) {
     const uint64_t n = up_to_sector(offset + done, write_chunk_bytes, length - done);
-    auto bytes = source(done, n);
-    if (!bytes) return Failure(std::move(bytes.error()));
+    ST_TRY(auto bytes, source(done, n));
     hashes.clear();
-    hash_sectors(offset + done, {*bytes, n}, &hashes);
+    hash_sectors(offset + done, {bytes, n}, &hashes);
     hasher.add(hashes.data(), hashes.size() * sizeof(uint32_t));
-    if (auto ok = append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)); !ok)
-      return Failure(std::move(ok.error()));
+    ST_TRY(append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)));
     done += n;
   }
   table.hash = hasher.digest();
@@ -219,32 +212,30 @@ Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Sour
 Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload,
                                         const GoOn &go_on) {
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
-  auto table = note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
-    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
-    if (auto got = data.read(buffer.get(), n, offset + done); !got) return Failure(std::move(got.error()));
+  const auto source = [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
+    ST_TRY(go_on(done));
+    ST_TRY(data.read(buffer.get(), n, offset + done));
     return buffer.get();
-  });
-  if (!table) return Failure(std::move(table.error()));
-  return RangeRecord{offset, payload.length, payload.offset, payload.hash, table->offset, table->hash};
+  };
+  ST_TRY(auto table, note_sectors(offset, payload.length, source));
+  return RangeRecord{offset, payload.length, payload.offset, payload.hash, table.offset, table.hash};
 }
 
 Result<SectorTable> Journal::note_new(uint64_t offset, const void *bytes, uint64_t length, const Control &control) {
-  if (auto ok = reserve(end_ + journal_page + table_bytes(offset, length) + range_record_bytes); !ok)
-    return Failure(std::move(ok.error()));
+  ST_TRY(reserve(end_ + journal_page + table_bytes(offset, length) + range_record_bytes));
   return note_sectors(offset, length, [&](uint64_t done, uint64_t) -> Result<const std::byte *> {
-    if (auto go = control.check(done, length); !go) return Failure(std::move(go.error()));
+    ST_TRY(control.check(done, length));
     return static_cast<const std::byte *>(bytes) + done;
   });
 }
 
 Result<SectorTable> Journal::note_staged(uint64_t offset, const Payload &payload, const GoOn &go_on) {
-  if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
-  if (auto ok = reserve(end_ + journal_page + table_bytes(offset, payload.length)); !ok)
-    return Failure(std::move(ok.error()));
+  ST_TRY(flush());
+  ST_TRY(reserve(end_ + journal_page + table_bytes(offset, payload.length)));
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
   return note_sectors(offset, payload.length, [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
-    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
-    if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    ST_TRY(go_on(done));
+    ST_TRY(read(buffer.get(), n, payload.offset + done));
     return buffer.get();
   });
 }
@@ -254,7 +245,7 @@ Result<bool> Journal::was_noted(const SectorTable &table, uint64_t done, std::sp
   const uint64_t at = table.noted_for + done;
   const uint64_t n = sectors_of(at, bytes.size()) * sizeof *hashes;
   const uint64_t before = at / sector_bytes - table.noted_for / sector_bytes;
-  if (auto got = read(hashes, n, table.offset + before * sizeof *hashes); !got) return Failure(std::move(got.error()));
+  ST_TRY(read(hashes, n, table.offset + before * sizeof *hashes));
   for (uint64_t to = 0; to < bytes.size(); ++hashes) {
     const uint64_t take = up_to_sector(at + to, sector_bytes, bytes.size() - to);
     if (hash_sector(bytes.subspan(to, take)) != *hashes) return false;
@@ -269,8 +260,8 @@ Result<bool> Journal::was_noted(const SectorTable &table, const os::File &file, 
   std::vector<uint32_t> hashes(write_chunk_bytes / sector_bytes + 1);
   for (uint64_t done = 0; done < n;) {
     const uint64_t take = up_to_sector(table.noted_for + done, write_chunk_bytes, n - done);
-    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
-    if (auto got = file.read(buffer.get(), take, offset + done); !got) return Failure(std::move(got.error()));
+    ST_TRY(go_on(done));
+    ST_TRY(file.read(buffer.get(), take, offset + done));
     auto same = was_noted(table, done, {buffer.get(), take}, hashes.data());
     if (!same || !*same) return same;
     done += take;
@@ -283,8 +274,8 @@ Result<bool> Journal::holds(const Payload &payload, const GoOn &go_on) const {
   Hasher hasher;
   for (uint64_t done = 0; done < payload.length;) {
     const uint64_t n = std::min(write_chunk_bytes, payload.length - done);
-    if (auto go = go_on(done); !go) return Failure(std::move(go.error()));
-    if (auto got = read(buffer.get(), n, payload.offset + done); !got) return Failure(std::move(got.error()));
+    ST_TRY(go_on(done));
+    ST_TRY(read(buffer.get(), n, payload.offset + done));
     hasher.add(buffer.get(), n);
     done += n;
   }
@@ -296,11 +287,10 @@ Result<void> Journal::save_bytes(Saved *saved, uint64_t begin, uint64_t end, boo
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, end - begin));
   for (uint64_t at = begin; at < end;) {
     const uint64_t n = std::min(write_chunk_bytes, end - at);
-    if (auto go = saved->go_on(at - saved->offset); !go) return go;
-    if (auto got = saved->data.read(buffer.get(), n, at); !got) return got;
+    ST_TRY(saved->go_on(at - saved->offset));
+    ST_TRY(saved->data.read(buffer.get(), n, at));
     saved->hasher.add(buffer.get(), n);
-    if (by_value)
-      if (auto ok = append_bytes(buffer.get(), n); !ok) return ok;
+    if (by_value) ST_TRY(append_bytes(buffer.get(), n));
     at += n;
   }
   return {};
@@ -311,35 +301,35 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
   const uint64_t end = offset + length;
   const WholeBlocks whole(offset, length, block ? block : 1);
   const bool shares = block != 0 && whole.any();
-  if (auto ok = shares ? flush() : align(8); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(shares ? flush() : align(8));
   if (shares) end_ = place_of_shared(end_, offset, block);
   const uint64_t by_value = shares ? whole.begin - offset : length;
-  if (auto ok = reserve(end_ + by_value); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(reserve(end_ + by_value));
 
   RangeRecord range{offset, length, end_, 0, table.offset, table.hash};
   Saved saved{data, offset, {}, go_on};
-  if (auto ok = save_bytes(&saved, offset, offset + by_value, true); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(save_bytes(&saved, offset, offset + by_value, true));
   if (shares) {
     const uint64_t n = whole.end - whole.begin;
-    if (auto ok = save_bytes(&saved, whole.begin, whole.end, false); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = flush(); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = file_.clone(data, whole.begin, n, end_); !ok) return Failure(std::move(ok.error()));
+    ST_TRY(save_bytes(&saved, whole.begin, whole.end, false));
+    ST_TRY(flush());
+    ST_TRY(file_.clone(data, whole.begin, n, end_));
     end_ += n;
     allocated_ = std::max(allocated_, end_);
-    if (auto ok = reserve(end_ + (end - whole.end) + journal_page); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = save_bytes(&saved, whole.end, end, true); !ok) return Failure(std::move(ok.error()));
+    ST_TRY(reserve(end_ + (end - whole.end) + journal_page));
+    ST_TRY(save_bytes(&saved, whole.end, end, true));
   }
   range.payload_hash = saved.hasher.digest();
   return range;
 }
 
 Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> manifest) {
-  if (auto ok = align(8); !ok) return ok;
+  ST_TRY(align(8));
   record_ = std::move(record);
   record_.manifest = end_;
   record_.manifest_hash = hash64(manifest.data(), manifest.size());
-  if (auto ok = reserve(end_ + manifest.size()); !ok) return ok;
-  if (auto ok = append_bytes(manifest.data(), manifest.size()); !ok) return ok;
+  ST_TRY(reserve(end_ + manifest.size()));
+  ST_TRY(append_bytes(manifest.data(), manifest.size()));
   return flush();
 }
 
@@ -363,21 +353,21 @@ Result<void> Journal::seal_super(const Identity &identity, std::span<const std::
 
 Result<void> Journal::sync_payload(const os::File &dir, const Control &control) {
   ST_ASSERT(tail_.empty());
-  if (auto out = write_out(control); !out) return out;
+  ST_TRY(write_out(control));
   // Which blocks are shared is metadata.
-  if (auto ok = record_.is_undo() ? file_.sync() : file_.sync_data(); !ok) return ok;
+  ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());
   if (name_durable_) return {};
-  if (auto ok = dir.sync(); !ok) return ok;
+  ST_TRY(dir.sync());
   name_durable_ = true;
   return {};
 }
 
 Result<void> Journal::commit() {
-  if (auto told = lock_.try_take(recorded); !told) return Failure(std::move(told.error()));
+  ST_TRY(lock_.try_take(recorded));
   const auto block = encode(record_);
   bytes_written_ += block.size();
   committed_ = true;
-  if (auto ok = file_.write(block.data(), block.size(), 0); !ok) return ok;
+  ST_TRY(file_.write(block.data(), block.size(), 0));
   return file_.sync_data();
 }
 

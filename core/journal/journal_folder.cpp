@@ -36,9 +36,8 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
     if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP) return Failure(std::move(dir.error()));
     why = "it is no folder";
   } else {
-    auto s = dir->stat();
-    if (!s) return Failure(std::move(s.error()));
-    why = distrust(*s, data, env.geteuid());
+    ST_TRY(auto s, dir->stat());
+    why = distrust(s, data, env.geteuid());
   }
   if (why.empty()) {
     Folder folder;
@@ -64,15 +63,14 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
     return fail(Status::journal, in_quotes(at.path()),
                 " is no folder, so there is no place for a journal; look at it and remove it");
   if (!dir) return Failure(std::move(dir.error()));
-  auto s = dir->stat();
-  if (!s) return Failure(std::move(s.error()));
-  if (const std::string why = distrust(*s, data, env.geteuid()); !why.empty())
+  ST_TRY(auto s, dir->stat());
+  if (const std::string why = distrust(s, data, env.geteuid()); !why.empty())
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why,
                 "; remove it, or move the file to a folder of your own");
 
   if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: he may not have come to this yet.
-  if (auto synced = file.folder()->sync(); !synced) return Failure(std::move(synced.error()));
+  ST_TRY(file.folder()->sync());
   Folder folder;
   folder.dir_ = std::move(*dir);
   return folder;
@@ -128,7 +126,7 @@ void JournalFolder::forget_if_forked() {
 
 Result<void> JournalFolder::make_name_durable(uint64_t inode) {
   if (named_ == inode) return {};
-  if (auto synced = file_.folder()->sync(); !synced) return synced;
+  ST_TRY(file_.folder()->sync());
   named_ = inode;
   return {};
 }

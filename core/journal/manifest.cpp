@@ -19,8 +19,7 @@ Result<std::string> Manifest::each(const Take &take) const {
   Hasher hasher;
   for (uint64_t done = 0; done < n; done += window) {
     const std::span<std::byte> bytes(buffer.get(), std::min(window, n - done) * range_record_bytes);
-    if (auto got = journal_.read(bytes.data(), bytes.size(), record_.manifest + done * range_record_bytes); !got)
-      return Failure(std::move(got.error()));
+    ST_TRY(journal_.read(bytes.data(), bytes.size(), record_.manifest + done * range_record_bytes));
     hasher.add(bytes.data(), bytes.size());
     for (const RangeRecord &range : decode_ranges(bytes)) {
       if (const std::string why = rules.why_not(range); !why.empty()) return text("its manifest is damaged: ", why);

@@ -18,15 +18,13 @@ void drop(const Folder &folder, const std::string &name) {
 }
 
 Result<void> read_state(Found &found) {
-  auto s = found.file.stat();
-  if (!s) return Failure(std::move(s.error()));
-  found.size = static_cast<uint64_t>(s->st_size);
+  ST_TRY(auto s, found.file.stat());
+  found.size = static_cast<uint64_t>(s.st_size);
   std::byte block[header_bytes] = {};
-  auto got = found.file.read_up_to(block, sizeof block, 0);
-  if (!got) return Failure(std::move(got.error()));
+  ST_TRY(auto got, found.file.read_up_to(block, sizeof block, 0));
   found.damage.clear();
-  found.state = decode({block, std::max<size_t>(*got, sector_bytes)}, &found.record);
-  found.has_last = found.state == JournalState::empty && decode_last({block, *got}, &found.record);
+  found.state = decode({block, std::max<size_t>(got, sector_bytes)}, &found.record);
+  found.has_last = found.state == JournalState::empty && decode_last({block, got}, &found.record);
   if (found.state == JournalState::damaged) found.damage = "its commit record is damaged, or of a newer version";
   return {};
 }
@@ -56,7 +54,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
     return Failure(std::move(file.error()));
   }
   found->file = std::move(*file);
-  if (auto read = read_state(*found); !read) return Failure(std::move(read.error()));
+  ST_TRY(read_state(*found));
   return found;
 }
 
@@ -64,28 +62,24 @@ Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const F
   auto lock = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
   if (!lock && lock.error().status == Status::busy) return false;
   if (!lock) return Failure(std::move(lock.error()));
-  if (found.size > 0)
-    if (auto emptied = empty(found); !emptied) return Failure(std::move(emptied.error()));
+  if (found.size > 0) ST_TRY(empty(found));
   drop(folder, name);
   return true;
 }
 
 // The one question first, as the writer may lose the lock at any moment, and is then found by the other.
 Result<Holder> who_holds(const Found &found) {
-  auto recorded = os::is_locked(found.file, os::whole_file(false));
-  if (!recorded) return Failure(std::move(recorded.error()));
-  auto locked = os::is_locked(found.file, os::whole_file(true));
-  if (!locked) return Failure(std::move(locked.error()));
-  return !*locked ? Holder::nobody : *recorded ? Holder::writer : Holder::parked;
+  ST_TRY(auto recorded, os::is_locked(found.file, os::whole_file(false)));
+  ST_TRY(auto locked, os::is_locked(found.file, os::whole_file(true)));
+  return !locked ? Holder::nobody : recorded ? Holder::writer : Holder::parked;
 }
 
 // One that is locked is a dying writer's, or that of one who lives and works elsewhere: nothing is written to it. One
 // that is not, and has any bytes, is nobody's any more, as whoever makes a journal locks it before he writes to it.
 Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found) {
-  auto held = who_holds(found);
-  if (!held) return Failure(std::move(held.error()));
-  if (*held == Holder::parked || found.size == 0) return {};
-  if (*held == Holder::writer) return found.file.sync_data();
+  ST_TRY(auto held, who_holds(found));
+  if (held == Holder::parked || found.size == 0) return {};
+  if (held == Holder::writer) return found.file.sync_data();
   return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);
 }
 
@@ -132,12 +126,10 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range, Buffers &buf
   std::string foreign;
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
     const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
-    if (auto got = orphan_.file.read(payload.get(), n, range.payload + (at - range.offset)); !got)
-      return Failure(std::move(got.error()));
-    if (auto got = data_.read(now.get(), n, at); !got) return Failure(std::move(got.error()));
+    ST_TRY(orphan_.file.read(payload.get(), n, range.payload + (at - range.offset)));
+    ST_TRY(data_.read(now.get(), n, at));
     table.resize(sectors_of(at, n));
-    if (auto got = orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at); !got)
-      return Failure(std::move(got.error()));
+    ST_TRY(orphan_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at));
     table_at += table.size() * sizeof(uint32_t);
     payload_hash.add(payload.get(), n);
     table_hash.add(table.data(), table.size() * sizeof(uint32_t));
@@ -162,31 +154,29 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range, Buffers &buf
 
 Result<void> Replay::apply() {
   const Buffers buffers(largest_);
-  auto why = manifest_.each([&](const RangeRecord &range) -> Result<std::string> {
-    if (auto kept = os::keep_in_writable_mappings(data_, range.offset, range.length); !kept)
-      return Failure(std::move(kept.error()));
-    auto done = orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, buffers.payload.get())
-                                         : copy_payload(data_, orphan_.file, range, range.offset,
-                                                        range.offset + range.length, buffers.payload.get());
-    if (!done) return Failure(std::move(done.error()));
+  const auto carry_out = [&](const RangeRecord &range) -> Result<std::string> {
+    ST_TRY(os::keep_in_writable_mappings(data_, range.offset, range.length));
+    ST_TRY(orphan_.record.is_undo() ? put_back(data_, orphan_.file, range, buffers.payload.get())
+                                    : copy_payload(data_, orphan_.file, range, range.offset,
+                                                   range.offset + range.length, buffers.payload.get()));
     return std::string();
-  });
-  if (!why) return Failure(std::move(why.error()));
-  if (!why->empty())
+  };
+  ST_TRY(auto why, manifest_.each(carry_out));
+  if (!why.empty())
     return fail(Status::journal, in_quotes(orphan_.file.path()),
-                " was changed by something else while it was applied (", *why,
+                " was changed by something else while it was applied (", why,
                 "); see what writes to it, and open the file again");
   return data_.sync_data();
 }
 
 Result<void> empty(const Found &orphan) {
   static constexpr std::byte zeros[header_bytes] = {};
-  if (auto put = orphan.file.write(zeros, sizeof zeros, 0); !put) return put;
+  ST_TRY(orphan.file.write(zeros, sizeof zeros, 0));
   return orphan.file.sync_data();
 }
 
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &orphan) {
-  if (auto emptied = empty(orphan); !emptied) return emptied;
+  ST_TRY(empty(orphan));
   drop(folder, name);
   return {};
 }
@@ -197,7 +187,7 @@ Result<void> put_record(const Found &found, uint64_t more_flags) {
   CommitRecord record = found.record;
   record.flags |= more_flags;
   const auto block = encode(record);
-  if (auto put = found.file.write(block.data(), block.size(), 0); !put) return put;
+  ST_TRY(found.file.write(block.data(), block.size(), 0));
   return found.file.sync_data();
 }
 
@@ -218,7 +208,7 @@ Result<std::string> move_aside(const Folder &folder, const std::string &name) {
   for (int n = 2;; ++n) {
     const int moved = dir.env().renameat(dir.fd(), name.c_str(), dir.fd(), aside.c_str());
     if (moved >= 0) {
-      if (auto synced = dir.sync(); !synced) return Failure(std::move(synced.error()));
+      ST_TRY(dir.sync());
       return dir.path() + "/" + aside;
     }
     // Something stands there that gives way to nothing: a folder, or a file where this is one.

@@ -9,11 +9,10 @@ Result<std::vector<RangeRecord>> note(const os::File &data, Journal &journal, st
   for (const Piece &p : pieces) total += p.payload.length;
   std::vector<RangeRecord> ranges;
   ranges.reserve(pieces.size());
+  const Journal::GoOn go_on = [&](uint64_t more) { return control.check(done + more, total); };
   for (const Piece &p : pieces) {
-    auto range =
-        journal.record_old(data, p.offset, p.payload, [&](uint64_t more) { return control.check(done + more, total); });
-    if (!range) return Failure(std::move(range.error()));
-    ranges.push_back(*range);
+    ST_TRY(auto range, journal.record_old(data, p.offset, p.payload, go_on));
+    ranges.push_back(range);
     done += p.payload.length;
   }
   return ranges;
@@ -21,9 +20,8 @@ Result<std::vector<RangeRecord>> note(const os::File &data, Journal &journal, st
 
 Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<const Piece> pieces,
                            const Identity &identity, const Control &control) {
-  auto ranges = note(data, journal, pieces, control);
-  if (!ranges) return Failure(std::move(ranges.error()));
-  return journal.seal(identity, std::move(*ranges));
+  ST_TRY(auto ranges, note(data, journal, pieces, control));
+  return journal.seal(identity, std::move(ranges));
 }
 
 }  // namespace
@@ -56,7 +54,7 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   const auto buffer = chunk_for(pieces);
 
   // The point of no return.
-  if (auto committed = commit_there(journal, there, true); !committed) return committed;
+  ST_TRY(commit_there(journal, there, true));
   if (auto written = write_pieces(data, journal, pieces, buffer); !written)
     return Failed({std::move(written.error()), true, true});
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
@@ -66,18 +64,16 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
 
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                            const Identity &identity, const Control &control, const Super &super) {
-  if (auto kept = keep_in_views(data, pieces); !kept) return kept;
-  auto ranges = note(data, journal, pieces, control);
-  if (!ranges) return Failure(std::move(ranges.error()));
-  if (auto sealed = journal.seal_part(identity, std::move(*ranges), super.transaction, super.index); !sealed)
-    return sealed;
-  if (auto synced = journal.sync_payload(dir, control); !synced) return synced;
+  ST_TRY(keep_in_views(data, pieces));
+  ST_TRY(auto ranges, note(data, journal, pieces, control));
+  ST_TRY(journal.seal_part(identity, std::move(ranges), super.transaction, super.index));
+  ST_TRY(journal.sync_payload(dir, control));
   return journal.commit();
 }
 
 Result<void> carry_out_patch(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                              const ChunkBuffer &buffer) {
-  if (auto put = write_pieces(data, journal, pieces, buffer); !put) return put;
+  ST_TRY(write_pieces(data, journal, pieces, buffer));
   return data.sync_data();
 }
 

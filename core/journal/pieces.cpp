@@ -16,7 +16,7 @@ class Staged {
   Staged(const Journal &journal, const Piece &piece) : journal_(journal), piece_(piece) {}
   // The last chunk is not written if the piece is not what was staged.
   Result<void> write(const os::File &data, uint64_t done, uint64_t n, const ChunkBuffer &buffer) {
-    if (auto got = journal_.read(buffer.bytes.get(), n, piece_.payload.offset + done); !got) return got;
+    ST_TRY(journal_.read(buffer.bytes.get(), n, piece_.payload.offset + done));
     hasher_.add(buffer.bytes.get(), n);
     if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)
       return fail(Status::journal, "the new bytes in ", in_quotes(journal_.file().path()),
@@ -55,10 +55,9 @@ Result<void> take(os::Env &env, const std::byte *from, uint64_t n, std::byte *to
 Result<void> write_borrowed(const os::File &data, const Journal &journal, const Piece &piece, uint64_t done, uint64_t n,
                             const ChunkBuffer &buffer) {
   const auto *from = static_cast<const std::byte *>(piece.bytes) + done;
-  if (auto took = take(data.env(), from, n, buffer.bytes.get()); !took) return took;
-  auto same = journal.was_noted(piece.table, done, {buffer.bytes.get(), n}, buffer.hashes.get());
-  if (!same) return Failure(std::move(same.error()));
-  if (!*same) return fail(Status::invalid_argument, "the new bytes changed between staging and commit");
+  ST_TRY(take(data.env(), from, n, buffer.bytes.get()));
+  ST_TRY(auto same, journal.was_noted(piece.table, done, {buffer.bytes.get(), n}, buffer.hashes.get()));
+  if (!same) return fail(Status::invalid_argument, "the new bytes changed between staging and commit");
   return data.write(buffer.bytes.get(), n, piece.offset + done);
 }
 
@@ -67,9 +66,8 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
   uint64_t started = 0;
   for (uint64_t done = 0; done < piece.payload.length;) {
     const uint64_t n = up_to_sector(piece.offset + done, write_chunk_bytes, piece.payload.length - done);
-    auto put =
-        piece.staged() ? staged.write(data, done, n, buffer) : write_borrowed(data, journal, piece, done, n, buffer);
-    if (!put) return put;
+    ST_TRY(piece.staged() ? staged.write(data, done, n, buffer)
+                          : write_borrowed(data, journal, piece, done, n, buffer));
     done += n;
     if (done - started >= write_out_bytes) {
       data.env().sync_range(data.fd(), piece.offset + started, done - started);
@@ -91,14 +89,12 @@ ChunkBuffer chunk_for(std::span<const Piece> pieces) {
 
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           const ChunkBuffer &buffer) {
-  for (const Piece &piece : pieces)
-    if (auto put = write_piece(data, journal, piece, buffer); !put) return put;
+  for (const Piece &piece : pieces) ST_TRY(write_piece(data, journal, piece, buffer));
   return {};
 }
 
 Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces) {
-  for (const Piece &p : pieces)
-    if (auto kept = os::keep_in_writable_mappings(data, p.offset, p.payload.length); !kept) return kept;
+  for (const Piece &p : pieces) ST_TRY(os::keep_in_writable_mappings(data, p.offset, p.payload.length));
   return {};
 }
 
@@ -106,8 +102,8 @@ Result<void> copy_payload(const os::File &data, const os::File &journal, const R
                           uint64_t end, std::byte *buffer) {
   for (uint64_t at = begin; at < end;) {
     const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
-    if (auto got = journal.read(buffer, n, range.payload + (at - range.offset)); !got) return got;
-    if (auto put = data.write(buffer, n, at); !put) return put;
+    ST_TRY(journal.read(buffer, n, range.payload + (at - range.offset)));
+    ST_TRY(data.write(buffer, n, at));
     at += n;
   }
   return {};

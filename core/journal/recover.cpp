@@ -34,23 +34,19 @@ bool is_on(const Found &found, std::span<const Piece> locked) {
 
 Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
   Orphans orphans;
-  auto names = folder.journals();
-  if (!names) return Failure(std::move(names.error()));
-  for (const std::string &name : *names) {
+  ST_TRY(auto names, folder.journals());
+  for (const std::string &name : names) {
     if (name == asking.own) continue;
-    auto looked = look_at(folder, name, data, false);
-    if (!looked) return Failure(std::move(looked.error()));
-    if (!*looked) continue;
-    Found &found = **looked;
+    ST_TRY(auto looked, look_at(folder, name, data, false));
+    if (!looked) continue;
+    Found &found = *looked;
     if (found.file) {
-      auto held = who_holds(found);
-      if (!held) return Failure(std::move(held.error()));
-      const bool rests = *held == Holder::parked && !found.waits();
-      if (*held != Holder::nobody && (rests || !is_on(found, asking.locked))) continue;
+      ST_TRY(auto held, who_holds(found));
+      const bool rests = held == Holder::parked && !found.waits();
+      if (held != Holder::nobody && (rests || !is_on(found, asking.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
-      if (found.waits())
-        if (auto read = read_state(found); !read) return Failure(std::move(read.error()));
+      if (found.waits()) ST_TRY(read_state(found));
     }
     (found.waits() ? orphans.committed : orphans.idle) = true;
   }
@@ -58,18 +54,15 @@ Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, cons
 }
 
 Result<bool> settle_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
-  auto orphans = find_orphans(folder, data, asking);
-  if (!orphans) return Failure(std::move(orphans.error()));
-  if (orphans->committed) return false;
-  if (!orphans->idle) return true;
-  auto names = folder.journals();
-  if (!names) return Failure(std::move(names.error()));
-  for (const std::string &name : *names) {
+  ST_TRY(auto orphans, find_orphans(folder, data, asking));
+  if (orphans.committed) return false;
+  if (!orphans.idle) return true;
+  ST_TRY(auto names, folder.journals());
+  for (const std::string &name : names) {
     if (name == asking.own) continue;
-    auto looked = look_at(folder, name, data, true);
-    if (!looked) return Failure(std::move(looked.error()));
-    if (!*looked || (*looked)->waits()) continue;
-    if (auto settled = settle_idle(folder, name, **looked); !settled) return Failure(std::move(settled.error()));
+    ST_TRY(auto looked, look_at(folder, name, data, true));
+    if (!looked || looked->waits()) continue;
+    ST_TRY(settle_idle(folder, name, *looked));
   }
   return true;
 }
@@ -116,39 +109,32 @@ Result<bool> Recovery::run() {
   if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
   Replacement::remove_stale(file_, temporary_infix, listed_);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
-  auto there = Folder::open(file_, by_path, told);
-  if (!there) return Failure(std::move(there.error()));
-  if (!*there && !Replacement::is_any(file_, undecided_infix, listed_)) return true;
+  ST_TRY(auto there, Folder::open(file_, by_path, told));
+  if (!there && !Replacement::is_any(file_, undecided_infix, listed_)) return true;
 
   auto read_only = [&](Error &&e) {
     return Failure(means_read_only(e) ? needs_recovery(file_.path(), e) : std::move(e));
   };
   auto exclusive = lock_whole_file(file_, wait_);
-  if (!exclusive && !*there && means_read_only(exclusive.error())) return true;
+  if (!exclusive && !there && means_read_only(exclusive.error())) return true;
   if (!exclusive) return read_only(std::move(exclusive.error()));
   const os::File &data = (*exclusive)->file;
-  auto identity = data.stat();
-  if (!identity) return Failure(std::move(identity.error()));
+  ST_TRY(auto identity, data.stat());
 
   // Only now it is the folder that counts: while this waited, that one may have been removed and another made.
-  auto folder = Folder::open(file_, *identity, {});
-  if (!folder) return Failure(std::move(folder.error()));
+  ST_TRY(auto folder, Folder::open(file_, identity, {}));
   std::vector<std::string> names;
-  if (*folder) {
-    auto listed = (*folder)->journals();
-    if (!listed) return Failure(std::move(listed.error()));
-    names = std::move(*listed);
+  if (folder) {
+    ST_TRY(names, folder->journals());
   }
   for (const bool done : {false, true})  // what the file needs comes first
     for (const std::string &name : names) {
       if (stopped_)
         return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
-      auto looked = look_at(**folder, name, *identity, true);
+      auto looked = look_at(*folder, name, identity, true);
       if (!looked) return read_only(std::move(looked.error()));
       if (!*looked || (*looked)->is_done() != done) continue;
-      auto settled =
-          done ? drop_done(**folder, name, **looked, *identity) : settle(**folder, name, **looked, data, *identity);
-      if (!settled) return Failure(std::move(settled.error()));
+      ST_TRY(done ? drop_done(*folder, name, **looked, identity) : settle(*folder, name, **looked, data, identity));
       if (super_) return false;
     }
   // What is still undecided belonged to a part, and there is none any more.
@@ -159,10 +145,9 @@ Result<bool> Recovery::run() {
 }
 
 Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, const std::string &why) {
-  auto aside = move_aside(folder, name);
-  if (!aside) return Failure(std::move(aside.error()));
+  ST_TRY(auto aside, move_aside(folder, name));
   ++result.aside;
-  result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(*aside));
+  result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(aside));
   tell(LogLevel::warning, Status::journal, result.why_aside);
   return {};
 }
@@ -170,17 +155,15 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
 // It must stay as long as a super-journal may ask for it, which a power cut may bring back.
 Result<void> Recovery::drop_done(const Folder &folder, const std::string &name, const Found &done,
                                  const struct stat &identity) {
-  auto decision = decision_on(file_, done.record, identity, true);
-  if (!decision) return Failure(std::move(decision.error()));
-  if (*decision == Decision::unknown || (*decision == Decision::yes && leaves_done_)) return {};
-  if (*decision == Decision::yes) {
+  ST_TRY(auto decision, decision_on(file_, done.record, identity, true));
+  if (decision == Decision::unknown || (decision == Decision::yes && leaves_done_)) return {};
+  if (decision == Decision::yes) {
     for_done_ = true;
     super_ = file_.beside(done.record.super_of);
     return {};
   }
-  auto dropped = drop_if_idle(folder, name, done);
-  if (!dropped) return Failure(std::move(dropped.error()));
-  if (!*dropped) return {};
+  ST_TRY(auto dropped, drop_if_idle(folder, name, done));
+  if (!dropped) return {};
   ++result.dropped;
   tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction was finished; it was dropped"));
   return {};
@@ -190,38 +173,32 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
                               const struct stat &identity) {
   const std::string dropped_for = text("journal ", name, ": its transaction had not committed; it was dropped");
   if (!orphan.waits()) {
-    auto dropped = drop_if_idle(folder, name, orphan);
-    if (!dropped) return Failure(std::move(dropped.error()));
-    if (!*dropped) return {};
+    ST_TRY(auto dropped, drop_if_idle(folder, name, orphan));
+    if (!dropped) return {};
     ++result.dropped;
     tell(LogLevel::info, Status::ok, dropped_for);
     return {};
   }
   bool never_was = false;  // a part, and the whole was not committed
   if (orphan.damage.empty() && orphan.record.is_part()) {
-    auto decision = decision_on(file_, orphan.record, identity);
-    if (!decision) return Failure(std::move(decision.error()));
-    if (*decision == Decision::yes) {
+    ST_TRY(auto decision, decision_on(file_, orphan.record, identity));
+    if (decision == Decision::yes) {
       super_ = file_.beside(orphan.record.super_of);
       return {};
     }
-    never_was = *decision == Decision::no;
+    never_was = decision == Decision::no;
     if (!never_was) orphan.damage = "its super-journal is damaged, or not to be trusted";
   }
   if (orphan.damage.empty() && orphan.record.is_super()) orphan.damage = "it is the super-journal of an index";
   Replay replay(data, orphan);
   if (orphan.damage.empty()) {
     if (!known_) {
-      auto read = identify(data);
-      if (!read) return Failure(std::move(read.error()));
-      known_ = *read;
+      ST_TRY(known_, identify(data));
     }
-    auto why = replay.why_not(*known_);
-    if (!why) return Failure(std::move(why.error()));
-    orphan.damage = std::move(*why);
+    ST_TRY(orphan.damage, replay.why_not(*known_));
   }
   if (never_was && !replay.touched()) {
-    if (auto emptied = empty_and_drop(folder, name, orphan); !emptied) return emptied;
+    ST_TRY(empty_and_drop(folder, name, orphan));
     ++result.dropped;
     tell(LogLevel::info, Status::ok, dropped_for);
     return {};
@@ -229,9 +206,9 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
   if (never_was && orphan.damage.empty())
     orphan.damage = text("its super-journal, beside ", in_quotes(orphan.record.super_of), ", is gone");
   if (!orphan.damage.empty()) return put_aside(folder, name, orphan.damage);
-  if (auto confirmed = confirm(orphan); !confirmed) return confirmed;
-  if (auto applied = replay.apply(); !applied) return applied;
-  if (auto emptied = empty_and_drop(folder, name, orphan); !emptied) return emptied;
+  ST_TRY(confirm(orphan));
+  ST_TRY(replay.apply());
+  ST_TRY(empty_and_drop(folder, name, orphan));
   const bool undone = orphan.record.is_undo();
   ++(undone ? result.undone : result.applied);
   tell(LogLevel::info, Status::ok,
@@ -249,9 +226,8 @@ Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, co
   constexpr int attempts = 100;
   Recovery recovery(file, wait, findings, listed);
   for (int i = 0; i < attempts; ++i) {
-    auto done = recovery.run();
-    if (!done) return Failure(std::move(done.error()));
-    if (*done) return std::move(recovery.result);
+    ST_TRY(auto done, recovery.run());
+    if (done) return std::move(recovery.result);
     auto finished = recover_super(recovery.super(), wait, findings);
     if (recovery.may_leave()) recovery.leave_done();
     if (!finished && recovery.may_leave()) continue;

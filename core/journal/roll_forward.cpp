@@ -9,23 +9,21 @@ namespace st::write {
 namespace {
 
 Result<Form> form_of_shard(const os::File &file) {
-  auto identity = identify(file);
-  if (!identity) return Failure(std::move(identity.error()));
-  return Form{identity->size, identity->header_hash};
+  ST_TRY(auto identity, identify(file));
+  return Form{identity.size, identity.header_hash};
 }
 
 }  // namespace
 
 Result<Form> form_of_index(const os::File &file) {
   constexpr uint64_t block = uint64_t{256} << 10;
-  auto s = file.stat();
-  if (!s) return Failure(std::move(s.error()));
-  const auto size = static_cast<uint64_t>(s->st_size);
+  ST_TRY(auto s, file.stat());
+  const auto size = static_cast<uint64_t>(s.st_size);
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(block);
   Hasher hasher;
   for (uint64_t at = 0; at < size; at += block) {
     const uint64_t n = std::min(block, size - at);
-    if (auto got = file.read(buffer.get(), n, at); !got) return Failure(std::move(got.error()));
+    ST_TRY(file.read(buffer.get(), n, at));
     hasher.add(buffer.get(), n);
   }
   return Form{size, hasher.digest()};
@@ -38,17 +36,14 @@ Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_tempor
   if (!file) return Failure(std::move(file.error()));
   auto temporary = std::make_unique<Target::Temporary>();
   temporary->file = std::move(*file);
-  auto lock = os::RangeLock::acquire(temporary->file, {os::whole_file(true)}, wait_);
-  if (!lock) return Failure(std::move(lock.error()));
-  temporary->lock = std::move(*lock);
+  ST_TRY(temporary->lock, os::RangeLock::acquire(temporary->file, {os::whole_file(true)}, wait_));
   return temporary;
 }
 
 Result<std::string> RollForward::look_at_temporaries(Target &target, const os::File &now, bool is_index) {
   const SuperEntry &e = *target.entry;
   auto form_of = [&](const os::File &file) { return is_index ? form_of_index(file) : form_of_shard(file); };
-  auto form = form_of(now);
-  if (!form) return Failure(std::move(form.error()));
+  ST_TRY(const auto form, form_of(now));
   const std::string shown = in_quotes(e.file);
   struct Step {
     const std::string *name;
@@ -58,36 +53,28 @@ Result<std::string> RollForward::look_at_temporaries(Target &target, const os::F
   const Form *reached = &e.old;  // what the file is, if steps are still to be done
   for (const Step &step : {Step{&e.first, &e.first_form, &target.first}, {&e.second, &e.second_form, &target.second}}) {
     if (step.name->empty()) continue;
-    auto found = open_temporary(*step.name);
-    if (!found) return Failure(std::move(found.error()));
-    *step.found = std::move(*found);
+    ST_TRY(*step.found, open_temporary(*step.name));
     if (!*step.found) {  // it has taken its place
       reached = step.form;
       continue;
     }
-    auto made = form_of((*step.found)->file);
-    if (!made) return Failure(std::move(made.error()));
-    if (*made != *step.form) return text("the new file for ", shown, " is damaged");
+    ST_TRY(auto made, form_of((*step.found)->file));
+    if (made != *step.form) return text("the new file for ", shown, " is damaged");
   }
-  if (*form != *reached) return text(shown, " is neither the old file nor the new one: something else has changed it");
+  if (form != *reached) return text(shown, " is neither the old file nor the new one: something else has changed it");
   return std::string();
 }
 
 Result<std::string> RollForward::look_at_journal(Target &target) {
-  auto data = target.locked->file.stat();
-  if (!data) return Failure(std::move(data.error()));
-  auto folder = Folder::open(at(target.entry->file), *data, {});
-  if (!folder) return Failure(std::move(folder.error()));
-  target.folder = std::move(*folder);
+  ST_TRY(auto data, target.locked->file.stat());
+  ST_TRY(target.folder, Folder::open(at(target.entry->file), data, {}));
   if (!target.folder) return std::string();
-  auto looked = look_at(*target.folder, target.entry->journal, *data, true);
-  if (!looked) return Failure(std::move(looked.error()));
-  if (!*looked) return std::string();
-  if (!(*looked)->damage.empty())
-    return text("the journal of ", in_quotes(target.entry->file), ": ", (*looked)->damage);
-  const CommitRecord &record = (*looked)->record;
-  if ((*looked)->state == JournalState::committed && record.is_part() && record.transaction == transaction_)
-    target.journal = std::move(*looked);
+  ST_TRY(auto looked, look_at(*target.folder, target.entry->journal, data, true));
+  if (!looked) return std::string();
+  if (!looked->damage.empty()) return text("the journal of ", in_quotes(target.entry->file), ": ", looked->damage);
+  const CommitRecord &record = looked->record;
+  if (looked->state == JournalState::committed && record.is_part() && record.transaction == transaction_)
+    target.journal = std::move(looked);
   return std::string();
 }
 
@@ -96,9 +83,8 @@ Result<std::string> RollForward::look_at_patch(Target &target) {
   if (!target.journal)
     return text(in_quotes(target.entry->file), " was to be changed, but its journal is gone: something has removed it");
   target.replay = std::make_unique<Replay>(target.locked->file, *target.journal);
-  auto identity = identify(target.locked->file);
-  if (!identity) return Failure(std::move(identity.error()));
-  auto why = target.replay->why_not(*identity);
+  ST_TRY(auto identity, identify(target.locked->file));
+  auto why = target.replay->why_not(identity);
   if (why && !why->empty()) return text("the journal of ", in_quotes(target.entry->file), ": ", *why);
   return why;
 }
@@ -139,22 +125,17 @@ Result<void> RollForward::place(const std::string &temporary, const std::string 
 // Whoever did the steps that were done before may have died between them, and their being durable.
 Result<void> RollForward::apply() {
   for (Target &t : targets_)
-    if (t.replay)
-      if (auto applied = t.replay->apply(); !applied) return applied;
+    if (t.replay) ST_TRY(t.replay->apply());
   for (Target &t : targets_)
-    if (t.first)
-      if (auto placed = place(t.entry->first, t.entry->file); !placed) return placed;
-  if (auto synced = dir_->sync(); !synced) return synced;
-  if (index_.first)
-    if (auto placed = place(index_.entry->first, index_.entry->file); !placed) return placed;
-  if (auto synced = dir_->sync(); !synced) return synced;
+    if (t.first) ST_TRY(place(t.entry->first, t.entry->file));
+  ST_TRY(dir_->sync());
+  if (index_.first) ST_TRY(place(index_.entry->first, index_.entry->file));
+  ST_TRY(dir_->sync());
   for (Target &t : targets_)
-    if (t.second)
-      if (auto placed = place(t.entry->second, t.entry->file); !placed) return placed;
-  if (auto synced = dir_->sync(); !synced) return synced;
+    if (t.second) ST_TRY(place(t.entry->second, t.entry->file));
+  ST_TRY(dir_->sync());
   for (Target &t : targets_)
-    if (t.journal)
-      if (auto marked = mark_done(*t.journal); !marked) return marked;
+    if (t.journal) ST_TRY(mark_done(*t.journal));
   return {};
 }
 

@@ -24,7 +24,7 @@ Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t 
   constexpr uint64_t slice = uint64_t{2} << 20;
   const uint64_t most = mode & FALLOC_FL_UNSHARE_RANGE ? slice : n;
   for (uint64_t done = 0; done < n; done += most) {
-    if (auto go = control.check(done, n); !go) return go;
+    ST_TRY(control.check(done, n));
     const uint64_t part = std::min(most, n - done);
     const int r = os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, offset + done, part); });
     if (r >= 0) continue;
@@ -102,10 +102,9 @@ Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, s
   for (const Piece &p : pieces) {
     // No more than that: xfs asks for as much free space as it is told to allocate, though nothing may be missing.
     if (const auto stretches = missing(data, p.offset, p.offset + p.payload.length)) {
-      for (const Stretch &s : *stretches)
-        if (auto room = allocate(data, mode, s.begin, s.end - s.begin, control); !room) return room;
+      for (const Stretch &s : *stretches) ST_TRY(allocate(data, mode, s.begin, s.end - s.begin, control));
     } else if (filesystem.type == "xfs" || has_hole(data, p)) {
-      if (auto room = allocate(data, mode, p.offset, p.payload.length, control); !room) return room;
+      ST_TRY(allocate(data, mode, p.offset, p.payload.length, control));
     }
   }
   return {};

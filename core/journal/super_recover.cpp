@@ -14,8 +14,7 @@ Result<std::optional<SuperList>> read_list(const Found &found) {
   if (r.ranges > longest_super_list || r.manifest > found.size || r.ranges > found.size - r.manifest)
     return std::nullopt;
   std::vector<std::byte> manifest(r.ranges);
-  if (auto got = found.file.read(manifest.data(), manifest.size(), r.manifest); !got)
-    return Failure(std::move(got.error()));
+  ST_TRY(found.file.read(manifest.data(), manifest.size(), r.manifest));
   if (hash64(manifest.data(), manifest.size()) != r.manifest_hash) return std::nullopt;
   return decode_super(manifest);
 }
@@ -35,8 +34,7 @@ Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part
   if (!(*looked)->waits()) {
     // Its writer may have died before this was durable, or a sync may have failed: written once more, it is not taken
     // for what was lost then.
-    if (durably)
-      if (auto emptied = empty(**looked); !emptied) return Failure(std::move(emptied.error()));
+    if (durably) ST_TRY(empty(**looked));
     return Decision::no;
   }
   const bool is_ours =
@@ -73,15 +71,12 @@ Result<void> SuperRecovery::run() {
   struct stat by_path;
   if (const int r = index_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index_.path()));
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
-  auto there = Folder::open(index_, by_path, told);
-  if (!there) return Failure(std::move(there.error()));
+  ST_TRY(auto there, Folder::open(index_, by_path, told));
   auto exclusive = lock_whole_file(index_, wait_);
-  if (!exclusive) return Failure(*there ? read_only(std::move(exclusive.error())) : std::move(exclusive.error()));
+  if (!exclusive) return Failure(there ? read_only(std::move(exclusive.error())) : std::move(exclusive.error()));
   // As in the recovery of a file, what counts is what is there now.
-  auto folder = Folder::open(index_, by_path, {});
-  if (!folder) return Failure(std::move(folder.error()));
-  if (*folder)
-    if (auto settled = settle_all(**folder, by_path, (*exclusive)->file); !settled) return settled;
+  ST_TRY(auto folder, Folder::open(index_, by_path, {}));
+  if (folder) ST_TRY(settle_all(*folder, by_path, (*exclusive)->file));
   Replacement::remove_stale(index_, undecided_infix);
   (*exclusive)->lock.release();
   Folder::remove_if_empty(index_);
@@ -89,13 +84,12 @@ Result<void> SuperRecovery::run() {
 }
 
 Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &by_path, const os::File &index) {
-  auto names = folder.journals();
-  if (!names) return Failure(std::move(names.error()));
-  for (const std::string &name : *names) {
+  ST_TRY(auto names, folder.journals());
+  for (const std::string &name : names) {
     auto looked = look_at(folder, name, by_path, true);
     if (!looked) return Failure(read_only(std::move(looked.error())));
     if (!*looked) continue;
-    if (auto settled = settle(folder, name, **looked, index); !settled) return settled;
+    ST_TRY(settle(folder, name, **looked, index));
     if (stopped_) break;
   }
   return {};
@@ -106,18 +100,16 @@ Result<std::string> SuperRecovery::why_no_list(const std::string &name, const Fo
   if (!super.damage.empty()) return super.damage;
   if (!super.record.is_super() || transaction_of(name) != super.record.transaction)
     return std::string("it is no super-journal");
-  auto read = read_list(super);
-  if (!read) return Failure(std::move(read.error()));
-  if (!*read || (*read)->index.file != index_.name()) return std::string("its list of files is damaged");
-  *list = std::move(**read);
+  ST_TRY(auto read, read_list(super));
+  if (!read || read->index.file != index_.name()) return std::string("its list of files is damaged");
+  *list = std::move(*read);
   return std::string();
 }
 
 Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name, Found &super, const os::File &index) {
   if (!super.waits()) {
-    auto dropped = drop_if_idle(folder, name, super);
-    if (!dropped) return Failure(std::move(dropped.error()));
-    result.dropped += *dropped;
+    ST_TRY(auto dropped, drop_if_idle(folder, name, super));
+    result.dropped += dropped;
     return {};
   }
   SuperList list;
@@ -127,17 +119,16 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
   if (why->empty()) why = forward.why_not(index);
   if (!why) return Failure(read_only(std::move(why.error())));
   if (!why->empty()) {
-    auto aside = move_aside(folder, name);
-    if (!aside) return Failure(std::move(aside.error()));
+    ST_TRY(auto aside, move_aside(folder, name));
     ++result.aside;
     result.why_aside =
-        text("the super-journal ", name, " was not applied: ", *why, "; it was moved aside to ", in_quotes(*aside));
+        text("the super-journal ", name, " was not applied: ", *why, "; it was moved aside to ", in_quotes(aside));
     tell(LogLevel::warning, Status::journal, result.why_aside);
     return {};
   }
-  if (auto confirmed = confirm(super); !confirmed) return confirmed;
-  if (auto applied = forward.apply(); !applied) return applied;
-  if (auto emptied = empty_and_drop(folder, name, super); !emptied) return emptied;
+  ST_TRY(confirm(super));
+  ST_TRY(forward.apply());
+  ST_TRY(empty_and_drop(folder, name, super));
   forward.drop_parts();
   ++result.applied;
   tell(LogLevel::info, Status::ok,
@@ -149,7 +140,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
 
 Result<Recovered> recover_super(const os::Location &index, const os::LockWait &wait, const Findings &findings) {
   SuperRecovery recovery(index, wait, findings);
-  if (auto done = recovery.run(); !done) return Failure(std::move(done.error()));
+  ST_TRY(recovery.run());
   return std::move(recovery.result);
 }
 
@@ -165,16 +156,15 @@ Result<Recovered> recover_super_if_needed(const os::Location &index, const os::L
                                           const Findings &findings) {
   struct stat by_path;
   if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
-  auto folder = Folder::open(index, by_path, [&](LogLevel level, const std::string &m) {
+  const Log told = [&](LogLevel level, const std::string &m) {
     if (findings) findings({level, Status::journal, m});
-  });
-  if (!folder) return Failure(std::move(folder.error()));
-  if (!*folder) return Recovered{};
-  auto orphans = find_orphans(**folder, by_path);
-  if (!orphans) return Failure(std::move(orphans.error()));
-  if (!orphans->committed) {
-    if (tidy && orphans->idle) static_cast<void>(recover_super(index, {0, wait.control, wait.waits}, findings));
-    if (tidy && !orphans->idle) Folder::remove_if_empty(index);
+  };
+  ST_TRY(auto folder, Folder::open(index, by_path, told));
+  if (!folder) return Recovered{};
+  ST_TRY(auto orphans, find_orphans(*folder, by_path));
+  if (!orphans.committed) {
+    if (tidy && orphans.idle) static_cast<void>(recover_super(index, {0, wait.control, wait.waits}, findings));
+    if (tidy && !orphans.idle) Folder::remove_if_empty(index);
     return Recovered{};
   }
   return recover_super_or_fail(index, wait, findings);

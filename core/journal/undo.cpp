@@ -70,14 +70,11 @@ Result<std::vector<RangeRecord>> save_old(const os::File &data, Journal &journal
     const Journal::GoOn go_on = [&](uint64_t more) { return control.check(done + more, total); };
     SectorTable table = p.table;
     if (p.staged()) {
-      auto noted = journal.note_staged(p.offset, p.payload, go_on);
-      if (!noted) return Failure(std::move(noted.error()));
-      table = *noted;
+      ST_TRY(table, journal.note_staged(p.offset, p.payload, go_on));
     }
     const uint64_t shared = worth_sharing_of(p, from) ? block : 0;
-    auto range = journal.save_old(data, p.offset, p.payload.length, table, shared, go_on);
-    if (!range) return Failure(std::move(range.error()));
-    ranges.push_back(*range);
+    ST_TRY(auto range, journal.save_old(data, p.offset, p.payload.length, table, shared, go_on));
+    ranges.push_back(range);
     done += p.payload.length;
   }
   return ranges;
@@ -107,7 +104,7 @@ tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::
   const auto buffer = chunk_for(pieces);
 
   // From here on recovery puts the old bytes back, which is no change yet.
-  if (auto armed = commit_there(journal, there, false); !armed) return armed;
+  ST_TRY(commit_there(journal, there, false));
   if (auto written = write_pieces(data, journal, pieces, buffer); !written)
     return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));
   for (const Piece &p : pieces) {
@@ -131,7 +128,7 @@ Result<void> put_back(const os::File &data, const os::File &journal, const Range
   if (!whole.any() ||
       !data.clone(journal, range.payload + (whole.begin - range.offset), whole.end - whole.begin, whole.begin))
     return copy_payload(data, journal, range, range.offset, end, buffer);
-  if (auto put = copy_payload(data, journal, range, range.offset, whole.begin, buffer); !put) return put;
+  ST_TRY(copy_payload(data, journal, range, range.offset, whole.begin, buffer));
   return copy_payload(data, journal, range, whole.end, end, buffer);
 }
 

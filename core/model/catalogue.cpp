@@ -12,9 +12,8 @@ Result<std::vector<Place>> Catalogue::all() const {
   std::vector<Place> all;
   all.reserve(size());
   for (size_t i = 0; i < size(); ++i) {
-    auto place = at(i);
-    if (!place) return Failure(std::move(place.error()));
-    all.push_back(*place);
+    ST_TRY(auto place, at(i));
+    all.push_back(place);
   }
   return all;
 }
@@ -33,9 +32,8 @@ std::vector<Opened> Catalogue::opened() const {
 Result<Place> Catalogue::find(std::string_view name) const {
   std::string where;
   if (several_) {
-    auto place = several_->find(name);
-    if (!place) return Failure(std::move(place.error()));
-    if (*place) return **place;
+    ST_TRY(auto place, several_->find(name));
+    if (place) return *place;
   } else {
     if (const auto i = snapshot_->header.index.find(name)) return Place{*i, 0, file_, snapshot_, *i};
     if (snapshot_->env) where = text(" in ", in_quotes(snapshot_->file.path()));

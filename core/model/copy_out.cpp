@@ -8,15 +8,13 @@ Result<void> copy_out(write::Destination to, std::span<const Place> places, cons
   declared.reserve(places.size());
   for (const Place &p : places) declared.push_back(write::declaration(p.tensor()));
   options.progress = {};
-  auto writer = write::Writer::open(std::move(to), std::move(declared), metadata, std::move(options));
-  if (!writer) return Failure(std::move(writer.error()));
+  ST_TRY(auto writer, write::Writer::open(std::move(to), std::move(declared), metadata, std::move(options)));
   for (const Place &p : places) {
     const TensorView t = p.tensor();
-    auto here = p.snapshot->here();
-    if (!here) return Failure(std::move(here.error()));
-    if (auto done = (*writer)->copy(t.name, here->file, p.snapshot->file_offset(t), tell); !done) return done;
+    ST_TRY(auto here, p.snapshot->here());
+    ST_TRY(writer->copy(t.name, here.file, p.snapshot->file_offset(t), tell));
   }
-  return (*writer)->finish();
+  return writer->finish();
 }
 
 }  // namespace st::store

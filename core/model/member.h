@@ -21,12 +21,10 @@ class Member {
 
   Result<Checkpoint *> open(const OpenOptions &options) {
     if (Checkpoint *c = opened()) return c;
-    auto at = os::Location::find_in(folder_, name_);
-    if (!at) return Failure(std::move(at.error()));
-    auto fresh = Checkpoint::open(std::move(*at), options);
-    if (!fresh) return Failure(std::move(fresh.error()));
+    ST_TRY(auto at, os::Location::find_in(folder_, name_));
+    ST_TRY(auto fresh, Checkpoint::open(std::move(at), options));
     Checkpoint *none = nullptr;
-    if (opened_.compare_exchange_strong(none, fresh->get(), std::memory_order_acq_rel)) return fresh->release();
+    if (opened_.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
     return none;
   }
   Checkpoint *opened() const { return opened_.load(std::memory_order_acquire); }

@@ -17,20 +17,18 @@ std::vector<size_t> indices_of(const std::vector<Place> &places) {
 }  // namespace
 
 Result<std::unique_ptr<Collection>> OneFile::reopen(const Catalogue &state, Again as) const {
-  auto again = file_->reopen(*state.snapshot(), as);
-  if (!again) return Failure(std::move(again.error()));
-  return std::make_unique<OneFile>(std::move(*again));
+  ST_TRY(auto again, file_->reopen(*state.snapshot(), as));
+  return std::make_unique<OneFile>(std::move(again));
 }
 
 Result<std::unique_ptr<AnyTransaction>> OneFile::begin(TransactionOptions options) {
   const bool new_names = options.new_names;
-  auto begun = Transaction::begin(*file_, std::move(options));
-  if (!begun) return Failure(std::move(begun.error()));
+  ST_TRY(auto begun, Transaction::begin(*file_, std::move(options)));
   if (new_names)
     return fail(
         Status::unsupported, in_quotes(file_->path()),
         " is one file, of which no index could tell a new name; begin the transaction without ST_TXN_NEW_NAMES");
-  return std::move(*begun);
+  return begun;
 }
 
 Result<void> OneFile::read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const {

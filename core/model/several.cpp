@@ -62,7 +62,7 @@ Result<void> Several::share_out(const std::vector<Part> &parts, const Progress &
   std::atomic<uint64_t> done = 0;
   auto body = [&](size_t, bool calling) -> Result<void> {
     for (size_t i = next++; i < parts.size() && !crew.stopped(); i = next++) {
-      if (auto go = control.interrupted() ? control.check(done, total) : Result<void>(); !go) return go;
+      if (control.interrupted()) ST_TRY(control.check(done, total));
       uint64_t told = 0;
       const Progress part_progress = [&](uint64_t now, uint64_t) {
         done += now - std::exchange(told, now);
@@ -82,7 +82,7 @@ Result<void> Several::share_out(const std::vector<Part> &parts, const Progress &
     }
     return {};
   };
-  if (auto ran = crew.run(n, body, [&] { return control.check(done, total); }); !ran) return ran;
+  ST_TRY(crew.run(n, body, [&] { return control.check(done, total); }));
   return control.check(total, total);
 }
 
@@ -118,9 +118,7 @@ Result<std::vector<Place>> Several::own_part_of(const Catalogue &catalogue) cons
 Result<void> Several::prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
                                const Progress &progress) const {
   if (!places) {
-    auto mine = own_part_of(catalogue);
-    if (!mine) return Failure(std::move(mine.error()));
-    places = std::move(*mine);
+    ST_TRY(places, own_part_of(catalogue));
   }
   std::sort(places->begin(), places->end(), [](const Place &a, const Place &b) { return a.global < b.global; });
   std::vector<uint64_t> bytes;
@@ -146,9 +144,7 @@ Result<void> Several::prefetch(const Catalogue &catalogue, std::optional<std::ve
 Result<void> Several::load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
                            bool direct, const Progress &progress) const {
   if (!places) {
-    auto all = catalogue.all();
-    if (!all) return Failure(std::move(all.error()));
-    places = std::move(*all);
+    ST_TRY(places, catalogue.all());
   }
   std::vector<uint64_t> bytes;
   for (const Place &p : *places) bytes.push_back(p.tensor().nbytes);

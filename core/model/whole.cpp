@@ -36,10 +36,9 @@ Whole::Whole(Catalogue of, std::string path, std::vector<Opened> files, std::vec
 Result<Whole> Whole::of(const Collection &collection) {
   if (const Checkpoint *file = collection.file()) return Whole(*file);
   const Catalogue catalogue = collection.catalogue();
-  auto places = catalogue.all();
-  if (!places) return Failure(std::move(places.error()));
+  ST_TRY(auto places, catalogue.all());
   std::vector<Opened> files;
-  for (const Place &p : *places)
+  for (const Place &p : places)
     if (p.number == files.size()) files.push_back({p.member, p.snapshot});
   std::vector<MetadataPair> of_index;
   for (size_t i = 0; i < catalogue.metadata_size(); ++i)

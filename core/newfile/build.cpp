@@ -15,23 +15,22 @@ Result<Built> build(const os::File &to, std::string_view header, std::span<const
   uint64_t done = 0, total = header.size();
   for (const Segment &s : segments) total += s.length;
   const auto tell = [&](uint64_t n) { return control.check(done += n, total); };
-  if (auto go = control.check(0, total); !go) return Failure(std::move(go.error()));
+  ST_TRY(control.check(0, total));
   uint64_t end = header.size();
   for (const Segment &s : segments) {
     ST_ASSERT(s.to == end);
     end += s.length;
     if (s.length == 0) continue;
     if (!s.file) {
-      if (auto put = write_stream(to, s.bytes, s.length, s.to, tell); !put) return Failure(std::move(put.error()));
+      ST_TRY(write_stream(to, s.bytes, s.length, s.to, tell));
       built.written += s.length;
       continue;
     }
-    auto moved = transfer(*s.file, to, {s.from, s.to, s.length}, block, tell);
-    if (!moved) return Failure(std::move(moved.error()));
-    built.shared += moved->shared;
-    built.copied += moved->copied;
+    ST_TRY(auto moved, transfer(*s.file, to, {s.from, s.to, s.length}, block, tell));
+    built.shared += moved.shared;
+    built.copied += moved.copied;
   }
-  if (auto put = to.write(header.data(), header.size(), 0); !put) return Failure(std::move(put.error()));
+  ST_TRY(to.write(header.data(), header.size(), 0));
   built.written += header.size();
   return built;
 }
@@ -67,7 +66,7 @@ Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares) {
 
 Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t shared) {
   const uint64_t room = room_of_new_file(size, shared, room_of(made).block);
-  if (auto ok = check_room(made, room_with_metadata(os::probe_filesystem(made).type, room)); !ok) return ok;
+  ST_TRY(check_room(made, room_with_metadata(os::probe_filesystem(made).type, room)));
   return set_room_aside(made, size, shared > 0);
 }
 

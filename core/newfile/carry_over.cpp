@@ -55,30 +55,26 @@ Result<void> drop_acl(const os::File &to, mode_t mode) {
 }
 
 Result<void> copy_attributes(const os::File &from, const os::File &to, mode_t mode) {
-  auto names = read_whole(from, nullptr);
-  if (!names) return Failure(std::move(names.error()));
+  ST_TRY(auto names, read_whole(from, nullptr));
   bool has_acl = false;
-  for (const std::string &name : split(*names)) {
+  for (const std::string &name : split(names)) {
     has_acl |= name == acl;
-    auto value = read_whole(from, name.c_str());
-    if (!value) return Failure(std::move(value.error()));
-    const int r = to.env().fsetxattr(to.fd(), name.c_str(), value->data(), value->size());
+    ST_TRY(auto value, read_whole(from, name.c_str()));
+    const int r = to.env().fsetxattr(to.fd(), name.c_str(), value.data(), value.size());
     // Labels of security modules and of the filesystem are theirs to give.
     const bool is_users = name.starts_with("user.") || name.starts_with("system.");
     if (r < 0 && is_users) return Failure(to.error(-r, text("carry the attribute ", in_quotes(name), " over to")));
   }
   if (has_acl) return {};
-  auto given = read_whole(to, acl.data());
-  if (!given) return Failure(std::move(given.error()));
-  return given->empty() ? Result<void>() : drop_acl(to, mode);
+  ST_TRY(auto given, read_whole(to, acl.data()));
+  return given.empty() ? Result<void>() : drop_acl(to, mode);
 }
 
 }  // namespace
 
 Result<void> carry_over(const os::File &from, const os::File &to, const Log &log) {
-  auto old = from.stat(), made = to.stat();
-  if (!old) return Failure(std::move(old.error()));
-  if (!made) return Failure(std::move(made.error()));
+  ST_TRY(auto old, from.stat());
+  ST_TRY(auto made, to.stat());
   constexpr mode_t permissions = 07777;
   mode_t mode = old->st_mode & permissions;
   os::Env &env = to.env();
@@ -94,7 +90,7 @@ Result<void> carry_over(const os::File &from, const os::File &to, const Log &log
       log(LogLevel::warning, text("the new ", in_quotes(from.path()), " belongs to user ", made->st_uid,
                                   ", as it could not be given to user ", old->st_uid));
   }
-  if (auto done = copy_attributes(from, to, mode); !done) return done;
+  ST_TRY(copy_attributes(from, to, mode));
   if (const int r = env.fchmod(to.fd(), mode); r < 0) return Failure(to.error(-r, "set the mode of"));
   return {};
 }

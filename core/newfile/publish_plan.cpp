@@ -76,7 +76,7 @@ std::string explain(const PublishPlan &plan, const PlanOptions &options, uint64_
 
 Result<PublishPlan> plan_publish(uint64_t old_data_offset, std::vector<PlannedTensor> tensors, MetadataPairs metadata,
                                  const PlanOptions &options) {
-  if (auto ok = check_data_begin(options.alignment, options.reserve); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(check_data_begin(options.alignment, options.reserve));
   if (options.layout != Layout::keep)
     std::sort(tensors.begin(), tensors.end(), [](const PlannedTensor &a, const PlannedTensor &b) {
       return canonical_before(a.dtype, a.name, b.dtype, b.name);
@@ -93,13 +93,11 @@ Result<PublishPlan> plan_publish(uint64_t old_data_offset, std::vector<PlannedTe
     if (__builtin_add_overflow(at, t.nbytes, &at))
       return fail(Status::offsets, "the tensors need more than 2^64 bytes");
   }
-  auto header = spell_header(entries, metadata);
-  if (!header) return Failure(std::move(header.error()));
-  plan.header = std::move(*header);
+  ST_TRY(plan.header, spell_header(entries, metadata));
   plan.segments = merge(tensors);
   const uint64_t data_offset =
       choose_data_offset(plan.header.size() + options.reserve, old_data_offset, plan.segments, options);
-  if (auto padded = pad_header(&plan.header, data_offset); !padded) return Failure(std::move(padded.error()));
+  ST_TRY(pad_header(&plan.header, data_offset));
 
   plan.size = data_offset + at;
   plan.written = data_offset;

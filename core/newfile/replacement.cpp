@@ -40,7 +40,7 @@ Result<std::unique_ptr<Replacement>> Replacement::create(const os::Location &tar
   std::unique_ptr<Replacement> r(new Replacement(target, infix));
   r->process_ = target.env().getpid();
   if (infix == temporary_infix) remove_stale(target, infix);
-  if (auto made = r->make(mode); !made) return Failure(std::move(made.error()));
+  ST_TRY(r->make(mode));
   return r;
 }
 
@@ -69,9 +69,8 @@ Result<void> Replacement::make(mode_t mode) {
     // apart from; a file can still be saved there.
     if (!lock && lock.error().status != Status::lock_unsupported) return Failure(std::move(lock.error()));
     if (lock) lock_ = std::move(*lock);
-    auto s = file_.stat();
-    if (!s) return Failure(std::move(s.error()));
-    if (s->st_nlink > 0) return {};
+    ST_TRY(auto s, file_.stat());
+    if (s.st_nlink > 0) return {};
     lock_.release();  // or it would end the next one's, which is of file_ too
     last =
         error(Status::io, "temporary files in ", in_quotes(target_.folder()->path()), " vanish; see what removes them");
@@ -103,21 +102,20 @@ Result<void> Replacement::rename_to(const os::Location &to) {
 }
 
 Result<void> Replacement::rename() {
-  if (auto renamed = rename_to(target_); !renamed) return renamed;
+  ST_TRY(rename_to(target_));
   named_ = false;
   return {};
 }
 
 Result<void> Replacement::rename_beside(const std::string &name) {
-  if (auto renamed = rename_to(target_.beside(name)); !renamed) return renamed;
+  ST_TRY(rename_to(target_.beside(name)));
   temporary_ = name;
   return {};
 }
 
 Result<void> Replacement::sync(const Control &control) const {
-  auto s = file_.stat();
-  if (!s) return Failure(std::move(s.error()));
-  if (auto out = write_out(file_, 0, static_cast<uint64_t>(s->st_size), control); !out) return out;
+  ST_TRY(auto s, file_.stat());
+  ST_TRY(write_out(file_, 0, static_cast<uint64_t>(s.st_size), control));
   return file_.sync();
 }
 

@@ -16,15 +16,14 @@ Result<void> WriteStream::write(const void *bytes, uint64_t n) {
   if (n >= few) return write_through(bytes, n);
   if (n == 0) return {};
   if (!few_) few_ = std::make_unique_for_overwrite<std::byte[]>(room);
-  if (n > room - waiting_)
-    if (auto put = flush(); !put) return put;
+  if (n > room - waiting_) ST_TRY(flush());
   std::memcpy(few_.get() + waiting_, bytes, n);
   waiting_ += n;
   return {};
 }
 
 Result<void> WriteStream::write_through(const void *bytes, uint64_t n) {
-  if (auto put = flush(); !put) return put;
+  ST_TRY(flush());
   return write_out(static_cast<const std::byte *>(bytes), n);
 }
 
@@ -35,11 +34,11 @@ Result<void> WriteStream::flush() {
 Result<void> WriteStream::write_out(const std::byte *bytes, uint64_t n) {
   for (uint64_t done = 0; done < n;) {
     const uint64_t take = std::min(piece, n - done);
-    if (auto put = to_.write(bytes + done, take, at_); !put) return put;
+    ST_TRY(to_.write(bytes + done, take, at_));
     done += take;
     at_ += take;
-    if (auto go = tell_(take); !go) return go;
-    if (auto on = out_.reached(at_, [&] { return tell_(0); }); !on) return on;
+    ST_TRY(tell_(take));
+    ST_TRY(out_.reached(at_, [&] { return tell_(0); }));
   }
   return {};
 }

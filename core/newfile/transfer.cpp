@@ -20,11 +20,11 @@ Result<void> by_memory(const os::File &from, const os::File &to, Range range, ui
   WriteOut out(to, range.to + done);
   while (done < range.length) {
     const uint64_t n = std::min(write_chunk_bytes, range.length - done);
-    if (auto got = from.read(buffer.get(), n, range.from + done); !got) return got;
-    if (auto put = to.write(buffer.get(), n, range.to + done); !put) return put;
+    ST_TRY(from.read(buffer.get(), n, range.from + done));
+    ST_TRY(to.write(buffer.get(), n, range.to + done));
     done += n;
-    if (auto go = tell(n); !go) return go;
-    if (auto on = out.reached(range.to + done, [&] { return tell(0); }); !on) return on;
+    ST_TRY(tell(n));
+    ST_TRY(out.reached(range.to + done, [&] { return tell(0); }));
   }
   return {};
 }
@@ -40,8 +40,8 @@ Result<void> copy(const os::File &from, const os::File &to, const Range &range, 
     // that cannot); a real fault will show when reading and writing, too.
     if (r <= 0 || static_cast<uint64_t>(r) > n) break;
     done += static_cast<uint64_t>(r);
-    if (auto go = tell(static_cast<uint64_t>(r)); !go) return go;
-    if (auto on = out.reached(range.to + done, [&] { return tell(0); }); !on) return on;
+    ST_TRY(tell(static_cast<uint64_t>(r)));
+    ST_TRY(out.reached(range.to + done, [&] { return tell(0); }));
   }
   if (done == range.length) return {};
   return by_memory(from, to, range, done, tell);
@@ -83,17 +83,17 @@ Result<Transferred> transfer(const os::File &from, const os::File &to, const Ran
                             return to.env().clone_range(to.fd(), from.fd(), inner.from, inner.length, inner.to);
                           }) == 0;
   if (!shared) {
-    if (auto done = copy(from, to, range, tell); !done) return Failure(std::move(done.error()));
+    ST_TRY(copy(from, to, range, tell));
     sum.copied = range.length;
     return sum;
   }
   sum.shared = inner.length;
-  if (auto go = tell(inner.length); !go) return Failure(std::move(go.error()));
+  ST_TRY(tell(inner.length));
   const uint64_t head = inner.from - range.from, tail = range.length - head - inner.length;
   for (const Range &edge :
        {Range{range.from, range.to, head}, Range{inner.from + inner.length, inner.to + inner.length, tail}}) {
     if (edge.length == 0) continue;
-    if (auto done = copy(from, to, edge, tell); !done) return Failure(std::move(done.error()));
+    ST_TRY(copy(from, to, edge, tell));
     sum.copied += edge.length;
   }
   return sum;

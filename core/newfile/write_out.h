@@ -17,10 +17,9 @@ class WriteOut {
   template <class GoOn>
   Result<void> reached(uint64_t end, const GoOn &go_on) {
     while (end - started_ >= slice) {
-      auto waited = start_slice();
-      if (!waited) return Failure(std::move(waited.error()));
-      if (!*waited) continue;
-      if (auto go = go_on(); !go) return go;
+      ST_TRY(auto waited, start_slice());
+      if (!waited) continue;
+      ST_TRY(go_on());
     }
     return {};
   }

@@ -49,13 +49,11 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const std::string 
       return found->second->second;
     }
   }
-  auto file = File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path);
-  if (!file) return Failure(std::move(file.error()));
-  auto s = file->stat();
-  if (!s) return Failure(std::move(s.error()));
-  if (!same_inode(*s, identity))
+  ST_TRY(auto file, File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path));
+  ST_TRY(auto s, file.stat());
+  if (!same_inode(s, identity))
     return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");
-  return keep(open, owner, std::move(*file));
+  return keep(open, owner, std::move(file));
 }
 
 void Descriptors::forget(const void *owner) {

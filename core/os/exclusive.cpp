@@ -17,9 +17,8 @@ Result<os::File> open_no_link(const os::Location &at) {
   auto file = at.open(O_RDWR | O_NONBLOCK);
   if (!file && file.error().os_errno == ELOOP) return no_plain_file(at);
   if (!file) return file;
-  auto s = file->stat();
-  if (!s) return Failure(std::move(s.error()));
-  if (!S_ISREG(s->st_mode)) return no_plain_file(at);
+  ST_TRY(auto s, file->stat());
+  if (!S_ISREG(s.st_mode)) return no_plain_file(at);
   return file;
 }
 
@@ -29,10 +28,9 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(const os::Location &at, const
   constexpr int attempts = 100;
   os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
   for (int i = 0; i < attempts; ++i) {
-    auto file = os::while_stale([&] { return open_no_link(at); });
-    if (!file) return Failure(std::move(file.error()));
+    ST_TRY(auto file, os::while_stale([&] { return open_no_link(at); }));
     auto exclusive = std::make_unique<Exclusive>();
-    exclusive->file = std::move(*file);
+    exclusive->file = std::move(file);
     auto locked = turnstile.lock(exclusive->file, {os::whole_file(true)}, wait, &exclusive->lock);
     if (!locked && wait.timeout_ms == 0) return Failure(std::move(locked.error()));  // in passing: no matter who
     if (!locked) return Failure(os::tell_holder(std::move(locked.error()), exclusive->file, os::whole_file(true)));
@@ -40,9 +38,8 @@ Result<std::unique_ptr<Exclusive>> lock_whole_file(const os::Location &at, const
       turnstile.keep(std::move(exclusive->file));
       continue;
     }
-    auto replaced = at.was_replaced(exclusive->file);
-    if (!replaced) return Failure(std::move(replaced.error()));
-    if (!*replaced) return exclusive;
+    ST_TRY(auto replaced, at.was_replaced(exclusive->file));
+    if (!replaced) return exclusive;
   }
   return fail(Status::busy, in_quotes(at.path()), " is being replaced all the time; try again");
 }

@@ -47,9 +47,8 @@ Result<size_t> File::read_up_to(void *buffer, size_t n, uint64_t offset) const {
 }
 
 Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
-  auto got = read_up_to(buffer, n, offset);
-  if (!got) return Failure(std::move(got.error()));
-  if (*got < n) return ends_at(offset + *got);
+  ST_TRY(auto got, read_up_to(buffer, n, offset));
+  if (got < n) return ends_at(offset + got);
   return {};
 }
 
@@ -134,12 +133,11 @@ bool same_inode(const struct stat &a, const struct stat &b) {
 }
 
 Result<bool> was_replaced(const File &file, const std::string &path) {
-  auto opened = file.stat();
-  if (!opened) return Failure(std::move(opened.error()));
+  ST_TRY(auto opened, file.stat());
   struct stat named;
   const int r = file.env().fstatat(AT_FDCWD, path.c_str(), &named, 0);
   if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", path));
-  return r < 0 || !same_inode(*opened, named);
+  return r < 0 || !same_inode(opened, named);
 }
 
 }  // namespace st::os

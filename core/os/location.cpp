@@ -25,9 +25,8 @@ Error no_name(const std::string &path) {
 
 Result<std::shared_ptr<const Directory>> Directory::open(Env &env, int dir, const char *name, int flags,
                                                          std::string shown) {
-  auto file = File::open(env, dir, name, folder_flags | flags, 0, std::move(shown));
-  if (!file) return Failure(std::move(file.error()));
-  return std::shared_ptr<const Directory>(new Directory(std::move(*file)));
+  ST_TRY(auto file, File::open(env, dir, name, folder_flags | flags, 0, std::move(shown)));
+  return std::shared_ptr<const Directory>(new Directory(std::move(file)));
 }
 
 Directory::~Directory() {
@@ -55,9 +54,8 @@ Result<std::vector<std::string>> Directory::list() const {
 }
 
 Result<void> Directory::sync() const {
-  auto readable = File::open(env(), fd(), ".", O_RDONLY | O_DIRECTORY, 0, path());
-  if (!readable) return Failure(std::move(readable.error()));
-  return readable->sync();
+  ST_TRY(auto readable, File::open(env(), fd(), ".", O_RDONLY | O_DIRECTORY, 0, path()));
+  return readable.sync();
 }
 
 // No mutex: a thread that a fork left behind may hold it.
@@ -167,7 +165,7 @@ Result<void> Walk::step(const std::string &part, std::string *rest) {
 
 Result<void> Walk::go(std::string rest, bool folder) {
   if (rest.empty()) return failure(ENOENT);
-  if (auto begun = begin(rest); !begun) return begun;
+  ST_TRY(begin(rest));
   bool is_own = true;  // still the path that was given, at its end
   while (true) {
     rest.erase(0, rest.find_first_not_of('/'));
@@ -177,7 +175,7 @@ Result<void> Walk::go(std::string rest, bool folder) {
     if (part.empty()) break;
     if (part == ".") continue;
     if (folder || !rest.empty() || part == "..") {
-      if (auto in = step(part, &rest); !in) return in;
+      ST_TRY(step(part, &rest));
       continue;
     }
     std::string target;
@@ -197,7 +195,7 @@ Result<void> Walk::go(std::string rest, bool folder) {
       link_ = part;
     }
     rest = target;
-    if (auto begun = begin(rest); !begun) return begun;
+    ST_TRY(begin(rest));
   }
   if (!folder) name_ = ".";  // a folder, where a file is looked for
   return {};
@@ -212,7 +210,7 @@ Result<std::string> absolute(Env &env, const std::string &path) {
 
 Result<std::shared_ptr<const Directory>> Directory::find(Env &env, const std::string &path) {
   Walk walk(env, path);
-  if (auto done = walk.to_folder(); !done) return Failure(std::move(done.error()));
+  ST_TRY(walk.to_folder());
   return walk.at();
 }
 
@@ -227,7 +225,7 @@ Location::Location(std::shared_ptr<const Directory> folder, std::string name, co
 Result<Location> Location::find(Env &env, const std::string &path) {
   return while_stale([&]() -> Result<Location> {
     Walk walk(env, path);
-    if (auto done = walk.to_entry(); !done) return Failure(std::move(done.error()));
+    ST_TRY(walk.to_entry());
     Location found(walk.at(), walk.name(), walk.absolute());
     found.nameless_ = walk.nameless();
     return found;
@@ -267,7 +265,7 @@ Result<Location> Location::find_in(std::shared_ptr<const Directory> folder, cons
                                    const std::string &given) {
   return while_stale([&]() -> Result<Location> {
     Walk walk(folder, name);
-    if (auto done = walk.to_entry(); !done) return Failure(std::move(done.error()));
+    ST_TRY(walk.to_entry());
     if (walk.at()->is(*folder)) return Location(folder, walk.name(), given);
     return Location(folder->shared(walk.at()), walk.name(), given);
   });
@@ -322,9 +320,8 @@ Result<bool> Location::is_led_to() const {
 }
 
 Result<void> Location::check_led_to() const {
-  auto led = is_led_to();
-  if (!led) return Failure(std::move(led.error()));
-  if (*led) return {};
+  ST_TRY(auto led, is_led_to());
+  if (led) return {};
   return fail(Status::file_changed, in_quotes(given_), " no longer leads to the file that was opened, which was ",
               in_quotes(path_), ": its folder was moved, or a link was changed; open it anew by its path");
 }

@@ -32,9 +32,8 @@ Result<Mapping> Mapping::of_file(const File &file, size_t size, MapKind kind) {
   m.data_ = static_cast<std::byte *>(address);
   m.size_ = size;
   if (writable) {
-    auto which = file.stat();
-    if (!which) return Failure(std::move(which.error()));
-    note_writable_mapping(file.env(), *which, m.data_, size);
+    ST_TRY(auto which, file.stat());
+    note_writable_mapping(file.env(), which, m.data_, size);
   }
   return m;
 }

@@ -87,10 +87,9 @@ Result<RangeLock> RangeLock::acquire(const File &file, std::vector<LockRange> ra
   for (const LockRange &range : ranges) {
     patience.next_lock();
     for (;;) {
-      auto taken = held.try_take(range);
-      if (!taken) return Failure(std::move(taken.error()));
-      if (*taken) break;
-      if (auto on = patience.check(range.begin); !on) return Failure(std::move(on.error()));
+      ST_TRY(auto taken, held.try_take(range));
+      if (taken) break;
+      ST_TRY(patience.check(range.begin));
       patience.sleep();
     }
   }

@@ -60,15 +60,13 @@ class Pass {
 
 Result<void> Pass::raise_flag() {
   if (waits_) return {};
-  auto raised = or_no_turnstile(held_.try_take(flag_), false);
-  if (!raised) return Failure(std::move(raised.error()));
-  waits_ = *raised;
+  ST_TRY(waits_, or_no_turnstile(held_.try_take(flag_), false));
   return {};
 }
 
 Result<bool> Pass::wait_at(uint64_t blocked_at) {
-  if (auto on = patience_.check(blocked_at); !on) return Failure(std::move(on.error()));
-  if (auto raised = raise_flag(); !raised) return Failure(std::move(raised.error()));
+  ST_TRY(patience_.check(blocked_at));
+  ST_TRY(raise_flag());
   patience_.sleep();
   return !moved_(file_);
 }
@@ -98,14 +96,12 @@ bool Pass::may_stay() {
 // Holds nothing of the ranges while it waits here.
 Result<bool> Pass::enter(const LockRange &first) {
   for (;;) {
-    auto closed = keeps_out(entrance);
-    if (!closed) return closed;
-    if (!*closed) {
-      auto taken = take(first);
-      if (!taken) return taken;
-      if (*taken) return may_stay();
+    ST_TRY(auto closed, keeps_out(entrance));
+    if (!closed) {
+      ST_TRY(auto taken, take(first));
+      if (taken) return may_stay();
     }
-    auto on = wait_at(*closed ? gate_byte.begin : first.begin);
+    auto on = wait_at(closed ? gate_byte.begin : first.begin);
     if (!on || !*on) return on;
   }
 }
@@ -115,13 +111,11 @@ Result<bool> Pass::take_others(const std::vector<LockRange> &ranges) {
   for (size_t i = 1; i < ranges.size(); ++i) {
     patience_.next_lock();
     for (;;) {
-      auto taken = take(ranges[i]);
-      if (!taken) return taken;
-      if (*taken) break;
-      auto closed = keeps_out(entrance);
-      if (!closed) return closed;
-      if (*closed) return false;
-      if (auto on = patience_.check(ranges[i].begin); !on) return Failure(std::move(on.error()));
+      ST_TRY(auto taken, take(ranges[i]));
+      if (taken) break;
+      ST_TRY(auto closed, keeps_out(entrance));
+      if (closed) return false;
+      ST_TRY(patience_.check(ranges[i].begin));
       patience_.sleep();
     }
   }
@@ -148,9 +142,8 @@ Result<bool> Pass::await_turn(const LockRange &whole) {
                                                : whole;
     patience_.look_often();
     for (;;) {
-      auto had = step == let_in ? keeps_out(exclusive(wanted)) : take(wanted);
-      if (!had) return had;
-      if (*had != (step == let_in)) break;
+      ST_TRY(auto had, step == let_in ? keeps_out(exclusive(wanted)) : take(wanted));
+      if (had != (step == let_in)) break;
       auto on = wait_at(wanted.begin);
       if (!on || !*on) return on;
     }
@@ -161,19 +154,17 @@ Result<bool> Pass::await_turn(const LockRange &whole) {
 
 // If nobody waits here, and the file is free, there is nothing to be taken here.
 Result<bool> Pass::as_writer(const LockRange &whole) {
-  auto others = is_taken(file_, turnstile_bytes);
-  if (!others) return others;
-  if (!*others) {
-    auto taken = take(whole);
-    if (!taken) return taken;
-    if (*taken) return may_stay();
+  ST_TRY(auto others, is_taken(file_, turnstile_bytes));
+  if (!others) {
+    ST_TRY(auto taken, take(whole));
+    if (taken) return may_stay();
   }
   // Without time to wait it does not close the gate to others.
   uint64_t blocked_at = whole.begin;
   for (const LockRange &byte : {gate_byte, queue_byte, waiting_writers, waiting_patches})
-    if (*others && blocked_at == whole.begin)
+    if (others && blocked_at == whole.begin)
       if (auto by = is_taken(file_, exclusive(byte)); by && *by) blocked_at = byte.begin;
-  if (auto on = patience_.check(blocked_at); !on) return Failure(std::move(on.error()));
+  ST_TRY(patience_.check(blocked_at));
   return await_turn(whole);
 }
 
@@ -184,12 +175,11 @@ Result<bool> Turnstile::lock(const File &file, std::vector<LockRange> ranges, co
   const bool writes = ranges.front().exclusive;
   Pass pass(file, writes ? waiting_writers : waiting_patches, wait, moved_);
   if (kept_) {
-    if (auto there = pass.come_over(); !there) return Failure(std::move(there.error()));
+    ST_TRY(pass.come_over());
     kept_ = {};
   }
-  auto had = writes ? pass.as_writer(ranges.front()) : pass.as_patch(ranges);
-  if (!had) return had;
-  if (*had) {
+  ST_TRY(auto had, writes ? pass.as_writer(ranges.front()) : pass.as_patch(ranges));
+  if (had) {
     *lock = std::move(pass.held());
     return true;
   }

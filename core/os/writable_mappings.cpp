@@ -55,9 +55,8 @@ void touch(std::byte *from, size_t n, size_t page) {
 }
 
 Result<void> make_private(const Noted &m, const File &file, uint64_t offset, uint64_t n) {
-  auto now = file.stat();  // beyond its end there is nothing to keep, and a touch would be a signal
-  if (!now) return Failure(std::move(now.error()));
-  const uint64_t end = std::min({offset + n, uint64_t{m.size}, static_cast<uint64_t>(now->st_size)});
+  ST_TRY(auto now, file.stat());  // beyond its end there is nothing to keep, and a touch would be a signal
+  const uint64_t end = std::min({offset + n, uint64_t{m.size}, static_cast<uint64_t>(now.st_size)});
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t from = round_down(offset, page);
   if (offset >= end) return {};
@@ -84,11 +83,9 @@ void forget_writable_mapping(const std::byte *data) {
 Result<void> keep_in_writable_mappings(const File &file, uint64_t offset, uint64_t n) {
   std::lock_guard lock(list().mutex);
   if (list().mappings.empty()) return {};
-  auto which = file.stat();
-  if (!which) return Failure(std::move(which.error()));
+  ST_TRY(auto which, file.stat());
   for (const Noted &m : list().mappings)
-    if (same_inode(m.file, *which))
-      if (auto kept = make_private(m, file, offset, n); !kept) return kept;
+    if (same_inode(m.file, which)) ST_TRY(make_private(m, file, offset, n));
   return {};
 }
 

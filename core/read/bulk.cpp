@@ -48,8 +48,8 @@ class Reader {
     while (const Request *request = take()) {
       if (s_.crew.stopped()) return {};
       if ((calling_ && is_due(*request)) || s_.control.interrupted())
-        if (auto go = s_.control.check(s_.wanted_done, s_.plan.wanted); !go) return go;
-      if (auto got = fetch(file, *request); !got) return got;
+        ST_TRY(s_.control.check(s_.wanted_done, s_.plan.wanted));
+      ST_TRY(fetch(file, *request));
       drop_behind(file, *request);
       if (!calling_) s_.crew.tell();
     }
@@ -76,8 +76,7 @@ class Reader {
   }
 
   Result<void> fetch(const os::File &file, const Request &request) {
-    auto got = read_request(file, s_.plan, request, &parts_, &scratch_);
-    if (!got) return got;
+    ST_TRY(read_request(file, s_.plan, request, &parts_, &scratch_));
     s_.bytes += request.length;
     ++s_.requests;
     s_.wanted_done += wanted_of(s_.plan, request);
@@ -141,31 +140,26 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   const Plan plan = plan_requests(std::move(pieces), block, strategy.gap, most_parts);
   if (plan.requests.empty()) return BulkDone{};
   if (strategy.direct == Direct::on || (strategy.direct == Direct::automatic && is_first_load(file, plan))) {
-    auto done = read_direct(file, plan, strategy, control);
-    if (!done) return Failure(std::move(done.error()));
-    if (*done) return **done;
+    ST_TRY(auto done, read_direct(file, plan, strategy, control));
+    if (done) return *done;
   }
   const uint64_t worth = plan.wanted / small_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
   Crew crew;
   Shared shared{file, plan, strategy, control, memory_limit ? each - std::min(each, block) : UINT64_MAX, crew, {}};
   if (strategy.own_range) shared.shares = share_out(plan.requests, threads);
-  auto read = crew.run(
-      threads, [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); },
-      [&] { return control.check(shared.wanted_done, plan.wanted); });
-  if (!read) return Failure(std::move(read.error()));
-  if (auto go = control.check(plan.wanted, plan.wanted); !go) return Failure(std::move(go.error()));
+  const auto work = [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); };
+  ST_TRY(crew.run(threads, work, [&] { return control.check(shared.wanted_done, plan.wanted); }));
+  ST_TRY(control.check(plan.wanted, plan.wanted));
   return BulkDone{shared.bytes, shared.requests};
 }
 
 Result<os::File> reopen_file(const os::File &file, int flags) {
   auto same = os::File::open(file.env(), AT_FDCWD, text("/proc/self/fd/", file.fd()), flags, 0, file.path());
   if (same) return same;
-  auto named = os::File::open(file.env(), AT_FDCWD, file.path(), flags, 0, file.path());
-  if (!named) return named;
-  auto replaced = os::was_replaced(file, file.path());
-  if (!replaced) return Failure(std::move(replaced.error()));
-  if (*replaced)
+  ST_TRY(auto named, os::File::open(file.env(), AT_FDCWD, file.path(), flags, 0, file.path()));
+  ST_TRY(auto replaced, os::was_replaced(file, file.path()));
+  if (replaced)
     return fail(Status::file_changed, in_quotes(file.path()), " now names another file; open it anew by its path");
   return named;
 }

@@ -112,7 +112,7 @@ Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint6
   Owned &owned = own(lock);
   if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);
   Arena arena = Arena::of(file.env(), n, false);
-  if (auto read = file.read(arena.data(), n, offset); !read) return Failure(std::move(read.error()));
+  ST_TRY(file.read(arena.data(), n, offset));
   std::byte *bytes = arena.data();
   owned.arenas.push_back(std::move(arena));
   owned.bytes.fetch_add(n, std::memory_order_relaxed);
@@ -130,8 +130,7 @@ Result<void> Content::adopt(const os::File &file, Arena arena, std::span<const L
   std::lock_guard lock(own_->mutex);
   Owned &owned = own(lock);
   for (const Loaded &piece : pieces)
-    if (owned.changes[piece.slot] != piece.changes)
-      if (auto read = file.read(piece.bytes, piece.nbytes, piece.offset); !read) return read;
+    if (owned.changes[piece.slot] != piece.changes) ST_TRY(file.read(piece.bytes, piece.nbytes, piece.offset));
   owned.arenas.push_back(std::move(arena));
   for (const Loaded &piece : pieces) {
     if (in_own_memory(piece.slot)) continue;

@@ -21,9 +21,8 @@ Result<void> Source::read(void *to, size_t n, uint64_t offset) const {
 
 Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, const Control &control) {
   for (uint64_t done = 0; done < n; done += std::min(block, n - done)) {
-    if (auto go = control.check(done, n); !go) return go;
-    if (auto got = source.read(static_cast<std::byte *>(to) + done, std::min(block, n - done), offset + done); !got)
-      return got;
+    ST_TRY(control.check(done, n));
+    ST_TRY(source.read(static_cast<std::byte *>(to) + done, std::min(block, n - done), offset + done));
   }
   return {};
 }
@@ -36,7 +35,7 @@ Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePl
 
   for (SlicePlan::Cursor run(plan); !run.done();) {
     if (bytes_done >= next_check) {
-      if (auto go = control.check(bytes_done, plan.nbytes()); !go) return Failure(std::move(go.error()));
+      ST_TRY(control.check(bytes_done, plan.nbytes()));
       next_check = bytes_done + block;
     }
     // How far one read can go: the window's runs are walked twice, once to see
@@ -51,16 +50,14 @@ Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePl
       }
     }
     if (end - begin == plan.run_bytes()) {
-      if (auto got = source.read(out + run.destination(), plan.run_bytes(), offset + begin); !got)
-        return Failure(std::move(got.error()));
+      ST_TRY(source.read(out + run.destination(), plan.run_bytes(), offset + begin));
       bytes_done += plan.run_bytes();
       bytes_read += plan.run_bytes();
       run.next();
       continue;
     }
     if (!scratch) scratch = std::make_unique_for_overwrite<std::byte[]>(window);
-    if (auto got = source.read(scratch.get(), end - begin, offset + begin); !got)
-      return Failure(std::move(got.error()));
+    ST_TRY(source.read(scratch.get(), end - begin, offset + begin));
     bytes_read += end - begin;
     for (; !run.done() && run.source() + plan.run_bytes() <= end; run.next()) {
       std::memcpy(out + run.destination(), scratch.get() + (run.source() - begin), plan.run_bytes());

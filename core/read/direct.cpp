@@ -62,18 +62,16 @@ Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &pl
   auto work = [&](size_t, bool calling) -> Result<void> {
     Through through(file, *direct, plan);
     for (size_t i; !crew.stopped() && (i = next++) < plan.requests.size();) {
-      if (calling || control.interrupted())
-        if (auto go = look(); !go) return go;
-      if (auto fetched = through.fetch(plan.requests[i]); !fetched) return fetched;
+      if (calling || control.interrupted()) ST_TRY(look());
+      ST_TRY(through.fetch(plan.requests[i]));
       wanted_done += wanted_of(plan, plan.requests[i]);
       if (!calling) crew.tell();
     }
     return {};
   };
   const uint64_t fit = std::clamp<uint64_t>(most_memory / strategy.block, 1, most_under_way);
-  if (auto done = crew.run(std::min<size_t>(fit, plan.requests.size()), work, look); !done)
-    return Failure(std::move(done.error()));
-  if (auto go = control.check(plan.wanted, plan.wanted); !go) return Failure(std::move(go.error()));
+  ST_TRY(crew.run(std::min<size_t>(fit, plan.requests.size()), work, look));
+  ST_TRY(control.check(plan.wanted, plan.wanted));
   BulkDone sum;
   for (const Request &r : plan.requests) sum.bytes += r.length;
   sum.requests = plan.requests.size();

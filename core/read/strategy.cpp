@@ -79,36 +79,32 @@ std::string_view past(Direct direct) {
 }  // namespace
 
 Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::Filesystem &filesystem) {
-  auto prefetch = wanted_prefetch(env, wishes.prefetch);
-  if (!prefetch) return Failure(std::move(prefetch.error()));
-  auto direct = wanted_direct(env, wishes.direct);
-  if (!direct) return Failure(std::move(direct.error()));
-  auto threads = number(env, "ST_IO_THREADS", wishes.threads, "a number of threads, or 0");
-  if (!threads) return Failure(std::move(threads.error()));
-  auto block = number(env, "ST_BLOCK_SIZE", wishes.block, "a number of bytes, or 0");
-  if (!block) return Failure(std::move(block.error()));
+  ST_TRY(auto prefetch, wanted_prefetch(env, wishes.prefetch));
+  ST_TRY(auto direct, wanted_direct(env, wishes.direct));
+  ST_TRY(auto threads, number(env, "ST_IO_THREADS", wishes.threads, "a number of threads, or 0"));
+  ST_TRY(auto block, number(env, "ST_BLOCK_SIZE", wishes.block, "a number of bytes, or 0"));
 
   const Habit &habit = *std::find_if(std::begin(habits), std::end(habits) - 1,
                                      [&](const Habit &h) { return h.storage == filesystem.storage; });
   Strategy s;
-  s.prefetch = *prefetch == Prefetch::automatic ? habit.prefetch : *prefetch;
+  s.prefetch = prefetch == Prefetch::automatic ? habit.prefetch : prefetch;
   s.threads = habit.threads ? habit.threads : std::min(env.cpus(), 4u);
   s.own_range = filesystem.storage != Storage::local && filesystem.storage != Storage::memory;
   if (s.own_range && wishes.workers > 1) s.threads = 1;  // the workers are the readers
-  if (*prefetch == Prefetch::sequential) s.threads = 1;
-  if (*prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
-  if (*threads) s.threads = std::min(*threads, max_threads);
-  s.block = *block ? round_down(std::clamp(*block, min_block, max_block), 4 * KiB) : habit.block;
+  if (prefetch == Prefetch::sequential) s.threads = 1;
+  if (prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
+  if (threads) s.threads = std::min(threads, max_threads);
+  s.block = block ? round_down(std::clamp(block, min_block, max_block), 4 * KiB) : habit.block;
   s.gap = habit.gap;
   // Who says how many readers there shall be, or shares a file with other workers, wants the page cache.
-  const bool left_to_us = *prefetch == Prefetch::automatic && !*threads && wishes.workers <= 1;
+  const bool left_to_us = prefetch == Prefetch::automatic && !threads && wishes.workers <= 1;
   s.direct =
-      *direct == Direct::automatic && (filesystem.storage != Storage::local || !left_to_us) ? Direct::off : *direct;
+      direct == Direct::automatic && (filesystem.storage != Storage::local || !left_to_us) ? Direct::off : direct;
 
   s.reason = text(filesystem.type, " is ", os::storage_name(filesystem.storage), " storage, where ", habit.why, ": ",
                   s.threads, s.threads == 1 ? " reader" : " readers", s.own_range && s.threads > 1 ? " of ranges" : "",
                   " in file order, ", s.block / KiB, " KiB a request", past(s.direct));
-  if (*prefetch != Prefetch::automatic || *threads || *block || *direct != Direct::automatic)
+  if (prefetch != Prefetch::automatic || threads || block || direct != Direct::automatic)
     s.reason += " (changed by the caller or the environment)";
   return s;
 }

@@ -43,10 +43,9 @@ Result<BulkDone> populate(const os::File &file, const Content &content, const Pl
   const auto look = [&] { return control.check(wanted, plan.wanted); };
   const auto work = [&](size_t, bool calling) -> Result<void> {
     for (size_t i; !crew.stopped() && (i = next++) < plan.requests.size();) {
-      if (calling || control.interrupted())
-        if (auto go = look(); !go) return go;
+      if (calling || control.interrupted()) ST_TRY(look());
       const Request &r = plan.requests[i];
-      if (auto there = bring_in(file, content, r); !there) return there;
+      ST_TRY(bring_in(file, content, r));
       bytes += r.length;
       ++requests;
       wanted += wanted_of(plan, r);
@@ -54,10 +53,8 @@ Result<BulkDone> populate(const os::File &file, const Content &content, const Pl
     }
     return {};
   };
-  if (!plan.requests.empty())
-    if (auto done = crew.run(std::min(threads, plan.requests.size()), work, look); !done)
-      return Failure(std::move(done.error()));
-  if (auto go = control.check(plan.wanted, plan.wanted); !go) return Failure(std::move(go.error()));
+  if (!plan.requests.empty()) ST_TRY(crew.run(std::min(threads, plan.requests.size()), work, look));
+  ST_TRY(control.check(plan.wanted, plan.wanted));
   return BulkDone{bytes, requests};
 }
 

@@ -10,7 +10,7 @@ Result<std::span<const std::byte>> Window::at(uint64_t offset, uint64_t n) {
     if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block);
     have_ = 0;
     const uint64_t take = std::min(block, ahead_ ? std::max(n, end_ - offset) : n);
-    if (auto got = file_.read(block_.get(), take, offset); !got) return Failure(std::move(got.error()));
+    ST_TRY(file_.read(block_.get(), take, offset));
     begin_ = offset;
     have_ = take;
   }

@@ -18,11 +18,8 @@ std::string ShardCommit::name_after(const std::string &shard) const {
 // One number for all: larger than any before it, and that of no file that is there.
 Result<void> ShardCommit::choose_names() {
   constexpr int attempts = 1000;
-  auto read = Shards::read_index(shards_.location());
-  if (!read) return Failure(std::move(read.error()));
-  auto old = OldShards::look(shards_.location(), read->index);
-  if (!old) return Failure(std::move(old.error()));
-  old_ = std::move(*old);
+  ST_TRY(auto read, Shards::read_index(shards_.location()));
+  ST_TRY(old_, OldShards::look(shards_.location(), read.index));
   generation_ = old_->generation();
   for (int i = 0; i < attempts; ++i) {
     ++generation_;
@@ -49,35 +46,30 @@ Result<std::vector<write::OldShard>> ShardCommit::will_be_old() const {
     if (!write::may_be_listed(name))
       return fail(Status::unsupported, "shard ", in_quotes(name),
                   " is not named *.safetensors, so it cannot get a new name");
-    auto shard = OldShards::shard_at(shards_.location().beside(name), until);
-    if (!shard) return Failure(std::move(shard.error()));
-    old.push_back(std::move(*shard));
+    ST_TRY(auto shard, OldShards::shard_at(shards_.location().beside(name), until));
+    old.push_back(std::move(shard));
   }
   return old;
 }
 
 // The old files stay, so what is written is what is taken.
 Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
-  if (auto chosen = choose_names(); !chosen) return Failure(std::move(chosen.error()));
+  ST_TRY(choose_names());
   CommitPlan sum;
   sum.kind = CommitPlan::publish;
   for (Transaction *part : work_.parts) {
-    auto plan = part->plan_part(nullptr);
-    if (!plan) return plan;
+    ST_TRY(auto plan, part->plan_part(nullptr));
     if (!part->keeps_any()) continue;
-    sum.file_size += plan->file_size;
-    sum.data_offset = std::max(sum.data_offset, plan->data_offset);
-    sum.cost += plan->cost;
+    sum.file_size += plan.file_size;
+    sum.data_offset = std::max(sum.data_offset, plan.data_offset);
+    sum.cost += plan.cost;
   }
-  auto index = new_index();
-  if (!index) return Failure(std::move(index.error()));
-  auto old = will_be_old();
-  if (!old) return Failure(std::move(old.error()));
-  auto list = old_->spell(*old);
-  if (!list) return Failure(std::move(list.error()));
+  ST_TRY(auto index, new_index());
+  ST_TRY(auto old, will_be_old());
+  ST_TRY(auto list, old_->spell(old));
   const uint64_t block = write::room_of(beside).block;
-  if (*index) sum.cost += {(*index)->size(), 0, 0, write::room_of_new_file((*index)->size(), 0, block)};
-  if (!work_.parts.empty()) sum.cost += {list->size(), 0, 0, write::room_of_new_file(list->size(), 0, block)};
+  if (index) sum.cost += {index->size(), 0, 0, write::room_of_new_file(index->size(), 0, block)};
+  if (!work_.parts.empty()) sum.cost += {list.size(), 0, 0, write::room_of_new_file(list.size(), 0, block)};
   sum.space_needed = write::room_with_metadata(os::probe_filesystem(beside).type, sum.cost.room);
   const size_t n = work_.parts.size();
   sum.how = n == 0 ? std::string("a new index takes the old one's place; no shard is changed")
@@ -90,24 +82,18 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 // All that can fail: afterwards everything that is to be is on the disk, and nothing names it.
 Result<void> ShardCommit::prepare_new_names() {
   const write::Findings told = shards_.told();
-  if (auto removed = old_->remove(shards_.env().unix_time(), told); !removed) return removed;
-  for (Transaction *part : work_.parts)
-    if (auto made = part->prepare_new_name(shards_.location().beside(name_of(*part))); !made) return made;
-  auto spelled = new_index();
-  if (!spelled) return Failure(std::move(spelled.error()));
-  if (*spelled)
-    if (auto made = make_index(**spelled); !made) return made;
-  if (auto ok = check_in_place(); !ok) return ok;
+  ST_TRY(old_->remove(shards_.env().unix_time(), told));
+  for (Transaction *part : work_.parts) ST_TRY(part->prepare_new_name(shards_.location().beside(name_of(*part))));
+  ST_TRY(auto spelled, new_index());
+  if (spelled) ST_TRY(make_index(*spelled));
+  ST_TRY(check_in_place());
   if (!work_.parts.empty()) {
-    auto old = will_be_old();
-    if (!old) return Failure(std::move(old.error()));
-    auto list = old_->spell(*old);
-    if (!list) return Failure(std::move(list.error()));
-    if (auto listed = old_->write_list(*list, index_.file, shards_.options().log); !listed) return listed;
+    ST_TRY(auto old, will_be_old());
+    ST_TRY(auto list, old_->spell(old));
+    ST_TRY(old_->write_list(list, index_.file, shards_.options().log));
   }
   for (Transaction *part : work_.parts)
-    if (part->keeps_any())
-      if (auto named = part->take_new_name(name_after(name_of(*part))); !named) return named;
+    if (part->keeps_any()) ST_TRY(part->take_new_name(name_after(name_of(*part))));
   return sync_folder();
 }
 

@@ -51,9 +51,8 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
     old.generation_ = std::max(old.generation_, write::generation_of(shard));
     families.insert(write::with_generation(shard, 0));
   }
-  auto names = index.folder()->list();
-  if (!names) return Failure(std::move(names.error()));
-  for (const std::string &name : *names) {
+  ST_TRY(auto names, index.folder()->list());
+  for (const std::string &name : names) {
     const std::string_view target = write::target_of_temporary(name, write::temporary_infix);
     if (families.contains(write::with_generation(target, 0)) || target == old.list_at().name())
       old.temporary_.push_back(name);
@@ -61,10 +60,10 @@ Result<OldShards> OldShards::look(const os::Location &index, const ShardIndex &n
   }
   // One with a number that the index had not come to is of a writer that did not come to the index.
   const uint64_t reached = old.generation_;
-  if (auto read = old.read_list(now); !read) return Failure(std::move(read.error()));
+  ST_TRY(old.read_list(now));
   std::unordered_set<std::string_view> listed;
   for (const write::OldShard &shard : old.listed_) listed.insert(shard.name);
-  for (const std::string &name : *names)
+  for (const std::string &name : names)
     if (write::generation_of(name) > reached && families.contains(write::with_generation(name, 0)) &&
         !listed.contains(name))
       old.unnamed_.push_back(name);
@@ -81,17 +80,16 @@ bool OldShards::is_temporary(const struct stat &file) const {
 
 // Empty: it is in `list`.
 Result<std::string> OldShards::why_no_list(const os::File &file, std::vector<write::OldShard> *list) const {
-  auto s = file.stat();
-  if (!s) return Failure(std::move(s.error()));
+  ST_TRY(auto s, file.stat());
   struct stat index;
   if (const int r = index_.stat(&index); r < 0) return Failure(os_error(-r, "look at", index_.path()));
-  if (!S_ISREG(s->st_mode)) return std::string("it is no plain file");
-  if (s->st_nlink > (is_temporary(*s) ? 2 : 1)) return std::string("it has another name");
-  if (std::string why = write::distrust(*s, index, index_.env().geteuid()); !why.empty()) return why;
-  const auto size = static_cast<uint64_t>(s->st_size);
+  if (!S_ISREG(s.st_mode)) return std::string("it is no plain file");
+  if (s.st_nlink > (is_temporary(s) ? 2 : 1)) return std::string("it has another name");
+  if (std::string why = write::distrust(s, index, index_.env().geteuid()); !why.empty()) return why;
+  const auto size = static_cast<uint64_t>(s.st_size);
   if (size > write::longest_old_list) return text("it has ", size, " bytes");
   std::string bytes(size, '\0');
-  if (auto got = file.read(bytes.data(), size, 0); !got) return Failure(std::move(got.error()));
+  ST_TRY(file.read(bytes.data(), size, 0));
   auto parsed = write::parse_old_list(bytes);
   if (!parsed) return std::string("it is damaged");
   *list = std::move(*parsed);
@@ -109,11 +107,8 @@ Result<void> OldShards::read_list(const ShardIndex &now) {
     return {};
   }
   std::vector<write::OldShard> list;
-  auto file = list_at().open(O_RDONLY | O_NONBLOCK);
-  if (!file) return Failure(std::move(file.error()));
-  auto why = why_no_list(*file, &list);
-  if (!why) return Failure(std::move(why.error()));
-  damage_ = std::move(*why);
+  ST_TRY(auto file, list_at().open(O_RDONLY | O_NONBLOCK));
+  ST_TRY(damage_, why_no_list(file, &list));
   const std::unordered_set<std::string_view> named(now.shards().begin(), now.shards().end());
   for (write::OldShard &old : list) {
     generation_ = std::max(generation_, write::generation_of(old.name));
@@ -180,7 +175,7 @@ Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
     if (is_due(old) && !named->contains(old.name) && goes_without_journal(index_.beside(old.name)))
       may_go.insert(old.name);
   // An older index must not come back by a power cut when its shards are gone.
-  if (auto synced = index_.folder()->sync(); !synced) return synced;
+  ST_TRY(index_.folder()->sync());
   std::erase_if(unnamed_, [&](const std::string &name) {  //
     return !named->contains(name) && remove(name, nullptr, findings);
   });
@@ -213,32 +208,26 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
     const int r = at.env().unlinkat(at.dir(), at.name().c_str(), 0);
     return r < 0 && r != -ENOENT ? Failure(os_error(-r, "remove", at.path())) : Result<void>();
   }
-  auto made = write::Replacement::create(at, 0600);
-  if (!made) return Failure(std::move(made.error()));
-  const os::File &file = (*made)->file();
-  if (auto put = file.write(text.data(), text.size(), 0); !put) return put;
-  if (auto kept = write::carry_over(index, file, log); !kept) return kept;
-  if (auto synced = file.sync(); !synced) return synced;
-  return (*made)->rename();
+  ST_TRY(auto made, write::Replacement::create(at, 0600));
+  const os::File &file = made->file();
+  ST_TRY(file.write(text.data(), text.size(), 0));
+  ST_TRY(write::carry_over(index, file, log));
+  ST_TRY(file.sync());
+  return made->rename();
 }
 
 Result<void> remove_old_shards(const os::Location &index, const os::LockWait &wait, const write::Findings &findings) {
   const auto look = [&]() -> Result<OldShards> {
-    auto read = Shards::read_index(index);
-    if (!read) return Failure(std::move(read.error()));
-    return OldShards::look(index, read->index);
+    ST_TRY(auto read, Shards::read_index(index));
+    return OldShards::look(index, read.index);
   };
-  auto seen = look();
-  if (!seen) return Failure(std::move(seen.error()));
-  if (seen->nothing()) return {};
-  auto exclusive = os::lock_whole_file(index, wait);
-  if (!exclusive) return Failure(std::move(exclusive.error()));
-  auto old = look();
-  if (!old) return Failure(std::move(old.error()));
-  if (auto removed = old->remove(UINT64_MAX, findings); !removed) return removed;
-  auto list = old->spell({});
-  if (!list) return Failure(std::move(list.error()));
-  if (auto written = old->write_list(*list, (*exclusive)->file, {}); !written) return written;
+  ST_TRY(auto seen, look());
+  if (seen.nothing()) return {};
+  ST_TRY(auto exclusive, os::lock_whole_file(index, wait));
+  ST_TRY(auto old, look());
+  ST_TRY(old.remove(UINT64_MAX, findings));
+  ST_TRY(auto list, old.spell({}));
+  ST_TRY(old.write_list(list, exclusive->file, {}));
   return index.folder()->sync();
 }
 

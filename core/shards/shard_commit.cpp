@@ -52,14 +52,13 @@ Result<void> ShardCommit::prepare_to_lock() {
     return fail(Status::unsupported, in_quotes(shards_.path()), " is a link to an index in another folder, ",
                 in_quotes(shards_.location().folder()->path()),
                 ", where shards of new names would not be found; copy the index into ", in_quotes(named.path()));
-  for (Transaction *part : work_.parts)
-    if (auto drafted = part->publish_anyway(); !drafted) return drafted;
+  for (Transaction *part : work_.parts) ST_TRY(part->publish_anyway());
   return {};
 }
 
 Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
-  if (auto ok = prepare_to_lock(); !ok) return ok;
-  if (auto locked = lock_all(); !locked) return locked;
+  ST_TRY(prepare_to_lock());
+  ST_TRY(lock_all());
   work_.spent = true;
   if (auto approved = approve(); !approved) {
     for (Transaction *part : work_.parts) part->unlock_part();
@@ -111,13 +110,12 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
     sum.how = std::move(plan->how);
   }
   if (work_.changes_index) sum.kind = CommitPlan::publish;
-  auto index = new_index();
-  if (!index) return Failure(std::move(index.error()));
+  ST_TRY(auto index, new_index());
   const uint64_t block = write::room_of(beside).block;
-  if (*index) {
+  if (index) {
     list.index.first =
         write::temporary_prefix(list.index.file, write::undecided_infix) + std::string(write::temporary_digits, '0');
-    sum.cost += {(*index)->size(), 0, 0, write::room_of_new_file((*index)->size(), 0, block)};
+    sum.cost += {index->size(), 0, 0, write::room_of_new_file(index->size(), 0, block)};
   }
   write::JournalPlan super;
   super.seal(write::encode(list).size());
@@ -134,18 +132,16 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
 }
 
 Result<CommitPlan> ShardCommit::plan() {
-  if (auto ok = prepare_to_lock(); !ok) return Failure(std::move(ok.error()));
-  auto index = open_regular(shards_.location(), O_RDWR);
-  if (!index) return Failure(std::move(index.error()));
-  auto plan = reckon(*index);
-  if (plan) plan->space_free = write::room_of(*index).free;
+  ST_TRY(prepare_to_lock());
+  ST_TRY(auto index, open_regular(shards_.location(), O_RDWR));
+  auto plan = reckon(index);
+  if (plan) plan->space_free = write::room_of(index).free;
   return plan;
 }
 
 Result<void> ShardCommit::check_room() {
-  auto plan = reckon(index_.file);
-  if (!plan) return Failure(std::move(plan.error()));
-  return write::check_room(index_.file, plan->space_needed);
+  ST_TRY(auto plan, reckon(index_.file));
+  return write::check_room(index_.file, plan.space_needed);
 }
 
 void ShardCommit::drop_all() {
@@ -166,12 +162,12 @@ Result<void> ShardCommit::lock_all() {
   const bool exclusive = work_.changes_index || std::any_of(work_.parts.begin(), work_.parts.end(),
                                                             [](const Transaction *part) { return part->publishes(); });
   for (int i = 0; i < attempts; ++i) {
-    if (auto locked = lock_index(exclusive); !locked) return locked;
+    ST_TRY(lock_index(exclusive));
     Transaction *orphaned = nullptr;
-    if (auto locked = lock_parts(&orphaned); !locked) return locked;
+    ST_TRY(lock_parts(&orphaned));
     if (!orphaned) return {};
     index_.lock.release();
-    if (auto recovered = orphaned->recover_part(left()); !recovered) return recovered;
+    ST_TRY(orphaned->recover_part(left()));
   }
   return fail(Status::busy, in_quotes(shards_.location().path()), " is being recovered all the time; try again");
 }
@@ -184,9 +180,7 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
   os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
   for (int i = 0; i < attempts; ++i) {
     const os::LockWait wait{left(), &control, nullptr};
-    auto file = open_regular(at, O_RDWR);
-    if (!file) return Failure(std::move(file.error()));
-    index_.file = std::move(*file);
+    ST_TRY(index_.file, open_regular(at, O_RDWR));
     const os::LockRange whole = os::whole_file(exclusive);
     auto locked = turnstile.lock(index_.file, {whole}, wait, &index_.lock);
     if (!locked) return Failure(os::tell_holder(std::move(locked.error()), index_.file, whole));
@@ -194,24 +188,20 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
       turnstile.keep(std::move(index_.file));
       continue;
     }
-    auto replaced = at.was_replaced(index_.file);
-    if (!replaced) return Failure(std::move(replaced.error()));
-    if (*replaced) {
+    ST_TRY(auto replaced, at.was_replaced(index_.file));
+    if (replaced) {
       index_.lock.release();
       continue;
     }
-    auto s = index_.file.stat();
-    if (!s) return Failure(std::move(s.error()));
-    auto folder = write::Folder::open(at, *s, shards_.options().log);
-    if (!folder) return Failure(std::move(folder.error()));
-    if (!*folder) return {};
+    ST_TRY(auto s, index_.file.stat());
+    ST_TRY(auto folder, write::Folder::open(at, s, shards_.options().log));
+    if (!folder) return {};
     std::vector<write::Piece> all;
-    if (exclusive) all = {{0, {0, static_cast<uint64_t>(s->st_size), 0}, nullptr}};
-    auto settled = write::settle_orphans(**folder, *s, {{}, all});
-    if (!settled) return Failure(std::move(settled.error()));
-    if (*settled) return {};
+    if (exclusive) all = {{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr}};
+    ST_TRY(auto settled, write::settle_orphans(*folder, s, {{}, all}));
+    if (settled) return {};
     index_.lock.release();
-    if (auto recovered = shards_.recover(wait); !recovered) return recovered;
+    ST_TRY(shards_.recover(wait));
   }
   return fail(Status::busy, in_quotes(at.path()), " is being replaced or recovered all the time; try again");
 }
@@ -234,9 +224,8 @@ Result<void> ShardCommit::lock_parts(Transaction **orphaned) {
 // replaced since it was read here: our changes must fit what is there now.
 Result<std::optional<std::string>> ShardCommit::new_index() const {
   if (!work_.changes_index && !work_.grace_s) return std::nullopt;
-  auto read = Shards::read_index(shards_.location());
-  if (!read) return Failure(std::move(read.error()));
-  ShardIndex &index = read->index;
+  ST_TRY(auto read, Shards::read_index(shards_.location()));
+  ShardIndex &index = read.index;
   const std::string old = index.spell();
   auto changed = [&](std::string_view name, std::string_view what) {
     return Failure(error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and tensor ",
@@ -285,84 +274,71 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
 // Durable but for its name.
 Result<void> ShardCommit::make_index(const std::string &text) {
   write::Replacement::remove_stale(shards_.location(), write::undecided_infix);
-  auto made = write::Replacement::create(shards_.location(), 0600, write::undecided_infix);
-  if (!made) return Failure(std::move(made.error()));
-  index_.fresh = std::move(*made);
+  ST_TRY(index_.fresh, write::Replacement::create(shards_.location(), 0600, write::undecided_infix));
   const os::File &file = index_.fresh->file();
-  if (auto put = file.write(text.data(), text.size(), 0); !put) return put;
-  if (auto kept = write::carry_over(index_.file, file, shards_.options().log); !kept) return kept;
+  ST_TRY(file.write(text.data(), text.size(), 0));
+  ST_TRY(write::carry_over(index_.file, file, shards_.options().log));
   return file.sync();
 }
 
 Result<void> ShardCommit::rename_index() {
-  auto fresh = index_.fresh->file().stat();
-  if (!fresh) return Failure(std::move(fresh.error()));
-  shards_.own_index_ = Shards::state_of(*fresh);
+  ST_TRY(auto fresh, index_.fresh->file().stat());
+  shards_.own_index_ = Shards::state_of(fresh);
   return index_.fresh->rename();
 }
 
 Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
   entry->file = shards_.location().name();
-  auto form = write::form_of_index(index_.file);
-  if (!form) return Failure(std::move(form.error()));
-  entry->old = *form;
-  auto spelled = new_index();
-  if (!spelled) return Failure(std::move(spelled.error()));
-  if (!*spelled) return {};
-  if (auto made = make_index(**spelled); !made) return made;
+  ST_TRY(entry->old, write::form_of_index(index_.file));
+  ST_TRY(auto spelled, new_index());
+  if (!spelled) return {};
+  ST_TRY(make_index(*spelled));
   entry->first = index_.fresh->temporary();
-  entry->first_form = {(*spelled)->size(), hash64((*spelled)->data(), (*spelled)->size())};
+  entry->first_form = {spelled->size(), hash64(spelled->data(), spelled->size())};
   return {};
 }
 
 // All that can fail: afterwards everything that is to be is on the disk.
 Result<void> ShardCommit::prepare() {
-  auto identity = index_.file.stat();
-  if (!identity) return Failure(std::move(identity.error()));
-  decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), *identity);
-  auto taken = decision_.beside->take();
-  if (!taken) return Failure(std::move(taken.error()));
-  decision_.taken = std::move(*taken);
+  ST_TRY(auto identity, index_.file.stat());
+  decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), identity);
+  ST_TRY(decision_.taken, decision_.beside->take());
   write::Journal &journal = *decision_.taken.journal;
   const auto transaction = write::transaction_of(journal.name());
   ST_ASSERT(transaction.has_value());
 
   write::SuperList list;
-  if (auto ok = prepare_index(&list.index); !ok) return ok;
+  ST_TRY(prepare_index(&list.index));
   const write::Super super{*transaction, list.index.file};
   bool makes_files = index_.fresh != nullptr;
   for (Transaction *part : work_.parts) {
     write::SuperEntry entry;
-    if (auto ok = part->prepare_part(super, &entry); !ok) return ok;
+    ST_TRY(part->prepare_part(super, &entry));
     makes_files |= !entry.first.empty() || !entry.second.empty();
     list.parts.push_back(std::move(entry));
   }
-  if (makes_files)
-    if (auto synced = sync_folder(); !synced) return synced;
-  const write::Identity known{identity->st_ino, list.index.old.size, 0, list.index.old.hash};
+  if (makes_files) ST_TRY(sync_folder());
+  const write::Identity known{identity.st_ino, list.index.old.size, 0, list.index.old.hash};
   journal.begin();
-  if (auto ok = check_in_place(); !ok) return ok;
-  if (auto ok = journal.seal_super(known, write::encode(list), *transaction); !ok) return ok;
-  if (auto ok = check_all_is_there(); !ok) return ok;
+  ST_TRY(check_in_place());
+  ST_TRY(journal.seal_super(known, write::encode(list), *transaction));
+  ST_TRY(check_all_is_there());
   return journal.sync_payload(decision_.taken.folder->dir());
 }
 
 Result<void> ShardCommit::check_all_is_there() const {
-  for (const Transaction *part : work_.parts)
-    if (auto there = part->check_part_is_there(); !there) return there;
+  for (const Transaction *part : work_.parts) ST_TRY(part->check_part_is_there());
   return decision_.beside->check_beside(decision_.taken);
 }
 
 // Once more, as preparing may have taken long: does every path still lead to what is locked?
 Result<void> ShardCommit::check_in_place() const {
-  auto replaced = shards_.location().was_replaced(index_.file);
-  if (!replaced) return Failure(std::move(replaced.error()));
-  if (*replaced)
+  ST_TRY(auto replaced, shards_.location().was_replaced(index_.file));
+  if (replaced)
     return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
                 "open it anew");
-  for (const Transaction *part : work_.parts)
-    if (auto ok = part->check_in_place(); !ok) return ok;
+  for (const Transaction *part : work_.parts) ST_TRY(part->check_in_place());
   return {};
 }
 
@@ -374,22 +350,17 @@ Result<void> ShardCommit::carry_out() {
   bool makes_files = index_.fresh != nullptr;
   for (Transaction *part : work_.parts) {
     makes_files |= part->publishes();
-    if (auto done = part->carry_out_patch(); !done) return done;
+    ST_TRY(part->carry_out_patch());
   }
-  for (Transaction *part : work_.parts)
-    if (auto done = part->place_first(); !done) return done;
-  if (makes_files)
-    if (auto synced = sync_folder(); !synced) return synced;
+  for (Transaction *part : work_.parts) ST_TRY(part->place_first());
+  if (makes_files) ST_TRY(sync_folder());
   if (index_.fresh) {
-    if (auto done = rename_index(); !done) return done;
-    if (auto synced = sync_folder(); !synced) return synced;
+    ST_TRY(rename_index());
+    ST_TRY(sync_folder());
   }
-  for (Transaction *part : work_.parts)
-    if (auto done = part->place_second(); !done) return done;
-  if (makes_files)
-    if (auto synced = sync_folder(); !synced) return synced;
-  for (Transaction *part : work_.parts)
-    if (auto done = part->mark_part_done(); !done) return done;
+  for (Transaction *part : work_.parts) ST_TRY(part->place_second());
+  if (makes_files) ST_TRY(sync_folder());
+  for (Transaction *part : work_.parts) ST_TRY(part->mark_part_done());
   return decision_.taken.journal->retire();
 }
 

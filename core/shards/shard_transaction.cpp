@@ -28,7 +28,7 @@ std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const 
 }
 
 Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
-  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(may_go_on());
   if (const auto shard = shard_of(name)) return *shard;
   return Failure(error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(shards_.path()))
                      .about_tensor(name));
@@ -43,21 +43,19 @@ uint32_t ShardTransaction::place_for_new() const {
 
 Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   if (const auto found = parts_.find(shard); found != parts_.end()) return found->second.get();
-  auto pinned = shown_.pin(shard);
-  if (!pinned) return Failure(std::move(pinned.error()));
+  ST_TRY(auto pinned, shown_.pin(shard));
   // What was pinned of the handle is to show this shard as it is before it changes.
   const Member *changes = shown_.shards()[shard].get();
   shards_.each_catalogue([&](const Merged &c) { static_cast<const ShownShards &>(c).pin_opened(changes); });
-  auto begun = Transaction::begin(*pinned->member, options_);
-  if (!begun) return Failure(std::move(begun.error()));
+  ST_TRY(auto begun, Transaction::begin(*pinned.member, options_));
   // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
-  if (const Snapshot &now = (*begun)->before(); &now != pinned->snapshot && !shown_.agrees(shard, now)) {
-    Error e = error(Status::file_changed, in_quotes(pinned->member->path()),
+  if (const Snapshot &now = begun->before(); &now != pinned.snapshot && !shown_.agrees(shard, now)) {
+    Error e = error(Status::file_changed, in_quotes(pinned.member->path()),
                     " was replaced since it was read; refresh the handle and begin again");
     e.shard = shard;
     return Failure(std::move(e));
   }
-  return parts_.emplace(shard, std::move(*begun)).first->second.get();
+  return parts_.emplace(shard, std::move(begun)).first->second.get();
 }
 
 namespace {
@@ -71,49 +69,42 @@ Result<void> of_shard(uint32_t shard, Result<void> answer) {
 }  // namespace
 
 Result<void> ShardTransaction::update(std::string_view name, const NewBytes &value) {
-  auto shard = existing(name);
-  if (!shard) return Failure(std::move(shard.error()));
-  auto in = part(*shard);
-  if (!in) return Failure(std::move(in.error()));
-  return of_shard(*shard, (*in)->update(name, value));
+  ST_TRY(auto shard, existing(name));
+  ST_TRY(auto in, part(shard));
+  return of_shard(shard, in->update(name, value));
 }
 
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   if (shown_.shards().empty())
     return fail(Status::unsupported, "the index ", in_quotes(shards_.path()),
                 " names no shard that a tensor could be put into; save the checkpoint anew");
   const uint32_t shard = shard_of(name).value_or(place_for_new());
-  auto in = part(shard);
-  if (!in) return Failure(std::move(in.error()));
-  if (auto done = of_shard(shard, (*in)->put(name, value)); !done) return done;
+  ST_TRY(auto in, part(shard));
+  ST_TRY(of_shard(shard, in->put(name, value)));
   moved_[std::string(name)] = shard;
   return {};
 }
 
 Result<void> ShardTransaction::remove(std::string_view name) {
-  auto shard = existing(name);
-  if (!shard) return Failure(std::move(shard.error()));
-  auto in = part(*shard);
-  if (!in) return Failure(std::move(in.error()));
-  if (auto done = of_shard(*shard, (*in)->remove(name)); !done) return done;
+  ST_TRY(auto shard, existing(name));
+  ST_TRY(auto in, part(shard));
+  ST_TRY(of_shard(shard, in->remove(name)));
   moved_[std::string(name)] = std::nullopt;
   return {};
 }
 
 Result<void> ShardTransaction::rename(std::string_view from, std::string_view to) {
-  if (auto ok = check_new_name(to); !ok) return ok;
-  auto shard = existing(from);
-  if (!shard) return Failure(std::move(shard.error()));
+  ST_TRY(check_new_name(to));
+  ST_TRY(auto shard, existing(from));
   if (from != to && shard_of(to))
     return Failure(error(Status::duplicate_name, "there is a tensor named ", in_quotes(to),
                          " already; delete it first, or choose another name")
                        .about_tensor(to));
-  auto in = part(*shard);
-  if (!in) return Failure(std::move(in.error()));
-  if (auto done = of_shard(*shard, (*in)->rename(from, to)); !done) return done;
+  ST_TRY(auto in, part(shard));
+  ST_TRY(of_shard(shard, in->rename(from, to)));
   moved_[std::string(from)] = std::nullopt;
-  moved_[std::string(to)] = *shard;
+  moved_[std::string(to)] = shard;
   return {};
 }
 
@@ -140,9 +131,8 @@ std::optional<uint32_t> ShardTransaction::first_shard() const {
 }
 
 Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::string_view key) {
-  auto in = part(shard);
-  if (!in) return Failure(std::move(in.error()));
-  return of_shard(shard, (*in)->set_metadata(key, std::nullopt));
+  ST_TRY(auto in, part(shard));
+  return of_shard(shard, in->set_metadata(key, std::nullopt));
 }
 
 // A shard that the index names no more is an old one, which others may have given a new name since: what is changed
@@ -150,9 +140,8 @@ Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::strin
 Result<void> ShardTransaction::check_named() const {
   struct stat now;
   if (shards_.location().stat(&now) < 0 || shown_.is_of(now)) return {};
-  auto read = Shards::read_index(shards_.location());
-  if (!read) return Failure(std::move(read.error()));
-  const auto &named = read->index.shards();
+  ST_TRY(auto read, Shards::read_index(shards_.location()));
+  const auto &named = read.index.shards();
   for (const auto &[shard, transaction] : parts_with_work()) {
     if (std::find(named.begin(), named.end(), shown_.shards()[shard]->name()) != named.end()) continue;
     Error e = error(Status::file_changed, "the index ", in_quotes(shards_.path()), " was replaced, and names ",
@@ -164,10 +153,10 @@ Result<void> ShardTransaction::check_named() const {
 }
 
 Result<void> ShardTransaction::approve() const {
-  if (auto led = shards_.location().check_led_to(); !led) return led;
-  if (auto named = check_named(); !named) return named;
+  ST_TRY(shards_.location().check_led_to());
+  ST_TRY(check_named());
   if (!approve_) return {};
-  if (auto same = shown_.check_unchanged(); !same) return same;
+  ST_TRY(shown_.check_unchanged());
   for (const auto &[shard, transaction] : parts_)
     if (&transaction->before() != shown_.pinned(shard)) {
       Error e = error(Status::file_changed, in_quotes(transaction->checkpoint().path()),
@@ -195,7 +184,7 @@ bool ShardTransaction::renames_shards() const {
 }
 
 Result<CommitPlan> ShardTransaction::plan() {
-  if (auto ok = may_go_on(); !ok) return Failure(std::move(ok.error()));
+  ST_TRY(may_go_on());
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) {
     CommitPlan nothing;
@@ -210,12 +199,12 @@ Result<CommitPlan> ShardTransaction::plan() {
 }
 
 Result<void> ShardTransaction::commit() {
-  if (auto ok = may_go_on(); !ok) return ok;
+  ST_TRY(may_go_on());
   if (options_.compact) return commit_each();
   const auto parts = parts_with_work();
   if (parts.empty() && !changes_index()) return approve();
   if (parts.size() > 1 || changes_index() || renames_shards()) {
-    if (auto done = commit_together(parts); !done) return done;
+    ST_TRY(commit_together(parts));
     // What shows it may have to recover what others left, which takes the index for itself.
     show_result();
     return {};
@@ -233,11 +222,9 @@ Result<void> ShardTransaction::commit() {
 Result<void> ShardTransaction::commit_each() {
   ST_ASSERT(parts_.empty() && !changes_index());  // those would not be all or none
   for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
-    auto in = part(shard);
-    if (!in) return Failure(std::move(in.error()));
-    (*in)->before_change([this](const Snapshot &) { return approve(); });
-    if (auto done = options_.new_names ? commit_together({{shard, *in}}) : of_shard(shard, (*in)->commit()); !done)
-      return done;
+    ST_TRY(auto in, part(shard));
+    in->before_change([this](const Snapshot &) { return approve(); });
+    ST_TRY(options_.new_names ? commit_together({{shard, in}}) : of_shard(shard, in->commit()));
     shards_.used_journals(shown_.shards()[shard]);
     parts_.erase(shard);
   }
@@ -261,7 +248,7 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
 Result<void> ShardTransaction::commit_together(const Parts &parts) {
   {
     ShardCommit commit(shards_, shown_, work_of(parts));
-    if (auto done = commit.run([this] { return approve(); }); !done) return done;
+    ST_TRY(commit.run([this] { return approve(); }));
   }
   for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);
   return {};

@@ -24,16 +24,14 @@ uint64_t Shards::state_of(const struct stat &s) {
 
 Result<ReadIndex> Shards::read_index(const os::Location &index_at) {
   os::Env &env = index_at.env();
-  auto file = open_regular(index_at, O_RDONLY);
-  if (!file) return Failure(std::move(file.error()));
-  auto s = file->stat();
-  if (!s) return Failure(std::move(s.error()));
-  const auto size = static_cast<uint64_t>(s->st_size);
+  ST_TRY(auto file, open_regular(index_at, O_RDONLY));
+  ST_TRY(auto s, file.stat());
+  const auto size = static_cast<uint64_t>(s.st_size);
   if (size > max_index_bytes)
     return fail(Status::shard_index, "the index of shards ", in_quotes(index_at.path()), " has ", size,
                 " bytes, more than the ", max_index_bytes, " that are read");
   const HugeBuffer bytes(size + header_padding);
-  if (auto read = file->read(bytes.get(), size, 0); !read) return Failure(std::move(read.error()));
+  ST_TRY(file.read(bytes.get(), size, 0));
   std::memset(bytes.get() + size, 0, header_padding);
   uint64_t seed = 0;
   env.random(&seed, sizeof seed);
@@ -42,41 +40,34 @@ Result<ReadIndex> Shards::read_index(const os::Location &index_at) {
     index.error().message += text(" (", in_quotes(index_at.path()), ")");
     return Failure(std::move(index.error()));
   }
-  return ReadIndex{std::move(*index), *s, hash64(bytes.get(), size)};
+  return ReadIndex{std::move(*index), s, hash64(bytes.get(), size)};
 }
 
 Result<std::unique_ptr<Shards>> Shards::open(os::Env &env, const std::string &path, OpenOptions options) {
   std::unique_ptr<Shards> shards(new Shards(env, std::move(options)));
   const auto [folder, base] = os::split_path(path);
-  auto opened = os::Directory::find(env, folder);
-  if (!opened) return Failure(std::move(opened.error()));
-  shards->folder_ = std::move(*opened);
+  ST_TRY(shards->folder_, os::Directory::find(env, folder));
   shards->path_ = shards->folder_->path_of(base);
-  auto given = os::absolute(env, path);
-  if (!given) return Failure(std::move(given.error()));
-  auto at = os::Location::find_in(shards->folder_, base, *given);
-  if (!at) return Failure(std::move(at.error()));
-  shards->at_ = std::move(*at);
-  if (auto shown = shards->show_anew(); !shown) return Failure(std::move(shown.error()));
+  ST_TRY(auto given, os::absolute(env, path));
+  ST_TRY(shards->at_, os::Location::find_in(shards->folder_, base, given));
+  ST_TRY(shards->show_anew());
   return shards;
 }
 
 Result<void> Shards::show_anew() {
   const Control control = control_of({});
-  if (auto recovered = recover_if_needed({options().lock_timeout_ms, &control, nullptr}); !recovered) return recovered;
-  auto read = read_index(at_);
-  if (!read) return Failure(std::move(read.error()));
-  if (auto there = check_all_there(read->index); !there) return there;
-  auto shown = make_catalogue(std::move(*read));
+  ST_TRY(recover_if_needed({options().lock_timeout_ms, &control, nullptr}));
+  ST_TRY(auto read, read_index(at_));
+  ST_TRY(check_all_there(read.index));
+  auto shown = make_catalogue(std::move(read));
   show(std::move(shown));
   return {};
 }
 
 // One look at the folder, not one at each shard.
 Result<void> Shards::check_all_there(const ShardIndex &index) const {
-  auto names = folder_->list();
-  if (!names) return Failure(std::move(names.error()));
-  const std::unordered_set<std::string_view> there(names->begin(), names->end());
+  ST_TRY(auto names, folder_->list());
+  const std::unordered_set<std::string_view> there(names.begin(), names.end());
   for (uint32_t i = 0; i < index.shards().size(); ++i)
     if (!there.contains(index.shards()[i])) return Failure(missing(i, folder_->path_of(index.shards()[i])));
   return {};
@@ -126,14 +117,12 @@ write::Findings Shards::told() const {
 }
 
 Result<void> Shards::recover_if_needed(const os::LockWait &wait) {
-  auto recovered = write::recover_super_if_needed(at_, wait, options().writable, told());
-  if (!recovered) return Failure(std::move(recovered.error()));
+  ST_TRY(write::recover_super_if_needed(at_, wait, options().writable, told()));
   return {};
 }
 
 Result<void> Shards::recover(const os::LockWait &wait) {
-  auto recovered = write::recover_super_or_fail(at_, wait, told());
-  if (!recovered) return Failure(std::move(recovered.error()));
+  ST_TRY(write::recover_super_or_fail(at_, wait, told()));
   return {};
 }
 
@@ -183,13 +172,12 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) {
 }
 
 Result<std::unique_ptr<Collection>> Shards::reopen(const Catalogue &, Again as) const {
-  auto again = open(env(), path_, options_of(options(), as));
-  if (!again) return Failure(std::move(again.error()));
-  return std::move(*again);
+  ST_TRY(auto again, open(env(), path_, options_of(options(), as)));
+  return again;
 }
 
 Result<void> Shards::refresh() {
-  if (auto led = at_.check_led_to(); !led) return led;
+  ST_TRY(at_.check_led_to());
   const HeldMerged shown = hold();
   for (const auto &shard : static_cast<const ShownShards &>(*shown).shards()) {
     Checkpoint *c = shard->opened();
@@ -199,9 +187,8 @@ Result<void> Shards::refresh() {
 }
 
 Result<std::unique_ptr<AnyTransaction>> Shards::begin(TransactionOptions options) {
-  auto begun = ShardTransaction::begin(*this, std::move(options));
-  if (!begun) return Failure(std::move(begun.error()));
-  return std::move(*begun);
+  ST_TRY(auto begun, ShardTransaction::begin(*this, std::move(options)));
+  return begun;
 }
 
 }  // namespace st::store

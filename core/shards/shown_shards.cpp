@@ -27,12 +27,12 @@ Result<ShownShards::Pinned> ShownShards::pin(uint32_t i) const {
   // says, and it agrees once that is finished; or to what another will say, and then this one has been replaced.
   // The second look may meet such a change that began after the first, but then this index goes with it.
   for (int looks = 0; looks < 2; ++looks) {
-    if (auto same = check_unchanged(); !same) return Failure(std::move(same.error()));
+    ST_TRY(check_unchanged());
     if (auto now = (*opened)->hold(); agrees(i, *now)) return Pinned{*opened, pins_[i].keep(std::move(now))};
-    if (auto alone = owner_.await_writers(); !alone) return Failure(std::move(alone.error()));
-    if (auto fresh = (*opened)->refresh_settled(); !fresh) return Failure(std::move(fresh.error()));
+    ST_TRY(owner_.await_writers());
+    ST_TRY((*opened)->refresh_settled());
   }
-  if (auto same = check_unchanged(); !same) return Failure(std::move(same.error()));
+  ST_TRY(check_unchanged());
   Error e = explain(i, *(*opened)->hold());
   e.shard = i;
   return Failure(std::move(e));
@@ -75,9 +75,8 @@ Error ShownShards::explain(uint32_t shard, const Snapshot &snapshot) const {
 }
 
 Result<Opened> ShownShards::member(size_t i) const {
-  auto shard = pin(static_cast<uint32_t>(i));
-  if (!shard) return Failure(std::move(shard.error()));
-  return Opened{shard->member, shard->snapshot};
+  ST_TRY(auto shard, pin(static_cast<uint32_t>(i)));
+  return Opened{shard.member, shard.snapshot};
 }
 
 std::vector<Opened> ShownShards::opened() const {
@@ -97,19 +96,17 @@ void ShownShards::pin_opened(const Member *only) const {
 
 Result<Place> ShownShards::at(size_t i) const {
   const auto shard = static_cast<uint32_t>(std::upper_bound(first_.begin(), first_.end(), i) - first_.begin() - 1);
-  auto pinned = pin(shard);
-  if (!pinned) return Failure(std::move(pinned.error()));
-  return Place{i, shard, pinned->member, pinned->snapshot, i - first_[shard]};
+  ST_TRY(auto pinned, pin(shard));
+  return Place{i, shard, pinned.member, pinned.snapshot, i - first_[shard]};
 }
 
 Result<std::optional<Place>> ShownShards::find(std::string_view name) const {
   const auto shard = read_.index.shard_of(name);
   if (!shard) return std::nullopt;
-  auto pinned = pin(*shard);
-  if (!pinned) return Failure(std::move(pinned.error()));
-  const auto i = pinned->snapshot->header.index.find(name);
+  ST_TRY(auto pinned, pin(*shard));
+  const auto i = pinned.snapshot->header.index.find(name);
   ST_ASSERT(i.has_value());
-  return Place{first_[*shard] + *i, *shard, pinned->member, pinned->snapshot, *i};
+  return Place{first_[*shard] + *i, *shard, pinned.member, pinned.snapshot, *i};
 }
 
 }  // namespace st::store
