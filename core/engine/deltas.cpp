@@ -17,31 +17,26 @@ OpenOptions for_reading(int32_t lock_timeout_ms) {
 }  // namespace
 
 Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options) {
-  auto file = Checkpoint::open(env, path, std::move(options));
-  if (!file) return Failure(std::move(file.error()));
-  return DeltaFile::of(std::move(*file));
+  ST_TRY(auto file, Checkpoint::open(env, path, std::move(options)));
+  return DeltaFile::of(std::move(file));
 }
 
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
                   const DiffOptions &options) {
   const OpenOptions reading = for_reading(options.lock_timeout_ms);
-  auto before = open_path(env, from, reading);
-  if (!before) return Failure(std::move(before.error()));
-  auto after = open_path(env, to, reading);
-  if (!after) return Failure(std::move(after.error()));
-  return diff(env, **before, **after, delta, options);
+  ST_TRY(auto before, open_path(env, from, reading));
+  ST_TRY(auto after, open_path(env, to, reading));
+  return diff(env, *before, *after, delta, options);
 }
 
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
   OpenOptions open;
   open.lock_timeout_ms = options.lock_timeout_ms;
-  auto changes = open_delta(env, delta, open);
-  if (!changes) return Failure(std::move(changes.error()));
+  ST_TRY(auto changes, open_delta(env, delta, open));
   open.writable = true;
   open.map = read::MapMode::none;
-  auto opened = open_path(env, base, open);
-  if (!opened) return Failure(std::move(opened.error()));
-  return patch(env, **opened, std::move(*changes), std::move(options));
+  ST_TRY(auto opened, open_path(env, base, open));
+  return patch(env, *opened, std::move(changes), std::move(options));
 }
 
 Result<void> merge(os::Env &env, const std::string &base, const std::vector<std::string> &deltas, const std::string &to,
@@ -51,15 +46,13 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
                 " is the name of an index, but deltas are merged into one file; give the path of a .safetensors file, "
                 "and cut that into shards");
   const OpenOptions reading = for_reading(options.lock_timeout_ms);
-  auto below = open_path(env, base, reading);
-  if (!below) return Failure(std::move(below.error()));
+  ST_TRY(auto below, open_path(env, base, reading));
   std::vector<DeltaFile> layers;
   for (const std::string &path : deltas) {
-    auto delta = open_delta(env, path, reading);
-    if (!delta) return Failure(std::move(delta.error()));
-    layers.push_back(std::move(*delta));
+    ST_TRY(auto delta, open_delta(env, path, reading));
+    layers.push_back(std::move(delta));
   }
-  return merge(env, **below, layers, to, options);
+  return merge(env, *below, layers, to, options);
 }
 
 }  // namespace st::store

@@ -12,13 +12,11 @@ namespace {
 Result<Layers> open_layers(os::Env &env, const std::string &path, const OpenOptions &options) {
   OpenOptions below = options;
   below.deltas.clear();
-  auto base = open_path(env, path, std::move(below));
-  if (!base) return Failure(std::move(base.error()));
-  Layers layers{std::move(*base), {}};
+  ST_TRY(auto base, open_path(env, path, std::move(below)));
+  Layers layers{std::move(base), {}};
   for (const std::string &each : options.deltas) {
-    auto opened = Checkpoint::open(env, each, options);
-    if (!opened) return Failure(std::move(opened.error()));
-    layers.deltas.push_back(std::move(*opened));
+    ST_TRY(auto opened, Checkpoint::open(env, each, options));
+    layers.deltas.push_back(std::move(opened));
   }
   return layers;
 }

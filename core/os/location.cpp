@@ -328,12 +328,10 @@ Result<void> Location::check_led_to() const {
 
 Result<File> open_regular(const Location &at, int flags, struct stat *identity) {
   return while_stale([&]() -> Result<File> {
-    auto file = at.open(flags | O_NONBLOCK | O_NOCTTY);
-    if (!file) return file;
-    auto s = file->stat();
-    if (!s) return Failure(std::move(s.error()));
-    if (identity) *identity = *s;
-    if (!S_ISREG(s->st_mode))
+    ST_TRY(auto file, at.open(flags | O_NONBLOCK | O_NOCTTY));
+    ST_TRY(auto s, file.stat());
+    if (identity) *identity = s;
+    if (!S_ISREG(s.st_mode))
       return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");
     return file;
   });
