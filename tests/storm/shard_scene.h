@@ -6,7 +6,7 @@
 //             it is put, deleted and renamed, so shards and the index are made anew;
 //   keys      by the metadata of the index, which is made anew.
 //
-// What is promised of them, and demanded here (the table in core/README.md):
+// What is promised of them, and demanded here (the table in core/shards/README.md):
 // - Whoever takes no lock may see some cells old and others new, and tensors torn. But
 //   the index and every shard are whole, what the index names is where it says, total_size
 //   is right, and so is every byte of a slot, as no slot is ever patched in place.

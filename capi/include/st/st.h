@@ -954,8 +954,9 @@ st_status st_join(const char *from, const char *to,
 
 /* A delta is a safetensors file: the tensors that another has and its base has
  * not, or has with other bytes, dtype or shape, under their names. Its metadata
- * say what else changes, under keys that begin with "st.delta." (core/README.md
- * has the format). Any reader of safetensors can look at it.
+ * say what else changes, under keys that begin with "st.delta."
+ * (core/delta/README.md has the format). Any reader of safetensors can look at
+ * it.
  *
  * A delta fits a base that has the names, dtypes, shapes and metadata of the
  * one it was made from, in whatever order and layout. The tensors that the
