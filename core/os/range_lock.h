@@ -27,7 +27,7 @@ constexpr LockRange whole_file(bool exclusive) {
   return {0, whole_file_bytes, exclusive};
 }
 
-// How long a lock may be waited for, and who may cut the wait short.
+// How long to wait for a lock, and what may end the wait early.
 struct LockWait {
   int32_t timeout_ms = 0;  // negative: for ever
   const Control *control = nullptr;

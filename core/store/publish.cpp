@@ -61,7 +61,7 @@ Result<void> Transaction::apply(Change change) {
   return {};
 }
 
-// Of a tensor, as the calls before left it.
+// A tensor's form, as the calls before left it.
 std::optional<Form> Transaction::form_of(const std::string &name) const {
   if (draft_) {
     const DraftTensor *t = draft_->find(name);
@@ -192,7 +192,7 @@ Result<Transaction::Blueprint> Transaction::draw(const os::File &old, uint64_t b
   return drawn;
 }
 
-// Who follows the index, the old one or the new, is to find each tensor. So what gains names has all of them first.
+// A reader that follows the index, old or new, must find each tensor. So a shard that gains names first has them all.
 Transaction::Makes Transaction::makes(bool as_part) const {
   if (!as_part) return {true, false, false};
   const Index &old = snapshot_->header.index;

@@ -115,7 +115,7 @@ class Transaction final : public AnyTransaction {
     std::vector<write::Segment> segments;
     write::Cost cost;
   };
-  // Which new files a publish makes. Of a part: one before the index takes its new state, and one after that.
+  // Which new files a publish makes. A part makes one before the index takes its new state, and one after that.
   struct Makes {
     bool first, second;
     bool first_keeps;  // what it loses
@@ -189,7 +189,7 @@ class Transaction final : public AnyTransaction {
   write::JournalFolder::Taken journal_;
   uint64_t journal_start_ = 0;  // bytes written to it before this transaction
   bool failed_ = false;
-  // Of a part of several.
+  // A part of several keeps it between its steps.
   std::unique_ptr<Locked> locked_;
   std::unique_ptr<NewFile> first_, second_;
   write::ChunkBuffer buffer_;  // for what must not fail for want of memory

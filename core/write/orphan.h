@@ -13,8 +13,7 @@
 namespace st::write {
 
 // A journal found in the folder, and what its first sector says. Reading takes
-// no lock: whoever looks must not be taken for the journal's writer by another
-// who looks at the same time.
+// no lock: one reader must not take another for the journal's writer.
 struct Found {
   os::File file;
   uint64_t size = 0;
@@ -37,7 +36,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
 // would be taken for a sign of life. No power cut will bring back what it was emptied of.
 Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found);
 void drop(const Folder &folder, const std::string &name);
-// By its lock (see Journal::create): nobody, who keeps it for later, or who may have a record in it on the disk.
+// By its lock (see Journal::create): nobody, a keeper for later, or a writer that may have a record in it on the disk.
 enum class Holder { nobody, parked, writer };
 Result<Holder> who_holds(const Found &found);
 // A journal that does not wait, and whose writer has lost his locks on the file: what

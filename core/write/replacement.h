@@ -1,5 +1,5 @@
 // A new file that is to take the place of another, or of none: built under a
-// temporary name beside its target, then renamed. Whoever opens the target sees
+// temporary name beside its target, then renamed. An open of the target sees
 // the old file or the new one, whole, at every instant and after any crash.
 //
 // The temporary is `.<target>.st-tmp-<16 digits>` (see names.h), and locked while its writer
@@ -35,7 +35,7 @@ class Replacement {
   ~Replacement();
 
   // Open for reading and writing, and locked as a whole until this object
-  // dies: whoever finds it under its new name waits until that is durable.
+  // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
   // Another description of the same file, without the lock.
   Result<os::File> open_again() const;
@@ -46,7 +46,7 @@ class Replacement {
   // longer leads to where this is: then the file is not renamed. It can be stopped until the file is durable.
   tl::expected<void, SwapFailure> take_place(const Control &control);
 
-  // The same in steps, for a transaction on several files. The folder is to be synced by who calls.
+  // The same in steps, for a transaction on several files. The caller must sync the folder.
   const std::string &temporary() const { return temporary_; }
   Result<void> rename();
   // The name of the temporary from now on, which is free.
@@ -56,8 +56,8 @@ class Replacement {
 
   // Is there a temporary of `target`, whosesoever? By a listing of the folder, or by the one that `listed` is.
   static bool is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed = nullptr);
-  // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`, or
-  // one may be decided, and its writer dead, after the look for whoever decides.
+  // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`:
+  // else one may be decided, and its writer die, after the look for a decision.
   static void remove_stale(const os::Location &target, std::string_view infix = temporary_infix,
                            os::Neighbours *listed = nullptr);
 

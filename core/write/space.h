@@ -1,4 +1,4 @@
-// Room on the disk: how much a change takes, whether it is there, and for overwriting bytes in place also how to take
+// Room on the disk: how much a change takes, and whether it is there. For overwriting bytes in place, also how to take
 // it before the point of no return. Bytes in a hole, bytes that a reflink shares, and all bytes of a copy-on-write
 // filesystem need new blocks to be changed.
 #pragma once
@@ -25,7 +25,7 @@ uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesyste
                            uint64_t saved);
 // All blocks of a new file but those that it shares.
 uint64_t room_of_new_file(uint64_t size, uint64_t shared, uint64_t block);
-// Of a new folder; most filesystems keep a small one with its name.
+// For a new folder; most filesystems keep a small one with its name.
 uint64_t room_of_folder(const std::string &type, uint64_t block);
 // What has to be free for `room` bytes of new blocks: that, and some for what the filesystem writes of its own, or
 // (xfs) wants to be free in case it needs it.
