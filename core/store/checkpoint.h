@@ -1,5 +1,5 @@
-// A checkpoint: what a handle of the C ABI stands for. Names to tensors, views
-// and copies of their bytes, and the home of transactions. Readers may be many
+// One file, alone or as a member of a collection (collection.h). Names to tensors,
+// views and copies of their bytes, and the home of transactions. Readers may be many
 // threads; each transaction belongs to one.
 #pragma once
 
