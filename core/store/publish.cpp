@@ -242,7 +242,7 @@ Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::Super
 // The new file, whole but for its name, and this handle's view of it.
 Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
                                bool keeping_removed) {
-  // Nobody else is at work here, and no journal waits: what was never decided is rubbish.
+  // We hold the exclusive lock and no journal waits, so undecided temporaries are stale.
   write::Replacement::remove_stale(checkpoint_.at_, write::undecided_infix);
   auto created = write::Replacement::create(at, 0600, infix);
   if (!created) return Failure(std::move(created.error()));

@@ -40,7 +40,7 @@ class ShardCommit {
   Result<void> run(const std::function<Result<void>()> &approve);
 
  private:
-  // The index file, locked, and what is to take its place.
+  // The index file, locked, and the new file that will take its place.
   struct LockedIndex {
     os::File file;
     os::RangeLock lock;  // of file: dies first

@@ -35,7 +35,7 @@ struct Recovered {
 // Journals whose writers are gone. Found without taking a lock.
 struct Orphans {
   bool committed = false;  // recover() must come before the file is believed
-  bool idle = false;       // empty or done: rubbish, for recover() to remove
+  bool idle = false;       // empty or done, for recover() to remove
 };
 // A transaction names its own journal, and the pieces whose bytes it has locked.
 struct Asking {

@@ -684,7 +684,7 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  * further calls answer ST_E_TXN_FAILED. After a publish the handle shows the
  * new file.
  * Statuses, all but ST_E_NEEDS_RECOVERY with nothing changed:
- *   ST_E_BUSY              a lock was not to be had in time; the error info
+ *   ST_E_BUSY              a lock was not free in time; the error info
  *                          names the tensor;
  *   ST_E_FILE_CHANGED      the file was replaced by one in which a staged
  *                          tensor is missing or has another form;

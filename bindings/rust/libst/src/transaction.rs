@@ -201,7 +201,7 @@ impl<'f> Transaction<'f> {
     /// Make all staged changes durable, or none.
     ///
     /// # Errors
-    /// [`Status::Busy`]: a lock was not to be had in time. The error names the tensor, and where it is known the
+    /// [`Status::Busy`]: a lock was not free in time. The error names the tensor, and where it is known the
     /// process that holds it. [`Transaction::try_commit`] may then be called again.
     ///
     /// [`Status::NeedsRecovery`]: it failed after, or at, the point of no return, and recovery decides: drop the file
