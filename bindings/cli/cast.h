@@ -9,8 +9,8 @@
 namespace stctl {
 
 // Packed elements of `from`, as many, of `to`: each the nearest that there is, of two as near the even one. Beyond the
-// range of a float with infinities lies infinity. Elsewhere a number beyond the range is a Failure that names it, and
-// so are a NaN for which there is none, and a complex number with an imaginary part for a dtype without.
+// range of a float with infinities lies infinity. Elsewhere a number beyond the range is a Failure that names it. So is
+// a NaN where the dtype has none, and a complex number with an imaginary part where the dtype is real.
 std::string cast(st_dtype from, std::string_view bytes, st_dtype to);
 
 // The size of that, in bytes.

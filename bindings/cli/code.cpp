@@ -62,7 +62,7 @@ std::optional<uint64_t> encode(const SmallFloat &f, long double v) {
   std::frexp(v, &exponent);  // v = m * 2^exponent, 1/2 <= m < 1
   exponent = std::max(exponent - 1, 1 - f.bias);
   const long double scaled = std::nearbyint(std::ldexp(std::fabs(v), f.mantissa_bits - exponent));
-  // Of a subnormal the leading one is missing, and the exponent's code is 0 instead of 1: both together are
+  // A subnormal has no leading one, and its exponent's code is 0 instead of 1: both together are
   // this one formula. A significand rounded up to a power of two carries into the exponent.
   const uint64_t magnitude =
       (static_cast<uint64_t>(exponent + f.bias - 1) << f.mantissa_bits) + static_cast<uint64_t>(scaled);

@@ -63,7 +63,7 @@ void tell_json(Json &json, const std::string &file, const Outcome &outcome) {
 }  // namespace
 
 int collect_finding(void *user, const st_report *report) {
-  try {  // no exception may cross libst: memory that is not to be had becomes ST_E_CANCELLED
+  try {  // no exception may cross libst: a lack of memory becomes ST_E_CANCELLED
     static_cast<Findings *>(user)->push_back({report->level, report->status, report->offset, report->message});
   } catch (...) {
     return 1;

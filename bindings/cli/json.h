@@ -1,5 +1,5 @@
 // A JSON writer that puts the commas: values are written in order, nothing is
-// kept. Whoever calls it keeps objects and arrays balanced.
+// kept. The caller keeps objects and arrays balanced.
 #pragma once
 
 #include <cstdint>

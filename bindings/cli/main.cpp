@@ -1,6 +1,6 @@
 // stctl: look at safetensors files and change them safely, from a shell.
-// Parses the command line, runs one sub-command, and turns what goes wrong into
-// a sentence on standard error, an "error" object with --json, and an exit code.
+// Parses the command line and runs one sub-command. Turns a failure into a
+// sentence on standard error, an "error" object with --json, and an exit code.
 #include <errno.h>
 #include <fmt/format.h>
 #include <st/st.h>

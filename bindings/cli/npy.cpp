@@ -23,8 +23,8 @@ constexpr Kind kinds[] = {
     {ST_DTYPE_F16, "<f2"},  {ST_DTYPE_I32, "<i4"}, {ST_DTYPE_U32, "<u4"}, {ST_DTYPE_F32, "<f4"},  {ST_DTYPE_C64, "<c8"},
     {ST_DTYPE_F64, "<f8"},  {ST_DTYPE_I64, "<i8"}, {ST_DTYPE_U64, "<u8"}, {ST_DTYPE_BF16, "<V2"},
 };
-// What ml_dtypes writes of all its dtypes of one byte, and of those of 4 and 6 bits, which take a byte each there. Of
-// float8_e5m2 alone it writes "<f1", which NumPy does not read.
+// What ml_dtypes writes for its dtypes of one byte, and for those of 4 and 6 bits, which take a byte each there. Only
+// for float8_e5m2 it writes "<f1", which NumPy does not read.
 constexpr std::string_view one_byte = "<V1", e5m2 = "<f1";
 
 // What stands behind 'key': in the header's Python dict, between `begin` and `end`.

@@ -13,9 +13,9 @@ namespace stctl {
 // Element i of packed little-endian elements. Elements of 4 and 6 bits are packed from the low bits
 // up: element 0 of F4 is the low half of byte 0.
 //
-// Floats print as the shortest text that reads back as the same element ("0.1" for BF16),
-// except that integers below 10^16 print all their digits ("65504.0"), as do the formats of 8 bits and fewer,
-// whose exact value is what one wants to see ("0.1015625").
+// Floats print as the shortest text that reads back as the same element ("0.1" for BF16).
+// Integers below 10^16 print all their digits ("65504.0"). So do the formats of 8 bits and fewer,
+// because one wants to see their exact value ("0.1015625").
 std::string element_text(st_dtype dtype, std::string_view bytes, uint64_t i);
 
 // The same as JSON: true, numbers, [re, im]; "NaN", "Infinity" and "-Infinity" are strings. Floats of 32 bits and

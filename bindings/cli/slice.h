@@ -26,8 +26,8 @@ class Slice {
   uint64_t elements() const { return elements_; }
   std::vector<uint64_t> shape() const;  // without the dimensions that an index took away
 
-  // The bytes in C order, in pieces of whole elements and of about `piece` bytes (one piece
-  // where 4- or 6-bit elements don't allow a cut): use(bytes).
+  // Calls use(bytes) with the bytes in C order, in pieces of whole elements and of about `piece`
+  // bytes. One piece, where 4- or 6-bit elements don't allow a cut.
   void read(uint64_t piece, const std::function<void(std::string_view)> &use) const;
 
   // A corner of the slice, for display: of each dimension with more than 2 * edge

@@ -5,7 +5,7 @@
 
 namespace stctl {
 
-// Of the terminal; else what COLUMNS says; else 80.
+// The terminal's; else what COLUMNS says; else 80.
 size_t output_columns();
 
 // On a terminal that is not dumb, unless NO_COLOR is set (https://no-color.org).

@@ -14,9 +14,9 @@ import (
 	"libst/st"
 )
 
-// A history is what one handle of a file goes through, step by step, while others read through it. What a file has after
-// a step is a function of the step's number, so a read is right if what it answers is what the file had at some time
-// during the read.
+// A history is what one handle of a file goes through, step by step, while others read through it. The content of a
+// file after a step is a function of the step's number. So a read is right if its answer is the content of the file at
+// some time during the read.
 type history struct {
 	file              *st.File
 	started, finished atomic.Int64 // the last step that was begun, and the last that is done

@@ -22,7 +22,7 @@ class Control {
         interrupts_(interrupts),
         seen_(interrupts ? interrupts->load(std::memory_order_relaxed) : 0) {}
 
-  // Of a part of the same call: interrupts count from when the call began.
+  // For a part of the same call: interrupts count from when the call began.
   Control with(Progress progress) const {
     Control part = *this;
     part.progress_ = std::move(progress);

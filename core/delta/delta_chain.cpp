@@ -10,8 +10,8 @@ namespace {
 
 using Holders = std::unordered_map<std::string_view, const ListedTensor *>;
 
-// Of tensors that lie in a delta below, by that delta's own hashes; those of the
-// base are noted.
+// Tensors that lie in a delta below are checked by that delta's own hashes; tensors of
+// the base are noted.
 Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &holders, std::string_view name,
                             const OldBytes &old, std::vector<OldTensor> *of_base) {
   const auto found = holders.find(name);

@@ -85,8 +85,8 @@ Result<void> Patching::stage_in_file(Transaction &transaction) {
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
 
-// Shards have the order of their names, so that of the delta is nothing to them. The metadata that are to be are
-// brought about in the index; a header is changed where it says what is to go.
+// Shards have the order of their names, so the delta's order does not matter. New metadata are written to the index.
+// Removed keys are also deleted from the header that has them.
 Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const Listing &result) {
   if (result.tensors.empty() && whole_.size() > 0)
     return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),

@@ -1,7 +1,7 @@
 // A delta applied to its base, one file or shards, as one transaction: in place where
 // only bytes of tensors change, else by a new file that takes the base's name. Must never
-// change the base before it is known to be the right one and, if a way back is
-// asked for, before that is durable.
+// change the base before it is known to be the right one. If a way back is asked
+// for, it must be durable before, too.
 #pragma once
 
 #include <string>

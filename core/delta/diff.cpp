@@ -42,7 +42,7 @@ Result<OldBytes> Comparison::hash_new(const Place &p) {
   return hash_tensor(new_, *p.snapshot, p.tensor(), [this](auto piece) { return tell(piece.size()); });
 }
 
-// Of two tensors of one form. While they are equal one hash does for both.
+// Two tensors of one form. While they are equal one hash does for both.
 Result<Comparison::Found> Comparison::compare(const Place &before, const Place &after) {
   const TensorView was = before.tensor(), is = after.tensor();
   TensorHasher old;

@@ -70,7 +70,7 @@ Result<void> Checkpoint::refresh() {
   const HeldSnapshot now = hold();
   const bool same = os::same_inode(now->identity, fresh->identity) && now->header_hash == fresh->header_hash &&
                     now->file_size() == fresh->file_size();
-  // What may be written is not to change under who looks at it, and does not tell whether the file did.
+  // Views that may be written must not change under a reader, and do not tell whether the file did.
   const bool stays = same && now->content.wanted() != read::MapMode::copy_on_write;
   if (stays && !now->has_own_memory()) return {};
   // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is

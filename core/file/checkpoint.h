@@ -1,5 +1,5 @@
-// A checkpoint: what a handle of the C ABI stands for. Names to tensors, views
-// and copies of their bytes, and the home of transactions. Readers may be many
+// One file, alone or as a member of a collection (collection.h). Names to tensors,
+// views and copies of their bytes, and the home of transactions. Readers may be many
 // threads; each transaction belongs to one.
 #pragma once
 
@@ -29,7 +29,7 @@ struct OpenOptions {
   Progress progress = {};
   Log log = {};
   std::vector<std::string> deltas = {};  // paths, of a Collection; a Checkpoint knows none
-  // Of a member of a collection, which shares them with the others.
+  // For a member of a collection, which shares them with the other members.
   std::shared_ptr<os::Descriptors> descriptors = {};
   std::shared_ptr<struct Account> account = {};
 };
@@ -43,7 +43,7 @@ inline OpenOptions options_of(OpenOptions options, Again as) {
   return options;
 }
 
-// Of `bytes` that a group of workers shares out, the contiguous part of the one that `options` is of.
+// This worker's contiguous share of `bytes`, as `options` says.
 class WorkersPart {
  public:
   WorkersPart(const OpenOptions &options, uint64_t bytes) {
@@ -77,7 +77,7 @@ struct BulkRequest {
   std::byte *to;
 };
 
-// Of a bulk read that goes over several files: how many there are, and how many threads this one may have.
+// A bulk read over several files: how many files there are, and how many threads this one may have.
 struct Share {
   uint32_t threads = UINT32_MAX;
   size_t members = 1;
@@ -98,7 +98,7 @@ class Checkpoint {
   }
   // The file as it is now, also if it was replaced: what others have committed.
   Result<void> refresh();
-  // The same of a file that nobody is making anew: so also what a writer leaves who is only dying is finished first.
+  // The same, but of a file that nobody is making anew. So a dying writer's change is finished first.
   Result<void> refresh_settled();
 
   // The current state: lent, for what is given out until release(); or held.
@@ -170,7 +170,7 @@ class Checkpoint {
     strategy.threads = std::min(strategy.threads, share.threads);
     return strategy;
   }
-  // Of what a read may leave behind in the page cache, this file's part.
+  // This file's part of the bytes that a read may leave behind in the page cache.
   uint64_t limit_of(const Share &share) const {
     return options_.memory_limit == 0 ? 0 : std::max<uint64_t>(options_.memory_limit / share.members, 1);
   }

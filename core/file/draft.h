@@ -1,6 +1,6 @@
-// A catalogue being changed: the tensors and metadata that a file will have
-// once a transaction is published, in the order in which it will have them, and
-// where the bytes of each come from. Pure: knows no file.
+// A catalogue being changed: the tensors and metadata that a file will have once a
+// transaction is published, in their order there. Also where the bytes of each come
+// from. Pure: knows no file.
 #pragma once
 
 #include <optional>
@@ -63,8 +63,8 @@ class Draft {
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
 
-// Status dtype_mismatch, shape_mismatch or nbytes_mismatch with a sentence, if
-// a value does not have the form of the tensor that it is to update.
+// Does a value have the form of the tensor that it will update? If not: status
+// dtype_mismatch, shape_mismatch or nbytes_mismatch, with a sentence.
 Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,
                              uint32_t new_dtype, std::span<const uint64_t> new_shape, uint64_t new_nbytes);
 

@@ -60,7 +60,7 @@ Result<void> Transaction::apply(Change change) {
   return {};
 }
 
-// Of a tensor, as the calls before left it.
+// A tensor's form, as the calls before left it.
 std::optional<Form> Transaction::form_of(const std::string &name) const {
   if (draft_) {
     const DraftTensor *t = draft_->find(name);
@@ -188,7 +188,7 @@ Result<Transaction::Blueprint> Transaction::draw(const os::File &old, uint64_t b
   return drawn;
 }
 
-// Who follows the index, the old one or the new, is to find each tensor. So what gains names has all of them first.
+// A reader that follows the index, old or new, must find each tensor. So a shard that gains names first has them all.
 Transaction::Makes Transaction::makes(bool as_part) const {
   if (!as_part) return {true, false, false};
   const Index &old = snapshot_->header.index;
@@ -237,7 +237,7 @@ Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::Super
 // The new file, whole but for its name, and this handle's view of it.
 Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
                                bool keeping_removed) {
-  // Nobody else is at work here, and no journal waits: what was never decided is rubbish.
+  // We hold the exclusive lock and no journal waits, so undecided temporaries are stale.
   write::Replacement::remove_stale(checkpoint_.at_, write::undecided_infix);
   ST_TRY(made->replacement, write::Replacement::create(at, 0600, infix));
   const os::File &file = made->replacement->file();

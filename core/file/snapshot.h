@@ -37,7 +37,7 @@ struct Snapshot {
   // the child's own, made at first use: sharing the parent's would make one
   // sequence of reads of both. Status: those of opening. Any thread.
   Result<Reach> here() const;
-  // The same, for who only looks at its bytes.
+  // The same, for a caller that only looks at its bytes.
   Result<const read::Content *> content_here() const;
   // Do some of these bytes lie where views of it lie?
   bool lends(const void *bytes, uint64_t n) const;
@@ -62,7 +62,7 @@ struct Snapshot {
   static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
 
  private:
-  // Of a child, and of its parent before it, whose views may still be in use.
+  // What a child opened anew, and its parent before it; views of either may still be in use.
   struct Reopened {
     uint64_t generation;
     os::File file;

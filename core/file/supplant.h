@@ -14,7 +14,7 @@ namespace st::write {
 struct Destination {
   os::Location at;
   bool exists;  // there is a file to be replaced
-  // Of the temporary: what is to inherit the rights of another file is nobody else's until then.
+  // The temporary's mode. A file that will inherit another's rights is nobody else's until then.
   mode_t mode() const { return exists ? 0600 : 0666; }
 };
 // Status not_regular if that is there, but no plain file.

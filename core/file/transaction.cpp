@@ -216,7 +216,7 @@ Result<void> Transaction::commit() {
   if (publishes()) return publish(**locked);
   try {
     auto done = finish(**locked);
-    // Before the tensors are unlocked: whoever locks them next must see an orphan.
+    // Before the tensors are unlocked: the next to lock them must see an orphan.
     if (!done && journal_.journal->committed()) let_go_of_journal();
     return done;
   } catch (const std::bad_alloc &) {
@@ -448,7 +448,7 @@ Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &
   return {};
 }
 
-// Which tensor was it that could not be locked, and who holds it?
+// Which tensor could not be locked, and which process holds it?
 Error Transaction::name_blocked(Error busy, const os::File &file) const {
   if (busy.status != Status::busy) return busy;
   if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));

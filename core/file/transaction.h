@@ -32,10 +32,10 @@ class Transaction final : public AnyTransaction {
   Result<void> remove(std::string_view name) override;
   Result<void> rename(std::string_view from, std::string_view to) override;
   Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) override;
-  // All tensors that there are by then, in the order that the file is to have them.
+  // All tensors that there are by then, in their order in the file.
   Result<void> arrange(std::vector<std::string> names);
-  // Asked at commit when all locks are held, with the file as it now is: what it
-  // refuses is not done.
+  // Asked at commit when all locks are held, with the file as it now is. A refusal
+  // ends the commit, with nothing changed.
   using Approve = std::function<Result<void>(const Snapshot &now)>;
   void before_change(Approve approve) { approve_ = std::move(approve); }
   Result<CommitPlan> plan() override;
@@ -43,31 +43,31 @@ class Transaction final : public AnyTransaction {
 
   Checkpoint &checkpoint() const { return checkpoint_; }
 
-  // As a part of a transaction on several files, which calls these one after the
-  // other instead of commit(), for all of its parts: see shard_commit.h.
+  // As a part of a transaction on several files. It calls these one after the other
+  // instead of commit(), for all of its parts: see shard_commit.h.
   bool has_work() const { return !staged_.empty() || publishes(); }
   bool publishes() const;
-  // The catalogue as it was and as it will be, once locked; of a publish.
+  // A publish's catalogue as it was and as it will be, once it is locked.
   const Snapshot &before() const { return *snapshot_; }
   const Draft &draft_after() const { return *draft_; }
   struct Gain {
     int64_t bytes = 0, parameters = 0;  // of the tensors, afterwards less before
   };
   Gain gain() const;
-  // What it will do as one; `entry` becomes as long as it will be. Null: under a new name.
+  // What it will do as a part; `entry` gets its final length. Null: under a new name.
   Result<CommitPlan> plan_part(write::SuperEntry *entry);
-  // Status busy leaves it as it was. `timeout_ms` of what is left of the whole commit's. False: what a dead writer left
-  // is to be recovered first, by recover_part() when no file of the whole is locked any more.
+  // Lock this part. `timeout_ms`: what remains of the whole commit's. False: a dead writer's journal was found; unlock
+  // all parts, call recover_part(), and try again. Status busy: nothing changed.
   Result<bool> lock_part(int32_t timeout_ms);
   Result<void> recover_part(int32_t timeout_ms);
-  // Is what is locked still what the path leads to? Else status file_changed.
+  // Does the path still lead to the locked file? Else status file_changed.
   Result<void> check_in_place() const { return check_in_place(*locked_); }
   void unlock_part() { locked_.reset(); }
-  // All that can fail: afterwards everything is on the disk, but means nothing yet.
+  // Every step that can fail. Afterwards all of it is on the disk, but means nothing yet.
   Result<void> prepare_part(const write::Super &super, write::SuperEntry *entry);
-  // Is what was prepared where recovery will look for it?
+  // Is the prepared journal where recovery will look for it?
   Result<void> check_part_is_there() const { return check_journal_is_there(); }
-  // Decided: nothing is dropped any more whatever happens.
+  // The commit is decided: from here on nothing is dropped, whatever happens.
   Result<void> carry_out_patch();
   Result<void> place_first();   // before the index takes its new state
   Result<void> place_second();  // after it
@@ -77,13 +77,13 @@ class Transaction final : public AnyTransaction {
   // The same as a part that takes no other's name: see new_names.cpp. Before it is locked, or planned.
   Result<void> publish_anyway() { return draft(); }
   bool keeps_any() const { return !draft_->tensors().empty(); }
-  // A new file beside `at`, whole and durable but for its name, and then its name. If it keeps nothing there is none.
+  // Makes a new file beside `at`, whole and durable but for its name; then gives it the name. No file, if it is empty.
   Result<void> prepare_new_name(const os::Location &at);
   Result<void> take_new_name(const std::string &name) { return first_->replacement->rename_beside(name); }
-  // From now on it stays, or after all it does not.
+  // From now on the new file stays, or after all it does not.
   void leave_new_name(bool stays) noexcept;
   void finish_new_name();
-  // Never decided: as if nothing had been. `open`: it may have been decided, so all is left to recovery.
+  // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
   void drop_part(bool open) noexcept;
 
  private:
@@ -115,7 +115,7 @@ class Transaction final : public AnyTransaction {
     std::vector<write::Segment> segments;
     write::Cost cost;
   };
-  // Which new files a publish makes. Of a part: one before the index takes its new state, and one after that.
+  // Which new files a publish makes. A part makes one before the index takes its new state, and one after that.
   struct Makes {
     bool first, second;
     bool first_keeps;  // what it loses
@@ -141,7 +141,7 @@ class Transaction final : public AnyTransaction {
   Result<write::PublishPlan> plan_publish(uint64_t block, bool keeping_removed) const;
   Result<Blueprint> draw(const os::File &old, uint64_t block, bool keeping_removed) const;
   Makes makes(bool as_part) const;
-  // What commit() does to the file as it is, but for what the filesystem itself needs.
+  // What commit() does to the file as it is, without the filesystem's own needs.
   Result<CommitPlan> reckon(const os::File &data, write::SuperEntry *as_part);
   Result<CommitPlan> reckon_publish(const os::File &old, write::SuperEntry *as_part);
   CommitPlan reckon_patch(const os::File &data, bool undo, bool as_part) const;
@@ -161,7 +161,7 @@ class Transaction final : public AnyTransaction {
   Result<void> borrow(write::Piece *piece, const void *bytes);
   static Error changed_payload(std::string_view name);
   Result<void> stage_borrowed(Staged *staged);
-  // With `orphaned` nothing is recovered: then it is told, and the answer null.
+  // With `orphaned` nothing is recovered: an orphan is told there, and the answer is null.
   Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *orphaned = nullptr);
   Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
                                            bool *orphaned);  // null: look again
@@ -189,10 +189,10 @@ class Transaction final : public AnyTransaction {
   write::JournalFolder::Taken journal_;
   uint64_t journal_start_ = 0;  // bytes written to it before this transaction
   bool failed_ = false;
-  // Of a part of several.
+  // A part of several keeps it between its steps.
   std::unique_ptr<Locked> locked_;
   std::unique_ptr<NewFile> first_, second_;
-  write::ChunkBuffer buffer_;  // for what must not fail for want of memory
+  write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
 };
 
 }  // namespace st::store

@@ -1,5 +1,5 @@
-// The states that a handle has shown, of which one is the current one. Who looks at
-// a state either holds it (a reference) or was lent it: then it stays until release().
+// The states that a handle has shown, of which one is the current one. A reader of a
+// state either holds it (a reference) or was lent it: then it stays until release().
 // A state that is not current, and neither held nor lent, goes at once. Any thread; no
 // mutex, so that a forked child may go on where its parent's threads stopped.
 #pragma once
@@ -13,11 +13,11 @@ namespace st::store {
 
 template <class T>
 class Versions {
-  // Where a state lies. Slots are used again and live as long as the Versions, so that a
-  // thread may look at one that it has read the address of, whatever became of the state.
+  // Where a state lies. Slots are used again and live as long as the Versions. So a thread
+  // may look at a slot whose address it has read, whatever became of the state.
   struct Slot {
     // Held so many times, being the current one among it; plus lent_bit. Not 0: the state is
-    // there, and whoever makes it 0 destroys it. From 0 it is left only by who has taken the slot.
+    // there. The thread that makes it 0 destroys the state. Only the taker of the slot changes 0.
     std::atomic<uint64_t> uses = 0;
     const T *value = nullptr;
     std::atomic<bool> taken = false;
@@ -45,7 +45,7 @@ class Versions {
     const T *operator->() const { return slot_->value; }
     const T *get() const { return slot_ ? slot_->value : nullptr; }
     explicit operator bool() const { return slot_; }
-    // Until release(), whoever holds it.
+    // Until release(), whatever holds it.
     void lend() const {
       if (!(slot_->uses.load(std::memory_order_relaxed) & lent_bit))
         slot_->uses.fetch_or(lent_bit, std::memory_order_relaxed);
@@ -59,7 +59,7 @@ class Versions {
     Slot *slot_ = nullptr;
   };
 
-  // Held once and for all by whoever is first. Any thread.
+  // Held once and for all, by the first that asks. Any thread.
   class Once {
    public:
     ~Once() { Held(slot_.load(std::memory_order_acquire)); }

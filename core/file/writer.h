@@ -3,9 +3,9 @@
 // has made the new one durable and answers ok.
 //
 // Where all tensors are declared first, each goes at once to its place. Where
-// not, they go one after the other behind a gap for the header, and are
-// arranged anew at the end only if the header outgrew the gap or another order
-// was asked for.
+// not, they go one after the other behind a gap for the header. They are arranged
+// anew at the end only if the header outgrew the gap, or the caller asked for
+// another order.
 #pragma once
 
 #include <deque>
@@ -32,7 +32,7 @@ struct NewTensor {
   uint64_t nbytes;
   const void *bytes = nullptr;  // null in a mere declaration; else borrowed
 };
-// Of a tensor like that one.
+// Declares a tensor like that one.
 inline NewTensor declaration(const TensorView &t) {
   return {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
 }

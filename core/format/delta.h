@@ -1,5 +1,5 @@
-// What makes a safetensors file a delta: pairs of its metadata, whose keys begin
-// with "st.delta.", that say which base it was made for and what it does to that
+// What makes a safetensors file a delta: pairs of its metadata whose keys begin
+// with "st.delta.". They say which base it was made for, and what it changes there
 // besides replacing and adding the tensors it holds. Pure: strings in, values out.
 #pragma once
 

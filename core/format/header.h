@@ -33,8 +33,8 @@ void store_u64le(void *bytes, uint64_t value);
 // size.
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size);
 
-// Parse `json_bytes` of JSON at `json`, after which header_padding bytes must
-// be readable, the first of them a NUL, and check every rule of the format against the file's size.
+// Parse `json_bytes` of JSON at `json`, and check every rule of the format against
+// the file's size. After the JSON header_padding bytes must be readable, the first a NUL.
 // Accepts what the reference reader (safetensors 0.8) accepts, but for names
 // that stand twice. Time and memory are linear in json_bytes.
 Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed);

@@ -11,7 +11,7 @@ namespace st {
 
 namespace {
 
-// Of the lookup: a power of two, at most three quarters of them taken.
+// For the lookup: a power of two, at most three quarters of them taken.
 size_t slots_for(size_t tensors) {
   return std::bit_ceil(tensors + tensors / 3 + 1);
 }
@@ -129,7 +129,7 @@ Result<Index> IndexBuilder::finish() {
   return std::move(index_);
 }
 
-// Do the tensors follow each other as they are, and fill what they span? Of most files it takes no more than that.
+// Do the tensors follow each other as they are, and fill what they span? For most files this is all the work.
 bool IndexBuilder::lies_in_order() {
   uint64_t at = 0;
   for (const Index::Entry &e : index_.entries_) {

@@ -92,7 +92,7 @@ class Index {
 // format (contiguous from 0, sizes match) and builds the lookup.
 class IndexBuilder {
  public:
-  // `seed` must be unpredictable to whoever wrote the file: names that collide
+  // `seed` must be unpredictable to the file's author: names that collide
   // under one seed do not under another.
   IndexBuilder(uint64_t seed, size_t header_bytes);
 

@@ -57,7 +57,7 @@ class Scanner {
   const char *at_;
   const char *const end_;
   IndexBuilder &builder_;
-  // Of the tensor before, and how it was spelt.
+  // The dtype of the tensor before, and how it was spelt.
   std::optional<Dtype> last_dtype_;
   const char *last_dtype_text_ = nullptr;
   unsigned last_dtype_size_ = 0;

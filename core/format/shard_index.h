@@ -36,7 +36,7 @@ class ShardIndex {
  public:
   // After `size` bytes header_padding more must be readable. Statuses shard_index, shard_duplicate, shard_path.
   static Result<ShardIndex> parse(const char *json, uint64_t size, uint64_t hash_seed);
-  // Of a checkpoint to be written.
+  // For a checkpoint to be written.
   static ShardIndex of(std::vector<std::string> shards);
 
   // The shards that hold a tensor, in the order of their names; number i is the i-th.
@@ -44,7 +44,7 @@ class ShardIndex {
   size_t size() const { return by_name_.size(); }
   std::optional<uint32_t> shard_of(std::string_view name) const;
   const std::vector<uint64_t> &counts() const { return counts_; }  // tensors of each shard
-  // Of each shard, in no order. One pass serves all shards.
+  // The names in each shard, in no order. One pass serves all shards.
   std::vector<std::vector<std::string_view>> names_by_shard() const;
 
   // Pairs of "metadata", in the order of the file: strings as they are meant, all else as it is spelled.

@@ -1,4 +1,4 @@
-// Who a data file is, for a journal: inode, size and the hash of its header.
+// What a journal knows a data file by: inode, size and the hash of its header.
 #pragma once
 
 #include "journal/journal_layout.h"

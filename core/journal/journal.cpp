@@ -22,7 +22,7 @@ void open_to_readers(const os::File &made, const struct stat &data) {
   const auto s = made.stat();
   if (!s) return;
   mode_t read = data.st_mode & (S_IRGRP | S_IROTH);
-  // Root's go to the file's owner, who must be able to recover without root.
+  // Root's go to the file's owner, so that the owner can recover without root.
   const uid_t owner = s->st_uid == data.st_uid || env.geteuid() != 0 ? static_cast<uid_t>(-1) : data.st_uid;
   const bool foreign_group = s->st_gid != data.st_gid;
   if ((foreign_group || owner != static_cast<uid_t>(-1)) && env.fchown(made.fd(), owner, data.st_gid) < 0 &&

@@ -32,8 +32,8 @@ struct SectorTable {
   bool fits(uint64_t place) const { return offset != 0 && noted_for % sector_bytes == place % sector_bytes; }
 };
 
-// A journal holds nothing that the file does not, or will not. So whoever may
-// read the one may read the other, and can tell whether the file is whole.
+// A journal holds nothing that the file does not, or will not. So every reader of the
+// file may read the journal too, and can tell whether the file is whole.
 void open_to_readers(const os::File &made, const struct stat &data);
 
 class Journal {
@@ -107,7 +107,7 @@ class Journal {
   Result<void> seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction);
   Result<void> sync_payload(const os::File &dir, const Control &control = {});
   Result<void> commit();
-  // Of a part: says, durably, that it is carried out. Still committed(), as this must
+  // For a part: says, durably, that it is carried out. Still committed(), as this must
   // stay until the super-journal is empty, durably; then the journal may be used again.
   Result<void> finish();
   void settle();

@@ -69,7 +69,7 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
                 "; remove it, or move the file to a folder of your own");
 
   if (made == 0) open_to_readers(*dir, data);
-  // Durable even if somebody else made it: he may not have come to this yet.
+  // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());
   Folder folder;
   folder.dir_ = std::move(*dir);

@@ -62,8 +62,8 @@ class JournalFolder {
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
   void let_go() noexcept;
-  // The file that the name leads to now, and which is locked: no power cut will bring another back. Whoever gave it the
-  // name may have died before he synced that.
+  // The file that the name leads to now, and which is locked: no power cut will bring another back. The
+  // writer that gave it the name may have died before it synced that.
   Result<void> make_name_durable(uint64_t inode);
   // This is the file that the handle shows from now on. (Of another the number may be given to a third.)
   void follow(uint64_t inode) {

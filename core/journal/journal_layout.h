@@ -10,10 +10,10 @@
 //           manifest: one range record of 48 bytes each
 //
 // All integers are little-endian. The commit record fits one sector, which
-// disks write whole or not at all, and holds a hash of itself and of the
+// disks write whole or not at all. It holds a hash of itself and of the
 // manifest, which holds hashes of all the rest. So a journal is in one of three
 // states: empty (zero sector: nothing was promised), committed, or damaged. A part
-// of several is not emptied but marked as done: see done_record.
+// in a commit of several is not emptied but marked as done: see done_record.
 #pragma once
 
 #include <array>
@@ -56,7 +56,7 @@ struct CommitRecord {
   uint64_t ranges = 0;
   uint64_t manifest_hash = 0;
   uint64_t flags = 0;  // one of the above, part and done, or zero; a version to come that sets others is refused
-  // Of a part: the name of the index beside which the super-journal lies. That one has the same transaction.
+  // For a part: the name of the index beside which the super-journal lies. The super-journal has the same transaction.
   std::string super_of = {};
 
   bool is_undo() const;
@@ -90,7 +90,7 @@ std::vector<std::byte> encode(std::span<const RangeRecord>);
 std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest);
 
 // How many of the `left` bytes at `offset` to take at once: at most `most`, and
-// so that whoever is stopped between two takes has not cut a sector.
+// so that a stop between two takes cuts no sector.
 uint64_t up_to_sector(uint64_t offset, uint64_t most, uint64_t left);
 // How many sectors the file's bytes [offset, offset + n) touch.
 uint64_t sectors_of(uint64_t offset, uint64_t n);

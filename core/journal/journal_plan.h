@@ -38,7 +38,7 @@ struct WholeBlocks {
 class JournalPlan {
  public:
   JournalPlan() = default;  // of a new one
-  // Of one that is there: where it ends, how much of that is yet to be written, and what is set aside.
+  // For a journal that is there: where it ends, how much is yet to be written, and how much is set aside.
   JournalPlan(uint64_t end, uint64_t unwritten, uint64_t allocated, bool has_header)
       : has_header_(has_header), end_(end), allocated_(allocated), reserved_(allocated), written_(unwritten) {}
 

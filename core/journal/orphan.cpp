@@ -74,8 +74,8 @@ Result<Holder> who_holds(const Found &found) {
   return !locked ? Holder::nobody : recorded ? Holder::writer : Holder::parked;
 }
 
-// One that is locked is a dying writer's, or that of one who lives and works elsewhere: nothing is written to it. One
-// that is not, and has any bytes, is nobody's any more, as whoever makes a journal locks it before he writes to it.
+// A locked one belongs to a dying writer, or to a living one that works elsewhere: nothing is written to it. An
+// unlocked one with any bytes is nobody's any more, because the maker of a journal locks it before its first byte.
 Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found) {
   ST_TRY(auto held, who_holds(found));
   if (held == Holder::parked || found.size == 0) return {};

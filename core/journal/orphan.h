@@ -13,8 +13,7 @@
 namespace st::write {
 
 // A journal found in the folder, and what its first sector says. Reading takes
-// no lock: whoever looks must not be taken for the journal's writer by another
-// who looks at the same time.
+// no lock: one reader must not take another for the journal's writer.
 struct Found {
   os::File file;
   uint64_t size = 0;
@@ -34,21 +33,21 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
                                        bool write);
 // Removes a journal that does not wait, if nobody is filling it: true if it did. Only under
 // the lock of the whole file: a journal's lock in other hands than its writer's
-// would be taken for a sign of life. No power cut will bring back what it was emptied of.
+// would be taken for a sign of life. No power cut will bring its old record back.
 Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found);
 void drop(const Folder &folder, const std::string &name);
-// By its lock (see Journal::create): nobody, who keeps it for later, or who may have a record in it on the disk.
+// By its lock (see Journal::create): nobody, a keeper for later, or a writer that may have a record in it on the disk.
 enum class Holder { nobody, parked, writer };
 Result<Holder> who_holds(const Found &found);
-// A journal that does not wait, and whose writer has lost his locks on the file: what
-// it says becomes durable. One that is empty goes.
+// A journal that does not wait, and whose writer has lost its locks on the file: its
+// state becomes durable. An empty one goes.
 Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found);
 // Durably empty.
 Result<void> empty(const Found &orphan);
 // Durably empty first, then gone.
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &orphan);
-// A commit record that was found is in memory, but perhaps not on the disk: its writer may have died before its sync,
-// or that may have failed. Written once more, it is durable, and what it promises may be carried out.
+// A commit record that was found is in memory, but perhaps not on the disk: its writer may have died before the sync,
+// or the sync may have failed. Written once more, it is durable, and may be carried out.
 Result<void> confirm(const Found &orphan);
 // The same of a part that is carried out: says so.
 Result<void> mark_done(const Found &part);

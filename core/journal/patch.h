@@ -20,17 +20,17 @@ struct PatchFailure {
   bool payload_changed = false;  // a borrowed piece is not what was noted; it was rolled back
 };
 
-// Is the journal where recovery looks for it? Asked before the commit record, and once more when that is durable and
-// nothing is written to the file yet: then it is taken back.
 // The journal was not made durable.
 inline tl::unexpected<PatchFailure> not_begun(Error cause) {
   const bool failed = !was_stopped(cause);
   return tl::unexpected<PatchFailure>({std::move(cause), false, failed});
 }
 
+// Is the journal where recovery looks for it? Asked before the commit record. Asked once more when the record is
+// durable and nothing is written to the file yet: if the journal is gone, the record is taken back.
 using StillThere = std::function<Result<void>()>;
 
-// The same for a plan: what follows the payloads, up to the commit record.
+// What apply_patch() puts into the journal behind the payloads, up to the commit record.
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
 // `pieces` ascend and do not overlap.
 tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
@@ -39,8 +39,8 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
 // The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
 tl::expected<void, PatchFailure> commit_there(Journal &journal, const StillThere &there, bool open);
 
-// The same as a part of a transaction on several files, in steps. First the
-// journal is made durable, and says what is to be written if `super` decides so.
+// The same as a part of a transaction on several files, in steps. First the journal
+// is made durable. It says what will be written if `super` decides so.
 struct Super {
   uint64_t transaction = 0;
   std::string index;  // the name of the file beside which its journal lies

@@ -1,6 +1,6 @@
 // What a transaction writes into the data file: pieces, in chunks that end at
-// sectors, so that whoever is stopped between two has not cut one. Each is compared
-// with the hash that it was staged with, so that what changed on the way is noticed.
+// sectors, so that a stop between two cuts no sector. Each is compared with its hash
+// from staging, so that a change on the way is noticed.
 #pragma once
 
 #include <memory>

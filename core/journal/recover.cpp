@@ -13,9 +13,9 @@ namespace st::write {
 namespace {
 
 // Is this, or was it before it was emptied, the record of a transaction on bytes that
-// are locked by us? Then its writer has lost its locks: the kernel takes them from a
-// dying process one file after the other, and the journal's may be the last. What
-// cannot be read belongs to somebody who goes on writing, or to recovery.
+// we have locked? Then its writer is dead: the kernel releases a killed process's
+// locks file by file, and the journal's may be released last. If the manifest is
+// unreadable, assume that the writer is alive, or leave it to recovery.
 bool is_on(const Found &found, std::span<const Piece> locked) {
   if (found.state != JournalState::committed && !found.has_last) return false;
   // A new file for the whole of the old one, or a decision on all parts: its writer had locked the whole file.

@@ -35,7 +35,7 @@ struct Recovered {
 // Journals whose writers are gone. Found without taking a lock.
 struct Orphans {
   bool committed = false;  // recover() must come before the file is believed
-  bool idle = false;       // empty or done: rubbish, for recover() to remove
+  bool idle = false;       // empty or done, for recover() to remove
 };
 // A transaction names its own journal, and the pieces whose bytes it has locked.
 struct Asking {
@@ -43,8 +43,8 @@ struct Asking {
   std::span<const Piece> locked;  // ascending
 };
 Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking = {});
-// For who has locked what he is about to change: false if recover() must come first. Else nothing that dead writers had
-// emptied comes back over that change by a power cut.
+// Call with locks on the bytes that will change. False: recover() must come first. Else no power cut brings back, over
+// the change, records that dead writers had emptied.
 Result<bool> settle_orphans(const Folder &folder, const struct stat &data, const Asking &asking);
 
 // Under an exclusive lock on the whole file. Status needs_recovery if

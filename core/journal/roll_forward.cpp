@@ -29,7 +29,7 @@ Result<Form> form_of_index(const os::File &file) {
   return Form{size, hasher.digest()};
 }
 
-// Null if it is not there. Locked, so that whoever opens it under its new name waits until that is durable.
+// Null if it is not there. Locked, so that an opener of its new name waits until that is durable.
 Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_temporary(const std::string &name) {
   auto file = at(name).open(O_RDWR | O_NONBLOCK);
   if (!file && file.error().os_errno == ENOENT) return nullptr;
@@ -103,7 +103,7 @@ Result<std::string> RollForward::why_not(const os::File &index) {
     if (!locked) return Failure(std::move(locked.error()));
     target.locked = std::move(*locked);
     if (auto why = look_at_journal(target); !why || !why->empty()) return why;
-    // What was carried out may have been changed since, by somebody who looked at this file alone.
+    // A part that was carried out may have been changed since, by a writer of this file alone.
     if (!target.done()) {
       if (auto why = look_at_temporaries(target, target.locked->file, false); !why || !why->empty()) return why;
       const bool patches = entry.first.empty() && entry.second.empty();
@@ -122,7 +122,7 @@ Result<void> RollForward::place(const std::string &temporary, const std::string 
   return {};
 }
 
-// Whoever did the steps that were done before may have died between them, and their being durable.
+// The steps that were done before may not be durable: their writer may have died in between.
 Result<void> RollForward::apply() {
   for (Target &t : targets_)
     if (t.replay) ST_TRY(t.replay->apply());

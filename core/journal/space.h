@@ -12,7 +12,7 @@
 
 namespace st::write {
 
-// Free blocks that writing `pieces`, which ascend, takes. An undo journal shares `saved` bytes of their blocks by then.
+// How many free bytes it takes to write `pieces`, which ascend. An undo journal shares `saved` bytes of their blocks.
 uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
                            uint64_t saved);
 

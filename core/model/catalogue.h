@@ -31,8 +31,8 @@ struct Opened {
 
 using MetadataPair = std::pair<std::string_view, std::string_view>;  // NUL-terminated in memory
 
-// The catalogue of several members, as one. Immutable to who looks at it; what it
-// takes from its members it may take when first asked. Any thread.
+// The catalogue of several members, as one. It looks immutable, but may take facts
+// from its members when it is first asked for them. Any thread.
 class Merged {
  public:
   virtual ~Merged() = default;

@@ -8,7 +8,7 @@
 namespace st::store {
 namespace {
 
-// Of a handle, so that a program may have a few. A shard's is opened again where it was given up.
+// Per handle, so that a program may have a few handles. A shard's descriptor that was given up is opened again.
 constexpr size_t most_descriptors = 128;
 
 }  // namespace

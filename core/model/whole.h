@@ -1,7 +1,7 @@
 // A checkpoint as it is at one moment, whole: every tensor with the file that it
-// lies in, and the metadata that it has as one file. Of a file and of shards
-// alike: what is made for the one fits the other, if they hold the same. Holds what
-// it shows.
+// lies in, and the metadata that it has as one file. A file and shards look alike:
+// a delta made for the one fits the other, if they hold the same. Holds the states
+// that it shows.
 #pragma once
 
 #include <span>
@@ -30,7 +30,7 @@ class Whole {
   uint64_t data_bytes() const;
   std::span<const Opened> files() const { return files_; }
   size_t index_bytes() const;  // of memory
-  // Those of the file. Of shards: of the index, but for its totals; then what else the first shard's header has.
+  // The file's metadata. For shards the index's, but for its totals; then what else the first shard's header has.
   const std::vector<MetadataPair> &metadata() const { return metadata_; }
   const std::vector<MetadataPair> &of_index() const { return of_index_; }  // those of them that are the index's
   Listing listing() const;                                                 // as layer 0
@@ -40,7 +40,7 @@ class Whole {
   Result<void> must_not_be(os::Env &env, const std::string &path) const;
 
  private:
-  // Of that catalogue, all of whose files are opened.
+  // The whole of `of`, all of whose files are opened.
   Whole(const Catalogue &of, std::string path, std::vector<MetadataPair> of_index)
       : Whole(of, std::move(path), of.opened(), std::move(of_index)) {}
   Whole(Catalogue of, std::string path, std::vector<Opened> files, std::vector<MetadataPair> of_index);

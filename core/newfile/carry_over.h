@@ -7,8 +7,8 @@
 
 namespace st::write {
 
-// Where the owner may not be kept (only root gives files away) that is told to
-// `log`, and a group that is not kept gets no rights. Fails rather than lose an
+// Only root gives files away. Where the owner may not be kept `log` is told, and a
+// group that is not kept gets no rights. Fails rather than lose an
 // ACL or an attribute of the user's.
 Result<void> carry_over(const os::File &from, const os::File &to, const Log &log);
 

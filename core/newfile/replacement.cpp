@@ -22,7 +22,7 @@ bool remove_unlocked(const os::Location &at, const struct stat *known) {
   return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
 }
 
-// A temporary is stale if its lock is to be had.
+// A temporary is stale if its lock is free.
 void Replacement::remove_stale(const os::Location &target, std::string_view infix, os::Neighbours *listed) {
   const std::string prefix = temporary_prefix(target.name(), infix);
   for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed))

@@ -1,11 +1,11 @@
 // A new file that is to take the place of another, or of none: built under a
-// temporary name beside its target, then renamed. Whoever opens the target sees
+// temporary name beside its target, then renamed. An open of the target sees
 // the old file or the new one, whole, at every instant and after any crash.
 //
 // The temporary is `.<target>.st-tmp-<16 digits>` (see names.h), and locked while its writer
-// lives; one that is not is rubbish of a writer that died. One that a transaction
-// on several files is to put in its place is `.<target>.st-new-<16 digits>`: there a
-// super-journal says, also after its writer died, whether it is rubbish.
+// lives; an unlocked one is a dead writer's, and stale. A transaction on several files
+// makes `.<target>.st-new-<16 digits>`: there a super-journal says, also after the
+// writer's death, whether it is stale.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct SwapFailure {
   bool replaced;  // the new file stands, but a power cut may bring the old one back
 };
 
-// Removes a plain file that nobody has locked, if it is the `known` one. False: it is still there, or was not.
+// Removes a plain file that nobody has locked, if it is the `known` one. False: it is still there, or never was.
 bool remove_unlocked(const os::Location &at, const struct stat *known = nullptr);
 
 class Replacement {
@@ -35,7 +35,7 @@ class Replacement {
   ~Replacement();
 
   // Open for reading and writing, and locked as a whole until this object
-  // dies: whoever finds it under its new name waits until that is durable.
+  // dies: a process that finds it under its new name waits until that is durable.
   const os::File &file() const { return file_; }
   // Another description of the same file, without the lock.
   Result<os::File> open_again() const;
@@ -46,18 +46,18 @@ class Replacement {
   // longer leads to where this is: then the file is not renamed. It can be stopped until the file is durable.
   tl::expected<void, SwapFailure> take_place(const Control &control);
 
-  // The same in steps, for a transaction on several files. The folder is to be synced by who calls.
+  // The same in steps, for a transaction on several files. The caller must sync the folder.
   const std::string &temporary() const { return temporary_; }
   Result<void> rename();
   // The name of the temporary from now on, which is free.
   Result<void> rename_beside(const std::string &name);
-  // The temporary stays, whatever becomes of this object; or after all it does not.
+  // The temporary stays when this object dies; or after all it does not.
   void leave(bool stays = true) { named_ = !stays; }
 
-  // Is there a temporary of `target`, whosesoever? By a listing of the folder, or by the one that `listed` is.
+  // Does any temporary of `target` exist? Looks into `listed`, or lists the folder.
   static bool is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed = nullptr);
-  // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`, or
-  // one may be decided, and its writer dead, after the look for whoever decides.
+  // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`:
+  // else one may be decided, and its writer die, after the look for a decision.
   static void remove_stale(const os::Location &target, std::string_view infix = temporary_infix,
                            os::Neighbours *listed = nullptr);
 

@@ -16,10 +16,10 @@ Room room_of(const os::File &file);
 
 // All blocks of a new file but those that it shares.
 uint64_t room_of_new_file(uint64_t size, uint64_t shared, uint64_t block);
-// Of a new folder; most filesystems keep a small one with its name.
+// For a new folder; most filesystems keep a small one with its name.
 uint64_t room_of_folder(const std::string &type, uint64_t block);
-// What has to be free for `room` bytes of new blocks: that, and some for what the filesystem writes of its own, or
-// (xfs) wants to be free in case it needs it.
+// What must be free for `room` bytes of new blocks. The filesystem writes more of its own, and xfs wants more to be
+// free in case it needs it.
 uint64_t room_with_metadata(const std::string &type, uint64_t room);
 // Status no_space if so much is not free in the filesystem of `file`.
 Result<void> check_room(const os::File &file, uint64_t needed);

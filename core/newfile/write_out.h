@@ -1,7 +1,7 @@
 // Written bytes on their way to the disk, slice by slice, as more are written or before a sync. At no time is much on
 // its way. So a sync that follows is short, and a call can be stopped between two slices, when it has little to wait
 // for. Nothing of it is durable before that sync. But a failure here is that sync's own, which would not tell it again:
-// who gets one must take the sync for failed.
+// the caller must take the sync for failed.
 #pragma once
 
 #include "base/control.h"

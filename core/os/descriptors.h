@@ -1,6 +1,6 @@
-// Open descriptors of many files, of which only so many may be open at once: the
-// one that was longest not used is given up, and opened anew by its path when it
-// is wanted again, if that still leads to the same file. Any thread. A forked
+// Descriptors of many files, of which only so many may be open at once. The least
+// recently used one is closed. When it is wanted again, it is opened anew by its
+// path, if that still leads to the same file. Any thread. A forked
 // child has descriptors of its own, and takes no mutex of its parent's.
 #pragma once
 
@@ -30,7 +30,7 @@ class Descriptors {
   void forget(const void *owner);
 
  private:
-  // Of one process.
+  // The descriptors of one process.
   struct Open {
     explicit Open(uint64_t g, Open *b = nullptr) : generation(g), before(b) {}
     const uint64_t generation;

@@ -1,8 +1,8 @@
-// Every system call that libst makes, as one virtual method each, so that tests
-// can record, delay, fail, tear or cut the power at any of them. A method makes
-// exactly one call, retries nothing and answers what the kernel answers: a
-// result, or -errno. What to do about it is the business of File, Directory,
-// Mapping and RangeLock, which are built on this and thus tested with it.
+// Every system call that libst makes, as one virtual method each. So tests can
+// record, delay, fail or tear any of them, or cut the power there. A method makes
+// exactly one call, retries nothing, and gives the kernel's answer: a result, or
+// -errno. File, Location, Mapping and RangeLock decide what to do about it. They
+// are built on Env, and thus tested with it.
 #pragma once
 
 #include <fcntl.h>

@@ -12,7 +12,7 @@ Failure no_plain_file(const os::Location &at) {
   return fail(Status::not_regular, in_quotes(at.path()), " is no plain file");
 }
 
-// Decided by what was opened, and not by a look before: who owns the folder may put a link there in between.
+// Decided by the file that was opened, and not by a look before: the folder's owner may put a link there in between.
 Result<os::File> open_no_link(const os::Location &at) {
   auto file = at.open(O_RDWR | O_NONBLOCK);
   if (!file && file.error().os_errno == ELOOP) return no_plain_file(at);

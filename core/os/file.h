@@ -1,6 +1,6 @@
-// An open file or folder: owns its descriptor, turns -errno into sentences,
-// finishes short reads and writes, repeats EINTR where that is right (reads and
-// writes) and never where it is not (syncs and closes).
+// An open file or folder: owns its descriptor, turns -errno into sentences, and
+// finishes short reads and writes. Repeats EINTR where that is right (reads and
+// writes), and never where it is wrong (syncs and closes).
 #pragma once
 
 #include <cerrno>

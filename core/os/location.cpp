@@ -132,7 +132,7 @@ int Walk::read_link(const std::string &part, std::string *target) {
   return r;
 }
 
-// Of a file that was deleted, or never had a name (memfd_create, O_TMPFILE), what a link in /proc says is no path.
+// A link in /proc gives no path for a file that was deleted, or never had a name (memfd_create, O_TMPFILE).
 bool Walk::leads_nowhere(const std::string &part, const std::string &target) const {
   struct statfs fs;
   if (env_.fstatfs(at_->fd(), &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC) return false;

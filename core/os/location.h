@@ -1,5 +1,5 @@
 // Where a file is: a folder, held open, and a name in that folder. A path is resolved once. From then on everything is
-// done relative to the folder: who owns it may move it, or put a link in its place, and still leads nobody elsewhere.
+// done relative to the folder: its owner may move it, or put a link in its place, and still leads nobody elsewhere.
 #pragma once
 
 #include <atomic>

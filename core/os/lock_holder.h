@@ -1,6 +1,6 @@
-// Who holds a lock: the kernel does not say it of open-file-description locks
-// (their pid is -1), but /proc/PID/fdinfo lists them for processes that we may
-// look at.
+// The process that holds a lock. For open-file-description locks the kernel does
+// not tell it (their pid is -1). But /proc/PID/fdinfo lists them for processes
+// that we may look at.
 #pragma once
 
 #include "os/file.h"

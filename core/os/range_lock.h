@@ -27,7 +27,7 @@ constexpr LockRange whole_file(bool exclusive) {
   return {0, whole_file_bytes, exclusive};
 }
 
-// How long a lock may be waited for, and who may cut the wait short.
+// How long to wait for a lock, and what may end the wait early.
 struct LockWait {
   int32_t timeout_ms = 0;  // negative: for ever
   const Control *control = nullptr;
@@ -61,8 +61,8 @@ class RangeLock {
   // Holds nothing yet; ranges are taken one by one. `file` must outlive it.
   explicit RangeLock(const File &file) : file_(&file), process_(file.env().getpid()) {}
   // `file` must outlive the lock, and be open for writing where a range is
-  // exclusive. Status busy if the time ran out, with blocked_at() the first
-  // byte of the range that could not be had.
+  // exclusive. Status busy if the time ran out; the error's offset is the first
+  // byte of the range that was not free.
   static Result<RangeLock> acquire(const File &file, std::vector<LockRange> ranges, const LockWait &wait);
   ~RangeLock() { release(); }
   RangeLock(RangeLock &&other) noexcept { swap(other); }

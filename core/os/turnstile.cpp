@@ -106,7 +106,7 @@ Result<bool> Pass::enter(const LockRange &first) {
   }
 }
 
-// False: somebody has closed the gate, and would wait for this one, who waits for others.
+// False: somebody has closed the gate. He would wait for this patch, which waits for others.
 Result<bool> Pass::take_others(const std::vector<LockRange> &ranges) {
   for (size_t i = 1; i < ranges.size(); ++i) {
     patience_.next_lock();

@@ -1,24 +1,24 @@
-// Who goes first at a file: those who change all of it (writers: a publish, a save,
-// a recovery) or those who change a part (patches). Patches go side by side, so
-// without an order a writer would find no moment without one; and writers one after
-// the other would leave no moment to a patch. An order is all that this gives: what
-// excludes whom is up to the locks on the file's bytes.
+// The order in which changes go at a file. Writers change all of it (a publish, a
+// save, a recovery); patches change a part. Patches go side by side, so without an
+// order a writer would find no moment without one; and writers one after the other
+// would leave no moment to a patch. The turnstile gives an order and no more: the
+// locks on the file's bytes exclude.
 //
 // Four bytes behind those that stand for the whole file:
 //
-//   queue    exclusive   the writer whose turn is next, until it has the whole file
-//   writers  shared      each writer that waits
-//   patches  shared      each patch that waits
+//   queue    exclusive   the writer whose turn is next, until it has the whole file;
+//   writers  shared      each writer that waits;
+//   patches  shared      each patch that waits;
 //   gate     exclusive   closed, by the writer in `queue`: no patch begins
 //
-// A writer takes `queue`, lets in the patches that wait, closes the gate, takes the
-// whole file once the patches under way have ended, and gives all four bytes back.
+// A writer takes `queue`, lets in the patches that wait, and closes the gate. It takes
+// the whole file once the patches under way have ended, and gives all four bytes back.
 // A patch that finds the gate closed, or the whole file locked, waits, and holds no
 // other lock on this file meanwhile. If nobody waits, either of them asks once
 // (F_OFD_GETLK) and takes no byte here.
 //
-// A publish puts another file in the place of this one. Those who wait here follow,
-// and keep their place here until they have one there: hand_over() waits for that.
+// A publish puts another file in the place of this one. Waiters here follow, and keep
+// their place here until they have one there: hand_over() waits for that.
 #pragma once
 
 #include <functional>
@@ -53,10 +53,10 @@ class Turnstile {
   File kept_;  // where the place is, until there is one at the next file
 };
 
-// After `replaced` has been replaced, and while the new file is still locked: lets
-// go of the old one, and lets those who wait there come over, so that the next to
-// change the new file finds them before it. Waits for them a tenth of a second at
-// most: what was stopped must not stop others.
+// After `replaced` has been replaced, and while the new file is still locked. Lets go
+// of the old file, and lets its waiters come over, so that the next to change the new
+// file finds them before it. Waits for them a tenth of a second at most: a stopped
+// waiter must not stop others.
 void hand_over(const File &replaced, RangeLock &lock);
 
 }  // namespace st::os

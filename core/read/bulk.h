@@ -31,9 +31,9 @@ struct BulkDone {
 Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, const Strategy &strategy,
                              uint64_t memory_limit, const Control &control);
 
-// A description of the same file of one's own, so that a sequence of reads is
-// one to the kernel and to a daemon behind it. Status file_changed if `file`
-// can only be reached by a path that names another by now.
+// Open the file again: with its own file description the kernel, or a daemon behind
+// it, sees one sequential reader. Status file_changed if `file` can only be reached
+// by a path that names another by now.
 Result<os::File> reopen_file(const os::File &file, int flags);
 
 }  // namespace st::read

@@ -56,8 +56,8 @@ class Content {
   void expect(std::span<Loaded> pieces) const;
   Result<void> adopt(const os::File &file, Arena arena, std::span<const Loaded> pieces) const;
   bool in_own_memory(size_t slot) const;
-  // Of the process that forked us: what it had in memory of its own is here too,
-  // and the reason for the mapping is the one it had.
+  // Take over from the process that forked us: its memory of its own is here too,
+  // and the reason for the mapping is the same.
   void inherit(const Content &before);
 
   // Do some of these n bytes lie in the mapping; is there memory of our own at all; do they lie in that of piece

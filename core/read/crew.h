@@ -1,6 +1,6 @@
 // Work that several threads share, the calling one among them. The first
 // failure stops all; an exception ends a thread's work and goes on in the
-// caller, never over a thread's border. Where no threads are to be had the
+// caller, never over a thread's border. Where there are no threads the
 // caller does all of it.
 #pragma once
 

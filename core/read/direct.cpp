@@ -16,8 +16,8 @@ constexpr size_t most_under_way = 8;                  // requests
 constexpr uint64_t most_memory = uint64_t{64} << 20;  // that they may take
 constexpr uint64_t alignment = 4096;                  // of offset, length and memory
 
-// One thread's requests. Each goes through memory that is used again and again, and on huge pages: for the caller's the
-// kernel would first have to find fresh pages, one by one, and a request of scattered pages reaches the disk in pieces.
+// One thread's requests. Each goes through memory that is used again and again, and on huge pages. For the caller's
+// memory the kernel would first have to find fresh pages, one by one; and scattered pages reach the disk in pieces.
 class Through {
  public:
   Through(const os::File &file, const os::File &direct, const Plan &plan) : file_(file), direct_(direct), plan_(plan) {}

@@ -96,7 +96,7 @@ Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::F
   if (threads) s.threads = std::min(threads, max_threads);
   s.block = block ? round_down(std::clamp(block, min_block, max_block), 4 * KiB) : habit.block;
   s.gap = habit.gap;
-  // Who says how many readers there shall be, or shares a file with other workers, wants the page cache.
+  // A caller that sets the number of readers, or shares a file with other workers, wants the page cache.
   const bool left_to_us = prefetch == Prefetch::automatic && !threads && wishes.workers <= 1;
   s.direct =
       direct == Direct::automatic && (filesystem.storage != Storage::local || !left_to_us) ? Direct::off : direct;

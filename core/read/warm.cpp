@@ -34,7 +34,7 @@ Result<void> bring_in(const os::File &file, const Content &content, const Reques
   return Failure(std::move(populated.error()).at_offset(r.offset));
 }
 
-// Into the mapping: who looks then waits for no page fault, either.
+// Into the mapping: a later look then waits for no page fault, either.
 Result<BulkDone> populate(const os::File &file, const Content &content, const Plan &plan, size_t threads,
                           const Control &control) {
   std::atomic<size_t> next = 0;

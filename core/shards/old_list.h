@@ -1,5 +1,5 @@
-// What `<index>.st-old` says: shards that an index named before a commit gave their tensors to shards of other names,
-// and until when readers of that older index still find them. Pure: no I/O.
+// What `<index>.st-old` says: the shards that an index named before a commit gave their tensors to other shards.
+// It also says until when readers of the older index still find them. Pure: no I/O.
 //
 // Text, a line each: `st-old 1`; then of each shard `<until> <inode> <size> <changed> <name>`, the time in seconds
 // since 1970 and the file's own in nanoseconds; then `end <hash of all before it, 16 hexadecimal digits>`.

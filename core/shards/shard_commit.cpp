@@ -367,7 +367,7 @@ Result<void> ShardCommit::carry_out() {
 // Whether it was decided, or how far it came, recovery will see.
 Failure ShardCommit::open_outcome(Error cause) {
   if (index_.fresh) index_.fresh->leave();
-  // Before anything is unlocked: whoever locks it next must see an orphan.
+  // Before anything is unlocked: the next to lock it must see an orphan.
   decision_.taken.journal.reset();
   for (Transaction *part : work_.parts) part->drop_part(true);
   shards_.poisoned_ = true;

@@ -1,7 +1,7 @@
 // The commit of a transaction on a sharded checkpoint that touches several shards,
-// or the index: a super-journal beside the index decides for all, and new files
-// take their places in such an order that the index, the old or the new one, never
-// names a tensor that is not where it says.
+// or the index. A super-journal beside the index decides for all. New files take
+// their places in an order in which the index, old or new, never names a tensor
+// that is not where it says.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,7 @@ class ShardCommit {
   Result<void> run(const std::function<Result<void>()> &approve);
 
  private:
-  // The index file, locked, and what is to take its place.
+  // The index file, locked, and the new file that will take its place.
   struct LockedIndex {
     os::File file;
     os::RangeLock lock;  // of file: dies first

@@ -54,7 +54,7 @@ class Shards final : public Several {
   static uint64_t state_of(const struct stat &index);
   // Status file_changed if the index is no longer the one that was read.
   Result<void> check_unchanged(const struct stat &read) const;
-  // Waits for whoever is changing the checkpoint.
+  // Waits until no writer changes the checkpoint.
   Result<void> await_writers() const;
   // As the index names it.
   std::string name_of(const Checkpoint &shard, const ShownShards &shown) const;

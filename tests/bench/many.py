@@ -213,7 +213,7 @@ def shot() -> None:
     print(json.dumps({"took": took, "grown": grown, "sum": sum(total(arrays.values()) for arrays in kept)}))
 
 
-# ------------------------------------------------------------------ who asks for it
+# ------------------------------------------------------------------ the driver
 
 
 def measure(paths: list[Path], who: dict[str, str], rounds: int, memory: int) -> dict[str, tuple[float, float]]:

@@ -1,6 +1,6 @@
 // Time to open a file through the C ABI. The driver, which holds the peer, asks for
-// one measurement at a time, so that the two alternate. It has been busy meanwhile, and this program asleep, from
-// which a processor takes tens of milliseconds to be fast again: so the work is done a while before it is timed.
+// one measurement at a time, so that the two alternate. The driver was busy meanwhile, and this program asleep. A
+// processor takes tens of milliseconds to be fast again: so the work is done a while before it is timed.
 //   open_bench FILE     for each number N on standard input, opens the file N times and prints
 //                       the nanoseconds of st_open + st_count + st_close, then of the same with st_at of every tensor
 #include "clock.h"

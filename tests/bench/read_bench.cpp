@@ -128,7 +128,7 @@ void lookup(const char *path, int rounds) {
   uint64_t seen = 0;
   st_tensor out;
   const auto each = static_cast<long long>(names.size());
-  // In turns, as whoever comes second finds the names in the cache.
+  // In turns, because the second finds the names in the cache.
   for (int i = 0; i < rounds; ++i) {
     long long ours = 0, theirs = 0;
     for (int turn = 0; turn < 2; ++turn) {

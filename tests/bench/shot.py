@@ -42,7 +42,7 @@ def by_runai(files: list[str]) -> dict[str, Any]:
 
     with SafetensorsStreamer() as streamer:
         streamer.stream_files(files)
-        # What it yields lies in a buffer that it uses again, so who keeps a tensor copies it.
+        # Its tensors lie in a buffer that it uses again, so a kept tensor must be a copy.
         return {name: tensor.clone() for name, tensor in streamer.get_tensors()}
 
 

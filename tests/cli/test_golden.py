@@ -20,7 +20,7 @@ from test_help import COMMANDS
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 
-# Of everything that has a MODEL: the file, or the folder of the shards.
+# Commands on everything that has a MODEL: the file, or the folder of the shards.
 ON_A_MODEL = """
 ls MODEL
 ls MODEL --bytes 'layers.*'

@@ -67,7 +67,7 @@ def test_stats_of_shards_are_those_of_all(stctl, tmp_path, map):
     shards = tmp_path / "shards"
     assert stctl.json("shard", path, shards, "--max-size", "1MiB")["shards"] == 3
     mapped = sum(shard.stat().st_size for shard in shards.glob("*.safetensors"))
-    # They were written a moment ago, so they are in the page cache, whoever looks.
+    # They were written a moment ago, so every process finds them in the page cache.
     for touch in ([], ["--touch"]):
         stats = stctl.json("stats", "--map", map, *touch, shards)
         assert (stats["bytes_mapped"], stats["bytes_resident"]) == (mapped, mapped)

@@ -25,8 +25,8 @@ class Cuts {
   // Every subset of at most `all_of` changes; of more, so many `samples`.
   Cuts(size_t all_of, uint32_t samples) : all_of_(all_of), samples_(samples) {}
 
-  // Of a cut at this moment. Those that were answered before under the same
-  // `expectation` of the caller's are left out.
+  // The disks after a cut at this moment. Disks that were answered before under the
+  // same `expectation` of the caller's are left out.
   std::vector<SimDisk> of(const SimDisk &disk, uint64_t expectation);
 
  private:

@@ -40,7 +40,7 @@ Model new_model(const ShardsCase &c) {
   return whole;
 }
 
-// As a reader without libst finds it, who follows the index.
+// As a reader without libst finds it that follows the index.
 std::optional<Model> follow_index(const SimEnv &env) {
   std::string json = env.contents(index_path);
   const size_t n = json.size();

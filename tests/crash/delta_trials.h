@@ -1,6 +1,6 @@
 // A delta applied on a simulated disk, cut at every point and failed at every call.
-// Whatever the base is, it must be as it was or as it is to be, and whenever it is
-// changed the delta that leads back is there, whole, and does.
+// Whatever the base is, it must be old or new. Whenever it is new, the delta that
+// leads back is there, whole, and does.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ struct DeltaTrials {
   std::string name;
   std::string base_path;
   Model before, after;
-  // Of a cut with at most so many changes pending every subset is kept in turn, else so many chosen at random; of
-  // failing calls each so-manieth.
+  // With at most so many changes pending, a cut keeps every subset in turn, else so many chosen at random. One failing
+  // call in so many is tried.
   size_t all_of = 5;
   uint32_t samples = 32;
   size_t step = 1;

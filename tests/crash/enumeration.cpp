@@ -1,8 +1,8 @@
-// Crash enumeration: every sequence of up to three operations on two handles,
-// the power cut before every change of the disk and after every acknowledgement,
-// and for each cut every subset of what was not yet synced, with torn writes.
-// Recovery of each, and cuts during that recovery too. After recovery the file
-// is exactly old or new, and what was acknowledged is there.
+// Crash enumeration: every sequence of up to three operations on two handles. The
+// power is cut before every change of the disk and after every acknowledgement. Each
+// cut leaves every subset of what was not yet synced, with torn writes. Each is
+// recovered, with cuts during that recovery too. After recovery the file is exactly
+// old or new, and what was acknowledged is there.
 //
 //   crash_enumeration           the bound for CI; see bound.h for a smaller one
 //   crash_enumeration --full    the campaign
@@ -135,7 +135,7 @@ void enumerate(Enumerator &e, Journals &journals, const std::vector<Operation> &
 
 class CrashEnumeration : public ::testing::TestWithParam<bool> {
  protected:
-  // Of what was tried.
+  // Tells what was tried.
   void tell(const char *what, const Enumerator &e) const {
     std::printf("%s, %s journals: %lu points, %lu distinct disks, %lu clones\n", what, journals.name(), e.points,
                 e.distinct, journals.clones);

@@ -186,7 +186,7 @@ TEST_P(JournalGone, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
   EXPECT_GT(refused, 0u);
 }
 
-// Of a checkpoint of shards any of the folders may go.
+// With shards any of the folders may go.
 TEST(JournalGoneOfShards, BeforeTheFirstByteIsWrittenNothingIsHalfDone) {
   const ShardOperation &operation = shard_operations()[0];  // updates in two shards
   const Model old = first_whole();

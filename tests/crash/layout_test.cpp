@@ -73,7 +73,7 @@ class Judge {
  public:
   explicit Judge(Seen *seen) : seen_(seen) {}
 
-  // Of every disk, or many, that a cut at this moment may leave.
+  // Every disk, or many, that a cut at this moment may leave.
   void cut(const SimDisk &disk, const Model &old, const Model &fresh, bool acknowledged, const std::string &where) {
     if (::testing::Test::HasFailure()) return;
     for (const SimDisk &left : cuts_.of(disk, acknowledged)) {
@@ -168,7 +168,7 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
     for (const LayoutOperation &operation : layout_operations())
       for (const Fault &fault : faults)
         for (size_t n = 0;; ++n) {
-          // Of the small bound each call fails in some of the ways.
+          // Under the small bound each call fails in some of the ways.
           if (small_bound() && (n + static_cast<size_t>(&fault - faults)) % 4 != 0) continue;
           ++trials;
           SimEnv disk = layout_disk(kind);

@@ -1,6 +1,6 @@
 // Transactions on shards under new names, on a simulated disk: the power cut before every change of it and after every
-// acknowledgement, and every system call made to fail. On every disk, before recovery and after, whoever follows the
-// index sees all of the old state or all of the new, bytes included; and whoever has read the old index before still
+// acknowledgement, and every system call made to fail. On every disk, before recovery and after, a reader of the index
+// sees all of the old state or all of the new, bytes included. A reader that has read the old index before still
 // finds all of the old state, until st_recover.
 #include <gtest/gtest.h>
 
@@ -160,7 +160,7 @@ TEST(NewNamesCuts, WhoComesAfterADyingWriterKeepsNothingOfItOrAll) {
   std::printf("commits under new names after a dying writer: %zu disks\n", after);
 }
 
-// The rename of the index may not be durable yet when its writer dies; whoever builds on it makes it so.
+// The rename of the index may not be durable yet when its writer dies; the next writer makes it so.
 TEST(NewNamesCuts, APatchOfWhatADyingWriterMadeIsNotLost) {
   size_t patches = 0;
   for (const ShardOperation *operation : renaming()) {

@@ -1,6 +1,5 @@
-// st_save and the writer on a simulated disk: a cut or a failing call at any
-// point leaves the old file or the new one, and no rubbish that the next writer
-// does not remove.
+// st_save and the writer on a simulated disk. A cut or a failing call at any point
+// leaves the old file or the new one. The next writer removes all leftovers.
 #include <gtest/gtest.h>
 
 #include <cerrno>

@@ -1,8 +1,8 @@
 // Transactions across shards on a simulated disk: the power cut before every
 // change of it and after every acknowledgement, then recovered through the index,
 // or by opening one shard alone; and every system call made to fail. On every
-// disk, before recovery and after, each file parses, and whoever follows the
-// index finds each tensor in the shard that it names.
+// disk, before recovery and after, each file parses, and a reader of the index
+// finds each tensor in the shard that it names.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -124,7 +124,7 @@ TEST(ShardCuts, EveryCutLeavesAllShardsOldOrAllNew) {
 }
 
 // A writer of several shards dies, and loses nothing of what it has written; somebody opens a shard alone and publishes
-// it, or only closes it again; then the power may fail. All is right, and whoever opens the index next is told so.
+// it, or only closes it again; then the power may fail. All is right, and the next open of the index says so.
 TEST(ShardCuts, AShardThatIsChangedAloneAfterADyingWriterIsNoFalseAlarm) {
   size_t after = 0;
   for (const size_t chosen : {size_t{0}, size_t{6}, size_t{8}}) {

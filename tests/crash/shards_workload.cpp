@@ -67,7 +67,7 @@ Seen follow_index(const SimEnv &env, std::string json) {
   json.resize(n + header_padding);
   auto index = ShardIndex::parse(json.data(), n, 1);
   if (!index) return {"the index: " + index.error().message, {}};
-  // Also those that the index does not name are valid files, for who takes all that there are.
+  // Files that the index does not name are valid too, for tools that take all files.
   std::map<std::string, Model> models;
   for (const std::string &shard : env.names(shards_folder)) {
     if (!shard.ends_with(".safetensors") || shard.starts_with(".")) continue;

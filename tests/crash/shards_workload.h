@@ -12,11 +12,11 @@ namespace st::testing {
 inline const std::string shards_folder = "/models", index_path = shards_folder + "/m.safetensors.index.json";
 inline const std::vector<std::string> shard_names = {"m-1.safetensors", "m-2.safetensors", "m-3.safetensors"};
 
-// Of a checkpoint, whichever shard holds what; of the metadata those of the index but total_size.
+// What a checkpoint holds, whichever shard holds it; the metadata are the index's, without total_size.
 Model first_whole();
 SimEnv shards_disk(const Disk &kind);
 
-// As a reader without libst sees it, who follows the index. What is wrong, or what it holds.
+// As a reader without libst sees it that follows the index: a fault, or its content.
 struct Seen {
   std::string wrong;
   Model whole;

@@ -1,5 +1,5 @@
 // What the crash tests do to a small file, and what must be true of it
-// afterwards: a few tensors whose bytes tell which version wrote them,
+// afterwards. The bytes of its few tensors tell which version wrote them. Here are
 // operations on one of two handles, and the check that a disk holds an allowed
 // state.
 #pragma once

@@ -58,7 +58,7 @@ std::optional<Result<Index>> scan(const std::string &json, size_t size) {
 }
 
 // The same header with a letter spelled as an escape, which the scanner leaves to the parser; nothing if it has no
-// letter. Of a header without escapes.
+// letter. `json` has no escapes.
 std::optional<std::string> respelled(std::string json) {
   for (size_t quote = json.find('"'); quote != std::string::npos; quote = json.find('"', quote + 1)) {
     const char letter = json[quote + 1];

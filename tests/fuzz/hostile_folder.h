@@ -12,8 +12,8 @@
 
 namespace st::fuzz {
 
-// Nothing is read or written beyond the folder, no file changes but as a trusted
-// super-journal says, an undamaged one is carried out, a second recovery does
+// Nothing is read or written beyond the folder. No file changes but as a trusted
+// super-journal says, and an undamaged one is carried out. A second recovery does
 // nothing, and a power cut on the way makes no difference.
 void check_hostile_folder(FuzzedDataProvider &in);
 

@@ -1,6 +1,6 @@
-// Recovery of whatever lies in the journal folder. Of every input: nothing is
-// written but inside the ranges that a trusted journal declares, the header never
-// changes, the file opens afterwards, a second recovery does nothing, an honest
+// Recovery of whatever lies in the journal folder. For every input: nothing is
+// written but inside the ranges that a trusted journal declares. The header never
+// changes, and the file opens afterwards. A second recovery does nothing. An honest
 // journal is applied, and a power cut on the way makes no difference.
 #include <algorithm>
 #include <memory>
@@ -128,7 +128,7 @@ bool age(FuzzedDataProvider &in, DataFile *file) {
   return foreign;
 }
 
-// Of a journal as it lies on the disk: may anything of it be written, and where?
+// A journal as it lies on the disk: may anything of it be written, and where?
 std::vector<Span> declared_by(const std::string &bytes) {
   const std::string padded =
       bytes.size() < write::header_bytes ? bytes + std::string(write::header_bytes, '\0') : bytes;
@@ -231,7 +231,7 @@ void check_file(SimEnv &env, const Scene &scene) {
   if (!scene.wanted.empty()) REQUIRE(found == scene.wanted, "an honest journal was not applied");
 }
 
-// Opening recovers. Only who finds a journal that is not to be applied is told, once.
+// Opening recovers. Only an open that finds a journal which must not be applied is told, once.
 void check_open(const SimDisk &disk, const Scene &scene, bool writable, bool may_tell) {
   auto env = watched(scene, disk);
   store::OpenOptions options;

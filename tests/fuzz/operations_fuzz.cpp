@@ -1,7 +1,7 @@
-// Sequences of operations on two handles of one file, against a dictionary:
-// every answer is the one that the dictionary gives, every state on the disk is
-// the dictionary's, and a power cut, between two operations or inside a commit,
-// leaves what was acknowledged.
+// Sequences of operations on two handles of one file, against a dictionary. Every
+// answer is the one that the dictionary gives, and every state on the disk is the
+// dictionary's. A power cut, between two operations or inside a commit, leaves what
+// was acknowledged.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <memory>
@@ -172,7 +172,7 @@ void Sequence::stage(Handle &h) {
 
 void Sequence::stage_step(Handle &h, Step s) {
   Transaction &t = *h.transaction;
-  // In the allocator's own block, so that whoever reads beyond it, or after its time, is found out.
+  // In the allocator's own block, so that a read beyond it, or after its time, is found out.
   t.borrowed.push_back(std::make_unique<std::string>(s.value.bytes));
   const std::string &bytes = *t.borrowed.back();
   const auto answer = apply(s, bytes, *t.real);

@@ -16,7 +16,7 @@ from corpus import CASES  # noqa: E402
 
 CHOICES = {"journal": 60, "operations": 60, "shard_index": 60, "shards": 60, "slices": 20}
 
-# Of the shards that the program has. A text is told from choices by its last byte, the first choice.
+# The shards that the program has. A text is told from choices by its last byte, the first choice.
 PLACES = {
     "a": "m-1.safetensors",
     "b": "m-1.safetensors",

@@ -1,7 +1,7 @@
-// What an enemy may put beside shards. Either any text as the index: what is
-// accepted names files of its own folder only, says the same after being spelled
-// anew and after each edit, and opens, reads and changes without a path that
-// leaves the folder. Or any text as the list of old shards: hostile_list.h. Or a
+// What an enemy may put beside shards. Either any text as the index: an accepted
+// one names files of its own folder only, and says the same after being spelled
+// anew and after each edit. It opens, reads and changes without a path that leaves
+// the folder. Or any text as the list of old shards: hostile_list.h. Or a
 // folder as a crash leaves it, damaged: hostile_folder.h.
 #include <fuzzer/FuzzedDataProvider.h>
 

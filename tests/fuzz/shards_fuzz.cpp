@@ -1,7 +1,7 @@
 // Sequences of operations on two handles of one checkpoint of three shards,
-// against a dictionary: what a handle that is up to date is asked for is done, in
-// all shards or in none, whatever the power or a system call does meanwhile; and
-// whoever follows the index finds each tensor at every moment.
+// against a dictionary. A handle that is up to date does what it is asked for, in all
+// shards or in none. It does so whatever the power or a system call does meanwhile.
+// A reader that follows the index finds each tensor at every moment.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -160,7 +160,7 @@ void Sequence::stage(Handle &h) {
   if (!h.transaction) begin(h);
   Transaction &t = *h.transaction;
   Step s = step(t.draft);
-  // In the allocator's own block, so that whoever reads beyond it, or after its time, is found out.
+  // In the allocator's own block, so that a read beyond it, or after its time, is found out.
   t.borrowed.push_back(std::make_unique<std::string>(s.value.bytes));
   const std::string &bytes = *t.borrowed.back();
   const auto answer = apply(s, bytes, *t.real);

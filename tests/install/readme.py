@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PAGES = ["README.md", "core/README.md", "capi/README.md"] + sorted(
-    str(page.relative_to(ROOT)) for page in (ROOT / "bindings").rglob("README.md")
+PAGES = ["README.md", "capi/README.md"] + sorted(
+    str(page.relative_to(ROOT)) for folder in ("core", "bindings") for page in (ROOT / folder).rglob("README.md")
 )
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.M)
 

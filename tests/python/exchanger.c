@@ -1,4 +1,4 @@
-// Somebody who owns a folder, and exchanges it for a link of his as soon as anybody touches what is in it.
+// The owner of a folder, which exchanges it for a link of its own as soon as anybody touches a file in it.
 // Arguments: the folder, the link. It reads 'o' (once at a touch, and back) or 'f' (over and over from the first touch
 // on), and answers '.'. At 's' it puts all back and answers '.' again.
 #define _GNU_SOURCE

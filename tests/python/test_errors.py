@@ -31,7 +31,7 @@ NATURAL = {
     libst.DeltaError: ValueError,
 }
 
-# By status: what a caller may catch it as, ours and Python's. Of the format's (40 to 61) it is FormatError.
+# By status: what a caller may catch it as, ours and Python's. For the format's (40 to 61) it is FormatError.
 KINDS = {
     "INVALID_ARGUMENT": (libst.Error, ValueError),
     "NOMEM": (libst.Error, MemoryError),

@@ -32,7 +32,7 @@ _SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
 KINDS = ("ext4", "xfs", "btrfs")
-# With the journals that they can have: see ST_JOURNAL in core/README.md.
+# With the journals that they can have: see ST_JOURNAL in core/journal/README.md.
 JOURNALS = (("ext4", "redo"), ("xfs", "redo"), ("xfs", "undo"), ("btrfs", "redo"), ("btrfs", "undo"))
 SIZE = {"ext4": 64 << 20, "xfs": 300 << 20, "btrfs": 128 << 20}
 MKFS = {

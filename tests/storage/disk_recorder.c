@@ -1,8 +1,8 @@
 /* A disk that remembers: a FUSE filesystem with one file, `disk`, to put a loop
  * device over. Every write, discard and flush that reaches it is appended to a
- * log, in order, so that a test can build what the disk held at any moment, and
- * what it might have held had the power been cut then (dm-log-writes does the
- * same; few kernels of CI machines have it).
+ * log, in order. So a test can build what the disk held at any moment, and what
+ * it might have held after a power cut then. dm-log-writes does the same, but few
+ * kernels of CI machines have it.
  *
  *   disk_recorder IMAGE LOG /dev/fd/N      (N: an open /dev/fuse, mounted by the caller)
  *

@@ -11,9 +11,9 @@
  * Without `lose` a failing sync changes nothing. With it, what was written to
  * the file since its last good sync is lost: the disk below goes back to the
  * old bytes while the page cache still shows the new ones, as a real disk does.
- * And with `cut`, unmounting is a power cut on the strictest of filesystems:
- * unsynced bytes are lost (1), or files and folders made since the last sync of
- * the folder that they are in (2), or both (3), counted from when `lose` was set.
+ * And with `cut`, unmounting is a power cut on the strictest of filesystems,
+ * counted from when `lose` was set: unsynced bytes are lost (1), or files and
+ * folders made since the last sync of their folder (2), or both (3).
  * Locks that come here are real ones, between open descriptions, unless
  * `lock_answer` says otherwise. */
 #define FUSE_USE_VERSION 31

@@ -17,7 +17,7 @@ import numpy as np
 import safetensors
 import st_abi
 
-# Of every kind: a few bytes, less and more than a sector and a page, none of them
+# Some of every kind: a few bytes, less and more than a sector and a page, none of them
 # aligned as the first has an odd size; t4 is large enough to stream to the journal.
 SMALL = [("U8", [3005]), ("F32", [16, 1024]), ("I8", [513]), ("I16", [10000]), ("F64", [280, 125]), ("U8", [1])]
 BITS = {"U8": 8, "I8": 8, "I16": 16, "F32": 32, "F64": 64}

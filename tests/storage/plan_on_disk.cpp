@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
 
-// Sees how full the disk is at each step of a commit after which less is taken, and how much of the new files is
+// Sees how full the disk is at each step of a commit after which less is taken. Also sees how much of the new files is
 // shared.
 class WatchingEnv : public CountingEnv {
  public:

@@ -1,7 +1,7 @@
 /* Changes a file of the storage tests and tells what libst promised: one line
  * before each operation ("begin 7 0,2,4") and one after it ("ack 7", or "fail 7
  * ST_E_IO ..."). Lines go out with one write(2) each, before anything else
- * happens, so what was read of them is what a user could know at that moment.
+ * happens. So a reader of them knows what a user could know at that moment.
  *
  *   writer FILE [--tensors 0,2,4] [--first VERSION] [--count N] [--seed S]
  *          [--reopen M] [--after-failure N] [--lines PATH]

@@ -18,7 +18,7 @@
 
 namespace st::testing {
 
-// Of a worker: ends it, and fails its test.
+// In a worker: ends it, and fails its test.
 #define DEMAND(condition)                                                               \
   do {                                                                                  \
     if (!(condition))                                                                   \
@@ -67,7 +67,7 @@ class Worker {
 };
 
 // A folder with one file, gone with the test. In memory where there is such a
-// filesystem: what is tested here is who waits for whom, not the disk.
+// filesystem: the tests are about waiting, not about the disk.
 class Arena : public ::testing::Test {
  protected:
   Arena() : Arena({4099, 65537, 509, 300007, 8, 4096, 20011, 1048583}) {}

@@ -15,7 +15,7 @@ namespace {
 
 class Fork : public Arena {
  protected:
-  // Whoever opens for writing clears away the journals of the dead.
+  // An open for writing clears away the journals of dead processes.
   void let_another_process_look_around() {
     Worker other(Worker::process, [this](Line &) {
       DEMAND(open());

@@ -22,7 +22,7 @@ class LargeTransaction : public Arena {
   LargeTransaction() : Arena(std::vector<uint64_t>(pieces, piece_bytes), true) {}
 };
 
-// Of this process: "VmHWM:", the most memory it ever had; "VmSize:", its address space.
+// This process's "VmHWM:", the most memory it ever had; "VmSize:", its address space.
 uint64_t bytes_of(std::string_view what) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)

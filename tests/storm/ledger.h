@@ -1,5 +1,5 @@
 // The log of a storm, in memory that its processes share and that survives
-// each of them: who meant what, when, and what came of it. Written so that a
+// each of them: each writer's plan, its time, and its outcome. Written so that a
 // SIGKILL between any two instructions leaves it true.
 #pragma once
 

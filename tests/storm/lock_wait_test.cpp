@@ -1,4 +1,4 @@
-// How long a worker waits for a lock, who may end the wait, and what it is told.
+// How long a worker waits for a lock, what may end the wait, and what it is told.
 #include "encounter.h"
 
 #include <signal.h>
@@ -189,7 +189,7 @@ TEST_F(LockWait, BehindAStoppedPublisherEndsBusyAndNamesIt) {
   EXPECT_EQ(read_version(file.get(), layout_, 1), 1u);
 }
 
-// Whoever waits holds only what lies before: so no two wait for each other.
+// A waiter holds only what lies before: so no two wait for each other.
 TEST_F(LockWait, HoldsNothingBehindTheTensorThatItWaitsFor) {
   const FileHandle file = open();
   Hold hold(path_, layout_, 3);
@@ -206,8 +206,8 @@ TEST_F(LockWait, HoldsNothingBehindTheTensorThatItWaitsFor) {
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 1, 1, 1, 0, 0}));
 }
 
-// The protocol, as the design has it and as other programs may rely on: the
-// header's bytes shared, against those who replace the file; the tensors' exclusive.
+// The protocol, as other programs may rely on: the header's bytes shared, against
+// a replacement of the file; the tensors' exclusive.
 TEST_F(LockWait, OfOneWhoReplacesTheFileIsForEveryCommitUnderWay) {
   Worker inside(Worker::process, [this](Line &line) { commit_stopping(line, {1, 3}, 1); });
   ASSERT_EQ(inside.hear(), 'i');

@@ -1,4 +1,4 @@
-// What is left when writers are killed inside their commit, and who cleans it
+// What is left when writers are killed inside their commit, and what cleans it
 // up: one open, several at once, or the next writer before its own change.
 #include "encounter.h"
 
@@ -149,7 +149,7 @@ TEST_F(Orphan, DoesNotMakeATransactionWaitLongerThanItMay) {
   EXPECT_EQ(versions(), (Versions{0, 2, 0, 5, 0, 0, 0, 1}));
 }
 
-// ---- two who find the same orphan
+// ---- two that find the same orphan
 
 TEST_F(Orphan, IsNotPassedOverWhileAnotherRecoversIt) {
   leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
@@ -188,7 +188,7 @@ TEST_F(Orphan, IsRecoveredAgainIfItsRecovererIsKilled) {
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
 }
 
-// Somebody stands still while he looks at the orphan, as one may who opens the file.
+// A process stands still while it looks at the orphan, as an opener of the file may.
 class LookedAtOrphan : public Orphan {
  protected:
   void SetUp() override {

@@ -28,7 +28,7 @@ class Scene {
 
   // Changes random cells in every way that st.h has, with every patience.
   [[noreturn]] virtual void write_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const = 0;
-  // Opens and reads, and complains of what is not promised to those who take no lock.
+  // Opens and reads, and complains of states that are not promised to a reader without a lock.
   [[noreturn]] virtual void read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const = 0;
 
   // When all writers are dead: opens, which recovers, and answers the version of

@@ -12,10 +12,10 @@ std::string described(const Transaction &t) {
 
 }  // namespace
 
-// Every edge of the second kind ends in a transaction that is seen, and edges
-// of time are transitive, so a cycle shows among the few that are seen: there
-// is a path of one or two edges from the one at tensor i to the one at j, if it
-// touches j itself, or ended before something that took effect on j started.
+// Every edge of the second kind ends in a transaction that is seen, and edges of
+// time are transitive. So a cycle shows among the few that are seen. There is a path
+// of one or two edges from the one at tensor i to the one at j in two cases: it
+// touches j itself, or it ended before something that took effect on j started.
 std::string why_not_serial(std::span<const Transaction> log, std::span<const uint64_t> seen) {
   const size_t n = seen.size();
   std::vector<const Transaction *> shown(n, nullptr);

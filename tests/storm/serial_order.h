@@ -1,11 +1,11 @@
 // What can be proved from outside about blind writes to many tensors.
 //
-// The writers keep a log on a clock that all of them share: a transaction takes
-// a stamp before its commit is called (`start`), and one when that has returned
-// ST_OK or when its writer was seen to be dead (`end`). Its place in the serial
-// order lies between the two. For a dead writer too: whatever its journal held,
-// nobody may commit to the same tensors later without recovering it first, so
-// it takes effect before anything that starts after its end, or never.
+// The writers keep a log on a clock that all of them share. A transaction takes a
+// stamp before its commit is called (`start`). It takes another (`end`) when the commit
+// has returned ST_OK, or its writer was seen to be dead. Its place in the serial order lies
+// between the two. For a dead writer too: whatever its journal held, nobody may commit
+// to the same tensors later without recovering it first. So it takes effect before
+// anything that starts after its end, or never.
 //
 // Once all is quiet the values are seen. A transaction took effect if it was
 // acknowledged, or if any tensor shows it. All that the promises (atomic,
@@ -19,7 +19,7 @@
 // cycle. A lost update, a value from the past, and half a transaction that
 // overlaps with no other are each a cycle of it. Half a transaction next to
 // others that ran at the same time need not be: nobody can know from this log
-// who came last. So the storm also has groups of tensors that only ever change together.
+// which came last. So the storm also has groups of tensors that only ever change together.
 #pragma once
 
 #include <cstdint>

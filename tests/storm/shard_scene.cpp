@@ -32,7 +32,7 @@ uint64_t number(std::string_view digits) {
   return n;
 }
 
-// Of a slot's tensor, or nothing.
+// The cell of a slot's tensor, or nothing.
 std::optional<uint32_t> cell_of(const std::string &name) {
   for (uint32_t cell = ShardScene::first_slot; cell < ShardScene::first_key; ++cell)
     if (name.starts_with(ShardScene::slot_prefix(cell))) return cell;

@@ -6,11 +6,11 @@
 //             it is put, deleted and renamed, so shards and the index are made anew;
 //   keys      by the metadata of the index, which is made anew.
 //
-// What is promised of them, and demanded here (the table in core/README.md):
-// - Whoever takes no lock may see some cells old and others new, and tensors torn. But
-//   the index and every shard are whole, what the index names is where it says, total_size
-//   is right, and so is every byte of a slot, as no slot is ever patched in place.
-// - Whoever opens when the writers are dead, the index or a shard alone, sees each
+// What is promised of them, and demanded here (the table in core/shards/README.md):
+// - A reader without a lock may see some cells old and others new, and tensors torn. But
+//   the index and every shard are whole, each named tensor is where the index says, and
+//   total_size is right. So is every byte of a slot, as no slot is ever patched in place.
+// - An open when the writers are dead, of the index or of a shard alone, sees each
 //   transaction in all cells or in none.
 #pragma once
 
@@ -33,7 +33,7 @@ class ShardScene final : public Scene {
   const Layout &layout() const { return layout_; }  // of tensors; offsets in it mean nothing
   const std::string &shard(uint32_t i) const { return shard_paths_[i]; }
   static uint32_t shard_of(uint32_t tensor) { return tensor % shards; }
-  // Of one worker's own, for what it does not share.
+  // A worker's own folder, for files that it does not share.
   std::string work_folder(uint32_t worker) const { return folder_ + "/work-" + std::to_string(worker); }
 
   static std::string slot_prefix(uint32_t cell) { return "s" + std::to_string(cell - first_slot) + "."; }

@@ -60,7 +60,7 @@ class ShardWriter : Worker {
     allow("st_refresh", st_refresh(file_.get()), changed);
   }
 
-  // All cells of `set` in one transaction. Of tensors alone it can always be followed to new files.
+  // All cells of `set` in one transaction. A change of tensors alone can always be followed to new files.
   void transact(uint32_t set) {
     const uint64_t version = ledger_.take_version();
     st_txn *txn = begin(file_.get(), set, version);

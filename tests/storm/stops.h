@@ -1,6 +1,6 @@
-// Where a test may stop or kill a worker inside libst: the test program defines
-// pwrite, pread and fdatasync itself, which the linker prefers to the C library's,
-// and tells a watcher before each call that matters.
+// Where a test may stop or kill a worker inside libst. The test program defines
+// pwrite, pread and fdatasync itself; the linker prefers them to the C library's.
+// They tell a watcher before each call that matters.
 #pragma once
 
 #include <functional>

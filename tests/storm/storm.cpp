@@ -1,13 +1,13 @@
-// A storm: writers that change one scene (a file, or with --shards the shards of
-// an index) through st.h are killed at random moments and replaced, beside
+// A storm. Writers change one scene through st.h: a file, or with --shards the
+// shards of an index. They are killed at random moments and replaced, beside
 // readers, ours and stock. When all writers are dead, every so often, the scene is
 // recovered and judged:
 //
 //   - each cell (of one file: each tensor) shows one whole value, checked over every byte;
 //   - the values are such as some serial order of the transactions gives: see
 //     serial_order.h for what can be proved, and is;
-//   - nothing was answered to anybody but what the scene allows, which is ST_OK, ST_E_BUSY
-//     and little else, and the stock reader was content each time;
+//   - every answer was one that the scene allows: ST_OK, ST_E_BUSY and little else;
+//   - the stock reader was content each time;
 //   - the first writer, which makes new files only, has not been kept out by the others, which are never all idle;
 //   - no journal and no temporary file is left behind.
 //
@@ -275,7 +275,7 @@ class Storm {
     return {};
   }
 
-  // For somebody who has to find out why it stopped.
+  // For finding out why it stopped.
   void dump() const {
     for (uint32_t w = 0; w < pids_.size(); ++w) {
       std::string wchan;

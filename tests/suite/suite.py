@@ -16,7 +16,7 @@ from stock_source import fetch
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / "build" / "cache"
 PACKAGES = ("torch", "transformers", "diffusers", "accelerate", "peft", "safetensors")
-#: Of stock's tests: those whose packages are here.
+#: Those of stock's tests whose packages are here.
 TESTS = ("simple", "handle", "threadable", "multithreaded", "pread_backend", "pt_comparison", "pt_model")
 
 

@@ -58,8 +58,8 @@ class FaultEnv : public os::Env {
  public:
   explicit FaultEnv(os::Env &base) : base_(base) {}
 
-  // Answers 0 to go on, a negative errno to fail with, or short_io to move half
-  // of the bytes asked for (reads and writes only; a write ends at a sector).
+  // Answers 0 to go on, a negative errno to fail with, or short_io: only half of the
+  // bytes asked for move (reads and writes only; a write ends at a sector).
   static constexpr int short_io = 1;
   std::function<int(Call)> before;
   std::vector<Call> calls;  // made so far; not while other threads make some

@@ -34,7 +34,7 @@ std::vector<std::string> open_descriptors() {
   return all;
 }
 
-// Of plain files that tests make: programs and libraries may be loaded when they like.
+// Only plain files that tests make: programs and libraries may be loaded at any time.
 std::vector<std::string> mapped_models() {
   std::vector<std::string> all;
   std::ifstream maps("/proc/self/maps");

@@ -1,4 +1,4 @@
-// Somebody who may open files for reading only: a medium, or rights, of that kind.
+// Files open for reading only: a medium, or rights, of that kind.
 #pragma once
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // A filesystem in memory that knows what a power cut leaves behind. Every write
 // and every change of a folder is pending until its file or folder is synced; a
 // cut keeps any subset of what is pending, and tears writes at 512 bytes. It
-// promises no more than POSIX does (syncing a file does not sync its name), but
-// that a rename within a folder happens or does not.
+// promises no more than POSIX does: syncing a file does not sync its name. Only a
+// rename within a folder happens or does not.
 #pragma once
 
 #include <cerrno>
@@ -42,7 +42,7 @@ struct SimWrite {
 struct SimEntryChange {
   std::string name;
   uint64_t inode = 0;  // 0: removed
-  // Of a rename within a folder, the name before: one change, as the journal of every filesystem has it.
+  // The name before a rename within a folder: one change, as the journal of every filesystem has it.
   std::string before = {};
 };
 
@@ -75,7 +75,7 @@ std::vector<SimChange> pending_changes(const SimDisk &disk);
 // The disk after a cut: the durable state, and of change i what keep[i] says:
 // 0 nothing, 1 all, else a seed that picks some of its sectors.
 SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, const std::vector<uint32_t> &keep);
-// Of all changes the same: nothing of them, or all.
+// The same for all changes: nothing of them, or all.
 SimDisk after_cut(const SimDisk &disk, bool keep_all);
 uint64_t fingerprint(const SimDisk &disk);
 

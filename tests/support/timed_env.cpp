@@ -10,7 +10,7 @@ thread_local size_t self = 0;
 
 }  // namespace
 
-// Of those whose time comes first, any.
+// Any of those whose time comes first.
 void TimedEnv::choose_next() {
   uint64_t first = stopped;
   for (const uint64_t wakes : wakes_) first = std::min(first, wakes);

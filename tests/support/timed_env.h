@@ -1,7 +1,7 @@
 // The simulated disk with a clock of its own and several workers. One worker runs
 // at a time, until it sleeps, locks or syncs; then the one whose time comes first
-// goes on. Who waits how long for whom is thus the same in every run of a seed, and
-// costs no time.
+// goes on. So all waits are the same in every run of a seed, and cost no
+// time.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class TimedEnv : public SimEnv {
   // Each worker on a thread of its own, until all have returned.
   void run(const std::vector<std::function<void()>> &workers);
   uint64_t now_us() const { return now_us_; }
-  // Of the calling worker: it gets no more time before all others have returned, as one under SIGSTOP.
+  // Stops the calling worker: it gets no more time before all others have returned, as one under SIGSTOP.
   void stop();
 
   int fsync(int fd) override;

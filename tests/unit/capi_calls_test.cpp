@@ -263,7 +263,7 @@ TEST_F(CapiCalls, TensorsAreSwappedByTheirViews) {
     }
 }
 
-// Of a file and of shards, and of a pin of each.
+// For a file and for shards, and for a pin of each.
 TEST_F(CapiCalls, AHandleForWritableViewsIsHadBesideAnyOther) {
   const std::string shards = dir / "shards";
   ASSERT_ST(ST_OK, st_reshard(path.c_str(), shards.c_str(), 5000, nullptr));

@@ -10,7 +10,7 @@
 
 namespace {
 
-// Of this thread's allocations, the one to fail; negative: none.
+// Which of this thread's allocations fails; negative: none.
 thread_local long allocations_left = -1;
 thread_local bool failed = false;
 

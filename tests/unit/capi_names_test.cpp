@@ -62,7 +62,7 @@ class CapiNames : public CapiScene, public ::testing::WithParamInterface<Given> 
     t.data = bytes.data();
     return t;
   }
-  // Of a file with this one tensor, and with this pair of metadata.
+  // In a file with this one tensor, and with this pair of metadata.
   void expect_alone(const std::string &of, const std::string &bytes) {
     st_file *file = nullptr;
     ASSERT_ST(ST_OK, st_open(of.c_str(), nullptr, &file));

@@ -1,4 +1,4 @@
-// Who frees what: st_txn_free, st_writer_free and st_close, and nothing else. Run under AddressSanitizer too: there a
+// What frees: st_txn_free, st_writer_free and st_close, and nothing else. Run under AddressSanitizer too: there a
 // leak or a stale pointer is a failure.
 #include <fcntl.h>
 #include <unistd.h>

@@ -196,7 +196,7 @@ TEST_F(CheckpointTest, ReadersOpenWhileAWriterStages) {
   EXPECT_TRUE(same_bytes(seen(*open({}), "a"), new_a));
 }
 
-// Whoever may read the file may read it while somebody has it open for writing.
+// A reader may read the file while another process has it open for writing.
 class WhileAWriterHasItOpen : public CheckpointTest, public ::testing::WithParamInterface<std::pair<mode_t, mode_t>> {};
 
 TEST_P(WhileAWriterHasItOpen, EveryReaderOfTheFileMayOpenIt) {

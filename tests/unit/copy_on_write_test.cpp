@@ -1,5 +1,5 @@
-// Copy-on-write views: what is written there stays there, and what befalls the file shows in pages that were not
-// written, unless it is this process that patches it.
+// Copy-on-write views: what is written there stays there. What befalls the file shows in pages that were not written,
+// unless this process patches it.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -93,7 +93,7 @@ TEST_F(CopyOnWrite, APatchByThisProcessShowsInNoView) {
         EXPECT_TRUE(same_bytes(shown(mine, b.size()), kept)) << maps << populates << by_another;
         EXPECT_EQ(neighbour[7], std::byte{'!'});
         EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
-        // The handle that patched shows it to who looks now.
+        // The handle that patched shows it to a look from now on.
         EXPECT_TRUE(same_bytes(seen(by_another ? *other : *c, "b"), new_b));
         if (by_another) {
           EXPECT_TRUE(same_bytes(seen(*c, "b"), kept));
@@ -140,7 +140,7 @@ TEST_F(CopyOnWrite, WithoutMemoryForTheOldBytesNothingIsChanged) {
   EXPECT_TRUE(is_ok(update(*c, "b", new_b)));
 }
 
-// What a writer promised who died: the recovery is a patch by this process.
+// A dead writer's promise: the recovery is a patch by this process.
 TEST_F(CopyOnWrite, ARecoveryShowsInNoViewEither) {
   auto reader = open();
   std::byte *mine = view(*reader, 1);

@@ -1,4 +1,4 @@
-// The threads of a bulk read: who works, what ends the work, what crosses over.
+// The threads of a bulk read: which work, what ends the work, what crosses over.
 #include "read/crew.h"
 
 #include <new>

@@ -159,7 +159,7 @@ class OneOverlay : public Statfs {
   const std::string mountinfo_;
 };
 
-// In a container the folders of its overlay are those of another tree of files: who may make them chooses what they
+// In a container the folders of its overlay are those of another tree of files: their maker chooses what they
 // are.
 TEST(Filesystem, AnOverlayWhoseLayerLeadsToItselfIsLookedAtOnce) {
   TempDir dir;

@@ -136,7 +136,7 @@ TEST(DamagedHeader, WithAnyValueInTheWrongPlaceIsJudgedAsAFullParserWould) {
       }
 }
 
-// Of fields that the format does not have: the reference parses them as 64-bit floats, and refuses what overflows one.
+// Fields that the format does not have: the reference parses them as 64-bit floats, and refuses what overflows one.
 TEST(IgnoredNumber, IsJudgedAsTheReferenceJudgesIt) {
   auto with = [](std::string_view number, std::string_view after = "") {
     return parse(text(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":)", number, after, "}}"), 1);

@@ -1,5 +1,5 @@
-// The folder beside a file where its journals lie: whom it trusts, what it keeps
-// for the next transaction, and that it goes when the handle does.
+// The folder beside a file where its journals lie: which users it trusts, what it
+// keeps for the next transaction, and that it goes when the handle does.
 #include <sys/stat.h>
 #include <sys/wait.h>
 

@@ -1,5 +1,5 @@
-// Commits under new names: how long old shards stay and what is never removed, whom a new name does not take by
-// surprise, and what links, other indexes and lists that nobody wrote do to them.
+// Commits under new names: how long old shards stay, what is never removed, and which handles expect a new name. Also
+// what links, other indexes and lists that nobody wrote do to them.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -339,7 +339,7 @@ TEST_F(NewNames, AnotherFileUnderAnOldNameIsLeft) {
   }
 }
 
-// Of a writer that died before its index stood; and of one that is at work, or of nobody that libst knows.
+// Files of a writer that died before its index stood; of one that is at work; of nobody that libst knows.
 TEST_F(NewNames, OnlyWhatAWriterDidNotComeToNameIsRemoved) {
   ASSERT_TRUE(is_ok(rename(*open(), "a", "x")));
   for (const char *name : {"m-1.g2.safetensors", "m-2.g7.safetensors", "n-1.g9.safetensors", "m-1.g8.safetensors.part",

@@ -32,7 +32,7 @@ TEST(OldListTest, NothingIsReadFromADamagedOne) {
   EXPECT_FALSE(parse_old_list(good + good));
 }
 
-// Whoever can write such a list can also write its hash.
+// A writer of such a list can also write its hash.
 TEST(OldListTest, WhatIsNoPlainNameOrComesTwiceIsRefused) {
   for (const std::string name :
        {"", ".", "..", "../other/model.safetensors", "/model.safetensors", "a/b.safetensors", "config.json"}) {

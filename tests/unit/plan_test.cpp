@@ -1,5 +1,5 @@
-// A plan says to the byte what its commit then writes, shares and has copied, and no commit begins that has not the
-// room that its plan names.
+// A plan says to the byte what its commit then writes, shares and has copied. No commit begins without the room that
+// its plan names.
 #include "bound.h"
 #include "counting_env.h"
 #include "engine/open.h"

@@ -1,4 +1,4 @@
-// Byte-range locks: what excludes what, how long one waits, and who may end them.
+// Byte-range locks: what excludes what, how long one waits, and what may end them.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,7 +103,7 @@ TEST_F(RangeLockTest, WhatCouldNotBeTakenWholeIsNotHeldAtAll) {
   EXPECT_TRUE(is_ok(take(c, {{0, 10, exclusive}})));
 }
 
-// Nobody can wait for another who waits for him.
+// No two can wait for each other.
 TEST_F(RangeLockTest, RangesAreTakenInAscendingOrder) {
   class Watch : public FaultEnv {
    public:

@@ -1,4 +1,4 @@
-// A file of pseudo-random bytes for bulk reads, and an Env for many threads in
+// A file of pseudo-random bytes for bulk reads. And an Env for many threads in
 // front of the kernel's, whose reads can be failed, shortened and watched.
 #pragma once
 

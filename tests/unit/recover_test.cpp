@@ -1,5 +1,5 @@
-// Recovery of what an honest writer left: dropped or finished, whenever he
-// crashed, whoever recovers, and however often.
+// Recovery of what an honest writer left: dropped or finished, whenever it
+// crashed, whichever process recovers, and however often.
 #include <random>
 
 #include "crash_scene.h"
@@ -300,7 +300,7 @@ TEST_F(LookingForOrphans, TakesALiveJournalOnBytesThatTheAskerHasLockedForADying
   EXPECT_TRUE(look({{}, on_it}).committed);
   EXPECT_FALSE(look({{}, beside_it}).committed);
   EXPECT_FALSE(look().committed);
-  // What cannot be read belongs to somebody who goes on writing.
+  // An unreadable one belongs to a writer that goes on.
   const std::string journal = folder() + "/" + live->name(), bytes = bytes_of(journal);
   CommitRecord record;
   ASSERT_EQ(decode({reinterpret_cast<const std::byte *>(bytes.data()), header_bytes}, &record),
@@ -313,7 +313,7 @@ TEST_F(LookingForOrphans, TakesALiveJournalOnBytesThatTheAskerHasLockedForADying
   EXPECT_FALSE(look({{}, on_it}).committed);
 }
 
-// Whoever was faster has finished it, at whichever of our calls.
+// A faster process has finished it, at whichever of our calls.
 TEST_F(LookingForOrphans, AndRecoveryPassOverAJournalThatGoesMeanwhile) {
   for (const Call at : {Call::fstatat, Call::openat})
     for (const bool recovers : {false, true})

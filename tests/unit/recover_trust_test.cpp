@@ -37,7 +37,7 @@ class RecoverDistrusts : public testing::CrashScene {
   static void flip(const std::string &path, uint64_t at) {
     poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40)));
   }
-  // The journal as somebody would forge it who knows the hashes.
+  // The journal as a forger would make it that knows the hashes.
   static void forge(const std::string &journal,
                     const std::function<void(CommitRecord &, std::vector<RangeRecord> &)> &change) {
     CommitRecord record = record_of(journal);

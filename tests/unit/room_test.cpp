@@ -206,7 +206,7 @@ TEST_F(RoomTest, BytesMoveAlikeWhateverTheFilesystemCanDo) {
     EXPECT_EQ(done->shared + done->copied, c.range.length) << c.what;
     EXPECT_EQ(done->shared, c.shared) << c.what;
     EXPECT_TRUE(same_bytes(bytes_of(path).substr(c.range.to), bytes.substr(c.range.from, c.range.length))) << c.what;
-    // Whoever is told may stop it, at each word.
+    // The callback may stop it, at each word.
     for (uint64_t words = 0;; ++words) {
       uint64_t word = 0;
       auto stopped = transfer(from, to, c.range, c.block, [&](uint64_t) {
@@ -269,7 +269,7 @@ TEST_F(RoomTest, AnIdentityDiffersInEachOfItsParts) {
   EXPECT_NE(one, (Identity{1, 2, 3, 9}));
 }
 
-// ---- who may read a journal
+// ---- the readers of a journal
 
 TEST_F(RoomTest, AJournalOfRootGoesToTheFilesOwnerAndIsReadableAsTheFileIs) {
   class AsRoot : public Told {

@@ -1,6 +1,6 @@
-// Transactions on a sharded checkpoint: what they refuse, plan and wait for, and
-// what becomes of them when others change the index, leave something to recover,
-// or when the handle cannot show what was committed.
+// Transactions on a sharded checkpoint: what they refuse, plan and wait for. Also
+// what becomes of them when others change the index or leave something to recover,
+// and when the handle cannot show what was committed.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -503,7 +503,7 @@ TEST_F(ShardTransactionTest, AnIndexIsNotTakenForItsOwnByItsNumber) {
   EXPECT_TRUE(fails_with(Status::file_changed, mine->catalogue().find("a")));
 }
 
-// Somebody else, in his own thread, who stops before the n-th rename of his commit until he is let go on, or is to die.
+// Another writer, in its own thread. It stops before the n-th rename of its commit until it may go on, or must die.
 class AtRename {
  public:
   AtRename(std::function<void(FaultEnv &)> commit, size_t n) {

@@ -1,5 +1,5 @@
 // A thread whose stack is 64 KiB, as threads of coroutines, of musl and of some language runtimes have. Below it lies
-// nothing that may be touched, and more of that than any frame takes: so whoever needs a larger stack crashes.
+// nothing that may be touched, and more of that than any frame takes: so a call that needs a larger stack crashes.
 #pragma once
 
 #include <pthread.h>

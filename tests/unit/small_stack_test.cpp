@@ -147,7 +147,7 @@ class SmallStack : public ::testing::Test {
     EXPECT_ST(ST_OK, st_delta_apply(path.c_str(), delta.c_str(), &options, nullptr));
   }
 
-  // The writer is killed at each of its syncs; whoever opens then finds all of the change, or nothing.
+  // The writer is killed at each of its syncs; the next open finds all of the change, or nothing.
   void killed_at_each_sync(const std::string &path, const std::function<void()> &change) {
     const std::string before = dir / "before", was = state(path);
     fs::copy(path, before, fs::copy_options::recursive);
@@ -225,7 +225,7 @@ TEST_F(SmallStack, DeltasAreAppliedAndTheirAppliersKilled) {
   for (const std::string &path : {one, many}) run([&] { killed_at_each_sync(path, [&] { apply_delta(path); }); });
 }
 
-// Of a file, of shards, and of a delta on each, in every way there is to have the bytes.
+// On a file, on shards, and on a delta on each, in every way to get the bytes.
 TEST_F(SmallStack, BulkReadsOfAllKinds) {
   const char *deltas[] = {delta.c_str()};
   const auto read_all = [&](const std::string &path, st_open_options options) {
@@ -320,7 +320,7 @@ TEST_F(SmallStack, WhatNestsIsReadOrRefused) {
   });
 }
 
-// The sentences of failures, and who holds a lock.
+// The sentences of failures, and the holder of a lock.
 TEST_F(SmallStack, WhatFailsIsExplained) {
   int ready[2] = {-1, -1};
   ASSERT_EQ(::pipe(ready), 0);

@@ -1,6 +1,6 @@
-// The list of a super-journal, as bytes: what is written is read again, and
-// nothing is read from bytes that no writer made, or that name a file which is none
-// of the transaction's.
+// The list of a super-journal, as bytes: a written list is read again. Nothing is
+// read from bytes that no writer made, or that name a file which is none of the
+// transaction's.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Recovery of what decides for several files: a change that was decided is
-// finished; a list, a part, a new file or a shard that is not what its writer left
-// is not believed, and then nothing is changed anywhere.
+// finished. A list, a part, a new file or a shard that is not what its writer left is
+// not believed. Then nothing is changed anywhere.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -74,7 +74,7 @@ class SuperRecovery : public ::testing::Test {
       ASSERT_TRUE(is_ok(t.update("c", u8(new_c, &c_size))));
     });
   }
-  // Of a new tensor in the second shard.
+  // For a new tensor in the second shard.
   void leave_new_files() {
     leave([&](store::AnyTransaction &t) { ASSERT_TRUE(is_ok(t.put("new", u8(new_a, &a_size)))); });
   }
@@ -97,7 +97,7 @@ class SuperRecovery : public ::testing::Test {
     const std::string journal = in_folder(index);
     return !journal.empty() && record_of(journal).is_super() ? journal : std::string();
   }
-  // As somebody would forge it who knows the hashes.
+  // As a forger would make it that knows the hashes.
   void forge(const std::function<void(SuperList &)> &change) const {
     const std::string journal = super(), bytes = bytes_of(journal);
     CommitRecord record = record_of(journal);
@@ -125,7 +125,7 @@ class SuperRecovery : public ::testing::Test {
 
   std::string now() const { return bytes_of(shard(1)) + "|" + bytes_of(shard(2)) + "|" + bytes_of(index); }
   Result<Recovered> recover_index() const { return recover_super(testing::located(os::Env::posix(), index), {}, {}); }
-  // Nothing was applied, nothing changed, and whoever opens the checkpoint for the first time is told.
+  // Nothing was applied, nothing changed, and the first open of the checkpoint tells it.
   void expect_aside(std::string_view why) {
     const std::string as_it_is = now();
     const auto done = recover_index();
@@ -177,7 +177,7 @@ TEST_F(SuperRecovery, NeverWritesThroughALink) {
   EXPECT_TRUE(same_bytes(bytes_of(target), old));
 }
 
-// Put there by whoever owns the folder, as soon as the shard is open.
+// Put there by the folder's owner, as soon as the shard is open.
 TEST_F(SuperRecovery, NeverWritesThroughALinkThatTakesAShardsPlace) {
   leave_updates();
   const testing::TempDir elsewhere;

@@ -44,8 +44,8 @@ inline ::testing::AssertionResult same_bytes(std::string_view got, std::string_v
                                        << " is the first to differ";
 }
 
-// A folder of its own for each test, gone with it. What libst writes under another name it must have renamed or removed
-// by then, so none of that may be left in it, unless the test says that it leaves some on purpose.
+// A folder of its own for each test, gone with it. By then libst must have renamed or
+// removed its temporaries. None may be left, unless the test says that it leaves some on purpose.
 class TempDir {
  public:
   TempDir() {

@@ -1,4 +1,4 @@
-// Transactions and locks: who keeps out whom, and what is said about it.
+// Transactions and locks: what excludes what, and what is said about it.
 #include <sys/file.h>
 
 #include "os/turnstile.h"
@@ -14,7 +14,7 @@ using testing::same_bytes;
 
 class TransactionLock : public testing::StoreScene {
  protected:
-  // Somebody else, who holds part of the file.
+  // Another process, that holds part of the file.
   os::RangeLock hold(uint64_t begin, uint64_t length, bool exclusive = true) {
     auto lock = os::RangeLock::acquire(other, {{begin, length, exclusive}}, {});
     EXPECT_TRUE(is_ok(lock));

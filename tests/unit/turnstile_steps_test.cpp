@@ -1,4 +1,4 @@
-// The turnstile step by step: what each holds while it waits, and who lets whom go first.
+// The turnstile step by step: what each holds while it waits, and which goes first.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ class TurnstileSteps : public ::testing::Test {
   Turnstile turnstile() {
     return Turnstile([this](const File &file) { return was_replaced(file, path).value_or(false); });
   }
-  // Of one who comes for the first time. The file that it was not replaced.
+  // For one that comes for the first time. The file was not replaced.
   Result<RangeLock> pass(const File &file, std::vector<LockRange> ranges, int32_t timeout_ms = 0,
                          const Control *control = nullptr) {
     RangeLock lock;
@@ -294,7 +294,7 @@ TEST_F(TurnstileSteps, AWaitCanBeInterrupted) {
   }
 }
 
-// An order is not worth a failure: what excludes whom is up to the file's own bytes.
+// An order is not worth a failure: the locks on the file's own bytes exclude.
 TEST_F(TurnstileSteps, WhereItCannotBeLockedThereIsNoOrderAndNoFailure) {
   for (const int error : {EINVAL, ENOLCK, EOPNOTSUPP, EOVERFLOW}) {
     env.turnstile_errno = error;

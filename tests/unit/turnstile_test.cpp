@@ -151,7 +151,7 @@ TEST_F(Turns, APatchGetsInAmongThosePublishingWithoutAPause) {
       }
 }
 
-// It is by chance who is next of several that wait, so not each time, but on the whole.
+// Chance says which of several waiters is next, so not each time, but on the whole.
 TEST_F(Turns, APublishGetsInAmongOthersPublishingWithoutAPause) {
   for (const size_t publishers : {1u, 2u, 3u}) {
     size_t overtaken = 0, publishes = 0;

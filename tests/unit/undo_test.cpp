@@ -1,5 +1,5 @@
-// Undo journals: the order of their writes and syncs, what becomes of a change
-// that fails in the middle, and what recovery makes of what a crash leaves.
+// Undo journals: the order of their writes and syncs, the outcome of a change that
+// fails in the middle, and recovery after a crash.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -290,7 +290,7 @@ TEST_F(UndoTest, TooLittleRoomForCopiesIsLeftToTheRedoRecord) {
   EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
 }
 
-// Whoever locks the tensors next must take the journal for an orphan's.
+// The next to lock the tensors must take the journal for an orphan.
 TEST_F(UndoTest, TheJournalOfAnOpenOutcomeIsUnlockedBeforeTheTensors) {
   class Closes : public SharingEnv {
    public:

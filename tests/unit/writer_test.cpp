@@ -1,5 +1,5 @@
-// Saving, on a real disk: what a writer refuses and that it then is as it was, how headers that outgrow their gap are
-// dealt with, what a new file inherits from the one that it replaces, and what becomes of temporaries.
+// Saving, on a real disk. What a writer refuses, and that it then is as it was; headers that outgrow their gap; what a
+// new file inherits from the one that it replaces; what becomes of temporaries.
 #include "file/writer.h"
 
 #include <sys/stat.h>
@@ -509,7 +509,7 @@ TEST_F(Inherits, WhereOwnerOrGroupCannotBeGivenRightsAreTakenAndItIsTold) {
   }
 }
 
-// ---- who holds or leaves what lies beside
+// ---- files that others hold or leave beside it
 
 TEST_F(Inherits, AFileThatCannotBeLockedIsReplacedAllTheSame) {
   for (int error : {-EOPNOTSUPP, -ENOLCK}) {

@@ -101,8 +101,8 @@ std::string coloured(st_dtype dtype, const std::string &text) {
   return fmt::format(fmt::fg(colour_of(dtype)), "{}", text);
 }
 
-// All data from the first byte to the last in `columns` cells, each as full as the module fills it, so that
-// what is full is its share.
+// All data from the first byte to the last in `columns` cells, each as full as the module fills it. So the
+// full cells are the module's share.
 std::string picture(const Scene &scene, const Module &module, size_t columns, bool colour) {
   static constexpr const char *fillings[] = {"·", "░", "▒", "▓", "█"};
   const uint64_t size = std::max<uint64_t>(scene.length, 1);

@@ -58,7 +58,7 @@ class Callbacks:
     ) -> None:
         #: By thread: what a callback of the call that now runs there raised.
         self.raised: dict[int, BaseException] = {}
-        #: Of the main thread, while a call runs there.
+        #: The main thread's, while a call runs there.
         self.nets: dict[int, _Net] = {}
         # Always a progress function: it is how an exception of `log`, or of a signal's handler, cancels.
         self.progress = _abi.progress_fn(_progress(progress, self.raised, self.nets))

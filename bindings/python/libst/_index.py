@@ -32,7 +32,7 @@ def cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[tuple[int,
         if isinstance(part, slice):
             start, stop, step = part.indices(size)
             extents.append(len(range(start, stop, step)))
-            # Of a negative step, the stop before the first is none that C would not count from the end.
+            # With a negative step `stop` may be -1, before the first, which C would count from the end.
             ranges.append((start, stop, min(step, _MOST)) if step > 0 else _backwards(part))
         else:
             ranges.append(_position(part))

@@ -35,7 +35,7 @@ TORCH_NAMES = {
 _NAMES = {f"torch.{kind}": name for name, kind in TORCH_NAMES.items()}
 
 
-# Of element types that were asked for: torch's dtype, and the bytes of an element. By the name in a header.
+# torch's dtype and the bytes of an element, for element types that were asked for. By the name in a header.
 _kinds: dict[str, tuple[Any, int]] = {}
 _torch: Any = None
 

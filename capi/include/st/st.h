@@ -21,8 +21,9 @@
  *  Errors    Every function that can fail returns an st_status; ST_OK is 0.
  *            After a failure st_last_error() holds one sentence for the calling
  *            thread: what, where, what to do. Output parameters are untouched.
- *            Any function may return ST_E_INVALID_ARGUMENT (NULL where it is
- *            not allowed, a struct_size of zero), ST_E_NOMEM or ST_E_INTERNAL.
+ *            Any function may return ST_E_NOMEM, ST_E_INTERNAL, or
+ *            ST_E_INVALID_ARGUMENT: NULL where it is not allowed, a struct_size
+ *            of zero.
  *  Names     A name of a tensor, and a key of the metadata, is UTF-8 that may
  *            hold NUL. It is given as pointer and length. The length ST_NTS
  *            says that the name ends before its first NUL. Names that libst
@@ -31,7 +32,7 @@
  *  Numbers   Sizes of memory, counts and indices are size_t. Quantities of
  *            files are uint64_t, in bytes. Numbers of shards are uint32_t.
  *  Options   A struct that may grow begins with struct_size. Zero is the
- *            default of every field, so a zeroed struct with its size is a
+ *            default of every field. So a zeroed struct with its size is a
  *            whole set-up, and NULL in its place gives the defaults. Bytes
  *            beyond those that the library knows must be zero, else
  *            ST_E_UNSUPPORTED. The library takes fields beyond struct_size for
@@ -353,8 +354,8 @@ void st_close(st_file *file);
 /* Show the file as it is now: what others have committed, replaced files
  * included. Names, shapes and views that were given out stay valid, and show
  * the file that they were taken from; indices are new. Memory that the handle
- * owns (ST_MAP_NONE, st_load) is read anew, at the same address if it was given
- * out (under ST_MAP_COPY_ON_WRITE at another).
+ * owns (ST_MAP_NONE, st_load) is read anew. If it was given out it keeps its
+ * address; under ST_MAP_COPY_ON_WRITE it gets another.
  * Statuses: as st_open. Must not race with calls that take an index. */
 st_status st_refresh(st_file *file);
 
@@ -466,10 +467,10 @@ st_status st_metadata_get(st_file *file, const char *key, size_t key_len,
  * views of this handle do. It is no snapshot. Page by page:
  *   the first write  copies the page, once; from then on it is this process's
  *                    own memory, and nothing that befalls the file shows in it.
- *   a patch          by this process, through whichever handle, first makes the
- *                    pages that it will change its own in all copy-on-write
- *                    views, which so keep the old bytes (at the price of that
- *                    memory; ST_E_NOMEM where there is none). A patch by
+ *   a patch          by this process, through whichever handle, does not show:
+ *                    in all copy-on-write views the pages that will change
+ *                    first become this process's own. They cost their memory;
+ *                    ST_E_NOMEM where there is none. A patch by
  *                    another process shows in pages that were not written, also
  *                    while it is half done.
  *   a publish        shows in no view: they keep the old file.
@@ -602,8 +603,8 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out);
  * compared with a hash taken here, and if they changed the commit answers
  * ST_E_INVALID_ARGUMENT. `value->data` may be a view of this very file, from
  * any handle: two tensors are swapped by staging each with the other's view.
- * (With ST_TXN_PUBLISH, and after a call such as st_txn_put, data is read as
- * st_txn_put says.)
+ * With ST_TXN_PUBLISH, and after a call such as st_txn_put, data is read as
+ * st_txn_put says.
  * A tensor staged twice takes the last value.
  * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
  * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH. Others end
@@ -619,9 +620,9 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  * owner, ACL and extended attributes; a symbolic link keeps leading to it.
  * Bytes that stay never pass through the process: the filesystem shares them
  * (xfs, btrfs), or the kernel copies them. Names resolve as the calls before in
- * the same transaction left them. A refusal leaves the transaction as it was,
- * but for ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED, ST_E_INTERRUPTED with
- * ST_TXN_COPY.
+ * the same transaction left them. A refusal leaves the transaction as it was.
+ * With ST_TXN_COPY these end it: ST_E_NO_SPACE, ST_E_IO, ST_E_CANCELLED,
+ * ST_E_INTERRUPTED.
  * Statuses of all: ST_E_TXN_FAILED, ST_E_FORKED, ST_E_POISONED. */
 
 /* Add a tensor, or replace one by any dtype and shape. One that is replaced
@@ -674,7 +675,7 @@ typedef struct st_plan {
  * held, and answers ST_E_NO_SPACE before it writes anything if space_needed is
  * more than space_free.
  * Statuses: those of spelling a new header (ST_E_HEADER_TOO_LARGE,
- * ST_E_HEADER_UTF8, ST_E_OFFSETS), ST_E_INVALID_ARGUMENT (alignment),
+ * ST_E_HEADER_UTF8, ST_E_OFFSETS); ST_E_INVALID_ARGUMENT (alignment);
  * ST_E_TXN_FAILED, ST_E_FORKED, ST_E_POISONED. */
 st_status st_txn_plan(st_txn *txn, st_plan *out);
 
@@ -683,16 +684,16 @@ st_status st_txn_plan(st_txn *txn, st_plan *out);
  * further calls answer ST_E_TXN_FAILED. After a publish the handle shows the
  * new file.
  * Statuses, all but ST_E_NEEDS_RECOVERY with nothing changed:
- *   ST_E_BUSY              a lock was not to be had in time; the error info
- *                          names the tensor
+ *   ST_E_BUSY              a lock was not free in time; the error info
+ *                          names the tensor;
  *   ST_E_FILE_CHANGED      the file was replaced by one in which a staged
- *                          tensor is missing or has another form
- *   ST_E_INVALID_ARGUMENT  the caller changed bytes that were staged
+ *                          tensor is missing or has another form;
+ *   ST_E_INVALID_ARGUMENT  the caller changed bytes that were staged;
  *   ST_E_NEEDS_RECOVERY    it failed at, or after, the point of no return: the
- *                          change is decided by recovery; open the file anew
- *   ST_E_HARD_LINKS        a publish would leave the file's other names behind
+ *                          change is decided by recovery; open the file anew;
+ *   ST_E_HARD_LINKS        a publish would leave the file's other names behind;
  *   ST_E_JOURNAL           another writer's journal, or what was staged, is
- *                          damaged
+ *                          damaged;
  *   ST_E_LOCK_UNSUPPORTED, ST_E_NO_SPACE, ST_E_IO, ST_E_POISONED,
  *   ST_E_CANCELLED, ST_E_INTERRUPTED, ST_E_TXN_FAILED, ST_E_FORKED; those of
  *   st_txn_plan */
@@ -913,10 +914,10 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * It is not the default. Until the old shards are removed the folder holds old
  * and new ones, and what takes files by a pattern (*.safetensors, *-of-*) takes
  * both: from_single_file, uploads to the Hub, cp. A handle that has read the
- * old index gets ST_E_FILE_CHANGED for tensors of shards that it has not opened
- * yet, and for changes of shards that have a new name. st_refresh mends that. A
- * process that changes an old shard by the shard's own path changes what no
- * index names. On one file the flag is ST_E_UNSUPPORTED; also where the index
+ * old index gets ST_E_FILE_CHANGED in two cases: for tensors of shards that it
+ * has not opened yet, and for changes of shards that have a new name.
+ * st_refresh mends that. A process that changes an old shard by the shard's own
+ * path changes a file that no index names. On one file the flag is ST_E_UNSUPPORTED; also where the index
  * is a link into another folder, as in a cache of the Hub. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the
@@ -954,8 +955,9 @@ st_status st_join(const char *from, const char *to,
 
 /* A delta is a safetensors file: the tensors that another has and its base has
  * not, or has with other bytes, dtype or shape, under their names. Its metadata
- * say what else changes, under keys that begin with "st.delta." (core/README.md
- * has the format). Any reader of safetensors can look at it.
+ * say what else changes, under keys that begin with "st.delta."
+ * (core/delta/README.md has the format). Any reader of safetensors can look at
+ * it.
  *
  * A delta fits a base that has the names, dtypes, shapes and metadata of the
  * one it was made from, in whatever order and layout. The tensors that the
@@ -1014,11 +1016,11 @@ typedef struct st_delta_apply_options {
  * Before the base is touched, the delta's bytes are checked against the hashes
  * in the delta. So are the bytes of the base that will go, with the base
  * locked. The reverse delta is durable before the base is changed. Applied to
- * the result it brings back tensors, their order and the metadata, but not the
- * order of its keys, nor the padding of the header. If the call fails after it
- * was written, it stays; it fits nothing but the result. Each shard is patched
- * or made anew for itself. Shards keep the order of their names, whatever the
- * delta's; a tensor that is added goes where st_txn_put puts it, so one that
+ * the result it brings back tensors, their order and the metadata. It does not
+ * bring back the order of the keys, nor the padding of the header. If the call
+ * fails after the reverse delta was written, that stays, and fits nothing but
+ * the result. Each shard is patched or made anew for itself. Shards keep the
+ * order of their names, whatever the delta's; a tensor that is added goes where st_txn_put puts it, so one that
  * was deleted may come back in another shard. Metadata go to the index.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
  * the base or the delta, or a file of the base; total_size or total_parameters
@@ -1102,9 +1104,9 @@ typedef struct st_recover_options {
 /* Finish or drop what crashed writers left beside the file, or beside the index
  * and its shards: uncommitted journals are removed, committed ones are applied
  * and removed, changes that were under way are rolled back. st_open does the
- * same. Beside an index it also removes old shards, even before their time (see
- * ST_TXN_NEW_NAMES), and new shards that no index came to name; st_open leaves
- * both. Safe at any time, again, and from many processes.
+ * same. Beside an index it also removes two kinds of shards, which st_open
+ * leaves: new shards that no index came to name, and old shards, even before
+ * their time (see ST_TXN_NEW_NAMES). Safe at any time, again, and from many processes.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written
  * here); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
  * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY.

@@ -1,5 +1,5 @@
-//! Damage, from a byte to the meaning of a header. Each kind leaves some files valid, so that what is read is compared,
-//! too, and not only who refuses.
+//! Damage, from a byte to the meaning of a header. Each kind leaves some files valid, so that contents are compared,
+//! too, and not only refusals.
 
 use fastrand::Rng;
 

@@ -5,7 +5,7 @@ from ._errors import SafetensorError
 from ._open import PySafeSlice, _safe_open_handle, safe_open
 from ._prefetch import PrefetchLoader, TensorMeta
 
-#: Of the stock package whose place this takes; programs ask for it.
+#: The version of the stock package whose place this takes; programs ask for it.
 __version__ = "0.8.0"
 
 __all__ = [

@@ -53,7 +53,7 @@ impl OpenOptions {
         self
     }
 
-    /// How the data is reached. [`File::info`] tells what came of it, and why. With [`Map::Auto`] the environment's
+    /// How the data is reached. [`File::info`] tells the choice, and why. With [`Map::Auto`] the environment's
     /// `ST_MAP` has a say.
     pub fn map(mut self, map: Map) -> OpenOptions {
         self.c.map = map.code();

@@ -14,8 +14,8 @@ use crate::{File, Status, TransactionOptions};
 
 /// Changes staged on a [`File`], all or none. Aborted when dropped.
 ///
-/// What it is given is written out during the call, so it may be larger than memory, and the bytes may go as soon as the
-/// call returns.
+/// Each call writes its payload out, so a transaction may be larger than memory. The bytes may go as soon as the call
+/// returns.
 ///
 /// ```
 /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
@@ -201,16 +201,17 @@ impl<'f> Transaction<'f> {
     /// Make all staged changes durable, or none.
     ///
     /// # Errors
-    /// [`Status::Busy`]: a lock was not to be had in time. The error names the tensor, and where it is known the
+    /// [`Status::Busy`]: a lock was not free in time. The error names the tensor, and where it is known the
     /// process that holds it. [`Transaction::try_commit`] may then be called again.
     ///
     /// [`Status::NeedsRecovery`]: it failed after, or at, the point of no return, and recovery decides: drop the file
     /// and open it anew.
     ///
-    /// [`Status::FileChanged`] (the file was replaced by one in which a staged tensor is missing or has another form),
-    /// [`Status::HardLinks`] (see [`TransactionOptions::break_links`]), what the new header may be,
-    /// [`Status::LockUnsupported`], [`Status::NoSpace`], [`Status::Io`], [`Status::Poisoned`], [`Status::Cancelled`],
-    /// [`Status::Interrupted`], [`Status::TransactionFailed`], [`Status::Forked`], [`Status::Journal`]: nothing changed.
+    /// With all others nothing has changed. [`Status::FileChanged`]: the file was replaced by one in which a staged tensor
+    /// is missing or has another form. [`Status::HardLinks`]: see [`TransactionOptions::break_links`]. The statuses of a
+    /// new header. [`Status::LockUnsupported`], [`Status::NoSpace`], [`Status::Io`], [`Status::Poisoned`],
+    /// [`Status::Cancelled`], [`Status::Interrupted`], [`Status::TransactionFailed`], [`Status::Forked`],
+    /// [`Status::Journal`].
     pub fn commit(mut self) -> Result<()> {
         self.try_commit()
     }
