@@ -18,12 +18,12 @@
 #include "st/st.h"
 
 struct st_file {
-  explicit st_file(std::shared_ptr<st::store::Collection> c) : collection(std::move(c)), single(collection->file()) {}
+  explicit st_file(std::shared_ptr<st::store::Model> c) : model(std::move(c)), single(model->file()) {}
   explicit st_file(const std::shared_ptr<st::store::Pinned> &p)
-      : collection(p), single(p->file()), pin(p.get()), pinned(p->lend().snapshot()) {}
-  const std::shared_ptr<st::store::Collection> collection;  // shared with what was pinned of it
+      : model(p), single(p->file()), pin(p.get()), pinned(p->lend().snapshot()) {}
+  const std::shared_ptr<st::store::Model> model;  // shared with what was pinned of it
   // For calls that must not take a nanosecond longer: the file, if it is one, and of a snapshot its state.
-  const st::store::Checkpoint *const single;
+  const st::store::DataFile *const single;
   const st::store::Pinned *const pin = nullptr;  // if st_snapshot answered this
   const st::store::Snapshot *const pinned = nullptr;
   std::mutex mutex;

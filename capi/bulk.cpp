@@ -37,7 +37,7 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
     ST_TRY(auto o, read_options("st_read_many", opts, 0));
     if (n == 0) return {};
     ST_TRY(require("st_read_many", reqs));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->model->catalogue();
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
@@ -55,7 +55,7 @@ st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, con
         return Failure(std::move(room.error()).about_tensor(place.tensor().name));
       requests.push_back(request);
     }
-    return file->collection->read_many(requests, progress_of(o.progress, o.progress_user));
+    return file->model->read_many(requests, progress_of(o.progress, o.progress_user));
   });
 }
 
@@ -63,12 +63,12 @@ st_status st_prefetch(st_file *file, const size_t *indices, size_t n, const st_b
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_prefetch", file));
     ST_TRY(auto o, read_options("st_prefetch", opts, 0));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->model->catalogue();
     const Progress told = progress_of(o.progress, o.progress_user);
-    if (!indices && n == 0) return file->collection->prefetch(catalogue, std::nullopt, told);
+    if (!indices && n == 0) return file->model->prefetch(catalogue, std::nullopt, told);
     ST_TRY(require("st_prefetch", indices));
     ST_TRY(auto places, places_of(catalogue, indices, n));
-    return file->collection->prefetch(catalogue, std::move(places), told);
+    return file->model->prefetch(catalogue, std::move(places), told);
   });
 }
 
@@ -76,13 +76,13 @@ st_status st_load(st_file *file, const size_t *indices, size_t n, const st_bulk_
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_load", file));
     ST_TRY(auto o, read_options("st_load", opts, ST_BULK_HUGE_PAGES | ST_BULK_DIRECT));
-    const store::Catalogue catalogue = file->collection->lend();
+    const store::Catalogue catalogue = file->model->lend();
     std::optional<std::vector<store::Place>> wanted;
     if (indices || n > 0) {
       ST_TRY(require("st_load", indices));
       ST_TRY(wanted, places_of(catalogue, indices, n));
     }
-    return file->collection->load(catalogue, std::move(wanted), o.flags & ST_BULK_HUGE_PAGES, o.flags & ST_BULK_DIRECT,
-                                  progress_of(o.progress, o.progress_user));
+    return file->model->load(catalogue, std::move(wanted), o.flags & ST_BULK_HUGE_PAGES, o.flags & ST_BULK_DIRECT,
+                             progress_of(o.progress, o.progress_user));
   });
 }

@@ -36,9 +36,9 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
   return options;
 }
 
-Result<void> hand_out(Result<std::unique_ptr<store::Collection>> opened, st_file **out) {
-  ST_TRY(auto collection, std::move(opened));
-  *out = new st_file(std::move(collection));
+Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
+  ST_TRY(auto model, std::move(opened));
+  *out = new st_file(std::move(model));
   return {};
 }
 
@@ -90,7 +90,7 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out) {
     if (flags & ~ST_REOPEN_COPY_ON_WRITE)
       return fail(Status::unsupported, "st_reopen was given a flag that libst ", st_version(), " does not know");
     const auto how = flags & ST_REOPEN_COPY_ON_WRITE ? store::Again::copy_on_write : store::Again::the_same;
-    return hand_out(file->collection->reopen(file->collection->catalogue(), how), out);
+    return hand_out(file->model->reopen(file->model->catalogue(), how), out);
   });
 }
 
@@ -98,14 +98,14 @@ st_status st_snapshot(st_file *file, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_snapshot", file, out));
     auto made = file->pin ? std::make_shared<store::Pinned>(*file->pin)
-                          : std::make_shared<store::Pinned>(file->collection, file->collection->catalogue());
+                          : std::make_shared<store::Pinned>(file->model, file->model->catalogue());
     *out = new st_file(made);
     return {};
   });
 }
 
 void st_release(st_file *file) {
-  if (file) file->collection->release();
+  if (file) file->model->release();
 }
 
 void st_close(st_file *file) {
@@ -114,16 +114,16 @@ void st_close(st_file *file) {
     txn->transaction.reset();
     txn->file = nullptr;
   }
-  file->collection->close();
+  file->model->close();
   delete file;
 }
 
 void st_interrupt(st_file *file) {
-  if (file) file->collection->interrupt();
+  if (file) file->model->interrupt();
 }
 
 size_t st_count(const st_file *file) {
-  return file ? file->collection->catalogue().size() : 0;
+  return file ? file->model->catalogue().size() : 0;
 }
 
 st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
@@ -131,7 +131,7 @@ st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
     ST_TRY(require("st_at", file));
     if (n == 0) return {};
     ST_TRY(require("st_at", out));
-    const store::Catalogue catalogue = file->collection->lend();
+    const store::Catalogue catalogue = file->model->lend();
     const size_t count = catalogue.size();
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
@@ -146,7 +146,7 @@ st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
 st_status st_names(st_file *file, char *dst, size_t *size) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_names", file, size));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->model->catalogue();
     const store::Snapshot *one = catalogue.snapshot();
     std::vector<store::Place> places;
     if (!one) {
@@ -179,7 +179,7 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
 st_status st_find(st_file *file, const char *name, size_t name_len, size_t *out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_find", file, name, out));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->model->catalogue();
     ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
     *out = place.global;
     return {};
@@ -196,7 +196,7 @@ st_status st_describe(st_file *file, const char *name, size_t name_len, st_tenso
   }
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_describe", file, name, out));
-    ST_TRY(auto place, file->collection->lend().find(name_of(name, name_len)));
+    ST_TRY(auto place, file->model->lend().find(name_of(name, name_len)));
     describe(place, nullptr, out);
     return {};
   });
@@ -205,20 +205,20 @@ st_status st_describe(st_file *file, const char *name, size_t name_len, st_tenso
 st_status st_get_at(st_file *file, size_t i, st_tensor *out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_get_at", file, out));
-    ST_TRY(auto place, file->collection->lend().at(i));
+    ST_TRY(auto place, file->model->lend().at(i));
     return describe_with_view(place, out);
   });
 }
 
 size_t st_metadata_count(const st_file *file) {
-  return file ? file->collection->catalogue().metadata_size() : 0;
+  return file ? file->model->catalogue().metadata_size() : 0;
 }
 
 st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_len, const char **value,
                          size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_metadata_at", file));
-    const store::Catalogue catalogue = file->collection->lend();
+    const store::Catalogue catalogue = file->model->lend();
     if (i >= catalogue.metadata_size())
       return fail(Status::out_of_range, "metadata ", i, " was asked for, of ", catalogue.metadata_size());
     const auto [k, v] = catalogue.metadata_at(i);
@@ -233,7 +233,7 @@ st_status st_metadata_at(st_file *file, size_t i, const char **key, size_t *key_
 st_status st_metadata_get(st_file *file, const char *key, size_t key_len, const char **value, size_t *value_len) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_metadata_get", file, key));
-    const auto found = file->collection->lend().metadata_find(name_of(key, key_len));
+    const auto found = file->model->lend().metadata_find(name_of(key, key_len));
     if (!found) return fail(Status::not_found, "the metadata has no key ", in_quotes(name_of(key, key_len)));
     if (value) *value = found->data();
     if (value_len) *value_len = found->size();

@@ -17,11 +17,11 @@ static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
 st_status st_file_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_file_io_info", file, out));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->model->catalogue();
     ST_TRY(auto first, catalogue.member(0));
     const store::Snapshot &s = *first.snapshot;
     ST_TRY(auto content, s.content_here());
-    const read::Strategy &strategy = first.checkpoint->strategy();
+    const read::Strategy &strategy = first.data_file->strategy();
     st_io_info info{};
     info.storage = static_cast<uint32_t>(s.filesystem.storage);
     info.map = static_cast<uint32_t>(content->map());
@@ -44,8 +44,8 @@ st_status st_file_stats(const st_file *file, st_stats *out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_file_stats", file, out));
     st_stats stats{};
-    const store::Catalogue catalogue = file->collection->catalogue();
-    const store::Counters &c = file->collection->account().counters;
+    const store::Catalogue catalogue = file->model->catalogue();
+    const store::Counters &c = file->model->account().counters;
     stats.index_bytes = catalogue.index_bytes();
     stats.bytes_read = c.bytes_read;
     stats.bytes_written = c.bytes_written;

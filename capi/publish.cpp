@@ -68,7 +68,7 @@ st_status st_txn_plan(st_txn *txn, st_plan *out) {
 st_status st_refresh(st_file *file) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_refresh", file));
-    return file->collection->refresh();
+    return file->model->refresh();
   });
 }
 
@@ -83,8 +83,8 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
     open.writable = true;
     open.map = read::MapMode::none;
     open.lock_timeout_ms = options.lock_timeout_ms;
-    ST_TRY(auto collection, store::open_path(os::Env::posix(), path, std::move(open)));
-    ST_TRY(auto transaction, collection->begin(std::move(options)));
+    ST_TRY(auto model, store::open_path(os::Env::posix(), path, std::move(open)));
+    ST_TRY(auto transaction, model->begin(std::move(options)));
     return transaction->commit();
   });
 }

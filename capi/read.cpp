@@ -31,7 +31,7 @@ st_status st_get(st_file *file, const char *name, size_t name_len, st_tensor *ou
     const store::Snapshot &snapshot = shown(*file);
     if (const auto i = snapshot.header.index.find(name_of(name, name_len))) {
       const TensorView t = snapshot.header.index.at(*i);
-      if (const std::byte *data = file->single->view_at_hand(snapshot, *i, t)) {
+      if (const std::byte *data = file->single->try_view(snapshot, *i, t)) {
         describe(snapshot, t, data, out);
         return ST_OK;
       }
@@ -39,7 +39,7 @@ st_status st_get(st_file *file, const char *name, size_t name_len, st_tensor *ou
   }
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_get", file, name, out));
-    ST_TRY(auto place, file->collection->lend().find(name_of(name, name_len)));
+    ST_TRY(auto place, file->model->lend().find(name_of(name, name_len)));
     return describe_with_view(place, out);
   });
 }
@@ -48,7 +48,7 @@ namespace {
 
 // Lent, if names and shapes of it are given out.
 store::Catalogue to_read(st_file *file, const st_tensor *read) {
-  return read ? file->collection->lend() : file->collection->catalogue();
+  return read ? file->model->lend() : file->model->catalogue();
 }
 
 // What was read, or would be if there were room.
@@ -78,7 +78,7 @@ st_status st_slice_shape(st_file *file, const char *name, size_t name_len, const
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_slice_shape", file, name));
     if (n > 0) ST_TRY(require("st_slice_shape", ranges));
-    const store::Catalogue catalogue = file->collection->catalogue();
+    const store::Catalogue catalogue = file->model->catalogue();
     ST_TRY(auto place, catalogue.find(name_of(name, name_len)));
     ST_TRY(auto made, plan(place, ranges, n));
     if (rank) *rank = made.shape().size();

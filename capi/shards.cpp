@@ -6,13 +6,13 @@ using namespace st;
 using namespace st::capi;
 
 uint32_t st_shard_count(const st_file *file) {
-  return file ? static_cast<uint32_t>(file->collection->catalogue().members()) : 0;
+  return file ? static_cast<uint32_t>(file->model->catalogue().members()) : 0;
 }
 
 st_status st_shard_path(const st_file *file, uint32_t shard, const char **path) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_shard_path", file, path));
-    const store::Catalogue catalogue = file->collection->lend();
+    const store::Catalogue catalogue = file->model->lend();
     if (shard >= catalogue.members())
       return fail(Status::out_of_range, "shard ", shard, " was asked for, of ", catalogue.members());
     const std::string_view found = catalogue.member_path(shard);

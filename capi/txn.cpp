@@ -52,9 +52,9 @@ st_status st_update(st_file *file, const char *name, size_t name_len, const st_t
     ST_TRY(require("st_update", file, name, value));
     ST_TRY(auto bytes, translate(value));
     store::TransactionOptions options;
-    options.lock_timeout_ms = file->collection->options().lock_timeout_ms;
-    options.progress = file->collection->options().progress;
-    ST_TRY(auto transaction, file->collection->begin(std::move(options)));
+    options.lock_timeout_ms = file->model->options().lock_timeout_ms;
+    options.progress = file->model->options().progress;
+    ST_TRY(auto transaction, file->model->begin(std::move(options)));
     ST_TRY(transaction->update(name_of(name, name_len), bytes));
     return transaction->commit();
   });
@@ -65,8 +65,8 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out) 
     ST_TRY(require("st_txn_begin", file, out));
     ST_TRY(auto o, read_options(opts));
     ST_TRY(auto options, translate("st_txn_begin", o));
-    if (!options.progress) options.progress = file->collection->options().progress;
-    ST_TRY(auto transaction, file->collection->begin(std::move(options)));
+    if (!options.progress) options.progress = file->model->options().progress;
+    ST_TRY(auto transaction, file->model->begin(std::move(options)));
     auto txn = std::make_unique<st_txn>(st_txn{file, std::move(transaction)});
     std::lock_guard lock(file->mutex);
     file->transactions.push_back(txn.get());

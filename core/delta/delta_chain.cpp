@@ -28,7 +28,7 @@ Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &hol
 
 }  // namespace
 
-Result<DeltaChain> chain(const Whole &base, std::span<const DeltaFile> deltas) {
+Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> deltas) {
   DeltaChain c{base.listing(), {}};
   for (size_t n = 0; n < deltas.size(); ++n) {
     const DeltaFile &delta = deltas[n];
@@ -51,7 +51,7 @@ Result<DeltaChain> chain(const Whole &base, std::span<const DeltaFile> deltas) {
   return c;
 }
 
-Result<void> check_old(const Whole &base, std::span<const OldTensor> tensors, const TakeOld &take) {
+Result<void> check_old(const ModelView &base, std::span<const OldTensor> tensors, const TakeOld &take) {
   TensorWindow window(false);
   for (const OldTensor &old : tensors) {
     const Place &place = base.at(old.index);

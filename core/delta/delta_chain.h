@@ -5,23 +5,23 @@
 #include <span>
 
 #include "delta/delta_file.h"
-#include "format/listing.h"
+#include "format/tensor_list.h"
 
 namespace st::store {
 
 struct DeltaChain {
-  Listing listing;             // views of the base and the deltas, which must outlive it
+  TensorList listing;          // views of the base and the deltas, which must outlive it
   std::vector<OldTensor> old;  // tensors of the base that deltas replace or delete, in its order
 };
 
 // Status delta_base: one was made for something else than what lies below it, as
 // far as names, forms, metadata and the hashes in the deltas tell. The bytes of
 // the base are for the caller to check: see `old`, check_heads, check_old.
-Result<DeltaChain> chain(const Whole &base, std::span<const DeltaFile> deltas);
+Result<DeltaChain> chain(const ModelView &base, std::span<const DeltaFile> deltas);
 
 // Do these tensors have the bytes that they are to have? Reads all of them; `take` sees each piece, and may end
 // it. Status delta_base.
 using TakeOld = std::function<Result<void>(const TensorView &tensor, std::span<const std::byte> piece)>;
-Result<void> check_old(const Whole &base, std::span<const OldTensor> tensors, const TakeOld &take);
+Result<void> check_old(const ModelView &base, std::span<const OldTensor> tensors, const TakeOld &take);
 
 }  // namespace st::store

@@ -6,7 +6,7 @@
 
 namespace st::store {
 
-Result<DeltaFile> DeltaFile::of(const Checkpoint &file) {
+Result<DeltaFile> DeltaFile::of(const DataFile &file) {
   HeldSnapshot snapshot = file.hold();
   auto notes = parse_delta(snapshot->header.index);
   if (!notes) {
@@ -16,7 +16,7 @@ Result<DeltaFile> DeltaFile::of(const Checkpoint &file) {
   return DeltaFile{nullptr, file.path(), std::move(snapshot), std::move(*notes)};
 }
 
-Result<DeltaFile> DeltaFile::of(std::unique_ptr<Checkpoint> file) {
+Result<DeltaFile> DeltaFile::of(std::unique_ptr<DataFile> file) {
   auto delta = of(*file);
   if (delta) delta->file = std::move(file);
   return delta;
@@ -37,7 +37,7 @@ Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<
   return heads;
 }
 
-std::vector<OldTensor> old_tensors(const Whole &base, const Index &delta, const DeltaNotes &notes) {
+std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, const DeltaNotes &notes) {
   std::vector<OldTensor> out;
   for (size_t i = 0; i < delta.size(); ++i)
     if (notes.tensors[i].old) out.push_back({base.find(delta.at(i).name).value(), *notes.tensors[i].old});
@@ -46,7 +46,7 @@ std::vector<OldTensor> old_tensors(const Whole &base, const Index &delta, const 
   return out;
 }
 
-Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors) {
+Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tensors) {
   char head[delta_head_bytes];
   for (const OldTensor &old : tensors) {
     const Place &place = base.at(old.index);
@@ -59,7 +59,7 @@ Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors) 
   return {};
 }
 
-bool same_forms(const Whole &base, const Index &delta) {
+bool same_forms(const ModelView &base, const Index &delta) {
   for (size_t i = 0; i < delta.size(); ++i) {
     const TensorView t = delta.at(i);
     const auto found = base.find(t.name);

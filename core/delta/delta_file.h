@@ -7,12 +7,12 @@
 
 #include "file/writer.h"
 #include "format/delta.h"
-#include "model/whole.h"
+#include "model/model_view.h"
 
 namespace st::store {
 
 struct DeltaFile {
-  std::unique_ptr<Checkpoint> file;  // null where somebody else keeps it
+  std::unique_ptr<DataFile> file;  // null where somebody else keeps it
   std::string path;
   HeldSnapshot snapshot;  // of file
   DeltaNotes notes;
@@ -20,8 +20,8 @@ struct DeltaFile {
   const Index &index() const { return snapshot->header.index; }
 
   // Its current snapshot; status delta if it is none. `file` must outlive it, or is kept in it.
-  static Result<DeltaFile> of(const Checkpoint &file);
-  static Result<DeltaFile> of(std::unique_ptr<Checkpoint> file);
+  static Result<DeltaFile> of(const DataFile &file);
+  static Result<DeltaFile> of(std::unique_ptr<DataFile> file);
   // Do its tensors have the bytes that were written? Reads all of them. Status delta.
   // Answers the hash of each one's head.
   Result<std::vector<uint64_t>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const;
@@ -33,12 +33,12 @@ struct OldTensor {
   size_t index;  // in the base
   OldBytes bytes;
 };
-std::vector<OldTensor> old_tensors(const Whole &base, const Index &delta, const DeltaNotes &notes);
+std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, const DeltaNotes &notes);
 
 // Do these begin with the bytes that they are to have? Status delta_base.
-Result<void> check_heads(const Whole &base, std::span<const OldTensor> tensors);
+Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tensors);
 
-bool same_forms(const Whole &base, const Index &delta);  // of all tensors of the delta
+bool same_forms(const ModelView &base, const Index &delta);  // of all tensors of the delta
 
 Error wrong_base(std::string_view tensor, std::string_view path);
 

@@ -11,25 +11,25 @@ namespace {
 
 class Patching {
  public:
-  Patching(os::Env &env, Collection &base, Whole whole, DeltaFile delta, DeltaPatchOptions options)
+  Patching(os::Env &env, Model &base, ModelView whole, DeltaFile delta, DeltaPatchOptions options)
       : env_(env), base_(base), whole_(std::move(whole)), delta_(std::move(delta)), options_(std::move(options)) {}
 
   Result<DeltaPatched> run();
 
  private:
-  Result<void> check(const Whole &base, Listing *result) const;
+  Result<void> check(const ModelView &base, TensorList *result) const;
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_in_file(Transaction &transaction);
-  Result<void> stage_in_shards(ShardTransaction &transaction, const Listing &result);
-  Result<void> check_and_save_old(const Whole &now);
-  Result<std::unique_ptr<write::Writer>> begin_reverse(const Whole &now, const Listing &result);
-  Result<std::unique_ptr<AnyTransaction>> begin(const Listing &result);
+  Result<void> stage_in_shards(ShardTransaction &transaction, const TensorList &result);
+  Result<void> check_and_save_old(const ModelView &now);
+  Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
+  Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
   Result<void> tell(uint64_t n) { return Control(options_.progress, nullptr).check(done_ += n, total_); }
 
   os::Env &env_;
-  Collection &base_;
-  const Whole whole_;  // base_, as it was opened
+  Model &base_;
+  const ModelView whole_;  // base_, as it was opened
   const DeltaFile delta_;
   const DeltaPatchOptions options_;
   std::vector<uint64_t> heads_;  // of the delta's tensors
@@ -37,7 +37,7 @@ class Patching {
 };
 
 // What can be told without reading much: the catalogue, and how the tensors begin.
-Result<void> Patching::check(const Whole &base, Listing *result) const {
+Result<void> Patching::check(const ModelView &base, TensorList *result) const {
   *result = base.listing();
   if (auto fits = apply(result, delta_.index(), delta_.notes, 1); !fits) {
     fits.error().message += text(" (", in_quotes(base.path()), ")");
@@ -87,7 +87,7 @@ Result<void> Patching::stage_in_file(Transaction &transaction) {
 
 // Shards have the order of their names, so the delta's order does not matter. New metadata are written to the index.
 // Removed keys are also deleted from the header that has them.
-Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const Listing &result) {
+Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const TensorList &result) {
   if (result.tensors.empty() && whole_.size() > 0)
     return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),
                 ", and an index without shards takes none back; merge into a file instead");
@@ -117,9 +117,9 @@ Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const List
 }
 
 // The delta that leads back: what it holds is known before its bytes are read.
-Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Whole &now, const Listing &result) {
+Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &now, const TensorList &result) {
   const Index &delta = delta_.index();
-  const Listing before = now.listing();
+  const TensorList before = now.listing();
   std::vector<NotedTensor> tensors;
   std::vector<std::pair<std::string, OldBytes>> deleted;
   for (size_t i = 0; i < delta.size(); ++i) {
@@ -145,8 +145,8 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const Whole &now,
 
 // With the base locked: is it the one, to the last byte that will be replaced?
 // What is read for that is what the reverse delta holds.
-Result<void> Patching::check_and_save_old(const Whole &now) {
-  Listing result;
+Result<void> Patching::check_and_save_old(const ModelView &now) {
+  TensorList result;
   ST_TRY(check(now, &result));
   std::unique_ptr<write::Writer> reverse;
   if (!options_.reverse.empty()) {
@@ -163,7 +163,7 @@ Result<void> Patching::check_and_save_old(const Whole &now) {
 }
 
 // A transaction with all of it staged, which looks at the base before it is changed.
-Result<std::unique_ptr<AnyTransaction>> Patching::begin(const Listing &result) {
+Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result) {
   TransactionOptions options;
   options.lock_timeout_ms = options_.lock_timeout_ms;
   options.publish = options_.publish;
@@ -186,10 +186,10 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const Listing &result) {
 }
 
 Result<DeltaPatched> Patching::run() {
-  Listing result;
+  TensorList result;
   ST_TRY(check(whole_, &result));
   if (!options_.reverse.empty())
-    for (const Whole &read : {whole_, Whole(*delta_.file)}) ST_TRY(read.must_not_be(env_, options_.reverse));
+    for (const ModelView &read : {whole_, ModelView(*delta_.file)}) ST_TRY(read.must_not_be(env_, options_.reverse));
   total_ = delta_.index().data_bytes();
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
     total_ += whole_.at(old.index).tensor().nbytes;
@@ -206,8 +206,8 @@ Result<DeltaPatched> Patching::run() {
 
 }  // namespace
 
-Result<DeltaPatched> patch(os::Env &env, Collection &base, DeltaFile delta, DeltaPatchOptions options) {
-  ST_TRY(auto whole, Whole::of(base));
+Result<DeltaPatched> patch(os::Env &env, Model &base, DeltaFile delta, DeltaPatchOptions options) {
+  ST_TRY(auto whole, ModelView::of(base));
   return Patching(env, base, std::move(whole), std::move(delta), std::move(options)).run();
 }
 

@@ -26,6 +26,6 @@ struct DeltaPatched {
 
 // `base` is open for writing, and `delta` keeps its file. Statuses: delta, delta_base (nothing was changed); those of a
 // transaction's steps and commit, and of saving the reverse delta.
-Result<DeltaPatched> patch(os::Env &env, Collection &base, DeltaFile delta, DeltaPatchOptions options);
+Result<DeltaPatched> patch(os::Env &env, Model &base, DeltaFile delta, DeltaPatchOptions options);
 
 }  // namespace st::store

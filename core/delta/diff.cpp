@@ -12,7 +12,7 @@ namespace {
 
 class Comparison {
  public:
-  Comparison(const Whole &from, const Whole &to, const DiffOptions &options)
+  Comparison(const ModelView &from, const ModelView &to, const DiffOptions &options)
       : from_(from), to_(to), options_(options), control_(options.progress, nullptr), total_(to.data_bytes()) {}
 
   Result<void> compare();
@@ -25,7 +25,7 @@ class Comparison {
   Result<OldBytes> hash_new(const Place &p);
   Result<void> tell(uint64_t n) { return control_.check(done_ += n, total_); }
 
-  const Whole &from_, &to_;
+  const ModelView &from_, &to_;
   const DiffOptions &options_;
   const Control control_;
   TensorWindow old_{true}, new_{true};
@@ -121,9 +121,9 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
 
 }  // namespace
 
-Result<void> diff(os::Env &env, const Collection &from, const Collection &to, const std::string &delta,
+Result<void> diff(os::Env &env, const Model &from, const Model &to, const std::string &delta,
                   const DiffOptions &options) {
-  auto a = Whole::of(from), b = Whole::of(to);
+  auto a = ModelView::of(from), b = ModelView::of(to);
   for (const auto *whole : {&a, &b}) {
     if (!*whole) return Failure(Error(whole->error()));
     ST_TRY((*whole)->must_not_be(env, delta));

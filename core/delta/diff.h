@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/control.h"
-#include "model/collection.h"
+#include "model/model.h"
 
 namespace st::store {
 
@@ -18,7 +18,7 @@ struct DiffOptions {
 
 // Writes the delta that makes `to` of `from`, durably, under the path `delta`.
 // Status file_changed: `to` was changed meanwhile; what else those of opening and saving are.
-Result<void> diff(os::Env &env, const Collection &from, const Collection &to, const std::string &delta,
+Result<void> diff(os::Env &env, const Model &from, const Model &to, const std::string &delta,
                   const DiffOptions &options);
 
 }  // namespace st::store

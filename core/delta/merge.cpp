@@ -1,7 +1,7 @@
 #include "delta/merge.h"
 
 #include "delta/delta_chain.h"
-#include "file/supplant.h"
+#include "file/replace_file.h"
 #include "model/copy_out.h"
 #include "newfile/build.h"
 #include "newfile/publish_plan.h"
@@ -9,7 +9,7 @@
 namespace st::store {
 namespace {
 
-Result<write::PublishPlan> plan(const Snapshot &base, const Listing &listing, const write::SaveOptions &options,
+Result<write::PublishPlan> plan(const Snapshot &base, const TensorList &listing, const write::SaveOptions &options,
                                 uint64_t block) {
   std::vector<write::PlannedTensor> tensors;
   tensors.reserve(listing.tensors.size());
@@ -25,14 +25,14 @@ Result<write::PublishPlan> plan(const Snapshot &base, const Listing &listing, co
 }
 
 // Planned as a publish of the base, so that as much as can be of its blocks is shared.
-Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile> layers, const Listing &listing,
+Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile> layers, const TensorList &listing,
                    const std::string &to, const write::SaveOptions &options, const Control &control) {
   ST_TRY(auto target, write::find_destination(env, to));
-  ST_TRY(auto made, write::Replacement::create(target.at, target.mode()));
+  ST_TRY(auto made, write::TemporaryFile::create(target.at, target.mode()));
   const os::File &file = made->file();
   const uint64_t block = write::shareable_block(file);
   ST_TRY(auto planned, plan(base, listing, options, block));
-  ST_TRY(write::make_room_for(file, planned.size, planned.shared));
+  ST_TRY(write::reserve_space_for(file, planned.size, planned.shared));
   std::vector<write::Segment> segments;
   segments.reserve(planned.segments.size());
   for (const write::PlannedSegment &s : planned.segments) {
@@ -45,11 +45,11 @@ Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile
     segments.push_back({s.to, s.length, &layer.file, layer.file_offset(layer.header.index.at(t.index)), nullptr});
   }
   ST_TRY(write::build(file, planned.header, segments, block, control));
-  return write::supplant(target.at, *made, options.lock_timeout_ms, control, options.log);
+  return write::replace_file(target.at, *made, options.lock_timeout_ms, control, options.log);
 }
 
 // Where the tensors of the result lie.
-std::vector<Place> places_of(const Whole &base, std::span<const DeltaFile> layers, const Listing &listing) {
+std::vector<Place> places_of(const ModelView &base, std::span<const DeltaFile> layers, const TensorList &listing) {
   std::vector<Place> places;
   places.reserve(listing.tensors.size());
   for (const ListedTensor &t : listing.tensors) {
@@ -65,18 +65,18 @@ std::vector<Place> places_of(const Whole &base, std::span<const DeltaFile> layer
 
 }  // namespace
 
-Result<void> merge(os::Env &env, const Collection &base, std::span<const DeltaFile> layers, const std::string &to,
+Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> layers, const std::string &to,
                    const write::SaveOptions &options) {
-  ST_TRY(auto whole, Whole::of(base));
+  ST_TRY(auto whole, ModelView::of(base));
   ST_TRY(auto chained, chain(whole, layers));
-  const Listing &listing = chained.listing;
+  const TensorList &listing = chained.listing;
 
   ST_TRY(whole.must_not_be(env, to));
   uint64_t total = 0, done = 0;
   for (const ListedTensor &t : listing.tensors) total += t.nbytes;
   for (const OldTensor &old : chained.old) total += whole.at(old.index).tensor().nbytes;
   for (const DeltaFile &layer : layers) {
-    ST_TRY(Whole(*layer.file).must_not_be(env, to));
+    ST_TRY(ModelView(*layer.file).must_not_be(env, to));
     total += layer.index().data_bytes();
   }
   const Control control(options.progress, nullptr);

@@ -10,7 +10,7 @@
 namespace st::store {
 
 // Each delta keeps its file. Statuses: delta, delta_base, those of saving.
-Result<void> merge(os::Env &env, const Collection &base, std::span<const DeltaFile> layers, const std::string &to,
+Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> layers, const std::string &to,
                    const write::SaveOptions &options);
 
 }  // namespace st::store

@@ -32,7 +32,7 @@ class TensorWindow {
  private:
   const bool ahead_;
   const Snapshot *file_ = nullptr;
-  std::optional<Reach> reach_;  // to it
+  std::optional<Access> reach_;  // to it
   std::optional<read::Window> window_;
 };
 

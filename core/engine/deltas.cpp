@@ -17,7 +17,7 @@ OpenOptions for_reading(int32_t lock_timeout_ms) {
 }  // namespace
 
 Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options) {
-  ST_TRY(auto file, Checkpoint::open(env, path, std::move(options)));
+  ST_TRY(auto file, DataFile::open(env, path, std::move(options)));
   return DeltaFile::of(std::move(file));
 }
 

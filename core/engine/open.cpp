@@ -1,8 +1,8 @@
 #include "engine/open.h"
 
-#include "delta/layered.h"
+#include "delta/overlay.h"
 #include "engine/locate.h"
-#include "model/one_file.h"
+#include "model/single_file.h"
 #include "shards/shards.h"
 
 namespace st::store {
@@ -15,22 +15,22 @@ Result<Layers> open_layers(os::Env &env, const std::string &path, const OpenOpti
   ST_TRY(auto base, open_path(env, path, std::move(below)));
   Layers layers{std::move(base), {}};
   for (const std::string &each : options.deltas) {
-    ST_TRY(auto opened, Checkpoint::open(env, each, options));
+    ST_TRY(auto opened, DataFile::open(env, each, options));
     layers.deltas.push_back(std::move(opened));
   }
   return layers;
 }
 
-Result<std::unique_ptr<Collection>> open_located(os::Env &env, const Located &located, OpenOptions options) {
-  if (!options.deltas.empty()) return Layered::open(env, located.path, std::move(options), open_layers);
+Result<std::unique_ptr<Model>> open_located(os::Env &env, const Located &located, OpenOptions options) {
+  if (!options.deltas.empty()) return Overlay::open(env, located.path, std::move(options), open_layers);
   if (located.is_index) return Shards::open(env, located.path, std::move(options));
-  ST_TRY(auto file, Checkpoint::open(env, located.path, std::move(options)));
-  return std::make_unique<OneFile>(std::move(file));
+  ST_TRY(auto file, DataFile::open(env, located.path, std::move(options)));
+  return std::make_unique<SingleFile>(std::move(file));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Collection>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
+Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
   ST_TRY(auto located, locate(env, path, false));
   auto opened = open_located(env, located, options);
   if (opened || located.is_index || opened.error().status != Status::not_regular) return opened;
@@ -40,9 +40,9 @@ Result<std::unique_ptr<Collection>> open_path(os::Env &env, const std::string &p
   return open_located(env, located, std::move(options));
 }
 
-Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size) {
-  ST_TRY(auto file, Checkpoint::open_memory(env, bytes, size));
-  return std::make_unique<OneFile>(std::move(file));
+Result<std::unique_ptr<Model>> open_memory(os::Env &env, const std::byte *bytes, size_t size) {
+  ST_TRY(auto file, DataFile::open_memory(env, bytes, size));
+  return std::make_unique<SingleFile>(std::move(file));
 }
 
 }  // namespace st::store

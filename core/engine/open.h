@@ -1,13 +1,13 @@
 // What a path leads to, opened: the one place that knows every kind of collection.
 #pragma once
 
-#include "model/collection.h"
+#include "model/model.h"
 
 namespace st::store {
 
 // A file; an index of shards; or a folder that holds one index, or else a model.safetensors. With options.deltas
 // under these.
-Result<std::unique_ptr<Collection>> open_path(os::Env &env, const std::string &path, OpenOptions options);
-Result<std::unique_ptr<Collection>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
+Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options);
+Result<std::unique_ptr<Model>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
 
 }  // namespace st::store

@@ -3,7 +3,7 @@
 #include "engine/locate.h"
 #include "journal/super_recover.h"
 #include "newfile/names.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 #include "shards/old_shards.h"
 #include "shards/shards.h"
 

@@ -7,8 +7,8 @@
 #include "engine/open.h"
 #include "format/shard_index.h"
 #include "model/copy_out.h"
-#include "model/whole.h"
-#include "newfile/replacement.h"
+#include "model/model_view.h"
+#include "newfile/temporary_file.h"
 
 namespace st::store {
 namespace {
@@ -20,8 +20,8 @@ class Source {
  public:
   static Result<Source> open(os::Env &env, const std::string &path, const write::SaveOptions &options);
 
-  const Whole &whole() const { return *whole_; }
-  const Collection &collection() const { return *collection_; }
+  const ModelView &whole() const { return *whole_; }
+  const Model &model() const { return *model_; }
   uint64_t bytes() const { return total_; }
   // The pairs of the first file's header.
   const write::NewMetadata &header_metadata() const { return header_metadata_; }
@@ -30,8 +30,8 @@ class Source {
                           const write::SaveOptions &options);
 
  private:
-  std::unique_ptr<Collection> collection_;
-  std::optional<Whole> whole_;
+  std::unique_ptr<Model> model_;
+  std::optional<ModelView> whole_;
   write::NewMetadata header_metadata_;
   uint64_t total_ = 0, done_ = 0;
   Progress progress_;
@@ -43,8 +43,8 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   reading.lock_timeout_ms = options.lock_timeout_ms;
   Source source;
   source.progress_ = options.progress;
-  ST_TRY(source.collection_, open_path(env, path, std::move(reading)));
-  ST_TRY(auto whole, Whole::of(*source.collection_));
+  ST_TRY(source.model_, open_path(env, path, std::move(reading)));
+  ST_TRY(auto whole, ModelView::of(*source.model_));
   source.whole_.emplace(std::move(whole));
   source.total_ = source.whole_->data_bytes();
   if (!source.whole_->files().empty()) {
@@ -150,8 +150,8 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
     folder.has(names[i]);
     for (const Place &p : shards[i]) index.assign(p.tensor().name, names[i]);
   }
-  if (!source.collection().file()) {
-    const Catalogue catalogue = source.collection().catalogue();
+  if (!source.model().file()) {
+    const Catalogue catalogue = source.model().catalogue();
     for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
       const auto [key, value] = catalogue.metadata_at(i);
       index.set_metadata(key, value);
@@ -161,9 +161,9 @@ Result<void> reshard(os::Env &env, const std::string &from, const std::string &t
   index.set_total(total_size_key, source.bytes());
 
   const std::string spelled = index.spell();
-  ST_TRY(auto made, write::Replacement::create(folder.next(index_name), 0666));
+  ST_TRY(auto made, write::TemporaryFile::create(folder.next(index_name), 0666));
   ST_TRY(made->file().write(spelled.data(), spelled.size(), 0));
-  auto placed = made->take_place({});
+  auto placed = made->rename_into_place({});
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   folder.keep();
   if (placed) return {};

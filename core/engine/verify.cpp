@@ -93,9 +93,9 @@ Result<void> Verifier::check_journals(const os::Location &at, const os::File &fi
   auto folder = write::Folder::open(at, *s, {});
   if (!folder) return tell(Severity::error, std::move(folder.error()));
   if (!*folder) return {};
-  auto orphans = write::find_orphans(**folder, *s);
-  if (!orphans) return tell(Severity::error, std::move(orphans.error()));
-  if (!orphans->committed) return {};
+  auto journals = write::find_hot_journals(**folder, *s);
+  if (!journals) return tell(Severity::error, std::move(journals.error()));
+  if (!journals->committed) return {};
   return tell(Severity::error,
               error(Status::needs_recovery, "a committed journal waits in ", in_quotes((*folder)->dir().path()),
                     "; recover the file (stctl recover, st_recover) to finish its change"));

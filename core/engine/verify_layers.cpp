@@ -20,7 +20,7 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   OpenOptions open;
   open.map = read::MapMode::none;
   ST_TRY(auto below, open_path(env, base, open));
-  const auto whole = Whole::of(*below);
+  const auto whole = ModelView::of(*below);
   if (!whole) return Failure(Error(whole.error()));
   std::vector<DeltaFile> deltas;
   uint64_t done = 0, total = 0;

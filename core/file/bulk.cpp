@@ -5,7 +5,7 @@
 #include <new>
 
 #include "base/round.h"
-#include "file/checkpoint.h"
+#include "file/data_file.h"
 #include "read/warm.h"
 
 namespace st::store {
@@ -29,8 +29,8 @@ bool is_one_run(const SlicePlan &plan) {
 
 }  // namespace
 
-Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests,
-                                   const Progress &progress, const Share &share) const {
+Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
+                                 const Share &share) const {
   const Control control = control_of(progress);
   ST_TRY(auto here, s.here());
   std::vector<read::Piece> pieces;
@@ -75,7 +75,7 @@ Result<void> Checkpoint::read_many(const Snapshot &s, const std::vector<BulkRequ
   return scattered.empty() && s.env ? Result<void>() : control.check(total, total);
 }
 
-std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
+std::vector<size_t> DataFile::own_part(const Snapshot &s) const {
   const Index &index = s.header.index;
   const WorkersPart part(options_, index.data_bytes());
   std::vector<size_t> mine;
@@ -84,8 +84,8 @@ std::vector<size_t> Checkpoint::own_part(const Snapshot &s) const {
   return mine;
 }
 
-Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
-                                  const Share &share) const {
+Result<void> DataFile::prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
+                                const Share &share) const {
   ST_TRY(auto here, s.here());
   if (!s.env || strategy_.prefetch == read::Prefetch::none) return {};
   in_file_order(&tensors);
@@ -116,8 +116,8 @@ Result<void> Checkpoint::prefetch(const Snapshot &s, std::vector<size_t> tensors
 // Runs of tensors that lie near each other in the file keep their distances in
 // the arena, and each run its place within a page: so whole runs are read in
 // one go, past the page cache too, straight to where they stay.
-Result<void> Checkpoint::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
-                              const Progress &progress, const Share &share) const {
+Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
+                            const Progress &progress, const Share &share) const {
   if (!s.env) return {};
   const Control control = control_of(progress);
   ST_TRY(auto here, s.here());

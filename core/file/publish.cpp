@@ -7,8 +7,8 @@
 
 #include "file/transaction.h"
 #include "newfile/build.h"
-#include "newfile/carry_over.h"
-#include "newfile/replacement.h"
+#include "newfile/copy_attributes.h"
+#include "newfile/temporary_file.h"
 #include "newfile/room.h"
 
 namespace st::store {
@@ -30,7 +30,7 @@ bool Transaction::publishes() const {
 // a first change that is refused the patch stays one.
 Result<void> Transaction::draft(const Change *first) {
   if (draft_) return {};
-  auto draft = std::make_unique<Draft>(snapshot_->header.index);
+  auto draft = std::make_unique<PendingCatalogue>(snapshot_->header.index);
   std::vector<Change> changes;
   std::vector<Payload> payloads;
   for (const Staged &s : staged_) {
@@ -63,7 +63,7 @@ Result<void> Transaction::apply(Change change) {
 // A tensor's form, as the calls before left it.
 std::optional<Form> Transaction::form_of(const std::string &name) const {
   if (draft_) {
-    const DraftTensor *t = draft_->find(name);
+    const PendingTensor *t = draft_->find(name);
     return t ? std::optional(t->form) : std::nullopt;
   }
   const Index &index = snapshot_->header.index;
@@ -94,7 +94,7 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
     const auto form = form_of(change.name);
     if (!form)
       return Failure(
-          error(Status::not_found, "no tensor is named ", in_quotes(change.name), " in ", in_quotes(checkpoint_.path_))
+          error(Status::not_found, "no tensor is named ", in_quotes(change.name), " in ", in_quotes(data_file_.path_))
               .about_tensor(change.name));
     ST_TRY(
         check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape, value.nbytes));
@@ -103,7 +103,7 @@ Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
   if (change.kind == Change::update && value.nbytes == 0) return {};  // nothing, as in place
   Payload payload{value.bytes, {}, value.nbytes};
   if (options_.copy && value.nbytes > 0) {
-    control_ = Control(options_.progress, &checkpoint_.interrupts_);
+    control_ = Control(options_.progress, &data_file_.interrupts_);
     failed_ = true;
     if (auto ok = need_journal(); !ok) return Failure(about(std::move(ok.error()), change.name));
     auto copied = journal_.journal->append(value.bytes, value.nbytes, control_);
@@ -154,7 +154,7 @@ bool Transaction::may_align() const {
 Result<write::PublishPlan> Transaction::plan_publish(uint64_t block, bool keeping_removed) const {
   const uint64_t data_offset = snapshot_->header.data_offset();
   std::vector<write::PlannedTensor> tensors;
-  for (const DraftTensor *t : draft_->tensors())
+  for (const PendingTensor *t : draft_->tensors())
     tensors.push_back({t->name, t->form.dtype, t->form.shape, t->form.nbytes, !t->payload,
                        t->payload ? *t->payload : data_offset + t->begin});
   const Index &index = snapshot_->header.index;
@@ -194,13 +194,13 @@ Transaction::Makes Transaction::makes(bool as_part) const {
   const Index &old = snapshot_->header.index;
   const auto tensors = draft_->tensors();
   const bool gains =
-      std::any_of(tensors.begin(), tensors.end(), [&](const DraftTensor *t) { return !old.find(t->name); });
+      std::any_of(tensors.begin(), tensors.end(), [&](const PendingTensor *t) { return !old.find(t->name); });
   bool loses = false;
   for (size_t i = 0; i < old.size() && !loses; ++i) loses = !draft_->find(std::string(old.at(i).name));
   return {gains || !loses, loses, loses};
 }
 
-Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::SuperEntry *as_part) {
+Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::SuperParticipant *as_part) {
   ST_TRY(draft());
   CommitPlan plan;
   plan.kind = CommitPlan::publish;
@@ -217,7 +217,7 @@ Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::Super
     plan.how = std::move(drawn.plan.how);
   }
   if (!as_part && !journal_.journal) return plan;
-  write::JournalPlan journal = journal_.journal ? journal_.journal->plan() : checkpoint_.journals_->plan_next();
+  write::JournalPlan journal = journal_.journal ? journal_.journal->plan() : data_file_.journals_->plan_next();
   if (as_part) {
     if (!journal_.journal)
       plan.cost.room += write::room_of_folder(snapshot_->filesystem.type, write::room_of(old).block);
@@ -238,8 +238,8 @@ Result<CommitPlan> Transaction::reckon_publish(const os::File &old, write::Super
 Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
                                bool keeping_removed) {
   // We hold the exclusive lock and no journal waits, so undecided temporaries are stale.
-  write::Replacement::remove_stale(checkpoint_.at_, write::undecided_infix);
-  ST_TRY(made->replacement, write::Replacement::create(at, 0600, infix));
+  write::TemporaryFile::remove_stale(data_file_.at_, write::undecided_infix);
+  ST_TRY(made->replacement, write::TemporaryFile::create(at, 0600, infix));
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
   ST_TRY(auto drawn, draw(locked.file, block, keeping_removed));
@@ -249,10 +249,10 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Lo
   ST_TRY(auto built, write::build(file, plan.header, drawn.segments, block, control_));
   ST_TRY(check_payloads(file, plan));
   made->built = built;
-  ST_TRY(write::carry_over(locked.file, file, checkpoint_.options_.log));
+  ST_TRY(write::copy_attributes(locked.file, file, data_file_.options_.log));
 
   ST_TRY(auto again, made->replacement->open_again());
-  ST_TRY(made->snapshot, Snapshot::take(std::move(again), checkpoint_.options_.map, checkpoint_.options_.log));
+  ST_TRY(made->snapshot, Snapshot::take(std::move(again), data_file_.options_.map, data_file_.options_.log));
   return control_.check(plan.size, plan.size);
 }
 
@@ -282,15 +282,15 @@ Result<void> Transaction::check_links(const Locked &locked) const {
   ST_TRY(auto old, locked.file.stat());
   if (old.st_nlink > 1 && !options_.break_links)
     return fail(
-        Status::hard_links, in_quotes(checkpoint_.path_), " has ", old.st_nlink,
+        Status::hard_links, in_quotes(data_file_.path_), " has ", old.st_nlink,
         " names, of which only this one would lead to the new file; copy it first, or allow links to be broken");
   return {};
 }
 
 Result<void> Transaction::check_in_place(const Locked &locked) const {
-  ST_TRY(auto replaced, checkpoint_.at_.was_replaced(locked.file));
+  ST_TRY(auto replaced, data_file_.at_.was_replaced(locked.file));
   if (replaced)
-    return fail(Status::file_changed, in_quotes(checkpoint_.path_),
+    return fail(Status::file_changed, in_quotes(data_file_.path_),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
                 "open it anew");
   return {};
@@ -300,12 +300,12 @@ Result<void> Transaction::publish(Locked &locked) {
   ST_TRY(draft());
   ST_TRY(check_links(locked));
   NewFile made;
-  ST_TRY(make(locked, &made, checkpoint_.at_, write::temporary_infix));
+  ST_TRY(make(locked, &made, data_file_.at_, write::temporary_infix));
   ST_TRY(check_in_place(locked));  // it may have taken long
-  auto placed = made.replacement->take_place(control_);
+  auto placed = made.replacement->rename_into_place(control_);
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   try {
-    checkpoint_.adopt(std::move(made.snapshot));
+    data_file_.adopt(std::move(made.snapshot));
   } catch (const std::bad_alloc &) {
     // The change stands; this handle shows the old file until it is refreshed.
   }
@@ -315,16 +315,16 @@ Result<void> Transaction::publish(Locked &locked) {
 
 // The new file stands. Is that durable?
 Result<void> Transaction::finish_publish(const write::Built &built, tl::expected<void, write::SwapFailure> placed) {
-  ++checkpoint_.counters_.commits;
-  checkpoint_.counters_.bytes_written += built.written + built.copied;
+  ++data_file_.counters_.commits;
+  data_file_.counters_.bytes_written += built.written + built.copied;
   if (placed) return {};
-  checkpoint_.poisoned_ = true;
+  data_file_.poisoned_ = true;
   Error e = std::move(placed.error().error);
   e.status = Status::needs_recovery;
   if (e.message.empty()) return Failure(std::move(e));
   try {
     e.message =
-        text("the new ", in_quotes(checkpoint_.path_), " is in place, but a power cut may bring the old one back (",
+        text("the new ", in_quotes(data_file_.path_), " is in place, but a power cut may bring the old one back (",
              e.message, "); close the handle, open the file anew and look which it is");
   } catch (const std::bad_alloc &) {
     e.message.clear();  // see boundary.h

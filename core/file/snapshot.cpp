@@ -163,7 +163,7 @@ Result<const read::Content *> Snapshot::content_here() const {
   return own ? &own->content : &content;
 }
 
-Result<Reach> Snapshot::here() const {
+Result<Access> Snapshot::here() const {
   const uint64_t now = env ? env->fork_generation() : generation;
   const os::File *reached = &file;
   const read::Content *bytes = &content;
@@ -171,9 +171,9 @@ Result<Reach> Snapshot::here() const {
     ST_TRY(auto own, reopened(now));
     if (own) reached = &own->file, bytes = &own->content;
   }
-  if (!descriptors_) return Reach{*reached, *bytes};
+  if (!descriptors_) return Access{*reached, *bytes};
   ST_TRY(auto held, descriptors_->get(this, file.path(), identity));
-  return Reach{*held, *bytes, held};
+  return Access{*held, *bytes, held};
 }
 
 Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {

@@ -16,7 +16,7 @@
 namespace st::store {
 
 // What a process reads a snapshot through. A forked child has its own.
-struct Reach {
+struct Access {
   const os::File &file;
   const read::Content &content;
   os::Descriptors::Held held = {};  // keeps a shared descriptor open meanwhile
@@ -36,7 +36,7 @@ struct Snapshot {
   // This process's way to the bytes. In a forked child a descriptor and a mapping of
   // the child's own, made at first use: sharing the parent's would make one
   // sequence of reads of both. Status: those of opening. Any thread.
-  Result<Reach> here() const;
+  Result<Access> here() const;
   // The same, for a caller that only looks at its bytes.
   Result<const read::Content *> content_here() const;
   // Do some of these bytes lie where views of it lie?

@@ -19,42 +19,42 @@ void sort_by_offset(std::vector<write::Piece> *pieces) {
 
 }  // namespace
 
-Transaction::Transaction(Checkpoint &checkpoint, TransactionOptions options)
-    : checkpoint_(checkpoint),
+Transaction::Transaction(DataFile &data_file, TransactionOptions options)
+    : data_file_(data_file),
       options_(std::move(options)),
-      process_(checkpoint.env_.getpid()),
-      snapshot_(checkpoint.hold()) {}
+      process_(data_file.env_.getpid()),
+      snapshot_(data_file.hold()) {}
 
-Result<std::unique_ptr<Transaction>> Transaction::begin(Checkpoint &checkpoint, TransactionOptions options) {
-  if (!checkpoint.options_.writable)
+Result<std::unique_ptr<Transaction>> Transaction::begin(DataFile &data_file, TransactionOptions options) {
+  if (!data_file.options_.writable)
     return fail(Status::read_only,
-                checkpoint.path_.empty() ? "a file that was given as memory" : in_quotes(checkpoint.path_),
+                data_file.path_.empty() ? "a file that was given as memory" : in_quotes(data_file.path_),
                 " was opened for reading only; open it for reading and writing to change it");
-  std::unique_ptr<Transaction> t(new Transaction(checkpoint, std::move(options)));
+  std::unique_ptr<Transaction> t(new Transaction(data_file, std::move(options)));
   ST_TRY(t->may_go_on());
   return t;
 }
 
 Transaction::~Transaction() {
-  if (journal_.journal && checkpoint_.env_.getpid() == process_) let_go_of_journal();
+  if (journal_.journal && data_file_.env_.getpid() == process_) return_journal();
 }
 
 // Committed, but not finished: stays on disk, unlocked, for recovery.
-void Transaction::let_go_of_journal() {
+void Transaction::return_journal() {
   if (journal_.journal->committed()) {
-    checkpoint_.poisoned_ = true;
+    data_file_.poisoned_ = true;
     journal_.journal.reset();
   } else {
-    checkpoint_.journals_->give_back(std::move(journal_));
+    data_file_.journals_->give_back(std::move(journal_));
   }
 }
 
 Result<void> Transaction::may_go_on() const {
-  if (checkpoint_.env_.getpid() != process_)
+  if (data_file_.env_.getpid() != process_)
     return fail(Status::forked,
                 "this transaction was begun by the parent process; begin one on a handle opened after the fork");
-  if (checkpoint_.poisoned_)
-    return fail(Status::poisoned, "an earlier sync of ", in_quotes(checkpoint_.path_),
+  if (data_file_.poisoned_)
+    return fail(Status::poisoned, "an earlier sync of ", in_quotes(data_file_.path_),
                 " failed, so what was written since may be lost; close the handle and open the file anew");
   if (failed_)
     return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
@@ -66,13 +66,12 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   if (options_.publish || draft_) return put_bytes({Change::update, std::string(name), {}}, value);
   const auto index = snapshot_->header.index.find(name);
   if (!index)
-    return Failure(
-        error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(checkpoint_.path_))
-            .about_tensor(name));
+    return Failure(error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(data_file_.path_))
+                       .about_tensor(name));
   const TensorView t = snapshot_->header.index.at(*index);
   ST_TRY(check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes));
   if (t.nbytes == 0) return {};
-  control_ = Control(options_.progress, &checkpoint_.interrupts_);
+  control_ = Control(options_.progress, &data_file_.interrupts_);
   auto staged = stage(*index, t, value);
   if (!staged) {
     failed_ = true;
@@ -83,22 +82,22 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
 
 Result<CommitPlan> Transaction::plan() {
   ST_TRY(may_go_on());
-  ST_TRY(auto file, open_regular(checkpoint_.at_, O_RDWR));
+  ST_TRY(auto file, open_regular(data_file_.at_, O_RDWR));
   ST_TRY(auto plan, reckon(file, nullptr));
   plan.space_free = write::room_of(file).free;
   plan.space_needed = write::room_with_metadata(snapshot_->filesystem.type, plan.cost.room);
   return plan;
 }
 
-Result<CommitPlan> Transaction::plan_part(write::SuperEntry *entry) {
+Result<CommitPlan> Transaction::plan_part(write::SuperParticipant *entry) {
   ST_TRY(may_go_on());
-  if (entry) entry->file = checkpoint_.at_.name();
+  if (entry) entry->file = data_file_.at_.name();
   if (locked_) return reckon(locked_->file, entry);
-  ST_TRY(auto file, open_regular(checkpoint_.at_, O_RDWR));
+  ST_TRY(auto file, open_regular(data_file_.at_, O_RDWR));
   return reckon(file, entry);
 }
 
-Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperEntry *as_part) {
+Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperParticipant *as_part) {
   if (publishes()) return reckon_publish(data, as_part);
   if (as_part) as_part->journal.assign(write::temporary_digits, '0');
   return reckon_patch(data, !as_part && undoes(data), as_part);
@@ -124,7 +123,7 @@ CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_pa
   sort_by_offset(&pieces);
   if (!undo)
     write::plan_redo(&journal, pieces);
-  else if (!write::plan_undo(data, &journal, pieces, checkpoint_.undo_from_))
+  else if (!write::plan_undo(data, &journal, pieces, data_file_.undo_from_))
     return reckon_patch(data, false, as_part);
   journal.write_record();
   if (as_part)
@@ -143,19 +142,19 @@ Result<void> Transaction::check_room(const os::File &data, const Result<CommitPl
 
 Result<void> Transaction::need_journal() {
   if (journal_.journal) return {};
-  ST_TRY(journal_, checkpoint_.journals_->take());
+  ST_TRY(journal_, data_file_.journals_->take());
   journal_start_ = journal_.journal->bytes_written();
   return {};
 }
 
 Result<void> Transaction::check_journal_is_there() const {
-  return checkpoint_.journals_->check_beside(journal_);
+  return data_file_.journals_->check_beside(journal_);
 }
 
 // Staging may take hours, and something may clean up meanwhile. What was staged can still be read.
 Result<void> Transaction::restage_if_gone() {
   if (check_journal_is_there()) return {};
-  ST_TRY(auto taken, checkpoint_.journals_->take());
+  ST_TRY(auto taken, data_file_.journals_->take());
   const write::JournalFolder::Taken gone = std::exchange(journal_, std::move(taken));
   journal_start_ = journal_.journal->bytes_written();
   for (Staged &s : staged_) {
@@ -178,7 +177,7 @@ Result<void> Transaction::stage(size_t index, const TensorView &tensor, const Ne
   const auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
   if (fresh) staged_.push_back({tensor.name, index, {snapshot_->file_offset(tensor), {0, value.nbytes, 0}}});
   write::Piece &piece = staged_[found->second].piece;
-  const bool may_borrow = !options_.copy && value.nbytes >= checkpoint_.undo_from_ && !is_view(value);
+  const bool may_borrow = !options_.copy && value.nbytes >= data_file_.undo_from_ && !is_view(value);
   if (may_borrow && !piece.staged()) return borrow(&piece, value.bytes);
   ST_TRY(auto payload, piece.staged() ? journal_.journal->overwrite(piece.payload, value.bytes, control_)
                                       : journal_.journal->append(value.bytes, value.nbytes, control_));
@@ -189,7 +188,7 @@ Result<void> Transaction::stage(size_t index, const TensorView &tensor, const Ne
 // A view changes with its file, which another tensor of this very transaction may
 // do: its bytes are taken at once.
 bool Transaction::is_view(const NewBytes &value) const {
-  return checkpoint_.lends(value.bytes, value.nbytes) ||
+  return data_file_.lends(value.bytes, value.nbytes) ||
          (options_.is_view && options_.is_view(value.bytes, value.nbytes));
 }
 
@@ -203,7 +202,7 @@ Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
 
 Result<void> Transaction::commit() {
   ST_TRY(may_go_on());
-  control_ = Control(options_.progress, &checkpoint_.interrupts_);
+  control_ = Control(options_.progress, &data_file_.interrupts_);
   if (staged_.empty() && !publishes()) return approve_ ? approve_(*snapshot_) : Result<void>();
   auto locked = lock(options_.lock_timeout_ms);
   if (!locked) {
@@ -216,12 +215,12 @@ Result<void> Transaction::commit() {
   if (publishes()) return publish(**locked);
   try {
     auto done = finish(**locked);
-    // Before the tensors are unlocked: the next to lock them must see an orphan.
-    if (!done && journal_.journal->committed()) let_go_of_journal();
+    // Before the tensors are unlocked: the next to lock them must see a hot journal.
+    if (!done && journal_.journal->committed()) return_journal();
     return done;
   } catch (const std::bad_alloc &) {
     if (!journal_.journal->committed()) throw;
-    let_go_of_journal();
+    return_journal();
     return Failure(Error{Status::needs_recovery, {}});  // its sentence would take memory
   }
 }
@@ -270,14 +269,14 @@ bool Transaction::undoes(const os::File &data) const {
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
   ST_TRY(restage_if_gone());
   ST_TRY(journal_.journal->write_out(control_));
-  ST_TRY(checkpoint_.journals_->make_name_durable(locked.identity.inode));
+  ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));
   const os::File &dir = journal_.folder->dir();
   const bool undo = undoes(locked.file);
   for (Staged &s : staged_)
     if (!s.piece.staged() && !s.fits()) ST_TRY(stage_borrowed(&s));
   const write::StillThere there = [this] { return check_journal_is_there(); };
   if (undo) {
-    auto ranges = write::save_old(locked.file, *journal_.journal, pieces(), checkpoint_.undo_from_, control_);
+    auto ranges = write::save_old(locked.file, *journal_.journal, pieces(), data_file_.undo_from_, control_);
     if (ranges) {
       auto applied = write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges),
                                            locked.identity, control_, there);
@@ -287,23 +286,23 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
     } else {
       const Error &e = ranges.error();
       if (was_stopped(e)) return Failure(std::move(ranges.error()));
-      if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;
+      if (write::refuses_to_share(e)) data_file_.undo_from_ = write::never;
     }
     ST_TRY(check_room(locked.file, reckon_patch(locked.file, false, false)));
   }
   ST_TRY(stage_borrowed());
-  ST_TRY(write::make_room(locked.file, snapshot_->filesystem, pieces(), control_));
+  ST_TRY(write::reserve_space(locked.file, snapshot_->filesystem, pieces(), control_));
   return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_, there);
 }
 
 Result<void> Transaction::finish(const Locked &locked) {
   auto applied = apply(locked);
-  checkpoint_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
+  data_file_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
   if (!applied) return Failure(std::move(applied.error()));
   Applied &done = *applied;
   if (!done) {
     write::PatchFailure &failure = done.error();
-    if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;
+    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;
     if (!failure.open_outcome) return Failure(std::move(failure.error));
     Error e = std::move(failure.error);
     e.message = text("the change was not finished (", e.message,
@@ -311,38 +310,38 @@ Result<void> Transaction::finish(const Locked &locked) {
     e.status = Status::needs_recovery;
     return Failure(std::move(e));
   }
-  ++checkpoint_.counters_.commits;
+  ++data_file_.counters_.commits;
   for (const Staged &s : staged_) {
-    checkpoint_.counters_.bytes_written += s.piece.payload.length;
+    data_file_.counters_.bytes_written += s.piece.payload.length;
     // The change stands; a view that cannot be brought up to date keeps its old bytes.
     auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
-    if (!shown && checkpoint_.options_.log) checkpoint_.options_.log(LogLevel::warning, shown.error().message);
+    if (!shown && data_file_.options_.log) data_file_.options_.log(LogLevel::warning, shown.error().message);
   }
   return {};
 }
 
-Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, bool *orphaned) {
+Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, bool *hot) {
   constexpr int attempts = 1000;
-  os::Env &env = checkpoint_.env_;
+  os::Env &env = data_file_.env_;
   const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
-  os::Turnstile turnstile([&](const os::File &file) { return checkpoint_.at_.was_replaced(file).value_or(false); });
+  os::Turnstile turnstile([&](const os::File &file) { return data_file_.at_.was_replaced(file).value_or(false); });
   for (int i = 0; i < attempts; ++i) {
     const uint64_t now = env.monotonic_ms();
     auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_,
-                            &checkpoint_.counters_.lock_waits},
-                           turnstile, orphaned);
+                            &data_file_.counters_.lock_waits},
+                           turnstile, hot);
     if (!locked && locked.error().os_errno == ESTALE) continue;  // replaced on the server while we looked
-    if (!locked || *locked || (orphaned && *orphaned)) return locked;
+    if (!locked || *locked || (hot && *hot)) return locked;
   }
-  return fail(Status::busy, in_quotes(checkpoint_.path_), " is being replaced or recovered all the time; try again");
+  return fail(Status::busy, in_quotes(data_file_.path_), " is being replaced or recovered all the time; try again");
 }
 
 // The header's bytes shared, so that nobody publishes or recovers meanwhile,
 // and the tensors' bytes exclusive. Then look whether what is locked is still
-// what the path names, what the header said, and free of orphans.
+// what the path names, what the header said, and free of hot journals.
 Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
-                                                                   bool *orphaned) {
-  ST_TRY(auto file, open_regular(checkpoint_.at_, O_RDWR));
+                                                                   bool *hot) {
+  ST_TRY(auto file, open_regular(data_file_.at_, O_RDWR));
   auto locked = std::make_unique<Locked>();
   locked->file = std::move(file);
 
@@ -356,24 +355,24 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
     return nullptr;
   }
 
-  ST_TRY(auto replaced, checkpoint_.at_.was_replaced(locked->file));
+  ST_TRY(auto replaced, data_file_.at_.was_replaced(locked->file));
   if (replaced) return nullptr;
   ST_TRY(auto identity, write::identify(locked->file));
   const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(),
                               snapshot_->header_hash};
   if (identity != known) {
     locked->lock.release();
-    ST_TRY(auto snapshot, Snapshot::take(std::move(locked->file), checkpoint_.options_.map, checkpoint_.options_.log));
+    ST_TRY(auto snapshot, Snapshot::take(std::move(locked->file), data_file_.options_.map, data_file_.options_.log));
     ST_TRY(follow_to(std::move(snapshot)));
     return nullptr;
   }
   locked->identity = identity;
 
-  ST_TRY(auto settled, settle_orphans());
+  ST_TRY(auto settled, settle_hot_journals());
   if (!settled) {
     locked->lock.release();
-    if (orphaned) return *orphaned = true, nullptr;
-    ST_TRY(checkpoint_.recover(wait));
+    if (hot) return *hot = true, nullptr;
+    ST_TRY(data_file_.recover(wait));
     return nullptr;
   }
   const os::LockRange tried =
@@ -383,18 +382,18 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   return locked;
 }
 
-Result<bool> Transaction::settle_orphans() const {
+Result<bool> Transaction::settle_hot_journals() const {
   std::optional<write::Folder> looked;
   const write::Folder *folder = journal_.folder.get();
   if (!folder) {
-    ST_TRY(looked, write::Folder::open(checkpoint_.at_, snapshot_->identity, checkpoint_.options_.log));
+    ST_TRY(looked, write::Folder::open(data_file_.at_, snapshot_->identity, data_file_.options_.log));
     if (!looked) return true;
     folder = &*looked;
   }
   const std::string own = journal_.journal ? journal_.journal->name() : std::string();
   std::vector<write::Piece> locked = pieces();
   if (publishes()) locked = {{0, {0, snapshot_->file_size(), 0}, nullptr}};
-  return write::settle_orphans(*folder, snapshot_->identity, {own, locked});
+  return write::settle_hot_journals(*folder, snapshot_->identity, {own, locked});
 }
 
 // The path names another file by now, or the file has another header: stage the
@@ -402,12 +401,12 @@ Result<bool> Transaction::settle_orphans() const {
 Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
   const Index &index = snapshot->header.index;
   if (draft_) {
-    auto draft = std::make_unique<Draft>(index);
+    auto draft = std::make_unique<PendingCatalogue>(index);
     for (const Change &change : changes_)
       if (auto applied = draft->apply(change); !applied) {
         Error e = std::move(applied.error());
         e.status = Status::file_changed;
-        e.message = text(in_quotes(checkpoint_.path_), " was replaced, and the staged changes do not fit it (",
+        e.message = text(in_quotes(data_file_.path_), " was replaced, and the staged changes do not fit it (",
                          e.message, "); open it anew");
         return Failure(std::move(e));
       }
@@ -418,7 +417,7 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
     const TensorView old = snapshot_->header.index.at(s.index);
     const auto found = index.find(s.name);
     if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
-      return Failure(error(Status::file_changed, in_quotes(checkpoint_.path_), " was replaced, and tensor ",
+      return Failure(error(Status::file_changed, in_quotes(data_file_.path_), " was replaced, and tensor ",
                            in_quotes(s.name), " is gone from it or has another form; open it anew")
                          .about_tensor(s.name));
     now.push_back(*found);
@@ -431,20 +430,20 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
     staged_[k].piece.offset = snapshot->file_offset(t);
     by_index_[now[k]] = k;
   }
-  snapshot_ = checkpoint_.adopt(std::move(snapshot));
+  snapshot_ = data_file_.adopt(std::move(snapshot));
   return {};
 }
 
 // Once a handle: is a second descriptor really kept out?
 Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
-  if (checkpoint_.locks_tested_) return {};
-  ST_TRY(auto second, open_regular(checkpoint_.at_, O_RDWR));
+  if (data_file_.locks_tested_) return {};
+  ST_TRY(auto second, open_regular(data_file_.at_, O_RDWR));
   ST_TRY(auto exclude, os::locks_exclude(locked.file, second, range));
   if (!exclude)
     return fail(
-        Status::lock_unsupported, "the filesystem of ", in_quotes(checkpoint_.path_), " (", snapshot_->filesystem.type,
+        Status::lock_unsupported, "the filesystem of ", in_quotes(data_file_.path_), " (", snapshot_->filesystem.type,
         ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");
-  checkpoint_.locks_tested_ = true;
+  data_file_.locks_tested_ = true;
   return {};
 }
 
@@ -463,7 +462,7 @@ Error Transaction::name_blocked(Error busy, const os::File &file) const {
                       is_tensor     ? " is changing tensor "
                       : publishes() ? " is changing a part"
                                     : " is working on all",
-                      is_tensor ? in_quotes(blocked->name) : std::string(), " of ", in_quotes(checkpoint_.path_),
+                      is_tensor ? in_quotes(blocked->name) : std::string(), " of ", in_quotes(data_file_.path_),
                       "; try again, or allow more time");
   return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
 }

@@ -11,20 +11,20 @@
 #include <vector>
 
 #include "file/any_transaction.h"
-#include "file/checkpoint.h"
-#include "file/draft.h"
+#include "file/data_file.h"
+#include "file/pending_catalogue.h"
 #include "journal/patch.h"
 #include "journal/super_journal.h"
 #include "newfile/build.h"
 #include "newfile/publish_plan.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 #include "os/turnstile.h"
 
 namespace st::store {
 
 class Transaction final : public AnyTransaction {
  public:
-  static Result<std::unique_ptr<Transaction>> begin(Checkpoint &checkpoint, TransactionOptions options);
+  static Result<std::unique_ptr<Transaction>> begin(DataFile &data_file, TransactionOptions options);
   ~Transaction() override;
 
   Result<void> update(std::string_view name, const NewBytes &value) override;
@@ -41,7 +41,7 @@ class Transaction final : public AnyTransaction {
   Result<CommitPlan> plan() override;
   Result<void> commit() override;
 
-  Checkpoint &checkpoint() const { return checkpoint_; }
+  DataFile &data_file() const { return data_file_; }
 
   // As a part of a transaction on several files. It calls these one after the other
   // instead of commit(), for all of its parts: see shard_commit.h.
@@ -49,13 +49,13 @@ class Transaction final : public AnyTransaction {
   bool publishes() const;
   // A publish's catalogue as it was and as it will be, once it is locked.
   const Snapshot &before() const { return *snapshot_; }
-  const Draft &draft_after() const { return *draft_; }
+  const PendingCatalogue &draft_after() const { return *draft_; }
   struct Gain {
     int64_t bytes = 0, parameters = 0;  // of the tensors, afterwards less before
   };
   Gain gain() const;
   // What it will do as a part; `entry` gets its final length. Null: under a new name.
-  Result<CommitPlan> plan_part(write::SuperEntry *entry);
+  Result<CommitPlan> plan_part(write::SuperParticipant *entry);
   // Lock this part. `timeout_ms`: what remains of the whole commit's. False: a dead writer's journal was found; unlock
   // all parts, call recover_part(), and try again. Status busy: nothing changed.
   Result<bool> lock_part(int32_t timeout_ms);
@@ -64,13 +64,13 @@ class Transaction final : public AnyTransaction {
   Result<void> check_in_place() const { return check_in_place(*locked_); }
   void unlock_part() { locked_.reset(); }
   // Every step that can fail. Afterwards all of it is on the disk, but means nothing yet.
-  Result<void> prepare_part(const write::Super &super, write::SuperEntry *entry);
+  Result<void> prepare_part(const write::Super &super, write::SuperParticipant *entry);
   // Is the prepared journal where recovery will look for it?
   Result<void> check_part_is_there() const { return check_journal_is_there(); }
   // The commit is decided: from here on nothing is dropped, whatever happens.
-  Result<void> carry_out_patch();
-  Result<void> place_first();   // before the index takes its new state
-  Result<void> place_second();  // after it
+  Result<void> apply_prepared();
+  Result<void> publish_gains();   // before the index takes its new state
+  Result<void> publish_losses();  // after it
   Result<void> mark_part_done();
   void finish_part();  // the super-journal is empty
 
@@ -122,12 +122,12 @@ class Transaction final : public AnyTransaction {
   };
   // Planned, and being made.
   struct NewFile {
-    std::unique_ptr<write::Replacement> replacement;
+    std::unique_ptr<write::TemporaryFile> replacement;
     std::unique_ptr<Snapshot> snapshot;
     write::Built built;
   };
 
-  Transaction(Checkpoint &checkpoint, TransactionOptions options);
+  Transaction(DataFile &data_file, TransactionOptions options);
   Result<void> may_go_on() const;
   Result<void> need_journal();
   Result<void> check_journal_is_there() const;
@@ -142,8 +142,8 @@ class Transaction final : public AnyTransaction {
   Result<Blueprint> draw(const os::File &old, uint64_t block, bool keeping_removed) const;
   Makes makes(bool as_part) const;
   // What commit() does to the file as it is, without the filesystem's own needs.
-  Result<CommitPlan> reckon(const os::File &data, write::SuperEntry *as_part);
-  Result<CommitPlan> reckon_publish(const os::File &old, write::SuperEntry *as_part);
+  Result<CommitPlan> reckon(const os::File &data, write::SuperParticipant *as_part);
+  Result<CommitPlan> reckon_publish(const os::File &old, write::SuperParticipant *as_part);
   CommitPlan reckon_patch(const os::File &data, bool undo, bool as_part) const;
   bool undoes(const os::File &data) const;
   Result<void> check_room(const os::File &data, const Result<CommitPlan> &plan) const;
@@ -155,16 +155,16 @@ class Transaction final : public AnyTransaction {
   Result<void> make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
                     bool keeping_removed = false);
   Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
-  Result<bool> settle_orphans() const;
+  Result<bool> settle_hot_journals() const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
   bool is_view(const NewBytes &value) const;
   Result<void> borrow(write::Piece *piece, const void *bytes);
   static Error changed_payload(std::string_view name);
   Result<void> stage_borrowed(Staged *staged);
-  // With `orphaned` nothing is recovered: an orphan is told there, and the answer is null.
-  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *orphaned = nullptr);
+  // With `orphaned` nothing is recovered: a hot journal is told there, and the answer is null.
+  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *hot = nullptr);
   Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
-                                           bool *orphaned);  // null: look again
+                                           bool *hot);  // null: look again
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
   Result<void> test_locks(const Locked &locked, const os::LockRange &range);
   Error name_blocked(Error busy, const os::File &file) const;
@@ -173,16 +173,16 @@ class Transaction final : public AnyTransaction {
   Result<Applied> apply(const Locked &locked);
   Result<void> stage_borrowed();
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
-  void let_go_of_journal();
+  void return_journal();
 
-  Checkpoint &checkpoint_;
+  DataFile &data_file_;
   const TransactionOptions options_;
   Control control_;  // of the call under way
   Approve approve_;
   const pid_t process_;
   HeldSnapshot snapshot_;
-  std::vector<Staged> staged_;    // of a patch
-  std::unique_ptr<Draft> draft_;  // of a publish, and how it came about
+  std::vector<Staged> staged_;               // of a patch
+  std::unique_ptr<PendingCatalogue> draft_;  // of a publish, and how it came about
   std::vector<Change> changes_;
   std::vector<Payload> payloads_;
   std::unordered_map<size_t, size_t> by_index_;  // index of a tensor to its place in staged_

@@ -54,9 +54,9 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
   w->target_ = std::move(to.at);
 
   ST_TRY(w->declare(std::move(declared)));
-  ST_TRY(w->made_, Replacement::create(w->target_, mode));
+  ST_TRY(w->made_, TemporaryFile::create(w->target_, mode));
   const uint64_t size = w->data_offset_ + w->end_;
-  if (w->declared_ > 0) ST_TRY(make_room_for(w->made_->file(), size, 0));
+  if (w->declared_ > 0) ST_TRY(reserve_space_for(w->made_->file(), size, 0));
   return w;
 }
 
@@ -201,7 +201,7 @@ Result<std::string> Writer::header(const std::vector<const Slot *> &order, uint6
     at += s->tensor.nbytes;
   }
   std::vector<std::pair<std::string_view, std::string_view>> metadata(metadata_.begin(), metadata_.end());
-  ST_TRY(auto spelled, spell_header(tensors, metadata));
+  ST_TRY(auto spelled, serialize_header(tensors, metadata));
   *data_offset = round_up(spelled.size() + options_.reserve, alignment_of(options_));
   return spelled;
 }
@@ -236,7 +236,7 @@ Result<void> Writer::arrange(const Control &control) {
 
   ST_TRY(pad_header(&spelled, least));
   ST_TRY(auto target, destination_at(target_));
-  ST_TRY(auto arranged, Replacement::create(target_, target.mode()));
+  ST_TRY(auto arranged, TemporaryFile::create(target_, target.mode()));
   std::vector<Segment> segments;
   uint64_t to = least;
   for (const Slot *s : order) {
@@ -248,7 +248,7 @@ Result<void> Writer::arrange(const Control &control) {
     to += n;
   }
   const os::File &file = arranged->file();
-  ST_TRY(make_room_for(file, to, 0));
+  ST_TRY(reserve_space_for(file, to, 0));
   ST_TRY(build(file, spelled, segments, shareable_block(file), control));
   made_ = std::move(arranged);
   return {};
@@ -265,7 +265,7 @@ Result<void> Writer::finish() {
   failed_ = true;
   if (!arranged_) ST_TRY(arrange(control));
   arranged_ = true;
-  auto swapped = supplant(target_, *made_, options_.lock_timeout_ms, control, options_.log);
+  auto swapped = replace_file(target_, *made_, options_.lock_timeout_ms, control, options_.log);
   if (!swapped && swapped.error().status == Status::busy) failed_ = false;
   if (swapped) made_.reset();
   return swapped;

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "base/control.h"
-#include "file/supplant.h"
+#include "file/replace_file.h"
 #include "format/header.h"
 #include "newfile/layout.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 #include "os/range_lock.h"
 
 namespace st::write {
@@ -99,7 +99,7 @@ class Writer {
   std::string header_;                                    // of these
   bool arranged_ = false;
   bool failed_ = false;
-  std::unique_ptr<Replacement> made_;
+  std::unique_ptr<TemporaryFile> made_;
   std::optional<uint64_t> block_;  // that copies may share
 };
 

@@ -55,7 +55,7 @@ using MetadataPairs = std::span<const std::pair<std::string_view, std::string_vi
 // The first bytes of a file, length included: JSON as the stock writer spells
 // it, not yet padded and its length not yet filled in. Refuses what the format
 // refuses, names that stand twice, and offsets beyond 2^63.
-Result<std::string> spell_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata);
+Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata);
 
 // Spaces up to data_offset, which is no less than the header's size, and the
 // length. Status header_too_large.

@@ -46,7 +46,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
       continue;
     }
     journal->file_ = std::move(*file);
-    // Between the two calls a recoverer may take the new file for an orphan's
+    // Between the two calls a recoverer may take the new file for a hot journal's
     // and remove it: it is ours once it is both locked and linked.
     auto lock = os::RangeLock::acquire(journal->file_, {unrecorded}, {});
     if (!lock) {
@@ -381,7 +381,7 @@ void Journal::settle() {
   static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often
 }
 
-Result<void> Journal::retire() {
+Result<void> Journal::invalidate() {
   static constexpr std::byte zeros[sector_bytes] = {};
   bytes_written_ += sizeof zeros;
   auto emptied = file_.write(zeros, sizeof zeros, 0);

@@ -112,12 +112,12 @@ class Journal {
   Result<void> finish();
   void settle();
   // Committed, but nothing of it is carried out: takes that back. Is the outcome open?
-  bool give_up() { return !retire(); }
+  bool give_up() { return !invalidate(); }
   // Empty again, durably: from here on it is as if it had never been. An undo
   // record that could not be emptied durably is put in its place again: what it
   // would undo must not be believed until recovery has decided. What was staged and
   // noted stays, until begin().
-  Result<void> retire();
+  Result<void> invalidate();
 
   // Staged bytes, read back.
   Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read(to, n, offset); }

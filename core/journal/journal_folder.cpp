@@ -103,10 +103,10 @@ void JournalFolder::remove_if_empty() noexcept {
 }
 
 JournalFolder::~JournalFolder() {
-  let_go();
+  close_idle();
 }
 
-void JournalFolder::let_go() noexcept {
+void JournalFolder::close_idle() noexcept {
   std::lock_guard lock(mutex_);
   if (!folder_ || env_.getpid() != process_) return;  // see forget_if_forked
   for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
@@ -199,7 +199,7 @@ void JournalFolder::give_back(Taken taken) noexcept {
     parked_.push_back(std::move(taken.journal));
   else
     env_.unlinkat(taken.folder->dir().fd(), taken.journal->name().c_str(), 0);
-  if (!folder_) remove_if_empty();  // let_go() came between
+  if (!folder_) remove_if_empty();  // close_idle() came between
 }
 
 }  // namespace st::write

@@ -61,7 +61,7 @@ class JournalFolder {
   // Takes an empty one back: retired, or never committed.
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
-  void let_go() noexcept;
+  void close_idle() noexcept;
   // The file that the name leads to now, and which is locked: no power cut will bring another back. The
   // writer that gave it the name may have died before it synced that.
   Result<void> make_name_durable(uint64_t inode);

@@ -58,7 +58,8 @@ tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::Fil
   if (auto written = write_pieces(data, journal, pieces, buffer); !written)
     return Failed({std::move(written.error()), true, true});
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
-  if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
+  if (auto invalidated = journal.invalidate(); !invalidated)
+    return Failed({std::move(invalidated.error()), true, true});
   return {};
 }
 
@@ -71,8 +72,8 @@ Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &j
   return journal.commit();
 }
 
-Result<void> carry_out_patch(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
-                             const ChunkBuffer &buffer) {
+Result<void> apply_prepared(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                            const ChunkBuffer &buffer) {
   ST_TRY(write_pieces(data, journal, pieces, buffer));
   return data.sync_data();
 }

@@ -48,7 +48,7 @@ struct Super {
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                            const Identity &identity, const Control &control, const Super &super);
 // Then, decided, the file; `buffer` as of write_pieces. Durable.
-Result<void> carry_out_patch(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
-                             const ChunkBuffer &buffer);
+Result<void> apply_prepared(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                            const ChunkBuffer &buffer);
 
 }  // namespace st::write

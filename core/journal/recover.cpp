@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "journal/identity.h"
-#include "journal/orphan.h"
+#include "journal/hot_journal.h"
 #include "journal/super_recover.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 #include "os/exclusive.h"
 
 namespace st::write {
@@ -32,34 +32,34 @@ bool is_on(const Found &found, std::span<const Piece> locked) {
 
 }  // namespace
 
-Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
-  Orphans orphans;
+Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query) {
+  FoundJournals journals;
   ST_TRY(auto names, folder.journals());
   for (const std::string &name : names) {
-    if (name == asking.own) continue;
+    if (name == query.own) continue;
     ST_TRY(auto looked, look_at(folder, name, data, false));
     if (!looked) continue;
     Found &found = *looked;
     if (found.file) {
       ST_TRY(auto held, who_holds(found));
       const bool rests = held == Holder::parked && !found.waits();
-      if (held != Holder::nobody && (rests || !is_on(found, asking.locked))) continue;
+      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits()) ST_TRY(read_state(found));
     }
-    (found.waits() ? orphans.committed : orphans.idle) = true;
+    (found.waits() ? journals.committed : journals.idle) = true;
   }
-  return orphans;
+  return journals;
 }
 
-Result<bool> settle_orphans(const Folder &folder, const struct stat &data, const Asking &asking) {
-  ST_TRY(auto orphans, find_orphans(folder, data, asking));
-  if (orphans.committed) return false;
-  if (!orphans.idle) return true;
+Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query) {
+  ST_TRY(auto journals, find_hot_journals(folder, data, query));
+  if (journals.committed) return false;
+  if (!journals.idle) return true;
   ST_TRY(auto names, folder.journals());
   for (const std::string &name : names) {
-    if (name == asking.own) continue;
+    if (name == query.own) continue;
     ST_TRY(auto looked, look_at(folder, name, data, true));
     if (!looked || looked->waits()) continue;
     ST_TRY(settle_idle(folder, name, *looked));
@@ -87,7 +87,7 @@ class Recovery {
   }
 
  private:
-  Result<void> settle(const Folder &folder, const std::string &name, Found &orphan, const os::File &data,
+  Result<void> settle(const Folder &folder, const std::string &name, Found &hot, const os::File &data,
                       const struct stat &identity);
   Result<void> drop_done(const Folder &folder, const std::string &name, const Found &done, const struct stat &identity);
   Result<void> put_aside(const Folder &folder, const std::string &name, const std::string &why);
@@ -107,10 +107,10 @@ Result<bool> Recovery::run() {
   known_.reset();
   struct stat by_path;
   if (const int r = file_.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", file_.path()));
-  Replacement::remove_stale(file_, temporary_infix, listed_);
+  TemporaryFile::remove_stale(file_, temporary_infix, listed_);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
   ST_TRY(auto there, Folder::open(file_, by_path, told));
-  if (!there && !Replacement::is_any(file_, undecided_infix, listed_)) return true;
+  if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return true;
 
   auto read_only = [&](Error &&e) {
     return Failure(means_read_only(e) ? needs_recovery(file_.path(), e) : std::move(e));
@@ -138,7 +138,7 @@ Result<bool> Recovery::run() {
       if (super_) return false;
     }
   // What is still undecided belonged to a part, and there is none any more.
-  Replacement::remove_stale(file_, undecided_infix, listed_);
+  TemporaryFile::remove_stale(file_, undecided_infix, listed_);
   (*exclusive)->lock.release();
   Folder::remove_if_empty(file_);
   return true;
@@ -169,47 +169,47 @@ Result<void> Recovery::drop_done(const Folder &folder, const std::string &name, 
   return {};
 }
 
-Result<void> Recovery::settle(const Folder &folder, const std::string &name, Found &orphan, const os::File &data,
+Result<void> Recovery::settle(const Folder &folder, const std::string &name, Found &hot, const os::File &data,
                               const struct stat &identity) {
   const std::string dropped_for = text("journal ", name, ": its transaction had not committed; it was dropped");
-  if (!orphan.waits()) {
-    ST_TRY(auto dropped, drop_if_idle(folder, name, orphan));
+  if (!hot.waits()) {
+    ST_TRY(auto dropped, drop_if_idle(folder, name, hot));
     if (!dropped) return {};
     ++result.dropped;
     tell(LogLevel::info, Status::ok, dropped_for);
     return {};
   }
   bool never_was = false;  // a part, and the whole was not committed
-  if (orphan.damage.empty() && orphan.record.is_part()) {
-    ST_TRY(auto decision, decision_on(file_, orphan.record, identity));
+  if (hot.damage.empty() && hot.record.is_part()) {
+    ST_TRY(auto decision, decision_on(file_, hot.record, identity));
     if (decision == Decision::yes) {
-      super_ = file_.beside(orphan.record.super_of);
+      super_ = file_.beside(hot.record.super_of);
       return {};
     }
     never_was = decision == Decision::no;
-    if (!never_was) orphan.damage = "its super-journal is damaged, or not to be trusted";
+    if (!never_was) hot.damage = "its super-journal is damaged, or not to be trusted";
   }
-  if (orphan.damage.empty() && orphan.record.is_super()) orphan.damage = "it is the super-journal of an index";
-  Replay replay(data, orphan);
-  if (orphan.damage.empty()) {
+  if (hot.damage.empty() && hot.record.is_super()) hot.damage = "it is the super-journal of an index";
+  Replay replay(data, hot);
+  if (hot.damage.empty()) {
     if (!known_) {
       ST_TRY(known_, identify(data));
     }
-    ST_TRY(orphan.damage, replay.why_not(*known_));
+    ST_TRY(hot.damage, replay.why_not(*known_));
   }
   if (never_was && !replay.touched()) {
-    ST_TRY(empty_and_drop(folder, name, orphan));
+    ST_TRY(empty_and_drop(folder, name, hot));
     ++result.dropped;
     tell(LogLevel::info, Status::ok, dropped_for);
     return {};
   }
-  if (never_was && orphan.damage.empty())
-    orphan.damage = text("its super-journal, beside ", in_quotes(orphan.record.super_of), ", is gone");
-  if (!orphan.damage.empty()) return put_aside(folder, name, orphan.damage);
-  ST_TRY(confirm(orphan));
+  if (never_was && hot.damage.empty())
+    hot.damage = text("its super-journal, beside ", in_quotes(hot.record.super_of), ", is gone");
+  if (!hot.damage.empty()) return put_aside(folder, name, hot.damage);
+  ST_TRY(confirm(hot));
   ST_TRY(replay.apply());
-  ST_TRY(empty_and_drop(folder, name, orphan));
-  const bool undone = orphan.record.is_undo();
+  ST_TRY(empty_and_drop(folder, name, hot));
+  const bool undone = hot.record.is_undo();
   ++(undone ? result.undone : result.applied);
   tell(LogLevel::info, Status::ok,
        text("journal ", name,

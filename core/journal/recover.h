@@ -33,19 +33,20 @@ struct Recovered {
 };
 
 // Journals whose writers are gone. Found without taking a lock.
-struct Orphans {
+struct FoundJournals {
   bool committed = false;  // recover() must come before the file is believed
   bool idle = false;       // empty or done, for recover() to remove
 };
 // A transaction names its own journal, and the pieces whose bytes it has locked.
-struct Asking {
+struct HotJournalQuery {
   std::string_view own;
   std::span<const Piece> locked;  // ascending
 };
-Result<Orphans> find_orphans(const Folder &folder, const struct stat &data, const Asking &asking = {});
+Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat &data,
+                                        const HotJournalQuery &query = {});
 // Call with locks on the bytes that will change. False: recover() must come first. Else no power cut brings back, over
 // the change, records that dead writers had emptied.
-Result<bool> settle_orphans(const Folder &folder, const struct stat &data, const Asking &asking);
+Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, const HotJournalQuery &query);
 
 // Under an exclusive lock on the whole file. Status needs_recovery if
 // there is a committed journal but the file cannot be written; busy.

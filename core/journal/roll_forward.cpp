@@ -41,7 +41,7 @@ Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_tempor
 }
 
 Result<std::string> RollForward::look_at_temporaries(Target &target, const os::File &now, bool is_index) {
-  const SuperEntry &e = *target.entry;
+  const SuperParticipant &e = *target.entry;
   auto form_of = [&](const os::File &file) { return is_index ? form_of_index(file) : form_of_shard(file); };
   ST_TRY(const auto form, form_of(now));
   const std::string shown = in_quotes(e.file);
@@ -92,7 +92,7 @@ Result<std::string> RollForward::look_at_patch(Target &target) {
 Result<std::string> RollForward::why_not(const os::File &index) {
   index_.entry = &list_.index;
   if (auto why = look_at_temporaries(index_, index, true); !why || !why->empty()) return why;
-  for (const SuperEntry &entry : list_.parts) {
+  for (const SuperParticipant &entry : list_.parts) {
     Target target;
     target.entry = &entry;
     // A shard that lies elsewhere never has a part: nobody's list makes us write there.

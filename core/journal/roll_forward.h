@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "journal/orphan.h"
+#include "journal/hot_journal.h"
 #include "journal/super_journal.h"
 #include "os/exclusive.h"
 
@@ -17,7 +17,7 @@ namespace st::write {
 // All is checked, and locked, before the first file is touched.
 class RollForward {
  public:
-  RollForward(std::shared_ptr<const os::Directory> dir, const SuperList &list, uint64_t transaction,
+  RollForward(std::shared_ptr<const os::Directory> dir, const SuperManifest &list, uint64_t transaction,
               const os::LockWait &wait)
       : dir_(std::move(dir)), list_(list), transaction_(transaction), wait_(wait) {}
 
@@ -35,7 +35,7 @@ class RollForward {
       os::File file;
       os::RangeLock lock;  // of file: dies first
     };
-    const SuperEntry *entry = nullptr;
+    const SuperParticipant *entry = nullptr;
     std::unique_ptr<os::Exclusive> locked;
     std::unique_ptr<Temporary> first, second;  // those that have not taken their place yet
     std::optional<Folder> folder;
@@ -53,7 +53,7 @@ class RollForward {
   os::Location at(const std::string &name) const { return {dir_, name}; }
 
   const std::shared_ptr<const os::Directory> dir_;
-  const SuperList &list_;
+  const SuperManifest &list_;
   const uint64_t transaction_;
   const os::LockWait wait_;
   Target index_;

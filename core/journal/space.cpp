@@ -94,8 +94,8 @@ uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesyste
 
 // Copy-on-write filesystems cannot be asked to set blocks aside for bytes that
 // exist; that there is enough of them is the most that can be had.
-Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
-                       const Control &control) {
+Result<void> reserve_space(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
+                           const Control &control) {
   if (os::copies_on_write(filesystem.type)) return {};
   // On xfs extents may be shared by a reflink; this fills holes, too.
   const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);

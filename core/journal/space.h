@@ -17,7 +17,7 @@ uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesyste
                            uint64_t saved);
 
 // Sets aside what room_to_overwrite() counts, where the filesystem can.
-Result<void> make_room(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
-                       const Control &control);
+Result<void> reserve_space(const os::File &data, const os::Filesystem &filesystem, std::span<const Piece> pieces,
+                           const Control &control);
 
 }  // namespace st::write

@@ -17,7 +17,7 @@ void put(std::vector<std::byte> &out, uint64_t number, size_t bytes) {
   out.insert(out.end(), le, le + bytes);
 }
 
-void put(std::vector<std::byte> &out, const SuperEntry &e) {
+void put(std::vector<std::byte> &out, const SuperParticipant &e) {
   for (const std::string *s : {&e.file, &e.journal, &e.first, &e.second}) {
     put(out, s->size(), 2);
     const auto *bytes = reinterpret_cast<const std::byte *>(s->data());
@@ -48,7 +48,7 @@ class Reader {
     left_ = left_.subspan(n);
     return true;
   }
-  bool take(SuperEntry *e) {
+  bool take(SuperParticipant *e) {
     for (std::string *s : {&e->file, &e->journal, &e->first, &e->second})
       if (!take(s)) return false;
     for (uint64_t *n : {&e->old.size, &e->old.hash, &e->first_form.size, &e->first_form.hash, &e->second_form.size,
@@ -58,7 +58,7 @@ class Reader {
   }
 
  private:
-  static bool is_sound(const SuperEntry &e) {
+  static bool is_sound(const SuperParticipant &e) {
     if (!is_plain_name(e.file) || (!e.journal.empty() && !is_plain_name(e.journal))) return false;
     for (const std::string *temporary : {&e.first, &e.second})
       if (!temporary->empty() && (!is_plain_name(*temporary) || !is_temporary_of(*temporary, e.file, undecided_infix)))
@@ -70,33 +70,33 @@ class Reader {
 };
 
 // Each file has one part in it: one that came twice would be waited for for ever.
-bool names_one_twice(const SuperList &list) {
+bool names_one_twice(const SuperManifest &list) {
   std::vector<std::string_view> names;
-  auto add = [&](const SuperEntry &e) {
+  auto add = [&](const SuperParticipant &e) {
     for (const std::string *s : {&e.file, &e.first, &e.second})
       if (!s->empty()) names.push_back(*s);
   };
   add(list.index);
-  for (const SuperEntry &part : list.parts) add(part);
+  for (const SuperParticipant &part : list.parts) add(part);
   std::sort(names.begin(), names.end());
   return std::adjacent_find(names.begin(), names.end()) != names.end();
 }
 
 }  // namespace
 
-std::vector<std::byte> encode(const SuperList &list) {
+std::vector<std::byte> encode(const SuperManifest &list) {
   std::vector<std::byte> out;
   put(out, list.index);
-  for (const SuperEntry &part : list.parts) put(out, part);
+  for (const SuperParticipant &part : list.parts) put(out, part);
   return out;
 }
 
-std::optional<SuperList> decode_super(std::span<const std::byte> manifest) {
-  SuperList list;
+std::optional<SuperManifest> decode_super(std::span<const std::byte> manifest) {
+  SuperManifest list;
   Reader reader(manifest);
   if (!reader.take(&list.index)) return std::nullopt;
   while (!reader.at_end()) {
-    SuperEntry part;
+    SuperParticipant part;
     if (!reader.take(&part) || part.journal.empty()) return std::nullopt;
     if (!list.parts.empty() && part.file <= list.parts.back().file) return std::nullopt;  // they ascend
     list.parts.push_back(std::move(part));

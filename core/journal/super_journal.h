@@ -4,7 +4,7 @@
 // nothing without it. Pure: no I/O.
 //
 // The manifest: the index's entry, then one a part, then nothing. An entry is four
-// strings (u16 length, bytes) and six u64: see SuperEntry. Little-endian.
+// strings (u16 length, bytes) and six u64: see SuperParticipant. Little-endian.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Form {
   bool operator==(const Form &) const = default;
 };
 
-struct SuperEntry {
+struct SuperParticipant {
   std::string file;     // all names are of files in the index's own folder
   std::string journal;  // of the part, in the file's journal folder; of the index: empty
   // New files that are to take the file's name, before the index takes its new
@@ -31,16 +31,16 @@ struct SuperEntry {
   Form old, first_form, second_form;
 };
 
-struct SuperList {
-  SuperEntry index;  // its `first` is the new index, if there is one
-  std::vector<SuperEntry> parts;
+struct SuperManifest {
+  SuperParticipant index;  // its `first` is the new index, if there is one
+  std::vector<SuperParticipant> parts;
 };
 
 // Recovery takes all of it into memory. It has room for 5,000 parts whose names have 255 bytes each.
 inline constexpr uint64_t longest_super_list = uint64_t{4} << 20;
-std::vector<std::byte> encode(const SuperList &list);
+std::vector<std::byte> encode(const SuperManifest &list);
 // Nothing if it is not one, or names a file twice, or what is no temporary of its file.
-std::optional<SuperList> decode_super(std::span<const std::byte> manifest);
+std::optional<SuperManifest> decode_super(std::span<const std::byte> manifest);
 
 // The name of a super-journal is its transaction in hexadecimal.
 std::string super_name(uint64_t transaction);

@@ -4,12 +4,12 @@
 
 #include "base/hash.h"
 #include "journal/roll_forward.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 
 namespace st::write {
 namespace {
 
-Result<std::optional<SuperList>> read_list(const Found &found) {
+Result<std::optional<SuperManifest>> read_list(const Found &found) {
   const CommitRecord &r = found.record;
   if (r.ranges > longest_super_list || r.manifest > found.size || r.ranges > found.size - r.manifest)
     return std::nullopt;
@@ -59,7 +59,7 @@ class SuperRecovery {
   Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(index_.path(), e) : std::move(e); }
   Result<void> settle_all(const Folder &folder, const struct stat &by_path, const os::File &index);
   Result<void> settle(const Folder &folder, const std::string &name, Found &super, const os::File &index);
-  Result<std::string> why_no_list(const std::string &name, const Found &super, SuperList *list) const;
+  Result<std::string> why_no_list(const std::string &name, const Found &super, SuperManifest *list) const;
 
   const os::Location &index_;
   const os::LockWait &wait_;
@@ -77,7 +77,7 @@ Result<void> SuperRecovery::run() {
   // As in the recovery of a file, what counts is what is there now.
   ST_TRY(auto folder, Folder::open(index_, by_path, {}));
   if (folder) ST_TRY(settle_all(*folder, by_path, (*exclusive)->file));
-  Replacement::remove_stale(index_, undecided_infix);
+  TemporaryFile::remove_stale(index_, undecided_infix);
   (*exclusive)->lock.release();
   Folder::remove_if_empty(index_);
   return {};
@@ -96,7 +96,7 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &
 }
 
 // Empty: it is in `list`.
-Result<std::string> SuperRecovery::why_no_list(const std::string &name, const Found &super, SuperList *list) const {
+Result<std::string> SuperRecovery::why_no_list(const std::string &name, const Found &super, SuperManifest *list) const {
   if (!super.damage.empty()) return super.damage;
   if (!super.record.is_super() || transaction_of(name) != super.record.transaction)
     return std::string("it is no super-journal");
@@ -112,7 +112,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
     result.dropped += dropped;
     return {};
   }
-  SuperList list;
+  SuperManifest list;
   auto why = why_no_list(name, super, &list);
   if (!why) return Failure(std::move(why.error()));
   RollForward forward(index_.folder(), list, super.record.transaction, wait_);
@@ -161,10 +161,10 @@ Result<Recovered> recover_super_if_needed(const os::Location &index, const os::L
   };
   ST_TRY(auto folder, Folder::open(index, by_path, told));
   if (!folder) return Recovered{};
-  ST_TRY(auto orphans, find_orphans(*folder, by_path));
-  if (!orphans.committed) {
-    if (tidy && orphans.idle) static_cast<void>(recover_super(index, {0, wait.control, wait.waits}, findings));
-    if (tidy && !orphans.idle) Folder::remove_if_empty(index);
+  ST_TRY(auto journals, find_hot_journals(*folder, by_path));
+  if (!journals.committed) {
+    if (tidy && journals.idle) static_cast<void>(recover_super(index, {0, wait.control, wait.waits}, findings));
+    if (tidy && !journals.idle) Folder::remove_if_empty(index);
     return Recovered{};
   }
   return recover_super_or_fail(index, wait, findings);

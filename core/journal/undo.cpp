@@ -32,7 +32,7 @@ PatchFailure roll_back(const os::File &data, Journal &journal, std::span<const R
                        Error cause) {
   for (const RangeRecord &range : ranges)
     if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};
-  if (!data.sync_data() || !journal.retire()) return {std::move(cause), true, true};
+  if (!data.sync_data() || !journal.invalidate()) return {std::move(cause), true, true};
   const bool changed = cause.status == Status::invalid_argument;
   return {std::move(cause), false, false, changed};
 }
@@ -115,7 +115,8 @@ tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::
   }
   // What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
-  if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
+  if (auto invalidated = journal.invalidate(); !invalidated)
+    return Failed({std::move(invalidated.error()), true, true});
   return {};
 }
 

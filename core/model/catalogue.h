@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "file/checkpoint.h"
+#include "file/data_file.h"
 
 namespace st::store {
 
@@ -16,7 +16,7 @@ namespace st::store {
 struct Place {
   size_t global;    // its index in the catalogue
   uint32_t number;  // of the member
-  const Checkpoint *member;
+  const DataFile *member;
   const Snapshot *snapshot;  // of the member
   size_t index;              // in the snapshot
 
@@ -25,7 +25,7 @@ struct Place {
 
 // A member that was opened, and the state of it that is shown.
 struct Opened {
-  const Checkpoint *checkpoint;
+  const DataFile *data_file;
   const Snapshot *snapshot;
 };
 
@@ -54,7 +54,7 @@ using HeldMerged = Versions<Merged>::Held;
 
 class Catalogue {
  public:
-  explicit Catalogue(const Checkpoint &file) : Catalogue(file, file.hold()) {}
+  explicit Catalogue(const DataFile &file) : Catalogue(file, file.hold()) {}
   explicit Catalogue(HeldMerged several) : held_several_(std::move(several)), several_(held_several_.get()) {}
   // What it answers may be given out until the handle releases it.
   Catalogue lent() && {
@@ -98,13 +98,13 @@ class Catalogue {
 
  private:
   explicit Catalogue(const Merged &several) : several_(&several) {}
-  Catalogue(const Checkpoint &file, const Snapshot &snapshot) : file_(&file), snapshot_(&snapshot) {}
-  Catalogue(const Checkpoint &file, HeldSnapshot snapshot)
+  Catalogue(const DataFile &file, const Snapshot &snapshot) : file_(&file), snapshot_(&snapshot) {}
+  Catalogue(const DataFile &file, HeldSnapshot snapshot)
       : file_(&file), held_snapshot_(std::move(snapshot)), snapshot_(held_snapshot_.get()) {}
 
   HeldMerged held_several_;
   const Merged *several_ = nullptr;
-  const Checkpoint *file_ = nullptr;  // else
+  const DataFile *file_ = nullptr;  // else
   HeldSnapshot held_snapshot_;
   const Snapshot *snapshot_ = nullptr;
 };

@@ -2,7 +2,7 @@
 
 namespace st::store {
 
-Result<std::unique_ptr<Collection>> Pinned::reopen(const Catalogue &state, Again as) const {
+Result<std::unique_ptr<Model>> Pinned::reopen(const Catalogue &state, Again as) const {
   return of_->reopen(state, as == Again::the_same ? Again::for_reading : as);
 }
 

@@ -2,16 +2,16 @@
 // the collection has, and may be used after the handle of that was closed.
 #pragma once
 
-#include "model/collection.h"
+#include "model/model.h"
 
 namespace st::store {
 
-class Pinned final : public Collection {
+class Pinned final : public Model {
  public:
-  Pinned(std::shared_ptr<Collection> of, Catalogue state) : of_(std::move(of)), state_(std::move(state)) {}
+  Pinned(std::shared_ptr<Model> of, Catalogue state) : of_(std::move(of)), state_(std::move(state)) {}
   Pinned(const Pinned &) = default;  // another pin of the same state
 
-  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
+  Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
   Result<void> refresh() override { return {}; }
   Account &account() const override { return of_->account(); }
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
@@ -20,7 +20,7 @@ class Pinned final : public Collection {
   void release() noexcept override {}
   void close() noexcept override {}
   const OpenOptions &options() const override { return of_->options(); }
-  const Checkpoint *file() const override { return of_->file(); }
+  const DataFile *file() const override { return of_->file(); }
   std::string index_path() const override { return of_->index_path(); }
   Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
   Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
@@ -29,7 +29,7 @@ class Pinned final : public Collection {
                     bool direct, const Progress &progress) const override;
 
  private:
-  const std::shared_ptr<Collection> of_;
+  const std::shared_ptr<Model> of_;
   const Catalogue state_;
 };
 

@@ -64,7 +64,7 @@ Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares) {
   return Failure(made.error(-r, text("reserve ", size, " bytes for")));
 }
 
-Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t shared) {
+Result<void> reserve_space_for(const os::File &made, uint64_t size, uint64_t shared) {
   const uint64_t room = room_of_new_file(size, shared, room_of(made).block);
   ST_TRY(check_room(made, room_with_metadata(os::probe_filesystem(made).type, room)));
   return set_room_aside(made, size, shared > 0);

@@ -34,6 +34,6 @@ Cost expect_build(std::string_view header, std::span<const Segment> segments, ui
 // will be another file's.
 Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares);
 // The same after a look whether there is so much: status no_space if not.
-Result<void> make_room_for(const os::File &made, uint64_t size, uint64_t shared);
+Result<void> reserve_space_for(const os::File &made, uint64_t size, uint64_t shared);
 
 }  // namespace st::write

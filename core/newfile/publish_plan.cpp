@@ -93,7 +93,7 @@ Result<PublishPlan> plan_publish(uint64_t old_data_offset, std::vector<PlannedTe
     if (__builtin_add_overflow(at, t.nbytes, &at))
       return fail(Status::offsets, "the tensors need more than 2^64 bytes");
   }
-  ST_TRY(plan.header, spell_header(entries, metadata));
+  ST_TRY(plan.header, serialize_header(entries, metadata));
   plan.segments = merge(tensors);
   const uint64_t data_offset =
       choose_data_offset(plan.header.size() + options.reserve, old_data_offset, plan.segments, options);

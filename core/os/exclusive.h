@@ -1,5 +1,5 @@
 // Alone with the file that stands at a place now: all its bytes locked, so that no
-// commit is under way and every committed journal beside it is an orphan.
+// commit is under way and every committed journal beside it is a hot journal.
 #pragma once
 
 #include <memory>

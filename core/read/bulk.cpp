@@ -6,7 +6,7 @@
 
 #include "base/round.h"
 #include "read/cold.h"
-#include "read/crew.h"
+#include "read/thread_pool.h"
 #include "read/direct.h"
 #include "read/requests.h"
 
@@ -26,7 +26,7 @@ struct Shared {
   const Strategy &strategy;
   const Control &control;
   const uint64_t keep_behind;  // bytes of page cache a thread may leave
-  Crew &crew;
+  ThreadPool &pool;
   std::vector<std::span<const Request>> shares;  // of each thread, where it has a range of its own
   std::atomic<size_t> next = 0;                  // request, where it has none
   std::atomic<uint64_t> wanted_done = 0, bytes = 0, requests = 0;
@@ -46,12 +46,12 @@ class Reader {
     const os::File &file = own ? own : s_.file;
     if (s_.plan.wanted > read_ahead) file.env().fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
     while (const Request *request = take()) {
-      if (s_.crew.stopped()) return {};
+      if (s_.pool.stopped()) return {};
       if ((calling_ && is_due(*request)) || s_.control.interrupted())
         ST_TRY(s_.control.check(s_.wanted_done, s_.plan.wanted));
       ST_TRY(fetch(file, *request));
       drop_behind(file, *request);
-      if (!calling_) s_.crew.tell();
+      if (!calling_) s_.pool.tell();
     }
     return {};
   }
@@ -145,11 +145,11 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   }
   const uint64_t worth = plan.wanted / small_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
-  Crew crew;
-  Shared shared{file, plan, strategy, control, memory_limit ? each - std::min(each, block) : UINT64_MAX, crew, {}};
+  ThreadPool pool;
+  Shared shared{file, plan, strategy, control, memory_limit ? each - std::min(each, block) : UINT64_MAX, pool, {}};
   if (strategy.own_range) shared.shares = share_out(plan.requests, threads);
   const auto work = [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); };
-  ST_TRY(crew.run(threads, work, [&] { return control.check(shared.wanted_done, plan.wanted); }));
+  ST_TRY(pool.run(threads, work, [&] { return control.check(shared.wanted_done, plan.wanted); }));
   ST_TRY(control.check(plan.wanted, plan.wanted));
   return BulkDone{shared.bytes, shared.requests};
 }

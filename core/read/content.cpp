@@ -107,7 +107,7 @@ uint64_t Content::bytes_owned() const {
 
 Result<const std::byte *> Content::view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
   ST_ASSERT(offset <= size_ && n <= size_ - offset);
-  if (const std::byte *piece = at_hand(slot, offset)) return piece;
+  if (const std::byte *piece = try_view(slot, offset)) return piece;
   std::lock_guard lock(own_->mutex);
   Owned &owned = own(lock);
   if (in_own_memory(slot)) return owned.pieces[slot].load(std::memory_order_relaxed);

@@ -34,7 +34,7 @@ class Content {
   // The bytes [offset, offset + n) of the file, which are piece `slot`. Any thread.
   Result<const std::byte *> view(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
   // The same if it takes no reading; else null.
-  const std::byte *at_hand(size_t slot, uint64_t offset) const noexcept {
+  const std::byte *try_view(size_t slot, uint64_t offset) const noexcept {
     if (const Owned *owned = own_ ? own_->owned.load(std::memory_order_acquire) : nullptr)
       if (const std::byte *piece = owned->pieces[slot].load(std::memory_order_acquire))
         return piece == &outdated ? nullptr : piece;

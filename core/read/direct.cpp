@@ -7,7 +7,7 @@
 
 #include "base/huge_memory.h"
 #include "base/round.h"
-#include "read/crew.h"
+#include "read/thread_pool.h"
 
 namespace st::read {
 namespace {
@@ -57,20 +57,20 @@ Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &pl
   if (!direct) return std::nullopt;
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> wanted_done = 0;
-  Crew crew;
+  ThreadPool pool;
   auto look = [&] { return control.check(wanted_done, plan.wanted); };
   auto work = [&](size_t, bool calling) -> Result<void> {
     Through through(file, *direct, plan);
-    for (size_t i; !crew.stopped() && (i = next++) < plan.requests.size();) {
+    for (size_t i; !pool.stopped() && (i = next++) < plan.requests.size();) {
       if (calling || control.interrupted()) ST_TRY(look());
       ST_TRY(through.fetch(plan.requests[i]));
       wanted_done += wanted_of(plan, plan.requests[i]);
-      if (!calling) crew.tell();
+      if (!calling) pool.tell();
     }
     return {};
   };
   const uint64_t fit = std::clamp<uint64_t>(most_memory / strategy.block, 1, most_under_way);
-  ST_TRY(crew.run(std::min<size_t>(fit, plan.requests.size()), work, look));
+  ST_TRY(pool.run(std::min<size_t>(fit, plan.requests.size()), work, look));
   ST_TRY(control.check(plan.wanted, plan.wanted));
   BulkDone sum;
   for (const Request &r : plan.requests) sum.bytes += r.length;

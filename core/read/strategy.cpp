@@ -78,11 +78,11 @@ std::string_view past(Direct direct) {
 
 }  // namespace
 
-Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::Filesystem &filesystem) {
-  ST_TRY(auto prefetch, wanted_prefetch(env, wishes.prefetch));
-  ST_TRY(auto direct, wanted_direct(env, wishes.direct));
-  ST_TRY(auto threads, number(env, "ST_IO_THREADS", wishes.threads, "a number of threads, or 0"));
-  ST_TRY(auto block, number(env, "ST_BLOCK_SIZE", wishes.block, "a number of bytes, or 0"));
+Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const os::Filesystem &filesystem) {
+  ST_TRY(auto prefetch, wanted_prefetch(env, wanted.prefetch));
+  ST_TRY(auto direct, wanted_direct(env, wanted.direct));
+  ST_TRY(auto threads, number(env, "ST_IO_THREADS", wanted.threads, "a number of threads, or 0"));
+  ST_TRY(auto block, number(env, "ST_BLOCK_SIZE", wanted.block, "a number of bytes, or 0"));
 
   const Habit &habit = *std::find_if(std::begin(habits), std::end(habits) - 1,
                                      [&](const Habit &h) { return h.storage == filesystem.storage; });
@@ -90,14 +90,14 @@ Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::F
   s.prefetch = prefetch == Prefetch::automatic ? habit.prefetch : prefetch;
   s.threads = habit.threads ? habit.threads : std::min(env.cpus(), 4u);
   s.own_range = filesystem.storage != Storage::local && filesystem.storage != Storage::memory;
-  if (s.own_range && wishes.workers > 1) s.threads = 1;  // the workers are the readers
+  if (s.own_range && wanted.workers > 1) s.threads = 1;  // the workers are the readers
   if (prefetch == Prefetch::sequential) s.threads = 1;
   if (prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
   if (threads) s.threads = std::min(threads, max_threads);
   s.block = block ? round_down(std::clamp(block, min_block, max_block), 4 * KiB) : habit.block;
   s.gap = habit.gap;
   // A caller that sets the number of readers, or shares a file with other workers, wants the page cache.
-  const bool left_to_us = prefetch == Prefetch::automatic && !threads && wishes.workers <= 1;
+  const bool left_to_us = prefetch == Prefetch::automatic && !threads && wanted.workers <= 1;
   s.direct =
       direct == Direct::automatic && (filesystem.storage != Storage::local || !left_to_us) ? Direct::off : direct;
 

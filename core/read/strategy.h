@@ -15,7 +15,7 @@ enum class Prefetch : uint32_t { automatic = 0, none = 1, sequential = 2, parall
 enum class Direct : uint32_t { automatic = 0, off = 1, on = 2 };
 
 // What the caller asked for; zeros leave it to the storage.
-struct Wishes {
+struct ReadOptions {
   Prefetch prefetch = Prefetch::automatic;
   Direct direct = Direct::automatic;
   uint32_t threads = 0;
@@ -36,6 +36,6 @@ struct Strategy {
 // `wishes` over the environment (ST_PREFETCH, ST_DIRECT, ST_IO_THREADS,
 // ST_BLOCK_SIZE) over what suits the storage. Status invalid_argument: a
 // variable that holds no such value.
-Result<Strategy> choose_strategy(os::Env &env, const Wishes &wishes, const os::Filesystem &filesystem);
+Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const os::Filesystem &filesystem);
 
 }  // namespace st::read

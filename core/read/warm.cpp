@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "read/crew.h"
+#include "read/thread_pool.h"
 #include "read/requests.h"
 
 namespace st::read {
@@ -39,21 +39,21 @@ Result<BulkDone> populate(const os::File &file, const Content &content, const Pl
                           const Control &control) {
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> bytes = 0, requests = 0, wanted = 0;
-  Crew crew;
+  ThreadPool pool;
   const auto look = [&] { return control.check(wanted, plan.wanted); };
   const auto work = [&](size_t, bool calling) -> Result<void> {
-    for (size_t i; !crew.stopped() && (i = next++) < plan.requests.size();) {
+    for (size_t i; !pool.stopped() && (i = next++) < plan.requests.size();) {
       if (calling || control.interrupted()) ST_TRY(look());
       const Request &r = plan.requests[i];
       ST_TRY(bring_in(file, content, r));
       bytes += r.length;
       ++requests;
       wanted += wanted_of(plan, r);
-      if (!calling) crew.tell();
+      if (!calling) pool.tell();
     }
     return {};
   };
-  if (!plan.requests.empty()) ST_TRY(crew.run(std::min(threads, plan.requests.size()), work, look));
+  if (!plan.requests.empty()) ST_TRY(pool.run(std::min(threads, plan.requests.size()), work, look));
   ST_TRY(control.check(plan.wanted, plan.wanted));
   return BulkDone{bytes, requests};
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "newfile/carry_over.h"
+#include "newfile/copy_attributes.h"
 #include "newfile/names.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 #include "os/exclusive.h"
 #include "shards/shards.h"
 
@@ -208,10 +208,10 @@ Result<void> OldShards::write_list(const std::string &text, const os::File &inde
     const int r = at.env().unlinkat(at.dir(), at.name().c_str(), 0);
     return r < 0 && r != -ENOENT ? Failure(os_error(-r, "remove", at.path())) : Result<void>();
   }
-  ST_TRY(auto made, write::Replacement::create(at, 0600));
+  ST_TRY(auto made, write::TemporaryFile::create(at, 0600));
   const os::File &file = made->file();
   ST_TRY(file.write(text.data(), text.size(), 0));
-  ST_TRY(write::carry_over(index, file, log));
+  ST_TRY(write::copy_attributes(index, file, log));
   ST_TRY(file.sync());
   return made->rename();
 }

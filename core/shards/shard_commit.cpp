@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "journal/recover.h"
 #include "journal/roll_forward.h"
-#include "newfile/carry_over.h"
+#include "newfile/copy_attributes.h"
 #include "newfile/room.h"
 #include "os/lock_holder.h"
 
@@ -15,13 +15,13 @@ namespace {
 // Locked as everybody does, so that no two wait for each other.
 ShardCommit::Work in_order(ShardCommit::Work work) {
   std::sort(work.parts.begin(), work.parts.end(),
-            [](Transaction *a, Transaction *b) { return a->checkpoint().path() < b->checkpoint().path(); });
+            [](Transaction *a, Transaction *b) { return a->data_file().path() < b->data_file().path(); });
   return work;
 }
 
 }  // namespace
 
-ShardCommit::ShardCommit(Shards &shards, const ShownShards &shown, Work work)
+ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
     : shards_(shards),
       shown_(shown),
       work_(in_order(std::move(work))),
@@ -36,7 +36,7 @@ int32_t ShardCommit::left() const {
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
   for (const Transaction *part : work_.parts) {
-    const Checkpoint &shard = part->checkpoint();
+    const DataFile &shard = part->data_file();
     const os::Directory &folder = *shards_.location().folder();
     if (!shard.location().folder()->is(folder))
       return fail(Status::unsupported, in_quotes(shard.path()), " and the index of shards lie in different folders, ",
@@ -82,7 +82,7 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
     drop_all();
     return there;
   }
-  if (auto done = carry_out(); !done) return open_outcome(std::move(done.error()));
+  if (auto done = apply(); !done) return open_outcome(std::move(done.error()));
   if (index_.fresh) os::hand_over(index_.file, index_.lock);
   for (Transaction *part : work_.parts) part->finish_part();
   decision_.remove();
@@ -93,13 +93,13 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
 Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   if (work_.grace_s) return reckon_new_names(beside);
   CommitPlan sum;
-  write::SuperList list;
+  write::SuperManifest list;
   list.index.file = shards_.location().name();
   for (Transaction *part : work_.parts) {
     auto plan = part->plan_part(&list.parts.emplace_back());
     if (!plan) {
       const auto &shards = shown_.shards();
-      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->checkpoint(); };
+      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->data_file(); };
       plan.error().shard = static_cast<uint32_t>(std::find_if(shards.begin(), shards.end(), is_it) - shards.begin());
       return plan;
     }
@@ -155,7 +155,7 @@ void ShardCommit::Decision::remove() {
   beside.reset();
 }
 
-// The index, then the parts. A part with an orphan beside it is recovered when
+// The index, then the parts. A part with a hot journal beside it is recovered when
 // nothing is locked: to be finished, a part may need the index and all shards.
 Result<void> ShardCommit::lock_all() {
   constexpr int attempts = 1000;
@@ -163,11 +163,11 @@ Result<void> ShardCommit::lock_all() {
                                                             [](const Transaction *part) { return part->publishes(); });
   for (int i = 0; i < attempts; ++i) {
     ST_TRY(lock_index(exclusive));
-    Transaction *orphaned = nullptr;
-    ST_TRY(lock_parts(&orphaned));
-    if (!orphaned) return {};
+    Transaction *hot = nullptr;
+    ST_TRY(lock_parts(&hot));
+    if (!hot) return {};
     index_.lock.release();
-    ST_TRY(orphaned->recover_part(left()));
+    ST_TRY(hot->recover_part(left()));
   }
   return fail(Status::busy, in_quotes(shards_.location().path()), " is being recovered all the time; try again");
 }
@@ -198,7 +198,7 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
     if (!folder) return {};
     std::vector<write::Piece> all;
     if (exclusive) all = {{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr}};
-    ST_TRY(auto settled, write::settle_orphans(*folder, s, {{}, all}));
+    ST_TRY(auto settled, write::settle_hot_journals(*folder, s, {{}, all}));
     if (settled) return {};
     index_.lock.release();
     ST_TRY(shards_.recover(wait));
@@ -207,13 +207,13 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
 }
 
 // All of them, or none: then one is `orphaned`, or it failed.
-Result<void> ShardCommit::lock_parts(Transaction **orphaned) {
+Result<void> ShardCommit::lock_parts(Transaction **hot) {
   const auto &parts = work_.parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     auto locked = parts[i]->lock_part(left());
     if (locked && *locked) continue;
     for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
-    if (locked) return *orphaned = parts[i], Result<void>();
+    if (locked) return *hot = parts[i], Result<void>();
     work_.spent = locked.error().status != Status::busy;
     return Failure(std::move(locked.error()));
   }
@@ -250,7 +250,7 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
           if (after != shard || !part->draft_after().find(std::string(name))) index.remove(name);
         }
       } else {
-        for (const DraftTensor *t : part->draft_after().tensors()) {
+        for (const PendingTensor *t : part->draft_after().tensors()) {
           if (after == shard && before.find(t->name)) continue;
           if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
           index.assign(t->name, after);
@@ -273,11 +273,11 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
 
 // Durable but for its name.
 Result<void> ShardCommit::make_index(const std::string &text) {
-  write::Replacement::remove_stale(shards_.location(), write::undecided_infix);
-  ST_TRY(index_.fresh, write::Replacement::create(shards_.location(), 0600, write::undecided_infix));
+  write::TemporaryFile::remove_stale(shards_.location(), write::undecided_infix);
+  ST_TRY(index_.fresh, write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix));
   const os::File &file = index_.fresh->file();
   ST_TRY(file.write(text.data(), text.size(), 0));
-  ST_TRY(write::carry_over(index_.file, file, shards_.options().log));
+  ST_TRY(write::copy_attributes(index_.file, file, shards_.options().log));
   return file.sync();
 }
 
@@ -287,7 +287,7 @@ Result<void> ShardCommit::rename_index() {
   return index_.fresh->rename();
 }
 
-Result<void> ShardCommit::prepare_index(write::SuperEntry *entry) {
+Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   entry->file = shards_.location().name();
   ST_TRY(entry->old, write::form_of_index(index_.file));
   ST_TRY(auto spelled, new_index());
@@ -307,12 +307,12 @@ Result<void> ShardCommit::prepare() {
   const auto transaction = write::transaction_of(journal.name());
   ST_ASSERT(transaction.has_value());
 
-  write::SuperList list;
+  write::SuperManifest list;
   ST_TRY(prepare_index(&list.index));
   const write::Super super{*transaction, list.index.file};
   bool makes_files = index_.fresh != nullptr;
   for (Transaction *part : work_.parts) {
-    write::SuperEntry entry;
+    write::SuperParticipant entry;
     ST_TRY(part->prepare_part(super, &entry));
     makes_files |= !entry.first.empty() || !entry.second.empty();
     list.parts.push_back(std::move(entry));
@@ -346,28 +346,28 @@ Result<void> ShardCommit::sync_folder() const {
   return shards_.location().folder()->sync();
 }
 
-Result<void> ShardCommit::carry_out() {
+Result<void> ShardCommit::apply() {
   bool makes_files = index_.fresh != nullptr;
   for (Transaction *part : work_.parts) {
     makes_files |= part->publishes();
-    ST_TRY(part->carry_out_patch());
+    ST_TRY(part->apply_prepared());
   }
-  for (Transaction *part : work_.parts) ST_TRY(part->place_first());
+  for (Transaction *part : work_.parts) ST_TRY(part->publish_gains());
   if (makes_files) ST_TRY(sync_folder());
   if (index_.fresh) {
     ST_TRY(rename_index());
     ST_TRY(sync_folder());
   }
-  for (Transaction *part : work_.parts) ST_TRY(part->place_second());
+  for (Transaction *part : work_.parts) ST_TRY(part->publish_losses());
   if (makes_files) ST_TRY(sync_folder());
   for (Transaction *part : work_.parts) ST_TRY(part->mark_part_done());
-  return decision_.taken.journal->retire();
+  return decision_.taken.journal->invalidate();
 }
 
 // Whether it was decided, or how far it came, recovery will see.
 Failure ShardCommit::open_outcome(Error cause) {
   if (index_.fresh) index_.fresh->leave();
-  // Before anything is unlocked: the next to lock it must see an orphan.
+  // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
   for (Transaction *part : work_.parts) part->drop_part(true);
   shards_.poisoned_ = true;

@@ -12,7 +12,7 @@
 
 #include "file/transaction.h"
 #include "shards/old_shards.h"
-#include "shards/shown_shards.h"
+#include "shards/shard_catalogue.h"
 
 namespace st::store {
 
@@ -32,7 +32,7 @@ class ShardCommit {
     // The parts get new names, and the old shards stay so many seconds (new_names.cpp).
     std::optional<uint32_t> grace_s;
   };
-  ShardCommit(Shards &shards, const ShownShards &shown, Work work);
+  ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work);
 
   // What run() will do, as files are now.
   Result<CommitPlan> plan();
@@ -44,7 +44,7 @@ class ShardCommit {
   struct LockedIndex {
     os::File file;
     os::RangeLock lock;  // of file: dies first
-    std::unique_ptr<write::Replacement> fresh;
+    std::unique_ptr<write::TemporaryFile> fresh;
   };
   // The super-journal, once it is there.
   struct Decision {
@@ -61,20 +61,20 @@ class ShardCommit {
   Result<void> check_room();
   Result<void> lock_all();
   Result<void> lock_index(bool exclusive);
-  Result<void> lock_parts(Transaction **orphaned);
+  Result<void> lock_parts(Transaction **hot);
   int32_t left() const;
   Result<void> prepare();
-  Result<void> prepare_index(write::SuperEntry *entry);
+  Result<void> prepare_index(write::SuperParticipant *entry);
   Result<void> make_index(const std::string &text);
   Result<void> rename_index();
   Result<void> check_all_is_there() const;
   Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
-  Result<void> carry_out();
+  Result<void> apply();
   void drop_all();
   Failure open_outcome(Error cause);
   // Under new names.
-  std::string name_of(const Transaction &part) const { return shards_.name_of(part.checkpoint(), shown_); }
+  std::string name_of(const Transaction &part) const { return shards_.name_of(part.data_file(), shown_); }
   std::string name_after(const std::string &shard) const;
   Result<void> choose_names();
   Result<std::vector<write::OldShard>> will_be_old() const;
@@ -83,7 +83,7 @@ class ShardCommit {
   Result<void> sync_folder() const;
 
   Shards &shards_;
-  const ShownShards &shown_;
+  const ShardCatalogue &shown_;
   const Work work_;
   const uint64_t deadline_;
   LockedIndex index_;

@@ -46,7 +46,7 @@ Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   ST_TRY(auto pinned, shown_.pin(shard));
   // What was pinned of the handle is to show this shard as it is before it changes.
   const Member *changes = shown_.shards()[shard].get();
-  shards_.each_catalogue([&](const Merged &c) { static_cast<const ShownShards &>(c).pin_opened(changes); });
+  shards_.each_catalogue([&](const Merged &c) { static_cast<const ShardCatalogue &>(c).pin_opened(changes); });
   ST_TRY(auto begun, Transaction::begin(*pinned.member, options_));
   // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
   if (const Snapshot &now = begun->before(); &now != pinned.snapshot && !shown_.agrees(shard, now)) {
@@ -159,8 +159,8 @@ Result<void> ShardTransaction::approve() const {
   ST_TRY(shown_.check_unchanged());
   for (const auto &[shard, transaction] : parts_)
     if (&transaction->before() != shown_.pinned(shard)) {
-      Error e = error(Status::file_changed, in_quotes(transaction->checkpoint().path()),
-                      " was replaced meanwhile; try again");
+      Error e =
+          error(Status::file_changed, in_quotes(transaction->data_file().path()), " was replaced meanwhile; try again");
       e.shard = shard;
       return Failure(std::move(e));
     }
@@ -259,7 +259,7 @@ Result<void> ShardTransaction::commit_together(const Parts &parts) {
 void ShardTransaction::show_result() {
   bool changed = changes_index() || options_.compact || renames_shards();
   for (const auto &[shard, transaction] : parts_)
-    changed |= transaction->checkpoint().hold().get() != shown_.pinned(shard);
+    changed |= transaction->data_file().hold().get() != shown_.pinned(shard);
   if (!changed) return;
   auto shown = shards_.show_anew();
   const Log &log = shards_.options().log;

@@ -11,7 +11,7 @@
 #include "os/lock_holder.h"
 #include "os/turnstile.h"
 #include "shards/shard_transaction.h"
-#include "shards/shown_shards.h"
+#include "shards/shard_catalogue.h"
 
 namespace st::store {
 
@@ -81,21 +81,21 @@ Error Shards::missing(uint32_t number, const std::string &shard) const {
 }
 
 // Shards that the index names no more stay as long as an older catalogue has them.
-std::unique_ptr<ShownShards> Shards::make_catalogue(ReadIndex read) {
+std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read) {
   std::lock_guard lock(mutex_);
   decltype(by_name_) named;
-  ShownShards::Members members;
+  ShardCatalogue::Members members;
   for (const std::string &name : read.index.shards()) {
     const auto known = by_name_.find(name);
     members.push_back(known == by_name_.end() ? std::make_shared<Member>(folder_, name) : known->second);
     named.emplace(name, members.back());
   }
-  auto catalogue = std::make_unique<ShownShards>(*this, std::move(read), std::move(members));
+  auto catalogue = std::make_unique<ShardCatalogue>(*this, std::move(read), std::move(members));
   by_name_ = std::move(named);
   std::erase_if(with_journals_, [&](const std::shared_ptr<Member> &shard) {
     const auto found = by_name_.find(shard->name());
     const bool gone = found == by_name_.end() || found->second != shard;
-    if (gone) shard->opened()->let_journals_go();
+    if (gone) shard->opened()->close_idle_journals();
     return gone;
   });
   catalogue->pin_opened();
@@ -103,10 +103,10 @@ std::unique_ptr<ShownShards> Shards::make_catalogue(ReadIndex read) {
 }
 
 void Shards::close() noexcept {
-  for (const auto &shard : with_journals_) shard->opened()->let_journals_go();
+  for (const auto &shard : with_journals_) shard->opened()->close_idle_journals();
   with_journals_.clear();
   by_name_.clear();
-  Several::close();
+  MultiFile::close();
 }
 
 write::Findings Shards::told() const {
@@ -155,7 +155,7 @@ Result<void> Shards::await_writers() const {
   return {};
 }
 
-std::string Shards::name_of(const Checkpoint &shard, const ShownShards &shown) const {
+std::string Shards::name_of(const DataFile &shard, const ShardCatalogue &shown) const {
   for (const auto &m : shown.shards())
     if (m->opened() && m->opened()->path() == shard.path()) return m->name();
   return shard.location().name();
@@ -167,11 +167,11 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) {
   std::erase(with_journals_, shard);
   with_journals_.push_back(shard);
   if (with_journals_.size() <= most) return;
-  with_journals_.front()->opened()->let_journals_go();
+  with_journals_.front()->opened()->close_idle_journals();
   with_journals_.erase(with_journals_.begin());
 }
 
-Result<std::unique_ptr<Collection>> Shards::reopen(const Catalogue &, Again as) const {
+Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const {
   ST_TRY(auto again, open(env(), path_, options_of(options(), as)));
   return again;
 }
@@ -179,8 +179,8 @@ Result<std::unique_ptr<Collection>> Shards::reopen(const Catalogue &, Again as) 
 Result<void> Shards::refresh() {
   ST_TRY(at_.check_led_to());
   const HeldMerged shown = hold();
-  for (const auto &shard : static_cast<const ShownShards &>(*shown).shards()) {
-    Checkpoint *c = shard->opened();
+  for (const auto &shard : static_cast<const ShardCatalogue &>(*shown).shards()) {
+    DataFile *c = shard->opened();
     if (auto fresh = c ? c->refresh() : Result<void>(); !fresh && fresh.error().status != Status::no_file) return fresh;
   }
   return show_anew();

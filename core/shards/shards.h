@@ -8,7 +8,7 @@
 
 #include "format/shard_index.h"
 #include "journal/recover.h"
-#include "model/several.h"
+#include "model/multi_file.h"
 
 namespace st::store {
 
@@ -19,15 +19,15 @@ struct ReadIndex {
   uint64_t hash = 0;  // of its bytes
 };
 
-class ShownShards;
+class ShardCatalogue;
 
-class Shards final : public Several {
+class Shards final : public MultiFile {
  public:
   // `path` of the index; symbolic links are followed, but the shards are those
   // beside the path that was given.
   static Result<std::unique_ptr<Shards>> open(os::Env &env, const std::string &path, OpenOptions options);
 
-  Result<std::unique_ptr<Collection>> reopen(const Catalogue &state, Again as) const override;
+  Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
   void close() noexcept override;
@@ -41,10 +41,10 @@ class Shards final : public Several {
  private:
   friend class ShardCommit;
   friend class ShardTransaction;
-  Shards(os::Env &env, OpenOptions options) : Several(env, std::move(options)) {}
+  Shards(os::Env &env, OpenOptions options) : MultiFile(env, std::move(options)) {}
 
-  friend class ShownShards;
-  std::unique_ptr<ShownShards> make_catalogue(ReadIndex read);
+  friend class ShardCatalogue;
+  std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read);
   Result<void> show_anew();
   Result<void> check_all_there(const ShardIndex &index) const;
   Error missing(uint32_t number, const std::string &shard) const;
@@ -57,7 +57,7 @@ class Shards final : public Several {
   // Waits until no writer changes the checkpoint.
   Result<void> await_writers() const;
   // As the index names it.
-  std::string name_of(const Checkpoint &shard, const ShownShards &shown) const;
+  std::string name_of(const DataFile &shard, const ShardCatalogue &shown) const;
   // Only so many shards keep a journal for their next transaction.
   void used_journals(const std::shared_ptr<Member> &shard);
 

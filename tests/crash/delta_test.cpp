@@ -4,7 +4,7 @@
 #include "delta_trials.h"
 #include "engine/deltas.h"
 #include "located.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 
 namespace st::testing {
 namespace {
@@ -54,9 +54,9 @@ struct FileTrials final : DeltaTrials {
   std::string recover(SimEnv &env) const override {
     store::OpenOptions writable;
     writable.writable = true;
-    if (auto opened = store::Checkpoint::open(env, base_path, writable); !opened) return opened.error().message;
+    if (auto opened = store::DataFile::open(env, base_path, writable); !opened) return opened.error().message;
     // POSIX lets a cut keep both names of a rename, and then the base has a second one.
-    write::Replacement::remove_stale(located(env, base_path));
+    write::TemporaryFile::remove_stale(located(env, base_path));
     return {};
   }
   std::optional<Model> found(const SimEnv &env) const override { return model_of(env.contents(base_path)); }

@@ -200,7 +200,7 @@ TEST_P(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
       SimEnv env(after_cut(m.disk, changes, keep), 99);
       store::OpenOptions options;
       options.writable = true;
-      ASSERT_TRUE(store::Checkpoint::open(env, model_path, options));
+      ASSERT_TRUE(store::DataFile::open(env, model_path, options));
       const bool is_new = env.contents(model_path) == Workload::file_bytes(m.after);
       for (const Moment &then : moments_of(env, Workload(env, is_new ? m.after : m.before, 50), {{Operation::both, 0}}))
         e.cut(then.disk, then.before, then.after, 0, "recovered, then updated");

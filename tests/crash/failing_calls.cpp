@@ -136,7 +136,7 @@ class FailingRecovery {
     FailingCall failing(env, disk, n, fault);
     store::OpenOptions options;
     options.writable = true;
-    auto opened = store::Checkpoint::open(env, model_path, options);
+    auto opened = store::DataFile::open(env, model_path, options);
     EXPECT_TRUE(opened || !opened.error().message.empty()) << where;
     const SimDisk left = disk.disk();
     if (opened) opened->reset();

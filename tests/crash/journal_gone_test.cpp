@@ -70,7 +70,7 @@ class JournalGone : public ::testing::TestWithParam<bool> {
   struct Scene {
     SimEnv env;
     FaultEnv faulty{env};
-    std::unique_ptr<store::Checkpoint> file;
+    std::unique_ptr<store::DataFile> file;
     std::unique_ptr<store::Transaction> transaction;
   };
   std::unique_ptr<Scene> staged() const {
@@ -79,7 +79,7 @@ class JournalGone : public ::testing::TestWithParam<bool> {
     scene->env.allow_reflinks(GetParam());
     scene->env.reflink = GetParam();
     scene->env.add_file(path, old);
-    scene->file = std::move(*store::Checkpoint::open(scene->faulty, path, {.writable = true}));
+    scene->file = std::move(*store::DataFile::open(scene->faulty, path, {.writable = true}));
     store::TransactionOptions options;
     options.copy = !GetParam();
     scene->transaction = std::move(*store::Transaction::begin(*scene->file, options));

@@ -14,28 +14,28 @@
 #include "bound.h"
 #include "cuts.h"
 #include "failing_call.h"
-#include "file/checkpoint.h"
+#include "file/data_file.h"
 #include "journal/recover.h"
 #include "layout_workload.h"
 #include "located.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 
 namespace st::testing {
 namespace {
 
-using store::Checkpoint;
+using store::DataFile;
 using store::Transaction;
 
-Result<std::unique_ptr<Checkpoint>> open_file(os::Env &env) {
+Result<std::unique_ptr<DataFile>> open_file(os::Env &env) {
   store::OpenOptions options;
   options.writable = true;
   options.lock_timeout_ms = 50;
-  return Checkpoint::open(env, layout_path, options);
+  return DataFile::open(env, layout_path, options);
 }
 
 // Does one operation, and changes the model by it.
-Result<void> run(Checkpoint &checkpoint, const LayoutOperation &operation, Model &model) {
-  auto txn = Transaction::begin(checkpoint, operation.options);
+Result<void> run(DataFile &data_file, const LayoutOperation &operation, Model &model) {
+  auto txn = Transaction::begin(data_file, operation.options);
   if (!txn) return Failure(std::move(txn.error()));
   return run(**txn, operation.stage, model);
 }
@@ -63,7 +63,7 @@ std::string after_recovery(const SimDisk &disk, const Model &old, const Model &f
     auto opened = open_file(env);
     if (!opened) return "does not open: " + opened.error().message;
   }
-  write::Replacement::remove_stale(located(env, layout_path));
+  write::TemporaryFile::remove_stale(located(env, layout_path));
   if (env.names("/models").size() != 1) return "rubbish is left: " + env.names("/models")[0];
   if (env.open_files() != 0) return "descriptors are left open";
   return classify(env.contents(layout_path), old, fresh);
@@ -103,20 +103,20 @@ TEST(LayoutCuts, EveryCutOfEveryOperationLeavesTheOldFileOrTheNew) {
       Seen &seen = seen_of_group[std::string(operation.group)];
       Judge judge(&seen);
       const std::string where = text(operation.name, ", ", disk.name);
-      auto checkpoint = open_file(env);
-      ASSERT_TRUE(checkpoint);
+      auto data_file = open_file(env);
+      ASSERT_TRUE(data_file);
       const Model old = first_model();
       Model fresh = old;
       // The model is changed while staging, before the first change of the file.
       Result<void> done;
-      const auto moments = moments_of(env, [&] { done = run(**checkpoint, operation, fresh); });
+      const auto moments = moments_of(env, [&] { done = run(**data_file, operation, fresh); });
       ASSERT_TRUE(done) << where << ": " << done.error().message;
       for (const SimDisk &m : moments) {
         seen.under_way.insert(classify(SimEnv(m).contents(layout_path), old, fresh));
         judge.cut(m, old, fresh, false, where);
       }
       judge.cut(env.disk(), old, fresh, true, where + ", acknowledged");
-      checkpoint->reset();
+      data_file->reset();
       judge.cut(env.disk(), old, fresh, true, where + ", closed");
       if (HasFailure()) return;
     }
@@ -173,12 +173,12 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
           ++trials;
           SimEnv disk = layout_disk(kind);
           FaultEnv env(disk);
-          auto checkpoint = open_file(env);
-          ASSERT_TRUE(checkpoint);
+          auto data_file = open_file(env);
+          ASSERT_TRUE(data_file);
           FailingCall failing(env, disk, n, fault);
           const Model old = first_model();
           Model fresh = old;
-          auto answer = run(**checkpoint, operation, fresh);
+          auto answer = run(**data_file, operation, fresh);
           if (!answer) {  // staging may have stopped half-way; the whole of it is what a commit would have done
             SimEnv other = layout_disk(kind);
             auto whole = open_file(other);
@@ -200,7 +200,7 @@ TEST(LayoutFaults, EveryFailingCallOfEveryOperationFailsCleanly) {
             EXPECT_TRUE(fault.sticky || failing.failed() == Call::unlinkat || !name.starts_with("."))
                 << where << ": " << name << " is left";
           const SimDisk crashed = disk.disk();
-          checkpoint->reset();
+          data_file->reset();
           EXPECT_EQ(disk.open_files(), 0u) << where;
           for (const bool keep : {false, true}) {
             const SimDisk left = after_cut(crashed, keep);

@@ -50,13 +50,13 @@ class Mutant:
 
 JOURNAL = "core/journal/journal.cpp"
 RECOVER = "core/journal/recover.cpp"
-ORPHAN = "core/journal/orphan.cpp"
+ORPHAN = "core/journal/hot_journal.cpp"
 EXCLUSIVE = "core/os/exclusive.cpp"
 RANGE_LOCK_H = "core/os/range_lock.h"
 TURNSTILE = "core/os/turnstile.cpp"
 SHARDS = "core/shards/shard_transaction.cpp"
 SHARDS_COMMIT = "core/shards/shard_commit.cpp"
-PART = "core/file/part.cpp"
+PART = "core/file/participant.cpp"
 NEW_NAMES = "core/shards/new_names.cpp"
 OLD_SHARDS = "core/shards/old_shards.cpp"
 PATCH = "core/journal/patch.cpp"
@@ -67,16 +67,16 @@ FOLDER = "core/journal/journal_folder.cpp"
 LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
 TRANSACTION = "core/file/transaction.cpp"
-REPLACEMENT = "core/newfile/replacement.cpp"
+REPLACEMENT = "core/newfile/temporary_file.cpp"
 LOCATION = "core/os/location.cpp"
 NAMES = "core/newfile/names.cpp"
 PUBLISH = "core/file/publish.cpp"
 PLAN = "core/newfile/publish_plan.cpp"
 TRANSFER = "core/newfile/transfer.cpp"
-SUPPLANT = "core/file/supplant.cpp"
+SUPPLANT = "core/file/replace_file.cpp"
 DELTA_PATCH = "core/delta/delta_patch.cpp"
 DELTA_CHAIN = "core/delta/delta_chain.cpp"
-LAYERED = "core/delta/layered.cpp"
+LAYERED = "core/delta/overlay.cpp"
 JOURNAL_PLAN_H = "core/journal/journal_plan.h"
 LAYOUT_H = "core/journal/journal_layout.h"
 
@@ -97,15 +97,15 @@ MUTANTS = [
     Mutant("no sync of the folder that holds the journal folder", FOLDER,
            "  ST_TRY(file.folder()->sync());\n", ""),
     Mutant("recovery does not sync the file", ORPHAN, "  return data_.sync_data();", "  return {};"),
-    Mutant("recovery carries out a record that is not durable", RECOVER, "  ST_TRY(confirm(orphan));\n", ""),
+    Mutant("recovery carries out a record that is not durable", RECOVER, "  ST_TRY(confirm(hot));\n", ""),
     Mutant("recovery does not sync the emptied journal", ORPHAN,
-           "  return orphan.file.sync_data();", "  return {};"),
+           "  return hot.file.sync_data();", "  return {};"),
     # steps
     Mutant("the journal is not emptied", JOURNAL, "  auto emptied = file_.write(zeros, sizeof zeros, 0);\n", "  static_cast<void>(zeros);\n  Result<void> emptied;\n"),
     Mutant("recovery does not empty the journal", ORPHAN,
-           "  ST_TRY(orphan.file.write(zeros, sizeof zeros, 0));\n", "  static_cast<void>(zeros);\n"),
+           "  ST_TRY(hot.file.write(zeros, sizeof zeros, 0));\n", "  static_cast<void>(zeros);\n"),
     Mutant("a failed sync does not poison", TRANSACTION,
-           "    if (failure.sync_failed || failure.open_outcome) checkpoint_.poisoned_ = true;\n", ""),
+           "    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;\n", ""),
     Mutant("a journal of open outcome is taken back", TRANSACTION,
            "  if (journal_.journal->committed()) {\n", "  if (false) {\n"),
     # order
@@ -116,9 +116,9 @@ MUTANTS = [
            "  // The point of no return.\n",
            "  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n"),
     Mutant("the journal is emptied before the file is written", PATCH,
-           "  if (auto written = write_pieces", "  if (auto early = journal.retire(); !early) return Failed({std::move(early.error()), true, true});\n  if (auto written = write_pieces"),
+           "  if (auto written = write_pieces", "  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n  if (auto written = write_pieces"),
     Mutant("a journal of open outcome is unlocked after the tensors", TRANSACTION,
-           "    if (!done && journal_.journal->committed()) let_go_of_journal();\n", ""),
+           "    if (!done && journal_.journal->committed()) return_journal();\n", ""),
     # undo records: syncs, steps and order
     Mutant("undo: no sync of the old bytes", JOURNAL, SYNC_PAYLOAD,
            "if (!record_.is_undo())\n    ST_TRY(file_.sync_data());\n  if (name_durable_) return {};", quick=True),
@@ -129,12 +129,12 @@ MUTANTS = [
            "  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n  // From here on recovery puts", quick=True),
     Mutant("undo: no sync of the changed file", UNDO, SYNC_DATA, "", quick=True),
     Mutant("undo: the journal is emptied before the file is durable", UNDO,
-           "  // What a failed sync has left", "  if (auto early = journal.retire(); !early) return Failed({std::move(early.error()), true, true});\n  // What a failed sync has left", quick=True),
+           "  // What a failed sync has left", "  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n  // What a failed sync has left", quick=True),
     Mutant("undo: an error is not rolled back", UNDO,
            "return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));",
            "return Failed({std::move(written.error()), false, false});"),
-    Mutant("undo: what was rolled back is not synced", UNDO, "if (!data.sync_data() || !journal.retire())", "if (!journal.retire())"),
-    Mutant("undo: the journal stays after rolling back", UNDO, "if (!data.sync_data() || !journal.retire())", "if (!data.sync_data())"),
+    Mutant("undo: what was rolled back is not synced", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!journal.invalidate())"),
+    Mutant("undo: the journal stays after rolling back", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!data.sync_data())"),
     Mutant("undo: a failed rolling back is taken for one", UNDO,
            "    if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};", "    static_cast<void>(put_back(data, journal.file(), range, buffer));"),
     Mutant("undo: a failed sync of the file is rolled back, not left to recovery", UNDO,
@@ -160,7 +160,7 @@ MUTANTS = [
     Mutant("undo: room for copies is not looked for", TRANSACTION,
            "return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;", "return true;"),
     Mutant("undo: what the caller may free at once is borrowed", TRANSACTION, "may_borrow = !options_.copy && ", "may_borrow = "),
-    Mutant("undo: a refusal is not remembered", TRANSACTION, "    if (write::refuses_to_share(e)) checkpoint_.undo_from_ = write::never;\n", ""),
+    Mutant("undo: a refusal is not remembered", TRANSACTION, "    if (write::refuses_to_share(e)) data_file_.undo_from_ = write::never;\n", ""),
     # payloads
     Mutant("a payload is not compared with what was staged", PIECES, "if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)", "if (false)"),
     Mutant("a payload is hashed in the caller's memory", JOURNAL, "    hasher.add(buffer.get(), take);\n", "    hasher.add(from, take);\n"),
@@ -214,9 +214,9 @@ MUTANTS = [
            "    auto locked = turnstile.lock(exclusive->file, {os::whole_file(true)}, wait, &exclusive->lock);", "    Result<bool> locked = true;"),
     Mutant("cleaning up drops journals that are being filled", ORPHAN,
            "  if (!lock && lock.error().status == Status::busy) return false;\n  if (!lock) return Failure(std::move(lock.error()));\n", ""),
-    Mutant("a living writer's journal counts as an orphan", RECOVER, "      if (held != Holder::nobody && (rests || !is_on(found, asking.locked))) continue;\n", ""),
-    Mutant("a dying writer's journal counts as a living one's", RECOVER, "if (held != Holder::nobody && (rests || !is_on(found, asking.locked))) continue;", "if (held != Holder::nobody) continue;"),
-    Mutant("a writer that ends while one looks counts as an orphan", RECOVER,
+    Mutant("a living writer's journal counts as an hot", RECOVER, "      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;\n", ""),
+    Mutant("a dying writer's journal counts as a living one's", RECOVER, "if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;", "if (held != Holder::nobody) continue;"),
+    Mutant("a writer that ends while one looks counts as an hot", RECOVER,
            "      if (found.waits())\n        ST_TRY(read_state(found));\n", ""),
     Mutant("a patch cuts the file inside sectors", PIECES,
            "up_to_sector(piece.offset + done, write_chunk_bytes, piece.payload.length - done)",
@@ -231,7 +231,7 @@ MUTANTS = [
            "  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});\n", ""),
     Mutant("a transaction does not hold off recovery", TRANSACTION,
            "std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
-    Mutant("a transaction does not look for orphans", TRANSACTION, "  if (!settled) {", "  if (false) {"),
+    Mutant("a transaction does not look for journals", TRANSACTION, "  if (!settled) {", "  if (false) {"),
     Mutant("a transaction does not look whether the file was replaced", TRANSACTION, "  if (replaced) return nullptr;\n", ""),
     Mutant("a transaction does not look whether the header was rewritten", TRANSACTION, "  if (identity != known) {", "  if (false) {"),
     # a journal folder that goes
@@ -254,11 +254,11 @@ MUTANTS = [
            "    ST_TRY(sync_folder());\n  }\n", "  }\n"),
     Mutant("shards: what a shard loses is not kept while it gains", PART, "make_part(&entry->first_form, &entry->first, made.first_keeps)", "make_part(&entry->first_form, &entry->first, false)"),
     Mutant("shards: a part is not asked for its super-journal", RECOVER, "if (decision == Decision::yes) {\n      super_", "if (false) {\n      super_"),
-    Mutant("shards: a part counts without its super-journal", RECOVER, "never_was = decision == Decision::no;", "never_was = false, orphan.damage.clear();"),
+    Mutant("shards: a part counts without its super-journal", RECOVER, "never_was = decision == Decision::no;", "never_was = false, hot.damage.clear();"),
     Mutant("shards: the super-journal goes before the parts", SHARDS_COMMIT,
-           "  for (Transaction *part : work_.parts)\n    ST_TRY(part->mark_part_done());\n  return decision_.taken.journal->retire();",
-           "  ST_TRY(decision_.taken.journal->retire());\n  for (Transaction *part : work_.parts)\n    ST_TRY(part->mark_part_done());\n  return {};"),
-    Mutant("shards: a finished part is emptied to zeros", PART, "  return journal_.journal->finish();", "  return journal_.journal->retire();"),
+           "  for (Transaction *part : work_.parts)\n    ST_TRY(part->mark_part_done());\n  return decision_.taken.journal->invalidate();",
+           "  ST_TRY(decision_.taken.journal->invalidate());\n  for (Transaction *part : work_.parts)\n    ST_TRY(part->mark_part_done());\n  return {};"),
+    Mutant("shards: a finished part is emptied to zeros", PART, "  return journal_.journal->finish();", "  return journal_.journal->invalidate();"),
     Mutant("shards: recovery empties a finished part to zeros", ORPHAN, "  return put_record(part, done_record);", "  return empty(part);"),
     Mutant("shards: a part that was found done is not made durable", "core/journal/roll_forward.cpp", "    if (t.journal) ST_TRY(mark_done", "    if (t.journal && !t.done()) ST_TRY(mark_done"),
     Mutant("shards: a done record is dropped before its super-journal", RECOVER,
@@ -268,7 +268,7 @@ MUTANTS = [
     Mutant("an empty journal is dropped before that is durable", ORPHAN,
            "  if (found.size > 0)\n    ST_TRY(empty(found));\n", ""),
     Mutant("what was moved aside may come back", ORPHAN, "      ST_TRY(dir.sync());\n", ""),
-    Mutant("what a dead writer had emptied is not made durable", RECOVER, "  if (!orphans.idle) return true;\n", "  return true;\n"),
+    Mutant("what a dead writer had emptied is not made durable", RECOVER, "  if (!journals.idle) return true;\n", "  return true;\n"),
     Mutant("shards: what a dead writer had marked as done is not made durable", ORPHAN, "found.is_done() ? mark_done(found)", "found.is_done() ? Result<void>()"),
     Mutant("what a dead writer had emptied is dropped before that is durable", ORPHAN,
            "  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);", "  if (found.is_done()) return mark_done(found);\n  drop(folder, name);\n  return {};"),
@@ -284,15 +284,15 @@ MUTANTS = [
            "  ST_TRY(auto recorded, os::is_locked(found.file, os::whole_file(false)));\n"),
     Mutant("a journal that is emptied no longer tells what it said", JOURNAL, "  static constexpr std::byte zeros[sector_bytes] = {};\n  bytes_written_", "  static constexpr std::byte zeros[header_bytes] = {};\n  bytes_written_"),
     Mutant("a journal of a writer who works elsewhere is synced", RECOVER, "  return why && why->empty() && meets;", "  return found.has_last || (why && why->empty() && meets);"),
-    Mutant("a save overlooks a dying writer's journal", SUPPLANT, "settle_orphans(*folder, s, {{}, {&all, 1}})", "settle_orphans(*folder, s, {})"),
+    Mutant("a save overlooks a dying writer's journal", SUPPLANT, "settle_hot_journals(*folder, s, {{}, {&all, 1}})", "settle_hot_journals(*folder, s, {})"),
     Mutant("the name of a file that was replaced is not synced", TRANSACTION,
-           "  ST_TRY(checkpoint_.journals_->make_name_durable(locked.identity.inode));\n", ""),
+           "  ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));\n", ""),
     Mutant("the name of a file is taken for durable by an inode of old", "core/journal/journal_folder.h", "    if (named_ != inode) named_ = 0;\n", "    static_cast<void>(inode);\n"),
     Mutant("the name of a file is synced each time", FOLDER, "  named_ = inode;\n", ""),
     Mutant("shards: a part that is gone counts as carried out", "core/journal/roll_forward.cpp", "  if (!target.journal)\n    return text(in_quotes(target.entry->file), \" was to", "  if (!target.journal) return std::string();\n  if (false)\n    return text(in_quotes(target.entry->file), \" was to"),
     Mutant("shards: a decision that is not durable is carried out", "core/journal/super_recover.cpp", "  ST_TRY(confirm(super));\n", ""),
     Mutant("shards: what a part waits for is recovered beneath the lock on the index", SHARDS_COMMIT,
-           "    index_.lock.release();\n    ST_TRY(orphaned", "    ST_TRY(orphaned"),
+           "    index_.lock.release();\n    ST_TRY(hot", "    ST_TRY(hot"),
     Mutant("shards: the index stays locked while the result is shown", SHARDS,
            "approve(); }));\n  }\n  for (const auto &[shard, transaction] : parts) shards_.used_journals(shown_.shards()[shard]);\n",
            "approve(); }));\n    show_result();\n  }\n"
@@ -301,14 +301,14 @@ MUTANTS = [
     Mutant("shards: the folder that was there before the lock counts", "core/journal/super_recover.cpp",
            "  ST_TRY(auto folder, Folder::open(index_, by_path, {}));", "  auto &folder = there;"),
     Mutant("shards: what was decided meanwhile is taken for rubbish", RECOVER,
-           "  if (!there && !Replacement::is_any(file_, undecided_infix, listed_)) return true;",
-           "  if (!there) {\n    Replacement::remove_stale(file_, undecided_infix);\n    return true;\n  }"),
+           "  if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return true;",
+           "  if (!there) {\n    TemporaryFile::remove_stale(file_, undecided_infix);\n    return true;\n  }"),
     Mutant("shards: an index is known by its inode alone", "core/shards/shards.cpp",
            "hash64(parts, sizeof parts)", "parts[1]"),
-    Mutant("shards: one that disagrees is not looked at again", "core/shards/shown_shards.cpp", "looks < 2", "looks < 1"),
-    Mutant("shards: a change that is under way is not awaited", "core/shards/shown_shards.cpp",
+    Mutant("shards: one that disagrees is not looked at again", "core/shards/shard_catalogue.cpp", "looks < 2", "looks < 1"),
+    Mutant("shards: a change that is under way is not awaited", "core/shards/shard_catalogue.cpp",
            "    ST_TRY(owner_.await_writers());\n", ""),
-    Mutant("shards: one of a dying writer is not finished before it is blamed", "core/shards/shown_shards.cpp", "refresh_settled()", "refresh()"),
+    Mutant("shards: one of a dying writer is not finished before it is blamed", "core/shards/shard_catalogue.cpp", "refresh_settled()", "refresh()"),
     Mutant("shards: a handle that followed in vain goes on", SHARDS, "&now != pinned.snapshot && !shown_.agrees(shard, now)", "&now == nullptr"),
     # new files
     Mutant("a temporary that was made again is not locked", REPLACEMENT, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
@@ -351,7 +351,7 @@ MUTANTS = [
     Mutant("turns: a publish does not hand over", PUBLISH, "  if (placed) os::hand_over(locked.file, locked.lock);\n", ""),
     Mutant("a publish forgets what was staged for a patch", PUBLISH, "    changes.push_back(std::move(change));\n  }", "  }"),
     Mutant("a publish copies before its payloads are in the journal", PUBLISH, "  if (journal_.journal)\n    ST_TRY(journal_.journal->flush());\n", ""),
-    Mutant("a file whose name was not synced is called durable", PUBLISH, "  if (placed) return {};\n  checkpoint_.poisoned_ = true;", "  return {};"),
+    Mutant("a file whose name was not synced is called durable", PUBLISH, "  if (placed) return {};\n  data_file_.poisoned_ = true;", "  return {};"),
     Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),

@@ -73,7 +73,7 @@ std::string wrong_with(const SimDisk &disk, const std::string &old, const std::s
   const std::string found = env.contents(path);
   if (!(may_be_old && found == old) && !(may_be_new && found == fresh))
     return text("the file has ", found.size(), " bytes of neither state");
-  write::Replacement::remove_stale(located(env, path));
+  write::TemporaryFile::remove_stale(located(env, path));
   const auto names = env.names("/models");
   if (names.size() > 1 || (names.size() == 1 && names[0] != "m.safetensors"))
     return text("rubbish is left: ", names.back());

@@ -8,7 +8,7 @@
 #include "cuts.h"
 #include "engine/open.h"
 #include "engine/recover_all.h"
-#include "model/collection.h"
+#include "model/model.h"
 #include "mortal_env.h"
 #include "shards_workload.h"
 #include "test_files.h"
@@ -41,12 +41,12 @@ struct Change {
 
 class SecondWriterOfShards : public ::testing::Test {
  protected:
-  static std::unique_ptr<store::Collection> open(os::Env &env, const std::string &file) {
+  static std::unique_ptr<store::Model> open(os::Env &env, const std::string &file) {
     auto opened = store::open_path(env, shards_folder + "/" + file, {.writable = true, .lock_timeout_ms = 50});
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }
-  static Result<void> commit(store::Collection &file, const Change &change) {
+  static Result<void> commit(store::Model &file, const Change &change) {
     auto begun = file.begin({.lock_timeout_ms = 50, .publish = change.publishes});
     if (!begun) return Failure(std::move(begun.error()));
     Model ignored = first_whole();
@@ -75,7 +75,7 @@ class SecondWriterOfShards : public ::testing::Test {
                     bool was_open, bool *ended) {
     SimEnv env = shards_disk(disks[0]);
     AskingEnv second_env(env);
-    std::unique_ptr<store::Collection> file;
+    std::unique_ptr<store::Model> file;
     if (was_open) {
       file = open(second_env, second.file);
       // So that it has journals, and their names are durable. All is as it was.

@@ -50,12 +50,12 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
   std::string file(const std::string &a, const std::string &b) const {
     return file_of({{{"a", {Dtype::U8, {n}, a}}, {"b", {Dtype::U8, {n}, b}}}, {}}, 8);
   }
-  static std::unique_ptr<store::Checkpoint> open(os::Env &env, const std::string &path) {
-    auto opened = store::Checkpoint::open(env, path, {.writable = true, .lock_timeout_ms = 50});
+  static std::unique_ptr<store::DataFile> open(os::Env &env, const std::string &path) {
+    auto opened = store::DataFile::open(env, path, {.writable = true, .lock_timeout_ms = 50});
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }
-  std::unique_ptr<store::Transaction> staged(store::Checkpoint &file, How how, const std::string &a,
+  std::unique_ptr<store::Transaction> staged(store::DataFile &file, How how, const std::string &a,
                                              const std::string *b = nullptr) const {
     auto begun = store::Transaction::begin(file, {.lock_timeout_ms = 50, .publish = how == How::publish});
     if (!begun) return nullptr;
@@ -121,7 +121,7 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
   std::string trial(How one, Death death, size_t at, How two, Second second, const std::string &a, bool *ended) {
     SimEnv env = disk();
     AskingEnv second_env(env);
-    std::unique_ptr<store::Checkpoint> file;
+    std::unique_ptr<store::DataFile> file;
     std::unique_ptr<store::Transaction> transaction;
     if (second != Second::opens) {
       file = open(second_env, path);
@@ -193,13 +193,13 @@ TEST_P(SecondWriter, SyncsNothingForWritersThatLive) {
   SimEnv env = disk();
   FaultEnv one(env), two(env);
   auto first = open(one, path), second = open(two, path);
-  const auto syncs_of = [&](store::Checkpoint &file, FaultEnv &counts, const std::string &a) {
+  const auto syncs_of = [&](store::DataFile &file, FaultEnv &counts, const std::string &a) {
     counts.calls.clear();
     EXPECT_TRUE(is_ok(staged(file, How::patch, a)->commit()));
     return std::count_if(counts.calls.begin(), counts.calls.end(),
                          [](Call call) { return call == Call::fsync || call == Call::fdatasync; });
   };
-  const std::pair<store::Checkpoint *, FaultEnv *> both[] = {{first.get(), &one}, {second.get(), &two}};
+  const std::pair<store::DataFile *, FaultEnv *> both[] = {{first.get(), &one}, {second.get(), &two}};
   for (const auto &[file, counts] : both) syncs_of(*file, *counts, old_a);  // makes the journals
   for (const int in_the_first_turn : {4, 5})
     for (int turn = 0; turn < 3; ++turn) {

@@ -42,7 +42,7 @@ std::string after_recovery(const SimDisk &disk, const Model &old, const Model &f
     for (size_t i = 0; i < (*opened)->catalogue().members(); ++i)
       if (auto member = (*opened)->catalogue().member(i); !member) return "does not open: " + member.error().message;
   } else if (by == By::one_shard) {
-    auto opened = store::Checkpoint::open(env, shards_folder + "/" + shard_names[shard], {});
+    auto opened = store::DataFile::open(env, shards_folder + "/" + shard_names[shard], {});
     if (!opened) return "does not open: " + opened.error().message;
     // What one shard decides must hold for all.
     opened->reset();
@@ -141,7 +141,7 @@ TEST(ShardCuts, AShardThatIsChangedAloneAfterADyingWriterIsNoFalseAlarm) {
           SimEnv left(deaths[m]);
           const std::string path = shards_folder + "/" + name;
           const auto moments = moments_of(left, [&] {
-            auto alone = store::Checkpoint::open(left, path, {.writable = true, .lock_timeout_ms = 50});
+            auto alone = store::DataFile::open(left, path, {.writable = true, .lock_timeout_ms = 50});
             ASSERT_TRUE(alone) << alone.error().message;
             if (!publishes) return;
             auto transaction = store::Transaction::begin(**alone, {});
@@ -272,7 +272,7 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
               answer = Failure(opened.error());
           } else {
             const std::string shard = shards_folder + "/" + shard_names[n % 3];
-            if (auto opened = store::Checkpoint::open(faulty, shard, {}); !opened) answer = Failure(opened.error());
+            if (auto opened = store::DataFile::open(faulty, shard, {}); !opened) answer = Failure(opened.error());
           }
           failing.end();
           const std::string where =

@@ -92,12 +92,12 @@ SimEnv Workload::fresh_disk(bool reflinks) {
   return env;
 }
 
-Result<store::Checkpoint *> Workload::handle(int i) {
+Result<store::DataFile *> Workload::handle(int i) {
   if (!handles_[i]) {
     store::OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 50;
-    auto opened = store::Checkpoint::open(*env_, model_path, options);
+    auto opened = store::DataFile::open(*env_, model_path, options);
     if (!opened) return Failure(std::move(opened.error()));
     handles_[i] = std::move(*opened);
   }
@@ -125,13 +125,13 @@ Result<void> Workload::run(const Operation &operation) {
   }
   for (size_t t : changed) target_[t] = version;
 
-  auto checkpoint = handle(operation.handle);
-  if (!checkpoint) return Failure(std::move(checkpoint.error()));
+  auto data_file = handle(operation.handle);
+  if (!data_file) return Failure(std::move(data_file.error()));
   if (operation.kind == Operation::reopen) return {};
   store::TransactionOptions options;
   options.copy = operation.kind == Operation::from_journal;
   options.lock_timeout_ms = 50;
-  auto transaction = store::Transaction::begin(**checkpoint, options);
+  auto transaction = store::Transaction::begin(**data_file, options);
   if (!transaction) return Failure(std::move(transaction.error()));
 
   std::vector<std::string> values;  // borrowed until commit
@@ -140,7 +140,7 @@ Result<void> Workload::run(const Operation &operation) {
     values.push_back(value(tensor, v));
     const bool is_view = operation.kind == Operation::from_view && tensor == 1;
     if (is_view) {
-      env_->a_at = (*checkpoint)->snapshot().header.data_offset();
+      env_->a_at = (*data_file)->snapshot().header.data_offset();
       env_->old_a = value(0, state_[0]);
       env_->wanted = env_->shown = values.back();
     }
@@ -175,7 +175,7 @@ std::string check_disk(const SimDisk &disk, const State &old_state, const State 
   {
     store::OpenOptions options;
     options.writable = true;
-    auto opened = store::Checkpoint::open(env, model_path, options);
+    auto opened = store::DataFile::open(env, model_path, options);
     if (!opened) return "it does not open: " + opened.error().message;
   }
   const std::string found = env.contents(model_path);

@@ -45,13 +45,13 @@ class Workload {
   void close();
 
  private:
-  Result<store::Checkpoint *> handle(int i);
+  Result<store::DataFile *> handle(int i);
 
   // In front of the env. It has a payload for tensor b that is a view of the file, by a mapping that libst does not
   // know: it shows something else as long as tensor a does not have its old bytes.
   class ViewEnv;
   std::unique_ptr<ViewEnv> env_;
-  std::unique_ptr<store::Checkpoint> handles_[2];
+  std::unique_ptr<store::DataFile> handles_[2];
   State state_, target_;
   uint32_t next_version_;
 };

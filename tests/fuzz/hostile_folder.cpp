@@ -13,7 +13,7 @@
 #include "journal/roll_forward.h"
 #include "journal/super_recover.h"
 #include "located.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 #include "require.h"
 #include "shards_workload.h"
 
@@ -26,8 +26,8 @@ using testing::shards_folder;
 using testing::SimDisk;
 using testing::SimEnv;
 using write::CommitRecord;
-using write::SuperEntry;
-using write::SuperList;
+using write::SuperManifest;
+using write::SuperParticipant;
 
 using Files = std::map<std::string, std::string>;  // name in the folder, bytes
 
@@ -99,7 +99,7 @@ std::vector<Journal> committed_journals(const SimEnv &env, const std::string &of
   return found;
 }
 
-std::optional<SuperList> list_of(const Journal &j) {
+std::optional<SuperManifest> list_of(const Journal &j) {
   if (!j.record.is_super() || hash64(j.manifest.data(), j.manifest.size()) != j.record.manifest_hash)
     return std::nullopt;
   return write::decode_super(bytes_of(j.manifest));
@@ -182,7 +182,7 @@ class Damage {
           change(n == list->parts.size() ? list->index : list->parts[n]);
           if (in_.ConsumeBool())
             std::sort(list->parts.begin(), list->parts.end(),
-                      [](const SuperEntry &a, const SuperEntry &b) { return a.file < b.file; });
+                      [](const SuperParticipant &a, const SuperParticipant &b) { return a.file < b.file; });
         }
       }
       const auto manifest = write::encode(*list);
@@ -192,7 +192,7 @@ class Damage {
       put_back(env_, j);
     }
   }
-  void change(SuperEntry &e) {
+  void change(SuperParticipant &e) {
     std::string *names[] = {&e.file, &e.journal, &e.first, &e.second};
     write::Form *forms[] = {&e.old, &e.first_form, &e.second_form};
     const int what = in_.ConsumeIntegralInRange(0, 9);
@@ -294,9 +294,9 @@ Scene make_scene(FuzzedDataProvider &in) {
   for (const auto &[name, bytes] : scene.before)
     for (const Journal &j : committed_journals(env, name)) {
       if (const auto list = list_of(j)) {
-        std::vector<SuperEntry> entries = list->parts;
+        std::vector<SuperParticipant> entries = list->parts;
         entries.push_back(list->index);
-        for (const SuperEntry &e : entries)
+        for (const SuperParticipant &e : entries)
           for (const std::string &temporary : {e.first, e.second})
             if (!temporary.empty()) scene.may_become[e.file].push_back(env.contents(in_folder(temporary)));
       } else if (!j.record.is_super()) {
@@ -432,7 +432,7 @@ void check_hostile_folder(FuzzedDataProvider &in) {
   options.writable = in.ConsumeBool();
   options.lock_timeout_ms = 0;
   {
-    const auto opened = store::Checkpoint::open(env, in_folder(shard_names[in.ConsumeIntegralInRange(0, 2)]), options);
+    const auto opened = store::DataFile::open(env, in_folder(shard_names[in.ConsumeIntegralInRange(0, 2)]), options);
     if (!scene.damaged) REQUIRE(opened, said(opened));
   }
   check_files(env, scene, "opening a shard");

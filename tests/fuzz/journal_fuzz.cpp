@@ -7,7 +7,7 @@
 
 #include "chosen_cut.h"
 #include "engine/verify.h"
-#include "file/checkpoint.h"
+#include "file/data_file.h"
 #include "forged_journal.h"
 #include "format/header.h"
 #include "journal/identity.h"
@@ -238,7 +238,7 @@ void check_open(const SimDisk &disk, const Scene &scene, bool writable, bool may
   options.writable = writable;
   options.lock_timeout_ms = 0;
   {
-    auto opened = store::Checkpoint::open(*env, path, options);
+    auto opened = store::DataFile::open(*env, path, options);
     const bool told = !opened && opened.error().status == Status::journal;
     REQUIRE(scene.folder_is_trusted ? opened || (told && may_tell) : told, said(opened));
   }

@@ -51,7 +51,7 @@ struct Transaction {
 };
 
 struct Handle {
-  std::unique_ptr<store::Checkpoint> real;
+  std::unique_ptr<store::DataFile> real;
   File file;
   std::optional<Transaction> transaction;
 };
@@ -102,7 +102,7 @@ void Sequence::reopen(Handle &h) {
   store::OpenOptions options;
   options.writable = true;
   options.lock_timeout_ms = 50;
-  auto opened = store::Checkpoint::open(env_, testing::layout_path, options);
+  auto opened = store::DataFile::open(env_, testing::layout_path, options);
   REQUIRE(opened, said(opened));
   h.real = std::move(*opened);
   h.file = committed_;
@@ -280,7 +280,7 @@ void Sequence::check_disk(const SimDisk &disk, const Model &one, const Model *ot
   {
     store::OpenOptions options;
     options.writable = true;
-    const auto opened = store::Checkpoint::open(env, testing::layout_path, options);
+    const auto opened = store::DataFile::open(env, testing::layout_path, options);
     REQUIRE(opened, said(opened), " after a cut ", when);
   }
   const auto found = testing::model_of(env.contents(testing::layout_path));

@@ -285,7 +285,7 @@ void Sequence::check_cut(const SimDisk &disk, const Model &other, std::string_vi
   REQUIRE(crashed.wrong.empty(), "a cut ", when, ": ", crashed.wrong);
   if (in_.ConsumeBool()) {
     const std::string shard = testing::shards_folder + "/" + testing::shard_names[in_.ConsumeIntegralInRange(0, 2)];
-    const auto opened = store::Checkpoint::open(env, shard, {});
+    const auto opened = store::DataFile::open(env, shard, {});
     REQUIRE(opened, "after a cut ", when, " ", shard, ": ", said(opened));
   }
   const auto recovered = store::recover_all(env, testing::index_path, {0, nullptr, nullptr}, {});

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "file/checkpoint.h"
+#include "file/data_file.h"
 #include "format/header.h"
 #include "format/slice.h"
 #include "require.h"
@@ -164,7 +164,7 @@ void run(const uint8_t *data, size_t size) {
                                              {"behind", Dtype::U8, {&around, 1}, around + bytes.size(), around}};
   testing::SimEnv env;
   env.add_file(path, *testing::serialise_header(tensors, {}) + neighbour + bytes + neighbour);
-  auto opened = store::Checkpoint::open(env, path, {});
+  auto opened = store::DataFile::open(env, path, {});
   REQUIRE(opened, said(opened));
   const store::Snapshot &snapshot = (*opened)->snapshot();
   const size_t t = snapshot.header.index.find("t").value();

@@ -8,7 +8,7 @@ using namespace st::testing;
 
 namespace {
 
-class Orphan : public Arena {
+class HotJournal : public Arena {
  protected:
   // Says 'p' and waits before the n-th arrival at `point`.
   static void stop_at(Line &line, Point point, int n = 1) {
@@ -28,7 +28,7 @@ class Orphan : public Arena {
     EXPECT_EQ(worker->hear(), 'p');
     return worker;
   }
-  void leave_an_orphan(Point point, std::vector<uint32_t> tensors, uint64_t version, int n = 1) {
+  void leave_an_hot_journal(Point point, std::vector<uint32_t> tensors, uint64_t version, int n = 1) {
     writer_at(point, std::move(tensors), version, n)->kill();
   }
   static uint64_t recoveries(st_file *file) {
@@ -45,7 +45,7 @@ struct Death {
   bool committed;
 };
 
-class KilledWriter : public Orphan, public ::testing::WithParamInterface<Death> {};
+class KilledWriter : public HotJournal, public ::testing::WithParamInterface<Death> {};
 
 INSTANTIATE_TEST_SUITE_P(, KilledWriter,
                          ::testing::Values(Death{"BeforeItsPayloadIsDurable", Point::payload_sync, 1, false},
@@ -55,12 +55,12 @@ INSTANTIATE_TEST_SUITE_P(, KilledWriter,
                                            Death{"BetweenTwoWrites", Point::data_write, 2, true},
                                            Death{"InsideATensor", Point::data_write, 3, true},
                                            Death{"BeforeItsDataIsDurable", Point::data_sync, 1, true},
-                                           Death{"BeforeItsJournalIsCleared", Point::retire, 1, true},
+                                           Death{"BeforeItsJournalIsCleared", Point::invalidate, 1, true},
                                            Death{"BeforeThatIsDurable", Point::retire_sync, 1, true}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 TEST_P(KilledWriter, LeavesAllOrNothing) {
-  leave_an_orphan(GetParam().point, {1, 7}, 1, GetParam().n);  // 7 is more than one write
+  leave_an_hot_journal(GetParam().point, {1, 7}, 1, GetParam().n);  // 7 is more than one write
   const uint64_t now = GetParam().committed ? 1 : 0;
   {
     const FileHandle reader = open(0);
@@ -74,27 +74,28 @@ TEST_P(KilledWriter, LeavesAllOrNothing) {
 }
 
 TEST_P(KilledWriter, IsFinishedByTheNextWriterThatWantsItsTensors) {
-  const FileHandle file = open();  // before the orphan is there
-  leave_an_orphan(GetParam().point, {1, 7}, 1, GetParam().n);
+  const FileHandle file = open();  // before the hot journal is there
+  leave_an_hot_journal(GetParam().point, {1, 7}, 1, GetParam().n);
   EXPECT_OK(update(file.get(), 1, 2));
   EXPECT_EQ(versions(), (Versions{0, 2, 0, 0, 0, 0, 0, GetParam().committed ? 1 : 0}));
   EXPECT_OK(st_recover(path_.c_str(), nullptr));
   EXPECT_EQ(versions(), (Versions{0, 2, 0, 0, 0, 0, 0, GetParam().committed ? 1 : 0}));
 }
 
-TEST_F(Orphan, IsFinishedBeforeATransactionThatWasStagedEarlier) {
+TEST_F(HotJournal, IsFinishedBeforeATransactionThatWasStagedEarlier) {
   const FileHandle file = open();
   st_txn *txn = begin(file.get(), {7, 6}, 2);
-  leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
+  leave_an_hot_journal(Point::data_write, {1, 7}, 1, 2);
   EXPECT_OK(commit(txn));
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 2, 2}));
   EXPECT_EQ(recoveries(file.get()), 1u);
 }
 
-TEST_F(Orphan, SeveralAreRecoveredByOneOpen) {
+TEST_F(HotJournal, SeveralAreRecoveredByOneOpen) {
   // All of them inside their commits at the same time, for the later would recover the earlier.
   std::vector<std::unique_ptr<Worker>> writers;
-  for (uint32_t t = 0; t < 6; ++t) writers.push_back(writer_at(t % 2 ? Point::data_write : Point::retire, {t}, t + 1));
+  for (uint32_t t = 0; t < 6; ++t)
+    writers.push_back(writer_at(t % 2 ? Point::data_write : Point::invalidate, {t}, t + 1));
   writers.push_back(writer_at(Point::commit_record, {6, 7}, 9));
   for (auto &w : writers) w->kill();
   EXPECT_EQ(versions(), (Versions{1, 0, 3, 0, 5, 0, 0, 0}));
@@ -105,7 +106,7 @@ TEST_F(Orphan, SeveralAreRecoveredByOneOpen) {
   EXPECT_FALSE(journal_folder_exists());
 }
 
-TEST_F(Orphan, IsNotMadeOfAWriterThatIsMerelySlow) {
+TEST_F(HotJournal, IsNotMadeOfAWriterThatIsMerelySlow) {
   auto slow = writer_at(Point::data_write, {1, 7}, 1, 2);
   const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   ASSERT_TRUE(file) << st_last_error();
@@ -118,9 +119,9 @@ TEST_F(Orphan, IsNotMadeOfAWriterThatIsMerelySlow) {
   EXPECT_EQ(versions(), (Versions{2, 1, 0, 0, 0, 0, 0, 2}));
 }
 
-TEST_F(Orphan, WaitsUntilLiveWritersAreDone) {
+TEST_F(HotJournal, WaitsUntilLiveWritersAreDone) {
   auto slow = writer_at(Point::data_write, {3}, 5);
-  leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
+  leave_an_hot_journal(Point::data_write, {1, 7}, 1, 2);
   EXPECT_FALSE(open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE));
   EXPECT_EQ(last_error().status, ST_E_BUSY);
   EXPECT_FALSE(open(0, ST_TIMEOUT_NONE));
@@ -131,10 +132,10 @@ TEST_F(Orphan, WaitsUntilLiveWritersAreDone) {
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 5, 0, 0, 0, 1}));
 }
 
-TEST_F(Orphan, DoesNotMakeATransactionWaitLongerThanItMay) {
+TEST_F(HotJournal, DoesNotMakeATransactionWaitLongerThanItMay) {
   const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_FOREVER);
   auto slow = writer_at(Point::data_write, {3}, 5);
-  leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
+  leave_an_hot_journal(Point::data_write, {1, 7}, 1, 2);
   Worker impatient(Worker::thread, [&](Line &line) {
     st_txn *txn = begin(file.get(), {1}, 2, ST_TIMEOUT_NONE);
     const st_status status = commit(txn);
@@ -149,10 +150,10 @@ TEST_F(Orphan, DoesNotMakeATransactionWaitLongerThanItMay) {
   EXPECT_EQ(versions(), (Versions{0, 2, 0, 5, 0, 0, 0, 1}));
 }
 
-// ---- two that find the same orphan
+// ---- two that find the same hot journal
 
-TEST_F(Orphan, IsNotPassedOverWhileAnotherRecoversIt) {
-  leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
+TEST_F(HotJournal, IsNotPassedOverWhileAnotherRecoversIt) {
+  leave_an_hot_journal(Point::data_write, {1, 7}, 1, 2);
   Worker recoverer(Worker::process, [this](Line &line) {
     stop_at(line, Point::data_write, 2);
     DEMAND_OK(st_recover(path_.c_str(), nullptr));
@@ -172,11 +173,11 @@ TEST_F(Orphan, IsNotPassedOverWhileAnotherRecoversIt) {
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
 }
 
-TEST_F(Orphan, IsRecoveredAgainIfItsRecovererIsKilled) {
-  leave_an_orphan(Point::data_write, {1, 7}, 1);
+TEST_F(HotJournal, IsRecoveredAgainIfItsRecovererIsKilled) {
+  leave_an_hot_journal(Point::data_write, {1, 7}, 1);
   for (const auto &[point, n] :
        {std::pair(Point::data_write, 1), std::pair(Point::data_write, 2), std::pair(Point::data_write, 3),
-        std::pair(Point::data_sync, 1), std::pair(Point::retire, 1)}) {
+        std::pair(Point::data_sync, 1), std::pair(Point::invalidate, 1)}) {
     Worker recoverer(Worker::process, [this, point = point, n = n](Line &line) {
       stop_at(line, point, n);
       st_recover(path_.c_str(), nullptr);
@@ -188,12 +189,12 @@ TEST_F(Orphan, IsRecoveredAgainIfItsRecovererIsKilled) {
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
 }
 
-// A process stands still while it looks at the orphan, as an opener of the file may.
-class LookedAtOrphan : public Orphan {
+// A process stands still while it looks at the hot journal, as an opener of the file may.
+class LookedAtHotJournal : public HotJournal {
  protected:
   void SetUp() override {
     file_ = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
-    leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
+    leave_an_hot_journal(Point::data_write, {1, 7}, 1, 2);
     looker_ = std::make_unique<Worker>(Worker::process, [this](Line &line) {
       stop_at(line, Point::journal_read);
       const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_FOREVER);
@@ -202,7 +203,7 @@ class LookedAtOrphan : public Orphan {
     });
     ASSERT_EQ(looker_->hear(), 'p');
   }
-  void let_go() {
+  void close_idle() {
     looker_->tell('g');
     EXPECT_TRUE(looker_->join());
   }
@@ -210,15 +211,15 @@ class LookedAtOrphan : public Orphan {
   std::unique_ptr<Worker> looker_;
 };
 
-TEST_F(LookedAtOrphan, IsNotOvertakenByAWriter) {
+TEST_F(LookedAtHotJournal, IsNotOvertakenByAWriter) {
   const st_status status = update(file_.get(), 7, 2);
   EXPECT_TRUE(status == ST_OK || status == ST_E_BUSY) << st_last_error();
-  let_go();
+  close_idle();
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, status == ST_OK ? 2 : 1}));
   EXPECT_OK(st_recover(path_.c_str(), nullptr));
 }
 
-TEST_F(LookedAtOrphan, IsNotPassedOverByAnOpen) {
+TEST_F(LookedAtHotJournal, IsNotPassedOverByAnOpen) {
   for (const uint32_t flags : {0u, ST_OPEN_READ_WRITE}) {
     const FileHandle file = open(flags, ST_TIMEOUT_NONE);
     if (!file) {
@@ -228,11 +229,11 @@ TEST_F(LookedAtOrphan, IsNotPassedOverByAnOpen) {
     for (uint32_t t : {1, 7})
       EXPECT_EQ(read_version(file.get(), layout_, t), 1u) << "tensor " << t << ", opened with flags " << flags;
   }
-  let_go();
+  close_idle();
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
 }
 
-TEST_F(LookedAtOrphan, IsNotPassedOverByRecover) {
+TEST_F(LookedAtHotJournal, IsNotPassedOverByRecover) {
   auto options = sized<st_recover_options>();
   options.lock_timeout_ms = ST_TIMEOUT_NONE;
   const st_status status = st_recover(path_.c_str(), &options);
@@ -240,13 +241,13 @@ TEST_F(LookedAtOrphan, IsNotPassedOverByRecover) {
   if (status == ST_OK) {
     EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
   }
-  let_go();
+  close_idle();
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, 1}));
 }
 
 // A looker has read one thing of a journal, and stands still while it becomes another.
 
-TEST_F(Orphan, IsNotMadeOfAWriterThatEndsWhileOneLooks) {
+TEST_F(HotJournal, IsNotMadeOfAWriterThatEndsWhileOneLooks) {
   for (const uint32_t flags : {0u, ST_OPEN_READ_WRITE}) {
     auto writer = writer_at(Point::data_write, {1, 7}, 1);
     Worker looker(Worker::process, [this, flags](Line &line) {
@@ -265,7 +266,7 @@ TEST_F(Orphan, IsNotMadeOfAWriterThatEndsWhileOneLooks) {
   }
 }
 
-TEST_F(Orphan, IsNotOvertakenThoughItsWriterCommittedWhileOneLooked) {
+TEST_F(HotJournal, IsNotOvertakenThoughItsWriterCommittedWhileOneLooked) {
   const FileHandle file = open(ST_OPEN_READ_WRITE, ST_TIMEOUT_NONE);
   Worker writer(Worker::process, [this](Line &line) {
     const FileHandle own = open();
@@ -300,7 +301,7 @@ TEST_F(Orphan, IsNotOvertakenThoughItsWriterCommittedWhileOneLooked) {
   EXPECT_EQ(versions(), (Versions{0, 1, 0, 0, 0, 0, 0, status == ST_OK ? 2 : 1}));
 }
 
-TEST_F(Orphan, ManyWhoOpenAtOnceAllSeeItFinished) {
+TEST_F(HotJournal, ManyWhoOpenAtOnceAllSeeItFinished) {
   for (uint64_t round = 1; round <= 25; ++round) {
     std::vector<std::unique_ptr<Worker>> dying, opening;
     for (uint32_t t = 0; t < 8; t += 2) dying.push_back(writer_at(Point::data_write, {t, t + 1}, round, 2));
@@ -322,9 +323,9 @@ TEST_F(Orphan, ManyWhoOpenAtOnceAllSeeItFinished) {
   }
 }
 
-TEST_F(Orphan, RecoveryWaitsForOneWhoReplacesTheFile) {
+TEST_F(HotJournal, RecoveryWaitsForOneWhoReplacesTheFile) {
   // The recoverer waits for the old file's lock; the journal is no business of the new file.
-  leave_an_orphan(Point::data_write, {1, 7}, 1, 2);
+  leave_an_hot_journal(Point::data_write, {1, 7}, 1, 2);
   Hold publisher(path_, 0, layout_.data_offset());
   EXPECT_FALSE(open(0, ST_TIMEOUT_NONE));
   EXPECT_EQ(last_error().status, ST_E_BUSY);

@@ -61,11 +61,11 @@ std::string why_not_read(st_file *file, std::mt19937_64 &random, uint64_t *reads
 
 ShardScene::ShardScene(const std::string &folder)
     : folder_(folder),
-      checkpoint_(folder + "/model"),
-      path_(checkpoint_ + "/model.safetensors.index.json"),
+      data_file_(folder + "/model"),
+      path_(data_file_ + "/model.safetensors.index.json"),
       layout_({4099, 65537, 509, 30007, 8, 511, 4096, 20011, 4099, 65537, 509, 30007, 131071, 262147, 4096, 12289}) {
   for (uint32_t s = 0; s < shards; ++s)
-    shard_paths_[s] = checkpoint_ + "/model-0000" + std::to_string(s + 1) + "-of-00004.safetensors";
+    shard_paths_[s] = data_file_ + "/model-0000" + std::to_string(s + 1) + "-of-00004.safetensors";
 }
 
 Bytes ShardScene::slot_value(uint32_t cell, uint64_t version) {
@@ -83,7 +83,7 @@ std::optional<std::string> ShardScene::slot_name(st_file *file, uint32_t cell) {
 }
 
 void ShardScene::make() const {
-  fs::create_directory(checkpoint_);
+  fs::create_directory(data_file_);
   std::string weight_map;
   uint64_t total = 0;
   for (uint32_t s = 0; s < shards; ++s) {
@@ -186,7 +186,7 @@ Scene::Tidied ShardScene::tidy() const {
     return {"when all was done, " + said("st_recover", status), {}};
   std::set<std::string> expected(shard_paths_.begin(), shard_paths_.end());
   expected.insert(path_);
-  for (const auto &entry : fs::directory_iterator(checkpoint_))
+  for (const auto &entry : fs::directory_iterator(data_file_))
     if (!expected.contains(entry.path().string())) return {{}, entry.path().string()};
   return {};
 }

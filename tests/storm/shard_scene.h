@@ -52,7 +52,7 @@ class ShardScene final : public Scene {
   Tidied tidy() const override;
 
  private:
-  const std::string folder_, checkpoint_, path_;
+  const std::string folder_, data_file_, path_;
   std::array<std::string, shards> shard_paths_;
   const Layout layout_;
 };

@@ -53,7 +53,7 @@ void before_write(int fd, const void *bytes, size_t n, off_t offset) {
       watcher()(Point::commit_record);
       stage = committed;
     } else if (stage == committed) {
-      watcher()(Point::retire);
+      watcher()(Point::invalidate);
       stage = retiring;
     }
   }

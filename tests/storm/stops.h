@@ -15,7 +15,7 @@ enum class Point {
   commit_sync,       // the commit record is written: the point of no return
   data_write,        // for each piece, and each MiB of it
   data_sync,
-  retire,  // the change is durable; the commit record is about to be cleared
+  invalidate,  // the change is durable; the commit record is about to be cleared
   retire_sync,
 };
 

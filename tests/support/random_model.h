@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/collection.h"
+#include "model/model.h"
 #include "serialise_header.h"
 
 namespace st::testing {

@@ -10,7 +10,7 @@ namespace st::testing {
 
 inline Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata,
                                             uint64_t alignment = default_alignment, uint64_t reserve = 0) {
-  auto out = spell_header(tensors, metadata);
+  auto out = serialize_header(tensors, metadata);
   if (!out) return out;
   const uint64_t unpadded = out->size() + reserve;
   if (auto padded = pad_header(&*out, (unpadded + alignment - 1) / alignment * alignment); !padded)

@@ -45,10 +45,10 @@ class BulkStoreTest : public testing::StoreScene {
     options.bulk.block = 64 << 10;
     return options;
   }
-  std::unique_ptr<Checkpoint> open_large(OpenOptions options = reading()) {
+  std::unique_ptr<DataFile> open_large(OpenOptions options = reading()) {
     return open_path(watched, where, std::move(options));
   }
-  static Indices all_of(const Checkpoint &c) {
+  static Indices all_of(const DataFile &c) {
     Indices all(c.snapshot().header.index.size());
     std::iota(all.begin(), all.end(), size_t{0});
     return all;
@@ -57,7 +57,7 @@ class BulkStoreTest : public testing::StoreScene {
     return *std::find_if(large.begin(), large.end(), [&](const TestTensor &t) { return t.name == name; });
   }
   // 0 if the views of all tensors hold what they should; for children too.
-  int wrong_views(const Checkpoint &c) const {
+  int wrong_views(const DataFile &c) const {
     const Snapshot &s = c.snapshot();
     for (size_t i = 0; i < s.header.index.size(); ++i) {
       const TensorView t = s.header.index.at(i);
@@ -67,7 +67,7 @@ class BulkStoreTest : public testing::StoreScene {
     }
     return 0;
   }
-  int wrong_reads(const Checkpoint &c) const {
+  int wrong_reads(const DataFile &c) const {
     const Snapshot &s = c.snapshot();
     std::vector<std::string> rooms;
     std::vector<BulkRequest> requests;
@@ -159,7 +159,7 @@ TEST_F(BulkStoreTest, AnInterruptBetweenTheSlicesOfOneCallCounts) {
 
 TEST_F(BulkStoreTest, AFileGivenAsMemoryIsReadAndNeedsNoLoad) {
   const std::string bytes = testing::bytes_of(where);
-  auto c = Checkpoint::open_memory(env, reinterpret_cast<const std::byte *>(bytes.data()), bytes.size());
+  auto c = DataFile::open_memory(env, reinterpret_cast<const std::byte *>(bytes.data()), bytes.size());
   ASSERT_TRUE(is_ok(c));
   EXPECT_EQ(wrong_reads(**c), 0);
   uint64_t last = 0;
@@ -548,7 +548,7 @@ TEST_F(BulkStoreTest, AChangeForgetsThePagesOfEveryGeneration) {
 TEST_F(BulkStoreTest, AForkWhileOtherThreadsReadLeavesTheChildAbleTo) {
   for (MapMode map : {MapMode::shared, MapMode::none}) {
     std::atomic<bool> stop = false;
-    std::unique_ptr<Checkpoint> c = open_path(env, where, reading(map));
+    std::unique_ptr<DataFile> c = open_path(env, where, reading(map));
     std::vector<std::thread> readers;
     std::atomic<int> rounds = 0;
     for (int t = 0; t < 2; ++t)

@@ -197,7 +197,7 @@ TEST_F(CapiLifetime, ReportsSayTheirSizeAndCanStop) {
   testing::put_bytes(path, old);
   reports.answer = 1;
   EXPECT_ST(ST_E_CANCELLED, st_verify(path.c_str(), &verify));
-  // Two orphans: the first report stops the recovery of the second.
+  // Two hot journals: the first report stops the recovery of the second.
   fs::create_directory(path + ".st-journal");
   for (const char *name : {"/0000000000000001", "/0000000000000002"})
     testing::put_bytes(path + ".st-journal" + name, std::string(4096, '\0'));

@@ -30,9 +30,9 @@ class CapiTimeouts : public CapiScene {
       all.l_type = F_WRLCK;
       EXPECT_EQ(::fcntl(fd_, F_OFD_SETLK, &all), 0);
     }
-    ~Lock() { let_go(); }
+    ~Lock() { close_idle(); }
     Lock(const Lock &) = delete;
-    void let_go() {
+    void close_idle() {
       if (fd_ >= 0) ::close(std::exchange(fd_, -1));
     }
 
@@ -218,7 +218,7 @@ TEST_F(CapiTimeouts, OfADefaultAndForEverWait) {
       auto stats = sized<st_stats>();
       while (!over && st_file_stats(file, &stats) == ST_OK && stats.lock_waits == 0) std::this_thread::yield();
       EXPECT_FALSE(over) << st_status_name(status);
-      lock.let_go();
+      lock.close_idle();
       waits.join();
       EXPECT_STREQ(st_status_name(status), "ST_OK") << ms;
       EXPECT_TRUE(same_bytes(seen(file, "a"), new_a));

@@ -26,7 +26,7 @@ class Concurrency : public testing::StoreScene {
     testing::put_bytes(path, testing::file_of(many));
   }
   static unsigned seed_of(unsigned worker, unsigned round) { return 1000 + worker * 100 + round; }
-  bool updates(Checkpoint &c, unsigned worker, std::string_view name, size_t n) {
+  bool updates(DataFile &c, unsigned worker, std::string_view name, size_t n) {
     for (unsigned r = 0; r < rounds; ++r) {
       TransactionOptions options;
       options.lock_timeout_ms = -1;
@@ -40,7 +40,7 @@ class Concurrency : public testing::StoreScene {
     for (unsigned w = 0; w < workers; ++w) threads.emplace_back(body, w);
     for (std::thread &t : threads) t.join();
   }
-  void expect_every_last_value(const Checkpoint &c) {
+  void expect_every_last_value(const DataFile &c) {
     for (unsigned w = 0; w < workers; ++w)
       EXPECT_TRUE(seen(c, text("t", w)) == pattern(size, seed_of(w, rounds - 1))) << w;
   }
@@ -70,7 +70,7 @@ TEST_F(Concurrency, HandlesUpdateDifferentTensors) {
   make_many();
   std::atomic<unsigned> failed = 0;
   in_threads([&](unsigned w) {
-    auto c = Checkpoint::open(env, path, writable());
+    auto c = DataFile::open(env, path, writable());
     failed += !c || !updates(**c, w, text("t", w), size);
   });
   EXPECT_EQ(failed, 0u);
@@ -120,7 +120,7 @@ TEST_F(Concurrency, ProcessesUpdateTheSameFile) {
   for (unsigned w = 0; w < workers; ++w) {
     const pid_t child = ::fork();
     if (child == 0) {
-      auto c = Checkpoint::open(env, path, writable());
+      auto c = DataFile::open(env, path, writable());
       const bool well = c && updates(**c, w, text("t", w), size) && updates(**c, w, "t0", size) &&
                         updates(**c, w, text("t", w), size);
       if (c) c->reset();
@@ -150,7 +150,7 @@ TEST_F(Concurrency, OpeningAndClosingBesideWritersNeverFails) {
       for (bool write : {true, false}) {
         OpenOptions options;
         options.writable = write;
-        auto c = Checkpoint::open(env, path, std::move(options));
+        auto c = DataFile::open(env, path, std::move(options));
         if (!c || (write && !update(**c, "c", new_c, {false, -1, {}}))) ++failed;
       }
     }

@@ -43,8 +43,8 @@ class CopyOnWrite : public testing::StoreScene {
     options.map = MapMode::copy_on_write;
     return options;
   }
-  std::unique_ptr<Checkpoint> open() { return StoreScene::open(refusing, writable()); }
-  static std::byte *view(const Checkpoint &c, size_t i) {
+  std::unique_ptr<DataFile> open() { return StoreScene::open(refusing, writable()); }
+  static std::byte *view(const DataFile &c, size_t i) {
     return const_cast<std::byte *>(c.view(c.snapshot(), i).value());
   }
   static std::string shown(const std::byte *at, size_t n) { return {reinterpret_cast<const char *>(at), n}; }

@@ -1,6 +1,6 @@
 // The metadata of a delta: what is written is read again, and what contradicts
 // itself is refused.
-#include "format/listing.h"
+#include "format/tensor_list.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -128,7 +128,7 @@ TEST(DeltaNotes, ApplyToNothingButTheirBase) {
   EXPECT_EQ(right.removed, std::vector<std::string>{"k"});
   EXPECT_TRUE(right.order.empty());
   const auto applied = [&](const DeltaNotes &n) {
-    Listing listing = listing_of(base.index);
+    TensorList listing = listing_of(base.index);
     return apply(&listing, result.index, n, 1);
   };
   EXPECT_TRUE(is_ok(applied(right)));

@@ -9,7 +9,7 @@
 #include "engine/deltas.h"
 #include "engine/open.h"
 #include "format/shard_index.h"
-#include "model/collection.h"
+#include "model/model.h"
 #include "sim_env.h"
 #include "test_files.h"
 

@@ -28,7 +28,7 @@ class ShardedDeltas : public ::testing::Test {
     h.tensors[2].bytes[4999] ^= 1;
     return h;
   }
-  Result<std::unique_ptr<store::Collection>> over(const std::string &base) {
+  Result<std::unique_ptr<store::Model>> over(const std::string &base) {
     store::OpenOptions options;
     options.deltas = {"/d"};
     return store::open_path(disk, base, options);
@@ -131,7 +131,7 @@ TEST_F(ShardedDeltas, OverShardsFollowThemWhenRefreshed) {
   ASSERT_TRUE(is_ok(store::diff(disk, "/m", "/other", "/d", {})));
   auto overlay = over("/m");
   ASSERT_TRUE(is_ok(overlay));
-  const auto seen = [&](const store::Collection &c, std::string_view name) {
+  const auto seen = [&](const store::Model &c, std::string_view name) {
     const store::Place p = c.catalogue().find(name).value();
     std::string bytes(p.tensor().nbytes, '\0');
     EXPECT_TRUE(is_ok(p.member->read(*p.snapshot, p.index, bytes.data())));

@@ -142,7 +142,7 @@ TEST_F(FailedCommit, AtAnyCallLeavesTheOldBytesOrTheNewOnes) {
           over = static_cast<size_t>(std::count_if(faulty.calls.begin(), faulty.calls.end(), testing::can_fail)) <= n;
           t.reset();
         }
-        auto reader = Checkpoint::open(env, path, {});
+        auto reader = DataFile::open(env, path, {});
         ASSERT_TRUE(is_ok(reader)) << n << " errno " << error;
         const std::string now = bytes_of(path);
         if (acknowledged) {

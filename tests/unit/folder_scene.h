@@ -11,7 +11,7 @@
 #include "engine/reshape.h"
 #include "fault_env.h"
 #include "file/writer.h"
-#include "model/collection.h"
+#include "model/model.h"
 #include "test_files.h"
 
 namespace st::testing {
@@ -30,7 +30,7 @@ class FolderScene : public ::testing::Test {
               R"({"weight_map":{"a":")" + first + R"(","b":")" + second + R"("}})");
   }
 
-  static Result<std::unique_ptr<store::Collection>> open(os::Env &env, const std::string &path, bool writable = true) {
+  static Result<std::unique_ptr<store::Model>> open(os::Env &env, const std::string &path, bool writable = true) {
     store::OpenOptions options;
     options.writable = writable;
     options.lock_timeout_ms = 0;
@@ -49,7 +49,7 @@ class FolderScene : public ::testing::Test {
     }
     return {};
   }
-  Result<std::unique_ptr<store::AnyTransaction>> staged(store::Collection &c, bool publish) const {
+  Result<std::unique_ptr<store::AnyTransaction>> staged(store::Model &c, bool publish) const {
     store::TransactionOptions options;
     options.lock_timeout_ms = 0;
     auto begun = c.begin(std::move(options));
@@ -57,7 +57,7 @@ class FolderScene : public ::testing::Test {
     if (auto ok = stage(**begun, publish); !ok) return Failure(std::move(ok.error()));
     return begun;
   }
-  // Whole files, by name; of folders in it as well.
+  // ModelView files, by name; of folders in it as well.
   static std::map<std::string, std::string> all_of(const std::string &folder) {
     std::map<std::string, std::string> all;
     for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {

@@ -102,7 +102,7 @@ TEST_F(ForkTest, AChildsOwnHandleWorks) {
   auto c = open();
   ASSERT_TRUE(is_ok(update(*c, "a", new_a)));
   EXPECT_EQ(in_child([&] {
-              auto mine = Checkpoint::open(env, path, writable());
+              auto mine = DataFile::open(env, path, writable());
               if (!mine) return 1;
               return update(**mine, "b", new_b) ? 0 : 2;
             }),
@@ -166,7 +166,7 @@ TEST_F(ForkTest, AWorkerThatLivesOnDoesNotHideItsDeadParentsJournal) {
         bool armed = false;
         ino_t inode = 0;
       } killed(env);
-      auto c = Checkpoint::open(killed, path, writable());
+      auto c = DataFile::open(killed, path, writable());
       if (!c) ::_exit(1);
       killed.inode = (*c)->snapshot().identity.st_ino;
       if (!update(**c, "c", new_c)) ::_exit(2);

@@ -94,7 +94,7 @@ TEST_F(JournalTest, FollowsNoLinkThatWaitsUnderItsName) {
 }
 
 // A recoverer may see the new file before it is locked, and remove it.
-TEST_F(JournalTest, IsMadeAnewIfARecovererTookItForAnOrphan) {
+TEST_F(JournalTest, IsMadeAnewIfARecovererTookItForAHotJournal) {
   class Recoverer : public FaultEnv {
    public:
     using FaultEnv::FaultEnv;
@@ -192,7 +192,7 @@ TEST_F(JournalTest, IsEmptyUntilCommittedAndEmptyOnceRetired) {
     hash_sectors(3000, {reinterpret_cast<const std::byte *>(old.data()), old.size()}, &old_hashes);
     EXPECT_EQ(std::memcmp(whole.data() + back.sectors, old_hashes.data(), old_hashes.size() * 4), 0);
     EXPECT_EQ(back.sectors_hash, hash64(old_hashes.data(), old_hashes.size() * 4));
-    ASSERT_TRUE(is_ok(journal->retire()));
+    ASSERT_TRUE(is_ok(journal->invalidate()));
     EXPECT_EQ(state(*journal, &record), JournalState::empty);
   }
 }
@@ -237,7 +237,7 @@ TEST_F(JournalTest, IsLockedExclusivelyAsLongAsARecordMayBeInIt) {
   ASSERT_TRUE(is_ok(journal->commit()));
   EXPECT_STREQ(at_write, "exclusively");
   at_sync = "";
-  ASSERT_TRUE(is_ok(journal->retire()));
+  ASSERT_TRUE(is_ok(journal->invalidate()));
   EXPECT_STREQ(at_sync, "exclusively");
   env.before = nullptr;
   EXPECT_STREQ(locked(), "shared");

@@ -39,7 +39,7 @@ class LargeFailures : public ::testing::TestWithParam<Way> {
     OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 0;
-    auto opened = Checkpoint::open(env, path, options);
+    auto opened = DataFile::open(env, path, options);
     if (!opened) return Failure(opened.error());
     auto t = Transaction::begin(**opened, {.copy = copies(), .lock_timeout_ms = 0, .progress = progress});
     if (!t) return Failure(t.error());
@@ -79,7 +79,7 @@ class LargeFailures : public ::testing::TestWithParam<Way> {
     }
     OpenOptions options;
     options.writable = true;
-    EXPECT_TRUE(is_ok(Checkpoint::open(disk, path, options))) << where;
+    EXPECT_TRUE(is_ok(DataFile::open(disk, path, options))) << where;
     const std::string found = state(disk.contents(path));
     EXPECT_TRUE(found == "new" || (found == "old" && !answer)) << where << ", recovered: '" << found << "'";
   }

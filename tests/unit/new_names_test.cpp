@@ -7,7 +7,7 @@
 #include "engine/open.h"
 #include "engine/recover_all.h"
 #include "engine/verify.h"
-#include "model/collection.h"
+#include "model/model.h"
 #include "read_only_env.h"
 #include "shards/old_list.h"
 #include "shards/shards.h"
@@ -51,7 +51,7 @@ class NewNames : public ::testing::Test {
     put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
                      R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   }
-  std::unique_ptr<Collection> open(os::Env &with, const std::string &path) {
+  std::unique_ptr<Model> open(os::Env &with, const std::string &path) {
     OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 0;
@@ -60,7 +60,7 @@ class NewNames : public ::testing::Test {
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }
-  std::unique_ptr<Collection> open() { return open(env, index); }
+  std::unique_ptr<Model> open() { return open(env, index); }
   static TransactionOptions new_names(uint32_t grace_s = 60) {
     TransactionOptions options;
     options.lock_timeout_ms = 0;
@@ -68,7 +68,7 @@ class NewNames : public ::testing::Test {
     options.shard_grace_s = grace_s;
     return options;
   }
-  static Result<void> rename(Collection &c, const std::string &from, const std::string &to,
+  static Result<void> rename(Model &c, const std::string &from, const std::string &to,
                              const TransactionOptions &options = new_names()) {
     auto begun = c.begin(options);
     if (!begun) return Failure(std::move(begun.error()));
@@ -80,7 +80,7 @@ class NewNames : public ::testing::Test {
     shape = bytes.size();
     return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
   }
-  static std::string bytes(const Collection &c, std::string_view name) {
+  static std::string bytes(const Model &c, std::string_view name) {
     auto place = c.catalogue().find(name);
     EXPECT_TRUE(is_ok(place));
     if (!place) return {};

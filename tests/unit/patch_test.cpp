@@ -75,7 +75,7 @@ class PatchTest : public testing::CrashScene {
     recorder.fails = nullptr;
     return done;  // the journal is kept, as after a crash
   }
-  size_t orphans() const { return testing::names_in(folder()).size(); }
+  size_t journals() const { return testing::names_in(folder()).size(); }
 
   const StillThere there = [] { return Result<void>(); };
   Recorder recorder{env};

@@ -7,7 +7,7 @@
 #include "engine/open.h"
 #include "journal/recover.h"
 #include "located.h"
-#include "model/collection.h"
+#include "model/model.h"
 #include "sharing_env.h"
 #include "test_files.h"
 
@@ -84,7 +84,7 @@ class Scene {
 
   std::string part(int i) const { return dir / ("m-" + std::to_string(i) + ".safetensors"); }
   std::string path() const { return dir / (shards ? "model.safetensors.index.json" : "model.safetensors"); }
-  std::unique_ptr<Collection> open() {
+  std::unique_ptr<Model> open() {
     OpenOptions options;
     options.writable = true;
     options.map = map;
@@ -92,7 +92,7 @@ class Scene {
     EXPECT_TRUE(is_ok(opened));
     return opened ? std::move(*opened) : nullptr;
   }
-  static const std::byte *view(const Collection &of, std::string_view name) {
+  static const std::byte *view(const Model &of, std::string_view name) {
     const Place p = of.catalogue().find(name).value();
     return p.member->view(*p.snapshot, p.index).value();
   }
@@ -111,7 +111,7 @@ class Scene {
   const read::MapMode map;
   TempDir dir;
   Env env{os::Env::posix()};
-  std::unique_ptr<Collection> handle;
+  std::unique_ptr<Model> handle;
   std::vector<std::string> was;  // a, b, c
 };
 
@@ -178,7 +178,7 @@ class ViewsAsPayloads : public ::testing::TestWithParam<Way> {
 
   Scene scene{GetParam().n, GetParam().shards, GetParam().journal, GetParam().map};
   const std::string a = scene.was[0], b = scene.was[1], c = scene.was[2];
-  std::unique_ptr<Collection> other = scene.open();
+  std::unique_ptr<Model> other = scene.open();
   std::vector<std::unique_ptr<PlainMapping>> mappings;
 };
 
@@ -200,7 +200,7 @@ TEST_P(ViewsAsPayloads, Rotate) {
 
 TEST_P(ViewsAsPayloads, FromTheMiddleOfOneIntoTheNext) {
   // Memory of a handle's own holds neighbours side by side only after a load.
-  for (Collection *loaded : {scene.handle.get(), other.get()})
+  for (Model *loaded : {scene.handle.get(), other.get()})
     if (GetParam().map == read::MapMode::none) {
       ASSERT_TRUE(is_ok(loaded->load(loaded->catalogue(), std::nullopt, false, false, {})));
     }

@@ -28,7 +28,7 @@ void PrintTo(const Case &c, std::ostream *out) {
 
 class PlanTest : public ::testing::TestWithParam<Case> {
  protected:
-  std::unique_ptr<Collection> open(const std::string &path) {
+  std::unique_ptr<Model> open(const std::string &path) {
     OpenOptions options;
     options.writable = true;
     options.lock_timeout_ms = 0;

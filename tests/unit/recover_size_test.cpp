@@ -13,7 +13,7 @@
 #include "engine/recover_all.h"
 #include "engine/verify.h"
 #include "fault_env.h"
-#include "file/checkpoint.h"
+#include "file/data_file.h"
 #include "journal/super_recover.h"
 #include "located.h"
 #include "sanitizers.h"
@@ -139,13 +139,13 @@ TEST_F(RecoverSize, ASparseJournalCostsNothing) {
     expect_little("find_orphans " + what, MiB, [&](os::Env &with) {
       auto opened = write::Folder::open(testing::located(with, path), *writer->stat(), {});
       const write::Piece all{0, {0, old.size(), 0}, nullptr};
-      auto found = write::find_orphans(**opened, *writer->stat(), {{}, {&all, 1}});
+      auto found = write::find_hot_journals(**opened, *writer->stat(), {{}, {&all, 1}});
       EXPECT_TRUE(is_ok(found));
       EXPECT_FALSE(found->committed);
     });
     held->release();
     expect_little("open " + what, MiB, [&](os::Env &with) {
-      auto opened = Checkpoint::open(with, path, {.writable = true});
+      auto opened = DataFile::open(with, path, {.writable = true});
       ASSERT_FALSE(opened);
       EXPECT_THAT(opened.error().message, HasSubstr("its manifest is damaged"));
     });

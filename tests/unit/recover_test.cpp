@@ -241,21 +241,21 @@ TEST_F(Recover, OfAMissingFileSaysSo) {
   EXPECT_TRUE(fails_with(Status::no_file, recover()));
 }
 
-class LookingForOrphans : public Recover {
+class LookingForHotJournals : public Recover {
  protected:
-  Orphans look(const Asking &asking = {}) { return look(env, asking); }
-  Orphans look(os::Env &with, const Asking &asking = {}) {
+  FoundJournals look(const HotJournalQuery &query = {}) { return look(env, query); }
+  FoundJournals look(os::Env &with, const HotJournalQuery &query = {}) {
     struct stat s;
     ::stat(path.c_str(), &s);
     auto opened = Folder::open(testing::located(with, path), s, {});
     EXPECT_TRUE(is_ok(opened));
-    auto orphans = find_orphans(**opened, s, asking);
-    EXPECT_TRUE(is_ok(orphans));
-    return *orphans;
+    auto journals = find_hot_journals(**opened, s, query);
+    EXPECT_TRUE(is_ok(journals));
+    return *journals;
   }
 };
 
-TEST_F(LookingForOrphans, TellsRubbishFromPromises) {
+TEST_F(LookingForHotJournals, TellsRubbishFromPromises) {
   const std::string journal = leave(changes, false);
   EXPECT_FALSE(look().committed);
   EXPECT_TRUE(look().idle);
@@ -264,7 +264,7 @@ TEST_F(LookingForOrphans, TellsRubbishFromPromises) {
   EXPECT_FALSE(std::filesystem::exists(journal));
 }
 
-TEST_F(LookingForOrphans, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
+TEST_F(LookingForHotJournals, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
   const std::string journal = leave(changes, true);
   EXPECT_TRUE(look().committed);
   const std::string name = std::filesystem::path(journal).filename();
@@ -276,14 +276,14 @@ TEST_F(LookingForOrphans, SeesCommittedOnesButNotItsOwnNorLivingOnes) {
   EXPECT_FALSE(look().idle);
 }
 
-TEST_F(LookingForOrphans, ReadersWhoMayNotWriteSeeThem) {
+TEST_F(LookingForHotJournals, ReadersWhoMayNotWriteSeeThem) {
   ASSERT_NE(leave(changes, true), "");
   testing::ReadOnlyEnv read_only(env);
   EXPECT_TRUE(look(read_only).committed);
 }
 
 // Its locks on the tensors went before the one on its journal.
-TEST_F(LookingForOrphans, TakesALiveJournalOnBytesThatTheAskerHasLockedForADyingWriters) {
+TEST_F(LookingForHotJournals, TakesALiveJournalOnBytesThatTheAskerHasLockedForADyingWriters) {
   auto piece = [](uint64_t offset, uint64_t n) {
     Piece p{};
     p.offset = offset;
@@ -314,7 +314,7 @@ TEST_F(LookingForOrphans, TakesALiveJournalOnBytesThatTheAskerHasLockedForADying
 }
 
 // A faster process has finished it, at whichever of our calls.
-TEST_F(LookingForOrphans, AndRecoveryPassOverAJournalThatGoesMeanwhile) {
+TEST_F(LookingForHotJournals, AndRecoveryPassOverAJournalThatGoesMeanwhile) {
   for (const Call at : {Call::fstatat, Call::openat})
     for (const bool recovers : {false, true})
       for (size_t n = 0;; ++n) {
@@ -337,7 +337,7 @@ TEST_F(LookingForOrphans, AndRecoveryPassOverAJournalThatGoesMeanwhile) {
       }
 }
 
-TEST_F(LookingForOrphans, SeesWhatIsNoJournalAndPartsThatMakeNewFiles) {
+TEST_F(LookingForHotJournals, SeesWhatIsNoJournalAndPartsThatMakeNewFiles) {
   ASSERT_NE(leave(changes, false), "");
   std::filesystem::create_symlink(path, folder() + "/0123456789abcdef");
   EXPECT_TRUE(look().committed);  // for recovery to move aside

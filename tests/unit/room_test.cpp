@@ -103,7 +103,7 @@ TEST_F(RoomTest, OfACopyOnWriteFilesystemIsAllThatChanges) {
     EXPECT_EQ(room_to_overwrite(file, filesystem, pieces, 4096), (1u << 20) + 4096u);
     EXPECT_GT(room_with_metadata(type, 1), room_with_metadata("ext4", 1));
     EXPECT_EQ(room_with_metadata(type, 0), 0u);
-    EXPECT_TRUE(is_ok(make_room(file, filesystem, pieces, {})));
+    EXPECT_TRUE(is_ok(reserve_space(file, filesystem, pieces, {})));
   }
   EXPECT_FALSE(os::copies_on_write("ext4"));
 }
@@ -137,17 +137,17 @@ TEST_F(RoomTest, ElsewhereIsSetAsideWhereThereAreHolesAndOnXfsAlways) {
   const os::Filesystem ext4{os::Storage::local, "ext4"}, xfs{os::Storage::local, "xfs"};
   env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };
   env.hole = 8192;  // right behind the piece
-  EXPECT_TRUE(is_ok(make_room(file, ext4, pieces, {})));
-  EXPECT_TRUE(fails_with(Status::no_space, make_room(file, xfs, pieces, {})));
+  EXPECT_TRUE(is_ok(reserve_space(file, ext4, pieces, {})));
+  EXPECT_TRUE(fails_with(Status::no_space, reserve_space(file, xfs, pieces, {})));
   env.hole = 8191;
-  auto refused = make_room(file, ext4, pieces, {});
+  auto refused = reserve_space(file, ext4, pieces, {});
   EXPECT_TRUE(fails_with(Status::no_space, refused));
   EXPECT_EQ(refused.error().offset, 4096u);
   env.hole = -EINVAL;  // it cannot say
-  EXPECT_TRUE(is_ok(make_room(file, ext4, pieces, {})));
+  EXPECT_TRUE(is_ok(reserve_space(file, ext4, pieces, {})));
   for (int unsupported : {-EOPNOTSUPP, -ENOSYS, -EINVAL}) {
     env.before = [unsupported](Call call) { return call == Call::fallocate ? unsupported : 0; };
-    EXPECT_TRUE(is_ok(make_room(file, xfs, pieces, {})));
+    EXPECT_TRUE(is_ok(reserve_space(file, xfs, pieces, {})));
   }
 }
 

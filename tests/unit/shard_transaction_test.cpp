@@ -435,7 +435,7 @@ TEST_F(ShardTransactionTest, HoldsNothingWhenItShowsWhatItMade) {
   auto mine = open(mine_env), other = open(other_env);
   EXPECT_EQ(bytes(*mine, "b"), pattern(100, 2));
   {
-    auto alone = Checkpoint::open(os::Env::posix(), shard(1), writable());
+    auto alone = DataFile::open(os::Env::posix(), shard(1), writable());
     ASSERT_TRUE(is_ok(alone));
     TransactionOptions publish;
     publish.publish = true;

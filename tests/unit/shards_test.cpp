@@ -17,7 +17,7 @@
 namespace st::testing {
 namespace {
 
-using store::Collection;
+using store::Model;
 using store::OpenOptions;
 
 class ShardsTest : public ::testing::Test {
@@ -36,8 +36,8 @@ class ShardsTest : public ::testing::Test {
     options.lock_timeout_ms = 0;
     return options;
   }
-  std::unique_ptr<Collection> open(OpenOptions options = {}) const { return open_at(index, std::move(options)); }
-  static std::unique_ptr<Collection> open_at(const std::string &path, OpenOptions options = {}) {
+  std::unique_ptr<Model> open(OpenOptions options = {}) const { return open_at(index, std::move(options)); }
+  static std::unique_ptr<Model> open_at(const std::string &path, OpenOptions options = {}) {
     auto opened = open_path(os::Env::posix(), path, std::move(options));
     EXPECT_TRUE(opened) << opened.error().message;
     return opened ? std::move(*opened) : nullptr;
@@ -55,7 +55,7 @@ class ShardsTest : public ::testing::Test {
     auto done = store::verify(os::Env::posix(), path, {}, {});
     return done ? Status::ok : done.error().status;
   }
-  static std::string bytes(const Collection &c, std::string_view name) {
+  static std::string bytes(const Model &c, std::string_view name) {
     auto place = c.catalogue().find(name);
     EXPECT_TRUE(place) << place.error().message;
     if (!place) return {};

@@ -74,7 +74,7 @@ Result<void> change(os::Env &disk, const std::string &path, const std::string &b
                     bool metadata, Progress progress) {
   OpenOptions options;
   options.writable = true;
-  auto c = Checkpoint::open(disk, path, std::move(options));
+  auto c = DataFile::open(disk, path, std::move(options));
   if (!c) return Failure(std::move(c.error()));
   TransactionOptions change;
   change.progress = std::move(progress);
@@ -186,7 +186,7 @@ TEST_P(SlowDiskTest, AHandleGoesOnAfterACallThatWasStopped) {
   if (!way.in_place) return;
   OpenOptions options;
   options.writable = true;
-  auto c = Checkpoint::open(disk, path, std::move(options));
+  auto c = DataFile::open(disk, path, std::move(options));
   ASSERT_TRUE(is_ok(c));
   const uint64_t shape[] = {size};
   const NewBytes value{static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), size};
@@ -212,7 +212,7 @@ TEST_P(SlowDiskTest, AJournalThatLostASliceIsNotUsedAgain) {
   if (way.journal != "redo" || !way.in_place) return;
   OpenOptions options;
   options.writable = true;
-  auto c = Checkpoint::open(disk, path, std::move(options));
+  auto c = DataFile::open(disk, path, std::move(options));
   ASSERT_TRUE(is_ok(c));
   const uint64_t shape[] = {size};
   const NewBytes value{static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), size};

@@ -3,12 +3,12 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
-#include "file/checkpoint.h"
+#include "file/data_file.h"
 #include "file/transaction.h"
 
 namespace st::testing {
 
-using store::Checkpoint;
+using store::DataFile;
 using store::NewBytes;
 using store::OpenOptions;
 using store::Transaction;
@@ -21,35 +21,35 @@ class StoreScene : public CrashScene {
     options.writable = true;
     return options;
   }
-  std::unique_ptr<Checkpoint> open(OpenOptions options = writable()) { return open(env, std::move(options)); }
-  std::unique_ptr<Checkpoint> open(os::Env &with, OpenOptions options = writable()) {
+  std::unique_ptr<DataFile> open(OpenOptions options = writable()) { return open(env, std::move(options)); }
+  std::unique_ptr<DataFile> open(os::Env &with, OpenOptions options = writable()) {
     return open_path(with, path, std::move(options));
   }
-  static std::unique_ptr<Checkpoint> open_path(os::Env &with, const std::string &where,
-                                               OpenOptions options = writable()) {
-    auto opened = Checkpoint::open(with, where, std::move(options));
+  static std::unique_ptr<DataFile> open_path(os::Env &with, const std::string &where,
+                                             OpenOptions options = writable()) {
+    auto opened = DataFile::open(with, where, std::move(options));
     EXPECT_TRUE(is_ok(opened)) << where;
     return opened ? std::move(*opened) : nullptr;
   }
-  static std::unique_ptr<Transaction> begin(Checkpoint &c, TransactionOptions options = {}) {
+  static std::unique_ptr<Transaction> begin(DataFile &c, TransactionOptions options = {}) {
     auto begun = Transaction::begin(c, std::move(options));
     EXPECT_TRUE(is_ok(begun));
     return begun ? std::move(*begun) : nullptr;
   }
   // The bytes as a value of that tensor.
-  static NewBytes value(const Checkpoint &c, std::string_view name, const std::string &bytes) {
+  static NewBytes value(const DataFile &c, std::string_view name, const std::string &bytes) {
     const Index &index = c.snapshot().header.index;
     const TensorView t = index.at(index.find(name).value());
     return {static_cast<uint32_t>(t.dtype), t.shape, bytes.data(), bytes.size()};
   }
-  static Result<void> update(Checkpoint &c, std::string_view name, const std::string &bytes,
+  static Result<void> update(DataFile &c, std::string_view name, const std::string &bytes,
                              TransactionOptions options = {}) {
     auto begun = Transaction::begin(c, std::move(options));
     if (!begun) return Failure(std::move(begun.error()));
     if (auto staged = (*begun)->update(name, value(c, name, bytes)); !staged) return staged;
     return (*begun)->commit();
   }
-  static std::string seen(const Checkpoint &c, std::string_view name) {
+  static std::string seen(const DataFile &c, std::string_view name) {
     const store::Snapshot &s = c.snapshot();
     const size_t i = s.header.index.find(name).value();
     auto view = c.view(s, i);

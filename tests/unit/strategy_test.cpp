@@ -11,8 +11,8 @@ using testing::is_ok;
 
 class StrategyTest : public ::testing::Test {
  protected:
-  Result<Strategy> choose(Storage storage, const Wishes &wishes = {}) {
-    return choose_strategy(env, wishes, {storage, "testfs"});
+  Result<Strategy> choose(Storage storage, const ReadOptions &wanted = {}) {
+    return choose_strategy(env, wanted, {storage, "testfs"});
   }
   testing::ReadEnv env;
 };
@@ -70,8 +70,9 @@ TEST_F(StrategyTest, WishesGoOverTheStorage) {
 }
 
 TEST_F(StrategyTest, WhoSaysHowManyReadersThereAreReadsThroughThePageCache) {
-  for (const Wishes &wishes : {Wishes{.threads = 2}, Wishes{.prefetch = Prefetch::parallel}, Wishes{.workers = 2}})
-    EXPECT_EQ(choose(Storage::local, wishes)->direct, Direct::off);
+  for (const ReadOptions &wanted :
+       {ReadOptions{.threads = 2}, ReadOptions{.prefetch = Prefetch::parallel}, ReadOptions{.workers = 2}})
+    EXPECT_EQ(choose(Storage::local, wanted)->direct, Direct::off);
   EXPECT_EQ(choose(Storage::local, {.block = 1 << 20})->direct, Direct::automatic);
 }
 

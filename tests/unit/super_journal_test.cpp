@@ -7,24 +7,24 @@
 #include <functional>
 
 #include "journal/super_journal.h"
-#include "newfile/replacement.h"
+#include "newfile/temporary_file.h"
 
 namespace st::write {
 namespace {
 
-SuperList list() {
+SuperManifest list() {
   auto fresh = [](const std::string &file, const std::string &digits = "0123456789abcdef") {
     return temporary_prefix(file, undecided_infix) + digits;
   };
-  SuperList l;
+  SuperManifest l;
   l.index = {"i.json", "", fresh("i.json"), "", {1, 2}, {3, 4}, {}};
   l.parts.push_back({"a", "0000000000000001", "", "", {5, 6}, {}, {}});
   l.parts.push_back({"b", "0000000000000002", fresh("b"), fresh("b", "0123456789abcde2"), {7, 8}, {9, 10}, {11, 12}});
   return l;
 }
 
-bool is_refused(const std::function<void(SuperList &)> &change) {
-  SuperList l = list();
+bool is_refused(const std::function<void(SuperManifest &)> &change) {
+  SuperManifest l = list();
   change(l);
   return !decode_super(encode(l));
 }
@@ -42,7 +42,7 @@ TEST(SuperJournalTest, AListComesBackAsItWas) {
 // But where an entry ends: that is a shorter list, whose hash is another.
 TEST(SuperJournalTest, AnyTruncationIsNoticed) {
   const auto bytes = encode(list());
-  SuperList shorter = list();
+  SuperManifest shorter = list();
   std::vector<size_t> whole;
   for (; !shorter.parts.empty(); shorter.parts.pop_back()) whole.push_back(encode(shorter).size());
   whole.push_back(encode(shorter).size());
@@ -54,34 +54,34 @@ TEST(SuperJournalTest, AnyTruncationIsNoticed) {
 
 TEST(SuperJournalTest, EveryNameIsOneOfTheFolder) {
   for (const std::string bad : {"../b", "/b", "..", ""}) {
-    EXPECT_TRUE(is_refused([&](SuperList &l) { l.index.file = "x/" + bad; })) << bad;
-    EXPECT_TRUE(is_refused([&](SuperList &l) { l.parts[1].journal = "x/" + bad; })) << bad;
-    EXPECT_TRUE(is_refused([&](SuperList &l) { l.parts[1].first += "/" + bad; })) << bad;
+    EXPECT_TRUE(is_refused([&](SuperManifest &l) { l.index.file = "x/" + bad; })) << bad;
+    EXPECT_TRUE(is_refused([&](SuperManifest &l) { l.parts[1].journal = "x/" + bad; })) << bad;
+    EXPECT_TRUE(is_refused([&](SuperManifest &l) { l.parts[1].first += "/" + bad; })) << bad;
   }
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].file = ""; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].file = ".."; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].file = std::string("b\0c", 3); }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].file = std::string(256, 'b'); }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].file = ""; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].file = ".."; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].file = std::string("b\0c", 3); }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].file = std::string(256, 'b'); }));
 }
 
 TEST(SuperJournalTest, EveryPartHasAJournal) {
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[0].journal = ""; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[0].journal = ""; }));
 }
 
 TEST(SuperJournalTest, NewFilesAreTemporariesOfTheirOwnFile) {
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].first = "another.safetensors"; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].first = l.index.first; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].second += "-notes"; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].first = "another.safetensors"; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].first = l.index.first; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].second += "-notes"; }));
   EXPECT_TRUE(is_refused(
-      [](SuperList &l) { l.parts[1].second = temporary_prefix("b", temporary_infix) + "0123456789abcdef"; }));
+      [](SuperManifest &l) { l.parts[1].second = temporary_prefix("b", temporary_infix) + "0123456789abcdef"; }));
 }
 
 TEST(SuperJournalTest, NoFileIsNamedTwice) {
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1] = l.parts[0]; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { std::swap(l.parts[0], l.parts[1]); }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.index.file = "a", l.index.first = ""; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) { l.parts[1].second = l.parts[1].first; }));
-  EXPECT_TRUE(is_refused([](SuperList &l) {
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1] = l.parts[0]; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { std::swap(l.parts[0], l.parts[1]); }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.index.file = "a", l.index.first = ""; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) { l.parts[1].second = l.parts[1].first; }));
+  EXPECT_TRUE(is_refused([](SuperManifest &l) {
     l.parts.insert(l.parts.begin(), {l.parts[1].first, "0000000000000003", "", "", {1, 1}, {}, {}});
   }));
 }

@@ -98,7 +98,7 @@ class SuperRecovery : public ::testing::Test {
     return !journal.empty() && record_of(journal).is_super() ? journal : std::string();
   }
   // As a forger would make it that knows the hashes.
-  void forge(const std::function<void(SuperList &)> &change) const {
+  void forge(const std::function<void(SuperManifest &)> &change) const {
     const std::string journal = super(), bytes = bytes_of(journal);
     CommitRecord record = record_of(journal);
     auto list = decode_super({reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges});
@@ -278,14 +278,14 @@ TEST_F(SuperRecovery, DistrustsADamagedList) {
 
 TEST_F(SuperRecovery, DistrustsTheListOfAnotherIndex) {
   leave_updates();
-  forge([](SuperList &list) { list.index.file = "n.safetensors.index.json"; });
+  forge([](SuperManifest &list) { list.index.file = "n.safetensors.index.json"; });
   expect_aside("its list of files is damaged");
 }
 
 // It would wait for itself.
 TEST_F(SuperRecovery, DistrustsAListThatNamesAFileTwice) {
   leave_updates();
-  forge([](SuperList &list) { list.parts.back().file = list.index.file; });
+  forge([](SuperManifest &list) { list.parts.back().file = list.index.file; });
   expect_aside("its list of files is damaged");
 }
 

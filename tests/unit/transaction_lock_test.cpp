@@ -122,14 +122,14 @@ TEST_F(TransactionLock, AWaitForALockCanBeInterrupted) {
    public:
     using FaultEnv::FaultEnv;
     void sleep_us(uint32_t) override {
-      if (++sleeps == 10) checkpoint->interrupt();
+      if (++sleeps == 10) data_file->interrupt();
     }
     uint64_t monotonic_ms() override { return 0; }
     int sleeps = 0;
-    Checkpoint *checkpoint = nullptr;
+    DataFile *data_file = nullptr;
   } interrupting(env);
   auto c = open(interrupting);
-  interrupting.checkpoint = c.get();
+  interrupting.data_file = c.get();
   const os::RangeLock held = hold(a_at, 1);
   EXPECT_TRUE(fails_with(Status::interrupted, update(*c, "a", new_a, within(-1))));
   EXPECT_TRUE(same_bytes(bytes_of(path), old));

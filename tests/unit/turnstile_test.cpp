@@ -35,12 +35,12 @@ class Turns : public ::testing::Test {
   static NewBytes u8(const std::string &bytes) {
     return {static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), bytes.size()};
   }
-  static std::unique_ptr<Checkpoint> open(TimedEnv &env) {
+  static std::unique_ptr<DataFile> open(TimedEnv &env) {
     OpenOptions options;
     options.writable = true;
-    return Checkpoint::open(env, path, std::move(options)).value();
+    return DataFile::open(env, path, std::move(options)).value();
   }
-  static Result<Times> change(TimedEnv &env, Checkpoint &c, const std::string &name, bool publish,
+  static Result<Times> change(TimedEnv &env, DataFile &c, const std::string &name, bool publish,
                               int32_t timeout_ms = 10000) {
     TransactionOptions options;
     options.publish = publish;

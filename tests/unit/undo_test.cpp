@@ -290,7 +290,7 @@ TEST_F(UndoTest, TooLittleRoomForCopiesIsLeftToTheRedoRecord) {
   EXPECT_TRUE(same_bytes(bytes_of(path), with({{b_at, new_b}})));
 }
 
-// The next to lock the tensors must take the journal for an orphan.
+// The next to lock the tensors must take the journal for a hot journal.
 TEST_F(UndoTest, TheJournalOfAnOpenOutcomeIsUnlockedBeforeTheTensors) {
   class Closes : public SharingEnv {
    public:

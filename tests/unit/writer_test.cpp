@@ -11,8 +11,8 @@
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "located.h"
-#include "newfile/carry_over.h"
-#include "newfile/replacement.h"
+#include "newfile/copy_attributes.h"
+#include "newfile/temporary_file.h"
 #include "os/exclusive.h"
 
 namespace st::write {
@@ -537,16 +537,16 @@ TEST_F(Inherits, TemporariesThatCannotBeLookedAtAreLeft) {
   put_bytes(dead, "half");
   const os::Location at = located(faulty, path);
   faulty.before = [](Call call) { return call == Call::list ? -EIO : 0; };
-  Replacement::remove_stale(at);
+  TemporaryFile::remove_stale(at);
   EXPECT_TRUE(std::filesystem::exists(dead));
   for (size_t n = 0; n < 3; ++n) {  // itself, its lock, and itself again
     size_t asked = 0;
     faulty.before = [&](Call call) { return (call == Call::openat || call == Call::lock) && asked++ == n ? -EIO : 0; };
-    Replacement::remove_stale(at);
+    TemporaryFile::remove_stale(at);
     EXPECT_TRUE(std::filesystem::exists(dead)) << n;
   }
   faulty.before = nullptr;
-  Replacement::remove_stale(at);
+  TemporaryFile::remove_stale(at);
   EXPECT_FALSE(std::filesystem::exists(dead));
 }
 
@@ -562,7 +562,7 @@ TEST_F(Inherits, TemporariesThatVanishAreTriedAgainAndThenTold) {
     int gone = 0;
   } env(faulty);
   env.gone = 1;
-  auto once = Replacement::create(located(env, path), 0600);
+  auto once = TemporaryFile::create(located(env, path), 0600);
   ASSERT_TRUE(is_ok(once));
   // And the one that is kept is locked, so that nobody takes it for stale.
   auto other = (*once)->open_again();
@@ -570,7 +570,7 @@ TEST_F(Inherits, TemporariesThatVanishAreTriedAgainAndThenTold) {
   EXPECT_TRUE(os::is_locked(*other, {0, 0, true}).value());
   once->reset();
   env.gone = 1000;
-  EXPECT_TRUE(fails_with(Status::io, Replacement::create(located(env, path), 0600)));
+  EXPECT_TRUE(fails_with(Status::io, TemporaryFile::create(located(env, path), 0600)));
   dir.may_hold_temporaries();  // "vanished" ones
 }
 
@@ -578,12 +578,12 @@ TEST_F(Inherits, ANameThatIsTakenIsTriedAgainAndThenTold) {
   const os::Location at = located(faulty, path);
   size_t fail = 1;
   faulty.before = [&](Call call) { return call == Call::openat && fail > 0 ? --fail, -EEXIST : 0; };
-  EXPECT_TRUE(is_ok(Replacement::create(at, 0600)));
+  EXPECT_TRUE(is_ok(TemporaryFile::create(at, 0600)));
   fail = 1000;
-  EXPECT_FALSE(Replacement::create(at, 0600));
+  EXPECT_FALSE(TemporaryFile::create(at, 0600));
   size_t opened = 0;
   faulty.before = [&](Call call) { return call == Call::openat && opened++ == 0 ? -EMFILE : 0; };
-  EXPECT_FALSE(Replacement::create(at, 0600));
+  EXPECT_FALSE(TemporaryFile::create(at, 0600));
 }
 
 TEST_F(Inherits, ARenameThatFailsAfterTheFactCounts) {
@@ -643,7 +643,7 @@ TEST_F(Inherits, ALongNameIsCutBetweenCharactersForItsTemporary) {
   while (name.size() < 230) name += "\xe9\x95\xbf";  // three bytes each
   name += ".safetensors";
   const std::string target = dir / name;
-  auto made = Replacement::create(located(faulty, target), 0600);
+  auto made = TemporaryFile::create(located(faulty, target), 0600);
   ASSERT_TRUE(is_ok(made));
   bool found = false;
   for (const std::string &n : testing::names_in(dir.path())) {
@@ -656,9 +656,9 @@ TEST_F(Inherits, ALongNameIsCutBetweenCharactersForItsTemporary) {
 
 // ---- what crashed writers left is finished before the file goes
 
-class OverOrphans : public testing::CrashScene {};
+class OverHotJournals : public testing::CrashScene {};
 
-TEST_F(OverOrphans, AreRecoveredBeforeTheFileIsReplaced) {
+TEST_F(OverHotJournals, AreRecoveredBeforeTheFileIsReplaced) {
   leave({{a_at, pattern(4000, 8)}}, true);
   const std::string bytes = pattern(50, 1);
   ASSERT_TRUE(is_ok(save(env, path, {u8("x", bytes)}, {}, {})));
@@ -666,7 +666,7 @@ TEST_F(OverOrphans, AreRecoveredBeforeTheFileIsReplaced) {
   EXPECT_EQ(std::filesystem::file_size(path) % 64, 50u);
 }
 
-TEST_F(OverOrphans, ThatCannotBeRecoveredKeepTheFile) {
+TEST_F(OverHotJournals, ThatCannotBeRecoveredKeepTheFile) {
   leave({{a_at, pattern(4000, 8)}}, true);
   FaultEnv faulty(env);
   size_t writes = 0;

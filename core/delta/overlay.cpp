@@ -1,0 +1,178 @@
+#include "delta/overlay.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "delta/delta_chain.h"
+
+namespace st::store {
+namespace {
+
+// A base of the same names and forms but other bytes is told by how some of its
+// tensors begin: so many are looked at, of those that the deltas replace.
+constexpr size_t samples = 8;
+
+}  // namespace
+
+// What the layers make together. A name is looked up from the top: the first
+// layer that has it decides, whether that tensor is shown or was deleted above.
+class OverlayCatalogue final : public Merged {
+ public:
+  // The listing's strings that are not the snapshots' are those of `deltas`.
+  OverlayCatalogue(ModelView base, std::span<const std::unique_ptr<DataFile>> files, std::vector<DeltaFile> deltas,
+                   const TensorList &listing);
+
+  size_t size() const override { return tensors_.size(); }
+  Result<Place> at(size_t i) const override { return place(i); }
+  Result<std::optional<Place>> find(std::string_view name) const override;
+  size_t metadata_size() const override { return metadata_.size(); }
+  MetadataPair metadata_at(size_t i) const override { return metadata_[i]; }
+  std::optional<std::string_view> metadata_find(std::string_view key) const override;
+  // Those of the base, then the deltas.
+  size_t members() const override { return files_.size(); }
+  std::string_view member_path(size_t i) const override { return files_[i].data_file->path(); }
+  Result<Opened> member(size_t i) const override { return files_[i]; }
+  std::vector<Opened> opened() const override { return files_; }
+  size_t index_bytes() const override;
+
+  const std::vector<Opened> &files() const { return files_; }
+
+ private:
+  static constexpr uint32_t hidden = UINT32_MAX;
+  struct Source {
+    uint32_t layer, index;
+  };
+  Place place(size_t i) const;
+  std::optional<Place> shown(size_t layer, size_t index) const {
+    const uint32_t i = shown_as_[layer][index];
+    return i == hidden ? std::nullopt : std::optional(place(i));
+  }
+
+  const ModelView base_;
+  const std::vector<DeltaFile> deltas_;
+  std::vector<Opened> files_;                    // of the base, and the deltas
+  std::vector<std::vector<uint32_t>> shown_as_;  // of each tensor of each layer the number here, or hidden
+  std::vector<Source> tensors_;
+  std::vector<MetadataPair> metadata_;
+  std::vector<uint32_t> by_key_;  // numbers of metadata_, sorted by key
+};
+
+OverlayCatalogue::OverlayCatalogue(ModelView base, std::span<const std::unique_ptr<DataFile>> files,
+                                   std::vector<DeltaFile> deltas, const TensorList &listing)
+    : base_(std::move(base)),
+      deltas_(std::move(deltas)),
+      files_(base_.files().begin(), base_.files().end()),
+      metadata_(listing.metadata),
+      by_key_(metadata_.size()) {
+  shown_as_.emplace_back(base_.size(), hidden);
+  for (size_t n = 0; n < deltas_.size(); ++n) {
+    files_.push_back({files[n].get(), deltas_[n].snapshot.get()});
+    shown_as_.emplace_back(deltas_[n].index().size(), hidden);
+  }
+  tensors_.reserve(listing.tensors.size());
+  for (const ListedTensor &t : listing.tensors) {
+    shown_as_[t.layer][t.index] = static_cast<uint32_t>(tensors_.size());
+    tensors_.push_back({t.layer, static_cast<uint32_t>(t.index)});
+  }
+  std::iota(by_key_.begin(), by_key_.end(), 0u);
+  std::sort(by_key_.begin(), by_key_.end(),
+            [this](uint32_t a, uint32_t b) { return metadata_[a].first < metadata_[b].first; });
+}
+
+Place OverlayCatalogue::place(size_t i) const {
+  const Source s = tensors_[i];
+  if (s.layer == 0) {
+    Place p = base_.at(s.index);
+    p.global = i;
+    return p;
+  }
+  const size_t number = base_.files().size() + s.layer - 1;
+  return {i, static_cast<uint32_t>(number), files_[number].data_file, files_[number].snapshot, s.index};
+}
+
+Result<std::optional<Place>> OverlayCatalogue::find(std::string_view name) const {
+  for (size_t n = deltas_.size(); n > 0; --n)
+    if (const auto found = deltas_[n - 1].index().find(name)) return shown(n, *found);
+  if (const auto found = base_.find(name)) return shown(0, *found);
+  return std::nullopt;
+}
+
+std::optional<std::string_view> OverlayCatalogue::metadata_find(std::string_view key) const {
+  const auto found = std::lower_bound(by_key_.begin(), by_key_.end(), key,
+                                      [this](uint32_t i, std::string_view k) { return metadata_[i].first < k; });
+  if (found == by_key_.end() || metadata_[*found].first != key) return std::nullopt;
+  return metadata_[*found].second;
+}
+
+size_t OverlayCatalogue::index_bytes() const {
+  size_t bytes = base_.index_bytes() + tensors_.size() * sizeof(Source) +
+                 metadata_.size() * (sizeof(MetadataPair) + sizeof(uint32_t));
+  for (const auto &layer : shown_as_) bytes += layer.size() * sizeof(uint32_t);
+  return bytes;
+}
+
+namespace {
+
+std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
+  if (all.size() <= samples) return all;
+  std::vector<OldTensor> some;
+  some.reserve(samples);
+  for (size_t i = 0; i < samples; ++i) some.push_back(all[i * (all.size() - 1) / (samples - 1)]);
+  return some;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &path, OpenOptions options,
+                                             OpenLayers open_layers) {
+  if (options.writable)
+    return fail(Status::invalid_argument, in_quotes(path),
+                " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
+                "merge into a new file");
+  std::unique_ptr<Overlay> layered(new Overlay(env, path, std::move(options), open_layers));
+  ST_TRY(layered->layers_, open_layers(env, path, layered->member_options()));
+  ST_TRY(layered->stack());
+  return layered;
+}
+
+Result<void> Overlay::stack() {
+  ST_TRY(auto base, ModelView::of(*layers_.base));
+  std::vector<DeltaFile> deltas;
+  for (const auto &file : layers_.deltas) {
+    ST_TRY(auto delta, DeltaFile::of(*file));
+    deltas.push_back(std::move(delta));
+  }
+  ST_TRY(auto chained, chain(base, deltas));
+  ST_TRY(check_heads(base, spread(chained.old)));
+  show(std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas), chained.listing));
+  return {};
+}
+
+Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as) const {
+  ST_TRY(auto opened, open(env(), path_, options_of(options(), as), open_layers_));
+  const auto files_of = [](const Catalogue &c) -> const std::vector<Opened> & {
+    return static_cast<const OverlayCatalogue *>(c.several())->files();
+  };
+  const Catalogue of_opened = opened->catalogue();
+  const auto &mine = files_of(state), &its = files_of(of_opened);
+  const auto same = [](const Opened &a, const Opened &b) {
+    return os::same_inode(a.snapshot->identity, b.snapshot->identity);
+  };
+  const auto [gone, come] = std::mismatch(mine.begin(), mine.end(), its.begin(), its.end(), same);
+  if (gone == mine.end() && come == its.end()) return opened;
+  return fail(Status::file_changed, in_quotes(gone == mine.end() ? path_ : gone->data_file->path()),
+              " now names another file; open it anew by its path");
+}
+
+Result<void> Overlay::refresh() {
+  ST_TRY(layers_.base->refresh());
+  for (const auto &delta : layers_.deltas) ST_TRY(delta->refresh());
+  return stack();
+}
+
+Result<std::unique_ptr<AnyTransaction>> Overlay::begin(TransactionOptions) {
+  return fail(Status::read_only, "an overlay of deltas on ", in_quotes(path_),
+              " is for reading only; patch the base, or merge into a new file");
+}
+
+}  // namespace st::store

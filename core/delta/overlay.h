@@ -1,0 +1,48 @@
+// A base, one file or shards, and deltas on it, seen as what patching would make,
+// without making it: every tensor is a view of the file that has it. For reading only.
+#pragma once
+
+#include "model/multi_file.h"
+
+namespace st::store {
+
+class OverlayCatalogue;
+
+struct Layers {
+  std::unique_ptr<Model> base;
+  std::vector<std::unique_ptr<DataFile>> deltas;
+};
+// Opens what `path` leads to, and options.deltas. How paths are opened is known above; an overlay is given it, as it is
+// opened again by its paths.
+using OpenLayers = Result<Layers> (*)(os::Env &env, const std::string &path, const OpenOptions &options);
+
+class Overlay final : public MultiFile {
+ public:
+  // options.deltas, in their order, on what `path` leads to. Statuses: delta,
+  // delta_base; invalid_argument if it is to be written to; those of opening each.
+  static Result<std::unique_ptr<Model>> open(os::Env &env, const std::string &path, OpenOptions options,
+                                             OpenLayers open_layers);
+
+  ~Overlay() override { MultiFile::close(); }  // its catalogues hold what is in the layers
+
+  Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
+  // All layers anew; if they no longer fit each other nothing changes.
+  Result<void> refresh() override;
+  Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
+  void close() noexcept override {
+    MultiFile::close();
+    layers_.base->close();
+    for (const auto &delta : layers_.deltas) delta->close();
+  }
+
+ private:
+  Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers)
+      : MultiFile(env, std::move(options)), path_(std::move(path)), open_layers_(open_layers) {}
+  Result<void> stack();
+
+  const std::string path_;  // as given
+  const OpenLayers open_layers_;
+  Layers layers_;
+};
+
+}  // namespace st::store

@@ -1,0 +1,184 @@
+#include "file/data_file.h"
+
+#include "journal/recover.h"
+#include "journal/undo.h"
+
+namespace st::store {
+
+Result<std::unique_ptr<DataFile>> DataFile::open(os::Env &env, const std::string &path, OpenOptions options) {
+  // Usually no link is in the way.
+  if (auto unlinked = os::Location::find_unlinked(env, path)) {
+    auto opened = open(std::move(*unlinked), options);
+    if (opened || opened.error().os_errno != ELOOP) return opened;
+  }
+  ST_TRY(auto at, os::Location::find(env, path));
+  return open(std::move(at), std::move(options));
+}
+
+Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions options) {
+  os::Env &env = at.env();
+  std::unique_ptr<DataFile> c(new DataFile(env, std::move(options)));
+  c->path_ = at.path();
+  c->at_ = std::move(at);
+
+  ST_TRY(auto snapshot, c->look());
+  ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
+  c->undo_from_ = write::undo_from(env, snapshot->filesystem);
+  if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
+  c->adopt(std::move(snapshot));
+  return c;
+}
+
+Result<std::unique_ptr<DataFile>> DataFile::open_memory(os::Env &env, const std::byte *bytes, size_t size) {
+  std::unique_ptr<DataFile> c(new DataFile(env, {}));
+  ST_TRY(auto snapshot, Snapshot::of_memory(env, bytes, size));
+  c->strategy_.reason = "the file was given as memory";
+  c->adopt(std::move(snapshot));
+  return c;
+}
+
+Result<std::unique_ptr<DataFile>> DataFile::reopen(const Snapshot &state, Again as) const {
+  if (path_.empty())
+    return fail(
+        Status::unsupported,
+        "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
+  ST_TRY(auto here, state.here());
+  ST_TRY(auto replaced, at_.was_replaced(here.file));
+  if (replaced)
+    return fail(Status::file_changed, in_quotes(path_), " now names another file; open it anew by its path");
+  return open(at_, options_of(options_, as));
+}
+
+// The file as it stands there now, with nothing left to recover.
+Result<std::unique_ptr<Snapshot>> DataFile::look() {
+  return os::while_stale([this]() -> Result<std::unique_ptr<Snapshot>> {
+    struct stat identity;
+    ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
+    ST_TRY(auto clean, recover_if_needed(identity));
+    auto snapshot = clean ? Snapshot::take(std::move(file), identity, options_.map, options_.log)
+                          : Snapshot::take(std::move(file), options_.map, options_.log);
+    if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
+    return snapshot;
+  });
+}
+
+Result<void> DataFile::refresh() {
+  if (path_.empty()) return {};
+  ST_TRY(auto fresh, look());
+  // In a folder that was moved nothing new would ever be seen.
+  ST_TRY(at_.check_led_to());
+  const HeldSnapshot now = hold();
+  const bool same = os::same_inode(now->identity, fresh->identity) && now->header_hash == fresh->header_hash &&
+                    now->file_size() == fresh->file_size();
+  // Views that may be written must not change under a reader, and do not tell whether the file did.
+  const bool stays = same && now->content.wanted() != read::MapMode::copy_on_write;
+  if (stays && !now->has_own_memory()) return {};
+  // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
+  // read once more to where it is.
+  if (stays && !now.alone()) return now->refresh_own_memory();
+  adopt(std::move(fresh));
+  return {};
+}
+
+Result<void> DataFile::refresh_settled() {
+  const Control control = this->control();
+  auto recovered = recover({options_.lock_timeout_ms, &control, &counters_.lock_waits});
+  // Where nothing can be written, is there anything to be?
+  if (!recovered && recovered.error().status != Status::needs_recovery) return recovered;
+  return refresh();
+}
+
+HeldSnapshot DataFile::adopt(std::unique_ptr<Snapshot> snapshot) {
+  if (options_.descriptors && snapshot->env) snapshot->share_descriptor(options_.descriptors);
+  if (journals_) journals_->follow(snapshot->identity.st_ino);
+  return versions_.show(std::move(snapshot));
+}
+
+// Before the header is believed, what a crashed writer had promised is kept.
+// Whether there was no journal, so that nothing has touched the file.
+Result<bool> DataFile::recover_if_needed(const struct stat &identity) {
+  ST_TRY(auto folder, write::Folder::open(at_, identity, options_.log));
+  if (!folder) return true;
+  ST_TRY(auto journals, write::find_hot_journals(*folder, identity));
+  if (!journals.committed && !options_.writable) return false;
+  if (!journals.committed && !journals.idle) {
+    write::Folder::remove_if_empty(at_);
+    return false;
+  }
+  const Control control = this->control();
+  // Rubbish is removed only if nobody is in the way.
+  auto recovered = recover({journals.committed ? options_.lock_timeout_ms : 0, &control, &counters_.lock_waits});
+  if (!recovered && journals.committed) return Failure(std::move(recovered.error()));
+  return false;
+}
+
+Result<void> DataFile::recover(const os::LockWait &wait) {
+  const write::Findings told = [this](const write::Finding &f) {
+    if (options_.log) options_.log(f.level, f.message);
+    return true;
+  };
+  ST_TRY(auto done, write::recover(at_, wait, told));
+  counters_.recoveries += done.applied + done.undone + done.dropped;
+  if (done.aside > 0)
+    return fail(Status::journal, done.why_aside,
+                "; the file may hold a half-finished change: verify it, then open again");
+  return {};
+}
+
+namespace {
+
+Error about(Error e, const TensorView &t) {
+  if (!e.has_tensor) e = std::move(e).about_tensor(t.name);
+  return e;
+}
+
+read::Source source_of(const Snapshot &s, const Access &here) {
+  if (s.env) return {&here.file, nullptr};
+  return {nullptr, s.content.bytes()};
+}
+
+}  // namespace
+
+Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {
+  const TensorView t = s.header.index.at(i);
+  if (t.nbytes == 0) return nullptr;
+  if (const std::byte *bytes = try_view(s, i, t)) return bytes;
+  auto here = s.here();
+  if (!here) return Failure(about(std::move(here.error()), t));
+  auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);
+  if (!bytes) return Failure(about(std::move(bytes.error()), t));
+  return bytes;
+}
+
+bool DataFile::lends(const void *bytes, uint64_t n) const {
+  bool found = false;
+  versions_.each([&](const Snapshot &s) { found = found || s.lends(bytes, n); });
+  return found;
+}
+
+Result<void> DataFile::read(const Snapshot &s, size_t i, void *to) const {
+  const TensorView t = s.header.index.at(i);
+  auto here = s.here();
+  if (!here) return Failure(about(std::move(here.error()), t));
+  if (auto done = read::copy(source_of(s, *here), s.file_offset(t), t.nbytes, to, control()); !done)
+    return Failure(about(std::move(done.error()), t));
+  counters_.bytes_read += t.nbytes;
+  return {};
+}
+
+Result<void> DataFile::read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const {
+  return read_slice_with(s, i, plan, to, control());
+}
+
+Result<void> DataFile::read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
+                                       const Control &control) const {
+  const TensorView t = s.header.index.at(i);
+  auto here = s.here();
+  if (!here) return Failure(about(std::move(here.error()), t));
+  auto bytes = read::copy_slice(source_of(s, *here), s.file_offset(t), plan, to, control);
+  if (!bytes) return Failure(about(std::move(bytes.error()), t));
+  counters_.bytes_read += *bytes;
+  return {};
+}
+
+}  // namespace st::store

@@ -1,0 +1,201 @@
+// One file, alone or as a member of a collection (collection.h). Names to tensors,
+// views and copies of their bytes, and the home of transactions. Readers may be many
+// threads; each transaction belongs to one.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/control.h"
+#include "file/snapshot.h"
+#include "file/versions.h"
+#include "format/slice.h"
+#include "journal/journal_folder.h"
+#include "read/bulk.h"
+#include "read/copy.h"
+
+namespace st::store {
+
+struct OpenOptions {
+  bool writable = false;
+  read::MapMode map = read::MapMode::automatic;
+  read::ReadOptions bulk = {};
+  uint32_t worker_index = 0;  // of a group of worker_count that shares the warming of the file
+  uint32_t worker_count = 1;
+  uint64_t memory_limit = 0;  // bytes of page cache that bulk reads may leave behind; 0: any
+  int32_t lock_timeout_ms = 10000;
+  Progress progress = {};
+  Log log = {};
+  std::vector<std::string> deltas = {};  // paths, of a Model; a DataFile knows none
+  // For a member of a collection, which shares them with the other members.
+  std::shared_ptr<os::Descriptors> descriptors = {};
+  std::shared_ptr<struct Account> account = {};
+};
+
+// How a handle opens its file once more: with the same options, except that it only reads, or shows copy-on-write
+// views.
+enum class Again { the_same, for_reading, copy_on_write };
+inline OpenOptions options_of(OpenOptions options, Again as) {
+  options.writable &= as == Again::the_same;
+  if (as == Again::copy_on_write) options.map = read::MapMode::copy_on_write;
+  return options;
+}
+
+// This worker's contiguous share of `bytes`, as `options` says.
+class WorkersPart {
+ public:
+  WorkersPart(const OpenOptions &options, uint64_t bytes) {
+    const uint64_t count = std::max(options.worker_count, 1u), number = options.worker_index;
+    from_ = bytes / count * number;
+    until_ = number + 1 == count ? UINT64_MAX : bytes / count * (number + 1);
+  }
+  bool has(uint64_t begin) const { return begin >= from_ && begin < until_; }
+
+ private:
+  uint64_t from_, until_;
+};
+
+struct Counters {
+  std::atomic<uint64_t> bytes_read = 0, bytes_prefetched = 0, read_requests = 0, bytes_written = 0, journal_bytes = 0,
+                        commits = 0, recoveries = 0, lock_waits = 0;
+};
+
+// What the calls on a handle have in common, whichever of its files they are about.
+struct Account {
+  Counters counters;
+  std::atomic<uint64_t> interrupts = 0;
+};
+
+using HeldSnapshot = Versions<Snapshot>::Held;
+
+// A tensor of a bulk read, or a slice of it, and where its bytes go.
+struct BulkRequest {
+  size_t index;
+  const SlicePlan *slice;  // null: all of it
+  std::byte *to;
+};
+
+// A bulk read over several files: how many files there are, and how many threads this one may have.
+struct Share {
+  uint32_t threads = UINT32_MAX;
+  size_t members = 1;
+  uint64_t room = UINT64_MAX;  // bytes that it may prefetch
+};
+
+class DataFile {
+ public:
+  static Result<std::unique_ptr<DataFile>> open(os::Env &env, const std::string &path, OpenOptions options);
+  static Result<std::unique_ptr<DataFile>> open(os::Location at, OpenOptions options);
+  static Result<std::unique_ptr<DataFile>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
+  // By the same path, which must still lead to the file of `state`. How: `as`.
+  Result<std::unique_ptr<DataFile>> reopen(const Snapshot &state, Again as) const;
+  // It is used no more, but through what somebody holds.
+  void close() noexcept {
+    journals_.reset();
+    versions_.close();
+  }
+  // The file as it is now, also if it was replaced: what others have committed.
+  Result<void> refresh();
+  // The same, but of a file that nobody is making anew. So a dying writer's change is finished first.
+  Result<void> refresh_settled();
+
+  // The current state: lent, for what is given out until release(); or held.
+  const Snapshot &snapshot() const { return versions_.lend(); }
+  HeldSnapshot hold() const { return versions_.hold(); }
+  // No pointer that was given out is used any more.
+  void release() noexcept { versions_.release(); }
+  // Each state that somebody still uses, also those that were superseded.
+  template <class Visit>
+  void each_snapshot(Visit visit) const {
+    versions_.each(visit);
+  }
+  const OpenOptions &options() const { return options_; }
+  Counters &counters() const { return counters_; }
+  Account &account() const { return *account_; }
+  // Journals that wait for the next transaction are removed, and their descriptors closed.
+  void close_idle_journals() {
+    if (journals_) journals_->close_idle();
+  }
+  void interrupt() { interrupts_.fetch_add(1, std::memory_order_relaxed); }
+  Control control() const { return Control(options_.progress, &interrupts_); }
+
+  // Tensor i of a snapshot's index. The bytes of a view live as long as the
+  // checkpoint; null for no bytes.
+  Result<const std::byte *> view(const Snapshot &s, size_t i) const;
+  // The same where it takes nothing but a look; else null.
+  const std::byte *try_view(const Snapshot &s, size_t i, const TensorView &t) const noexcept {
+    if (t.nbytes == 0 || !s.env || s.env->fork_generation() != s.generation) return nullptr;
+    return s.content.try_view(i, s.file_offset(t));
+  }
+  // Do some of these bytes lie in memory that views of this handle show?
+  bool lends(const void *bytes, uint64_t n) const;
+  Result<void> read(const Snapshot &s, size_t i, void *to) const;
+  Result<void> read_slice(const Snapshot &s, size_t i, const SlicePlan &plan, void *to) const;
+
+  // In bulk: tensors of a snapshot's index, in file order. `progress` may be
+  // empty: then the handle's own.
+  Result<void> read_many(const Snapshot &s, const std::vector<BulkRequest> &requests, const Progress &progress,
+                         const Share &share = {}) const;
+  // Into memory, so that views do not wait: the page cache, or memory of our
+  // own where there is no mapping.
+  Result<void> prefetch(const Snapshot &s, std::vector<size_t> tensors, const Progress &progress,
+                        const Share &share = {}) const;
+  // The tensors of this worker's part of the file, in file order.
+  std::vector<size_t> own_part(const Snapshot &s) const;
+  // Into one arena; their views lie in it from then on.
+  Result<void> load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
+                    const Progress &progress, const Share &share = {}) const;
+  const read::Strategy &strategy() const { return strategy_; }
+  const std::string &path() const { return path_; }  // absolute, without symbolic links; empty for memory
+  const os::Location &location() const { return at_; }
+
+ private:
+  friend class Transaction;
+  DataFile(os::Env &env, OpenOptions options)
+      : env_(env),
+        options_(std::move(options)),
+        account_(options_.account ? options_.account : std::make_shared<Account>()),
+        counters_(account_->counters),
+        interrupts_(account_->interrupts) {}
+
+  Result<void> read_slice_with(const Snapshot &s, size_t i, const SlicePlan &plan, void *to,
+                               const Control &control) const;
+  Control control_of(const Progress &progress) const {
+    return Control(progress ? progress : options_.progress, &interrupts_);
+  }
+  read::Strategy strategy_of(const Share &share) const {
+    read::Strategy strategy = strategy_;
+    strategy.threads = std::min(strategy.threads, share.threads);
+    return strategy;
+  }
+  // This file's part of the bytes that a read may leave behind in the page cache.
+  uint64_t limit_of(const Share &share) const {
+    return options_.memory_limit == 0 ? 0 : std::max<uint64_t>(options_.memory_limit / share.members, 1);
+  }
+  void count(const read::BulkDone &done) const {
+    counters_.bytes_read += done.bytes;
+    counters_.read_requests += done.requests;
+  }
+  HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
+  Result<std::unique_ptr<Snapshot>> look();
+  Result<bool> recover_if_needed(const struct stat &identity);
+  Result<void> recover(const os::LockWait &wait);
+
+  os::Env &env_;
+  OpenOptions options_;
+  read::Strategy strategy_;
+  os::Location at_;
+  std::string path_;  // of at_
+  Versions<Snapshot> versions_;
+  std::unique_ptr<write::JournalFolder> journals_;  // of a writable checkpoint
+  std::atomic<bool> poisoned_ = false;
+  std::atomic<bool> locks_tested_ = false;
+  std::atomic<uint64_t> undo_from_ = UINT64_MAX;  // see journal/undo.h
+  const std::shared_ptr<Account> account_;
+  Counters &counters_;
+  std::atomic<uint64_t> &interrupts_;
+};
+
+}  // namespace st::store

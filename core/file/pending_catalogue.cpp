@@ -1,0 +1,152 @@
+#include "file/pending_catalogue.h"
+
+#include <algorithm>
+
+namespace st::store {
+namespace {
+
+Failure refuse(Status status, std::string_view name, std::string_view why) {
+  return Failure(error(status, "tensor ", in_quotes(name), " ", why).about_tensor(name));
+}
+
+}  // namespace
+
+Result<void> check_new_name(std::string_view name) {
+  if (name != "__metadata__") return {};
+  return fail(Status::invalid_argument,
+              "no tensor may be named \"__metadata__\": that is where the format keeps metadata");
+}
+
+PendingCatalogue::PendingCatalogue(const Index &index) {
+  places_.reserve(index.size());
+  by_name_.reserve(index.size());
+  for (size_t i = 0; i < index.size(); ++i) {
+    const TensorView t = index.at(i);
+    by_name_.emplace(t.name, i);
+    places_.push_back(
+        PendingTensor{std::string(t.name), {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes}, t.begin, {}});
+  }
+  for (size_t i = 0; i < index.metadata_size(); ++i) metadata_.emplace_back(index.metadata_at(i));
+}
+
+Result<size_t> PendingCatalogue::place_of(const std::string &name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return refuse(Status::not_found, name, "is not in the file, or no longer");
+  return found->second;
+}
+
+const PendingTensor *PendingCatalogue::find(const std::string &name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &*places_[found->second];
+}
+
+Result<void> PendingCatalogue::apply(const Change &change) {
+  switch (change.kind) {
+    case Change::put: put(change); return {};
+    case Change::update: {
+      ST_TRY(auto place, place_of(change.name));
+      PendingTensor &t = *places_[place];
+      const Form &f = change.form;
+      ST_TRY(check_same_form(t.name, t.form.dtype, t.form.shape, t.form.nbytes, static_cast<uint32_t>(f.dtype), f.shape,
+                             f.nbytes));
+      t.payload = change.payload;
+      return {};
+    }
+    case Change::remove: {
+      ST_TRY(auto place, place_of(change.name));
+      places_[place].reset();
+      by_name_.erase(change.name);
+      return {};
+    }
+    case Change::rename: {
+      ST_TRY(auto place, place_of(change.name));
+      if (change.name == change.to) return {};
+      if (by_name_.count(change.to)) return refuse(Status::duplicate_name, change.to, "is in the file already");
+      by_name_.erase(change.name);
+      by_name_.emplace(change.to, place);
+      places_[place]->name = change.to;
+      return {};
+    }
+    case Change::set_metadata:
+    case Change::remove_metadata: {
+      const auto found =
+          std::find_if(metadata_.begin(), metadata_.end(), [&](const auto &pair) { return pair.first == change.name; });
+      if (change.kind == Change::remove_metadata) {
+        if (found == metadata_.end())
+          return fail(Status::not_found, "the metadata has no key ", in_quotes(change.name));
+        metadata_.erase(found);
+      } else if (found != metadata_.end()) {
+        found->second = change.to;
+      } else {
+        metadata_.emplace_back(change.name, change.to);
+      }
+      return {};
+    }
+    case Change::order: return reorder(change.names);
+  }
+  return fail(Status::internal, "a change of no kind");
+}
+
+// A tensor that is there keeps its place in the order; others come last.
+void PendingCatalogue::put(const Change &change) {
+  const auto found = by_name_.find(change.name);
+  if (found != by_name_.end()) {
+    PendingTensor &t = *places_[found->second];
+    t.form = change.form;
+    t.payload = change.payload;
+    return;
+  }
+  by_name_.emplace(change.name, places_.size());
+  places_.push_back(PendingTensor{change.name, change.form, 0, change.payload});
+}
+
+Result<void> PendingCatalogue::reorder(const std::vector<std::string> &names) {
+  std::vector<size_t> places;
+  std::vector<bool> taken(places_.size());
+  for (const std::string &name : names) {
+    ST_TRY(auto place, place_of(name));
+    if (taken[place]) return refuse(Status::invalid_argument, name, "stands twice in the new order");
+    taken[place] = true;
+    places.push_back(place);
+  }
+  if (places.size() != by_name_.size())
+    return fail(Status::invalid_argument, "the new order names ", places.size(), " of ", by_name_.size(), " tensors");
+  std::vector<std::optional<PendingTensor>> ordered;
+  ordered.reserve(places.size());
+  for (const size_t place : places) ordered.push_back(std::move(places_[place]));
+  places_ = std::move(ordered);
+  for (size_t i = 0; i < places_.size(); ++i) by_name_[places_[i]->name] = i;
+  return {};
+}
+
+std::vector<const PendingTensor *> PendingCatalogue::tensors() const {
+  std::vector<const PendingTensor *> out;
+  out.reserve(by_name_.size());
+  for (const auto &place : places_)
+    if (place) out.push_back(&*place);
+  return out;
+}
+
+Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,
+                             uint32_t new_dtype, std::span<const uint64_t> new_shape, uint64_t new_nbytes) {
+  if (new_dtype != static_cast<uint32_t>(dtype))
+    return refuse(Status::dtype_mismatch, name,
+                  text("is ", dtype_name(dtype), " but the new value is ",
+                       is_dtype(new_dtype) ? dtype_name(static_cast<Dtype>(new_dtype)) : "of no dtype",
+                       "; an update keeps the dtype"));
+  if (!std::equal(new_shape.begin(), new_shape.end(), shape.begin(), shape.end())) {
+    auto list = [](std::span<const uint64_t> dims) {
+      std::string out = "[";
+      for (size_t i = 0; i < dims.size(); ++i) out += text(i ? ", " : "", dims[i]);
+      return out + "]";
+    };
+    return refuse(
+        Status::shape_mismatch, name,
+        text("has shape ", list(shape), " but the new value has ", list(new_shape), "; an update keeps the shape"));
+  }
+  if (new_nbytes != nbytes)
+    return refuse(Status::nbytes_mismatch, name, text("has ", nbytes, " bytes but the new value has ", new_nbytes));
+  return {};
+}
+
+}  // namespace st::store

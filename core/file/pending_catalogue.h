@@ -1,0 +1,71 @@
+// A catalogue being changed: the tensors and metadata that a file will have once a
+// transaction is published, in their order there. Also where the bytes of each come
+// from. Pure: knows no file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "format/index.h"
+
+namespace st::store {
+
+// Status invalid_argument if no tensor may be given that name.
+Result<void> check_new_name(std::string_view name);
+
+struct Form {
+  Dtype dtype;
+  std::vector<uint64_t> shape;
+  uint64_t nbytes;
+  bool operator==(const Form &) const = default;
+};
+
+// One step of a transaction. Applied to the catalogue that it was made for, and
+// again to that of a file which has taken its place.
+struct Change {
+  enum Kind { update, put, remove, rename, set_metadata, remove_metadata, order } kind;
+  std::string name;  // or a metadata key
+  std::string to;    // a new name, or a metadata value
+  Form form = {};    // update, put
+  size_t payload = 0;
+  std::vector<std::string> names = {};  // order
+};
+
+struct PendingTensor {
+  std::string name;
+  Form form;
+  uint64_t begin = 0;             // of the old file's data, if there is no payload
+  std::optional<size_t> payload;  // number of the transaction's payload
+};
+
+class PendingCatalogue {
+ public:
+  explicit PendingCatalogue(const Index &index);
+
+  // Nothing has changed if it fails: statuses not_found, duplicate_name, those
+  // of a mismatch; invalid_argument for an order that is none of these tensors.
+  Result<void> apply(const Change &change);
+  const PendingTensor *find(const std::string &name) const;
+
+  // In the order of the file; metadata in the order of the header.
+  std::vector<const PendingTensor *> tensors() const;
+  const std::vector<std::pair<std::string, std::string>> &metadata() const { return metadata_; }
+
+ private:
+  Result<size_t> place_of(const std::string &name) const;
+  void put(const Change &change);
+  Result<void> reorder(const std::vector<std::string> &names);
+
+  std::vector<std::optional<PendingTensor>> places_;  // none: removed
+  std::unordered_map<std::string, size_t> by_name_;
+  std::vector<std::pair<std::string, std::string>> metadata_;
+};
+
+// Does a value have the form of the tensor that it will update? If not: status
+// dtype_mismatch, shape_mismatch or nbytes_mismatch, with a sentence.
+Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,
+                             uint32_t new_dtype, std::span<const uint64_t> new_shape, uint64_t new_nbytes);
+
+}  // namespace st::store

@@ -1,0 +1,29 @@
+// The last step of a save: a new file, whole but for its name, takes that of
+// another or of none. What is replaced hands on its rights, and is neither being
+// changed nor waiting for recovery when it goes.
+#pragma once
+
+#include <string>
+
+#include "base/control.h"
+#include "newfile/temporary_file.h"
+
+namespace st::write {
+
+// Where the new file is to go.
+struct Destination {
+  os::Location at;
+  bool exists;  // there is a file to be replaced
+  // The temporary's mode. A file that will inherit another's rights is nobody else's until then.
+  mode_t mode() const { return exists ? 0600 : 0666; }
+};
+// Status not_regular if that is there, but no plain file.
+Result<Destination> find_destination(os::Env &env, const std::string &path);
+Result<Destination> destination_at(os::Location at);
+
+// Status busy: nothing has changed, and it may be called again. Status
+// needs_recovery: the new file stands, but a power cut may bring the old one back.
+Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32_t lock_timeout_ms,
+                          const Control &control, const Log &log);
+
+}  // namespace st::write

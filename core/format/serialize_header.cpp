@@ -1,0 +1,134 @@
+// Header writing: JSON spelled as the stock writer spells it (serde_json,
+// compact), so that the same input gives the same bytes.
+#include <simdjson.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "format/header.h"
+#include "format/json_string.h"
+
+namespace st {
+namespace {
+
+void append_tensor(std::string &out, const HeaderTensor &t) {
+  append_json_string(out, t.name);
+  out += ":{\"dtype\":\"";
+  out += dtype_name(t.dtype);
+  out += "\",\"shape\":[";
+  for (size_t i = 0; i < t.shape.size(); ++i) {
+    if (i) out += ',';
+    append_text(out, t.shape[i]);
+  }
+  out += "],\"data_offsets\":[";
+  append_text(out, t.begin);
+  out += ',';
+  append_text(out, t.begin + t.nbytes);
+  out += "]}";
+}
+
+// The second of two tensors of one name, or one that is named like the metadata. A set of names takes more memory than
+// the header, so hashes tell first whether there may be such.
+const HeaderTensor *find_duplicate(std::span<const HeaderTensor> tensors) {
+  constexpr std::string_view metadata = "__metadata__";
+  std::vector<uint64_t> hashes{hash64(metadata.data(), metadata.size())};
+  hashes.reserve(tensors.size() + 1);
+  for (const HeaderTensor &t : tensors) hashes.push_back(hash64(t.name.data(), t.name.size()));
+  std::sort(hashes.begin(), hashes.end());
+  if (std::adjacent_find(hashes.begin(), hashes.end()) == hashes.end()) return nullptr;
+  std::unordered_set<std::string_view> names{metadata};
+  for (const HeaderTensor &t : tensors)
+    if (!names.insert(t.name).second) return &t;
+  return nullptr;
+}
+
+// What a reader would refuse is not written.
+Result<void> check(std::span<const HeaderTensor> tensors) {
+  auto refuse = [](const HeaderTensor &t, Status status, std::string_view why) {
+    return Failure(error(status, "tensor ", in_quotes(t.name), " ", why).about_tensor(t.name));
+  };
+  if (const HeaderTensor *t = find_duplicate(tensors))
+    return refuse(*t, Status::duplicate_name, "stands twice, or is named like the metadata; names must be distinct");
+  for (const HeaderTensor &t : tensors) {
+    auto nbytes = tensor_nbytes(t.dtype, t.shape);
+    if (!nbytes) return refuse(t, nbytes.error().status, nbytes.error().message);
+    if (*nbytes != t.nbytes)
+      return refuse(t, Status::size_mismatch, text("has ", t.nbytes, " bytes; its dtype and shape need ", *nbytes));
+    uint64_t end;
+    if (__builtin_add_overflow(t.begin, t.nbytes, &end) || end > INT64_MAX)
+      return refuse(t, Status::offsets, "would end beyond 2^63 bytes, where no file reaches");
+  }
+  uint64_t behind = 0;
+  const auto follows = [&](const HeaderTensor &t) { return std::exchange(behind, behind + t.nbytes) == t.begin; };
+  if (std::all_of(tensors.begin(), tensors.end(), follows)) return {};
+  std::vector<const HeaderTensor *> by_offset;
+  by_offset.reserve(tensors.size());
+  for (const HeaderTensor &t : tensors) by_offset.push_back(&t);
+  std::sort(by_offset.begin(), by_offset.end(), [](const HeaderTensor *a, const HeaderTensor *b) {
+    return a->begin != b->begin ? a->begin < b->begin : a->nbytes < b->nbytes;
+  });
+  uint64_t at = 0;
+  for (const HeaderTensor *t : by_offset) {
+    if (t->begin != at)
+      return Failure(error(t->begin < at ? Status::overlap : Status::hole, "tensor ", in_quotes(t->name), " begins at ",
+                           t->begin, " but the one before it ends at ", at)
+                         .about_tensor(t->name));
+    at += t->nbytes;
+  }
+  return {};
+}
+
+}  // namespace
+
+void store_u64le(void *bytes, uint64_t value) {
+  auto *b = static_cast<unsigned char *>(bytes);
+  for (int i = 0; i < 8; ++i, value >>= 8) b[i] = static_cast<unsigned char>(value);
+}
+
+Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata) {
+  ST_TRY(check(tensors));
+
+  std::string out(length_bytes, '\0');
+  constexpr size_t around = 80;  // what mostly stands around a name
+  size_t names = 0;
+  for (const HeaderTensor &t : tensors) names += t.name.size() + around;
+  out.reserve(names);
+  out += '{';
+  if (!metadata.empty()) {
+    out += "\"__metadata__\":{";
+    for (size_t i = 0; i < metadata.size(); ++i) {
+      if (i) out += ',';
+      append_json_string(out, metadata[i].first);
+      out += ':';
+      append_json_string(out, metadata[i].second);
+    }
+    out += '}';
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (i || !metadata.empty()) out += ',';
+    append_tensor(out, tensors[i]);
+  }
+  out += '}';
+
+  if (out.size() > length_bytes + max_header_bytes)
+    return fail(Status::header_too_large, "the header would have ", out.size(), " bytes, more than the format's ",
+                max_header_bytes);
+  if (!simdjson::validate_utf8(out.data() + length_bytes, out.size() - length_bytes))
+    return fail(Status::header_utf8, "a name or the metadata is not valid UTF-8");
+  return out;
+}
+
+Result<void> pad_header(std::string *header, uint64_t data_offset) {
+  ST_ASSERT(data_offset >= header->size());
+  if (data_offset > length_bytes + max_header_bytes)
+    return fail(Status::header_too_large, "the header would have ", header->size(), " bytes, and with its padding ",
+                data_offset - length_bytes, ", more than the format's ", max_header_bytes);
+  header->resize(data_offset, ' ');
+  store_u64le(header->data(), data_offset - length_bytes);
+  return {};
+}
+
+}  // namespace st

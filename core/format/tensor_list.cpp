@@ -1,0 +1,176 @@
+#include "format/tensor_list.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace st {
+namespace {
+
+using Pair = std::pair<std::string_view, std::string_view>;
+
+std::unordered_map<std::string_view, std::string_view> map_of(const std::vector<Pair> &metadata) {
+  return {metadata.begin(), metadata.end()};
+}
+
+// The names of `tensors`, with what is `kept` in its place and `added` behind.
+std::vector<std::string_view> natural_order(const std::vector<ListedTensor> &from,
+                                            const std::unordered_set<std::string_view> &kept,
+                                            const std::vector<std::string_view> &added) {
+  std::vector<std::string_view> names;
+  for (const ListedTensor &t : from)
+    if (kept.count(t.name)) names.push_back(t.name);
+  names.insert(names.end(), added.begin(), added.end());
+  return names;
+}
+
+Result<void> reorder(TensorList *c, const std::vector<std::string> &order) {
+  std::unordered_map<std::string_view, const ListedTensor *> by_name;
+  for (const ListedTensor &t : c->tensors) by_name.emplace(t.name, &t);
+  std::vector<ListedTensor> ordered;
+  ordered.reserve(order.size());
+  for (const std::string &name : order) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) break;
+    ordered.push_back(*found->second);
+    by_name.erase(found);
+  }
+  if (ordered.size() != c->tensors.size() || order.size() != ordered.size())
+    return fail(Status::delta, "the order that the delta names is not one of the tensors that it leaves");
+  c->tensors = std::move(ordered);
+  return {};
+}
+
+// Which tensors there are then; those that go leave their place.
+Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &notes, uint32_t layer) {
+  std::unordered_map<std::string_view, ListedTensor *> by_name;
+  by_name.reserve(c->tensors.size());
+  for (ListedTensor &t : c->tensors) by_name.emplace(t.name, &t);
+  std::unordered_set<const ListedTensor *> gone;
+  for (const auto &[name, old] : notes.deleted) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end())
+      return fail(Status::delta, "the delta deletes ", in_quotes(name), ", which its base does not have");
+    gone.insert(found->second);
+  }
+  std::vector<ListedTensor> added;
+  for (size_t i = 0; i < delta.size(); ++i) {
+    const TensorView t = delta.at(i);
+    const ListedTensor mine{t.name, t.dtype, t.shape, t.nbytes, layer, i};
+    const auto found = by_name.find(t.name);
+    if ((found != by_name.end()) != notes.tensors[i].old.has_value())
+      return fail(Status::delta, "the delta takes tensor ", in_quotes(t.name),
+                  " for one that its base has, or has not, and is wrong");
+    if (found == by_name.end())
+      added.push_back(mine);
+    else
+      *found->second = mine;
+  }
+  if (!gone.empty())
+    c->tensors.erase(
+        std::remove_if(c->tensors.begin(), c->tensors.end(), [&](const auto &t) { return gone.count(&t) > 0; }),
+        c->tensors.end());
+  c->tensors.insert(c->tensors.end(), added.begin(), added.end());
+  return notes.order.empty() ? Result<void>() : reorder(c, notes.order);
+}
+
+void apply_metadata(TensorList *c, const DeltaNotes &notes) {
+  for (const std::string &key : notes.removed)
+    std::erase_if(c->metadata, [&](const Pair &p) { return p.first == key; });
+  for (const auto &set : notes.set) {
+    const auto found =
+        std::find_if(c->metadata.begin(), c->metadata.end(), [&](const Pair &p) { return p.first == set.first; });
+    if (found != c->metadata.end())
+      found->second = set.second;
+    else
+      c->metadata.emplace_back(set.first, set.second);
+  }
+}
+
+}  // namespace
+
+TensorList listing_of(const Index &index) {
+  TensorList c;
+  c.tensors.reserve(index.size());
+  for (size_t i = 0; i < index.size(); ++i) {
+    const TensorView t = index.at(i);
+    c.tensors.push_back({t.name, t.dtype, t.shape, t.nbytes, 0, i});
+  }
+  for (size_t i = 0; i < index.metadata_size(); ++i) c.metadata.push_back(index.metadata_at(i));
+  return c;
+}
+
+Hash128 identity_of(const TensorList &listing) {
+  Hasher128 hasher;
+  const auto add_number = [&](uint64_t n) { hasher.add(&n, sizeof n); };
+  const auto add_string = [&](std::string_view s) {
+    add_number(s.size());
+    hasher.add(s.data(), s.size());
+  };
+  std::vector<const ListedTensor *> tensors;
+  tensors.reserve(listing.tensors.size());
+  for (const ListedTensor &t : listing.tensors) tensors.push_back(&t);
+  std::sort(tensors.begin(), tensors.end(), [](const auto *a, const auto *b) { return a->name < b->name; });
+  add_number(tensors.size());
+  for (const ListedTensor *t : tensors) {
+    add_string(t->name);
+    add_string(dtype_name(t->dtype));
+    add_number(t->shape.size());
+    for (const uint64_t dim : t->shape) add_number(dim);
+  }
+  std::vector<Pair> metadata = listing.metadata;
+  std::sort(metadata.begin(), metadata.end());
+  add_number(metadata.size());
+  for (const auto &[key, value] : metadata) {
+    add_string(key);
+    add_string(value);
+  }
+  return hasher.digest();
+}
+
+Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer) {
+  const Hash128 found = identity_of(*listing);
+  if (found != notes.base)
+    return fail(Status::delta_base, "the delta was made for a base with other names, dtypes, shapes or metadata (",
+                spell_hash(notes.base), ", found ", spell_hash(found), ")",
+                found == notes.result ? "; it seems to have been applied already" : "");
+  ST_TRY(apply_tensors(listing, delta, notes, layer));
+  apply_metadata(listing, notes);
+  if (identity_of(*listing) != notes.result)
+    return fail(Status::delta, "the delta does not lead to the result that it names; make it anew");
+  return {};
+}
+
+DeltaNotes describe(const TensorList &from, const TensorList &to, std::span<const NotedTensor> tensors,
+                    std::vector<std::pair<std::string, OldBytes>> deleted) {
+  DeltaNotes notes;
+  notes.base = identity_of(from);
+  notes.result = identity_of(to);
+  notes.deleted = std::move(deleted);
+
+  const auto before = map_of(from.metadata), after = map_of(to.metadata);
+  for (const auto &[key, value] : to.metadata)
+    if (const auto old = before.find(key); old == before.end() || old->second != value)
+      notes.set.emplace_back(key, value);
+  for (const auto &[key, value] : from.metadata)
+    if (!after.count(key)) notes.removed.emplace_back(key);
+
+  std::vector<std::string_view> added;
+  std::unordered_set<std::string_view> kept;
+  for (const ListedTensor &t : to.tensors) kept.insert(t.name);
+  for (const NotedTensor &t : tensors) {
+    notes.tensors.push_back(t.hashes);
+    if (t.hashes.old) continue;
+    added.push_back(to.tensors[t.tensor].name);
+    kept.erase(added.back());
+  }
+  const auto natural = natural_order(from.tensors, kept, added);
+  const bool is_natural = std::equal(natural.begin(), natural.end(), to.tensors.begin(), to.tensors.end(),
+                                     [](std::string_view name, const ListedTensor &t) { return name == t.name; });
+  if (is_natural) return notes;
+  notes.order.reserve(to.tensors.size());
+  for (const ListedTensor &t : to.tensors) notes.order.emplace_back(t.name);
+  return notes;
+}
+
+}  // namespace st

@@ -1,0 +1,54 @@
+// What a file holds, or a file under deltas: tensors in order, each with the
+// layer that has its bytes, and metadata. The algebra of deltas is done here,
+// on names and forms alone. Pure; must never look at a tensor's bytes.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "format/delta.h"
+#include "format/index.h"
+
+namespace st {
+
+struct ListedTensor {
+  std::string_view name;
+  Dtype dtype;
+  std::span<const uint64_t> shape;
+  uint64_t nbytes;
+  uint32_t layer;  // 0: the base; n: the n-th delta on it
+  size_t index;    // in that layer's index
+};
+
+// Views of the indices and notes that it was made from, which must outlive it.
+struct TensorList {
+  std::vector<ListedTensor> tensors;
+  std::vector<std::pair<std::string_view, std::string_view>> metadata;
+};
+
+TensorList listing_of(const Index &index);
+
+// Equal for files that have the same names with the same dtypes and shapes, and
+// the same metadata, in whatever order and layout. Says nothing of bytes.
+Hash128 identity_of(const TensorList &listing);
+
+// What `delta`, the file's index and its notes, makes of a catalogue, as its layer
+// number `layer`: what it replaces keeps its place, what it adds comes last in the
+// order of the delta, unless the notes name another order. Status delta_base: it
+// was made for another; delta: it does not do what its notes say.
+Result<void> apply(TensorList *listing, const Index &delta, const DeltaNotes &notes, uint32_t layer);
+
+// A tensor of a delta in the making.
+struct NotedTensor {
+  size_t tensor;  // in the tensors of the result
+  DeltaTensor hashes;
+};
+
+// The notes of the delta that makes `to` of `from` and holds these tensors, in
+// this order.
+DeltaNotes describe(const TensorList &from, const TensorList &to, std::span<const NotedTensor> tensors,
+                    std::vector<std::pair<std::string, OldBytes>> deleted);
+
+}  // namespace st

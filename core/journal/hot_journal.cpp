@@ -1,0 +1,231 @@
+#include "journal/hot_journal.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/hash.h"
+#include "journal/identity.h"
+#include "journal/undo.h"
+#include "newfile/units.h"
+#include "os/range_lock.h"
+#include "os/writable_mappings.h"
+
+namespace st::write {
+
+void drop(const Folder &folder, const std::string &name) {
+  folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
+}
+
+Result<void> read_state(Found &found) {
+  ST_TRY(auto s, found.file.stat());
+  found.size = static_cast<uint64_t>(s.st_size);
+  std::byte block[header_bytes] = {};
+  ST_TRY(auto got, found.file.read_up_to(block, sizeof block, 0));
+  found.damage.clear();
+  found.state = decode({block, std::max<size_t>(got, sector_bytes)}, &found.record);
+  found.has_last = found.state == JournalState::empty && decode_last({block, got}, &found.record);
+  if (found.state == JournalState::damaged) found.damage = "its commit record is damaged, or of a newer version";
+  return {};
+}
+
+Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
+                                       bool write) {
+  os::Env &env = folder.dir().env();
+  const std::string shown = folder.dir().path() + "/" + name;
+  auto found = std::make_unique<Found>();
+  struct stat s;
+  if (const int r = env.fstatat(folder.dir().fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW); r < 0) {
+    if (r == -ENOENT) return nullptr;
+    return Failure(os_error(-r, "look at", shown));
+  }
+  if (!S_ISREG(s.st_mode))
+    found->damage = "it is no plain file";
+  else if (s.st_nlink > 1)
+    found->damage = "it has a second link";
+  else
+    found->damage = distrust(s, data, env.geteuid());
+  if (!found->damage.empty()) return found;
+
+  auto file =
+      os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
+  if (!file) {
+    if (file.error().os_errno == ENOENT) return nullptr;
+    return Failure(std::move(file.error()));
+  }
+  found->file = std::move(*file);
+  ST_TRY(read_state(*found));
+  return found;
+}
+
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found) {
+  auto lock = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
+  if (!lock && lock.error().status == Status::busy) return false;
+  if (!lock) return Failure(std::move(lock.error()));
+  if (found.size > 0) ST_TRY(empty(found));
+  drop(folder, name);
+  return true;
+}
+
+// The one question first, as the writer may lose the lock at any moment, and is then found by the other.
+Result<Holder> who_holds(const Found &found) {
+  ST_TRY(auto recorded, os::is_locked(found.file, os::whole_file(false)));
+  ST_TRY(auto locked, os::is_locked(found.file, os::whole_file(true)));
+  return !locked ? Holder::nobody : recorded ? Holder::writer : Holder::parked;
+}
+
+// A locked one belongs to a dying writer, or to a living one that works elsewhere: nothing is written to it. An
+// unlocked one with any bytes is nobody's any more, because the maker of a journal locks it before its first byte.
+Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found) {
+  ST_TRY(auto held, who_holds(found));
+  if (held == Holder::parked || found.size == 0) return {};
+  if (held == Holder::writer) return found.file.sync_data();
+  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);
+}
+
+// A chunk each, or the largest range.
+struct Replay::Buffers {
+  explicit Buffers(uint64_t largest)
+      : now(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))),
+        payload(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))) {}
+  std::unique_ptr<std::byte[]> now, payload;
+  std::vector<uint32_t> table;
+};
+
+Result<std::string> Replay::why_not(Identity identity) {
+  const CommitRecord &record = hot_.record;
+  const bool same_inode = identity.inode == record.identity.inode;
+  identity.inode = record.identity.inode;
+  if (identity != record.identity)
+    return std::string("it is the journal of another file, or of another state of this one");
+
+  auto why = manifest_.each([&](const RangeRecord &range) -> Result<std::string> {
+    ++ranges_;
+    bytes_ += range.length;
+    largest_ = std::max(largest_, range.length);
+    return std::string();
+  });
+  if (!why || !why->empty()) return why;
+  Buffers buffers(largest_);
+  why = manifest_.each([&](const RangeRecord &range) { return why_not_range(range, buffers); });
+  if (!why || !why->empty()) return why;
+  // Some filesystems number their inodes anew at each mount (FUSE), and a copy
+  // has another, too. Then the bytes must tell: some of them are new already.
+  if (!same_inode && !touched_) return std::string("it is the journal of another file, which it has not touched");
+  return std::string();
+}
+
+// The payload is whole; and each sector of the file holds its old bytes or its
+// new ones, so that nobody else has changed them since. One kind is the payload,
+// the other is known by its hashes.
+Result<std::string> Replay::why_not_range(const RangeRecord &range, Buffers &buffers) {
+  const bool is_undo = hot_.record.is_undo();
+  Hasher payload_hash, table_hash;
+  auto &[now, payload, table] = buffers;
+  uint64_t table_at = range.sectors;
+  std::string foreign;
+  for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
+    const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
+    ST_TRY(hot_.file.read(payload.get(), n, range.payload + (at - range.offset)));
+    ST_TRY(data_.read(now.get(), n, at));
+    table.resize(sectors_of(at, n));
+    ST_TRY(hot_.file.read(table.data(), table.size() * sizeof(uint32_t), table_at));
+    table_at += table.size() * sizeof(uint32_t);
+    payload_hash.add(payload.get(), n);
+    table_hash.add(table.data(), table.size() * sizeof(uint32_t));
+    uint64_t from = 0;
+    for (uint32_t hash : table) {
+      const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
+      const bool is_hashed = hash_sector({now.get() + from, piece}) == hash;
+      const bool is_payload = std::memcmp(now.get() + from, payload.get() + from, piece) == 0;
+      const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
+      touched_ |= is_new && !is_old;
+      if (!is_new && !is_old && foreign.empty())
+        foreign = text("the file's bytes at ", at + from,
+                       " are neither the old nor the new ones: something else has changed them since");
+      from += piece;
+    }
+    at += n;
+  }
+  if (payload_hash.digest() != range.payload_hash) return std::string("a payload is damaged");
+  if (table_hash.digest() != range.sectors_hash) return std::string("a table of hashes is damaged");
+  return foreign;
+}
+
+Result<void> Replay::apply() {
+  const Buffers buffers(largest_);
+  const auto apply = [&](const RangeRecord &range) -> Result<std::string> {
+    ST_TRY(os::keep_in_writable_mappings(data_, range.offset, range.length));
+    ST_TRY(hot_.record.is_undo() ? put_back(data_, hot_.file, range, buffers.payload.get())
+                                 : copy_payload(data_, hot_.file, range, range.offset, range.offset + range.length,
+                                                buffers.payload.get()));
+    return std::string();
+  };
+  ST_TRY(auto why, manifest_.each(apply));
+  if (!why.empty())
+    return fail(Status::journal, in_quotes(hot_.file.path()), " was changed by something else while it was applied (",
+                why, "); see what writes to it, and open the file again");
+  return data_.sync_data();
+}
+
+Result<void> empty(const Found &hot) {
+  static constexpr std::byte zeros[header_bytes] = {};
+  ST_TRY(hot.file.write(zeros, sizeof zeros, 0));
+  return hot.file.sync_data();
+}
+
+Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &hot) {
+  ST_TRY(empty(hot));
+  drop(folder, name);
+  return {};
+}
+
+namespace {
+
+Result<void> put_record(const Found &found, uint64_t more_flags) {
+  CommitRecord record = found.record;
+  record.flags |= more_flags;
+  const auto block = encode(record);
+  ST_TRY(found.file.write(block.data(), block.size(), 0));
+  return found.file.sync_data();
+}
+
+}  // namespace
+
+Result<void> confirm(const Found &hot) {
+  return put_record(hot, 0);
+}
+
+Result<void> mark_done(const Found &part) {
+  return put_record(part, done_record);
+}
+
+Result<std::string> move_aside(const Folder &folder, const std::string &name) {
+  constexpr int attempts = 100;
+  const os::File &dir = folder.dir();
+  std::string aside = name + std::string(aside_suffix);
+  for (int n = 2;; ++n) {
+    const int moved = dir.env().renameat(dir.fd(), name.c_str(), dir.fd(), aside.c_str());
+    if (moved >= 0) {
+      ST_TRY(dir.sync());
+      return dir.path() + "/" + aside;
+    }
+    // Something stands there that gives way to nothing: a folder, or a file where this is one.
+    const bool taken = moved == -ENOTEMPTY || moved == -EEXIST || moved == -EISDIR || moved == -ENOTDIR;
+    if (!taken || n > attempts) return Failure(os_error(-moved, "move aside", dir.path() + "/" + name));
+    aside = text(name, ".", n, aside_suffix);
+  }
+}
+
+Error needs_recovery(const std::string &path, const Error &cause) {
+  Error e = error(Status::needs_recovery, "a committed journal waits beside ", in_quotes(path),
+                  " but cannot be applied here (", cause.message, "); open the file once where it can be written");
+  e.os_errno = cause.os_errno;
+  return e;
+}
+
+bool means_read_only(const Error &e) {
+  return e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == EROFS || e.os_errno == ETXTBSY;
+}
+
+}  // namespace st::write

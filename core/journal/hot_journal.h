@@ -1,0 +1,85 @@
+// Journals that were found beside a file: what they are, whether they may be
+// applied, and how they are applied and dropped. For recovery alone.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "journal/journal_folder.h"
+#include "journal/journal_layout.h"
+#include "journal/manifest.h"
+
+namespace st::write {
+
+// A journal found in the folder, and what its first sector says. Reading takes
+// no lock: one reader must not take another for the journal's writer.
+struct Found {
+  os::File file;
+  uint64_t size = 0;
+  JournalState state = JournalState::empty;
+  CommitRecord record;    // if it is empty: what it said last,
+  bool has_last = false;  // and whether that is known
+  std::string damage;     // why it must not be applied
+
+  // A part that is carried out, though perhaps not all of its transaction.
+  bool is_done() const { return state == JournalState::committed && damage.empty() && record.is_done(); }
+  bool waits() const { return (state != JournalState::empty && !is_done()) || !damage.empty(); }
+};
+
+Result<void> read_state(Found &found);
+// Null if it has gone meanwhile. Opened for writing if `write`.
+Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &name, const struct stat &data,
+                                       bool write);
+// Removes a journal that does not wait, if nobody is filling it: true if it did. Only under
+// the lock of the whole file: a journal's lock in other hands than its writer's
+// would be taken for a sign of life. No power cut will bring its old record back.
+Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found);
+void drop(const Folder &folder, const std::string &name);
+// By its lock (see Journal::create): nobody, a keeper for later, or a writer that may have a record in it on the disk.
+enum class Holder { nobody, parked, writer };
+Result<Holder> who_holds(const Found &found);
+// A journal that does not wait, and whose writer has lost its locks on the file: its
+// state becomes durable. An empty one goes.
+Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found);
+// Durably empty.
+Result<void> empty(const Found &hot);
+// Durably empty first, then gone.
+Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &hot);
+// A commit record that was found is in memory, but perhaps not on the disk: its writer may have died before the sync,
+// or the sync may have failed. Written once more, it is durable, and may be carried out.
+Result<void> confirm(const Found &hot);
+// The same of a part that is carried out: says so.
+Result<void> mark_done(const Found &part);
+// Out of the way, durably, for somebody to look at: answers where it is now.
+Result<std::string> move_aside(const Folder &folder, const std::string &name);
+
+// A journal, and the file that it is for. Takes little memory, however large they are, and keeps none.
+class Replay {
+ public:
+  Replay(const os::File &data, const Found &hot) : data_(data), hot_(hot), manifest_(hot.file, hot.size, hot.record) {}
+
+  // Everything that must hold before a byte is written. Empty: it does. `identity` is the file's.
+  Result<std::string> why_not(Identity identity);
+  // Then.
+  Result<void> apply();
+  bool touched() const { return touched_; }  // as far as why_not() has seen
+  uint64_t ranges() const { return ranges_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Buffers;
+  Result<std::string> why_not_range(const RangeRecord &range, Buffers &buffers);
+
+  const os::File &data_;
+  const Found &hot_;
+  const Manifest manifest_;
+  uint64_t ranges_ = 0, bytes_ = 0, largest_ = 0;
+  bool touched_ = false;  // the file holds new bytes that are not the old ones
+};
+
+// A committed journal that cannot be applied here, and whether a failure means that.
+Error needs_recovery(const std::string &path, const Error &cause);
+bool means_read_only(const Error &e);
+
+}  // namespace st::write

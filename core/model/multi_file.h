@@ -1,0 +1,66 @@
+// What collections of several members have in common, whatever makes them one:
+// members that open lazily under a limit of descriptors, the catalogue that is
+// shown, and bulk reads across members. A kind of collection derives from it,
+// adds its members, and shows a catalogue of its own making.
+#pragma once
+
+#include "model/model.h"
+#include "model/model_file.h"
+
+namespace st::store {
+
+class MultiFile : public Model {
+ public:
+  Account &account() const override { return *member_options_.account; }
+  Catalogue catalogue() const override { return Catalogue(catalogues_.hold()); }
+  Catalogue lend() const override { return catalogue().lent(); }
+  void release() noexcept override { catalogues_.release(); }
+  void close() noexcept override { catalogues_.close(); }
+  const OpenOptions &options() const override { return options_; }
+  // Do some of these bytes lie in memory that views of a member show?
+  bool lends(const void *bytes, uint64_t n) const;
+  Result<void> read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const override;
+  Result<void> prefetch(const Catalogue &catalogue, std::optional<std::vector<Place>> places,
+                        const Progress &progress) const override;
+  Result<void> load(const Catalogue &catalogue, std::optional<std::vector<Place>> places, bool reserved_pages,
+                    bool direct, const Progress &progress) const override;
+
+  os::Env &env() const { return env_; }
+  // Members are opened with these.
+  const OpenOptions &member_options() const { return member_options_; }
+  Control control_of(const Progress &progress) const {
+    return Control(progress ? progress : options_.progress, &account().interrupts);
+  }
+
+ protected:
+  MultiFile(os::Env &env, OpenOptions options);
+
+  // From now on this is the catalogue.
+  void show(std::unique_ptr<const Merged> catalogue) { catalogues_.show(std::move(catalogue)); }
+  HeldMerged hold() const { return catalogues_.hold(); }
+  template <class Visit>
+  void each_catalogue(Visit visit) const {
+    catalogues_.each(visit);
+  }
+
+ private:
+  // A member's part of a bulk read.
+  struct Part {
+    uint32_t number;  // of the member
+    const DataFile *member;
+    const Snapshot *snapshot;
+    std::vector<size_t> requests;  // their numbers
+    uint64_t bytes;
+  };
+  using Work = std::function<Result<void>(const Part &, const Progress &, const Share &)>;
+  static std::vector<Part> parts_of(const std::vector<Place> &places, const std::vector<uint64_t> &bytes);
+  Result<void> share_out(const std::vector<Part> &parts, const Progress &progress, const Work &work) const;
+  Result<std::vector<Place>> own_part_of(const Catalogue &catalogue) const;
+
+  os::Env &env_;
+  const OpenOptions options_;
+  OpenOptions member_options_;
+  Versions<Merged> catalogues_;
+};
+
+}  // namespace st::store

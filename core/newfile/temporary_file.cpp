@@ -1,0 +1,135 @@
+#include "newfile/temporary_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <vector>
+
+#include "newfile/write_out.h"
+#include "os/random_name.h"
+
+namespace st::write {
+bool remove_unlocked(const os::Location &at, const struct stat *known) {
+  auto file = at.open(O_RDWR | O_NONBLOCK);
+  if (!file) return false;
+  const auto s = file->stat();
+  if (!s || !S_ISREG(s->st_mode) || (known && !os::same_inode(*s, *known))) return false;
+  auto lock = os::RangeLock::acquire(*file, {os::whole_file(true)}, {});
+  if (!lock) return false;
+  auto second = at.open(O_RDWR | O_NONBLOCK);
+  if (!second) return false;
+  const auto excludes = os::locks_exclude(*file, *second, os::whole_file(true));
+  return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;
+}
+
+// A temporary is stale if its lock is free.
+void TemporaryFile::remove_stale(const os::Location &target, std::string_view infix, os::Neighbours *listed) {
+  const std::string prefix = temporary_prefix(target.name(), infix);
+  for (const std::string &name : os::Neighbours::beginning_with(target, prefix, listed))
+    if (is_temporary_of(name, target.name(), infix)) remove_unlocked(target.beside(name));
+}
+
+bool TemporaryFile::is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed) {
+  const auto names = os::Neighbours::beginning_with(target, temporary_prefix(target.name(), infix), listed);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string &name) { return is_temporary_of(name, target.name(), infix); });
+}
+
+Result<std::unique_ptr<TemporaryFile>> TemporaryFile::create(const os::Location &target, mode_t mode,
+                                                             std::string_view infix) {
+  std::unique_ptr<TemporaryFile> r(new TemporaryFile(target, infix));
+  r->process_ = target.env().getpid();
+  if (infix == temporary_infix) remove_stale(target, infix);
+  ST_TRY(r->make(mode));
+  return r;
+}
+
+Result<void> TemporaryFile::make(mode_t mode) {
+  constexpr int attempts = 100;
+  Error last;
+  for (int i = 0; i < attempts; ++i) {
+    temporary_ = temporary_prefix(target_.name(), infix_) + os::random_name(env());
+    auto file = target_.beside(temporary_).open(O_RDWR | O_CREAT | O_EXCL, mode);
+    if (!file) {
+      if (file.error().os_errno != EEXIST) return Failure(std::move(file.error()));
+      last = std::move(file.error());
+      continue;
+    }
+    file_ = std::move(*file);
+    named_ = true;
+    // Between the two calls somebody may take it for stale and remove it: it is
+    // ours once it is both locked and linked.
+    auto lock = os::RangeLock::acquire(file_, {os::whole_file(true)}, {});
+    if (!lock && lock.error().status == Status::busy) {
+      env().unlinkat(target_.dir(), temporary_.c_str(), 0);
+      last = std::move(lock.error());
+      continue;
+    }
+    // A filesystem without locks has no patches and no publishes to be kept
+    // apart from; a file can still be saved there.
+    if (!lock && lock.error().status != Status::lock_unsupported) return Failure(std::move(lock.error()));
+    if (lock) lock_ = std::move(*lock);
+    ST_TRY(auto s, file_.stat());
+    if (s.st_nlink > 0) return {};
+    lock_.release();  // or it would end the next one's, which is of file_ too
+    last =
+        error(Status::io, "temporary files in ", in_quotes(target_.folder()->path()), " vanish; see what removes them");
+  }
+  return Failure(std::move(last));
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (named_ && file_.env().getpid() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
+}
+
+Result<os::File> TemporaryFile::open_again() const {
+  return os::File::open(env(), target_.dir(), temporary_, O_RDWR | O_NOFOLLOW, 0, target_.path());
+}
+
+// Does the name lead to our file?
+bool TemporaryFile::stands(const os::Location &at) const {
+  struct stat by_name;
+  const auto ours = file_.stat();
+  return ours && at.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
+}
+
+Result<void> TemporaryFile::rename_to(const os::Location &to) {
+  const int renamed = os::repeat_interrupted(
+      [&] { return env().renameat(target_.dir(), temporary_.c_str(), to.dir(), to.name().c_str()); });
+  // An error may come after the fact (a network filesystem): look.
+  if (renamed < 0 && !stands(to)) return Failure(file_.error(-renamed, "rename"));
+  return {};
+}
+
+Result<void> TemporaryFile::rename() {
+  ST_TRY(rename_to(target_));
+  named_ = false;
+  return {};
+}
+
+Result<void> TemporaryFile::rename_beside(const std::string &name) {
+  ST_TRY(rename_to(target_.beside(name)));
+  temporary_ = name;
+  return {};
+}
+
+Result<void> TemporaryFile::sync(const Control &control) const {
+  ST_TRY(auto s, file_.stat());
+  ST_TRY(write_out(file_, 0, static_cast<uint64_t>(s.st_size), control));
+  return file_.sync();
+}
+
+tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &control) {
+  using Failed = tl::unexpected<SwapFailure>;
+  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});
+  if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});
+  if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
+  try {
+    if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});
+  } catch (const std::bad_alloc &) {
+    return Failed({Error{Status::nomem, {}}, true});  // its sentence would take memory
+  }
+  return {};
+}
+
+}  // namespace st::write

@@ -1,0 +1,80 @@
+// A new file that is to take the place of another, or of none: built under a
+// temporary name beside its target, then renamed. An open of the target sees
+// the old file or the new one, whole, at every instant and after any crash.
+//
+// The temporary is `.<target>.st-tmp-<16 digits>` (see names.h), and locked while its writer
+// lives; an unlocked one is a dead writer's, and stale. A transaction on several files
+// makes `.<target>.st-new-<16 digits>`: there a super-journal says, also after the
+// writer's death, whether it is stale.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/control.h"
+#include "newfile/names.h"
+#include "os/neighbours.h"
+#include "os/range_lock.h"
+
+namespace st::write {
+
+struct SwapFailure {
+  Error error;
+  bool replaced;  // the new file stands, but a power cut may bring the old one back
+};
+
+// Removes a plain file that nobody has locked, if it is the `known` one. False: it is still there, or never was.
+bool remove_unlocked(const os::Location &at, const struct stat *known = nullptr);
+
+class TemporaryFile {
+ public:
+  // Removes what dead writers of `target` have left. `mode` is subject to the umask.
+  static Result<std::unique_ptr<TemporaryFile>> create(const os::Location &target, mode_t mode,
+                                                       std::string_view infix = temporary_infix);
+  ~TemporaryFile();
+
+  // Open for reading and writing, and locked as a whole until this object
+  // dies: a process that finds it under its new name waits until that is durable.
+  const os::File &file() const { return file_; }
+  // Another description of the same file, without the lock.
+  Result<os::File> open_again() const;
+
+  // Makes the file durable.
+  Result<void> sync(const Control &control) const;
+  // The same, gives it the name, and makes that durable. Status file_changed if the target's path no
+  // longer leads to where this is: then the file is not renamed. It can be stopped until the file is durable.
+  tl::expected<void, SwapFailure> rename_into_place(const Control &control);
+
+  // The same in steps, for a transaction on several files. The caller must sync the folder.
+  const std::string &temporary() const { return temporary_; }
+  Result<void> rename();
+  // The name of the temporary from now on, which is free.
+  Result<void> rename_beside(const std::string &name);
+  // The temporary stays when this object dies; or after all it does not.
+  void leave(bool stays = true) { named_ = !stays; }
+
+  // Does any temporary of `target` exist? Looks into `listed`, or lists the folder.
+  static bool is_any(const os::Location &target, std::string_view infix, os::Neighbours *listed = nullptr);
+  // Removes temporaries of `target` whose writers are gone. Undecided ones only under an exclusive lock on `target`:
+  // else one may be decided, and its writer die, after the look for a decision.
+  static void remove_stale(const os::Location &target, std::string_view infix = temporary_infix,
+                           os::Neighbours *listed = nullptr);
+
+ private:
+  TemporaryFile(os::Location target, std::string_view infix) : target_(std::move(target)), infix_(infix) {}
+  Result<void> make(mode_t mode);
+  os::Env &env() const { return target_.env(); }
+  bool stands(const os::Location &at) const;
+  Result<void> rename_to(const os::Location &to);
+
+  pid_t process_ = 0;
+  const os::Location target_;
+  const std::string infix_;
+  std::string temporary_;
+  os::File file_;
+  os::RangeLock lock_;  // of file_: dies first
+  bool named_ = false;  // temporary_ exists, and is ours
+};
+
+}  // namespace st::write

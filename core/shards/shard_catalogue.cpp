@@ -1,0 +1,112 @@
+#include "shards/shard_catalogue.h"
+
+#include <algorithm>
+
+namespace st::store {
+
+ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members members)
+    : owner_(owner), read_(std::move(read)), members_(std::move(members)), pins_(members_.size()) {
+  size_t first = 0;
+  for (const uint64_t n : read_.index.counts()) {
+    first_.push_back(first);
+    first += n;
+  }
+}
+
+Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
+  const Snapshot *snapshot = pinned(i);
+  if (snapshot) return Pinned{members_[i]->opened(), snapshot};
+  auto opened = members_[i]->open(owner_.member_options());
+  if (!opened) {
+    Error e = std::move(opened.error());
+    if (e.status == Status::no_file) return Failure(owner_.missing(i, members_[i]->path()));
+    e.shard = i;
+    return Failure(std::move(e));
+  }
+  // A shard that disagrees may be on its way, by a change that is under way or whose writer died: to what this index
+  // says, and it agrees once that is finished; or to what another will say, and then this one has been replaced.
+  // The second look may meet such a change that began after the first, but then this index goes with it.
+  for (int looks = 0; looks < 2; ++looks) {
+    ST_TRY(check_unchanged());
+    if (auto now = (*opened)->hold(); agrees(i, *now)) return Pinned{*opened, pins_[i].keep(std::move(now))};
+    ST_TRY(owner_.await_writers());
+    ST_TRY((*opened)->refresh_settled());
+  }
+  ST_TRY(check_unchanged());
+  Error e = explain(i, *(*opened)->hold());
+  e.shard = i;
+  return Failure(std::move(e));
+}
+
+bool ShardCatalogue::agrees(uint32_t shard, const Snapshot &snapshot) const {
+  const Index &index = snapshot.header.index;
+  bool agrees = index.size() == read_.index.counts()[shard];
+  for (size_t i = 0; agrees && i < index.size(); ++i) agrees = read_.index.shard_of(index.at(i).name) == shard;
+  return agrees;
+}
+
+Error ShardCatalogue::explain(uint32_t shard, const Snapshot &snapshot) const {
+  const Index &index = snapshot.header.index;
+  const std::string where = in_quotes(members_[shard]->path());
+  for (size_t i = 0; i < index.size(); ++i) {
+    const std::string_view name = index.at(i).name;
+    const auto other = read_.index.shard_of(name);
+    if (other == shard) continue;
+    if (!other)
+      return error(Status::shard_tensor, where, " holds tensor ", in_quotes(name), ", which the index ",
+                   in_quotes(owner_.path()), " does not name; the two do not belong together")
+          .about_tensor(name);
+    auto there = members_[*other]->open(owner_.member_options());
+    if (there && (*there)->hold()->header.index.find(name))
+      return error(Status::shard_duplicate, "tensor ", in_quotes(name), " is in ", where, " and in ",
+                   in_quotes(members_[*other]->path()), "; one of them would be hidden")
+          .about_tensor(name);
+    return error(Status::shard_tensor, "tensor ", in_quotes(name), " is in ", where, ", but by the index in ",
+                 in_quotes(members_[*other]->path()))
+        .about_tensor(name);
+  }
+  const auto names = read_.index.names_by_shard();
+  for (const std::string_view name : names[shard])
+    if (!index.find(name))
+      return error(Status::shard_tensor, "by the index ", in_quotes(owner_.path()), " tensor ", in_quotes(name),
+                   " is in ", where, ", but it is not; fetch the shard again")
+          .about_tensor(name);
+  return error(Status::shard_tensor, where, " and the index ", in_quotes(owner_.path()), " disagree");
+}
+
+Result<Opened> ShardCatalogue::member(size_t i) const {
+  ST_TRY(auto shard, pin(static_cast<uint32_t>(i)));
+  return Opened{shard.member, shard.snapshot};
+}
+
+std::vector<Opened> ShardCatalogue::opened() const {
+  std::vector<Opened> all;
+  for (uint32_t i = 0; i < members_.size(); ++i)
+    if (const Snapshot *snapshot = pinned(i)) all.push_back({members_[i]->opened(), snapshot});
+  return all;
+}
+
+void ShardCatalogue::pin_opened(const Member *only) const {
+  for (uint32_t i = 0; i < members_.size(); ++i) {
+    const DataFile *c = !only || only == members_[i].get() ? members_[i]->opened() : nullptr;
+    if (!c || pinned(i)) continue;
+    if (auto now = c->hold(); agrees(i, *now)) pins_[i].keep(std::move(now));
+  }
+}
+
+Result<Place> ShardCatalogue::at(size_t i) const {
+  const auto shard = static_cast<uint32_t>(std::upper_bound(first_.begin(), first_.end(), i) - first_.begin() - 1);
+  ST_TRY(auto pinned, pin(shard));
+  return Place{i, shard, pinned.member, pinned.snapshot, i - first_[shard]};
+}
+
+Result<std::optional<Place>> ShardCatalogue::find(std::string_view name) const {
+  const auto shard = read_.index.shard_of(name);
+  if (!shard) return std::nullopt;
+  ST_TRY(auto pinned, pin(*shard));
+  const auto i = pinned.snapshot->header.index.find(name);
+  ST_ASSERT(i.has_value());
+  return Place{first_[*shard] + *i, *shard, pinned.member, pinned.snapshot, *i};
+}
+
+}  // namespace st::store

@@ -1,0 +1,67 @@
+// The catalogue of a sharded checkpoint at one moment: the index as it was read,
+// and of each shard, once it was needed, the snapshot that was found to hold what
+// the index says. Any thread.
+#pragma once
+
+#include <atomic>
+
+#include "shards/shards.h"
+
+namespace st::store {
+
+class ShardCatalogue final : public Merged {
+ public:
+  using Members = std::vector<std::shared_ptr<Member>>;
+  ShardCatalogue(const Shards &owner, ReadIndex read, Members members);
+
+  size_t size() const override { return read_.index.size(); }
+  Result<Place> at(size_t i) const override;
+  Result<std::optional<Place>> find(std::string_view name) const override;
+  size_t metadata_size() const override { return read_.index.metadata().size(); }
+  MetadataPair metadata_at(size_t i) const override {
+    const auto &pair = read_.index.metadata()[i];
+    return {pair.key, pair.text};
+  }
+  std::optional<std::string_view> metadata_find(std::string_view key) const override {
+    return read_.index.metadata_find(key);
+  }
+
+  size_t members() const override { return members_.size(); }
+  std::string_view member_path(size_t i) const override { return members_[i]->path(); }
+  Result<Opened> member(size_t i) const override;
+  std::vector<Opened> opened() const override;
+  size_t index_bytes() const override { return read_.index.memory_bytes(); }
+
+  const ShardIndex &index() const { return read_.index; }
+  const Members &shards() const { return members_; }
+
+  struct Pinned {
+    DataFile *member;
+    const Snapshot *snapshot;
+  };
+  // Shard i, opened and found to agree with the index. Statuses shard_missing,
+  // shard_tensor, shard_duplicate; file_changed; those of opening.
+  Result<Pinned> pin(uint32_t i) const;
+  // Status file_changed if the index was replaced since.
+  Result<void> check_unchanged() const { return owner_.check_unchanged(read_.identity); }
+  // Is this the index file that was read?
+  bool is_of(const struct stat &index) const { return Shards::state_of(index) == Shards::state_of(read_.identity); }
+  // Does that state of the shard have the tensors that the index has in it, no more and no fewer?
+  bool agrees(uint32_t shard, const Snapshot &snapshot) const;
+  // Its snapshot, if somebody needed it already.
+  const Snapshot *pinned(uint32_t i) const { return pins_[i].get(); }
+  // Pins those of these shards that are open already and agree: so that they stay what they are here, whatever is
+  // published next.
+  void pin_opened(const Member *only = nullptr) const;
+
+ private:
+  Error explain(uint32_t shard, const Snapshot &snapshot) const;
+
+  const Shards &owner_;
+  const ReadIndex read_;
+  const Members members_;
+  std::vector<size_t> first_;                           // index of each shard's first tensor
+  mutable std::vector<Versions<Snapshot>::Once> pins_;  // held
+};
+
+}  // namespace st::store

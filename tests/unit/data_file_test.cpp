@@ -1,0 +1,267 @@
+// Opening and reading a file, with whatever lies beside it.
+#include <grp.h>
+#include <sys/stat.h>
+
+#include "counting_env.h"
+#include "store_scene.h"
+
+namespace st::store {
+namespace {
+
+using testing::AsUser;
+using testing::bytes_of;
+using testing::Call;
+using testing::fails_with;
+using testing::is_ok;
+using testing::put_bytes;
+using testing::same_bytes;
+namespace fs = std::filesystem;
+
+class CheckpointTest : public testing::StoreScene {
+ protected:
+  Result<std::unique_ptr<DataFile>> try_open(const std::string &where, bool write = false) {
+    OpenOptions options;
+    options.writable = write;
+    return DataFile::open(env, where, std::move(options));
+  }
+};
+
+TEST_F(CheckpointTest, ShowsTheBytesOfEveryTensorInEveryMode) {
+  for (read::MapMode mode : {read::MapMode::automatic, read::MapMode::shared, read::MapMode::private_copy,
+                             read::MapMode::none, read::MapMode::copy_on_write}) {
+    OpenOptions options;
+    options.map = mode;
+    auto c = open(std::move(options));
+    const Snapshot &s = c->snapshot();
+    ASSERT_EQ(s.header.index.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(same_bytes(seen(*c, tensors[i].name), tensors[i].bytes));
+      std::string copy(tensors[i].bytes.size(), '?');
+      ASSERT_TRUE(is_ok(c->read(s, i, copy.data())));
+      EXPECT_TRUE(same_bytes(copy, tensors[i].bytes));
+    }
+    EXPECT_EQ(s.file_size(), old.size());
+    EXPECT_EQ(c->counters().bytes_read, 17007u);
+  }
+}
+
+TEST_F(CheckpointTest, ASmallFileIsOpenedByFewCalls) {
+  testing::CountingXfs counting(os::Env::posix());
+  const int root = counting.openat_without_links(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
+  if (root < 0) GTEST_SKIP() << "there is no openat2 here";
+  counting.close(root);
+  counting.calls.clear();
+  ASSERT_TRUE(is_ok(DataFile::open(counting, fs::canonical(path), {})));
+  std::erase(counting.calls, Call::getenv);
+  const std::vector<Call> few = {Call::openat,  // the folder, by its whole path
+                                 Call::openat, Call::fstat,
+                                 Call::openat,  // is there a journal?
+                                 Call::pread,  Call::fstatfs, Call::mmap, Call::munmap, Call::close, Call::close};
+  EXPECT_TRUE(counting.calls == few) << [&] {
+    std::string made;
+    for (const Call call : counting.calls) made += std::string(testing::call_name(call)) + " ";
+    return made;
+  }();
+}
+
+TEST_F(CheckpointTest, ReadsSlicesAndCountsTheirBytes) {
+  auto c = open({});
+  const Range part[] = {{100, 300, 1}};
+  auto plan = SlicePlan::make(Dtype::U8, c->snapshot().header.index.at(1).shape, part);
+  std::string out(200, '?');
+  ASSERT_TRUE(is_ok(c->read_slice(c->snapshot(), 1, *plan, out.data())));
+  EXPECT_TRUE(same_bytes(out, tensors[1].bytes.substr(100, 200)));
+  EXPECT_EQ(c->counters().bytes_read, 200u);
+}
+
+TEST_F(CheckpointTest, TensorsWithoutBytesHaveNoView) {
+  put_bytes(path, testing::file_of({{"z", Dtype::F32, {0, 3}, ""}, {"s", Dtype::F32, {}, "abcd"}}));
+  auto c = open({});
+  EXPECT_EQ(c->view(c->snapshot(), 0).value(), nullptr);
+  EXPECT_TRUE(same_bytes(seen(*c, "s"), "abcd"));
+  put_bytes(path, testing::file_of({}));
+  EXPECT_EQ(open({})->snapshot().header.index.size(), 0u);
+}
+
+TEST_F(CheckpointTest, WhatIsNoPlainFileIsRefusedWithoutAHang) {
+  EXPECT_TRUE(fails_with(Status::no_file, try_open(dir / "missing")));
+  EXPECT_TRUE(fails_with(Status::no_file, try_open("")));
+  EXPECT_TRUE(fails_with(Status::no_file, try_open(path + "/below")));
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  for (bool write : {false, true}) {
+    EXPECT_TRUE(fails_with(Status::not_regular, try_open(dir.path(), write)));
+    EXPECT_TRUE(fails_with(Status::not_regular, try_open("/dev/null", write)));
+    EXPECT_TRUE(fails_with(Status::not_regular, try_open(dir / "pipe", write)));
+  }
+}
+
+TEST_F(CheckpointTest, AFileAgainstTheFormatIsRefusedWithItsPath) {
+  put_bytes(path, "abc");
+  EXPECT_TRUE(fails_with(Status::header_too_small, try_open(path)));
+  put_bytes(path, testing::raw_file("{]", ""));
+  auto bad = try_open(path);
+  ASSERT_TRUE(fails_with(Status::header_json, bad));
+  EXPECT_NE(bad.error().message.find(path), std::string::npos);
+  put_bytes(path, old.substr(0, old.size() - 1));
+  EXPECT_TRUE(fails_with(Status::truncated, try_open(path)));
+  put_bytes(path, "");
+  EXPECT_TRUE(fails_with(Status::header_too_small, try_open(path)));
+}
+
+TEST_F(CheckpointTest, MemoryIsAFileToo) {
+  auto c = DataFile::open_memory(env, reinterpret_cast<const std::byte *>(old.data()), old.size());
+  ASSERT_TRUE(is_ok(c));
+  EXPECT_TRUE(same_bytes(seen(**c, "b"), tensors[1].bytes));
+  EXPECT_EQ((*c)->view((*c)->snapshot(), 0).value(),
+            reinterpret_cast<const std::byte *>(old.data()) + a_at);  // no copy
+  std::string copy(3000, '?');
+  ASSERT_TRUE(is_ok((*c)->read((*c)->snapshot(), 2, copy.data())));
+  EXPECT_TRUE(same_bytes(copy, tensors[2].bytes));
+  EXPECT_TRUE(fails_with(Status::unsupported, (*c)->reopen((*c)->snapshot(), Again::the_same)));
+  EXPECT_TRUE(fails_with(Status::read_only, Transaction::begin(**c, {})));
+  EXPECT_TRUE(fails_with(Status::header_too_small, DataFile::open_memory(env, nullptr, 0)));
+  EXPECT_TRUE(fails_with(Status::truncated,
+                         DataFile::open_memory(env, reinterpret_cast<const std::byte *>(old.data()), old.size() - 1)));
+}
+
+TEST_F(CheckpointTest, ReopeningGivesAnotherHandleOnTheSameFile) {
+  auto c = open();
+  auto second = c->reopen(c->snapshot(), Again::the_same);
+  ASSERT_TRUE(is_ok(second));
+  EXPECT_NE((*second)->snapshot().file.fd(), c->snapshot().file.fd());
+  EXPECT_TRUE((*second)->options().writable);
+  c.reset();
+  EXPECT_TRUE(same_bytes(seen(**second, "a"), tensors[0].bytes));
+  put_bytes(dir / "new", old);
+  fs::rename(dir / "new", path);
+  EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));
+  fs::remove(path);
+  EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));
+}
+
+TEST_F(CheckpointTest, FinishesACommittedJournalFirst) {
+  for (bool write : {false, true}) {
+    put_bytes(path, old);
+    ASSERT_NE(leave({{a_at, new_a}}, true), "");
+    std::vector<std::string> log;
+    OpenOptions options;
+    options.writable = write;
+    options.log = [&](LogLevel, const std::string &m) { log.push_back(m); };
+    auto c = open(std::move(options));
+    EXPECT_TRUE(same_bytes(seen(*c, "a"), new_a));
+    EXPECT_EQ(c->counters().recoveries, 1u);
+    EXPECT_EQ(log.size(), 1u);
+    EXPECT_FALSE(fs::exists(folder()));
+  }
+}
+
+TEST_F(CheckpointTest, DropsAnUncommittedJournalOnlyIfItMayWrite) {
+  const std::string journal = leave({{a_at, new_a}}, false);
+  EXPECT_TRUE(same_bytes(seen(*open({}), "a"), tensors[0].bytes));
+  EXPECT_TRUE(fs::exists(journal));
+  EXPECT_TRUE(same_bytes(seen(*open(), "a"), tensors[0].bytes));
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+TEST_F(CheckpointTest, SaysOnceThatAJournalWasNotApplied) {
+  const std::string journal = leave({{a_at, new_a}}, true);
+  testing::poke(path, a_at + 7, "???");
+  auto first = try_open(path);
+  ASSERT_TRUE(fails_with(Status::journal, first));
+  EXPECT_NE(first.error().message.find(".bad"), std::string::npos);
+  EXPECT_TRUE(is_ok(try_open(path)));
+  EXPECT_TRUE(fs::exists(journal + ".bad"));
+}
+
+TEST_F(CheckpointTest, AReaderWhoMayNotWriteIsNeverShownHalfAChange) {
+  ASSERT_NE(leave({{a_at, new_a}}, true), "");
+  testing::poke(path, a_at, new_a.substr(0, 1024 - a_at % 512));
+  fs::permissions(dir.path(), fs::perms(0755));
+  {
+    AsUser user(testing::somebody);
+    if (!user) GTEST_SKIP() << "only root can act as somebody else";
+    EXPECT_TRUE(fails_with(Status::needs_recovery, try_open(path)));
+  }
+  EXPECT_TRUE(same_bytes(seen(*open(), "a"), new_a));
+}
+
+TEST_F(CheckpointTest, ReadersOpenWhileAWriterStages) {
+  auto writer = open();
+  auto t = begin(*writer);
+  ASSERT_TRUE(is_ok(t->update("a", value(*writer, "a", new_a))));
+  EXPECT_TRUE(fs::exists(folder()));
+  EXPECT_TRUE(same_bytes(seen(*open({}), "a"), tensors[0].bytes));
+  EXPECT_TRUE(same_bytes(seen(*open(), "a"), tensors[0].bytes));
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(seen(*open({}), "a"), new_a));
+}
+
+// A reader may read the file while another process has it open for writing.
+class WhileAWriterHasItOpen : public CheckpointTest, public ::testing::WithParamInterface<std::pair<mode_t, mode_t>> {};
+
+TEST_P(WhileAWriterHasItOpen, EveryReaderOfTheFileMayOpenIt) {
+  const auto [mode, mask] = GetParam();
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as somebody else";
+  fs::permissions(dir.path(), fs::perms(0755));
+  ASSERT_EQ(::chown(path.c_str(), static_cast<uid_t>(-1), testing::somebody), 0);
+  ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+  const mode_t before = ::umask(mask);
+  auto writer = open();
+  ASSERT_TRUE(is_ok(update(*writer, "a", new_a)));  // from here on there is a folder
+  ::umask(before);
+
+  std::vector<gid_t> groups(64);
+  const int count = ::getgroups(64, groups.data());
+  ASSERT_EQ(::setgroups(0, nullptr), 0);
+  ASSERT_EQ(::setegid(testing::somebody), 0);
+  {
+    AsUser user(testing::somebody);
+    EXPECT_TRUE(is_ok(try_open(path)));
+  }
+  ASSERT_EQ(::setegid(0), 0);
+  ASSERT_EQ(::setgroups(static_cast<size_t>(count), groups.data()), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(ModeAndUmask, WhileAWriterHasItOpen,
+                         ::testing::Values(std::pair<mode_t, mode_t>{0644, 022}, std::pair<mode_t, mode_t>{0644, 077},
+                                           std::pair<mode_t, mode_t>{0640, 022}, std::pair<mode_t, mode_t>{0660, 002}),
+                         [](const auto &p) {
+                           char name[32];
+                           std::snprintf(name, sizeof name, "Mode%03oUmask%03o", p.param.first, p.param.second);
+                           return std::string(name);
+                         });
+
+TEST_F(CheckpointTest, ThroughALinkTheJournalLiesBesideTheTarget) {
+  fs::create_directory(dir / "links");
+  const std::string link = dir / "links/model.safetensors";
+  fs::create_symlink("../model.safetensors", link);
+  auto c = open_path(env, link);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
+  EXPECT_TRUE(fs::exists(folder()));
+  EXPECT_EQ(testing::names_in(dir / "links").size(), 1u);
+  ASSERT_TRUE(is_ok(t->commit()));
+  t.reset();
+  c.reset();
+  EXPECT_TRUE(same_bytes(bytes_of(path), with({{a_at, new_a}})));
+  EXPECT_TRUE(fs::is_symlink(link));
+  // And recovery by the link finds it there.
+  ASSERT_NE(leave({{b_at, new_b}}, true), "");
+  EXPECT_TRUE(same_bytes(seen(*open_path(env, link, {}), "b"), new_b));
+}
+
+TEST_F(CheckpointTest, AnUpdateKeepsInodeModeAndLinks) {
+  fs::create_hard_link(path, dir / "second");
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  struct stat before, after;
+  ASSERT_EQ(::stat(path.c_str(), &before), 0);
+  ASSERT_TRUE(is_ok(update(*open(), "a", new_a)));
+  ASSERT_EQ(::stat(path.c_str(), &after), 0);
+  EXPECT_EQ(after.st_ino, before.st_ino);
+  EXPECT_EQ(after.st_mode, before.st_mode);
+  EXPECT_EQ(after.st_nlink, 2u);
+  EXPECT_TRUE(same_bytes(bytes_of(dir / "second"), with({{a_at, new_a}})));
+}
+
+}  // namespace
+}  // namespace st::store
