@@ -54,7 +54,7 @@ Result<void> drop_acl(const os::File &to, mode_t mode) {
   return {};
 }
 
-Result<void> copy_attributes(const os::File &from, const os::File &to, mode_t mode) {
+Result<void> copy_extended_attributes(const os::File &from, const os::File &to, mode_t mode) {
   ST_TRY(auto names, read_whole(from, nullptr));
   bool has_acl = false;
   for (const std::string &name : split(names)) {
@@ -76,21 +76,21 @@ Result<void> copy_attributes(const os::File &from, const os::File &to, const Log
   ST_TRY(auto old, from.stat());
   ST_TRY(auto made, to.stat());
   constexpr mode_t permissions = 07777;
-  mode_t mode = old->st_mode & permissions;
+  mode_t mode = old.st_mode & permissions;
   os::Env &env = to.env();
-  if (old->st_gid != made->st_gid && env.fchown(to.fd(), static_cast<uid_t>(-1), old->st_gid) < 0) {
+  if (old.st_gid != made.st_gid && env.fchown(to.fd(), static_cast<uid_t>(-1), old.st_gid) < 0) {
     mode &= static_cast<mode_t>(~(S_IRWXG | S_ISGID));
     if (log)
-      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " could not be given to group ", old->st_gid,
+      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " could not be given to group ", old.st_gid,
                                   "; its own group has no rights to it"));
   }
-  if (old->st_uid != made->st_uid && env.fchown(to.fd(), old->st_uid, static_cast<gid_t>(-1)) < 0) {
+  if (old.st_uid != made.st_uid && env.fchown(to.fd(), old.st_uid, static_cast<gid_t>(-1)) < 0) {
     mode &= static_cast<mode_t>(~S_ISUID);
     if (log)
-      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " belongs to user ", made->st_uid,
-                                  ", as it could not be given to user ", old->st_uid));
+      log(LogLevel::warning, text("the new ", in_quotes(from.path()), " belongs to user ", made.st_uid,
+                                  ", as it could not be given to user ", old.st_uid));
   }
-  ST_TRY(copy_attributes(from, to, mode));
+  ST_TRY(copy_extended_attributes(from, to, mode));
   if (const int r = env.fchmod(to.fd(), mode); r < 0) return Failure(to.error(-r, "set the mode of"));
   return {};
 }

@@ -10,7 +10,7 @@
 namespace st::read {
 namespace {
 
-constexpr std::align_val_t alignment{4096};
+constexpr std::align_val_t arena_alignment{4096};
 constexpr size_t worth_mapping = huge_page;
 
 }  // namespace
@@ -29,7 +29,7 @@ Arena Arena::of(os::Env &env, size_t n, bool reserved) {
     a.mapped_ = whole;
     env.madvise(memory, whole, MADV_HUGEPAGE);  // a hint
   } else {
-    memory = ::operator new(n, alignment);
+    memory = ::operator new(n, arena_alignment);
   }
   a.data_ = static_cast<std::byte *>(memory);
   return a;
@@ -39,7 +39,7 @@ Arena::~Arena() {
   if (mapped_ > 0)
     env_->munmap(data_, mapped_);
   else if (data_)
-    ::operator delete(data_, alignment);
+    ::operator delete(data_, arena_alignment);
 }
 
 }  // namespace st::read
