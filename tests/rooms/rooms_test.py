@@ -49,7 +49,7 @@ def errors_of(room: str, source: str, build: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seen.cpp"
         path.write_text(source)
-        command = [*command_of(room, build), "-fsyntax-only", str(path)]
+        command = [*command_of(room, build), "-fdiagnostics-color=never", "-fsyntax-only", str(path)]
         run = subprocess.run(command, cwd=build, capture_output=True, text=True)
         return run.stderr if run.returncode else ""
 

@@ -38,12 +38,12 @@ class ShardsTest : public ::testing::Test {
   }
   std::unique_ptr<Model> open(OpenOptions options = {}) const { return open_at(index, std::move(options)); }
   static std::unique_ptr<Model> open_at(const std::string &path, OpenOptions options = {}) {
-    auto opened = open_path(os::Env::posix(), path, std::move(options));
+    auto opened = store::open_path(os::Env::posix(), path, std::move(options));
     EXPECT_TRUE(opened) << opened.error().message;
     return opened ? std::move(*opened) : nullptr;
   }
   Status first_failure() const {
-    auto opened = open_path(os::Env::posix(), index, {});
+    auto opened = store::open_path(os::Env::posix(), index, {});
     if (!opened) return opened.error().status;
     const store::Catalogue catalogue = (*opened)->catalogue();
     for (size_t i = 0; i < catalogue.size(); ++i)
@@ -139,7 +139,7 @@ TEST_F(ShardsTest, WhatIsWrongHasAName) {
 
 TEST_F(ShardsTest, AFolderWithTwoIndexesIsAmbiguous) {
   put_bytes(dir / "n.safetensors.index.json", "{}");
-  auto opened = open_path(os::Env::posix(), dir.path(), {});
+  auto opened = store::open_path(os::Env::posix(), dir.path(), {});
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().status, Status::shard_index);
 }

@@ -45,7 +45,7 @@ std::vector<uint64_t> model(const std::vector<uint64_t> &shape, const std::vecto
 
 // Copies by the plan, checking on the way that sources ascend and nothing is
 // written twice.
-std::string apply(const SlicePlan &plan, const std::string &tensor) {
+std::string gather(const SlicePlan &plan, const std::string &tensor) {
   std::string out(plan.nbytes(), '\0');
   std::vector<bool> written(plan.nbytes());
   uint64_t runs = 0, least = 0;
@@ -90,7 +90,7 @@ void compare_with_model(Dtype dtype, const std::vector<uint64_t> &shape, const s
   const uint64_t bits = dtype_bits(dtype);
   ASSERT_EQ(plan->nbytes(), elements.size() * bits / 8);
   const std::string tensor = testing::pattern(*nbytes, 3);
-  const std::string got = apply(*plan, tensor);
+  const std::string got = gather(*plan, tensor);
   for (size_t i = 0; i < elements.size(); ++i)
     for (uint64_t b = 0; b < bits; b += 16) {
       const auto n = static_cast<uint32_t>(std::min<uint64_t>(16, bits - b));
