@@ -46,6 +46,10 @@ Result<void> hand_out(Result<std::unique_ptr<store::Collection>> opened, st_file
   return {};
 }
 
+Failure too_small_for_names(size_t need, size_t room) {
+  return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
+}
+
 }  // namespace
 
 Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
@@ -141,6 +145,10 @@ st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
     const size_t count = catalogue.size();
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
+    if (const store::Snapshot *one = catalogue.snapshot()) {
+      for (size_t i = 0; i < n; ++i) describe(*one, one->header.index.at(first + i), nullptr, out + i);
+      return {};
+    }
     for (size_t i = 0; i < n; ++i) {
       auto place = catalogue.at(first + i);
       if (!place) return Failure(std::move(place.error()));
@@ -155,6 +163,12 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
     ST_CAPI_TRY(require("st_names", file, size));
     const store::Catalogue catalogue = file->collection->catalogue();
     const store::Snapshot *one = catalogue.snapshot();
+    if (const auto all = one ? one->header.index.names() : std::nullopt) {
+      const size_t room = std::exchange(*size, all->size());
+      if (dst && room < all->size()) return too_small_for_names(all->size(), room);
+      if (dst) std::memcpy(dst, all->data(), all->size());
+      return {};
+    }
     std::vector<store::Place> places;
     if (!one) {
       auto all = catalogue.all();
@@ -164,19 +178,10 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
     const auto name = [&](size_t i) { return one ? one->header.index.at(i).name : places[i].tensor().name; };
     const size_t count = catalogue.size();
     size_t need = 0;
-    bool together = count > 0;  // in memory too, as where the header has them in the order of their data
-    for (size_t i = 0; i < count; ++i) {
-      together = together && name(i).data() == name(0).data() + need;
-      need += name(i).size() + 1;
-    }
+    for (size_t i = 0; i < count; ++i) need += name(i).size() + 1;
     const size_t room = std::exchange(*size, need);
     if (!dst) return {};
-    if (room < need)
-      return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
-    if (together) {
-      std::memcpy(dst, name(0).data(), need);
-      return {};
-    }
+    if (room < need) return too_small_for_names(need, room);
     for (size_t i = 0; i < count; ++i) {
       std::memcpy(dst, name(i).data(), name(i).size() + 1);
       dst += name(i).size() + 1;
