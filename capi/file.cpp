@@ -137,6 +137,14 @@ size_t st_count(const st_file *file) {
 }
 
 st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
+  if (file && file->single && n > 0 && out) {
+    const store::Snapshot &snapshot = shown(*file);
+    const Index &index = snapshot.header.index;
+    if (first < index.size() && n <= index.size() - first) {
+      for (size_t i = 0; i < n; ++i) describe(snapshot, index.at(first + i), nullptr, out + i);
+      return ST_OK;
+    }
+  }
   return boundary([&]() -> Result<void> {
     ST_CAPI_TRY(require("st_at", file));
     if (n == 0) return {};
@@ -145,10 +153,6 @@ st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
     const size_t count = catalogue.size();
     if (first > count || n > count - first)
       return fail(Status::out_of_range, "tensors ", first, " to ", first, " + ", n, " were asked for, of ", count);
-    if (const store::Snapshot *one = catalogue.snapshot()) {
-      for (size_t i = 0; i < n; ++i) describe(*one, one->header.index.at(first + i), nullptr, out + i);
-      return {};
-    }
     for (size_t i = 0; i < n; ++i) {
       auto place = catalogue.at(first + i);
       if (!place) return Failure(std::move(place.error()));

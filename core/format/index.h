@@ -41,8 +41,8 @@ class Index {
   std::pair<std::string_view, std::string_view> metadata_at(size_t i) const;  // in header order
   std::optional<std::string_view> metadata_find(std::string_view key) const;
 
-  // All names, each with its NUL, where they lie in this order in one piece; else nothing. So it is where the header has
-  // the tensors in the order of their data.
+  // All names, each with its NUL, where they lie in this order in one piece; else nothing. So it is where the header
+  // has the tensors in the order of their data.
   std::optional<std::string_view> names() const;
 
   uint64_t data_bytes() const { return data_bytes_; }
