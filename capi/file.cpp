@@ -42,6 +42,10 @@ Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **ou
   return {};
 }
 
+Failure too_small_for_names(size_t need, size_t room) {
+  return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
+}
+
 }  // namespace
 
 Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
@@ -127,6 +131,14 @@ size_t st_count(const st_file *file) {
 }
 
 st_status st_at(st_file *file, size_t first, size_t n, st_tensor *out) {
+  if (file && file->single && n > 0 && out) {
+    const store::Snapshot &snapshot = shown(*file);
+    const Index &index = snapshot.header.index;
+    if (first < index.size() && n <= index.size() - first) {
+      for (size_t i = 0; i < n; ++i) describe(snapshot, index.at(first + i), nullptr, out + i);
+      return ST_OK;
+    }
+  }
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_at", file));
     if (n == 0) return {};
@@ -148,6 +160,12 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
     ST_TRY(require("st_names", file, size));
     const store::Catalogue catalogue = file->model->catalogue();
     const store::Snapshot *one = catalogue.snapshot();
+    if (const auto all = one ? one->header.index.names() : std::nullopt) {
+      const size_t room = std::exchange(*size, all->size());
+      if (dst && room < all->size()) return too_small_for_names(all->size(), room);
+      if (dst) std::memcpy(dst, all->data(), all->size());
+      return {};
+    }
     std::vector<store::Place> places;
     if (!one) {
       ST_TRY(places, catalogue.all());
@@ -155,19 +173,10 @@ st_status st_names(st_file *file, char *dst, size_t *size) {
     const auto name = [&](size_t i) { return one ? one->header.index.at(i).name : places[i].tensor().name; };
     const size_t count = catalogue.size();
     size_t need = 0;
-    bool together = count > 0;  // in memory too, as where the header has them in the order of their data
-    for (size_t i = 0; i < count; ++i) {
-      together = together && name(i).data() == name(0).data() + need;
-      need += name(i).size() + 1;
-    }
+    for (size_t i = 0; i < count; ++i) need += name(i).size() + 1;
     const size_t room = std::exchange(*size, need);
     if (!dst) return {};
-    if (room < need)
-      return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
-    if (together) {
-      std::memcpy(dst, name(0).data(), need);
-      return {};
-    }
+    if (room < need) return too_small_for_names(need, room);
     for (size_t i = 0; i < count; ++i) {
       std::memcpy(dst, name(i).data(), name(i).size() + 1);
       dst += name(i).size() + 1;

@@ -48,12 +48,28 @@ int stgo_on_report(void *user, const st_report *report) {
   return stop;
 }
 
-st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
-  return st_get(file, name, name_len, (st_tensor *)out);
+void stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
+  (void)st_get(file, name, name_len, (st_tensor *)out);
 }
 
-st_status stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
-  return st_describe(file, name, name_len, (st_tensor *)out);
+void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
+  (void)st_describe(file, name, name_len, (st_tensor *)out);
+}
+
+st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size) {
+  st_tensor read;
+  const st_status status = st_read(pin, name, name_len, dst, dst_size, &read);
+  if (status == ST_OK) *size = read.nbytes;
+  return status;
+}
+
+st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size) {
+  st_file *pin;
+  st_status status = st_snapshot(file, &pin);
+  if (status != ST_OK) return status;
+  status = stgo_read(pin, name, name_len, dst, dst_size, size);
+  st_close(pin); /* keeps the thread's last error */
+  return status;
 }
 
 st_status stgo_info(st_file *file, const char *name, size_t name_len, uint64_t *shape, uint32_t capacity, st_file **pin,

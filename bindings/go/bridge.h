@@ -25,12 +25,18 @@ int stgo_on_report(void *user, const st_report *report);
 /* An st_tensor *, of a type whose pointer cgo need not look behind for pointers. */
 typedef uint64_t *stgo_tensor;
 
-/* As st_get. Apart, because Go is told that it does not call Go back. This is true where the thread has no call
- * (stgo_enter). */
-st_status stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out);
+/* As st_get, but on failure `out` stays without a name: cgo takes longer for a function that answers something. Apart,
+ * because Go is told that it does not call Go back. This is true where the thread has no call (stgo_enter). */
+void stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out);
 
-/* st_describe. Calls Go back as little as stgo_view. */
-st_status stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor out);
+/* As st_describe, in the same way. */
+void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor out);
+
+/* As st_read of a pin; *size is that of the tensor. Calls Go back as little as stgo_view. */
+st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size);
+
+/* The same of what `file` shows now. */
+st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size);
 
 /* Names and shapes live in one state of a file. A pin (st_snapshot) keeps this state until it is closed. So the file's
  * own handle gives out no pointers, and keeps no state for their sake.

@@ -58,6 +58,7 @@ func (f *File) Prefetch(names []string, opts *BulkOptions) error {
 // tensors.
 func (f *File) Load(names []string, opts *BulkOptions) error {
 	return f.bulk("load", names, opts, func(pin *C.st_file, indices *C.size_t, n C.size_t, o *C.st_bulk_options) C.st_status {
+		f.h.loaded.Store(true) // first, as its tensors become views one after the other
 		return C.st_load(pin, indices, n, o)
 	})
 }

@@ -41,6 +41,10 @@ type handle struct {
 	bytes    *heldBytes             // OpenBytes' argument; else nil
 	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
+	table    atomic.Pointer[table]  // of `state`; nil if there is none
+	shapes   shapes                 // that Info gives out
+	patience atomic.Int64           // look-ups to go without a table until one is made
+	loaded   *atomic.Bool           // whether tensors were loaded; the same of a handle and its snapshots
 }
 
 // heldBytes are pinned until the last handle of them is closed.
@@ -150,6 +154,10 @@ func OpenBytes(data []byte) (*File, error) {
 }
 
 func newFile(h *handle, ctx context.Context, hooks hooks, path string) *File {
+	if h.loaded == nil {
+		h.loaded = new(atomic.Bool)
+	}
+	h.wait()
 	f := &File{h: h, hooks: hooks, path: path, net: &net{}}
 	f.net.cleanup = newCleanup(f.net, h)
 	f.end(ctx)

@@ -3,12 +3,17 @@ package st
 /*
 #cgo noescape stgo_view
 #cgo nocallback stgo_view
+#cgo noescape stgo_read
+#cgo nocallback stgo_read
+#cgo noescape stgo_read_now
+#cgo nocallback stgo_read_now
 #include "bridge.h"
 */
 import "C"
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"unsafe"
 )
@@ -24,18 +29,27 @@ func (f *File) View(name string) (view Tensor, err error) {
 	if !f.plain {
 		return f.viewHooked(name)
 	}
+	known := f.h.known()
+	if known.showsViews(f.h) {
+		if info := known.find(name); info != nil {
+			f.keep() // first: from here on nothing closes the file but Close
+			view.Name, view.DType, view.Shape, view.Data = name, info.DType, info.Shape, known.data(info)
+			return
+		}
+	}
 	if !f.h.acquire() {
 		return Tensor{}, closedError("view")
 	}
 	f.keep()
 	p, n := chars(name)
 	var t C.st_tensor
-	status := C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t)))
-	if status == C.ST_OK {
+	C.stgo_view(f.h.c, p, n, C.stgo_tensor(unsafe.Pointer(&t)))
+	if t.name != nil {
 		view.show(name, &t, f.h) // where it is answered: to copy it would be a quarter of the call
+		known.noteLent(f.h, &t)
 	}
 	f.release() // nothing above panics, and a defer would be a tenth of the call
-	if status != C.ST_OK {
+	if t.name == nil {
 		return f.viewHooked(name) // again, for the error
 	}
 	return
@@ -69,6 +83,14 @@ func (view *Tensor) show(name string, t *C.st_tensor, h *handle) {
 
 // Get copies a tensor.
 func (f *File) Get(name string) (got Tensor, err error) {
+	if f.plain {
+		if known := f.h.known(); known != nil {
+			if info := known.find(name); info != nil && known.state.acquire() {
+				defer known.state.release()
+				return f.getKnown(known, info)
+			}
+		}
+	}
 	err = f.pinTensor("get", name, func(pin *C.st_file, t *C.st_tensor) error {
 		data, err := buffer("get", uint64(t.nbytes))
 		if err != nil {
@@ -86,8 +108,55 @@ func (f *File) Get(name string) (got Tensor, err error) {
 	return got, err
 }
 
+// getKnown is Get of a table whose state is acquired.
+func (f *File) getKnown(known *table, info *Info) (got Tensor, err error) {
+	data, err := buffer("get", info.Size)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if _, err := f.readPlain("get", known.state, info.Name, data); err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{Name: info.Name, DType: info.DType, Shape: slices.Clone(info.Shape), Data: data}, nil
+}
+
 // ReadInto copies a tensor into dst, which must have room for all of it, and answers its size.
 func (f *File) ReadInto(name string, dst []byte) (size int, err error) {
+	if !f.plain {
+		return f.readHooked(name, dst)
+	}
+	from := f.h.shown()
+	if from == nil {
+		if from = f.h; !from.acquire() {
+			return 0, closedError("read")
+		}
+	}
+	size, err = f.readPlain("read", from, name, dst)
+	from.release()
+	runtime.KeepAlive(f)
+	return size, err
+}
+
+// readPlain reads from an acquired handle: what it shows now, or, of a pin, what it shows for ever.
+func (f *File) readPlain(op string, from *handle, name string, dst []byte) (size int, err error) {
+	p, n := chars(name)
+	to := (*C.uint8_t)(first(dst)) // cgo looks behind a void *
+	var read C.uint64_t
+	var status C.st_status
+	runtime.LockOSThread() // as run does
+	if from == f.h {
+		status = C.stgo_read_now(from.c, p, n, to, C.size_t(len(dst)), &read)
+	} else {
+		status = C.stgo_read(from.c, p, n, to, C.size_t(len(dst)), &read)
+	}
+	if status != C.ST_OK {
+		err = failure(op, status)
+	}
+	runtime.UnlockOSThread()
+	return int(read), err
+}
+
+func (f *File) readHooked(name string, dst []byte) (size int, err error) {
 	p, n := chars(name)
 	err = f.pinned("read", func(pin *C.st_file) error {
 		var read C.st_tensor

@@ -54,7 +54,7 @@ func TestAllDTypesAreReadAsTheyWereWritten(t *testing.T) {
 			if f.Len() != len(tensors) {
 				t.Fatalf("%d tensors, not %d", f.Len(), len(tensors))
 			}
-			for _, want := range tensors {
+			for _, want := range slices.Concat(tensors, tensors) { // by then the catalogue is known in Go
 				got, err := f.Get(want.name)
 				must(t, err)
 				same(t, "a copy of "+want.name, got, want.tensor)

@@ -20,7 +20,7 @@ import "C"
 // All that reads works on it. What would change the file answers ErrReadOnly, and Refresh does nothing. Close of the
 // Snapshot lets calls on it end; but Interrupt of either, and Close of the file, stop the calls that now run on both.
 func (f *File) Snapshot() (*File, error) {
-	h := &handle{snapshot: true, steady: true}
+	h := &handle{snapshot: true, steady: true, loaded: f.h.loaded}
 	if err := f.call("snapshot", func() C.st_status { return C.st_snapshot(f.h.c, &h.c) }); err != nil {
 		return nil, err
 	}
@@ -38,6 +38,7 @@ func (f *File) Release() {
 	}
 	defer f.release()
 	C.st_release(f.h.c)
+	f.h.supersede() // its table says that views are kept
 	f.net.mutex.Lock()
 	defer f.net.mutex.Unlock()
 	if f.net.viewed.Swap(false) && !f.h.closed() {
@@ -72,10 +73,12 @@ func (h *handle) shown() *handle {
 	return state
 }
 
-// supersede lets go of that pin, once the calls that use it are over.
+// supersede lets go of that pin, once the calls that use it are over, and of the table. For an open handle.
 func (h *handle) supersede() {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	h.table.Store(nil)
+	h.wait()
 	if state := h.state.Swap(nil); state != nil {
 		state.close()
 	}

@@ -43,6 +43,12 @@ std::optional<size_t> Index::find(std::string_view name) const {
   return std::nullopt;
 }
 
+std::optional<std::string_view> Index::names() const {
+  if (!names_together_) return std::nullopt;
+  const Entry &first = entries_.front(), &last = entries_.back();
+  return string_at(first.name, last.name + last.name_len + 1 - first.name);
+}
+
 std::pair<std::string_view, std::string_view> Index::metadata_at(size_t i) const {
   const Pair &p = metadata_[i];
   return {string_at(p.key, p.key_len), string_at(p.value, p.value_len)};
@@ -132,12 +138,17 @@ Result<Index> IndexBuilder::finish() {
 // Do the tensors follow each other as they are, and fill what they span? For most files this is all the work.
 bool IndexBuilder::lies_in_order() {
   uint64_t at = 0;
+  bool together = !index_.entries_.empty();
+  uint32_t name = together ? index_.entries_.front().name : 0;
   for (const Index::Entry &e : index_.entries_) {
     const auto bits = bits_of(e.dtype(), {index_.dims_.data() + e.shape, e.rank()});
     if (e.begin != at || e.end < at || !bits || *bits % 8 != 0 || *bits / 8 != e.end - at) return false;
     at = e.end;
+    together &= e.name == name;  // else metadata lies between
+    name = e.name + e.name_len + 1;
   }
   index_.data_bytes_ = at;
+  index_.names_together_ = together;
   return true;
 }
 

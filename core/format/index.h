@@ -41,6 +41,10 @@ class Index {
   std::pair<std::string_view, std::string_view> metadata_at(size_t i) const;  // in header order
   std::optional<std::string_view> metadata_find(std::string_view key) const;
 
+  // All names, each with its NUL, where they lie in this order in one piece; else nothing. So it is where the header
+  // has the tensors in the order of their data.
+  std::optional<std::string_view> names() const;
+
   uint64_t data_bytes() const { return data_bytes_; }
   size_t memory_bytes() const;
 
@@ -86,6 +90,7 @@ class Index {
   std::vector<uint32_t> by_key_;  // metadata, sorted by key
   uint64_t seed_ = 0;
   uint64_t data_bytes_ = 0;
+  bool names_together_ = false;
 };
 
 // Collects what a header says; finish() sorts, checks the layout rules of the

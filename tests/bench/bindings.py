@@ -155,7 +155,7 @@ def go(small: Path, large: Path, many: Path) -> None:
     with Program("bindings_bench_go", small, NAME, large) as g:
         m = medians({what: lambda what=what: g(what, GETS) for what in ("empty", "c", "view")})
         m |= medians({what: lambda what=what: g(what, OPENS) for what in ("open", "json", "names", "json-names")})
-    row("Go, a tensor of 4 bytes: f.View(name), against empty cgo call + C", m["empty"] + m["c"], m["view"], seconds, at_most=1.5, peer="cgo+C")
+    row("Go, a tensor of 4 bytes: f.View(name), against empty cgo call + C", m["empty"] + m["c"], m["view"], seconds, at_most=1.25, peer="cgo+C")
     row(f"Go, open {COUNT:,} tensors: against {GO_PEER}", m["json"], m["open"], seconds, at_least=5, peer="json")
     row("  and list the names", m["json-names"], m["names"], seconds, peer="json")
     names = {

@@ -191,6 +191,27 @@ TEST_F(CapiCalls, NamesComeInOneCall) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_names(nullptr, list.data(), &size));
 }
 
+TEST_F(CapiCalls, NamesComeInTheOrderOfTheDataWhereverTheHeaderHasThem) {
+  const std::string json = R"({"last":{"dtype":"U8","shape":[1],"data_offsets":[2,3]},)"
+                           R"("first":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"__metadata__":{"k":"v"},)"
+                           R"("next":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
+  const uint64_t length = json.size();
+  const std::string bytes = std::string(reinterpret_cast<const char *>(&length), sizeof length) + json + "123";
+  st_file *memory;
+  ASSERT_ST(ST_OK, st_open_memory(bytes.data(), bytes.size(), &memory));
+  const std::string wanted("first\0next\0last\0", 16);
+  size_t size = 0;
+  EXPECT_ST(ST_OK, st_names(memory, nullptr, &size));
+  EXPECT_EQ(size, wanted.size());
+  std::string list(size, '#');
+  EXPECT_ST(ST_OK, st_names(memory, list.data(), &size));
+  EXPECT_EQ(list, wanted);
+  size = 3;
+  EXPECT_ST(ST_E_BUFFER_SIZE, st_names(memory, list.data(), &size));
+  EXPECT_EQ(size, wanted.size());
+  st_close(memory);
+}
+
 TEST_F(CapiCalls, SlicesSayTheirShapeAndAreRead) {
   const st_range every3rd = {-1, INT64_MIN, -3};
   uint64_t shape, nbytes;

@@ -58,6 +58,25 @@ TEST(Index, NamesMayHoldNulAndAreTerminatedAnyway) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(r->index.at(i).name.data()[r->index.at(i).name.size()], '\0');
 }
 
+TEST(Index, NamesAreOnePieceWhereTheyLieInTheirOrder) {
+  const std::string a = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})",
+                    metadata = R"("__metadata__":{"k":"v"})",
+                    bc = R"("bc":{"dtype":"U8","shape":[1],"data_offsets":[1,2]})";
+  const auto names = [](const std::string &entries, size_t bytes) -> std::optional<std::string> {
+    auto r = parse("{" + entries + "}", bytes);
+    EXPECT_TRUE(is_ok(r));
+    if (!r || !r->index.names()) return std::nullopt;
+    return std::string(*r->index.names());
+  };
+  const std::string both("a\0bc\0", 5);
+  EXPECT_EQ(names(a + "," + bc, 2), both);
+  EXPECT_EQ(names(metadata + "," + a + "," + bc, 2), both);
+  EXPECT_EQ(names(a + "," + bc + "," + metadata, 2), both);
+  EXPECT_EQ(names(a + "," + metadata + "," + bc, 2), std::nullopt);
+  EXPECT_EQ(names(bc + "," + a, 2), std::nullopt);
+  EXPECT_EQ(names("", 0), std::nullopt);
+}
+
 TEST(Index, MissingNamesAreNotFound) {
   auto empty = parse("{}", 0);
   ASSERT_TRUE(is_ok(empty));

@@ -129,12 +129,18 @@ impl Handle {
         Ok(index)
     }
 
+    #[inline]
     pub(crate) fn describe(&self, name: &str) -> Result<Described<'_>> {
-        let mut tensor = EMPTY;
+        let mut tensor = MaybeUninit::uninit();
         // SAFETY: a name with its length, and a place to write to.
-        self.call(|raw| unsafe { sys::st_describe(raw, name.as_ptr().cast(), name.len(), &mut tensor) })?;
-        // SAFETY: filled by this handle.
-        Ok(unsafe { self.described(&tensor) })
+        self.call(|raw| unsafe {
+            sys::st_describe(raw, name.as_ptr().cast(), name.len(), tensor.as_mut_ptr())
+        })?;
+        // SAFETY: filled by this handle. The name is the one that was asked for, so it is UTF-8.
+        Ok(unsafe {
+            let tensor = tensor.assume_init_ref();
+            self.described_as(tensor, std::str::from_utf8_unchecked(bytes(tensor.name, tensor.name_len)))
+        })
     }
 
     /// Copy a tensor to the start of `dst`. One call, so that it needs no pin.
@@ -253,12 +259,19 @@ impl Handle {
     /// # Safety
     /// `tensor` was filled by this handle.
     unsafe fn described(&self, tensor: &sys::st_tensor) -> Described<'_> {
-        // SAFETY: the caller's promise; names and shapes live until st_close.
-        let (name, shape) = unsafe { (string(tensor.name, tensor.name_len), shape_of(tensor)) };
+        // SAFETY: the caller's promise; names live until st_close.
+        unsafe { self.described_as(tensor, string(tensor.name, tensor.name_len)) }
+    }
+
+    /// # Safety
+    /// As [`Handle::described`].
+    #[inline]
+    unsafe fn described_as<'h>(&'h self, tensor: &sys::st_tensor, name: &'h str) -> Described<'h> {
         Described {
             name,
             dtype: Dtype::from_code(tensor.dtype),
-            shape,
+            // SAFETY: the caller's promise; shapes live until st_close.
+            shape: unsafe { shape_of(tensor) },
             nbytes: tensor.nbytes as usize,
             file_offset: tensor.file_offset,
             shard: tensor.shard,
@@ -297,8 +310,15 @@ pub(crate) const EMPTY: sys::st_tensor = sys::st_tensor {
 /// `len` bytes at `s` that live, unchanged, for `'a`.
 unsafe fn string<'a>(s: *const c_char, len: usize) -> &'a str {
     // SAFETY: the caller's promise.
-    let bytes = unsafe { std::slice::from_raw_parts(s.cast::<u8>(), len) };
-    std::str::from_utf8(bytes).expect("libst's names are UTF-8")
+    std::str::from_utf8(unsafe { bytes(s, len) }).expect("libst's names are UTF-8")
+}
+
+/// # Safety
+/// As [`string`].
+#[inline]
+unsafe fn bytes<'a>(s: *const c_char, len: usize) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(s.cast::<u8>(), len) }
 }
 
 /// # Safety

@@ -1,0 +1,160 @@
+package st
+
+/*
+#include "bridge.h"
+*/
+import "C"
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A table is the catalogue of one state in Go's memory. A look-up there needs no call of C, which costs as much as the
+// look-up. It takes some 130 bytes a tensor.
+//
+// A table is right for as long as its handle shows that state. So only a steady handle has one, and what changes the state
+// (Refresh) or ends the views of it (Release, Close) drops the table. It is of one file, because to describe the
+// tensors of a sharded checkpoint would open every shard.
+type table struct {
+	state *handle // what it was made of
+	seed  maphash.Seed
+	slots []uint64 // open addressing: the upper half of the hash, and the index + 1
+	all   []Info
+
+	// Where the file's first byte is mapped; nil where views may lie elsewhere. It lives as long as `state`, and once the
+	// state was lent to a view of the handle also until Release.
+	mapping unsafe.Pointer
+	lent    atomic.Bool
+}
+
+// known is the table of what the handle shows; nil if there is none, or not yet.
+func (h *handle) known() *table {
+	if t := h.table.Load(); t != nil || !h.steady || h.patience.Add(-1) != 0 {
+		return t
+	}
+	h.learn()
+	return h.table.Load()
+}
+
+// wait puts a table off until as many look-ups went without one as there are tensors: to make it takes about as long as
+// they did. For an open handle.
+func (h *handle) wait() {
+	if h.steady {
+		h.patience.Store(16 + int64(C.st_count(h.c)))
+	}
+}
+
+func (h *handle) learn() {
+	state := h.shown()
+	if state == nil {
+		return
+	}
+	defer state.release()
+	t := tableOf(state)
+	if t == nil {
+		return
+	}
+	if h.bytes == nil {
+		t.findMapping()
+	}
+	if h.loaded.Load() { // what was found may be what was loaded
+		t.mapping = nil
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.state.Load() == state { // not superseded meanwhile
+		h.table.Store(t)
+	}
+}
+
+func tableOf(state *handle) *table {
+	if C.st_shard_count(state.c) != 1 {
+		return nil
+	}
+	count := int(C.st_count(state.c))
+	t := &table{
+		state: state,
+		seed:  maphash.MakeSeed(), // whoever wrote the file must not know which names collide
+		slots: make([]uint64, 1<<bits.Len(uint(count+count/3))),
+		all:   make([]Info, 0, count),
+	}
+	found := make([]C.st_tensor, min(count, batch))
+	for len(t.all) < count {
+		n := min(count-len(t.all), len(found))
+		if C.st_at(state.c, C.size_t(len(t.all)), C.size_t(n), &found[0]) != C.ST_OK {
+			return nil
+		}
+		t.all = appendInfos(t.all, found[:n])
+	}
+	for i := range t.all {
+		hash := maphash.String(t.seed, t.all[i].Name)
+		at := t.first(hash)
+		for t.slots[at] != 0 {
+			at = t.next(at)
+		}
+		t.slots[at] = hash>>32<<32 | uint64(i+1)
+	}
+	return t
+}
+
+func (t *table) first(hash uint64) uint64 { return hash & uint64(len(t.slots)-1) }
+func (t *table) next(at uint64) uint64    { return (at + 1) & uint64(len(t.slots)-1) }
+
+// find answers nil if there is no tensor of that name. Nobody writes to what it answers.
+func (t *table) find(name string) *Info {
+	hash := maphash.String(t.seed, name)
+	for at := t.first(hash); t.slots[at] != 0; at = t.next(at) {
+		if t.slots[at]>>32 != hash>>32 {
+			continue
+		}
+		if info := &t.all[uint32(t.slots[at])-1]; info.Name == name {
+			return info
+		}
+	}
+	return nil
+}
+
+// findMapping asks a pin of the state, so that the handle need not keep the state.
+func (t *table) findMapping() {
+	c := C.st_io_info{struct_size: C.uint32_t(C.sizeof_st_io_info)}
+	if C.st_file_io_info(t.state.c, &c) != C.ST_OK || c._map != C.ST_MAP_SHARED && c._map != C.ST_MAP_PRIVATE {
+		return
+	}
+	for i := range t.all {
+		if t.all[i].Size == 0 {
+			continue
+		}
+		p, n := chars(t.all[i].Name)
+		var view C.st_tensor
+		if C.st_get(t.state.c, p, n, &view) == C.ST_OK {
+			t.mapping = unsafe.Add(view.data, -int(t.all[i].Offset))
+		}
+		return
+	}
+}
+
+func (t *table) data(info *Info) []byte {
+	if info.Size == 0 {
+		return []byte{}
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(t.mapping, info.Offset)), info.Size)
+}
+
+// showsViews says whether views may be answered from the table: the handle keeps their mapping, and none of its tensors
+// was loaded into other memory.
+func (t *table) showsViews(h *handle) bool { return t != nil && t.lent.Load() && !h.loaded.Load() }
+
+// noteLent is told of a view of the handle, which has lent the state that the view is of. Is that the table's?
+func (t *table) noteLent(h *handle, view *C.st_tensor) {
+	if t == nil || t.mapping == nil || view.nbytes == 0 || h.loaded.Load() || !t.state.acquire() {
+		return
+	}
+	// The state is held here, so its mapping is, and no other state's can be in its place.
+	if view.data == unsafe.Add(t.mapping, uint64(view.file_offset)) {
+		t.lent.Store(true)
+	}
+	t.state.release()
+}

@@ -1,0 +1,186 @@
+package st_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"libst/st"
+)
+
+// enough look-ups that a small file is known in Go.
+const enough = 100
+
+// pages is a file of tensors that take some pages each, opened for reading, and known in Go.
+func pages(t *testing.T) (f *st.File, path string, tensors []named) {
+	t.Helper()
+	for i := range 8 {
+		data := slices.Repeat([]uint16{uint16(1000 + i)}, 5000)
+		tensors = append(tensors, named{fmt.Sprintf("t%d", i), st.TensorOf(data, 50, 100)})
+	}
+	path = newFile(t, tensors, nil)
+	f = open(t, path)
+	askOften(t, f)
+	return f, path, tensors
+}
+
+func askOften(t *testing.T, f *st.File) {
+	t.Helper()
+	for range enough {
+		_, err := f.Info("t0")
+		must(t, err)
+	}
+}
+
+func viewOf(t *testing.T, f *st.File, name string) st.Tensor {
+	t.Helper()
+	view, err := f.View(name)
+	must(t, err)
+	return view
+}
+
+// What is known of a file is what its handle shows, and no more.
+func TestWhatIsKnownEndsWithTheState(t *testing.T) {
+	f, path, tensors := pages(t)
+	changed := st.TensorOf([]int32{-1, -2, -3}, 3, 1)
+	before := viewOf(t, f, "t5")
+	writer := open(t, path, writable)
+	put(t, writer, "t5", changed)
+	put(t, writer, "new", changed)
+	check := func(name string, want st.Tensor) {
+		t.Helper()
+		for range enough {
+			same(t, name, viewOf(t, f, name), want)
+			got, err := f.Get(name)
+			must(t, err)
+			same(t, name, got, want)
+			info, err := f.Info(name)
+			must(t, err)
+			into := make([]byte, 20_000)
+			n, err := f.ReadInto(name, into)
+			must(t, err)
+			if info.Name != name || info.DType != want.DType || !slices.Equal(info.Shape, want.Shape) || info.Size != uint64(len(want.Data)) {
+				t.Fatalf("%s is described as %+v", name, info)
+			}
+			if !slices.Equal(into[:n], want.Data) {
+				t.Fatalf("of %s other bytes are read", name)
+			}
+		}
+	}
+	check("t5", tensors[5].tensor)
+	if _, err := f.Info("new"); err == nil {
+		t.Error("a tensor of another state is there")
+	}
+	must(t, f.Refresh())
+	check("t5", changed)
+	check("new", changed)
+	check("t6", tensors[6].tensor)
+	same(t, "a view of before", before, tensors[5].tensor)
+}
+
+// A description is the caller's own.
+func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
+	f, _, _ := pages(t)
+	for range 3 {
+		info, err := f.Info("t1")
+		must(t, err)
+		got, err := f.Get("t1")
+		must(t, err)
+		if !slices.Equal(info.Shape, []uint64{50, 100}) || !slices.Equal(got.Shape, info.Shape) {
+			t.Fatalf("the shape is %v, or %v", info.Shape, got.Shape)
+		}
+		info.Shape[0], got.Shape[1] = 1, 2
+		_ = append(info.Shape, 3)
+	}
+	askOften(t, f)
+	info, err := f.Info("t2")
+	must(t, err)
+	if !slices.Equal(info.Shape, []uint64{50, 100}) {
+		t.Errorf("the shape of the next tensor is %v", info.Shape)
+	}
+}
+
+func address(view st.Tensor) *byte { return unsafe.SliceData(view.Data) }
+
+// Views are of what was loaded, whoever knew where else they lay.
+func TestViewsOfWhatIsLoadedLieInMemory(t *testing.T) {
+	f, path, tensors := pages(t)
+	var before []st.Tensor
+	for _, want := range tensors {
+		before = append(before, viewOf(t, f, want.name))
+		if address(viewOf(t, f, want.name)) != address(before[len(before)-1]) {
+			t.Errorf("%s lies elsewhere the second time", want.name)
+		}
+	}
+	must(t, f.Load([]string{"t1", "t2"}, nil))
+	for range 2 {
+		for i, want := range tensors {
+			if moved := address(viewOf(t, f, want.name)) != address(before[i]); moved != (i == 1 || i == 2) {
+				t.Errorf("%s lies elsewhere after the load: %v", want.name, moved)
+			}
+		}
+		askOften(t, f)
+	}
+	must(t, os.Truncate(path, 8))
+	same(t, "what was loaded", viewOf(t, f, "t2"), tensors[2].tensor)
+}
+
+// What a reader keeps of replaced files is what its views need, whichever way they were answered.
+func TestAReaderKeepsNoMoreThanItsViewsNeed(t *testing.T) {
+	for name, look := range map[string]func(t *testing.T, f *st.File){
+		"and none is viewed": func(t *testing.T, f *st.File) {
+			into := make([]byte, 10_000)
+			_, err := f.ReadInto("t3", into)
+			must(t, err)
+			_, err = f.Get("t3")
+			must(t, err)
+		},
+		"and views are released": func(t *testing.T, f *st.File) {
+			for range enough {
+				viewOf(t, f, "t3")
+			}
+			f.Release()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, path, _ := pages(t)
+			writer := open(t, path, writable)
+			round := func(n uint8) {
+				askOften(t, f)
+				look(t, f)
+				put(t, writer, "t1", st.TensorOf([]uint8{n, n}))
+				must(t, f.Refresh())
+			}
+			round(0)
+			descriptors, mapped := openDescriptors(t), mappings(t, path)
+			for n := range uint8(10) {
+				round(n)
+			}
+			if now := openDescriptors(t); now != descriptors {
+				t.Errorf("%d descriptors are open, %d were", now, descriptors)
+			}
+			if now := mappings(t, path); now != mapped {
+				t.Errorf("%d mappings of the file, %d were", now, mapped)
+			}
+		})
+	}
+}
+
+// A view that follows a Release keeps the state anew.
+func TestAViewAfterAReleaseIsKept(t *testing.T) {
+	f, path, tensors := pages(t)
+	for range enough {
+		viewOf(t, f, "t3")
+	}
+	f.Release()
+	var view st.Tensor
+	for range enough {
+		view = viewOf(t, f, "t3")
+	}
+	put(t, open(t, path, writable), "t3", st.TensorOf([]uint8{1}))
+	must(t, f.Refresh())
+	same(t, "the view", view, tensors[3].tensor)
+	f.Release()
+}
