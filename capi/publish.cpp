@@ -91,6 +91,7 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
     open.writable = true;
     open.map = read::MapMode::none;
     open.lock_timeout_ms = options->lock_timeout_ms;
+    open.progress = options->progress;
     auto collection = store::Collection::open(os::Env::posix(), path, std::move(open));
     if (!collection) return Failure(std::move(collection.error()));
     auto transaction = (*collection)->begin(std::move(*options));

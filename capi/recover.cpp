@@ -42,7 +42,8 @@ st_status st_recover(const char *path, const st_recover_options *opts) {
     if (!o) return Failure(std::move(o.error()));
     const auto timeout = timeout_of(o->lock_timeout_ms);
     if (!timeout) return Failure(timeout.error());
-    auto done = store::recover_all(os::Env::posix(), path, {*timeout, nullptr, nullptr}, [&](const write::Finding &f) {
+    const Control control(progress_of(o->progress, o->progress_user), nullptr);
+    auto done = store::recover_all(os::Env::posix(), path, {*timeout, &control, nullptr}, [&](const write::Finding &f) {
       return told(o->report, o->report_user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
     });
     if (!done) return Failure(std::move(done.error()));

@@ -106,7 +106,8 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
   std::vector<write::NewTensor> tensors;
   tensors.reserve(changed_.size());
   for (const NotedTensor &t : changed_) tensors.push_back(write::declaration(to_.at(t.tensor).tensor()));
-  auto writer = write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms);
+  auto writer = write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms,
+                            [this](uint64_t, uint64_t) { return tell(0).has_value(); });
   if (!writer) return Failure(std::move(writer.error()));
 
   TensorWindow again(false);
@@ -133,6 +134,7 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
   OpenOptions reading;
   reading.map = read::MapMode::none;
   reading.lock_timeout_ms = options.lock_timeout_ms;
+  reading.progress = options.progress;
   auto before = Collection::open(env, from, reading);
   if (!before) return Failure(std::move(before.error()));
   auto after = Collection::open(env, to, reading);

@@ -79,6 +79,7 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
   OpenOptions open;
   open.map = read::MapMode::none;
   open.lock_timeout_ms = options.lock_timeout_ms;
+  open.progress = options.progress;
   auto below = Collection::open(env, base, open);
   if (!below) return Failure(std::move(below.error()));
   auto whole = Whole::of(**below);

@@ -40,6 +40,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   OpenOptions reading;
   reading.map = read::MapMode::none;
   reading.lock_timeout_ms = options.lock_timeout_ms;
+  reading.progress = options.progress;
   Source source;
   source.progress_ = options.progress;
   auto collection = Collection::open(env, path, std::move(reading));
