@@ -83,6 +83,7 @@ st_status st_compact(const char *path, const st_txn_options *opts) {
     open.writable = true;
     open.map = read::MapMode::none;
     open.lock_timeout_ms = options.lock_timeout_ms;
+    open.progress = options.progress;
     ST_TRY(auto model, store::open_path(os::Env::posix(), path, std::move(open)));
     ST_TRY(auto transaction, model->begin(std::move(options)));
     return transaction->commit();

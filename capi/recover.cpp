@@ -38,10 +38,11 @@ st_status st_recover(const char *path, const st_recover_options *opts) {
     ST_TRY(require("st_recover", path));
     ST_TRY(auto o, read_options(opts));
     ST_TRY(const auto timeout, timeout_of(o.lock_timeout_ms));
+    const Control control(progress_of(o.progress, o.progress_user), nullptr);
     const write::Findings findings = [&](const write::Finding &f) {
       return told(o.report, o.report_user, static_cast<uint32_t>(f.level), f.status, no_offset, f.message);
     };
-    ST_TRY(auto done, store::recover_all(os::Env::posix(), path, {timeout, nullptr, nullptr}, findings));
+    ST_TRY(auto done, store::recover_all(os::Env::posix(), path, {timeout, &control, nullptr}, findings));
     if (done.aside > 0) return fail(Status::journal, done.why_aside);
     return {};
   });

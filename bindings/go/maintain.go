@@ -3,8 +3,6 @@ package st
 // #include "bridge.h"
 import "C"
 
-import "context"
-
 // Verify checks a file against every rule of the format and reads all its bytes once. It answers the first error found;
 // VerifyOptions.Report tells of each.
 func Verify(path string, opts *VerifyOptions) error {
@@ -23,7 +21,7 @@ func Verify(path string, opts *VerifyOptions) error {
 func Recover(path string, opts *RecoverOptions) error {
 	o := given(opts)
 	c := o.c()
-	return withPath(context.Background(), "recover", path, &hooks{report: o.Report}, func(p *C.char) C.st_status {
+	return withPath(o.Context, "recover", path, &hooks{report: o.Report}, func(p *C.char) C.st_status {
 		return C.st_recover(p, &c)
 	})
 }

@@ -120,10 +120,11 @@ type VerifyOptions struct {
 	Context  context.Context
 }
 
-// RecoverOptions are for Recover. There is no context, because the library has no callback there but reports.
+// RecoverOptions are for Recover.
 type RecoverOptions struct {
 	Report      func(Report) error // is told each journal, and each old shard; an error stops the work
 	LockTimeout time.Duration
+	Context     context.Context // ends the wait for a lock
 }
 
 // given is a caller's options, or the defaults.
@@ -266,5 +267,6 @@ func (o *RecoverOptions) c() C.st_recover_options {
 		struct_size:     C.uint32_t(C.sizeof_st_recover_options),
 		lock_timeout_ms: timeoutOf(o.LockTimeout),
 		report:          C.st_report_fn(C.stgo_on_report),
+		progress:        C.st_progress_fn(C.stgo_on_progress),
 	}
 }

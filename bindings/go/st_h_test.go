@@ -347,6 +347,8 @@ var headerStructs = map[string][]string{
 		"lock_timeout_ms",
 		"report",
 		"report_user",
+		"progress",
+		"progress_user",
 	},
 	"st_io_info": {
 		"struct_size",

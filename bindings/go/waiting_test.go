@@ -179,6 +179,7 @@ func TestAContextThatHasEndedBeginsNothing(t *testing.T) {
 	cancel()
 	fail := map[string]error{
 		"update": f.WithContext(ctx).Update("a", sixes), "verify": st.Verify(path, &st.VerifyOptions{Context: ctx}),
+		"recover":   st.Recover(path, &st.RecoverOptions{Context: ctx}),
 		"tx update": begun.Update("a", sixes), "commit": begun.Commit(),
 	}
 	_, fail["open"] = st.Open(path, &st.Options{Context: ctx})

@@ -79,7 +79,7 @@ Error wrong_base(std::string_view tensor, std::string_view path) {
 
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
                                                    std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
-                                                   uint64_t alignment, int32_t lock_timeout_ms) {
+                                                   uint64_t alignment, int32_t lock_timeout_ms, Progress progress) {
   std::vector<std::string_view> names;
   names.reserve(tensors.size());
   for (const write::NewTensor &t : tensors) names.push_back(t.name);
@@ -88,6 +88,7 @@ Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::stri
   options.layout = write::Layout::canonical;
   options.alignment = alignment;
   options.lock_timeout_ms = lock_timeout_ms;
+  options.progress = std::move(progress);
   return write::Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options));
 }
 

@@ -45,6 +45,6 @@ Error wrong_base(std::string_view tensor, std::string_view path);
 // A writer of the delta with these notes, for tensors in their order, which is the canonical one.
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
                                                    std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
-                                                   uint64_t alignment, int32_t lock_timeout_ms);
+                                                   uint64_t alignment, int32_t lock_timeout_ms, Progress progress);
 
 }  // namespace st::store

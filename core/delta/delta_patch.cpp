@@ -140,7 +140,7 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &
   declared.reserve(tensors.size());
   for (const NotedTensor &t : tensors) declared.push_back(write::declaration(now.at(t.tensor).tensor()));
   return write_delta(env_, options_.reverse, std::move(declared), describe(result, before, tensors, std::move(deleted)),
-                     0, options_.lock_timeout_ms);
+                     0, options_.lock_timeout_ms, [this](uint64_t, uint64_t) { return tell(0).has_value(); });
 }
 
 // With the base locked: is it the one, to the last byte that will be replaced?

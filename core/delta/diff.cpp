@@ -100,7 +100,8 @@ Result<void> Comparison::write(os::Env &env, const std::string &path) {
   std::vector<write::NewTensor> tensors;
   tensors.reserve(changed_.size());
   for (const NotedTensor &t : changed_) tensors.push_back(write::declaration(to_.at(t.tensor).tensor()));
-  ST_TRY(auto writer, write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms));
+  ST_TRY(auto writer, write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms,
+                                  [this](uint64_t, uint64_t) { return tell(0).has_value(); }));
 
   TensorWindow again(false);
   for (const NotedTensor &t : in_file_order) {

@@ -7,10 +7,12 @@
 namespace st::store {
 namespace {
 
-OpenOptions for_reading(int32_t lock_timeout_ms) {
+template <class Options>
+OpenOptions for_reading(const Options &options) {
   OpenOptions reading;
   reading.map = read::MapMode::none;
-  reading.lock_timeout_ms = lock_timeout_ms;
+  reading.lock_timeout_ms = options.lock_timeout_ms;
+  reading.progress = options.progress;
   return reading;
 }
 
@@ -23,7 +25,7 @@ Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions 
 
 Result<void> diff(os::Env &env, const std::string &from, const std::string &to, const std::string &delta,
                   const DiffOptions &options) {
-  const OpenOptions reading = for_reading(options.lock_timeout_ms);
+  const OpenOptions reading = for_reading(options);
   ST_TRY(auto before, open_path(env, from, reading));
   ST_TRY(auto after, open_path(env, to, reading));
   return diff(env, *before, *after, delta, options);
@@ -32,6 +34,7 @@ Result<void> diff(os::Env &env, const std::string &from, const std::string &to, 
 Result<DeltaPatched> patch(os::Env &env, const std::string &base, const std::string &delta, DeltaPatchOptions options) {
   OpenOptions open;
   open.lock_timeout_ms = options.lock_timeout_ms;
+  open.progress = options.progress;
   ST_TRY(auto changes, open_delta(env, delta, open));
   open.writable = true;
   open.map = read::MapMode::none;
@@ -45,7 +48,7 @@ Result<void> merge(os::Env &env, const std::string &base, const std::vector<std:
     return fail(Status::invalid_argument, in_quotes(to),
                 " is the name of an index, but deltas are merged into one file; give the path of a .safetensors file, "
                 "and cut that into shards");
-  const OpenOptions reading = for_reading(options.lock_timeout_ms);
+  const OpenOptions reading = for_reading(options);
   ST_TRY(auto below, open_path(env, base, reading));
   std::vector<DeltaFile> layers;
   for (const std::string &path : deltas) {

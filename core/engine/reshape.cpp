@@ -41,6 +41,7 @@ Result<Source> Source::open(os::Env &env, const std::string &path, const write::
   OpenOptions reading;
   reading.map = read::MapMode::none;
   reading.lock_timeout_ms = options.lock_timeout_ms;
+  reading.progress = options.progress;
   Source source;
   source.progress_ = options.progress;
   ST_TRY(source.model_, open_path(env, path, std::move(reading)));

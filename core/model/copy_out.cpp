@@ -7,7 +7,7 @@ Result<void> copy_out(write::Destination to, std::span<const Place> places, cons
   std::vector<write::NewTensor> declared;
   declared.reserve(places.size());
   for (const Place &p : places) declared.push_back(write::declaration(p.tensor()));
-  options.progress = {};
+  options.progress = [&tell](uint64_t, uint64_t) { return tell(0).has_value(); };
   ST_TRY(auto writer, write::Writer::open(std::move(to), std::move(declared), metadata, std::move(options)));
   for (const Place &p : places) {
     const TensorView t = p.tensor();

@@ -12,8 +12,8 @@
 
 namespace st::store {
 
-// In that order, but see options.layout. `tell` is asked now and then, after so many more bytes, whether to go on;
-// options.progress is not. Statuses: those of saving.
+// In that order, but see options.layout. `tell` is asked now and then, after so many more bytes, whether to go on, and
+// after none while this waits for a lock; options.progress is not. Statuses: those of saving.
 Result<void> copy_out(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
                       write::SaveOptions options, const std::function<Result<void>(uint64_t more)> &tell);
 

@@ -10,6 +10,7 @@ namespace {
 constexpr uint64_t block = uint64_t{16} << 20;  // between looks at progress
 constexpr uint64_t window = uint64_t{1} << 20;  // most that one gathering read fetches
 constexpr uint64_t gap = uint64_t{16} << 10;    // cheaper to read through than to read twice
+constexpr uint64_t brief = uint64_t{64} << 10;  // one read of so little asks nobody whether to go on
 
 }  // namespace
 
@@ -20,6 +21,7 @@ Result<void> Source::read(void *to, size_t n, uint64_t offset) const {
 }
 
 Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, const Control &control) {
+  if (n > 0 && n <= brief) return source.read(to, n, offset);
   for (uint64_t done = 0; done < n; done += std::min(block, n - done)) {
     ST_TRY(control.check(done, n));
     ST_TRY(source.read(static_cast<std::byte *>(to) + done, std::min(block, n - done), offset + done));
@@ -33,6 +35,11 @@ Result<uint64_t> copy_slice(const Source &source, uint64_t offset, const SlicePl
   uint64_t bytes_read = 0, bytes_done = 0, next_check = 0;
   std::unique_ptr<std::byte[]> scratch;
 
+  if (plan.run_count() == 1 && plan.nbytes() <= brief) {
+    const uint64_t begin = offset + SlicePlan::Cursor(plan).source();
+    if (auto got = source.read(out, plan.nbytes(), begin); !got) return Failure(std::move(got.error()));
+    return plan.nbytes();
+  }
   for (SlicePlan::Cursor run(plan); !run.done();) {
     if (bytes_done >= next_check) {
       ST_TRY(control.check(bytes_done, plan.nbytes()));

@@ -262,6 +262,22 @@ def test_of_two_handlers_that_raise_one_comes_out(busy, handlers):
     assert callbacks.call(busy, callbacks.progress, 2, 0, 0) == 2
 
 
+def test_a_call_that_a_handler_makes_leaves_alone_what_the_call_below_is_to_raise(busy):
+    """Files that were given no callbacks share one Callbacks."""
+    callbacks = Callbacks()
+    answers = []
+
+    def function():
+        callbacks.raised[threading.get_ident()] = Stop("below")
+        answers.append(callbacks.call(busy, callbacks.progress, 2, 0, 0))
+        return 0
+
+    with pytest.raises(Stop, match="below"):
+        callbacks.call(function)
+    assert answers == [2]
+    assert callbacks.raised == {}
+
+
 def test_a_handler_may_set_another(busy, handlers):
     """As who dies of a second Ctrl-C does."""
     mine = raising(Stop())

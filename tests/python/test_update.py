@@ -12,7 +12,7 @@ import libst
 import numpy as np
 import pytest
 from conftest import TENSORS, refused
-from libst._waiting import Turns, timeout_ms
+from libst._waiting import timeout_ms
 from locks import exclusive
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -309,32 +309,12 @@ def test_busy_after_the_timeout(model):
     check_only_changed(model, {})
 
 
-@pytest.mark.parametrize("seconds", [0.0001, 0.05, 0.2, 0.201, 0.5, 10, 3600])
-def test_a_timeout_is_waited_in_short_turns_where_c_asks_nobody(seconds):
-    turns = Turns.of(seconds)
-    assert 0 < turns.timeout_ms <= 200
-    assert seconds <= turns.timeout_ms * turns.attempts / 1000 < seconds * 1.01 + 0.002
-    attempts = []
-    assert turns.run(lambda: attempts.append(1) or libst.Status.BUSY) == libst.Status.BUSY
-    assert len(attempts) == turns.attempts
-    assert turns.run(lambda: libst.Status.OK) == libst.Status.OK
-
-
-def test_a_wait_for_ever_has_no_last_turn():
-    assert Turns.of(None).attempts is None
-    assert Turns.of(float("inf")).attempts is None
-    answers = iter([libst.Status.BUSY] * 1000 + [libst.Status.NO_SPACE])
-    assert Turns.of(None).run(lambda: next(answers)) == libst.Status.NO_SPACE
-
-
 @pytest.mark.parametrize(
     "seconds, milliseconds",
     [(0, -2), (0.0, -2), (1e-9, 1), (0.0004, 1), (1.5, 1500), (10, 10_000), (2**31 / 1000, -1), (1e18, -1)],
 )
 def test_a_timeout_is_given_to_c_in_milliseconds(seconds, milliseconds):
     assert timeout_ms(seconds) == milliseconds  # of 0 and of for ever st.h has its own numbers
-    if milliseconds == -2:
-        assert Turns.of(seconds) == (-2, 1)
 
 
 def test_no_timeout_is_for_ever():
@@ -383,7 +363,7 @@ def test_the_holder_of_a_lock_is_named(model):
         assert caught.value.tensor in (None, "b")
 
 
-# What waits for a lock on `path`, with f open for writing: C in one go, or in short turns.
+# What waits for a lock on `path`, with f open for writing.
 WAITS = {
     "update": "f.update('b', zeros)",
     "publish": "with f.transaction(publish=True) as t: t.update('b', zeros)",
@@ -391,6 +371,9 @@ WAITS = {
     "writer": "with libst.writer(path) as w: w.add('b', zeros)",
     "compact": "libst.compact(path, lock_timeout=None)",
     "join": "libst.join(path + '.other', path, lock_timeout=None)",
+    "diff": "libst.diff(path + '.other', path + '.other', path, lock_timeout=None)",
+    "merge": "libst.merge(path + '.other', [], path, lock_timeout=None)",
+    "patch": "libst.patch(path + '.other', path + '.delta', reverse=path, lock_timeout=None)",
 }
 WAITING = """
 import functools, sys, numpy as np, libst
@@ -424,26 +407,47 @@ def interrupted(program, *arguments):
 @pytest.mark.parametrize("what", WAITS.values(), ids=WAITS)
 def test_control_c_ends_a_wait_for_ever(model, what):
     shutil.copyfile(model, f"{model}.other")
+    make_delta(model)
     with exclusive(model):
         assert interrupted(WAITING.format(what), model) == "interrupted\n"
     check_only_changed(model, {})
 
 
-OPENING = """
+def make_delta(model):
+    """Beside it: of its tensor b."""
+    libst.save(f"{model}.changed", {**TENSORS, "b": TENSORS["b"] * 3})
+    libst.diff(model, f"{model}.changed", f"{model}.delta")
+
+
+# What recovers `path` first.
+RECOVERS = {
+    "recover": "libst.recover(path, lock_timeout=None)",
+    "open": "libst.open(path, lock_timeout=None)",
+    "open for writing": "libst.open(path, 'r+', lock_timeout=None)",
+    "compact": "libst.compact(path, lock_timeout=None)",
+    "reshard": "libst.reshard(path, path + '.shards', 1, lock_timeout=None)",
+    "join": "libst.join(path, path + '.joined', lock_timeout=None)",
+    "diff": "libst.diff(path, path + '.changed', path + '.delta', lock_timeout=None)",
+    "merge": "libst.merge(path, [path + '.delta'], path + '.merged', lock_timeout=None)",
+    "patch": "libst.patch(path, path + '.delta', lock_timeout=None)",
+}
+RECOVERING = """
 import sys, libst
+path = sys.argv[1]
 print("waiting", flush=True)
 try:
-    libst.open(sys.argv[1], sys.argv[2], lock_timeout=None)
+    {}
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-@pytest.mark.parametrize("mode", ["r", "r+"])
-def test_control_c_ends_an_open_that_waits_to_recover(model, mode):
+@pytest.mark.parametrize("what", RECOVERS.values(), ids=RECOVERS)
+def test_control_c_ends_a_wait_to_recover(model, what):
+    make_delta(model)
     crash.after_commit(model, "b", TENSORS["b"] * 2)
     with exclusive(model):
-        assert interrupted(OPENING, model, mode) == "interrupted\n"
+        assert interrupted(RECOVERING.format(what), model) == "interrupted\n"
     libst.open(model).close()  # whoever comes next finishes it
     check_only_changed(model, {"b": TENSORS["b"] * 2})
 

@@ -127,9 +127,30 @@ TEST_F(CapiLifetime, ProgressCancelsAndChangesNothing) {
     ASSERT_LT(calls_left, 100);
   }
   EXPECT_GE(calls_left, 1);
-  std::string room(4000, '?');
-  calls_left = 0;
-  EXPECT_ST(ST_E_CANCELLED, st_read(file, "a", ST_NTS, room.data(), room.size(), nullptr));
+  st_close(file);
+}
+
+// A read of 64 KiB in one piece asks nobody.
+TEST_F(CapiLifetime, ProgressCancelsReadsThatAreLong) {
+  const std::string content = testing::pattern(131074, 5);
+  testing::put_bytes(path, testing::file_of({testing::TestTensor{"long", Dtype::U8, {2, 65537}, content}}, metadata));
+  auto options = sized<st_open_options>();
+  int calls_left = 0;
+  options.progress = cancel;
+  options.progress_user = &calls_left;
+  st_file *file = nullptr;
+  ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
+  std::string room(content.size(), '?');
+  EXPECT_ST(ST_E_CANCELLED, st_read(file, "long", ST_NTS, room.data(), room.size(), nullptr));
+  const auto slice = [&](std::vector<st_range> ranges) {
+    calls_left = 0;
+    return st_read_slice(file, "long", ST_NTS, ranges.data(), ranges.size(), room.data(), room.size(), nullptr);
+  };
+  EXPECT_ST(ST_E_CANCELLED, slice({{1, 2, 1}}));
+  EXPECT_ST(ST_E_CANCELLED, slice({{0, 2, 1}, {0, 1, 1}}));
+  EXPECT_ST(ST_OK, slice({{1, 2, 1}, {1, 65537, 1}}));
+  EXPECT_TRUE(testing::same_bytes(room.substr(0, 65536), content.substr(65538)));
+  EXPECT_EQ(calls_left, 0);
   st_close(file);
 }
 
@@ -166,7 +187,8 @@ TEST_F(CapiLifetime, ExceptionsFromCallbacksDoNotCross) {
   st_file *file = nullptr;
   ASSERT_ST(ST_OK, st_open(path.c_str(), &options, &file));
   std::string room(4000, '?');
-  EXPECT_ST(ST_E_INTERNAL, st_read(file, "a", ST_NTS, room.data(), room.size(), nullptr));
+  const st_read_request request = {"a", ST_NTS, 0, room.data(), room.size(), nullptr, 0};
+  EXPECT_ST(ST_E_INTERNAL, st_read_many(file, &request, 1, nullptr));
   const st_tensor a = value(0, new_a);
   EXPECT_ST(ST_E_INTERNAL, st_update(file, "a", ST_NTS, &a));
   st_close(file);

@@ -51,8 +51,9 @@ TEST(CapiStructs, LieAsTheyAlwaysLay) {
   EXPECT_GE(sizeof(st_verify_options), 56u);
   EXPECT_EQ(offsetof(st_verify_options, report), 8u);
   EXPECT_EQ(offsetof(st_verify_options, delta_count), 48u);
-  EXPECT_GE(sizeof(st_recover_options), 24u);
+  EXPECT_GE(sizeof(st_recover_options), 40u);
   EXPECT_EQ(offsetof(st_recover_options, report_user), 16u);
+  EXPECT_EQ(offsetof(st_recover_options, progress_user), 32u);
   EXPECT_GE(sizeof(st_report), 32u);
   EXPECT_EQ(offsetof(st_report, message), 24u);
   EXPECT_GE(sizeof(st_error_info), 56u);

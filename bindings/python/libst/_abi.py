@@ -4,7 +4,7 @@ Whoever calls these checks the status and keeps what it points at alive; file.py
 as bytes with its length, so that it may hold NUL.
 """
 
-from ctypes import c_size_t, c_void_p
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from ._library import library
@@ -19,9 +19,11 @@ except AttributeError as missing:
 
 globals().update({name: getattr(library, name) for name in FUNCTIONS})
 
-# Addresses instead of pointers to structs: _rows.py and bulk.py fill arrays of numpy's.
-library.st_at.argtypes = (c_void_p, c_size_t, c_size_t, c_void_p)
-library.st_read_many.argtypes = (c_void_p, c_void_p, *library.st_read_many.argtypes[2:])
+# Addresses, or bytes, instead of pointers: arrays of numpy's are filled, and st_range structs packed.
+for _name, _place in (("st_at", 3), ("st_names", 1), ("st_read_many", 1), ("st_read_slice", 3), ("st_slice_shape", 3)):
+    _types = list(getattr(library, _name).argtypes)
+    _types[_place] = c_void_p
+    getattr(library, _name).argtypes = _types
 
 if TYPE_CHECKING:
 

@@ -69,6 +69,7 @@ class Callbacks:
         """Call C, answer its status, or raise what a callback or a signal's handler raised meanwhile."""
         raised = self.raised
         thread = threading.get_ident()
+        outer = raised.pop(thread, None)  # of a call during which a signal's handler makes this one
         try:
             if thread != threading.main_thread().ident:
                 status = function(*args)
@@ -77,6 +78,8 @@ class Callbacks:
         finally:
             del args  # not in the traceback of an error, where a handle would keep the file open
             error = raised.pop(thread, None)
+            if outer is not None:
+                raised[thread] = outer
         if error is not None:
             raise error
         return status
@@ -96,6 +99,11 @@ class Callbacks:
                 self.nets[thread] = outer
             if net:
                 net.empty(self.raised, thread)
+
+
+def callbacks_for(progress: Optional[Progress], log: Optional[Log] = None) -> Callbacks:
+    """For a call or a file that was given these. Those that were given none share one."""
+    return _OF_NOBODY if progress is None and log is None else Callbacks(progress, log)
 
 
 # The functions below close over `raised` and not over the Callbacks, which
@@ -146,3 +154,6 @@ def _report(report: Callable[[Any], object], raised: dict[int, BaseException]) -
 
     _CALLED.add(on_report.__code__)
     return on_report
+
+
+_OF_NOBODY = Callbacks()

@@ -58,6 +58,7 @@ class _Borrowing(weakref.ref[Handle]):
 
 
 _borrowings: set[_Borrowing] = set()
+_close = methodcaller("close")
 
 
 def _empty(borrowed: Any, free: Callable[[Any], None]) -> Handle:
@@ -67,7 +68,7 @@ def _empty(borrowed: Any, free: Callable[[Any], None]) -> Handle:
     _untrack(handle)
     kept = _Borrowing(handle, _borrowings.discard)
     kept.borrowed = borrowed
-    kept.closing = _Closing(handle, methodcaller("close"))  # the later of two callbacks is called first
+    kept.closing = _Closing(handle, _close)  # the later of two callbacks is called first
     kept.closing.close = partial(free, address)
     _borrowings.add(kept)
     return handle

@@ -1,6 +1,7 @@
 """Indices of slices: what numpy's basic indexing takes, for C as ranges, and the shape of what they cut out."""
 
 import operator
+import struct
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,23 @@ import numpy as np
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
-def parts_of(index: Any, rank: int) -> tuple[Any, ...]:
+#: What they are packed by, one behind the other, for C.
+pack_range = struct.Struct("<3q").pack
+
+#: The st_range of each of the dimensions up to the last that is given one, and the shape of what they cut out.
+Cut = tuple[list[tuple[int, int, int]], tuple[int, ...]]
+
+
+def cut(index: Any, shape: tuple[int, ...]) -> Cut:
+    """IndexError outside of the tensor."""
+    if type(index) is slice and index.step is None and shape:  # rows, as most ask for
+        start, stop, _ = index.indices(shape[0])
+        return [(start, stop, 1)], (max(stop - start, 0), *shape[1:])
+    return _cut(_parts_of(index, len(shape)), shape)
+
+
+def _parts_of(index: Any, rank: int) -> tuple[Any, ...]:
     """An index for each of the dimensions up to the last that is given one."""
-    if type(index) is slice and rank:
-        return (index,)
     parts = index if isinstance(index, tuple) else (index,)
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
@@ -21,12 +35,11 @@ def parts_of(index: Any, rank: int) -> tuple[Any, ...]:
         raise IndexError(f"too many indices: the tensor has {rank} dimensions, but {given} were indexed")
     if not ellipses:
         return parts
-    cut = ellipses[0]
-    return (*parts[:cut], *(slice(None),) * (rank - given), *parts[cut + 1 :])
+    place = ellipses[0]
+    return (*parts[:place], *(slice(None),) * (rank - given), *parts[place + 1 :])
 
 
-def cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[tuple[int, int, int]], tuple[int, ...]]:
-    """The st_range of each of these dimensions, and the shape of what they cut out. IndexError outside of them."""
+def _cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Cut:
     ranges, extents = [], []
     for axis, (part, size) in enumerate(zip(parts, shape)):
         if isinstance(part, slice):

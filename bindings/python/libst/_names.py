@@ -65,13 +65,15 @@ def index_of(handle: Handle, raw: bytes) -> int:
     return index.value
 
 
-def names(handle: Handle) -> Iterator[str]:
-    """All names, in the order of file offsets, without a Python call for each."""
-    size = ctypes.c_size_t()
-    check(_abi.st_names(handle, None, size))
-    packed = ctypes.create_string_buffer(size.value)
-    check(_abi.st_names(handle, packed, size))
-    parts = packed.raw.decode().split("\0")
+def names(handle: Handle, most: int = 0) -> Iterator[str]:
+    """All names, in the order of file offsets, without a Python call for each. most: bytes that they take at most, such
+    as a header of them all; 0 if that is not known."""
+    size = ctypes.c_size_t(most)
+    if not most:
+        check(_abi.st_names(handle, None, size))
+    packed: Any = np.empty(size.value + 1, np.uint8)  # of no bytes there would be no address
+    check(_abi.st_names(handle, ctypes.addressof(ctypes.c_char.from_buffer(packed)), size))
+    parts = str(packed[: size.value].data, "utf-8").split("\0")
     parts.pop()  # after the last terminator
     count = _abi.st_count(handle)
     return iter(parts) if len(parts) == count else _names_with_nul(handle, count)

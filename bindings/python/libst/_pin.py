@@ -7,9 +7,9 @@ An error's traceback must keep no pin, or it would keep the file open. So what h
 before an exception leaves, and callers have it in none.
 """
 
+import ctypes
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from typing import Any, Optional
 
 import numpy as np
@@ -18,8 +18,8 @@ from . import _abi
 from ._callbacks import Callbacks, Progress
 from ._forms import Form, all_forms
 from ._handle import Handle, borrowed_by, memory, opened
-from ._names import Description, describe, encoded, names, no_name
-from ._rows import TENSOR, address
+from ._names import Description, describe, encoded, names
+from ._rows import describe_all
 from ._sized import sized
 from ._torch import laid_over
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
@@ -36,8 +36,10 @@ _MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE, _abi.ST_MAP_COPY_ON_WRITE)
 # By number: numpy's dtype of an element; None for packed bytes.
 _WHOLE = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
 
-_AT_ONCE = 256  # tensors whose files are opened before any is looked at
-_SOME = 8  # tensors of a file that are described one by one
+_SOME = 4  # tensors of a file that are described one by one
+
+#: Bytes of a read in one piece that is not long: it does not ask progress (st_progress_fn).
+BRIEF = 64 << 10
 
 _ndarray = np.ndarray
 _Tensor = _abi.Tensor
@@ -45,23 +47,25 @@ _Tensor = _abi.Tensor
 
 class Pin:
     __slots__ = (
-        "handle", "callbacks", "options", "map", "_size", "_get", "_mapping", "_writable", "_copies", "_forms",
-        "_asked", "_get_opened", "_ends",
+        "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "_writable", "_copies",
+        "_asked", "_ends", "_quiet", "_alone", "_header_size",
     )  # fmt: skip
 
     handle: Handle
     callbacks: Callbacks
     options: Optional[dict[str, Any]]  # of `open`; None for a file in memory
     map: int  #: the ST_MAP_... in use, of the first of several files
-    _size: int  # of that file
+    file_size: int  #: of that file
+    forms: dict[str, Form]  #: of all tensors, once some were asked for
     _get: Any
     _writable: bool  # whether views may be written
     _copies: "list[Pin]"  # one of the same state whose views may be written: once that was asked for
     _mapping: tuple[int, int, Any]  # what views lie in; see _NOT_YET
-    _forms: dict[str, Form]  # of all tensors, once some were asked for
     _asked: int
-    _get_opened: Any  # as _get, of a file that is open
-    _ends: dict[int, int]  # of several files, those that `items` has opened: how far its tensors reach
+    _ends: list[int]  # of several files that are all open: how far the tensors of each reach
+    _quiet: bool  # no callback of the user's
+    _header_size: int  # of one file; else 0
+    _alone: bool  # nor a file that is yet to be opened: a brief call runs no Python
 
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
@@ -75,29 +79,27 @@ class Pin:
         self.options = options
         info = self.io_info()
         self.map = info.map
-        self._size = info.file_size
+        self.file_size = info.file_size
+        one = _abi.st_shard_count(self.handle) == 1
+        self._header_size = info.header_size if one else 0
         self._writable = options is not None and options["mapping"] == "copy-on-write"
         self._copies = []
-        # Where a view has to be read first, a signal's handler may run in the callback.
-        calls_back = guarded or _abi.st_shard_count(self.handle) != 1 or self.map not in _MAPPED
-        self._get = partial(callbacks.call, _abi.st_get) if calls_back else _abi.st_get
+        self._quiet = not guarded
+        self._settle(self._quiet and one)
         self._mapping = _NOT_YET
-        self._get_opened = self._get if guarded or self.map not in _MAPPED else _abi.st_get
-        self._ends = {}
-        self._forms = {}
+        self._ends = []
+        self.forms = {}
         self._asked = 0
 
-    def view(self, name: str, get: Any = None) -> Array:
-        """See `File.__getitem__`. get: by which call, if not the usual."""
+    def _settle(self, alone: bool) -> None:
+        self._alone = alone
+        # Where a view has to be read first, a signal's handler may run in the callback.
+        self._get = _abi.st_get if alone and self.map in _MAPPED else partial(self.callbacks.call, _abi.st_get)
+
+    def view(self, name: str) -> Array:
+        """See `File.__getitem__`."""
         try:
-            try:
-                raw = name.encode()
-            except (AttributeError, UnicodeEncodeError):
-                raise no_name(name) from None
-            tensor = _Tensor()
-            status = (get or self._get)(self.handle, raw, len(raw), tensor)
-            if status:
-                raise error(status)
+            tensor = self._look_up(name)
             dtype = _WHOLE[tensor.dtype]
             if dtype is None:
                 dtype, shape = BYTES, (tensor.nbytes,)
@@ -112,6 +114,17 @@ class Pin:
             if not start <= address < end:
                 start, buffer = self._map(tensor)
             return _ndarray(shape, dtype, buffer, address - start)
+        finally:
+            del self
+
+    def _look_up(self, name: str) -> _abi.Tensor:
+        try:
+            raw = encoded(name)
+            tensor = _Tensor()
+            status = self._get(self.handle, raw, len(raw), tensor)
+            if status:
+                raise error(status)
+            return tensor
         finally:
             del self
 
@@ -132,19 +145,15 @@ class Pin:
         if self.map not in _MAPPED:
             return 0
         if shard:
-            return 0 if self._writable else self._ends.get(shard, 0)
+            return 0 if self._writable or not self._ends else self._ends[shard]
         # What the file itself patched is shown from elsewhere, if its views may be written.
         moves = self._writable and self.options is not None and self.options["mode"] != "r"
-        return 0 if moves else self._size
+        return 0 if moves else self.file_size
 
     def torch(self, name: str) -> Any:
         """See `File.torch`. Of a pin whose views may be written."""
         try:
-            raw = encoded(name)
-            tensor = _Tensor()
-            status = self._get(self.handle, raw, len(raw), tensor)
-            if status:
-                raise error(status)
+            tensor = self._look_up(name)
             shape = tuple(tensor.shape[: tensor.rank])
             address = tensor.data
             if not address:  # of no bytes
@@ -159,7 +168,7 @@ class Pin:
     def torch_all(self) -> dict[str, Any]:
         """All tensors. Of a pin whose views may be written."""
         try:
-            every = list(names(self.handle))
+            every = list(self.names())
             if _abi.st_shard_count(self.handle) != 1:
                 return {name: self.torch(name) for name in every}
             forms, sizes, places = all_forms(self.handle)
@@ -211,40 +220,37 @@ class Pin:
         """After some, those of all tensors are at hand: it is likely that most are asked for."""
         try:
             raw = encoded(name)
-            found = self._forms.get(name)
+            found = self.forms.get(name)
             if found is None:
                 tensor = describe(self.handle, raw)
                 found = tensor.dtype, tensor.shape
                 self._asked += 1
                 if self._asked == _SOME and _abi.st_shard_count(self.handle) == 1:
-                    self._forms = dict(zip(names(self.handle), all_forms(self.handle)[0]))
+                    self.forms = dict(zip(self.names(), all_forms(self.handle)[0]))
             return found
         finally:
             del self
 
     def names(self) -> Iterator[str]:
-        return names(self.handle)
-
-    def items(self) -> Iterator[tuple[str, Array]]:
-        every, get, first = names(self.handle), self._get, 0
-        while some := list(islice(every, _AT_ONCE)):
-            if _abi.st_shard_count(self.handle) != 1:
-                self._open(first, len(some))
-                first += len(some)
-                get = self._get_opened
-            for name in some:
-                yield name, self.view(name, get)
-
-    def _open(self, first: int, count: int) -> None:
-        """Open the files that these tensors lie in, and note how far in them they reach."""
         try:
-            rows = np.empty(count, TENSOR)
-            self.call(_abi.st_at, first, count, address(rows))
-            ends = rows["file_offset"] + rows["nbytes"]
-            for shard in np.unique(rows["shard"]).tolist():
-                self._ends[shard] = int(ends[rows["shard"] == shard].max())
+            if not self._alone:  # all files are opened for that
+                self.call(_abi.st_names, None, ctypes.c_size_t())
+                self._settle(self._quiet)
+            return names(self.handle, self._header_size)
         finally:
             del self
+
+    def items(self) -> Iterator[tuple[str, Array]]:
+        every = self.names()
+        shards = _abi.st_shard_count(self.handle)
+        if shards != 1 and not self._ends:
+            rows = describe_all(self.handle)
+            ends = np.zeros(shards, np.uint64)
+            np.maximum.at(ends, rows["shard"], rows["file_offset"] + rows["nbytes"])
+            self._ends = ends.tolist()
+            del rows, ends
+        for name in every:
+            yield name, self.view(name)
 
     def io_info(self) -> _abi.IoInfo:
         info = sized(_abi.IoInfo)
@@ -258,11 +264,25 @@ class Pin:
         finally:
             del self
 
+    def call_read(self, brief: bool, function: Any, *args: Any) -> None:
+        """One that reads. brief: at most BRIEF bytes in one piece."""
+        try:
+            if brief and self._alone:
+                status = function(self.handle, *args)
+            else:
+                status = self.callbacks.call(function, self.handle, *args)
+            if status:
+                raise error(status)
+        finally:
+            del self
+
     def call_bulk(self, function: Any, *args: Any, progress: Optional[Progress]) -> None:
         """One that takes st_bulk_options."""
         try:
-            callbacks = self.callbacks if progress is None else Callbacks(progress)
-            options = sized(_abi.BulkOptions, progress=callbacks.progress)
+            callbacks, options = self.callbacks, None  # by which C takes the file's
+            if progress is not None:
+                callbacks = Callbacks(progress)
+                options = sized(_abi.BulkOptions, progress=callbacks.progress)
             check(callbacks.call(function, self.handle, *args, options))
         finally:
             del self

@@ -10,9 +10,11 @@ import numpy as np
 from . import _abi
 from ._handle import Handle
 from ._names import encoded
+from .dtypes import BYTES
 from .errors import error
 
 Rows = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 def _columns(struct: Any) -> "np.dtype[Any]":
@@ -31,22 +33,41 @@ def _columns(struct: Any) -> "np.dtype[Any]":
 
 TENSOR = _columns(_abi.Tensor)
 REQUEST = _columns(_abi.ReadRequest)
-_Byte = ctypes.c_char
-_Shape: Any = ctypes.POINTER(ctypes.c_uint64)
+_addressof = ctypes.addressof
+_lay_over = ctypes.c_char.from_buffer
+
+#: All memory as 64-bit numbers: the one at address a is number a // 8 - 1. A slice of it makes no pointer.
+_MEMORY: Any = ctypes.cast(8, ctypes.POINTER(ctypes.c_uint64))
 
 
 def address(array: Any) -> int:
     """Where the elements of an array of numpy's lie."""
     try:
-        return ctypes.addressof(_Byte.from_buffer(array))  # a third of the time that the other way takes
+        return _addressof(_lay_over(array))  # a third of the time that the other way takes
     except (TypeError, ValueError, BufferError):  # read-only, empty, of a type that Python has not
         return int(array.__array_interface__["data"][0])
 
 
+def new_array(shape: tuple[int, ...], dtype: Any) -> tuple[Array, int]:
+    """An array, not filled, and its address."""
+    array = np.empty(shape, dtype)
+    if not array.size:
+        return array, 0
+    known: Any = array if dtype.isbuiltin == 1 else array.reshape(-1).view(BYTES)  # as Python has not BF16
+    return array, _addressof(_lay_over(known))
+
+
+def new_rows(count: int, columns: "np.dtype[Any]") -> tuple[Rows, int]:
+    """An array of structs, not filled, and its address."""
+    flat = np.empty(count * columns.itemsize, BYTES)
+    return flat.view(columns), address(flat)
+
+
 def describe_all(handle: Handle) -> Rows:
     """Descriptions of all tensors, in the order of the file. Names and shapes in it are the handle's."""
-    rows = np.empty(_abi.st_count(handle), TENSOR)
-    status = _abi.st_at(handle, 0, len(rows), address(rows))
+    count = _abi.st_count(handle)
+    rows, where = new_rows(count, TENSOR)
+    status = _abi.st_at(handle, 0, count, where)
     if status:
         del handle  # not in the traceback of an error, where it would keep the file open
         raise error(status)
@@ -55,9 +76,8 @@ def describe_all(handle: Handle) -> Rows:
 
 def describe_each(handle: Handle, raw: Sequence[bytes]) -> Rows:
     """The same of those that have these names."""
-    rows = np.empty(len(raw), TENSOR)
-    memory: Any = rows
-    structs = (_abi.Tensor * len(raw)).from_buffer(memory) if raw else ()
+    rows, where = new_rows(len(raw), TENSOR)
+    structs = (_abi.Tensor * len(raw)).from_address(where)
     find = _abi.st_describe
     for name, struct in zip(raw, structs):
         status = find(handle, name, len(name), struct)
@@ -69,29 +89,33 @@ def describe_each(handle: Handle, raw: Sequence[bytes]) -> Rows:
 
 def shapes(rows: Rows) -> list[tuple[int, ...]]:
     """As long as the handle that described them lives."""
-    if not len(rows):
-        return []
-    pointers = np.ascontiguousarray(rows["shape"])
-    first = (_Shape * len(rows)).from_buffer(pointers)
-    return [tuple(shape[:rank]) for shape, rank in zip(first, rows["rank"].tolist())]
+    starts = (rows["shape"] // 8 - 1).tolist()
+    return [tuple(_MEMORY[start : start + rank]) for start, rank in zip(starts, rows["rank"].tolist())]
 
 
 class Columns:
     """Tensors to be written: what each will be in the file, and where its bytes lie."""
 
-    __slots__ = ("dtypes", "ranks", "extents", "sizes", "addresses")
+    __slots__ = ("dtypes", "ranks", "shapes", "extents", "known", "sizes", "addresses")
 
     def __init__(self) -> None:
         self.dtypes = array("I")
         self.ranks = array("Q")
-        self.extents = array("Q")  # of all, one behind the other
+        self.shapes = array("Q")  # where each begins in
+        self.extents = array("Q")  # shapes, one behind the other, each once
+        self.known: dict[tuple[int, ...], int] = {}  # which, and where they begin
         self.sizes = array("Q")
         self.addresses = array("Q")
 
     def add(self, dtype: int, shape: Sequence[int], nbytes: int, address: int) -> None:
         self.dtypes.append(dtype)
         self.ranks.append(len(shape))
-        self.extents.extend(shape)
+        shape = tuple(shape)
+        begin = self.known.get(shape)
+        if begin is None:
+            begin = self.known[shape] = len(self.extents)
+            self.extents.extend(shape)
+        self.shapes.append(begin)
         self.sizes.append(nbytes)
         self.addresses.append(address)
 
@@ -101,9 +125,9 @@ class Columns:
         rows = np.zeros(len(lengths), TENSOR)
         rows["name_len"] = lengths
         rows["name"] = _starts(lengths + np.uint64(1)) + np.uint64(address(text))
-        rows["rank"] = ranks = np.array(self.ranks, np.uint64)
+        rows["rank"] = self.ranks
         extents = np.array(self.extents, np.uint64)
-        rows["shape"] = _starts(ranks) * np.uint64(extents.itemsize) + np.uint64(address(extents))
+        rows["shape"] = np.array(self.shapes, np.uint64) * np.uint64(extents.itemsize) + np.uint64(address(extents))
         rows["dtype"] = self.dtypes
         rows["nbytes"] = self.sizes
         rows["data"] = self.addresses
@@ -114,14 +138,14 @@ class Columns:
 def _packed(names: list[str]) -> "tuple[Rows, np.ndarray[Any, np.dtype[np.uint64]]]":
     """Names in UTF-8, each with a NUL behind it; and the length of each."""
     try:
-        text = "\0".join(names)
-        raw = text.encode()
+        text = "\0".join(names) + "\0"
+        raw = text.encode() if names else b""
     except (TypeError, UnicodeEncodeError):
         for name in names:
             encoded(name)  # raises
         raise
-    lengths: Iterable[int] = map(len, names) if len(raw) == len(text) else (len(name.encode()) for name in names)
-    return np.frombuffer(raw + b"\0", np.uint8), np.fromiter(lengths, np.uint64, len(names))
+    lengths: Iterable[int] = map(len, names) if raw.isascii() else (len(name.encode()) for name in names)
+    return np.frombuffer(raw, np.uint8), np.fromiter(lengths, np.uint64, len(names))
 
 
 def _starts(lengths: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.ndarray[Any, np.dtype[np.uint64]]":

@@ -222,6 +222,8 @@ class RecoverOptions(ctypes.Structure):
         ("lock_timeout_ms", c_int32),
         ("report", report_fn),
         ("report_user", c_void_p),
+        ("progress", progress_fn),
+        ("progress_user", c_void_p),
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -13,10 +12,10 @@ import numpy as np
 
 from . import _abi
 from ._callbacks import Progress
-from ._index import cut, parts_of
-from ._names import Description, encoded, index_of
-from ._pin import Array, Pin
-from ._rows import REQUEST, Rows, address, describe_all, describe_each, shapes
+from ._index import cut
+from ._names import encoded, index_of
+from ._pin import BRIEF, Array, Pin
+from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
 from ._torch import torch_tensor
 from .dtypes import BYTES, NAMES, NUMPY, PACKED
 from .errors import refusal
@@ -94,16 +93,17 @@ def _to_torch(pin: Pin, arrays: dict[str, Any]) -> None:
 
 def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
     try:
-        number, shape = pin.form(name)
+        number, shape = pin.forms.get(name) or pin.form(name)
         dtype = NUMPY[number]
         if number in PACKED:
             shape = (pin.describe(name).nbytes,)
         if out is None:
-            out = np.empty(shape, dtype)
+            out, place = new_array(shape, dtype)
         else:
             check_fits(out, name, dtype, shape)
-        raw = name.encode()
-        pin.call(_abi.st_read, raw, len(raw), address(out), out.nbytes, None)
+            place = address(out)
+        raw, nbytes = name.encode(), out.nbytes
+        pin.call_read(nbytes <= BRIEF, _abi.st_read, raw, len(raw), place, nbytes, None)
         return out
     finally:
         del pin
@@ -116,20 +116,20 @@ def read_many(
     try:
         if isinstance(names, Mapping):
             return _fill(pin, names, progress)
+        wanted: Iterable[str]
         if names is None:
-            wanted = list(pin.names())
+            wanted = pin.names()
             rows = describe_all(pin.handle)
         else:
             wanted = list(dict.fromkeys(names))
             rows = describe_each(pin.handle, [encoded(name) for name in wanted])
-        places, size = _places(rows)
+        places, size = _places(rows, names is None and _abi.st_shard_count(pin.handle) == 1)
         block, start = _block(size)
-        arrays = [
-            np.ndarray(shape, dtype, block, place)
-            for (dtype, shape), place in zip(_forms(rows), (places + start).tolist())
-        ]
-        _request(pin, rows, places + (address(block) + start), rows["nbytes"], None, progress)
-        return dict(zip(wanted, arrays))
+        requests, where = _requests(rows, places + (address(block) + start), rows["nbytes"])
+        arrays = dict(zip(wanted, _laid_out(_forms(rows), block, places + start)))
+        del rows, places, wanted  # which take memory, and reading takes its own
+        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
+        return arrays
     finally:
         del pin
 
@@ -138,10 +138,11 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
     try:
         arrays = dict(given)
         rows = describe_each(pin.handle, [encoded(name) for name in arrays])
-        for (name, out), (dtype, shape) in zip(arrays.items(), _forms(rows)):
+        for (name, out), (shape, dtype) in zip(arrays.items(), _forms(rows)):
             check_fits(out, name, dtype, shape)
         places = np.array([address(out) for out in arrays.values()], np.int64)
-        _request(pin, rows, places, rows["nbytes"], None, progress)
+        requests, where = _requests(rows, places, rows["nbytes"])
+        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
         return arrays
     finally:
         del pin
@@ -153,53 +154,41 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         number = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in parts))}
         rows = describe_each(pin.handle, [encoded(name) for name in number])
         forms = list(zip(rows["dtype"].tolist(), shapes(rows)))
-        ranges = array("q")
-        counts, sizes, found = [], [], []
+        of, ranges, counts, sizes, found = [], [], [], [], []
         for name, index in parts:
-            dtype, shape = forms[number[name]]
-            cuts, shape = cut(parts_of(index, len(shape)), shape)
+            of.append(number[name])
+            dtype, shape = forms[of[-1]]
+            cuts, shape = cut(index, shape)
             nbytes = math.prod(shape) * _BITS[dtype] // 8  # where that cuts a byte the library will not read
-            found.append((NUMPY[dtype], (nbytes,) if dtype in PACKED else shape))
+            found.append(((nbytes,) if dtype in PACKED else shape, NUMPY[dtype]))
             counts.append(len(cuts))
             sizes.append(nbytes)
-            for one in cuts:
-                ranges.extend(one)
+            ranges += cuts
         lengths = np.array(sizes, np.int64)
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
         block, start = _block(int(padded.sum()))
-        arrays = [
-            np.ndarray(shape, dtype, block, place) for (dtype, shape), place in zip(found, (places + start).tolist())
-        ]
-        of = rows[np.array([number[name] for name, _ in parts], np.intp)]
-        _request(pin, of, places + (address(block) + start), lengths, (ranges, counts), progress)
-        return arrays
+        requests, where = _requests(rows[np.array(of, np.intp)], places + (address(block) + start), lengths)
+        packed = np.array(ranges, np.int64)
+        requests["range_count"] = each = np.array(counts, np.int64)
+        requests["ranges"] = address(packed) + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
+        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
+        return _laid_out(found, block, places + start)
     finally:
         del pin
 
 
-def _request(
-    pin: Pin,
-    rows: Rows,
-    addresses: np.ndarray[Any, np.dtype[np.int64]],
-    sizes: Any,
-    cuts: tuple[array[int], list[int]] | None,
-    progress: Optional[Progress],
-) -> None:
-    """Read what the rows describe, or the ranges of it, to these addresses."""
-    try:
-        requests = np.zeros(len(rows), REQUEST)
-        requests["name"] = rows["name"]
-        requests["name_len"] = rows["name_len"]
-        requests["dst"] = addresses
-        requests["dst_size"] = sizes
-        if cuts:
-            ranges = np.array(cuts[0], np.int64)
-            requests["range_count"] = counts = np.array(cuts[1], np.int64)
-            requests["ranges"] = address(ranges) + (np.cumsum(counts) - counts) * ctypes.sizeof(_abi.Range)
-        pin.call_bulk(_abi.st_read_many, address(requests), len(requests), progress=progress)
-    finally:
-        del pin
+def _requests(rows: Rows, addresses: np.ndarray[Any, np.dtype[np.int64]], sizes: Any) -> tuple[Rows, int]:
+    """To read what the rows describe to these addresses; and the address of that."""
+    requests, where = new_rows(len(rows), REQUEST)
+    requests["name"] = rows["name"]
+    requests["name_len"] = rows["name_len"]
+    requests["index"] = 0
+    requests["dst"] = addresses
+    requests["dst_size"] = sizes
+    requests["ranges"] = 0
+    requests["range_count"] = 0
+    return requests, where
 
 
 def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progress]) -> None:
@@ -216,11 +205,6 @@ def prefetch(pin: Pin, names: Optional[Iterable[str]], progress: Optional[Progre
         del pin
 
 
-def form(tensor: Description) -> tuple[Any, tuple[int, ...]]:
-    """The dtype and shape of an array that holds a tensor."""
-    return NUMPY[tensor.dtype], (tensor.nbytes,) if tensor.dtype in PACKED else tensor.shape
-
-
 def check_fits(out: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
     if out.dtype != dtype:
         text = f"out has dtype {out.dtype}, the tensor {name!r} {dtype}"
@@ -232,24 +216,38 @@ def check_fits(out: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> None:
         raise ValueError("out must be writable and C-contiguous")
 
 
-def _forms(rows: Rows) -> Iterator[tuple[Any, tuple[int, ...]]]:
-    """The dtype and shape of an array that holds each."""
-    for dtype, shape, nbytes in zip(rows["dtype"].tolist(), shapes(rows), rows["nbytes"].tolist()):
-        yield NUMPY[dtype], (nbytes,) if dtype in PACKED else shape
+def _laid_out(
+    forms: Iterable[tuple[tuple[int, ...], Any]], block: Array, places: np.ndarray[Any, np.dtype[np.int64]]
+) -> list[Array]:
+    """Arrays of these shapes and dtypes, there in the block."""
+    memory, array = block.data, np.ndarray
+    return [array(shape, dtype, memory, place) for (shape, dtype), place in zip(forms, places.tolist())]
 
 
-def _places(rows: Rows) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
+def _forms(rows: Rows) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """The shape and dtype of an array that holds each."""
+    numbers, each = rows["dtype"].tolist(), shapes(rows)
+    if not PACKED.isdisjoint(numbers):
+        sizes = rows["nbytes"].tolist()
+        each = [(n,) if number in PACKED else shape for shape, number, n in zip(each, numbers, sizes)]
+    return zip(each, map(NUMPY.__getitem__, numbers))
+
+
+def _places(rows: Rows, whole: bool) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
     """Where each goes in one block, and how large that is. Neighbours in the file are neighbours in it, and each has
-    its file offset's place in a page where its dtype allows, so that long runs are read in one go."""
+    its file offset's place in a page where its dtype allows, so that long runs are read in one go.
+
+    whole: these are all tensors of one file, between which nothing lies."""
     if not len(rows):
         return np.empty(0, np.int64), 0
-    shards = rows["shard"]
     offsets = rows["file_offset"].astype(np.int64)
-    sizes = rows["nbytes"].astype(np.int64)
     odd = offsets % _ITEMSIZES[rows["dtype"]] != 0  # as a file may begin its data anywhere
-    if (offsets[1:] == (offsets + sizes)[:-1]).all() and (shards == shards[0]).all() and not odd.any():
-        places = offsets - (offsets[0] - offsets[0] % _PAGE)  # one run, as all of a file is
-        return places, int(places[-1] + sizes[-1])
+    if whole and not odd.any():
+        begin = int(offsets[0])
+        begin -= begin % _PAGE
+        return offsets - begin, int(offsets[-1]) - begin + int(rows["nbytes"][-1])
+    sizes = rows["nbytes"].astype(np.int64)
+    shards = rows["shard"]
     order = np.lexsort((offsets, shards))
     shards, offsets, sizes, odd = shards[order], offsets[order], sizes[order], odd[order]
     begins = np.ones(len(order), bool)  # a run

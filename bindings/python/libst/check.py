@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 from . import _abi
 from ._callbacks import LEVELS, Callbacks, Progress
 from ._sized import sized
-from ._waiting import Turns
+from ._waiting import timeout_ms
 from .errors import DeltaError, FormatError, NeedsRecoveryError, check, error, known_offset, known_status
 from .file import Path, c_paths, fs_path
 from .status import Status
@@ -83,7 +83,6 @@ def recover(
     Raises NeedsRecoveryError (a journal waits, but the file cannot be written here); Error with `Status.JOURNAL` (a
     journal does not fit the file, and was moved aside); BusyError; StorageError.
     """
-    turns = Turns.of(lock_timeout)
     findings: list[Finding] = []
 
     def keep(raw: Any) -> None:
@@ -93,9 +92,13 @@ def recover(
             report(finding)
 
     callbacks = Callbacks(report=keep)
-    options = sized(_abi.RecoverOptions, lock_timeout_ms=turns.timeout_ms, report=callbacks.report)
-    raw_path = fs_path(path)
-    check(turns.run(lambda: callbacks.call(_abi.st_recover, raw_path, options)))
+    options = sized(
+        _abi.RecoverOptions,
+        lock_timeout_ms=timeout_ms(lock_timeout),
+        report=callbacks.report,
+        progress=callbacks.progress,
+    )
+    check(callbacks.call(_abi.st_recover, fs_path(path), options))
     return findings
 
 

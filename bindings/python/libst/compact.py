@@ -3,10 +3,10 @@
 from typing import Optional
 
 from . import _abi
-from ._callbacks import Callbacks, Progress
+from ._callbacks import Progress, callbacks_for
 from ._hub import warn_of_blob
 from ._sized import sized
-from ._waiting import Turns
+from ._waiting import timeout_ms
 from .errors import check
 from .file import Path, fs_path
 
@@ -25,16 +25,15 @@ def compact(
 
     Raises what `libst.open` and `Transaction.commit` raise.
     """
-    turns = Turns.of(lock_timeout)
-    callbacks = Callbacks(progress)
+    callbacks = callbacks_for(progress)
     options = sized(
         _abi.TxnOptions,
         flags=_abi.ST_TXN_BREAK_LINKS if break_links else 0,
-        lock_timeout_ms=turns.timeout_ms,
+        lock_timeout_ms=timeout_ms(lock_timeout),
         progress=callbacks.progress,
         alignment=alignment,
         header_reserve=header_reserve,
     )
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
-    check(turns.run(lambda: callbacks.call(_abi.st_compact, raw, options)))
+    check(callbacks.call(_abi.st_compact, raw, options))

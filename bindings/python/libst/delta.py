@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Optional
 
 from . import _abi
-from ._callbacks import Callbacks, Progress
+from ._callbacks import Progress, callbacks_for
 from ._hub import warn_of_blob
 from ._layout import save_options
 from ._sized import sized
-from ._waiting import Turns
+from ._waiting import timeout_ms
 from .errors import check
 from .file import Path, c_paths, fs_path
 from .info import Plan, plan_of
@@ -44,16 +44,15 @@ def diff(
     Raises what `libst.open` of them and `libst.save` of the delta raise, and StorageError (`Status.FILE_CHANGED`) if
     `to` is changed meanwhile.
     """
-    turns = Turns.of(lock_timeout)
-    callbacks = Callbacks(progress)
+    callbacks = callbacks_for(progress)
     options = sized(
         _abi.DeltaCreateOptions,
         alignment=alignment,
-        lock_timeout_ms=turns.timeout_ms,
+        lock_timeout_ms=timeout_ms(lock_timeout),
         progress=callbacks.progress,
     )
     paths = fs_path(from_), fs_path(to), fs_path(delta)
-    check(turns.run(lambda: callbacks.call(_abi.st_delta_create, *paths, options)))
+    check(callbacks.call(_abi.st_delta_create, *paths, options))
 
 
 def patch(
@@ -75,19 +74,18 @@ def patch(
     Raises DeltaError if it is no delta, or damaged; if it was made for another base, or has been applied already, with
     `Status.DELTA_BASE`; and what `libst.open` and `Transaction.commit` raise.
     """
-    turns = Turns.of(lock_timeout)
-    callbacks = Callbacks(progress)
+    callbacks = callbacks_for(progress)
     options = sized(
         _abi.DeltaApplyOptions,
         flags=(_abi.ST_TXN_PUBLISH if publish else 0) | (_abi.ST_TXN_BREAK_LINKS if break_links else 0),
         reverse=None if reverse is None else fs_path(reverse),
-        lock_timeout_ms=turns.timeout_ms,
+        lock_timeout_ms=timeout_ms(lock_timeout),
         progress=callbacks.progress,
     )
     done = sized(_abi.Plan)
     paths = fs_path(base), fs_path(delta)
     warn_of_blob(paths[0], stacklevel=2)
-    check(turns.run(lambda: callbacks.call(_abi.st_delta_apply, *paths, options, done)))
+    check(callbacks.call(_abi.st_delta_apply, *paths, options, done))
     return plan_of(done)
 
 
@@ -108,12 +106,11 @@ def merge(
     Arguments and exceptions as `libst.save`; DeltaError (`Status.DELTA_BASE`) if a delta was not made for what lies
     below it.
     """
-    turns = Turns.of(lock_timeout)
-    callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, turns.timeout_ms, callbacks)
+    callbacks = callbacks_for(progress)
+    options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     below, above = fs_path(base), fs_path(to)
     paths = c_paths(deltas)
-    check(turns.run(lambda: callbacks.call(_abi.st_delta_merge, below, paths, len(paths), above, options)))
+    check(callbacks.call(_abi.st_delta_merge, below, paths, len(paths), above, options))
 
 
 def delta_info(delta: Path) -> DeltaInfo:

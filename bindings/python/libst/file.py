@@ -3,13 +3,14 @@
 import ctypes
 import os
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from functools import lru_cache
 from types import MappingProxyType, TracebackType
 from typing import Any, Optional, Union, overload
 
 import numpy as np
 
 from . import _abi, bulk
-from ._callbacks import Callbacks, Log, Progress
+from ._callbacks import Callbacks, Log, Progress, callbacks_for
 from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import layout_number
@@ -97,42 +98,25 @@ def open(
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is 'r' or 'r+', not {mode!r}")
-    for name, number, most in (
-        ("io_threads", io_threads, 2**32 - 1),
-        ("block_size", block_size, 2**32 - 1),
-        ("memory_limit", memory_limit, 2**64 - 1),
-        ("worker[0]", worker[0], 2**32 - 1),
-        ("worker[1]", worker[1], 2**32 - 1),
-    ):
-        if not 0 <= number <= most:
-            raise ValueError(f"{name} is a number from 0 to {most}, not {number!r}")
-    callbacks = Callbacks(progress, log)
-    layers = c_paths(deltas)
-    options = sized(
-        _abi.OpenOptions,
-        flags=_abi.ST_OPEN_READ_WRITE if mode == "r+" else 0,
-        map=map_number(mapping),
-        lock_timeout_ms=timeout_ms(lock_timeout),
-        progress=callbacks.progress,
-        log=callbacks.log,
-        prefetch=prefetch_number(prefetch),
-        direct=_abi.ST_DIRECT_AUTO if direct is None else _abi.ST_DIRECT_ON if direct else _abi.ST_DIRECT_OFF,
-        io_threads=io_threads,
-        block_size=block_size,
-        worker_index=worker[0],
-        worker_count=worker[1],
-        memory_limit=memory_limit,
-        deltas=layers,
-        delta_count=len(layers),
-    )
+    callbacks = callbacks_for(progress, log)
+    guarded = progress is not None or log is not None
+    bulk_reads = (prefetch, direct, io_threads, block_size, worker, memory_limit)
+    if guarded or deltas or bulk_reads != _AS_THE_STORAGE_ASKS:
+        options = _basic_options(mode, mapping, lock_timeout, callbacks)
+        options.log = callbacks.log
+        options.deltas = layers = c_paths(deltas)
+        options.delta_count = len(layers)
+        _ask_for(options, *bulk_reads)
+    else:
+        options = _usual_options(mode, mapping, lock_timeout)
     raw = fs_path(path)
     if mode == "r+":
         warn_of_blob(raw, stacklevel=2)
     handle = opened(lambda out: callbacks.call(_abi.st_open, raw, options, out), callbacks)
-    guarded = progress is not None or log is not None
-    file = File._of(handle, callbacks, guarded, os.fsdecode(raw), mode, lock_timeout)
+    text = os.fsdecode(raw)
+    file = File._of(handle, callbacks, guarded, text, mode, lock_timeout)
     file._options = {
-        "path": _absolute(os.fsdecode(raw)),
+        "path": _absolute(text),
         "mode": mode,
         "mapping": mapping,
         "deltas": [_absolute(os.fsdecode(fs_path(delta))) for delta in deltas],
@@ -147,6 +131,53 @@ def open(
     return file
 
 
+# What `open` leaves to the storage, unless it is told.
+_AS_THE_STORAGE_ASKS: tuple[Any, ...] = ("auto", None, 0, 0, (0, 1), 0)
+
+
+def _basic_options(mode: str, mapping: str, lock_timeout: Optional[float], callbacks: Callbacks) -> _abi.OpenOptions:
+    return sized(
+        _abi.OpenOptions,
+        flags=_abi.ST_OPEN_READ_WRITE if mode == "r+" else 0,
+        map=map_number(mapping),
+        lock_timeout_ms=timeout_ms(lock_timeout),
+        progress=callbacks.progress,
+    )
+
+
+@lru_cache(maxsize=16)
+def _usual_options(mode: str, mapping: str, lock_timeout: Optional[float]) -> _abi.OpenOptions:
+    """Made once, as C only reads them."""
+    return _basic_options(mode, mapping, lock_timeout, callbacks_for(None))
+
+
+def _ask_for(
+    options: _abi.OpenOptions,
+    prefetch: str,
+    direct: Optional[bool],
+    io_threads: int,
+    block_size: int,
+    worker: tuple[int, int],
+    memory_limit: int,
+) -> None:
+    for name, number, most in (
+        ("io_threads", io_threads, 2**32 - 1),
+        ("block_size", block_size, 2**32 - 1),
+        ("memory_limit", memory_limit, 2**64 - 1),
+        ("worker[0]", worker[0], 2**32 - 1),
+        ("worker[1]", worker[1], 2**32 - 1),
+    ):
+        if not 0 <= number <= most:
+            raise ValueError(f"{name} is a number from 0 to {most}, not {number!r}")
+    options.prefetch = prefetch_number(prefetch)
+    if direct is not None:
+        options.direct = _abi.ST_DIRECT_ON if direct else _abi.ST_DIRECT_OFF
+    options.io_threads = io_threads
+    options.block_size = block_size
+    options.worker_index, options.worker_count = worker
+    options.memory_limit = memory_limit
+
+
 def open_memory(data: Any) -> "File":
     """Open a safetensors file that lies in memory, for reading.
 
@@ -157,7 +188,7 @@ def open_memory(data: Any) -> "File":
     view = memoryview(data).cast("B")
     source = np.frombuffer(view, BYTES) if view.nbytes else np.empty(0, BYTES)
     handle = opened(lambda out: int(_abi.st_open_memory(address(source), source.nbytes, out)), source)
-    return File._of(handle, Callbacks(), False, None, "r", 0)
+    return File._of(handle, callbacks_for(None), False, None, "r", 0)
 
 
 class File(Mapping[str, Array]):
@@ -396,7 +427,7 @@ class File(Mapping[str, Array]):
         signal. Raises also NotFoundError; where `out` does not fit TypeError (`Status.DTYPE_MISMATCH`) or ValueError
         (`SHAPE_MISMATCH`).
         """
-        return bulk.read(self._pin(), name, out)
+        return bulk.read((self._pins or self._anew())[0], name, out)
 
     @overload
     def read_many(
@@ -509,7 +540,7 @@ class File(Mapping[str, Array]):
                 f"shard_grace is a number of seconds from 0 to {_abi.ST_GRACE_NONE - 1}, not {shard_grace!r}"
             )
         timeout = timeout_ms(self._lock_timeout if lock_timeout is _INHERIT else lock_timeout)
-        callbacks = self._callbacks if progress is None else Callbacks(progress)
+        callbacks = self._callbacks if progress is None else callbacks_for(progress)
         flags = _abi.ST_TXN_PUBLISH if publish else 0
         flags |= _abi.ST_TXN_BREAK_LINKS if break_links else 0
         flags |= _abi.ST_TXN_NEW_NAMES if new_names else 0

@@ -3,9 +3,9 @@
 from typing import Optional
 
 from . import _abi
-from ._callbacks import Callbacks, Progress
+from ._callbacks import Progress, callbacks_for
 from ._layout import save_options
-from ._waiting import Turns
+from ._waiting import timeout_ms
 from .errors import check
 from .file import Path, fs_path
 
@@ -30,11 +30,10 @@ def reshard(
     Raises what `libst.open` and `libst.save` raise; `ValueError` (`Status.INVALID_ARGUMENT`) if the folder holds a
     checkpoint already.
     """
-    turns = Turns.of(lock_timeout)
-    callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, turns.timeout_ms, callbacks)
+    callbacks = callbacks_for(progress)
+    options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw, to = fs_path(source), fs_path(folder)
-    check(turns.run(lambda: callbacks.call(_abi.st_reshard, raw, to, max_shard_size, options)))
+    check(callbacks.call(_abi.st_reshard, raw, to, max_shard_size, options))
 
 
 def join(
@@ -48,8 +47,7 @@ def join(
     progress: Optional[Progress] = None,
 ) -> None:
     """Write a checkpoint, sharded or not, as one file. Arguments and errors as `libst.save`."""
-    turns = Turns.of(lock_timeout)
-    callbacks = Callbacks(progress)
-    options = save_options(layout, alignment, header_reserve, turns.timeout_ms, callbacks)
+    callbacks = callbacks_for(progress)
+    options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw, to = fs_path(source), fs_path(path)
-    check(turns.run(lambda: callbacks.call(_abi.st_join, raw, to, options)))
+    check(callbacks.call(_abi.st_join, raw, to, options))

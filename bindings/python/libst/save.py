@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Optional
 
 from . import _abi
-from ._callbacks import Callbacks, Progress
+from ._callbacks import Callbacks, Progress, callbacks_for
 from ._handle import Handle, opened
 from ._hub import warn_of_blob
 from ._layout import save_options
@@ -53,7 +53,7 @@ def save(
     sizes = None if ready else columns.sizes
     given = _Given(tensors, columns, metadata)
     steps = _Steps(progress, sum(sizes or ()))
-    callbacks = Callbacks(steps if sizes and progress else progress)
+    callbacks = callbacks_for(steps if sizes and progress else progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
@@ -68,7 +68,7 @@ def save(
 
 def save_stock(path: str, names: Iterable[str], columns: Columns, metadata: Optional[Mapping[str, str]]) -> None:
     """Write a file byte for byte as stock does."""
-    callbacks = Callbacks()
+    callbacks = callbacks_for(None)
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)
     given = _Given(names, columns, metadata)
@@ -109,7 +109,7 @@ def writer(
     The file is there, durably, when the block ends; if it raises, nothing has changed.
     Arguments as `save`. A layout other than "keep", or tensors that would lie unaligned, cost one more copy at the end.
     """
-    callbacks = Callbacks(progress)
+    callbacks = callbacks_for(progress)
     options = save_options(layout, alignment, header_reserve, timeout_ms(lock_timeout), callbacks)
     raw = fs_path(path)
     warn_of_blob(raw, stacklevel=2)

@@ -3,14 +3,12 @@
 import ctypes
 from typing import Any
 
-import numpy as np
-
 from . import _abi
 from ._forms import Form
 from ._handle import Handle
-from ._index import cut, parts_of
-from ._pin import Array, Pin
-from ._rows import address
+from ._index import cut, pack_range
+from ._pin import BRIEF, Array, Pin
+from ._rows import new_array
 from .dtypes import NAMES, NUMPY, PACKED
 from .errors import error
 
@@ -80,7 +78,18 @@ class TensorSlice:
         and what `File.read` raises.
         """
         try:
-            return _read(self._pin, self._raw, self._form, index)
+            number, shape = self._form
+            rows, shape = cut(index, shape)
+            count = len(rows)
+            ranges = pack_range(*rows[0]) if count == 1 else b"".join([pack_range(*row) for row in rows])
+            raw = self._raw
+            if number in PACKED:
+                shape = (_packed_size(self._pin.handle, raw, ranges, count),)
+            out, address = new_array(shape, NUMPY[number])
+            nbytes = out.nbytes
+            brief = nbytes <= BRIEF and count == 1 and rows[0][2] == 1
+            self._pin.call_read(brief, _abi.st_read_slice, raw, len(raw), ranges, count, address, nbytes, None)
+            return out
         finally:
             del self
 
@@ -91,23 +100,7 @@ def _sliced(options: dict[str, Any], name: str) -> TensorSlice:
     return open(**options).slice(name)
 
 
-def _read(pin: Pin, raw: bytes, form: Form, index: Any) -> Array:
-    try:
-        rows: Any
-        number, shape = form
-        rows, shape = cut(parts_of(index, len(shape)), shape)
-        count = len(rows)
-        ranges = _abi.Range(*rows[0]) if count == 1 else (_abi.Range * max(count, 1))(*rows)
-        if number in PACKED:
-            shape = (_packed_size(pin.handle, raw, ranges, count),)
-        out = np.empty(shape, NUMPY[number])
-        pin.call(_abi.st_read_slice, raw, len(raw), ranges, count, address(out), out.nbytes, None)
-        return out
-    finally:
-        del pin
-
-
-def _packed_size(handle: Handle, raw: bytes, ranges: Any, n: int) -> int:
+def _packed_size(handle: Handle, raw: bytes, ranges: bytes, n: int) -> int:
     """Bytes of a part whose elements are smaller than one. FormatError (SUBBYTE) for a cut inside a byte."""
     nbytes = ctypes.c_uint64()
     status = _abi.st_slice_shape(handle, raw, len(raw), ranges, n, None, 0, None, nbytes)

@@ -243,9 +243,10 @@ typedef struct st_error_info {
 st_status st_last_error_info(st_error_info *out);
 
 /* Told now and then during long work: bytes of this call done, and in all, or 0
- * if not known. Return non-zero to cancel: the call answers ST_E_CANCELLED and
- * has changed nothing. Called on the thread that called libst; must not call
- * libst with the same handle, but for st_interrupt. */
+ * if not known. A read of at most 64 KiB in one piece is no long work. Return
+ * non-zero to cancel: the call answers ST_E_CANCELLED and has changed nothing.
+ * Called on the thread that called libst; must not call libst with the same
+ * handle, but for st_interrupt. */
 typedef int (*st_progress_fn)(void *user, uint64_t done_bytes,
                               uint64_t total_bytes);
 
@@ -1097,8 +1098,11 @@ st_status st_verify(const char *path, const st_verify_options *opts);
 typedef struct st_recover_options {
   uint32_t struct_size;
   int32_t lock_timeout_ms;
-  st_report_fn report; /* once a journal, and once an old shard; may be NULL */
+  st_report_fn report;     /* once a journal, and once an old shard; may be
+                              NULL */
   void *report_user;
+  st_progress_fn progress; /* while it waits for a lock; may be NULL */
+  void *progress_user;
 } st_recover_options;
 
 /* Finish or drop what crashed writers left beside the file, or beside the index

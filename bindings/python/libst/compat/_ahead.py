@@ -14,14 +14,15 @@ _STEP = 8 << 20  # bytes a call; between two the thread may end with the process
 _LOOKS = 8
 
 
-def read_ahead(path: str) -> None:
+def read_ahead(path: str, size: int) -> None:
     """In a thread, if most of the file is not in memory, and there is room for it. What cannot be done is left out."""
+    if size < _WORTH_IT:
+        return
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            size = os.fstat(fd).st_size
             room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-            if not _WORTH_IT <= size <= room or not _is_cold(fd, size):
+            if size > room or not _is_cold(fd, size):
                 return
             threading.Thread(target=_read, args=(os.dup(fd), size), name=NAME, daemon=True).start()
         finally:

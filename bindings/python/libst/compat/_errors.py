@@ -68,12 +68,18 @@ class translated:
         error: Optional[BaseException],
         _traceback: Optional[TracebackType],
     ) -> None:
-        if isinstance(error, Error) and error.status == Status.NO_FILE:
-            raise FileNotFoundError(f"No such file or directory: {self._path}") from error
-        if isinstance(error, FormatError):
-            raise SafetensorError(f"{self._doing}: {format_text(error)}") from error
-        if isinstance(error, Error) and not (isinstance(error, OSError) and error.errno):
-            raise SafetensorError(f"{self._doing}: {error}") from error
+        if isinstance(error, Error):
+            translate(error, self._doing, self._path)
+
+
+def translate(error: Error, doing: str, path: str = "") -> None:
+    """Raise what stock raises for it, if that is another."""
+    if isinstance(error, FileNotFoundError):
+        raise FileNotFoundError(f"No such file or directory: {path}") from error
+    if isinstance(error, FormatError):
+        raise SafetensorError(f"{doing}: {format_text(error)}") from error
+    if not (isinstance(error, OSError) and error.errno):
+        raise SafetensorError(f"{doing}: {error}") from error
 
 
 @contextmanager

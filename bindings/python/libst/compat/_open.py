@@ -13,15 +13,13 @@ from ..dtypes import NAMES
 from ..errors import Error, NotFoundError
 from ..file import File
 from ..slices import TensorSlice
-from ..status import Status
 from ._ahead import read_ahead
 from ._bytes import check_type, file_name
-from ._errors import SafetensorError, missing, translated
+from ._errors import SafetensorError, missing, translate, translated
 from ._frameworks import (
     Device,
     check_dtype,
     device_of,
-    dtype_not_understood,
     framework_of,
     import_framework,
     on_device,
@@ -110,10 +108,9 @@ class safe_open:
                 return tensor_of(file.read(name), tensor.dtype, tensor.shape, self._framework, self._device)
             except NotFoundError as error:
                 raise missing(name) from error
-            except Error as error:
-                if error.status != Status.UNSUPPORTED:
-                    raise
-                raise dtype_not_understood(file.info(name).dtype) from error
+            except Error:
+                check_dtype(file.info(name).dtype, self._framework)
+                raise
 
     def get_tensors(self) -> dict[str, Any]:
         """All of them, read in the order of the file and by as many readers as the storage likes.
@@ -125,13 +122,13 @@ class safe_open:
             if self._view:
                 return {name: file[name] for name in file}
             if self._shared:
-                read_ahead(str(file.path))
+                read_ahead(str(file.path), file._pin().file_size)
                 try:
                     tensors = file._pin().torch_all()
-                except Error as error:
-                    if error.status != Status.UNSUPPORTED:
-                        raise
-                    tensors = {name: self.get_tensor(name) for name in file}  # which tells of the one
+                except Error:
+                    for name in file:
+                        check_dtype(file.info(name).dtype, self._framework)
+                    raise
                 if self._device == "cpu":
                     return tensors
                 return {name: on_device(tensor, self._device) for name, tensor in tensors.items()}
@@ -239,10 +236,13 @@ class PySafeSlice:
         return tensor_of(array, dtype, array.shape, framework, device)
 
     def _read(self, index: Any) -> Array:
-        with translated("Error during slicing"):
+        try:
             if self._part is None:
                 self._part = self._of.file.slice(self._name)
             return self._part[index]
+        except Error as error:
+            translate(error, "Error during slicing")
+            raise
 
 
 def _reads(index: Any, shape: tuple[int, ...]) -> bool:

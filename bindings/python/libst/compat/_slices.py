@@ -6,12 +6,12 @@ from typing import Any, Optional
 from ._errors import SafetensorError
 
 
-def stock_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def stock_index(index: Any, shape: tuple[int, ...]) -> Any:
     """The index for `TensorSlice`, once it is sure that stock would take it."""
     if type(index) is slice and shape and index.step is None:
         start, stop = index.start, index.stop
         if type(start) is int and type(stop) is int and 0 <= start < shape[0] and 0 <= stop <= shape[0]:
-            return (index,)
+            return index
     if isinstance(index, list):
         if index:
             raise SafetensorError("Non empty lists are not implemented")

@@ -236,6 +236,8 @@ pub struct st_recover_options {
     pub lock_timeout_ms: i32,
     pub report: st_report_fn,
     pub report_user: *mut c_void,
+    pub progress: st_progress_fn,
+    pub progress_user: *mut c_void,
 }
 
 #[repr(C)]

@@ -174,12 +174,13 @@ impl fmt::Debug for Verify<'_> {
 pub struct Recover<'a> {
     c: sys::st_recover_options,
     report: Option<ReportFn<'a>>,
+    progress: Option<CallProgressFn<'a>>,
 }
 
 impl<'a> Recover<'a> {
     /// Waits up to ten seconds for locks.
     pub fn new() -> Recover<'a> {
-        Recover { c: sys::st_recover_options::default(), report: None }
+        Recover { c: sys::st_recover_options::default(), report: None, progress: None }
     }
 
     /// How long to wait for other workers' locks; `None` is for ever.
@@ -197,6 +198,15 @@ impl<'a> Recover<'a> {
         self
     }
 
+    /// Asked now and then while this waits for a lock; [`ControlFlow::Break`] ends the wait.
+    pub fn progress<F>(mut self, progress: F) -> Recover<'a>
+    where
+        F: FnMut(Progress) -> ControlFlow<()> + 'a,
+    {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
     /// Recover the file.
     ///
     /// # Errors
@@ -206,7 +216,8 @@ impl<'a> Recover<'a> {
         let mut c = self.c;
         c.report = self.report.as_ref().map(|_| own_report as _);
         c.report_user = user(&mut self.report);
-        // SAFETY: a C string and set-up options, whose closure lives during the call.
+        (c.progress, c.progress_user) = callback::of_call(&mut self.progress);
+        // SAFETY: a C string and set-up options, whose closures live during the call.
         callback::call(|| check(unsafe { sys::st_recover(path.as_ptr(), &c) }))
     }
 }

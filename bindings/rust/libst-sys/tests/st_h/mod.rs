@@ -223,7 +223,7 @@ macro_rules! structs {
             st_report { struct_size, level, status, reserved0, offset, message }
             st_verify_options { struct_size, reserved0, report, report_user, progress, progress_user, deltas,
                 delta_count }
-            st_recover_options { struct_size, lock_timeout_ms, report, report_user }
+            st_recover_options { struct_size, lock_timeout_ms, report, report_user, progress, progress_user }
             st_io_info { struct_size, storage, map, map_fallbacks, file_size, header_size, data_offset,
                 filesystem, reason, prefetch, direct, io_threads, block_size, prefetch_reason }
             st_stats { struct_size, map_fallbacks, bytes_read, bytes_mapped, bytes_resident,
