@@ -20,8 +20,8 @@ configure() {
   printf '%s' "$wanted" >"$stamp"
 }
 
-# build DIRECTORY [TARGET...]: quiet unless something is to tell.
+# build DIRECTORY [TARGET...]: quiet unless something is to tell. Two in one tree go one after the other.
 build() (
   set -o pipefail
-  ninja -C "$1" --quiet "${@:2}" 2>&1 | sed '/^ninja: no work to do/d'
+  flock "$1" ninja -C "$1" --quiet "${@:2}" 2>&1 | sed '/^ninja: no work to do/d'
 )
