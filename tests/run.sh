@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
 # Set up, build, and run every test there is. The last line sums them up; exit status 1 if any failed.
 #   bash tests/run.sh             everything
+#   bash tests/run.sh --fast      before a commit: linters and formatters, the C++ suite without crashes and storms, the
+#                                 comparison with stock, and what is quick of the Python package's tests
 #   bash tests/run.sh NAME...     only these stages: style unit storage python differential rust go cli install abi mutants
 #                                 fuzz campaign sanitizers threads valgrind coverage demo
 # Reports and logs are in build/results/.
+FAST=
+[[ ${1:-} == --fast ]] && { FAST=yes RIG=no ST_TEST_BOUND=small; shift; }
+export FAST ${ST_TEST_BOUND+ST_TEST_BOUND}
 trap 'printf "\nThe set-up or the build failed; no test ran.\n\n0 passed, 1 failed, 0 skipped\n"' EXIT
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 trap - EXIT
@@ -11,36 +16,15 @@ set +e
 
 RESULTS=$BUILD/results
 STAGES=$RESULTS/stages
+QUEUE=$RESULTS/queue
 rm -rf "$RESULTS"
 mkdir -p "$RESULTS"
 : >"$STAGES"
-WANTED=" $* "
 
-# stage NAME TITLE JUNIT COMMAND...: run a command under a heading; its cases are counted from JUNIT, or it is one itself.
-stage() {
-  local name=$1 title=$2 junit=$3 begin end status
-  shift 3
-  [[ $WANTED == "  " || $WANTED == *" $name "* ]] || return 0
-  printf '\n==== %s\n' "$title"
-  begin=$EPOCHREALTIME
-  timeout --kill-after=30 1200 "$@" 2>&1 | tee "$RESULTS/$name.log"
-  status=${PIPESTATUS[0]}
-  end=$EPOCHREALTIME
-  local seconds
-  seconds=$(awk -v b="$begin" -v e="$end" 'BEGIN { printf "%.1f", e - b }')
-  case $status in
-    0) printf -- '---- %s: done in %s s\n' "$name" "$seconds" ;;
-    77) printf -- '---- %s: skipped\n' "$name" ;;
-    124) printf -- '---- %s: FAILED, took more than 20 minutes\n' "$name" ;;
-    *) printf -- '---- %s: FAILED after %s s (exit status %s)\n' "$name" "$seconds" "$status" ;;
-  esac
-  printf '%s\t%s\t%s\t%s\n' "$title" "$status" "$seconds" "$junit" >>"$STAGES"
-}
-
-# run_meson BUILD-TREE: every test that Meson knows there.
+# run_meson BUILD-TREE ARGUMENT...: the tests that Meson knows there.
 run_meson() {
   rm -f "$1/meson-logs/testlog.junit.xml" # of an earlier run
-  meson test -C "$1" --no-rebuild --print-errorlogs --quiet
+  meson test -C "$1" --no-rebuild --print-errorlogs --quiet "${@:2}"
 }
 
 run_pytest() {
@@ -50,53 +34,121 @@ run_pytest() {
     --junitxml="$report" "$directory")
 }
 
+run_unit() {
+  if [[ $FAST ]]; then run_meson "$BUILD" --suite unit --suite c; else run_meson "$BUILD"; fi
+}
+
 run_sanitizers() {
   bash "$ROOT/tests/asan.sh" &&
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:malloc_context_size=10:quarantine_size_mb=32 \
       UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=small run_meson "$ROOT/build-asan"
 }
 
-run_abi() {
-  [[ -f $ROOT/tests/abi/check.sh ]] || { echo "there is no tests/abi/check.sh yet"; return 77; }
-  bash "$ROOT/tests/abi/check.sh"
-}
-
-export -f run_meson run_pytest run_sanitizers run_abi configure build say
+export -f run_meson run_pytest run_unit run_sanitizers configure build say
 export ROOT BUILD PYTHON CACHE
 
-# Most of these keep one processor busy, and so go in two lanes, side by side.
-lane_of_storage() {
-  stage storage "real filesystems: power cuts, full disks, FUSE" "$RESULTS/storage.xml" bash -c "ST_BUILD=$BUILD run_pytest tests/storage $RESULTS/storage.xml"
-  stage python "Python binding" "$RESULTS/python.xml" bash -c "run_pytest tests/python $RESULTS/python.xml"
-}
-lane_of_users() {
-  stage differential "against stock safetensors 0.8" "$RESULTS/differential.xml" bash -c "run_pytest tests/differential $RESULTS/differential.xml"
-  stage rust "Rust crates" "$RESULTS/rust.xml" bash "$ROOT/tests/rust/run.sh" "$RESULTS/rust.xml"
-  stage go "Go binding" "$RESULTS/go.xml" bash "$ROOT/tests/go/run.sh" "$RESULTS/go.xml"
-  stage cli "stctl" "$RESULTS/cli.xml" bash -c "run_pytest tests/cli $RESULTS/cli.xml"
-  stage install "an installed libst" "$RESULTS/install.xml" bash -c "run_pytest tests/install $RESULTS/install.xml"
-  stage abi "ABI check" "" bash -c run_abi
+# stage NAME: run it under a heading; its cases are counted from JUnit XML, or it is one itself.
+stage() {
+  local report=$RESULTS/$1.xml
+  case $1 in
+    style) run "$1" "formatters and linters" "$report" bash "$ROOT/tests/style.sh" "$report" ;;
+    unit) run "$1" "C++ and C tests" "$BUILD/meson-logs/testlog.junit.xml" bash -c run_unit ;;
+    storage) run "$1" "real filesystems: power cuts, full disks, FUSE" "$report" bash -c "ST_BUILD=$BUILD run_pytest tests/storage $report" ;;
+    python) run "$1" "Python binding" "$report" bash -c "run_pytest tests/python $report" ;;
+    differential) run "$1" "against stock safetensors 0.8" "$report" bash -c "run_pytest tests/differential $report" ;;
+    rust) run "$1" "Rust crates" "$report" bash "$ROOT/tests/rust/run.sh" "$report" ;;
+    go) run "$1" "Go binding" "$report" bash "$ROOT/tests/go/run.sh" "$report" ;;
+    cli) run "$1" "stctl" "$report" bash -c "run_pytest tests/cli $report" ;;
+    install) run "$1" "an installed libst" "$report" bash -c "run_pytest tests/install $report" ;;
+    abi) run "$1" "ABI check" "" bash "$ROOT/tests/abi/check.sh" ;;
+    mutants) run "$1" "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants" ;;
+    fuzz) run "$1" "fuzzing, 15 seconds each" "" bash "$ROOT/tests/fuzz/run.sh" 15 ;;
+    campaign) run "$1" "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh" ;;
+    sanitizers) run "$1" "ASan and UBSan" "$ROOT/build-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers ;;
+    threads) run "$1" "ThreadSanitizer" "$BUILD-tsan/meson-logs/testlog.junit.xml" bash "$ROOT/tests/threads/run.sh" ;;
+    valgrind) run "$1" "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD" ;;
+    coverage) run "$1" "coverage" "" bash "$ROOT/tests/coverage/run.sh" ;;
+    demo) run "$1" "demo" "" bash "$ROOT/tests/demo.sh" --quick ;;
+    *) run "$1" "$1: there is no such stage" "" false ;;
+  esac
 }
 
-stage style "formatters and linters" "$RESULTS/style.xml" bash "$ROOT/tests/style.sh" "$RESULTS/style.xml"
-stage unit "C++ and C tests" "$BUILD/meson-logs/testlog.junit.xml" bash -c 'run_meson "$BUILD"'
-if [[ $WANTED == "  " ]]; then
-  lane_of_storage >"$RESULTS/lane.log" 2>&1 &
-  lane=$!
-  lane_of_users
-  wait "$lane" || printf 'storage and Python\t1\t0\t\n' >>"$STAGES" # it was killed
-  cat "$RESULTS/lane.log"
+# run NAME TITLE JUNIT COMMAND...
+run() {
+  local name=$1 title=$2 junit=$3 log=$RESULTS/$1.log status seconds user system
+  shift 3
+  local TIMEFORMAT='%R %U %S'
+  if [[ -f $QUEUE ]]; then
+    { time timeout --kill-after=30 1200 "$@" >"$log" 2>&1; } 2>"$log.time"
+    status=$?
+    exec 8>>"$QUEUE.printing"
+    flock 8
+    printf '\n==== %s\n' "$title"
+    cat "$log"
+  else
+    printf '\n==== %s\n' "$title"
+    {
+      time timeout --kill-after=30 1200 "$@" 2>&1 | tee "$log"
+      status=${PIPESTATUS[0]}
+    } 2>"$log.time"
+  fi
+  read -r seconds user system < <(tail -n 1 "$log.time")
+  case $status in
+    0) printf -- '---- %s: done in %s s\n' "$name" "$seconds" ;;
+    77) printf -- '---- %s: skipped\n' "$name" ;;
+    124) printf -- '---- %s: FAILED, took more than 20 minutes\n' "$name" ;;
+    *) printf -- '---- %s: FAILED after %s s (exit status %s)\n' "$name" "$seconds" "$status" ;;
+  esac
+  [[ ! -f $QUEUE ]] || exec 8>&-
+  printf '%s\t%s\t%s\t%s\t%s\n' "$title" "$status" "$seconds" "$(awk "BEGIN { print $user + $system }")" "$junit" >>"$STAGES"
+}
+
+# What each of two workers takes next: stages that share a tree are on one line. Long ones come first, and those that
+# compile beside those that wait for a disk or keep one processor busy.
+all_of_them() {
+  cat <<END
+fuzz sanitizers
+unit valgrind
+storage
+threads
+coverage abi
+style
+python
+install go
+rust campaign
+mutants
+cli
+differential
+demo
+END
+}
+quick_ones() { printf '%s\n' unit style python differential; }
+
+take_next() (
+  flock 9
+  head -n 1 "$QUEUE"
+  sed -i 1d "$QUEUE"
+) 9>"$QUEUE.lock"
+
+work() {
+  local names name
+  while names=$(take_next) && [[ $names ]]; do
+    for name in $names; do stage "$name"; done
+  done
+}
+
+if (($#)); then
+  for name; do stage "$name"; done
 else
-  lane_of_storage
-  lane_of_users
+  if [[ $FAST ]]; then quick_ones; else all_of_them; fi >"$QUEUE"
+  wanted=$(wc -w <"$QUEUE")
+  work &
+  work &
+  trap 'pkill -P "$(jobs -p | paste -sd,)"; kill $(jobs -p); exit 130' INT TERM # jobs of a script do not hear of Ctrl-C
+  wait
+  trap - INT TERM
+  rm "$QUEUE"
+  for ((left = wanted - $(wc -l <"$STAGES"); left > 0; left--)); do printf 'a stage that was killed\t1\t0\t0\t\n' >>"$STAGES"; done
 fi
-stage mutants "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants"
-stage fuzz "fuzzing, a minute each" "" bash "$ROOT/tests/fuzz/run.sh" 60
-stage campaign "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh"
-stage sanitizers "ASan and UBSan" "$ROOT/build-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers
-stage threads "ThreadSanitizer" "$BUILD-tsan/meson-logs/testlog.junit.xml" bash "$ROOT/tests/threads/run.sh"
-stage valgrind "valgrind" "" bash "$ROOT/tests/valgrind/run.sh" "$BUILD"
-stage coverage "coverage" "" bash "$ROOT/tests/coverage/run.sh"
-stage demo "demo" "" bash "$ROOT/tests/demo.sh" --quick
 
 "$PYTHON" "$ROOT/tests/tally.py" "$STAGES"

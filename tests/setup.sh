@@ -69,15 +69,22 @@ make_venv() {
   printf '%s' "$wanted" >"$stamp"
 }
 
+fetch_what_tests_need() {
+  make_venv
+  [[ ${RIG:-yes} == no ]] && return
+  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/python/install_torch.sh" ||
+    say "Torch could not be unpacked: the tests that need it will skip, and say so."
+  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/storage/install.sh" ||
+    say "The object-store rig could not be built: the tests that need it will skip, and say so."
+}
+
 mkdir -p "$BUILD" "$CACHE"
 install_packages
-make_venv
-[[ ${RIG:-yes} == no ]] || PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/storage/install.sh" ||
-  say "The object-store rig could not be built: the tests that need it will skip, and say so."
-[[ ${RIG:-yes} == no ]] || PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/python/install_torch.sh" ||
-  say "Torch could not be unpacked: the tests that need it will skip, and say so."
+fetch_what_tests_need & # most of it is waiting, beside the compiler
+fetching=$!
 [[ $FOR == demo && $(head -n 1 "$BUILD/.options" 2>/dev/null) == "$ROOT" ]] || configure "$BUILD" "${MESON_OPTIONS[@]}"
 build "$BUILD"
+wait "$fetching"
 
 export LIBST_LIBRARY=$BUILD/capi/libst.so.2 STCTL=$BUILD/bindings/cli/stctl
 export PYTHONPATH=$ROOT/bindings/python${PYTHONPATH:+:$PYTHONPATH}

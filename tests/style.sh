@@ -9,8 +9,8 @@ BUILD=${BUILD:-$ROOT/build}
 PYTHON=${PYTHON:-$ROOT/build/venv/bin/python}
 BIN=${PYTHON%/*}
 REPORT=${1:-}
-COMMANDS=$BUILD/commands # how each file is compiled by itself, which no tree that is built does
-PASSED=$BUILD/tidy       # a file a source that clang-tidy passed, named by what it saw
+COMMANDS=$BUILD/commands # how the sources are compiled, several in one
+PASSED=$BUILD/tidy       # a file for each of these that clang-tidy passed, named by what it saw
 source "$ROOT/tests/trees.sh"
 OUTPUT=$(mktemp)
 trap 'rm -f "$OUTPUT"' EXIT
@@ -34,23 +34,28 @@ check() {
 
 format_c() { files '*.c' '*.h' '*.cpp' | xargs clang-format-14 --dry-run -Werror; }
 
-tidy_one() { # SOURCE COMMON: COMMON stands for all that every source sees
+# Several sources at once, as most of the time goes into the headers that they share.
+tidy_one() { # UNIT COMMON: COMMON stands for all that every source sees
   local stamp
-  stamp=$PASSED/$({ echo "$1 $2" && cat "$1"; } | sha256sum | cut -d' ' -f1)
+  stamp=$PASSED/$({ cat "$1" - <<<"$2" && sed -n 's/^#include<\(.*\)>$/\1/p' "$1" | xargs -d '\n' cat; } | sha256sum | cut -d' ' -f1)
   [[ -f $stamp ]] && return
-  clang-tidy-14 -p "$COMMANDS" --quiet --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null && touch "$stamp"
+  clang-tidy-14 -p "$COMMANDS" --config-file="$ROOT/.clang-tidy" --quiet --checks=-bugprone-suspicious-include --extra-arg=-Wno-unknown-warning-option "$1" 2>/dev/null &&
+    touch "$stamp"
 }
 export -f tidy_one
-export PASSED COMMANDS
+export PASSED COMMANDS ROOT
 
 tidy() {
   local common
   mkdir -p "$PASSED"
-  configure "$COMMANDS" -Dtests=true -Dcli=false -Dunity=off || return 1
+  configure "$COMMANDS" -Dtests=true -Dcli=false && build "$COMMANDS" build.ninja || return 1
   common=$(files 'core/*.h' 'capi/*.h' .clang-tidy '*meson.build' | xargs cat | sha256sum | cut -d' ' -f1)
-  files 'core/*.cpp' 'capi/*.cpp' | grep -v '^capi/examples/' |
-    xargs -P "$(nproc)" -I{} bash -c 'tidy_one "$@"' tidy_one {} "$common"
+  sed -nE 's#.*"file": "((core|capi)/.*-unity[0-9]+\.cpp)".*#\1#p' "$COMMANDS/compile_commands.json" |
+    xargs -P "$(nproc)" -I{} bash -c 'tidy_one "$@"' tidy_one "$COMMANDS/{}" "$common"
 }
+
+# bugprone-suspicious-include, which would dislike how several sources become one.
+no_source_is_included() { ! git grep --untracked -nE '^[[:space:]]*#[[:space:]]*include.*\.(c|cc|cpp|cxx)[">]' -- core capi; }
 
 format_go() {
   local bin unformatted
@@ -71,6 +76,7 @@ lint_shell() { files '*.sh' .ci/run | xargs shellcheck --external-sources --sour
 all() {
   check clang-format format_c
   check clang-tidy tidy
+  check "no source is included" no_source_is_included
   check "ruff check" "$BIN/ruff" check --quiet --no-cache
   check "ruff format" "$BIN/ruff" format --quiet --no-cache --diff
   check pyright "$BIN/basedpyright" --pythonpath "$PYTHON"

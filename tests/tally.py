@@ -1,6 +1,7 @@
 """Sum what the runners of tests/run.sh counted, and say it in one plain line.
 
-    tally.py STAGES    a file of lines: name <tab> exit status <tab> seconds <tab> JUnit XML, or nothing
+    tally.py STAGES    a file of lines: name, exit status, seconds, seconds of all processors, JUnit XML or nothing, and
+                       tabs between
 
 A stage with JUnit XML counts its test cases; one without is a case of its own (exit status 77: skipped).
 A stage that failed with no failing case to show for it counts as one failure more, so nothing that
@@ -46,12 +47,14 @@ def count_stage(exit_status: int, junit: str) -> Counter:
 
 def main() -> int:
     total: Counter = Counter()
-    print(f"\n{'':34}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}")
+    print(f"\n{'':34}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}{'of CPU':>9}")
     for line in Path(sys.argv[1]).read_text().splitlines():
-        name, exit_status, seconds, junit = line.split("\t")
+        name, exit_status, seconds, cpu, junit = line.split("\t")
         counts = count_stage(int(exit_status), junit)
         total += counts
-        print(f"{name:34}{counts['passed']:8}{counts['failed']:8}{counts['skipped']:8}{seconds:>9}")
+        print(
+            f"{name:34}{counts['passed']:8}{counts['failed']:8}{counts['skipped']:8}{float(seconds):9.1f}{float(cpu):9.1f}"
+        )
     print(f"\n{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 1 if total["failed"] or not total["passed"] else 0
 

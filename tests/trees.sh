@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced: build trees beside build/, kept at the options that they are asked for. All compile several files in one,
-# which takes less than half of the time; one file at a time is what `meson setup` does, and what clang-tidy sees (style.sh).
+# which takes less than half of the time; one file at a time is what `meson setup` does.
 
 # configure DIRECTORY OPTION...: set up a build tree, or give it these options if it has others. One that was copied here
 # from elsewhere names the sources there, and is set up anew.
@@ -20,8 +20,8 @@ configure() {
   printf '%s' "$wanted" >"$stamp"
 }
 
-# build DIRECTORY [TARGET...]: quiet unless something is to tell.
+# build DIRECTORY [TARGET...]: quiet unless something is to tell. Two in one tree go one after the other.
 build() (
   set -o pipefail
-  ninja -C "$1" --quiet "${@:2}" 2>&1 | sed '/^ninja: no work to do/d'
+  flock "$1" ninja -C "$1" --quiet "${@:2}" 2>&1 | sed '/^ninja: no work to do/d'
 )

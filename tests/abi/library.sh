@@ -2,8 +2,11 @@
 # Builds libst.so.2 with debug information, from which abidw and abidiff know the types. Prints its path.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=${BUILD:-$ROOT/build}-abi
-source "$ROOT/tests/trees.sh"
-configure "$build" --buildtype=debug -Dtests=false -Dcli=false >&2
-build "$build" capi/libst.so.2.0.0 >&2
-printf '%s\n' "$build/capi/libst.so.2"
+BUILD=${BUILD:-$ROOT/build}
+if [[ -f $BUILD/build.ninja ]]; then
+  source "$ROOT/tests/trees.sh"
+else
+  source "$ROOT/tests/setup.sh" >&2
+fi
+build "$BUILD" tests/abi/libst.so.2.0.0 >&2
+printf '%s\n' "$BUILD/tests/abi/libst.so.2"

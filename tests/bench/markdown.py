@@ -71,8 +71,8 @@ def section(outcome: Outcome, plots: list[str]) -> list[str]:
         elif kind[0] == "cells":
             blocks.append(table(list(figures[0]["cells"]), [list(f["cells"].values()) for f in figures], left=2))
     for name in dict.fromkeys(f["plot"] for f in outcome.figures if f["kind"] == "point"):
-        if PLOTS[name].file in plots:
-            blocks.append(f"![{PLOTS[name].title}](plots/{PLOTS[name].file})")
+        title, file = PLOTS[name].title, PLOTS[name].file
+        blocks.append(f"![{title}](plots/{file})" if file in plots else f"**{title}**")
         blocks.append(points([f for f in outcome.figures if f["kind"] == "point" and f["plot"] == name], name))
     return blocks
 

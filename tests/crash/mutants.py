@@ -4,16 +4,18 @@ and would a test notice if it went missing?
 
 Each mutant changes one place of a copy of the sources, rebuilds, and runs the
 suites; a mutant that no suite notices has survived, which fails the run. Prints
-a table. Nothing is run if the text of any mutant is no longer in the sources, or
-tests/README.md does not have it, so that the lists stay true.
+a table. Nothing is run if the text of any mutant is no longer in the sources, so
+that the list stays true.
 
-    python3 tests/crash/mutants.py [--quick] [--only WORD] [--build DIR]
+    python3 tests/crash/mutants.py [--quick] [--only WORD] [--list] [--build DIR]
 
 --quick: eight syncs and orders, and the two suites that know most about them;
-what tests/run.sh runs.
+what tests/run.sh runs. All eight are compiled into one program, which does as the
+sources say until ST_MUTANT wakes one of them. --list: prints them, and runs nothing.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
 import os
 import pathlib
@@ -45,7 +47,7 @@ class Mutant:
     file: str
     old: str
     new: str
-    quick: bool = False  # one of those that CI tries
+    quick: bool = False  # one of those that CI tries: it changes whole statements
 
 
 JOURNAL = "core/journal/journal.cpp"
@@ -382,20 +384,48 @@ def change(text: str, old: str, new: str):
 
 def stale() -> list:
     """What is wrong with the list itself, of all mutants, also those that this run does not try."""
-    recorded = (ROOT / "tests" / "README.md").read_text()
-    wrong = []
-    for mutant in MUTANTS:
-        if change((ROOT / mutant.file).read_text(), mutant.old, mutant.new) is None:
-            wrong.append(f'the text of "{mutant.name}" does not stand once in {mutant.file}')
-        if f"| {mutant.name} |" not in recorded:
-            wrong.append(f'tests/README.md does not have "{mutant.name}"')
-    return wrong
+    return [
+        f'the text of "{mutant.name}" does not stand once in {mutant.file}'
+        for mutant in MUTANTS
+        if change((ROOT / mutant.file).read_text(), mutant.old, mutant.new) is None
+    ]
+
+
+# What the copy of the sources has beside core when several mutants are compiled at once.
+SWITCH = """#pragma once
+#include <cstdlib>
+inline bool is_mutant(int number) {
+  static const char *wanted = std::getenv("ST_MUTANT");
+  return wanted && std::atoi(wanted) == number;
+}
+"""
+
+
+def put_to_sleep(source: pathlib.Path, mutants: list):
+    """All of these in one copy of the sources. Number i is awake where ST_MUTANT is i; they change whole statements."""
+    (source / "core" / "mutant_switch.h").write_text(SWITCH)
+    places = {}
+    for number, mutant in enumerate(mutants):
+        places.setdefault((mutant.file, mutant.old), []).append((number, mutant.new))
+    for (file, old), variants in places.items():
+        path = source / file
+        text = ""
+        for number, new in variants:
+            if new.endswith(old):
+                text += f"if (is_mutant({number})) {{\n{new.removesuffix(old)}}}\n"
+            else:
+                text += f"if (is_mutant({number})) {{\n{new}\n}} else "
+        text += old if text.endswith("}\n") else f"{{\n{old}\n}}"
+        path.write_text(change(path.read_text(), old, text))
+    for file in {mutant.file for mutant in mutants}:
+        path = source / file
+        path.write_text('#include "mutant_switch.h"\n' + path.read_text())
 
 
 class Workshop:
     """A copy of the sources with a build folder of its own."""
 
-    def __init__(self, folder: pathlib.Path, suites: list):
+    def __init__(self, folder: pathlib.Path, suites: list, options: list):
         self.source, self.build = folder / "source", folder / "build"
         shutil.rmtree(self.source, ignore_errors=True)
         self.source.mkdir(parents=True)
@@ -406,23 +436,9 @@ class Workshop:
         for file in {mutant.file for mutant in MUTANTS}:
             (self.source / file).touch()
         if not (self.build / "build.ninja").exists():
-            subprocess.run(
-                [
-                    "meson",
-                    "setup",
-                    str(self.build),
-                    str(self.source),
-                    "--buildtype=plain",
-                    "-Doptimization=1",
-                    "-Dwerror=false",
-                    "-Dtests=true",
-                    "-Dcli=false",
-                    "-Dunity=on",
-                    "-Dunity_size=4",
-                ],
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
+            command = ["meson", "setup", str(self.build), str(self.source), "--buildtype=plain", "-Dwerror=false"]
+            command += ["-Dtests=true", "-Dcli=false", "-Dunity=on", *options]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         targets = subprocess.run(
             ["ninja", "-C", str(self.build), "-t", "targets", "all"], check=True, capture_output=True, text=True
         ).stdout
@@ -432,59 +448,85 @@ class Workshop:
     def make(self, *programs: str) -> bool:
         return subprocess.run(["ninja", "-C", str(self.build), *programs], capture_output=True).returncode == 0
 
-    def verdict(self) -> str:
+    def verdict_on(self, mutant: Mutant) -> str:
         """The first suite that goes red; each is built when it is its turn."""
-        for program in self.programs:
-            if not self.make(program):
-                return "the compiler"
-            if self.goes_red(program):
-                return os.path.basename(program)
-        return "SURVIVED"
-
-    def goes_red(self, program: str) -> bool:
+        path = self.source / mutant.file
+        text = path.read_text()
+        path.write_text(change(text, mutant.old, mutant.new))
         try:
-            # A mutant may hang or eat memory; both count as noticed.
-            run = subprocess.run(
-                [
-                    "prlimit",
-                    "--as=8589934592",
-                    str(self.build / program),
-                    "--gtest_break_on_failure=0",
-                    "--gtest_fail_fast",
-                ],
-                capture_output=True,
-                timeout=120,
-                cwd=self.source,
-            )
+            for program in self.programs:
+                if not self.make(program):
+                    return "the compiler"
+                if self.goes_red(program):
+                    return os.path.basename(program)
+            return "SURVIVED"
+        finally:
+            path.write_text(text)
+
+    def verdict_on_sleeper(self, number: int) -> str:
+        red = (os.path.basename(program) for program in self.programs if self.goes_red(program, number))
+        return next(red, "SURVIVED")
+
+    def goes_red(self, program: str, awake: int | None = None) -> bool:
+        # A mutant may hang or eat memory; both count as noticed.
+        command = ["prlimit", "--as=8589934592", str(self.build / program)]
+        command += ["--gtest_break_on_failure=0", "--gtest_fail_fast"]
+        environment = {name: value for name, value in os.environ.items() if name != "ST_MUTANT"}
+        if awake is not None:
+            environment["ST_MUTANT"] = str(awake)
+        try:
+            run = subprocess.run(command, capture_output=True, timeout=120, cwd=self.source, env=environment)
             return run.returncode != 0
         except subprocess.TimeoutExpired:
             return True
+
+
+def in_turn(folder: pathlib.Path, chosen: list):
+    """The verdict on each, one after the other."""
+    shop = Workshop(folder, SUITES, ["-Doptimization=1", "-Dunity_size=4"])
+    build_and_check(shop)
+    return map(shop.verdict_on, chosen)
+
+
+def at_once(folder: pathlib.Path, chosen: list):
+    """The verdict on each, all of them compiled into one program."""
+    shop = Workshop(folder / "quick", QUICK_SUITES, ["-Doptimization=1", "-Dunity_size=8"])
+    put_to_sleep(shop.source, chosen)
+    os.environ.setdefault("ST_TEST_BOUND", "small")  # which all of them die of
+    build_and_check(shop)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as crew:
+        yield from crew.map(shop.verdict_on_sleeper, range(len(chosen)))
+
+
+def build_and_check(shop: Workshop):
+    if not shop.make(*shop.programs):
+        sys.exit("mutants: the sources do not build")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as crew:
+        red = [program for program, is_red in zip(shop.programs, crew.map(shop.goes_red, shop.programs)) if is_red]
+    if red:
+        sys.exit(f"mutants: the unchanged sources fail {red}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--list", action="store_true")
     parser.add_argument("--build", default=str(ROOT / "build" / "mutants"))
     arguments = parser.parse_args()
 
     if wrong := stale():
         sys.exit("mutants: " + "\nmutants: ".join(wrong))
-    shop = Workshop(pathlib.Path(arguments.build), QUICK_SUITES if arguments.quick else SUITES)
-    if not shop.make(*shop.programs):
-        sys.exit("mutants: the unchanged sources do not build")
-    if red := [program for program in shop.programs if shop.goes_red(program)]:
-        sys.exit(f"mutants: the unchanged sources fail {red}")
+    chosen = [m for m in MUTANTS if arguments.only in m.name and (m.quick or not arguments.quick)]
+    if arguments.list:
+        for mutant in chosen:
+            print(f"{mutant.file}: {mutant.name}")
+        return 0
 
     survived = 0
-    chosen = [m for m in MUTANTS if arguments.only in m.name and (m.quick or not arguments.quick)]
+    verdicts = (at_once if arguments.quick else in_turn)(pathlib.Path(arguments.build), chosen)
     print(f"| {'mutant':66} | killed by |\n|{'-' * 68}|{'-' * 20}|")
-    for mutant in chosen:
-        path = shop.source / mutant.file
-        text = path.read_text()
-        path.write_text(change(text, mutant.old, mutant.new))
-        verdict = shop.verdict()
-        path.write_text(text)
+    for mutant, verdict in zip(chosen, verdicts):
         survived += verdict.isupper() or verdict == "the compiler"
         print(f"| {mutant.name:66} | {verdict} |", flush=True)
     print(f"{len(chosen) - survived} passed, {survived} failed")

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # The fuzzing of libst: builds the programs (asan.sh), replays what is kept, and looks for more.
-#   bash tests/fuzz/run.sh [SECONDS [TARGET...]]            for CI: SECONDS each (60), two targets at a time
+#   bash tests/fuzz/run.sh [SECONDS [TARGET...]]            for CI: SECONDS each (15), two targets at a time
 #   bash tests/fuzz/run.sh campaign MINUTES [TARGET...]     a hunt; what it learns stays in build/fuzz/learned/
 #   bash tests/fuzz/run.sh replay FILE                      one input, of the target that the file's name or folder says
-#   bash tests/fuzz/run.sh keep                             the smallest part of what was learned that reaches as much, into corpus/
+#   bash tests/fuzz/run.sh keep                             the smallest part of what was learned that reaches as much, into
+#                                                           the archives of corpus/
 # Targets: header journal operations shard_index shards slices. An input that breaks something is kept in build/fuzz/found/.
 set -uo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HERE=$ROOT/tests/fuzz
-FUZZ=$ROOT/build/fuzz # findings, seeds, and what is learned
+FUZZ=$ROOT/build/fuzz # findings, seeds, what corpus/ holds, and what is learned
 PROGRAMS=$ROOT/build-asan/tests/fuzz
 ALL=(header journal operations shard_index shards slices)
 if ! command -v clang++-14 >/dev/null; then
@@ -24,7 +25,7 @@ make_programs() {
   bash "$ROOT/tests/asan.sh" fuzz || return 1
   rm -rf "$FUZZ/seeds"
   mkdir -p "$FUZZ/found"
-  python3 "$HERE/seeds.py" "$FUZZ/seeds"
+  python3 "$HERE/seeds.py" "$FUZZ/seeds" && python3 "$HERE/pack.py" unpack "$FUZZ/corpus"
 }
 
 # hunt TARGET SECONDS: replays the seeds, the corpus and what was learned ($LEARNED), then mutates them.
@@ -33,7 +34,7 @@ hunt() {
   [[ -f $HERE/$target.dict ]] && options+=("-dict=$HERE/$target.dict") || options+=(-len_control=0)
   mkdir -p "$LEARNED/$target"
   "$PROGRAMS/${target}_fuzz" "${LIMITS[@]}" "${options[@]}" -max_total_time="$2" -print_final_stats=1 \
-    -seed="$SEED" -artifact_prefix="$FUZZ/found/$target-" "$LEARNED/$target" "$HERE/corpus/$target" "$FUZZ/seeds/$target" >"$log" 2>&1
+    -seed="$SEED" -artifact_prefix="$FUZZ/found/$target-" "$LEARNED/$target" "$FUZZ/corpus/$target" "$FUZZ/seeds/$target" >"$log" 2>&1
   local status=$? runs
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
   if [[ $status -eq 0 && -n $runs && $runs -gt 0 ]]; then
@@ -76,17 +77,16 @@ keep() {
     local merged=$FUZZ/merged/$target
     rm -rf "$merged"
     mkdir -p "$merged" "$FUZZ/learned/$target"
-    "$PROGRAMS/${target}_fuzz" "${LIMITS[@]}" -use_counters=0 -use_value_profile=0 -merge=1 "$merged" "$HERE/corpus/$target" "$FUZZ/learned/$target" \
+    "$PROGRAMS/${target}_fuzz" "${LIMITS[@]}" -use_counters=0 -use_value_profile=0 -merge=1 "$merged" "$FUZZ/corpus/$target" "$FUZZ/learned/$target" \
       >"$FUZZ/$target.merge.log" 2>&1 || { tail -5 "$FUZZ/$target.merge.log"; return 1; }
-    rm -rf "${HERE:?}/corpus/$target"
-    cp -r "$merged" "$HERE/corpus/$target"
+    python3 "$HERE/pack.py" pack "$merged" "$target"
     echo "$target: $(find "$merged" -type f | wc -l) inputs, $(du -sb "$merged" | cut -f1) bytes"
   done
 }
 
 make_programs || exit 1
 LEARNED=$FUZZ/learned SEED=0 # any
-case ${1:-60} in
+case ${1:-15} in
   campaign)
     minutes=${2:?how many minutes?}
     shift 2
@@ -95,7 +95,7 @@ case ${1:-60} in
   replay) replay "${2:?which file?}" ;;
   keep) keep ;;
   *)
-    seconds=${1:-60}
+    seconds=${1:-15}
     [[ $# -gt 0 ]] && shift
     # From the same start every time, so that a red run is the change's: to find what was always wrong is for campaigns.
     LEARNED=$FUZZ/learned-here SEED=1

@@ -20,6 +20,12 @@ if not os.environ.get("LIBST_TEST_INSTALLED"):
     sys.path.insert(0, str(REPOSITORY / "bindings" / "python"))
     os.environ.setdefault("LIBST_LIBRARY", str(REPOSITORY / "build" / "capi" / "libst.so.2"))
 
+# These start programs by the dozen, or try for seconds.
+if os.environ.get("ST_TEST_BOUND") == "small":
+    collect_ignore = [
+        f"test_{name}.py" for name in ("jax", "next_stock", "states", "stock_suite", "torch", "two_users", "typing")
+    ]
+
 # Child processes of tests import the same package.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
 
