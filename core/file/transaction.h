@@ -161,7 +161,7 @@ class Transaction final : public AnyTransaction {
   Result<void> borrow(write::Piece *piece, const void *bytes);
   static Error changed_payload(std::string_view name);
   Result<void> stage_borrowed(Staged *staged);
-  // With `orphaned` nothing is recovered: a hot journal is told there, and the answer is null.
+  // With `hot` nothing is recovered: a hot journal is told there, and the answer is null.
   Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *hot = nullptr);
   Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
                                            bool *hot);  // null: look again

@@ -206,7 +206,7 @@ Result<void> ShardCommit::lock_index(bool exclusive) {
   return fail(Status::busy, in_quotes(at.path()), " is being replaced or recovered all the time; try again");
 }
 
-// All of them, or none: then one is `orphaned`, or it failed.
+// All of them, or none: then one is `hot`, or it failed.
 Result<void> ShardCommit::lock_parts(Transaction **hot) {
   const auto &parts = work_.parts;
   for (size_t i = 0; i < parts.size(); ++i) {
