@@ -26,6 +26,7 @@ void add_patch(CommandLine &line, Session &session);
 void add_merge(CommandLine &line, Session &session);
 void add_verify(CommandLine &line, Session &session);
 void add_recover(CommandLine &line, Session &session);
+void add_journal(CommandLine &line, Session &session);
 void add_io(CommandLine &line, Session &session);
 void add_stats(CommandLine &line, Session &session);
 void add_generate(CommandLine &line, Session &session);

@@ -24,9 +24,10 @@ Failure Failure::of_libst(st_status status) {
   return failure;
 }
 
-Failure Failure::of_errno(int err, const char *what, const std::string &path) {
+Failure Failure::of_errno(int err, const char *what, const std::string &path, st_status status) {
   Failure failure(exit_failed, std::string("cannot ") + what + " '" + escape(path) + "': " + std::strerror(err));
   failure.os_errno_ = err;
+  failure.status_ = status;
   return failure;
 }
 

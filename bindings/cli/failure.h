@@ -22,7 +22,7 @@ class Failure : public std::exception {
   static Failure of_libst(st_status status);
 
   // A failed system call of stctl's own: "cannot WHAT 'PATH': No such file or directory".
-  static Failure of_errno(int err, const char *what, const std::string &path);
+  static Failure of_errno(int err, const char *what, const std::string &path, st_status status = ST_OK);
 
   const char *what() const noexcept override { return message_.c_str(); }
   int exit_code() const { return exit_code_; }

@@ -77,6 +77,7 @@ int run(Session &session, int argc, char **argv) {
   add_merge(line, session);
   add_verify(line, session);
   add_recover(line, session);
+  add_journal(line, session);
   add_io(line, session);
   add_stats(line, session);
   add_generate(line, session);

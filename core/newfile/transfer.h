@@ -18,7 +18,7 @@ struct Range {
   uint64_t from = 0, to = 0, length = 0;
 };
 
-// ModelView blocks of this size can be shared if they lie alike in both files; 0 if
+// Whole blocks of this size can be shared if they lie alike in both files; 0 if
 // the filesystem of `file`, which must be open for writing, shares none.
 // Changes nothing.
 uint64_t shareable_block(const os::File &file);

@@ -52,6 +52,7 @@ patch MODEL tuned.delta --reverse back.delta
 merge MODEL tuned.delta -o new.safetensors
 verify MODEL
 recover MODEL
+journal MODEL
 io MODEL
 stats MODEL
 """

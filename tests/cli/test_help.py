@@ -6,7 +6,7 @@ import re
 import pytest
 
 COMMANDS = ["ls", "view", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "edit", "plan"]
-COMMANDS += ["shard", "join", "verify", "recover", "io", "stats"]
+COMMANDS += ["shard", "join", "verify", "recover", "journal", "io", "stats"]
 
 
 def test_version_names_stctl_and_libst(stctl):
@@ -107,7 +107,7 @@ LINES = {
     "ls": [], "view": [], "info": [], "get": ["half"], "update": ["scalar", "--fill", "1"],
     "put": ["--from", "MODEL", "half"], "rm": ["half"], "mv": ["half", "whole"], "meta": ["k=v"], "compact": [],
     "shard": ["NEW", "--max-size", "5GB"], "join": ["NEW"], "plan": ["--rm", "half"], "edit": ["--rm", "half"],
-    "verify": [], "recover": [], "io": [], "stats": [],
+    "verify": [], "recover": [], "journal": [], "io": [], "stats": [],
 }  # fmt: skip
 
 

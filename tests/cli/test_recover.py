@@ -1,37 +1,7 @@
 """stctl recover, and what a writer that died leaves."""
 
-import os
-import pathlib
-import shutil
-import signal
-import subprocess
-
 import numpy as np
-import pytest
 from cli_files import stock
-
-
-@pytest.fixture(scope="session")
-def killer(tmp_path_factory):
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if not compiler:
-        pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp("killer") / "killer.so"
-    source = pathlib.Path(__file__).with_name("killer.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
-@pytest.fixture
-def crashed(stctl, model, killer):
-    """A model whose writer died after its commit, before the new bytes were in the file."""
-    environment = {**os.environ, "LD_PRELOAD": str(killer), "KILL_WRITE_TO": str(model.resolve()), "KILL_AT": "1"}
-    before = model.read_bytes()
-    result = stctl.raw("update", model, "layer.0.weight", "--fill", "7", env=environment)
-    assert result.returncode == -signal.SIGKILL
-    assert model.read_bytes() == before
-    assert journals(model)
-    return model
 
 
 def journals(model):

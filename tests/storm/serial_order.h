@@ -29,7 +29,7 @@
 namespace st::testing {
 
 struct Transaction {
-  // What its tensors then hold. MultiFile may have the same version: then each but
+  // What its tensors then hold. Several may have the same version: then each but
   // the first brings it back, after another that was acknowledged had replaced it
   // in all of its tensors; so the one that started last is the one that is seen.
   uint64_t version = 0;

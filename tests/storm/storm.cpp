@@ -222,7 +222,7 @@ class Storm {
     return "no commit any more: a deadlock?";
   }
 
-  // All writers are dead. MultiFile open the scene at once, then all must see the
+  // All writers are dead. Several open the scene at once, then all must see the
   // same, and it must be right.
   std::string judgement(bool last) {
     for (uint32_t w = 0; w < settings_.writers && !last; ++w) put_down(w);

@@ -313,7 +313,7 @@ TEST_F(OutOfMemory, FirstUpdateAndClose) {
   }
 }
 
-// MultiFile tensors whose values lie in the journal alone: whatever fails, all of
+// Several tensors whose values lie in the journal alone: whatever fails, all of
 // them change or none.
 TEST_F(OutOfMemory, CommitOfCopies) {
   const st_tensor a = value(0, new_a), b = value(1, new_b);

@@ -57,7 +57,7 @@ class FolderScene : public ::testing::Test {
     if (auto ok = stage(**begun, publish); !ok) return Failure(std::move(ok.error()));
     return begun;
   }
-  // ModelView files, by name; of folders in it as well.
+  // Whole files, by name; of folders in it as well.
   static std::map<std::string, std::string> all_of(const std::string &folder) {
     std::map<std::string, std::string> all;
     for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {

@@ -1,0 +1,329 @@
+// stctl journal: the bytes of a journal, field by field, with what they mean. It is for people who look after a crash,
+// or who learn the format; it changes nothing and takes no lock.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "../commands.h"
+#include "../failure.h"
+#include "../json.h"
+#include "../text.h"
+#include "base/hash.h"
+#include "journal/journal_layout.h"
+#include "journal/super_journal.h"
+#include "newfile/names.h"
+
+namespace stctl {
+namespace {
+
+using st::write::CommitRecord;
+using st::write::JournalState;
+using st::write::RangeRecord;
+
+constexpr uint64_t longest_list = 1024;  // ranges that are read and shown
+constexpr uint64_t bytes_a_row = 16;
+constexpr uint64_t rows_of_a_field = 4;  // of a longer one, the first
+
+class JournalFile {
+ public:
+  explicit JournalFile(const std::string &path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) throw Failure::of_errno(errno, "open", path);
+    struct stat s;
+    if (fstat(fd_, &s) != 0 || !S_ISREG(s.st_mode)) {
+      close(fd_);
+      throw Failure(exit_failed, fmt::format("'{}' is no journal: it is no plain file", escape(path)));
+    }
+    size_ = static_cast<uint64_t>(s.st_size);
+  }
+  ~JournalFile() { close(fd_); }
+  JournalFile(const JournalFile &) = delete;
+  JournalFile &operator=(const JournalFile &) = delete;
+
+  const std::string &path() const { return path_; }
+  uint64_t size() const { return size_; }
+
+  // What is there of [offset, offset + n).
+  std::vector<std::byte> read(uint64_t offset, uint64_t n) const {
+    n = offset < size_ ? std::min(n, size_ - offset) : 0;
+    std::vector<std::byte> bytes(n);
+    for (size_t got = 0; got < n;) {
+      const ssize_t some = pread(fd_, bytes.data() + got, n - got, static_cast<off_t>(offset + got));
+      if (some < 0 && errno == EINTR) continue;
+      if (some < 0) throw Failure::of_errno(errno, "read", path_);
+      if (some == 0) return bytes.resize(got), bytes;
+      got += static_cast<size_t>(some);
+    }
+    return bytes;
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+  uint64_t size_ = 0;
+};
+
+struct Field {
+  uint64_t at, size;
+  std::string name, meaning;
+};
+
+// What a journal is, told as fields in the order of their offsets.
+class Reading {
+ public:
+  explicit Reading(const JournalFile &file) : file_(file) {
+    const std::vector<std::byte> block = file.read(0, st::write::header_bytes);
+    state_ = st::write::decode(block, &record_);
+    if (block.size() < st::write::sector_bytes && state_ == JournalState::empty) return;  // nothing was ever written
+    if (state_ == JournalState::committed) {
+      record_fields(0);
+    } else {
+      field(0, st::write::sector_bytes, "commit record",
+            state_ == JournalState::empty ? "zero: this journal promises nothing" : "damaged: libst will not apply it");
+      if (!st::write::decode_last(block, &record_)) return;
+      record_fields(st::write::sector_bytes);
+    }
+    if (record_.is_super()) {
+      list_of_parts();
+    } else {
+      ranges();
+    }
+    std::stable_sort(fields_.begin(), fields_.end(), [](const Field &a, const Field &b) { return a.at < b.at; });
+  }
+
+  std::string state() const {
+    if (state_ == JournalState::empty) return "empty";
+    if (state_ == JournalState::damaged) return "damaged";
+    return record_.is_done() ? "done" : "committed";
+  }
+  std::string kind() const {
+    if (fields_.size() <= 1) return "";
+    if (record_.is_super()) return "super-journal";
+    return record_.is_undo() ? "undo" : "redo";
+  }
+  const std::vector<Field> &fields() const { return fields_; }
+
+ private:
+  void field(uint64_t at, uint64_t size, std::string name, std::string meaning) {
+    fields_.push_back({at, size, std::move(name), std::move(meaning)});
+  }
+
+  static std::string compared(uint64_t is, uint64_t wanted) { return is == wanted ? "right" : "WRONG"; }
+
+  // `base`: 0 for the record, 512 for the copy, which stays when the record is zeroed.
+  void record_fields(uint64_t base) {
+    const auto &identity = record_.identity;
+    if (base)
+      field(base, 16, "copy: magic", "the record of the last change, which promises nothing");
+    else
+      field(base, 16, "magic", "\"libst journal 2\", NUL");
+    uint64_t at = base + 16;
+    const auto number = [&](const char *name, std::string meaning) {
+      field(at, 8, base ? fmt::format("copy: {}", name) : name, std::move(meaning));
+      at += 8;
+    };
+    number("transaction", fmt::format("{:016x}", record_.transaction));
+    number("inode", fmt::format("{}: the data file's", identity.inode));
+    number("size", fmt::format("{}: the data file's", identity.size));
+    number("data offset", fmt::format("{}: there the data file's header ends", identity.data_offset));
+    number("header hash", "XXH3 of the data file's header");
+    number("manifest", fmt::format("at {:#x}", record_.manifest));
+    number("ranges", counted(record_.ranges, record_.is_super() ? "byte" : "range"));
+    number("manifest hash", fmt::format("XXH3 of the manifest: {}", manifest_is_right()));
+    number("flags", fmt::format("{}: {}", record_.flags, flags()));
+    number("record hash", "XXH3 of all before it: right");
+    if (!record_.is_part()) return;
+    number("name length", fmt::format("{}", record_.super_of.size()));
+    field(at, record_.super_of.size(), "index", fmt::format("{}: its super-journal decides", escape(record_.super_of)));
+    field(at + record_.super_of.size(), 8, "name hash", "XXH3 of all before it: right");
+  }
+
+  std::string flags() const {
+    std::string text = record_.is_super() ? "super-journal" : record_.is_undo() ? "undo" : "redo";
+    if (record_.is_part()) text += ", a part of several";
+    if (record_.is_done()) text += ", done";
+    return text;
+  }
+
+  std::vector<std::byte> manifest() const {
+    const uint64_t n = record_.ranges;
+    if (n > longest_payload) return {};
+    return file_.read(record_.manifest, record_.is_super() ? n : n * st::write::range_record_bytes);
+  }
+
+  std::string manifest_is_right() const {
+    if (record_.ranges > longest_payload) return "not looked at";
+    const std::vector<std::byte> bytes = manifest();
+    return compared(st::hash64(bytes.data(), bytes.size()), record_.manifest_hash);
+  }
+
+  void list_of_parts() {
+    const std::vector<std::byte> bytes = manifest();
+    std::string meaning = "no list of files";
+    if (const auto list = st::write::decode_super(bytes)) {
+      meaning = fmt::format("{}, with its shards", escape(list->index.file));
+      for (const auto &part : list->parts) meaning += fmt::format(" {}", escape(part.file));
+    }
+    field(record_.manifest, bytes.size(), "manifest", std::move(meaning));
+  }
+
+  void ranges() {
+    const uint64_t n = std::min(record_.ranges, longest_list);
+    const std::vector<std::byte> manifest = file_.read(record_.manifest, n * st::write::range_record_bytes);
+    uint64_t i = 0;
+    for (const RangeRecord &r : st::write::decode_ranges(manifest)) {
+      const std::vector<std::byte> payload = file_.read(r.payload, std::min(r.length, longest_payload));
+      const std::string whose = record_.is_undo() ? "old" : "new";
+      field(r.payload, r.length, fmt::format("payload {}", i),
+            fmt::format("the {} bytes; hash {}", whose,
+                        r.length > longest_payload
+                            ? "not looked at"
+                            : compared(st::hash64(payload.data(), payload.size()), r.payload_hash)));
+      const uint64_t table = st::write::sectors_of(r.offset, r.length) * sizeof(uint32_t);
+      const std::vector<std::byte> hashes = file_.read(r.sectors, std::min(table, longest_payload));
+      field(r.sectors, table, fmt::format("sectors {}", i),
+            fmt::format("a hash of each sector of the {} bytes; hash {}", record_.is_undo() ? "new" : "old",
+                        table > longest_payload ? "not looked at"
+                                                : compared(st::hash64(hashes.data(), hashes.size()), r.sectors_hash)));
+      uint64_t at = record_.manifest + i * st::write::range_record_bytes;
+      const auto number = [&](const char *name, std::string meaning) {
+        field(at, 8, fmt::format("range {}: {}", i, name), std::move(meaning));
+        at += 8;
+      };
+      number("offset", fmt::format("{} in the data file", r.offset));
+      number("length", fmt::format("{}", r.length));
+      number("payload", fmt::format("at {:#x}", r.payload));
+      number("payload hash", "XXH3");
+      number("sectors", fmt::format("at {:#x}", r.sectors));
+      number("sectors hash", "XXH3");
+      ++i;
+    }
+    if (i < record_.ranges)
+      field(record_.manifest + i * st::write::range_record_bytes, 0, "…", counted(record_.ranges - i, "more range"));
+  }
+
+  static constexpr uint64_t longest_payload = uint64_t{64} << 20;
+  const JournalFile &file_;
+  JournalState state_ = JournalState::empty;
+  CommitRecord record_;
+  std::vector<Field> fields_;
+};
+
+std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte b : bytes) text += fmt::format("{:02x} ", static_cast<unsigned>(b));
+  text.resize(3 * bytes_a_row, ' ');
+  return text;
+}
+
+// One row a field of 16 bytes, the name and the meaning beside its first.
+void dump(Session &session, const JournalFile &file, const Field &f) {
+  const std::vector<std::byte> bytes = file.read(f.at, std::min(f.size, rows_of_a_field * bytes_a_row));
+  for (size_t row = 0; row == 0 || row * bytes_a_row < bytes.size(); ++row) {
+    const size_t from = std::min<size_t>(row * bytes_a_row, bytes.size());
+    const auto part = std::span(bytes).subspan(from, std::min<size_t>(bytes_a_row, bytes.size() - from));
+    const std::string beside = row == 0 ? fmt::format("{:<22} {}", f.name, f.meaning) : "";
+    std::string line = fmt::format("{:08x}  {}  {}", f.at + from, hex(part), beside);
+    line.erase(line.find_last_not_of(' ') + 1);
+    session.out.write(line + "\n");
+  }
+  if (f.size > bytes.size() && f.size > 0) session.out.print("          … {} in all\n", counted(f.size, "byte"));
+}
+
+// What a folder holds; nothing if there is none.
+std::vector<std::string> list(const std::filesystem::path &folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) found.push_back(entry.path());
+  if (error && error != std::errc::no_such_file_or_directory) throw Failure::of_errno(error.value(), "list", folder);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// The journals beside a data file, or in a folder of shards, or the one that is named.
+std::vector<std::string> journals_of(const std::string &path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path file = fs::canonical(path, error);
+  if (error) throw Failure::of_errno(error.value(), "open", path, error.value() == ENOENT ? ST_E_NO_FILE : ST_E_IO);
+  if (file.parent_path().native().ends_with(st::write::folder_suffix)) return {file};
+  if (!fs::is_directory(file)) return list(file.parent_path() / st::write::journal_folder_name(file.filename()));
+  std::vector<std::string> found;
+  for (const std::string &folder : list(file))
+    if (folder.ends_with(st::write::folder_suffix))
+      for (std::string &journal : list(folder)) found.push_back(std::move(journal));
+  return found;
+}
+
+void write(Json &json, const std::string &path, const JournalFile &file, const Reading &reading) {
+  json.begin_object();
+  json.field("file", path);
+  json.field("size", file.size());
+  json.field("state", reading.state());
+  json.field("kind", reading.kind());
+  json.key("fields");
+  json.begin_array();
+  for (const Field &f : reading.fields()) {
+    json.begin_object();
+    json.field("offset", f.at);
+    json.field("size", f.size);
+    json.field("name", f.name);
+    json.field("meaning", f.meaning);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
+int run(Session &session, const std::string &path) {
+  const std::vector<std::string> journals = journals_of(path);
+  Json json(session.out);
+  if (session.json) {
+    json.begin_object();
+    json.field("file", path);
+    json.key("journals");
+    json.begin_array();
+  }
+  for (const std::string &journal : journals) {
+    const JournalFile file(journal);
+    const Reading reading(file);
+    if (session.json) {
+      write(json, journal, file, reading);
+      continue;
+    }
+    const std::string kind = reading.kind().empty() ? "" : ", " + reading.kind();
+    session.out.print("{}: {}{}\n", escape(journal), reading.state(), kind);
+    for (const Field &f : reading.fields()) dump(session, file, f);
+  }
+  if (session.json) {
+    json.end_array();
+    json.end_object();
+    session.out.write("\n");
+  } else if (journals.empty()) {
+    session.out.print("{}: no journals\n", escape(path));
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_journal(CommandLine &line, Session &session) {
+  auto path = std::make_shared<std::string>();
+  const Command command =
+      line.command("journal",
+                   "Show the bytes of a file's journals, field by field\n\n"
+                   "Prints the journals that lie beside a file, or one journal, as a hex dump with the\n"
+                   "name and the meaning of each field, and says whether its hashes are right. It takes\n"
+                   "no lock and changes nothing: to finish or drop what a journal holds, see stctl\n"
+                   "recover. A journal in use may change while it is read.",
+                   "  stctl journal model.safetensors\n"
+                   "  stctl journal model.safetensors.st-journal/0123456789abcdef\n"
+                   "  stctl journal --json model.safetensors | jq -r '.journals[].state'\n");
+  command.argument("FILE", *path, "A safetensors file, an index, a folder of shards, or a journal").required();
+  command.runs(session, [&session, path] { return run(session, *path); });
+}
+
+}  // namespace stctl

@@ -1,0 +1,132 @@
+"""stctl journal: the bytes of journals, told field by field."""
+
+import os
+import signal
+import struct
+
+import numpy as np
+from safetensors.numpy import save_file
+
+
+def folder_of(model):
+    return model.with_name(model.name + ".st-journal")
+
+
+def the_journal(stctl, model):
+    (journal,) = stctl.json("journal", model)["journals"]
+    return journal, {field["name"]: field for field in journal["fields"]}
+
+
+def number_at(path, offset):
+    return struct.unpack_from("<Q", path.read_bytes(), offset)[0]
+
+
+def test_none(stctl, model):
+    assert stctl("journal", model) == (f"{model}: no journals\n", "")
+    assert stctl.json("journal", model) == {"file": str(model), "journals": []}
+
+
+def test_a_committed_one(stctl, crashed):
+    before = crashed.read_bytes()
+    journal, fields = the_journal(stctl, crashed)
+    assert (journal["state"], journal["kind"]) == ("committed", "redo")
+    (path,) = folder_of(crashed).iterdir()
+    assert (journal["file"], journal["size"]) == (str(path), path.stat().st_size)
+    assert fields["inode"]["meaning"].startswith(f"{crashed.stat().st_ino}:")
+    assert number_at(path, fields["inode"]["offset"]) == crashed.stat().st_ino
+    assert number_at(path, fields["size"]["offset"]) == len(before)
+    assert fields["ranges"]["meaning"] == "1 range"
+    assert fields["manifest hash"]["meaning"].endswith(": right")
+    new = np.full((3, 4), 7, np.float32).tobytes()
+    payload = fields["payload 0"]
+    assert path.read_bytes()[payload["offset"] : payload["offset"] + payload["size"]] == new
+    assert payload["meaning"] == "the new bytes; hash right"
+    assert fields["sectors 0"]["meaning"].endswith("hash right")
+    assert number_at(path, fields["range 0: length"]["offset"]) == len(new)
+    offsets = [field["offset"] for field in journal["fields"]]
+    assert offsets == sorted(offsets)
+    assert crashed.read_bytes() == before, "looking changes nothing"
+    assert the_journal(stctl, crashed)[0] == journal
+
+
+def test_as_a_dump(stctl, crashed):
+    (path,) = folder_of(crashed).iterdir()
+    out, _ = stctl("journal", crashed)
+    lines = out.splitlines()
+    assert lines[0] == f"{path}: committed, redo"
+    assert lines[1].startswith("00000000  6c 69 62 73 74 20 6a 6f 75 72 6e 61 6c 20 32 00   magic")
+    data = path.read_bytes()
+    for line in lines[1:]:
+        if line.startswith(" "):
+            continue
+        at, shown = int(line[:8], 16), bytes.fromhex(line[10:58])
+        assert data[at : at + len(shown)] == shown, line
+    assert stctl("journal", path)[0] == out, "by its own name too"
+
+
+def test_a_damaged_payload_and_a_damaged_record(stctl, crashed):
+    _, fields = the_journal(stctl, crashed)
+    (path,) = folder_of(crashed).iterdir()
+    data = bytearray(path.read_bytes())
+    data[fields["payload 0"]["offset"]] ^= 1
+    path.write_bytes(data)
+    assert the_journal(stctl, crashed)[1]["payload 0"]["meaning"] == "the new bytes; hash WRONG"
+    data[fields["flags"]["offset"]] ^= 1
+    path.write_bytes(data)
+    journal, fields = the_journal(stctl, crashed)
+    assert journal["state"] == "damaged"
+    assert "libst will not apply it" in fields["commit record"]["meaning"]
+
+
+def test_a_damaged_manifest(stctl, crashed):
+    _, fields = the_journal(stctl, crashed)
+    (path,) = folder_of(crashed).iterdir()
+    data = bytearray(path.read_bytes())
+    data[fields["range 0: length"]["offset"]] ^= 1
+    path.write_bytes(data)
+    assert the_journal(stctl, crashed)[1]["manifest hash"]["meaning"].endswith(": WRONG")
+
+
+def test_those_of_shards(stctl, tmp_path, killer):
+    whole, tuned, folder = tmp_path / "whole.safetensors", tmp_path / "tuned.safetensors", tmp_path / "sharded"
+    save_file({name: np.zeros(64, np.float32) for name in "abc"}, whole)
+    save_file({name: np.ones(64, np.float32) for name in "abc"}, tuned)
+    stctl("shard", whole, folder, "--max-size", "300")
+    shards = sorted(p.name for p in folder.glob("*.safetensors"))
+    environment = {**os.environ, "LD_PRELOAD": str(killer), "KILL_WRITE_TO": str(folder / shards[0]), "KILL_AT": "1"}
+    assert stctl.raw("update", folder, "--from", tuned, env=environment).returncode == -signal.SIGKILL
+    journals = stctl.json("journal", folder)["journals"]
+    assert sorted(j["kind"] for j in journals) == ["redo"] * 3 + ["super-journal"]
+    (decision,) = [{f["name"]: f["meaning"] for f in j["fields"]} for j in journals if j["kind"] == "super-journal"]
+    index = "model.safetensors.index.json"
+    assert decision["manifest"] == f"{index}, with its shards {' '.join(shards)}"
+    parts = [{f["name"]: f["meaning"] for f in j["fields"]} for j in journals if j["kind"] == "redo"]
+    assert {part["flags"] for part in parts} == {"2: redo, a part of several"}
+    assert {part["index"] for part in parts} == {f"{index}: its super-journal decides"}
+
+
+def test_an_emptied_one_tells_what_it_said_last(stctl, crashed):
+    (path,) = folder_of(crashed).iterdir()
+    data = bytearray(path.read_bytes())
+    data[:512] = bytes(512)
+    path.write_bytes(data)
+    journal, fields = the_journal(stctl, crashed)
+    assert journal["state"] == "empty"
+    assert fields["commit record"]["meaning"] == "zero: this journal promises nothing"
+    assert fields["copy: inode"]["meaning"].startswith(f"{crashed.stat().st_ino}:")
+
+
+def test_what_is_no_journal(stctl, crashed):
+    path = folder_of(crashed) / "short"
+    path.write_bytes(b"libst")
+    states = {j["file"]: j["state"] for j in stctl.json("journal", crashed)["journals"]}
+    assert states[str(path)] == "damaged"
+    path.unlink()
+    path.mkdir()
+    message = stctl.json("journal", crashed, code=1)["error"]["message"]
+    assert message.endswith("it is no plain file")
+
+
+def test_none_is_left_after_recovery(stctl, crashed):
+    stctl("recover", crashed)
+    assert stctl.json("journal", crashed)["journals"] == []
