@@ -23,7 +23,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from table import BUILD, HERE, MIB, PLACE, QUICK, filesystem, heading, note, paired, summary
+from table import BUILD, HERE, MIB, PLACE, QUICK, filesystem, heading, mebibytes, note, paired, summary
+from table import row as line
 
 ROOT = HERE.parents[1]
 ROUNDS = int(os.environ.get("LOADS_ROUNDS", 3 if QUICK else 9))
@@ -98,14 +99,14 @@ def compare(what: str, row: str, files: list[Path], *, at_least: float, cold: bo
         assert all(a["sum"] == b["sum"] for a, b in zip(theirs, ours)), f"{what}: {peer} and libst do not load the same"
         seconds = [[shot["seconds"] for shot in of] for of in (theirs, ours)]
         bound = lower([a / b for a, b in zip(*seconds)])
-        paired(what if peer == peers[0] else f"  {what.split(':')[-1].strip()}", *seconds, bound=bound, at_least=at_least, peer=peer)
+        paired(what if peer == peers[0] else f"  against {peer}", *seconds, bound=bound, at_least=at_least, peer=peer)
         if peer != "stock":
             continue
         for name, key in (("anonymous memory", "anonymous"), ("proportional set", "pss")):
             most = [max(shot[key] for shot in of) for of in (theirs, ours)]
             slack = 1 * MIB if row in ("load_and_touch", "from_pretrained", "from_pretrained_converted") else 4 * MIB
-            more = most[1] - most[0]
-            note(f"    {name}: {peer} {most[0] / MIB:.1f} MiB, libst {most[1] / MIB:.1f} MiB" + ("" if more <= slack else "  MORE THAN STOCK"))
+            more = most[1] > most[0] + slack
+            line(f"  {name}", *most, mebibytes, at_most=1 if more else None, multiple=True, peer=peer)
 
 
 # ------------------------------------------------------------------ files
