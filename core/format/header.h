@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "format/index.h"
 
 namespace st {
@@ -25,9 +26,6 @@ struct Header {
 
   uint64_t data_offset() const { return length_bytes + json_bytes; }
 };
-
-uint64_t load_u64le(const void *bytes);
-void store_u64le(void *bytes, uint64_t value);
 
 // n, from the first 8 bytes, checked against the format's limit and the file's
 // size.

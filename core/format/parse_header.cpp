@@ -374,13 +374,6 @@ Result<void> HeaderParser::skip_plain(od::value &value, od::json_type type) {
 
 }  // namespace
 
-uint64_t load_u64le(const void *bytes) {
-  uint64_t value = 0;
-  const auto *b = static_cast<const unsigned char *>(bytes);
-  for (int i = 7; i >= 0; --i) value = value << 8 | b[i];
-  return value;
-}
-
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size) {
   if (file_size < length_bytes || first_bytes.size() < length_bytes)
     return fail(Status::header_too_small, "the file has ", file_size,

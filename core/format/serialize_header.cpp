@@ -83,11 +83,6 @@ Result<void> check(std::span<const HeaderTensor> tensors) {
 
 }  // namespace
 
-void store_u64le(void *bytes, uint64_t value) {
-  auto *b = static_cast<unsigned char *>(bytes);
-  for (int i = 0; i < 8; ++i, value >>= 8) b[i] = static_cast<unsigned char>(value);
-}
-
 Result<std::string> serialize_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata) {
   ST_TRY(check(tensors));
 

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "format/header.h"
+#include "base/little_endian.h"
 
 namespace st::write {
 namespace {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "format/header.h"
+#include "base/little_endian.h"
 #include "journal/journal_layout.h"
 #include "newfile/names.h"
 

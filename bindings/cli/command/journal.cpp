@@ -30,7 +30,8 @@ constexpr uint64_t rows_of_a_field = 4;  // of a longer one, the first
 
 class JournalFile {
  public:
-  explicit JournalFile(const std::string &path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit JournalFile(const std::string &path)
+      : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
     if (fd_ < 0) throw Failure::of_errno(errno, "open", path);
     struct stat s;
     if (fstat(fd_, &s) != 0 || !S_ISREG(s.st_mode)) {
