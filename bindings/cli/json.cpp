@@ -15,7 +15,7 @@ std::string in_quotes(std::string_view text) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += static_cast<char>(c);
-    } else if (c < 0x20 || c == 0x7f) {
+    } else if (c < 0x20 || (c >= 0x7f && c < 0xa0)) {  // C1 controls too: a terminal may obey them
       out += fmt::format("\\u{:04x}", c);
     } else if (c == bad_utf8) {
       out += "\uFFFD";

@@ -1,11 +1,17 @@
 """stctl journal: the bytes of journals, told field by field."""
 
+import ctypes
+import json
 import os
+import resource
 import signal
 import struct
 
 import numpy as np
 from safetensors.numpy import save_file
+
+hash64 = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
+hash64.argtypes, hash64.restype = (ctypes.c_char_p, ctypes.c_size_t), ctypes.c_uint64
 
 
 def folder_of(model):
@@ -123,8 +129,37 @@ def test_what_is_no_journal(stctl, crashed):
     assert states[str(path)] == "damaged"
     path.unlink()
     path.mkdir()
-    message = stctl.json("journal", crashed, code=1)["error"]["message"]
-    assert message.endswith("it is no plain file")
+    (path.parent / "0").symlink_to("nowhere")
+    journals = {j["file"]: j for j in stctl.json("journal", crashed, code=1)["journals"]}
+    assert sorted(j["state"] for j in journals.values()) == ["committed", "unreadable", "unreadable"]
+    assert journals[str(path)]["error"]["message"].endswith("is no plain file")
+    assert "is no plain file" in stctl("journal", crashed, code=1)[0]
+
+
+def forge(stctl, crashed, ranges, manifest, range_record):
+    """The journal with another list of ranges, and a size without end; its record's hash is right."""
+    _, fields = the_journal(stctl, crashed)
+    (path,) = folder_of(crashed).iterdir()
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<Q", data, fields["manifest"]["offset"], manifest)
+    struct.pack_into("<Q", data, fields["ranges"]["offset"], ranges)
+    data[manifest : manifest + 48 * len(range_record)] = b"".join(struct.pack("<6Q", *r) for r in range_record)
+    at = fields["record hash"]["offset"]
+    struct.pack_into("<Q", data, at, hash64(bytes(data[:at]), at))
+    path.write_bytes(data)
+    os.truncate(path, 2**40)
+
+
+def test_a_forged_one_costs_little(stctl, crashed):
+    size = crashed.stat().st_size
+    forge(stctl, crashed, 2**40, 8192, [(size - 48, 48, 4096, 0, 4096, 0), (0, 2**63, 4096, 0, 4096, 0)])
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))}
+    result = stctl.raw("journal", "--json", crashed, **limits)
+    assert result.returncode == 0
+    (journal,) = json.loads(result.stdout)["journals"]
+    fields = {field["name"]: field["meaning"] for field in journal["fields"]}
+    assert fields["manifest hash"].endswith("not looked at")
+    assert fields["damaged"].startswith("a range lies outside the file's data")
 
 
 def test_none_is_left_after_recovery(stctl, crashed):

@@ -24,19 +24,20 @@ using st::write::CommitRecord;
 using st::write::JournalState;
 using st::write::RangeRecord;
 
-constexpr uint64_t longest_list = 1024;  // ranges that are read and shown
+constexpr uint64_t most_ranges = 1024;                // that are read and shown
+constexpr uint64_t longest_list = uint64_t{1} << 20;  // of a super-journal
 constexpr uint64_t bytes_a_row = 16;
 constexpr uint64_t rows_of_a_field = 4;  // of a longer one, the first
 
 class JournalFile {
  public:
   explicit JournalFile(const std::string &path)
-      : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+      : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)) {
     if (fd_ < 0) throw Failure::of_errno(errno, "open", path);
     struct stat s;
     if (fstat(fd_, &s) != 0 || !S_ISREG(s.st_mode)) {
       close(fd_);
-      throw Failure(exit_failed, fmt::format("'{}' is no journal: it is no plain file", escape(path)));
+      throw Failure(exit_failed, fmt::format("'{}' is no plain file", escape(path)));
     }
     size_ = static_cast<uint64_t>(s.st_size);
   }
@@ -112,8 +113,6 @@ class Reading {
     fields_.push_back({at, size, std::move(name), std::move(meaning)});
   }
 
-  static std::string compared(uint64_t is, uint64_t wanted) { return is == wanted ? "right" : "WRONG"; }
-
   // `base`: 0 for the record, 512 for the copy, which stays when the record is zeroed.
   void record_fields(uint64_t base) {
     const auto &identity = record_.identity;
@@ -133,7 +132,8 @@ class Reading {
     number("header hash", "XXH3 of the data file's header");
     number("manifest", fmt::format("at {:#x}", record_.manifest));
     number("ranges", counted(record_.ranges, record_.is_super() ? "byte" : "range"));
-    number("manifest hash", fmt::format("XXH3 of the manifest: {}", manifest_is_right()));
+    number("manifest hash",
+           fmt::format("XXH3 of the manifest: {}", hash_is(record_.manifest, manifest_bytes(), record_.manifest_hash)));
     number("flags", fmt::format("{}: {}", record_.flags, flags()));
     number("record hash", "XXH3 of all before it: right");
     if (!record_.is_part()) return;
@@ -149,46 +149,41 @@ class Reading {
     return text;
   }
 
-  std::vector<std::byte> manifest() const {
-    const uint64_t n = record_.ranges;
-    if (n > longest_payload) return {};
-    return file_.read(record_.manifest, record_.is_super() ? n : n * st::write::range_record_bytes);
+  // A journal may be forged: whatever it says, no more than `budget_` bytes are hashed for it.
+  std::string hash_is(uint64_t at, uint64_t n, uint64_t wanted) {
+    if (n > budget_) return "not looked at";
+    budget_ -= n;
+    st::Hasher hasher;
+    for (uint64_t done = 0; done < n;) {
+      const std::vector<std::byte> bytes = file_.read(at + done, std::min(n - done, uint64_t{1} << 20));
+      if (bytes.empty()) return "WRONG, as the file ends before";
+      hasher.add(bytes.data(), bytes.size());
+      done += bytes.size();
+    }
+    return hasher.digest() == wanted ? "right" : "WRONG";
   }
 
-  std::string manifest_is_right() const {
-    if (record_.ranges > longest_payload) return "not looked at";
-    const std::vector<std::byte> bytes = manifest();
-    return compared(st::hash64(bytes.data(), bytes.size()), record_.manifest_hash);
+  uint64_t manifest_bytes() const {
+    const uint64_t unit = record_.is_super() ? 1 : st::write::range_record_bytes;
+    return record_.ranges > UINT64_MAX / unit ? UINT64_MAX : record_.ranges * unit;
   }
 
   void list_of_parts() {
-    const std::vector<std::byte> bytes = manifest();
-    std::string meaning = "no list of files";
+    const std::vector<std::byte> bytes = file_.read(record_.manifest, std::min(manifest_bytes(), longest_list));
+    std::string meaning = fmt::format("no list of files, or one of more than {}", human_size(longest_list));
     if (const auto list = st::write::decode_super(bytes)) {
       meaning = fmt::format("{}, with its shards", escape(list->index.file));
       for (const auto &part : list->parts) meaning += fmt::format(" {}", escape(part.file));
     }
-    field(record_.manifest, bytes.size(), "manifest", std::move(meaning));
+    field(record_.manifest, manifest_bytes(), "manifest", std::move(meaning));
   }
 
   void ranges() {
-    const uint64_t n = std::min(record_.ranges, longest_list);
+    const uint64_t n = std::min(record_.ranges, most_ranges);
     const std::vector<std::byte> manifest = file_.read(record_.manifest, n * st::write::range_record_bytes);
+    st::write::RangeRules rules(record_.identity, file_.size());
     uint64_t i = 0;
     for (const RangeRecord &r : st::write::decode_ranges(manifest)) {
-      const std::vector<std::byte> payload = file_.read(r.payload, std::min(r.length, longest_payload));
-      const std::string whose = record_.is_undo() ? "old" : "new";
-      field(r.payload, r.length, fmt::format("payload {}", i),
-            fmt::format("the {} bytes; hash {}", whose,
-                        r.length > longest_payload
-                            ? "not looked at"
-                            : compared(st::hash64(payload.data(), payload.size()), r.payload_hash)));
-      const uint64_t table = st::write::sectors_of(r.offset, r.length) * sizeof(uint32_t);
-      const std::vector<std::byte> hashes = file_.read(r.sectors, std::min(table, longest_payload));
-      field(r.sectors, table, fmt::format("sectors {}", i),
-            fmt::format("a hash of each sector of the {} bytes; hash {}", record_.is_undo() ? "new" : "old",
-                        table > longest_payload ? "not looked at"
-                                                : compared(st::hash64(hashes.data(), hashes.size()), r.sectors_hash)));
       uint64_t at = record_.manifest + i * st::write::range_record_bytes;
       const auto number = [&](const char *name, std::string meaning) {
         field(at, 8, fmt::format("range {}: {}", i, name), std::move(meaning));
@@ -200,16 +195,28 @@ class Reading {
       number("payload hash", "XXH3");
       number("sectors", fmt::format("at {:#x}", r.sectors));
       number("sectors hash", "XXH3");
+      if (const std::string why = rules.why_not(r); !why.empty()) {
+        field(at, 0, "damaged", why);
+        return;
+      }
+      const bool is_undo = record_.is_undo();
+      field(
+          r.payload, r.length, fmt::format("payload {}", i),
+          fmt::format("the {} bytes; hash {}", is_undo ? "old" : "new", hash_is(r.payload, r.length, r.payload_hash)));
+      const uint64_t table = st::write::sectors_of(r.offset, r.length) * sizeof(uint32_t);
+      field(r.sectors, table, fmt::format("sectors {}", i),
+            fmt::format("a hash of each sector of the {} bytes; hash {}", is_undo ? "new" : "old",
+                        hash_is(r.sectors, table, r.sectors_hash)));
       ++i;
     }
     if (i < record_.ranges)
       field(record_.manifest + i * st::write::range_record_bytes, 0, "…", counted(record_.ranges - i, "more range"));
   }
 
-  static constexpr uint64_t longest_payload = uint64_t{64} << 20;
   const JournalFile &file_;
   JournalState state_ = JournalState::empty;
   CommitRecord record_;
+  uint64_t budget_ = uint64_t{256} << 20;
   std::vector<Field> fields_;
 };
 
@@ -279,6 +286,21 @@ void write(Json &json, const std::string &path, const JournalFile &file, const R
   json.end_object();
 }
 
+void write(Json &json, const std::string &path, const Failure &failure) {
+  json.begin_object();
+  json.field("file", path);
+  json.field("state", "unreadable");
+  json.key("error");
+  failure.write(json);
+  json.end_object();
+}
+
+void print(Session &session, const std::string &path, const JournalFile &file, const Reading &reading) {
+  const std::string kind = reading.kind().empty() ? "" : ", " + reading.kind();
+  session.out.print("{}: {}{}\n", escape(path), reading.state(), kind);
+  for (const Field &f : reading.fields()) dump(session, file, f);
+}
+
 int run(Session &session, const std::string &path) {
   const std::vector<std::string> journals = journals_of(path);
   Json json(session.out);
@@ -288,16 +310,17 @@ int run(Session &session, const std::string &path) {
     json.key("journals");
     json.begin_array();
   }
+  int code = exit_ok;
   for (const std::string &journal : journals) {
-    const JournalFile file(journal);
-    const Reading reading(file);
-    if (session.json) {
-      write(json, journal, file, reading);
-      continue;
+    try {
+      const JournalFile file(journal);
+      const Reading reading(file);
+      session.json ? write(json, journal, file, reading) : print(session, journal, file, reading);
+    } catch (const Failure &failure) {
+      if (!std::filesystem::exists(std::filesystem::symlink_status(journal))) continue;  // its writer took it away
+      code = failure.exit_code();
+      session.json ? write(json, journal, failure) : session.out.print("{}: {}\n", escape(journal), failure.what());
     }
-    const std::string kind = reading.kind().empty() ? "" : ", " + reading.kind();
-    session.out.print("{}: {}{}\n", escape(journal), reading.state(), kind);
-    for (const Field &f : reading.fields()) dump(session, file, f);
   }
   if (session.json) {
     json.end_array();
@@ -306,7 +329,7 @@ int run(Session &session, const std::string &path) {
   } else if (journals.empty()) {
     session.out.print("{}: no journals\n", escape(path));
   }
-  return exit_ok;
+  return code;
 }
 
 }  // namespace
