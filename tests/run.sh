@@ -79,7 +79,7 @@ run() {
   shift 3
   local TIMEFORMAT='%R %U %S'
   if [[ -f $QUEUE ]]; then
-    { time timeout --kill-after=30 1200 "$@" >"$log" 2>&1; } 2>"$log.time"
+    { time timeout --kill-after=30 1800 "$@" >"$log" 2>&1; } 2>"$log.time"
     status=$?
     exec 8>>"$QUEUE.printing"
     flock 8
@@ -88,7 +88,7 @@ run() {
   else
     printf '\n==== %s\n' "$title"
     {
-      time timeout --kill-after=30 1200 "$@" 2>&1 | tee "$log"
+      time timeout --kill-after=30 1800 "$@" 2>&1 | tee "$log"
       status=${PIPESTATUS[0]}
     } 2>"$log.time"
   fi
@@ -96,7 +96,7 @@ run() {
   case $status in
     0) printf -- '---- %s: done in %s s\n' "$name" "$seconds" ;;
     77) printf -- '---- %s: skipped\n' "$name" ;;
-    124) printf -- '---- %s: FAILED, took more than 20 minutes\n' "$name" ;;
+    124) printf -- '---- %s: FAILED, took more than 30 minutes\n' "$name" ;;
     *) printf -- '---- %s: FAILED after %s s (exit status %s)\n' "$name" "$seconds" "$status" ;;
   esac
   [[ ! -f $QUEUE ]] || exec 8>&-
