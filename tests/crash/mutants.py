@@ -391,7 +391,7 @@ def stale() -> list:
     ]
 
 
-# What the copy of the sources has beside core when several mutants are compiled at once.
+# What the copy of the sources has in core's base when several mutants are compiled at once.
 SWITCH = """#pragma once
 #include <cstdlib>
 inline bool is_mutant(int number) {
@@ -403,7 +403,7 @@ inline bool is_mutant(int number) {
 
 def put_to_sleep(source: pathlib.Path, mutants: list):
     """All of these in one copy of the sources. Number i is awake where ST_MUTANT is i; they change whole statements."""
-    (source / "core" / "mutant_switch.h").write_text(SWITCH)
+    (source / "core/base/mutant_switch.h").write_text(SWITCH)
     places = {}
     for number, mutant in enumerate(mutants):
         places.setdefault((mutant.file, mutant.old), []).append((number, mutant.new))
@@ -419,7 +419,7 @@ def put_to_sleep(source: pathlib.Path, mutants: list):
         path.write_text(change(path.read_text(), old, text))
     for file in {mutant.file for mutant in mutants}:
         path = source / file
-        path.write_text('#include "mutant_switch.h"\n' + path.read_text())
+        path.write_text('#include "base/mutant_switch.h"\n' + path.read_text())
 
 
 class Workshop:
