@@ -63,7 +63,8 @@ st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *ds
   return status;
 }
 
-st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size) {
+st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size,
+                        uint64_t *size) {
   st_file *pin;
   st_status status = st_snapshot(file, &pin);
   if (status != ST_OK) return status;

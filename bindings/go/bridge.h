@@ -36,7 +36,8 @@ void stgo_describe(st_file *file, const char *name, size_t name_len, stgo_tensor
 st_status stgo_read(st_file *pin, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size);
 
 /* The same of what `file` shows now. */
-st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size, uint64_t *size);
+st_status stgo_read_now(st_file *file, const char *name, size_t name_len, uint8_t *dst, size_t dst_size,
+                        uint64_t *size);
 
 /* Names and shapes live in one state of a file. A pin (st_snapshot) keeps this state until it is closed. So the file's
  * own handle gives out no pointers, and keeps no state for their sake.

@@ -39,11 +39,11 @@ template <class T>
 using Result = tl::expected<T, Error>;
 using Failure = tl::unexpected<Error>;
 
-// ST_TRY(f()) returns the error of f() to the caller, if there is one.
-// ST_TRY(auto x, f()) does the same, and else moves the value of f() into x, which
-// may also be there already: ST_TRY(x, f()).
-// One name serves both, as the first argument shows what is kept. The second form
-// is several statements, so braces go around it where an `if` decides about it.
+// ST_TRY(f()) returns the error of f() to the caller, if there is one. ST_TRY(auto x, f()) does the same, and else
+// moves the value of f() into x. ST_TRY(x, f()) fills an older x; ST_TRY(auto &&x, f()) moves nothing, where that would
+// cost. One name serves all, as the first argument shows what is kept. The forms with x are several statements, so
+// braces go around them where an `if` decides about them. ST_TRY_NAMED is variadic because clang-tidy would otherwise
+// want brackets around the name that it declares.
 #define ST_TRY(...) ST_TRY_CHOSEN(__VA_ARGS__, ST_TRY_VALUE, ST_TRY_VOID, )(__VA_ARGS__)
 #define ST_TRY_CHOSEN(first, second, chosen, ...) chosen
 #define ST_TRY_VOID(expression)                                                                                \
@@ -53,8 +53,8 @@ using Failure = tl::unexpected<Error>;
 #define ST_TRY_VALUE(value, expression) ST_TRY_NAMED(ST_TRY_NAME(st_tried_, __LINE__), value, expression)
 #define ST_TRY_NAME(name, line) ST_TRY_JOINED(name, line)
 #define ST_TRY_JOINED(name, line) name##line
-#define ST_TRY_NAMED(tried, value, expression)                        \
-  auto tried = (expression);                                          \
+#define ST_TRY_NAMED(tried, value, ...)                               \
+  auto tried = (__VA_ARGS__);                                         \
   if (!tried) return ::tl::make_unexpected(std::move(tried.error())); \
   value = *std::move(tried)
 

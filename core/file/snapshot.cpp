@@ -49,8 +49,8 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
     std::memmove(buffer.get(), buffer.get() + *taken, kept);
   }
   if (!scanner.finished()) return std::nullopt;
-  ST_TRY(auto index, builder.finish());
-  ST_TRY(auto header, finish_header(n, std::move(index), file_size));
+  ST_TRY(auto &&index, builder.finish());
+  ST_TRY(auto &&header, finish_header(n, std::move(index), file_size));
   return ReadHeader{std::move(header), hasher.digest()};
 }
 
@@ -64,7 +64,7 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
   // A header that short has too few names for colliding ones to cost anything.
   const uint64_t seed = n <= begun ? 0 : random_seed(file.env());
-  ST_TRY(auto scanned, scan(file, buffer, begun, first, n, file_size, seed));
+  ST_TRY(auto &&scanned, scan(file, buffer, begun, first, n, file_size, seed));
   if (scanned) return std::move(*scanned);
 
   const HugeBuffer whole(length_bytes + n + header_padding);
@@ -72,7 +72,7 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   std::memcpy(bytes, first, sizeof first);
   ST_TRY(file.read(bytes + length_bytes, n, length_bytes));
   std::memset(bytes + length_bytes + n, 0, header_padding);
-  ST_TRY(auto header, parse_header(bytes + length_bytes, n, file_size, seed));
+  ST_TRY(auto &&header, parse_header(bytes + length_bytes, n, file_size, seed));
   return ReadHeader{std::move(header), hash64(bytes, length_bytes + n)};
 }
 
@@ -88,7 +88,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct sta
   auto snapshot = std::make_unique<Snapshot>();
   const auto size = static_cast<uint64_t>(identity.st_size);
 
-  ST_TRY(auto read, read_header(file, size));
+  ST_TRY(auto &&read, read_header(file, size));
   snapshot->identity = identity;
   snapshot->header = std::move(read.header);
   snapshot->header_hash = read.hash;
@@ -213,7 +213,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::b
   const HugeBuffer json(n + header_padding);
   std::memcpy(json.get(), chars + length_bytes, n);
   std::memset(json.get() + n, 0, header_padding);
-  ST_TRY(auto header, parse_header(json.get(), n, size, random_seed(env)));
+  ST_TRY(auto &&header, parse_header(json.get(), n, size, random_seed(env)));
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->header = std::move(header);
   snapshot->filesystem = {os::Storage::memory, "memory"};

@@ -404,7 +404,7 @@ Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_s
 }  // namespace
 
 Result<Header> parse_header(const char *json, uint64_t json_bytes, uint64_t file_size, uint64_t hash_seed) {
-  ST_TRY(auto index, parse_index(json, json_bytes, hash_seed));
+  ST_TRY(auto &&index, parse_index(json, json_bytes, hash_seed));
 
   return finish_header(json_bytes, std::move(index), file_size);
 }

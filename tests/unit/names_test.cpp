@@ -172,7 +172,7 @@ TEST_F(Names, AFullFolderWhereADamagedJournalIsToGoIsNoHindrance) {
   const std::string folder = model + ".st-journal";
   const auto left = testing::names_in(folder);
   ASSERT_EQ(left.size(), 1u);
-  testing::poke(folder + "/" + left[0], 20, "?");
+  testing::poke(folder + "/" + left[0], 0, "?");
   fs::create_directories(folder + "/" + left[0] + ".bad/full");
   EXPECT_TRUE(fails_with(Status::journal, open(os::Env::posix(), model)));
   EXPECT_TRUE(is_ok(open(os::Env::posix(), model)));
