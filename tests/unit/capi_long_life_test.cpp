@@ -251,10 +251,14 @@ class CapiReadsBesidePublishes : public CapiLongLife {
     const std::unique_ptr<st_file, decltype(&st_close)> closing(pin, st_close);
     st_tensor described = {}, read = {}, view = {}, other = {};
     const st_status found = st_describe(pin, name, ST_NTS, &described);
-    const bool b = st_describe(pin, "b", 1, &other) == ST_OK, c = st_describe(pin, "c", 1, &other) == ST_OK;
-    if (b == c) return b ? "both b and c are there" : "neither b nor c is there";
-    if (found == ST_E_NOT_FOUND && *name != 'a') return {};
-    if (found != ST_OK) return st_last_error();
+    if (found != ST_OK && (found != ST_E_NOT_FOUND || *name == 'a')) return st_last_error();
+    st_status either[2];
+    for (const char *each : {"b", "c"}) {
+      st_status &status = either[*each - 'b'] = st_describe(pin, each, 1, &other);
+      if (status != ST_OK && status != ST_E_NOT_FOUND) return st_last_error();
+    }
+    if (either[0] == either[1]) return either[0] == ST_OK ? "both b and c are there" : "neither b nor c is there";
+    if (found != ST_OK) return {};
     room.resize(described.nbytes);
     uint64_t shape[2];
     size_t rank = 0;
@@ -352,6 +356,9 @@ TEST_F(CapiLongLifeOfSeveral, ReadsBesidePublishesAreOfOneStateEach) {
   testing::put_bytes(disk + "/m-2.safetensors",
                      testing::file_of(std::vector<testing::TestTensor>{{"b", Dtype::U8, {500}, told(500)}}));
   st_file *file = open_model(ST_MAP_AUTO, index.c_str());
+  // A state keeps the shards that are open. A shard that is first opened after a change no longer fits an older state.
+  st_tensor view = {};
+  for (const char *each : {"a", "b"}) ASSERT_ST(ST_OK, st_get(file, each, ST_NTS, &view));
   read_and_change(file, bounded(600, 6'000, 200'000));
   st_close(file);
 }
