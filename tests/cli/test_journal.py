@@ -70,27 +70,27 @@ def test_as_a_dump(stctl, crashed):
     assert stctl("journal", path)[0] == out, "by its own name too"
 
 
-def test_a_damaged_payload_and_a_damaged_record(stctl, crashed):
+def damage(stctl, crashed, name):
+    """Change the first byte of a field. Answers the journal and its fields from then on."""
     _, fields = the_journal(stctl, crashed)
     (path,) = folder_of(crashed).iterdir()
     data = bytearray(path.read_bytes())
-    data[fields["payload 0"]["offset"]] ^= 1
+    data[fields[name]["offset"]] ^= 1
     path.write_bytes(data)
-    assert the_journal(stctl, crashed)[1]["payload 0"]["meaning"] == "the new bytes; hash WRONG"
-    data[fields["flags"]["offset"]] ^= 1
-    path.write_bytes(data)
-    journal, fields = the_journal(stctl, crashed)
+    return the_journal(stctl, crashed)
+
+
+def test_a_damaged_payload_and_a_damaged_record(stctl, crashed):
+    _, fields = damage(stctl, crashed, "payload 0")
+    assert fields["payload 0"]["meaning"] == "the new bytes; hash WRONG"
+    journal, fields = damage(stctl, crashed, "flags")
     assert journal["state"] == "damaged"
     assert "libst will not apply it" in fields["commit record"]["meaning"]
 
 
 def test_a_damaged_manifest(stctl, crashed):
-    _, fields = the_journal(stctl, crashed)
-    (path,) = folder_of(crashed).iterdir()
-    data = bytearray(path.read_bytes())
-    data[fields["range 0: length"]["offset"]] ^= 1
-    path.write_bytes(data)
-    assert the_journal(stctl, crashed)[1]["manifest hash"]["meaning"].endswith(": WRONG")
+    _, fields = damage(stctl, crashed, "range 0: length")
+    assert fields["manifest hash"]["meaning"].endswith(": WRONG")
 
 
 def test_those_of_shards(stctl, tmp_path, killer):

@@ -1,5 +1,5 @@
-// stctl journal: the bytes of a journal, field by field, with what they mean. It is for people who look after a crash,
-// or who learn the format; it changes nothing and takes no lock.
+// stctl journal: the bytes of a journal, field by field, and their meaning. It helps after a crash, and to learn the
+// format. It changes nothing and takes no lock.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,7 +45,6 @@ class JournalFile {
   JournalFile(const JournalFile &) = delete;
   JournalFile &operator=(const JournalFile &) = delete;
 
-  const std::string &path() const { return path_; }
   uint64_t size() const { return size_; }
 
   // What is there of [offset, offset + n).
@@ -113,31 +112,37 @@ class Reading {
     fields_.push_back({at, size, std::move(name), std::move(meaning)});
   }
 
+  // Numbers of 8 bytes, one behind the other: name and meaning. Answers where they end.
+  uint64_t numbers(uint64_t at, const std::string &prefix,
+                   std::initializer_list<std::pair<const char *, std::string>> all) {
+    for (const auto &[name, meaning] : all) {
+      field(at, 8, prefix + name, meaning);
+      at += 8;
+    }
+    return at;
+  }
+
   // `base`: 0 for the record, 512 for the copy, which stays when the record is zeroed.
   void record_fields(uint64_t base) {
     const auto &identity = record_.identity;
-    if (base)
-      field(base, 16, "copy: magic", "the record of the last change, which promises nothing");
-    else
-      field(base, 16, "magic", "\"libst journal 2\", NUL");
-    uint64_t at = base + 16;
-    const auto number = [&](const char *name, std::string meaning) {
-      field(at, 8, base ? fmt::format("copy: {}", name) : name, std::move(meaning));
-      at += 8;
-    };
-    number("transaction", fmt::format("{:016x}", record_.transaction));
-    number("inode", fmt::format("{}: the data file's", identity.inode));
-    number("size", fmt::format("{}: the data file's", identity.size));
-    number("data offset", fmt::format("{}: there the data file's header ends", identity.data_offset));
-    number("header hash", "XXH3 of the data file's header");
-    number("manifest", fmt::format("at {:#x}", record_.manifest));
-    number("ranges", counted(record_.ranges, record_.is_super() ? "byte" : "range"));
-    number("manifest hash",
-           fmt::format("XXH3 of the manifest: {}", hash_is(record_.manifest, manifest_bytes(), record_.manifest_hash)));
-    number("flags", fmt::format("{}: {}", record_.flags, flags()));
-    number("record hash", "XXH3 of all before it: right");
+    const std::string prefix = base ? "copy: " : "";
+    field(base, 16, prefix + "magic",
+          base ? "the record of the last change, which promises nothing" : "\"libst journal 2\", NUL");
+    uint64_t at = numbers(
+        base + 16, prefix,
+        {{"transaction", fmt::format("{:016x}", record_.transaction)},
+         {"inode", fmt::format("{}: the data file's", identity.inode)},
+         {"size", fmt::format("{}: the data file's", identity.size)},
+         {"data offset", fmt::format("{}: there the data file's header ends", identity.data_offset)},
+         {"header hash", "XXH3 of the data file's header"},
+         {"manifest", fmt::format("at {:#x}", record_.manifest)},
+         {"ranges", counted(record_.ranges, record_.is_super() ? "byte" : "range")},
+         {"manifest hash",
+          fmt::format("XXH3 of the manifest: {}", hash_is(record_.manifest, manifest_bytes(), record_.manifest_hash))},
+         {"flags", fmt::format("{}: {}", record_.flags, flags())},
+         {"record hash", "XXH3 of all before it: right"}});
     if (!record_.is_part()) return;
-    number("name length", fmt::format("{}", record_.super_of.size()));
+    at = numbers(at, prefix, {{"name length", fmt::format("{}", record_.super_of.size())}});
     field(at, record_.super_of.size(), "index", fmt::format("{}: its super-journal decides", escape(record_.super_of)));
     field(at + record_.super_of.size(), 8, "name hash", "XXH3 of all before it: right");
   }
@@ -184,19 +189,15 @@ class Reading {
     st::write::RangeRules rules(record_.identity, file_.size());
     uint64_t i = 0;
     for (const RangeRecord &r : st::write::decode_ranges(manifest)) {
-      uint64_t at = record_.manifest + i * st::write::range_record_bytes;
-      const auto number = [&](const char *name, std::string meaning) {
-        field(at, 8, fmt::format("range {}: {}", i, name), std::move(meaning));
-        at += 8;
-      };
-      number("offset", fmt::format("{} in the data file", r.offset));
-      number("length", fmt::format("{}", r.length));
-      number("payload", fmt::format("at {:#x}", r.payload));
-      number("payload hash", "XXH3");
-      number("sectors", fmt::format("at {:#x}", r.sectors));
-      number("sectors hash", "XXH3");
+      const uint64_t end = numbers(record_.manifest + i * st::write::range_record_bytes, fmt::format("range {}: ", i),
+                                   {{"offset", fmt::format("{} in the data file", r.offset)},
+                                    {"length", fmt::format("{}", r.length)},
+                                    {"payload", fmt::format("at {:#x}", r.payload)},
+                                    {"payload hash", "XXH3"},
+                                    {"sectors", fmt::format("at {:#x}", r.sectors)},
+                                    {"sectors hash", "XXH3"}});
       if (const std::string why = rules.why_not(r); !why.empty()) {
-        field(at, 0, "damaged", why);
+        field(end, 0, "damaged", why);
         return;
       }
       const bool is_undo = record_.is_undo();
@@ -238,7 +239,7 @@ void dump(Session &session, const JournalFile &file, const Field &f) {
     line.erase(line.find_last_not_of(' ') + 1);
     session.out.write(line + "\n");
   }
-  if (f.size > bytes.size() && f.size > 0) session.out.print("          … {} in all\n", counted(f.size, "byte"));
+  if (f.size > bytes.size()) session.out.print("          … {} in all\n", counted(f.size, "byte"));
 }
 
 // What a folder holds; nothing if there is none.
