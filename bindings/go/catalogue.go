@@ -135,8 +135,8 @@ func (f *File) plainNames(pin *C.st_file, count int) []string {
 	return names
 }
 
-// cut makes strings of what ends with a NUL each, `count` of them or more, in the memory of `all`, which nobody writes to
-// any more. It looks at eight bytes at a time, because a call for each name takes half of the time of Names.
+// cut makes `count` strings or more, of names that each end with a NUL. The strings lie in the memory of `all`, which
+// nobody writes to any more. It looks at eight bytes at a time, because a call for each name takes half of the time of Names.
 func cut(all []byte, count int) []string {
 	const low = 0x7f7f7f7f7f7f7f7f // all bits of eight bytes but the highest
 	names := make([]string, 0, count)
@@ -218,7 +218,7 @@ func (h *handle) infoKnown(name string, info *Info) bool {
 		return false
 	}
 	*info = *found
-	info.Shape = append(make([]uint64, 0, len(found.Shape)), found.Shape...)
+	info.Shape = h.shapes.clone(found.Shape)
 	return true
 }
 

@@ -104,7 +104,7 @@ func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
 
 func address(view st.Tensor) *byte { return unsafe.SliceData(view.Data) }
 
-// Views are of what was loaded, whoever knew where else they lay.
+// Views are of what was loaded, though the table knew another place.
 func TestViewsOfWhatIsLoadedLieInMemory(t *testing.T) {
 	f, path, tensors := pages(t)
 	var before []st.Tensor

@@ -129,10 +129,10 @@ Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &pa
     return fail(Status::invalid_argument, in_quotes(path),
                 " was asked for with deltas and for writing, but an overlay is for reading only; patch the base, or "
                 "merge into a new file");
-  std::unique_ptr<Overlay> layered(new Overlay(env, path, std::move(options), open_layers));
-  ST_TRY(layered->layers_, open_layers(env, path, layered->member_options()));
-  ST_TRY(layered->stack());
-  return layered;
+  std::unique_ptr<Overlay> overlay(new Overlay(env, path, std::move(options), open_layers));
+  ST_TRY(overlay->layers_, open_layers(env, path, overlay->member_options()));
+  ST_TRY(overlay->stack());
+  return overlay;
 }
 
 Result<void> Overlay::stack() {

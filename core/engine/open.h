@@ -1,4 +1,4 @@
-// What a path leads to, opened: the one place that knows every kind of collection.
+// What a path leads to, opened: the one place that knows every kind of model.
 #pragma once
 
 #include "model/model.h"

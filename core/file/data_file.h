@@ -1,4 +1,4 @@
-// One file, alone or as a member of a collection (collection.h). Names to tensors,
+// One file, alone or as a member of a model (model/model.h). Names to tensors,
 // views and copies of their bytes, and the home of transactions. Readers may be many
 // threads; each transaction belongs to one.
 #pragma once
@@ -29,7 +29,7 @@ struct OpenOptions {
   Progress progress = {};
   Log log = {};
   std::vector<std::string> deltas = {};  // paths, of a Model; a DataFile knows none
-  // For a member of a collection, which shares them with the other members.
+  // For a member of a model, which shares them with the other members.
   std::shared_ptr<os::Descriptors> descriptors = {};
   std::shared_ptr<struct Account> account = {};
 };

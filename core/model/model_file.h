@@ -1,4 +1,4 @@
-// A file of a collection, opened when it is first needed. Any thread: should two
+// A file of a model, opened when it is first needed. Any thread: should two
 // open it at once, one of them does so in vain.
 #pragma once
 

@@ -17,12 +17,12 @@ namespace st::store {
 class ModelView {
  public:
   explicit ModelView(const DataFile &file) : ModelView(Catalogue(file), file.path(), {}) {}
-  // Opens all of its shards. Must not outlive the collection, which is no overlay.
+  // Opens all of its shards. Must not outlive the model, which is no overlay.
   static Result<ModelView> of(const Model &model);
   // As its files are in these snapshots, one for each.
   ModelView as_in(std::span<const Snapshot *const> snapshots) const;
 
-  // In the order of the collection: file after file, each by offset.
+  // In the order of the model: file after file, each by offset.
   size_t size() const { return places_.size(); }
   const Place &at(size_t i) const { return places_[i]; }
   std::span<const Place> places() const { return places_; }

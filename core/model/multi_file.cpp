@@ -31,7 +31,7 @@ bool MultiFile::lends(const void *bytes, uint64_t n) const {
   return found;
 }
 
-// Member by member, in the order of the collection.
+// Member by member, in the order of the model.
 std::vector<MultiFile::Part> MultiFile::parts_of(const std::vector<Place> &places, const std::vector<uint64_t> &bytes) {
   std::vector<size_t> order(places.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;

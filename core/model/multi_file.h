@@ -1,6 +1,6 @@
-// What collections of several members have in common, whatever makes them one:
+// What models of several members have in common, whatever makes them one:
 // members that open lazily under a limit of descriptors, the catalogue that is
-// shown, and bulk reads across members. A kind of collection derives from it,
+// shown, and bulk reads across members. A kind of model derives from it,
 // adds its members, and shows a catalogue of its own making.
 #pragma once
 

@@ -1,5 +1,5 @@
-// One state of a collection, for ever: what st_snapshot answers. It shares all that
-// the collection has, and may be used after the handle of that was closed.
+// One state of a model, for ever: what st_snapshot answers. It shares all that
+// the model has, and may be used after the handle of that was closed.
 #pragma once
 
 #include "model/model.h"

@@ -1,4 +1,4 @@
-// A collection of one: the file itself.
+// A model of one: the file itself.
 #pragma once
 
 #include "model/model.h"

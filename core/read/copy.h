@@ -16,7 +16,7 @@ struct Source {
   Result<void> read(void *to, size_t n, uint64_t offset) const;
 };
 
-// n bytes at `offset` into `to`, telling progress as it goes. Of little in one piece nothing is told.
+// n bytes at `offset` into `to`, telling progress as it goes. A copy of at most 64 KiB tells none.
 Result<void> copy(const Source &source, uint64_t offset, uint64_t n, void *to, const Control &control);
 
 // The runs of `plan`, of a tensor that begins at `offset`, packed into `to`.

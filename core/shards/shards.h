@@ -1,5 +1,5 @@
 // A sharded checkpoint: the files that a `….safetensors.index.json` names, as one
-// collection. A shard is opened when it is first needed, and then its header is
+// model. A shard is opened when it is first needed, and then its header is
 // held against the index. Tensors stand shard by shard, in the order of the
 // shards' names, and within a shard by offset.
 #pragma once

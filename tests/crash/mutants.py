@@ -52,13 +52,13 @@ class Mutant:
 
 JOURNAL = "core/journal/journal.cpp"
 RECOVER = "core/journal/recover.cpp"
-ORPHAN = "core/journal/hot_journal.cpp"
+HOT_JOURNAL = "core/journal/hot_journal.cpp"
 EXCLUSIVE = "core/os/exclusive.cpp"
 RANGE_LOCK_H = "core/os/range_lock.h"
 TURNSTILE = "core/os/turnstile.cpp"
 SHARDS = "core/shards/shard_transaction.cpp"
 SHARDS_COMMIT = "core/shards/shard_commit.cpp"
-PART = "core/file/participant.cpp"
+PARTICIPANT = "core/file/participant.cpp"
 NEW_NAMES = "core/shards/new_names.cpp"
 OLD_SHARDS = "core/shards/old_shards.cpp"
 PATCH = "core/journal/patch.cpp"
@@ -69,16 +69,16 @@ FOLDER = "core/journal/journal_folder.cpp"
 LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
 TRANSACTION = "core/file/transaction.cpp"
-REPLACEMENT = "core/newfile/temporary_file.cpp"
+TEMPORARY_FILE = "core/newfile/temporary_file.cpp"
 LOCATION = "core/os/location.cpp"
 NAMES = "core/newfile/names.cpp"
 PUBLISH = "core/file/publish.cpp"
 PLAN = "core/newfile/publish_plan.cpp"
 TRANSFER = "core/newfile/transfer.cpp"
-SUPPLANT = "core/file/replace_file.cpp"
+REPLACE_FILE = "core/file/replace_file.cpp"
 DELTA_PATCH = "core/delta/delta_patch.cpp"
 DELTA_CHAIN = "core/delta/delta_chain.cpp"
-LAYERED = "core/delta/overlay.cpp"
+OVERLAY = "core/delta/overlay.cpp"
 JOURNAL_PLAN_H = "core/journal/journal_plan.h"
 LAYOUT_H = "core/journal/journal_layout.h"
 
@@ -98,13 +98,13 @@ MUTANTS = [
     Mutant("no sync of the emptied journal", JOURNAL, "  if (emptied) emptied = file_.sync_data();\n", "", quick=True),
     Mutant("no sync of the folder that holds the journal folder", FOLDER,
            "  ST_TRY(file.folder()->sync());\n", ""),
-    Mutant("recovery does not sync the file", ORPHAN, "  return data_.sync_data();", "  return {};"),
+    Mutant("recovery does not sync the file", HOT_JOURNAL, "  return data_.sync_data();", "  return {};"),
     Mutant("recovery carries out a record that is not durable", RECOVER, "  ST_TRY(confirm(hot));\n", ""),
-    Mutant("recovery does not sync the emptied journal", ORPHAN,
+    Mutant("recovery does not sync the emptied journal", HOT_JOURNAL,
            "  return hot.file.sync_data();", "  return {};"),
     # steps
     Mutant("the journal is not emptied", JOURNAL, "  auto emptied = file_.write(zeros, sizeof zeros, 0);\n", "  static_cast<void>(zeros);\n  Result<void> emptied;\n"),
-    Mutant("recovery does not empty the journal", ORPHAN,
+    Mutant("recovery does not empty the journal", HOT_JOURNAL,
            "  ST_TRY(hot.file.write(zeros, sizeof zeros, 0));\n", "  static_cast<void>(zeros);\n"),
     Mutant("a failed sync does not poison", TRANSACTION,
            "    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;\n", ""),
@@ -150,7 +150,7 @@ MUTANTS = [
     # undo records: hashes, bounds, choice
     Mutant("undo: the old bytes have no hash", JOURNAL, "    saved->hasher.add(buffer.get(), n);\n", ""),
     Mutant("undo: recovery takes the record for a redo record's", LAYOUT_H, "return (flags & undo_record) != 0;", "return false;"),
-    Mutant("undo: old and new are mixed up", ORPHAN, "is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;",
+    Mutant("undo: old and new are mixed up", HOT_JOURNAL, "is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;",
            "is_old = is_hashed, is_new = is_payload;"),
     Mutant("flags of a version to come are believed", LAYOUT, "out->flags == 0 || out->flags == undo_record || out->flags == super_record", "true"),
     Mutant("undo: a block of the neighbour before is shared", JOURNAL_PLAN_H, "begin(round_up(offset, block))", "begin(round_down(offset, block))"),
@@ -179,10 +179,10 @@ MUTANTS = [
            "  if (load_u64le(sector.data() + record_bytes) != hash64(sector.data(), record_bytes)) return JournalState::damaged;\n", ""),
     Mutant("the manifest's hash is not checked", MANIFEST, "if (hasher.digest() != record_.manifest_hash)", "if (false)"),
     Mutant("a list of ranges is taken into memory as a whole", MANIFEST, "constexpr uint64_t window = 1024;", "constexpr uint64_t window = uint64_t{1} << 50;"),
-    Mutant("the payload's hash is not checked", ORPHAN, "if (payload_hash.digest() != range.payload_hash)", "if (false)"),
-    Mutant("the table's hash is not checked", ORPHAN, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
-    Mutant("old bytes are not checked", ORPHAN, "if (!is_new && !is_old && foreign.empty())", "if (false)"),
-    Mutant("the file's identity is not checked", ORPHAN, "if (identity != record.identity)", "if (false)"),
+    Mutant("the payload's hash is not checked", HOT_JOURNAL, "if (payload_hash.digest() != range.payload_hash)", "if (false)"),
+    Mutant("the table's hash is not checked", HOT_JOURNAL, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
+    Mutant("old bytes are not checked", HOT_JOURNAL, "if (!is_new && !is_old && foreign.empty())", "if (false)"),
+    Mutant("the file's identity is not checked", HOT_JOURNAL, "if (identity != record.identity)", "if (false)"),
     Mutant("the header is no part of the identity", "core/journal/identity.cpp", "  id.header_hash = hasher.digest();", "  id.header_hash = 0;"),
     # bounds and trust
     Mutant("ranges may lie outside the data", LAYOUT, "if (r.length == 0 || !inside(r.offset, r.length, end_of_last_, end_of_data_))", "if (false)"),
@@ -191,15 +191,15 @@ MUTANTS = [
            "if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes_))", "if (false)"),
     Mutant("the manifest may lie outside the journal", MANIFEST,
            "      n * range_record_bytes > journal_bytes_ - record_.manifest)", "      false)"),
-    Mutant("a journal with a second link is trusted", ORPHAN, "else if (s.st_nlink > 1)", "else if (false)"),
-    Mutant("a link instead of a journal is followed", ORPHAN, "if (!S_ISREG(s.st_mode))", "if (false)"),
+    Mutant("a journal with a second link is trusted", HOT_JOURNAL, "else if (s.st_nlink > 1)", "else if (false)"),
+    Mutant("a link instead of a journal is followed", HOT_JOURNAL, "if (!S_ISREG(s.st_mode))", "if (false)"),
     Mutant("anybody's journal is trusted", FOLDER, "  if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)\n", "  if (false)\n"),
     Mutant("a journal that anybody may write is trusted", FOLDER, "if (s.st_mode & S_IWOTH) return", "if (false) return"),
     Mutant("a link in the place of a file is followed", LOCATION, "flags | (nameless_ ? 0 : O_NOFOLLOW), mode", "flags, mode"),
     Mutant("a link that takes a file's place while it is locked is taken for it", LOCATION,
            "out, nameless_ ? 0 : AT_SYMLINK_NOFOLLOW)", "out, 0)"),
     Mutant("a path that no longer leads to its file is believed", LOCATION, "  if (led) return {};\n", "  return {};\n"),
-    Mutant("a save does not ask once more where its path leads", REPLACEMENT,
+    Mutant("a save does not ask once more where its path leads", TEMPORARY_FILE,
            "  if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});\n", ""),
     Mutant("a publish takes the name of whatever stands there by then", PUBLISH,
            "  ST_TRY(check_in_place(locked));  // it may have taken long\n", ""),
@@ -214,7 +214,7 @@ MUTANTS = [
     # locks
     Mutant("recovery does not lock the file", EXCLUSIVE,
            "    auto locked = turnstile.lock(exclusive->file, {os::whole_file(true)}, wait, &exclusive->lock);", "    Result<bool> locked = true;"),
-    Mutant("cleaning up drops journals that are being filled", ORPHAN,
+    Mutant("cleaning up drops journals that are being filled", HOT_JOURNAL,
            "  if (!lock && lock.error().status == Status::busy) return false;\n  if (!lock) return Failure(std::move(lock.error()));\n", ""),
     Mutant("a living writer's journal counts as an hot", RECOVER, "      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;\n", ""),
     Mutant("a dying writer's journal counts as a living one's", RECOVER, "if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;", "if (held != Holder::nobody) continue;"),
@@ -225,8 +225,8 @@ MUTANTS = [
            "std::min(write_chunk_bytes, piece.payload.length - done)"),
     Mutant("a recovery cuts the file inside sectors", PIECES, "up_to_sector(at, write_chunk_bytes, end - at)",
            "std::min(write_chunk_bytes, end - at)"),
-    Mutant("a journal of another inode is applied unseen", ORPHAN, "if (!same_inode && !touched_)", "if (false)"),
-    Mutant("a journal of another inode is never applied", ORPHAN, "if (!same_inode && !touched_)", "if (!same_inode)"),
+    Mutant("a journal of another inode is applied unseen", HOT_JOURNAL, "if (!same_inode && !touched_)", "if (false)"),
+    Mutant("a journal of another inode is never applied", HOT_JOURNAL, "if (!same_inode && !touched_)", "if (!same_inode)"),
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (taken.journal && check_beside(taken))", "if (taken.journal)"),
     Mutant("a child takes its parent's journals", FOLDER, "  forget_if_forked();\n  Error last;", "  Error last;"),
     Mutant("a transaction does not lock its tensors", TRANSACTION,
@@ -246,7 +246,7 @@ MUTANTS = [
     # several files
     Mutant("shards: no sync of the super-journal's list", SHARDS_COMMIT,
            "  return journal.sync_payload(decision_.taken.folder->dir());", "  return {};"),
-    Mutant("shards: new files are not synced", PART,
+    Mutant("shards: new files are not synced", PARTICIPANT,
            "  ST_TRY(made->replacement->sync(control_));\n", ""),
     Mutant("shards: names of new files are not durable before the decision", SHARDS_COMMIT,
            "  if (makes_files)\n    ST_TRY(sync_folder());\n  const write::Identity known", "  const write::Identity known"),
@@ -254,39 +254,39 @@ MUTANTS = [
            "  if (makes_files)\n    ST_TRY(sync_folder());\n  if (index_.fresh) {", "  if (index_.fresh) {"),
     Mutant("shards: what a shard loses does not wait for the index", SHARDS_COMMIT,
            "    ST_TRY(sync_folder());\n  }\n", "  }\n"),
-    Mutant("shards: what a shard loses is not kept while it gains", PART, "make_part(&entry->first_form, &entry->first, made.first_keeps)", "make_part(&entry->first_form, &entry->first, false)"),
+    Mutant("shards: what a shard loses is not kept while it gains", PARTICIPANT, "make_part(&entry->first_form, &entry->first, made.first_keeps)", "make_part(&entry->first_form, &entry->first, false)"),
     Mutant("shards: a part is not asked for its super-journal", RECOVER, "if (decision == Decision::yes) {\n      super_", "if (false) {\n      super_"),
     Mutant("shards: a part counts without its super-journal", RECOVER, "never_was = decision == Decision::no;", "never_was = false, hot.damage.clear();"),
     Mutant("shards: the super-journal goes before the parts", SHARDS_COMMIT,
            "  for (Transaction *part : work_.parts)\n    ST_TRY(part->mark_part_done());\n  return decision_.taken.journal->invalidate();",
            "  ST_TRY(decision_.taken.journal->invalidate());\n  for (Transaction *part : work_.parts)\n    ST_TRY(part->mark_part_done());\n  return {};"),
-    Mutant("shards: a finished part is emptied to zeros", PART, "  return journal_.journal->finish();", "  return journal_.journal->invalidate();"),
-    Mutant("shards: recovery empties a finished part to zeros", ORPHAN, "  return put_record(part, done_record);", "  return empty(part);"),
+    Mutant("shards: a finished part is emptied to zeros", PARTICIPANT, "  return journal_.journal->finish();", "  return journal_.journal->invalidate();"),
+    Mutant("shards: recovery empties a finished part to zeros", HOT_JOURNAL, "  return put_record(part, done_record);", "  return empty(part);"),
     Mutant("shards: a part that was found done is not made durable", "core/journal/roll_forward.cpp", "    if (t.journal) ST_TRY(mark_done", "    if (t.journal && !t.done()) ST_TRY(mark_done"),
     Mutant("shards: a done record is dropped before its super-journal", RECOVER,
            "  if (decision == Decision::unknown || (decision == Decision::yes && leaves_done_)) return {};\n  if (decision == Decision::yes) {", "  if (false) {"),
     Mutant("shards: a done record is dropped though a power cut may bring the super-journal back", RECOVER,
            "decision_on(file_, done.record, identity, true)", "decision_on(file_, done.record, identity, false)"),
-    Mutant("an empty journal is dropped before that is durable", ORPHAN,
+    Mutant("an empty journal is dropped before that is durable", HOT_JOURNAL,
            "  if (found.size > 0)\n    ST_TRY(empty(found));\n", ""),
-    Mutant("what was moved aside may come back", ORPHAN, "      ST_TRY(dir.sync());\n", ""),
+    Mutant("what was moved aside may come back", HOT_JOURNAL, "      ST_TRY(dir.sync());\n", ""),
     Mutant("what a dead writer had emptied is not made durable", RECOVER, "  if (!journals.idle) return true;\n", "  return true;\n"),
-    Mutant("shards: what a dead writer had marked as done is not made durable", ORPHAN, "found.is_done() ? mark_done(found)", "found.is_done() ? Result<void>()"),
-    Mutant("what a dead writer had emptied is dropped before that is durable", ORPHAN,
+    Mutant("shards: what a dead writer had marked as done is not made durable", HOT_JOURNAL, "found.is_done() ? mark_done(found)", "found.is_done() ? Result<void>()"),
+    Mutant("what a dead writer had emptied is dropped before that is durable", HOT_JOURNAL,
            "  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);", "  if (found.is_done()) return mark_done(found);\n  drop(folder, name);\n  return {};"),
-    Mutant("what a failed sync has lost is not written once more", ORPHAN,
+    Mutant("what a failed sync has lost is not written once more", HOT_JOURNAL,
            "  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);", "  return found.file.sync_data();"),
-    Mutant("a journal that a dying writer has emptied is not synced", ORPHAN, "  if (held == Holder::writer) return found.file.sync_data();\n", "  if (held == Holder::writer) return {};\n"),
+    Mutant("a journal that a dying writer has emptied is not synced", HOT_JOURNAL, "  if (held == Holder::writer) return found.file.sync_data();\n", "  if (held == Holder::writer) return {};\n"),
     Mutant("the lock on a journal does not tell of a record", JOURNAL, "  ST_TRY(lock_.try_take(recorded));\n", ""),
     Mutant("the lock on a journal tells of a record for ever", JOURNAL, "  static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often\n", ""),
-    Mutant("it is asked whether a journal is locked, and then how", ORPHAN,
+    Mutant("it is asked whether a journal is locked, and then how", HOT_JOURNAL,
            "  ST_TRY(auto recorded, os::is_locked(found.file, os::whole_file(false)));\n"
            "  ST_TRY(auto locked, os::is_locked(found.file, os::whole_file(true)));\n",
            "  ST_TRY(auto locked, os::is_locked(found.file, os::whole_file(true)));\n"
            "  ST_TRY(auto recorded, os::is_locked(found.file, os::whole_file(false)));\n"),
     Mutant("a journal that is emptied no longer tells what it said", JOURNAL, "  static constexpr std::byte zeros[sector_bytes] = {};\n  bytes_written_", "  static constexpr std::byte zeros[header_bytes] = {};\n  bytes_written_"),
     Mutant("a journal of a writer who works elsewhere is synced", RECOVER, "  return why && why->empty() && meets;", "  return found.has_last || (why && why->empty() && meets);"),
-    Mutant("a save overlooks a dying writer's journal", SUPPLANT, "settle_hot_journals(*folder, s, {{}, {&all, 1}})", "settle_hot_journals(*folder, s, {})"),
+    Mutant("a save overlooks a dying writer's journal", REPLACE_FILE, "settle_hot_journals(*folder, s, {{}, {&all, 1}})", "settle_hot_journals(*folder, s, {})"),
     Mutant("the name of a file that was replaced is not synced", TRANSACTION,
            "  ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));\n", ""),
     Mutant("the name of a file is taken for durable by an inode of old", "core/journal/journal_folder.h", "    if (named_ != inode) named_ = 0;\n", "    static_cast<void>(inode);\n"),
@@ -313,11 +313,11 @@ MUTANTS = [
     Mutant("shards: one of a dying writer is not finished before it is blamed", "core/shards/shard_catalogue.cpp", "refresh_settled()", "refresh()"),
     Mutant("shards: a handle that followed in vain goes on", SHARDS, "&now != pinned.snapshot && !shown_.agrees(shard, now)", "&now == nullptr"),
     # new files
-    Mutant("a temporary that was made again is not locked", REPLACEMENT, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
-    Mutant("a new file is not synced before it is renamed", REPLACEMENT, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
-    Mutant("a rename is not synced", REPLACEMENT, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
+    Mutant("a temporary that was made again is not locked", TEMPORARY_FILE, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
+    Mutant("a new file is not synced before it is renamed", TEMPORARY_FILE, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
+    Mutant("a rename is not synced", TEMPORARY_FILE, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
     # new names
-    Mutant("new names: a new shard is not synced", PART, "  return first_->replacement->file().sync();", "  return {};"),
+    Mutant("new names: a new shard is not synced", PARTICIPANT, "  return first_->replacement->file().sync();", "  return {};"),
     Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  return sync_folder();", "name_after(name_of(*part))));\n  return {};"),
     Mutant("new names: the new index is not synced", SHARDS_COMMIT, "  return file.sync();", "  return {};"),
     Mutant("new names: the index's new name is not durable", NEW_NAMES, "} else if (done = sync_folder(); done) {", "} else {"),
@@ -336,8 +336,8 @@ MUTANTS = [
     Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "      return std::nullopt;\n    }\n    named", "      continue;\n    }\n    named"),
     Mutant("new names: anybody's list is believed", OLD_SHARDS, "!why.empty()) return why;", "!why.empty()) return std::string();"),
     Mutant("new names: an old shard is changed though the index names it no more", SHARDS, "  ST_TRY(check_named());\n", ""),
-    Mutant("a temporary of a dead writer stays", REPLACEMENT, "return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;", "return excludes && *excludes;"),
-    Mutant("a failed writer leaves its temporary", REPLACEMENT, "if (named_ && file_.env().getpid() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);", ""),
+    Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;", "return excludes && *excludes;"),
+    Mutant("a failed writer leaves its temporary", TEMPORARY_FILE, "if (named_ && file_.env().getpid() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);", ""),
     Mutant("a publish does not lock the whole file", TRANSACTION, "if (publishes()) ranges = {os::whole_file(true)};", "if (publishes()) ranges.clear();"),
     # turns
     Mutant("turns: the whole file has the turnstile in it", RANGE_LOCK_H, "whole_file_bytes, exclusive}", "0, exclusive}"),
@@ -357,7 +357,7 @@ MUTANTS = [
     Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
-    Mutant("a save does not lock what it replaces", SUPPLANT, "    auto locked = lock_whole_file(target, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
+    Mutant("a save does not lock what it replaces", REPLACE_FILE, "    auto locked = lock_whole_file(target, wait);", "    Result<std::unique_ptr<Exclusive>> locked = fail(Status::lock_unsupported, \"\");"),
     # what is on its way to the disk
     Mutant("a slice that the disk did not take is forgotten", WRITE_OUT, "  if (r < 0 && !cannot) return", "  if (false) return"),
     Mutant("a call is not stopped while the disk works", WRITE_OUT, "return control.check(end - begin, end - begin);", "return control.with(nullptr).check(0, 0);"),
@@ -367,7 +367,7 @@ MUTANTS = [
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[t.index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
     Mutant("deltas: shards are changed unasked", SHARDS_COMMIT, "  if (auto approved = approve(); !approved) {\n    for (Transaction *part : work_.parts) part->unlock_part();\n    return approved;\n  }\n", ""),
-    Mutant("deltas: an overlay does not look at the heads", LAYERED, "  ST_TRY(check_heads(base, spread(chained.old)));\n", ""),
+    Mutant("deltas: an overlay does not look at the heads", OVERLAY, "  ST_TRY(check_heads(base, spread(chained.old)));\n", ""),
 ]
 # fmt: on
 
@@ -494,15 +494,15 @@ def at_once(folder: pathlib.Path, chosen: list):
     put_to_sleep(shop.source, chosen)
     os.environ.setdefault("ST_TEST_BOUND", "small")  # which all of them die of
     build_and_check(shop)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as crew:
-        yield from crew.map(shop.verdict_on_sleeper, range(len(chosen)))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(shop.verdict_on_sleeper, range(len(chosen)))
 
 
 def build_and_check(shop: Workshop):
     if not shop.make(*shop.programs):
         sys.exit("mutants: the sources do not build")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as crew:
-        red = [program for program, is_red in zip(shop.programs, crew.map(shop.goes_red, shop.programs)) if is_red]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        red = [program for program, is_red in zip(shop.programs, pool.map(shop.goes_red, shop.programs)) if is_red]
     if red:
         sys.exit(f"mutants: the unchanged sources fail {red}")
 

@@ -18,7 +18,7 @@ Result<void> fine() {
 using testing::fails_with;
 using testing::is_ok;
 
-TEST(CrewTest, EachShareIsDoneOnceAndTheFirstByTheCaller) {
+TEST(ThreadPoolTest, EachShareIsDoneOnceAndTheFirstByTheCaller) {
   for (size_t n : {1, 2, 7}) {
     std::vector<std::atomic<int>> done(n);
     ThreadPool pool;
@@ -37,7 +37,7 @@ TEST(CrewTest, EachShareIsDoneOnceAndTheFirstByTheCaller) {
   }
 }
 
-TEST(CrewTest, OnlyTheCallersThreadIsToldThatItIs) {
+TEST(ThreadPoolTest, OnlyTheCallersThreadIsToldThatItIs) {
   const auto caller = std::this_thread::get_id();
   ThreadPool pool;
   ASSERT_TRUE(is_ok(pool.run(
@@ -49,7 +49,7 @@ TEST(CrewTest, OnlyTheCallersThreadIsToldThatItIs) {
       fine)));
 }
 
-TEST(CrewTest, AFailureAnywhereStopsTheOthers) {
+TEST(ThreadPoolTest, AFailureAnywhereStopsTheOthers) {
   for (size_t culprit : {0, 1, 3}) {
     ThreadPool pool;
     auto done = pool.run(
@@ -64,7 +64,7 @@ TEST(CrewTest, AFailureAnywhereStopsTheOthers) {
   }
 }
 
-TEST(CrewTest, AnExceptionAnywhereGoesOnInTheCaller) {
+TEST(ThreadPoolTest, AnExceptionAnywhereGoesOnInTheCaller) {
   for (size_t culprit : {0, 1, 3}) {
     ThreadPool pool;
     auto run = [&] {
@@ -82,7 +82,7 @@ TEST(CrewTest, AnExceptionAnywhereGoesOnInTheCaller) {
 }
 
 // Done with its own share the caller is not blind: it is asked as others get on.
-TEST(CrewTest, TheCallerLooksWhenOthersTell) {
+TEST(ThreadPoolTest, TheCallerLooksWhenOthersTell) {
   for (bool good : {true, false}) {
     const auto caller = std::this_thread::get_id();
     std::atomic<int> looks = 0;
@@ -110,7 +110,7 @@ TEST(CrewTest, TheCallerLooksWhenOthersTell) {
   }
 }
 
-TEST(CrewTest, ItsThreadsTakeNoSignalsOfTheProgram) {
+TEST(ThreadPoolTest, ItsThreadsTakeNoSignalsOfTheProgram) {
   ThreadPool pool;
   ASSERT_TRUE(is_ok(pool.run(
       3,
