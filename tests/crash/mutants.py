@@ -34,8 +34,12 @@ SUITES = [
     "journal_gone",
     "second_writer",
     "unit_os",
-    "unit_write",
-    "unit_store",
+    "unit_newfile",
+    "unit_journal",
+    "unit_file",
+    "unit_shards",
+    "unit_delta",
+    "unit_engine",
     "encounters",
 ]
 QUICK_SUITES = SUITES[:2]

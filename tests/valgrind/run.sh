@@ -38,7 +38,9 @@ xargs -P "$(nproc)" -L 1 bash -c 'check "$(basename "$0")" "$0" "$@"' <<END
 $tree/tests/unit/unit_os --gtest_brief=1
 $tree/tests/unit/unit_capi --gtest_brief=1 --gtest_filter=CapiCalls.*:CapiErrors.*:CapiLifetime.*:CapiOwnership.*:CapiOptions.OfA*-*Interrupt*:*Cancel*
 $tree/tests/unit/unit_format --gtest_brief=1 --gtest_filter=-HostileHeader.*:TwoReaders.Give*:DamagedHeader.With*:ScanInWindows.*:Index.*Million*
-$tree/tests/unit/unit_write --gtest_brief=1 --gtest_filter=Journal*:Folder*:RecoverDistrusts*:PublishPlan*:Inherits.*:RoomTest.*Identity*-*Large*:*EverySize*:*Megabytes*:*Cancelled*:*LongHeader*
-$tree/tests/unit/unit_store --gtest_brief=1 --gtest_filter=CheckpointTest.*:DraftTest.*:PublishTest.*:Replaced.*:VerifyTest.*-*Cancel*:*Copy*
+$tree/tests/unit/unit_newfile --gtest_brief=1 --gtest_filter=PublishPlan*:RoomTest.*Identity*
+$tree/tests/unit/unit_journal --gtest_brief=1 --gtest_filter=Journal*:Folder*:RecoverDistrusts*-*Large*:*EverySize*:*Megabytes*:*Cancelled*
+$tree/tests/unit/unit_file --gtest_brief=1 --gtest_filter=DataFileTest.*:PendingCatalogueTest.*:PublishTest.*:Replaced.*:Inherits.*-*Cancel*:*Copy*:*Large*:*LongHeader*
+$tree/tests/unit/unit_engine --gtest_brief=1 --gtest_filter=VerifyTest.*-*Cancel*
 $tree/tests/unit/unit_read --gtest_brief=1 --gtest_filter=ArenaTest.*:ContentTest.*:DirectTest.EveryShape*:Requests.*:StrategyTest.*
 END

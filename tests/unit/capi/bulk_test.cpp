@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st {
 namespace {

@@ -136,7 +136,7 @@ TEST_F(RecoverSize, ASparseJournalCostsNothing) {
     auto writer = os::File::open(env, AT_FDCWD, journal, O_RDWR, 0, journal);
     auto held = os::RangeLock::acquire(*writer, {{0, 0, true}}, {});
     ASSERT_TRUE(is_ok(held));
-    expect_little("find_orphans " + what, MiB, [&](os::Env &with) {
+    expect_little("find_hot_journals " + what, MiB, [&](os::Env &with) {
       auto opened = write::Folder::open(testing::located(with, path), *writer->stat(), {});
       const write::Piece all{0, {0, old.size(), 0}, nullptr};
       auto found = write::find_hot_journals(**opened, *writer->stat(), {{}, {&all, 1}});

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "bound.h"
-#include "capi_scene.h"
+#include "scene.h"
 #include "sanitizers.h"
 
 namespace st {

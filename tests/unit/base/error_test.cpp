@@ -1,5 +1,5 @@
 // ST_TRY: an error goes to the caller as it is, a value goes where it is wanted, and nothing is copied.
-#include "error.h"
+#include "base/error.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st {
 namespace {

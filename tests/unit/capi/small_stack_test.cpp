@@ -12,7 +12,7 @@
 #include <csignal>
 #include <cstdarg>
 
-#include "capi_scene.h"
+#include "scene.h"
 #include "small_stack.h"
 
 namespace {

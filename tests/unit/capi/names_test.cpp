@@ -2,7 +2,7 @@
 // that takes a name, a key or a value is asked in all of these ways.
 #include <functional>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st::testing {
 namespace {

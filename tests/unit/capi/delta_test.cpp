@@ -1,5 +1,5 @@
 // Deltas through the C ABI: arguments, and overlays as handles.
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st::testing {
 namespace {

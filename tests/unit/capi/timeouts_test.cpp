@@ -7,7 +7,7 @@
 #include <functional>
 #include <thread>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "base/hash.h"
-#include "capi_scene.h"
+#include "scene.h"
 #include "journal/journal_layout.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st::testing {
 namespace {

@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st {
 namespace {

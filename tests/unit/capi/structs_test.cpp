@@ -4,7 +4,7 @@
 #include <regex>
 #include <set>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "capi_scene.h"
+#include "scene.h"
 
 namespace st {
 namespace {

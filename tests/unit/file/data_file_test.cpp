@@ -17,7 +17,7 @@ using testing::put_bytes;
 using testing::same_bytes;
 namespace fs = std::filesystem;
 
-class CheckpointTest : public testing::StoreScene {
+class DataFileTest : public testing::StoreScene {
  protected:
   Result<std::unique_ptr<DataFile>> try_open(const std::string &where, bool write = false) {
     OpenOptions options;
@@ -26,7 +26,7 @@ class CheckpointTest : public testing::StoreScene {
   }
 };
 
-TEST_F(CheckpointTest, ShowsTheBytesOfEveryTensorInEveryMode) {
+TEST_F(DataFileTest, ShowsTheBytesOfEveryTensorInEveryMode) {
   for (read::MapMode mode : {read::MapMode::automatic, read::MapMode::shared, read::MapMode::private_copy,
                              read::MapMode::none, read::MapMode::copy_on_write}) {
     OpenOptions options;
@@ -45,7 +45,7 @@ TEST_F(CheckpointTest, ShowsTheBytesOfEveryTensorInEveryMode) {
   }
 }
 
-TEST_F(CheckpointTest, ASmallFileIsOpenedByFewCalls) {
+TEST_F(DataFileTest, ASmallFileIsOpenedByFewCalls) {
   testing::CountingXfs counting(os::Env::posix());
   const int root = counting.openat_without_links(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
   if (root < 0) GTEST_SKIP() << "there is no openat2 here";
@@ -64,7 +64,7 @@ TEST_F(CheckpointTest, ASmallFileIsOpenedByFewCalls) {
   }();
 }
 
-TEST_F(CheckpointTest, ReadsSlicesAndCountsTheirBytes) {
+TEST_F(DataFileTest, ReadsSlicesAndCountsTheirBytes) {
   auto c = open({});
   const Range part[] = {{100, 300, 1}};
   auto plan = SlicePlan::make(Dtype::U8, c->snapshot().header.index.at(1).shape, part);
@@ -74,7 +74,7 @@ TEST_F(CheckpointTest, ReadsSlicesAndCountsTheirBytes) {
   EXPECT_EQ(c->counters().bytes_read, 200u);
 }
 
-TEST_F(CheckpointTest, TensorsWithoutBytesHaveNoView) {
+TEST_F(DataFileTest, TensorsWithoutBytesHaveNoView) {
   put_bytes(path, testing::file_of({{"z", Dtype::F32, {0, 3}, ""}, {"s", Dtype::F32, {}, "abcd"}}));
   auto c = open({});
   EXPECT_EQ(c->view(c->snapshot(), 0).value(), nullptr);
@@ -83,7 +83,7 @@ TEST_F(CheckpointTest, TensorsWithoutBytesHaveNoView) {
   EXPECT_EQ(open({})->snapshot().header.index.size(), 0u);
 }
 
-TEST_F(CheckpointTest, WhatIsNoPlainFileIsRefusedWithoutAHang) {
+TEST_F(DataFileTest, WhatIsNoPlainFileIsRefusedWithoutAHang) {
   EXPECT_TRUE(fails_with(Status::no_file, try_open(dir / "missing")));
   EXPECT_TRUE(fails_with(Status::no_file, try_open("")));
   EXPECT_TRUE(fails_with(Status::no_file, try_open(path + "/below")));
@@ -95,7 +95,7 @@ TEST_F(CheckpointTest, WhatIsNoPlainFileIsRefusedWithoutAHang) {
   }
 }
 
-TEST_F(CheckpointTest, AFileAgainstTheFormatIsRefusedWithItsPath) {
+TEST_F(DataFileTest, AFileAgainstTheFormatIsRefusedWithItsPath) {
   put_bytes(path, "abc");
   EXPECT_TRUE(fails_with(Status::header_too_small, try_open(path)));
   put_bytes(path, testing::raw_file("{]", ""));
@@ -108,7 +108,7 @@ TEST_F(CheckpointTest, AFileAgainstTheFormatIsRefusedWithItsPath) {
   EXPECT_TRUE(fails_with(Status::header_too_small, try_open(path)));
 }
 
-TEST_F(CheckpointTest, MemoryIsAFileToo) {
+TEST_F(DataFileTest, MemoryIsAFileToo) {
   auto c = DataFile::open_memory(env, reinterpret_cast<const std::byte *>(old.data()), old.size());
   ASSERT_TRUE(is_ok(c));
   EXPECT_TRUE(same_bytes(seen(**c, "b"), tensors[1].bytes));
@@ -124,7 +124,7 @@ TEST_F(CheckpointTest, MemoryIsAFileToo) {
                          DataFile::open_memory(env, reinterpret_cast<const std::byte *>(old.data()), old.size() - 1)));
 }
 
-TEST_F(CheckpointTest, ReopeningGivesAnotherHandleOnTheSameFile) {
+TEST_F(DataFileTest, ReopeningGivesAnotherHandleOnTheSameFile) {
   auto c = open();
   auto second = c->reopen(c->snapshot(), Again::the_same);
   ASSERT_TRUE(is_ok(second));
@@ -139,7 +139,7 @@ TEST_F(CheckpointTest, ReopeningGivesAnotherHandleOnTheSameFile) {
   EXPECT_TRUE(fails_with(Status::file_changed, (*second)->reopen((*second)->snapshot(), Again::the_same)));
 }
 
-TEST_F(CheckpointTest, FinishesACommittedJournalFirst) {
+TEST_F(DataFileTest, FinishesACommittedJournalFirst) {
   for (bool write : {false, true}) {
     put_bytes(path, old);
     ASSERT_NE(leave({{a_at, new_a}}, true), "");
@@ -155,7 +155,7 @@ TEST_F(CheckpointTest, FinishesACommittedJournalFirst) {
   }
 }
 
-TEST_F(CheckpointTest, DropsAnUncommittedJournalOnlyIfItMayWrite) {
+TEST_F(DataFileTest, DropsAnUncommittedJournalOnlyIfItMayWrite) {
   const std::string journal = leave({{a_at, new_a}}, false);
   EXPECT_TRUE(same_bytes(seen(*open({}), "a"), tensors[0].bytes));
   EXPECT_TRUE(fs::exists(journal));
@@ -163,7 +163,7 @@ TEST_F(CheckpointTest, DropsAnUncommittedJournalOnlyIfItMayWrite) {
   EXPECT_FALSE(fs::exists(folder()));
 }
 
-TEST_F(CheckpointTest, SaysOnceThatAJournalWasNotApplied) {
+TEST_F(DataFileTest, SaysOnceThatAJournalWasNotApplied) {
   const std::string journal = leave({{a_at, new_a}}, true);
   testing::poke(path, a_at + 7, "???");
   auto first = try_open(path);
@@ -173,7 +173,7 @@ TEST_F(CheckpointTest, SaysOnceThatAJournalWasNotApplied) {
   EXPECT_TRUE(fs::exists(journal + ".bad"));
 }
 
-TEST_F(CheckpointTest, AReaderWhoMayNotWriteIsNeverShownHalfAChange) {
+TEST_F(DataFileTest, AReaderWhoMayNotWriteIsNeverShownHalfAChange) {
   ASSERT_NE(leave({{a_at, new_a}}, true), "");
   testing::poke(path, a_at, new_a.substr(0, 1024 - a_at % 512));
   fs::permissions(dir.path(), fs::perms(0755));
@@ -185,7 +185,7 @@ TEST_F(CheckpointTest, AReaderWhoMayNotWriteIsNeverShownHalfAChange) {
   EXPECT_TRUE(same_bytes(seen(*open(), "a"), new_a));
 }
 
-TEST_F(CheckpointTest, ReadersOpenWhileAWriterStages) {
+TEST_F(DataFileTest, ReadersOpenWhileAWriterStages) {
   auto writer = open();
   auto t = begin(*writer);
   ASSERT_TRUE(is_ok(t->update("a", value(*writer, "a", new_a))));
@@ -197,7 +197,7 @@ TEST_F(CheckpointTest, ReadersOpenWhileAWriterStages) {
 }
 
 // A reader may read the file while another process has it open for writing.
-class WhileAWriterHasItOpen : public CheckpointTest, public ::testing::WithParamInterface<std::pair<mode_t, mode_t>> {};
+class WhileAWriterHasItOpen : public DataFileTest, public ::testing::WithParamInterface<std::pair<mode_t, mode_t>> {};
 
 TEST_P(WhileAWriterHasItOpen, EveryReaderOfTheFileMayOpenIt) {
   const auto [mode, mask] = GetParam();
@@ -231,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(ModeAndUmask, WhileAWriterHasItOpen,
                            return std::string(name);
                          });
 
-TEST_F(CheckpointTest, ThroughALinkTheJournalLiesBesideTheTarget) {
+TEST_F(DataFileTest, ThroughALinkTheJournalLiesBesideTheTarget) {
   fs::create_directory(dir / "links");
   const std::string link = dir / "links/model.safetensors";
   fs::create_symlink("../model.safetensors", link);
@@ -250,7 +250,7 @@ TEST_F(CheckpointTest, ThroughALinkTheJournalLiesBesideTheTarget) {
   EXPECT_TRUE(same_bytes(seen(*open_path(env, link, {}), "b"), new_b));
 }
 
-TEST_F(CheckpointTest, AnUpdateKeepsInodeModeAndLinks) {
+TEST_F(DataFileTest, AnUpdateKeepsInodeModeAndLinks) {
   fs::create_hard_link(path, dir / "second");
   ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
   struct stat before, after;

@@ -9,7 +9,7 @@ namespace {
 using testing::fails_with;
 using testing::is_ok;
 
-class DraftTest : public ::testing::Test {
+class PendingCatalogueTest : public ::testing::Test {
  protected:
   static Index index_of(const std::string &json, uint64_t data_bytes) {
     auto header = testing::parse(json, data_bytes);
@@ -34,7 +34,7 @@ class DraftTest : public ::testing::Test {
       18);
 };
 
-TEST_F(DraftTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
+TEST_F(PendingCatalogueTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
   PendingCatalogue draft(index);
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "b", 9))));
@@ -47,7 +47,7 @@ TEST_F(DraftTest, KeepsTheOrderOfTheFileAndAddsAtItsEnd) {
   EXPECT_EQ(draft.find("nothing")->begin, 18u);
 }
 
-TEST_F(DraftTest, ChangesMetadataInTheOrderOfTheHeader) {
+TEST_F(PendingCatalogueTest, ChangesMetadataInTheOrderOfTheHeader) {
   PendingCatalogue draft(index);
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "z", "1"})));
   ASSERT_TRUE(is_ok(draft.apply({Change::set_metadata, "a", "2"})));
@@ -58,7 +58,7 @@ TEST_F(DraftTest, ChangesMetadataInTheOrderOfTheHeader) {
   EXPECT_EQ(draft.metadata(), wanted);
 }
 
-TEST_F(DraftTest, IsAsItWasAfterARefusal) {
+TEST_F(PendingCatalogueTest, IsAsItWasAfterARefusal) {
   PendingCatalogue draft(index);
   EXPECT_TRUE(fails_with(Status::not_found, draft.apply(bytes(Change::update, "x", 8))));
   EXPECT_TRUE(fails_with(Status::nbytes_mismatch, draft.apply({Change::update, "a", {}, {Dtype::U8, {8}, 7}})));
@@ -71,7 +71,7 @@ TEST_F(DraftTest, IsAsItWasAfterARefusal) {
   EXPECT_EQ(said_by(draft), "a:8 b:4 c:6 none:0");
 }
 
-TEST_F(DraftTest, TakesAnOrderOfAllItsTensors) {
+TEST_F(PendingCatalogueTest, TakesAnOrderOfAllItsTensors) {
   auto order = [](std::vector<std::string> names) { return Change{Change::order, {}, {}, {}, 0, std::move(names)}; };
   PendingCatalogue draft(index);
   ASSERT_TRUE(is_ok(draft.apply(bytes(Change::put, "d", 3))));
