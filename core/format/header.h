@@ -17,8 +17,7 @@ namespace st {
 
 inline constexpr uint64_t length_bytes = 8;  // the u64le before the JSON
 inline constexpr uint64_t max_header_bytes = 100000000;
-inline constexpr size_t header_padding = 64;       // readable bytes that the parser wants after the JSON, a NUL first
-inline constexpr uint64_t default_alignment = 64;  // of the first data byte, in files that we write
+inline constexpr size_t header_padding = 64;  // readable bytes that the parser wants after the JSON, a NUL first
 
 struct Header {
   uint64_t json_bytes = 0;  // n, padding included

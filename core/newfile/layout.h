@@ -12,6 +12,8 @@
 
 namespace st::write {
 
+inline constexpr uint64_t default_alignment = 64;  // of the first data byte, in files that we write
+
 enum class Layout : uint32_t {
   keep = 0,       // as given, or as the file has them; but see align()
   canonical = 1,  // descending dtype, then name

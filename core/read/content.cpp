@@ -1,81 +1,22 @@
 #include "read/content.h"
 
-#include <cerrno>
-
 #include "base/check.h"
 
 namespace st::read {
-namespace {
-
-using os::Storage;
-
-bool prefers_private(Storage s) {
-  return s != Storage::local && s != Storage::memory;
-}
-
-bool maps_slowly(Storage s) {
-  return s == Storage::network || s == Storage::parallel || s == Storage::fuse || s == Storage::object_store;
-}
-
-os::MapKind kind_of(MapMode mode) {
-  switch (mode) {
-    case MapMode::shared: return os::MapKind::shared;
-    case MapMode::copy_on_write: return os::MapKind::copy_on_write;
-    default: return os::MapKind::private_copy;
-  }
-}
-
-// What to try first, and why.
-std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::Filesystem &filesystem) {
-  const std::string storage = text(filesystem.type, " is ", storage_name(filesystem.storage), " storage");
-  if (wanted == MapMode::copy_on_write && maps_slowly(filesystem.storage))
-    return {MapMode::none, text(storage, ", where page after page of a mapping is slow")};
-  if (wanted == MapMode::automatic) {
-    const char *set = env.getenv("ST_MAP");
-    const std::string_view name = set ? set : "";
-    const std::string why = text("the environment asks for it: ST_MAP=", name);
-    if (name == "shared") return {MapMode::shared, why};
-    if (name == "private") return {MapMode::private_copy, why};
-    if (name == "none") return {MapMode::none, why};
-  } else {
-    return {wanted, "the caller asked for it"};
-  }
-  if (prefers_private(filesystem.storage))
-    return {MapMode::private_copy, text(storage, ", where shared mappings may be refused")};
-  return {MapMode::shared, text(storage, ", where all readers can share the page cache")};
-}
-
-bool mapping_refused(int err) {
-  return err == ENODEV || err == EACCES || err == EPERM || err == EINVAL || err == EOPNOTSUPP || err == ENOSYS ||
-         err == ENOMEM || err == EAGAIN;
-}
-
-}  // namespace
 
 Result<Content> Content::open(const os::File &file, size_t size, size_t slots, MapMode wanted,
                               const os::Filesystem &filesystem, const Log &log) {
   ST_ASSERT(size > 0);
   Content c;
   c.size_ = size;
-  auto [mode, reason] = choose(file.env(), wanted, filesystem);
-  for (; mode != MapMode::none; ++c.fallbacks_) {
-    auto mapping = os::Mapping::of_file(file, size, kind_of(mode));
-    if (mapping) {
-      c.mapping_ = std::move(*mapping);
-      break;
-    }
-    if (!mapping_refused(mapping.error().os_errno)) return Failure(std::move(mapping.error()));
-    reason = mapping.error().message;
-    mode = mode == MapMode::shared ? MapMode::private_copy : MapMode::none;
-    if (log)
-      log(LogLevel::warning,
-          text(reason, "; falling back to ", mode == MapMode::none ? "owned memory" : "a private mapping"));
-  }
+  ST_TRY(auto mapped, map_or_fall_back(file, size, wanted, filesystem, log));
   c.own_ = std::make_unique<Own>();
   c.slots_ = slots;
-  c.map_ = mode;
+  c.mapping_ = std::move(mapped.mapping);
+  c.map_ = mapped.mode;
+  c.fallbacks_ = mapped.fallbacks;
   c.writable_ = wanted == MapMode::copy_on_write;
-  c.reason_ = std::move(reason);
+  c.reason_ = std::move(mapped.reason);
   c.bytes_ = c.mapping_.data();
   return c;
 }

@@ -1,6 +1,5 @@
-// The bytes of one open file as memory: a shared mapping, a private mapping, or
-// memory of our own that is filled, tensor by tensor, when first looked at.
-// Falls back in that order when the filesystem refuses, and keeps the reason.
+// The bytes of one open file as memory: a mapping (map_mode.h), or memory of our own that is filled, tensor by tensor,
+// when first looked at.
 // Over each of them, pieces may have been loaded into memory of our own.
 // Or a copy-on-write mapping, else memory of our own, whose views may be written:
 // there what was given out is never read anew, and a change shows to later looks.
@@ -17,10 +16,9 @@
 #include "os/filesystem.h"
 #include "os/mapping.h"
 #include "read/arena.h"
+#include "read/map_mode.h"
 
 namespace st::read {
-
-enum class MapMode : uint32_t { automatic = 0, shared = 1, private_copy = 2, none = 3, copy_on_write = 4 };
 
 class Content {
  public:

@@ -29,7 +29,7 @@ struct Model {
 // What a file's bytes hold, by the parser; nothing if no reader would take them.
 std::optional<Model> model_of(const std::string &file);
 // Its bytes, in the order of the names.
-std::string file_of(const Model &model, uint64_t alignment = default_alignment, uint64_t reserve = 0);
+std::string file_of(const Model &model, uint64_t alignment = write::default_alignment, uint64_t reserve = 0);
 
 // Bytes of which no two blocks of 64 are alike, nor those of two seeds.
 std::string fill(size_t n, int seed);

@@ -127,7 +127,7 @@ void check_round_trip(const Header &header) {
     REQUIRE(too_far && written.error().status == Status::offsets, said(written));
     return;
   }
-  REQUIRE(written->size() % default_alignment == 0, written->size());
+  REQUIRE(written->size() % st::write::default_alignment == 0, written->size());
   const std::string json = written->substr(length_bytes);
   REQUIRE(load_u64le(written->data()) == json.size(), json.size());
   const auto again = parse(json, written->size() + index.data_bytes());

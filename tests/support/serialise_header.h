@@ -5,11 +5,12 @@
 #include <string>
 
 #include "format/header.h"
+#include "newfile/layout.h"
 
 namespace st::testing {
 
 inline Result<std::string> serialise_header(std::span<const HeaderTensor> tensors, MetadataPairs metadata,
-                                            uint64_t alignment = default_alignment, uint64_t reserve = 0) {
+                                            uint64_t alignment = write::default_alignment, uint64_t reserve = 0) {
   auto out = serialize_header(tensors, metadata);
   if (!out) return out;
   const uint64_t unpadded = out->size() + reserve;

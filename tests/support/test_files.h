@@ -137,7 +137,7 @@ inline std::string file_of(const std::vector<TestTensor> &tensors, MetadataPairs
     entries.push_back({t.name, t.dtype, t.shape, data.size(), t.bytes.size()});
     data += t.bytes;
   }
-  auto header = serialise_header(entries, metadata, default_alignment, reserve);
+  auto header = serialise_header(entries, metadata, write::default_alignment, reserve);
   if (!header) {
     ADD_FAILURE() << header.error().message;
     return {};
