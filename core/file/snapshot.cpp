@@ -23,7 +23,7 @@ struct ReadHeader {
   uint64_t hash;  // of the length and the JSON
 };
 
-constexpr uint64_t window = uint64_t{96} << 10;    // from the heap, and in the cache
+constexpr uint64_t window = uint64_t{112} << 10;   // from the heap, and in the cache
 constexpr uint64_t at_first = uint64_t{16} << 10;  // read of a file before its header's length is known
 
 // A plain header, window by window; nothing if it is not of the plain form. `begun` bytes of it are in the buffer, of a

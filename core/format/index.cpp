@@ -89,13 +89,6 @@ IndexBuilder::IndexBuilder(uint64_t seed, size_t header_bytes) {
   index_.strings_.reserve(strings);
 }
 
-void IndexBuilder::back_to(const Mark &mark) {
-  index_.strings_.resize(mark.strings);
-  index_.dims_.resize(mark.dims);
-  index_.entries_.erase(index_.entries_.begin() + static_cast<ptrdiff_t>(mark.entries), index_.entries_.end());
-  index_.metadata_.resize(mark.metadata);
-}
-
 void IndexBuilder::add_metadata(std::string_view key, std::string_view value) {
   Index::Pair p;
   p.key = add_string(key);
@@ -103,6 +96,12 @@ void IndexBuilder::add_metadata(std::string_view key, std::string_view value) {
   p.value = add_string(value);
   p.value_len = static_cast<uint32_t>(value.size());
   index_.metadata_.push_back(p);
+}
+
+void IndexBuilder::drop_metadata() {
+  if (index_.metadata_.empty()) return;
+  index_.strings_.resize(index_.metadata_.front().key);
+  index_.metadata_.clear();
 }
 
 namespace {

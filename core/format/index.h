@@ -111,16 +111,15 @@ class IndexBuilder {
     index_.entries_.emplace_back(begin, end, name_, name_len_, shape_,
                                  static_cast<uint32_t>(index_.dims_.size() - shape_), dtype);
   }
-  void add_metadata(std::string_view key, std::string_view value);
-
-  // To undo what was added since.
-  struct Mark {
-    size_t strings, dims, entries, metadata;
-  };
-  Mark mark() const {
-    return {index_.strings_.size(), index_.dims_.size(), index_.entries_.size(), index_.metadata_.size()};
+  // They take back a tensor that has begun and not ended.
+  void drop_shape() { index_.dims_.resize(shape_); }
+  void drop_tensor() {
+    drop_shape();
+    index_.strings_.resize(name_);
   }
-  void back_to(const Mark &mark);
+
+  void add_metadata(std::string_view key, std::string_view value);
+  void drop_metadata();
 
   Result<Index> finish();
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "format/header.h"
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -19,7 +20,7 @@ class Scanner {
   Scanner(std::string_view json, IndexBuilder &builder)
       : at_(json.data()), end_(json.data() + json.size()), builder_(builder) {}
 
-  bool entry(bool *metadata_seen);
+  bool entry(bool *metadata_seen, bool *more);
   void space() {
     while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') ++at_;
   }
@@ -44,21 +45,33 @@ class Scanner {
   }
 
  private:
+  // What a header says of a tensor, but for the shape, which goes to the builder.
+  struct Value {
+    Dtype dtype{};
+    uint64_t begin = 0, end = 0;
+  };
+
   bool string(std::string_view *out);
   bool rest_of_string(std::string_view *out);
   bool again(const char *before, unsigned n);
-  bool dtype(std::optional<Dtype> *out);
   bool number(uint64_t *out);
-  bool offsets(uint64_t *begin, uint64_t *end);
-  bool metadata();
-  bool tensor(std::string_view name);
+  bool dtype(Value *out);
+  bool dims();
   bool shape();
+  bool begin_offset(uint64_t *out);
+  bool end_offset(uint64_t *out);
+  bool offsets(Value *out);
+  bool stock_value(Value *out);
+  bool any_value(Value *out);
+  bool value_of(Value *out);
+  bool metadata();
+  bool end_of_entry(bool *more);
 
   const char *at_;
   const char *const end_;
   IndexBuilder &builder_;
   // The dtype of the tensor before, and how it was spelt.
-  std::optional<Dtype> last_dtype_;
+  Dtype last_dtype_{};
   const char *last_dtype_text_ = nullptr;
   unsigned last_dtype_size_ = 0;
   uint64_t last_end_ = 0;
@@ -69,14 +82,18 @@ class Scanner {
 // How many of the next bytes belong to a plain string, which a quote, a backslash
 // or a control character ends; `step` if all do.
 #ifdef __SSE2__
-constexpr unsigned step = 16;
-unsigned plain_bytes(const char *at) {
+constexpr unsigned step = 64;  // most names are shorter, so that no branch depends on their length
+uint64_t ends_of_16(const char *at) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(at));
   const __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
   const __m128i backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
   const __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-  const auto ends = static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control)));
-  return ends ? static_cast<unsigned>(__builtin_ctz(ends)) : step;
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control)));
+}
+unsigned plain_bytes(const char *at) {
+  const uint64_t ends =
+      ends_of_16(at) | ends_of_16(at + 16) << 16 | ends_of_16(at + 32) << 32 | ends_of_16(at + 48) << 48;
+  return ends ? static_cast<unsigned>(__builtin_ctzll(ends)) : step;
 }
 #else
 constexpr unsigned step = 8;
@@ -105,6 +122,8 @@ bool Scanner::again(const char *before, unsigned n) {
   return same;
 }
 
+static_assert(step <= header_padding);
+
 bool Scanner::string(std::string_view *out) {
   return take('"') && rest_of_string(out);
 }
@@ -121,132 +140,114 @@ bool Scanner::rest_of_string(std::string_view *out) {
   return true;
 }
 
-// The decimal digits at the beginning of eight bytes: how many, and their value.
-// Without a branch on their count, which no predictor could guess.
-struct Digits {
-  unsigned count;
-  uint64_t value;
-};
-
-Digits leading_digits(const char *at) {
-  uint64_t word;
-  std::memcpy(&word, at, 8);
-  word ^= 0x3030303030303030;  // a digit is its value now, anything else is above 9
-  const uint64_t others = ((word + 0x7676767676767676) | word) & 0x8080808080808080;
-  const unsigned count = others ? static_cast<unsigned>(__builtin_ctzll(others)) / 8 : 8;
-  if (count == 0) return {0, 0};
-  word <<= 64 - 8 * count;         // zeros before them
-  word = word * 10 + (word >> 8);  // pairs, then pairs of pairs
-  constexpr uint64_t pairs = 0x000000FF000000FF;
-  return {count, ((word & pairs) * 0x000F424000000064 + ((word >> 16) & pairs) * 0x0000271000000001) >> 32};
-}
-
+// 18 digits always fit; a leading zero is no JSON; what may follow is for the caller to take, and is never part of a
+// number. Digit by digit: the processor guesses where the number ends, and reads on meanwhile. Arithmetic on eight
+// digits at once would make all that follows wait for the end.
 bool Scanner::number(uint64_t *out) {
   if (*at_ <= ' ') space();
   const char *begin = at_;
-  Digits more = leading_digits(at_);  // the padding lets us read past the end
-  uint64_t n = more.value;
-  at_ += more.count;
-  while (more.count == 8 && at_ - begin <= 16) {
-    static constexpr uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
-    more = leading_digits(at_);
-    n = n * tens[more.count] + more.value;
-    at_ += more.count;
-  }
-  const auto digits = at_ - begin;
+  uint64_t n = 0;
+  for (unsigned digit; (digit = static_cast<unsigned char>(*at_) - '0') <= 9; ++at_) n = n * 10 + digit;
   *out = n;
-  // 18 digits always fit; a leading zero is no JSON; what may follow is for the
-  // caller to take, and is never part of a number.
+  const auto digits = at_ - begin;
   return digits >= 1 && digits <= 18 && (*begin != '0' || digits == 1);
 }
 
-// Both offsets. Most tensors begin where the one before ended.
-bool Scanner::offsets(uint64_t *begin, uint64_t *end) {
-  if (!take('[')) return false;
+// Most tensors begin where the one before ended.
+bool Scanner::begin_offset(uint64_t *out) {
   const char *digits = at_;
   if (last_end_digits_ != 0 && again(last_end_text_, last_end_digits_) && (*at_ < '0' || *at_ > '9')) {
-    *begin = last_end_;
-  } else {
-    at_ = digits;
-    if (!number(begin)) return false;
+    *out = last_end_;
+    return true;
   }
-  if (!take(',')) return false;
-  if (*at_ <= ' ') space();
-  last_end_text_ = at_;
-  if (!number(end)) return false;
-  last_end_digits_ = static_cast<unsigned>(at_ - last_end_text_);
-  last_end_ = *end;
-  return take(']');
+  at_ = digits;
+  return number(out);
 }
 
-bool Scanner::shape() {
-  if (!take('[')) return false;
-  if (take(']')) return true;
+bool Scanner::end_offset(uint64_t *out) {
+  if (*at_ <= ' ') space();
+  const char *digits = at_;
+  if (!number(out)) return false;
+  last_end_ = *out;
+  last_end_text_ = digits;
+  last_end_digits_ = static_cast<unsigned>(at_ - digits);
+  return true;
+}
+
+bool Scanner::offsets(Value *out) {
+  return take('[') && begin_offset(&out->begin) && take(',') && end_offset(&out->end) && take(']');
+}
+
+bool Scanner::dims() {
   do {
     uint64_t dim;
     if (!number(&dim)) return false;
     builder_.add_dim(dim);
   } while (take(','));
-  return take(']');
+  return true;
+}
+
+bool Scanner::shape() {
+  if (!take('[')) return false;
+  return take(']') || (dims() && take(']'));
 }
 
 // Most tensors have the dtype of the one before.
-bool Scanner::dtype(std::optional<Dtype> *out) {
-  if (!last_dtype_ || !again(last_dtype_text_, last_dtype_size_)) {
+bool Scanner::dtype(Value *out) {
+  if (last_dtype_size_ == 0 || !again(last_dtype_text_, last_dtype_size_)) {
     std::string_view name;
     if (!string(&name)) return false;
-    last_dtype_ = parse_dtype(name);
+    const auto known = parse_dtype(name);
+    if (!known) return false;
+    last_dtype_ = *known;
     last_dtype_text_ = name.data() - 1;  // with its quotes
     last_dtype_size_ = static_cast<unsigned>(name.size() + 2);
   }
-  *out = last_dtype_;
-  return out->has_value();
+  out->dtype = last_dtype_;
+  return true;
 }
 
-bool Scanner::tensor(std::string_view name) {
-  builder_.begin_tensor(name);
-  std::optional<Dtype> type;
-  uint64_t begin = 0, end = 0;
-  bool has_shape = false, has_offsets = false;
-  if (!take('{')) return false;
+// As the stock writer spells it: its order, and no space. So are most tensors, and a literal is one comparison.
+bool Scanner::stock_value(Value *out) {
+  return literal(":{\"dtype\":") && dtype(out) && literal(",\"shape\":[") && (*at_ == ']' || dims()) &&
+         literal("],\"data_offsets\":[") && begin_offset(&out->begin) && literal(",") && end_offset(&out->end) &&
+         literal("]}");
+}
+
+bool Scanner::any_value(Value *out) {
+  if (!take(':') || !take('{')) return false;
+  bool has_dtype = false, has_shape = false, has_offsets = false;
   for (int field = 0; field < 3; ++field) {
     if (field > 0 && !take(',')) return false;
-    enum { unknown, is_dtype, is_shape, is_offsets } key = unknown;
-    if (literal("\"dtype\":"))
-      key = is_dtype;
-    else if (literal("\"shape\":"))
-      key = is_shape;
-    else if (literal("\"data_offsets\":"))
-      key = is_offsets;
-    else {
-      std::string_view name;
-      if (!string(&name) || !take(':')) return false;
-      if (name == "dtype")
-        key = is_dtype;
-      else if (name == "shape")
-        key = is_shape;
-      else if (name == "data_offsets")
-        key = is_offsets;
-    }
-    if (key == is_dtype && !type) {
-      if (!dtype(&type)) return false;
-    } else if (key == is_shape && !has_shape) {
+    std::string_view key;
+    if (!string(&key) || !take(':')) return false;
+    if (key == "dtype" && !has_dtype) {
+      has_dtype = true;
+      if (!dtype(out)) return false;
+    } else if (key == "shape" && !has_shape) {
       has_shape = true;
       if (!shape()) return false;
-    } else if (key == is_offsets && !has_offsets) {
+    } else if (key == "data_offsets" && !has_offsets) {
       has_offsets = true;
-      if (!offsets(&begin, &end)) return false;
+      if (!offsets(out)) return false;
     } else {
       return false;
     }
   }
-  if (!take('}')) return false;
-  builder_.end_tensor(*type, begin, end);
-  return true;
+  return take('}');
+}
+
+bool Scanner::value_of(Value *out) {
+  const char *const begin = at_;
+  if (stock_value(out)) return true;
+  at_ = begin;
+  builder_.drop_shape();
+  *out = {};
+  return any_value(out);
 }
 
 bool Scanner::metadata() {
-  if (!take('{')) return false;
+  if (!take(':') || !take('{')) return false;
   if (take('}')) return true;
   do {
     std::string_view key, value;
@@ -256,14 +257,30 @@ bool Scanner::metadata() {
   return take('}');
 }
 
-// One entry: a tensor, or the metadata.
-bool Scanner::entry(bool *metadata_seen) {
+// Whether another entry follows, or the end.
+bool Scanner::end_of_entry(bool *more) {
+  *more = take(',');
+  return *more || take('}');
+}
+
+// One entry: a tensor, or the metadata. The builder has it only if it is whole.
+bool Scanner::entry(bool *metadata_seen, bool *more) {
   std::string_view name;
-  if (!string(&name) || !take(':')) return false;
-  if (name != "__metadata__") return tensor(name);
+  if (!string(&name)) return false;
+  if (name != "__metadata__") {
+    builder_.begin_tensor(name);
+    Value value;
+    if (value_of(&value) && end_of_entry(more)) {
+      builder_.end_tensor(value.dtype, value.begin, value.end);
+      return true;
+    }
+    builder_.drop_tensor();
+    return false;
+  }
   if (*metadata_seen) return false;
-  *metadata_seen = true;
-  return metadata();
+  *metadata_seen = metadata() && end_of_entry(more);
+  if (!*metadata_seen) builder_.drop_metadata();
+  return *metadata_seen;
 }
 
 }  // namespace
@@ -279,22 +296,13 @@ bool Scanner::entry(bool *metadata_seen) {
     taken = scanner.position(window);
   }
   while (state_ == State::entries) {
-    const IndexBuilder::Mark mark = builder_.mark();
-    bool metadata_seen = metadata_seen_;
-    bool whole = scanner.entry(&metadata_seen);
     bool more = false;
-    if (whole) {
-      more = scanner.take(',');
-      whole = more || scanner.take('}');
-    }
-    if (!whole) {
+    if (!scanner.entry(&metadata_seen_, &more)) {
       // Perhaps only cut by the window's end: it comes again at the next one's
       // beginning, if it is not there already.
-      builder_.back_to(mark);
       if (last || taken == 0) return std::nullopt;
       break;
     }
-    metadata_seen_ = metadata_seen;
     taken = scanner.position(window);
     if (!more) state_ = State::after;
   }

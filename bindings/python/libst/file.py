@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Optional, Union, overload
 
@@ -112,14 +112,14 @@ def open(
     raw = fs_path(path)
     if mode == "r+":
         warn_of_blob(raw, stacklevel=2)
-    handle = opened(lambda out: callbacks.call(_abi.st_open, raw, options, out), callbacks)
-    text = os.fsdecode(raw)
+    handle = opened(partial(callbacks.call, _abi.st_open, raw, options), callbacks)
+    text = path if isinstance(path, str) else os.fsdecode(raw)
     file = File._of(handle, callbacks, guarded, text, mode, lock_timeout)
     file._options = {
         "path": _absolute(text),
         "mode": mode,
         "mapping": mapping,
-        "deltas": [_absolute(os.fsdecode(fs_path(delta))) for delta in deltas],
+        "deltas": [_absolute(os.fsdecode(fs_path(delta))) for delta in deltas] if deltas else [],
         "prefetch": prefetch,
         "direct": direct,
         "io_threads": io_threads,
@@ -612,7 +612,7 @@ def _open_with(options: dict[str, Any]) -> File:
 
 def _absolute(path: str) -> str:
     """For other processes, which may have other working directories, as this one may have later."""
-    if os.path.isabs(path):
+    if path.startswith("/"):
         return path
     try:
         return os.path.abspath(path)
@@ -627,7 +627,7 @@ class _Names(KeysView[str]):
     _mapping: File
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._mapping)
+        return self._mapping._pin().names()
 
 
 class _Items(ItemsView[str, Array]):

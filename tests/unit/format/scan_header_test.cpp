@@ -7,12 +7,15 @@
 namespace st {
 namespace {
 
-std::string plain_header() {
-  std::string json = R"({"__metadata__":{"format":"pt","note":"sp ace"})";
+// With the metadata behind some of the tensors.
+std::string plain_header(int before_metadata) {
+  std::string json = "{";
   uint64_t at = 0;
   for (int i = 0; i < 40; ++i) {
+    if (i > 0) json += ",";
+    if (i == before_metadata) json += R"("__metadata__":{"format":"pt","note":"sp ace"},)";
     const std::string name = "model.layers." + std::to_string(i * 37) + ".weight";
-    json += ",\"" + name + R"(":{"dtype":"F32","shape":[)" + std::to_string(i) + R"(,2],"data_offsets":[)" +
+    json += "\"" + name + R"(":{"dtype":"F32","shape":[)" + std::to_string(i) + R"(,2],"data_offsets":[)" +
             std::to_string(at) + ",";
     at += static_cast<uint64_t>(i) * 8;
     json += std::to_string(at) + "]}";
@@ -40,8 +43,11 @@ std::optional<Index> scan_in_windows(const std::string &json, size_t size) {
   return index ? std::optional<Index>(std::move(*index)) : std::nullopt;
 }
 
-TEST(ScanInWindows, GivesTheSameIndexWhateverTheirSize) {
-  const std::string json = plain_header();
+class Metadata : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Place, Metadata, testing::Values(0, 20));
+
+TEST_P(Metadata, GivesTheSameIndexWhateverTheSizeOfWindows) {
+  const std::string json = plain_header(GetParam());
   const auto whole = scan_in_windows(json, json.size());
   ASSERT_TRUE(whole);
   ASSERT_EQ(whole->size(), 40u);
@@ -52,7 +58,9 @@ TEST(ScanInWindows, GivesTheSameIndexWhateverTheirSize) {
     ++read;
     ASSERT_EQ(index->size(), whole->size()) << size;
     ASSERT_EQ(index->data_bytes(), whole->data_bytes()) << size;
+    ASSERT_EQ(index->names(), whole->names()) << size;
     ASSERT_EQ(index->metadata_size(), 2u) << size;
+    ASSERT_EQ(index->metadata_find("note"), "sp ace") << size;
     for (size_t i = 0; i < whole->size(); ++i) {
       const TensorView a = index->at(i), b = whole->at(i);
       ASSERT_EQ(a.name, b.name) << size;
