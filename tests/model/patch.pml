@@ -71,12 +71,12 @@ inline take(t, me) {
 proctype writer(byte me) {
   byte i, k, state, held;
   bool hot, idle;
-  atomic { /* the first changes both tensors; the others any, and perhaps back to what was */
+  atomic { /* tensors of each, so that some pairs meet and some do not; and perhaps back to what was */
     up && running < AT_ONCE -> running++;
     if
-    :: me == 0 -> mask[me] = 3; value[me] = 1
+    :: me == 0 -> value[me] = 1; if :: mask[me] = 3 :: WRITERS == 2 -> mask[me] = 2 fi
     :: me > 0 ->
-      if :: mask[me] = 3 :: me == 1 -> mask[me] = 1 fi;
+      if :: mask[me] = me :: WRITERS == 2 || me == 2 -> mask[me] = 3 fi;
       if :: value[me] = 0 :: value[me] = 3 - me fi
     fi
   }

@@ -18,6 +18,11 @@
 #define CUTS 1
 #endif
 #define JOURNALS 3
+#ifdef WITH_EIO
+#define DIFFER false /* all change tensor 0 */
+#else
+#define DIFFER true
+#endif
 #define bit(x) (1 << (x))
 
 /* `now` in the page cache; `may`: what the disk may hold after a power cut; `dev`: the same after a flush. */
@@ -88,7 +93,8 @@ proctype handle(byte me; byte txns) {
         may_die;
         txns--; ids++; id = ids;
         if :: me == 0 -> j = 0 :: me == 0 && txns < TXNS0 - 1 -> j = 1 :: me == 1 -> j = 2 fi;
-        if :: mask[id] = 1 :: id > 1 -> mask[id] = 2 :: mask[id] = 3 fi; /* the first begins with tensor 0, and with 1 */
+        /* The first begins with tensor 0, and with value 1. */
+        if :: mask[id] = 1 :: id > 1 && DIFFER -> mask[id] = 2 :: id < 3 && DIFFER -> mask[id] = 3 fi;
         if :: id != 2 -> value[id] = 1 :: id > 1 -> value[id] = 0 fi;    /* 0 is what was in the beginning */
 #ifdef WITH_PUBLISH
         if :: me == 1 -> publishes = true; mask[id] = 3 :: else fi;

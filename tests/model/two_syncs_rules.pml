@@ -114,9 +114,6 @@ inline look(me, set) {
       :: record[i].now != 0 && body[i].now == record[i].now ->
         if
         :: (!excl[i] && !shared[i]) || (mask[record[i].now] & (set)) -> hot = true
-#ifdef SYNC_LIVE
-        :: excl[i] && !(mask[record[i].now] & (set)) -> sync_other(i)
-#endif
         :: else
         fi
       :: else ->
