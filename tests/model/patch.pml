@@ -76,7 +76,7 @@ proctype writer(byte me) {
     if
     :: me == 0 -> value[me] = 1; if :: mask[me] = 3 :: WRITERS == 2 -> mask[me] = 2 fi
     :: me > 0 ->
-      if :: mask[me] = me :: WRITERS == 2 || me == 2 -> mask[me] = 3 fi;
+      if :: mask[me] = me :: WRITERS == 2 -> mask[me] = 3 fi;
       if :: value[me] = 0 :: value[me] = 3 - me fi
     fi
   }

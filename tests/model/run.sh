@@ -14,7 +14,7 @@ if command -v tcc >/dev/null; then QUICK=(tcc); fi
 variants() {
   cat <<END
 patch SAFE -DWITH_READER -DWRITERS=2 -DCUTS=0
-patch safe -DWRITERS=2 -DKILLS=2 -DCUTS=2
+patch safe -DWRITERS=2 -DCUTS=2
 patch SAFE -DAT_ONCE=2
 patch safe -DWRITERS=2 -DNO_HEADER
 patch fault -DWRITERS=2 -DNO_JOURNAL_SYNC
