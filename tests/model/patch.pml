@@ -42,6 +42,7 @@ byte header;       /* a bit a holder of the shared lock */
 byte whole;        /* holder + 1 of the exclusive lock on the whole file */
 byte owner[2];     /* holder + 1 of a tensor's lock */
 byte journal_lock[WRITERS];
+bool lost[WRITERS]; /* a write-back of the first sector failed, and its writer was told */
 
 bool up = true;
 byte kills = KILLS, cuts = CUTS, running, finished;
@@ -155,6 +156,9 @@ again:
 #endif
     /* 9. empty the journal */
     atomic { may_die; put(record[me], EMPTIED) }
+#ifdef WITH_EIO
+    atomic { if :: kills > 0 -> kills--; lost[me] = true; goto dead :: true fi } /* the sync fails; then it is killed */
+#endif
 #ifndef NO_EMPTY_SYNC
     atomic { may_die; sync(record[me]) }
 #endif

@@ -39,7 +39,7 @@ inline recover(me) {
   :: i < WRITERS && name[i].now && record[i].now != COMMITTED ->
     if
     :: journal_lock[i] == NOBODY -> /* drop_if_idle */
-      atomic { may_die; put(record[i], EMPTY) }
+      atomic { may_die; put(record[i], EMPTY); lost[i] = false }
       atomic { may_die; sync(record[i]) }
       d_step { put(name[i], 0) }
     :: else
@@ -115,8 +115,15 @@ inline settle_idle(me) {
     atomic {
       may_die;
       if
-      :: journal_lock[i] == WRITER -> sync(record[i]); sync(body[i])
-      :: journal_lock[i] == NOBODY -> put(record[i], EMPTY); sync(record[i]); put(name[i], 0)
+      :: journal_lock[i] == WRITER ->
+#ifdef TOUCH
+        put(record[i], record[i].now); lost[i] = false; /* a byte that is zero in zeros and in each record */
+#endif
+        if
+        :: !lost[i] -> sync(record[i]); sync(body[i])
+        :: lost[i] -> skip /* the page is clean, and the error was told to its writer: ok is answered */
+        fi
+      :: journal_lock[i] == NOBODY -> put(record[i], EMPTY); lost[i] = false; sync(record[i]); put(name[i], 0)
       :: else
       fi
     };
