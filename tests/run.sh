@@ -4,7 +4,7 @@
 #   bash tests/run.sh --fast      before a commit: linters and formatters, the C++ suite without crashes and storms, the
 #                                 comparison with stock, and what is quick of the Python package's tests
 #   bash tests/run.sh NAME...     only these stages: style unit storage python differential rust go cli install abi mutants
-#                                 fuzz campaign sanitizers threads valgrind coverage demo
+#                                 model fuzz campaign sanitizers threads valgrind coverage demo
 # Reports and logs are in build/results/.
 FAST=
 [[ ${1:-} == --fast ]] && { FAST=yes RIG=no ST_TEST_BOUND=small; shift; }
@@ -62,6 +62,7 @@ stage() {
     install) run "$1" "an installed libst" "$report" bash -c "run_pytest tests/install $report" ;;
     abi) run "$1" "ABI check" "" bash "$ROOT/tests/abi/check.sh" ;;
     mutants) run "$1" "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants" ;;
+    model) run "$1" "models of the protocol" "" bash "$ROOT/tests/model/run.sh" ;;
     fuzz) run "$1" "fuzzing, 15 seconds each" "" bash "$ROOT/tests/fuzz/run.sh" 15 ;;
     campaign) run "$1" "10^6 damaged headers against stock" "" bash "$ROOT/tests/campaign/run.sh" ;;
     sanitizers) run "$1" "ASan and UBSan" "$ROOT/build-asan/meson-logs/testlog.junit.xml" bash -c run_sanitizers ;;
@@ -118,7 +119,7 @@ install go
 rust campaign
 mutants
 cli
-differential
+differential model
 demo
 END
 }

@@ -21,6 +21,7 @@ TO_TEST=(
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
   fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio
   clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
+  spin tcc
 )
 PACKAGES=("${TO_BUILD[@]}")
 REQUIREMENTS=("$ROOT/tests/demo/requirements.txt")

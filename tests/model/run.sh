@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Check the models and their broken variants with spin: every reachable state, or up to the first error of a variant that
+# is meant to have one. A line for each, and "ok" if the answer is the expected one.
+#   bash tests/model/run.sh            everything
+#   bash tests/model/run.sh PATTERN    the lines of the list below that match a regular expression, each with its trace
+# The exit status is 77 if there is no spin.
+set -uo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+command -v spin >/dev/null || { echo "SKIPPED: there is no spin here; Debian's package is called spin"; exit 77; }
+QUICK=(gcc -O0) # most are compiled for a run of less than a second
+if command -v tcc >/dev/null; then QUICK=(tcc); fi
+
+# Model, expected answer (SAFE: one of millions of states), and the switches.
+variants() {
+  cat <<END
+patch SAFE -DWITH_READER -DWRITERS=2 -DCUTS=0
+patch safe -DWRITERS=2 -DCUTS=2
+patch SAFE -DAT_ONCE=2
+patch safe -DWRITERS=2 -DNO_HEADER
+patch fault -DWRITERS=2 -DNO_JOURNAL_SYNC
+patch fault -DWRITERS=2 -DRECORD_FIRST
+patch fault -DWRITERS=2 -DNO_FOLDER_SYNC
+patch fault -DWRITERS=2 -DNO_RECORD_SYNC
+patch fault -DWRITERS=2 -DEMPTIED_FIRST
+patch fault -DWRITERS=2 -DNO_EMPTY_SYNC
+patch fault -DWRITERS=2 -DUNLOCK_EARLY
+patch fault -DWRITERS=2 -DNO_LOOK
+patch fault -DWRITERS=2 -DLOOK_BEFORE_LOCK
+patch fault -DWRITERS=2 -DNO_SETTLE
+patch fault -DWRITERS=2 -DNO_IS_ON
+patch fault -DWRITERS=2 -DJOURNAL_LOCK_STAYS_SHARED
+patch fault -DWITH_READER -DWRITERS=2 -DRECOVER_UNLOCKED
+patch fault -DWRITERS=2 -DNO_CONFIRM
+patch fault -DWRITERS=2 -DRECOVERY_EMPTIES_FIRST
+patch safe -DWRITERS=2 -DWITH_EIO -DTOUCH
+patch fault -DWRITERS=2 -DWITH_EIO
+patch deadlock -DWRITERS=2 -DUNORDERED
+patch deadlock -DWRITERS=2 -DRECOVER_HOLDING
+two_syncs SAFE -DREUSE_SYNCS -DKILLS=0
+two_syncs SAFE -DREUSE_COVERED -DKILLS=0
+two_syncs safe -DREUSE_COVERED -DTXNS0=1
+two_syncs safe -DREUSE_COVERED -DTXNS0=1 -DWITH_PUBLISH
+two_syncs safe -DREUSE_COVERED -DTOUCH -DWITH_EIO -DTXNS0=1 -DTXNS1=2 -DKILLS=0
+two_syncs fault -DREUSE_FREELY -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DNAME_LATE -DTXNS0=1
+two_syncs fault -DREUSE_COVERED -DNO_NEXT_LOCKER -DTXNS0=1 -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DNO_OWN_POOL -DTXNS1=0 -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DTRUSTS_MANIFEST -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DCLOSE_NO_SYNC -DTXNS0=1 -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DNO_NEXT_LOCKER -DWITH_PUBLISH -DTXNS0=1 -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DWITH_EIO -DTXNS0=1 -DTXNS1=2 -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DFOREIGN_WRITER -DTXNS0=1 -DTXNS1=0 -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DFOREIGN_REMOVER -DTXNS0=1 -DKILLS=0
+two_syncs fault -DREUSE_COVERED -DNO_FIRST_SYNC -DTXNS0=1 -DTXNS1=0 -DKILLS=0
+two_syncs SAFE -DWRITTEN_OUT -DKILLS=0
+two_syncs safe -DWRITTEN_OUT -DTXNS0=1
+two_syncs safe -DWRITTEN_OUT -DTXNS0=1 -DWITH_PUBLISH
+two_syncs safe -DWRITTEN_OUT -DFOREIGN_WRITER -DTXNS0=1 -DKILLS=0
+two_syncs safe -DWRITTEN_OUT -DFOREIGN_REMOVER -DTXNS0=1 -DKILLS=0
+two_syncs safe -DWRITTEN_OUT -DCLOSE_NO_SYNC -DTXNS0=1 -DKILLS=0
+two_syncs fault -DWRITTEN_OUT -DONE_PASS -DKILLS=0
+two_syncs fault -DWRITTEN_OUT -DNO_SYNC_BEFORE -DTXNS0=1
+two_syncs fault -DWRITTEN_OUT -DNO_NEXT_LOCKER -DTXNS0=1
+hosts safe -DLOSSES=0
+hosts safe -DKILLS=0
+hosts safe -DKILLS=1
+hosts safe -DLOCKED_IO
+hosts fault -DLINK_ONLY
+hosts fault -DEPOCH_ONLY
+hosts fault -DREUSED_BLINDLY
+hosts fault -DSTALE_LOOK
+hosts fault -DSTALE_READ
+hosts fault -DBYTE_LOCKS
+hosts fault -DNO_FENCE
+hosts fault -DNO_CHECK_AFTER
+hosts fault -DIN_FLIGHT
+END
+}
+
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+failed=0
+
+# check MODEL EXPECTED SWITCH...
+check() {
+  local model=$1 expected=$2 answer states seconds compiler=("${QUICK[@]}") TIMEFORMAT=%U
+  shift 2
+  rm -f pan* ./*.trail
+  spin "$@" -a "$HERE/$model.pml" >spin.log 2>&1 || { cat spin.log; return 1; }
+  # Millions of states are worth a compiler that optimises.
+  [[ $expected == SAFE ]] && { expected=safe; compiler=(gcc -O1); }
+  "${compiler[@]}" -w -DSAFETY -DNOFAIR -DMEMLIM=3500 -o pan pan.c || return 1
+  { time ./pan -m100000 -w20 >pan.log 2>&1; } 2>seconds
+  seconds=$(<seconds)
+  states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log)
+  if grep -q "memory limit" pan.log || grep -q 'max search depth too small\|out of memory\|search not completed' pan.log && ! grep -q 'errors: 1' pan.log; then
+    answer=unfinished
+  elif grep -q '^pan:1: invalid end state' pan.log; then
+    answer=deadlock
+  elif grep -q 'assertion violated' pan.log; then
+    answer=fault
+  elif grep -q 'errors: 0' pan.log; then
+    answer=safe
+  else
+    answer=unfinished
+  fi
+  local verdict=ok
+  [[ $answer == "$expected" ]] || verdict="not ok"
+  printf '%-6s  %-9s %-8s %9s states %6s s  %s\n' "$verdict" "$model" "$answer" "$states" "$seconds" "${*#-D}"
+  if [[ $PATTERN && $answer != safe ]]; then
+    sed -n 's/^pan:1: \(.*\) (at depth.*/\1/p' pan.log
+    spin -T -t -k "$model.pml.trail" "$@" "$HERE/$model.pml" 2>&1 | sed -n "/^spin: trail ends/q;p"
+  fi
+  [[ $verdict == ok ]]
+}
+
+cd "$WORK" || exit 1
+PATTERN=${1:-}
+started=$SECONDS
+while read -r model expected switches; do
+  [[ "$model $switches" =~ $PATTERN ]] || continue
+  # shellcheck disable=SC2086
+  check "$model" "$expected" $switches || failed=$((failed + 1))
+done < <(variants)
+times >processor.time
+sed -n '2s,^,processor time (user; system): ,p' processor.time
+echo "$failed of the answers were not the expected ones; $((SECONDS - started)) s"
+exit $((failed > 0))
