@@ -106,7 +106,7 @@ Result<void> ShardCommit::commit_new_names() {
   if (index_.fresh) {
     // Before the new index may stand: whatever becomes of this process, what it names stays.
     for (Transaction *part : work_.parts) part->leave_new_name(true);
-    done = rename_index();
+    done = shards_.rename_index(index_.file, *index_.fresh);
     if (!done) {
       const auto replaced = shards_.location().was_replaced(index_.file);
       if (replaced && !*replaced) {

@@ -281,12 +281,6 @@ Result<void> ShardCommit::make_index(const std::string &text) {
   return file.sync();
 }
 
-Result<void> ShardCommit::rename_index() {
-  ST_TRY(auto fresh, index_.fresh->file().stat());
-  shards_.own_index_ = Shards::state_of(fresh);
-  return index_.fresh->rename();
-}
-
 Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   entry->file = shards_.location().name();
   ST_TRY(entry->old, write::form_of_index(index_.file));
@@ -355,7 +349,7 @@ Result<void> ShardCommit::apply() {
   for (Transaction *part : work_.parts) ST_TRY(part->publish_gains());
   if (makes_files) ST_TRY(sync_folder());
   if (index_.fresh) {
-    ST_TRY(rename_index());
+    ST_TRY(shards_.rename_index(index_.file, *index_.fresh));
     ST_TRY(sync_folder());
   }
   for (Transaction *part : work_.parts) ST_TRY(part->publish_losses());

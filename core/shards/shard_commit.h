@@ -66,7 +66,6 @@ class ShardCommit {
   Result<void> prepare();
   Result<void> prepare_index(write::SuperParticipant *entry);
   Result<void> make_index(const std::string &text);
-  Result<void> rename_index();
   Result<void> check_all_is_there() const;
   Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
