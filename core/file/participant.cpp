@@ -8,7 +8,7 @@
 #include "file/transaction.h"
 #include "journal/identity.h"
 #include "journal/space.h"
-#include "os/lock_holder.h"
+#include "os/turnstile.h"
 
 namespace st::store {
 
@@ -31,19 +31,13 @@ Transaction::Gain Transaction::gain() const {
   return {static_cast<int64_t>(bytes - before.data_bytes()), static_cast<int64_t>(parameters)};
 }
 
-Result<bool> Transaction::lock_part(int32_t timeout_ms) {
+Result<write::Look> Transaction::lock_part(int32_t timeout_ms) {
   ST_TRY(may_go_on());
   control_ = Control(options_.progress, &data_file_.interrupts_);
-  bool hot = false;
-  auto locked = lock(timeout_ms, &hot);
-  if (!locked) {
-    if (locked.error().status != Status::busy) failed_ = true;
-    return Failure(std::move(locked.error()));
-  }
-  if (hot) return false;
-  locked_ = std::move(*locked);
-  if (publishes()) ST_TRY(draft());
-  return true;
+  auto look = lock(timeout_ms, HotJournals::tell, &locked_);
+  if (!look && look.error().status != Status::busy) failed_ = true;
+  if (look && *look == write::Look::settled && publishes()) ST_TRY(draft());
+  return look;
 }
 
 Result<void> Transaction::recover_part(int32_t timeout_ms) {
@@ -53,7 +47,7 @@ Result<void> Transaction::recover_part(int32_t timeout_ms) {
 Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form *form, std::string *name,
                                                                      bool keeping_removed) {
   auto made = std::make_unique<NewFile>();
-  ST_TRY(make(*locked_, made.get(), data_file_.at_, write::undecided_infix, keeping_removed));
+  ST_TRY(make(locked_, made.get(), data_file_.at_, write::undecided_infix, keeping_removed));
   ST_TRY(made->replacement->sync(control_));
   *form = {made->snapshot->file_size(), made->snapshot->header_hash};
   *name = made->replacement->temporary();
@@ -63,18 +57,18 @@ Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form
 Result<void> Transaction::prepare_part(const write::Super &super, write::SuperParticipant *entry) {
   failed_ = true;  // there is no second commit
   entry->file = data_file_.at_.name();
-  entry->old = {locked_->identity.size, locked_->identity.header_hash};
+  entry->old = {locked_.identity.size, locked_.identity.header_hash};
   ST_TRY(need_journal());
   if (!publishes()) {
     ST_TRY(restage_if_gone());
     entry->journal = journal_.journal->name();
     ST_TRY(stage_borrowed());
-    ST_TRY(write::reserve_space(locked_->file, snapshot_->filesystem, pieces(), control_));
+    ST_TRY(write::reserve_space(locked_.file(), snapshot_->filesystem, pieces(), control_));
     buffer_ = write::chunk_for(pieces());
-    return write::prepare_patch(locked_->file, journal_.folder->dir(), *journal_.journal, pieces(), locked_->identity,
+    return write::prepare_patch(locked_.file(), journal_.folder->dir(), *journal_.journal, pieces(), locked_.identity,
                                 control_, super);
   }
-  ST_TRY(check_links(*locked_));
+  ST_TRY(check_links(locked_));
   const Makes made = makes(true);
   if (made.first) {
     ST_TRY(first_, make_part(&entry->first_form, &entry->first, made.first_keeps));
@@ -86,14 +80,14 @@ Result<void> Transaction::prepare_part(const write::Super &super, write::SuperPa
   ST_TRY(restage_if_gone());
   entry->journal = journal_.journal->name();
   write::Journal &journal = *journal_.journal;
-  ST_TRY(journal.seal_part(locked_->identity, {}, super.transaction, super.index));
+  ST_TRY(journal.seal_part(locked_.identity, {}, super.transaction, super.index));
   ST_TRY(journal.sync_payload(journal_.folder->dir(), control_));
   return journal.commit();
 }
 
 Result<void> Transaction::apply_prepared() {
   if (publishes()) return {};
-  return write::apply_prepared(locked_->file, *journal_.journal, pieces(), buffer_);
+  return write::apply_prepared(locked_.file(), *journal_.journal, pieces(), buffer_);
 }
 
 Result<void> Transaction::publish_gains() {
@@ -122,18 +116,18 @@ void Transaction::finish_part() {
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
   NewFile *last = second_ ? second_.get() : first_.get();
   if (last) data_file_.adopt(std::move(last->snapshot));
-  if (last) os::hand_over(locked_->file, locked_->lock);
+  if (last) os::hand_over(locked_.held->file, locked_.held->lock);
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();
   second_.reset();
-  locked_.reset();
+  locked_ = {};
 }
 
 Result<void> Transaction::prepare_new_name(const os::Location &at) {
   failed_ = true;  // there is no second commit
   if (!keeps_any()) return {};
   first_ = std::make_unique<NewFile>();
-  ST_TRY(make(*locked_, first_.get(), at, write::temporary_infix));
+  ST_TRY(make(locked_, first_.get(), at, write::temporary_infix));
   return first_->replacement->file().sync();
 }
 
@@ -146,7 +140,7 @@ void Transaction::finish_new_name() {
   ++counters.commits;
   if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
   first_.reset();
-  locked_.reset();
+  locked_ = {};
   // This file changes no more.
   if (journal_.journal) return_journal();
   data_file_.close_idle_journals();
@@ -161,7 +155,7 @@ void Transaction::drop_part(bool open) noexcept {
     // Its record, though it means nothing, is not to be met again.
     if (open || !journal_.journal->invalidate()) return_journal();
   }
-  locked_.reset();
+  locked_ = {};
 }
 
 }  // namespace st::store

@@ -10,6 +10,7 @@
 #include "newfile/copy_attributes.h"
 #include "newfile/temporary_file.h"
 #include "newfile/room.h"
+#include "os/turnstile.h"
 
 namespace st::store {
 namespace {
@@ -242,14 +243,14 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Lo
   ST_TRY(made->replacement, write::TemporaryFile::create(at, 0600, infix));
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
-  ST_TRY(auto drawn, draw(locked.file, block, keeping_removed));
+  ST_TRY(auto drawn, draw(locked.file(), block, keeping_removed));
   const write::PublishPlan &plan = drawn.plan;
   ST_TRY(write::set_room_aside(file, plan.size, drawn.cost.shared > 0));
   if (journal_.journal) ST_TRY(journal_.journal->flush());
   ST_TRY(auto built, write::build(file, plan.header, drawn.segments, block, control_));
   ST_TRY(check_payloads(file, plan));
   made->built = built;
-  ST_TRY(write::copy_attributes(locked.file, file, data_file_.options_.log));
+  ST_TRY(write::copy_attributes(locked.file(), file, data_file_.options_.log));
 
   ST_TRY(auto again, made->replacement->open_again());
   ST_TRY(made->snapshot, Snapshot::take(std::move(again), data_file_.options_.map, data_file_.options_.log));
@@ -279,7 +280,7 @@ Result<void> Transaction::check_payloads(const os::File &made, const write::Publ
 }
 
 Result<void> Transaction::check_links(const Locked &locked) const {
-  ST_TRY(auto old, locked.file.stat());
+  ST_TRY(auto old, locked.file().stat());
   if (old.st_nlink > 1 && !options_.break_links)
     return fail(
         Status::hard_links, in_quotes(data_file_.path_), " has ", old.st_nlink,
@@ -288,7 +289,7 @@ Result<void> Transaction::check_links(const Locked &locked) const {
 }
 
 Result<void> Transaction::check_in_place(const Locked &locked) const {
-  ST_TRY(auto replaced, data_file_.at_.was_replaced(locked.file));
+  ST_TRY(auto replaced, data_file_.at_.was_replaced(locked.file()));
   if (replaced)
     return fail(Status::file_changed, in_quotes(data_file_.path_),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
@@ -309,7 +310,7 @@ Result<void> Transaction::publish(Locked &locked) {
   } catch (const std::bad_alloc &) {
     // The change stands; this handle shows the old file until it is refreshed.
   }
-  if (placed) os::hand_over(locked.file, locked.lock);
+  if (placed) os::hand_over(locked.file(), locked.held->lock);
   return finish_publish(made.built, std::move(placed));
 }
 

@@ -8,6 +8,7 @@
 #include "journal/space.h"
 #include "journal/undo.h"
 #include "os/lock_holder.h"
+#include "os/turnstile.h"
 
 namespace st::store {
 namespace {
@@ -92,7 +93,7 @@ Result<CommitPlan> Transaction::plan() {
 Result<CommitPlan> Transaction::plan_part(write::SuperParticipant *entry) {
   ST_TRY(may_go_on());
   if (entry) entry->file = data_file_.at_.name();
-  if (locked_) return reckon(locked_->file, entry);
+  if (locked_) return reckon(locked_.file(), entry);
   ST_TRY(auto file, open_regular(data_file_.at_, O_RDWR));
   return reckon(file, entry);
 }
@@ -204,17 +205,17 @@ Result<void> Transaction::commit() {
   ST_TRY(may_go_on());
   control_ = Control(options_.progress, &data_file_.interrupts_);
   if (staged_.empty() && !publishes()) return approve_ ? approve_(*snapshot_) : Result<void>();
-  auto locked = lock(options_.lock_timeout_ms);
-  if (!locked) {
-    if (locked.error().status != Status::busy) failed_ = true;
-    return Failure(std::move(locked.error()));
+  Locked locked;
+  if (auto look = lock(options_.lock_timeout_ms, HotJournals::recover, &locked); !look) {
+    if (look.error().status != Status::busy) failed_ = true;
+    return Failure(std::move(look.error()));
   }
   failed_ = true;  // whatever comes now, there is no second commit
   if (approve_) ST_TRY(approve_(*snapshot_));
-  ST_TRY(check_room((*locked)->file, reckon((*locked)->file, nullptr)));
-  if (publishes()) return publish(**locked);
+  ST_TRY(check_room(locked.file(), reckon(locked.file(), nullptr)));
+  if (publishes()) return publish(locked);
   try {
-    auto done = finish(**locked);
+    auto done = finish(locked);
     // Before the tensors are unlocked: the next to lock them must see a hot journal.
     if (!done && journal_.journal->committed()) return_journal();
     return done;
@@ -271,14 +272,14 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
   ST_TRY(journal_.journal->write_out(control_));
   ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));
   const os::File &dir = journal_.folder->dir();
-  const bool undo = undoes(locked.file);
+  const bool undo = undoes(locked.file());
   for (Staged &s : staged_)
     if (!s.piece.staged() && !s.fits()) ST_TRY(stage_borrowed(&s));
   const write::StillThere there = [this] { return check_journal_is_there(); };
   if (undo) {
-    auto ranges = write::save_old(locked.file, *journal_.journal, pieces(), data_file_.undo_from_, control_);
+    auto ranges = write::save_old(locked.file(), *journal_.journal, pieces(), data_file_.undo_from_, control_);
     if (ranges) {
-      auto applied = write::apply_undoably(locked.file, dir, *journal_.journal, pieces(), std::move(*ranges),
+      auto applied = write::apply_undoably(locked.file(), dir, *journal_.journal, pieces(), std::move(*ranges),
                                            locked.identity, control_, there);
       // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
       // of it is read before the file is touched.
@@ -288,11 +289,11 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
       if (was_stopped(e)) return Failure(std::move(ranges.error()));
       if (write::refuses_to_share(e)) data_file_.undo_from_ = write::never;
     }
-    ST_TRY(check_room(locked.file, reckon_patch(locked.file, false, false)));
+    ST_TRY(check_room(locked.file(), reckon_patch(locked.file(), false, false)));
   }
   ST_TRY(stage_borrowed());
-  ST_TRY(write::reserve_space(locked.file, snapshot_->filesystem, pieces(), control_));
-  return write::apply_patch(locked.file, dir, *journal_.journal, pieces(), locked.identity, control_, there);
+  ST_TRY(write::reserve_space(locked.file(), snapshot_->filesystem, pieces(), control_));
+  return write::apply_patch(locked.file(), dir, *journal_.journal, pieces(), locked.identity, control_, there);
 }
 
 Result<void> Transaction::finish(const Locked &locked) {
@@ -320,66 +321,41 @@ Result<void> Transaction::finish(const Locked &locked) {
   return {};
 }
 
-Result<std::unique_ptr<Transaction::Locked>> Transaction::lock(int32_t timeout, bool *hot) {
-  constexpr int attempts = 1000;
-  os::Env &env = data_file_.env_;
-  const uint64_t deadline = env.monotonic_ms() + static_cast<uint64_t>(std::max(timeout, 0));
-  os::Turnstile turnstile([&](const os::File &file) { return data_file_.at_.was_replaced(file).value_or(false); });
-  for (int i = 0; i < attempts; ++i) {
-    const uint64_t now = env.monotonic_ms();
-    auto locked = try_lock({timeout < 0 ? timeout : static_cast<int32_t>(deadline - std::min(now, deadline)), &control_,
-                            &data_file_.counters_.lock_waits},
-                           turnstile, hot);
-    if (!locked && locked.error().os_errno == ESTALE) continue;  // replaced on the server while we looked
-    if (!locked || *locked || (hot && *hot)) return locked;
-  }
-  return fail(Status::busy, in_quotes(data_file_.path_), " is being replaced or recovered all the time; try again");
-}
-
 // The header's bytes shared, so that nobody publishes or recovers meanwhile,
-// and the tensors' bytes exclusive. Then look whether what is locked is still
-// what the path names, what the header said, and free of hot journals.
-Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
-                                                                   bool *hot) {
-  ST_TRY(auto file, open_regular(data_file_.at_, O_RDWR));
-  auto locked = std::make_unique<Locked>();
-  locked->file = std::move(file);
-
+// and the tensors' bytes exclusive.
+std::vector<os::LockRange> Transaction::ranges_to_lock() const {
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
   if (publishes()) ranges = {os::whole_file(true)};
   for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
-  auto had = turnstile.lock(locked->file, std::move(ranges), wait, &locked->lock);
-  if (!had) return Failure(name_blocked(std::move(had.error()), locked->file));
-  if (!*had) {
-    turnstile.keep(std::move(locked->file));
-    return nullptr;
-  }
+  return ranges;
+}
 
-  ST_TRY(auto replaced, data_file_.at_.was_replaced(locked->file));
-  if (replaced) return nullptr;
-  ST_TRY(auto identity, write::identify(locked->file));
+Result<write::Look> Transaction::lock(int32_t timeout_ms, HotJournals hot, Locked *locked) {
+  write::LockSteps steps{[this] { return ranges_to_lock(); },
+                         [this](Error blocked, const os::File &file) { return name_blocked(std::move(blocked), file); },
+                         [this, locked](os::LockedFile &file) { return look(file, &locked->identity); },
+                         {}};
+  if (hot == HotJournals::recover)
+    steps.recover = [this](const os::LockWait &left) { return data_file_.recover(left); };
+  return write::lock_settled(data_file_.at_, {timeout_ms, &control_, &data_file_.counters_.lock_waits}, steps,
+                             &locked->held);
+}
+
+// Is what is locked what the header said, and free of hot journals?
+Result<write::Look> Transaction::look(os::LockedFile &locked, write::Identity *identity) {
+  ST_TRY(*identity, write::identify(locked.file));
   const write::Identity known{snapshot_->identity.st_ino, snapshot_->file_size(), snapshot_->header.data_offset(),
                               snapshot_->header_hash};
-  if (identity != known) {
-    locked->lock.release();
-    ST_TRY(auto snapshot, Snapshot::take(std::move(locked->file), data_file_.options_.map, data_file_.options_.log));
+  if (*identity != known) {
+    locked.lock.release();
+    ST_TRY(auto snapshot, Snapshot::take(std::move(locked.file), data_file_.options_.map, data_file_.options_.log));
     ST_TRY(follow_to(std::move(snapshot)));
-    return nullptr;
+    return write::Look::again;
   }
-  locked->identity = identity;
-
   ST_TRY(auto settled, settle_hot_journals());
-  if (!settled) {
-    locked->lock.release();
-    if (hot) return *hot = true, nullptr;
-    ST_TRY(data_file_.recover(wait));
-    return nullptr;
-  }
-  const os::LockRange tried =
-      publishes() ? os::LockRange{0, 1, true}
-                  : os::LockRange{staged_.front().piece.offset, staged_.front().piece.payload.length, true};
-  ST_TRY(test_locks(*locked, tried));
-  return locked;
+  if (!settled) return write::Look::hot;
+  ST_TRY(test_locks(locked.file));
+  return write::Look::settled;
 }
 
 Result<bool> Transaction::settle_hot_journals() const {
@@ -435,10 +411,13 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
 }
 
 // Once a handle: is a second descriptor really kept out?
-Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &range) {
+Result<void> Transaction::test_locks(const os::File &locked) {
   if (data_file_.locks_tested_) return {};
+  const os::LockRange range =
+      publishes() ? os::LockRange{0, 1, true}
+                  : os::LockRange{staged_.front().piece.offset, staged_.front().piece.payload.length, true};
   ST_TRY(auto second, open_regular(data_file_.at_, O_RDWR));
-  ST_TRY(auto exclude, os::locks_exclude(locked.file, second, range));
+  ST_TRY(auto exclude, os::locks_exclude(locked, second, range));
   if (!exclude)
     return fail(
         Status::lock_unsupported, "the filesystem of ", in_quotes(data_file_.path_), " (", snapshot_->filesystem.type,

@@ -13,12 +13,12 @@
 #include "file/any_transaction.h"
 #include "file/data_file.h"
 #include "file/pending_catalogue.h"
+#include "journal/lock_settled.h"
 #include "journal/patch.h"
 #include "journal/super_journal.h"
 #include "newfile/build.h"
 #include "newfile/publish_plan.h"
 #include "newfile/temporary_file.h"
-#include "os/turnstile.h"
 
 namespace st::store {
 
@@ -56,13 +56,13 @@ class Transaction final : public AnyTransaction {
   Gain gain() const;
   // What it will do as a part; `entry` gets its final length. Null: under a new name.
   Result<CommitPlan> plan_part(write::SuperParticipant *entry);
-  // Lock this part. `timeout_ms`: what remains of the whole commit's. False: a dead writer's journal was found; unlock
-  // all parts, call recover_part(), and try again. Status busy: nothing changed.
-  Result<bool> lock_part(int32_t timeout_ms);
+  // Lock this part. `timeout_ms`: what remains of the whole commit's. Look::hot: a dead writer's journal was found;
+  // unlock all parts, call recover_part(), and try again. Status busy: nothing changed.
+  Result<write::Look> lock_part(int32_t timeout_ms);
   Result<void> recover_part(int32_t timeout_ms);
   // Does the path still lead to the locked file? Else status file_changed.
-  Result<void> check_in_place() const { return check_in_place(*locked_); }
-  void unlock_part() { locked_.reset(); }
+  Result<void> check_in_place() const { return check_in_place(locked_); }
+  void unlock_part() { locked_ = {}; }
   // Every step that can fail. Afterwards all of it is on the disk, but means nothing yet.
   Result<void> prepare_part(const write::Super &super, write::SuperParticipant *entry);
   // Is the prepared journal where recovery will look for it?
@@ -97,9 +97,10 @@ class Transaction final : public AnyTransaction {
   };
   // The file as it is now, locked for this transaction.
   struct Locked {
-    os::File file;
-    os::RangeLock lock;  // of file: dies first
+    std::unique_ptr<os::LockedFile> held;
     write::Identity identity;
+    const os::File &file() const { return held->file; }
+    explicit operator bool() const { return held != nullptr; }
   };
 
   // Bytes of a put: in the caller's memory, or in the journal.
@@ -156,17 +157,18 @@ class Transaction final : public AnyTransaction {
                     bool keeping_removed = false);
   Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
   Result<bool> settle_hot_journals() const;
+  std::vector<os::LockRange> ranges_to_lock() const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
   bool is_view(const NewBytes &value) const;
   Result<void> borrow(write::Piece *piece, const void *bytes);
   static Error changed_payload(std::string_view name);
   Result<void> stage_borrowed(Staged *staged);
-  // With `hot` nothing is recovered: a hot journal is told there, and the answer is null.
-  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *hot = nullptr);
-  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
-                                           bool *hot);  // null: look again
+  // With `tell`, nothing is recovered, and the answer may be Look::hot.
+  enum class HotJournals { recover, tell };
+  Result<write::Look> lock(int32_t timeout_ms, HotJournals hot, Locked *locked);
+  Result<write::Look> look(os::LockedFile &file, write::Identity *identity);
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
-  Result<void> test_locks(const Locked &locked, const os::LockRange &range);
+  Result<void> test_locks(const os::File &locked);
   Error name_blocked(Error busy, const os::File &file) const;
   Result<void> finish(const Locked &locked);
   using Applied = tl::expected<void, write::PatchFailure>;
@@ -190,7 +192,7 @@ class Transaction final : public AnyTransaction {
   uint64_t journal_start_ = 0;  // bytes written to it before this transaction
   bool failed_ = false;
   // A part of several keeps it between its steps.
-  std::unique_ptr<Locked> locked_;
+  Locked locked_;
   std::unique_ptr<NewFile> first_, second_;
   write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
 };

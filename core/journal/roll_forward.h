@@ -36,7 +36,7 @@ class RollForward {
       os::RangeLock lock;  // of file: dies first
     };
     const SuperParticipant *entry = nullptr;
-    std::unique_ptr<os::Exclusive> locked;
+    std::unique_ptr<os::LockedFile> locked;
     std::unique_ptr<Temporary> first, second;  // those that have not taken their place yet
     std::optional<Folder> folder;
     std::unique_ptr<Found> journal;  // of this transaction

@@ -90,7 +90,7 @@ Result<void> ShardCommit::prepare_new_names() {
   if (!work_.parts.empty()) {
     ST_TRY(auto old, will_be_old());
     ST_TRY(auto list, old_->spell(old));
-    ST_TRY(old_->write_list(list, index_.file, shards_.options().log));
+    ST_TRY(old_->write_list(list, index_.file(), shards_.options().log));
   }
   for (Transaction *part : work_.parts)
     if (part->keeps_any()) ST_TRY(part->take_new_name(name_after(name_of(*part))));
@@ -106,16 +106,16 @@ Result<void> ShardCommit::commit_new_names() {
   if (index_.fresh) {
     // Before the new index may stand: whatever becomes of this process, what it names stays.
     for (Transaction *part : work_.parts) part->leave_new_name(true);
-    done = shards_.rename_index(index_.file, *index_.fresh);
+    done = shards_.rename_index(index_.file(), *index_.fresh);
     if (!done) {
-      const auto replaced = shards_.location().was_replaced(index_.file);
+      const auto replaced = shards_.location().was_replaced(index_.file());
       if (replaced && !*replaced) {
         for (Transaction *part : work_.parts) part->leave_new_name(false);
         drop_all();
         return done;
       }
     } else if (done = sync_folder(); done) {
-      os::hand_over(index_.file, index_.lock);
+      os::hand_over(index_.file(), index_.held->lock);
     }
   }
   for (Transaction *part : work_.parts) part->finish_new_name();

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "journal/lock_settled.h"
 #include "journal/recover.h"
 #include "journal/roll_forward.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/room.h"
 #include "os/lock_holder.h"
+#include "os/turnstile.h"
 
 namespace st::store {
 namespace {
@@ -83,7 +85,7 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
     return there;
   }
   if (auto done = apply(); !done) return open_outcome(std::move(done.error()));
-  if (index_.fresh) os::hand_over(index_.file, index_.lock);
+  if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
   for (Transaction *part : work_.parts) part->finish_part();
   decision_.remove();
   return {};
@@ -140,8 +142,8 @@ Result<CommitPlan> ShardCommit::plan() {
 }
 
 Result<void> ShardCommit::check_room() {
-  ST_TRY(auto plan, reckon(index_.file));
-  return write::check_room(index_.file, plan.space_needed);
+  ST_TRY(auto plan, reckon(index_.file()));
+  return write::check_room(index_.file(), plan.space_needed);
 }
 
 void ShardCommit::drop_all() {
@@ -155,69 +157,51 @@ void ShardCommit::Decision::remove() {
   beside.reset();
 }
 
-// The index, then the parts. A part with a hot journal beside it is recovered when
-// nothing is locked: to be finished, a part may need the index and all shards.
+// The index, then the parts. What a dead writer left beside one of them is recovered when nothing is locked: to be
+// finished, a part may need the index and all shards.
 Result<void> ShardCommit::lock_all() {
-  constexpr int attempts = 1000;
   const bool exclusive = work_.changes_index || std::any_of(work_.parts.begin(), work_.parts.end(),
                                                             [](const Transaction *part) { return part->publishes(); });
-  for (int i = 0; i < attempts; ++i) {
-    ST_TRY(lock_index(exclusive));
-    Transaction *hot = nullptr;
-    ST_TRY(lock_parts(&hot));
-    if (!hot) return {};
-    index_.lock.release();
-    ST_TRY(hot->recover_part(left()));
-  }
-  return fail(Status::busy, in_quotes(shards_.location().path()), " is being recovered all the time; try again");
+  const os::LockRange whole = os::whole_file(exclusive);
+  const Control control = shards_.control_of(work_.progress);
+  Transaction *hot = nullptr;
+  const write::LockSteps steps{
+      [&] { return std::vector{whole}; },
+      [&](Error blocked, const os::File &index) { return os::tell_holder(std::move(blocked), index, whole); },
+      [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
+      [&](const os::LockWait &wait) { return hot ? hot->recover_part(left()) : shards_.recover(wait); }};
+  ST_TRY(write::lock_settled(shards_.location(), {left(), &control, nullptr}, steps, &index_.held));
+  return {};
 }
 
-// Locked, still what the path names, and with no super-journal of a dead writer beside it.
-Result<void> ShardCommit::lock_index(bool exclusive) {
-  constexpr int attempts = 1000;
-  const Control control = shards_.control_of(work_.progress);
-  const os::Location &at = shards_.location();
-  os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
-  for (int i = 0; i < attempts; ++i) {
-    const os::LockWait wait{left(), &control, nullptr};
-    ST_TRY(index_.file, open_regular(at, O_RDWR));
-    const os::LockRange whole = os::whole_file(exclusive);
-    auto locked = turnstile.lock(index_.file, {whole}, wait, &index_.lock);
-    if (!locked) return Failure(os::tell_holder(std::move(locked.error()), index_.file, whole));
-    if (!*locked) {
-      turnstile.keep(std::move(index_.file));
-      continue;
-    }
-    ST_TRY(auto replaced, at.was_replaced(index_.file));
-    if (replaced) {
-      index_.lock.release();
-      continue;
-    }
-    ST_TRY(auto s, index_.file.stat());
-    ST_TRY(auto folder, write::Folder::open(at, s, shards_.options().log));
-    if (!folder) return {};
+// Is no super-journal of a dead writer beside the index, and can the parts be had?
+Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusive, Transaction **hot) {
+  *hot = nullptr;
+  ST_TRY(auto s, index.file.stat());
+  ST_TRY(auto folder, write::Folder::open(shards_.location(), s, shards_.options().log));
+  if (folder) {
     std::vector<write::Piece> all;
     if (exclusive) all = {{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr}};
     ST_TRY(auto settled, write::settle_hot_journals(*folder, s, {{}, all}));
-    if (settled) return {};
-    index_.lock.release();
-    ST_TRY(shards_.recover(wait));
+    if (!settled) return write::Look::hot;
   }
-  return fail(Status::busy, in_quotes(at.path()), " is being replaced or recovered all the time; try again");
+  return lock_parts(hot);
 }
 
 // All of them, or none: then one is `hot`, or it failed.
-Result<void> ShardCommit::lock_parts(Transaction **hot) {
+Result<write::Look> ShardCommit::lock_parts(Transaction **hot) {
   const auto &parts = work_.parts;
   for (size_t i = 0; i < parts.size(); ++i) {
-    auto locked = parts[i]->lock_part(left());
-    if (locked && *locked) continue;
+    auto look = parts[i]->lock_part(left());
+    if (look && *look == write::Look::settled) continue;
     for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
-    if (locked) return *hot = parts[i], Result<void>();
-    work_.spent = locked.error().status != Status::busy;
-    return Failure(std::move(locked.error()));
+    if (look)
+      *hot = parts[i];
+    else
+      work_.spent = look.error().status != Status::busy;
+    return look;
   }
-  return {};
+  return write::Look::settled;
 }
 
 // What the index will say; nothing if that is what it says. It may have been
@@ -277,13 +261,13 @@ Result<void> ShardCommit::make_index(const std::string &text) {
   ST_TRY(index_.fresh, write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix));
   const os::File &file = index_.fresh->file();
   ST_TRY(file.write(text.data(), text.size(), 0));
-  ST_TRY(write::copy_attributes(index_.file, file, shards_.options().log));
+  ST_TRY(write::copy_attributes(index_.file(), file, shards_.options().log));
   return file.sync();
 }
 
 Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   entry->file = shards_.location().name();
-  ST_TRY(entry->old, write::form_of_index(index_.file));
+  ST_TRY(entry->old, write::form_of_index(index_.file()));
   ST_TRY(auto spelled, new_index());
   if (!spelled) return {};
   ST_TRY(make_index(*spelled));
@@ -294,7 +278,7 @@ Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
 
 // All that can fail: afterwards everything that is to be is on the disk.
 Result<void> ShardCommit::prepare() {
-  ST_TRY(auto identity, index_.file.stat());
+  ST_TRY(auto identity, index_.file().stat());
   decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), identity);
   ST_TRY(decision_.taken, decision_.beside->take());
   write::Journal &journal = *decision_.taken.journal;
@@ -327,7 +311,7 @@ Result<void> ShardCommit::check_all_is_there() const {
 
 // Once more, as preparing may have taken long: does every path still lead to what is locked?
 Result<void> ShardCommit::check_in_place() const {
-  ST_TRY(auto replaced, shards_.location().was_replaced(index_.file));
+  ST_TRY(auto replaced, shards_.location().was_replaced(index_.file()));
   if (replaced)
     return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
@@ -349,7 +333,7 @@ Result<void> ShardCommit::apply() {
   for (Transaction *part : work_.parts) ST_TRY(part->publish_gains());
   if (makes_files) ST_TRY(sync_folder());
   if (index_.fresh) {
-    ST_TRY(shards_.rename_index(index_.file, *index_.fresh));
+    ST_TRY(shards_.rename_index(index_.file(), *index_.fresh));
     ST_TRY(sync_folder());
   }
   for (Transaction *part : work_.parts) ST_TRY(part->publish_losses());

@@ -42,9 +42,9 @@ class ShardCommit {
  private:
   // The index file, locked, and the new file that will take its place.
   struct LockedIndex {
-    os::File file;
-    os::RangeLock lock;  // of file: dies first
+    std::unique_ptr<os::LockedFile> held;
     std::unique_ptr<write::TemporaryFile> fresh;
+    const os::File &file() const { return held->file; }
   };
   // The super-journal, once it is there.
   struct Decision {
@@ -60,8 +60,8 @@ class ShardCommit {
   Result<CommitPlan> reckon_new_names(const os::File &beside);
   Result<void> check_room();
   Result<void> lock_all();
-  Result<void> lock_index(bool exclusive);
-  Result<void> lock_parts(Transaction **hot);
+  Result<write::Look> look(const os::LockedFile &index, bool exclusive, Transaction **hot);
+  Result<write::Look> lock_parts(Transaction **hot);
   int32_t left() const;
   Result<void> prepare();
   Result<void> prepare_index(write::SuperParticipant *entry);

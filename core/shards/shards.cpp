@@ -8,8 +8,8 @@
 #include "base/huge_memory.h"
 #include "format/header.h"
 #include "journal/super_recover.h"
+#include "os/exclusive.h"
 #include "os/lock_holder.h"
-#include "os/turnstile.h"
 #include "shards/shard_transaction.h"
 #include "shards/shard_catalogue.h"
 
@@ -166,22 +166,14 @@ Result<void> Shards::check_unchanged(const struct stat &read) const {
 }
 
 Result<void> Shards::await_writers() const {
-  constexpr int attempts = 100;
   constexpr os::LockRange whole = os::whole_file(false);
   const Control control = control_of({});
-  const os::LockWait wait{options().lock_timeout_ms, &control, nullptr};
-  os::Turnstile turnstile([&](const os::File &file) { return at_.was_replaced(file).value_or(false); });
-  for (int i = 0; i < attempts; ++i) {
-    auto file = open_regular(at_, O_RDONLY);
-    if (!file) return {};  // whoever looks at the index next will tell
-    os::RangeLock lock;
-    auto locked = turnstile.lock(*file, {whole}, wait, &lock);
-    // Where nothing can be locked nobody changes shards.
-    if (!locked && locked.error().status == Status::lock_unsupported) return {};
-    if (!locked) return Failure(os::tell_holder(std::move(locked.error()), *file, whole));
-    if (*locked) return {};
-    turnstile.keep(std::move(*file));
-  }
+  const auto tell = [&](Error e, const os::File &file) { return os::tell_holder(std::move(e), file, whole); };
+  auto locked = os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, tell, O_RDONLY);
+  // Where nothing can be locked nobody changes shards. Where the index cannot be opened, the next to look at it will
+  // tell.
+  if (!locked && (locked.error().status == Status::busy || was_stopped(locked.error())))
+    return Failure(std::move(locked.error()));
   return {};
 }
 
