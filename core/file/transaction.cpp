@@ -23,7 +23,7 @@ void sort_by_offset(std::vector<write::Piece> *pieces) {
 Transaction::Transaction(DataFile &data_file, TransactionOptions options)
     : data_file_(data_file),
       options_(std::move(options)),
-      process_(data_file.env_.getpid()),
+      process_(data_file.env_.fork_generation()),
       snapshot_(data_file.hold()) {}
 
 Result<std::unique_ptr<Transaction>> Transaction::begin(DataFile &data_file, TransactionOptions options) {
@@ -37,7 +37,7 @@ Result<std::unique_ptr<Transaction>> Transaction::begin(DataFile &data_file, Tra
 }
 
 Transaction::~Transaction() {
-  if (journal_.journal && data_file_.env_.getpid() == process_) return_journal();
+  if (journal_.journal && data_file_.env_.fork_generation() == process_) return_journal();
 }
 
 // Committed, but not finished: stays on disk, unlocked, for recovery.
@@ -51,7 +51,7 @@ void Transaction::return_journal() {
 }
 
 Result<void> Transaction::may_go_on() const {
-  if (data_file_.env_.getpid() != process_)
+  if (data_file_.env_.fork_generation() != process_)
     return fail(Status::forked,
                 "this transaction was begun by the parent process; begin one on a handle opened after the fork");
   if (data_file_.poisoned_)

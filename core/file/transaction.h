@@ -181,7 +181,7 @@ class Transaction final : public AnyTransaction {
   const TransactionOptions options_;
   Control control_;  // of the call under way
   Approve approve_;
-  const pid_t process_;
+  const uint64_t process_;  // see os::Env::fork_generation
   HeldSnapshot snapshot_;
   std::vector<Staged> staged_;               // of a patch
   std::unique_ptr<PendingCatalogue> draft_;  // of a publish, and how it came about
