@@ -6,19 +6,10 @@
 #include "journal/identity.h"
 #include "journal/recover.h"
 #include "journal/space.h"
-#include "journal/undo.h"
 #include "os/lock_holder.h"
 #include "os/turnstile.h"
 
 namespace st::store {
-namespace {
-
-void sort_by_offset(std::vector<write::Piece> *pieces) {
-  std::sort(pieces->begin(), pieces->end(),
-            [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
-}
-
-}  // namespace
 
 Transaction::Transaction(DataFile &data_file, TransactionOptions options)
     : data_file_(data_file),
@@ -62,25 +53,6 @@ Result<void> Transaction::may_go_on() const {
   return {};
 }
 
-Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
-  ST_TRY(may_go_on());
-  if (options_.publish || draft_) return put_bytes({Change::update, std::string(name), {}}, value);
-  const auto index = snapshot_->header.index.find(name);
-  if (!index)
-    return Failure(error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(data_file_.path_))
-                       .about_tensor(name));
-  const TensorView t = snapshot_->header.index.at(*index);
-  ST_TRY(check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes));
-  if (t.nbytes == 0) return {};
-  control_ = Control(options_.progress, &data_file_.interrupts_);
-  auto staged = stage(*index, t, value);
-  if (!staged) {
-    failed_ = true;
-    if (!staged.error().has_tensor) staged.error() = std::move(staged.error()).about_tensor(name);
-  }
-  return staged;
-}
-
 Result<CommitPlan> Transaction::plan() {
   ST_TRY(may_go_on());
   ST_TRY(auto file, open_regular(data_file_.at_, O_RDWR));
@@ -90,115 +62,15 @@ Result<CommitPlan> Transaction::plan() {
   return plan;
 }
 
-Result<CommitPlan> Transaction::plan_part(write::SuperParticipant *entry) {
-  ST_TRY(may_go_on());
-  if (entry) entry->file = data_file_.at_.name();
-  if (locked_) return reckon(locked_.file(), entry);
-  ST_TRY(auto file, open_regular(data_file_.at_, O_RDWR));
-  return reckon(file, entry);
-}
-
 Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperParticipant *as_part) {
   if (publishes()) return reckon_publish(data, as_part);
   if (as_part) as_part->journal.assign(write::temporary_digits, '0');
   return reckon_patch(data, !as_part && undoes(data), as_part);
 }
 
-CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_part) const {
-  CommitPlan plan;
-  plan.file_size = snapshot_->file_size();
-  plan.data_offset = snapshot_->header.data_offset();
-  plan.how = "nothing is staged";
-  if (staged_.empty()) return plan;
-  plan.kind = CommitPlan::patch;
-  plan.how = "the tensors are written in place, after their journal is durable";
-  write::JournalPlan journal = journal_.journal->plan();
-  std::vector<write::Piece> pieces;
-  for (const Staged &s : staged_) {
-    plan.cost.written += s.piece.payload.length;
-    pieces.push_back(s.piece);
-    if (s.piece.staged() || (undo && s.fits())) continue;
-    journal.append(s.piece.payload.length);
-    pieces.back().payload.offset = write::header_bytes;  // staged by then, wherever
-  }
-  sort_by_offset(&pieces);
-  if (!undo)
-    write::plan_redo(&journal, pieces);
-  else if (!write::plan_undo(data, &journal, pieces, data_file_.undo_from_))
-    return reckon_patch(data, false, as_part);
-  journal.write_record();
-  if (as_part)
-    journal.write_record();  // that it is done
-  else
-    journal.empty();
-  plan.cost += journal.cost();
-  plan.cost.room += write::room_to_overwrite(data, snapshot_->filesystem, pieces, journal.cost().shared);
-  return plan;
-}
-
 Result<void> Transaction::check_room(const os::File &data, const Result<CommitPlan> &plan) const {
   if (!plan) return Failure(plan.error());
   return write::check_room(data, write::room_with_metadata(snapshot_->filesystem.type, plan->cost.room));
-}
-
-Result<void> Transaction::need_journal() {
-  if (journal_.journal) return {};
-  ST_TRY(journal_, data_file_.journals_->take());
-  journal_start_ = journal_.journal->bytes_written();
-  return {};
-}
-
-Result<void> Transaction::check_journal_is_there() const {
-  return data_file_.journals_->check_beside(journal_);
-}
-
-// Staging may take hours, and something may clean up meanwhile. What was staged can still be read.
-Result<void> Transaction::restage_if_gone() {
-  if (check_journal_is_there()) return {};
-  ST_TRY(auto taken, data_file_.journals_->take());
-  const write::JournalFolder::Taken gone = std::exchange(journal_, std::move(taken));
-  journal_start_ = journal_.journal->bytes_written();
-  for (Staged &s : staged_) {
-    write::SectorTable &table = s.piece.table;
-    const bool staged = s.piece.staged();
-    const uint64_t sectors = write::sectors_of(table.noted_for, s.piece.payload.length);
-    const write::Payload was =
-        staged ? s.piece.payload : write::Payload{table.offset, sectors * sizeof(uint32_t), table.hash};
-    ST_TRY(auto again, journal_.journal->take_over(*gone.journal, was, control_));
-    if (staged)
-      s.piece.payload = again;
-    else
-      table.offset = again.offset;
-  }
-  return {};
-}
-
-Result<void> Transaction::stage(size_t index, const TensorView &tensor, const NewBytes &value) {
-  ST_TRY(need_journal());
-  const auto [found, fresh] = by_index_.try_emplace(index, staged_.size());
-  if (fresh) staged_.push_back({tensor.name, index, {snapshot_->file_offset(tensor), {0, value.nbytes, 0}}});
-  write::Piece &piece = staged_[found->second].piece;
-  const bool may_borrow = !options_.copy && value.nbytes >= data_file_.undo_from_ && !is_view(value);
-  if (may_borrow && !piece.staged()) return borrow(&piece, value.bytes);
-  ST_TRY(auto payload, piece.staged() ? journal_.journal->overwrite(piece.payload, value.bytes, control_)
-                                      : journal_.journal->append(value.bytes, value.nbytes, control_));
-  piece = {piece.offset, payload};
-  return {};
-}
-
-// A view changes with its file, which another tensor of this very transaction may
-// do: its bytes are taken at once.
-bool Transaction::is_view(const NewBytes &value) const {
-  return data_file_.lends(value.bytes, value.nbytes) ||
-         (options_.is_view && options_.is_view(value.bytes, value.nbytes));
-}
-
-// Where the old bytes can be saved instead, the new ones are but noted: the
-// caller keeps them until commit.
-Result<void> Transaction::borrow(write::Piece *piece, const void *bytes) {
-  ST_TRY(piece->table, journal_.journal->note_new(piece->offset, bytes, piece->payload.length, control_));
-  piece->bytes = bytes;
-  return {};
 }
 
 Result<void> Transaction::commit() {
@@ -224,101 +96,6 @@ Result<void> Transaction::commit() {
     return_journal();
     return Failure(Error{Status::needs_recovery, {}});  // its sentence would take memory
   }
-}
-
-std::vector<write::Piece> Transaction::pieces() const {
-  std::vector<write::Piece> pieces;
-  for (const Staged &s : staged_) pieces.push_back(s.piece);
-  sort_by_offset(&pieces);
-  return pieces;
-}
-
-Error Transaction::changed_payload(std::string_view name) {
-  return error(Status::invalid_argument, "the new bytes of tensor ", in_quotes(name),
-               " changed between staging and commit, so nothing was written; leave them alone until then, or begin the "
-               "transaction with ST_TXN_COPY")
-      .about_tensor(name);
-}
-
-Result<void> Transaction::stage_borrowed(Staged *s) {
-  write::Journal &journal = *journal_.journal;
-  ST_TRY(auto payload, journal.append(s->piece.bytes, s->piece.payload.length, control_));
-  ST_TRY(journal.flush());
-  const auto go_on = [&](uint64_t done) { return control_.check(done, payload.length); };
-  ST_TRY(auto same, journal.was_noted(s->piece.table, journal.file(), payload.offset, payload.length, go_on));
-  if (!same) return Failure(changed_payload(s->name));
-  s->piece = {s->piece.offset, payload};
-  return {};
-}
-
-Result<void> Transaction::stage_borrowed() {
-  for (Staged &s : staged_)
-    if (!s.piece.staged()) ST_TRY(stage_borrowed(&s));
-  return {};
-}
-
-// By an undo record, if most bytes are borrowed, there is room for what then is written to new places, and the
-// filesystem plays along; else by a redo record.
-bool Transaction::undoes(const os::File &data) const {
-  uint64_t staged = 0, borrowed = 0;
-  for (const Staged &s : staged_) (s.fits() ? borrowed : staged) += s.piece.payload.length;
-  if (borrowed <= staged) return false;
-  const uint64_t room = reckon_patch(data, true, false).cost.room;
-  return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;
-}
-
-Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
-  ST_TRY(restage_if_gone());
-  ST_TRY(journal_.journal->write_out(control_));
-  ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));
-  const os::File &dir = journal_.folder->dir();
-  const bool undo = undoes(locked.file());
-  for (Staged &s : staged_)
-    if (!s.piece.staged() && !s.fits()) ST_TRY(stage_borrowed(&s));
-  const write::StillThere there = [this] { return check_journal_is_there(); };
-  if (undo) {
-    auto ranges = write::save_old(locked.file(), *journal_.journal, pieces(), data_file_.undo_from_, control_);
-    if (ranges) {
-      auto applied = write::apply_undoably(locked.file(), dir, *journal_.journal, pieces(), std::move(*ranges),
-                                           locked.identity, control_, there);
-      // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
-      // of it is read before the file is touched.
-      if (applied || !applied.error().payload_changed) return applied;
-    } else {
-      const Error &e = ranges.error();
-      if (was_stopped(e)) return Failure(std::move(ranges.error()));
-      if (write::refuses_to_share(e)) data_file_.undo_from_ = write::never;
-    }
-    ST_TRY(check_room(locked.file(), reckon_patch(locked.file(), false, false)));
-  }
-  ST_TRY(stage_borrowed());
-  ST_TRY(write::reserve_space(locked.file(), snapshot_->filesystem, pieces(), control_));
-  return write::apply_patch(locked.file(), dir, *journal_.journal, pieces(), locked.identity, control_, there);
-}
-
-Result<void> Transaction::finish(const Locked &locked) {
-  auto applied = apply(locked);
-  data_file_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
-  if (!applied) return Failure(std::move(applied.error()));
-  Applied &done = *applied;
-  if (!done) {
-    write::PatchFailure &failure = done.error();
-    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;
-    if (!failure.open_outcome) return Failure(std::move(failure.error));
-    Error e = std::move(failure.error);
-    e.message = text("the change was not finished (", e.message,
-                     "); close the handle and open the file anew, which finishes or drops it");
-    e.status = Status::needs_recovery;
-    return Failure(std::move(e));
-  }
-  ++data_file_.counters_.commits;
-  for (const Staged &s : staged_) {
-    data_file_.counters_.bytes_written += s.piece.payload.length;
-    // The change stands; a view that cannot be brought up to date keeps its old bytes.
-    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
-    if (!shown && data_file_.options_.log) data_file_.options_.log(LogLevel::warning, shown.error().message);
-  }
-  return {};
 }
 
 // The header's bytes shared, so that nobody publishes or recovers meanwhile,
@@ -370,44 +147,6 @@ Result<bool> Transaction::settle_hot_journals() const {
   std::vector<write::Piece> locked = pieces();
   if (publishes()) locked = {{0, {0, snapshot_->file_size(), 0}, nullptr}};
   return write::settle_hot_journals(*folder, snapshot_->identity, {own, locked});
-}
-
-// The path names another file by now, or the file has another header: stage the
-// same values there, if they still fit.
-Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
-  const Index &index = snapshot->header.index;
-  if (draft_) {
-    auto draft = std::make_unique<PendingCatalogue>(index);
-    for (const Change &change : changes_)
-      if (auto applied = draft->apply(change); !applied) {
-        Error e = std::move(applied.error());
-        e.status = Status::file_changed;
-        e.message = text(in_quotes(data_file_.path_), " was replaced, and the staged changes do not fit it (",
-                         e.message, "); open it anew");
-        return Failure(std::move(e));
-      }
-    draft_ = std::move(draft);
-  }
-  std::vector<size_t> now;  // of each staged tensor its index there
-  for (const Staged &s : staged_) {
-    const TensorView old = snapshot_->header.index.at(s.index);
-    const auto found = index.find(s.name);
-    if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
-      return Failure(error(Status::file_changed, in_quotes(data_file_.path_), " was replaced, and tensor ",
-                           in_quotes(s.name), " is gone from it or has another form; open it anew")
-                         .about_tensor(s.name));
-    now.push_back(*found);
-  }
-  by_index_.clear();
-  for (size_t k = 0; k < staged_.size(); ++k) {
-    const TensorView t = index.at(now[k]);
-    staged_[k].name = t.name;
-    staged_[k].index = now[k];
-    staged_[k].piece.offset = snapshot->file_offset(t);
-    by_index_[now[k]] = k;
-  }
-  snapshot_ = data_file_.adopt(std::move(snapshot));
-  return {};
 }
 
 // Once a handle: is a second descriptor really kept out?

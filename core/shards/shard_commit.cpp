@@ -15,10 +15,12 @@ namespace st::store {
 namespace {
 
 // Locked as everybody does, so that no two wait for each other.
-ShardCommit::Work in_order(ShardCommit::Work work) {
-  std::sort(work.parts.begin(), work.parts.end(),
-            [](Transaction *a, Transaction *b) { return a->data_file().path() < b->data_file().path(); });
-  return work;
+std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction *> &transactions) {
+  std::vector<std::unique_ptr<Participant>> parts;
+  for (Transaction *t : transactions) parts.push_back(std::make_unique<Participant>(*t));
+  std::sort(parts.begin(), parts.end(),
+            [](const auto &a, const auto &b) { return a->file().path() < b->file().path(); });
+  return parts;
 }
 
 }  // namespace
@@ -26,7 +28,8 @@ ShardCommit::Work in_order(ShardCommit::Work work) {
 ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
     : shards_(shards),
       shown_(shown),
-      work_(in_order(std::move(work))),
+      work_(std::move(work)),
+      parts_(in_order(work_.transactions)),
       deadline_(shards.env().monotonic_ms() + static_cast<uint64_t>(std::max(work_.timeout_ms, 0))) {}
 
 int32_t ShardCommit::left() const {
@@ -37,8 +40,8 @@ int32_t ShardCommit::left() const {
 
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
-  for (const Transaction *part : work_.parts) {
-    const DataFile &shard = part->data_file();
+  for (const auto &part : parts_) {
+    const DataFile &shard = part->file();
     const os::Directory &folder = *shards_.location().folder();
     if (!shard.location().folder()->is(folder))
       return fail(Status::unsupported, in_quotes(shard.path()), " and the index of shards lie in different folders, ",
@@ -54,7 +57,7 @@ Result<void> ShardCommit::prepare_to_lock() {
     return fail(Status::unsupported, in_quotes(shards_.path()), " is a link to an index in another folder, ",
                 in_quotes(shards_.location().folder()->path()),
                 ", where shards of new names would not be found; copy the index into ", in_quotes(named.path()));
-  for (Transaction *part : work_.parts) ST_TRY(part->publish_anyway());
+  for (const auto &part : parts_) ST_TRY(part->publish_anyway());
   return {};
 }
 
@@ -63,12 +66,12 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   ST_TRY(lock_all());
   work_.spent = true;
   if (auto approved = approve(); !approved) {
-    for (Transaction *part : work_.parts) part->unlock_part();
+    for (const auto &part : parts_) part->unlock();
     return approved;
   }
 
   if (auto room = check_room(); !room) {
-    for (Transaction *part : work_.parts) part->unlock_part();
+    for (const auto &part : parts_) part->unlock();
     return room;
   }
 
@@ -86,7 +89,7 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   }
   if (auto done = apply(); !done) return open_outcome(std::move(done.error()));
   if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
-  for (Transaction *part : work_.parts) part->finish_part();
+  for (const auto &part : parts_) part->finish();
   decision_.remove();
   return {};
 }
@@ -97,11 +100,11 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   CommitPlan sum;
   write::SuperManifest list;
   list.index.file = shards_.location().name();
-  for (Transaction *part : work_.parts) {
-    auto plan = part->plan_part(&list.parts.emplace_back());
+  for (const auto &part : parts_) {
+    auto plan = part->plan(&list.parts.emplace_back());
     if (!plan) {
       const auto &shards = shown_.shards();
-      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->data_file(); };
+      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->file(); };
       plan.error().shard = static_cast<uint32_t>(std::find_if(shards.begin(), shards.end(), is_it) - shards.begin());
       return plan;
     }
@@ -127,9 +130,9 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   const std::string type = os::probe_filesystem(beside).type;
   sum.cost.room += write::room_of_folder(type, block);
   sum.space_needed = write::room_with_metadata(type, sum.cost.room);
-  if (work_.parts.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
-  if (work_.parts.size() > 1)
-    sum.how = text(work_.parts.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");
+  if (parts_.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
+  if (parts_.size() > 1)
+    sum.how = text(parts_.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");
   return sum;
 }
 
@@ -147,7 +150,7 @@ Result<void> ShardCommit::check_room() {
 }
 
 void ShardCommit::drop_all() {
-  for (Transaction *part : work_.parts) part->drop_part(false);
+  for (const auto &part : parts_) part->drop(false);
   decision_.remove();
 }
 
@@ -160,22 +163,22 @@ void ShardCommit::Decision::remove() {
 // The index, then the parts. What a dead writer left beside one of them is recovered when nothing is locked: to be
 // finished, a part may need the index and all shards.
 Result<void> ShardCommit::lock_all() {
-  const bool exclusive = work_.changes_index || std::any_of(work_.parts.begin(), work_.parts.end(),
-                                                            [](const Transaction *part) { return part->publishes(); });
+  const bool exclusive = work_.changes_index ||
+                         std::any_of(parts_.begin(), parts_.end(), [](const auto &part) { return part->publishes(); });
   const os::LockRange whole = os::whole_file(exclusive);
   const Control control = shards_.control_of(work_.progress);
-  Transaction *hot = nullptr;
+  Participant *hot = nullptr;
   const write::LockSteps steps{
       [&] { return std::vector{whole}; },
       [&](Error blocked, const os::File &index) { return os::tell_holder(std::move(blocked), index, whole); },
       [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
-      [&](const os::LockWait &wait) { return hot ? hot->recover_part(left()) : shards_.recover(wait); }};
+      [&](const os::LockWait &wait) { return hot ? hot->recover(left()) : shards_.recover(wait); }};
   ST_TRY(write::lock_settled(shards_.location(), {left(), &control, nullptr}, steps, &index_.held));
   return {};
 }
 
 // Is no super-journal of a dead writer beside the index, and can the parts be had?
-Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusive, Transaction **hot) {
+Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusive, Participant **hot) {
   *hot = nullptr;
   ST_TRY(auto s, index.file.stat());
   ST_TRY(auto folder, write::Folder::open(shards_.location(), s, shards_.options().log));
@@ -189,14 +192,13 @@ Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusiv
 }
 
 // All of them, or none: then one is `hot`, or it failed.
-Result<write::Look> ShardCommit::lock_parts(Transaction **hot) {
-  const auto &parts = work_.parts;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    auto look = parts[i]->lock_part(left());
+Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    auto look = parts_[i]->lock(left());
     if (look && *look == write::Look::settled) continue;
-    for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
+    for (size_t k = 0; k < i; ++k) parts_[k]->unlock();
     if (look)
-      *hot = parts[i];
+      *hot = parts_[i].get();
     else
       work_.spent = look.error().status != Status::busy;
     return look;
@@ -219,10 +221,10 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
   int64_t bytes = 0, parameters = 0;  // gained
   // First what goes, so that a name may go from one shard to another.
   for (const bool going : {true, false})
-    for (const Transaction *part : work_.parts) {
+    for (const auto &part : parts_) {
       if (!part->publishes()) continue;
       const std::string shard = name_of(*part), after = name_after(shard);
-      const Index &before = part->before().header.index;
+      const Index &before = part->before();
       if (going) {
         const auto gain = part->gain();
         bytes += gain.bytes;
@@ -231,10 +233,10 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
           const std::string_view name = before.at(i).name;
           const auto in = index.shard_of(name);
           if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
-          if (after != shard || !part->draft_after().find(std::string(name))) index.remove(name);
+          if (after != shard || !part->after().find(std::string(name))) index.remove(name);
         }
       } else {
-        for (const PendingTensor *t : part->draft_after().tensors()) {
+        for (const PendingTensor *t : part->after().tensors()) {
           if (after == shard && before.find(t->name)) continue;
           if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
           index.assign(t->name, after);
@@ -289,9 +291,9 @@ Result<void> ShardCommit::prepare() {
   ST_TRY(prepare_index(&list.index));
   const write::Super super{*transaction, list.index.file};
   bool makes_files = index_.fresh != nullptr;
-  for (Transaction *part : work_.parts) {
+  for (const auto &part : parts_) {
     write::SuperParticipant entry;
-    ST_TRY(part->prepare_part(super, &entry));
+    ST_TRY(part->prepare(super, &entry));
     makes_files |= !entry.first.empty() || !entry.second.empty();
     list.parts.push_back(std::move(entry));
   }
@@ -305,7 +307,7 @@ Result<void> ShardCommit::prepare() {
 }
 
 Result<void> ShardCommit::check_all_is_there() const {
-  for (const Transaction *part : work_.parts) ST_TRY(part->check_part_is_there());
+  for (const auto &part : parts_) ST_TRY(part->check_is_there());
   return decision_.beside->check_beside(decision_.taken);
 }
 
@@ -316,7 +318,7 @@ Result<void> ShardCommit::check_in_place() const {
     return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
                 "open it anew");
-  for (const Transaction *part : work_.parts) ST_TRY(part->check_in_place());
+  for (const auto &part : parts_) ST_TRY(part->check_in_place());
   return {};
 }
 
@@ -326,19 +328,19 @@ Result<void> ShardCommit::sync_folder() const {
 
 Result<void> ShardCommit::apply() {
   bool makes_files = index_.fresh != nullptr;
-  for (Transaction *part : work_.parts) {
+  for (const auto &part : parts_) {
     makes_files |= part->publishes();
-    ST_TRY(part->apply_prepared());
+    ST_TRY(part->apply_patch());
   }
-  for (Transaction *part : work_.parts) ST_TRY(part->publish_gains());
+  for (const auto &part : parts_) ST_TRY(part->publish_gains());
   if (makes_files) ST_TRY(sync_folder());
   if (index_.fresh) {
     ST_TRY(shards_.rename_index(index_.file(), *index_.fresh));
     ST_TRY(sync_folder());
   }
-  for (Transaction *part : work_.parts) ST_TRY(part->publish_losses());
+  for (const auto &part : parts_) ST_TRY(part->publish_losses());
   if (makes_files) ST_TRY(sync_folder());
-  for (Transaction *part : work_.parts) ST_TRY(part->mark_part_done());
+  for (const auto &part : parts_) ST_TRY(part->mark_done());
   return decision_.taken.journal->invalidate();
 }
 
@@ -347,7 +349,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   if (index_.fresh) index_.fresh->leave();
   // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
-  for (Transaction *part : work_.parts) part->drop_part(true);
+  for (const auto &part : parts_) part->drop(true);
   shards_.poisoned_ = true;
   Error e = std::move(cause);
   e.status = Status::needs_recovery;

@@ -239,7 +239,7 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
                          options_.progress,
                          failed_,
                          renames_shards() ? std::optional(options_.shard_grace_s) : std::nullopt};
-  for (const auto &[shard, transaction] : parts) work.parts.push_back(transaction);
+  for (const auto &[shard, transaction] : parts) work.transactions.push_back(transaction);
   return work;
 }
 
