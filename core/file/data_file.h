@@ -153,6 +153,7 @@ class DataFile {
 
  private:
   friend class Transaction;
+  friend class Participant;
   DataFile(os::Env &env, OpenOptions options)
       : env_(env),
         options_(std::move(options)),

@@ -1,14 +1,11 @@
-// The part that a transaction on one file plays in one on several: its commit, in
-// the steps that all parts take together. Nothing means anything before the
-// super-journal is committed, and nothing is given up after that.
+#include "file/participant.h"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
-#include "file/transaction.h"
-#include "journal/identity.h"
 #include "journal/space.h"
-#include "os/lock_holder.h"
+#include "os/turnstile.h"
 
 namespace st::store {
 
@@ -20,148 +17,150 @@ uint64_t elements(std::span<const uint64_t> shape) {
 
 }  // namespace
 
-Transaction::Gain Transaction::gain() const {
-  const Index &before = snapshot_->header.index;
+Participant::~Participant() {
+  // Before the file is unlocked: the next to lock it must see a hot journal.
+  if (locked_ && of_.journal_.journal && of_.journal_.journal->committed()) of_.return_journal();
+}
+
+Participant::Gain Participant::gain() const {
   uint64_t bytes = 0, parameters = 0;
-  for (const PendingTensor *t : draft_->tensors()) {
+  for (const PendingTensor *t : after().tensors()) {
     bytes += t->form.nbytes;
     parameters += elements(t->form.shape);
   }
-  for (size_t i = 0; i < before.size(); ++i) parameters -= elements(before.at(i).shape);
-  return {static_cast<int64_t>(bytes - before.data_bytes()), static_cast<int64_t>(parameters)};
+  for (size_t i = 0; i < before().size(); ++i) parameters -= elements(before().at(i).shape);
+  return {static_cast<int64_t>(bytes - before().data_bytes()), static_cast<int64_t>(parameters)};
 }
 
-Result<bool> Transaction::lock_part(int32_t timeout_ms) {
-  ST_TRY(may_go_on());
-  control_ = Control(options_.progress, &data_file_.interrupts_);
-  bool hot = false;
-  auto locked = lock(timeout_ms, &hot);
-  if (!locked) {
-    if (locked.error().status != Status::busy) failed_ = true;
-    return Failure(std::move(locked.error()));
-  }
-  if (hot) return false;
-  locked_ = std::move(*locked);
-  if (publishes()) ST_TRY(draft());
-  return true;
+Result<CommitPlan> Participant::plan(write::SuperParticipant *entry) {
+  ST_TRY(of_.may_go_on());
+  if (entry) entry->file = file().location().name();
+  if (locked_) return of_.reckon(locked_.file(), entry);
+  ST_TRY(auto opened, open_regular(file().location(), O_RDWR));
+  return of_.reckon(opened, entry);
 }
 
-Result<void> Transaction::recover_part(int32_t timeout_ms) {
-  return data_file_.recover({timeout_ms, &control_, &data_file_.counters_.lock_waits});
+Result<write::Look> Participant::lock(int32_t timeout_ms) {
+  ST_TRY(of_.may_go_on());
+  of_.control_ = Control(of_.options_.progress, &of_.data_file_.interrupts_);
+  auto look = of_.lock(timeout_ms, Transaction::HotJournals::tell, &locked_);
+  if (!look && look.error().status != Status::busy) of_.failed_ = true;
+  if (look && *look == write::Look::settled && publishes()) ST_TRY(of_.draft());
+  return look;
 }
 
-Result<std::unique_ptr<Transaction::NewFile>> Transaction::make_part(write::Form *form, std::string *name,
-                                                                     bool keeping_removed) {
+Result<void> Participant::recover(int32_t timeout_ms) {
+  return of_.data_file_.recover({timeout_ms, &of_.control_, &of_.data_file_.counters_.lock_waits});
+}
+
+Result<std::unique_ptr<Participant::NewFile>> Participant::make(write::Form *form, std::string *name,
+                                                                bool keeping_removed) {
   auto made = std::make_unique<NewFile>();
-  ST_TRY(make(*locked_, made.get(), data_file_.at_, write::undecided_infix, keeping_removed));
-  ST_TRY(made->replacement->sync(control_));
+  ST_TRY(of_.make(locked_, made.get(), file().location(), write::undecided_infix, keeping_removed));
+  ST_TRY(made->replacement->sync(of_.control_));
   *form = {made->snapshot->file_size(), made->snapshot->header_hash};
   *name = made->replacement->temporary();
   return made;
 }
 
-Result<void> Transaction::prepare_part(const write::Super &super, write::SuperParticipant *entry) {
-  failed_ = true;  // there is no second commit
-  entry->file = data_file_.at_.name();
-  entry->old = {locked_->identity.size, locked_->identity.header_hash};
-  ST_TRY(need_journal());
+Result<void> Participant::prepare(const write::Super &super, write::SuperParticipant *entry) {
+  of_.failed_ = true;  // there is no second commit
+  entry->file = file().location().name();
+  entry->old = {locked_.identity.size, locked_.identity.header_hash};
+  ST_TRY(of_.need_journal());
   if (!publishes()) {
-    ST_TRY(restage_if_gone());
-    entry->journal = journal_.journal->name();
-    ST_TRY(stage_borrowed());
-    ST_TRY(write::reserve_space(locked_->file, snapshot_->filesystem, pieces(), control_));
-    buffer_ = write::chunk_for(pieces());
-    return write::prepare_patch(locked_->file, journal_.folder->dir(), *journal_.journal, pieces(), locked_->identity,
-                                control_, super);
+    ST_TRY(of_.restage_if_gone());
+    entry->journal = of_.journal_.journal->name();
+    ST_TRY(of_.stage_borrowed());
+    pieces_ = of_.pieces();
+    ST_TRY(write::reserve_space(locked_.file(), of_.snapshot_->filesystem, pieces_, of_.control_));
+    buffer_ = write::chunk_for(pieces_);
+    return write::prepare_patch(locked_.file(), of_.journal_.folder->dir(), *of_.journal_.journal, pieces_,
+                                locked_.identity, of_.control_, super);
   }
-  ST_TRY(check_links(*locked_));
-  const Makes made = makes(true);
+  ST_TRY(of_.check_links(locked_));
+  const Transaction::Makes made = of_.makes(true);
   if (made.first) {
-    ST_TRY(first_, make_part(&entry->first_form, &entry->first, made.first_keeps));
+    ST_TRY(first_, make(&entry->first_form, &entry->first, made.first_keeps));
   }
   if (made.second) {
-    ST_TRY(second_, make_part(&entry->second_form, &entry->second, false));
+    ST_TRY(second_, make(&entry->second_form, &entry->second, false));
   }
   // Its payloads are in the new files by now.
-  ST_TRY(restage_if_gone());
-  entry->journal = journal_.journal->name();
-  write::Journal &journal = *journal_.journal;
-  ST_TRY(journal.seal_part(locked_->identity, {}, super.transaction, super.index));
-  ST_TRY(journal.sync_payload(journal_.folder->dir(), control_));
+  ST_TRY(of_.restage_if_gone());
+  entry->journal = of_.journal_.journal->name();
+  write::Journal &journal = *of_.journal_.journal;
+  ST_TRY(journal.seal_part(locked_.identity, {}, super.transaction, super.index));
+  ST_TRY(journal.sync_payload(of_.journal_.folder->dir(), of_.control_));
   return journal.commit();
 }
 
-Result<void> Transaction::apply_prepared() {
+Result<void> Participant::apply_patch() {
   if (publishes()) return {};
-  return write::apply_prepared(locked_->file, *journal_.journal, pieces(), buffer_);
+  return write::apply_prepared(locked_.file(), *of_.journal_.journal, pieces_, buffer_);
 }
 
-Result<void> Transaction::publish_gains() {
+Result<void> Participant::publish_gains() {
   return first_ ? first_->replacement->rename() : Result<void>();
 }
 
-Result<void> Transaction::publish_losses() {
+Result<void> Participant::publish_losses() {
   return second_ ? second_->replacement->rename() : Result<void>();
 }
 
-Result<void> Transaction::mark_part_done() {
-  return journal_.journal->finish();
+Result<void> Participant::mark_done() {
+  return of_.journal_.journal->finish();
 }
 
-void Transaction::finish_part() {
-  journal_.journal->settle();
-  Counters &counters = data_file_.counters_;
-  ++counters.commits;
-  counters.journal_bytes += journal_.journal->bytes_written() - journal_start_;
-  for (const Staged &s : staged_) {
-    counters.bytes_written += s.piece.payload.length;
-    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
-    if (!shown && data_file_.options_.log) data_file_.options_.log(LogLevel::warning, shown.error().message);
-  }
+void Participant::finish() {
+  of_.journal_.journal->settle();
+  of_.count_and_show();
+  Counters &counters = of_.data_file_.counters_;
+  counters.journal_bytes += of_.journal_.journal->bytes_written() - of_.journal_start_;
   for (const auto *made : {&first_, &second_})
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
   NewFile *last = second_ ? second_.get() : first_.get();
-  if (last) data_file_.adopt(std::move(last->snapshot));
-  if (last) os::hand_over(locked_->file, locked_->lock);
+  if (last) of_.data_file_.adopt(std::move(last->snapshot));
+  if (last) os::hand_over(locked_.file(), locked_.held->lock);
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();
   second_.reset();
-  locked_.reset();
+  unlock();
 }
 
-Result<void> Transaction::prepare_new_name(const os::Location &at) {
-  failed_ = true;  // there is no second commit
-  if (!keeps_any()) return {};
-  first_ = std::make_unique<NewFile>();
-  ST_TRY(make(*locked_, first_.get(), at, write::temporary_infix));
-  return first_->replacement->file().sync();
-}
-
-void Transaction::leave_new_name(bool stays) noexcept {
-  if (first_) first_->replacement->leave(stays);
-}
-
-void Transaction::finish_new_name() {
-  Counters &counters = data_file_.counters_;
-  ++counters.commits;
-  if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
-  first_.reset();
-  locked_.reset();
-  // This file changes no more.
-  if (journal_.journal) return_journal();
-  data_file_.close_idle_journals();
-}
-
-void Transaction::drop_part(bool open) noexcept {
+void Participant::drop(bool open) noexcept {
   for (auto *made : {&first_, &second_}) {
     if (*made && open) (*made)->replacement->leave();
     made->reset();
   }
-  if (journal_.journal && journal_.journal->committed()) {
+  if (of_.journal_.journal && of_.journal_.journal->committed()) {
     // Its record, though it means nothing, is not to be met again.
-    if (open || !journal_.journal->invalidate()) return_journal();
+    if (open || !of_.journal_.journal->invalidate()) of_.return_journal();
   }
-  locked_.reset();
+  unlock();
+}
+
+Result<void> Participant::prepare_new_name(const os::Location &at) {
+  of_.failed_ = true;  // there is no second commit
+  if (!keeps_any()) return {};
+  first_ = std::make_unique<NewFile>();
+  ST_TRY(of_.make(locked_, first_.get(), at, write::temporary_infix));
+  return first_->replacement->file().sync();
+}
+
+void Participant::leave_new_name(bool stays) noexcept {
+  if (first_) first_->replacement->leave(stays);
+}
+
+void Participant::finish_new_name() {
+  Counters &counters = of_.data_file_.counters_;
+  ++counters.commits;
+  if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
+  first_.reset();
+  unlock();
+  // This file changes no more.
+  if (of_.journal_.journal) of_.return_journal();
+  of_.data_file_.close_idle_journals();
 }
 
 }  // namespace st::store

@@ -2,9 +2,10 @@
 
 #include <cerrno>
 
+#include "journal/lock_settled.h"
 #include "journal/recover.h"
 #include "newfile/copy_attributes.h"
-#include "os/exclusive.h"
+#include "os/lock_holder.h"
 #include "os/turnstile.h"
 
 namespace st::write {
@@ -13,9 +14,42 @@ namespace {
 // The file that will be replaced: locked against patches and publishes, its
 // hot journals recovered, so that no journal waits for a file that is gone.
 struct ReplacedFile {
-  std::unique_ptr<os::Exclusive> locked;
+  std::unique_ptr<os::LockedFile> locked;
   os::File file;  // where it could not be locked
+  const os::File *get() const { return locked ? &locked->file : file ? &file : nullptr; }  // null: there is none
 };
+
+Result<ReplacedFile> lock_replaced(const os::Location &target, const os::LockWait &wait, const Log &log) {
+  struct stat s;
+  const int r = target.stat(&s);
+  if (r == -ENOENT || (r == 0 && S_ISLNK(s.st_mode))) return ReplacedFile{};  // see find_destination
+  if (r < 0) return Failure(os_error(-r, "replace", target.path()));
+  const std::vector<os::LockRange> whole{os::whole_file(true)};
+  const LockSteps steps{
+      [&] { return whole; },
+      [&](Error blocked, const os::File &file) { return os::tell_holder(std::move(blocked), file, whole.front()); },
+      [&](os::LockedFile &locked) -> Result<Look> {
+        ST_TRY(auto now, locked.file.stat());
+        ST_TRY(auto folder, Folder::open(target, now, log));
+        if (!folder) return Look::settled;
+        const Piece all{0, {0, static_cast<uint64_t>(now.st_size), 0}, nullptr};
+        ST_TRY(auto settled, settle_hot_journals(*folder, now, {{}, {&all, 1}}));
+        return settled ? Look::settled : Look::hot;
+      },
+      [&](const os::LockWait &left) -> Result<void> {
+        ST_TRY(recover(target, left, {}));
+        return {};
+      }};
+  ReplacedFile old;
+  auto look = lock_settled(target, wait, steps, &old.locked);
+  if (look) return old;
+  const Error &e = look.error();
+  const bool cannot =
+      e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
+  if (!cannot) return Failure(std::move(look.error()));
+  ST_TRY(old.file, target.open(O_RDONLY | O_NONBLOCK));
+  return old;
+}
 
 }  // namespace
 
@@ -38,36 +72,8 @@ Result<Destination> destination_at(os::Location at) {
 
 Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32_t lock_timeout_ms,
                           const Control &control, const Log &log) {
-  constexpr int attempts = 100;
-  const os::LockWait wait{lock_timeout_ms, &control, nullptr};
-  ReplacedFile old;
-  for (int i = 0;; ++i) {
-    struct stat s;
-    const int r = target.stat(&s);
-    if (r == -ENOENT || (r == 0 && S_ISLNK(s.st_mode))) break;  // see find_destination
-    if (r < 0) return Failure(os_error(-r, "replace", target.path()));
-    auto locked = lock_whole_file(target, wait);
-    if (!locked) {
-      const Error &e = locked.error();
-      const bool cannot =
-          e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
-      if (!cannot) return Failure(std::move(locked.error()));
-      ST_TRY(old.file, target.open(O_RDONLY | O_NONBLOCK));
-      break;
-    }
-    old.locked = std::move(*locked);
-    ST_TRY(auto folder, Folder::open(target, s, log));
-    if (!folder) break;
-    const Piece all{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr};
-    ST_TRY(auto settled, settle_hot_journals(*folder, s, {{}, {&all, 1}}));
-    if (settled) break;
-    if (i >= attempts)
-      return fail(Status::busy, in_quotes(target.path()), " needs recovery again and again; try again");
-    old.locked.reset();
-    ST_TRY(recover(target, wait, {}));
-  }
-  const os::File *from = old.locked ? &old.locked->file : old.file ? &old.file : nullptr;
-  if (from) ST_TRY(copy_attributes(*from, made.file(), log));
+  ST_TRY(auto old, lock_replaced(target, {lock_timeout_ms, &control, nullptr}, log));
+  if (const os::File *from = old.get()) ST_TRY(copy_attributes(*from, made.file(), log));
   auto placed = made.rename_into_place(control);
   if (placed && old.locked) os::hand_over(old.locked->file, old.locked->lock);
   if (placed) return {};

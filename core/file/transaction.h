@@ -13,12 +13,12 @@
 #include "file/any_transaction.h"
 #include "file/data_file.h"
 #include "file/pending_catalogue.h"
+#include "journal/lock_settled.h"
 #include "journal/patch.h"
 #include "journal/super_journal.h"
 #include "newfile/build.h"
 #include "newfile/publish_plan.h"
 #include "newfile/temporary_file.h"
-#include "os/turnstile.h"
 
 namespace st::store {
 
@@ -43,50 +43,13 @@ class Transaction final : public AnyTransaction {
 
   DataFile &data_file() const { return data_file_; }
 
-  // As a part of a transaction on several files. It calls these one after the other
-  // instead of commit(), for all of its parts: see shard_commit.h.
   bool has_work() const { return !staged_.empty() || publishes(); }
   bool publishes() const;
-  // A publish's catalogue as it was and as it will be, once it is locked.
+  // The state that it changes.
   const Snapshot &before() const { return *snapshot_; }
-  const PendingCatalogue &draft_after() const { return *draft_; }
-  struct Gain {
-    int64_t bytes = 0, parameters = 0;  // of the tensors, afterwards less before
-  };
-  Gain gain() const;
-  // What it will do as a part; `entry` gets its final length. Null: under a new name.
-  Result<CommitPlan> plan_part(write::SuperParticipant *entry);
-  // Lock this part. `timeout_ms`: what remains of the whole commit's. False: a dead writer's journal was found; unlock
-  // all parts, call recover_part(), and try again. Status busy: nothing changed.
-  Result<bool> lock_part(int32_t timeout_ms);
-  Result<void> recover_part(int32_t timeout_ms);
-  // Does the path still lead to the locked file? Else status file_changed.
-  Result<void> check_in_place() const { return check_in_place(*locked_); }
-  void unlock_part() { locked_.reset(); }
-  // Every step that can fail. Afterwards all of it is on the disk, but means nothing yet.
-  Result<void> prepare_part(const write::Super &super, write::SuperParticipant *entry);
-  // Is the prepared journal where recovery will look for it?
-  Result<void> check_part_is_there() const { return check_journal_is_there(); }
-  // The commit is decided: from here on nothing is dropped, whatever happens.
-  Result<void> apply_prepared();
-  Result<void> publish_gains();   // before the index takes its new state
-  Result<void> publish_losses();  // after it
-  Result<void> mark_part_done();
-  void finish_part();  // the super-journal is empty
-
-  // The same as a part that takes no other's name: see new_names.cpp. Before it is locked, or planned.
-  Result<void> publish_anyway() { return draft(); }
-  bool keeps_any() const { return !draft_->tensors().empty(); }
-  // Makes a new file beside `at`, whole and durable but for its name; then gives it the name. No file, if it is empty.
-  Result<void> prepare_new_name(const os::Location &at);
-  Result<void> take_new_name(const std::string &name) { return first_->replacement->rename_beside(name); }
-  // From now on the new file stays, or after all it does not.
-  void leave_new_name(bool stays) noexcept;
-  void finish_new_name();
-  // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
-  void drop_part(bool open) noexcept;
 
  private:
+  friend class Participant;  // of a commit on several files
   struct Staged {
     std::string_view name;  // in *snapshot_
     size_t index;           // in *snapshot_
@@ -97,9 +60,10 @@ class Transaction final : public AnyTransaction {
   };
   // The file as it is now, locked for this transaction.
   struct Locked {
-    os::File file;
-    os::RangeLock lock;  // of file: dies first
+    std::unique_ptr<os::LockedFile> held;
     write::Identity identity;
+    const os::File &file() const { return held->file; }
+    explicit operator bool() const { return held != nullptr; }
   };
 
   // Bytes of a put: in the caller's memory, or in the journal.
@@ -154,24 +118,26 @@ class Transaction final : public AnyTransaction {
   Result<void> check_payloads(const os::File &made, const write::PublishPlan &plan) const;
   Result<void> make(const Locked &locked, NewFile *made, const os::Location &at, std::string_view infix,
                     bool keeping_removed = false);
-  Result<std::unique_ptr<NewFile>> make_part(write::Form *form, std::string *name, bool keeping_removed);
   Result<bool> settle_hot_journals() const;
+  std::vector<os::LockRange> ranges_to_lock() const;
   Result<void> stage(size_t index, const TensorView &tensor, const NewBytes &value);
   bool is_view(const NewBytes &value) const;
   Result<void> borrow(write::Piece *piece, const void *bytes);
   static Error changed_payload(std::string_view name);
   Result<void> stage_borrowed(Staged *staged);
-  // With `hot` nothing is recovered: a hot journal is told there, and the answer is null.
-  Result<std::unique_ptr<Locked>> lock(int32_t timeout_ms, bool *hot = nullptr);
-  Result<std::unique_ptr<Locked>> try_lock(const os::LockWait &wait, os::Turnstile &turnstile,
-                                           bool *hot);  // null: look again
+  // With `tell`, nothing is recovered, and the answer may be Look::hot.
+  enum class HotJournals { recover, tell };
+  Result<write::Look> lock(int32_t timeout_ms, HotJournals hot, Locked *locked);
+  Result<write::Look> look(os::LockedFile &file, write::Identity *identity);
   Result<void> follow_to(std::unique_ptr<Snapshot> snapshot);
-  Result<void> test_locks(const Locked &locked, const os::LockRange &range);
+  Result<void> test_locks(const os::File &locked);
   Error name_blocked(Error busy, const os::File &file) const;
   Result<void> finish(const Locked &locked);
+  void count_and_show();
   using Applied = tl::expected<void, write::PatchFailure>;
   Result<Applied> apply(const Locked &locked);
   Result<void> stage_borrowed();
+  static void sort_by_offset(std::vector<write::Piece> *pieces);
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
   void return_journal();
 
@@ -179,7 +145,7 @@ class Transaction final : public AnyTransaction {
   const TransactionOptions options_;
   Control control_;  // of the call under way
   Approve approve_;
-  const pid_t process_;
+  const uint64_t process_;  // see os::Env::fork_generation
   HeldSnapshot snapshot_;
   std::vector<Staged> staged_;               // of a patch
   std::unique_ptr<PendingCatalogue> draft_;  // of a publish, and how it came about
@@ -189,10 +155,6 @@ class Transaction final : public AnyTransaction {
   write::JournalFolder::Taken journal_;
   uint64_t journal_start_ = 0;  // bytes written to it before this transaction
   bool failed_ = false;
-  // A part of several keeps it between its steps.
-  std::unique_ptr<Locked> locked_;
-  std::unique_ptr<NewFile> first_, second_;
-  write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
 };
 
 }  // namespace st::store

@@ -48,7 +48,7 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
   ST_TRY(check(options, metadata));
   os::Env &env = to.at.env();
   std::unique_ptr<Writer> w(new Writer(env, std::move(options)));
-  w->process_ = env.getpid();
+  w->process_ = env.fork_generation();
   w->metadata_ = std::move(metadata);
   const mode_t mode = to.mode();
   w->target_ = std::move(to.at);
@@ -61,7 +61,7 @@ Result<std::unique_ptr<Writer>> Writer::open(Destination to, std::vector<NewTens
 }
 
 Result<void> Writer::may_go_on() const {
-  if (env_.getpid() != process_) return fail(Status::forked, "this writer was opened by the parent process");
+  if (env_.fork_generation() != process_) return fail(Status::forked, "this writer was opened by the parent process");
   if (failed_) return fail(Status::txn_failed, "an earlier call of this writer failed; abort it and begin another");
   return {};
 }

@@ -88,7 +88,7 @@ class Writer {
 
   os::Env &env_;
   const SaveOptions options_;
-  pid_t process_ = 0;
+  uint64_t process_ = 0;  // see os::Env::fork_generation
   os::Location target_;
   NewMetadata metadata_;
   std::deque<Slot> slots_;  // in the order of the file; each stays where it is, as its name is a key below

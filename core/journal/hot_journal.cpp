@@ -92,33 +92,33 @@ struct Replay::Buffers {
   std::vector<uint32_t> table;
 };
 
-Result<std::string> Replay::why_not(Identity identity) {
+Result<Verdict> Replay::judge(Identity identity) {
   const CommitRecord &record = hot_.record;
   const bool same_inode = identity.inode == record.identity.inode;
   identity.inode = record.identity.inode;
   if (identity != record.identity)
-    return std::string("it is the journal of another file, or of another state of this one");
+    return Verdict::bad("it is the journal of another file, or of another state of this one");
 
-  auto why = manifest_.each([&](const RangeRecord &range) -> Result<std::string> {
+  auto verdict = manifest_.each([&](const RangeRecord &range) -> Result<Verdict> {
     ++ranges_;
     bytes_ += range.length;
     largest_ = std::max(largest_, range.length);
-    return std::string();
+    return Verdict::good();
   });
-  if (!why || !why->empty()) return why;
+  if (!verdict || !verdict->is_good()) return verdict;
   Buffers buffers(largest_);
-  why = manifest_.each([&](const RangeRecord &range) { return why_not_range(range, buffers); });
-  if (!why || !why->empty()) return why;
+  verdict = manifest_.each([&](const RangeRecord &range) { return judge_range(range, buffers); });
+  if (!verdict || !verdict->is_good()) return verdict;
   // Some filesystems number their inodes anew at each mount (FUSE), and a copy
   // has another, too. Then the bytes must tell: some of them are new already.
-  if (!same_inode && !touched_) return std::string("it is the journal of another file, which it has not touched");
-  return std::string();
+  if (!same_inode && !touched_) return Verdict::bad("it is the journal of another file, which it has not touched");
+  return Verdict::good();
 }
 
 // The payload is whole; and each sector of the file holds its old bytes or its
 // new ones, so that nobody else has changed them since. One kind is the payload,
 // the other is known by its hashes.
-Result<std::string> Replay::why_not_range(const RangeRecord &range, Buffers &buffers) {
+Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) {
   const bool is_undo = hot_.record.is_undo();
   Hasher payload_hash, table_hash;
   auto &[now, payload, table] = buffers;
@@ -147,24 +147,24 @@ Result<std::string> Replay::why_not_range(const RangeRecord &range, Buffers &buf
     }
     at += n;
   }
-  if (payload_hash.digest() != range.payload_hash) return std::string("a payload is damaged");
-  if (table_hash.digest() != range.sectors_hash) return std::string("a table of hashes is damaged");
-  return foreign;
+  if (payload_hash.digest() != range.payload_hash) return Verdict::bad("a payload is damaged");
+  if (table_hash.digest() != range.sectors_hash) return Verdict::bad("a table of hashes is damaged");
+  return foreign.empty() ? Verdict::good() : Verdict::bad(std::move(foreign));
 }
 
 Result<void> Replay::apply() {
   const Buffers buffers(largest_);
-  const auto apply = [&](const RangeRecord &range) -> Result<std::string> {
+  const auto apply = [&](const RangeRecord &range) -> Result<Verdict> {
     ST_TRY(os::keep_in_writable_mappings(data_, range.offset, range.length));
     ST_TRY(hot_.record.is_undo() ? put_back(data_, hot_.file, range, buffers.payload.get())
                                  : copy_payload(data_, hot_.file, range, range.offset, range.offset + range.length,
                                                 buffers.payload.get()));
-    return std::string();
+    return Verdict::good();
   };
-  ST_TRY(auto why, manifest_.each(apply));
-  if (!why.empty())
+  ST_TRY(auto verdict, manifest_.each(apply));
+  if (!verdict.is_good())
     return fail(Status::journal, in_quotes(hot_.file.path()), " was changed by something else while it was applied (",
-                why, "); see what writes to it, and open the file again");
+                std::move(verdict).why(), "); see what writes to it, and open the file again");
   return data_.sync_data();
 }
 

@@ -59,17 +59,17 @@ class Replay {
  public:
   Replay(const os::File &data, const Found &hot) : data_(data), hot_(hot), manifest_(hot.file, hot.size, hot.record) {}
 
-  // Everything that must hold before a byte is written. Empty: it does. `identity` is the file's.
-  Result<std::string> why_not(Identity identity);
+  // Does everything hold that must before a byte is written? `identity` is the file's.
+  Result<Verdict> judge(Identity identity);
   // Then.
   Result<void> apply();
-  bool touched() const { return touched_; }  // as far as why_not() has seen
+  bool touched() const { return touched_; }  // as far as judge() has seen
   uint64_t ranges() const { return ranges_; }
   uint64_t bytes() const { return bytes_; }
 
  private:
   struct Buffers;
-  Result<std::string> why_not_range(const RangeRecord &range, Buffers &buffers);
+  Result<Verdict> judge_range(const RangeRecord &range, Buffers &buffers);
 
   const os::File &data_;
   const Found &hot_;

@@ -94,7 +94,7 @@ JournalFolder::JournalFolder(os::Location file, struct stat data)
       beside_(folder_of(file_)),
       data_(data),
       named_(data.st_ino),
-      process_(env_.getpid()) {
+      process_(env_.fork_generation()) {
   parked_.reserve(most_parked);
 }
 
@@ -108,7 +108,7 @@ JournalFolder::~JournalFolder() {
 
 void JournalFolder::close_idle() noexcept {
   std::lock_guard lock(mutex_);
-  if (!folder_ || env_.getpid() != process_) return;  // see forget_if_forked
+  if (!folder_ || env_.fork_generation() != process_) return;  // see forget_if_forked
   for (const auto &journal : parked_) env_.unlinkat(folder_->dir().fd(), journal->name().c_str(), 0);
   parked_.clear();
   remove_if_empty();
@@ -117,7 +117,7 @@ void JournalFolder::close_idle() noexcept {
 
 // In a child these are the parent's, and its locks with them.
 void JournalFolder::forget_if_forked() {
-  const pid_t self = env_.getpid();
+  const uint64_t self = env_.fork_generation();
   if (self == process_) return;
   process_ = self;
   parked_.clear();
@@ -151,7 +151,7 @@ Result<void> JournalFolder::check_beside(const Taken &taken) const {
 
 JournalPlan JournalFolder::plan_next() const {
   std::lock_guard lock(mutex_);
-  if (parked_.empty() || env_.getpid() != process_) return {};
+  if (parked_.empty() || env_.fork_generation() != process_) return {};
   return parked_.back()->plan_anew();
 }
 

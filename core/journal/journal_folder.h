@@ -83,7 +83,7 @@ class JournalFolder {
   // Under its name, durably. What `data_` was of is so from the first journal on, as making the folder syncs its
   // parent.
   std::atomic<uint64_t> named_;
-  pid_t process_;
+  uint64_t process_;  // see os::Env::fork_generation
   mutable std::mutex mutex_;
   std::shared_ptr<Folder> folder_;
   std::vector<std::unique_ptr<Journal>> parked_;

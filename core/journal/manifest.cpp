@@ -8,11 +8,11 @@
 
 namespace st::write {
 
-Result<std::string> Manifest::each(const Take &take) const {
+Result<Verdict> Manifest::each(const Take &take) const {
   const uint64_t n = record_.ranges;
   if (n > journal_bytes_ / range_record_bytes || record_.manifest > journal_bytes_ ||
       n * range_record_bytes > journal_bytes_ - record_.manifest)
-    return std::string("its manifest lies outside of it");
+    return Verdict::bad("its manifest lies outside of it");
   constexpr uint64_t window = 1024;
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(window, n) * range_record_bytes);
   RangeRules rules(record_.identity, journal_bytes_);
@@ -22,13 +22,14 @@ Result<std::string> Manifest::each(const Take &take) const {
     ST_TRY(journal_.read(bytes.data(), bytes.size(), record_.manifest + done * range_record_bytes));
     hasher.add(bytes.data(), bytes.size());
     for (const RangeRecord &range : decode_ranges(bytes)) {
-      if (const std::string why = rules.why_not(range); !why.empty()) return text("its manifest is damaged: ", why);
+      if (const std::string why = rules.why_not(range); !why.empty())
+        return Verdict::bad(text("its manifest is damaged: ", why));
       auto taken = take(range);
-      if (!taken || !taken->empty()) return taken;
+      if (!taken || !taken->is_good()) return taken;
     }
   }
-  if (hasher.digest() != record_.manifest_hash) return std::string("its manifest is damaged");
-  return std::string();
+  if (hasher.digest() != record_.manifest_hash) return Verdict::bad("its manifest is damaged");
+  return Verdict::good();
 }
 
 }  // namespace st::write

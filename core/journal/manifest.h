@@ -4,9 +4,9 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "journal/journal_layout.h"
+#include "journal/verdict.h"
 #include "os/file.h"
 
 namespace st::write {
@@ -16,11 +16,11 @@ class Manifest {
   Manifest(const os::File &journal, uint64_t journal_bytes, const CommitRecord &record)
       : journal_(journal), journal_bytes_(journal_bytes), record_(record) {}
 
-  // Gives each range to `take`, in order, and ends with the first thing that is
-  // wrong. Empty: nothing was, with any range or with the hash of all, which is
-  // known last: what must not be done for a damaged list waits for a second time.
-  using Take = std::function<Result<std::string>(const RangeRecord &)>;
-  Result<std::string> each(const Take &take) const;
+  // Gives each range to `take`, in order, and ends with the first bad verdict.
+  // A good one is about all ranges and the hash of all, which is known last:
+  // what must not be done for a damaged list waits for a second time.
+  using Take = std::function<Result<Verdict>(const RangeRecord &)>;
+  Result<Verdict> each(const Take &take) const;
 
  private:
   const os::File &journal_;

@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "journal/identity.h"
 #include "journal/hot_journal.h"
+#include "journal/identity.h"
 #include "journal/super_recover.h"
 #include "newfile/temporary_file.h"
 #include "os/exclusive.h"
@@ -22,12 +22,12 @@ bool is_on(const Found &found, std::span<const Piece> locked) {
   if (found.record.is_super() || (found.record.is_part() && found.record.ranges == 0)) return !locked.empty();
   auto piece = locked.begin();  // both ascend
   bool meets = false;
-  const auto why = Manifest(found.file, found.size, found.record).each([&](const RangeRecord &range) {
+  const auto read = Manifest(found.file, found.size, found.record).each([&](const RangeRecord &range) {
     while (piece != locked.end() && piece->offset + piece->payload.length <= range.offset) ++piece;
     meets |= piece != locked.end() && piece->offset < range.offset + range.length;
-    return Result<std::string>();
+    return Result<Verdict>(Verdict::good());
   });
-  return why && why->empty() && meets;
+  return read && read->is_good() && meets;
 }
 
 }  // namespace
@@ -69,15 +69,19 @@ Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, 
 
 namespace {
 
-// One attempt. Nothing if it met a part of a transaction on several files that
-// is decided: all of that is to be finished first, from its super-journal `super`.
+// How an attempt ended.
+enum class Attempt {
+  done,
+  super_first,  // it met a part of a decided transaction on several files, which is to be finished first
+};
+
 class Recovery {
  public:
   Recovery(const os::Location &file, const os::LockWait &wait, const Findings &findings, os::Neighbours *listed)
       : file_(file), wait_(wait), findings_(findings), listed_(listed) {}
 
-  Result<bool> run();  // false: super() first, then again
-  const os::Location &super() const { return super_; }
+  Result<Attempt> run();
+  const os::Location &super() const { return super_; }  // whose super-journal comes first
   // What super() is wanted for is a part that is done: the file needs nothing of it, and may be left with it.
   bool may_leave() const { return for_done_; }
   void leave_done() { leaves_done_ = true; }
@@ -101,7 +105,7 @@ class Recovery {
   std::optional<Identity> known_;  // of the file, once a journal is held against it
 };
 
-Result<bool> Recovery::run() {
+Result<Attempt> Recovery::run() {
   super_ = {};
   for_done_ = false;
   known_.reset();
@@ -110,13 +114,13 @@ Result<bool> Recovery::run() {
   TemporaryFile::remove_stale(file_, temporary_infix, listed_);
   const Log told = [&](LogLevel level, const std::string &m) { tell(level, Status::journal, m); };
   ST_TRY(auto there, Folder::open(file_, by_path, told));
-  if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return true;
+  if (!there && !TemporaryFile::is_any(file_, undecided_infix, listed_)) return Attempt::done;
 
   auto read_only = [&](Error &&e) {
     return Failure(means_read_only(e) ? needs_recovery(file_.path(), e) : std::move(e));
   };
   auto exclusive = lock_whole_file(file_, wait_);
-  if (!exclusive && !there && means_read_only(exclusive.error())) return true;
+  if (!exclusive && !there && means_read_only(exclusive.error())) return Attempt::done;
   if (!exclusive) return read_only(std::move(exclusive.error()));
   const os::File &data = (*exclusive)->file;
   ST_TRY(auto identity, data.stat());
@@ -135,13 +139,13 @@ Result<bool> Recovery::run() {
       if (!looked) return read_only(std::move(looked.error()));
       if (!*looked || (*looked)->is_done() != done) continue;
       ST_TRY(done ? drop_done(*folder, name, **looked, identity) : settle(*folder, name, **looked, data, identity));
-      if (super_) return false;
+      if (super_) return Attempt::super_first;
     }
   // What is still undecided belonged to a part, and there is none any more.
   TemporaryFile::remove_stale(file_, undecided_infix, listed_);
   (*exclusive)->lock.release();
   Folder::remove_if_empty(file_);
-  return true;
+  return Attempt::done;
 }
 
 Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, const std::string &why) {
@@ -195,7 +199,8 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
     if (!known_) {
       ST_TRY(known_, identify(data));
     }
-    ST_TRY(hot.damage, replay.why_not(*known_));
+    ST_TRY(auto verdict, replay.judge(*known_));
+    hot.damage = std::move(verdict).why();
   }
   if (never_was && !replay.touched()) {
     ST_TRY(empty_and_drop(folder, name, hot));
@@ -226,8 +231,8 @@ Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, co
   constexpr int attempts = 100;
   Recovery recovery(file, wait, findings, listed);
   for (int i = 0; i < attempts; ++i) {
-    ST_TRY(auto done, recovery.run());
-    if (done) return std::move(recovery.result);
+    ST_TRY(auto ended, recovery.run());
+    if (ended == Attempt::done) return std::move(recovery.result);
     auto finished = recover_super(recovery.super(), wait, findings);
     if (recovery.may_leave()) recovery.leave_done();
     if (!finished && recovery.may_leave()) continue;

@@ -40,7 +40,7 @@ Result<std::unique_ptr<RollForward::Target::Temporary>> RollForward::open_tempor
   return temporary;
 }
 
-Result<std::string> RollForward::look_at_temporaries(Target &target, const os::File &now, bool is_index) {
+Result<Verdict> RollForward::look_at_temporaries(Target &target, const os::File &now, bool is_index) {
   const SuperParticipant &e = *target.entry;
   auto form_of = [&](const os::File &file) { return is_index ? form_of_index(file) : form_of_shard(file); };
   ST_TRY(const auto form, form_of(now));
@@ -59,60 +59,65 @@ Result<std::string> RollForward::look_at_temporaries(Target &target, const os::F
       continue;
     }
     ST_TRY(auto made, form_of((*step.found)->file));
-    if (made != *step.form) return text("the new file for ", shown, " is damaged");
+    if (made != *step.form) return Verdict::bad(text("the new file for ", shown, " is damaged"));
   }
-  if (form != *reached) return text(shown, " is neither the old file nor the new one: something else has changed it");
-  return std::string();
+  if (form != *reached)
+    return Verdict::bad(text(shown, " is neither the old file nor the new one: something else has changed it"));
+  return Verdict::good();
 }
 
-Result<std::string> RollForward::look_at_journal(Target &target) {
+Result<Verdict> RollForward::look_at_journal(Target &target) {
   ST_TRY(auto data, target.locked->file.stat());
   ST_TRY(target.folder, Folder::open(at(target.entry->file), data, {}));
-  if (!target.folder) return std::string();
+  if (!target.folder) return Verdict::good();
   ST_TRY(auto looked, look_at(*target.folder, target.entry->journal, data, true));
-  if (!looked) return std::string();
-  if (!looked->damage.empty()) return text("the journal of ", in_quotes(target.entry->file), ": ", looked->damage);
+  if (!looked) return Verdict::good();
+  if (!looked->damage.empty())
+    return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", looked->damage));
   const CommitRecord &record = looked->record;
   if (looked->state == JournalState::committed && record.is_part() && record.transaction == transaction_)
     target.journal = std::move(looked);
-  return std::string();
+  return Verdict::good();
 }
 
 // Whether new bytes are in a file only its journal can tell. One that was carried out says so until all is finished.
-Result<std::string> RollForward::look_at_patch(Target &target) {
+Result<Verdict> RollForward::look_at_patch(Target &target) {
   if (!target.journal)
-    return text(in_quotes(target.entry->file), " was to be changed, but its journal is gone: something has removed it");
+    return Verdict::bad(
+        text(in_quotes(target.entry->file), " was to be changed, but its journal is gone: something has removed it"));
   target.replay = std::make_unique<Replay>(target.locked->file, *target.journal);
   ST_TRY(auto identity, identify(target.locked->file));
-  auto why = target.replay->why_not(identity);
-  if (why && !why->empty()) return text("the journal of ", in_quotes(target.entry->file), ": ", *why);
-  return why;
+  ST_TRY(auto verdict, target.replay->judge(identity));
+  if (verdict.is_good()) return verdict;
+  return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", std::move(verdict).why()));
 }
 
-Result<std::string> RollForward::why_not(const os::File &index) {
+Result<Verdict> RollForward::judge(const os::File &index) {
   index_.entry = &list_.index;
-  if (auto why = look_at_temporaries(index_, index, true); !why || !why->empty()) return why;
+  if (auto verdict = look_at_temporaries(index_, index, true); !verdict || !verdict->is_good()) return verdict;
   for (const SuperParticipant &entry : list_.parts) {
     Target target;
     target.entry = &entry;
     // A shard that lies elsewhere never has a part: nobody's list makes us write there.
     auto locked = lock_whole_file(at(entry.file), wait_);
     if (!locked && locked.error().status == Status::not_regular)
-      return text(in_quotes(entry.file), " is no plain file");
-    if (!locked && locked.error().status == Status::no_file) return text(in_quotes(entry.file), " is gone");
+      return Verdict::bad(text(in_quotes(entry.file), " is no plain file"));
+    if (!locked && locked.error().status == Status::no_file)
+      return Verdict::bad(text(in_quotes(entry.file), " is gone"));
     if (!locked) return Failure(std::move(locked.error()));
     target.locked = std::move(*locked);
-    if (auto why = look_at_journal(target); !why || !why->empty()) return why;
+    if (auto verdict = look_at_journal(target); !verdict || !verdict->is_good()) return verdict;
     // A part that was carried out may have been changed since, by a writer of this file alone.
     if (!target.done()) {
-      if (auto why = look_at_temporaries(target, target.locked->file, false); !why || !why->empty()) return why;
+      if (auto verdict = look_at_temporaries(target, target.locked->file, false); !verdict || !verdict->is_good())
+        return verdict;
       const bool patches = entry.first.empty() && entry.second.empty();
       if (patches)
-        if (auto why = look_at_patch(target); !why || !why->empty()) return why;
+        if (auto verdict = look_at_patch(target); !verdict || !verdict->is_good()) return verdict;
     }
     targets_.push_back(std::move(target));
   }
-  return std::string();
+  return Verdict::good();
 }
 
 Result<void> RollForward::place(const std::string &temporary, const std::string &file) {

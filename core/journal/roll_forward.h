@@ -21,8 +21,8 @@ class RollForward {
               const os::LockWait &wait)
       : dir_(std::move(dir)), list_(list), transaction_(transaction), wait_(wait) {}
 
-  // Empty: it may go on. `index` is locked by the caller.
-  Result<std::string> why_not(const os::File &index);
+  // May it go on? `index` is locked by the caller.
+  Result<Verdict> judge(const os::File &index);
   // Then the parts are done, durably.
   Result<void> apply();
   // The super-journal is empty, durably: the parts' journals mean nothing any more.
@@ -36,7 +36,7 @@ class RollForward {
       os::RangeLock lock;  // of file: dies first
     };
     const SuperParticipant *entry = nullptr;
-    std::unique_ptr<os::Exclusive> locked;
+    std::unique_ptr<os::LockedFile> locked;
     std::unique_ptr<Temporary> first, second;  // those that have not taken their place yet
     std::optional<Folder> folder;
     std::unique_ptr<Found> journal;  // of this transaction
@@ -44,9 +44,9 @@ class RollForward {
     std::unique_ptr<Replay> replay;
   };
 
-  Result<std::string> look_at_temporaries(Target &target, const os::File &now, bool is_index);
-  Result<std::string> look_at_journal(Target &target);
-  Result<std::string> look_at_patch(Target &target);
+  Result<Verdict> look_at_temporaries(Target &target, const os::File &now, bool is_index);
+  Result<Verdict> look_at_journal(Target &target);
+  Result<Verdict> look_at_patch(Target &target);
   Result<std::unique_ptr<Target::Temporary>> open_temporary(const std::string &name);
   Result<void> place(const std::string &temporary, const std::string &file);
 

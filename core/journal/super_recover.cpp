@@ -59,7 +59,7 @@ class SuperRecovery {
   Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(index_.path(), e) : std::move(e); }
   Result<void> settle_all(const Folder &folder, const struct stat &by_path, const os::File &index);
   Result<void> settle(const Folder &folder, const std::string &name, Found &super, const os::File &index);
-  Result<std::string> why_no_list(const std::string &name, const Found &super, SuperManifest *list) const;
+  Result<Verdict> read_list_of(const std::string &name, const Found &super, SuperManifest *list) const;
 
   const os::Location &index_;
   const os::LockWait &wait_;
@@ -95,15 +95,15 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &
   return {};
 }
 
-// Empty: it is in `list`.
-Result<std::string> SuperRecovery::why_no_list(const std::string &name, const Found &super, SuperManifest *list) const {
-  if (!super.damage.empty()) return super.damage;
+// A good one is in `list`.
+Result<Verdict> SuperRecovery::read_list_of(const std::string &name, const Found &super, SuperManifest *list) const {
+  if (!super.damage.empty()) return Verdict::bad(super.damage);
   if (!super.record.is_super() || transaction_of(name) != super.record.transaction)
-    return std::string("it is no super-journal");
+    return Verdict::bad("it is no super-journal");
   ST_TRY(auto read, read_list(super));
-  if (!read || read->index.file != index_.name()) return std::string("its list of files is damaged");
+  if (!read || read->index.file != index_.name()) return Verdict::bad("its list of files is damaged");
   *list = std::move(*read);
-  return std::string();
+  return Verdict::good();
 }
 
 Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name, Found &super, const os::File &index) {
@@ -113,16 +113,18 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
     return {};
   }
   SuperManifest list;
-  auto why = why_no_list(name, super, &list);
-  if (!why) return Failure(std::move(why.error()));
+  ST_TRY(auto verdict, read_list_of(name, super, &list));
   RollForward forward(index_.folder(), list, super.record.transaction, wait_);
-  if (why->empty()) why = forward.why_not(index);
-  if (!why) return Failure(read_only(std::move(why.error())));
-  if (!why->empty()) {
+  if (verdict.is_good()) {
+    auto judged = forward.judge(index);
+    if (!judged) return Failure(read_only(std::move(judged.error())));
+    verdict = std::move(*judged);
+  }
+  if (!verdict.is_good()) {
     ST_TRY(auto aside, move_aside(folder, name));
     ++result.aside;
-    result.why_aside =
-        text("the super-journal ", name, " was not applied: ", *why, "; it was moved aside to ", in_quotes(aside));
+    result.why_aside = text("the super-journal ", name, " was not applied: ", std::move(verdict).why(),
+                            "; it was moved aside to ", in_quotes(aside));
     tell(LogLevel::warning, Status::journal, result.why_aside);
     return {};
   }

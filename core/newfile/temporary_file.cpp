@@ -38,7 +38,7 @@ bool TemporaryFile::is_any(const os::Location &target, std::string_view infix, o
 Result<std::unique_ptr<TemporaryFile>> TemporaryFile::create(const os::Location &target, mode_t mode,
                                                              std::string_view infix) {
   std::unique_ptr<TemporaryFile> r(new TemporaryFile(target, infix));
-  r->process_ = target.env().getpid();
+  r->process_ = target.env().fork_generation();
   if (infix == temporary_infix) remove_stale(target, infix);
   ST_TRY(r->make(mode));
   return r;
@@ -79,7 +79,7 @@ Result<void> TemporaryFile::make(mode_t mode) {
 }
 
 TemporaryFile::~TemporaryFile() {
-  if (named_ && file_.env().getpid() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
+  if (named_ && file_.env().fork_generation() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);
 }
 
 Result<os::File> TemporaryFile::open_again() const {

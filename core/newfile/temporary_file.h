@@ -68,7 +68,7 @@ class TemporaryFile {
   bool stands(const os::Location &at) const;
   Result<void> rename_to(const os::Location &to);
 
-  pid_t process_ = 0;
+  uint64_t process_ = 0;  // see os::Env::fork_generation
   const os::Location target_;
   const std::string infix_;
   std::string temporary_;

@@ -98,7 +98,7 @@ Result<RangeLock> RangeLock::acquire(const File &file, std::vector<LockRange> ra
 
 void RangeLock::release() {
   const File *file = std::exchange(file_, nullptr);
-  if (!file || file->env().getpid() != process_) return;
+  if (!file || file->env().fork_generation() != process_) return;
   struct flock lock = flock_of({0, 0, false}, F_UNLCK);
   file->env().lock(file->fd(), F_OFD_SETLK, &lock);
 }

@@ -59,7 +59,7 @@ class RangeLock {
  public:
   RangeLock() = default;
   // Holds nothing yet; ranges are taken one by one. `file` must outlive it.
-  explicit RangeLock(const File &file) : file_(&file), process_(file.env().getpid()) {}
+  explicit RangeLock(const File &file) : file_(&file), process_(file.env().fork_generation()) {}
   // `file` must outlive the lock, and be open for writing where a range is
   // exclusive. Status busy if the time ran out; the error's offset is the first
   // byte of the range that was not free.
@@ -88,7 +88,7 @@ class RangeLock {
   }
 
   const File *file_ = nullptr;
-  pid_t process_ = 0;
+  uint64_t process_ = 0;  // see os::Env::fork_generation
 };
 
 // Would another description's lock conflict with this range? (Holds nothing.)

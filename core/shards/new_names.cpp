@@ -24,7 +24,7 @@ Result<void> ShardCommit::choose_names() {
   for (int i = 0; i < attempts; ++i) {
     ++generation_;
     bool is_free = true;
-    for (const Transaction *part : work_.parts) {
+    for (const auto &part : parts_) {
       const os::Location at = shards_.location().beside(name_after(name_of(*part)));
       struct stat s;
       const int r = at.stat(&s);
@@ -41,7 +41,7 @@ Result<std::vector<write::OldShard>> ShardCommit::will_be_old() const {
   std::vector<write::OldShard> old;
   const uint64_t until = shards_.env().unix_time() + *work_.grace_s;
   std::vector<std::string> names = old_->unnamed();  // a writer that is only dying had them locked
-  for (const Transaction *part : work_.parts) names.push_back(name_of(*part));
+  for (const auto &part : parts_) names.push_back(name_of(*part));
   for (const std::string &name : names) {
     if (!write::may_be_listed(name))
       return fail(Status::unsupported, "shard ", in_quotes(name),
@@ -57,8 +57,8 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
   ST_TRY(choose_names());
   CommitPlan sum;
   sum.kind = CommitPlan::publish;
-  for (Transaction *part : work_.parts) {
-    ST_TRY(auto plan, part->plan_part(nullptr));
+  for (const auto &part : parts_) {
+    ST_TRY(auto plan, part->plan(nullptr));
     if (!part->keeps_any()) continue;
     sum.file_size += plan.file_size;
     sum.data_offset = std::max(sum.data_offset, plan.data_offset);
@@ -69,9 +69,9 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
   ST_TRY(auto list, old_->spell(old));
   const uint64_t block = write::room_of(beside).block;
   if (index) sum.cost += {index->size(), 0, 0, write::room_of_new_file(index->size(), 0, block)};
-  if (!work_.parts.empty()) sum.cost += {list.size(), 0, 0, write::room_of_new_file(list.size(), 0, block)};
+  if (!parts_.empty()) sum.cost += {list.size(), 0, 0, write::room_of_new_file(list.size(), 0, block)};
   sum.space_needed = write::room_with_metadata(os::probe_filesystem(beside).type, sum.cost.room);
-  const size_t n = work_.parts.size();
+  const size_t n = parts_.size();
   sum.how = n == 0 ? std::string("a new index takes the old one's place; no shard is changed")
                    : text(n, n == 1 ? " shard is" : " shards are", " written under new names, and a new index names ",
                           n == 1 ? "it" : "them", "; the old ", n == 1 ? "one stays " : "ones stay ", *work_.grace_s,
@@ -83,16 +83,16 @@ Result<CommitPlan> ShardCommit::reckon_new_names(const os::File &beside) {
 Result<void> ShardCommit::prepare_new_names() {
   const write::Findings told = shards_.told();
   ST_TRY(old_->remove(shards_.env().unix_time(), told));
-  for (Transaction *part : work_.parts) ST_TRY(part->prepare_new_name(shards_.location().beside(name_of(*part))));
+  for (const auto &part : parts_) ST_TRY(part->prepare_new_name(shards_.location().beside(name_of(*part))));
   ST_TRY(auto spelled, new_index());
   if (spelled) ST_TRY(make_index(*spelled));
   ST_TRY(check_in_place());
-  if (!work_.parts.empty()) {
+  if (!parts_.empty()) {
     ST_TRY(auto old, will_be_old());
     ST_TRY(auto list, old_->spell(old));
-    ST_TRY(old_->write_list(list, index_.file, shards_.options().log));
+    ST_TRY(old_->write_list(list, index_.file(), shards_.options().log));
   }
-  for (Transaction *part : work_.parts)
+  for (const auto &part : parts_)
     if (part->keeps_any()) ST_TRY(part->take_new_name(name_after(name_of(*part))));
   return sync_folder();
 }
@@ -105,20 +105,20 @@ Result<void> ShardCommit::commit_new_names() {
   Result<void> done;
   if (index_.fresh) {
     // Before the new index may stand: whatever becomes of this process, what it names stays.
-    for (Transaction *part : work_.parts) part->leave_new_name(true);
-    done = rename_index();
+    for (const auto &part : parts_) part->leave_new_name(true);
+    done = shards_.rename_index(index_.file(), *index_.fresh);
     if (!done) {
-      const auto replaced = shards_.location().was_replaced(index_.file);
+      const auto replaced = shards_.location().was_replaced(index_.file());
       if (replaced && !*replaced) {
-        for (Transaction *part : work_.parts) part->leave_new_name(false);
+        for (const auto &part : parts_) part->leave_new_name(false);
         drop_all();
         return done;
       }
     } else if (done = sync_folder(); done) {
-      os::hand_over(index_.file, index_.lock);
+      os::hand_over(index_.file(), index_.held->lock);
     }
   }
-  for (Transaction *part : work_.parts) part->finish_new_name();
+  for (const auto &part : parts_) part->finish_new_name();
   if (done) return done;
   shards_.poisoned_ = true;
   Error e = std::move(done.error());

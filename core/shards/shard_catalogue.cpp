@@ -14,8 +14,15 @@ ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members memb
 }
 
 Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
-  const Snapshot *snapshot = pinned(i);
-  if (snapshot) return Pinned{members_[i]->opened(), snapshot};
+  if (const Snapshot *snapshot = pinned(i)) return Pinned{members_[i]->opened(), snapshot};
+  auto found = first_look(i);
+  if (found) return Pinned{members_[i]->opened(), *found};
+  // A commit of this handle may have changed the shard meanwhile. Before that it handed the old snapshot to this state.
+  if (const Snapshot *handed = pinned(i)) return Pinned{members_[i]->opened(), handed};
+  return Failure(std::move(found.error()));
+}
+
+Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
   auto opened = members_[i]->open(owner_.member_options());
   if (!opened) {
     Error e = std::move(opened.error());
@@ -28,7 +35,8 @@ Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {
   // The second look may meet such a change that began after the first, but then this index goes with it.
   for (int looks = 0; looks < 2; ++looks) {
     ST_TRY(check_unchanged());
-    if (auto now = (*opened)->hold(); agrees(i, *now)) return Pinned{*opened, pins_[i].keep(std::move(now))};
+    if (auto now = (*opened)->hold(); agrees(i, *now)) return pins_[i].keep(std::move(now));
+    if (const Snapshot *handed = pinned(i)) return handed;
     ST_TRY(owner_.await_writers());
     ST_TRY((*opened)->refresh_settled());
   }

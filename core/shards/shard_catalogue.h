@@ -39,8 +39,9 @@ class ShardCatalogue final : public Merged {
     DataFile *member;
     const Snapshot *snapshot;
   };
-  // Shard i, opened and found to agree with the index. Statuses shard_missing,
-  // shard_tensor, shard_duplicate; file_changed; those of opening.
+  // Shard i, opened and found to agree with the index. Where a commit of this handle changes the shard meanwhile, it is
+  // the shard as the commit handed it over. Statuses shard_missing, shard_tensor, shard_duplicate; file_changed; those
+  // of opening.
   Result<Pinned> pin(uint32_t i) const;
   // Status file_changed if the index was replaced since.
   Result<void> check_unchanged() const { return owner_.check_unchanged(read_.identity); }
@@ -55,6 +56,7 @@ class ShardCatalogue final : public Merged {
   void pin_opened(const Member *only = nullptr) const;
 
  private:
+  Result<const Snapshot *> first_look(uint32_t i) const;
   Error explain(uint32_t shard, const Snapshot &snapshot) const;
 
   const Shards &owner_;

@@ -3,20 +3,24 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "journal/lock_settled.h"
 #include "journal/recover.h"
 #include "journal/roll_forward.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/room.h"
 #include "os/lock_holder.h"
+#include "os/turnstile.h"
 
 namespace st::store {
 namespace {
 
 // Locked as everybody does, so that no two wait for each other.
-ShardCommit::Work in_order(ShardCommit::Work work) {
-  std::sort(work.parts.begin(), work.parts.end(),
-            [](Transaction *a, Transaction *b) { return a->data_file().path() < b->data_file().path(); });
-  return work;
+std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction *> &transactions) {
+  std::vector<std::unique_ptr<Participant>> parts;
+  for (Transaction *t : transactions) parts.push_back(std::make_unique<Participant>(*t));
+  std::sort(parts.begin(), parts.end(),
+            [](const auto &a, const auto &b) { return a->file().path() < b->file().path(); });
+  return parts;
 }
 
 }  // namespace
@@ -24,7 +28,8 @@ ShardCommit::Work in_order(ShardCommit::Work work) {
 ShardCommit::ShardCommit(Shards &shards, const ShardCatalogue &shown, Work work)
     : shards_(shards),
       shown_(shown),
-      work_(in_order(std::move(work))),
+      work_(std::move(work)),
+      parts_(in_order(work_.transactions)),
       deadline_(shards.env().monotonic_ms() + static_cast<uint64_t>(std::max(work_.timeout_ms, 0))) {}
 
 int32_t ShardCommit::left() const {
@@ -35,8 +40,8 @@ int32_t ShardCommit::left() const {
 
 // No journal can speak for files in different folders: it holds names and no paths.
 Result<void> ShardCommit::check_folder() const {
-  for (const Transaction *part : work_.parts) {
-    const DataFile &shard = part->data_file();
+  for (const auto &part : parts_) {
+    const DataFile &shard = part->file();
     const os::Directory &folder = *shards_.location().folder();
     if (!shard.location().folder()->is(folder))
       return fail(Status::unsupported, in_quotes(shard.path()), " and the index of shards lie in different folders, ",
@@ -52,7 +57,7 @@ Result<void> ShardCommit::prepare_to_lock() {
     return fail(Status::unsupported, in_quotes(shards_.path()), " is a link to an index in another folder, ",
                 in_quotes(shards_.location().folder()->path()),
                 ", where shards of new names would not be found; copy the index into ", in_quotes(named.path()));
-  for (Transaction *part : work_.parts) ST_TRY(part->publish_anyway());
+  for (const auto &part : parts_) ST_TRY(part->publish_anyway());
   return {};
 }
 
@@ -61,12 +66,12 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   ST_TRY(lock_all());
   work_.spent = true;
   if (auto approved = approve(); !approved) {
-    for (Transaction *part : work_.parts) part->unlock_part();
+    for (const auto &part : parts_) part->unlock();
     return approved;
   }
 
   if (auto room = check_room(); !room) {
-    for (Transaction *part : work_.parts) part->unlock_part();
+    for (const auto &part : parts_) part->unlock();
     return room;
   }
 
@@ -83,8 +88,8 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
     return there;
   }
   if (auto done = apply(); !done) return open_outcome(std::move(done.error()));
-  if (index_.fresh) os::hand_over(index_.file, index_.lock);
-  for (Transaction *part : work_.parts) part->finish_part();
+  if (index_.fresh) os::hand_over(index_.file(), index_.held->lock);
+  for (const auto &part : parts_) part->finish();
   decision_.remove();
   return {};
 }
@@ -95,11 +100,11 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   CommitPlan sum;
   write::SuperManifest list;
   list.index.file = shards_.location().name();
-  for (Transaction *part : work_.parts) {
-    auto plan = part->plan_part(&list.parts.emplace_back());
+  for (const auto &part : parts_) {
+    auto plan = part->plan(&list.parts.emplace_back());
     if (!plan) {
       const auto &shards = shown_.shards();
-      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->data_file(); };
+      const auto is_it = [&](const auto &shard) { return shard->opened() == &part->file(); };
       plan.error().shard = static_cast<uint32_t>(std::find_if(shards.begin(), shards.end(), is_it) - shards.begin());
       return plan;
     }
@@ -125,9 +130,9 @@ Result<CommitPlan> ShardCommit::reckon(const os::File &beside) {
   const std::string type = os::probe_filesystem(beside).type;
   sum.cost.room += write::room_of_folder(type, block);
   sum.space_needed = write::room_with_metadata(type, sum.cost.room);
-  if (work_.parts.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
-  if (work_.parts.size() > 1)
-    sum.how = text(work_.parts.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");
+  if (parts_.empty()) sum.how = "a new index takes the old one's place; no shard is changed";
+  if (parts_.size() > 1)
+    sum.how = text(parts_.size(), " shards are changed together", work_.changes_index ? ", and the index" : "");
   return sum;
 }
 
@@ -140,12 +145,12 @@ Result<CommitPlan> ShardCommit::plan() {
 }
 
 Result<void> ShardCommit::check_room() {
-  ST_TRY(auto plan, reckon(index_.file));
-  return write::check_room(index_.file, plan.space_needed);
+  ST_TRY(auto plan, reckon(index_.file()));
+  return write::check_room(index_.file(), plan.space_needed);
 }
 
 void ShardCommit::drop_all() {
-  for (Transaction *part : work_.parts) part->drop_part(false);
+  for (const auto &part : parts_) part->drop(false);
   decision_.remove();
 }
 
@@ -155,69 +160,50 @@ void ShardCommit::Decision::remove() {
   beside.reset();
 }
 
-// The index, then the parts. A part with a hot journal beside it is recovered when
-// nothing is locked: to be finished, a part may need the index and all shards.
+// The index, then the parts. What a dead writer left beside one of them is recovered when nothing is locked: to be
+// finished, a part may need the index and all shards.
 Result<void> ShardCommit::lock_all() {
-  constexpr int attempts = 1000;
-  const bool exclusive = work_.changes_index || std::any_of(work_.parts.begin(), work_.parts.end(),
-                                                            [](const Transaction *part) { return part->publishes(); });
-  for (int i = 0; i < attempts; ++i) {
-    ST_TRY(lock_index(exclusive));
-    Transaction *hot = nullptr;
-    ST_TRY(lock_parts(&hot));
-    if (!hot) return {};
-    index_.lock.release();
-    ST_TRY(hot->recover_part(left()));
-  }
-  return fail(Status::busy, in_quotes(shards_.location().path()), " is being recovered all the time; try again");
+  const bool exclusive = work_.changes_index ||
+                         std::any_of(parts_.begin(), parts_.end(), [](const auto &part) { return part->publishes(); });
+  const os::LockRange whole = os::whole_file(exclusive);
+  const Control control = shards_.control_of(work_.progress);
+  Participant *hot = nullptr;
+  const write::LockSteps steps{
+      [&] { return std::vector{whole}; },
+      [&](Error blocked, const os::File &index) { return os::tell_holder(std::move(blocked), index, whole); },
+      [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
+      [&](const os::LockWait &wait) { return hot ? hot->recover(left()) : shards_.recover(wait); }};
+  ST_TRY(write::lock_settled(shards_.location(), {left(), &control, nullptr}, steps, &index_.held));
+  return {};
 }
 
-// Locked, still what the path names, and with no super-journal of a dead writer beside it.
-Result<void> ShardCommit::lock_index(bool exclusive) {
-  constexpr int attempts = 1000;
-  const Control control = shards_.control_of(work_.progress);
-  const os::Location &at = shards_.location();
-  os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });
-  for (int i = 0; i < attempts; ++i) {
-    const os::LockWait wait{left(), &control, nullptr};
-    ST_TRY(index_.file, open_regular(at, O_RDWR));
-    const os::LockRange whole = os::whole_file(exclusive);
-    auto locked = turnstile.lock(index_.file, {whole}, wait, &index_.lock);
-    if (!locked) return Failure(os::tell_holder(std::move(locked.error()), index_.file, whole));
-    if (!*locked) {
-      turnstile.keep(std::move(index_.file));
-      continue;
-    }
-    ST_TRY(auto replaced, at.was_replaced(index_.file));
-    if (replaced) {
-      index_.lock.release();
-      continue;
-    }
-    ST_TRY(auto s, index_.file.stat());
-    ST_TRY(auto folder, write::Folder::open(at, s, shards_.options().log));
-    if (!folder) return {};
+// Is no super-journal of a dead writer beside the index, and can the parts be had?
+Result<write::Look> ShardCommit::look(const os::LockedFile &index, bool exclusive, Participant **hot) {
+  *hot = nullptr;
+  ST_TRY(auto s, index.file.stat());
+  ST_TRY(auto folder, write::Folder::open(shards_.location(), s, shards_.options().log));
+  if (folder) {
     std::vector<write::Piece> all;
     if (exclusive) all = {{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr}};
     ST_TRY(auto settled, write::settle_hot_journals(*folder, s, {{}, all}));
-    if (settled) return {};
-    index_.lock.release();
-    ST_TRY(shards_.recover(wait));
+    if (!settled) return write::Look::hot;
   }
-  return fail(Status::busy, in_quotes(at.path()), " is being replaced or recovered all the time; try again");
+  return lock_parts(hot);
 }
 
 // All of them, or none: then one is `hot`, or it failed.
-Result<void> ShardCommit::lock_parts(Transaction **hot) {
-  const auto &parts = work_.parts;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    auto locked = parts[i]->lock_part(left());
-    if (locked && *locked) continue;
-    for (size_t k = 0; k < i; ++k) parts[k]->unlock_part();
-    if (locked) return *hot = parts[i], Result<void>();
-    work_.spent = locked.error().status != Status::busy;
-    return Failure(std::move(locked.error()));
+Result<write::Look> ShardCommit::lock_parts(Participant **hot) {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    auto look = parts_[i]->lock(left());
+    if (look && *look == write::Look::settled) continue;
+    for (size_t k = 0; k < i; ++k) parts_[k]->unlock();
+    if (look)
+      *hot = parts_[i].get();
+    else
+      work_.spent = look.error().status != Status::busy;
+    return look;
   }
-  return {};
+  return write::Look::settled;
 }
 
 // What the index will say; nothing if that is what it says. It may have been
@@ -235,10 +221,10 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
   int64_t bytes = 0, parameters = 0;  // gained
   // First what goes, so that a name may go from one shard to another.
   for (const bool going : {true, false})
-    for (const Transaction *part : work_.parts) {
+    for (const auto &part : parts_) {
       if (!part->publishes()) continue;
       const std::string shard = name_of(*part), after = name_after(shard);
-      const Index &before = part->before().header.index;
+      const Index &before = part->before();
       if (going) {
         const auto gain = part->gain();
         bytes += gain.bytes;
@@ -247,10 +233,10 @@ Result<std::optional<std::string>> ShardCommit::new_index() const {
           const std::string_view name = before.at(i).name;
           const auto in = index.shard_of(name);
           if (!in || index.shards()[*in] != shard) return changed(name, "is no longer where it was");
-          if (after != shard || !part->draft_after().find(std::string(name))) index.remove(name);
+          if (after != shard || !part->after().find(std::string(name))) index.remove(name);
         }
       } else {
-        for (const PendingTensor *t : part->draft_after().tensors()) {
+        for (const PendingTensor *t : part->after().tensors()) {
           if (after == shard && before.find(t->name)) continue;
           if (index.shard_of(t->name)) return changed(t->name, "is in another shard now");
           index.assign(t->name, after);
@@ -277,19 +263,13 @@ Result<void> ShardCommit::make_index(const std::string &text) {
   ST_TRY(index_.fresh, write::TemporaryFile::create(shards_.location(), 0600, write::undecided_infix));
   const os::File &file = index_.fresh->file();
   ST_TRY(file.write(text.data(), text.size(), 0));
-  ST_TRY(write::copy_attributes(index_.file, file, shards_.options().log));
+  ST_TRY(write::copy_attributes(index_.file(), file, shards_.options().log));
   return file.sync();
-}
-
-Result<void> ShardCommit::rename_index() {
-  ST_TRY(auto fresh, index_.fresh->file().stat());
-  shards_.own_index_ = Shards::state_of(fresh);
-  return index_.fresh->rename();
 }
 
 Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
   entry->file = shards_.location().name();
-  ST_TRY(entry->old, write::form_of_index(index_.file));
+  ST_TRY(entry->old, write::form_of_index(index_.file()));
   ST_TRY(auto spelled, new_index());
   if (!spelled) return {};
   ST_TRY(make_index(*spelled));
@@ -300,7 +280,7 @@ Result<void> ShardCommit::prepare_index(write::SuperParticipant *entry) {
 
 // All that can fail: afterwards everything that is to be is on the disk.
 Result<void> ShardCommit::prepare() {
-  ST_TRY(auto identity, index_.file.stat());
+  ST_TRY(auto identity, index_.file().stat());
   decision_.beside = std::make_unique<write::JournalFolder>(shards_.location(), identity);
   ST_TRY(decision_.taken, decision_.beside->take());
   write::Journal &journal = *decision_.taken.journal;
@@ -311,9 +291,9 @@ Result<void> ShardCommit::prepare() {
   ST_TRY(prepare_index(&list.index));
   const write::Super super{*transaction, list.index.file};
   bool makes_files = index_.fresh != nullptr;
-  for (Transaction *part : work_.parts) {
+  for (const auto &part : parts_) {
     write::SuperParticipant entry;
-    ST_TRY(part->prepare_part(super, &entry));
+    ST_TRY(part->prepare(super, &entry));
     makes_files |= !entry.first.empty() || !entry.second.empty();
     list.parts.push_back(std::move(entry));
   }
@@ -327,18 +307,18 @@ Result<void> ShardCommit::prepare() {
 }
 
 Result<void> ShardCommit::check_all_is_there() const {
-  for (const Transaction *part : work_.parts) ST_TRY(part->check_part_is_there());
+  for (const auto &part : parts_) ST_TRY(part->check_is_there());
   return decision_.beside->check_beside(decision_.taken);
 }
 
 // Once more, as preparing may have taken long: does every path still lead to what is locked?
 Result<void> ShardCommit::check_in_place() const {
-  ST_TRY(auto replaced, shards_.location().was_replaced(index_.file));
+  ST_TRY(auto replaced, shards_.location().was_replaced(index_.file()));
   if (replaced)
     return fail(Status::file_changed, "the index ", in_quotes(shards_.path()),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
                 "open it anew");
-  for (const Transaction *part : work_.parts) ST_TRY(part->check_in_place());
+  for (const auto &part : parts_) ST_TRY(part->check_in_place());
   return {};
 }
 
@@ -348,19 +328,19 @@ Result<void> ShardCommit::sync_folder() const {
 
 Result<void> ShardCommit::apply() {
   bool makes_files = index_.fresh != nullptr;
-  for (Transaction *part : work_.parts) {
+  for (const auto &part : parts_) {
     makes_files |= part->publishes();
-    ST_TRY(part->apply_prepared());
+    ST_TRY(part->apply_patch());
   }
-  for (Transaction *part : work_.parts) ST_TRY(part->publish_gains());
+  for (const auto &part : parts_) ST_TRY(part->publish_gains());
   if (makes_files) ST_TRY(sync_folder());
   if (index_.fresh) {
-    ST_TRY(rename_index());
+    ST_TRY(shards_.rename_index(index_.file(), *index_.fresh));
     ST_TRY(sync_folder());
   }
-  for (Transaction *part : work_.parts) ST_TRY(part->publish_losses());
+  for (const auto &part : parts_) ST_TRY(part->publish_losses());
   if (makes_files) ST_TRY(sync_folder());
-  for (Transaction *part : work_.parts) ST_TRY(part->mark_part_done());
+  for (const auto &part : parts_) ST_TRY(part->mark_done());
   return decision_.taken.journal->invalidate();
 }
 
@@ -369,7 +349,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   if (index_.fresh) index_.fresh->leave();
   // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
-  for (Transaction *part : work_.parts) part->drop_part(true);
+  for (const auto &part : parts_) part->drop(true);
   shards_.poisoned_ = true;
   Error e = std::move(cause);
   e.status = Status::needs_recovery;

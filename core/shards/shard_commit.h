@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "file/transaction.h"
+#include "file/participant.h"
 #include "shards/old_shards.h"
 #include "shards/shard_catalogue.h"
 
@@ -23,8 +23,8 @@ class ShardCommit {
  public:
   // What is staged. `timeout_ms` is for all locks together.
   struct Work {
-    std::vector<Transaction *> parts;  // of the shards that change
-    bool changes_index;                // its metadata, or where it says that tensors are
+    std::vector<Transaction *> transactions;  // of the shards that change
+    bool changes_index;                       // its metadata, or where it says that tensors are
     const std::vector<MetadataChange> &metadata;
     int32_t timeout_ms;
     Progress progress;
@@ -42,9 +42,9 @@ class ShardCommit {
  private:
   // The index file, locked, and the new file that will take its place.
   struct LockedIndex {
-    os::File file;
-    os::RangeLock lock;  // of file: dies first
+    std::unique_ptr<os::LockedFile> held;
     std::unique_ptr<write::TemporaryFile> fresh;
+    const os::File &file() const { return held->file; }
   };
   // The super-journal, once it is there.
   struct Decision {
@@ -60,13 +60,12 @@ class ShardCommit {
   Result<CommitPlan> reckon_new_names(const os::File &beside);
   Result<void> check_room();
   Result<void> lock_all();
-  Result<void> lock_index(bool exclusive);
-  Result<void> lock_parts(Transaction **hot);
+  Result<write::Look> look(const os::LockedFile &index, bool exclusive, Participant **hot);
+  Result<write::Look> lock_parts(Participant **hot);
   int32_t left() const;
   Result<void> prepare();
   Result<void> prepare_index(write::SuperParticipant *entry);
   Result<void> make_index(const std::string &text);
-  Result<void> rename_index();
   Result<void> check_all_is_there() const;
   Result<void> check_in_place() const;
   Result<std::optional<std::string>> new_index() const;
@@ -74,7 +73,7 @@ class ShardCommit {
   void drop_all();
   Failure open_outcome(Error cause);
   // Under new names.
-  std::string name_of(const Transaction &part) const { return shards_.name_of(part.data_file(), shown_); }
+  std::string name_of(const Participant &part) const { return shards_.name_of(part.file(), shown_); }
   std::string name_after(const std::string &shard) const;
   Result<void> choose_names();
   Result<std::vector<write::OldShard>> will_be_old() const;
@@ -85,6 +84,7 @@ class ShardCommit {
   Shards &shards_;
   const ShardCatalogue &shown_;
   const Work work_;
+  const std::vector<std::unique_ptr<Participant>> parts_;  // in the order of their paths; they outlive what decides
   const uint64_t deadline_;
   LockedIndex index_;
   Decision decision_;

@@ -44,9 +44,7 @@ uint32_t ShardTransaction::place_for_new() const {
 Result<Transaction *> ShardTransaction::part(uint32_t shard) {
   if (const auto found = parts_.find(shard); found != parts_.end()) return found->second.get();
   ST_TRY(auto pinned, shown_.pin(shard));
-  // What was pinned of the handle is to show this shard as it is before it changes.
-  const Member *changes = shown_.shards()[shard].get();
-  shards_.each_catalogue([&](const Merged &c) { static_cast<const ShardCatalogue &>(c).pin_opened(changes); });
+  shards_.pin_in_all_states(*shown_.shards()[shard]);
   ST_TRY(auto begun, Transaction::begin(*pinned.member, options_));
   // An earlier transaction that came to nothing may have followed the shard further than the handle shows.
   if (const Snapshot &now = begun->before(); &now != pinned.snapshot && !shown_.agrees(shard, now)) {
@@ -241,7 +239,7 @@ ShardCommit::Work ShardTransaction::work_of(const Parts &parts) {
                          options_.progress,
                          failed_,
                          renames_shards() ? std::optional(options_.shard_grace_s) : std::nullopt};
-  for (const auto &[shard, transaction] : parts) work.parts.push_back(transaction);
+  for (const auto &[shard, transaction] : parts) work.transactions.push_back(transaction);
   return work;
 }
 

@@ -8,8 +8,8 @@
 #include "base/huge_memory.h"
 #include "format/header.h"
 #include "journal/super_recover.h"
+#include "os/exclusive.h"
 #include "os/lock_holder.h"
-#include "os/turnstile.h"
 #include "shards/shard_transaction.h"
 #include "shards/shard_catalogue.h"
 
@@ -57,11 +57,24 @@ Result<std::unique_ptr<Shards>> Shards::open(os::Env &env, const std::string &pa
 Result<void> Shards::show_anew() {
   const Control control = control_of({});
   ST_TRY(recover_if_needed({options().lock_timeout_ms, &control, nullptr}));
-  ST_TRY(auto read, read_index(at_));
-  ST_TRY(check_all_there(read.index));
-  auto shown = make_catalogue(std::move(read));
-  show(std::move(shown));
-  return {};
+  for (;;) {
+    const uint64_t renamed = indexes_renamed_.load();
+    ST_TRY(auto read, read_index(at_));
+    ST_TRY(check_all_there(read.index));
+    // Until it is shown no transaction pins its shards: it would miss this state.
+    std::lock_guard lock(mutex_);
+    if (indexes_renamed_.load() != renamed) continue;
+    auto shown = make_catalogue(std::move(read));
+    // Else another thread has committed meanwhile, and shards may be newer than this index.
+    if (indexes_renamed_.load() != renamed) continue;
+    show(std::move(shown));
+    return {};
+  }
+}
+
+void Shards::pin_in_all_states(const Member &shard) {
+  std::lock_guard lock(mutex_);
+  each_catalogue([&](const Merged &c) { static_cast<const ShardCatalogue &>(c).pin_opened(&shard); });
 }
 
 // One look at the folder, not one at each shard.
@@ -82,7 +95,6 @@ Error Shards::missing(uint32_t number, const std::string &shard) const {
 
 // Shards that the index names no more stay as long as an older catalogue has them.
 std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read) {
-  std::lock_guard lock(mutex_);
   decltype(by_name_) named;
   ShardCatalogue::Members members;
   for (const std::string &name : read.index.shards()) {
@@ -126,32 +138,42 @@ Result<void> Shards::recover(const os::LockWait &wait) {
   return {};
 }
 
+Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile &fresh) {
+  ST_TRY(auto before, replaced.stat());
+  ST_TRY(auto after, fresh.file().stat());
+  const uint64_t old = state_of(before);
+  own_before_ = old == own_index_ || old == own_before_ ? old : 0;
+  own_index_ = state_of(after);
+  ST_TRY(fresh.rename());
+  ++indexes_renamed_;
+  return {};
+}
+
 Result<void> Shards::check_unchanged(const struct stat &read) const {
-  struct stat by_path;
-  const int r = at_.stat(&by_path);
-  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at_.path()));
-  if (r == 0 && (state_of(by_path) == state_of(read) || state_of(by_path) == own_index_)) return {};
+  uint64_t own = own_index_, before = own_before_;
+  for (;;) {
+    struct stat by_path;
+    const int r = at_.stat(&by_path);
+    if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "look at", at_.path()));
+    const uint64_t now = r == 0 ? state_of(by_path) : 0;
+    if (r == 0 && (now == state_of(read) || now == own || now == before)) return {};
+    // Commits of ours may have come in between.
+    const uint64_t own_then = std::exchange(own, own_index_), before_then = std::exchange(before, own_before_);
+    if (own == own_then && before == before_then) break;
+  }
   return fail(Status::file_changed, "the index of shards ", in_quotes(path_),
               " was replaced since it was read; refresh the handle, or open it anew");
 }
 
 Result<void> Shards::await_writers() const {
-  constexpr int attempts = 100;
   constexpr os::LockRange whole = os::whole_file(false);
   const Control control = control_of({});
-  const os::LockWait wait{options().lock_timeout_ms, &control, nullptr};
-  os::Turnstile turnstile([&](const os::File &file) { return at_.was_replaced(file).value_or(false); });
-  for (int i = 0; i < attempts; ++i) {
-    auto file = open_regular(at_, O_RDONLY);
-    if (!file) return {};  // whoever looks at the index next will tell
-    os::RangeLock lock;
-    auto locked = turnstile.lock(*file, {whole}, wait, &lock);
-    // Where nothing can be locked nobody changes shards.
-    if (!locked && locked.error().status == Status::lock_unsupported) return {};
-    if (!locked) return Failure(os::tell_holder(std::move(locked.error()), *file, whole));
-    if (*locked) return {};
-    turnstile.keep(std::move(*file));
-  }
+  const auto tell = [&](Error e, const os::File &file) { return os::tell_holder(std::move(e), file, whole); };
+  auto locked = os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, tell, O_RDONLY);
+  // Where nothing can be locked nobody changes shards. Where the index cannot be opened, the next to look at it will
+  // tell.
+  if (!locked && (locked.error().status == Status::busy || was_stopped(locked.error())))
+    return Failure(std::move(locked.error()));
   return {};
 }
 

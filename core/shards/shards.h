@@ -9,6 +9,7 @@
 #include "format/shard_index.h"
 #include "journal/recover.h"
 #include "model/multi_file.h"
+#include "newfile/temporary_file.h"
 
 namespace st::store {
 
@@ -44,7 +45,12 @@ class Shards final : public MultiFile {
   Shards(os::Env &env, OpenOptions options) : MultiFile(env, std::move(options)) {}
 
   friend class ShardCatalogue;
+  // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read);
+  // A transaction will change this shard, which is opened: each state that lacks it gets it as it is now.
+  void pin_in_all_states(const Member &shard);
+  // A commit renames the new index into place. `replaced` is locked.
+  Result<void> rename_index(const os::File &replaced, write::TemporaryFile &fresh);
   Result<void> show_anew();
   Result<void> check_all_there(const ShardIndex &index) const;
   Error missing(uint32_t number, const std::string &shard) const;
@@ -68,7 +74,9 @@ class Shards final : public MultiFile {
   std::map<std::string, std::shared_ptr<Member>, std::less<>> by_name_;  // those that the index names
   std::vector<std::shared_ptr<Member>> with_journals_;                   // those used last
   std::atomic<bool> poisoned_ = false;
-  std::atomic<uint64_t> own_index_ = 0;  // state of the index that a commit of ours is putting in place
+  // States of two indexes: the one that a commit of ours is putting in place, and the one before, if that is ours, too.
+  std::atomic<uint64_t> own_index_ = 0, own_before_ = 0;
+  std::atomic<uint64_t> indexes_renamed_ = 0;  // by commits of ours
 };
 
 }  // namespace st::store

@@ -262,7 +262,7 @@ TEST_F(PublishTest, AChildMayNotGoOnWithItsParentsTransaction) {
   class Child : public testing::FaultEnv {  // as the code sees it
    public:
     using FaultEnv::FaultEnv;
-    pid_t getpid() override { return FaultEnv::getpid() + (forked ? 1 : 0); }
+    uint64_t fork_generation() override { return FaultEnv::fork_generation() + (forked ? 1 : 0); }
     bool forked = false;
   } child(env);
   auto theirs = open(child);

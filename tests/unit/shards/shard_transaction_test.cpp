@@ -503,6 +503,82 @@ TEST_F(ShardTransactionTest, AnIndexIsNotTakenForItsOwnByItsNumber) {
   EXPECT_TRUE(fails_with(Status::file_changed, mine->catalogue().find("a")));
 }
 
+// A handle's own commit changes a shard while a reader of an older state opens this shard for the first time.
+TEST_F(ShardTransactionTest, AShardThatChangesWhileItIsFirstOpenedIsFoundAsItWas) {
+  FaultEnv env(os::Env::posix());
+  auto mine = open(env);
+  const Catalogue before = mine->catalogue();
+  bool begun = false;
+  env.before = [&](Call call) {
+    if (call != Call::openat || std::exchange(begun, true)) return 0;
+    auto t = begin(*mine);
+    EXPECT_TRUE(is_ok(t->rename("c", "d")));
+    EXPECT_TRUE(is_ok(t->commit()));
+    return 0;
+  };
+  auto place = before.find("c");
+  ASSERT_TRUE(is_ok(place));
+  EXPECT_TRUE(begun);
+  EXPECT_EQ(place->tensor().nbytes, 5000u);
+  EXPECT_EQ(bytes(*mine, "d"), pattern(5000, 3));
+  EXPECT_TRUE(fails_with(Status::not_found, mine->catalogue().find("c")));
+}
+
+// A second commit on the same handle, at whatever moment of the first: both are shown afterwards.
+TEST_F(ShardTransactionTest, OfTwoCommitsOnOneHandleBothAreShown) {
+  size_t in_between = 0;
+  bool begun = true;
+  for (size_t n = 0; begun; ++n) {
+    put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
+    FaultEnv env(os::Env::posix());
+    auto mine = open(env);
+    auto t = begin(*mine);
+    ASSERT_TRUE(is_ok(t->set_metadata("by", "you")));
+    const auto rename = [&] {
+      auto second = begin(*mine);
+      EXPECT_TRUE(is_ok(second->rename("c", "d")));
+      return second->commit();
+    };
+    size_t calls = 0;
+    bool done = begun = false;
+    env.before = [&](Call call) {
+      if (begun || (call != Call::openat && call != Call::list) || calls++ != n) return 0;
+      begun = true;
+      done = rename().has_value();
+      return 0;
+    };
+    ASSERT_TRUE(is_ok(t->commit())) << n;
+    env.before = nullptr;
+    in_between += done;
+    EXPECT_TRUE(done || is_ok(rename())) << n;
+    EXPECT_EQ(mine->catalogue().metadata_find("by"), "you") << n;
+    EXPECT_TRUE(same_bytes(bytes(*mine, "d"), pattern(5000, 3))) << n;
+    EXPECT_TRUE(fails_with(Status::not_found, mine->catalogue().find("c"))) << n;
+  }
+  EXPECT_GT(in_between, 2u);
+}
+
+// The index that a commit is about to replace is its own of before.
+TEST_F(ShardTransactionTest, AnOlderStateOpensItsShardsWhileTheNextIndexTakesItsPlace) {
+  FaultEnv env(os::Env::posix());
+  auto mine = open(env);
+  const Catalogue before = mine->catalogue();
+  bool looked = false;
+  for (const char *who : {"you", "them"}) {
+    auto t = begin(*mine);
+    ASSERT_TRUE(is_ok(t->set_metadata("by", who)));
+    if (*who == 't')
+      env.before = [&](Call call) {
+        if (call != Call::renameat || std::exchange(looked, true)) return 0;
+        EXPECT_TRUE(is_ok(before.find("c")));
+        return 0;
+      };
+    ASSERT_TRUE(is_ok(t->commit()));
+  }
+  EXPECT_TRUE(looked);
+}
+
 // Another writer, in its own thread. It stops before the n-th rename of its commit until it may go on, or must die.
 class AtRename {
  public:

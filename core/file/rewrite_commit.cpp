@@ -1,6 +1,5 @@
-// The half of Transaction that changes the layout: a new file is built beside
-// the old one, which shares with it what it can, and takes its name. Must never
-// touch the old file.
+// The commit of a publish: a new file is built beside the old one, which shares with it what it can, and takes its
+// name. Must never touch the old file.
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -8,136 +7,11 @@
 #include "file/transaction.h"
 #include "newfile/build.h"
 #include "newfile/copy_attributes.h"
-#include "newfile/temporary_file.h"
 #include "newfile/room.h"
+#include "newfile/temporary_file.h"
+#include "os/turnstile.h"
 
 namespace st::store {
-namespace {
-
-Error about(Error e, std::string_view name) {
-  return e.has_tensor ? e : std::move(e).about_tensor(name);
-}
-
-}  // namespace
-
-bool Transaction::publishes() const {
-  const bool relays =
-      options_.compact || options_.layout != write::Layout::keep || options_.alignment != 0 || options_.reserve != 0;
-  return draft_ || relays;
-}
-
-// From now on a publish: what was staged for a patch is the first part of it. With
-// a first change that is refused the patch stays one.
-Result<void> Transaction::draft(const Change *first) {
-  if (draft_) return {};
-  auto draft = std::make_unique<PendingCatalogue>(snapshot_->header.index);
-  std::vector<Change> changes;
-  std::vector<Payload> payloads;
-  for (const Staged &s : staged_) {
-    const TensorView t = snapshot_->header.index.at(s.index);
-    Change change{Change::update,
-                  std::string(s.name),
-                  {},
-                  {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes},
-                  payloads.size()};
-    ST_TRY(draft->apply(change));
-    payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes, s.piece.table});
-    changes.push_back(std::move(change));
-  }
-  if (first) ST_TRY(draft->apply(*first));
-  staged_.clear();
-  by_index_.clear();
-  changes_ = std::move(changes);
-  payloads_ = std::move(payloads);
-  draft_ = std::move(draft);
-  return {};
-}
-
-Result<void> Transaction::apply(Change change) {
-  ST_TRY(may_go_on());
-  ST_TRY(draft_ ? draft_->apply(change) : draft(&change));
-  changes_.push_back(std::move(change));
-  return {};
-}
-
-// A tensor's form, as the calls before left it.
-std::optional<Form> Transaction::form_of(const std::string &name) const {
-  if (draft_) {
-    const PendingTensor *t = draft_->find(name);
-    return t ? std::optional(t->form) : std::nullopt;
-  }
-  const Index &index = snapshot_->header.index;
-  const auto found = index.find(name);
-  if (!found) return std::nullopt;
-  const TensorView t = index.at(*found);
-  return Form{t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
-}
-
-Result<void> Transaction::put_bytes(Change change, const NewBytes &value) {
-  ST_TRY(may_go_on());
-  if (!is_dtype(value.dtype))
-    return Failure(error(Status::dtype, "the new value of tensor ", in_quotes(change.name), " has dtype ", value.dtype,
-                         ", which is none")
-                       .about_tensor(change.name));
-  change.form = {static_cast<Dtype>(value.dtype), {value.shape.begin(), value.shape.end()}, value.nbytes};
-  auto nbytes = tensor_nbytes(change.form.dtype, change.form.shape);
-  if (!nbytes) {
-    nbytes.error().message = text("tensor ", in_quotes(change.name), " ", nbytes.error().message);
-    return Failure(about(std::move(nbytes.error()), change.name));
-  }
-  if (change.kind == Change::put && *nbytes != value.nbytes)
-    return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(change.name), " has ", value.nbytes,
-                         " bytes; its dtype and shape need ", *nbytes)
-                       .about_tensor(change.name));
-  if (change.kind == Change::update) {
-    // Refused before its bytes are taken.
-    const auto form = form_of(change.name);
-    if (!form)
-      return Failure(
-          error(Status::not_found, "no tensor is named ", in_quotes(change.name), " in ", in_quotes(data_file_.path_))
-              .about_tensor(change.name));
-    ST_TRY(
-        check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape, value.nbytes));
-  }
-  ST_TRY(draft());
-  if (change.kind == Change::update && value.nbytes == 0) return {};  // nothing, as in place
-  Payload payload{value.bytes, {}, value.nbytes};
-  if (options_.copy && value.nbytes > 0) {
-    control_ = Control(options_.progress, &data_file_.interrupts_);
-    failed_ = true;
-    if (auto ok = need_journal(); !ok) return Failure(about(std::move(ok.error()), change.name));
-    auto copied = journal_.journal->append(value.bytes, value.nbytes, control_);
-    if (!copied) return Failure(about(std::move(copied.error()), change.name));
-    failed_ = false;
-    payload = {nullptr, *copied, value.nbytes};
-  }
-  change.payload = payloads_.size();
-  payloads_.push_back(payload);
-  return apply(std::move(change));
-}
-
-Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
-  ST_TRY(check_new_name(name));
-  return put_bytes({Change::put, std::string(name), {}}, value);
-}
-
-Result<void> Transaction::remove(std::string_view name) {
-  return apply({Change::remove, std::string(name), {}});
-}
-
-Result<void> Transaction::rename(std::string_view from, std::string_view to) {
-  ST_TRY(check_new_name(to));
-  return apply({Change::rename, std::string(from), std::string(to)});
-}
-
-Result<void> Transaction::set_metadata(std::string_view key, std::optional<std::string_view> value) {
-  return apply({value ? Change::set_metadata : Change::remove_metadata, std::string(key),
-                std::string(value.value_or(std::string_view()))});
-}
-
-Result<void> Transaction::arrange(std::vector<std::string> names) {
-  return apply({Change::order, {}, {}, {}, 0, std::move(names)});
-}
 
 // A file whose tensors are aligned stays so. One of another writer, which never was, keeps its order: to move all of it
 // costs more than it brings.
@@ -242,14 +116,14 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Lo
   ST_TRY(made->replacement, write::TemporaryFile::create(at, 0600, infix));
   const os::File &file = made->replacement->file();
   const uint64_t block = write::shareable_block(file);
-  ST_TRY(auto drawn, draw(locked.file, block, keeping_removed));
+  ST_TRY(auto drawn, draw(locked.file(), block, keeping_removed));
   const write::PublishPlan &plan = drawn.plan;
   ST_TRY(write::set_room_aside(file, plan.size, drawn.cost.shared > 0));
   if (journal_.journal) ST_TRY(journal_.journal->flush());
   ST_TRY(auto built, write::build(file, plan.header, drawn.segments, block, control_));
   ST_TRY(check_payloads(file, plan));
   made->built = built;
-  ST_TRY(write::copy_attributes(locked.file, file, data_file_.options_.log));
+  ST_TRY(write::copy_attributes(locked.file(), file, data_file_.options_.log));
 
   ST_TRY(auto again, made->replacement->open_again());
   ST_TRY(made->snapshot, Snapshot::take(std::move(again), data_file_.options_.map, data_file_.options_.log));
@@ -279,7 +153,7 @@ Result<void> Transaction::check_payloads(const os::File &made, const write::Publ
 }
 
 Result<void> Transaction::check_links(const Locked &locked) const {
-  ST_TRY(auto old, locked.file.stat());
+  ST_TRY(auto old, locked.file().stat());
   if (old.st_nlink > 1 && !options_.break_links)
     return fail(
         Status::hard_links, in_quotes(data_file_.path_), " has ", old.st_nlink,
@@ -288,7 +162,7 @@ Result<void> Transaction::check_links(const Locked &locked) const {
 }
 
 Result<void> Transaction::check_in_place(const Locked &locked) const {
-  ST_TRY(auto replaced, data_file_.at_.was_replaced(locked.file));
+  ST_TRY(auto replaced, data_file_.at_.was_replaced(locked.file()));
   if (replaced)
     return fail(Status::file_changed, in_quotes(data_file_.path_),
                 " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
@@ -309,7 +183,7 @@ Result<void> Transaction::publish(Locked &locked) {
   } catch (const std::bad_alloc &) {
     // The change stands; this handle shows the old file until it is refreshed.
   }
-  if (placed) os::hand_over(locked.file, locked.lock);
+  if (placed) os::hand_over(locked.file(), locked.held->lock);
   return finish_publish(made.built, std::move(placed));
 }
 

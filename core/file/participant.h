@@ -1,0 +1,76 @@
+// A transaction on one file as a part of a commit on several: the steps of its own commit, which the parts take
+// together (shards/shard_commit.h). Nothing means anything before the super-journal is committed, and nothing is given
+// up after that. One commit each.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "file/transaction.h"
+#include "journal/super_journal.h"
+
+namespace st::store {
+
+class Participant {
+ public:
+  explicit Participant(Transaction &of) : of_(of) {}
+  // A commit that an exception ends leaves to recovery what is committed: see Transaction::return_journal.
+  ~Participant();
+  Participant(const Participant &) = delete;
+  Participant &operator=(const Participant &) = delete;
+
+  const DataFile &file() const { return of_.data_file_; }
+  bool publishes() const { return of_.publishes(); }
+  // A publish's catalogue as it was and as it will be, once it is locked.
+  const Index &before() const { return of_.snapshot_->header.index; }
+  const PendingCatalogue &after() const { return *of_.draft_; }
+  struct Gain {
+    int64_t bytes = 0, parameters = 0;  // of the tensors, afterwards less before
+  };
+  Gain gain() const;
+  // What it will do; `entry` gets its final length. Null: under a new name.
+  Result<CommitPlan> plan(write::SuperParticipant *entry);
+
+  // `timeout_ms`: what remains of the whole commit's. Look::hot: a dead writer's journal was found; unlock all parts,
+  // call recover(), and try again. Status busy: nothing changed.
+  Result<write::Look> lock(int32_t timeout_ms);
+  Result<void> recover(int32_t timeout_ms);
+  void unlock() { locked_ = {}; }
+  // Does the path still lead to the locked file? Else status file_changed.
+  Result<void> check_in_place() const { return of_.check_in_place(locked_); }
+
+  // Every step that can fail. Afterwards all of it is on the disk, but means nothing yet.
+  Result<void> prepare(const write::Super &super, write::SuperParticipant *entry);
+  // Is the prepared journal where recovery will look for it?
+  Result<void> check_is_there() const { return of_.check_journal_is_there(); }
+  // The commit is decided: from here on nothing is dropped, whatever happens.
+  Result<void> apply_patch();
+  Result<void> publish_gains();   // before the index takes its new state
+  Result<void> publish_losses();  // after it
+  Result<void> mark_done();
+  void finish();  // the super-journal is empty
+  // The commit was never decided: takes all back. `open`: it may have been decided, so all is left to recovery.
+  void drop(bool open) noexcept;
+
+  // The same if it takes no other's name: see new_names.cpp. Before it is locked, or planned.
+  Result<void> publish_anyway() { return of_.draft(); }
+  bool keeps_any() const { return !after().tensors().empty(); }
+  // Makes a new file beside `at`, whole and durable but for its name; then gives it the name. No file, if it is empty.
+  Result<void> prepare_new_name(const os::Location &at);
+  Result<void> take_new_name(const std::string &name) { return first_->replacement->rename_beside(name); }
+  // From now on the new file stays, or after all it does not.
+  void leave_new_name(bool stays) noexcept;
+  void finish_new_name();
+
+ private:
+  using NewFile = Transaction::NewFile;
+  Result<std::unique_ptr<NewFile>> make(write::Form *form, std::string *name, bool keeping_removed);
+
+  Transaction &of_;
+  Transaction::Locked locked_;
+  std::vector<write::Piece> pieces_;
+  std::unique_ptr<NewFile> first_, second_;
+  write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory
+};
+
+}  // namespace st::store
