@@ -59,7 +59,7 @@ Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32
     ST_TRY(auto folder, Folder::open(target, s, log));
     if (!folder) break;
     const Piece all{0, {0, static_cast<uint64_t>(s.st_size), 0}, nullptr};
-    ST_TRY(auto settled, settle_hot_journals(*folder, s, {{}, {&all, 1}}));
+    ST_TRY(auto settled, os::while_stale([&] { return settle_hot_journals(*folder, s, {{}, {&all, 1}}); }));
     if (settled) break;
     if (i >= attempts)
       return fail(Status::busy, in_quotes(target.path()), " needs recovery again and again; try again");

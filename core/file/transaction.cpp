@@ -345,9 +345,12 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
   auto locked = std::make_unique<Locked>();
   locked->file = std::move(file);
 
-  std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
+  const os::LockRange header{0, snapshot_->header.data_offset(), false};
+  std::vector<os::LockRange> ranges;
+  for (const write::Piece &p : pieces()) ranges.push_back({p.offset, p.payload.length, true});
+  ST_TRY(ranges, os::to_pages(locked->file, std::move(ranges), header.length));
+  ranges.insert(ranges.begin(), header);
   if (publishes()) ranges = {os::whole_file(true)};
-  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
   auto had = turnstile.lock(locked->file, std::move(ranges), wait, &locked->lock);
   if (!had) return Failure(name_blocked(std::move(had.error()), locked->file));
   if (!*had) {
@@ -362,7 +365,7 @@ Result<std::unique_ptr<Transaction::Locked>> Transaction::try_lock(const os::Loc
                               snapshot_->header_hash};
   if (identity != known) {
     locked->lock.release();
-    ST_TRY(auto snapshot, Snapshot::take(std::move(locked->file), data_file_.options_.map, data_file_.options_.log));
+    ST_TRY(auto snapshot, data_file_.take(std::move(locked->file), nullptr, true));
     ST_TRY(follow_to(std::move(snapshot)));
     return nullptr;
   }
@@ -451,9 +454,11 @@ Result<void> Transaction::test_locks(const Locked &locked, const os::LockRange &
 Error Transaction::name_blocked(Error busy, const os::File &file) const {
   if (busy.status != Status::busy) return busy;
   if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));
-  const auto blocked =
-      std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
-  const bool is_tensor = blocked != staged_.end();
+  const Staged *blocked = nullptr;  // the first that does not end before: a lock may begin with its page
+  for (const Staged &s : staged_)
+    if (s.piece.offset + s.piece.payload.length > busy.offset && (!blocked || s.piece.offset < blocked->piece.offset))
+      blocked = &s;
+  const bool is_tensor = busy.offset > 0 && blocked;
   const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
                               : publishes() ? os::whole_file(true)
                                             : os::LockRange{0, snapshot_->header.data_offset(), false};

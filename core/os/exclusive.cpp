@@ -19,6 +19,7 @@ Result<os::File> open_no_link(const os::Location &at) {
   if (!file) return file;
   ST_TRY(auto s, file->stat());
   if (!S_ISREG(s.st_mode)) return no_plain_file(at);
+  ST_TRY(at.read_past_cache(&*file, &s));
   return file;
 }
 

@@ -91,6 +91,11 @@ class RangeLock {
   pid_t process_ = 0;
 };
 
+// Caches work in pages: two hosts that change neighbours in one page may each write back the other's old bytes. So
+// where `file` may be changed by several hosts, the ranges (ascending, exclusive) grow to pages, not below `begin`, and
+// those that meet become one. Elsewhere they stay as they are.
+Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange> ranges, uint64_t begin);
+
 // Would another description's lock conflict with this range? (Holds nothing.)
 Result<bool> is_locked(const File &file, const LockRange &range);
 

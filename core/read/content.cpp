@@ -26,7 +26,8 @@ os::MapKind kind_of(MapMode mode) {
 }
 
 // What to try first, and why.
-std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::Filesystem &filesystem) {
+std::pair<MapMode, std::string> choose(const os::File &file, MapMode wanted, const os::Filesystem &filesystem) {
+  os::Env &env = file.env();
   const std::string storage = text(filesystem.type, " is ", storage_name(filesystem.storage), " storage");
   if (wanted == MapMode::copy_on_write && maps_slowly(filesystem.storage))
     return {MapMode::none, text(storage, ", where page after page of a mapping is slow")};
@@ -40,6 +41,8 @@ std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::F
   } else {
     return {wanted, "the caller asked for it"};
   }
+  if (file.reads_past_cache())
+    return {MapMode::none, text(storage, ", where a mapping may show pages that another host has changed")};
   if (prefers_private(filesystem.storage))
     return {MapMode::private_copy, text(storage, ", where shared mappings may be refused")};
   return {MapMode::shared, text(storage, ", where all readers can share the page cache")};
@@ -57,7 +60,7 @@ Result<Content> Content::open(const os::File &file, size_t size, size_t slots, M
   ST_ASSERT(size > 0);
   Content c;
   c.size_ = size;
-  auto [mode, reason] = choose(file.env(), wanted, filesystem);
+  auto [mode, reason] = choose(file, wanted, filesystem);
   for (; mode != MapMode::none; ++c.fallbacks_) {
     auto mapping = os::Mapping::of_file(file, size, kind_of(mode));
     if (mapping) {

@@ -66,6 +66,8 @@ PIECES = "core/journal/pieces.cpp"
 UNDO = "core/journal/undo.cpp"
 WRITE_OUT = "core/newfile/write_out.cpp"
 FOLDER = "core/journal/journal_folder.cpp"
+FOLDER_H = "core/journal/journal_folder.h"
+PAST_CACHE = "core/os/past_cache.cpp"
 LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
 TRANSACTION = "core/file/transaction.cpp"
@@ -88,6 +90,14 @@ SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::
 # fmt: off
 MUTANTS = [
     # syncs
+    Mutant("hosts: a shared file read through the cache", PAST_CACHE, "  file->read_past_cache();\n", ""),
+    Mutant("hosts: journals read through the cache", FOLDER_H,
+           "if (dir_.reads_past_cache()) journal->read_past_cache();", "static_cast<void>(journal);"),
+    Mutant("hosts: names believed from the cache", PAST_CACHE, "  env().renew_name(dir(), name_.c_str());\n", ""),
+    Mutant("hosts: bytes locked, not pages", "core/os/range_lock.cpp",
+           "  if (!file.reads_past_cache()) return ranges;\n", "  if (begin < UINT64_MAX) return ranges;\n"),
+    Mutant("hosts: a publish copies what the kernel remembers", TRANSFER, " && !from.reads_past_cache()", ""),
+    Mutant("hosts: a refresh believes the cache", "core/file/data_file.cpp", "look(true)", "look(false)"),
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
            "if (record_.is_undo())\n    ST_TRY(file_.sync());\n  if (name_durable_) return {};", quick=True),
     Mutant("no sync of the journal's folder", JOURNAL, "  ST_TRY(dir.sync());\n", "  static_cast<void>(dir);\n"),
@@ -230,9 +240,9 @@ MUTANTS = [
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (taken.journal && check_beside(taken))", "if (taken.journal)"),
     Mutant("a child takes its parent's journals", FOLDER, "  forget_if_forked();\n  Error last;", "  Error last;"),
     Mutant("a transaction does not lock its tensors", TRANSACTION,
-           "  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});\n", ""),
+           "  for (const write::Piece &p : pieces()) ranges.push_back({p.offset, p.payload.length, true});\n", ""),
     Mutant("a transaction does not hold off recovery", TRANSACTION,
-           "std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
+           "  ranges.insert(ranges.begin(), header);\n", ""),
     Mutant("a transaction does not look for journals", TRANSACTION, "  if (!settled) {", "  if (false) {"),
     Mutant("a transaction does not look whether the file was replaced", TRANSACTION, "  if (replaced) return nullptr;\n", ""),
     Mutant("a transaction does not look whether the header was rewritten", TRANSACTION, "  if (identity != known) {", "  if (false) {"),
