@@ -20,6 +20,7 @@ TO_TEST=(
   ccache cmake unzip
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
   fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio
+  glusterfs-client moosefs-master moosefs-chunkserver moosefs-client iproute2
   clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
   spin tcc
 )

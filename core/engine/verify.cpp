@@ -74,7 +74,7 @@ Result<void> Verifier::check(const Result<os::Location> &at, const Said *said) {
   auto file = open_regular(*at, O_RDONLY);
   if (!file) return tell(Severity::error, std::move(file.error()));
   ST_TRY(check_journals(*at, *file));
-  auto snapshot = Snapshot::take(std::move(*file), read::MapMode::none, {});
+  auto snapshot = Snapshot::take(std::move(*file), {.map = read::MapMode::none, .follows = true, .log = {}});
   if (!snapshot) return tell(Severity::error, std::move(snapshot.error()));
   if (said) ST_TRY(check_agreement(**snapshot, *said));
   ST_TRY(check_alignment(**snapshot));

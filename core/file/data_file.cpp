@@ -21,7 +21,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   c->path_ = at.path();
   c->at_ = std::move(at);
 
-  ST_TRY(auto snapshot, c->look());
+  ST_TRY(auto snapshot, c->look(c->options_.writable));
   ST_TRY(c->strategy_, read::choose_strategy(env, c->options_.bulk, snapshot->filesystem));
   c->undo_from_ = write::undo_from(env, snapshot->filesystem);
   if (c->options_.writable) c->journals_ = std::make_unique<write::JournalFolder>(c->at_, snapshot->identity);
@@ -50,28 +50,41 @@ Result<std::unique_ptr<DataFile>> DataFile::reopen(const Snapshot &state, Again 
 }
 
 // The file as it stands there now, with nothing left to recover.
-Result<std::unique_ptr<Snapshot>> DataFile::look() {
-  return os::while_stale([this]() -> Result<std::unique_ptr<Snapshot>> {
+Result<std::unique_ptr<Snapshot>> DataFile::look(bool follows) {
+  return os::while_stale([this, follows]() -> Result<std::unique_ptr<Snapshot>> {
     struct stat identity;
     ST_TRY(auto file, open_regular(at_, options_.writable ? O_RDWR : O_RDONLY, &identity));
     ST_TRY(auto clean, recover_if_needed(identity));
-    auto snapshot = clean ? Snapshot::take(std::move(file), identity, options_.map, options_.log)
-                          : Snapshot::take(std::move(file), options_.map, options_.log);
+    auto snapshot = take(std::move(file), clean ? &identity : nullptr, follows);
     if (!snapshot) snapshot.error().message += text(" (", in_quotes(path_), ")");
     return snapshot;
   });
 }
 
+// Without `identity` the file may have changed since that was asked.
+Result<std::unique_ptr<Snapshot>> DataFile::take(os::File file, const struct stat *identity, bool follows) const {
+  struct stat now;
+  if (!identity) {
+    ST_TRY(now, file.stat());
+    identity = &now;
+  }
+  const os::Filesystem filesystem = at_.filesystem(file, *identity);
+  if (follows && at_.has_other_hosts(*identity)) file.read_past_cache();
+  return Snapshot::take(std::move(file), *identity, {options_.map, follows, &filesystem, options_.log});
+}
+
 Result<void> DataFile::refresh() {
   if (path_.empty()) return {};
-  ST_TRY(auto fresh, look());
+  ST_TRY(auto fresh, look(true));
   // In a folder that was moved nothing new would ever be seen.
   ST_TRY(at_.check_led_to());
   const HeldSnapshot now = hold();
   const bool same = os::same_inode(now->identity, fresh->identity) && now->header_hash == fresh->header_hash &&
                     now->file_size() == fresh->file_size();
-  // Views that may be written must not change under a reader, and do not tell whether the file did.
-  const bool stays = same && now->content.wanted() != read::MapMode::copy_on_write;
+  // Views that may be written must not change under a reader, and do not tell whether the file did. A handle that has
+  // relied on the cache of a kernel that other hosts tell nothing does so no more.
+  const bool follows = now->reads_past_cache() == fresh->reads_past_cache();
+  const bool stays = same && follows && now->content.wanted() != read::MapMode::copy_on_write;
   if (stays && !now->has_own_memory()) return {};
   // What was read into memory of our own does not show what others patch: it goes, or if somebody may look at it, is
   // read once more to where it is.

@@ -180,7 +180,8 @@ class DataFile {
     counters_.read_requests += done.requests;
   }
   HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
-  Result<std::unique_ptr<Snapshot>> look();
+  Result<std::unique_ptr<Snapshot>> look(bool follows);
+  Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
   Result<bool> recover_if_needed(const struct stat &identity);
   Result<void> recover(const os::LockWait &wait);
 

@@ -126,7 +126,7 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Lo
   ST_TRY(write::copy_attributes(locked.file(), file, data_file_.options_.log));
 
   ST_TRY(auto again, made->replacement->open_again());
-  ST_TRY(made->snapshot, Snapshot::take(std::move(again), data_file_.options_.map, data_file_.options_.log));
+  ST_TRY(made->snapshot, data_file_.take(std::move(again), nullptr, true));
   return control_.check(plan.size, plan.size);
 }
 

@@ -78,23 +78,23 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
 
 }  // namespace
 
-Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, read::MapMode map, const Log &log) {
+Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const Wanted &wanted) {
   ST_TRY(auto identity, file.stat());
-  return take(std::move(file), identity, map, log);
+  return take(std::move(file), identity, wanted);
 }
 
-Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct stat &identity, read::MapMode map,
-                                                 const Log &log) {
+Result<std::unique_ptr<Snapshot>> Snapshot::take(os::File file, const struct stat &identity, const Wanted &wanted) {
   auto snapshot = std::make_unique<Snapshot>();
   const auto size = static_cast<uint64_t>(identity.st_size);
 
+  snapshot->filesystem = wanted.filesystem ? *wanted.filesystem : os::probe_filesystem(file);
+  if (!wanted.follows && !os::keeps_stale_pages(snapshot->filesystem.type)) file.read_through_cache();
   ST_TRY(auto &&read, read_header(file, size));
   snapshot->identity = identity;
   snapshot->header = std::move(read.header);
   snapshot->header_hash = read.hash;
-  snapshot->filesystem = os::probe_filesystem(file);
   ST_TRY(snapshot->content,
-         read::Content::open(file, size, snapshot->header.index.size(), map, snapshot->filesystem, log));
+         read::Content::open(file, size, snapshot->header.index.size(), wanted.map, snapshot->filesystem, wanted.log));
   snapshot->env = &file.env();
   snapshot->generation = file.env().fork_generation();
   snapshot->file = std::move(file);
@@ -128,7 +128,7 @@ uint64_t Snapshot::reopens() const {
 
 void Snapshot::share_descriptor(std::shared_ptr<os::Descriptors> among) {
   descriptors_ = std::move(among);
-  os::File shared = std::exchange(file, os::File::closed(*env, file.path()));
+  os::File shared = std::exchange(file, file.closed_like());
   descriptors_->put(this, std::move(shared));
 }
 
@@ -138,7 +138,7 @@ Result<const Snapshot::Reopened *> Snapshot::reopened(uint64_t now) const {
     os::File own;
     os::Descriptors::Held held;
     if (descriptors_) {
-      ST_TRY(held, descriptors_->get(this, file.path(), identity));
+      ST_TRY(held, descriptors_->get(this, file, identity));
     } else {
       auto opened = read::reopen_file(file, O_RDONLY);
       // A child that gave up the right to open the file may still read what it inherited.
@@ -172,7 +172,7 @@ Result<Access> Snapshot::here() const {
     if (own) reached = &own->file, bytes = &own->content;
   }
   if (!descriptors_) return Access{*reached, *bytes};
-  ST_TRY(auto held, descriptors_->get(this, file.path(), identity));
+  ST_TRY(auto held, descriptors_->get(this, file, identity));
   return Access{*held, *bytes, held};
 }
 

@@ -50,15 +50,24 @@ struct Snapshot {
   bool has_own_memory() const;
   Result<void> refresh_own_memory() const;
   uint64_t reopens() const;  // how often here() made them
+  bool reads_past_cache() const { return file.reads_past_cache(); }
 
   uint64_t file_size() const { return header.data_offset() + header.index.data_bytes(); }
   uint64_t file_offset(const TensorView &t) const { return header.data_offset() + t.begin; }
 
-  // Takes over `file`, which is open for reading. Status: the format's.
-  static Result<std::unique_ptr<Snapshot>> take(os::File file, read::MapMode map, const Log &log);
+  // How its bytes are to be shown.
+  struct Wanted {
+    read::MapMode map = read::MapMode::automatic;
+    // It follows what other hosts commit: where they may, this kernel's cache is left alone. Else it may be used,
+    // unless the storage is known for pages that nobody has brought up to date.
+    bool follows = false;
+    const os::Filesystem *filesystem = nullptr;  // if it is known
+    const Log &log;
+  };
+  // Takes over `file`, which is open for reading, and as open_regular() gave it. Status: the format's.
+  static Result<std::unique_ptr<Snapshot>> take(os::File file, const Wanted &wanted);
   // The same of one whose stat() is known.
-  static Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat &identity, read::MapMode map,
-                                                const Log &log);
+  static Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat &identity, const Wanted &wanted);
   static Result<std::unique_ptr<Snapshot>> of_memory(os::Env &env, const std::byte *bytes, size_t size);
 
  private:

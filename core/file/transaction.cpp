@@ -103,7 +103,7 @@ Result<void> Transaction::commit() {
 std::vector<os::LockRange> Transaction::ranges_to_lock() const {
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
   if (publishes()) ranges = {os::whole_file(true)};
-  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});
+  for (const write::Piece &p : pieces()) ranges.push_back({p.offset, p.payload.length, true});
   return ranges;
 }
 
@@ -125,7 +125,7 @@ Result<write::Look> Transaction::look(os::LockedFile &locked, write::Identity *i
                               snapshot_->header_hash};
   if (*identity != known) {
     locked.lock.release();
-    ST_TRY(auto snapshot, Snapshot::take(std::move(locked.file), data_file_.options_.map, data_file_.options_.log));
+    ST_TRY(auto snapshot, data_file_.take(std::move(locked.file), nullptr, true));
     ST_TRY(follow_to(std::move(snapshot)));
     return write::Look::again;
   }
@@ -169,9 +169,11 @@ Result<void> Transaction::test_locks(const os::File &locked) {
 Error Transaction::name_blocked(Error busy, const os::File &file) const {
   if (busy.status != Status::busy) return busy;
   if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));
-  const auto blocked =
-      std::find_if(staged_.begin(), staged_.end(), [&](const Staged &s) { return s.piece.offset == busy.offset; });
-  const bool is_tensor = blocked != staged_.end();
+  const Staged *blocked = nullptr;  // the first that does not end before: a lock may begin with its page
+  for (const Staged &s : staged_)
+    if (s.piece.offset + s.piece.payload.length > busy.offset && (!blocked || s.piece.offset < blocked->piece.offset))
+      blocked = &s;
+  const bool is_tensor = busy.offset > 0 && blocked;
   const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
                               : publishes() ? os::whole_file(true)
                                             : os::LockRange{0, snapshot_->header.data_offset(), false};

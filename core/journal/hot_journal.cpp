@@ -36,7 +36,7 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   auto found = std::make_unique<Found>();
   struct stat s;
   if (const int r = env.fstatat(folder.dir().fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW); r < 0) {
-    if (r == -ENOENT) return nullptr;
+    if (r == -ENOENT || r == -ESTALE) return nullptr;
     return Failure(os_error(-r, "look at", shown));
   }
   if (!S_ISREG(s.st_mode))
@@ -50,11 +50,14 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   auto file =
       os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
   if (!file) {
-    if (file.error().os_errno == ENOENT) return nullptr;
+    if (is_gone(file.error())) return nullptr;
     return Failure(std::move(file.error()));
   }
   found->file = std::move(*file);
-  ST_TRY(read_state(*found));
+  folder.opened(&found->file);
+  auto read = read_state(*found);
+  if (!read && is_gone(read.error())) return nullptr;
+  if (!read) return Failure(std::move(read.error()));
   return found;
 }
 

@@ -19,6 +19,10 @@ Result<os::File> open_dir(const os::Location &folder) {
 
 }  // namespace
 
+bool is_gone(const Error &e) {
+  return e.os_errno == ENOENT || e.os_errno == ESTALE;
+}
+
 std::string distrust(const struct stat &s, const struct stat &data, uid_t self) {
   if (s.st_mode & S_IWOTH) return "anybody may write to it";
   if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)
@@ -29,14 +33,17 @@ std::string distrust(const struct stat &s, const struct stat &data, uid_t self) 
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
   os::Env &env = file.env();
   const os::Location at = folder_of(file);
+  const bool has_other_hosts = file.has_other_hosts(data);
+  if (has_other_hosts) at.renew();
   auto dir = open_dir(at);
-  if (!dir && dir.error().os_errno == ENOENT) return std::nullopt;
+  if (!dir && is_gone(dir.error())) return std::nullopt;
   std::string why;
   if (!dir) {
     if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP) return Failure(std::move(dir.error()));
     why = "it is no folder";
   } else {
     ST_TRY(auto s, dir->stat());
+    if (has_other_hosts) dir->read_past_cache();
     why = distrust(s, data, env.geteuid());
   }
   if (why.empty()) {
@@ -68,6 +75,7 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
     return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why,
                 "; remove it, or move the file to a folder of your own");
 
+  if (file.has_other_hosts(data)) dir->read_past_cache();
   if (made == 0) open_to_readers(*dir, data);
   // Durable even if somebody else made it: its maker may not have come to this yet.
   ST_TRY(file.folder()->sync());
@@ -133,11 +141,17 @@ Result<void> JournalFolder::make_name_durable(uint64_t inode) {
 
 Result<void> JournalFolder::check_beside(const Taken &taken) const {
   const os::File &dir = taken.folder->dir();
+  if (dir.reads_past_cache()) beside_.renew();
   const auto is_there = [&](int folder, const std::string &name, const os::File &opened) -> Result<bool> {
     struct stat by_name, ours;
     int r = env_.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
     if (r == -ENOENT) return false;
-    if (r == 0) r = env_.fstat(opened.fd(), &ours);
+    if (r == 0 && dir.reads_past_cache()) {
+      r = env_.fstat_synced(opened.fd(), &ours);
+      if (r == -ENOENT || r == -ESTALE || (r == 0 && ours.st_nlink == 0)) return false;
+    } else if (r == 0) {
+      r = env_.fstat(opened.fd(), &ours);
+    }
     if (r < 0) return Failure(opened.error(-r, "look at"));
     return os::same_inode(by_name, ours);
   };
@@ -163,7 +177,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
   for (int i = 0; i < attempts; ++i) {
     if (!folder_) {
       auto folder = Folder::create(file_, data_);
-      if (!folder && folder.error().os_errno == ENOENT) {  // removed between our two calls
+      if (!folder && is_gone(folder.error())) {  // removed between our two calls
         last = std::move(folder.error());
         continue;
       }
@@ -177,7 +191,7 @@ Result<JournalFolder::Taken> JournalFolder::take() {
       journal->begin();
     } else if (auto created = Journal::create(folder_->dir(), data_)) {
       journal = std::move(*created);
-    } else if (created.error().os_errno != ENOENT) {
+    } else if (!is_gone(created.error())) {
       return Failure(std::move(created.error()));
     }
     Taken taken{std::move(journal), folder_};

@@ -32,11 +32,18 @@ class Folder {
   static void remove_if_empty(const os::Location &file);
 
   const os::File &dir() const { return dir_; }
+  // A journal in it, just opened; what other hosts write to it is seen.
+  void opened(os::File *journal) const {
+    if (dir_.reads_past_cache()) journal->read_past_cache();
+  }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
 
  private:
   os::File dir_;
 };
+
+// Was what we looked at removed meanwhile? A server says so in its own way.
+bool is_gone(const Error &e);
 
 // Why a journal or folder is not to be trusted; empty if it is.
 std::string distrust(const struct stat &s, const struct stat &data, uid_t self);

@@ -231,7 +231,7 @@ Result<Recovered> recover(const os::Location &file, const os::LockWait &wait, co
   constexpr int attempts = 100;
   Recovery recovery(file, wait, findings, listed);
   for (int i = 0; i < attempts; ++i) {
-    ST_TRY(auto ended, recovery.run());
+    ST_TRY(auto ended, os::while_stale([&] { return recovery.run(); }));
     if (ended == Attempt::done) return std::move(recovery.result);
     auto finished = recover_super(recovery.super(), wait, findings);
     if (recovery.may_leave()) recovery.leave_done();

@@ -32,7 +32,8 @@ Result<void> by_memory(const os::File &from, const os::File &to, Range range, ui
 Result<void> copy(const os::File &from, const os::File &to, const Range &range, const Tell &tell) {
   uint64_t done = 0;
   WriteOut out(to, range.to);
-  while (done < range.length) {
+  // The kernel would take what it remembers of the file.
+  while (done < range.length && !from.reads_past_cache()) {
     const uint64_t n = std::min(in_kernel, range.length - done);
     const ssize_t r = os::repeat_interrupted(
         [&] { return to.env().copy_range(to.fd(), from.fd(), range.from + done, n, range.to + done); });

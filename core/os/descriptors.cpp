@@ -40,7 +40,7 @@ void Descriptors::put(const void *owner, File file) {
   keep(mine(), owner, std::move(file));
 }
 
-Result<Descriptors::Held> Descriptors::get(const void *owner, const std::string &path, const struct stat &identity) {
+Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed, const struct stat &identity) {
   Open &open = mine();
   {
     std::lock_guard lock(open.mutex);
@@ -49,7 +49,9 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const std::string 
       return found->second->second;
     }
   }
+  const std::string &path = closed.path();
   ST_TRY(auto file, File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path));
+  if (closed.reads_past_cache()) file.read_past_cache();
   ST_TRY(auto s, file.stat());
   if (!same_inode(s, identity))
     return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");

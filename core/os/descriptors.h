@@ -25,8 +25,8 @@ class Descriptors {
   using Held = std::shared_ptr<const File>;
   // `owner` names it: one owner, one file.
   void put(const void *owner, File file);
-  // For reading. Status file_changed if `path` leads to another file than `identity`.
-  Result<Held> get(const void *owner, const std::string &path, const struct stat &identity);
+  // For reading, as `closed` is read. Status file_changed if its path leads to another file than `identity`.
+  Result<Held> get(const void *owner, const File &closed, const struct stat &identity);
   void forget(const void *owner);
 
  private:

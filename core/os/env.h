@@ -41,7 +41,12 @@ class Env {
   virtual int64_t seek_hole(int fd, uint64_t offset) = 0;                    // where the next hole begins
   virtual int extents(int fd, struct fiemap *map) = 0;                       // FS_IOC_FIEMAP
   virtual int fstat(int fd, struct stat *out) = 0;
+  // statx with AT_STATX_FORCE_SYNC: as the server has it, whatever this kernel remembers.
+  virtual int fstat_synced(int fd, struct stat *out) = 0;
   virtual int fstatat(int dir, const char *path, struct stat *out, int flags) = 0;
+  // A link to it from another mount, which no kernel makes: -EXDEV, or -EEXIST. But before a name is made, FUSE asks
+  // its server for it, however long it was to be remembered; the answer serves the next look at the name.
+  virtual int renew_name(int dir, const char *name) = 0;
   virtual int fstatfs(int fd, struct statfs *out) = 0;
   virtual int fchmod(int fd, mode_t mode) = 0;
   virtual int fchown(int fd, uid_t uid, gid_t gid) = 0;

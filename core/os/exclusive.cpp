@@ -13,7 +13,8 @@ Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std
   for (int i = 0; i < most_lock_attempts; ++i) {
     auto locked = std::make_unique<LockedFile>();
     ST_TRY(locked->file, open_regular(at, flags));
-    auto had = turnstile.lock(locked->file, ranges, wait, &locked->lock);
+    ST_TRY(auto pages, to_pages(locked->file, ranges));
+    auto had = turnstile.lock(locked->file, std::move(pages), wait, &locked->lock);
     if (!had) return Failure(tell(std::move(had.error()), locked->file));
     if (!*had) {
       turnstile.keep(std::move(locked->file));

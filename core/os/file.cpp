@@ -31,9 +31,14 @@ Result<File> File::open_without_links(Env &env, const std::string &path, int fla
 
 void File::close() {
   if (fd_ >= 0) env_->close(std::exchange(fd_, -1));
+  if (const int direct = direct_.exchange(not_tried); direct >= 0) env_->close(direct);
 }
 
 Result<size_t> File::read_up_to(void *buffer, size_t n, uint64_t offset) const {
+  return past_cache_ ? read_stored(buffer, n, offset) : read_remembered(buffer, n, offset);
+}
+
+Result<size_t> File::read_remembered(void *buffer, size_t n, uint64_t offset) const {
   size_t done = 0;
   while (done < n) {
     const ssize_t got = repeat_interrupted([&] {
@@ -60,6 +65,10 @@ Failure File::ends_at(uint64_t offset) const {
 
 Result<void> File::read_parts(std::span<struct iovec> parts, uint64_t offset) const {
   constexpr size_t most_parts = 1024;  // of one call: IOV_MAX
+  for (; past_cache_ && !parts.empty(); parts = parts.subspan(1)) {
+    ST_TRY(read(parts.front().iov_base, parts.front().iov_len, offset));
+    offset += parts.front().iov_len;
+  }
   while (!parts.empty()) {
     if (parts.front().iov_len == 0) {
       parts = parts.subspan(1);
@@ -115,7 +124,7 @@ Result<void> File::sync() const {
 
 Result<struct stat> File::stat() const {
   struct stat s;
-  const int r = env_->fstat(fd_, &s);
+  const int r = past_cache_ ? env_->fstat_synced(fd_, &s) : env_->fstat(fd_, &s);
   // Only a server answers that of an open file: somebody has replaced or removed it there.
   if (r == -ENOENT) return Failure(error(ESTALE, "stat"));
   if (r < 0) return Failure(error(-r, "stat"));

@@ -3,6 +3,7 @@
 // writes), and never where it is wrong (syncs and closes).
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <span>
 #include <string>
@@ -44,6 +45,12 @@ class File {
     file.path_ = std::move(path);
     return file;
   }
+  // Not open, but else as this one.
+  File closed_like() const {
+    File file = closed(*env_, path_);
+    file.past_cache_ = past_cache_;
+    return file;
+  }
   ~File() { close(); }
   File(File &&other) noexcept { swap(other); }
   File &operator=(File &&other) noexcept {
@@ -56,6 +63,13 @@ class File {
   Env &env() const { return *env_; }
   const std::string &path() const { return path_; }
   void close();
+
+  // From now on reads and stat() ask the storage, and not what this kernel remembers of it: other hosts may have
+  // changed it since. How: past_cache.cpp.
+  void read_past_cache() { past_cache_ = true; }
+  // Again as usual.
+  void read_through_cache() { past_cache_ = false; }
+  bool reads_past_cache() const { return past_cache_; }
 
   // As many bytes as there are, up to n.
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;
@@ -75,14 +89,23 @@ class File {
 
  private:
   Failure ends_at(uint64_t offset) const;
+  int direct() const;
+  Result<size_t> read_stored(void *buffer, size_t n, uint64_t offset) const;
+  Result<size_t> read_remembered(void *buffer, size_t n, uint64_t offset) const;
   void swap(File &other) noexcept {
     std::swap(env_, other.env_);
     std::swap(fd_, other.fd_);
+    std::swap(past_cache_, other.past_cache_);
+    other.direct_ = direct_.exchange(other.direct_);
     path_.swap(other.path_);
   }
 
+  static constexpr int not_tried = -1, refused = -2;
+
   Env *env_ = nullptr;
   int fd_ = -1;
+  bool past_cache_ = false;
+  mutable std::atomic<int> direct_ = not_tried;  // a descriptor of the same file, for O_DIRECT
   std::string path_;
 };
 

@@ -145,6 +145,14 @@ std::string_view storage_name(Storage s) {
   return names[static_cast<uint32_t>(s)];
 }
 
+bool may_have_other_hosts(Storage s) {
+  return s != Storage::local && s != Storage::memory && s != Storage::object_store;
+}
+
+bool keeps_stale_pages(std::string_view type) {
+  return type == "fuse.glusterfs";
+}
+
 Storage storage_of_type(std::string_view type) {
   const auto *found =
       std::find_if(std::begin(classes), std::end(classes), [&](const Class &c) { return c.type == type; });

@@ -31,6 +31,7 @@ Result<std::shared_ptr<const Directory>> Directory::open(Env &env, int dir, cons
 
 Directory::~Directory() {
   for (Linked *l = linked_.load(); l;) delete std::exchange(l, l->before);
+  delete known_.load();
 }
 
 Result<std::shared_ptr<const Directory>> Directory::inside(const std::string &name) const {
@@ -289,8 +290,10 @@ Result<bool> Location::was_replaced(const File &file) const {
   auto opened = file.stat();
   if (!opened && opened.error().os_errno == ESTALE) return true;
   if (!opened) return Failure(std::move(opened.error()));
+  if (opened->st_nlink == 0) return true;  // the name may be remembered still
   auto is_other = [&]() -> Result<bool> {
     struct stat named;
+    if (file.reads_past_cache()) renew();
     const int r = stat(&named);
     if (r < 0 && r != -ENOENT && r != -ESTALE) return Failure(os_error(-r, "look at", path_));
     return r < 0 || !same_inode(*opened, named);
@@ -330,6 +333,7 @@ Result<File> open_regular(const Location &at, int flags, struct stat *identity) 
   return while_stale([&]() -> Result<File> {
     ST_TRY(auto file, at.open(flags | O_NONBLOCK | O_NOCTTY));
     ST_TRY(auto s, file.stat());
+    ST_TRY(at.read_past_cache(&file, &s));
     if (identity) *identity = s;
     if (!S_ISREG(s.st_mode))
       return fail(Status::not_regular, in_quotes(at.path()), " is no plain file; give the path of a .safetensors file");

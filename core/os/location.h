@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "os/file.h"
+#include "os/filesystem.h"
 
 namespace st::os {
 
@@ -42,6 +43,12 @@ class Directory {
     Linked *before;
   };
 
+  // What was found out of the files in it: they seldom lie on different mounts.
+  struct Known {
+    dev_t dev;
+    Filesystem filesystem;
+  };
+
   explicit Directory(File file) : file_(std::move(file)) {}
   static Result<std::shared_ptr<const Directory>> open(Env &env, int dir, const char *name, int flags,
                                                        std::string shown);
@@ -50,6 +57,7 @@ class Directory {
 
   File file_;
   mutable std::atomic<Linked *> linked_ = nullptr;
+  mutable std::atomic<Known *> known_ = nullptr;
 };
 
 // The path, so that it means the same from any folder. Not resolved.
@@ -92,6 +100,16 @@ class Location {
   Result<bool> was_replaced(const File &file) const;
   // Does the path that was resolved still lead here? Status file_changed: its folder was moved, or a link was changed.
   Result<void> check_led_to() const;
+
+  // The storage of a file here. Asked once, if all files of the folder lie on one mount.
+  Filesystem filesystem(const File &file, const struct stat &s) const;
+  // May other hosts change it? Costs no system call where it lies on a disk of this machine.
+  bool has_other_hosts(const struct stat &s) const;
+  // Then `file`, which was opened here, is read past this kernel's cache, and `s` is looked up anew. Status of ESTALE
+  // if the name leads to another by now.
+  Result<void> read_past_cache(File *file, struct stat *s) const;
+  // Whatever this kernel remembers of the name, the next look asks the server.
+  void renew() const;
 
  private:
   Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given);

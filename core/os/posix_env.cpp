@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -125,8 +126,30 @@ class PosixEnv final : public Env {
     return answer(::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE));
   }
   int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
+  int fstat_synced(int fd, struct stat *out) override {
+    struct statx x;
+    if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &x) < 0) return -errno;
+    *out = {};
+    out->st_dev = makedev(x.stx_dev_major, x.stx_dev_minor);
+    out->st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor);
+    out->st_ino = x.stx_ino;
+    out->st_mode = x.stx_mode;
+    out->st_nlink = x.stx_nlink;
+    out->st_uid = x.stx_uid;
+    out->st_gid = x.stx_gid;
+    out->st_size = static_cast<off_t>(x.stx_size);
+    out->st_blksize = static_cast<blksize_t>(x.stx_blksize);
+    out->st_blocks = static_cast<blkcnt_t>(x.stx_blocks);
+    out->st_atim = {x.stx_atime.tv_sec, x.stx_atime.tv_nsec};
+    out->st_mtim = {x.stx_mtime.tv_sec, x.stx_mtime.tv_nsec};
+    out->st_ctim = {x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec};
+    return 0;
+  }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {
     return answer(::fstatat(dir, path, out, flags));
+  }
+  int renew_name(int dir, const char *name) override {
+    return is_entry(dir, name) ? answer(::linkat(AT_FDCWD, "/proc/self", dir, name, 0)) : -EINVAL;
   }
   int fstatfs(int fd, struct statfs *out) override { return answer(::fstatfs(fd, out)); }
   int fchmod(int fd, mode_t mode) override { return answer(::fchmod(fd, mode)); }

@@ -1,9 +1,13 @@
 #include "os/range_lock.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/round.h"
 
 namespace st::os {
 namespace {
@@ -29,7 +33,8 @@ Failure lock_failure(const File &file, int err) {
   if (means_unsupported(err))
     return fail(Status::lock_unsupported, "the filesystem of ", in_quotes(file.path()),
                 " has no byte-range locks, so it cannot be changed safely; copy the file to one that has");
-  return Failure(file.error(err, "lock"));
+  // Only a server answers that of an open file: see File::stat.
+  return Failure(file.error(err == ENOENT ? ESTALE : err, "lock"));
 }
 
 }  // namespace
@@ -101,6 +106,30 @@ void RangeLock::release() {
   if (!file || file->env().fork_generation() != process_) return;
   struct flock lock = flock_of({0, 0, false}, F_UNLCK);
   file->env().lock(file->fd(), F_OFD_SETLK, &lock);
+}
+
+Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange> ranges) {
+  constexpr uint64_t most = uint64_t{16} << 10;  // beyond it st_blksize says how large a request is to be
+  const auto least = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (!file.reads_past_cache()) return ranges;
+  ST_TRY(auto s, file.stat());
+  const auto block = static_cast<uint64_t>(s.st_blksize);
+  const uint64_t page = std::has_single_bit(block) && block <= most ? std::max(block, least) : least;
+  std::vector<LockRange> pages;
+  for (const LockRange &range : ranges) {
+    if (!range.exclusive || range.length == 0) {
+      pages.push_back(range);
+      continue;
+    }
+    const uint64_t from = round_down(range.begin, page);
+    const uint64_t until = round_up(range.begin + range.length, page);
+    const uint64_t locked = pages.empty() ? 0 : pages.back().begin + pages.back().length;
+    if (from <= locked && !pages.empty() && pages.back().exclusive)
+      pages.back().length = std::max(until, locked) - pages.back().begin;
+    else
+      pages.push_back({std::max(from, locked), until - std::max(from, locked), true});
+  }
+  return pages;
 }
 
 Result<bool> is_locked(const File &file, const LockRange &range) {

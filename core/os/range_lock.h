@@ -91,6 +91,11 @@ class RangeLock {
   uint64_t process_ = 0;  // see os::Env::fork_generation
 };
 
+// Caches work in pages: two hosts that change neighbours in one page may each write back the other's old bytes. So
+// where several hosts may change `file`, exclusive ranges grow to pages, but not into a shared range before them, and
+// ranges that meet become one. Elsewhere all stay as they are. They are ascending, and do not overlap.
+Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange> ranges);
+
 // Would another description's lock conflict with this range? (Holds nothing.)
 Result<bool> is_locked(const File &file, const LockRange &range);
 

@@ -139,7 +139,8 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   const uint64_t block = std::min<uint64_t>(strategy.block, std::max(round_down(each / 2, smallest), smallest));
   const Plan plan = plan_requests(std::move(pieces), block, strategy.gap, most_parts);
   if (plan.requests.empty()) return BulkDone{};
-  if (strategy.direct == Direct::on || (strategy.direct == Direct::automatic && is_first_load(file, plan))) {
+  if (file.reads_past_cache() || strategy.direct == Direct::on ||
+      (strategy.direct == Direct::automatic && is_first_load(file, plan))) {
     ST_TRY(auto done, read_direct(file, plan, strategy, control));
     if (done) return *done;
   }
@@ -156,11 +157,13 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
 
 Result<os::File> reopen_file(const os::File &file, int flags) {
   auto same = os::File::open(file.env(), AT_FDCWD, text("/proc/self/fd/", file.fd()), flags, 0, file.path());
+  if (same && file.reads_past_cache()) same->read_past_cache();
   if (same) return same;
   ST_TRY(auto named, os::File::open(file.env(), AT_FDCWD, file.path(), flags, 0, file.path()));
   ST_TRY(auto replaced, os::was_replaced(file, file.path()));
   if (replaced)
     return fail(Status::file_changed, in_quotes(file.path()), " now names another file; open it anew by its path");
+  if (file.reads_past_cache()) named.read_past_cache();
   return named;
 }
 

@@ -24,12 +24,12 @@ os::MapKind kind_of(MapMode mode) {
 }
 
 // What to try first, and why.
-std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::Filesystem &filesystem) {
+std::pair<MapMode, std::string> choose(const os::File &file, MapMode wanted, const os::Filesystem &filesystem) {
   const std::string storage = text(filesystem.type, " is ", storage_name(filesystem.storage), " storage");
   if (wanted == MapMode::copy_on_write && maps_slowly(filesystem.storage))
     return {MapMode::none, text(storage, ", where page after page of a mapping is slow")};
   if (wanted == MapMode::automatic) {
-    const char *set = env.getenv("ST_MAP");
+    const char *set = file.env().getenv("ST_MAP");
     const std::string_view name = set ? set : "";
     const std::string why = text("the environment asks for it: ST_MAP=", name);
     if (name == "shared") return {MapMode::shared, why};
@@ -38,6 +38,8 @@ std::pair<MapMode, std::string> choose(os::Env &env, MapMode wanted, const os::F
   } else {
     return {wanted, "the caller asked for it"};
   }
+  if (file.reads_past_cache())
+    return {MapMode::none, text(storage, ", where a mapping may show pages that another host has changed")};
   if (prefers_private(filesystem.storage))
     return {MapMode::private_copy, text(storage, ", where shared mappings may be refused")};
   return {MapMode::shared, text(storage, ", where all readers can share the page cache")};
@@ -52,7 +54,7 @@ bool mapping_refused(int err) {
 
 Result<Mapped> map_or_fall_back(const os::File &file, size_t size, MapMode wanted, const os::Filesystem &filesystem,
                                 const Log &log) {
-  auto [mode, reason] = choose(file.env(), wanted, filesystem);
+  auto [mode, reason] = choose(file, wanted, filesystem);
   for (uint32_t fallbacks = 0;; ++fallbacks) {
     if (mode == MapMode::none) return Mapped{{}, mode, std::move(reason), fallbacks};
     auto mapping = os::Mapping::of_file(file, size, kind_of(mode));

@@ -70,6 +70,8 @@ PIECES = "core/journal/pieces.cpp"
 UNDO = "core/journal/undo.cpp"
 WRITE_OUT = "core/newfile/write_out.cpp"
 FOLDER = "core/journal/journal_folder.cpp"
+FOLDER_H = "core/journal/journal_folder.h"
+PAST_CACHE = "core/os/past_cache.cpp"
 LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
 TRANSACTION = "core/file/transaction.cpp"
@@ -94,6 +96,14 @@ SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::
 # fmt: off
 MUTANTS = [
     # syncs
+    Mutant("hosts: a shared file read through the cache", PAST_CACHE, "  file->read_past_cache();\n", ""),
+    Mutant("hosts: journals read through the cache", FOLDER_H,
+           "if (dir_.reads_past_cache()) journal->read_past_cache();", "static_cast<void>(journal);"),
+    Mutant("hosts: names believed from the cache", PAST_CACHE, "  env().renew_name(dir(), name_.c_str());\n", ""),
+    Mutant("hosts: bytes locked, not pages", "core/os/range_lock.cpp",
+           "  if (!file.reads_past_cache()) return ranges;\n", "  if (!ranges.empty()) return ranges;\n"),
+    Mutant("hosts: a publish copies what the kernel remembers", TRANSFER, " && !from.reads_past_cache()", ""),
+    Mutant("hosts: a refresh believes the cache", "core/file/data_file.cpp", "look(true)", "look(false)"),
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
            "if (record_.is_undo())\n    ST_TRY(file_.sync());\n  if (name_durable_) return {};", quick=True),
     Mutant("no sync of the journal's folder", JOURNAL, "  ST_TRY(dir.sync());\n", "  static_cast<void>(dir);\n"),
@@ -219,7 +229,7 @@ MUTANTS = [
            "if (names_one_twice(list))", "if (names_one_twice(list) && false)"),
     # locks
     Mutant("nothing is locked", EXCLUSIVE,
-           "    auto had = turnstile.lock(locked->file, ranges, wait, &locked->lock);", "    Result<bool> had = true;"),
+           "    auto had = turnstile.lock(locked->file, std::move(pages), wait, &locked->lock);", "    Result<bool> had = true;"),
     Mutant("cleaning up drops journals that are being filled", HOT_JOURNAL,
            "  if (!lock && lock.error().status == Status::busy) return false;\n  if (!lock) return Failure(std::move(lock.error()));\n", ""),
     Mutant("a living writer's journal counts as an hot", RECOVER, "      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;\n", ""),
@@ -236,7 +246,7 @@ MUTANTS = [
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (taken.journal && check_beside(taken))", "if (taken.journal)"),
     Mutant("a child takes its parent's journals", FOLDER, "  forget_if_forked();\n  Error last;", "  Error last;"),
     Mutant("a transaction does not lock its tensors", TRANSACTION,
-           "  for (const Staged &s : staged_) ranges.push_back({s.piece.offset, s.piece.payload.length, true});\n", ""),
+           "  for (const write::Piece &p : pieces()) ranges.push_back({p.offset, p.payload.length, true});\n", ""),
     Mutant("a transaction does not hold off recovery", TRANSACTION,
            "std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
     Mutant("a transaction does not look for journals", TRANSACTION, "  if (!settled) return write::Look::hot;\n", ""),

@@ -139,20 +139,25 @@ class File:
     def update(self, name, payload):
         check(lib.st_update(self._handle, name.encode(), len(name.encode()), byref(self._value(name, payload))))
 
-    def update_all(self, payloads):
+    def update_all(self, payloads, publish=False):
         """One transaction: a dict of names and bytes."""
-        self.update_from({name: self._value(name, payload) for name, payload in payloads.items()})
+        self.update_from({name: self._value(name, payload) for name, payload in payloads.items()}, publish)
 
-    def update_from(self, values):
+    def update_from(self, values, publish=False):
         """The same of names and tensors, whose data must stay."""
         txn = c_void_p()
-        check(lib.st_txn_begin(self._handle, None, byref(txn)))
+        options = st_h.TxnOptions(struct_size=ctypes.sizeof(st_h.TxnOptions), flags=st_h.ST_TXN_PUBLISH)
+        options.lock_timeout_ms = st_h.ST_TIMEOUT_DEFAULT
+        check(lib.st_txn_begin(self._handle, byref(options) if publish else None, byref(txn)))
         try:
             for name, value in values.items():
                 check(lib.st_txn_update(txn, name.encode(), len(name.encode()), byref(value)))
             check(lib.st_txn_commit(txn))
         finally:
             lib.st_txn_free(txn)
+
+    def refresh(self):
+        check(lib.st_refresh(self._handle))
 
     def io_info(self):
         info = st_h.IoInfo(struct_size=ctypes.sizeof(st_h.IoInfo))

@@ -17,7 +17,7 @@ class FileWriter : Worker {
       : Worker(ledger, worker, seed), scene_(scene), layout_(scene.layout()) {}
 
   void step() {
-    if (!file_ || one_in(20)) reopen(scene_.path(), {ST_E_FILE_CHANGED});
+    if (!file_ || one_in(20)) reopen(scene_.path_of(worker_), {ST_E_FILE_CHANGED});
     if (!file_) return;
     if (publishes()) return transact(one_in(2) ? some_free() : group(below(FileScene::groups_count)));
     switch (below(8)) {
@@ -100,8 +100,9 @@ class FileWriter : Worker {
 
 // Two groups, then free ones: less than a sector, a page, more than the
 // journal buffers (256 KiB), more than it moves at once (1 MiB).
-FileScene::FileScene(const std::string &folder)
+FileScene::FileScene(const std::string &folder, const std::string &elsewhere)
     : path_(folder + "/model.safetensors"),
+      elsewhere_((elsewhere.empty() ? folder : elsewhere) + "/model.safetensors"),
       layout_({4099, 65537, 509, 300007, 8, 511, 4096, 20011, 4099, 65537, 509, 300007, 131071, 1048583, 4096, 12289}) {
 }
 
@@ -122,7 +123,7 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
     ledger.doing(worker, "st_open for reading");
     st_status status;
     const FileHandle file =
-        open_file(path_, open_options(0, random() % 2 ? ST_TIMEOUT_FOREVER : ST_TIMEOUT_NONE), &status);
+        open_file(path_of(worker), open_options(0, random() % 2 ? ST_TIMEOUT_FOREVER : ST_TIMEOUT_NONE), &status);
     if (!file && status != ST_E_BUSY) ledger.complain("a reader: " + said("st_open", status)), ::_exit(1);
     for (int i = 0; file && i < 4; ++i) {
       ledger.doing(worker, "st_read");
@@ -137,12 +138,13 @@ void FileScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) co
 }
 
 std::vector<uint64_t> FileScene::judge(Ledger &ledger, OpenAs how) const {
+  const std::string &path = path_of(static_cast<uint32_t>(how));
   if (how == OpenAs::recoverer)
-    if (const st_status status = st_recover(path_.c_str(), nullptr); status != ST_OK)
+    if (const st_status status = st_recover(path.c_str(), nullptr); status != ST_OK)
       ledger.complain("when all writers were dead, " + said("st_recover", status));
   const bool writes = how == OpenAs::writer || how == OpenAs::lone;
   st_status status;
-  const FileHandle file = open_file(path_, open_options(writes ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status);
+  const FileHandle file = open_file(path, open_options(writes ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status);
   if (!file) {
     ledger.complain("when all writers were dead, " + said("st_open", status));
     return {};

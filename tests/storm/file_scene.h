@@ -12,10 +12,13 @@ class FileScene final : public Scene {
   // Two groups, then tensors that change alone or in any company.
   static constexpr uint32_t groups_count = 2, group_size = 4, first_free = groups_count * group_size, tensors = 16;
 
-  explicit FileScene(const std::string &folder);
+  // `elsewhere`: the same folder as another host sees it; empty: there is one host.
+  FileScene(const std::string &folder, const std::string &elsewhere);
   const Layout &layout() const { return layout_; }
 
   const std::string &path() const override { return path_; }
+  // Every other one works on the other host.
+  const std::string &path_of(uint32_t one) const { return one % 2 ? elsewhere_ : path_; }
   uint32_t cells() const override { return tensors; }
   std::vector<uint32_t> groups() const override;
   void make() const override { layout_.write(path_); }
@@ -26,7 +29,7 @@ class FileScene final : public Scene {
   Tidied tidy() const override;
 
  private:
-  const std::string path_;
+  const std::string path_, elsewhere_;
   const Layout layout_;
 };
 

@@ -11,8 +11,10 @@
 //   - the first writer, which makes new files only, has not been kept out by the others, which are never all idle;
 //   - no journal and no temporary file is left behind.
 //
-//   storm [--shards] [--full | --kills N | --seconds S] [--dir FOLDER] [--writers N] [--seed N]
+//   storm [--shards] [--full | --kills N | --seconds S] [--dir FOLDER [--other-host FOLDER]] [--writers N] [--seed N]
 //         [--stock-reader SCRIPT [--python PYTHON]]
+//
+// --other-host: another mount of the same folder. Every other process works there, and judges and recovers there too.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -47,7 +49,7 @@ struct Settings {
   uint32_t writers = 8, readers = 2;
   uint64_t seed = std::random_device{}();
   bool shards = false;
-  std::string folder, stock_reader, python;
+  std::string folder, other_host, stock_reader, python;
 };
 
 constexpr auto patience = std::chrono::seconds(60);  // without a single commit: a deadlock
@@ -327,6 +329,8 @@ Settings parse(int argc, char **argv) {
       s.seed = std::strtoull(value, nullptr, 10);
     else if (option == "--dir")
       s.folder = value;
+    else if (option == "--other-host")
+      s.other_host = value;
     else if (option == "--stock-reader")
       s.stock_reader = value;
     else if (option == "--python")
@@ -347,11 +351,13 @@ int main(int argc, char **argv) {
   const Settings settings = parse(argc, argv);
   std::string folder = settings.folder + "/libst-storm-XXXXXX";
   if (!::mkdtemp(folder.data())) return std::perror(folder.c_str()), 1;
+  const std::string elsewhere =
+      settings.other_host.empty() ? std::string() : settings.other_host + folder.substr(folder.rfind('/'));
   std::unique_ptr<const Scene> scene;
   if (settings.shards)
     scene = std::make_unique<ShardScene>(folder);
   else
-    scene = std::make_unique<FileScene>(folder);
+    scene = std::make_unique<FileScene>(folder, elsewhere);
   Storm storm(settings, *scene);
   std::printf("%u writers, %u readers, seed %llu\n", settings.writers, settings.readers,
               static_cast<unsigned long long>(settings.seed));

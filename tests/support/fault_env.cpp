@@ -7,11 +7,11 @@ namespace st::testing {
 
 std::string_view call_name(Call call) {
   constexpr std::string_view names[] = {
-      "openat",     "close",       "pread",      "pwrite",     "fsync",     "fdatasync", "fallocate", "sync_range",
-      "wait_range", "fstat",       "fstatat",    "fstatfs",    "fchmod",    "fchown",    "realpath",  "readlinkat",
-      "list",       "mkdirat",     "unlinkat",   "renameat",   "lock",      "mmap",      "munmap",    "madvise",
-      "mincore",    "copy_memory", "random",     "getpid",     "geteuid",   "clock",     "sleep",     "getenv",
-      "ftruncate",  "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr"};
+      "openat",     "close",       "pread",      "pwrite",     "fsync",     "fdatasync", "fallocate",    "sync_range",
+      "wait_range", "fstat",       "fstatat",    "fstatfs",    "fchmod",    "fchown",    "realpath",     "readlinkat",
+      "list",       "mkdirat",     "unlinkat",   "renameat",   "lock",      "mmap",      "munmap",       "madvise",
+      "mincore",    "copy_memory", "random",     "getpid",     "geteuid",   "clock",     "sleep",        "getenv",
+      "ftruncate",  "clone_range", "copy_range", "flistxattr", "fgetxattr", "fsetxattr", "fstat_synced", "renew_name"};
   return names[static_cast<size_t>(call)];
 }
 
@@ -27,7 +27,8 @@ bool can_fail(Call call) {
     case Call::geteuid:
     case Call::clock:
     case Call::sleep:
-    case Call::getenv: return false;
+    case Call::getenv:
+    case Call::renew_name: return false;
     default: return true;
   }
 }
@@ -123,9 +124,19 @@ int FaultEnv::fstat(int fd, struct stat *out) {
   return base_.fstat(fd, out);
 }
 
+int FaultEnv::fstat_synced(int fd, struct stat *out) {
+  ST_ASK(fstat_synced);
+  return base_.fstat_synced(fd, out);
+}
+
 int FaultEnv::fstatat(int dir, const char *path, struct stat *out, int flags) {
   ST_ASK(fstatat);
   return base_.fstatat(dir, path, out, flags);
+}
+
+int FaultEnv::renew_name(int dir, const char *name) {
+  ST_ASK(renew_name);
+  return base_.renew_name(dir, name);
 }
 
 int FaultEnv::fstatfs(int fd, struct statfs *out) {

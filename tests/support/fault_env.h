@@ -50,6 +50,8 @@ enum class Call {
   flistxattr,
   fgetxattr,
   fsetxattr,
+  fstat_synced,
+  renew_name,
 };
 std::string_view call_name(Call);
 
@@ -79,7 +81,9 @@ class FaultEnv : public os::Env {
   int64_t seek_hole(int fd, uint64_t offset) override { return base_.seek_hole(fd, offset); }
   int extents(int fd, struct fiemap *map) override { return base_.extents(fd, map); }
   int fstat(int fd, struct stat *out) override;
+  int fstat_synced(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
+  int renew_name(int dir, const char *name) override;
   int fstatfs(int fd, struct statfs *out) override;
   int fchmod(int fd, mode_t mode) override;
   int fchown(int fd, uid_t uid, gid_t gid) override;

@@ -1,6 +1,7 @@
 #include "sim_env.h"
 
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -335,7 +336,7 @@ uint64_t SimEnv::links(uint64_t inode) const {
 void SimEnv::fill(uint64_t inode, struct stat *out) const {
   const SimInode &i = *disk_.inodes.at(inode);
   *out = {};
-  out->st_dev = 77;
+  out->st_dev = makedev(8, 77);  // a disk of this machine
   out->st_ino = inode;
   out->st_mode = i.mode;
   out->st_uid = i.uid;

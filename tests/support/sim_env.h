@@ -126,7 +126,9 @@ class SimEnv : public os::Env {
   int64_t seek_hole(int, uint64_t) override { return -EINVAL; }
   int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
   int fstat(int fd, struct stat *out) override;
+  int fstat_synced(int fd, struct stat *out) override { return fstat(fd, out); }  // a disk has one host
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
+  int renew_name(int, const char *) override { return 0; }
   int fstatfs(int fd, struct statfs *out) override;
   int fchmod(int, mode_t) override { return 0; }
   int fchown(int, uid_t, gid_t) override { return 0; }

@@ -35,6 +35,22 @@ const char *map_sentence(uint32_t map) {
   }
 }
 
+// What is known of filesystems that several hosts use. libst asks the storage whatever the answer is here.
+std::string other_hosts_sentence(const st_io_info &io) {
+  const std::string_view type = io.filesystem;
+  if (io.storage == ST_STORAGE_LOCAL || io.storage == ST_STORAGE_MEMORY) return "none, it belongs to this machine";
+  if (io.storage == ST_STORAGE_OBJECT_STORE)
+    return "read only: an object store has no locks that hosts share, so change the file from one host";
+  if (type == "fuse.sshfs" || type == "fuse.rclone")
+    return "read only: its locks exclude nobody on another host, so change the file from one host";
+  if (type == "fuse.glusterfs")
+    return "read and write: its locks exclude other hosts; all is read past this host's cache, which may be out of "
+           "date";
+  return "read, and write if its locks exclude other hosts, which cannot be tried from here; writers, and readers "
+         "after "
+         "st_refresh, read past this host's cache";
+}
+
 void print_why(Session &session, const char *reason) {
   const std::string sentence = escape(reason);
   session.out.print("Why: {}{}\n", sentence, sentence.ends_with('.') ? "" : ".");
@@ -59,6 +75,7 @@ int run(Session &session, const Io &options) {
     json.field("io_threads", uint64_t{io.io_threads});
     json.field("block_size", uint64_t{io.block_size});
     json.field("prefetch_reason", io.prefetch_reason);
+    json.field("other_hosts", other_hosts_sentence(io));
     json.field("file_size", io.file_size);
     json.field("header_size", io.header_size);
     json.field("data_offset", io.data_offset);
@@ -78,6 +95,7 @@ int run(Session &session, const Io &options) {
                     counted(io.io_threads, "reader"), human_size(io.block_size),
                     io.direct == ST_DIRECT_ON ? ", past the page cache" : "");
   print_why(session, io.prefetch_reason);
+  session.out.print("Other hosts: {}.\n", other_hosts_sentence(io));
   return exit_ok;
 }
 
@@ -85,15 +103,15 @@ int run(Session &session, const Io &options) {
 
 void add_io(CommandLine &line, Session &session) {
   auto options = std::make_shared<Io>();
-  const Command command =
-      line.command("io",
-                   "How libst reaches a file, and why\n\n"
-                   "Says what storage a file lies on, its filesystem, how libst maps it into memory,\n"
-                   "and the reason of that choice. The environment's ST_MAP (shared, private, none)\n"
-                   "overrides the choice; --map overrides both.",
-                   "  stctl io /mnt/bucket/model.safetensors\n"
-                   "  stctl io --map shared model.safetensors     is a shared mapping possible?\n"
-                   "  stctl io --json model.safetensors | jq -r .map\n");
+  const Command command = line.command(
+      "io",
+      "How libst reaches a file, and why\n\n"
+      "Says what storage a file lies on, its filesystem, how libst maps it into memory,\n"
+      "the reason of that choice, and what other hosts may do. The environment's ST_MAP (shared, private, none)\n"
+      "overrides the choice; --map overrides both.",
+      "  stctl io /mnt/bucket/model.safetensors\n"
+      "  stctl io --map shared model.safetensors     is a shared mapping possible?\n"
+      "  stctl io --json model.safetensors | jq -r .map\n");
   command.argument("FILE", options->file, "A safetensors file").required();
   command.map(options->map);
   command.runs(session, [&session, options] { return run(session, *options); });

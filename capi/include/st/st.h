@@ -56,6 +56,13 @@
  *            what they add, remove or publish shows after st_refresh. Each call
  *            sees one state, also beside commits in other threads; st_snapshot
  *            gives several calls the same state.
+ *  Hosts     On storage that several hosts share, a handle shows every commit
+ *            of another host that came before its last st_refresh. A handle
+ *            for writing also shows those before its st_open, and each
+ *            transaction goes on from all before it. Without that, st_get and
+ *            st_read may show older bytes, also in a part of a tensor, for as
+ *            long as this host caches them. A mapping that the caller asks for
+ *            (ST_MAP_SHARED, ST_MAP_PRIVATE) may show them for ever.
  *  Progress  The options of a call take a callback for that call. Calls without
  *            one, and calls that are given NULL, use the handle's.
  *  Words     To patch is to write new bytes in place, through a journal. To

@@ -1,0 +1,106 @@
+// Reads that ask the storage. O_DIRECT does so on every network filesystem that was tried, also where pages of the file
+// are mapped: POSIX_FADV_DONTNEED leaves mapped pages as they are, and statx drops none (tests/storage/README.md).
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/round.h"
+#include "os/location.h"
+
+namespace st::os {
+namespace {
+
+constexpr uint64_t alignment = 4096;                  // of offset, length and memory
+constexpr uint64_t most_at_once = uint64_t{4} << 20;  // through memory of our own
+
+struct Aligned {
+  explicit Aligned(size_t n) : bytes(static_cast<char *>(::operator new (n, std::align_val_t{alignment}))) {}
+  ~Aligned() { ::operator delete (bytes, std::align_val_t{alignment}); }
+  Aligned(const Aligned &) = delete;
+  Aligned &operator=(const Aligned &) = delete;
+  char *const bytes;
+};
+
+}  // namespace
+
+// A descriptor of its own, as this one is also written through. Any thread.
+int File::direct() const {
+  int known = direct_.load(std::memory_order_acquire);
+  if (known != not_tried) return known;
+  const std::string itself = text("/proc/self/fd/", fd_);
+  int opened = repeat_interrupted([&] { return env_->openat(AT_FDCWD, itself.c_str(), O_RDONLY | O_DIRECT, 0); });
+  if (opened < 0) opened = refused;
+  if (direct_.compare_exchange_strong(known, opened, std::memory_order_acq_rel)) return opened;
+  if (opened >= 0) env_->close(opened);
+  return known;
+}
+
+Result<size_t> File::read_stored(void *buffer, size_t n, uint64_t offset) const {
+  if (n == 0) return size_t{0};
+  const int fd = direct();
+  size_t done = 0;
+  if (fd >= 0) {
+    const uint64_t span = round_up(offset + n, alignment) - round_down(offset, alignment);
+    const Aligned memory(std::min(span, most_at_once));
+    bool looked = false;
+    while (done < n) {
+      const uint64_t at = offset + done, from = round_down(at, alignment);
+      const uint64_t length = std::min(round_up(offset + n, alignment) - from, most_at_once);
+      const ssize_t got = repeat_interrupted([&] { return env_->pread(fd, memory.bytes, length, from); });
+      if (got < 0) break;  // a filesystem with larger borders
+      if (from + static_cast<uint64_t>(got) <= at) {
+        // The end; but some kernels go by the size that they remember.
+        ST_TRY(auto s, stat());
+        if (std::exchange(looked, true) || static_cast<uint64_t>(s.st_size) <= at) return done;
+        continue;
+      }
+      looked = false;
+      const size_t fresh = std::min(n - done, static_cast<size_t>(from + static_cast<uint64_t>(got) - at));
+      std::memcpy(static_cast<char *>(buffer) + done, memory.bytes + (at - from), fresh);
+      done += fresh;
+    }
+    if (done == n) return done;
+  }
+  const uint64_t from = round_down(offset + done, alignment);
+  env_->fadvise(fd_, from, round_up(offset + n, alignment) - from, POSIX_FADV_DONTNEED);
+  ST_TRY(auto rest, read_remembered(static_cast<char *>(buffer) + done, n - done, offset + done));
+  return done + rest;
+}
+
+Filesystem Location::filesystem(const File &file, const struct stat &s) const {
+  if (const Directory::Known *known = folder_->known_.load(std::memory_order_acquire); known && known->dev == s.st_dev)
+    return known->filesystem;
+  Filesystem found = probe_filesystem(file);
+  auto mine = std::make_unique<Directory::Known>(Directory::Known{s.st_dev, found});
+  Directory::Known *none = nullptr;
+  if (folder_->known_.compare_exchange_strong(none, mine.get(), std::memory_order_acq_rel)) mine.release();
+  return found;
+}
+
+// A disk has a device number; what is mounted without one has 0 there.
+bool Location::has_other_hosts(const struct stat &s) const {
+  if (major(s.st_dev) != 0) return false;
+  const Directory::Known *known = folder_->known_.load(std::memory_order_acquire);
+  const bool knows = known && known->dev == s.st_dev;
+  return may_have_other_hosts(knows ? known->filesystem.storage : probe_filesystem(folder_->file_).storage);
+}
+
+void Location::renew() const {
+  env().renew_name(dir(), name_.c_str());
+}
+
+Result<void> Location::read_past_cache(File *file, struct stat *s) const {
+  if (major(s->st_dev) != 0 || !may_have_other_hosts(filesystem(*file, *s).storage)) return {};
+  file->read_past_cache();
+  ST_TRY(*s, file->stat());
+  // It may have been opened by a name that led there once.
+  renew();
+  struct stat named;
+  if (!nameless_ && (stat(&named) != 0 || !same_inode(*s, named))) return Failure(file->error(ESTALE, "open"));
+  return {};
+}
+
+}  // namespace st::os

@@ -1,0 +1,62 @@
+// One of several hosts: an Env over a real filesystem that remembers what it has seen, and is told nothing of what
+// others change. Bytes are remembered by pages, sizes and links by file, names by folder; open folders stay what they
+// were. What asks the server does so: O_DIRECT, fstat_synced, renew_name, locks, and the listing of a folder. Dropping
+// pages does nothing, as for pages that somebody has mapped. One Env is one host; one thread.
+#pragma once
+
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "fault_env.h"
+
+namespace st::testing {
+
+class StaleEnv : public FaultEnv {
+ public:
+  explicit StaleEnv(os::Env &base) : FaultEnv(base), under_(base) {}
+  ~StaleEnv() override;
+
+  int openat(int dir, const char *path, int flags, mode_t mode) override;
+  int openat_without_links(int dir, const char *path, int flags) override;
+  int close(int fd) override;
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override;
+  ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override;
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override;
+  int fadvise(int, uint64_t, uint64_t, int) override { return 0; }
+  int fstat(int fd, struct stat *out) override;
+  int fstat_synced(int fd, struct stat *out) override;
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override;
+  int renew_name(int dir, const char *name) override;
+  int fstatfs(int fd, struct statfs *out) override;
+  int ftruncate(int fd, uint64_t size) override;
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
+  ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override;
+  int mkdirat(int dir, const char *name, mode_t mode) override;
+  int unlinkat(int dir, const char *name, int flags) override;
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override;
+  int mmap(size_t, int, int, int, void **) override { return -ENODEV; }
+
+ private:
+  using Page = std::array<char, 4096>;
+  using Name = std::pair<ino_t, std::string>;
+  struct Entry {
+    int fd;  // O_PATH
+    struct stat stat;
+  };
+
+  ino_t inode(int fd);
+  Entry *entry(int dir, const char *name, bool folders_only);
+  void forget(int dir, const char *name);
+  void forget_file(ino_t inode);
+
+  os::Env &under_;
+  std::set<int> direct_;
+  std::map<std::pair<ino_t, uint64_t>, std::pair<Page, size_t>> pages_;  // and how many bytes of it there were
+  std::map<ino_t, struct stat> stats_;
+  std::map<Name, Entry> names_;
+};
+
+}  // namespace st::testing

@@ -1,0 +1,146 @@
+// Two hosts and one file. Each remembers what it has seen, and is told nothing of what the other changes (stale_env.h).
+#include <filesystem>
+
+#include "stale_env.h"
+#include "store_scene.h"
+
+namespace st::store {
+namespace {
+
+using testing::bytes_of;
+using testing::fails_with;
+using testing::is_ok;
+using testing::nth_call_fails;
+using testing::pattern;
+using testing::put_bytes;
+using testing::same_bytes;
+using testing::StaleEnv;
+namespace fs = std::filesystem;
+
+class Hosts : public testing::StoreScene {
+ protected:
+  // A reader there has had all of the file in its host's cache.
+  void look(StaleEnv &host) {
+    auto reader = open(host, {});
+    for (const char *name : {"a", "b", "c"}) seen(*reader, name);
+  }
+  static TransactionOptions at_once() {
+    TransactionOptions options;
+    options.lock_timeout_ms = 0;
+    return options;
+  }
+  StaleEnv here{env}, there{env};
+};
+
+TEST_F(Hosts, ARefreshShowsWhatAnotherHostHasCommitted) {
+  auto writer = open(here);
+  auto reader = open(there, {}), other = open(there);
+  for (int round = 0; round < 3; ++round) {
+    const std::string now = pattern(10007, 80 + round);
+    for (auto *file : {reader.get(), other.get()}) seen(*file, "b");
+    ASSERT_TRUE(is_ok(update(*writer, "b", now)));
+    for (auto *file : {reader.get(), other.get()}) {
+      ASSERT_TRUE(is_ok(file->refresh()));
+      EXPECT_TRUE(same_bytes(seen(*file, "b"), now));
+    }
+    EXPECT_TRUE(same_bytes(seen(*open(there), "b"), now));
+  }
+}
+
+TEST_F(Hosts, AChangeGoesToTheFileThatAnotherHostHasPublished) {
+  auto writer = open(here), other = open(there);
+  seen(*other, "b");
+  TransactionOptions publish;
+  publish.publish = true;
+  ASSERT_TRUE(is_ok(update(*writer, "b", new_b, std::move(publish))));
+  ASSERT_TRUE(is_ok(update(*other, "c", new_c)));
+  EXPECT_TRUE(same_bytes(seen(*open(here), "b"), new_b));
+  EXPECT_TRUE(same_bytes(seen(*open(here), "c"), new_c));
+}
+
+TEST_F(Hosts, APublishTakesTheOldBytesPastTheCache) {
+  auto writer = open(here);
+  look(there);
+  ASSERT_TRUE(is_ok(update(*writer, "b", new_b)));
+  TransactionOptions publish;
+  publish.publish = true;
+  ASSERT_TRUE(is_ok(update(*open(there), "c", new_c, std::move(publish))));
+  EXPECT_TRUE(same_bytes(seen(*open(here), "b"), new_b));
+}
+
+// One commits; the other, whose cache is of before, dies at each of its calls. Then the first goes on.
+TEST_F(Hosts, AHostFinishesWhatAnotherBegan) {
+  for (const bool parked : {false, true})
+    for (size_t n = 0;; ++n) {
+      StaleEnv one(env), two(env);
+      put_bytes(path, old);
+      auto first = open(one);
+      look(two);
+      auto second = open(two);
+      ASSERT_TRUE(is_ok(update(*first, "b", new_b)));
+      if (!parked) {
+        first->close_idle_journals();
+        look(one);  // the folder is gone there, and known to be
+        look(two);
+      }
+      const std::string theirs = pattern(10007, 90);
+      bool failed = false;
+      auto fails = nth_call_fails(n, -EIO, true, testing::can_fail);
+      two.before = [&](testing::Call call) {
+        const int r = fails(call);
+        failed |= r < 0;
+        return r;
+      };
+      const auto done = update(*second, "b", theirs);
+      second.reset();
+      ASSERT_TRUE(is_ok(update(*first, "c", new_c))) << "call " << n;
+      first.reset();
+      auto judge = open(one);
+      const std::string b = seen(*judge, "b");
+      EXPECT_TRUE(b == theirs || (!done && b == new_b)) << "call " << n;
+      EXPECT_TRUE(same_bytes(seen(*judge, "c"), new_c)) << "call " << n;
+      judge.reset();
+      EXPECT_FALSE(fs::exists(path + ".st-journal")) << "call " << n;
+      fs::remove_all(path + ".st-journal");
+      if (!failed) break;
+    }
+}
+
+// The folder of journals that a host remembers is gone, and another has its name.
+TEST_F(Hosts, AHotJournalIsFoundInAFolderThatWasMadeAnew) {
+  auto first = open(here);
+  ASSERT_TRUE(is_ok(update(*first, "b", new_b)));
+  look(there);  // and sees the folder
+  first.reset();
+  auto second = open(here);
+  here.before = nth_call_fails(1, -EIO, true, [](testing::Call call) { return call == testing::Call::fdatasync; });
+  EXPECT_FALSE(update(*second, "a", new_a));  // its record may be durable
+  second.reset();
+  const bool waits = fs::exists(path + ".st-journal");
+  ASSERT_TRUE(waits);
+  auto judge = open(there);
+  EXPECT_GT(judge->counters().recoveries, 0u);
+}
+
+TEST_F(Hosts, NeighboursInOnePageWaitForEachOther) {
+  auto file = open(here);
+  const auto other = *os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
+  {
+    const auto held = os::RangeLock::acquire(other, {{b_at, 10007, true}}, {});
+    ASSERT_TRUE(is_ok(held));
+    auto busy = update(*file, "a", new_a, at_once());
+    ASSERT_TRUE(fails_with(Status::busy, busy));
+    EXPECT_EQ(busy.error().tensor, "a");
+  }
+  EXPECT_TRUE(is_ok(update(*file, "a", new_a, at_once())));
+}
+
+TEST_F(Hosts, ALocalFileIsAskedNoMore) {
+  testing::FaultEnv local(env);
+  auto file = open(local);
+  ASSERT_TRUE(is_ok(update(*file, "b", new_b)));
+  for (const testing::Call call : local.calls) EXPECT_NE(call, testing::Call::renew_name);
+}
+
+}  // namespace
+}  // namespace st::store
