@@ -1,5 +1,5 @@
-// Kernels and sandboxes that lack the newer calls: each one missing by itself, and all of them, answers ENOSYS (or what
-// an old kernel says to an advice that it does not know), and every change and every read goes on without it.
+// Kernels and sandboxes that lack the newer calls. Each call answers ENOSYS by itself, and then all of them; an advice
+// that is too new answers EINVAL. Changes and reads go on without it.
 #include <sys/mman.h>
 
 #include "store_scene.h"
