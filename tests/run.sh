@@ -4,7 +4,7 @@
 #   bash tests/run.sh --fast      before a commit: linters and formatters, the C++ suite without crashes and storms, the
 #                                 comparison with stock, and what is quick of the Python package's tests
 #   bash tests/run.sh NAME...     only these stages: style unit storage python differential rust go cli install abi mutants
-#                                 model fuzz campaign sanitizers threads valgrind coverage demo
+#                                 model fuzz campaign sanitizers threads valgrind coverage demo dist
 # Reports and logs are in build/results/.
 FAST=
 [[ ${1:-} == --fast ]] && { FAST=yes RIG=no ST_TEST_BOUND=small; shift; }
@@ -60,6 +60,7 @@ stage() {
     go) run "$1" "Go binding" "$report" bash "$ROOT/tests/go/run.sh" "$report" ;;
     cli) run "$1" "stctl" "$report" bash -c "run_pytest tests/cli $report" ;;
     install) run "$1" "an installed libst" "$report" bash -c "run_pytest tests/install $report" ;;
+    dist) run "$1" "wheels, on bare systems" "$report" bash "$ROOT/tests/dist/run.sh" "$report" ;;
     abi) run "$1" "ABI check" "" bash "$ROOT/tests/abi/check.sh" ;;
     mutants) run "$1" "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants" ;;
     model) run "$1" "models of the protocol" "" bash "$ROOT/tests/model/run.sh" ;;
@@ -120,6 +121,7 @@ rust campaign
 mutants
 cli
 differential model
+dist
 demo
 END
 }

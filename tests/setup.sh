@@ -5,6 +5,8 @@
 #   BUILD=/somewhere bash tests/setup.sh              MESON_OPTIONS=(...) before sourcing it
 # RIG=no leaves out gcsfuse and the object store behind it, which take two minutes to build the first time, and torch.
 # FOR=demo is for demo.sh: no more than building libst and stctl takes, with whatever else a build tree has that is there.
+# FOR=dist is for dist.sh: what makes packages, in a virtual environment of its own; it builds nothing. FOR=dist-tests brings
+# bare systems to try them on, too.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -30,6 +32,13 @@ if [[ $FOR == tests ]]; then
   PACKAGES+=("${TO_TEST[@]}")
   REQUIREMENTS+=("$ROOT/tests/requirements.txt")
   [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
+elif [[ $FOR == dist || $FOR == dist-tests ]]; then
+  RIG=no
+  VENV=$ROOT/build/dist/venv
+  PYTHON=$VENV/bin/python
+  PACKAGES=(git)
+  [[ $FOR == dist ]] || PACKAGES+=(debootstrap)
+  REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
 else
   RIG=no
   MESON_OPTIONS=(--buildtype=release)
@@ -64,7 +73,7 @@ make_venv() {
   wanted=$(grep -hv '^#' "${REQUIREMENTS[@]}")
   now=$(grep -v '^#' "$stamp" 2>/dev/null || true)
   [[ $now == "$wanted"* ]] && "$PYTHON" -c '' 2>/dev/null && return
-  say "Making build/venv"
+  say "Making ${VENV#"$ROOT/"}"
   rm -rf "$VENV"
   python3 -m venv "$VENV"
   "$PYTHON" -m pip install --quiet --disable-pip-version-check "${REQUIREMENTS[@]/#/--requirement=}"
@@ -82,6 +91,11 @@ fetch_what_tests_need() {
 
 mkdir -p "$BUILD" "$CACHE"
 install_packages
+if [[ $FOR == dist* ]]; then
+  make_venv
+  # shellcheck disable=SC2317
+  return 0 2>/dev/null || exit 0
+fi
 fetch_what_tests_need & # most of it is waiting, beside the compiler
 fetching=$!
 [[ $FOR == demo && $(head -n 1 "$BUILD/.options" 2>/dev/null) == "$ROOT" ]] || configure "$BUILD" "${MESON_OPTIONS[@]}"

@@ -7,16 +7,11 @@
 #include "base/hash.h"
 #include "base/huge_memory.h"
 #include "format/scan_header.h"
+#include "os/random.h"
 #include "read/bulk.h"
 
 namespace st::store {
 namespace {
-
-uint64_t random_seed(os::Env &env) {
-  uint64_t seed = 0;
-  env.random(&seed, sizeof seed);  // a failure leaves an ordinary, seeded table
-  return seed;
-}
 
 struct ReadHeader {
   Header header;
@@ -63,7 +58,7 @@ Result<ReadHeader> read_header(const os::File &file, uint64_t file_size) {
   const uint64_t begun = got - length_bytes;
   std::memmove(buffer.get(), buffer.get() + length_bytes, begun);
   // A header that short has too few names for colliding ones to cost anything.
-  const uint64_t seed = n <= begun ? 0 : random_seed(file.env());
+  const uint64_t seed = n <= begun ? 0 : os::random_number(file.env());
   ST_TRY(auto &&scanned, scan(file, buffer, begun, first, n, file_size, seed));
   if (scanned) return std::move(*scanned);
 
@@ -213,7 +208,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::of_memory(os::Env &env, const std::b
   const HugeBuffer json(n + header_padding);
   std::memcpy(json.get(), chars + length_bytes, n);
   std::memset(json.get() + n, 0, header_padding);
-  ST_TRY(auto &&header, parse_header(json.get(), n, size, random_seed(env)));
+  ST_TRY(auto &&header, parse_header(json.get(), n, size, os::random_number(env)));
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->header = std::move(header);
   snapshot->filesystem = {os::Storage::memory, "memory"};

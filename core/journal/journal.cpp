@@ -8,7 +8,7 @@
 #include "journal/super_journal.h"
 #include "newfile/units.h"
 #include "newfile/write_out.h"
-#include "os/random_name.h"
+#include "os/random.h"
 
 namespace st::write {
 namespace {
@@ -336,8 +336,7 @@ Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> 
 }
 
 Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags) {
-  uint64_t id = 0;
-  file_.env().random(&id, sizeof id);
+  const uint64_t id = os::random_number(file_.env());
   return seal_with({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges));
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "newfile/write_out.h"
-#include "os/random_name.h"
+#include "os/random.h"
 
 namespace st::write {
 bool remove_unlocked(const os::Location &at, const struct stat *known) {

@@ -1,5 +1,6 @@
 // Env on Linux: each method is its system call. Beyond that it keeps one list,
 // of descriptors that hold locks, and counts forks: see LockedDescriptors.
+// glibc 2.17 and musl lack wrappers of the newer calls: those go by their numbers.
 #include <dirent.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -8,7 +9,6 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -161,8 +161,8 @@ class PosixEnv final : public Env {
     return answer(::ioctl(to_fd, FICLONERANGE, &range));
   }
   ssize_t copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
-    auto in = static_cast<off64_t>(from), out = static_cast<off64_t>(to);
-    return answer(::copy_file_range(from_fd, &in, to_fd, &out, n, 0));
+    auto in = static_cast<int64_t>(from), out = static_cast<int64_t>(to);
+    return answer(static_cast<ssize_t>(::syscall(SYS_copy_file_range, from_fd, &in, to_fd, &out, n, 0u)));
   }
   ssize_t flistxattr(int fd, char *names, size_t size) override { return answer(::flistxattr(fd, names, size)); }
   ssize_t fgetxattr(int fd, const char *name, void *value, size_t size) override {
@@ -237,7 +237,7 @@ class PosixEnv final : public Env {
     return answer(::process_vm_readv(::getpid(), &there, 1, &here, 1, 0));
   }
 
-  int random(void *out, size_t n) override { return static_cast<int>(answer(::getrandom(out, n, 0))); }
+  int random(void *out, size_t n) override { return static_cast<int>(answer(::syscall(SYS_getrandom, out, n, 0u))); }
   pid_t getpid() override { return ::getpid(); }
   uint64_t fork_generation() override { return locked_.generation(); }
   unsigned cpus() override {

@@ -10,6 +10,7 @@
 #include "journal/super_recover.h"
 #include "os/exclusive.h"
 #include "os/lock_holder.h"
+#include "os/random.h"
 #include "shards/shard_transaction.h"
 #include "shards/shard_catalogue.h"
 
@@ -33,9 +34,7 @@ Result<ReadIndex> Shards::read_index(const os::Location &index_at) {
   const HugeBuffer bytes(size + header_padding);
   ST_TRY(file.read(bytes.get(), size, 0));
   std::memset(bytes.get() + size, 0, header_padding);
-  uint64_t seed = 0;
-  env.random(&seed, sizeof seed);
-  auto index = ShardIndex::parse(bytes.get(), size, seed);
+  auto index = ShardIndex::parse(bytes.get(), size, os::random_number(env));
   if (!index) {
     index.error().message += text(" (", in_quotes(index_at.path()), ")");
     return Failure(std::move(index.error()));

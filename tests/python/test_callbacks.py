@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -182,6 +183,8 @@ def test_control_c_in_a_callback_cancels(big):
 def busy(tmp_path_factory):
     """int busy(progress, n, at, signal): calls progress n times, before the at-th of them comes the signal, and
     with it SIGUSR2 if it is negative; how often, and 100 more if cancelled."""
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler to make it with")
     folder = tmp_path_factory.mktemp("busy")
     source = folder / "busy.c"
     source.write_text(

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Make what is handed to others, into dist/. A clone, Python and the network of a package mirror are enough.
+#   bash tests/dist.sh            all of it
+#   bash tests/dist.sh WHAT...    only these: manylinux2014_x86_64
+# A wheel is compiled by clang of the PyPI package ziglang, for the oldest libc that its name promises, with all that libst
+# needs inside. The compiler keeps its libc++ in ZIG_GLOBAL_CACHE_DIR (~/.cache/zig), which it fills once for each kind of
+# wheel, in two minutes. core/platforms/ has a cross file for each.
+FOR=${FOR:-dist}
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+DIST=$ROOT/dist
+PATH=$VENV/bin:$PATH
+export PATH ZIG_LOCAL_CACHE_DIR=${ZIG_LOCAL_CACHE_DIR:-$ROOT/build/dist/zig}
+unset CC CXX CFLAGS CXXFLAGS LDFLAGS AR
+# The same sources make the same wheel: its times are those of the last commit.
+SOURCE_DATE_EPOCH=$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+most_bytes=$((3 << 20))
+
+# wheel PLATFORM
+wheel() {
+  local platform=$1 tree=$ROOT/build/dist/$1 made
+  rm -rf "$tree.wheel"
+  mkdir -p "$tree" "$tree.wheel"
+  "$PYTHON" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir "$tree.wheel" "$ROOT" \
+    -Cbuild-dir="$tree" -Csetup-args=--cross-file="$ROOT/core/platforms/$platform.ini"
+  (cd "$tree.wheel" && "$PYTHON" -m wheel tags --remove --platform-tag "$platform" ./*.whl >/dev/null)
+  made=("$tree.wheel"/*.whl)
+  judge "${made[0]}" "$platform"
+  rm -f "$DIST"/libst-*-"$platform.whl"
+  mv "${made[0]}" "$DIST"
+  say "dist/$(basename "${made[0]}")"
+}
+
+# judge WHEEL PLATFORM: is it for all the systems that its name promises, and small?
+judge() {
+  local said
+  said=$(auditwheel show "$1") || { say "$said"; return 1; }
+  grep -qE "\"$2\"" <<<"${said//manylinux_2_17_/manylinux2014_}" || {
+    say "$1 is not for $2: $said"
+    return 1
+  }
+  (($(stat -c %s "$1") <= most_bytes)) || { say "$1 is larger than $most_bytes bytes"; return 1; }
+}
+
+mkdir -p "$DIST"
+(($#)) || set -- manylinux2014_x86_64
+# Without apt Meson downloads the sources, as the wraps say.
+if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected; fi
+for what; do
+  case $what in
+    manylinux*) wheel "$what" ;;
+    *) say "dist.sh does not make $what"; exit 2 ;;
+  esac
+done

@@ -1,0 +1,37 @@
+"""What bash tests/dist.sh has made, and bare systems to try it on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("BUILD", ROOT / "build"))
+
+
+def run(*command: object, **options) -> str:
+    done = subprocess.run(
+        [str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    assert done.returncode == 0, f"{command} answered {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+def made(name: str) -> Path:
+    found = sorted((ROOT / "dist").glob(name))
+    if not found:
+        pytest.skip(f"dist/ has no {name}: bash tests/dist.sh makes it")
+    assert len(found) == 1, found
+    return found[0]
+
+
+def wheel(platform: str) -> Path:
+    return made(f"libst-*-py3-none-{platform}.whl")
+
+
+def library(platform: str, folder: Path) -> Path:
+    run("python3", "-m", "zipfile", "-e", wheel(platform), folder)
+    return folder / "libst" / "libst.so.2"
