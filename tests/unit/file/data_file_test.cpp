@@ -54,9 +54,9 @@ TEST_F(DataFileTest, ASmallFileIsOpenedByFewCalls) {
   ASSERT_TRUE(is_ok(DataFile::open(counting, fs::canonical(path), {})));
   std::erase(counting.calls, Call::getenv);
   const std::vector<Call> few = {Call::openat,  // the folder, by its whole path
-                                 Call::openat, Call::fstat,
+                                 Call::openat,  Call::fstat,
                                  Call::openat,  // is there a journal?
-                                 Call::pread,  Call::fstatfs, Call::mmap, Call::munmap, Call::close, Call::close};
+                                 Call::fstatfs, Call::pread, Call::mmap, Call::munmap, Call::close, Call::close};
   EXPECT_TRUE(counting.calls == few) << [&] {
     std::string made;
     for (const Call call : counting.calls) made += std::string(testing::call_name(call)) + " ";
