@@ -290,7 +290,7 @@ Result<bool> Location::was_replaced(const File &file) const {
   auto opened = file.stat();
   if (!opened && opened.error().os_errno == ESTALE) return true;
   if (!opened) return Failure(std::move(opened.error()));
-  if (opened->st_nlink == 0) return true;  // the name may be remembered still
+  if (!nameless_ && opened->st_nlink == 0) return true;  // the name may be remembered still
   auto is_other = [&]() -> Result<bool> {
     struct stat named;
     if (file.reads_past_cache()) renew();
