@@ -77,12 +77,22 @@ Result<Holder> who_holds(const Found &found) {
   return !locked ? Holder::nobody : recorded ? Holder::writer : Holder::parked;
 }
 
-// A locked one belongs to a dying writer, or to a living one that works elsewhere: nothing is written to it. An
-// unlocked one with any bytes is nobody's any more, because the maker of a journal locks it before its first byte.
+// Makes durable what a dying writer has left of the first sector. It may be that its own sync has failed: then the
+// kernel has told the writer, takes these pages for written, and tells nobody else. So the sector is made dirty once
+// more, by its last byte, which is zero in each record and in none. Not where other hosts may write the same page.
+Result<void> sync_for(const Found &found) {
+  constexpr std::byte zero{};
+  if (found.size >= sector_bytes && !found.file.reads_past_cache())
+    ST_TRY(found.file.write(&zero, 1, sector_bytes - 1));
+  return found.file.sync_data();
+}
+
+// A locked one belongs to a dying writer, or to a living one that works elsewhere: it stays as it is. An unlocked one
+// with any bytes is nobody's any more, because the maker of a journal locks it before its first byte.
 Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found) {
   ST_TRY(auto held, who_holds(found));
   if (held == Holder::parked || found.size == 0) return {};
-  if (held == Holder::writer) return found.file.sync_data();
+  if (held == Holder::writer) return sync_for(found);
   return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);
 }
 

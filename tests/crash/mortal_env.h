@@ -14,12 +14,20 @@
 
 namespace st::testing {
 
-enum class Death { killed, killed_but_for_a_lock, killed_and_its_lock_goes_meanwhile, failed_sync };
+enum class Death {
+  killed,
+  killed_but_for_a_lock,
+  killed_and_its_lock_goes_meanwhile,
+  failed_sync,
+  killed_after_a_failed_sync,
+};
 inline constexpr Death every_death[] = {Death::killed, Death::killed_but_for_a_lock,
-                                        Death::killed_and_its_lock_goes_meanwhile, Death::failed_sync};
+                                        Death::killed_and_its_lock_goes_meanwhile, Death::failed_sync,
+                                        Death::killed_after_a_failed_sync};
 
 // What the process sees that dies at one of its calls that change the disk: all fail from there on. The kernel takes
-// its locks, that of a journal perhaps last; or else it lives, and only a sync has failed.
+// its locks, that of a journal perhaps last; or else it lives, and only a sync has failed. Or it is killed after the
+// kernel has told it that a sync failed, but for the lock of its journal.
 class MortalEnv : public FaultEnv {
  public:
   explicit MortalEnv(SimEnv &disk) : FaultEnv(disk), disk_(disk) {
@@ -47,7 +55,8 @@ class MortalEnv : public FaultEnv {
     return fd;
   }
   int close(int fd) override {
-    const bool is_last = death_ == Death::killed_but_for_a_lock || death_ == Death::killed_and_its_lock_goes_meanwhile;
+    const bool is_last = death_ == Death::killed_but_for_a_lock || death_ == Death::killed_after_a_failed_sync ||
+                         death_ == Death::killed_and_its_lock_goes_meanwhile;
     const bool keep = died_ && is_last && journals_.count(fd);
     if (!keep) return FaultEnv::close(fd);
     kept_.push_back(fd);
@@ -63,7 +72,8 @@ class MortalEnv : public FaultEnv {
   }
   int answer(Call call) {
     if (!armed_) return 0;
-    if (death_ == Death::failed_sync) {
+    if (death_ == Death::failed_sync || death_ == Death::killed_after_a_failed_sync) {
+      if (died_ && death_ == Death::killed_after_a_failed_sync && can_fail(call)) return -EIO;
       if (!is_sync(call) || at_++ != n_) return 0;
       died_ = true;
       disk_.sync_fault = [this] { return disk_.sync_fault = nullptr, -EIO; };
@@ -95,8 +105,8 @@ class AskingEnv : public FaultEnv {
 };
 
 inline std::string_view name_of(Death death) {
-  return std::array{"killed", "killed but for a lock", "killed, and its lock goes meanwhile",
-                    "a sync fails"}[static_cast<size_t>(death)];
+  return std::array{"killed", "killed but for a lock", "killed, and its lock goes meanwhile", "a sync fails",
+                    "killed after a sync has failed"}[static_cast<size_t>(death)];
 }
 
 }  // namespace st::testing

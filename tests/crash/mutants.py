@@ -230,6 +230,8 @@ MUTANTS = [
     # locks
     Mutant("nothing is locked", EXCLUSIVE,
            "    auto had = turnstile.lock(locked->file, std::move(pages), wait, &locked->lock);", "    Result<bool> had = true;"),
+    Mutant("a dying writer's journal is synced, but not made dirty", HOT_JOURNAL,
+           "    ST_TRY(found.file.write(&zero, 1, sector_bytes - 1));\n", "    static_cast<void>(zero);\n"),
     Mutant("cleaning up drops journals that are being filled", HOT_JOURNAL,
            "  if (!lock && lock.error().status == Status::busy) return false;\n  if (!lock) return Failure(std::move(lock.error()));\n", ""),
     Mutant("a living writer's journal counts as an hot", RECOVER, "      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;\n", ""),
@@ -292,7 +294,7 @@ MUTANTS = [
            "  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);", "  if (found.is_done()) return mark_done(found);\n  drop(folder, name);\n  return {};"),
     Mutant("what a failed sync has lost is not written once more", HOT_JOURNAL,
            "  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);", "  return found.file.sync_data();"),
-    Mutant("a journal that a dying writer has emptied is not synced", HOT_JOURNAL, "  if (held == Holder::writer) return found.file.sync_data();\n", "  if (held == Holder::writer) return {};\n"),
+    Mutant("a journal that a dying writer has emptied is not synced", HOT_JOURNAL, "  if (held == Holder::writer) return sync_for(found);\n", "  if (held == Holder::writer) return {};\n"),
     Mutant("the lock on a journal does not tell of a record", JOURNAL, "  ST_TRY(lock_.try_take(recorded));\n", ""),
     Mutant("the lock on a journal tells of a record for ever", JOURNAL, "  static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often\n", ""),
     Mutant("it is asked whether a journal is locked, and then how", HOT_JOURNAL,

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "base/round.h"
 
 namespace st::testing {
 
@@ -248,7 +249,12 @@ ssize_t SimEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
   if (grows > free_bytes) return -ENOSPC;
   free_bytes -= grows;
   inode.now.write(offset, static_cast<const char *>(buffer), n);
-  inode.pending.push_back({offset, std::string(static_cast<const char *>(buffer), n), 0});
+  // Whole sectors go to the disk, with what else is remembered of them.
+  const uint64_t from = round_down(offset, sim_sector),
+                 until = std::min(round_up(offset + n, sim_sector), inode.now.size);
+  std::string sectors(n == 0 ? 0 : until - from, '\0');
+  inode.now.read(from, sectors.data(), sectors.size());
+  if (n > 0) inode.pending.push_back({from, std::move(sectors), 0});
   return static_cast<ssize_t>(n);
 }
 
