@@ -92,8 +92,8 @@ class RangeLock {
 };
 
 // Caches work in pages: two hosts that change neighbours in one page may each write back the other's old bytes. So
-// where several hosts may change `file`, exclusive ranges grow to pages, but not into a shared range before them, and
-// ranges that meet become one. Elsewhere all stay as they are. They are ascending, and do not overlap.
+// where several hosts may change `file`, exclusive ranges grow to pages. They do not grow into a shared range before
+// them, and ranges that meet become one. Elsewhere all stay as they are. They are ascending, and do not overlap.
 Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange> ranges);
 
 // Would another description's lock conflict with this range? (Holds nothing.)
