@@ -147,7 +147,7 @@ Result<void> JournalFolder::check_beside(const Taken &taken) const {
     int r = env_.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
     if (r == -ENOENT) return false;
     if (r == 0 && dir.reads_past_cache()) {
-      r = env_.fstat_synced(opened.fd(), &ours);
+      r = opened.stat_past_cache(&ours);
       if (r == -ENOENT || r == -ESTALE || (r == 0 && ours.st_nlink == 0)) return false;
     } else if (r == 0) {
       r = env_.fstat(opened.fd(), &ours);

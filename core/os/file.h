@@ -70,6 +70,8 @@ class File {
   // Again as usual.
   void read_through_cache() { past_cache_ = false; }
   bool reads_past_cache() const { return past_cache_; }
+  // As the storage has it. Kernels before 4.11, and some sandboxes, cannot ask: then what this one remembers.
+  int stat_past_cache(struct stat *out) const;
 
   // As many bytes as there are, up to n.
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;

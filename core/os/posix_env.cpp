@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/stat.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <sched.h>
@@ -127,8 +128,8 @@ class PosixEnv final : public Env {
   }
   int fstat(int fd, struct stat *out) override { return answer(::fstat(fd, out)); }
   int fstat_synced(int fd, struct stat *out) override {
-    struct statx x;
-    if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &x) < 0) return -errno;
+    struct statx x = {};
+    if (::syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &x) < 0) return -errno;
     *out = {};
     out->st_dev = makedev(x.stx_dev_major, x.stx_dev_minor);
     out->st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor);

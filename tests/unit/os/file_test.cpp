@@ -47,6 +47,20 @@ TEST_F(FileTest, ShortReadsAndWritesAreFinished) {
   EXPECT_TRUE(same_bytes(back, data));
 }
 
+TEST_F(FileTest, WhatTheStorageSaysOfAFileIsAskedOfTheKernelWhereStatxIsMissing) {
+  put_bytes(path, "abc");
+  File file = open();
+  file.read_past_cache();
+  for (const int missing : {-ENOSYS, -EPERM}) {
+    env.before = [&](Call call) { return call == Call::fstat_synced ? missing : 0; };
+    auto stat = file.stat();
+    ASSERT_TRUE(is_ok(stat));
+    EXPECT_EQ(stat->st_size, 3);
+  }
+  env.before = [](Call call) { return call == Call::fstat_synced ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, file.stat()));
+}
+
 TEST_F(FileTest, InterruptedReadsAndWritesAreRepeated) {
   put_bytes(path, "");
   File file = open();
