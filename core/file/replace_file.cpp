@@ -24,22 +24,22 @@ Result<ReplacedFile> lock_replaced(const os::Location &target, const os::LockWai
   const int r = target.stat(&s);
   if (r == -ENOENT || (r == 0 && S_ISLNK(s.st_mode))) return ReplacedFile{};  // see find_destination
   if (r < 0) return Failure(os_error(-r, "replace", target.path()));
-  const std::vector<os::LockRange> whole{os::whole_file(true)};
-  const LockSteps steps{
-      [&] { return whole; },
-      [&](Error blocked, const os::File &file) { return os::tell_holder(std::move(blocked), file, whole.front()); },
-      [&](os::LockedFile &locked) -> Result<Look> {
-        ST_TRY(auto now, locked.file.stat());
-        ST_TRY(auto folder, Folder::open(target, now, log));
-        if (!folder) return Look::settled;
-        const Piece all{0, {0, static_cast<uint64_t>(now.st_size), 0}, nullptr};
-        ST_TRY(auto settled, settle_hot_journals(*folder, now, {{}, {&all, 1}}));
-        return settled ? Look::settled : Look::hot;
-      },
-      [&](const os::LockWait &left) -> Result<void> {
-        ST_TRY(recover(target, left, {}));
-        return {};
-      }};
+  const LockSteps steps{[] { return std::vector<os::LockRange>{os::whole_file(true)}; },
+                        [](Error blocked, const os::File &file) {
+                          return os::tell_holder(std::move(blocked), file, os::whole_file(true));
+                        },
+                        [&](os::LockedFile &locked) -> Result<Look> {
+                          ST_TRY(auto now, locked.file.stat());
+                          ST_TRY(auto folder, Folder::open(target, now, log));
+                          if (!folder) return Look::settled;
+                          const Piece all{0, {0, static_cast<uint64_t>(now.st_size), 0}, nullptr};
+                          ST_TRY(auto settled, settle_hot_journals(*folder, now, {{}, {&all, 1}}));
+                          return settled ? Look::settled : Look::hot;
+                        },
+                        [&](const os::LockWait &left) -> Result<void> {
+                          ST_TRY(recover(target, left, {}));
+                          return {};
+                        }};
   ReplacedFile old;
   auto look = lock_settled(target, wait, steps, &old.locked);
   if (look) return old;

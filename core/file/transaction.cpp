@@ -173,7 +173,7 @@ Error Transaction::name_blocked(Error busy, const os::File &file) const {
   for (const Staged &s : staged_)
     if (s.piece.offset + s.piece.payload.length > busy.offset && (!blocked || s.piece.offset < blocked->piece.offset))
       blocked = &s;
-  const bool is_tensor = busy.offset > 0 && blocked;
+  const bool is_tensor = blocked && busy.offset > 0;
   const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
                               : publishes() ? os::whole_file(true)
                                             : os::LockRange{0, snapshot_->header.data_offset(), false};

@@ -82,8 +82,7 @@ Result<Holder> who_holds(const Found &found) {
 // more, by its last byte, which is zero in each record and in none. Not where other hosts may write the same page.
 Result<void> sync_for(const Found &found) {
   constexpr std::byte zero{};
-  if (found.size >= sector_bytes && !found.file.reads_past_cache())
-    ST_TRY(found.file.write(&zero, 1, sector_bytes - 1));
+  if (!found.file.reads_past_cache()) ST_TRY(found.file.write(&zero, 1, sector_bytes - 1));
   return found.file.sync_data();
 }
 

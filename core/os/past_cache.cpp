@@ -76,7 +76,8 @@ Filesystem Location::filesystem(const File &file, const struct stat &s) const {
   Filesystem found = probe_filesystem(file);
   auto mine = std::make_unique<Directory::Known>(Directory::Known{s.st_dev, found});
   Directory::Known *none = nullptr;
-  if (folder_->known_.compare_exchange_strong(none, mine.get(), std::memory_order_acq_rel)) mine.release();
+  if (folder_->known_.compare_exchange_strong(none, mine.get(), std::memory_order_acq_rel))
+    static_cast<void>(mine.release());
   return found;
 }
 

@@ -231,7 +231,7 @@ MUTANTS = [
     Mutant("nothing is locked", EXCLUSIVE,
            "    auto had = turnstile.lock(locked->file, std::move(pages), wait, &locked->lock);", "    Result<bool> had = true;"),
     Mutant("a dying writer's journal is synced, but not made dirty", HOT_JOURNAL,
-           "    ST_TRY(found.file.write(&zero, 1, sector_bytes - 1));\n", "    static_cast<void>(zero);\n"),
+           " ST_TRY(found.file.write(&zero, 1, sector_bytes - 1));\n", " static_cast<void>(zero);\n"),
     Mutant("cleaning up drops journals that are being filled", HOT_JOURNAL,
            "  if (!lock && lock.error().status == Status::busy) return false;\n  if (!lock) return Failure(std::move(lock.error()));\n", ""),
     Mutant("a living writer's journal counts as an hot", RECOVER, "      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;\n", ""),

@@ -51,6 +51,31 @@ TEST_F(TransactionLock, BusyNamesTheTensorAndCommitMayBeTriedAgain) {
   EXPECT_EQ(c->counters().lock_waits, 3u);
 }
 
+TEST_F(TransactionLock, BusyNamesTheTensorThatIsLockedInWhateverOrderTheyCame) {
+  auto c = open();
+  auto t = begin(*c, within(0));
+  for (const auto &[name, bytes] : {std::pair("c", &new_c), std::pair("a", &new_a), std::pair("b", &new_b)})
+    ASSERT_TRUE(is_ok(t->update(name, value(*c, name, *bytes))));
+  for (const auto &[name, at] : {std::pair("a", data_offset), std::pair("b", b_at), std::pair("c", b_at + 10007)}) {
+    const os::RangeLock held = hold(at, 1);
+    auto busy = t->commit();
+    ASSERT_TRUE(fails_with(Status::busy, busy));
+    EXPECT_EQ(busy.error().tensor, name);
+  }
+  ASSERT_TRUE(is_ok(t->commit()));
+}
+
+TEST_F(TransactionLock, APublishIsToldThatAPartIsLocked) {
+  auto c = open();
+  TransactionOptions publish = within(0);
+  publish.publish = true;
+  const os::RangeLock held = hold(b_at, 1);
+  auto busy = update(*c, "a", new_a, std::move(publish));
+  ASSERT_TRUE(fails_with(Status::busy, busy));
+  EXPECT_FALSE(busy.error().has_tensor);
+  EXPECT_NE(busy.error().message.find("is changing a part"), std::string::npos) << busy.error().message;
+}
+
 TEST_F(TransactionLock, OthersTensorsDoNotMatter) {
   const os::RangeLock held = hold(b_at, 10007);
   EXPECT_TRUE(is_ok(update(*open(), "a", new_a, within(0))));
