@@ -8,11 +8,13 @@ from cli_files import sparse, write
 MAPS = ["shared", "private", "none"]
 
 
-def test_io_says_six_sentences(stctl, model):
+def test_io_says_seven_sentences(stctl, model):
     out, err = stctl("io", model)
     assert err == ""
     lines = out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["Storage", "Filesystem", "Mapping", "Why", "Bulk reads", "Why"]
+    names = ["Storage", "Filesystem", "Mapping", "Why", "Bulk reads", "Why", "Other hosts"]
+    assert [line.split(":")[0] for line in lines] == names
+    assert lines[6].endswith(".")
     assert all(line.endswith(".") for line in lines[:3])
     assert len(lines[3]) > len("Why: .")
 
@@ -25,7 +27,7 @@ def test_io_json(stctl, model):
     assert info["map_fallbacks"] == 0
     assert info["file_size"] == model.stat().st_size
     assert info["data_offset"] == 8 + info["header_size"]
-    assert info["filesystem"] and info["reason"] and info["prefetch_reason"]
+    assert info["filesystem"] and info["reason"] and info["prefetch_reason"] and info["other_hosts"]
     assert info["prefetch"] in ("none", "sequential", "parallel") and info["direct"] is False
     assert info["io_threads"] >= 1 and info["block_size"] >= 1 << 20
 

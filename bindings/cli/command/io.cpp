@@ -46,9 +46,8 @@ std::string other_hosts_sentence(const st_io_info &io) {
   if (type == "fuse.glusterfs")
     return "read and write: its locks exclude other hosts; all is read past this host's cache, which may be out of "
            "date";
-  return "read, and write if its locks exclude other hosts, which cannot be tried from here; writers, and readers "
-         "after "
-         "st_refresh, read past this host's cache";
+  return "read, and write if its locks exclude other hosts, which cannot be tried from here; "
+         "writers, and readers after st_refresh, read past this host's cache";
 }
 
 void print_why(Session &session, const char *reason) {
@@ -103,15 +102,15 @@ int run(Session &session, const Io &options) {
 
 void add_io(CommandLine &line, Session &session) {
   auto options = std::make_shared<Io>();
-  const Command command = line.command(
-      "io",
-      "How libst reaches a file, and why\n\n"
-      "Says what storage a file lies on, its filesystem, how libst maps it into memory,\n"
-      "the reason of that choice, and what other hosts may do. The environment's ST_MAP (shared, private, none)\n"
-      "overrides the choice; --map overrides both.",
-      "  stctl io /mnt/bucket/model.safetensors\n"
-      "  stctl io --map shared model.safetensors     is a shared mapping possible?\n"
-      "  stctl io --json model.safetensors | jq -r .map\n");
+  const Command command =
+      line.command("io",
+                   "How libst reaches a file, and why\n\n"
+                   "Says what storage a file lies on, its filesystem, how libst maps it into memory,\n"
+                   "the reason of that choice, and what other hosts may do. The environment's ST_MAP\n"
+                   "(shared, private, none) overrides the choice; --map overrides both.",
+                   "  stctl io /mnt/bucket/model.safetensors\n"
+                   "  stctl io --map shared model.safetensors     is a shared mapping possible?\n"
+                   "  stctl io --json model.safetensors | jq -r .map\n");
   command.argument("FILE", options->file, "A safetensors file").required();
   command.map(options->map);
   command.runs(session, [&session, options] { return run(session, *options); });
