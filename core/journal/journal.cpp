@@ -47,7 +47,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
     }
     journal->file_ = std::move(*file);
     // Also its size: a server that is asked for it by a neighbour may answer one of before the last write.
-    if (dir.reads_past_cache()) journal->file_.read_past_cache();
+    journal->file_.read_like(dir);
     // Between the two calls a recoverer may take the new file for a hot journal's
     // and remove it: it is ours once it is both locked and linked.
     auto lock = os::RangeLock::acquire(journal->file_, {unrecorded}, {});

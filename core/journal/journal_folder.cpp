@@ -143,17 +143,14 @@ Result<void> JournalFolder::check_beside(const Taken &taken) const {
   const os::File &dir = taken.folder->dir();
   if (dir.reads_past_cache()) beside_.renew();
   const auto is_there = [&](int folder, const std::string &name, const os::File &opened) -> Result<bool> {
-    struct stat by_name, ours;
-    int r = env_.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
+    struct stat by_name;
+    const int r = env_.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
     if (r == -ENOENT) return false;
-    if (r == 0 && dir.reads_past_cache()) {
-      r = opened.stat_past_cache(&ours);
-      if (r == -ENOENT || r == -ESTALE || (r == 0 && ours.st_nlink == 0)) return false;
-    } else if (r == 0) {
-      r = env_.fstat(opened.fd(), &ours);
-    }
     if (r < 0) return Failure(opened.error(-r, "look at"));
-    return os::same_inode(by_name, ours);
+    auto ours = opened.stat();
+    if (!ours && is_gone(ours.error())) return false;
+    if (!ours) return Failure(std::move(ours.error()));
+    return ours->st_nlink > 0 && os::same_inode(by_name, *ours);
   };
   auto found = is_there(beside_.dir(), beside_.name(), dir);
   if (found && *found) found = is_there(dir.fd(), taken.journal->name(), taken.journal->file());

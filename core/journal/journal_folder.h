@@ -33,9 +33,7 @@ class Folder {
 
   const os::File &dir() const { return dir_; }
   // A journal in it, just opened; what other hosts write to it is seen.
-  void opened(os::File *journal) const {
-    if (dir_.reads_past_cache()) journal->read_past_cache();
-  }
+  void opened(os::File *journal) const { journal->read_like(dir_); }
   Result<std::vector<std::string>> journals() const;  // names, without those moved aside
 
  private:

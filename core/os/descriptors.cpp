@@ -51,7 +51,7 @@ Result<Descriptors::Held> Descriptors::get(const void *owner, const File &closed
   }
   const std::string &path = closed.path();
   ST_TRY(auto file, File::open(env_, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, path));
-  if (closed.reads_past_cache()) file.read_past_cache();
+  file.read_like(closed);
   ST_TRY(auto s, file.stat());
   if (!same_inode(s, identity))
     return fail(Status::file_changed, in_quotes(path), " now names another file; refresh the handle, or open it anew");

@@ -19,7 +19,7 @@ struct LockedFile {
 // The most that a file is followed, or recovered, for one lock.
 inline constexpr int most_lock_attempts = 1000;
 
-// Puts more into an error of a lock: who holds it.
+// Puts more into an error of a lock: the process that holds it.
 using TellBlocked = std::function<Error(Error blocked, const os::File &file)>;
 // `flags`: how to open it. Statuses busy; not_regular; those of opening and locking.
 Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std::vector<LockRange> &ranges,

@@ -122,14 +122,11 @@ Result<void> File::sync() const {
   return {};
 }
 
-int File::stat_past_cache(struct stat *out) const {
-  const int r = env_->fstat_synced(fd_, out);
-  return r == -ENOSYS || r == -EPERM ? env_->fstat(fd_, out) : r;
-}
-
 Result<struct stat> File::stat() const {
   struct stat s;
-  const int r = past_cache_ ? stat_past_cache(&s) : env_->fstat(fd_, &s);
+  int r = past_cache_ ? env_->fstat_synced(fd_, &s) : env_->fstat(fd_, &s);
+  // Kernels before 4.11, and some sandboxes, cannot ask the storage: then what this one remembers.
+  if (past_cache_ && (r == -ENOSYS || r == -EPERM)) r = env_->fstat(fd_, &s);
   // Only a server answers that of an open file: somebody has replaced or removed it there.
   if (r == -ENOENT) return Failure(error(ESTALE, "stat"));
   if (r < 0) return Failure(error(-r, "stat"));

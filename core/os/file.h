@@ -48,7 +48,7 @@ class File {
   // Not open, but else as this one.
   File closed_like() const {
     File file = closed(*env_, path_);
-    file.past_cache_ = past_cache_;
+    file.read_like(*this);
     return file;
   }
   ~File() { close(); }
@@ -67,11 +67,10 @@ class File {
   // From now on reads and stat() ask the storage, and not what this kernel remembers of it: other hosts may have
   // changed it since. How: past_cache.cpp.
   void read_past_cache() { past_cache_ = true; }
+  void read_like(const File &other) { past_cache_ = other.past_cache_; }
   // Again as usual.
   void read_through_cache() { past_cache_ = false; }
   bool reads_past_cache() const { return past_cache_; }
-  // As the storage has it. Kernels before 4.11, and some sandboxes, cannot ask: then what this one remembers.
-  int stat_past_cache(struct stat *out) const;
 
   // As many bytes as there are, up to n.
   Result<size_t> read_up_to(void *buffer, size_t n, uint64_t offset) const;

@@ -157,13 +157,15 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
 
 Result<os::File> reopen_file(const os::File &file, int flags) {
   auto same = os::File::open(file.env(), AT_FDCWD, text("/proc/self/fd/", file.fd()), flags, 0, file.path());
-  if (same && file.reads_past_cache()) same->read_past_cache();
-  if (same) return same;
+  if (same) {
+    same->read_like(file);
+    return same;
+  }
   ST_TRY(auto named, os::File::open(file.env(), AT_FDCWD, file.path(), flags, 0, file.path()));
   ST_TRY(auto replaced, os::was_replaced(file, file.path()));
   if (replaced)
     return fail(Status::file_changed, in_quotes(file.path()), " now names another file; open it anew by its path");
-  if (file.reads_past_cache()) named.read_past_cache();
+  named.read_like(file);
   return named;
 }
 

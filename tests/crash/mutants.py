@@ -98,7 +98,7 @@ MUTANTS = [
     # syncs
     Mutant("hosts: a shared file read through the cache", PAST_CACHE, "  file->read_past_cache();\n", ""),
     Mutant("hosts: journals read through the cache", FOLDER_H,
-           "if (dir_.reads_past_cache()) journal->read_past_cache();", "static_cast<void>(journal);"),
+           " journal->read_like(dir_); ", " static_cast<void>(journal); "),
     Mutant("hosts: names believed from the cache", PAST_CACHE, "  env().renew_name(dir(), name_.c_str());\n", ""),
     Mutant("hosts: bytes locked, not pages", "core/os/range_lock.cpp",
            "  if (!file.reads_past_cache()) return ranges;\n", "  if (!ranges.empty()) return ranges;\n"),
