@@ -6,6 +6,7 @@ namespace with an address of its own, as its chunk server refuses loopback. Ever
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import socket
@@ -105,7 +106,8 @@ class MooseFs(Hosts):
     def __init__(self, folder, *options):
         super().__init__(folder)
         try:
-            self._enter = ["nsenter", "-n", "-t", self._namespace()]
+            self._holder = self._namespace()
+            self._enter = ["nsenter", "-n", "-t", self._holder]
             self.serve()
             for name in ("a", "b"):
                 self._mount([*self._enter, "mfsmount", "MOUNT", "-H", ADDRESS, "-f", *options], name)
@@ -143,8 +145,13 @@ class MooseFs(Hosts):
             BIND_HOST=ADDRESS,
             CSSERV_LISTEN_HOST=ADDRESS,
         )
-        for name in ("master", "chunkserver"):
+        for name, port in (("master", 9421), ("chunkserver", 9422)):
             self._start([*self._enter, f"mfs{name}", "-f", "-c", self.folder / f"{name}.cfg", "start"], name)
+            clients.disk.wait_until(functools.partial(self._listens, port), f"mfs{name} at port {port}")
+
+    def _listens(self, port):
+        sockets = [line.split() for line in Path(f"/proc/{self._holder}/net/tcp").read_text().splitlines()[1:]]
+        return any(s[1].endswith(f":{port:04X}") and s[3] == "0A" for s in sockets)
 
     def _configure(self, name, **values):
         (self.folder / f"{name}.cfg").write_text("".join(f"{key} = {value}\n" for key, value in values.items()))
