@@ -18,6 +18,7 @@ use crate::{sys, Dtype, Result, Status, TensorView};
 pub(crate) struct Handle {
     raw: NonNull<sys::st_file>,
     callbacks: Arc<Shared>,  // C holds a pointer to it until st_close
+    calls_back: bool,        // whether there is one; asked here, as a look-up notices each load
     origin: u64,             // the same of what was opened once and its pins
     owned_views: OwnedViews, // of that file and its pins
 }
@@ -65,7 +66,8 @@ impl Handle {
             let mut raw = null_mut();
             check(open(&mut raw))?;
             let raw = NonNull::new(raw).expect("libst put out a handle");
-            Ok(Handle { raw, callbacks, origin, owned_views })
+            let calls_back = !callbacks.is_empty();
+            Ok(Handle { raw, callbacks, calls_back, origin, owned_views })
         })
     }
 
@@ -97,7 +99,7 @@ impl Handle {
     /// A call that may call the handle's callbacks.
     #[inline]
     pub(crate) fn call(&self, run: impl FnOnce(*mut sys::st_file) -> sys::st_status) -> Result<()> {
-        if self.callbacks.is_empty() {
+        if !self.calls_back {
             return check(run(self.raw()));
         }
         callback::call(|| check(run(self.raw())))
