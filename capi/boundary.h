@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "file/data_file.h"
 #include "file/writer.h"
 #include "model/pinned.h"
 #include "st/st.h"
@@ -125,6 +126,9 @@ inline std::string_view name_of(const char *name, size_t length) {
 
 // As core has it: milliseconds, 0 not to wait, -1 for ever.
 Result<int32_t> timeout_of(int32_t lock_timeout_ms);
+
+// What st_open was given, checked.
+Result<store::OpenOptions> open_options_of(const st_open_options *given);
 
 inline Progress progress_of(st_progress_fn fn, void *user) {
   if (!fn) return {};

@@ -5,7 +5,19 @@
 namespace st::capi {
 namespace {
 
-Result<store::OpenOptions> translate(const st_open_options *given) {
+Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
+  ST_TRY(auto model, std::move(opened));
+  *out = new st_file(std::move(model));
+  return {};
+}
+
+Failure too_small_for_names(size_t need, size_t room) {
+  return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
+}
+
+}  // namespace
+
+Result<store::OpenOptions> open_options_of(const st_open_options *given) {
   ST_TRY(auto o, read_options(given));
   if (o.flags & ~ST_OPEN_READ_WRITE)
     return fail(Status::unsupported, "st_open was given a flag that libst ", st_version(), " does not know");
@@ -36,18 +48,6 @@ Result<store::OpenOptions> translate(const st_open_options *given) {
   return options;
 }
 
-Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
-  ST_TRY(auto model, std::move(opened));
-  *out = new st_file(std::move(model));
-  return {};
-}
-
-Failure too_small_for_names(size_t need, size_t room) {
-  return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
-}
-
-}  // namespace
-
 Result<int32_t> timeout_of(int32_t lock_timeout_ms) {
   constexpr int32_t ordinary = 10000;
   switch (lock_timeout_ms) {
@@ -76,7 +76,7 @@ using namespace st::capi;
 st_status st_open(const char *path, const st_open_options *opts, st_file **out) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_open", path, out));
-    ST_TRY(auto options, translate(opts));
+    ST_TRY(auto options, open_options_of(opts));
     return hand_out(store::open_path(os::Env::posix(), path, std::move(options)), out);
   });
 }

@@ -16,7 +16,7 @@ st_status st_shard_path(const st_file *file, uint32_t shard, const char **path) 
     if (shard >= catalogue.members())
       return fail(Status::out_of_range, "shard ", shard, " was asked for, of ", catalogue.members());
     const std::string_view found = catalogue.member_path(shard);
-    if (found.empty()) return fail(Status::unsupported, "a file that was given as memory has no path");
+    if (found.empty()) return fail(Status::unsupported, "a file that was given as memory, or as a source, has no path");
     *path = found.data();
     return {};
   });

@@ -35,6 +35,9 @@ Status status_of_errno(int err) {
     case ENOMEM: return Status::nomem;
     case EISDIR:
     case ENXIO: return Status::not_regular;
+    case ESTALE: return Status::file_changed;
+    case ECANCELED: return Status::cancelled;
+    case EOPNOTSUPP: return Status::unsupported;
     default: return Status::io;
   }
 }

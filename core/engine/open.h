@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/model.h"
+#include "os/source_env.h"
 
 namespace st::store {
 
@@ -9,5 +10,8 @@ namespace st::store {
 // under these.
 Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options);
 Result<std::unique_ptr<Model>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
+
+// For reading only; without deltas.
+Result<std::unique_ptr<Model>> open_source(std::shared_ptr<os::SourceEnv> source, OpenOptions options);
 
 }  // namespace st::store

@@ -29,6 +29,25 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   return c;
 }
 
+Result<std::unique_ptr<DataFile>> DataFile::open_source(std::shared_ptr<os::SourceEnv> source, OpenOptions options) {
+  const os::Source &given = source->source();
+  if (options.writable)
+    return fail(Status::unsupported, "the source ", in_quotes(given.name()),
+                " can only be read; save a copy to a file, and change that");
+  const os::Filesystem nothing_mapped{os::Storage::object_store, "source", false};
+  std::unique_ptr<DataFile> c(new DataFile(*source, std::move(options)));
+  c->source_ = source;
+  c->strategy_ = read::strategy_of_source(c->options_.bulk, given.most_reads());
+  ST_TRY(auto file, os::File::open(*source, AT_FDCWD, given.name(), O_RDONLY, 0, given.name()));
+  auto snapshot = Snapshot::take(std::move(file), {c->options_.map, false, &nothing_mapped, c->options_.log});
+  if (!snapshot) {
+    snapshot.error().message += text(" (", in_quotes(given.name()), ")");
+    return Failure(std::move(snapshot.error()));
+  }
+  c->adopt(std::move(*snapshot));
+  return c;
+}
+
 Result<std::unique_ptr<DataFile>> DataFile::open_memory(os::Env &env, const std::byte *bytes, size_t size) {
   std::unique_ptr<DataFile> c(new DataFile(env, {}));
   ST_TRY(auto snapshot, Snapshot::of_memory(env, bytes, size));
@@ -37,11 +56,15 @@ Result<std::unique_ptr<DataFile>> DataFile::open_memory(os::Env &env, const std:
   return c;
 }
 
+std::string DataFile::shown_name() const {
+  if (source_) return text("the source ", in_quotes(source_->source().name()));
+  return path_.empty() ? "a file that was given as memory" : in_quotes(path_);
+}
+
 Result<std::unique_ptr<DataFile>> DataFile::reopen(const Snapshot &state, Again as) const {
   if (path_.empty())
-    return fail(
-        Status::unsupported,
-        "a file that was given as memory cannot be opened again; use the same handle, which any thread may read");
+    return fail(Status::unsupported, shown_name(),
+                " cannot be opened again; use the same handle, which any thread may read");
   ST_TRY(auto here, state.here());
   ST_TRY(auto replaced, at_.was_replaced(here.file));
   if (replaced)

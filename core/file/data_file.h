@@ -13,6 +13,7 @@
 #include "file/versions.h"
 #include "format/slice.h"
 #include "journal/journal_folder.h"
+#include "os/source_env.h"
 #include "read/bulk.h"
 #include "read/copy.h"
 
@@ -88,6 +89,8 @@ class DataFile {
  public:
   static Result<std::unique_ptr<DataFile>> open(os::Env &env, const std::string &path, OpenOptions options);
   static Result<std::unique_ptr<DataFile>> open(os::Location at, OpenOptions options);
+  // For reading only. Status: unsupported if it is to be changed; the format's; what the source answers.
+  static Result<std::unique_ptr<DataFile>> open_source(std::shared_ptr<os::SourceEnv> source, OpenOptions options);
   static Result<std::unique_ptr<DataFile>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   // By the same path, which must still lead to the file of `state`. How: `as`.
   Result<std::unique_ptr<DataFile>> reopen(const Snapshot &state, Again as) const;
@@ -148,8 +151,9 @@ class DataFile {
   Result<void> load(const Snapshot &s, std::vector<size_t> tensors, bool reserved_pages, bool direct,
                     const Progress &progress, const Share &share = {}) const;
   const read::Strategy &strategy() const { return strategy_; }
-  const std::string &path() const { return path_; }  // absolute, without symbolic links; empty for memory
+  const std::string &path() const { return path_; }  // absolute, without symbolic links; empty for memory, a source
   const os::Location &location() const { return at_; }
+  std::string shown_name() const;  // for messages, also where there is no path
 
  private:
   friend class Transaction;
@@ -185,6 +189,7 @@ class DataFile {
   Result<bool> recover_if_needed(const struct stat &identity);
   Result<void> recover(const os::LockWait &wait);
 
+  std::shared_ptr<os::SourceEnv> source_;  // what env_ is, if it is no file; outlives the snapshots
   os::Env &env_;
   OpenOptions options_;
   read::Strategy strategy_;

@@ -19,9 +19,9 @@ Transaction::Transaction(DataFile &data_file, TransactionOptions options)
 
 Result<std::unique_ptr<Transaction>> Transaction::begin(DataFile &data_file, TransactionOptions options) {
   if (!data_file.options_.writable)
-    return fail(Status::read_only,
-                data_file.path_.empty() ? "a file that was given as memory" : in_quotes(data_file.path_),
-                " was opened for reading only; open it for reading and writing to change it");
+    return fail(Status::read_only, data_file.shown_name(), " was opened for reading only; ",
+                data_file.path_.empty() ? "save a copy to a file, and change that"
+                                        : "open it for reading and writing to change it");
   std::unique_ptr<Transaction> t(new Transaction(data_file, std::move(options)));
   ST_TRY(t->may_go_on());
   return t;

@@ -23,6 +23,7 @@ enum class Storage : uint32_t {
 struct Filesystem {
   Storage storage = Storage::unknown;
   std::string type;
+  bool mappable = true;  // false: no file of the kernel's lies behind it
 };
 
 std::string_view storage_name(Storage);

@@ -26,6 +26,7 @@ os::MapKind kind_of(MapMode mode) {
 // What to try first, and why.
 std::pair<MapMode, std::string> choose(const os::File &file, MapMode wanted, const os::Filesystem &filesystem) {
   const std::string storage = text(filesystem.type, " is ", storage_name(filesystem.storage), " storage");
+  if (!filesystem.mappable) return {MapMode::none, text(storage, ", which the kernel cannot map")};
   if (wanted == MapMode::copy_on_write && maps_slowly(filesystem.storage))
     return {MapMode::none, text(storage, ", where page after page of a mapping is slow")};
   if (wanted == MapMode::automatic) {

@@ -109,4 +109,18 @@ Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const 
   return s;
 }
 
+Strategy strategy_of_source(const ReadOptions &wanted, unsigned most_reads) {
+  Strategy s;
+  s.threads = std::clamp(most_reads, 1u, max_threads);
+  if (wanted.threads) s.threads = std::min(s.threads, wanted.threads);
+  if (wanted.prefetch == Prefetch::sequential) s.threads = 1;
+  s.prefetch = wanted.prefetch;
+  if (s.prefetch == Prefetch::automatic) s.prefetch = s.threads > 1 ? Prefetch::parallel : Prefetch::sequential;
+  s.block = wanted.block ? round_down(std::clamp(wanted.block, min_block, max_block), 4 * KiB) : 8 * MiB;
+  s.gap = 1 * MiB;
+  s.reason = text("a source that takes ", most_reads, most_reads == 1 ? " read" : " reads", " at once: ", s.threads,
+                  s.threads == 1 ? " reader" : " readers", " in file order, ", s.block / KiB, " KiB a request");
+  return s;
+}
+
 }  // namespace st::read

@@ -38,4 +38,7 @@ struct Strategy {
 // variable that holds no such value.
 Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const os::Filesystem &filesystem);
 
+// The same of a source (os/source_env.h) that takes `most_reads` at once.
+Strategy strategy_of_source(const ReadOptions &wanted, unsigned most_reads);
+
 }  // namespace st::read

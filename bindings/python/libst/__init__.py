@@ -33,6 +33,7 @@ from .info import IoInfo, Plan, Stats, TensorInfo
 from .reshape import join, reshard
 from .save import Writer, save, writer
 from .slices import TensorSlice
+from .source import open_source
 from .status import Status
 from .transaction import Transaction
 
@@ -68,6 +69,7 @@ __all__ = [
     "load",
     "merge",
     "open_memory",
+    "open_source",
     "patch",
     "recover",
     "reshard",

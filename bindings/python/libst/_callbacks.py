@@ -29,6 +29,11 @@ LEVELS = {
 _CALLED: set[Any] = set()
 
 
+def called_by_c(function: Any) -> None:
+    """What is raised at its entry, before its `try`, is not lost."""
+    _CALLED.add(function.__code__)
+
+
 class _Net(list[Any]):
     """Catches what ctypes would drop. Its `append` is the hook for that: C, so that no handler is run in it."""
 
@@ -125,7 +130,7 @@ def _progress(progress: Optional[Progress], raised: dict[int, BaseException], ne
                 raised[thread] = error
         return int(thread in raised)
 
-    _CALLED.add(on_progress.__code__)
+    called_by_c(on_progress)
     return on_progress
 
 
@@ -138,7 +143,7 @@ def _log(log: Log, raised: dict[int, BaseException]) -> Any:
             except BaseException as error:
                 raised[thread] = error
 
-    _CALLED.add(on_log.__code__)
+    called_by_c(on_log)
     return on_log
 
 
@@ -152,7 +157,7 @@ def _report(report: Callable[[Any], object], raised: dict[int, BaseException]) -
                 raised[thread] = error
         return int(thread in raised)
 
-    _CALLED.add(on_report.__code__)
+    called_by_c(on_report)
     return on_report
 
 

@@ -18,6 +18,20 @@ progress_fn = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
 log_fn = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p)
 
 
+class SourceRange(ctypes.Structure):
+    _fields_ = [
+        ("offset", c_uint64),
+        ("nbytes", c_uint64),
+        ("dst", c_void_p),
+    ]
+
+
+source_read_fn = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(SourceRange), c_size_t)
+
+
+source_close_fn = ctypes.CFUNCTYPE(None, c_void_p)
+
+
 class Report(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -141,6 +155,19 @@ class SaveOptions(ctypes.Structure):
         ("reserved0", c_uint32),
         ("progress", progress_fn),
         ("progress_user", c_void_p),
+    ]
+
+
+class Source(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("most_reads", c_uint32),
+        ("size", c_uint64),
+        ("name", c_char_p),
+        ("identity", c_char_p),
+        ("read", source_read_fn),
+        ("close", source_close_fn),
+        ("user", c_void_p),
     ]
 
 
@@ -472,6 +499,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_reopen": (c_status, c_void_p, c_uint32, POINTER(c_void_p)),
     "st_snapshot": (c_status, c_void_p, POINTER(c_void_p)),
     "st_release": (None, c_void_p),
+    "st_open_source": (c_status, POINTER(Source), POINTER(OpenOptions), POINTER(c_void_p)),
     "st_read_many": (c_status, c_void_p, POINTER(ReadRequest), c_size_t, POINTER(BulkOptions)),
     "st_prefetch": (c_status, c_void_p, POINTER(c_size_t), c_size_t, POINTER(BulkOptions)),
     "st_load": (c_status, c_void_p, POINTER(c_size_t), c_size_t, POINTER(BulkOptions)),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Union
 
 import numpy as np
 
@@ -34,7 +35,7 @@ _BITS = [int(_abi.st_dtype_bits(number)) for number in range(len(NUMPY))]
 
 
 def load(
-    path: Path,
+    path: Union[Path, BinaryIO],
     names: Optional[Iterable[str]] = None,
     *,
     framework: str = "numpy",
@@ -49,22 +50,27 @@ def load(
     of memory, which lives as long as any of them.
 
     Args:
+        path: as of `open`; or a binary file object, as of `open_source`.
         names: which tensors; None: all.
         framework: "numpy", "torch" or "jax": whose arrays.
         device: where to, as torch and jax name it; None: the CPU, without another copy (jax: where it needs none).
         progress: True for a progress bar (of tqdm, if it is installed), or a function as in `open`.
-        options: of `open`: how to read. With `mapping="copy-on-write"` the arrays are not copies, but views of the file
-            that may be written, brought into memory by all its readers: quicker, and workers share their pages, but
-            what others patch in place shows in pages that were not written.
+        options: of `open`, or of `open_source`: how to read. With `mapping="copy-on-write"` the arrays are not copies,
+            but views of the file that may be written, brought into memory by all its readers: quicker, and workers
+            share their pages, but what others patch in place shows in pages that were not written.
 
     Raises what `open` and `File.read_many` raise.
     """
     from .file import open
+    from .source import open_source
 
     if framework not in ("numpy", "torch", "jax"):
         raise ValueError(f"framework is 'numpy', 'torch' or 'jax', not {framework!r}")
-    options.setdefault("mapping", "none")  # nothing is to be viewed
-    with open(path, **options) as file, _watched(progress, file) as watch:
+    if isinstance(path, (str, bytes, os.PathLike)):
+        opened = open(path, **{"mapping": "none", **options})  # nothing is to be viewed
+    else:
+        opened = open_source(path, **options)
+    with opened as file, _watched(progress, file) as watch:
         if file._pin().shows_writable:
             wanted = list(file) if names is None else list(names)
             prefetch(file._pin(), None if names is None else wanted, watch)

@@ -178,6 +178,14 @@ def _ask_for(
     options.memory_limit = memory_limit
 
 
+def source_options(callbacks: Callbacks, io_threads: int, block_size: int) -> _abi.OpenOptions:
+    """Those that a source can use."""
+    options = _basic_options("r", "none", None, callbacks)
+    options.log = callbacks.log
+    _ask_for(options, "auto", None, io_threads, block_size, (0, 1), 0)
+    return options
+
+
 def open_memory(data: Any) -> "File":
     """Open a safetensors file that lies in memory, for reading.
 
@@ -225,7 +233,7 @@ class File(Mapping[str, Array]):
     _options: Optional[dict[str, Any]]  # of `open`, for another process; None for a file in memory
 
     def __init__(self) -> None:
-        raise TypeError("use libst.open(path) or libst.open_memory(data)")
+        raise TypeError("use libst.open(path), libst.open_memory(data) or libst.open_source(source)")
 
     @classmethod
     def _of(
@@ -252,13 +260,13 @@ class File(Mapping[str, Array]):
 
     @property
     def path(self) -> Optional[str]:
-        """As it was opened; None for a file in memory."""
+        """As it was opened; None for a file in memory or from a source."""
         return self._path
 
     @property
     def shards(self) -> "tuple[str, ...]":
         """The absolute paths of the files that this stands for: one, or those that an index of shards names, in the
-        order of `TensorInfo.shard`. () for a file in memory."""
+        order of `TensorInfo.shard`. () for a file in memory or from a source."""
         return _shards(self._pin().handle)
 
     @property
@@ -311,12 +319,14 @@ class File(Mapping[str, Array]):
         So does `copy.copy`; `reopen` keeps the callbacks."""
         self._live()
         if self._options is None:
-            raise TypeError("a file in memory is not pickled or copied: send its bytes, and open those")
+            raise TypeError(
+                "a file in memory or from a source is not pickled or copied: send its bytes, and open those"
+            )
         return _open_with, (self._options,)
 
     def __repr__(self) -> str:
         what = "closed" if self._handle is None else f"tensors={len(self)}"
-        return f"<libst.File {self._path or 'in memory'!r} mode={self._mode!r} {what}>"
+        return f"<libst.File {self._path or 'without a path'!r} mode={self._mode!r} {what}>"
 
     # --------------------------------------------------------------- a mapping
 

@@ -41,8 +41,8 @@
  *            struct_size too. The library fills no more than that, and zeroes
  *            what it does not know.
  *  Ownership No memory that the caller must free crosses this interface. What
- *            st_open, st_open_memory, st_reopen and st_snapshot give is freed
- *            by st_close; what st_txn_begin gives, by st_txn_free; what
+ *            st_open, st_open_memory, st_open_source, st_reopen and
+ *            st_snapshot give is freed by st_close; what st_txn_begin gives, by st_txn_free; what
  *            st_writer_open gives, by st_writer_free. Nothing else frees them.
  *            All three accept NULL.
  *  Lifetime  Pointers taken from a handle (views, names, shapes, metadata,
@@ -827,6 +827,65 @@ st_status st_snapshot(st_file *file, st_file **out);
  * on the same handle that give out pointers. NULL is fine. */
 void st_release(st_file *file);
 
+/* ======================================================== what is no file */
+
+/* A part of a source: `nbytes` > 0 bytes from `offset` on, which go to `dst`.
+ * This struct is frozen. */
+typedef struct st_source_range {
+  uint64_t offset;
+  uint64_t nbytes;
+  void *dst;
+} st_source_range;
+
+/* Fills `n` ranges, each whole; all lie inside the source. `ranges` and the
+ * memory behind it live during the call. Returns 0, or an errno:
+ *   ESTALE      the bytes are no longer those of the opened version:
+ *               ST_E_FILE_CHANGED
+ *   ECANCELED   somebody gave up: ST_E_CANCELLED
+ *   EOPNOTSUPP  ST_E_UNSUPPORTED; others as of a file: ENOENT, EACCES, EIO …
+ * Must not call libst with the handle of this source. */
+typedef int (*st_source_read_fn)(void *user, const st_source_range *ranges,
+                                 size_t n);
+
+/* Called once, when nothing reads any more: by st_close of the handle, or of
+ * its last snapshot. */
+typedef void (*st_source_close_fn)(void *user);
+
+/* Bytes that are no file of this system: an object in a store, a member of an
+ * archive, a stream that must be decrypted. The bytes and their size must stay
+ * the same while the handle lives; a source that cannot promise this checks it,
+ * and answers ESTALE. */
+typedef struct st_source {
+  uint32_t struct_size;
+  uint32_t most_reads;    /* calls of `read` at once, by threads of libst too;
+                             0 and 1: one after another. At most 64 are used */
+  uint64_t size;          /* bytes */
+  const char *name;       /* UTF-8, for messages; NULL: "source" */
+  const char *identity;   /* UTF-8, the version of the bytes (an ETag, a hash),
+                             for messages; NULL: none */
+  st_source_read_fn read;
+  st_source_close_fn close; /* may be NULL */
+  void *user;
+} st_source;
+
+/* Open a safetensors file that a source holds, for reading only. One read takes
+ * the header; a header of more than 16 KiB takes more. No data is read.
+ *   source  copied; what it points at must live until its `close`.
+ *   opts    NULL for the defaults. `map` counts only as ST_MAP_COPY_ON_WRITE
+ *           or not: nothing can be mapped. Views are memory of the handle,
+ *           filled when first looked at; st_load fills many at once.
+ *           `io_threads` is at most most_reads. `direct`, `memory_limit` and
+ *           the environment do not count. `deltas` are ST_E_UNSUPPORTED.
+ * Reads of one tensor or of one run of bytes are one range. Bulk reads ask for
+ * blocks of `block_size` (8 MiB), in file order, most_reads at once.
+ * After fork() a child sees what was in memory. It reads nothing:
+ * ST_E_UNSUPPORTED. st_reopen is ST_E_UNSUPPORTED too.
+ * Where this call fails, `close` is not called: the source is the caller's.
+ * Statuses: the format's (40 to 61); what `read` answers; ST_E_UNSUPPORTED
+ * (ST_OPEN_READ_WRITE). Any thread. */
+st_status st_open_source(const st_source *source, const st_open_options *opts,
+                         st_file **out);
+
 /* =========================================================== bulk reading */
 
 #define ST_BULK_HUGE_PAGES 1u /* st_load: from the system's reserved huge pages,
@@ -933,7 +992,7 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
 uint32_t st_shard_count(const st_file *file);
 
 /* The absolute path of one of them, which lives as names do. ST_E_OUT_OF_RANGE;
- * ST_E_UNSUPPORTED for a file that was given as memory. */
+ * ST_E_UNSUPPORTED for a file that was given as memory or as a source. */
 st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
 
 /* Write a checkpoint as shards of at most max_shard_size bytes of tensors each
@@ -1199,12 +1258,6 @@ st_status st_file_stats(const st_file *file, st_stats *out);
  *   that brings all such commits into the file:
  *     ST_TXN_JOURNAL_ONLY 16u
  *     st_status st_sync(st_file *file, const st_bulk_options *opts);
- *
- *   A source that is no file (an object store, an archive):
- *     struct st_source: struct_size, capabilities, user; size, identity, read
- *     (a list of ranges), close.
- *     st_status st_open_source(const struct st_source *source,
- *         const st_open_options *opts, st_file **out);
  *
  *   Calls that go on by themselves, with an eventfd to wait on:
  *     st_status st_op_submit(st_file *file, const struct st_op_request *what,

@@ -141,11 +141,13 @@ TEST_F(FileTest, AWriteThatMovesNothingIsAnError) {
 }
 
 TEST_F(FileTest, EveryErrnoHasItsStatus) {
-  const std::pair<int, Status> table[] = {
-      {ENOENT, Status::no_file},   {ENOTDIR, Status::no_file},  {EACCES, Status::permission},
-      {EPERM, Status::permission}, {EROFS, Status::permission}, {ENOSPC, Status::no_space},
-      {EDQUOT, Status::no_space},  {ENOMEM, Status::nomem},     {EISDIR, Status::not_regular},
-      {EIO, Status::io},           {EMFILE, Status::io},        {ESTALE, Status::io}};
+  const std::pair<int, Status> table[] = {{ENOENT, Status::no_file},      {ENOTDIR, Status::no_file},
+                                          {EACCES, Status::permission},   {EPERM, Status::permission},
+                                          {EROFS, Status::permission},    {ENOSPC, Status::no_space},
+                                          {EDQUOT, Status::no_space},     {ENOMEM, Status::nomem},
+                                          {EISDIR, Status::not_regular},  {EIO, Status::io},
+                                          {EMFILE, Status::io},           {ESTALE, Status::file_changed},
+                                          {ECANCELED, Status::cancelled}, {EOPNOTSUPP, Status::unsupported}};
   for (const auto &[error, status] : table) {
     env.before = [e = error](Call call) { return call == Call::openat ? -e : 0; };
     auto r = File::open(env, AT_FDCWD, path, O_RDONLY, 0, path);

@@ -32,6 +32,11 @@ pub type st_progress_fn =
 
 pub type st_log_fn = Option<unsafe extern "C" fn(user: *mut c_void, level: u32, message: *const c_char)>;
 
+pub type st_source_read_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, ranges: *const st_source_range, n: usize) -> c_int>;
+
+pub type st_source_close_fn = Option<unsafe extern "C" fn(user: *mut c_void)>;
+
 pub type st_report_fn = Option<unsafe extern "C" fn(user: *mut c_void, report: *const st_report) -> c_int>;
 
 #[repr(C)]
@@ -144,6 +149,27 @@ pub struct st_save_options {
     pub reserved0: u32,
     pub progress: st_progress_fn,
     pub progress_user: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_source_range {
+    pub offset: u64,
+    pub nbytes: u64,
+    pub dst: *mut c_void,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct st_source {
+    pub struct_size: u32,
+    pub most_reads: u32,
+    pub size: u64,
+    pub name: *const c_char,
+    pub identity: *const c_char,
+    pub read: st_source_read_fn,
+    pub close: st_source_close_fn,
+    pub user: *mut c_void,
 }
 
 #[repr(C)]
@@ -539,6 +565,11 @@ extern "C" {
     pub fn st_reopen(file: *const st_file, flags: u32, out: *mut *mut st_file) -> st_status;
     pub fn st_snapshot(file: *mut st_file, out: *mut *mut st_file) -> st_status;
     pub fn st_release(file: *mut st_file);
+    pub fn st_open_source(
+        source: *const st_source,
+        opts: *const st_open_options,
+        out: *mut *mut st_file,
+    ) -> st_status;
     pub fn st_read_many(
         file: *mut st_file,
         reqs: *const st_read_request,

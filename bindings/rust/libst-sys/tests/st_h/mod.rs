@@ -48,6 +48,7 @@ pub const FUNCTIONS: &[&str] = &[
     "st_reopen",
     "st_snapshot",
     "st_release",
+    "st_open_source",
     "st_read_many",
     "st_prefetch",
     "st_load",
@@ -212,6 +213,8 @@ macro_rules! structs {
             st_metadata { key, key_len, value, value_len }
             st_save_options { struct_size, flags, layout, alignment, header_reserve, lock_timeout_ms,
                 reserved0, progress, progress_user }
+            st_source_range { offset, nbytes, dst }
+            st_source { struct_size, most_reads, size, name, identity, read, close, user }
             st_bulk_options { struct_size, flags, progress, progress_user }
             st_read_request { name, name_len, index, dst, dst_size, ranges, range_count }
             st_delta_create_options { struct_size, alignment, lock_timeout_ms, reserved0, progress,

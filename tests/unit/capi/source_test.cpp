@@ -1,0 +1,280 @@
+// What is no file: a source of the caller's, which counts what is asked of it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "scene.h"
+
+namespace st {
+namespace {
+
+using testing::pattern;
+using testing::put_bytes;
+using testing::same_bytes;
+using testing::sized;
+
+// The bytes of `held`, and all that is asked of them.
+struct Held {
+  std::string held;
+  std::atomic<int> reads = 0, now = 0, most = 0, closed = 0;
+  std::atomic<int> answer = 0;
+  std::atomic<uint64_t> bytes = 0;
+  std::atomic<bool> outside = false;
+  int wait_for = 0;  // reads that must run at once before one goes on
+  std::mutex mutex;
+  std::condition_variable begun;
+
+  static int read(void *user, const st_source_range *ranges, size_t n) {
+    auto &h = *static_cast<Held *>(user);
+    ++h.reads;
+    const int at_once = ++h.now;
+    for (int most = h.most; at_once > most && !h.most.compare_exchange_weak(most, at_once);) {
+    }
+    if (h.wait_for > 0) {
+      std::unique_lock lock(h.mutex);
+      h.begun.notify_all();
+      h.begun.wait_for(lock, std::chrono::seconds(30), [&] { return h.most >= h.wait_for; });
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const st_source_range &r = ranges[i];
+      if (r.nbytes == 0 || r.offset > h.held.size() || r.nbytes > h.held.size() - r.offset) {
+        h.outside = true;
+        continue;
+      }
+      std::memcpy(r.dst, h.held.data() + r.offset, r.nbytes);
+      h.bytes += r.nbytes;
+    }
+    --h.now;
+    return h.answer;
+  }
+  static void close(void *user) { ++static_cast<Held *>(user)->closed; }
+
+  st_source source(uint32_t most_reads = 0) {
+    auto s = sized<st_source>();
+    s.size = held.size();
+    s.most_reads = most_reads;
+    s.read = read;
+    s.close = close;
+    s.user = this;
+    return s;
+  }
+};
+
+class CapiSource : public testing::CapiScene {
+ protected:
+  CapiSource() { store.held = old; }
+  ~CapiSource() override { EXPECT_FALSE(store.outside) << "a range that is empty, or not inside the source"; }
+  static st_file *open_source(const st_source &source, const st_open_options *options = nullptr) {
+    st_file *file = nullptr;
+    EXPECT_ST(ST_OK, st_open_source(&source, options, &file));
+    return file;
+  }
+  void refused(const char *status, const st_source &source, const st_open_options *options = nullptr) {
+    st_file *file = nullptr;
+    EXPECT_STREQ(st_status_name(st_open_source(&source, options, &file)), status) << st_last_error();
+    EXPECT_EQ(file, nullptr);
+    EXPECT_EQ(store.closed, 0) << "it is still the caller's";
+  }
+  Held store;
+};
+
+TEST_F(CapiSource, IsReadAsAFileIs) {
+  for (uint32_t map : {ST_MAP_AUTO, ST_MAP_SHARED, ST_MAP_NONE, ST_MAP_COPY_ON_WRITE}) {
+    auto options = sized<st_open_options>();
+    options.map = map;
+    st_file *file = open_source(store.source(), &options);
+    ASSERT_EQ(st_count(file), 3u);
+    const char *value = nullptr;
+    size_t value_len = 0;
+    ASSERT_ST(ST_OK, st_metadata_get(file, "format", ST_NTS, &value, &value_len));
+    EXPECT_EQ(std::string(value, value_len), "pt");
+    EXPECT_TRUE(same_bytes(seen(file, "b"), tensors[1].bytes));
+
+    std::string copy(4000, '?'), part(1000, '?'), many(10007, '?');
+    ASSERT_ST(ST_OK, st_read(file, "a", ST_NTS, copy.data(), copy.size(), nullptr));
+    EXPECT_TRUE(same_bytes(copy, tensors[0].bytes));
+    const st_range every_third = {10, 3010, 3};
+    ASSERT_ST(ST_OK, st_read_slice(file, "b", ST_NTS, &every_third, 1, part.data(), part.size(), nullptr));
+    for (size_t i = 0; i < part.size(); ++i) ASSERT_EQ(part[i], tensors[1].bytes[10 + 3 * i]);
+    const st_read_request request = {"b", 1, 0, many.data(), many.size(), nullptr, 0};
+    ASSERT_ST(ST_OK, st_read_many(file, &request, 1, nullptr));
+    EXPECT_TRUE(same_bytes(many, tensors[1].bytes));
+    ASSERT_ST(ST_OK, st_load(file, nullptr, 0, nullptr));
+    EXPECT_TRUE(same_bytes(seen(file, "a"), tensors[0].bytes));
+    ASSERT_ST(ST_OK, st_refresh(file));
+    EXPECT_TRUE(same_bytes(seen(file, "a"), tensors[0].bytes));
+    st_close(file);
+  }
+  EXPECT_EQ(store.closed, 4);
+}
+
+TEST_F(CapiSource, OpeningTakesOneReadAndNoMoreThanWhatMayBeTheHeader) {
+  store.held = testing::file_of(std::vector{testing::u8_tensor("large", size_t{1} << 20, 1)});
+  st_file *file = open_source(store.source());
+  EXPECT_EQ(store.reads, 1);
+  EXPECT_LE(store.bytes, uint64_t{16} << 10);
+  auto info = sized<st_io_info>();
+  ASSERT_ST(ST_OK, st_file_io_info(file, &info));
+  EXPECT_STREQ(info.filesystem, "source");
+  EXPECT_EQ(info.map, ST_MAP_NONE);
+  EXPECT_NE(std::string(info.reason).find("cannot map"), std::string::npos) << info.reason;
+  EXPECT_NE(std::string(info.prefetch_reason).find("1 read at once"), std::string::npos) << info.prefetch_reason;
+  st_close(file);
+}
+
+TEST_F(CapiSource, ViewsThatMayBeWrittenNeverReachIt) {
+  auto options = sized<st_open_options>();
+  options.map = ST_MAP_COPY_ON_WRITE;
+  st_file *file = open_source(store.source(), &options);
+  st_tensor t = {};
+  ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &t));
+  std::memset(const_cast<void *>(t.data), 'x', t.nbytes);
+  EXPECT_EQ(seen(file, "a"), std::string(4000, 'x'));
+  EXPECT_EQ(store.held, old);
+  st_close(file);
+}
+
+TEST_F(CapiSource, TakesAsManyReadsAtOnceAsItSays) {
+  store.held = testing::file_of(std::vector{testing::u8_tensor("large", size_t{4} << 20, 7)});
+  for (const uint32_t most : {0u, 1u, 4u}) {
+    store.most = 0;
+    store.wait_for = 0;
+    auto options = sized<st_open_options>();
+    options.block_size = 64 << 10;
+    st_file *file = open_source(store.source(most), &options);
+    store.wait_for = most == 4 ? 4 : 0;  // it hangs half a minute, and fails, if four never run
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 3; ++i)
+      callers.emplace_back([&] {
+        std::string room(size_t{4} << 20, '?');
+        const st_read_request request = {"large", 5, 0, room.data(), room.size(), nullptr, 0};
+        EXPECT_ST(ST_OK, st_read_many(file, &request, 1, nullptr));
+        EXPECT_TRUE(same_bytes(room, pattern(size_t{4} << 20, 7)));
+      });
+    for (std::thread &caller : callers) caller.join();
+    EXPECT_EQ(store.most, static_cast<int>(std::max(most, 1u)));
+    st_close(file);
+  }
+}
+
+TEST_F(CapiSource, WhatItAnswersIsAStatus) {
+  auto source = store.source();
+  source.name = "bucket/model";
+  source.identity = "\"etag-1\"";
+  st_file *file = open_source(source);
+  std::string room(4000, '?');
+  const auto read = [&](int answer) {
+    store.answer = answer;
+    return st_read(file, "a", ST_NTS, room.data(), room.size(), nullptr);
+  };
+  EXPECT_ST(ST_E_FILE_CHANGED, read(ESTALE));
+  const std::string said = st_last_error();
+  EXPECT_NE(said.find("'bucket/model (version \"etag-1\")'"), std::string::npos) << said;
+  EXPECT_ST(ST_E_CANCELLED, read(ECANCELED));
+  EXPECT_ST(ST_E_UNSUPPORTED, read(EOPNOTSUPP));
+  EXPECT_ST(ST_E_PERMISSION, read(EACCES));
+  EXPECT_ST(ST_E_NO_FILE, read(ENOENT));
+  EXPECT_ST(ST_E_NOMEM, read(ENOMEM));
+  for (const int odd : {EIO, EINTR, -1, -EAGAIN, 100000}) EXPECT_ST(ST_E_IO, read(odd));
+  EXPECT_ST(ST_OK, read(0));
+  EXPECT_TRUE(same_bytes(room, tensors[0].bytes));
+  // A load that fails leaves nothing half there.
+  store.answer = EIO;
+  EXPECT_ST(ST_E_IO, st_load(file, nullptr, 0, nullptr));
+  store.answer = 0;
+  EXPECT_TRUE(same_bytes(seen(file, "b"), tensors[1].bytes));
+  st_close(file);
+}
+
+TEST_F(CapiSource, IsClosedOnceByTheLastThatUsesIt) {
+  st_file *file = open_source(store.source());
+  st_file *snapshot = nullptr;
+  ASSERT_ST(ST_OK, st_snapshot(file, &snapshot));
+  st_close(file);
+  EXPECT_EQ(store.closed, 0);
+  EXPECT_TRUE(same_bytes(seen(snapshot, "b"), tensors[1].bytes));
+  st_close(snapshot);
+  EXPECT_EQ(store.closed, 1);
+  auto source = store.source();
+  source.close = nullptr;
+  st_close(open_source(source));
+}
+
+TEST_F(CapiSource, WhereOpeningFailsItIsStillTheCallers) {
+  auto source = store.source();
+  source.read = nullptr;
+  refused("ST_E_INVALID_ARGUMENT", source);
+  source = store.source();
+  source.size = UINT64_MAX;
+  refused("ST_E_INVALID_ARGUMENT", source);
+  source = store.source();
+  source.struct_size = 0;
+  refused("ST_E_INVALID_ARGUMENT", source);
+  auto options = sized<st_open_options>();
+  options.flags = ST_OPEN_READ_WRITE;
+  refused("ST_E_UNSUPPORTED", store.source(), &options);
+  options.flags = 0;
+  const char *const delta = path.c_str();
+  options.deltas = &delta;
+  options.delta_count = 1;
+  refused("ST_E_UNSUPPORTED", store.source(), &options);
+  store.answer = EACCES;
+  refused("ST_E_PERMISSION", store.source());
+  store.answer = 0;
+  for (const size_t kept : {size_t{0}, size_t{7}, size_t{20}, old.size() - 1}) {
+    store.held = old.substr(0, kept);
+    st_file *file = nullptr;
+    const st_source cut = store.source();
+    const st_status status = st_open_source(&cut, nullptr, &file);
+    EXPECT_GE(status, 40) << st_status_name(status);
+    EXPECT_LE(status, 61) << st_status_name(status);
+    EXPECT_EQ(file, nullptr);
+  }
+  EXPECT_EQ(store.closed, 0);
+}
+
+TEST_F(CapiSource, IsOnlyRead) {
+  st_file *file = open_source(store.source());
+  st_txn *txn = nullptr;
+  EXPECT_ST(ST_E_READ_ONLY, st_txn_begin(file, nullptr, &txn));
+  const st_tensor t = value(0, new_a);
+  EXPECT_ST(ST_E_READ_ONLY, st_update(file, "a", ST_NTS, &t));
+  st_file *again = nullptr;
+  EXPECT_ST(ST_E_UNSUPPORTED, st_reopen(file, 0, &again));
+  EXPECT_EQ(again, nullptr);
+  EXPECT_NE(std::string(st_last_error()).find("source"), std::string::npos) << st_last_error();
+  st_close(file);
+}
+
+TEST_F(CapiSource, AForkedChildSeesWhatWasInMemoryAndReadsNothing) {
+  st_file *file = open_source(store.source());
+  EXPECT_TRUE(same_bytes(seen(file, "a"), tensors[0].bytes));
+  const int before = store.reads;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    st_tensor t = {};
+    std::string room(10007, '?');
+    int wrong = 0;
+    if (st_get(file, "a", ST_NTS, &t) != ST_OK || std::memcmp(t.data, tensors[0].bytes.data(), 4000) != 0) wrong |= 1;
+    if (st_get(file, "b", ST_NTS, &t) != ST_E_UNSUPPORTED) wrong |= 2;
+    if (st_read(file, "b", ST_NTS, room.data(), room.size(), nullptr) != ST_E_UNSUPPORTED) wrong |= 4;
+    if (st_load(file, nullptr, 0, nullptr) != ST_E_UNSUPPORTED) wrong |= 8;
+    if (store.reads != before) wrong |= 16;
+    st_close(file);
+    ::_exit(wrong);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(same_bytes(seen(file, "b"), tensors[1].bytes));
+  st_close(file);
+}
+
+}  // namespace
+}  // namespace st
