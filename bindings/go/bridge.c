@@ -48,6 +48,23 @@ int stgo_on_report(void *user, const st_report *report) {
   return stop;
 }
 
+/* In any thread. */
+static int on_read(void *user, const st_source_range *ranges, size_t n) {
+  stgo_call *call = current;
+  int answer;
+  current = NULL;
+  answer = stgoRead((uintptr_t)user, (st_source_range *)ranges, n);
+  current = call;
+  return answer;
+}
+
+st_status stgo_open_source(const st_source *source, uintptr_t reader, const st_open_options *opts, st_file **out) {
+  st_source given = *source;
+  given.read = on_read;
+  given.user = (void *)reader;
+  return st_open_source(&given, opts, out);
+}
+
 void stgo_view(st_file *file, const char *name, size_t name_len, stgo_tensor out) {
   (void)st_get(file, name, name_len, (st_tensor *)out);
 }

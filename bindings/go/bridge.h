@@ -22,6 +22,9 @@ int stgo_on_progress(void *user, uint64_t done, uint64_t total);
 void stgo_on_log(void *user, uint32_t level, const char *message);
 int stgo_on_report(void *user, const st_report *report);
 
+/* As st_open_source; `reader` is a cgo.Handle. */
+st_status stgo_open_source(const st_source *source, uintptr_t reader, const st_open_options *opts, st_file **out);
+
 /* An st_tensor *, of a type whose pointer cgo need not look behind for pointers. */
 typedef uint64_t *stgo_tensor;
 

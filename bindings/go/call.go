@@ -70,6 +70,9 @@ func runHooked(ctx context.Context, op string, h *hooks, call func() C.st_status
 			err.Message += ": " + err.cause.Error()
 		}
 	}
+	if err.cause == nil && err.Errno != 0 {
+		err.cause = h.source.failed()
+	}
 	return err
 }
 

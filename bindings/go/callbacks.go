@@ -39,9 +39,12 @@ type hooks struct {
 	progress Progress
 	log      Log
 	report   func(Report) error
+	source   *heldSource
 }
 
-func (h *hooks) any() bool { return h.progress != nil || h.log != nil || h.report != nil }
+func (h *hooks) any() bool {
+	return h.progress != nil || h.log != nil || h.report != nil || h.source != nil
+}
 
 // running is one call of the library while it runs: what C's callbacks find by its cgo.Handle. All of it happens on the
 // goroutine of the call.

@@ -39,6 +39,7 @@ type handle struct {
 	snapshot bool                   // of another handle, whose calls st_interrupt would stop too
 	steady   bool                   // what it shows is changed by Refresh alone: not writable, or a snapshot
 	bytes    *heldBytes             // OpenBytes' argument; else nil
+	source   *heldSource            // OpenSource's reader; else nil
 	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
 	table    atomic.Pointer[table]  // of `state`; nil if there is none
@@ -109,6 +110,7 @@ func (h *handle) free() {
 	C.st_close(h.c)
 	h.mutex.Unlock()
 	h.bytes.drop()
+	h.source.drop()
 }
 
 // Open opens a safetensors file: reads and checks its header, maps its data, and first of all finishes what a crashed
@@ -213,7 +215,7 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Path is what the file was opened by; "" if it lies in memory.
+// Path is what the file was opened by; "" if it lies in memory or is a Source.
 func (f *File) Path() string { return f.path }
 
 // Interrupt makes the calls that now run on this file, in any goroutine, give up waiting for locks and stop long reads:

@@ -25,6 +25,7 @@ func (f *File) Snapshot() (*File, error) {
 		return nil, err
 	}
 	h.bytes = f.h.bytes.share()
+	h.source = f.h.source.share()
 	return newFile(h, f.ctx, f.hooks, f.path), nil
 }
 
@@ -65,6 +66,7 @@ func (h *handle) shown() *handle {
 			return nil // no memory: the call that makes its own says so
 		}
 		state.bytes = h.bytes.share()
+		state.source = h.source.share()
 		h.state.Store(state)
 	}
 	if state == nil || !state.acquire() {

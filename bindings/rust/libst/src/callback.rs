@@ -2,7 +2,7 @@
 //! goes on when that call has returned. libst calls back on the thread that called it, so a place per thread is enough.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use std::ptr::{null_mut, NonNull};
 
 use crate::check::Report;
 use crate::error::text;
-use crate::sys;
+use crate::{sys, Source};
 
 /// How far long work has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ thread_local! {
 }
 
 /// Runs a closure for C: `otherwise` if it panics, or if one has panicked already during this call.
-fn guard<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
+pub(crate) fn guard<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
     let pending = PANIC.try_with(|p| p.borrow().is_some()).unwrap_or(true);
     if pending {
         return otherwise;
@@ -70,11 +70,38 @@ fn guard<R>(otherwise: R, run: impl FnOnce() -> R) -> R {
 /// Makes a call that may call back; a panic of a callback goes on here. What the call answered is dropped then, so `run`
 /// must wrap what it is given (a handle) in what frees it.
 pub(crate) fn call<R>(run: impl FnOnce() -> R) -> R {
+    let counted = Counted::new();
     let result = run();
+    drop(counted);
     if let Some(payload) = take() {
         resume_unwind(payload);
     }
     result
+}
+
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While there is one, this thread makes a call that may call back.
+struct Counted;
+
+impl Counted {
+    fn new() -> Counted {
+        CALLS.with(|calls| calls.set(calls.get() + 1));
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        CALLS.with(|calls| calls.set(calls.get() - 1));
+    }
+}
+
+/// Whether this thread makes such a call; a thread of the library does not.
+pub(crate) fn is_calling() -> bool {
+    CALLS.try_with(Cell::get).unwrap_or(0) > 0
 }
 
 /// For destructors, which must not panic.
@@ -95,12 +122,13 @@ pub(crate) type SharedLog = Box<dyn Fn(Level, &str) + Send + Sync>;
 pub(crate) struct Shared {
     pub(crate) progress: Option<SharedProgress>,
     pub(crate) log: Option<SharedLog>,
+    pub(crate) source: Option<Box<dyn Source>>,
 }
 
 impl Shared {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.progress.is_none() && self.log.is_none()
+        self.progress.is_none() && self.log.is_none() && self.source.is_none()
     }
 
     pub(crate) fn user(&self) -> *mut c_void {

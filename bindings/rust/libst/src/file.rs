@@ -93,7 +93,7 @@ impl File {
         Ok(File::of(handle, self.path.clone(), self.opened))
     }
 
-    /// As it was opened.
+    /// As it was opened; empty for a [`Source`](crate::Source).
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -31,9 +31,9 @@ use crate::{sys, Direct, Error, File, Level, Map, Prefetch, Progress, Result, St
 /// ```
 #[must_use]
 pub struct OpenOptions {
-    c: sys::st_open_options,
-    deltas: Vec<PathBuf>,
-    callbacks: Shared,
+    pub(crate) c: sys::st_open_options,
+    pub(crate) deltas: Vec<PathBuf>,
+    pub(crate) callbacks: Shared,
 }
 
 // SAFETY: the pointers in `c` are NULL until the file is opened.

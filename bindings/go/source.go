@@ -1,0 +1,180 @@
+package st
+
+/*
+#include <stdlib.h>
+#include "bridge.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"runtime/cgo"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+)
+
+// A Source is a safetensors file that is no file of this system: an object in a store, a member of an archive, a stream
+// that is decrypted as it is read. Its bytes and their size must not change while the File is open; a Reader that cannot
+// promise this checks it, and answers ErrFileChanged or syscall.ESTALE.
+type Source struct {
+	Reader    io.ReaderAt // kept until the File and its Snapshots are closed; never closed
+	Size      int64       // bytes
+	Name      string      // for messages; "": "source"
+	Identity  string      // the version of the bytes, as an ETag, for messages; "": none
+	MostReads uint32      // calls of ReadAt at once; 0: eight
+}
+
+// OpenSource opens a safetensors file that a Source holds, for reading only. Nothing is mapped: View is memory of the
+// file, which is read when it is first looked at; Load and ReadMany read in the order of the file. Of the options Map
+// (only MapCopyOnWrite), IOThreads, BlockSize, Progress, Log and Context count; ReadWrite and Deltas are ErrUnsupported.
+//
+// What ReadAt answers is in the chain of the call's error; its panic goes on in the call.
+func OpenSource(source Source, opts *Options) (*File, error) {
+	if source.Reader == nil || source.Size < 0 {
+		return nil, argumentError("open", "a Source has a Reader, and a Size of 0 or more bytes")
+	}
+	o := given(opts)
+	if len(o.Deltas) > 0 {
+		message := "deltas cannot lie on a source; save a copy to a file, and open that with them"
+		return nil, &Error{Op: "open", Status: ErrUnsupported, Message: message, Offset: -1}
+	}
+	held := &heldSource{reader: source.Reader}
+	calls := hooks{progress: o.Progress, log: o.Log, source: held}
+	h := &handle{steady: true, source: held.share()}
+	held.self = cgo.NewHandle(held)
+	options := o.c()
+	most := source.MostReads
+	if most == 0 {
+		most = 8
+	}
+	c := C.st_source{
+		struct_size: C.sizeof_st_source,
+		most_reads:  C.uint32_t(most),
+		size:        C.uint64_t(source.Size),
+	}
+	for text, place := range map[string]**C.char{source.Name: &c.name, source.Identity: &c.identity} {
+		if text != "" {
+			*place = C.CString(text)
+			defer C.free(unsafe.Pointer(*place))
+		}
+	}
+	opened := false
+	defer func() {
+		if !opened {
+			if h.c != nil { // a callback panicked
+				C.st_close(h.c)
+			}
+			held.drop()
+		}
+	}()
+	if err := run(contextOf(o.Context), "open", &calls, func() C.st_status {
+		return C.stgo_open_source(&c, C.uintptr_t(held.self), &options, &h.c)
+	}); err != nil {
+		return nil, err
+	}
+	opened = true
+	return newFile(h, context.Background(), calls, ""), nil
+}
+
+// heldSource is a Source's reader, until the last handle of it is closed.
+type heldSource struct {
+	reader  io.ReaderAt
+	self    cgo.Handle
+	handles atomic.Int64
+
+	mutex    sync.Mutex
+	err      error // what it last answered, until a call takes that
+	panicked bool
+	value    any // of the panic
+}
+
+func (s *heldSource) share() *heldSource {
+	if s != nil {
+		s.handles.Add(1)
+	}
+	return s
+}
+
+func (s *heldSource) drop() {
+	if s != nil && s.handles.Add(-1) == 0 {
+		s.self.Delete()
+	}
+}
+
+// failed takes what the reader answered to a call that failed; its panic goes on.
+func (s *heldSource) failed() error {
+	if s == nil {
+		return nil
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	err := s.err
+	s.err = nil
+	if s.panicked {
+		s.panicked = false
+		panic(s.value)
+	}
+	return err
+}
+
+// read fills a range. In any thread, which may be none of Go's.
+func (s *heldSource) read(buffer []byte, at int64) (err error) {
+	done := false
+	defer func() {
+		value := any(nil)
+		if !done {
+			value = recover()
+			err = errors.New("the reader of the source panicked")
+		}
+		if err != nil {
+			s.mutex.Lock()
+			defer s.mutex.Unlock()
+			s.err = err
+			if !done {
+				s.panicked, s.value = true, value
+			}
+		}
+	}()
+	n, err := s.reader.ReadAt(buffer, at)
+	done = true
+	if n == len(buffer) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+//export stgoRead
+func stgoRead(user C.uintptr_t, ranges *C.st_source_range, n C.size_t) C.int {
+	s := cgo.Handle(user).Value().(*heldSource)
+	for _, r := range unsafe.Slice(ranges, n) {
+		if err := s.read(unsafe.Slice((*byte)(r.dst), uint64(r.nbytes)), int64(r.offset)); err != nil {
+			return C.int(errnoOf(err))
+		}
+	}
+	return 0
+}
+
+func errnoOf(err error) syscall.Errno {
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno) && errno > 0:
+		return errno
+	case errors.Is(err, ErrFileChanged):
+		return syscall.ESTALE
+	case errors.Is(err, fs.ErrNotExist):
+		return syscall.ENOENT
+	case errors.Is(err, fs.ErrPermission):
+		return syscall.EACCES
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return syscall.ECANCELED
+	}
+	return syscall.EIO
+}

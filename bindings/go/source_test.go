@@ -1,0 +1,199 @@
+package st_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"libst/st"
+)
+
+// A source that counts, and answers what it is told to.
+type counting struct {
+	io.ReaderAt
+	reads  atomic.Int64
+	err    error
+	panics any
+}
+
+func (c *counting) ReadAt(p []byte, at int64) (int, error) {
+	c.reads.Add(1)
+	if c.panics != nil {
+		panic(c.panics)
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	return c.ReaderAt.ReadAt(p, at)
+}
+
+func largeModel(t *testing.T) ([]byte, map[string]st.Tensor) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "large.safetensors")
+	var all []named
+	for i := range 8 {
+		data := bytes.Repeat([]byte{byte(i), 1, 2, 3}, 1<<17)
+		all = append(all, named{string(rune('a' + i)), st.Tensor{DType: st.U8, Shape: []uint64{uint64(len(data))}, Data: data}})
+	}
+	if err := writeFile(path, all, nil); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := readFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content, want
+}
+
+func TestASourceIsReadAsAFileIs(t *testing.T) {
+	content, want := largeModel(t)
+	source := &counting{ReaderAt: bytes.NewReader(content)}
+	f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content))}, &st.Options{BlockSize: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := source.reads.Load(); n != 1 {
+		t.Errorf("opening took %d reads", n)
+	}
+	snapshot, err := f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tensor := range want {
+		for what, get := range map[string]func(string) (st.Tensor, error){"Get": f.Get, "View": f.View, "Snapshot": snapshot.Get} {
+			got, err := get(name)
+			if err != nil || !bytes.Equal(got.Data, tensor.Data) {
+				t.Errorf("%s of %s: %v", what, name, err)
+			}
+		}
+	}
+	if err := f.Load(nil, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Reopen(); !errors.Is(err, st.ErrUnsupported) {
+		t.Errorf("Reopen: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, err := snapshot.Get("b"); err != nil || !bytes.Equal(got.Data, want["b"].Data) {
+		t.Errorf("a snapshot outlives the file: %v", err)
+	}
+	if err := snapshot.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMemberOfAnArchive(t *testing.T) {
+	content, want := largeModel(t)
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	member, err := w.CreateHeader(&zip.FileHeader{Name: "model.safetensors", Method: zip.Store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := member.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := r.File[0].DataOffset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := io.NewSectionReader(bytes.NewReader(archive.Bytes()), at, int64(r.File[0].UncompressedSize64))
+	f, err := st.OpenSource(st.Source{Reader: inside, Size: inside.Size(), Name: "model.safetensors"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, err := f.Get("c"); err != nil || !bytes.Equal(got.Data, want["c"].Data) {
+		t.Error(err)
+	}
+}
+
+func TestWhatAReaderAnswersIsInTheError(t *testing.T) {
+	content, want := largeModel(t)
+	lost := errors.New("the connection was lost")
+	for _, most := range []uint32{1, 4} {
+		source := &counting{ReaderAt: bytes.NewReader(content)}
+		f, err := st.OpenSource(st.Source{Reader: source, Size: int64(len(content)), MostReads: most, Name: "bucket/m", Identity: "v1"},
+			&st.Options{BlockSize: 1 << 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cause, status := range map[error]st.Status{
+			lost: st.ErrIO, syscall.ESTALE: st.ErrFileChanged, st.ErrFileChanged: st.ErrFileChanged,
+			os.ErrNotExist: st.ErrNoFile, os.ErrPermission: st.ErrPermission, io.EOF: st.ErrIO,
+		} {
+			source.err = cause
+			for what, call := range map[string]func() error{
+				"Get":  func() error { _, err := f.Get("a"); return err },
+				"View": func() error { _, err := f.View("a"); return err },
+				"Load": func() error { return f.Load(nil, nil) },
+			} {
+				err := call()
+				inChain := errors.Is(err, cause) || cause == io.EOF && errors.Is(err, io.ErrUnexpectedEOF)
+				if !errors.Is(err, status) || !inChain {
+					t.Errorf("%s after %v: %v", what, cause, err)
+				}
+			}
+		}
+		source.err = nil
+		source.panics = "no way"
+		func() {
+			defer func() {
+				if value := recover(); value != "no way" {
+					t.Errorf("the panic became %v", value)
+				}
+			}()
+			_ = f.Load(nil, nil)
+			t.Error("the panic did not go on")
+		}()
+		source.panics = nil
+		if got, err := f.Get("a"); err != nil || !bytes.Equal(got.Data, want["a"].Data) {
+			t.Errorf("afterwards: %v", err)
+		}
+		if _, err := f.Get("none"); !errors.Is(err, st.ErrNotFound) || errors.Is(err, lost) {
+			t.Errorf("another error: %v", err)
+		}
+		f.Close()
+	}
+}
+
+func TestSourcesThatCannotBeOpened(t *testing.T) {
+	content, _ := largeModel(t)
+	good := st.Source{Reader: bytes.NewReader(content), Size: int64(len(content))}
+	short := good
+	short.Size = 100
+	for _, c := range []struct {
+		source st.Source
+		opts   *st.Options
+		want   st.Status
+	}{
+		{st.Source{Size: 10}, nil, st.ErrInvalidArgument},
+		{st.Source{Reader: good.Reader, Size: -1}, nil, st.ErrInvalidArgument},
+		{good, &st.Options{ReadWrite: true}, st.ErrUnsupported},
+		{good, &st.Options{Deltas: []string{"d"}}, st.ErrUnsupported},
+		{short, nil, st.ErrHeaderTooLarge},
+	} {
+		if f, err := st.OpenSource(c.source, c.opts); f != nil || !errors.Is(err, c.want) && c.want != st.ErrHeaderTooLarge || err == nil {
+			t.Errorf("%+v: %v", c.source.Size, err)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+//! A safetensors file that is no file of this system.
+
+use std::ffi::{c_int, c_void, CString};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::callback::{guard, is_calling, Shared};
+use crate::file::Opened;
+use crate::handle::Handle;
+use crate::{sys, Error, File, OpenOptions, Result, Status};
+
+/// Bytes that are no file of this system: an object in a store, a member of an archive, a stream that is decrypted as it
+/// is read. They and their size must not change while the file is open; a source that cannot promise this checks it, and
+/// answers the error of `ESTALE` ([`io::Error::from_raw_os_error`]), which becomes [`Status::FileChanged`].
+///
+/// A `Mutex` of anything that reads and seeks is a source.
+///
+/// ```
+/// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+/// use std::{io::Cursor, sync::Mutex};
+///
+/// let held = Mutex::new(Cursor::new(std::fs::read(&path).unwrap()));
+/// let file = libst::File::open_source(held)?;
+/// assert_eq!(file.read("w")?.len(), 24);
+/// # Ok::<(), libst::Error>(())
+/// ```
+pub trait Source: Send + Sync {
+    /// The size in bytes; asked once.
+    ///
+    /// # Errors
+    /// Whatever it is; opening then fails with it.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fill the whole buffer with what lies from `offset` on. The buffer is zeroed. Threads of the library call this
+    /// too, [`most_reads`](Source::most_reads) at once. It must not use the file.
+    ///
+    /// # Errors
+    /// The file's call fails with the [`Status`] of the error's `errno`, or of its kind; others are [`Status::Io`].
+    /// So is a panic in a thread of the library; one in the calling thread goes on there.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// How many calls of `read_at` may run at once. With 1, as it is by default, the thread makes them that called.
+    fn most_reads(&self) -> u32 {
+        1
+    }
+
+    /// For messages.
+    fn name(&self) -> String {
+        "source".to_owned()
+    }
+
+    /// The version of the bytes, as an `ETag`; for messages.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+}
+
+impl<R: Read + Seek + Send> Source for Mutex<R> {
+    fn size(&self) -> io::Result<u64> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).seek(SeekFrom::End(0))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut reader = self.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.seek(SeekFrom::Start(offset))?;
+        reader.read_exact(buffer)
+    }
+}
+
+impl File {
+    /// Open a safetensors file that a [`Source`] holds, for reading; [`OpenOptions::open_source`] has the choices and
+    /// tells the errors.
+    pub fn open_source(source: impl Source + 'static) -> Result<File> {
+        OpenOptions::new().open_source(source)
+    }
+}
+
+impl OpenOptions {
+    /// Open a safetensors file that a source holds, for reading only. Nothing is mapped: views are memory of the file,
+    /// read when first looked at; [`File::load`] and [`File::read_many`] read in the order of the file. A forked child
+    /// sees what was in memory, and reads nothing.
+    ///
+    /// # Errors
+    /// [`Unsupported`](Status::Unsupported) with [`write`](OpenOptions::write) or [`deltas`](OpenOptions::deltas); every
+    /// status of the format; what the source answers.
+    pub fn open_source(mut self, source: impl Source + 'static) -> Result<File> {
+        if !self.deltas.is_empty() {
+            let message = "deltas cannot lie on a source; save a copy to a file, and open that with them";
+            return Err(Error::new(Status::Unsupported, message));
+        }
+        let size = source.size().map_err(|error| {
+            Error::new(Status::Io, format!("cannot tell the size of '{}': {error}", source.name()))
+        })?;
+        let c_text = |text: String| {
+            CString::new(text)
+                .map_err(|_| Error::new(Status::InvalidArgument, "a name of a source holds no NUL"))
+        };
+        let name = c_text(source.name())?;
+        let identity = source.identity().map(c_text).transpose()?;
+        let mut given = sys::st_source {
+            most_reads: source.most_reads(),
+            size,
+            name: name.as_ptr(),
+            identity: identity.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
+            read: Some(read),
+            close: None, // the handle drops it, after st_close
+            ..sys::st_source::default()
+        };
+        self.callbacks.source = Some(Box::new(source));
+        let callbacks = Arc::new(self.callbacks); // from here on at one address
+        given.user = callbacks.user();
+        let mut c = self.c;
+        c.progress = callbacks.c_progress();
+        c.log = callbacks.c_log();
+        (c.progress_user, c.log_user) = (callbacks.user(), callbacks.user());
+        // SAFETY: a source whose parts live, set-up options, a place to write to; the handle keeps the callbacks.
+        let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open_source(&given, &c, out) })?;
+        Ok(File::of(handle, PathBuf::new(), Opened { writable: false, lock_timeout_ms: c.lock_timeout_ms }))
+    }
+}
+
+const EIO: c_int = 5;
+
+unsafe extern "C" fn read(user: *mut c_void, ranges: *const sys::st_source_range, n: usize) -> c_int {
+    // SAFETY: `user` is a Shared that outlives the handle; st.h: there are n ranges, which live during the call.
+    let (shared, ranges) = unsafe { (&*user.cast::<Shared>(), std::slice::from_raw_parts(ranges, n)) };
+    let fill = || {
+        let source = shared.source.as_ref().expect("only a source is read");
+        for range in ranges {
+            // SAFETY: st.h: so many bytes, which nobody else touches meanwhile. They may never have been written.
+            let buffer = unsafe {
+                range.dst.cast::<u8>().write_bytes(0, range.nbytes as usize);
+                std::slice::from_raw_parts_mut(range.dst.cast::<u8>(), range.nbytes as usize)
+            };
+            if let Err(error) = source.read_at(buffer, range.offset) {
+                return errno_of(&error);
+            }
+        }
+        0
+    };
+    if is_calling() {
+        guard(EIO, fill)
+    } else {
+        catch_unwind(AssertUnwindSafe(fill)).unwrap_or(EIO)
+    }
+}
+
+fn errno_of(error: &io::Error) -> c_int {
+    match (error.raw_os_error(), error.kind()) {
+        (Some(errno), _) if errno > 0 => errno,
+        (_, io::ErrorKind::NotFound) => 2,
+        (_, io::ErrorKind::OutOfMemory) => 12,
+        (_, io::ErrorKind::PermissionDenied) => 13,
+        (_, io::ErrorKind::Unsupported) => 95,
+        _ => EIO,
+    }
+}

@@ -1,0 +1,162 @@
+//! A file that is no file: what a source holds.
+
+mod support;
+
+use std::io::{self, Cursor};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use support::*;
+
+#[derive(Default)]
+struct Asked {
+    reads: AtomicUsize,
+    fails: Mutex<Option<fn() -> io::Error>>,
+    panics: Mutex<bool>,
+    gone: AtomicUsize,
+}
+
+struct Counting {
+    bytes: Vec<u8>,
+    asked: Arc<Asked>,
+    most_reads: u32,
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.asked.gone.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Source for Counting {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.bytes.len() as u64)
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.asked.reads.fetch_add(1, Ordering::Relaxed);
+        let panics = *self.asked.panics.lock().unwrap();
+        assert!(!panics, "told to");
+        if let Some(error) = *self.asked.fails.lock().unwrap() {
+            return Err(error());
+        }
+        buffer.copy_from_slice(&self.bytes[offset as usize..][..buffer.len()]);
+        Ok(())
+    }
+    fn most_reads(&self) -> u32 {
+        self.most_reads
+    }
+    fn name(&self) -> String {
+        "bucket/model".to_owned()
+    }
+    fn identity(&self) -> Option<String> {
+        Some("v1".to_owned())
+    }
+}
+
+fn opened(model: &Model, most_reads: u32) -> (File, Arc<Asked>) {
+    let asked = Arc::new(Asked::default());
+    let source = Counting { bytes: model.bytes(), asked: Arc::clone(&asked), most_reads };
+    let options = OpenOptions::new().block_size(1 << 16);
+    (options.open_source(source).unwrap(), asked)
+}
+
+#[test]
+fn it_is_read_as_a_file_is() {
+    for seed in 0..5 {
+        let model = Model::random(seed);
+        let (file, asked) = opened(&model, 3);
+        let by_path = File::open(&model.path).unwrap();
+        assert_eq!(file.names(), by_path.names());
+        let snapshot = file.snapshot().unwrap();
+        for name in file.names() {
+            let wanted = by_path.read(&name).unwrap();
+            assert_eq!(file.read(&name).unwrap(), wanted);
+            assert_eq!(file.view_owned(&name).unwrap().data(), wanted);
+            assert_eq!(snapshot.read(&name).unwrap(), wanted);
+        }
+        file.load(None).unwrap();
+        assert_eq!(file.reopen().unwrap_err().status(), Status::Unsupported);
+        assert_eq!(file.path().as_os_str(), "");
+        drop(file);
+        assert_eq!(asked.gone.load(Ordering::Relaxed), 0);
+        drop(snapshot);
+        assert_eq!(asked.gone.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn what_reads_and_seeks_is_a_source() {
+    let model = Model::plain();
+    let file = File::open_source(Mutex::new(Cursor::new(model.bytes()))).unwrap();
+    assert_eq!(file.read("b").unwrap(), model.data("b"));
+    let file = File::open_source(Mutex::new(std::fs::File::open(&model.path).unwrap())).unwrap();
+    assert_eq!(file.read("b").unwrap(), model.data("b"));
+}
+
+fn large() -> Model {
+    let mut random = Random::new(3);
+    let samples = [("x".to_owned(), Sample::new(safetensors::Dtype::U8, &[8 << 20], &mut random))];
+    Model::new(samples.into(), Default::default())
+}
+
+#[test]
+fn what_it_answers_is_a_status() {
+    for most_reads in [1, 4] {
+        let model = large();
+        let (file, asked) = opened(&model, most_reads);
+        let answers: [(fn() -> io::Error, Status); 4] = [
+            (|| io::Error::from_raw_os_error(116), Status::FileChanged),
+            (|| io::ErrorKind::PermissionDenied.into(), Status::Permission),
+            (|| io::ErrorKind::NotFound.into(), Status::NoFile),
+            (|| io::Error::other("lost"), Status::Io),
+        ];
+        for (fails, status) in answers {
+            *asked.fails.lock().unwrap() = Some(fails);
+            assert_eq!(file.read("x").unwrap_err().status(), status);
+            let error = file.load(None).unwrap_err();
+            assert_eq!(error.status(), status);
+            assert!(error.message().contains("bucket/model (version v1)"), "{error}");
+        }
+        *asked.fails.lock().unwrap() = None;
+        assert_eq!(file.read("x").unwrap(), model.data("x"));
+    }
+}
+
+#[test]
+fn a_panic_goes_on_in_the_calling_thread() {
+    let model = large();
+    let (file, asked) = opened(&model, 1);
+    *asked.panics.lock().unwrap() = true;
+    let calls: [&dyn Fn(); 3] =
+        [&|| drop(file.read("x")), &|| drop(file.load(None)), &|| drop(file.view_owned("x"))];
+    for call in calls {
+        let payload = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"told to"));
+    }
+    *asked.panics.lock().unwrap() = false;
+    assert_eq!(file.read("x").unwrap(), model.data("x"));
+    // In threads of the library it is an error, unless the calling thread met one too.
+    let (file, asked) = opened(&model, 4);
+    *asked.panics.lock().unwrap() = true;
+    match catch_unwind(AssertUnwindSafe(|| file.load(None))) {
+        Ok(answer) => assert_eq!(answer.unwrap_err().status(), Status::Io),
+        Err(payload) => assert_eq!(payload.downcast_ref::<&str>(), Some(&"told to")),
+    }
+    *asked.panics.lock().unwrap() = false;
+    file.load(None).unwrap();
+    assert_eq!(file.read("x").unwrap(), model.data("x"));
+}
+
+#[test]
+fn what_cannot_be_opened_is_an_error() {
+    let model = Model::plain();
+    let source = || Mutex::new(Cursor::new(model.bytes()));
+    let refused = |options: OpenOptions| options.open_source(source()).unwrap_err().status();
+    assert_eq!(refused(OpenOptions::new().write(true)), Status::Unsupported);
+    assert_eq!(refused(OpenOptions::new().deltas(["d"])), Status::Unsupported);
+    let cut = model.bytes()[..20].to_vec();
+    assert!(File::open_source(Mutex::new(Cursor::new(cut))).is_err());
+    let file = File::open_source(source()).unwrap();
+    assert_eq!(file.begin().unwrap_err().status(), Status::ReadOnly);
+}
