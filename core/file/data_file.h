@@ -114,6 +114,11 @@ class DataFile {
   const OpenOptions &options() const { return options_; }
   Counters &counters() const { return counters_; }
   Account &account() const { return *account_; }
+  // What was written through this handle may be lost, or may still be decided by recovery: a sync has failed, or a commit
+  // ended between its record and its end. For good, as only another open looks at the disk: no transaction begins or
+  // goes on, status poisoned. Reads go on.
+  void poison() noexcept { poisoned_ = true; }
+  bool poisoned() const { return poisoned_; }
   // Journals that wait for the next transaction are removed, and their descriptors closed.
   void close_idle_journals() {
     if (journals_) journals_->close_idle();

@@ -83,7 +83,7 @@ Result<void> Transaction::finish(const Locked &locked) {
   Applied &done = *applied;
   if (!done) {
     write::PatchFailure &failure = done.error();
-    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;
+    if (failure.sync_failed || failure.open_outcome) data_file_.poison();
     if (!failure.open_outcome) return Failure(std::move(failure.error));
     Error e = std::move(failure.error);
     e.message = text("the change was not finished (", e.message,

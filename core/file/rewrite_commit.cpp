@@ -192,7 +192,7 @@ Result<void> Transaction::finish_publish(const write::Built &built, tl::expected
   ++data_file_.counters_.commits;
   data_file_.counters_.bytes_written += built.written + built.copied;
   if (placed) return {};
-  data_file_.poisoned_ = true;
+  data_file_.poison();
   Error e = std::move(placed.error().error);
   e.status = Status::needs_recovery;
   if (e.message.empty()) return Failure(std::move(e));

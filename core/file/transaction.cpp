@@ -34,7 +34,7 @@ Transaction::~Transaction() {
 // Committed, but not finished: stays on disk, unlocked, for recovery.
 void Transaction::return_journal() {
   if (journal_.journal->committed()) {
-    data_file_.poisoned_ = true;
+    data_file_.poison();
     journal_.journal.reset();
   } else {
     data_file_.journals_->give_back(std::move(journal_));
@@ -45,7 +45,7 @@ Result<void> Transaction::may_go_on() const {
   if (data_file_.env_.fork_generation() != process_)
     return fail(Status::forked,
                 "this transaction was begun by the parent process; begin one on a handle opened after the fork");
-  if (data_file_.poisoned_)
+  if (data_file_.poisoned())
     return fail(Status::poisoned, "an earlier sync of ", in_quotes(data_file_.path_),
                 " failed, so what was written since may be lost; close the handle and open the file anew");
   if (failed_)

@@ -351,7 +351,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
   for (const auto &part : parts_) part->drop(true);
-  shards_.poisoned_ = true;
+  shards_.poison();
   Error e = std::move(cause);
   e.status = Status::needs_recovery;
   e.message = text("the change of several shards was not finished (", e.message,

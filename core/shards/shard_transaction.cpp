@@ -8,7 +8,7 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
   if (!shards.options().writable)
     return fail(Status::read_only, in_quotes(shards.path()),
                 " was opened for reading only; open it for reading and writing to change it");
-  if (shards.poisoned_)
+  if (shards.poisoned())
     return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
                 " did not end well; close the handle and open the checkpoint anew");
   // A view of one shard may be the payload of another, of which that one knows nothing.

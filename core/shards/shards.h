@@ -36,6 +36,9 @@ class Shards final : public MultiFile {
 
   const std::string &path() const { return path_; }     // of the index, as it was given, made absolute
   const os::Location &location() const { return at_; }  // without symbolic links
+  // As DataFile::poison, of the index and all shards: a commit on several of them has an open outcome.
+  void poison() noexcept { poisoned_ = true; }
+  bool poisoned() const { return poisoned_; }
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
   static Result<ReadIndex> read_index(const os::Location &index);
 

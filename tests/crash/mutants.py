@@ -123,7 +123,7 @@ MUTANTS = [
     Mutant("recovery does not empty the journal", HOT_JOURNAL,
            "  ST_TRY(hot.file.write(zeros, sizeof zeros, 0));\n", "  static_cast<void>(zeros);\n"),
     Mutant("a failed sync does not poison", PATCH_COMMIT,
-           "    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;\n", ""),
+           "    if (failure.sync_failed || failure.open_outcome) data_file_.poison();\n", ""),
     Mutant("a journal of open outcome is taken back", TRANSACTION,
            "  if (journal_.journal->committed()) {\n", "  if (false) {\n"),
     # order
@@ -376,7 +376,7 @@ MUTANTS = [
     Mutant("turns: a publish does not hand over", REWRITE, "  if (placed) os::hand_over(locked.file(), locked.held->lock);\n", ""),
     Mutant("a publish forgets what was staged for a patch", STAGING, "    changes.push_back(std::move(change));\n  }", "  }"),
     Mutant("a publish copies before its payloads are in the journal", REWRITE, "  if (journal_.journal)\n    ST_TRY(journal_.journal->flush());\n", ""),
-    Mutant("a file whose name was not synced is called durable", REWRITE, "  if (placed) return {};\n  data_file_.poisoned_ = true;", "  return {};"),
+    Mutant("a file whose name was not synced is called durable", REWRITE, "  if (placed) return {};\n  data_file_.poison();", "  return {};"),
     Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
