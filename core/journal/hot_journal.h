@@ -20,11 +20,11 @@ struct Found {
   JournalState state = JournalState::empty;
   CommitRecord record;    // if it is empty: what it said last,
   bool has_last = false;  // and whether that is known
-  std::string damage;     // why it must not be applied
+  Verdict verdict;        // may it be applied, as far as was seen?
 
   // A part that is carried out, though perhaps not all of its transaction.
-  bool is_done() const { return state == JournalState::committed && damage.empty() && record.is_done(); }
-  bool waits() const { return (state != JournalState::empty && !is_done()) || !damage.empty(); }
+  bool is_done() const { return state == JournalState::committed && verdict.is_good() && record.is_done(); }
+  bool waits() const { return (state != JournalState::empty && !is_done()) || !verdict.is_good(); }
 };
 
 Result<void> read_state(Found &found);

@@ -197,7 +197,7 @@ MUTANTS = [
     Mutant("a list of ranges is taken into memory as a whole", MANIFEST, "constexpr uint64_t window = 1024;", "constexpr uint64_t window = uint64_t{1} << 50;"),
     Mutant("the payload's hash is not checked", HOT_JOURNAL, "if (payload_hash.digest() != range.payload_hash)", "if (false)"),
     Mutant("the table's hash is not checked", HOT_JOURNAL, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
-    Mutant("old bytes are not checked", HOT_JOURNAL, "if (!is_new && !is_old && foreign.empty())", "if (false)"),
+    Mutant("old bytes are not checked", HOT_JOURNAL, "if (!is_new && !is_old && sectors.is_good())", "if (false)"),
     Mutant("the file's identity is not checked", HOT_JOURNAL, "if (identity != record.identity)", "if (false)"),
     Mutant("the header is no part of the identity", "core/journal/identity.cpp", "  id.header_hash = hasher.digest();", "  id.header_hash = 0;"),
     # bounds and trust
@@ -357,7 +357,7 @@ MUTANTS = [
     Mutant("new names: whatever stands under a listed name is removed", OLD_SHARDS, "return s.st_ino == listed.inode &&", "return s.st_ino != 0 || s.st_ino == listed.inode &&"),
     Mutant("new names: other indexes in the folder are not asked", OLD_SHARDS, "named.insert(read->index.shards().begin(), read->index.shards().end());", ""),
     Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "      return std::nullopt;\n    }\n    named", "      continue;\n    }\n    named"),
-    Mutant("new names: anybody's list is believed", OLD_SHARDS, "!why.empty()) return why;", "!why.empty()) return std::string();"),
+    Mutant("new names: anybody's list is believed", OLD_SHARDS, "!owned.is_good()) return owned;", "!owned.is_good()) return write::Verdict::good();"),
     Mutant("new names: an old shard is changed though the index names it no more", SHARDS, "  ST_TRY(check_named());\n", ""),
     Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;", "return excludes && *excludes;"),
     Mutant("a failed writer leaves its temporary", TEMPORARY_FILE, "if (named_ && file_.env().fork_generation() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);", ""),
