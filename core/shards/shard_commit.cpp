@@ -8,7 +8,6 @@
 #include "journal/roll_forward.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/room.h"
-#include "os/lock_holder.h"
 #include "os/turnstile.h"
 
 namespace st::store {
@@ -170,8 +169,7 @@ Result<void> ShardCommit::lock_all() {
   const Control control = shards_.control_of(work_.progress);
   Participant *hot = nullptr;
   const write::LockSteps steps{
-      [&] { return std::vector{whole}; },
-      [&](Error blocked, const os::File &index) { return os::tell_holder(std::move(blocked), index, whole); },
+      [&] { return std::vector{whole}; }, os::holder_of(whole),
       [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
       [&](const os::LockWait &wait) { return hot ? hot->recover(left()) : shards_.recover(wait); }};
   ST_TRY(write::lock_settled(shards_.location(), {left(), &control, nullptr}, steps, &index_.held));

@@ -9,7 +9,6 @@
 #include "format/header.h"
 #include "journal/super_recover.h"
 #include "os/exclusive.h"
-#include "os/lock_holder.h"
 #include "os/random.h"
 #include "shards/shard_transaction.h"
 #include "shards/shard_catalogue.h"
@@ -167,8 +166,8 @@ Result<void> Shards::check_unchanged(const struct stat &read) const {
 Result<void> Shards::await_writers() const {
   constexpr os::LockRange whole = os::whole_file(false);
   const Control control = control_of({});
-  const auto tell = [&](Error e, const os::File &file) { return os::tell_holder(std::move(e), file, whole); };
-  auto locked = os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, tell, O_RDONLY);
+  auto locked =
+      os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, os::holder_of(whole), O_RDONLY);
   // Where nothing can be locked nobody changes shards. Where the index cannot be opened, the next to look at it will
   // tell.
   if (!locked && (locked.error().status == Status::busy || was_stopped(locked.error())))
