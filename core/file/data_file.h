@@ -114,9 +114,9 @@ class DataFile {
   const OpenOptions &options() const { return options_; }
   Counters &counters() const { return counters_; }
   Account &account() const { return *account_; }
-  // What was written through this handle may be lost, or may still be decided by recovery: a sync has failed, or a commit
-  // ended between its record and its end. For good, as only another open looks at the disk: no transaction begins or
-  // goes on, status poisoned. Reads go on.
+  // What was written through this handle may be lost, or may still be decided by recovery: a sync has failed, or a
+  // commit ended between its record and its end. For good, as only another open looks at the disk: no transaction
+  // begins or goes on, status poisoned. Reads go on.
   void poison() noexcept { poisoned_ = true; }
   bool poisoned() const { return poisoned_; }
   // Journals that wait for the next transaction are removed, and their descriptors closed.
@@ -199,7 +199,7 @@ class DataFile {
   std::unique_ptr<write::JournalFolder> journals_;  // of a writable checkpoint
   std::atomic<bool> poisoned_ = false;
   std::atomic<bool> locks_tested_ = false;
-  std::atomic<uint64_t> undo_from_ = UINT64_MAX;  // see journal/undo.h
+  std::atomic<uint64_t> undo_from_ = UINT64_MAX;  // see journal/redo_or_undo.h
   const std::shared_ptr<Account> account_;
   Counters &counters_;
   std::atomic<uint64_t> &interrupts_;

@@ -5,7 +5,8 @@
 
 namespace st::store {
 
-CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_part) const {
+CommitPlan Transaction::reckon_patch(const os::File &data, write::Record record, bool as_part) const {
+  const bool undo = record == write::Record::undo;
   CommitPlan plan;
   plan.file_size = snapshot_->file_size();
   plan.data_offset = snapshot_->header.data_offset();
@@ -18,7 +19,7 @@ CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_pa
   for (const Staged &s : staged_) {
     plan.cost.written += s.piece.payload.length;
     pieces.push_back(s.piece);
-    if (s.piece.staged() || (undo && s.fits())) continue;
+    if (s.piece.staged() || (undo && s.piece.fits())) continue;
     journal.append(s.piece.payload.length);
     pieces.back().payload.offset = write::header_bytes;  // staged by then, wherever
   }
@@ -26,7 +27,7 @@ CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_pa
   if (!undo)
     write::plan_redo(&journal, pieces);
   else if (!write::plan_undo(data, &journal, pieces, data_file_.undo_from_))
-    return reckon_patch(data, false, as_part);
+    return reckon_patch(data, write::Record::redo, as_part);
   journal.write_record();
   if (as_part)
     journal.write_record();  // that it is done
@@ -37,30 +38,29 @@ CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_pa
   return plan;
 }
 
-// By an undo record, if most bytes are borrowed, there is room for what then is written to new places, and the
-// filesystem plays along; else by a redo record.
-bool Transaction::undoes(const os::File &data) const {
+write::Record Transaction::record_for(const os::File &data) const {
   uint64_t staged = 0, borrowed = 0;
-  for (const Staged &s : staged_) (s.fits() ? borrowed : staged) += s.piece.payload.length;
-  if (borrowed <= staged) return false;
-  const uint64_t room = reckon_patch(data, true, false).cost.room;
-  return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;
+  for (const Staged &s : staged_) (s.piece.fits() ? borrowed : staged) += s.piece.payload.length;
+  return write::choose_record(staged, borrowed, [&] {
+    const uint64_t room = reckon_patch(data, write::Record::undo, false).cost.room;
+    return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;
+  });
 }
 
-Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
+Result<write::Applied> Transaction::apply(const Locked &locked) {
   ST_TRY(restage_if_gone());
   ST_TRY(journal_.journal->write_out(control_));
   ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));
   const os::File &dir = journal_.folder->dir();
-  const bool undo = undoes(locked.file());
+  const write::Record record = record_for(locked.file());
   for (Staged &s : staged_)
-    if (!s.piece.staged() && !s.fits()) ST_TRY(stage_borrowed(&s));
+    if (!s.piece.staged() && !s.piece.fits()) ST_TRY(stage_borrowed(&s));
   const write::StillThere there = [this] { return check_journal_is_there(); };
-  if (undo) {
+  if (record == write::Record::undo) {
     auto ranges = write::save_old(locked.file(), *journal_.journal, pieces(), data_file_.undo_from_, control_);
     if (ranges) {
-      auto applied = write::apply_undoably(locked.file(), dir, *journal_.journal, pieces(), std::move(*ranges),
-                                           locked.identity, control_, there);
+      auto applied =
+          write::apply_undo(locked.file(), dir, *journal_.journal, pieces(), *ranges, locked.identity, control_, there);
       // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
       // of it is read before the file is touched.
       if (applied || !applied.error().payload_changed) return applied;
@@ -69,18 +69,18 @@ Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
       if (was_stopped(e)) return Failure(std::move(ranges.error()));
       if (write::refuses_to_share(e)) data_file_.undo_from_ = write::never;
     }
-    ST_TRY(check_room(locked.file(), reckon_patch(locked.file(), false, false)));
+    ST_TRY(check_room(locked.file(), reckon_patch(locked.file(), write::Record::redo, false)));
   }
   ST_TRY(stage_borrowed());
   ST_TRY(write::reserve_space(locked.file(), snapshot_->filesystem, pieces(), control_));
-  return write::apply_patch(locked.file(), dir, *journal_.journal, pieces(), locked.identity, control_, there);
+  return write::apply_redo(locked.file(), dir, *journal_.journal, pieces(), locked.identity, control_, there);
 }
 
 Result<void> Transaction::finish(const Locked &locked) {
   auto applied = apply(locked);
   data_file_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
   if (!applied) return Failure(std::move(applied.error()));
-  Applied &done = *applied;
+  write::Applied &done = *applied;
   if (!done) {
     write::PatchFailure &failure = done.error();
     if (failure.sync_failed || failure.open_outcome) data_file_.poison();

@@ -65,7 +65,7 @@ Result<CommitPlan> Transaction::plan() {
 Result<CommitPlan> Transaction::reckon(const os::File &data, write::SuperParticipant *as_part) {
   if (publishes()) return reckon_publish(data, as_part);
   if (as_part) as_part->journal.assign(write::temporary_digits, '0');
-  return reckon_patch(data, !as_part && undoes(data), as_part);
+  return reckon_patch(data, as_part ? write::Record::redo : record_for(data), as_part);
 }
 
 Result<void> Transaction::check_room(const os::File &data, const Result<CommitPlan> &plan) const {

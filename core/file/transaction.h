@@ -54,9 +54,6 @@ class Transaction final : public AnyTransaction {
     std::string_view name;  // in *snapshot_
     size_t index;           // in *snapshot_
     write::Piece piece;     // offset as of *snapshot_; what undo is for is not staged but borrowed
-    // Borrowed, and noted for a place like this: in a file that replaced the one it was noted for, a tensor may lie
-    // across other sectors.
-    bool fits() const { return !piece.staged() && piece.table.fits(piece.offset); }
   };
   // The file as it is now, locked for this transaction.
   struct Locked {
@@ -108,8 +105,8 @@ class Transaction final : public AnyTransaction {
   // What commit() does to the file as it is, without the filesystem's own needs.
   Result<CommitPlan> reckon(const os::File &data, write::SuperParticipant *as_part);
   Result<CommitPlan> reckon_publish(const os::File &old, write::SuperParticipant *as_part);
-  CommitPlan reckon_patch(const os::File &data, bool undo, bool as_part) const;
-  bool undoes(const os::File &data) const;
+  CommitPlan reckon_patch(const os::File &data, write::Record record, bool as_part) const;
+  write::Record record_for(const os::File &data) const;
   Result<void> check_room(const os::File &data, const Result<CommitPlan> &plan) const;
   Result<void> check_in_place(const Locked &locked) const;
   Result<void> publish(Locked &locked);
@@ -134,8 +131,7 @@ class Transaction final : public AnyTransaction {
   Error name_blocked(Error busy, const os::File &file) const;
   Result<void> finish(const Locked &locked);
   void count_and_show();
-  using Applied = tl::expected<void, write::PatchFailure>;
-  Result<Applied> apply(const Locked &locked);
+  Result<write::Applied> apply(const Locked &locked);
   Result<void> stage_borrowed();
   static void sort_by_offset(std::vector<write::Piece> *pieces);
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file

@@ -51,8 +51,6 @@ Result<void> empty_and_drop(const Folder &folder, const std::string &name, const
 Result<void> confirm(const Found &hot);
 // The same of a part that is carried out: says so.
 Result<void> mark_done(const Found &part);
-// Out of the way, durably, for somebody to look at: answers where it is now.
-Result<std::string> move_aside(const Folder &folder, const std::string &name);
 
 // A journal, and the file that it is for. Takes little memory, however large they are, and keeps none.
 class Replay {

@@ -5,6 +5,7 @@
 
 #include "journal/hot_journal.h"
 #include "journal/identity.h"
+#include "journal/move_aside.h"
 #include "journal/super_recover.h"
 #include "newfile/temporary_file.h"
 #include "os/exclusive.h"

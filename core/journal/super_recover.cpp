@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "journal/move_aside.h"
 #include "journal/roll_forward.h"
 #include "newfile/temporary_file.h"
 

@@ -68,6 +68,7 @@ OLD_SHARDS = "core/shards/old_shards.cpp"
 PATCH = "core/journal/patch.cpp"
 PIECES = "core/journal/pieces.cpp"
 UNDO = "core/journal/undo.cpp"
+MOVE_ASIDE = "core/journal/move_aside.cpp"
 WRITE_OUT = "core/newfile/write_out.cpp"
 FOLDER = "core/journal/journal_folder.cpp"
 FOLDER_H = "core/journal/journal_folder.h"
@@ -76,6 +77,7 @@ LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
 TRANSACTION = "core/file/transaction.cpp"
 TEMPORARY_FILE = "core/newfile/temporary_file.cpp"
+RENAME_INTO_PLACE = "core/newfile/rename_into_place.cpp"
 LOCATION = "core/os/location.cpp"
 NAMES = "core/newfile/names.cpp"
 STAGING = "core/file/staging.cpp"
@@ -91,6 +93,8 @@ JOURNAL_PLAN_H = "core/journal/journal_plan.h"
 LAYOUT_H = "core/journal/journal_layout.h"
 
 SYNC_PAYLOAD = "  ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());\n  if (name_durable_) return {};"
+SYNC_JOURNAL = "  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));\n"
+COMMIT_THERE = "  ST_TRY(commit_there(journal, there, !undo));\n"
 SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});\n"
 
 # fmt: off
@@ -110,7 +114,7 @@ MUTANTS = [
     Mutant("no sync of the commit record", JOURNAL,
            "  ST_TRY(file_.write(block.data(), block.size(), 0));\n  return file_.sync_data();",
            "  return file_.write(block.data(), block.size(), 0);", quick=True),
-    Mutant("no sync of the changed file", PATCH, SYNC_DATA, "", quick=True),
+    Mutant("no sync of the changed file", PATCH, SYNC_DATA, "if (undo) {\n" + SYNC_DATA + "}", quick=True),
     Mutant("no sync of the emptied journal", JOURNAL, "  if (emptied) emptied = file_.sync_data();\n", "", quick=True),
     Mutant("no sync of the folder that holds the journal folder", FOLDER,
            "  ST_TRY(file.folder()->sync());\n", ""),
@@ -127,37 +131,31 @@ MUTANTS = [
     Mutant("a journal of open outcome is taken back", TRANSACTION,
            "  if (journal_.journal->committed()) {\n", "  if (false) {\n"),
     # order
-    Mutant("commit before the payload is durable", PATCH,
-           "if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));",
-           "static_cast<void>(dir);"),
-    Mutant("the file is written before commit", PATCH,
-           "  // The point of no return.\n",
-           "  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n"),
+    Mutant("commit before the payload is durable", PATCH, SYNC_JOURNAL, "if (undo) {\n" + SYNC_JOURNAL + "}"),
+    Mutant("the file is written before commit", PATCH, COMMIT_THERE,
+           "  if (!undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE),
     Mutant("the journal is emptied before the file is written", PATCH,
-           "  if (auto written = write_pieces", "  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n  if (auto written = write_pieces"),
+           "  if (auto written = write_pieces", "  if (!undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  if (auto written = write_pieces"),
     Mutant("a journal of open outcome is unlocked after the tensors", TRANSACTION,
            "    if (!done && journal_.journal->committed()) return_journal();\n", ""),
     # undo records: syncs, steps and order
     Mutant("undo: no sync of the old bytes", JOURNAL, SYNC_PAYLOAD,
            "if (!record_.is_undo())\n    ST_TRY(file_.sync_data());\n  if (name_durable_) return {};", quick=True),
-    Mutant("undo: the record before the old bytes are durable", UNDO,
-           "if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));",
-           "static_cast<void>(dir);"),
-    Mutant("undo: the file is written before the record", UNDO, "  // From here on recovery puts",
-           "  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n  // From here on recovery puts", quick=True),
-    Mutant("undo: no sync of the changed file", UNDO, SYNC_DATA, "", quick=True),
-    Mutant("undo: the journal is emptied before the file is durable", UNDO,
-           "  // What a failed sync has left", "  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n  // What a failed sync has left", quick=True),
-    Mutant("undo: an error is not rolled back", UNDO,
+    Mutant("undo: the record before the old bytes are durable", PATCH, SYNC_JOURNAL, "if (!undo) {\n" + SYNC_JOURNAL + "}"),
+    Mutant("undo: the file is written before the record", PATCH, COMMIT_THERE,
+           "  if (undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE, quick=True),
+    Mutant("undo: no sync of the changed file", PATCH, SYNC_DATA, "if (!undo) {\n" + SYNC_DATA + "}", quick=True),
+    Mutant("undo: the journal is emptied before the file is durable", PATCH,
+           "  // 8. What a failed sync has left", "  if (undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  // 8. What a failed sync has left", quick=True),
+    Mutant("undo: an error is not rolled back", PATCH,
            "return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));",
            "return Failed({std::move(written.error()), false, false});"),
     Mutant("undo: what was rolled back is not synced", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!journal.invalidate())"),
     Mutant("undo: the journal stays after rolling back", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!data.sync_data())"),
     Mutant("undo: a failed rolling back is taken for one", UNDO,
            "    if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};", "    static_cast<void>(put_back(data, journal.file(), range, buffer));"),
-    Mutant("undo: a failed sync of the file is rolled back, not left to recovery", UNDO,
-           "if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});",
-           "if (auto synced = data.sync_data(); !synced) return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(synced.error())));"),
+    Mutant("undo: a failed sync of the file is rolled back, not left to recovery", PATCH, SYNC_DATA,
+           "if (auto synced = data.sync_data(); !synced) return Failed(undo ? roll_back(data, journal, ranges, buffer.bytes.get(), std::move(synced.error())) : PatchFailure{std::move(synced.error()), true, true});"),
     Mutant("undo: a record that was not emptied durably stays away", JOURNAL,
            "    if (record_.is_undo()) static_cast<void>(file_.write(block.data(), block.size(), 0));\n", "    static_cast<void>(block);\n"),
     Mutant("undo: a failed share is not made up for by copying", UNDO,
@@ -171,7 +169,7 @@ MUTANTS = [
     Mutant("flags of a version to come are believed", LAYOUT, "out->flags == 0 || out->flags == undo_record || out->flags == super_record", "true"),
     Mutant("undo: a block of the neighbour before is shared", JOURNAL_PLAN_H, "begin(round_up(offset, block))", "begin(round_down(offset, block))"),
     Mutant("undo: a block of the neighbour behind is shared", JOURNAL_PLAN_H, "end(round_down(offset + length, block))", "end(round_up(offset + length, block))"),
-    Mutant("undo: hashes of other sectors are believed", "core/file/transaction.h", "piece.table.fits(piece.offset)", "true"),
+    Mutant("undo: hashes of other sectors are believed", "core/journal/pieces.h", "table.fits(offset)", "true"),
     Mutant("a commit does not look for the room that its plan names", TRANSACTION,
            "  ST_TRY(check_room(locked.file(), reckon(locked.file(), nullptr)));\n", ""),
     Mutant("shards: a commit does not look for the room that its plan names", SHARDS_COMMIT, "if (auto room = check_room(); !room) {", "if (auto room = Result<void>(); !room) {"),
@@ -215,7 +213,7 @@ MUTANTS = [
     Mutant("a link that takes a file's place while it is locked is taken for it", LOCATION,
            "out, nameless_ ? 0 : AT_SYMLINK_NOFOLLOW)", "out, 0)"),
     Mutant("a path that no longer leads to its file is believed", LOCATION, "  if (led) return {};\n", "  return {};\n"),
-    Mutant("a save does not ask once more where its path leads", TEMPORARY_FILE,
+    Mutant("a save does not ask once more where its path leads", RENAME_INTO_PLACE,
            "  if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});\n", ""),
     Mutant("a publish takes the name of whatever stands there by then", REWRITE,
            "  ST_TRY(check_in_place(locked));  // it may have taken long\n", ""),
@@ -287,7 +285,7 @@ MUTANTS = [
            "decision_on(file_, done.record, identity, true)", "decision_on(file_, done.record, identity, false)"),
     Mutant("an empty journal is dropped before that is durable", HOT_JOURNAL,
            "  if (found.size > 0)\n    ST_TRY(empty(found));\n", ""),
-    Mutant("what was moved aside may come back", HOT_JOURNAL, "      ST_TRY(dir.sync());\n", ""),
+    Mutant("what was moved aside may come back", MOVE_ASIDE, "      ST_TRY(dir.sync());\n", ""),
     Mutant("what a dead writer had emptied is not made durable", RECOVER, "  if (!journals.idle) return true;\n", "  return true;\n"),
     Mutant("shards: what a dead writer had marked as done is not made durable", HOT_JOURNAL, "found.is_done() ? mark_done(found)", "found.is_done() ? Result<void>()"),
     Mutant("what a dead writer had emptied is dropped before that is durable", HOT_JOURNAL,
@@ -337,8 +335,8 @@ MUTANTS = [
     Mutant("shards: a handle that followed in vain goes on", SHARDS, "&now != pinned.snapshot && !shown_.agrees(shard, now)", "&now == nullptr"),
     # new files
     Mutant("a temporary that was made again is not locked", TEMPORARY_FILE, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
-    Mutant("a new file is not synced before it is renamed", TEMPORARY_FILE, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
-    Mutant("a rename is not synced", TEMPORARY_FILE, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
+    Mutant("a new file is not synced before it is renamed", RENAME_INTO_PLACE, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
+    Mutant("a rename is not synced", RENAME_INTO_PLACE, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
     # new names
     Mutant("new names: a new shard is not synced", PARTICIPANT, "  return first_->replacement->file().sync();", "  return {};"),
     Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  return sync_folder();", "name_after(name_of(*part))));\n  return {};"),
