@@ -13,6 +13,7 @@
 #include "file/versions.h"
 #include "format/slice.h"
 #include "journal/journal_folder.h"
+#include "journal/redo_or_undo.h"
 #include "read/bulk.h"
 #include "read/copy.h"
 
@@ -119,6 +120,19 @@ class DataFile {
   // begins or goes on, status poisoned. Reads go on.
   void poison() noexcept { poisoned_ = true; }
   bool poisoned() const { return poisoned_; }
+  // For its transactions.
+  os::Env &env() const { return env_; }
+  write::JournalFolder &journals() const { return *journals_; }  // of a writable file
+  // Shows this state from now on.
+  HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
+  Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
+  Result<void> recover(const os::LockWait &wait);
+  // From how many bytes on a payload may be borrowed: see journal/redo_or_undo.h.
+  uint64_t undo_from() const { return undo_from_; }
+  void never_undo() { undo_from_ = write::never; }
+  // It was tried here that locks keep others out.
+  bool locks_tested() const { return locks_tested_; }
+  void set_locks_tested() { locks_tested_ = true; }
   // Journals that wait for the next transaction are removed, and their descriptors closed.
   void close_idle_journals() {
     if (journals_) journals_->close_idle();
@@ -157,8 +171,6 @@ class DataFile {
   const os::Location &location() const { return at_; }
 
  private:
-  friend class Transaction;
-  friend class Participant;
   DataFile(os::Env &env, OpenOptions options)
       : env_(env),
         options_(std::move(options)),
@@ -184,11 +196,8 @@ class DataFile {
     counters_.bytes_read += done.bytes;
     counters_.read_requests += done.requests;
   }
-  HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
   Result<std::unique_ptr<Snapshot>> look(bool follows);
-  Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
   Result<bool> recover_if_needed(const struct stat &identity);
-  Result<void> recover(const os::LockWait &wait);
 
   os::Env &env_;
   OpenOptions options_;
@@ -199,7 +208,7 @@ class DataFile {
   std::unique_ptr<write::JournalFolder> journals_;  // of a writable checkpoint
   std::atomic<bool> poisoned_ = false;
   std::atomic<bool> locks_tested_ = false;
-  std::atomic<uint64_t> undo_from_ = UINT64_MAX;  // see journal/redo_or_undo.h
+  std::atomic<uint64_t> undo_from_ = write::never;
   const std::shared_ptr<Account> account_;
   Counters &counters_;
   std::atomic<uint64_t> &interrupts_;

@@ -1,6 +1,6 @@
 // One journal: an open file, locked by the transaction that writes it. Grows by
 // payloads, is sealed with a manifest, made durable, committed, and at last
-// emptied ("retired"). See journal_layout.h for its bytes.
+// emptied (invalidated). See journal_layout.h for its bytes.
 #pragma once
 
 #include <memory>

@@ -64,7 +64,7 @@ class JournalFolder {
   Result<Taken> take();
   // To be gone on with: as that one will be.
   JournalPlan plan_next() const;
-  // Takes an empty one back: retired, or never committed.
+  // Takes an empty one back: invalidated, or never committed.
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
   void close_idle() noexcept;

@@ -17,7 +17,7 @@ namespace {
 std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction *> &transactions) {
   std::vector<std::unique_ptr<Participant>> parts;
   parts.reserve(transactions.size());
-  for (Transaction *t : transactions) parts.push_back(std::make_unique<Participant>(*t));
+  for (Transaction *t : transactions) parts.push_back(std::make_unique<Participant>(t->staged()));
   std::sort(parts.begin(), parts.end(),
             [](const auto &a, const auto &b) { return a->file().path() < b->file().path(); });
   return parts;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "file/participant.h"
+#include "file/transaction.h"
 #include "shards/old_shards.h"
 #include "shards/shard_catalogue.h"
 
