@@ -29,10 +29,7 @@ class ShardTransaction final : public AnyTransaction {
   using Parts = std::vector<std::pair<uint32_t, Transaction *>>;  // each with the number of its shard
 
   ShardTransaction(Shards &shards, TransactionOptions options)
-      : shards_(shards),
-        options_(std::move(options)),
-        held_(shards.hold()),
-        shown_(static_cast<const ShardCatalogue &>(*held_)) {}
+      : shards_(shards), options_(std::move(options)), held_(shards.hold()), shown_(*held_) {}
   Result<void> may_go_on() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;
@@ -54,7 +51,7 @@ class ShardTransaction final : public AnyTransaction {
 
   Shards &shards_;
   const TransactionOptions options_;
-  const HeldMerged held_;  // and with it its shards, which the parts are of
+  const Versions<ShardCatalogue>::Held held_;  // and with it its shards, which the parts are of
   const ShardCatalogue &shown_;
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
   std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them

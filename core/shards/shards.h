@@ -6,23 +6,14 @@
 
 #include <map>
 
-#include "format/shard_index.h"
 #include "journal/recover.h"
 #include "model/multi_file.h"
 #include "newfile/temporary_file.h"
+#include "shards/shard_catalogue.h"
 
 namespace st::store {
 
-// The index as it was read, and the file that it came from.
-struct ReadIndex {
-  ShardIndex index;
-  struct stat identity = {};
-  uint64_t hash = 0;  // of its bytes
-};
-
-class ShardCatalogue;
-
-class Shards final : public MultiFile {
+class Shards final : public MultiFileOf<ShardCatalogue> {
  public:
   // `path` of the index; symbolic links are followed, but the shards are those
   // beside the path that was given.
@@ -45,7 +36,7 @@ class Shards final : public MultiFile {
  private:
   friend class ShardCommit;
   friend class ShardTransaction;
-  Shards(os::Env &env, OpenOptions options) : MultiFile(env, std::move(options)) {}
+  Shards(os::Env &env, OpenOptions options) : MultiFileOf(env, std::move(options)) {}
 
   friend class ShardCatalogue;
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
