@@ -7,10 +7,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::same_bytes;
+using namespace testing;
 
 class TransactionLock : public testing::StoreScene {
  protected:

@@ -10,10 +10,7 @@
 namespace st::store {
 namespace {
 
-using testing::is_ok;
-using testing::pattern;
-using testing::TimedEnv;
-using testing::u8_tensor;
+using namespace testing;
 
 constexpr uint64_t size = 3000;
 constexpr uint64_t shape[] = {size};

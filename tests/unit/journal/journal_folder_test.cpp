@@ -10,11 +10,7 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::names_in;
-using testing::same_bytes;
+using namespace testing;
 namespace fs = std::filesystem;
 
 class FolderTest : public testing::CrashScene {

@@ -10,13 +10,9 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
 using testing::Change;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
 
 // Writes down what is done to which file: d the data file, j the journal, f the folder.
 class Recorder : public FaultEnv {
