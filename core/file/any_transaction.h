@@ -64,14 +64,13 @@ class AnyTransaction {
   virtual Result<void> remove(std::string_view name) = 0;
   virtual Result<void> rename(std::string_view from, std::string_view to) = 0;
   virtual Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) = 0;
-  // Of what is shown: these pairs, and no others. Of shards those of the index; what it does not have any more goes
-  // from the header that readers of one file take for all, too. Totals of an index are none of them.
+  // The metadata that the handle shows become these pairs, and no others. On shards they are the index's, but for its
+  // totals; what goes also goes from the first shard's header, which readers of that file alone would show.
   virtual Result<void> replace_metadata(MetadataPairs wanted) = 0;
   // All tensors that there are by then, in their order in the file. Shards have the order of their names, and keep it.
   virtual Result<void> arrange(std::vector<std::string> names) = 0;
-  // Asked at commit when all locks are held, with the file as it now is: what it refuses is not done, and the commit
-  // ends with nothing changed. Of shards `now` is empty: they, and the index, are what the handle shows, or else the
-  // status is file_changed.
+  // Asked at commit when all locks are held, with the file as it now is. A refusal ends the commit, with nothing
+  // changed. On shards `now` is empty: they and the index are what the handle shows, else the status is file_changed.
   using Approve = std::function<Result<void>(std::span<const Snapshot *const> now)>;
   virtual void before_change(Approve approve) = 0;
   // As the handle sees the file now. Changes nothing.

@@ -107,11 +107,6 @@ class DataFile {
   HeldSnapshot hold() const { return versions_.hold(); }
   // No pointer that was given out is used any more.
   void release() noexcept { versions_.release(); }
-  // Each state that somebody still uses, also those that were superseded.
-  template <class Visit>
-  void each_snapshot(Visit visit) const {
-    versions_.each(visit);
-  }
   const OpenOptions &options() const { return options_; }
   Counters &counters() const { return counters_; }
   Account &account() const { return *account_; }

@@ -1,6 +1,6 @@
 // What a transaction on one file has staged, and for which state of the file: new bytes of tensors, for a patch; or the
-// catalogue that a publish makes. staging.h fills it. commit_lock.h, patch_commit.h and rewrite_commit.h carry it out,
-// for a Transaction, or for a Participant in a commit on several files. One thread at a time.
+// catalogue that a publish makes. staging.h fills it. commit_lock.h locks the file for it; patch_commit.h and
+// rewrite_commit.h carry it out. A Transaction takes these steps alone, Participants together. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace st::store {
 
-// Of a patch.
+// A tensor that a patch changes.
 struct StagedTensor {
   std::string_view name;  // in the snapshot
   size_t index;           // in the snapshot

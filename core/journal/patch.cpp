@@ -32,6 +32,23 @@ Result<void> write_out_all(const os::File &data, std::span<const Piece> pieces, 
   return {};
 }
 
+// The journal was not made durable.
+Failed not_begun(Error cause) {
+  const bool failed = !was_stopped(cause);
+  return Failed({std::move(cause), false, failed});
+}
+
+// The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
+Applied commit_there(Journal &journal, const StillThere &there, bool open) {
+  if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});
+  if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), open, true});
+  if (auto found = there(); !found) {
+    const bool stands = journal.give_up();
+    return Failed({std::move(found.error()), stands && open, stands});
+  }
+  return {};
+}
+
 // From 3., the manifest, to the end.
 Applied carry_out(Record record, const os::File &data, const os::File &dir, Journal &journal,
                   std::span<const Piece> pieces, const std::vector<RangeRecord> &ranges, const Identity &identity,
@@ -74,16 +91,6 @@ void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
   journal->seal(pieces.size() * range_record_bytes);
 }
 
-Applied commit_there(Journal &journal, const StillThere &there, bool open) {
-  if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});
-  if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), open, true});
-  if (auto found = there(); !found) {
-    const bool stands = journal.give_up();
-    return Failed({std::move(found.error()), stands && open, stands});
-  }
-  return {};
-}
-
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const Identity &identity, const Control &control, const StillThere &there) {
   auto ranges = note_old(data, journal, pieces, control);
@@ -101,7 +108,7 @@ Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &j
                            const Identity &identity, const Control &control, const Super &super) {
   ST_TRY(keep_in_views(data, pieces));
   ST_TRY(auto ranges, note_old(data, journal, pieces, control));
-  ST_TRY(journal.seal_part(identity, std::move(ranges), super.transaction, super.index));
+  ST_TRY(journal.seal_part(identity, ranges, super.transaction, super.index));
   ST_TRY(journal.sync_payload(dir, control));
   return journal.commit();
 }

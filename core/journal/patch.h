@@ -28,12 +28,6 @@ struct PatchFailure {
 
 using Applied = tl::expected<void, PatchFailure>;
 
-// The journal was not made durable.
-inline tl::unexpected<PatchFailure> not_begun(Error cause) {
-  const bool failed = !was_stopped(cause);
-  return tl::unexpected<PatchFailure>({std::move(cause), false, failed});
-}
-
 // Is the journal where recovery looks for it? Asked before the commit record. Asked once more when the record is
 // durable and nothing is written to the file yet: if the journal is gone, the record is taken back.
 using StillThere = std::function<Result<void>()>;
@@ -47,9 +41,6 @@ Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, 
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
                    const StillThere &there);
-// The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
-Applied commit_there(Journal &journal, const StillThere &there, bool open);
-
 // The same as a part of a transaction on several files, in steps. First the journal
 // is made durable. It says what will be written if `super` decides so.
 struct Super {
