@@ -173,7 +173,7 @@ TEST_F(TransactionLock, APublishEndsWhenThoseWhoWaitedAtTheOldFileHaveLeftIt) {
   options.publish = true;
   auto t = begin(*c, std::move(options));
   ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
-  t->before_change([&](const Snapshot &) {
+  t->before_change([&](auto) {
     leaving.waits = hold(os::waiting_patches.begin, 1, false);
     return Result<void>();
   });

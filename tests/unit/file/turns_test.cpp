@@ -46,7 +46,7 @@ class Turns : public ::testing::Test {
     const std::string bytes = pattern(size, static_cast<unsigned>(env.now_us()));
     if (auto staged = t->update(name, u8(bytes)); !staged) return Failure(std::move(staged.error()));
     Times times{env.now_us(), 0, 0};
-    t->before_change([&](const Snapshot &) {
+    t->before_change([&](auto) {
       times.held = env.now_us();
       return Result<void>();
     });

@@ -182,7 +182,7 @@ TEST_F(ShardTransactionTest, ACommitThatRunsOutOfMemoryOnceAllIsLockedIsItsLast)
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
   ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
-  static_cast<ShardTransaction &>(*t).before_change([]() -> Result<void> { throw std::bad_alloc(); });
+  t->before_change([](auto) -> Result<void> { throw std::bad_alloc(); });
   EXPECT_THROW(static_cast<void>(t->commit()), std::bad_alloc);
   EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
 }
