@@ -1,10 +1,9 @@
 #include "delta/delta_patch.h"
 
 #include <algorithm>
-#include <map>
 
 #include "delta/delta_chain.h"
-#include "shards/shard_transaction.h"
+#include "model/model.h"
 
 namespace st::store {
 namespace {
@@ -20,8 +19,7 @@ class Patching {
   Result<void> check(const ModelView &base, TensorList *result) const;
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
-  Result<void> stage_in_file(Transaction &transaction);
-  Result<void> stage_in_shards(ShardTransaction &transaction, const TensorList &result);
+  Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
   Result<void> check_and_save_old(const ModelView &now);
   Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
@@ -76,44 +74,15 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
   return {};
 }
 
-Result<void> Patching::stage_in_file(Transaction &transaction) {
+Result<void> Patching::stage_all(AnyTransaction &transaction, const TensorList &result) {
   const DeltaNotes &notes = delta_.notes;
-  const bool in_place = notes.changes_bytes_only() && same_forms(whole_, delta_.index());
-  ST_TRY(stage(transaction, in_place));
-  for (const std::string &key : notes.removed) ST_TRY(transaction.set_metadata(key, std::nullopt));
-  for (const auto &[key, text] : notes.set) ST_TRY(transaction.set_metadata(key, text));
-  return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
-}
-
-// Shards have the order of their names, so the delta's order does not matter. New metadata are written to the index.
-// Removed keys are also deleted from the header that has them.
-Result<void> Patching::stage_in_shards(ShardTransaction &transaction, const TensorList &result) {
-  if (result.tensors.empty() && whole_.size() > 0)
+  const bool is_file = base_.file() != nullptr;
+  if (!is_file && result.tensors.empty() && whole_.size() > 0)
     return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),
                 ", and an index without shards takes none back; merge into a file instead");
-  ST_TRY(stage(transaction, true));
-  const std::map<std::string_view, std::string_view> wanted(result.metadata.begin(), result.metadata.end());
-  std::map<std::string_view, std::string_view> found;
-  if (const auto first = transaction.first_shard()) {
-    const Index &header = whole_.files()[*first].snapshot->header.index;
-    for (size_t i = 0; i < header.metadata_size(); ++i) {
-      const auto pair = header.metadata_at(i);
-      found.insert(pair);
-      if (wanted.contains(pair.first)) continue;
-      ST_TRY(transaction.remove_header_metadata(*first, pair.first));
-    }
-  }
-  for (const auto &[key, text] : whole_.of_index()) {
-    found.insert_or_assign(key, text);
-    if (wanted.contains(key)) continue;
-    ST_TRY(transaction.set_metadata(key, std::nullopt));
-  }
-  for (const auto &[key, text] : wanted) {
-    const auto now = found.find(key);
-    if (now != found.end() && now->second == text) continue;
-    ST_TRY(transaction.set_metadata(key, text));
-  }
-  return {};
+  ST_TRY(stage(transaction, !is_file || (notes.changes_bytes_only() && same_forms(whole_, delta_.index()))));
+  ST_TRY(transaction.replace_metadata(result.metadata));
+  return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
 
 // The delta that leads back: what it holds is known before its bytes are read.
@@ -170,18 +139,10 @@ Result<std::unique_ptr<AnyTransaction>> Patching::begin(const TensorList &result
   options.break_links = options_.break_links;
   if (options_.progress) options.progress = [this](uint64_t, uint64_t) { return options_.progress(done_, total_); };
   ST_TRY(auto begun, base_.begin(std::move(options)));
-  if (base_.file()) {
-    auto &transaction = static_cast<Transaction &>(*begun);
-    transaction.before_change([this](const Snapshot &now) {
-      const Snapshot *const as_locked[] = {&now};
-      return check_and_save_old(whole_.as_in(as_locked));
-    });
-    ST_TRY(stage_in_file(transaction));
-  } else {
-    auto &transaction = static_cast<ShardTransaction &>(*begun);
-    transaction.before_change([this] { return check_and_save_old(whole_); });
-    ST_TRY(stage_in_shards(transaction, result));
-  }
+  begun->before_change([this](std::span<const Snapshot *const> now) {
+    return now.empty() ? check_and_save_old(whole_) : check_and_save_old(whole_.as_in(now));
+  });
+  ST_TRY(stage_all(*begun, result));
   return begun;
 }
 

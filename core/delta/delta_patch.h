@@ -7,7 +7,7 @@
 #include <string>
 
 #include "delta/delta_file.h"
-#include "file/transaction.h"
+#include "file/any_transaction.h"
 
 namespace st::store {
 

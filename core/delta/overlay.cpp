@@ -35,8 +35,6 @@ class OverlayCatalogue final : public Merged {
   std::vector<Opened> opened() const override { return files_; }
   size_t index_bytes() const override;
 
-  const std::vector<Opened> &files() const { return files_; }
-
  private:
   static constexpr uint32_t hidden = UINT32_MAX;
   struct Source {
@@ -123,6 +121,20 @@ std::vector<OldTensor> spread(const std::vector<OldTensor> &all) {
 
 }  // namespace
 
+Overlay::Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers)
+    : MultiFileOf(env, std::move(options)), path_(std::move(path)), open_layers_(open_layers) {}
+
+// Its catalogues hold what is in the layers.
+Overlay::~Overlay() {
+  MultiFileOf::close();
+}
+
+void Overlay::close() noexcept {
+  MultiFileOf::close();
+  layers_.base->close();
+  for (const auto &delta : layers_.deltas) delta->close();
+}
+
 Result<std::unique_ptr<Model>> Overlay::open(os::Env &env, const std::string &path, OpenOptions options,
                                              OpenLayers open_layers) {
   if (options.writable)
@@ -150,11 +162,8 @@ Result<void> Overlay::stack() {
 
 Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as) const {
   ST_TRY(auto opened, open(env(), path_, options_of(options(), as), open_layers_));
-  const auto files_of = [](const Catalogue &c) -> const std::vector<Opened> & {
-    return static_cast<const OverlayCatalogue *>(c.several())->files();
-  };
   const Catalogue of_opened = opened->catalogue();
-  const auto &mine = files_of(state), &its = files_of(of_opened);
+  const std::vector<Opened> mine = state.opened(), its = of_opened.opened();
   const auto same = [](const Opened &a, const Opened &b) {
     return os::same_inode(a.snapshot->identity, b.snapshot->identity);
   };

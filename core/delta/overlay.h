@@ -16,28 +16,23 @@ struct Layers {
 // opened again by its paths.
 using OpenLayers = Result<Layers> (*)(os::Env &env, const std::string &path, const OpenOptions &options);
 
-class Overlay final : public MultiFile {
+class Overlay final : public MultiFileOf<OverlayCatalogue> {
  public:
   // options.deltas, in their order, on what `path` leads to. Statuses: delta,
   // delta_base; invalid_argument if it is to be written to; those of opening each.
   static Result<std::unique_ptr<Model>> open(os::Env &env, const std::string &path, OpenOptions options,
                                              OpenLayers open_layers);
 
-  ~Overlay() override { MultiFile::close(); }  // its catalogues hold what is in the layers
+  ~Overlay() override;
 
   Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
   // All layers anew; if they no longer fit each other nothing changes.
   Result<void> refresh() override;
   Result<std::unique_ptr<AnyTransaction>> begin(TransactionOptions options) override;
-  void close() noexcept override {
-    MultiFile::close();
-    layers_.base->close();
-    for (const auto &delta : layers_.deltas) delta->close();
-  }
+  void close() noexcept override;
 
  private:
-  Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers)
-      : MultiFile(env, std::move(options)), path_(std::move(path)), open_layers_(open_layers) {}
+  Overlay(os::Env &env, std::string path, OpenOptions options, OpenLayers open_layers);
   Result<void> stack();
 
   const std::string path_;  // as given

@@ -104,9 +104,9 @@ Result<void> Verifier::check_journals(const os::Location &at, const os::File &fi
 Result<void> Verifier::check_old_shards(const os::Location &index, const ShardIndex &now) {
   auto old = OldShards::look(index, now);
   if (!old) return tell(Severity::error, std::move(old.error()));
-  if (!old->damage().empty()) {
+  if (!old->verdict().is_good()) {
     ST_TRY(tell(Severity::warning, error(Status::ok, "the list of old shards beside ", in_quotes(index.path()),
-                                         " is not believed (", old->damage(), "); recovery moves it aside")));
+                                         " is not believed (", old->verdict().why(), "); recovery moves it aside")));
   }
   for (const write::OldShard &shard : old->listed()) {
     ST_TRY(tell(Severity::info,

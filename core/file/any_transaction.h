@@ -7,12 +7,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/control.h"
+#include "format/header.h"
 #include "newfile/cost.h"
 #include "newfile/layout.h"
 
 namespace st::store {
+
+struct Snapshot;
 
 inline constexpr uint32_t default_shard_grace_s = 3600;
 
@@ -60,6 +64,15 @@ class AnyTransaction {
   virtual Result<void> remove(std::string_view name) = 0;
   virtual Result<void> rename(std::string_view from, std::string_view to) = 0;
   virtual Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) = 0;
+  // The metadata that the handle shows become these pairs, and no others. On shards they are the index's, but for its
+  // totals; what goes also goes from the first shard's header, which readers of that file alone would show.
+  virtual Result<void> replace_metadata(MetadataPairs wanted) = 0;
+  // All tensors that there are by then, in their order in the file. Shards have the order of their names, and keep it.
+  virtual Result<void> arrange(std::vector<std::string> names) = 0;
+  // Asked at commit when all locks are held, with the file as it now is. A refusal ends the commit, with nothing
+  // changed. On shards `now` is empty: they and the index are what the handle shows, else the status is file_changed.
+  using Approve = std::function<Result<void>(std::span<const Snapshot *const> now)>;
+  virtual void before_change(Approve approve) = 0;
   // As the handle sees the file now. Changes nothing.
   virtual Result<CommitPlan> plan() = 0;
   // After status busy it may be called again; after anything else it is over.

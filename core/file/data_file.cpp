@@ -1,7 +1,6 @@
 #include "file/data_file.h"
 
 #include "journal/recover.h"
-#include "journal/undo.h"
 
 namespace st::store {
 

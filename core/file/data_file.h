@@ -13,6 +13,7 @@
 #include "file/versions.h"
 #include "format/slice.h"
 #include "journal/journal_folder.h"
+#include "journal/redo_or_undo.h"
 #include "os/source_env.h"
 #include "read/bulk.h"
 #include "read/copy.h"
@@ -109,14 +110,27 @@ class DataFile {
   HeldSnapshot hold() const { return versions_.hold(); }
   // No pointer that was given out is used any more.
   void release() noexcept { versions_.release(); }
-  // Each state that somebody still uses, also those that were superseded.
-  template <class Visit>
-  void each_snapshot(Visit visit) const {
-    versions_.each(visit);
-  }
   const OpenOptions &options() const { return options_; }
   Counters &counters() const { return counters_; }
   Account &account() const { return *account_; }
+  // What was written through this handle may be lost, or may still be decided by recovery: a sync has failed, or a
+  // commit ended between its record and its end. For good, as only another open looks at the disk: no transaction
+  // begins or goes on, status poisoned. Reads go on.
+  void poison() noexcept { poisoned_ = true; }
+  bool poisoned() const { return poisoned_; }
+  // For its transactions.
+  os::Env &env() const { return env_; }
+  write::JournalFolder &journals() const { return *journals_; }  // of a writable file
+  // Shows this state from now on.
+  HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
+  Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
+  Result<void> recover(const os::LockWait &wait);
+  // From how many bytes on a payload may be borrowed: see journal/redo_or_undo.h.
+  uint64_t undo_from() const { return undo_from_; }
+  void never_undo() { undo_from_ = write::never; }
+  // It was tried here that locks keep others out.
+  bool locks_tested() const { return locks_tested_; }
+  void set_locks_tested() { locks_tested_ = true; }
   // Journals that wait for the next transaction are removed, and their descriptors closed.
   void close_idle_journals() {
     if (journals_) journals_->close_idle();
@@ -156,8 +170,6 @@ class DataFile {
   std::string shown_name() const;  // for messages, also where there is no path
 
  private:
-  friend class Transaction;
-  friend class Participant;
   DataFile(os::Env &env, OpenOptions options)
       : env_(env),
         options_(std::move(options)),
@@ -183,11 +195,8 @@ class DataFile {
     counters_.bytes_read += done.bytes;
     counters_.read_requests += done.requests;
   }
-  HeldSnapshot adopt(std::unique_ptr<Snapshot> snapshot);
   Result<std::unique_ptr<Snapshot>> look(bool follows);
-  Result<std::unique_ptr<Snapshot>> take(os::File file, const struct stat *identity, bool follows) const;
   Result<bool> recover_if_needed(const struct stat &identity);
-  Result<void> recover(const os::LockWait &wait);
 
   std::shared_ptr<os::SourceEnv> source_;  // what env_ is, if it is no file; outlives the snapshots
   os::Env &env_;
@@ -199,7 +208,7 @@ class DataFile {
   std::unique_ptr<write::JournalFolder> journals_;  // of a writable checkpoint
   std::atomic<bool> poisoned_ = false;
   std::atomic<bool> locks_tested_ = false;
-  std::atomic<uint64_t> undo_from_ = UINT64_MAX;  // see journal/undo.h
+  std::atomic<uint64_t> undo_from_ = write::never;
   const std::shared_ptr<Account> account_;
   Counters &counters_;
   std::atomic<uint64_t> &interrupts_;

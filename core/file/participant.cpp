@@ -4,6 +4,9 @@
 #include <functional>
 #include <numeric>
 
+#include "file/commit_plan.h"
+#include "file/patch_commit.h"
+#include "file/staging.h"
 #include "journal/space.h"
 #include "os/turnstile.h"
 
@@ -19,7 +22,7 @@ uint64_t elements(std::span<const uint64_t> shape) {
 
 Participant::~Participant() {
   // Before the file is unlocked: the next to lock it must see a hot journal.
-  if (locked_ && of_.journal_.journal && of_.journal_.journal->committed()) of_.return_journal();
+  if (lock_ && of_.journal.journal && of_.journal.journal->committed()) of_.return_journal();
 }
 
 Participant::Gain Participant::gain() const {
@@ -35,51 +38,50 @@ Participant::Gain Participant::gain() const {
 Result<CommitPlan> Participant::plan(write::SuperParticipant *entry) {
   ST_TRY(of_.may_go_on());
   if (entry) entry->file = file().location().name();
-  if (locked_) return of_.reckon(locked_.file(), entry);
+  if (lock_) return reckon(of_, lock_.file(), entry);
   ST_TRY(auto opened, open_regular(file().location(), O_RDWR));
-  return of_.reckon(opened, entry);
+  return reckon(of_, opened, entry);
 }
 
 Result<write::Look> Participant::lock(int32_t timeout_ms) {
   ST_TRY(of_.may_go_on());
-  of_.control_ = Control(of_.options_.progress, &of_.data_file_.interrupts_);
-  auto look = of_.lock(timeout_ms, Transaction::HotJournals::tell, &locked_);
-  if (!look && look.error().status != Status::busy) of_.failed_ = true;
-  if (look && *look == write::Look::settled && publishes()) ST_TRY(of_.draft());
+  of_.begin_call();
+  auto look = lock_for_commit(of_, timeout_ms, HotJournals::tell, &lock_);
+  if (!look && look.error().status != Status::busy) of_.failed = true;
+  if (look && *look == write::Look::settled && publishes()) ST_TRY(make_publish(of_));
   return look;
 }
 
 Result<void> Participant::recover(int32_t timeout_ms) {
-  return of_.data_file_.recover({timeout_ms, &of_.control_, &of_.data_file_.counters_.lock_waits});
+  return of_.file.recover({timeout_ms, &of_.control, &of_.file.counters().lock_waits});
 }
 
-Result<std::unique_ptr<Participant::NewFile>> Participant::make(write::Form *form, std::string *name,
-                                                                bool keeping_removed) {
+Result<std::unique_ptr<NewFile>> Participant::make(write::Form *form, std::string *name, bool keeping_removed) {
   auto made = std::make_unique<NewFile>();
-  ST_TRY(of_.make(locked_, made.get(), file().location(), write::undecided_infix, keeping_removed));
-  ST_TRY(made->replacement->sync(of_.control_));
+  ST_TRY(make_new_file(of_, lock_, made.get(), file().location(), write::undecided_infix, keeping_removed));
+  ST_TRY(made->replacement->sync(of_.control));
   *form = {made->snapshot->file_size(), made->snapshot->header_hash};
   *name = made->replacement->temporary();
   return made;
 }
 
 Result<void> Participant::prepare(const write::Super &super, write::SuperParticipant *entry) {
-  of_.failed_ = true;  // there is no second commit
+  of_.failed = true;  // there is no second commit
   entry->file = file().location().name();
-  entry->old = {locked_.identity.size, locked_.identity.header_hash};
+  entry->old = {lock_.identity.size, lock_.identity.header_hash};
   ST_TRY(of_.need_journal());
   if (!publishes()) {
-    ST_TRY(of_.restage_if_gone());
-    entry->journal = of_.journal_.journal->name();
-    ST_TRY(of_.stage_borrowed());
+    ST_TRY(restage_if_gone(of_));
+    entry->journal = of_.journal.journal->name();
+    ST_TRY(stage_borrowed(of_));
     pieces_ = of_.pieces();
-    ST_TRY(write::reserve_space(locked_.file(), of_.snapshot_->filesystem, pieces_, of_.control_));
+    ST_TRY(write::reserve_space(lock_.file(), of_.snapshot->filesystem, pieces_, of_.control));
     buffer_ = write::chunk_for(pieces_);
-    return write::prepare_patch(locked_.file(), of_.journal_.folder->dir(), *of_.journal_.journal, pieces_,
-                                locked_.identity, of_.control_, super);
+    return write::prepare_patch(lock_.file(), of_.journal.folder->dir(), *of_.journal.journal, pieces_, lock_.identity,
+                                of_.control, super);
   }
-  ST_TRY(of_.check_links(locked_));
-  const Transaction::Makes made = of_.makes(true);
+  ST_TRY(check_links(of_, lock_));
+  const Makes made = makes(of_, true);
   if (made.first) {
     ST_TRY(first_, make(&entry->first_form, &entry->first, made.first_keeps));
   }
@@ -87,17 +89,17 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
     ST_TRY(second_, make(&entry->second_form, &entry->second, false));
   }
   // Its payloads are in the new files by now.
-  ST_TRY(of_.restage_if_gone());
-  entry->journal = of_.journal_.journal->name();
-  write::Journal &journal = *of_.journal_.journal;
-  ST_TRY(journal.seal_part(locked_.identity, {}, super.transaction, super.index));
-  ST_TRY(journal.sync_payload(of_.journal_.folder->dir(), of_.control_));
+  ST_TRY(restage_if_gone(of_));
+  entry->journal = of_.journal.journal->name();
+  write::Journal &journal = *of_.journal.journal;
+  ST_TRY(journal.seal_part(lock_.identity, {}, super.transaction, super.index));
+  ST_TRY(journal.sync_payload(of_.journal.folder->dir(), of_.control));
   return journal.commit();
 }
 
 Result<void> Participant::apply_patch() {
   if (publishes()) return {};
-  return write::apply_prepared(locked_.file(), *of_.journal_.journal, pieces_, buffer_);
+  return write::apply_prepared(lock_.file(), *of_.journal.journal, pieces_, buffer_);
 }
 
 Result<void> Participant::publish_gains() {
@@ -109,19 +111,19 @@ Result<void> Participant::publish_losses() {
 }
 
 Result<void> Participant::mark_done() {
-  return of_.journal_.journal->finish();
+  return of_.journal.journal->finish();
 }
 
 void Participant::finish() {
-  of_.journal_.journal->settle();
-  of_.count_and_show();
-  Counters &counters = of_.data_file_.counters_;
-  counters.journal_bytes += of_.journal_.journal->bytes_written() - of_.journal_start_;
+  of_.journal.journal->settle();
+  count_and_show(of_);
+  Counters &counters = of_.file.counters();
+  counters.journal_bytes += of_.journal.journal->bytes_written() - of_.journal_start;
   for (const auto *made : {&first_, &second_})
     if (*made) counters.bytes_written += (*made)->built.written + (*made)->built.copied;
   NewFile *last = second_ ? second_.get() : first_.get();
-  if (last) of_.data_file_.adopt(std::move(last->snapshot));
-  if (last) os::hand_over(locked_.file(), locked_.held->lock);
+  if (last) of_.file.adopt(std::move(last->snapshot));
+  if (last) os::hand_over(lock_.file(), lock_.held->lock);
   // The new files are locked until here, and the next writer waits for that.
   first_.reset();
   second_.reset();
@@ -133,18 +135,18 @@ void Participant::drop(bool open) noexcept {
     if (*made && open) (*made)->replacement->leave();
     made->reset();
   }
-  if (of_.journal_.journal && of_.journal_.journal->committed()) {
+  if (of_.journal.journal && of_.journal.journal->committed()) {
     // Its record, though it means nothing, is not to be met again.
-    if (open || !of_.journal_.journal->invalidate()) of_.return_journal();
+    if (open || !of_.journal.journal->invalidate()) of_.return_journal();
   }
   unlock();
 }
 
 Result<void> Participant::prepare_new_name(const os::Location &at) {
-  of_.failed_ = true;  // there is no second commit
+  of_.failed = true;  // there is no second commit
   if (!keeps_any()) return {};
   first_ = std::make_unique<NewFile>();
-  ST_TRY(of_.make(locked_, first_.get(), at, write::temporary_infix));
+  ST_TRY(make_new_file(of_, lock_, first_.get(), at, write::temporary_infix));
   return first_->replacement->file().sync();
 }
 
@@ -153,14 +155,14 @@ void Participant::leave_new_name(bool stays) noexcept {
 }
 
 void Participant::finish_new_name() {
-  Counters &counters = of_.data_file_.counters_;
+  Counters &counters = of_.file.counters();
   ++counters.commits;
   if (first_) counters.bytes_written += first_->built.written + first_->built.copied;
   first_.reset();
   unlock();
   // This file changes no more.
-  if (of_.journal_.journal) of_.return_journal();
-  of_.data_file_.close_idle_journals();
+  if (of_.journal.journal) of_.return_journal();
+  of_.file.close_idle_journals();
 }
 
 }  // namespace st::store

@@ -6,24 +6,25 @@
 #include <memory>
 #include <string>
 
-#include "file/transaction.h"
-#include "journal/super_journal.h"
+#include "file/rewrite_commit.h"
+#include "file/staging.h"
+#include "journal/patch.h"
 
 namespace st::store {
 
 class Participant {
  public:
-  explicit Participant(Transaction &of) : of_(of) {}
-  // A commit that an exception ends leaves to recovery what is committed: see Transaction::return_journal.
+  explicit Participant(Staged &of) : of_(of) {}
+  // A commit that an exception ends leaves to recovery what is committed: see Staged::return_journal.
   ~Participant();
   Participant(const Participant &) = delete;
   Participant &operator=(const Participant &) = delete;
 
-  const DataFile &file() const { return of_.data_file_; }
+  const DataFile &file() const { return of_.file; }
   bool publishes() const { return of_.publishes(); }
   // A publish's catalogue as it was and as it will be, once it is locked.
-  const Index &before() const { return of_.snapshot_->header.index; }
-  const PendingCatalogue &after() const { return *of_.draft_; }
+  const Index &before() const { return of_.snapshot->header.index; }
+  const PendingCatalogue &after() const { return *of_.draft; }
   struct Gain {
     int64_t bytes = 0, parameters = 0;  // of the tensors, afterwards less before
   };
@@ -35,9 +36,9 @@ class Participant {
   // call recover(), and try again. Status busy: nothing changed.
   Result<write::Look> lock(int32_t timeout_ms);
   Result<void> recover(int32_t timeout_ms);
-  void unlock() { locked_ = {}; }
+  void unlock() { lock_ = {}; }
   // Does the path still lead to the locked file? Else status file_changed.
-  Result<void> check_in_place() const { return of_.check_in_place(locked_); }
+  Result<void> check_in_place() const { return store::check_in_place(of_, lock_); }
 
   // Every step that can fail. Afterwards all of it is on the disk, but means nothing yet.
   Result<void> prepare(const write::Super &super, write::SuperParticipant *entry);
@@ -53,7 +54,7 @@ class Participant {
   void drop(bool open) noexcept;
 
   // The same if it takes no other's name: see new_names.cpp. Before it is locked, or planned.
-  Result<void> publish_anyway() { return of_.draft(); }
+  Result<void> publish_anyway() { return make_publish(of_); }
   bool keeps_any() const { return !after().tensors().empty(); }
   // Makes a new file beside `at`, whole and durable but for its name; then gives it the name. No file, if it is empty.
   Result<void> prepare_new_name(const os::Location &at);
@@ -63,11 +64,10 @@ class Participant {
   void finish_new_name();
 
  private:
-  using NewFile = Transaction::NewFile;
   Result<std::unique_ptr<NewFile>> make(write::Form *form, std::string *name, bool keeping_removed);
 
-  Transaction &of_;
-  Transaction::Locked locked_;
+  Staged &of_;
+  CommitLock lock_;
   std::vector<write::Piece> pieces_;
   std::unique_ptr<NewFile> first_, second_;
   write::ChunkBuffer buffer_;  // taken early: a decided commit must not fail for want of memory

@@ -1,89 +1,97 @@
-// The commit of a patch: new bytes in place, by a redo record or an undo record (journal/patch.h).
-#include "file/transaction.h"
+#include "file/patch_commit.h"
+
+#include <new>
+
+#include "file/commit_plan.h"
+#include "file/staging.h"
 #include "journal/space.h"
 #include "journal/undo.h"
 
 namespace st::store {
 
-CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_part) const {
+CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Record record, bool as_part) {
+  const bool undo = record == write::Record::undo;
   CommitPlan plan;
-  plan.file_size = snapshot_->file_size();
-  plan.data_offset = snapshot_->header.data_offset();
+  plan.file_size = staged.snapshot->file_size();
+  plan.data_offset = staged.snapshot->header.data_offset();
   plan.how = "nothing is staged";
-  if (staged_.empty()) return plan;
+  if (staged.tensors.empty()) return plan;
   plan.kind = CommitPlan::patch;
   plan.how = "the tensors are written in place, after their journal is durable";
-  write::JournalPlan journal = journal_.journal->plan();
+  write::JournalPlan journal = staged.journal.journal->plan();
   std::vector<write::Piece> pieces;
-  for (const Staged &s : staged_) {
-    plan.cost.written += s.piece.payload.length;
-    pieces.push_back(s.piece);
-    if (s.piece.staged() || (undo && s.fits())) continue;
-    journal.append(s.piece.payload.length);
+  for (const StagedTensor &t : staged.tensors) {
+    plan.cost.written += t.piece.payload.length;
+    pieces.push_back(t.piece);
+    if (t.piece.staged() || (undo && t.piece.fits())) continue;
+    journal.append(t.piece.payload.length);
     pieces.back().payload.offset = write::header_bytes;  // staged by then, wherever
   }
   sort_by_offset(&pieces);
   if (!undo)
     write::plan_redo(&journal, pieces);
-  else if (!write::plan_undo(data, &journal, pieces, data_file_.undo_from_))
-    return reckon_patch(data, false, as_part);
+  else if (!write::plan_undo(data, &journal, pieces, staged.file.undo_from()))
+    return reckon_patch(staged, data, write::Record::redo, as_part);
   journal.write_record();
   if (as_part)
     journal.write_record();  // that it is done
   else
     journal.empty();
   plan.cost += journal.cost();
-  plan.cost.room += write::room_to_overwrite(data, snapshot_->filesystem, pieces, journal.cost().shared);
+  plan.cost.room += write::room_to_overwrite(data, staged.snapshot->filesystem, pieces, journal.cost().shared);
   return plan;
 }
 
-// By an undo record, if most bytes are borrowed, there is room for what then is written to new places, and the
-// filesystem plays along; else by a redo record.
-bool Transaction::undoes(const os::File &data) const {
-  uint64_t staged = 0, borrowed = 0;
-  for (const Staged &s : staged_) (s.fits() ? borrowed : staged) += s.piece.payload.length;
-  if (borrowed <= staged) return false;
-  const uint64_t room = reckon_patch(data, true, false).cost.room;
-  return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;
+write::Record record_for(const Staged &staged, const os::File &data) {
+  uint64_t in_journal = 0, borrowed = 0;
+  for (const StagedTensor &t : staged.tensors) (t.piece.fits() ? borrowed : in_journal) += t.piece.payload.length;
+  return write::choose_record(in_journal, borrowed, [&] {
+    const uint64_t room = reckon_patch(staged, data, write::Record::undo, false).cost.room;
+    return write::room_with_metadata(staged.snapshot->filesystem.type, room) <= write::room_of(data).free;
+  });
 }
 
-Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
-  ST_TRY(restage_if_gone());
-  ST_TRY(journal_.journal->write_out(control_));
-  ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));
-  const os::File &dir = journal_.folder->dir();
-  const bool undo = undoes(locked.file());
-  for (Staged &s : staged_)
-    if (!s.piece.staged() && !s.fits()) ST_TRY(stage_borrowed(&s));
-  const write::StillThere there = [this] { return check_journal_is_there(); };
-  if (undo) {
-    auto ranges = write::save_old(locked.file(), *journal_.journal, pieces(), data_file_.undo_from_, control_);
+namespace {
+
+Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
+  ST_TRY(restage_if_gone(staged));
+  ST_TRY(staged.journal.journal->write_out(staged.control));
+  ST_TRY(staged.file.journals().make_name_durable(lock.identity.inode));
+  const os::File &dir = staged.journal.folder->dir();
+  const write::Record record = record_for(staged, lock.file());
+  for (StagedTensor &t : staged.tensors)
+    if (!t.piece.staged() && !t.piece.fits()) ST_TRY(stage_borrowed(staged, &t));
+  const write::StillThere there = [&] { return staged.check_journal_is_there(); };
+  if (record == write::Record::undo) {
+    auto ranges =
+        write::save_old(lock.file(), *staged.journal.journal, staged.pieces(), staged.file.undo_from(), staged.control);
     if (ranges) {
-      auto applied = write::apply_undoably(locked.file(), dir, *journal_.journal, pieces(), std::move(*ranges),
-                                           locked.identity, control_, there);
+      auto applied = write::apply_undo(lock.file(), dir, *staged.journal.journal, staged.pieces(), *ranges,
+                                       lock.identity, staged.control, there);
       // A view of this file by some other mapping has changed with it, and is now what it was: so once more, and all
       // of it is read before the file is touched.
       if (applied || !applied.error().payload_changed) return applied;
     } else {
       const Error &e = ranges.error();
       if (was_stopped(e)) return Failure(std::move(ranges.error()));
-      if (write::refuses_to_share(e)) data_file_.undo_from_ = write::never;
+      if (write::refuses_to_share(e)) staged.file.never_undo();
     }
-    ST_TRY(check_room(locked.file(), reckon_patch(locked.file(), false, false)));
+    ST_TRY(check_room(staged, lock.file(), reckon_patch(staged, lock.file(), write::Record::redo, false)));
   }
-  ST_TRY(stage_borrowed());
-  ST_TRY(write::reserve_space(locked.file(), snapshot_->filesystem, pieces(), control_));
-  return write::apply_patch(locked.file(), dir, *journal_.journal, pieces(), locked.identity, control_, there);
+  ST_TRY(stage_borrowed(staged));
+  ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, staged.pieces(), staged.control));
+  return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity, staged.control,
+                           there);
 }
 
-Result<void> Transaction::finish(const Locked &locked) {
-  auto applied = apply(locked);
-  data_file_.counters_.journal_bytes += journal_.journal->bytes_written() - journal_start_;
+Result<void> finish(Staged &staged, const CommitLock &lock) {
+  auto applied = apply(staged, lock);
+  staged.file.counters().journal_bytes += staged.journal.journal->bytes_written() - staged.journal_start;
   if (!applied) return Failure(std::move(applied.error()));
-  Applied &done = *applied;
+  write::Applied &done = *applied;
   if (!done) {
     write::PatchFailure &failure = done.error();
-    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;
+    if (failure.sync_failed || failure.open_outcome) staged.file.poison();
     if (!failure.open_outcome) return Failure(std::move(failure.error));
     Error e = std::move(failure.error);
     e.message = text("the change was not finished (", e.message,
@@ -91,18 +99,33 @@ Result<void> Transaction::finish(const Locked &locked) {
     e.status = Status::needs_recovery;
     return Failure(std::move(e));
   }
-  count_and_show();
+  count_and_show(staged);
   return {};
 }
 
+}  // namespace
+
+Result<void> commit_patch(Staged &staged, const CommitLock &lock) {
+  try {
+    auto done = finish(staged, lock);
+    // Before the tensors are unlocked: the next to lock them must see a hot journal.
+    if (!done && staged.journal.journal->committed()) staged.return_journal();
+    return done;
+  } catch (const std::bad_alloc &) {
+    if (!staged.journal.journal->committed()) throw;
+    staged.return_journal();
+    return Failure(Error{Status::needs_recovery, {}});  // its sentence would take memory
+  }
+}
+
 // The change stands, so a view that cannot be brought up to date keeps its old bytes.
-void Transaction::count_and_show() {
-  Counters &counters = data_file_.counters_;
+void count_and_show(Staged &staged) {
+  Counters &counters = staged.file.counters();
   ++counters.commits;
-  for (const Staged &s : staged_) {
-    counters.bytes_written += s.piece.payload.length;
-    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
-    if (!shown && data_file_.options_.log) data_file_.options_.log(LogLevel::warning, shown.error().message);
+  for (const StagedTensor &t : staged.tensors) {
+    counters.bytes_written += t.piece.payload.length;
+    auto shown = staged.snapshot->refresh(t.index, t.piece.offset, t.piece.payload.length);
+    if (!shown && staged.file.options().log) staged.file.options().log(LogLevel::warning, shown.error().message);
   }
 }
 

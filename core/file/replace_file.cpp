@@ -5,7 +5,6 @@
 #include "journal/lock_settled.h"
 #include "journal/recover.h"
 #include "newfile/copy_attributes.h"
-#include "os/lock_holder.h"
 #include "os/turnstile.h"
 
 namespace st::write {
@@ -25,9 +24,7 @@ Result<ReplacedFile> lock_replaced(const os::Location &target, const os::LockWai
   if (r == -ENOENT || (r == 0 && S_ISLNK(s.st_mode))) return ReplacedFile{};  // see find_destination
   if (r < 0) return Failure(os_error(-r, "replace", target.path()));
   const LockSteps steps{[] { return std::vector<os::LockRange>{os::whole_file(true)}; },
-                        [](Error blocked, const os::File &file) {
-                          return os::tell_holder(std::move(blocked), file, os::whole_file(true));
-                        },
+                        os::holder_of(os::whole_file(true)),
                         [&](os::LockedFile &locked) -> Result<Look> {
                           ST_TRY(auto now, locked.file.stat());
                           ST_TRY(auto folder, Folder::open(target, now, log));

@@ -11,52 +11,78 @@
 
 namespace st::store {
 
+// Where a state lies. Slots are used again and live as long as their Versions. So a thread
+// may look at a slot whose address it has read, whatever became of the state.
+struct VersionSlot {
+  static constexpr uint64_t lent_bit = uint64_t{1} << 63;
+  // Held so many times, being the current one among it; plus lent_bit. Not 0: the state is
+  // there. The thread that makes it 0 destroys the state. Only the taker of the slot changes 0.
+  std::atomic<uint64_t> uses = 0;
+  std::atomic<bool> taken = false;
+
+  virtual ~VersionSlot() = default;
+  virtual void delete_value() noexcept = 0;
+  void destroy() noexcept {
+    delete_value();
+    taken.store(false, std::memory_order_release);
+  }
+  void drop() noexcept {
+    if (uses.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+  }
+};
+
+// A reference to a state, of whatever kind. Must not outlive its Versions.
+class HeldState {
+ public:
+  HeldState() = default;
+  HeldState(const HeldState &other) : slot_(other.slot_) {
+    if (slot_) slot_->uses.fetch_add(1, std::memory_order_relaxed);
+  }
+  HeldState(HeldState &&other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+  HeldState &operator=(HeldState other) noexcept {
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
+  ~HeldState() {
+    if (slot_) slot_->drop();
+  }
+  explicit operator bool() const { return slot_; }
+  // Until release(), whatever holds it.
+  void lend() const {
+    if (!(slot_->uses.load(std::memory_order_relaxed) & VersionSlot::lent_bit))
+      slot_->uses.fetch_or(VersionSlot::lent_bit, std::memory_order_relaxed);
+  }
+  // Neither lent nor held by anybody else, but that it is the current one.
+  bool alone() const { return slot_->uses.load(std::memory_order_acquire) == 2; }
+
+ protected:
+  explicit HeldState(VersionSlot *slot) : slot_(slot) {}
+  VersionSlot *slot_ = nullptr;
+};
+
 template <class T>
 class Versions {
-  // Where a state lies. Slots are used again and live as long as the Versions. So a thread
-  // may look at a slot whose address it has read, whatever became of the state.
-  struct Slot {
-    // Held so many times, being the current one among it; plus lent_bit. Not 0: the state is
-    // there. The thread that makes it 0 destroys the state. Only the taker of the slot changes 0.
-    std::atomic<uint64_t> uses = 0;
+  struct Slot final : VersionSlot {
     const T *value = nullptr;
-    std::atomic<bool> taken = false;
     Slot *next = nullptr;
+    ~Slot() override { delete value; }
+    void delete_value() noexcept override { delete std::exchange(value, nullptr); }
   };
-  static constexpr uint64_t lent_bit = uint64_t{1} << 63;
+  static constexpr uint64_t lent_bit = VersionSlot::lent_bit;
 
  public:
-  // A reference. Must not outlive the Versions.
-  class Held {
+  class Held : public HeldState {
    public:
     Held() = default;
-    Held(const Held &other) : slot_(other.slot_) {
-      if (slot_) slot_->uses.fetch_add(1, std::memory_order_relaxed);
-    }
-    Held(Held &&other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
-    Held &operator=(Held other) noexcept {
-      std::swap(slot_, other.slot_);
-      return *this;
-    }
-    ~Held() {
-      if (slot_) drop(slot_);
-    }
-    const T &operator*() const { return *slot_->value; }
-    const T *operator->() const { return slot_->value; }
-    const T *get() const { return slot_ ? slot_->value : nullptr; }
-    explicit operator bool() const { return slot_; }
-    // Until release(), whatever holds it.
-    void lend() const {
-      if (!(slot_->uses.load(std::memory_order_relaxed) & lent_bit))
-        slot_->uses.fetch_or(lent_bit, std::memory_order_relaxed);
-    }
-    // Neither lent nor held by anybody else, but that it is the current one.
-    bool alone() const { return slot_->uses.load(std::memory_order_acquire) == 2; }
+    const T &operator*() const { return *slot()->value; }
+    const T *operator->() const { return slot()->value; }
+    const T *get() const { return slot_ ? slot()->value : nullptr; }
 
    private:
     friend class Versions;
-    explicit Held(Slot *slot) : slot_(slot) {}
-    Slot *slot_ = nullptr;
+    explicit Held(Slot *slot) : HeldState(slot) {}
+    Slot *slot() const { return static_cast<Slot *>(slot_); }
+    void leave() { slot_ = nullptr; }
   };
 
   // Held once and for all, by the first that asks. Any thread.
@@ -70,9 +96,10 @@ class Versions {
     // Answers what is held from now on: this, or what was before.
     const T *keep(Held held) {
       Slot *none = nullptr;
-      if (slot_.compare_exchange_strong(none, held.slot_, std::memory_order_acq_rel))
-        none = std::exchange(held.slot_, nullptr);
-      return none->value;
+      if (!slot_.compare_exchange_strong(none, held.slot(), std::memory_order_acq_rel)) return none->value;
+      const T *kept = held.get();
+      held.leave();
+      return kept;
     }
 
    private:
@@ -81,10 +108,7 @@ class Versions {
 
   Versions() = default;
   ~Versions() {
-    for (Slot *s = slots_.load(); s;) {
-      delete s->value;
-      delete std::exchange(s, s->next);
-    }
+    for (Slot *s = slots_.load(); s;) delete std::exchange(s, s->next);
   }
   Versions(const Versions &) = delete;
   Versions &operator=(const Versions &) = delete;
@@ -94,7 +118,7 @@ class Versions {
     Slot *slot = take_slot();
     slot->value = state.release();
     slot->uses.store(2, std::memory_order_release);
-    if (Slot *before = current_.exchange(slot, std::memory_order_acq_rel)) drop(before);
+    if (Slot *before = current_.exchange(slot, std::memory_order_acq_rel)) before->drop();
     return Held(slot);
   }
   // The current one.
@@ -122,12 +146,12 @@ class Versions {
   void release() noexcept {
     for (Slot *s = slots_.load(std::memory_order_acquire); s; s = s->next)
       if (s->uses.load(std::memory_order_relaxed) & lent_bit)
-        if (s->uses.fetch_and(~lent_bit, std::memory_order_acq_rel) == lent_bit) destroy(s);
+        if (s->uses.fetch_and(~lent_bit, std::memory_order_acq_rel) == lent_bit) s->destroy();
   }
   // There is no current one any more, and none is asked for.
   void close() noexcept {
     release();
-    if (Slot *last = current_.exchange(nullptr, std::memory_order_acq_rel)) drop(last);
+    if (Slot *last = current_.exchange(nullptr, std::memory_order_acq_rel)) last->drop();
   }
   // Every state that is there, held meanwhile.
   template <class Visit>
@@ -142,13 +166,6 @@ class Versions {
     while (uses != 0)
       if (slot->uses.compare_exchange_weak(uses, uses + 1, std::memory_order_acquire)) return true;
     return false;
-  }
-  static void drop(Slot *slot) noexcept {
-    if (slot->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(slot);
-  }
-  static void destroy(Slot *slot) noexcept {
-    delete std::exchange(slot->value, nullptr);
-    slot->taken.store(false, std::memory_order_release);
   }
   Slot *take_slot() {
     for (Slot *s = slots_.load(std::memory_order_acquire); s; s = s->next)

@@ -22,10 +22,11 @@ Result<void> read_state(Found &found) {
   found.size = static_cast<uint64_t>(s.st_size);
   std::byte block[header_bytes] = {};
   ST_TRY(auto got, found.file.read_up_to(block, sizeof block, 0));
-  found.damage.clear();
   found.state = decode({block, std::max<size_t>(got, sector_bytes)}, &found.record);
   found.has_last = found.state == JournalState::empty && decode_last({block, got}, &found.record);
-  if (found.state == JournalState::damaged) found.damage = "its commit record is damaged, or of a newer version";
+  found.verdict = found.state == JournalState::damaged
+                      ? Verdict::bad("its commit record is damaged, or of a newer version")
+                      : Verdict::good();
   return {};
 }
 
@@ -40,12 +41,12 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
     return Failure(os_error(-r, "look at", shown));
   }
   if (!S_ISREG(s.st_mode))
-    found->damage = "it is no plain file";
+    found->verdict = Verdict::bad("it is no plain file");
   else if (s.st_nlink > 1)
-    found->damage = "it has a second link";
+    found->verdict = Verdict::bad("it has a second link");
   else
-    found->damage = distrust(s, data, env.geteuid());
-  if (!found->damage.empty()) return found;
+    found->verdict = trust(s, data, env.geteuid());
+  if (!found->verdict.is_good()) return found;
 
   auto file =
       os::File::open(env, folder.dir().fd(), name, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK, 0, shown);
@@ -135,7 +136,7 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
   Hasher payload_hash, table_hash;
   auto &[now, payload, table] = buffers;
   uint64_t table_at = range.sectors;
-  std::string foreign;
+  Verdict sectors = Verdict::good();
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
     const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
     ST_TRY(hot_.file.read(payload.get(), n, range.payload + (at - range.offset)));
@@ -152,16 +153,16 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
       const bool is_payload = std::memcmp(now.get() + from, payload.get() + from, piece) == 0;
       const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
       touched_ |= is_new && !is_old;
-      if (!is_new && !is_old && foreign.empty())
-        foreign = text("the file's bytes at ", at + from,
-                       " are neither the old nor the new ones: something else has changed them since");
+      if (!is_new && !is_old && sectors.is_good())
+        sectors = Verdict::bad(text("the file's bytes at ", at + from,
+                                    " are neither the old nor the new ones: something else has changed them since"));
       from += piece;
     }
     at += n;
   }
   if (payload_hash.digest() != range.payload_hash) return Verdict::bad("a payload is damaged");
   if (table_hash.digest() != range.sectors_hash) return Verdict::bad("a table of hashes is damaged");
-  return foreign.empty() ? Verdict::good() : Verdict::bad(std::move(foreign));
+  return sectors;
 }
 
 Result<void> Replay::apply() {
@@ -176,7 +177,7 @@ Result<void> Replay::apply() {
   ST_TRY(auto verdict, manifest_.each(apply));
   if (!verdict.is_good())
     return fail(Status::journal, in_quotes(hot_.file.path()), " was changed by something else while it was applied (",
-                std::move(verdict).why(), "); see what writes to it, and open the file again");
+                verdict.why(), "); see what writes to it, and open the file again");
   return data_.sync_data();
 }
 
@@ -210,23 +211,6 @@ Result<void> confirm(const Found &hot) {
 
 Result<void> mark_done(const Found &part) {
   return put_record(part, done_record);
-}
-
-Result<std::string> move_aside(const Folder &folder, const std::string &name) {
-  constexpr int attempts = 100;
-  const os::File &dir = folder.dir();
-  std::string aside = name + std::string(aside_suffix);
-  for (int n = 2;; ++n) {
-    const int moved = dir.env().renameat(dir.fd(), name.c_str(), dir.fd(), aside.c_str());
-    if (moved >= 0) {
-      ST_TRY(dir.sync());
-      return dir.path() + "/" + aside;
-    }
-    // Something stands there that gives way to nothing: a folder, or a file where this is one.
-    const bool taken = moved == -ENOTEMPTY || moved == -EEXIST || moved == -EISDIR || moved == -ENOTDIR;
-    if (!taken || n > attempts) return Failure(os_error(-moved, "move aside", dir.path() + "/" + name));
-    aside = text(name, ".", n, aside_suffix);
-  }
 }
 
 Error needs_recovery(const std::string &path, const Error &cause) {

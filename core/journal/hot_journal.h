@@ -20,11 +20,11 @@ struct Found {
   JournalState state = JournalState::empty;
   CommitRecord record;    // if it is empty: what it said last,
   bool has_last = false;  // and whether that is known
-  std::string damage;     // why it must not be applied
+  Verdict verdict;        // may it be applied, as far as was seen?
 
   // A part that is carried out, though perhaps not all of its transaction.
-  bool is_done() const { return state == JournalState::committed && damage.empty() && record.is_done(); }
-  bool waits() const { return (state != JournalState::empty && !is_done()) || !damage.empty(); }
+  bool is_done() const { return state == JournalState::committed && verdict.is_good() && record.is_done(); }
+  bool waits() const { return (state != JournalState::empty && !is_done()) || !verdict.is_good(); }
 };
 
 Result<void> read_state(Found &found);
@@ -51,8 +51,6 @@ Result<void> empty_and_drop(const Folder &folder, const std::string &name, const
 Result<void> confirm(const Found &hot);
 // The same of a part that is carried out: says so.
 Result<void> mark_done(const Found &part);
-// Out of the way, durably, for somebody to look at: answers where it is now.
-Result<std::string> move_aside(const Folder &folder, const std::string &name);
 
 // A journal, and the file that it is for. Takes little memory, however large they are, and keeps none.
 class Replay {

@@ -335,12 +335,12 @@ Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> 
   return flush();
 }
 
-Result<void> Journal::seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags) {
+Result<void> Journal::seal(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t flags) {
   const uint64_t id = os::random_number(file_.env());
   return seal_with({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges));
 }
 
-Result<void> Journal::seal_part(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t transaction,
+Result<void> Journal::seal_part(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t transaction,
                                 std::string super_of) {
   return seal_with({transaction, identity, 0, ranges.size(), 0, part_record, std::move(super_of)}, encode(ranges));
 }

@@ -1,6 +1,6 @@
 // One journal: an open file, locked by the transaction that writes it. Grows by
 // payloads, is sealed with a manifest, made durable, committed, and at last
-// emptied ("retired"). See journal_layout.h for its bytes.
+// emptied (invalidated). See journal_layout.h for its bytes.
 #pragma once
 
 #include <memory>
@@ -99,9 +99,9 @@ class Journal {
   // The manifest. Then: payload and name durable; then the commit record, then
   // that durable too. From the moment commit() is called until it answers ok
   // the outcome is open: recovery may find it either way.
-  Result<void> seal(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t flags = 0);
+  Result<void> seal(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t flags = 0);
   // The same as a part of `transaction`, whose super-journal lies beside `super_of`.
-  Result<void> seal_part(const Identity &identity, std::vector<RangeRecord> ranges, uint64_t transaction,
+  Result<void> seal_part(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t transaction,
                          std::string super_of);
   // As that super-journal: `parts` is its manifest.
   Result<void> seal_super(const Identity &identity, std::span<const std::byte> parts, uint64_t transaction);

@@ -23,11 +23,11 @@ bool is_gone(const Error &e) {
   return e.os_errno == ENOENT || e.os_errno == ESTALE;
 }
 
-std::string distrust(const struct stat &s, const struct stat &data, uid_t self) {
-  if (s.st_mode & S_IWOTH) return "anybody may write to it";
+Verdict trust(const struct stat &s, const struct stat &data, uid_t self) {
+  if (s.st_mode & S_IWOTH) return Verdict::bad("anybody may write to it");
   if (s.st_uid != self && s.st_uid != data.st_uid && s.st_uid != 0)
-    return text("it belongs to user ", s.st_uid, ", who is neither the file's owner nor you");
-  return {};
+    return Verdict::bad(text("it belongs to user ", s.st_uid, ", who is neither the file's owner nor you"));
+  return Verdict::good();
 }
 
 Result<std::optional<Folder>> Folder::open(const os::Location &file, const struct stat &data, const Log &log) {
@@ -37,21 +37,21 @@ Result<std::optional<Folder>> Folder::open(const os::Location &file, const struc
   if (has_other_hosts) at.renew();
   auto dir = open_dir(at);
   if (!dir && is_gone(dir.error())) return std::nullopt;
-  std::string why;
+  Verdict verdict = Verdict::good();
   if (!dir) {
     if (dir.error().os_errno != ENOTDIR && dir.error().os_errno != ELOOP) return Failure(std::move(dir.error()));
-    why = "it is no folder";
+    verdict = Verdict::bad("it is no folder");
   } else {
     ST_TRY(auto s, dir->stat());
     if (has_other_hosts) dir->read_past_cache();
-    why = distrust(s, data, env.geteuid());
+    verdict = trust(s, data, env.geteuid());
   }
-  if (why.empty()) {
+  if (verdict.is_good()) {
     Folder folder;
     folder.dir_ = std::move(*dir);
     return folder;
   }
-  why = text("the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why);
+  const std::string why = text("the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why());
   struct stat parent;
   if (env.fstat(file.dir(), &parent) == 0 && (parent.st_mode & S_IWOTH)) {
     if (log) log(LogLevel::warning, why + "; it was passed over");
@@ -71,8 +71,8 @@ Result<Folder> Folder::create(const os::Location &file, const struct stat &data)
                 " is no folder, so there is no place for a journal; look at it and remove it");
   if (!dir) return Failure(std::move(dir.error()));
   ST_TRY(auto s, dir->stat());
-  if (const std::string why = distrust(s, data, env.geteuid()); !why.empty())
-    return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", why,
+  if (const Verdict verdict = trust(s, data, env.geteuid()); !verdict.is_good())
+    return fail(Status::journal, "the journal folder ", in_quotes(at.path()), " is not to be trusted: ", verdict.why(),
                 "; remove it, or move the file to a folder of your own");
 
   if (file.has_other_hosts(data)) dir->read_past_cache();

@@ -12,6 +12,7 @@
 
 #include "base/control.h"
 #include "journal/journal.h"
+#include "journal/verdict.h"
 #include "newfile/names.h"
 #include "os/location.h"
 
@@ -43,8 +44,8 @@ class Folder {
 // Was what we looked at removed meanwhile? A server says so in its own way.
 bool is_gone(const Error &e);
 
-// Why a journal or folder is not to be trusted; empty if it is.
-std::string distrust(const struct stat &s, const struct stat &data, uid_t self);
+// May what is beside a file, by its owner and mode, be trusted by `self`?
+Verdict trust(const struct stat &s, const struct stat &data, uid_t self);
 
 // A handle's journals. Retired ones are parked for the next transaction, which
 // saves creating, allocating and freeing a file each time; they are unlinked,
@@ -63,7 +64,7 @@ class JournalFolder {
   Result<Taken> take();
   // To be gone on with: as that one will be.
   JournalPlan plan_next() const;
-  // Takes an empty one back: retired, or never committed.
+  // Takes an empty one back: invalidated, or never committed.
   void give_back(Taken taken) noexcept;
   // Removes those that wait.
   void close_idle() noexcept;

@@ -126,14 +126,15 @@ void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector
   }
 }
 
-std::string RangeRules::why_not(const RangeRecord &r) {
+Verdict RangeRules::judge(const RangeRecord &r) {
   if (r.length == 0 || !inside(r.offset, r.length, end_of_last_, end_of_data_))
-    return "a range lies outside the file's data, or overlaps another";
-  if (!inside(r.payload, r.length, header_bytes, journal_bytes_)) return "a payload lies outside the journal";
+    return Verdict::bad("a range lies outside the file's data, or overlaps another");
+  if (!inside(r.payload, r.length, header_bytes, journal_bytes_))
+    return Verdict::bad("a payload lies outside the journal");
   if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes_))
-    return "a table of hashes lies outside the journal";
+    return Verdict::bad("a table of hashes lies outside the journal");
   end_of_last_ = r.offset + r.length;
-  return {};
+  return Verdict::good();
 }
 
 }  // namespace st::write

@@ -24,6 +24,8 @@
 #include <string_view>
 #include <vector>
 
+#include "journal/verdict.h"
+
 namespace st::write {
 
 inline constexpr uint64_t sector_bytes = 512;
@@ -104,8 +106,8 @@ class RangeRules {
  public:
   RangeRules(const Identity &identity, uint64_t journal_bytes)
       : end_of_data_(identity.size), journal_bytes_(journal_bytes), end_of_last_(identity.data_offset) {}
-  // What is wrong with the next one. Empty: it is sound.
-  std::string why_not(const RangeRecord &range);
+  // Is the next one sound?
+  Verdict judge(const RangeRecord &range);
 
  private:
   const uint64_t end_of_data_, journal_bytes_;

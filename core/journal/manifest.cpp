@@ -22,8 +22,8 @@ Result<Verdict> Manifest::each(const Take &take) const {
     ST_TRY(journal_.read(bytes.data(), bytes.size(), record_.manifest + done * range_record_bytes));
     hasher.add(bytes.data(), bytes.size());
     for (const RangeRecord &range : decode_ranges(bytes)) {
-      if (const std::string why = rules.why_not(range); !why.empty())
-        return Verdict::bad(text("its manifest is damaged: ", why));
+      if (const Verdict sound = rules.judge(range); !sound.is_good())
+        return Verdict::bad(text("its manifest is damaged: ", sound.why()));
       auto taken = take(range);
       if (!taken || !taken->is_good()) return taken;
     }

@@ -1,10 +1,18 @@
+// The steps of a patch, in the order and with the numbers of core/README.md. Where the two kinds of record differ, they
+// stand side by side.
 #include "journal/patch.h"
+
+#include "journal/undo.h"
+#include "newfile/write_out.h"
 
 namespace st::write {
 namespace {
 
-Result<std::vector<RangeRecord>> note(const os::File &data, Journal &journal, std::span<const Piece> pieces,
-                                      const Control &control) {
+using Failed = tl::unexpected<PatchFailure>;
+
+// 3. of a redo record: the file's old bytes, a hash for each sector. (Of an undo record: save_old.)
+Result<std::vector<RangeRecord>> note_old(const os::File &data, Journal &journal, std::span<const Piece> pieces,
+                                          const Control &control) {
   uint64_t done = 0, total = 0;
   for (const Piece &p : pieces) total += p.payload.length;
   std::vector<RangeRecord> ranges;
@@ -18,21 +26,20 @@ Result<std::vector<RangeRecord>> note(const os::File &data, Journal &journal, st
   return ranges;
 }
 
-Result<void> note_and_seal(const os::File &data, Journal &journal, std::span<const Piece> pieces,
-                           const Identity &identity, const Control &control) {
-  ST_TRY(auto ranges, note(data, journal, pieces, control));
-  return journal.seal(identity, std::move(ranges));
+// So that it can be stopped: the sync that follows finds little left to write.
+Result<void> write_out_all(const os::File &data, std::span<const Piece> pieces, const Control &control) {
+  for (const Piece &p : pieces) ST_TRY(write_out(data, p.offset, p.offset + p.payload.length, control));
+  return {};
 }
 
-}  // namespace
-
-void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
-  for (const Piece &p : pieces) journal->note_old(p.offset, p.payload.length);
-  journal->seal(pieces.size() * range_record_bytes);
+// The journal was not made durable.
+Failed not_begun(Error cause) {
+  const bool failed = !was_stopped(cause);
+  return Failed({std::move(cause), false, failed});
 }
 
-tl::expected<void, PatchFailure> commit_there(Journal &journal, const StillThere &there, bool open) {
-  using Failed = tl::unexpected<PatchFailure>;
+// The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
+Applied commit_there(Journal &journal, const StillThere &there, bool open) {
   if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});
   if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), open, true});
   if (auto found = there(); !found) {
@@ -42,32 +49,66 @@ tl::expected<void, PatchFailure> commit_there(Journal &journal, const StillThere
   return {};
 }
 
-tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
-                                             std::span<const Piece> pieces, const Identity &identity,
-                                             const Control &control, const StillThere &there) {
-  using Failed = tl::unexpected<PatchFailure>;
+// From 3., the manifest, to the end.
+Applied carry_out(Record record, const os::File &data, const os::File &dir, Journal &journal,
+                  std::span<const Piece> pieces, const std::vector<RangeRecord> &ranges, const Identity &identity,
+                  const Control &control, const StillThere &there) {
+  const bool undo = record == Record::undo;
   if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
-  if (auto sealed = note_and_seal(data, journal, pieces, identity, control); !sealed)
+  if (auto sealed = journal.seal(identity, ranges, undo ? undo_record : 0); !sealed)
     return Failed({std::move(sealed.error()), false, false});
+  // 4. The journal is durable, and means nothing yet.
   if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));
-
   const auto buffer = chunk_for(pieces);
 
-  // The point of no return.
-  ST_TRY(commit_there(journal, there, true));
-  if (auto written = write_pieces(data, journal, pieces, buffer); !written)
-    return Failed({std::move(written.error()), true, true});
+  // 5. and 6. The commit record. Redo: the point of no return. Undo: from here on recovery puts the old bytes back,
+  // which is no change yet.
+  ST_TRY(commit_there(journal, there, !undo));
+
+  // 7. The new bytes. Redo: a failure is left to recovery. Undo: it is rolled back at once.
+  if (auto written = write_pieces(data, journal, pieces, buffer); !written) {
+    if (!undo) return Failed({std::move(written.error()), true, true});
+    return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));
+  }
+  if (undo) {
+    auto out = write_out_all(data, pieces, control);
+    if (!out && was_stopped(out.error()))
+      return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(out.error())));
+    if (!out) return Failed({std::move(out.error()), true, true});
+  }
+  // 8. What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
+  // 9. Undo: this is the commit.
   if (auto invalidated = journal.invalidate(); !invalidated)
     return Failed({std::move(invalidated.error()), true, true});
   return {};
 }
 
+}  // namespace
+
+void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
+  for (const Piece &p : pieces) journal->note_old(p.offset, p.payload.length);
+  journal->seal(pieces.size() * range_record_bytes);
+}
+
+Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
+                   const Identity &identity, const Control &control, const StillThere &there) {
+  auto ranges = note_old(data, journal, pieces, control);
+  if (!ranges) return Failed({std::move(ranges.error()), false, false});
+  return carry_out(Record::redo, data, dir, journal, pieces, *ranges, identity, control, there);
+}
+
+Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
+                   const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
+                   const StillThere &there) {
+  return carry_out(Record::undo, data, dir, journal, pieces, ranges, identity, control, there);
+}
+
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                            const Identity &identity, const Control &control, const Super &super) {
   ST_TRY(keep_in_views(data, pieces));
-  ST_TRY(auto ranges, note(data, journal, pieces, control));
-  ST_TRY(journal.seal_part(identity, std::move(ranges), super.transaction, super.index));
+  ST_TRY(auto ranges, note_old(data, journal, pieces, control));
+  ST_TRY(journal.seal_part(identity, ranges, super.transaction, super.index));
   ST_TRY(journal.sync_payload(dir, control));
   return journal.commit();
 }

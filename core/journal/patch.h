@@ -1,8 +1,13 @@
 // The patch protocol: replace bytes of a file in place, all pieces or none,
 // whatever happens. The caller holds the locks and has staged the payloads.
 //
-//   note old bytes' hashes -> journal durable -> commit record durable
+//   redo: note old bytes' hashes -> journal durable -> commit record durable
 //     -> write the file, durable -> journal empty, durable
+//   undo: old bytes into the journal, durable -> undo record durable
+//     -> write the file, durable -> journal empty, durable: this is the commit
+//
+// After a crash recovery finishes a redo record, and rolls an undo record back. An error rolls an undo record back at
+// once. redo_or_undo.h chooses.
 #pragma once
 
 #include <functional>
@@ -10,6 +15,7 @@
 
 #include "journal/journal_folder.h"
 #include "journal/pieces.h"
+#include "journal/redo_or_undo.h"
 
 namespace st::write {
 
@@ -20,25 +26,21 @@ struct PatchFailure {
   bool payload_changed = false;  // a borrowed piece is not what was noted; it was rolled back
 };
 
-// The journal was not made durable.
-inline tl::unexpected<PatchFailure> not_begun(Error cause) {
-  const bool failed = !was_stopped(cause);
-  return tl::unexpected<PatchFailure>({std::move(cause), false, failed});
-}
+using Applied = tl::expected<void, PatchFailure>;
 
 // Is the journal where recovery looks for it? Asked before the commit record. Asked once more when the record is
 // durable and nothing is written to the file yet: if the journal is gone, the record is taken back.
 using StillThere = std::function<Result<void>()>;
 
-// What apply_patch() puts into the journal behind the payloads, up to the commit record.
+// What apply_redo() puts into the journal behind the payloads, up to the commit record.
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
 // `pieces` ascend and do not overlap.
-tl::expected<void, PatchFailure> apply_patch(const os::File &data, const os::File &dir, Journal &journal,
-                                             std::span<const Piece> pieces, const Identity &identity,
-                                             const Control &control, const StillThere &there);
-// The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
-tl::expected<void, PatchFailure> commit_there(Journal &journal, const StillThere &there, bool open);
-
+Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
+                   const Identity &identity, const Control &control, const StillThere &there);
+// `ranges` as save_old() answered (undo.h).
+Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
+                   const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
+                   const StillThere &there);
 // The same as a part of a transaction on several files, in steps. First the journal
 // is made durable. It says what will be written if `super` decides so.
 struct Super {

@@ -17,6 +17,9 @@ struct Piece {
   SectorTable table = {};       // of these bytes as they were when they were borrowed
 
   bool staged() const { return payload.offset != 0; }
+  // Borrowed, and noted for a place like this: in a file that replaced the one it was noted for, a tensor may lie
+  // across other sectors.
+  bool fits() const { return !staged() && table.fits(offset); }
 };
 
 // Memory for a chunk, or for the largest piece, and for the hashes of its sectors.

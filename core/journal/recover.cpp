@@ -5,6 +5,7 @@
 
 #include "journal/hot_journal.h"
 #include "journal/identity.h"
+#include "journal/move_aside.h"
 #include "journal/super_recover.h"
 #include "newfile/temporary_file.h"
 #include "os/exclusive.h"
@@ -184,23 +185,22 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
     return {};
   }
   bool never_was = false;  // a part, and the whole was not committed
-  if (hot.damage.empty() && hot.record.is_part()) {
+  if (hot.verdict.is_good() && hot.record.is_part()) {
     ST_TRY(auto decision, decision_on(file_, hot.record, identity));
     if (decision == Decision::yes) {
       super_ = file_.beside(hot.record.super_of);
       return {};
     }
     never_was = decision == Decision::no;
-    if (!never_was) hot.damage = "its super-journal is damaged, or not to be trusted";
+    if (!never_was) hot.verdict = Verdict::bad("its super-journal is damaged, or not to be trusted");
   }
-  if (hot.damage.empty() && hot.record.is_super()) hot.damage = "it is the super-journal of an index";
+  if (hot.verdict.is_good() && hot.record.is_super()) hot.verdict = Verdict::bad("it is the super-journal of an index");
   Replay replay(data, hot);
-  if (hot.damage.empty()) {
+  if (hot.verdict.is_good()) {
     if (!known_) {
       ST_TRY(known_, identify(data));
     }
-    ST_TRY(auto verdict, replay.judge(*known_));
-    hot.damage = std::move(verdict).why();
+    ST_TRY(hot.verdict, replay.judge(*known_));
   }
   if (never_was && !replay.touched()) {
     ST_TRY(empty_and_drop(folder, name, hot));
@@ -208,9 +208,9 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
     tell(LogLevel::info, Status::ok, dropped_for);
     return {};
   }
-  if (never_was && hot.damage.empty())
-    hot.damage = text("its super-journal, beside ", in_quotes(hot.record.super_of), ", is gone");
-  if (!hot.damage.empty()) return put_aside(folder, name, hot.damage);
+  if (never_was && hot.verdict.is_good())
+    hot.verdict = Verdict::bad(text("its super-journal, beside ", in_quotes(hot.record.super_of), ", is gone"));
+  if (!hot.verdict.is_good()) return put_aside(folder, name, hot.verdict.why());
   ST_TRY(confirm(hot));
   ST_TRY(replay.apply());
   ST_TRY(empty_and_drop(folder, name, hot));

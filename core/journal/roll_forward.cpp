@@ -72,8 +72,8 @@ Result<Verdict> RollForward::look_at_journal(Target &target) {
   if (!target.folder) return Verdict::good();
   ST_TRY(auto looked, look_at(*target.folder, target.entry->journal, data, true));
   if (!looked) return Verdict::good();
-  if (!looked->damage.empty())
-    return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", looked->damage));
+  if (!looked->verdict.is_good())
+    return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", looked->verdict.why()));
   const CommitRecord &record = looked->record;
   if (looked->state == JournalState::committed && record.is_part() && record.transaction == transaction_)
     target.journal = std::move(looked);
@@ -89,7 +89,7 @@ Result<Verdict> RollForward::look_at_patch(Target &target) {
   ST_TRY(auto identity, identify(target.locked->file));
   ST_TRY(auto verdict, target.replay->judge(identity));
   if (verdict.is_good()) return verdict;
-  return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", std::move(verdict).why()));
+  return Verdict::bad(text("the journal of ", in_quotes(target.entry->file), ": ", verdict.why()));
 }
 
 Result<Verdict> RollForward::judge(const os::File &index) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "journal/move_aside.h"
 #include "journal/roll_forward.h"
 #include "newfile/temporary_file.h"
 
@@ -38,7 +39,7 @@ Result<Decision> decision_on(const os::Location &shard, const CommitRecord &part
     return Decision::no;
   }
   const bool is_ours =
-      (*looked)->damage.empty() && (*looked)->record.is_super() && (*looked)->record.transaction == part.transaction;
+      (*looked)->verdict.is_good() && (*looked)->record.is_super() && (*looked)->record.transaction == part.transaction;
   return is_ours ? Decision::yes : Decision::unknown;
 }
 
@@ -97,7 +98,7 @@ Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &
 
 // A good one is in `list`.
 Result<Verdict> SuperRecovery::read_list_of(const std::string &name, const Found &super, SuperManifest *list) const {
-  if (!super.damage.empty()) return Verdict::bad(super.damage);
+  if (!super.verdict.is_good()) return super.verdict;
   if (!super.record.is_super() || transaction_of(name) != super.record.transaction)
     return Verdict::bad("it is no super-journal");
   ST_TRY(auto read, read_list(super));
@@ -123,8 +124,8 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
   if (!verdict.is_good()) {
     ST_TRY(auto aside, move_aside(folder, name));
     ++result.aside;
-    result.why_aside = text("the super-journal ", name, " was not applied: ", std::move(verdict).why(),
-                            "; it was moved aside to ", in_quotes(aside));
+    result.why_aside = text("the super-journal ", name, " was not applied: ", verdict.why(), "; it was moved aside to ",
+                            in_quotes(aside));
     tell(LogLevel::warning, Status::journal, result.why_aside);
     return {};
   }

@@ -2,17 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
-#include <string_view>
-
-#include "newfile/write_out.h"
 
 namespace st::write {
 namespace {
 
-// Below, sharing blocks costs more than it saves: tests/bench/journals.py.
-constexpr uint64_t worth_it = uint64_t{1} << 20;
-// Smaller ones in the same transaction are saved by value.
+// Smaller ones are saved by value.
 constexpr uint64_t worth_sharing = uint64_t{64} << 10;
 
 // Blocks can be shared in multiples of this; 0: not by us.
@@ -28,35 +22,7 @@ bool worth_sharing_of(const Piece &p, uint64_t from) {
   return p.payload.length >= std::min(from, worth_sharing);
 }
 
-PatchFailure roll_back(const os::File &data, Journal &journal, std::span<const RangeRecord> ranges, std::byte *buffer,
-                       Error cause) {
-  for (const RangeRecord &range : ranges)
-    if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};
-  if (!data.sync_data() || !journal.invalidate()) return {std::move(cause), true, true};
-  const bool changed = cause.status == Status::invalid_argument;
-  return {std::move(cause), false, false, changed};
-}
-
 }  // namespace
-
-uint64_t undo_from(os::Env &env, const os::Filesystem &filesystem) {
-  if (filesystem.type != "xfs" && filesystem.type != "btrfs") return never;
-  const char *set = env.getenv("ST_JOURNAL");
-  const std::string_view wanted = set ? set : "";
-  return wanted == "undo" ? 0 : wanted == "redo" ? never : worth_it;
-}
-
-bool refuses_to_share(const Error &e) {
-  switch (e.os_errno) {
-    case EOPNOTSUPP:
-    case ENOTTY:
-    case ENOSYS:
-    case EINVAL:
-    case EXDEV:
-    case EPERM: return true;
-    default: return false;
-  }
-}
 
 Result<std::vector<RangeRecord>> save_old(const os::File &data, Journal &journal, std::span<const Piece> pieces,
                                           uint64_t from, const Control &control) {
@@ -91,33 +57,13 @@ bool plan_undo(const os::File &data, JournalPlan *journal, std::span<const Piece
   return true;
 }
 
-tl::expected<void, PatchFailure> apply_undoably(const os::File &data, const os::File &dir, Journal &journal,
-                                                std::span<const Piece> pieces, std::vector<RangeRecord> ranges,
-                                                const Identity &identity, const Control &control,
-                                                const StillThere &there) {
-  using Failed = tl::unexpected<PatchFailure>;
-  if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
-  if (auto sealed = journal.seal(identity, ranges, undo_record); !sealed)
-    return Failed({std::move(sealed.error()), false, false});
-  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));
-
-  const auto buffer = chunk_for(pieces);
-
-  // From here on recovery puts the old bytes back, which is no change yet.
-  ST_TRY(commit_there(journal, there, false));
-  if (auto written = write_pieces(data, journal, pieces, buffer); !written)
-    return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));
-  for (const Piece &p : pieces) {
-    auto out = write_out(data, p.offset, p.offset + p.payload.length, control);
-    if (!out && was_stopped(out.error()))
-      return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(out.error())));
-    if (!out) return Failed({std::move(out.error()), true, true});
-  }
-  // What a failed sync has left on the disk nobody knows: that is for recovery.
-  if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
-  if (auto invalidated = journal.invalidate(); !invalidated)
-    return Failed({std::move(invalidated.error()), true, true});
-  return {};
+PatchFailure roll_back(const os::File &data, Journal &journal, std::span<const RangeRecord> ranges, std::byte *buffer,
+                       Error cause) {
+  for (const RangeRecord &range : ranges)
+    if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};
+  if (!data.sync_data() || !journal.invalidate()) return {std::move(cause), true, true};
+  const bool changed = cause.status == Status::invalid_argument;
+  return {std::move(cause), false, false, changed};
 }
 
 Result<void> put_back(const os::File &data, const os::File &journal, const RangeRecord &range, std::byte *buffer) {

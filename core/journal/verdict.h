@@ -17,7 +17,7 @@ class [[nodiscard]] Verdict {
     return verdict;
   }
   bool is_good() const { return !why_; }
-  std::string why() && { return std::move(why_).value_or(std::string()); }  // empty of a good one
+  const std::string &why() const { return *why_; }  // of a bad one
 
  private:
   std::optional<std::string> why_;

@@ -50,12 +50,11 @@ class Merged {
   virtual size_t index_bytes() const = 0;  // of memory, besides those of the members
 };
 
-using HeldMerged = Versions<Merged>::Held;
-
 class Catalogue {
  public:
   explicit Catalogue(const DataFile &file) : Catalogue(file, file.hold()) {}
-  explicit Catalogue(HeldMerged several) : held_several_(std::move(several)), several_(held_several_.get()) {}
+  // `held` keeps `several`.
+  Catalogue(HeldState held, const Merged &several) : held_several_(std::move(held)), several_(&several) {}
   // What it answers may be given out until the handle releases it.
   Catalogue lent() && {
     if (held_several_) held_several_.lend();
@@ -102,7 +101,7 @@ class Catalogue {
   Catalogue(const DataFile &file, HeldSnapshot snapshot)
       : file_(&file), held_snapshot_(std::move(snapshot)), snapshot_(held_snapshot_.get()) {}
 
-  HeldMerged held_several_;
+  HeldState held_several_;
   const Merged *several_ = nullptr;
   const DataFile *file_ = nullptr;  // else
   HeldSnapshot held_snapshot_;

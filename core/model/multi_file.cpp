@@ -25,7 +25,7 @@ MultiFile::MultiFile(os::Env &env, OpenOptions options)
 
 bool MultiFile::lends(const void *bytes, uint64_t n) const {
   bool found = false;
-  catalogues_.each([&](const Merged &catalogue) {
+  each_merged([&](const Merged &catalogue) {
     for (const Opened &member : catalogue.opened()) found = found || member.data_file->lends(bytes, n);
   });
   return found;

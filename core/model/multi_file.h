@@ -1,8 +1,11 @@
 // What models of several members have in common, whatever makes them one:
 // members that open lazily under a limit of descriptors, the catalogue that is
-// shown, and bulk reads across members. A kind of model derives from it,
-// adds its members, and shows a catalogue of its own making.
+// shown, and bulk reads across members. A kind of model derives from MultiFileOf,
+// adds its members, and shows catalogues of its own kind.
 #pragma once
+
+#include <functional>
+#include <memory>
 
 #include "model/model.h"
 #include "model/model_file.h"
@@ -12,10 +15,7 @@ namespace st::store {
 class MultiFile : public Model {
  public:
   Account &account() const override { return *member_options_.account; }
-  Catalogue catalogue() const override { return Catalogue(catalogues_.hold()); }
   Catalogue lend() const override { return catalogue().lent(); }
-  void release() noexcept override { catalogues_.release(); }
-  void close() noexcept override { catalogues_.close(); }
   const OpenOptions &options() const override { return options_; }
   // Do some of these bytes lie in memory that views of a member show?
   bool lends(const void *bytes, uint64_t n) const;
@@ -35,13 +35,7 @@ class MultiFile : public Model {
  protected:
   MultiFile(os::Env &env, OpenOptions options);
 
-  // From now on this is the catalogue.
-  void show(std::unique_ptr<const Merged> catalogue) { catalogues_.show(std::move(catalogue)); }
-  HeldMerged hold() const { return catalogues_.hold(); }
-  template <class Visit>
-  void each_catalogue(Visit visit) const {
-    catalogues_.each(visit);
-  }
+  virtual void each_merged(const std::function<void(const Merged &)> &visit) const = 0;
 
  private:
   // A member's part of a bulk read.
@@ -60,7 +54,34 @@ class MultiFile : public Model {
   os::Env &env_;
   const OpenOptions options_;
   OpenOptions member_options_;
-  Versions<Merged> catalogues_;
+};
+
+// One that shows catalogues of the kind C, which is a Merged.
+template <class C>
+class MultiFileOf : public MultiFile {
+ public:
+  Catalogue catalogue() const override {
+    Held held = hold();
+    const C &shown = *held;
+    return {std::move(held), shown};
+  }
+  void release() noexcept override { catalogues_.release(); }
+  void close() noexcept override { catalogues_.close(); }
+
+ protected:
+  using MultiFile::MultiFile;
+  using Held = typename Versions<C>::Held;
+  // From now on this is the catalogue.
+  void show(std::unique_ptr<const C> catalogue) { catalogues_.show(std::move(catalogue)); }
+  Held hold() const { return catalogues_.hold(); }
+  template <class Visit>
+  void each_catalogue(Visit visit) const {
+    catalogues_.each(visit);
+  }
+  void each_merged(const std::function<void(const Merged &)> &visit) const override { catalogues_.each(visit); }
+
+ private:
+  Versions<C> catalogues_;
 };
 
 }  // namespace st::store

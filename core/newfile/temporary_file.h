@@ -40,7 +40,7 @@ class TemporaryFile {
   // Another description of the same file, without the lock.
   Result<os::File> open_again() const;
 
-  // Makes the file durable.
+  // What follows is in rename_into_place.cpp. Makes the file durable.
   Result<void> sync(const Control &control) const;
   // The same, gives it the name, and makes that durable. Status file_changed if the target's path no
   // longer leads to where this is: then the file is not renamed. It can be stopped until the file is durable.

@@ -7,6 +7,10 @@
 
 namespace st::os {
 
+TellBlocked holder_of(const LockRange &wanted) {
+  return [wanted](Error blocked, const os::File &file) { return tell_holder(std::move(blocked), file, wanted); };
+}
+
 Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std::vector<LockRange> &ranges,
                                                const os::LockWait &wait, const TellBlocked &tell, int flags) {
   os::Turnstile turnstile([&](const os::File &file) { return at.was_replaced(file).value_or(false); });

@@ -21,6 +21,8 @@ inline constexpr int most_lock_attempts = 1000;
 
 // Puts more into an error of a lock: the process that holds it.
 using TellBlocked = std::function<Error(Error blocked, const os::File &file)>;
+// The one for a caller that waits for all of `wanted`.
+TellBlocked holder_of(const LockRange &wanted);
 // `flags`: how to open it. Statuses busy; not_regular; those of opening and locking.
 Result<std::unique_ptr<LockedFile>> lock_named(const os::Location &at, const std::vector<LockRange> &ranges,
                                                const os::LockWait &wait, const TellBlocked &tell, int flags = O_RDWR);

@@ -120,7 +120,7 @@ Result<void> ShardCommit::commit_new_names() {
   }
   for (const auto &part : parts_) part->finish_new_name();
   if (done) return done;
-  shards_.poisoned_ = true;
+  shards_.poison();
   Error e = std::move(done.error());
   e.status = Status::needs_recovery;
   e.message =

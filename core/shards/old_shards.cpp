@@ -78,22 +78,22 @@ bool OldShards::is_temporary(const struct stat &file) const {
   });
 }
 
-// Empty: it is in `list`.
-Result<std::string> OldShards::why_no_list(const os::File &file, std::vector<write::OldShard> *list) const {
+// A good one is in `list`.
+Result<write::Verdict> OldShards::judge_list(const os::File &file, std::vector<write::OldShard> *list) const {
   ST_TRY(auto s, file.stat());
   struct stat index;
   if (const int r = index_.stat(&index); r < 0) return Failure(os_error(-r, "look at", index_.path()));
-  if (!S_ISREG(s.st_mode)) return std::string("it is no plain file");
-  if (s.st_nlink > (is_temporary(s) ? 2 : 1)) return std::string("it has another name");
-  if (std::string why = write::distrust(s, index, index_.env().geteuid()); !why.empty()) return why;
+  if (!S_ISREG(s.st_mode)) return write::Verdict::bad("it is no plain file");
+  if (s.st_nlink > (is_temporary(s) ? 2 : 1)) return write::Verdict::bad("it has another name");
+  if (write::Verdict owned = write::trust(s, index, index_.env().geteuid()); !owned.is_good()) return owned;
   const auto size = static_cast<uint64_t>(s.st_size);
-  if (size > write::longest_old_list) return text("it has ", size, " bytes");
+  if (size > write::longest_old_list) return write::Verdict::bad(text("it has ", size, " bytes"));
   std::string bytes(size, '\0');
   ST_TRY(file.read(bytes.data(), size, 0));
   auto parsed = write::parse_old_list(bytes);
-  if (!parsed) return std::string("it is damaged");
+  if (!parsed) return write::Verdict::bad("it is damaged");
   *list = std::move(*parsed);
-  return std::string();
+  return write::Verdict::good();
 }
 
 Result<void> OldShards::read_list(const ShardIndex &now) {
@@ -103,12 +103,12 @@ Result<void> OldShards::read_list(const ShardIndex &now) {
   if (r < 0) return Failure(os_error(-r, "look at", list_at().path()));
   has_list_ = true;
   if (!S_ISREG(there.st_mode)) {
-    damage_ = "it is no plain file";
+    verdict_ = write::Verdict::bad("it is no plain file");
     return {};
   }
   std::vector<write::OldShard> list;
   ST_TRY(auto file, list_at().open(O_RDONLY | O_NONBLOCK));
-  ST_TRY(damage_, why_no_list(file, &list));
+  ST_TRY(verdict_, judge_list(file, &list));
   const std::unordered_set<std::string_view> named(now.shards().begin(), now.shards().end());
   for (write::OldShard &old : list) {
     generation_ = std::max(generation_, write::generation_of(old.name));
@@ -143,7 +143,7 @@ void OldShards::put_list_aside(const write::Findings &findings) {
   const std::string aside = at.name() + std::string(write::aside_suffix);
   const int moved = index_.env().renameat(at.dir(), at.name().c_str(), at.dir(), aside.c_str());
   tell(findings, LogLevel::warning, Status::journal,
-       text("the list of old shards ", in_quotes(at.path()), " is not believed (", damage_,
+       text("the list of old shards ", in_quotes(at.path()), " is not believed (", verdict_.why(),
             moved < 0 ? "), nor can it be moved aside" : "); it was moved aside as *.bad",
             ", and the old shards that it may name stay; remove those that you know"));
 }
@@ -163,7 +163,7 @@ bool OldShards::remove(const std::string &name, const write::OldShard *listed, c
 }
 
 Result<void> OldShards::remove(uint64_t now, const write::Findings &findings) {
-  if (!damage_.empty()) put_list_aside(findings);
+  if (!verdict_.is_good()) put_list_aside(findings);
   for (const std::string &name : temporary_) write::remove_unlocked(index_.beside(name));
   const auto is_due = [&](const write::OldShard &old) { return old.until <= now; };
   if (unnamed_.empty() && std::none_of(listed_.begin(), listed_.end(), is_due)) return {};

@@ -10,6 +10,7 @@
 
 #include "format/shard_index.h"
 #include "journal/recover.h"
+#include "journal/verdict.h"
 #include "shards/old_list.h"
 
 namespace st::store {
@@ -22,7 +23,7 @@ class OldShards {
   // Those that the list names and that still are what it says. A list that cannot be believed names none.
   const std::vector<write::OldShard> &listed() const { return listed_; }
   const std::vector<std::string> &unnamed() const { return unnamed_; }  // of writers that died, or are dying
-  const std::string &damage() const { return damage_; }                 // of the list; empty: none
+  const write::Verdict &verdict() const { return verdict_; }            // on the list
   bool nothing() const { return !has_list_ && unnamed_.empty() && temporary_.empty(); }
   // The largest number in the name of a shard that the index or the list names.
   uint64_t generation() const { return generation_; }
@@ -43,14 +44,14 @@ class OldShards {
   os::Location list_at() const;
   Result<void> read_list(const ShardIndex &now);
   bool is_temporary(const struct stat &file) const;
-  Result<std::string> why_no_list(const os::File &file, std::vector<write::OldShard> *list) const;
+  Result<write::Verdict> judge_list(const os::File &file, std::vector<write::OldShard> *list) const;
   void put_list_aside(const write::Findings &findings);
   std::optional<std::unordered_set<std::string>> named_by_others(const write::Findings &findings) const;
   bool remove(const std::string &name, const write::OldShard *listed, const write::Findings &findings) const;
 
   os::Location index_;
   bool has_list_ = false;
-  std::string damage_;
+  write::Verdict verdict_;
   uint64_t generation_ = 0;
   std::vector<write::OldShard> listed_;
   std::vector<std::string> unnamed_, temporary_;  // shards, whole and not, which no index names

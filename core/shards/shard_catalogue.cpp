@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shards/shards.h"
+
 namespace st::store {
 
 ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members members)
@@ -11,6 +13,14 @@ ShardCatalogue::ShardCatalogue(const Shards &owner, ReadIndex read, Members memb
     first_.push_back(first);
     first += n;
   }
+}
+
+Result<void> ShardCatalogue::check_unchanged() const {
+  return owner_.check_unchanged(read_.identity);
+}
+
+bool ShardCatalogue::is_of(const struct stat &index) const {
+  return Shards::state_of(index) == Shards::state_of(read_.identity);
 }
 
 Result<ShardCatalogue::Pinned> ShardCatalogue::pin(uint32_t i) const {

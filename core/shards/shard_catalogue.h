@@ -3,11 +3,23 @@
 // the index says. Any thread.
 #pragma once
 
-#include <atomic>
+#include <memory>
+#include <vector>
 
-#include "shards/shards.h"
+#include "format/shard_index.h"
+#include "model/catalogue.h"
+#include "model/model_file.h"
 
 namespace st::store {
+
+// The index as it was read, and the file that it came from.
+struct ReadIndex {
+  ShardIndex index;
+  struct stat identity = {};
+  uint64_t hash = 0;  // of its bytes
+};
+
+class Shards;
 
 class ShardCatalogue final : public Merged {
  public:
@@ -44,9 +56,9 @@ class ShardCatalogue final : public Merged {
   // of opening.
   Result<Pinned> pin(uint32_t i) const;
   // Status file_changed if the index was replaced since.
-  Result<void> check_unchanged() const { return owner_.check_unchanged(read_.identity); }
+  Result<void> check_unchanged() const;
   // Is this the index file that was read?
-  bool is_of(const struct stat &index) const { return Shards::state_of(index) == Shards::state_of(read_.identity); }
+  bool is_of(const struct stat &index) const;
   // Does that state of the shard have the tensors that the index has in it, no more and no fewer?
   bool agrees(uint32_t shard, const Snapshot &snapshot) const;
   // Its snapshot, if somebody needed it already.

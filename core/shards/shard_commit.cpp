@@ -8,7 +8,6 @@
 #include "journal/roll_forward.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/room.h"
-#include "os/lock_holder.h"
 #include "os/turnstile.h"
 
 namespace st::store {
@@ -18,7 +17,7 @@ namespace {
 std::vector<std::unique_ptr<Participant>> in_order(const std::vector<Transaction *> &transactions) {
   std::vector<std::unique_ptr<Participant>> parts;
   parts.reserve(transactions.size());
-  for (Transaction *t : transactions) parts.push_back(std::make_unique<Participant>(*t));
+  for (Transaction *t : transactions) parts.push_back(std::make_unique<Participant>(t->staged()));
   std::sort(parts.begin(), parts.end(),
             [](const auto &a, const auto &b) { return a->file().path() < b->file().path(); });
   return parts;
@@ -170,8 +169,7 @@ Result<void> ShardCommit::lock_all() {
   const Control control = shards_.control_of(work_.progress);
   Participant *hot = nullptr;
   const write::LockSteps steps{
-      [&] { return std::vector{whole}; },
-      [&](Error blocked, const os::File &index) { return os::tell_holder(std::move(blocked), index, whole); },
+      [&] { return std::vector{whole}; }, os::holder_of(whole),
       [&](os::LockedFile &index) { return look(index, exclusive, &hot); },
       [&](const os::LockWait &wait) { return hot ? hot->recover(left()) : shards_.recover(wait); }};
   ST_TRY(write::lock_settled(shards_.location(), {left(), &control, nullptr}, steps, &index_.held));
@@ -351,7 +349,7 @@ Failure ShardCommit::open_outcome(Error cause) {
   // Before anything is unlocked: the next to lock it must see a hot journal.
   decision_.taken.journal.reset();
   for (const auto &part : parts_) part->drop(true);
-  shards_.poisoned_ = true;
+  shards_.poison();
   Error e = std::move(cause);
   e.status = Status::needs_recovery;
   e.message = text("the change of several shards was not finished (", e.message,

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "file/participant.h"
+#include "file/transaction.h"
 #include "shards/old_shards.h"
-#include "shards/shard_catalogue.h"
+#include "shards/shards.h"
 
 namespace st::store {
 

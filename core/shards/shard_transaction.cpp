@@ -8,7 +8,7 @@ Result<std::unique_ptr<ShardTransaction>> ShardTransaction::begin(Shards &shards
   if (!shards.options().writable)
     return fail(Status::read_only, in_quotes(shards.path()),
                 " was opened for reading only; open it for reading and writing to change it");
-  if (shards.poisoned_)
+  if (shards.poisoned())
     return fail(Status::poisoned, "an earlier commit of ", in_quotes(shards.path()),
                 " did not end well; close the handle and open the checkpoint anew");
   // A view of one shard may be the payload of another, of which that one knows nothing.
@@ -128,9 +128,31 @@ std::optional<uint32_t> ShardTransaction::first_shard() const {
   return first == held.end() ? std::nullopt : std::optional(static_cast<uint32_t>(first - held.begin()));
 }
 
-Result<void> ShardTransaction::remove_header_metadata(uint32_t shard, std::string_view key) {
-  ST_TRY(auto in, part(shard));
-  return of_shard(shard, in->set_metadata(key, std::nullopt));
+Result<void> ShardTransaction::replace_metadata(MetadataPairs pairs) {
+  const std::map<std::string_view, std::string_view> wanted(pairs.begin(), pairs.end());
+  std::map<std::string_view, std::string_view> found;
+  if (const auto first = first_shard()) {
+    ST_TRY(auto pinned, shown_.pin(*first));
+    const Index &header = pinned.snapshot->header.index;
+    for (size_t i = 0; i < header.metadata_size(); ++i) {
+      const auto pair = header.metadata_at(i);
+      found.insert(pair);
+      if (wanted.contains(pair.first)) continue;
+      ST_TRY(auto in, part(*first));
+      ST_TRY(of_shard(*first, in->set_metadata(pair.first, std::nullopt)));
+    }
+  }
+  for (size_t i = 0; i < shown_.metadata_size(); ++i) {
+    const auto [key, text] = shown_.metadata_at(i);
+    if (is_total(key)) continue;
+    found.insert_or_assign(key, text);
+    if (!wanted.contains(key)) ST_TRY(set_metadata(key, std::nullopt));
+  }
+  for (const auto &[key, text] : wanted) {
+    const auto now = found.find(key);
+    if (now == found.end() || now->second != text) ST_TRY(set_metadata(key, text));
+  }
+  return {};
 }
 
 // A shard that the index names no more is an old one, which others may have given a new name since: what is changed
@@ -162,7 +184,7 @@ Result<void> ShardTransaction::approve() const {
       e.shard = shard;
       return Failure(std::move(e));
     }
-  return approve_();
+  return approve_({});
 }
 
 ShardTransaction::Parts ShardTransaction::parts_with_work() const {
@@ -207,7 +229,7 @@ Result<void> ShardTransaction::commit() {
     show_result();
     return {};
   }
-  parts.front().second->before_change([this](const Snapshot &) { return approve(); });
+  parts.front().second->before_change([this](auto) { return approve(); });
   auto done = of_shard(parts.front().first, parts.front().second->commit());
   if (!done && done.error().status == Status::busy) return done;
   failed_ = true;
@@ -221,7 +243,7 @@ Result<void> ShardTransaction::commit_each() {
   ST_ASSERT(parts_.empty() && !changes_index());  // those would not be all or none
   for (uint32_t shard = 0; shard < shown_.shards().size(); ++shard) {
     ST_TRY(auto in, part(shard));
-    in->before_change([this](const Snapshot &) { return approve(); });
+    in->before_change([this](auto) { return approve(); });
     ST_TRY(options_.new_names ? commit_together({{shard, in}}) : of_shard(shard, in->commit()));
     shards_.used_journals(shown_.shards()[shard]);
     parts_.erase(shard);

@@ -19,29 +19,23 @@ class ShardTransaction final : public AnyTransaction {
   Result<void> remove(std::string_view name) override;
   Result<void> rename(std::string_view from, std::string_view to) override;
   Result<void> set_metadata(std::string_view key, std::optional<std::string_view> value) override;
+  Result<void> replace_metadata(MetadataPairs wanted) override;
+  Result<void> arrange(std::vector<std::string>) override { return {}; }
+  void before_change(Approve approve) override { approve_ = std::move(approve); }
   Result<CommitPlan> plan() override;
   Result<void> commit() override;
-
-  // The first one that will hold a tensor, by what is staged; none if none will.
-  std::optional<uint32_t> first_shard() const;
-  // A pair of a shard's own header, which readers of one file take for metadata.
-  Result<void> remove_header_metadata(uint32_t shard, std::string_view key);
-  // Asked at commit when all locks are held, and what they lock, and the index, is still what the handle shows: what it
-  // refuses is not done. Else status file_changed.
-  void before_change(std::function<Result<void>()> approve) { approve_ = std::move(approve); }
 
  private:
   using Parts = std::vector<std::pair<uint32_t, Transaction *>>;  // each with the number of its shard
 
   ShardTransaction(Shards &shards, TransactionOptions options)
-      : shards_(shards),
-        options_(std::move(options)),
-        held_(shards.hold()),
-        shown_(static_cast<const ShardCatalogue &>(*held_)) {}
+      : shards_(shards), options_(std::move(options)), held_(shards.hold()), shown_(*held_) {}
   Result<void> may_go_on() const;
   std::optional<uint32_t> shard_of(std::string_view name) const;
   Result<uint32_t> existing(std::string_view name) const;
   uint32_t place_for_new() const;
+  // The first one that will hold a tensor, by what is staged; none if none will.
+  std::optional<uint32_t> first_shard() const;
   Result<Transaction *> part(uint32_t shard);
   Parts parts_with_work() const;
   bool changes_index() const;
@@ -57,12 +51,12 @@ class ShardTransaction final : public AnyTransaction {
 
   Shards &shards_;
   const TransactionOptions options_;
-  const HeldMerged held_;  // and with it its shards, which the parts are of
+  const Versions<ShardCatalogue>::Held held_;  // and with it its shards, which the parts are of
   const ShardCatalogue &shown_;
   std::map<uint32_t, std::unique_ptr<Transaction>> parts_;          // by number of the shard
   std::unordered_map<std::string, std::optional<uint32_t>> moved_;  // names that are no longer where the index has them
   std::vector<MetadataChange> metadata_;
-  std::function<Result<void>()> approve_;
+  Approve approve_;
   bool failed_ = false;
 };
 

@@ -9,10 +9,8 @@
 #include "format/header.h"
 #include "journal/super_recover.h"
 #include "os/exclusive.h"
-#include "os/lock_holder.h"
 #include "os/random.h"
 #include "shards/shard_transaction.h"
-#include "shards/shard_catalogue.h"
 
 namespace st::store {
 
@@ -73,7 +71,7 @@ Result<void> Shards::show_anew() {
 
 void Shards::pin_in_all_states(const Member &shard) {
   std::lock_guard lock(mutex_);
-  each_catalogue([&](const Merged &c) { static_cast<const ShardCatalogue &>(c).pin_opened(&shard); });
+  each_catalogue([&](const ShardCatalogue &c) { c.pin_opened(&shard); });
 }
 
 // One look at the folder, not one at each shard.
@@ -117,7 +115,7 @@ void Shards::close() noexcept {
   for (const auto &shard : with_journals_) shard->opened()->close_idle_journals();
   with_journals_.clear();
   by_name_.clear();
-  MultiFile::close();
+  MultiFileOf::close();
 }
 
 write::Findings Shards::told() const {
@@ -167,8 +165,8 @@ Result<void> Shards::check_unchanged(const struct stat &read) const {
 Result<void> Shards::await_writers() const {
   constexpr os::LockRange whole = os::whole_file(false);
   const Control control = control_of({});
-  const auto tell = [&](Error e, const os::File &file) { return os::tell_holder(std::move(e), file, whole); };
-  auto locked = os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, tell, O_RDONLY);
+  auto locked =
+      os::lock_named(at_, {whole}, {options().lock_timeout_ms, &control, nullptr}, os::holder_of(whole), O_RDONLY);
   // Where nothing can be locked nobody changes shards. Where the index cannot be opened, the next to look at it will
   // tell.
   if (!locked && (locked.error().status == Status::busy || was_stopped(locked.error())))
@@ -199,8 +197,8 @@ Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const
 
 Result<void> Shards::refresh() {
   ST_TRY(at_.check_led_to());
-  const HeldMerged shown = hold();
-  for (const auto &shard : static_cast<const ShardCatalogue &>(*shown).shards()) {
+  const Held shown = hold();
+  for (const auto &shard : shown->shards()) {
     DataFile *c = shard->opened();
     if (auto fresh = c ? c->refresh() : Result<void>(); !fresh && fresh.error().status != Status::no_file) return fresh;
   }

@@ -6,23 +6,14 @@
 
 #include <map>
 
-#include "format/shard_index.h"
 #include "journal/recover.h"
 #include "model/multi_file.h"
 #include "newfile/temporary_file.h"
+#include "shards/shard_catalogue.h"
 
 namespace st::store {
 
-// The index as it was read, and the file that it came from.
-struct ReadIndex {
-  ShardIndex index;
-  struct stat identity = {};
-  uint64_t hash = 0;  // of its bytes
-};
-
-class ShardCatalogue;
-
-class Shards final : public MultiFile {
+class Shards final : public MultiFileOf<ShardCatalogue> {
  public:
   // `path` of the index; symbolic links are followed, but the shards are those
   // beside the path that was given.
@@ -36,13 +27,16 @@ class Shards final : public MultiFile {
 
   const std::string &path() const { return path_; }     // of the index, as it was given, made absolute
   const os::Location &location() const { return at_; }  // without symbolic links
+  // As DataFile::poison, of the index and all shards: a commit on several of them has an open outcome.
+  void poison() noexcept { poisoned_ = true; }
+  bool poisoned() const { return poisoned_; }
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
   static Result<ReadIndex> read_index(const os::Location &index);
 
  private:
   friend class ShardCommit;
   friend class ShardTransaction;
-  Shards(os::Env &env, OpenOptions options) : MultiFile(env, std::move(options)) {}
+  Shards(os::Env &env, OpenOptions options) : MultiFileOf(env, std::move(options)) {}
 
   friend class ShardCatalogue;
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.

@@ -68,6 +68,7 @@ OLD_SHARDS = "core/shards/old_shards.cpp"
 PATCH = "core/journal/patch.cpp"
 PIECES = "core/journal/pieces.cpp"
 UNDO = "core/journal/undo.cpp"
+MOVE_ASIDE = "core/journal/move_aside.cpp"
 WRITE_OUT = "core/newfile/write_out.cpp"
 FOLDER = "core/journal/journal_folder.cpp"
 FOLDER_H = "core/journal/journal_folder.h"
@@ -76,9 +77,12 @@ LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
 TRANSACTION = "core/file/transaction.cpp"
 TEMPORARY_FILE = "core/newfile/temporary_file.cpp"
+RENAME_INTO_PLACE = "core/newfile/rename_into_place.cpp"
 LOCATION = "core/os/location.cpp"
 NAMES = "core/newfile/names.cpp"
+STAGED = "core/file/staged.cpp"
 STAGING = "core/file/staging.cpp"
+COMMIT_LOCK = "core/file/commit_lock.cpp"
 PATCH_COMMIT = "core/file/patch_commit.cpp"
 REWRITE = "core/file/rewrite_commit.cpp"
 PLAN = "core/newfile/publish_plan.cpp"
@@ -91,6 +95,8 @@ JOURNAL_PLAN_H = "core/journal/journal_plan.h"
 LAYOUT_H = "core/journal/journal_layout.h"
 
 SYNC_PAYLOAD = "  ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());\n  if (name_durable_) return {};"
+SYNC_JOURNAL = "  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));\n"
+COMMIT_THERE = "  ST_TRY(commit_there(journal, there, !undo));\n"
 SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});\n"
 
 # fmt: off
@@ -110,7 +116,7 @@ MUTANTS = [
     Mutant("no sync of the commit record", JOURNAL,
            "  ST_TRY(file_.write(block.data(), block.size(), 0));\n  return file_.sync_data();",
            "  return file_.write(block.data(), block.size(), 0);", quick=True),
-    Mutant("no sync of the changed file", PATCH, SYNC_DATA, "", quick=True),
+    Mutant("no sync of the changed file", PATCH, SYNC_DATA, "if (undo) {\n" + SYNC_DATA + "}", quick=True),
     Mutant("no sync of the emptied journal", JOURNAL, "  if (emptied) emptied = file_.sync_data();\n", "", quick=True),
     Mutant("no sync of the folder that holds the journal folder", FOLDER,
            "  ST_TRY(file.folder()->sync());\n", ""),
@@ -123,41 +129,35 @@ MUTANTS = [
     Mutant("recovery does not empty the journal", HOT_JOURNAL,
            "  ST_TRY(hot.file.write(zeros, sizeof zeros, 0));\n", "  static_cast<void>(zeros);\n"),
     Mutant("a failed sync does not poison", PATCH_COMMIT,
-           "    if (failure.sync_failed || failure.open_outcome) data_file_.poisoned_ = true;\n", ""),
-    Mutant("a journal of open outcome is taken back", TRANSACTION,
-           "  if (journal_.journal->committed()) {\n", "  if (false) {\n"),
+           "    if (failure.sync_failed || failure.open_outcome) staged.file.poison();\n", ""),
+    Mutant("a journal of open outcome is taken back", STAGED,
+           "  if (journal.journal->committed()) {\n", "  if (false) {\n"),
     # order
-    Mutant("commit before the payload is durable", PATCH,
-           "if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));",
-           "static_cast<void>(dir);"),
-    Mutant("the file is written before commit", PATCH,
-           "  // The point of no return.\n",
-           "  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n"),
+    Mutant("commit before the payload is durable", PATCH, SYNC_JOURNAL, "if (undo) {\n" + SYNC_JOURNAL + "}"),
+    Mutant("the file is written before commit", PATCH, COMMIT_THERE,
+           "  if (!undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE),
     Mutant("the journal is emptied before the file is written", PATCH,
-           "  if (auto written = write_pieces", "  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n  if (auto written = write_pieces"),
-    Mutant("a journal of open outcome is unlocked after the tensors", TRANSACTION,
-           "    if (!done && journal_.journal->committed()) return_journal();\n", ""),
+           "  if (auto written = write_pieces", "  if (!undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  if (auto written = write_pieces"),
+    Mutant("a journal of open outcome is unlocked after the tensors", PATCH_COMMIT,
+           "    if (!done && staged.journal.journal->committed()) staged.return_journal();\n", ""),
     # undo records: syncs, steps and order
     Mutant("undo: no sync of the old bytes", JOURNAL, SYNC_PAYLOAD,
            "if (!record_.is_undo())\n    ST_TRY(file_.sync_data());\n  if (name_durable_) return {};", quick=True),
-    Mutant("undo: the record before the old bytes are durable", UNDO,
-           "if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));",
-           "static_cast<void>(dir);"),
-    Mutant("undo: the file is written before the record", UNDO, "  // From here on recovery puts",
-           "  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n  // From here on recovery puts", quick=True),
-    Mutant("undo: no sync of the changed file", UNDO, SYNC_DATA, "", quick=True),
-    Mutant("undo: the journal is emptied before the file is durable", UNDO,
-           "  // What a failed sync has left", "  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n  // What a failed sync has left", quick=True),
-    Mutant("undo: an error is not rolled back", UNDO,
+    Mutant("undo: the record before the old bytes are durable", PATCH, SYNC_JOURNAL, "if (!undo) {\n" + SYNC_JOURNAL + "}"),
+    Mutant("undo: the file is written before the record", PATCH, COMMIT_THERE,
+           "  if (undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE, quick=True),
+    Mutant("undo: no sync of the changed file", PATCH, SYNC_DATA, "if (!undo) {\n" + SYNC_DATA + "}", quick=True),
+    Mutant("undo: the journal is emptied before the file is durable", PATCH,
+           "  // 8. What a failed sync has left", "  if (undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  // 8. What a failed sync has left", quick=True),
+    Mutant("undo: an error is not rolled back", PATCH,
            "return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(written.error())));",
            "return Failed({std::move(written.error()), false, false});"),
     Mutant("undo: what was rolled back is not synced", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!journal.invalidate())"),
     Mutant("undo: the journal stays after rolling back", UNDO, "if (!data.sync_data() || !journal.invalidate())", "if (!data.sync_data())"),
     Mutant("undo: a failed rolling back is taken for one", UNDO,
            "    if (!put_back(data, journal.file(), range, buffer)) return {std::move(cause), true, true};", "    static_cast<void>(put_back(data, journal.file(), range, buffer));"),
-    Mutant("undo: a failed sync of the file is rolled back, not left to recovery", UNDO,
-           "if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});",
-           "if (auto synced = data.sync_data(); !synced) return Failed(roll_back(data, journal, ranges, buffer.bytes.get(), std::move(synced.error())));"),
+    Mutant("undo: a failed sync of the file is rolled back, not left to recovery", PATCH, SYNC_DATA,
+           "if (auto synced = data.sync_data(); !synced) return Failed(undo ? roll_back(data, journal, ranges, buffer.bytes.get(), std::move(synced.error())) : PatchFailure{std::move(synced.error()), true, true});"),
     Mutant("undo: a record that was not emptied durably stays away", JOURNAL,
            "    if (record_.is_undo()) static_cast<void>(file_.write(block.data(), block.size(), 0));\n", "    static_cast<void>(block);\n"),
     Mutant("undo: a failed share is not made up for by copying", UNDO,
@@ -171,25 +171,25 @@ MUTANTS = [
     Mutant("flags of a version to come are believed", LAYOUT, "out->flags == 0 || out->flags == undo_record || out->flags == super_record", "true"),
     Mutant("undo: a block of the neighbour before is shared", JOURNAL_PLAN_H, "begin(round_up(offset, block))", "begin(round_down(offset, block))"),
     Mutant("undo: a block of the neighbour behind is shared", JOURNAL_PLAN_H, "end(round_down(offset + length, block))", "end(round_up(offset + length, block))"),
-    Mutant("undo: hashes of other sectors are believed", "core/file/transaction.h", "piece.table.fits(piece.offset)", "true"),
+    Mutant("undo: hashes of other sectors are believed", "core/journal/pieces.h", "table.fits(offset)", "true"),
     Mutant("a commit does not look for the room that its plan names", TRANSACTION,
-           "  ST_TRY(check_room(locked.file(), reckon(locked.file(), nullptr)));\n", ""),
+           "  ST_TRY(check_room(staged_, lock.file(), reckon(staged_, lock.file(), nullptr)));\n", ""),
     Mutant("shards: a commit does not look for the room that its plan names", SHARDS_COMMIT, "if (auto room = check_room(); !room) {", "if (auto room = Result<void>(); !room) {"),
     Mutant("undo: room for copies is not looked for", PATCH_COMMIT,
-           "return write::room_with_metadata(snapshot_->filesystem.type, room) <= write::room_of(data).free;", "return true;"),
-    Mutant("undo: what the caller may free at once is borrowed", STAGING, "may_borrow = !options_.copy && ", "may_borrow = "),
-    Mutant("undo: a refusal is not remembered", PATCH_COMMIT, "    if (write::refuses_to_share(e)) data_file_.undo_from_ = write::never;\n", ""),
+           "return write::room_with_metadata(staged.snapshot->filesystem.type, room) <= write::room_of(data).free;", "return true;"),
+    Mutant("undo: what the caller may free at once is borrowed", STAGING, "may_borrow = !staged.options.copy && ", "may_borrow = "),
+    Mutant("undo: a refusal is not remembered", PATCH_COMMIT, "    if (write::refuses_to_share(e)) staged.file.never_undo();\n", ""),
     # payloads
     Mutant("a payload is not compared with what was staged", PIECES, "if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)", "if (false)"),
     Mutant("a payload is hashed in the caller's memory", JOURNAL, "    hasher.add(buffer.get(), take);\n", "    hasher.add(from, take);\n"),
-    Mutant("a publish does not compare what was staged", REWRITE, "  ST_TRY(check_payloads(file, plan));\n", ""),
+    Mutant("a publish does not compare what was staged", REWRITE, "  ST_TRY(check_payloads(staged, file, plan));\n", ""),
     Mutant("undo: a payload is not compared with what was noted", PIECES,
            "  if (!same) return fail(Status::invalid_argument, \"the new bytes changed between staging and commit\");\n", ""),
     Mutant("undo: a payload is written before it is compared", PIECES, "  ST_TRY(auto same, journal.was_noted(piece.table, done,",
            "  ST_TRY(data.write(buffer.bytes.get(), n, piece.offset + done));\n  ST_TRY(auto same, journal.was_noted(piece.table, done,"),
     Mutant("undo: a payload that changed with the file is not tried again", PATCH_COMMIT, "if (applied || !applied.error().payload_changed) return applied;", "return applied;"),
-    Mutant("undo: a view of the same handle is borrowed", STAGING, " && !is_view(value);", ";"),
-    Mutant("what was borrowed is staged without a comparison", STAGING, "  if (!same) return Failure(changed_payload(s->name));\n", ""),
+    Mutant("undo: a view of the same handle is borrowed", STAGING, " && !is_view(staged, value);", ";"),
+    Mutant("what was borrowed is staged without a comparison", STAGING, "  if (!same) return Failure(changed_payload(t->name));\n", ""),
     # hashes
     Mutant("the commit record's hash is not checked", LAYOUT,
            "  if (load_u64le(sector.data() + record_bytes) != hash64(sector.data(), record_bytes)) return JournalState::damaged;\n", ""),
@@ -197,7 +197,7 @@ MUTANTS = [
     Mutant("a list of ranges is taken into memory as a whole", MANIFEST, "constexpr uint64_t window = 1024;", "constexpr uint64_t window = uint64_t{1} << 50;"),
     Mutant("the payload's hash is not checked", HOT_JOURNAL, "if (payload_hash.digest() != range.payload_hash)", "if (false)"),
     Mutant("the table's hash is not checked", HOT_JOURNAL, "if (table_hash.digest() != range.sectors_hash)", "if (false)"),
-    Mutant("old bytes are not checked", HOT_JOURNAL, "if (!is_new && !is_old && foreign.empty())", "if (false)"),
+    Mutant("old bytes are not checked", HOT_JOURNAL, "if (!is_new && !is_old && sectors.is_good())", "if (false)"),
     Mutant("the file's identity is not checked", HOT_JOURNAL, "if (identity != record.identity)", "if (false)"),
     Mutant("the header is no part of the identity", "core/journal/identity.cpp", "  id.header_hash = hasher.digest();", "  id.header_hash = 0;"),
     # bounds and trust
@@ -215,10 +215,10 @@ MUTANTS = [
     Mutant("a link that takes a file's place while it is locked is taken for it", LOCATION,
            "out, nameless_ ? 0 : AT_SYMLINK_NOFOLLOW)", "out, 0)"),
     Mutant("a path that no longer leads to its file is believed", LOCATION, "  if (led) return {};\n", "  return {};\n"),
-    Mutant("a save does not ask once more where its path leads", TEMPORARY_FILE,
+    Mutant("a save does not ask once more where its path leads", RENAME_INTO_PLACE,
            "  if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});\n", ""),
     Mutant("a publish takes the name of whatever stands there by then", REWRITE,
-           "  ST_TRY(check_in_place(locked));  // it may have taken long\n", ""),
+           "  ST_TRY(check_in_place(staged, lock));  // it may have taken long\n", ""),
     Mutant("shards: nobody asks once more where the paths lead", SHARDS_COMMIT,
            "  ST_TRY(check_in_place());\n", ""),
     Mutant("whatever begins like a temporary is one", NAMES, " || name.size() != prefix.size() + digits) return false;\n",
@@ -247,16 +247,16 @@ MUTANTS = [
     Mutant("a journal of another inode is never applied", HOT_JOURNAL, "if (!same_inode && !touched_)", "if (!same_inode)"),
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (taken.journal && check_beside(taken))", "if (taken.journal)"),
     Mutant("a child takes its parent's journals", FOLDER, "  forget_if_forked();\n  Error last;", "  Error last;"),
-    Mutant("a transaction does not lock its tensors", TRANSACTION,
-           "  for (const write::Piece &p : pieces()) ranges.push_back({p.offset, p.payload.length, true});\n", ""),
-    Mutant("a transaction does not hold off recovery", TRANSACTION,
-           "std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
-    Mutant("a transaction does not look for journals", TRANSACTION, "  if (!settled) return write::Look::hot;\n", ""),
+    Mutant("a transaction does not lock its tensors", COMMIT_LOCK,
+           "  for (const write::Piece &p : staged.pieces()) ranges.push_back({p.offset, p.payload.length, true});\n", ""),
+    Mutant("a transaction does not hold off recovery", COMMIT_LOCK,
+           "std::vector<os::LockRange> ranges{{0, staged.snapshot->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
+    Mutant("a transaction does not look for journals", COMMIT_LOCK, "  if (!settled) return write::Look::hot;\n", ""),
     Mutant("nobody looks whether what is locked was replaced", EXCLUSIVE, "    if (!replaced) return locked;\n", "    return locked;\n"),
-    Mutant("a transaction does not look whether the header was rewritten", TRANSACTION, "  if (*identity != known) {", "  if (false) {"),
+    Mutant("a transaction does not look whether the header was rewritten", COMMIT_LOCK, "  if (*identity != known) {", "  if (false) {"),
     # a journal folder that goes
     Mutant("what was staged in a folder that is gone is not staged anew", PATCH_COMMIT,
-           "  ST_TRY(restage_if_gone());\n", ""),
+           "  ST_TRY(restage_if_gone(staged));\n", ""),
     Mutant("a journal that went after its record is believed in", PATCH,
            "  if (auto found = there(); !found) {\n    const bool stands", "  if (Result<void> found; !found) {\n    const bool stands"),
     Mutant("shards: a part that went before the decision is carried out", SHARDS_COMMIT,
@@ -265,7 +265,7 @@ MUTANTS = [
     Mutant("shards: no sync of the super-journal's list", SHARDS_COMMIT,
            "  return journal.sync_payload(decision_.taken.folder->dir());", "  return {};"),
     Mutant("shards: new files are not synced", PARTICIPANT,
-           "  ST_TRY(made->replacement->sync(of_.control_));\n", ""),
+           "  ST_TRY(made->replacement->sync(of_.control));\n", ""),
     Mutant("shards: names of new files are not durable before the decision", SHARDS_COMMIT,
            "  if (makes_files)\n    ST_TRY(sync_folder());\n  const write::Identity known", "  const write::Identity known"),
     Mutant("shards: the index does not wait for what shards gain", SHARDS_COMMIT,
@@ -278,7 +278,7 @@ MUTANTS = [
     Mutant("shards: the super-journal goes before the parts", SHARDS_COMMIT,
            "  for (const auto &part : parts_)\n    ST_TRY(part->mark_done());\n  return decision_.taken.journal->invalidate();",
            "  ST_TRY(decision_.taken.journal->invalidate());\n  for (const auto &part : parts_)\n    ST_TRY(part->mark_done());\n  return {};"),
-    Mutant("shards: a finished part is emptied to zeros", PARTICIPANT, "  return of_.journal_.journal->finish();", "  return of_.journal_.journal->invalidate();"),
+    Mutant("shards: a finished part is emptied to zeros", PARTICIPANT, "  return of_.journal.journal->finish();", "  return of_.journal.journal->invalidate();"),
     Mutant("shards: recovery empties a finished part to zeros", HOT_JOURNAL, "  return put_record(part, done_record);", "  return empty(part);"),
     Mutant("shards: a part that was found done is not made durable", "core/journal/roll_forward.cpp", "    if (t.journal) ST_TRY(mark_done", "    if (t.journal && !t.done()) ST_TRY(mark_done"),
     Mutant("shards: a done record is dropped before its super-journal", RECOVER,
@@ -287,7 +287,7 @@ MUTANTS = [
            "decision_on(file_, done.record, identity, true)", "decision_on(file_, done.record, identity, false)"),
     Mutant("an empty journal is dropped before that is durable", HOT_JOURNAL,
            "  if (found.size > 0)\n    ST_TRY(empty(found));\n", ""),
-    Mutant("what was moved aside may come back", HOT_JOURNAL, "      ST_TRY(dir.sync());\n", ""),
+    Mutant("what was moved aside may come back", MOVE_ASIDE, "      ST_TRY(dir.sync());\n", ""),
     Mutant("what a dead writer had emptied is not made durable", RECOVER, "  if (!journals.idle) return true;\n", "  return true;\n"),
     Mutant("shards: what a dead writer had marked as done is not made durable", HOT_JOURNAL, "found.is_done() ? mark_done(found)", "found.is_done() ? Result<void>()"),
     Mutant("what a dead writer had emptied is dropped before that is durable", HOT_JOURNAL,
@@ -306,7 +306,7 @@ MUTANTS = [
     Mutant("a journal of a writer who works elsewhere is synced", RECOVER, "  return read && read->is_good() && meets;", "  return found.has_last || (read && read->is_good() && meets);"),
     Mutant("a save overlooks a dying writer's journal", REPLACE_FILE, "settle_hot_journals(*folder, now, {{}, {&all, 1}})", "settle_hot_journals(*folder, now, {})"),
     Mutant("the name of a file that was replaced is not synced", PATCH_COMMIT,
-           "  ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));\n", ""),
+           "  ST_TRY(staged.file.journals().make_name_durable(lock.identity.inode));\n", ""),
     Mutant("the name of a file is taken for durable by an inode of old", "core/journal/journal_folder.h", "    if (named_ != inode) named_ = 0;\n", "    static_cast<void>(inode);\n"),
     Mutant("the name of a file is synced each time", FOLDER, "  named_ = inode;\n", ""),
     Mutant("shards: a part that is gone counts as carried out", "core/journal/roll_forward.cpp", "  if (!target.journal)\n    return Verdict::bad(\n        text(in_quotes(target.entry->file), \" was to", "  if (!target.journal) return Verdict::good();\n  if (false)\n    return Verdict::bad(\n        text(in_quotes(target.entry->file), \" was to"),
@@ -337,8 +337,8 @@ MUTANTS = [
     Mutant("shards: a handle that followed in vain goes on", SHARDS, "&now != pinned.snapshot && !shown_.agrees(shard, now)", "&now == nullptr"),
     # new files
     Mutant("a temporary that was made again is not locked", TEMPORARY_FILE, "    lock_.release();  // or it would end the next one's, which is of file_ too\n", ""),
-    Mutant("a new file is not synced before it is renamed", TEMPORARY_FILE, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
-    Mutant("a rename is not synced", TEMPORARY_FILE, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
+    Mutant("a new file is not synced before it is renamed", RENAME_INTO_PLACE, "  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});\n", "  static_cast<void>(control);\n"),
+    Mutant("a rename is not synced", RENAME_INTO_PLACE, "if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});", ";"),
     # new names
     Mutant("new names: a new shard is not synced", PARTICIPANT, "  return first_->replacement->file().sync();", "  return {};"),
     Mutant("new names: they are not durable before the index", NEW_NAMES, "name_after(name_of(*part))));\n  return sync_folder();", "name_after(name_of(*part))));\n  return {};"),
@@ -357,11 +357,11 @@ MUTANTS = [
     Mutant("new names: whatever stands under a listed name is removed", OLD_SHARDS, "return s.st_ino == listed.inode &&", "return s.st_ino != 0 || s.st_ino == listed.inode &&"),
     Mutant("new names: other indexes in the folder are not asked", OLD_SHARDS, "named.insert(read->index.shards().begin(), read->index.shards().end());", ""),
     Mutant("new names: an index that cannot be read names nothing", OLD_SHARDS, "      return std::nullopt;\n    }\n    named", "      continue;\n    }\n    named"),
-    Mutant("new names: anybody's list is believed", OLD_SHARDS, "!why.empty()) return why;", "!why.empty()) return std::string();"),
+    Mutant("new names: anybody's list is believed", OLD_SHARDS, "!owned.is_good()) return owned;", "!owned.is_good()) return write::Verdict::good();"),
     Mutant("new names: an old shard is changed though the index names it no more", SHARDS, "  ST_TRY(check_named());\n", ""),
     Mutant("a temporary of a dead writer stays", TEMPORARY_FILE, "return excludes && *excludes && at.env().unlinkat(at.dir(), at.name().c_str(), 0) == 0;", "return excludes && *excludes;"),
     Mutant("a failed writer leaves its temporary", TEMPORARY_FILE, "if (named_ && file_.env().fork_generation() == process_) env().unlinkat(target_.dir(), temporary_.c_str(), 0);", ""),
-    Mutant("a publish does not lock the whole file", TRANSACTION, "if (publishes()) ranges = {os::whole_file(true)};", "if (publishes()) ranges.clear();"),
+    Mutant("a publish does not lock the whole file", COMMIT_LOCK, "if (staged.publishes()) ranges = {os::whole_file(true)};", "if (staged.publishes()) ranges.clear();"),
     # turns
     Mutant("turns: the whole file has the turnstile in it", RANGE_LOCK_H, "whole_file_bytes, exclusive}", "0, exclusive}"),
     Mutant("turns: a patch does not look at the gate", TURNSTILE,
@@ -373,10 +373,10 @@ MUTANTS = [
     Mutant("turns: a writer does not look whether others wait", TURNSTILE, "  ST_TRY(auto others, is_taken(file_, turnstile_bytes));", "  const bool others = false;"),
     Mutant("turns: a place is given up before there is another", TURNSTILE,
            "    ST_TRY(pass.come_over());\n", ""),
-    Mutant("turns: a publish does not hand over", REWRITE, "  if (placed) os::hand_over(locked.file(), locked.held->lock);\n", ""),
+    Mutant("turns: a publish does not hand over", REWRITE, "  if (placed) os::hand_over(lock.file(), lock.held->lock);\n", ""),
     Mutant("a publish forgets what was staged for a patch", STAGING, "    changes.push_back(std::move(change));\n  }", "  }"),
-    Mutant("a publish copies before its payloads are in the journal", REWRITE, "  if (journal_.journal)\n    ST_TRY(journal_.journal->flush());\n", ""),
-    Mutant("a file whose name was not synced is called durable", REWRITE, "  if (placed) return {};\n  data_file_.poisoned_ = true;", "  return {};"),
+    Mutant("a publish copies before its payloads are in the journal", REWRITE, "  if (staged.journal.journal)\n    ST_TRY(staged.journal.journal->flush());\n", ""),
+    Mutant("a file whose name was not synced is called durable", REWRITE, "  if (placed) return {};\n  staged.file.poison();", "  return {};"),
     Mutant("data begins where nothing can be shared", PLAN, "next_congruent(least, best.rest, options.block)", "next_congruent(least, best.rest + 8, options.block)"),
     Mutant("blocks are shared that lie apart", TRANSFER, "if (block == 0 || range.from % block != range.to % block) return {};", "if (block == 0) return {};"),
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),

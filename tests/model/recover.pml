@@ -47,7 +47,7 @@ inline recover(me) {
     i++
   :: i < WRITERS && name[i].now && record[i].now == COMMITTED -> /* Recovery::settle */
 #ifndef RECOVER_UNLOCKED
-    d_step { /* Replay::why_not: no honest journal is damaged or foreign */
+    d_step { /* Replay::judge: no honest journal is damaged or foreign */
       assert(body[i].now);
       assert(!touches(i, 0) || tensor[0].now == value[i] || tensor[0].now == old[2 * i]);
       assert(!touches(i, 1) || tensor[1].now == value[i] || tensor[1].now == old[2 * i + 1])

@@ -196,8 +196,8 @@ class Reading {
                                     {"payload hash", "XXH3"},
                                     {"sectors", fmt::format("at {:#x}", r.sectors)},
                                     {"sectors hash", "XXH3"}});
-      if (const std::string why = rules.why_not(r); !why.empty()) {
-        field(end, 0, "damaged", why);
+      if (const st::write::Verdict sound = rules.judge(r); !sound.is_good()) {
+        field(end, 0, "damaged", sound.why());
         return;
       }
       const bool is_undo = record_.is_undo();

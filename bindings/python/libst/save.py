@@ -2,10 +2,10 @@
 
 import ctypes
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any, NoReturn, Optional
 
 from . import _abi
+from ._block import EndsWithBlock
 from ._callbacks import Callbacks, Progress, callbacks_for
 from ._handle import Handle, opened
 from ._hub import warn_of_blob
@@ -116,7 +116,7 @@ def writer(
     return Writer._open(raw, _Given((), Columns(), metadata), options, callbacks)
 
 
-class Writer:
+class Writer(EndsWithBlock):
     """A file being written; see `libst.writer`.
 
     Belongs to one thread at a time. One that is not finished is dropped when it is no longer referenced. It cannot be
@@ -167,21 +167,8 @@ class Writer:
         """Drop what was written. May be repeated, and called after `finish`."""
         self._handle = None
 
-    def __enter__(self) -> "Writer":
-        self._live()
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        value: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        try:
-            if kind is None and self._handle is not None:
-                self.finish()
-        finally:
-            self.abort()
+    def _complete(self) -> None:
+        self.finish()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a writer belongs to its process: write the file there, or send the tensors")

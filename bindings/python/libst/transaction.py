@@ -1,9 +1,9 @@
 """Several changes that become durable together, or not at all."""
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional
 
 from . import _abi
+from ._block import EndsWithBlock
 from ._callbacks import Callbacks
 from ._handle import Handle, opened
 from ._names import encoded
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
     shard_grace_s: int = 0
 
 
-class Transaction:
+class Transaction(EndsWithBlock):
     """Changes staged on a file; see `File.transaction`.
 
     Belongs to one thread at a time. One that is neither committed nor aborted is
@@ -155,21 +155,8 @@ class Transaction:
         """Drop all staged changes. May be repeated, and called after a commit."""
         self._handle = self._borrowed = self._file = None
 
-    def __enter__(self) -> "Transaction":
-        self._live()
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        value: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
-        try:
-            if kind is None and self._handle is not None:
-                self.commit()
-        finally:
-            self.abort()
+    def _complete(self) -> None:
+        self.commit()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a transaction belongs to its process: open the file in the worker and begin one there")

@@ -10,10 +10,7 @@
 namespace st {
 namespace {
 
-using testing::pattern;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::sized;
+using namespace testing;
 
 class CapiBulk : public testing::CapiScene {
  protected:

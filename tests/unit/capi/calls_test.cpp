@@ -7,10 +7,8 @@
 namespace st {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::commit;
-using testing::same_bytes;
-using testing::sized;
 
 class CapiCalls : public testing::CapiScene {
  protected:

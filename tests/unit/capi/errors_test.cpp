@@ -12,9 +12,7 @@
 namespace st {
 namespace {
 
-using testing::bytes_of;
-using testing::put_bytes;
-using testing::sized;
+using namespace testing;
 
 // Straight from the header, so that none is forgotten.
 TEST(CapiStatus, EveryOneInTheHeaderHasItsName) {

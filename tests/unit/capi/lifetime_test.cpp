@@ -9,10 +9,8 @@
 namespace st {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::commit;
-using testing::same_bytes;
-using testing::sized;
 namespace fs = std::filesystem;
 
 class CapiLifetime : public testing::CapiScene {

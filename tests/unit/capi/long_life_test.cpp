@@ -18,9 +18,7 @@ namespace st {
 namespace {
 
 using testing::commit;
-using testing::pattern;
-using testing::same_bytes;
-using testing::sized;
+using namespace testing;
 namespace fs = std::filesystem;
 
 size_t bounded(size_t small, size_t usual, size_t full) {

@@ -83,10 +83,7 @@ void operator delete[](void *p, const std::nothrow_t &) noexcept {
 namespace st {
 namespace {
 
-using testing::bytes_of;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::sized;
+using namespace testing;
 namespace fs = std::filesystem;
 
 class OutOfMemory : public testing::CapiScene {

@@ -7,11 +7,8 @@
 namespace st {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::commit;
-using testing::pattern;
-using testing::same_bytes;
-using testing::sized;
 namespace fs = std::filesystem;
 
 class CapiSnapshot : public testing::CapiScene {

@@ -9,8 +9,7 @@
 namespace st {
 namespace {
 
-using testing::put_bytes;
-using testing::sized;
+using namespace testing;
 
 // The layout is the ABI. A change here is a new soname.
 TEST(CapiStructs, LieAsTheyAlwaysLay) {

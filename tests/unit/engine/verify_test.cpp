@@ -10,12 +10,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::put_bytes;
-using testing::same_bytes;
+using namespace testing;
 
 class VerifyTest : public testing::StoreScene {
  protected:

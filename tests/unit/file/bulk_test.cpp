@@ -17,12 +17,7 @@ namespace st::store {
 namespace {
 
 using read::MapMode;
-using testing::fails_with;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
-using testing::TestTensor;
-using testing::u8_tensor;
+using namespace testing;
 using Indices = std::vector<size_t>;
 
 // Small tensors and large ones, empty ones at the borders and between.

@@ -9,10 +9,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
+using namespace testing;
 
 class Concurrency : public testing::StoreScene {
  protected:

@@ -12,11 +12,7 @@ namespace st::store {
 namespace {
 
 using read::MapMode;
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
+using namespace testing;
 namespace fs = std::filesystem;
 
 constexpr int populate_read = 22, populate_write = 23;  // MADV_POPULATE_...

@@ -8,13 +8,8 @@
 namespace st::store {
 namespace {
 
-using testing::AsUser;
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::is_ok;
-using testing::put_bytes;
-using testing::same_bytes;
 namespace fs = std::filesystem;
 
 class DataFileTest : public testing::StoreScene {

@@ -5,12 +5,8 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::same_bytes;
 namespace fs = std::filesystem;
 
 // Tells the data file's writes and syncs from the journal's.

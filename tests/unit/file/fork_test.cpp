@@ -10,10 +10,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
+using namespace testing;
 namespace fs = std::filesystem;
 
 // Two processes take turns.

@@ -7,14 +7,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::nth_call_fails;
-using testing::pattern;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::StaleEnv;
+using namespace testing;
 namespace fs = std::filesystem;
 
 class Hosts : public testing::StoreScene {

@@ -10,14 +10,7 @@ namespace st::store {
 namespace {
 
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::file_of;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
-using testing::SimEnv;
-using testing::u8_tensor;
+using namespace testing;
 
 enum class Way { redo, redo_copied, undo, undo_copied, publish, publish_copied };
 

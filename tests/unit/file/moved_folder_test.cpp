@@ -11,13 +11,8 @@ namespace st::store {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::put_bytes;
-using testing::same_bytes;
 
 struct Kind {
   const char *name, *file;

@@ -7,11 +7,7 @@
 namespace st::store::old_kernel {
 namespace {
 
-using testing::bytes_of;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::pattern;
-using testing::StoreScene;
+using namespace testing;
 
 enum Lacks : unsigned {
   openat2 = 1,            // Linux 5.6

@@ -14,17 +14,7 @@
 namespace st::store::payload_views {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::file_of;
-using testing::is_ok;
-using testing::pattern;
-using testing::poke;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::SharingEnv;
-using testing::TempDir;
-using testing::u8_tensor;
+using namespace testing;
 namespace fs = std::filesystem;
 
 // Syncs cost much, and are for other tests.

@@ -6,8 +6,7 @@
 namespace st::store {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 
 class PendingCatalogueTest : public ::testing::Test {
  protected:

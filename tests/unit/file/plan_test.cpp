@@ -10,11 +10,7 @@
 namespace st::store {
 namespace {
 
-using testing::CountingEnv;
-using testing::CountingXfs;
-using testing::fails_with;
-using testing::is_ok;
-using testing::RandomModel;
+using namespace testing;
 
 struct Case {
   const char *name;

@@ -6,13 +6,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::file_of;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
-using testing::u8_tensor;
+using namespace testing;
 
 class PublishTest : public testing::StoreScene {
  protected:

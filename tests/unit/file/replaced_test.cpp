@@ -4,12 +4,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::pattern;
-using testing::put_bytes;
-using testing::same_bytes;
+using namespace testing;
 namespace fs = std::filesystem;
 
 class Replaced : public testing::StoreScene {

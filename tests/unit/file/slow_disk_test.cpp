@@ -14,12 +14,7 @@
 namespace st::store::slow_disk {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::pattern;
-using testing::put_bytes;
-using testing::SharingEnv;
+using namespace testing;
 namespace fs = std::filesystem;
 
 constexpr size_t size = size_t{8} << 20;

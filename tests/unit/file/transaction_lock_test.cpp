@@ -7,10 +7,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::same_bytes;
+using namespace testing;
 
 class TransactionLock : public testing::StoreScene {
  protected:
@@ -176,7 +173,7 @@ TEST_F(TransactionLock, APublishEndsWhenThoseWhoWaitedAtTheOldFileHaveLeftIt) {
   options.publish = true;
   auto t = begin(*c, std::move(options));
   ASSERT_TRUE(is_ok(t->update("a", value(*c, "a", new_a))));
-  t->before_change([&](const Snapshot &) {
+  t->before_change([&](auto) {
     leaving.waits = hold(os::waiting_patches.begin, 1, false);
     return Result<void>();
   });

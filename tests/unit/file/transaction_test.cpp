@@ -6,11 +6,7 @@
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
+using namespace testing;
 namespace fs = std::filesystem;
 
 class TransactionTest : public testing::StoreScene {};

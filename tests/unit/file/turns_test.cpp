@@ -10,10 +10,7 @@
 namespace st::store {
 namespace {
 
-using testing::is_ok;
-using testing::pattern;
-using testing::TimedEnv;
-using testing::u8_tensor;
+using namespace testing;
 
 constexpr uint64_t size = 3000;
 constexpr uint64_t shape[] = {size};
@@ -49,7 +46,7 @@ class Turns : public ::testing::Test {
     const std::string bytes = pattern(size, static_cast<unsigned>(env.now_us()));
     if (auto staged = t->update(name, u8(bytes)); !staged) return Failure(std::move(staged.error()));
     Times times{env.now_us(), 0, 0};
-    t->before_change([&](const Snapshot &) {
+    t->before_change([&](auto) {
       times.held = env.now_us();
       return Result<void>();
     });

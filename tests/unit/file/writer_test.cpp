@@ -18,14 +18,8 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::pattern;
-using testing::put_bytes;
-using testing::same_bytes;
 
 NewTensor u8(std::string name, const std::string &bytes) {
   return {std::move(name), Dtype::U8, {bytes.size()}, bytes.size(), bytes.data()};

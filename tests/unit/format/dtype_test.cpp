@@ -10,8 +10,7 @@
 namespace st {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 
 struct Known {
   const char *name;

@@ -8,8 +8,7 @@
 namespace st {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 using testing::parse;
 
 bool is_json(const std::string &json) {

@@ -10,8 +10,7 @@
 namespace st {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 using testing::parse;
 
 const uint64_t share = testing::small_bound() ? 10 : 1;

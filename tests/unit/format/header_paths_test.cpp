@@ -8,8 +8,7 @@
 namespace st {
 namespace {
 
-using testing::is_ok;
-using testing::is_plain;
+using namespace testing;
 using testing::parse;
 
 // What an index says, as text.

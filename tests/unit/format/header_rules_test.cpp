@@ -5,8 +5,7 @@
 namespace st {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 using testing::parse;
 
 std::string tensor(std::string_view fields) {

@@ -7,10 +7,8 @@
 namespace st {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 using testing::parse;
-using testing::serialise_header;
 
 using Pairs = std::vector<std::pair<std::string_view, std::string_view>>;
 

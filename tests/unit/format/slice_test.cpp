@@ -7,8 +7,7 @@
 namespace st {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 
 __extension__ typedef __int128 Wide;  // in which nothing overflows
 

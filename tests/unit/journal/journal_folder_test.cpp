@@ -10,11 +10,7 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
-using testing::fails_with;
-using testing::is_ok;
-using testing::names_in;
-using testing::same_bytes;
+using namespace testing;
 namespace fs = std::filesystem;
 
 class FolderTest : public testing::CrashScene {
@@ -37,7 +33,7 @@ class FolderTest : public testing::CrashScene {
   std::vector<std::string> logged;
 };
 
-TEST(Distrust, IsOfWhatStrangersMayHaveMade) {
+TEST(Trust, IsNotInWhatStrangersMayHaveMade) {
   auto made = [](uid_t owner, mode_t mode) {
     struct stat s = {};
     s.st_uid = owner;
@@ -45,13 +41,13 @@ TEST(Distrust, IsOfWhatStrangersMayHaveMade) {
     return s;
   };
   const struct stat data = made(1000, 0644);
-  EXPECT_EQ(distrust(made(1000, 0700), data, 2000), "");  // the file's owner
-  EXPECT_EQ(distrust(made(2000, 0700), data, 2000), "");  // this user
-  EXPECT_EQ(distrust(made(0, 0755), data, 2000), "");     // root
-  EXPECT_NE(distrust(made(3000, 0700), data, 2000), "");
-  EXPECT_NE(distrust(made(1000, 0707), data, 2000), "");
-  EXPECT_NE(distrust(made(2000, 0702), data, 2000), "");
-  EXPECT_NE(distrust(made(3000, 0700), data, 0), "");  // root trusts no stranger either
+  EXPECT_TRUE(trust(made(1000, 0700), data, 2000).is_good());  // the file's owner
+  EXPECT_TRUE(trust(made(2000, 0700), data, 2000).is_good());  // this user
+  EXPECT_TRUE(trust(made(0, 0755), data, 2000).is_good());     // root
+  EXPECT_FALSE(trust(made(3000, 0700), data, 2000).is_good());
+  EXPECT_FALSE(trust(made(1000, 0707), data, 2000).is_good());
+  EXPECT_FALSE(trust(made(2000, 0702), data, 2000).is_good());
+  EXPECT_FALSE(trust(made(3000, 0700), data, 0).is_good());  // root trusts no stranger either
 }
 
 TEST_F(FolderTest, IsNotThereUntilItIsMade) {

@@ -172,10 +172,9 @@ class CheckRanges : public ::testing::Test {
   static constexpr uint64_t journal_bytes = 100000;
   std::string why(std::vector<RangeRecord> ranges) {
     RangeRules rules(identity, journal_bytes);
-    std::string found;
     for (const RangeRecord &range : ranges)
-      if (found.empty()) found = rules.why_not(range);
-    return found;
+      if (const Verdict found = rules.judge(range); !found.is_good()) return found.why();
+    return {};
   }
   const Identity identity{1, 10000, 512, 7};
   const RangeRecord good{512, 1000, 4096, 0, 5096, 0};

@@ -10,15 +10,8 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::names_in;
-using testing::pattern;
-using testing::same_bytes;
-using testing::TempDir;
 
 class JournalTest : public ::testing::Test {
  protected:

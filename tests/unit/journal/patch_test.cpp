@@ -10,13 +10,9 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
 using testing::Change;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::pattern;
-using testing::same_bytes;
 
 // Writes down what is done to which file: d the data file, j the journal, f the folder.
 class Recorder : public FaultEnv {
@@ -71,7 +67,7 @@ class PatchTest : public testing::CrashScene {
     recorder.data_fd = data->fd();
     recorder.steps.clear();
     recorder.fails = fails;
-    auto done = apply_patch(*data, taken->folder->dir(), *taken->journal, pieces, *identity, control, there);
+    auto done = apply_redo(*data, taken->folder->dir(), *taken->journal, pieces, *identity, control, there);
     recorder.fails = nullptr;
     return done;  // the journal is kept, as after a crash
   }
@@ -157,8 +153,8 @@ TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
   void *gone = ::mmap(nullptr, 16384, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
   const Piece piece{b_at, *payload, gone};
-  ASSERT_TRUE(apply_patch(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {},
-                          [] { return Result<void>(); }));
+  ASSERT_TRUE(apply_redo(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {},
+                         [] { return Result<void>(); }));
   ::munmap(gone, 16384);
   EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
 }

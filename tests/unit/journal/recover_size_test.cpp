@@ -22,11 +22,8 @@
 namespace st::store {
 namespace {
 
-using testing::FaultEnv;
+using namespace testing;
 using ::testing::HasSubstr;
-using testing::is_ok;
-using testing::poke;
-using testing::put_bytes;
 
 constexpr uint64_t MiB = uint64_t{1} << 20, GiB = MiB << 10, TiB = GiB << 10;
 constexpr uint64_t most_memory = 64 * MiB;

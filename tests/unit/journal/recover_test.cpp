@@ -9,18 +9,9 @@
 namespace st::write {
 namespace {
 
-using testing::AsUser;
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
 using testing::Change;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::names_in;
-using testing::pattern;
-using testing::poke;
-using testing::put_bytes;
-using testing::same_bytes;
 
 class Recover : public testing::CrashScene {
  protected:

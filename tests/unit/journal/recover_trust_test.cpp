@@ -8,14 +8,8 @@
 namespace st::write {
 namespace {
 
-using testing::AsUser;
-using testing::bytes_of;
+using namespace testing;
 using testing::Change;
-using testing::is_ok;
-using testing::pattern;
-using testing::poke;
-using testing::put_bytes;
-using testing::same_bytes;
 
 class RecoverDistrusts : public testing::CrashScene {
  protected:

@@ -18,18 +18,9 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
 using ::testing::HasSubstr;
-using testing::is_ok;
-using testing::names_in;
-using testing::pattern;
-using testing::poke;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::u8_tensor;
 
 namespace fs = std::filesystem;
 

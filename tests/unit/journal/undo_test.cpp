@@ -14,15 +14,8 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Change;
-using testing::fails_with;
-using testing::is_ok;
-using testing::pattern;
-using testing::poke;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::SharingEnv;
 
 class UndoTest : public testing::StoreScene {
  protected:

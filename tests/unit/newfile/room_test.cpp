@@ -12,14 +12,8 @@
 namespace st::write {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::pattern;
-using testing::put_bytes;
-using testing::same_bytes;
 
 // A disk that says what a test wants of its room and of its blocks.
 class Told : public FaultEnv {

@@ -10,14 +10,8 @@
 namespace st::os {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::TempDir;
 
 class FileTest : public ::testing::Test {
  protected:

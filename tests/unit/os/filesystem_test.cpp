@@ -10,9 +10,7 @@ namespace st::os {
 namespace {
 
 using testing::Call;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::TempDir;
+using namespace testing;
 
 TEST(Filesystem, EveryTypeHasItsClass) {
   const std::pair<Storage, std::vector<const char *>> table[] = {

@@ -14,10 +14,7 @@ namespace st::os {
 namespace {
 
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::TempDir;
+using namespace testing;
 
 constexpr bool shared = false, exclusive = true;
 

@@ -11,10 +11,7 @@ namespace st::os {
 namespace {
 
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::TempDir;
+using namespace testing;
 
 constexpr int32_t patient = 60'000;  // of a clock that only sleeping moves
 

@@ -10,9 +10,7 @@
 namespace st::read {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
-using testing::ReadEnv;
+using namespace testing;
 
 class BulkTest : public testing::ReadScene {
  protected:

@@ -14,10 +14,7 @@ namespace st::read {
 namespace {
 
 using os::Storage;
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::TempDir;
+using namespace testing;
 
 // Refuses mappings of files, and counts reads; for many threads.
 class StubbornEnv : public FaultEnv {

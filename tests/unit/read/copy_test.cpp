@@ -9,11 +9,7 @@
 namespace st::read {
 namespace {
 
-using testing::fails_with;
-using testing::FaultEnv;
-using testing::is_ok;
-using testing::same_bytes;
-using testing::TempDir;
+using namespace testing;
 
 class MeterEnv : public FaultEnv {
  public:

@@ -9,8 +9,7 @@
 namespace st::read {
 namespace {
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 
 class DirectTest : public testing::ReadScene {
  protected:

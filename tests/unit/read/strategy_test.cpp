@@ -6,8 +6,7 @@ namespace st::read {
 namespace {
 
 using os::Storage;
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 
 class StrategyTest : public ::testing::Test {
  protected:

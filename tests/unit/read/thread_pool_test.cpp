@@ -15,8 +15,7 @@ Result<void> fine() {
   return {};
 }
 
-using testing::fails_with;
-using testing::is_ok;
+using namespace testing;
 
 TEST(ThreadPoolTest, EachShareIsDoneOnceAndTheFirstByTheCaller) {
   for (size_t n : {1, 2, 7}) {

@@ -11,8 +11,7 @@
 namespace st::store {
 namespace {
 
-using testing::is_ok;
-using testing::put_bytes;
+using namespace testing;
 
 class CountedWork : public testing::FaultEnv {
  public:

@@ -11,21 +11,14 @@
 #include "read_only_env.h"
 #include "shards/old_list.h"
 #include "shards/shards.h"
-#include "test_files.h"
+#include "shards_scene.h"
 
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using ::testing::ElementsAre;
-using testing::fails_with;
 using ::testing::HasSubstr;
-using testing::is_ok;
-using testing::names_in;
-using testing::pattern;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::u8_tensor;
 
 namespace fs = std::filesystem;
 
@@ -42,12 +35,11 @@ class ClockEnv : public testing::FaultEnv {
   int creating = 0;  // what is answered to that
 };
 
-class NewNames : public ::testing::Test {
+class NewNames : public testing::ShardsScene {
  protected:
   NewNames() {
     fs::create_directory(ckpt);
-    put_bytes(ckpt + "/m-1.safetensors", file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
-    put_bytes(ckpt + "/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_shards(ckpt);
     put_bytes(index, R"({"metadata":{"total_size":9100},"weight_map":)"
                      R"({"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   }
@@ -74,19 +66,6 @@ class NewNames : public ::testing::Test {
     if (!begun) return Failure(std::move(begun.error()));
     if (auto staged = (*begun)->rename(from, to); !staged) return staged;
     return (*begun)->commit();
-  }
-  static NewBytes u8(const std::string &bytes) {
-    static thread_local uint64_t shape;
-    shape = bytes.size();
-    return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
-  }
-  static std::string bytes(const Model &c, std::string_view name) {
-    auto place = c.catalogue().find(name);
-    EXPECT_TRUE(is_ok(place));
-    if (!place) return {};
-    std::string out(place->tensor().nbytes, '\0');
-    EXPECT_TRUE(is_ok(place->member->read(*place->snapshot, place->index, out.data())));
-    return out;
   }
   Result<write::Recovered> recover(os::Env &with) {
     return recover_all(with, index, {}, [this](const write::Finding &f) { return told += f.message + "\n", true; });

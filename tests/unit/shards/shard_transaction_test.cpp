@@ -15,29 +15,21 @@
 #include "read_only_env.h"
 #include "shards/shard_transaction.h"
 #include "shards/shards.h"
-#include "test_files.h"
+#include "shards_scene.h"
 
 namespace st::store {
 namespace {
 
-using testing::bytes_of;
+using namespace testing;
 using testing::Call;
-using testing::fails_with;
-using testing::FaultEnv;
 using ::testing::HasSubstr;
-using testing::is_ok;
-using testing::pattern;
-using testing::put_bytes;
-using testing::same_bytes;
-using testing::u8_tensor;
 
 namespace fs = std::filesystem;
 
-class ShardTransactionTest : public ::testing::Test {
+class ShardTransactionTest : public testing::ShardsScene {
  protected:
   ShardTransactionTest() {
-    put_bytes(shard(1), file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
-    put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_shards(dir.path());
     put_index(R"("a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors")");
   }
   std::string shard(int i) const { return dir / ("m-" + std::to_string(i) + ".safetensors"); }
@@ -61,19 +53,6 @@ class ShardTransactionTest : public ::testing::Test {
     auto begun = shards.begin(options);
     EXPECT_TRUE(is_ok(begun));
     return begun ? std::move(*begun) : nullptr;
-  }
-  static NewBytes u8(const std::string &bytes) {
-    static thread_local uint64_t shape;
-    shape = bytes.size();
-    return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
-  }
-  static std::string bytes(const Shards &c, std::string_view name) {
-    auto place = c.catalogue().find(name);
-    EXPECT_TRUE(is_ok(place));
-    if (!place) return {};
-    std::string out(place->tensor().nbytes, '\0');
-    EXPECT_TRUE(is_ok(place->member->read(*place->snapshot, place->index, out.data())));
-    return out;
   }
   std::string all() const { return bytes_of(shard(1)) + "|" + bytes_of(shard(2)) + "|" + bytes_of(index); }
   void expect_sound() const { EXPECT_TRUE(is_ok(verify(os::Env::posix(), index, {}, {}))); }
@@ -203,7 +182,7 @@ TEST_F(ShardTransactionTest, ACommitThatRunsOutOfMemoryOnceAllIsLockedIsItsLast)
   auto t = begin(*c);
   ASSERT_TRUE(is_ok(t->update("a", u8(new_a))));
   ASSERT_TRUE(is_ok(t->update("c", u8(new_c))));
-  static_cast<ShardTransaction &>(*t).before_change([]() -> Result<void> { throw std::bad_alloc(); });
+  t->before_change([](auto) -> Result<void> { throw std::bad_alloc(); });
   EXPECT_THROW(static_cast<void>(t->commit()), std::bad_alloc);
   EXPECT_TRUE(fails_with(Status::txn_failed, t->commit()));
 }

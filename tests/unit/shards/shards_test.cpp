@@ -12,7 +12,7 @@
 #include "file/transaction.h"
 #include "format/shard_index.h"
 #include "shards/shards.h"
-#include "test_files.h"
+#include "shards_scene.h"
 
 namespace st::testing {
 namespace {
@@ -20,11 +20,10 @@ namespace {
 using store::Model;
 using store::OpenOptions;
 
-class ShardsTest : public ::testing::Test {
+class ShardsTest : public ShardsScene {
  protected:
   ShardsTest() {
-    put_bytes(shard(1), file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
-    put_bytes(shard(2), file_of(std::vector{u8_tensor("c", 5000, 3)}));
+    put_shards(dir.path());
     put_index(
         R"({"metadata":{"total_size":9100,"by":"me"},"weight_map":{"a":"m-1.safetensors","b":"m-1.safetensors","c":"m-2.safetensors"}})");
   }
@@ -65,11 +64,6 @@ class ShardsTest : public ::testing::Test {
   }
   static size_t descriptors() {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
-  }
-  static store::NewBytes u8(const std::string &bytes) {
-    static thread_local uint64_t shape;
-    shape = bytes.size();
-    return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
   }
 
   const TempDir dir;

@@ -14,8 +14,7 @@
 namespace st {
 namespace {
 
-using testing::Belongings;
-using testing::TempDir;
+using namespace testing;
 
 bool tells(const Belongings &before, std::string_view what) {
   return Belongings::now().more_than(before).find(what) != std::string::npos;

@@ -1,0 +1,113 @@
+#include "file/commit_lock.h"
+
+#include "file/staging.h"
+#include "journal/identity.h"
+#include "journal/recover.h"
+#include "os/lock_holder.h"
+#include "os/turnstile.h"
+
+namespace st::store {
+namespace {
+
+// The header's bytes shared, so that nobody publishes or recovers meanwhile,
+// and the tensors' bytes exclusive.
+std::vector<os::LockRange> ranges_to_lock(const Staged &staged) {
+  std::vector<os::LockRange> ranges{{0, staged.snapshot->header.data_offset(), false}};
+  if (staged.publishes()) ranges = {os::whole_file(true)};
+  for (const write::Piece &p : staged.pieces()) ranges.push_back({p.offset, p.payload.length, true});
+  return ranges;
+}
+
+// Which tensor could not be locked, and which process holds it?
+Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
+  if (busy.status != Status::busy) return busy;
+  if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));
+  const StagedTensor *blocked = nullptr;  // the first that does not end before: a lock may begin with its page
+  for (const StagedTensor &t : staged.tensors)
+    if (t.piece.offset + t.piece.payload.length > busy.offset && (!blocked || t.piece.offset < blocked->piece.offset))
+      blocked = &t;
+  const bool is_tensor = blocked && busy.offset > 0;
+  const os::LockRange range = is_tensor            ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
+                              : staged.publishes() ? os::whole_file(true)
+                                                   : os::LockRange{0, staged.snapshot->header.data_offset(), false};
+  busy.holder_pid = os::find_lock_holder(file, range);
+  busy.message = text(busy.holder_pid ? text("process ", busy.holder_pid) : std::string("another worker"),
+                      is_tensor            ? " is changing tensor "
+                      : staged.publishes() ? " is changing a part"
+                                           : " is working on all",
+                      is_tensor ? in_quotes(blocked->name) : std::string(), " of ", in_quotes(staged.file.path()),
+                      "; try again, or allow more time");
+  return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
+}
+
+Result<bool> settle_hot_journals(const Staged &staged) {
+  std::optional<write::Folder> looked;
+  const write::Folder *folder = staged.journal.folder.get();
+  if (!folder) {
+    ST_TRY(looked, write::Folder::open(staged.file.location(), staged.snapshot->identity, staged.file.options().log));
+    if (!looked) return true;
+    folder = &*looked;
+  }
+  const std::string own = staged.journal.journal ? staged.journal.journal->name() : std::string();
+  std::vector<write::Piece> locked = staged.pieces();
+  if (staged.publishes()) locked = {{0, {0, staged.snapshot->file_size(), 0}, nullptr}};
+  return write::settle_hot_journals(*folder, staged.snapshot->identity, {own, locked});
+}
+
+// Once a handle: is a second descriptor really kept out?
+Result<void> test_locks(const Staged &staged, const os::File &locked) {
+  if (staged.file.locks_tested()) return {};
+  const os::LockRange range = staged.publishes() ? os::LockRange{0, 1, true}
+                                                 : os::LockRange{staged.tensors.front().piece.offset,
+                                                                 staged.tensors.front().piece.payload.length, true};
+  ST_TRY(auto second, open_regular(staged.file.location(), O_RDWR));
+  ST_TRY(auto exclude, os::locks_exclude(locked, second, range));
+  if (!exclude)
+    return fail(
+        Status::lock_unsupported, "the filesystem of ", in_quotes(staged.file.path()), " (",
+        staged.snapshot->filesystem.type,
+        ") grants every lock to everybody, so changes could not be kept apart; copy the file to one that locks");
+  staged.file.set_locks_tested();
+  return {};
+}
+
+// Is what is locked what the header said, and free of hot journals?
+Result<write::Look> look(Staged &staged, os::LockedFile &locked, write::Identity *identity) {
+  ST_TRY(*identity, write::identify(locked.file));
+  const write::Identity known{staged.snapshot->identity.st_ino, staged.snapshot->file_size(),
+                              staged.snapshot->header.data_offset(), staged.snapshot->header_hash};
+  if (*identity != known) {
+    locked.lock.release();
+    ST_TRY(auto snapshot, staged.file.take(std::move(locked.file), nullptr, true));
+    ST_TRY(follow_to(staged, std::move(snapshot)));
+    return write::Look::again;
+  }
+  ST_TRY(auto settled, settle_hot_journals(staged));
+  if (!settled) return write::Look::hot;
+  ST_TRY(test_locks(staged, locked.file));
+  return write::Look::settled;
+}
+
+}  // namespace
+
+Result<write::Look> lock_for_commit(Staged &staged, int32_t timeout_ms, HotJournals hot, CommitLock *lock) {
+  write::LockSteps steps{
+      [&] { return ranges_to_lock(staged); },
+      [&](Error blocked, const os::File &file) { return name_blocked(staged, std::move(blocked), file); },
+      [&](os::LockedFile &file) { return look(staged, file, &lock->identity); },
+      {}};
+  if (hot == HotJournals::recover) steps.recover = [&](const os::LockWait &left) { return staged.file.recover(left); };
+  return write::lock_settled(staged.file.location(), {timeout_ms, &staged.control, &staged.file.counters().lock_waits},
+                             steps, &lock->held);
+}
+
+Result<void> check_in_place(const Staged &staged, const CommitLock &lock) {
+  ST_TRY(auto replaced, staged.file.location().was_replaced(lock.file()));
+  if (replaced)
+    return fail(Status::file_changed, in_quotes(staged.file.path()),
+                " was replaced by something that takes no locks while the change was prepared; nothing was changed; "
+                "open it anew");
+  return {};
+}
+
+}  // namespace st::store

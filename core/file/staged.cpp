@@ -1,0 +1,59 @@
+#include "file/staged.h"
+
+#include <algorithm>
+
+namespace st::store {
+
+Staged::Staged(DataFile &of, TransactionOptions with)
+    : file(of), options(std::move(with)), process(of.env().fork_generation()), snapshot(of.hold()) {}
+
+Staged::~Staged() {
+  if (journal.journal && file.env().fork_generation() == process) return_journal();
+}
+
+Result<void> Staged::may_go_on() const {
+  if (file.env().fork_generation() != process)
+    return fail(Status::forked,
+                "this transaction was begun by the parent process; begin one on a handle opened after the fork");
+  if (file.poisoned())
+    return fail(Status::poisoned, "an earlier sync of ", in_quotes(file.path()),
+                " failed, so what was written since may be lost; close the handle and open the file anew");
+  if (failed) return fail(Status::txn_failed, "an earlier call of this transaction failed; abort it and begin another");
+  return {};
+}
+
+bool Staged::publishes() const {
+  const bool relays =
+      options.compact || options.layout != write::Layout::keep || options.alignment != 0 || options.reserve != 0;
+  return draft || relays;
+}
+
+void sort_by_offset(std::vector<write::Piece> *pieces) {
+  std::sort(pieces->begin(), pieces->end(),
+            [](const write::Piece &a, const write::Piece &b) { return a.offset < b.offset; });
+}
+
+std::vector<write::Piece> Staged::pieces() const {
+  std::vector<write::Piece> pieces;
+  for (const StagedTensor &t : tensors) pieces.push_back(t.piece);
+  sort_by_offset(&pieces);
+  return pieces;
+}
+
+Result<void> Staged::need_journal() {
+  if (journal.journal) return {};
+  ST_TRY(journal, file.journals().take());
+  journal_start = journal.journal->bytes_written();
+  return {};
+}
+
+void Staged::return_journal() {
+  if (journal.journal->committed()) {
+    file.poison();
+    journal.journal.reset();
+  } else {
+    file.journals().give_back(std::move(journal));
+  }
+}
+
+}  // namespace st::store

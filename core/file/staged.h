@@ -1,0 +1,72 @@
+// What a transaction on one file has staged, and for which state of the file: new bytes of tensors, for a patch; or the
+// catalogue that a publish makes. staging.h fills it. commit_lock.h locks the file for it; patch_commit.h and
+// rewrite_commit.h carry it out. A Transaction takes these steps alone, Participants together. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "file/any_transaction.h"
+#include "file/data_file.h"
+#include "file/pending_catalogue.h"
+#include "journal/journal_folder.h"
+#include "journal/pieces.h"
+
+namespace st::store {
+
+// A tensor that a patch changes.
+struct StagedTensor {
+  std::string_view name;  // in the snapshot
+  size_t index;           // in the snapshot
+  write::Piece piece;     // offset as of the snapshot; what undo is for is not staged but borrowed
+};
+
+// Bytes of a put: in the caller's memory, or in the journal.
+struct StagedPayload {
+  const void *bytes;
+  write::Payload journal;
+  uint64_t nbytes;
+  write::SectorTable table = {};  // of bytes that were borrowed for a patch
+};
+
+struct Staged {
+  Staged(DataFile &file, TransactionOptions options);
+  ~Staged();
+  Staged(const Staged &) = delete;
+  Staged &operator=(const Staged &) = delete;
+
+  // Statuses forked, poisoned, txn_failed.
+  Result<void> may_go_on() const;
+  // A call that may take long: from now on `control` is that call's.
+  void begin_call() { control = Control(options.progress, &file.account().interrupts); }
+
+  bool publishes() const;
+  bool has_work() const { return !tensors.empty() || publishes(); }
+  std::vector<write::Piece> pieces() const;  // as they follow each other in the file
+
+  // Takes one, if there is none yet.
+  Result<void> need_journal();
+  Result<void> check_journal_is_there() const { return file.journals().check_beside(journal); }
+  // A committed one, which was not finished, stays on the disk, unlocked, for recovery: the file is poisoned.
+  void return_journal();
+
+  DataFile &file;
+  const TransactionOptions options;
+  const uint64_t process;  // see os::Env::fork_generation
+  Control control;         // of the call under way
+  HeldSnapshot snapshot;
+  std::vector<StagedTensor> tensors;             // of a patch
+  std::unordered_map<size_t, size_t> by_index;   // index of a tensor to its place in `tensors`
+  std::unique_ptr<PendingCatalogue> draft = {};  // of a publish, and how it came about
+  std::vector<Change> changes;
+  std::vector<StagedPayload> payloads;
+  write::JournalFolder::Taken journal = {};
+  uint64_t journal_start = 0;  // bytes written to it before this transaction
+  bool failed = false;         // there is no other commit
+};
+
+void sort_by_offset(std::vector<write::Piece> *pieces);
+
+}  // namespace st::store

@@ -1,0 +1,29 @@
+// Which record a patch gets. A redo record has the new bytes, and the old ones are written over once it counts. An undo
+// record shares the old blocks, so that the new bytes are written once: where files can share blocks, and where that
+// costs less than it saves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/error.h"
+#include "os/filesystem.h"
+
+namespace st::write {
+
+enum class Record { redo, undo };
+
+inline constexpr uint64_t never = UINT64_MAX;
+
+// From how many bytes on the new value of a tensor is borrowed, so that its old one can be saved instead: `never` where
+// blocks cannot be shared. ST_JOURNAL=redo and =undo (whatever the size) override.
+uint64_t undo_from(os::Env &env, const os::Filesystem &filesystem);
+
+// For a patch of so many bytes that are in the journal, or must go there, and so many that are borrowed (Piece::fits):
+// undo, if these are more, and `has_room`, asked then, finds room for what is written to new places.
+Record choose_record(uint64_t staged, uint64_t borrowed, const std::function<bool()> &has_room);
+
+// Undo was chosen, and its first step failed so: does this file never share its blocks?
+bool refuses_to_share(const Error &e);
+
+}  // namespace st::write

@@ -1,0 +1,55 @@
+// How a temporary takes its name: durable before, and then the name, durable too.
+#include <new>
+
+#include "newfile/temporary_file.h"
+#include "newfile/write_out.h"
+
+namespace st::write {
+
+// Does the name lead to our file?
+bool TemporaryFile::stands(const os::Location &at) const {
+  struct stat by_name;
+  const auto ours = file_.stat();
+  return ours && at.stat(&by_name) == 0 && os::same_inode(by_name, *ours);
+}
+
+Result<void> TemporaryFile::rename_to(const os::Location &to) {
+  const int renamed = os::repeat_interrupted(
+      [&] { return env().renameat(target_.dir(), temporary_.c_str(), to.dir(), to.name().c_str()); });
+  // An error may come after the fact (a network filesystem): look.
+  if (renamed < 0 && !stands(to)) return Failure(file_.error(-renamed, "rename"));
+  return {};
+}
+
+Result<void> TemporaryFile::rename() {
+  ST_TRY(rename_to(target_));
+  named_ = false;
+  return {};
+}
+
+Result<void> TemporaryFile::rename_beside(const std::string &name) {
+  ST_TRY(rename_to(target_.beside(name)));
+  temporary_ = name;
+  return {};
+}
+
+Result<void> TemporaryFile::sync(const Control &control) const {
+  ST_TRY(auto s, file_.stat());
+  ST_TRY(write_out(file_, 0, static_cast<uint64_t>(s.st_size), control));
+  return file_.sync();
+}
+
+tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &control) {
+  using Failed = tl::unexpected<SwapFailure>;
+  if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});
+  if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});
+  if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
+  try {
+    if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});
+  } catch (const std::bad_alloc &) {
+    return Failed({Error{Status::nomem, {}}, true});  // its sentence would take memory
+  }
+  return {};
+}
+
+}  // namespace st::write

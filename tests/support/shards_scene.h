@@ -1,0 +1,32 @@
+// Two shards of three tensors, without their index, and values for them.
+#pragma once
+
+#include "file/any_transaction.h"
+#include "model/model.h"
+#include "test_files.h"
+
+namespace st::testing {
+
+class ShardsScene : public ::testing::Test {
+ protected:
+  static void put_shards(const std::string &folder) {
+    put_bytes(folder + "/m-1.safetensors", file_of(std::vector{u8_tensor("a", 4000, 1), u8_tensor("b", 100, 2)}));
+    put_bytes(folder + "/m-2.safetensors", file_of(std::vector{u8_tensor("c", 5000, 3)}));
+  }
+  // Good until the next.
+  static store::NewBytes u8(const std::string &bytes) {
+    static thread_local uint64_t shape;
+    shape = bytes.size();
+    return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes.data(), bytes.size()};
+  }
+  static std::string bytes(const store::Model &c, std::string_view name) {
+    auto place = c.catalogue().find(name);
+    EXPECT_TRUE(is_ok(place));
+    if (!place) return {};
+    std::string out(place->tensor().nbytes, '\0');
+    EXPECT_TRUE(is_ok(place->member->read(*place->snapshot, place->index, out.data())));
+    return out;
+  }
+};
+
+}  // namespace st::testing
