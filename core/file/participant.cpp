@@ -71,6 +71,7 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
   if (!publishes()) {
     ST_TRY(of_.restage_if_gone());
     entry->journal = of_.journal_.journal->name();
+    ST_TRY(of_.assemble_slices(locked_.file()));
     ST_TRY(of_.stage_borrowed());
     pieces_ = of_.pieces();
     ST_TRY(write::reserve_space(locked_.file(), of_.snapshot_->filesystem, pieces_, of_.control_));

@@ -10,11 +10,12 @@ CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_pa
   plan.file_size = snapshot_->file_size();
   plan.data_offset = snapshot_->header.data_offset();
   plan.how = "nothing is staged";
-  if (staged_.empty()) return plan;
+  if (!patches()) return plan;
   plan.kind = CommitPlan::patch;
   plan.how = "the tensors are written in place, after their journal is durable";
   write::JournalPlan journal = journal_.journal->plan();
-  std::vector<write::Piece> pieces;
+  std::vector<write::Piece> pieces = slice_pieces(&journal);
+  for (const write::Piece &p : pieces) plan.cost.written += p.payload.length;
   for (const Staged &s : staged_) {
     plan.cost.written += s.piece.payload.length;
     pieces.push_back(s.piece);
@@ -41,6 +42,7 @@ CommitPlan Transaction::reckon_patch(const os::File &data, bool undo, bool as_pa
 // filesystem plays along; else by a redo record.
 bool Transaction::undoes(const os::File &data) const {
   uint64_t staged = 0, borrowed = 0;
+  for (const auto &[index, s] : slices_) staged += s.map.bytes();
   for (const Staged &s : staged_) (s.fits() ? borrowed : staged) += s.piece.payload.length;
   if (borrowed <= staged) return false;
   const uint64_t room = reckon_patch(data, true, false).cost.room;
@@ -49,6 +51,7 @@ bool Transaction::undoes(const os::File &data) const {
 
 Result<Transaction::Applied> Transaction::apply(const Locked &locked) {
   ST_TRY(restage_if_gone());
+  ST_TRY(assemble_slices(locked.file()));
   ST_TRY(journal_.journal->write_out(control_));
   ST_TRY(data_file_.journals_->make_name_durable(locked.identity.inode));
   const os::File &dir = journal_.folder->dir();
@@ -101,9 +104,14 @@ void Transaction::count_and_show() {
   ++counters.commits;
   for (const Staged &s : staged_) {
     counters.bytes_written += s.piece.payload.length;
-    auto shown = snapshot_->refresh(s.index, s.piece.offset, s.piece.payload.length);
-    if (!shown && data_file_.options_.log) data_file_.options_.log(LogLevel::warning, shown.error().message);
+    show(s.index, s.piece.offset, s.piece.payload.length);
   }
+  show_slices();
+}
+
+void Transaction::show(size_t index, uint64_t offset, uint64_t n) {
+  auto shown = snapshot_->refresh(index, offset, n);
+  if (!shown && data_file_.options_.log) data_file_.options_.log(LogLevel::warning, shown.error().message);
 }
 
 }  // namespace st::store

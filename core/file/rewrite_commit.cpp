@@ -58,7 +58,9 @@ Result<Transaction::Blueprint> Transaction::draw(const os::File &old, uint64_t b
     else
       drawn.segments.push_back({s.to, s.length, &journal_.journal->file(), payload.journal.offset, nullptr});
   }
-  drawn.cost = write::expect_build(drawn.plan.header, drawn.segments, block, write::room_of(old).block);
+  const uint64_t disk_block = write::room_of(old).block;
+  drawn.cost = write::expect_build(drawn.plan.header, drawn.segments, block, disk_block);
+  reckon_slices(&drawn.cost, disk_block);
   return drawn;
 }
 
@@ -127,6 +129,7 @@ Result<void> Transaction::make(const Locked &locked, NewFile *made, const os::Lo
 
   ST_TRY(auto again, made->replacement->open_again());
   ST_TRY(made->snapshot, data_file_.take(std::move(again), nullptr, true));
+  ST_TRY(write_slices(made));
   return control_.check(plan.size, plan.size);
 }
 

@@ -24,6 +24,7 @@ Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   ST_TRY(check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes));
   if (t.nbytes == 0) return {};
   control_ = Control(options_.progress, &data_file_.interrupts_);
+  slices_.erase(*index);  // all of it is new
   auto staged = stage(*index, t, value);
   if (!staged) {
     failed_ = true;
@@ -61,7 +62,7 @@ Result<void> Transaction::restage_if_gone() {
     else
       table.offset = again.offset;
   }
-  return {};
+  return restage_slices(*gone.journal);
 }
 
 Result<void> Transaction::stage(size_t index, const TensorView &tensor, const NewBytes &value) {
@@ -99,7 +100,7 @@ void Transaction::sort_by_offset(std::vector<write::Piece> *pieces) {
 }
 
 std::vector<write::Piece> Transaction::pieces() const {
-  std::vector<write::Piece> pieces;
+  std::vector<write::Piece> pieces = slice_pieces_;
   for (const Staged &s : staged_) pieces.push_back(s.piece);
   sort_by_offset(&pieces);
   return pieces;
@@ -129,6 +130,17 @@ Result<void> Transaction::stage_borrowed() {
   return {};
 }
 
+// Of a staged tensor, its index in a file that took the place of ours.
+Result<size_t> Transaction::place_in(const Index &now, std::string_view name, size_t index) const {
+  const TensorView old = snapshot_->header.index.at(index);
+  const auto found = now.find(name);
+  if (!found || now.at(*found).dtype != old.dtype || !std::ranges::equal(now.at(*found).shape, old.shape))
+    return Failure(error(Status::file_changed, in_quotes(data_file_.path_), " was replaced, and tensor ",
+                         in_quotes(name), " is gone from it or has another form; open it anew")
+                       .about_tensor(name));
+  return *found;
+}
+
 // The path names another file by now, or the file has another header: stage the
 // same values there, if they still fit.
 Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
@@ -147,14 +159,15 @@ Result<void> Transaction::follow_to(std::unique_ptr<Snapshot> snapshot) {
   }
   std::vector<size_t> now;  // of each staged tensor its index there
   for (const Staged &s : staged_) {
-    const TensorView old = snapshot_->header.index.at(s.index);
-    const auto found = index.find(s.name);
-    if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
-      return Failure(error(Status::file_changed, in_quotes(data_file_.path_), " was replaced, and tensor ",
-                           in_quotes(s.name), " is gone from it or has another form; open it anew")
-                         .about_tensor(s.name));
-    now.push_back(*found);
+    ST_TRY(auto place, place_in(index, s.name, s.index));
+    now.push_back(place);
   }
+  std::map<size_t, StagedSlices> slices;
+  for (const auto &[old, s] : slices_) {
+    ST_TRY(auto place, place_in(index, s.name, old));
+    slices.emplace(place, s);
+  }
+  slices_ = std::move(slices);
   by_index_.clear();
   for (size_t k = 0; k < staged_.size(); ++k) {
     const TensorView t = index.at(now[k]);
@@ -191,7 +204,11 @@ Result<void> Transaction::draft(const Change *first) {
     payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes, s.piece.table});
     changes.push_back(std::move(change));
   }
+  std::vector<SliceMap> maps;
+  ST_TRY(draft_slices(draft.get(), &changes, &maps));
   if (first) ST_TRY(draft->apply(*first));
+  slices_.clear();
+  slice_maps_ = std::move(maps);
   staged_.clear();
   by_index_.clear();
   changes_ = std::move(changes);

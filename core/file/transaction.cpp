@@ -76,7 +76,7 @@ Result<void> Transaction::check_room(const os::File &data, const Result<CommitPl
 Result<void> Transaction::commit() {
   ST_TRY(may_go_on());
   control_ = Control(options_.progress, &data_file_.interrupts_);
-  if (staged_.empty() && !publishes()) return approve_ ? approve_(*snapshot_) : Result<void>();
+  if (!has_work()) return approve_ ? approve_(*snapshot_) : Result<void>();
   Locked locked;
   if (auto look = lock(options_.lock_timeout_ms, HotJournals::recover, &locked); !look) {
     if (look.error().status != Status::busy) failed_ = true;
@@ -103,7 +103,7 @@ Result<void> Transaction::commit() {
 std::vector<os::LockRange> Transaction::ranges_to_lock() const {
   std::vector<os::LockRange> ranges{{0, snapshot_->header.data_offset(), false}};
   if (publishes()) ranges = {os::whole_file(true)};
-  for (const write::Piece &p : pieces()) ranges.push_back({p.offset, p.payload.length, true});
+  for (const Covered &c : bytes_to_lock()) ranges.push_back({c.begin, c.end - c.begin, true});
   return ranges;
 }
 
@@ -144,17 +144,22 @@ Result<bool> Transaction::settle_hot_journals() const {
     folder = &*looked;
   }
   const std::string own = journal_.journal ? journal_.journal->name() : std::string();
-  std::vector<write::Piece> locked = pieces();
-  if (publishes()) locked = {{0, {0, snapshot_->file_size(), 0}, nullptr}};
+  std::vector<write::Piece> locked;
+  if (publishes())
+    locked = {{0, {0, snapshot_->file_size(), 0}, nullptr}};
+  else
+    for (const Covered &c : bytes_to_lock()) locked.push_back({c.begin, {0, c.end - c.begin, 0}, nullptr});
   return write::settle_hot_journals(*folder, snapshot_->identity, {own, locked});
 }
 
 // Once a handle: is a second descriptor really kept out?
 Result<void> Transaction::test_locks(const os::File &locked) {
   if (data_file_.locks_tested_) return {};
-  const os::LockRange range =
-      publishes() ? os::LockRange{0, 1, true}
-                  : os::LockRange{staged_.front().piece.offset, staged_.front().piece.payload.length, true};
+  os::LockRange range{0, 1, true};
+  if (!publishes()) {
+    const Covered first = bytes_to_lock().front();
+    range = {first.begin, first.end - first.begin, true};
+  }
   ST_TRY(auto second, open_regular(data_file_.at_, O_RDWR));
   ST_TRY(auto exclude, os::locks_exclude(locked, second, range));
   if (!exclude)
@@ -169,12 +174,12 @@ Result<void> Transaction::test_locks(const os::File &locked) {
 Error Transaction::name_blocked(Error busy, const os::File &file) const {
   if (busy.status != Status::busy) return busy;
   if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));
-  const Staged *blocked = nullptr;  // the first that does not end before: a lock may begin with its page
-  for (const Staged &s : staged_)
-    if (s.piece.offset + s.piece.payload.length > busy.offset && (!blocked || s.piece.offset < blocked->piece.offset))
-      blocked = &s;
-  const bool is_tensor = blocked && busy.offset > 0;
-  const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
+  const std::vector<Covered> locks = bytes_to_lock();
+  // The first that does not end before: a lock may begin with its page.
+  const auto blocked = std::find_if(locks.begin(), locks.end(), [&](const Covered &c) { return c.end > busy.offset; });
+  const bool is_tensor = blocked != locks.end() && busy.offset > 0;
+  const std::string name(is_tensor ? name_at(blocked->begin) : std::string_view());
+  const os::LockRange range = is_tensor     ? os::LockRange{busy.offset, blocked->end - busy.offset, true}
                               : publishes() ? os::whole_file(true)
                                             : os::LockRange{0, snapshot_->header.data_offset(), false};
   busy.holder_pid = os::find_lock_holder(file, range);
@@ -182,9 +187,9 @@ Error Transaction::name_blocked(Error busy, const os::File &file) const {
                       is_tensor     ? " is changing tensor "
                       : publishes() ? " is changing a part"
                                     : " is working on all",
-                      is_tensor ? in_quotes(blocked->name) : std::string(), " of ", in_quotes(data_file_.path_),
+                      is_tensor ? in_quotes(name) : std::string(), " of ", in_quotes(data_file_.path_),
                       "; try again, or allow more time");
-  return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
+  return is_tensor ? std::move(busy).about_tensor(name) : busy;
 }
 
 }  // namespace st::store

@@ -13,6 +13,7 @@
 #include "file/any_transaction.h"
 #include "file/data_file.h"
 #include "file/pending_catalogue.h"
+#include "file/slice_map.h"
 #include "journal/lock_settled.h"
 #include "journal/patch.h"
 #include "journal/super_journal.h"
@@ -28,6 +29,7 @@ class Transaction final : public AnyTransaction {
   ~Transaction() override;
 
   Result<void> update(std::string_view name, const NewBytes &value) override;
+  Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;
   Result<void> put(std::string_view name, const NewBytes &value) override;
   Result<void> remove(std::string_view name) override;
   Result<void> rename(std::string_view from, std::string_view to) override;
@@ -43,7 +45,7 @@ class Transaction final : public AnyTransaction {
 
   DataFile &data_file() const { return data_file_; }
 
-  bool has_work() const { return !staged_.empty() || publishes(); }
+  bool has_work() const { return patches() || publishes(); }
   bool publishes() const;
   // The state that it changes.
   const Snapshot &before() const { return *snapshot_; }
@@ -93,6 +95,7 @@ class Transaction final : public AnyTransaction {
 
   Transaction(DataFile &data_file, TransactionOptions options);
   Result<void> may_go_on() const;
+  bool patches() const { return !staged_.empty() || !slices_.empty(); }
   Result<void> need_journal();
   Result<void> check_journal_is_there() const;
   Result<void> restage_if_gone();
@@ -140,6 +143,26 @@ class Transaction final : public AnyTransaction {
   static void sort_by_offset(std::vector<write::Piece> *pieces);
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
   void return_journal();
+  // Slices: slices.cpp.
+  struct StagedSlices {
+    std::string name;
+    SliceMap map;
+  };
+  Result<void> stage_slice(std::string_view name, const Form &form, const Selection &selection, const NewBytes &value);
+  Result<SliceMap *> map_of(size_t index);
+  Result<void> restage_slices(write::Journal &gone);
+  Result<size_t> place_in(const Index &now, std::string_view name, size_t index) const;
+  Result<void> draft_slices(PendingCatalogue *draft, std::vector<Change> *changes, std::vector<SliceMap> *maps) const;
+  Result<void> check_slice_payload(size_t number) const;
+  Result<void> assemble_slices(const os::File &data);
+  // As they are assembled, or as `journal` will have them.
+  std::vector<write::Piece> slice_pieces(write::JournalPlan *journal) const;
+  void reckon_slices(write::Cost *cost, uint64_t block) const;
+  Result<void> write_slices(NewFile *made) const;
+  std::vector<Covered> bytes_to_lock() const;
+  std::string_view name_at(uint64_t offset) const;
+  void show_slices();
+  void show(size_t index, uint64_t offset, uint64_t n);
 
   DataFile &data_file_;
   const TransactionOptions options_;
@@ -151,6 +174,10 @@ class Transaction final : public AnyTransaction {
   std::unique_ptr<PendingCatalogue> draft_;  // of a publish, and how it came about
   std::vector<Change> changes_;
   std::vector<Payload> payloads_;
+  std::map<size_t, StagedSlices> slices_;        // of a patch, by the index of their tensor in *snapshot_
+  std::vector<SliceMap> slice_maps_;             // of a publish
+  std::vector<write::Payload> slice_payloads_;   // in the journal
+  std::vector<write::Piece> slice_pieces_;       // once the locks are held
   std::unordered_map<size_t, size_t> by_index_;  // index of a tensor to its place in staged_
   write::JournalFolder::Taken journal_;
   uint64_t journal_start_ = 0;  // bytes written to it before this transaction
