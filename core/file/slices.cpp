@@ -94,7 +94,7 @@ class Pace {
   uint64_t done_ = 0, told_ = 0, steps_ = 0;
 };
 
-// Of strips that ascend: those less than a page apart, as one.
+// Strips that are less than a page apart, as one.
 std::vector<Covered> by_pages(const SliceMap &map) {
   std::vector<Covered> strips;
   map.each([&](const Strip &s) { strips.push_back({s.begin, s.end()}); });
@@ -284,7 +284,7 @@ void Transaction::show_slices() {
   }
 }
 
-// Of a new file: slices are written over what lies there by then. What is shared with the old file needs new blocks.
+// Slices are written over what lies in the new file by then. What is shared with the old file needs new blocks.
 void Transaction::reckon_slices(write::Cost *cost, uint64_t block) const {
   const bool shares = cost->shared > 0;
   for (const PendingTensor *t : draft_->tensors())

@@ -130,7 +130,7 @@ Result<void> Transaction::stage_borrowed() {
   return {};
 }
 
-// Of a staged tensor, its index in a file that took the place of ours.
+// The index of a staged tensor in a file that took the place of ours.
 Result<size_t> Transaction::place_in(const Index &now, std::string_view name, size_t index) const {
   const TensorView old = snapshot_->header.index.at(index);
   const auto found = now.find(name);

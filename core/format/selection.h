@@ -11,8 +11,8 @@
 
 namespace st {
 
-// `ranges` are for the leading dimensions. With `rows` these pick along the first dimension, in any order and more than
-// once, negative ones from its end, and `ranges` are for the dimensions from the second on.
+// `ranges` are for the leading dimensions. With `rows` they are for those from the second on, and `rows` pick along the
+// first: in any order, more than once, negative ones from its end.
 struct TensorPart {
   std::span<const Range> ranges;
   std::optional<std::span<const int64_t>> rows = {};
@@ -23,7 +23,7 @@ class Selection {
   // Statuses: invalid_argument, out_of_range, subbyte.
   static Result<Selection> make(Dtype dtype, std::span<const uint64_t> shape, const TensorPart &part);
 
-  // Of the values that it takes, packed in C order.
+  // The shape and size of the values that it takes, packed in C order.
   const std::vector<uint64_t> &shape() const { return shape_; }
   uint64_t nbytes() const { return nbytes_; }
 

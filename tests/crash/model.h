@@ -42,8 +42,7 @@ namespace stage {
 
 Stage put(std::string name, ModelTensor tensor);
 Stage update(std::string name, int seed);
-// Of a tensor of one dimension, of bytes: some that lie near each other, and a few that lie far apart, one of them
-// twice.
+// In a tensor of one dimension, of bytes: some bytes that lie near each other, and three far apart, one of them twice.
 Stage update_slices(std::string name, int seed);
 Stage remove(std::string name);
 Stage rename(std::string from, std::string to);

@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
     ranges: bytes
     count: int
-    #: Of the first dimension; `ranges` are then for those behind it. None: all that they leave.
+    #: Along the first dimension; `ranges` are then for those behind it. None: all that they leave.
     rows: "Optional[np.ndarray[Any, np.dtype[np.int64]]]"
     #: As numpy has it, and as C does, with a 1 where an integer drops a dimension.
     shape: tuple[int, ...]

@@ -636,12 +636,12 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  * What is staged later wins: over a row that `indices` names before, over
  * slices, and over a whole tensor. A slice may also follow st_txn_put and
  * st_txn_rename of its tensor; it is then published with them.
- * Runs of less than 4 KiB that are less than 512 bytes apart (a column of a
- * narrow matrix) are locked, journalled and written with the bytes between
- * them, as these are under the lock. Other runs stay apart, each with some 100
- * bytes of journal. A transaction with more than 1024 of them also locks the
- * bytes between those that lie nearest. On storage that several hosts share,
- * locks reach to pages.
+ * Short runs may lie near each other, as the columns of a narrow matrix do:
+ * less than 4 KiB each, and less than 512 bytes apart. They are locked,
+ * journalled and written with the bytes between them, which are read under the
+ * lock. Other runs stay apart, each with some 100 bytes of journal. A
+ * transaction with more than 1024 of them also locks the bytes between those
+ * that lie nearest. On storage that several hosts share, locks reach to pages.
  * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
  * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH;
  * ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for more ranges than

@@ -143,8 +143,8 @@ impl<'f> Transaction<'f> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Transaction::update`]; and with the transaction as it was [`Status::InvalidArgument`] for a step of
-    /// 0, [`Status::OutOfRange`] for more ranges than dimensions, [`Status::Subbyte`] for a cut inside a byte.
+    /// Those of [`Transaction::update`]. These too leave the transaction as it was: [`Status::InvalidArgument`] for a
+    /// step of 0, [`Status::OutOfRange`] for more ranges than dimensions, [`Status::Subbyte`] for a cut inside a byte.
     pub fn update_slice(&mut self, name: &str, ranges: &[Range], value: impl View) -> Result<()> {
         self.update_part(name, ranges, None, value)
     }
