@@ -40,6 +40,16 @@ uint64_t SliceMap::bytes() const {
   return sum;
 }
 
+uint64_t SliceMap::bytes_gathered() const {
+  uint64_t sum = 0;
+  for (auto at = strips_.begin(); at != strips_.end();) {
+    const Stretch stretch = stretch_from(at);
+    sum += stretch.end - stretch.begin;
+    at = stretch.behind;
+  }
+  return sum;
+}
+
 SliceMap::Stretch SliceMap::stretch_from(std::map<uint64_t, Strip>::const_iterator at) const {
   Stretch s{at->first, at->second.end(), at, std::next(at)};
   if (at->second.length >= long_strip) return s;

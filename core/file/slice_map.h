@@ -31,12 +31,8 @@ class SliceMap {
  public:
   // Over what was there.
   void put(Strip strip);
-  // All of the strips of `later`, which are numbered as these.
-  void put(const SliceMap &later) {
-    for (const auto &[begin, strip] : later.strips_) put(strip);
-  }
-
   uint64_t bytes() const;
+  uint64_t bytes_gathered() const;  // with those between short strips
   // Ascending, as they lie in the tensor.
   template <class Take>
   void each(Take take) const {

@@ -40,60 +40,6 @@ Result<void> check_values(std::string_view name, const Form &form, const Selecti
       error(status, "a slice of tensor ", in_quotes(name), " cannot be updated so: ", why).about_tensor(name));
 }
 
-// Staged bytes, read ahead where strips follow one another in their payload, forwards or backwards.
-class StagedBytes {
- public:
-  explicit StagedBytes(const write::Journal &journal)
-      : journal_(journal), buffer_(std::make_unique_for_overwrite<std::byte[]>(window)) {}
-
-  // n bytes of `payload`, `skip` behind its begin; till the next call.
-  Result<const std::byte *> look(const write::Payload &payload, uint64_t skip, uint64_t n) {
-    const uint64_t at = payload.offset + skip;
-    if (at < begin_ || at + n > end_) {
-      const bool backwards = at < begin_;
-      const uint64_t end = payload.offset + payload.length;
-      begin_ = !backwards ? at : std::max(payload.offset, at + n - std::min(at + n, window));
-      end_ = std::min(end, begin_ + window);
-      ST_TRY(journal_.read(buffer_.get(), end_ - begin_, begin_));
-    }
-    return buffer_.get() + (at - begin_);
-  }
-  // The same, a window after the other.
-  template <class Take>
-  Result<void> each(const write::Payload &payload, const Strip &strip, Take take) {
-    for (uint64_t done = 0; done < strip.length;) {
-      const uint64_t n = std::min(window, strip.length - done);
-      ST_TRY(auto bytes, look(payload, strip.skip + done, n));
-      ST_TRY(take(bytes, n, done));
-      done += n;
-    }
-    return {};
-  }
-
- private:
-  static constexpr uint64_t window = uint64_t{16} << 10;
-  const write::Journal &journal_;
-  std::unique_ptr<std::byte[]> buffer_;
-  uint64_t begin_ = 0, end_ = 0;  // of what lies in it
-};
-
-// Asks now and then whether to go on, however short the strips are.
-class Pace {
- public:
-  Pace(const Control &control, uint64_t total) : control_(control), total_(total) {}
-  Result<void> went_on(uint64_t n) {
-    done_ += n;
-    if (++steps_ % 1024 != 0 && done_ - told_ < write::write_chunk_bytes) return {};
-    told_ = done_;
-    return control_.check(done_, total_);
-  }
-
- private:
-  const Control &control_;
-  const uint64_t total_;
-  uint64_t done_ = 0, told_ = 0, steps_ = 0;
-};
-
 // Strips that are less than a page apart, as one.
 std::vector<Covered> by_pages(const SliceMap &map) {
   std::vector<Covered> strips;
@@ -102,6 +48,96 @@ std::vector<Covered> by_pages(const SliceMap &map) {
 }
 
 }  // namespace
+
+// The bytes of strips, from payloads that were found to be what was staged.
+class Transaction::SliceReader {
+  // Staged bytes, read ahead where strips follow one another in their payload, forwards or backwards.
+  class StagedBytes {
+   public:
+    explicit StagedBytes(const write::Journal &journal)
+        : journal_(journal), window_(std::make_unique_for_overwrite<std::byte[]>(window_bytes)) {}
+
+    // n bytes of `payload`, `skip` behind its begin.
+    Result<void> copy(const write::Payload &payload, uint64_t skip, uint64_t n, std::byte *to) {
+      const uint64_t at = payload.offset + skip;
+      if (n > window_bytes) return journal_.read(to, n, at);
+      if (at < begin_ || at + n > end_) {
+        const uint64_t end = payload.offset + payload.length;
+        begin_ = at < begin_ ? std::max(payload.offset, at + n - std::min(at + n, window_bytes)) : at;
+        end_ = std::min(end, begin_ + window_bytes);
+        ST_TRY(journal_.read(window_.get(), end_ - begin_, begin_));
+      }
+      std::memcpy(to, window_.get() + (at - begin_), n);
+      return {};
+    }
+
+   private:
+    static constexpr uint64_t window_bytes = uint64_t{16} << 10;
+    const write::Journal &journal_;
+    std::unique_ptr<std::byte[]> window_;
+    uint64_t begin_ = 0, end_ = 0;  // what of the journal lies in it
+  };
+
+  // Asks now and then whether to go on, however short the strips are.
+  class Pace {
+   public:
+    Pace(const Control &control, uint64_t total) : control_(control), total_(total) {}
+    Result<void> went_on(uint64_t n) {
+      done_ += n;
+      if (++steps_ % 1024 != 0 && done_ - told_ < write::write_chunk_bytes) return {};
+      told_ = done_;
+      return control_.check(done_, total_);
+    }
+
+   private:
+    const Control &control_;
+    const uint64_t total_;
+    uint64_t done_ = 0, told_ = 0, steps_ = 0;
+  };
+
+ public:
+  SliceReader(const Transaction &of, uint64_t total)
+      : of_(of),
+        staged_(*of.journal_.journal),
+        checked_(of.slice_payloads_.size()),
+        pace_(of.control_, total),
+        buffer_(std::make_unique_for_overwrite<std::byte[]>(longest_gathered)) {}
+
+  std::byte *buffer() const { return buffer_.get(); }
+  // Into the buffer, which has the bytes that the stretch is laid over.
+  Result<void> lay_over(const SliceMap::Stretch &stretch) {
+    for (auto at = stretch.first; at != stretch.behind; ++at) {
+      const Strip &strip = at->second;
+      ST_TRY(read(strip, 0, strip.length, buffer() + (strip.begin - stretch.begin)));
+    }
+    return {};
+  }
+  // take(bytes, n, done) for a bufferful after the other.
+  template <class Take>
+  Result<void> each(const Strip &strip, Take take) {
+    for (uint64_t done = 0; done < strip.length;) {
+      const uint64_t n = std::min(longest_gathered, strip.length - done);
+      ST_TRY(read(strip, done, n, buffer()));
+      ST_TRY(take(buffer(), n, done));
+      done += n;
+    }
+    return {};
+  }
+
+ private:
+  Result<void> read(const Strip &strip, uint64_t done, uint64_t n, std::byte *to) {
+    if (!checked_[strip.payload]) ST_TRY(of_.check_slice_payload(strip.payload));
+    checked_[strip.payload] = true;
+    ST_TRY(pace_.went_on(n));
+    return staged_.copy(of_.slice_payloads_[strip.payload], strip.skip + done, n, to);
+  }
+
+  const Transaction &of_;
+  StagedBytes staged_;
+  std::vector<bool> checked_;
+  Pace pace_;
+  const std::unique_ptr<std::byte[]> buffer_;
+};
 
 Result<void> Transaction::update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) {
   ST_TRY(may_go_on());
@@ -191,47 +227,33 @@ Result<void> Transaction::check_slice_payload(size_t number) const {
 }
 
 // Pieces of what is staged by slices. Under the locks, as bytes between short strips are the file's own. A strip that
-// is no whole payload gets a hash of its own, once its payload is found to be what was staged.
+// is no whole payload gets a hash of its own.
 Result<void> Transaction::assemble_slices(const os::File &data) {
   if (slices_.empty()) return {};
   write::Journal &journal = *journal_.journal;
   ST_TRY(journal.flush());
-  StagedBytes staged(journal);
-  std::vector<bool> checked(slice_payloads_.size());
   uint64_t total = 0;
   for (const auto &[index, s] : slices_) total += s.map.bytes();
-  Pace pace(control_, total);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(longest_gathered);
+  SliceReader reader(*this, total);
   for (const auto &[index, s] : slices_) {
     const uint64_t at = snapshot_->file_offset(snapshot_->header.index.at(index));
     ST_TRY(s.map.each_stretch([&](const SliceMap::Stretch &stretch) -> Result<void> {
       const Strip &first = stretch.first->second;
-      const write::Payload &payload = slice_payloads_[first.payload];
+      write::Payload payload = slice_payloads_[first.payload];
       const uint64_t n = stretch.end - stretch.begin;
-      if (!stretch.gathered() && n == payload.length) {
-        slice_pieces_.push_back({at + stretch.begin, payload});
-        return {};
-      }
-      if (stretch.gathered()) ST_TRY(data.read(buffer.get(), n, at + stretch.begin));
-      Hasher hasher;
-      for (auto strip = stretch.first; strip != stretch.behind; ++strip) {
-        const Strip &taken = strip->second;
-        if (!checked[taken.payload]) ST_TRY(check_slice_payload(taken.payload));
-        checked[taken.payload] = true;
-        ST_TRY(staged.each(slice_payloads_[taken.payload], taken,
-                           [&](const std::byte *bytes, uint64_t length, uint64_t done) -> Result<void> {
-                             if (stretch.gathered())
-                               std::memcpy(buffer.get() + (taken.begin - stretch.begin) + done, bytes, length);
-                             else
-                               hasher.add(bytes, length);
-                             return pace.went_on(length);
-                           }));
-      }
-      write::Payload made{payload.offset + first.skip, n, hasher.digest()};
       if (stretch.gathered()) {
-        ST_TRY(made, journal.append(buffer.get(), n, control_));
+        ST_TRY(data.read(reader.buffer(), n, at + stretch.begin));
+        ST_TRY(reader.lay_over(stretch));
+        ST_TRY(payload, journal.append(reader.buffer(), n, control_));
+      } else if (n != payload.length) {
+        Hasher hasher;
+        ST_TRY(reader.each(first, [&](const std::byte *bytes, uint64_t length, uint64_t) -> Result<void> {
+          hasher.add(bytes, length);
+          return {};
+        }));
+        payload = {payload.offset + first.skip, n, hasher.digest()};
       }
-      slice_pieces_.push_back({at + stretch.begin, made});
+      slice_pieces_.push_back({at + stretch.begin, payload});
       return {};
     }));
   }
@@ -290,7 +312,7 @@ void Transaction::reckon_slices(write::Cost *cost, uint64_t block) const {
   for (const PendingTensor *t : draft_->tensors())
     for (const size_t number : t->slices) {
       const SliceMap &map = slice_maps_[number];
-      cost->written += map.bytes();
+      cost->written += map.bytes_gathered();
       if (!shares) continue;
       for (const Covered &c : by_pages(map))
         cost->room += round_up(c.end - c.begin, block) + block;  // wherever the tensor will begin
@@ -300,30 +322,26 @@ void Transaction::reckon_slices(write::Cost *cost, uint64_t block) const {
 Result<void> Transaction::write_slices(NewFile *made) const {
   if (slice_maps_.empty()) return {};
   const os::File &file = made->replacement->file();
-  StagedBytes staged(*journal_.journal);
-  std::vector<bool> checked(slice_payloads_.size());
   uint64_t total = 0;
   for (const PendingTensor *t : draft_->tensors())
     for (const size_t number : t->slices) total += slice_maps_[number].bytes();
-  Pace pace(control_, total);
+  SliceReader reader(*this, total);
   const Index &index = made->snapshot->header.index;
   for (const PendingTensor *t : draft_->tensors())
     for (const size_t number : t->slices) {
       const uint64_t at = made->snapshot->file_offset(index.at(*index.find(t->name)));
-      Result<void> written;
-      slice_maps_[number].each([&](const Strip &strip) {
-        if (!written) return;
-        if (!checked[strip.payload]) written = check_slice_payload(strip.payload);
-        checked[strip.payload] = true;
-        if (!written) return;
-        written = staged.each(slice_payloads_[strip.payload], strip,
-                              [&](const std::byte *bytes, uint64_t n, uint64_t done) -> Result<void> {
-                                ST_TRY(pace.went_on(n));
-                                return file.write(bytes, n, at + strip.begin + done);
-                              });
+      auto written = slice_maps_[number].each_stretch([&](const SliceMap::Stretch &stretch) -> Result<void> {
+        const uint64_t n = stretch.end - stretch.begin;
+        if (!stretch.gathered())
+          return reader.each(stretch.first->second, [&](const std::byte *bytes, uint64_t length, uint64_t done) {
+            return file.write(bytes, length, at + stretch.begin + done);
+          });
+        ST_TRY(file.read(reader.buffer(), n, at + stretch.begin));
+        ST_TRY(reader.lay_over(stretch));
+        return file.write(reader.buffer(), n, at + stretch.begin);
       });
       if (!written) return Failure(std::move(written.error()).about_tensor(t->name));
-      made->built.written += slice_maps_[number].bytes();
+      made->built.written += slice_maps_[number].bytes_gathered();
     }
   return {};
 }

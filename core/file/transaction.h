@@ -144,6 +144,7 @@ class Transaction final : public AnyTransaction {
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
   void return_journal();
   // Slices: slices.cpp.
+  class SliceReader;
   struct StagedSlices {
     std::string name;
     SliceMap map;

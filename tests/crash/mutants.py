@@ -252,7 +252,7 @@ MUTANTS = [
            "  for (const Covered &c : bytes_to_lock()) ranges.push_back({c.begin, c.end - c.begin, true});\n", ""),
     # slices
     Mutant("slices: bytes between short strips are not those of the file", SLICES,
-           "if (stretch.gathered()) ST_TRY(data.read(buffer.get(), n, at + stretch.begin));", ""),
+           "        ST_TRY(data.read(reader.buffer(), n, at + stretch.begin));\n", ""),
     Mutant("slices: they are not locked", SLICES,
            "  std::vector<write::Piece> pieces = slice_pieces(nullptr);\n", "  std::vector<write::Piece> pieces;\n"),
     Mutant("slices: what was staged is not compared", SLICES, "  if (same) return {};\n  return fail(", "  if (same || true) return {};\n  return fail("),
