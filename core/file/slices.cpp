@@ -2,6 +2,7 @@
 // is kept in maps (slice_map.h), so that the last wins; the commit makes pieces of it, or writes it into a new file.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 
 #include "base/round.h"
@@ -113,8 +114,8 @@ class Transaction::SliceReader {
     return {};
   }
   // take(bytes, n, done) for a bufferful after the other.
-  template <class Take>
-  Result<void> each(const Strip &strip, Take take) {
+  using Take = std::function<Result<void>(const std::byte *bytes, uint64_t n, uint64_t done)>;
+  Result<void> each(const Strip &strip, const Take &take) {
     for (uint64_t done = 0; done < strip.length;) {
       const uint64_t n = std::min(longest_gathered, strip.length - done);
       ST_TRY(read(strip, done, n, buffer()));
@@ -287,15 +288,13 @@ std::vector<Covered> Transaction::bytes_to_lock() const {
 
 // The name of the staged tensor that this byte of the file is of.
 std::string_view Transaction::name_at(uint64_t offset) const {
-  const auto is_of = [&](size_t index) {
-    const TensorView t = snapshot_->header.index.at(index);
-    return offset - snapshot_->file_offset(t) < t.nbytes;
-  };
+  const auto begin_of = [&](size_t index) { return snapshot_->file_offset(snapshot_->header.index.at(index)); };
   for (const Staged &s : staged_)
-    if (is_of(s.index)) return s.name;
+    if (offset - s.piece.offset < s.piece.payload.length) return s.name;
+  std::string_view name;
   for (const auto &[index, s] : slices_)
-    if (is_of(index)) return s.name;
-  return {};
+    if (begin_of(index) <= offset) name = s.name;
+  return name;
 }
 
 void Transaction::show_slices() {

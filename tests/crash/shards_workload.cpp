@@ -28,7 +28,7 @@ const std::vector<ShardOperation> &shard_operations() {
       {"everything at once", all({update("c", 41), update_slices("c", 45), update_slices("a", 46), rename("b", "y"),
                                   remove("e"), put("new", u8(80, 42)), metadata("k", "v")})},
       {"delete of all that a shard holds", remove("c")},
-      {"slices in two shards", all({update_slices("a", 43), update_slices("d", 44)})},
+      {"updates of slices in two shards", all({update_slices("a", 43), update_slices("d", 44)})},
   };
   return operations;
 }

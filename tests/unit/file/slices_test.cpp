@@ -268,6 +268,7 @@ TEST_F(Slices, RefusalsLeaveTheTransactionAsItWas) {
     ASSERT_TRUE(is_ok(t->update_slice("emb", {first}, good)));
     ASSERT_TRUE(is_ok(t->commit()));
     EXPECT_TRUE(same_bytes(seen(*c, "emb"), good.bytes + fresh.at("emb").bytes.substr(4096)));
+    EXPECT_TRUE(fails_with(Status::txn_failed, t->update_slice("emb", {first}, good)));
     make_file();
   }
 }
@@ -288,6 +289,8 @@ TEST_F(Slices, OfOneTensorGoOnSideBySide) {
   auto c = open(), other = open();
   auto mine = begin(*c, at_once());
   ASSERT_TRUE(is_ok(stage_rows(*mine, {3, 10, 40}, 5)));
+  const Range first[] = {{0, 1, 1}};
+  ASSERT_TRUE(is_ok(mine->update_slice("v", {first}, Values{{1}, "x"})));
   auto held_file = os::File::open(env, AT_FDCWD, path, O_RDWR, 0, path);
   ASSERT_TRUE(is_ok(held_file));
   for (const uint64_t theirs : {4, 9, 41}) {  // each neighbour of a row may be locked
@@ -367,12 +370,30 @@ TEST_F(Slices, OfVeryManyRowsTakeNoLockForEach) {
   for (uint64_t i = 0; i < rows; ++i) wanted.replace(i * row_bytes + 100, 4, values.bytes, i * 4, 4);
   EXPECT_TRUE(same_bytes(seen(*c, "t"), wanted));
   EXPECT_LT(locks.taken, 1200u);
+
+  // And it is asked now and then whether to go on.
+  TransactionOptions stopped;
+  stopped.progress = [](uint64_t done, uint64_t total) { return done == 0 || total != rows * 4; };
+  for (const bool publish : {false, true}) {
+    stopped.publish = publish;
+    t = begin(*c, stopped);
+    ASSERT_TRUE(is_ok(t->update_slice("t", {column}, values)));
+    EXPECT_TRUE(fails_with(Status::cancelled, t->commit()));
+  }
   EXPECT_LT(c->counters().journal_bytes, rows * 128);
 }
 
 TEST_F(Slices, AreStagedAnewIfTheirJournalIsGone) {
-  auto c = open();
+  testing::FaultEnv faults{os::Env::posix()};
+  auto c = open(faults);
   auto t = begin(*c);
+  ASSERT_TRUE(is_ok(stage_rows(*t, {2, 30}, 5)));
+  fs::remove_all(folder());
+  faults.before = [](testing::Call call) { return call == testing::Call::pwrite ? -EIO : 0; };
+  EXPECT_TRUE(fails_with(Status::io, t->commit()));
+  faults.before = nullptr;
+  expect_shown(*c, fresh);
+  t = begin(*c);
   ASSERT_TRUE(is_ok(stage_rows(*t, {2, 30}, 5)));
   fs::remove_all(folder());
   ASSERT_TRUE(is_ok(t->commit()));
