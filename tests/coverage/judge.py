@@ -15,7 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITE_PATH = (
     "core/newfile/",
     "core/journal/",
-    *(f"core/file/{f}" for f in ("transaction", "staging", "patch_commit", "rewrite_commit", "participant", "slices", "slice_map", "writer")),
+    *(
+        f"core/file/{f}"
+        for f in (
+            "transaction",
+            "staging",
+            "patch_commit",
+            "rewrite_commit",
+            "participant",
+            "slices",
+            "slice_map",
+            "writer",
+        )
+    ),
     *(f"core/shards/{f}" for f in ("shard_transaction", "old_list")),
     "core/os/exclusive",
 )

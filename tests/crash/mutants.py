@@ -252,9 +252,9 @@ MUTANTS = [
            "  for (const Covered &c : bytes_to_lock()) ranges.push_back({c.begin, c.end - c.begin, true});\n", ""),
     # slices
     Mutant("slices: bytes between short strips are not those of the file", SLICES,
-           "        ST_TRY(data.read(reader.buffer(), n, at + stretch.begin));\n", ""),
-    Mutant("slices: they are not locked", SLICES,
-           "  std::vector<write::Piece> pieces = slice_pieces(nullptr);\n", "  std::vector<write::Piece> pieces;\n"),
+           "        ST_TRY(data.read(reader.buffer(), n, at + stretch.begin));\n", "        static_cast<void>(data);\n"),
+    Mutant("slices: of what changes only the first byte is locked", SLICES,
+           "ranges.push_back({p.offset, p.offset + p.payload.length});", "ranges.push_back({p.offset, p.offset + 1});"),
     Mutant("slices: what was staged is not compared", SLICES, "  if (same) return {};\n  return fail(", "  if (same || true) return {};\n  return fail("),
     Mutant("slices: a whole tensor leaves older slices over it", STAGING, "  slices_.erase(*index);  // all of it is new\n", ""),
     Mutant("slices: a tensor that was staged before is lost under them", SLICES,

@@ -99,8 +99,8 @@ class FileWriter : Worker {
     const Bytes all = layout_.value(tensor, version);
     const auto size = static_cast<int64_t>(all.size()), at = static_cast<int64_t>(below(layout_.size(tensor)));
     const bool small = size < 5000;
-    for (const st_range part : {small ? st_range{0, size, 2} : st_range{at, size, 1},
-                                small ? st_range{1, size, 2} : st_range{0, at, 1}}) {
+    for (const st_range part :
+         {small ? st_range{0, size, 2} : st_range{at, size, 1}, small ? st_range{1, size, 2} : st_range{0, at, 1}}) {
       Bytes bytes;
       for (int64_t i = part.start; i < part.stop; i += part.step) bytes.push_back(all[static_cast<size_t>(i)]);
       const uint64_t count = bytes.size();

@@ -28,7 +28,7 @@ class Part(NamedTuple):
     """A part of a tensor that is to be changed: as C is told, and the shape of what goes there."""
 
     ranges: bytes
-    count: int
+    range_count: int
     #: Along the first dimension; `ranges` are then for those behind it. None: all that they leave.
     rows: "Optional[np.ndarray[Any, np.dtype[np.int64]]]"
     #: As numpy has it, and as C does, with a 1 where an integer drops a dimension.

@@ -100,7 +100,7 @@ class Transaction:
         part = part_of(at, wanted[1])
         fit(tensor, array, wanted, part)
         rows, count = (None, 0) if part.rows is None else (address(part.rows), len(part.rows))
-        self._call(_abi.st_txn_update_slice, raw, len(raw), part.ranges, part.count, rows, count, tensor)
+        self._call(_abi.st_txn_update_slice, raw, len(raw), part.ranges, part.range_count, rows, count, tensor)
 
     def _form(self, name: str) -> tuple[int, tuple[int, ...]]:
         """As the calls before left it."""
