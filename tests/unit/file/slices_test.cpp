@@ -401,6 +401,23 @@ TEST_F(Slices, AreStagedAnewIfTheirJournalIsGone) {
   EXPECT_TRUE(same_bytes(seen(*c, "emb").substr(30 * 4096, 4096), row(5, 2).bytes.substr(4096)));
 }
 
+TEST_F(Slices, ShowInNoWritableViewOfThisProcess) {
+  OpenOptions options = writable();
+  options.map = read::MapMode::copy_on_write;
+  auto c = open(options), other = open();
+  const Snapshot &s = c->snapshot();
+  auto view = c->view(s, s.header.index.find("emb").value());
+  ASSERT_TRUE(is_ok(view));
+  auto t = begin(*other);
+  ASSERT_TRUE(is_ok(stage_rows(*t, {3, 4, 40}, 5)));
+  const Range two[] = {{50, 52, 1}, {0, 1024, 512}};  // pages that have a few of their bytes changed
+  ASSERT_TRUE(is_ok(t->update_slice("emb", {two}, Values{{2, 2}, pattern(16, 9), Dtype::F32})));
+  ASSERT_TRUE(is_ok(t->commit()));
+  const std::string &was = fresh.at("emb").bytes;
+  EXPECT_TRUE(same_bytes({reinterpret_cast<const char *>(*view), was.size()}, was));
+  EXPECT_FALSE(same_bytes(seen(*open(), "emb"), was));
+}
+
 TEST_F(Slices, FollowAFileThatWasReplacedIfTheTensorIsAsItWas) {
   auto c = open();
   auto fits = begin(*c), does_not = begin(*c), drafted = begin(*c);
