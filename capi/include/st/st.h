@@ -646,7 +646,9 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
  * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH;
  * ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for more ranges than
  * dimensions, and for an index outside; ST_E_SUBBYTE where 4- or 6-bit elements
- * would be cut inside a byte. Others end it, as in st_txn_update. */
+ * would be cut inside a byte. Others end it, as in st_txn_update; so does
+ * ST_E_INVALID_ARGUMENT where the caller changed a whole tensor that was staged
+ * before and lies below. */
 st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len,
                               const st_range *ranges, size_t n,
                               const int64_t *indices, size_t index_count,
