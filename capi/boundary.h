@@ -172,6 +172,12 @@ Result<store::TransactionOptions> translate(const char *call, const st_txn_optio
 st_plan translate(const store::CommitPlan &planned);
 Result<store::AnyTransaction *> going_on(const char *call, st_txn *txn);
 
+// The ranges of a slice, as core has them.
+inline std::span<const Range> ranges_of(const st_range *ranges, size_t n) {
+  static_assert(sizeof(Range) == sizeof(st_range) && offsetof(Range, stop) == offsetof(st_range, stop) &&
+                offsetof(Range, step) == offsetof(st_range, step));
+  return {reinterpret_cast<const Range *>(ranges), n};
+}
 // What a read is to fill, and with what.
 Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n);
 Result<void> check_room(std::string_view call, uint64_t need, const void *dst, size_t dst_size);

@@ -4,14 +4,11 @@
 using namespace st;
 using namespace st::capi;
 
-static_assert(sizeof(Range) == sizeof(st_range) && offsetof(Range, stop) == offsetof(st_range, stop) &&
-              offsetof(Range, step) == offsetof(st_range, step));
-
 namespace st::capi {
 
 Result<SlicePlan> plan(const store::Place &place, const st_range *ranges, size_t n) {
   const TensorView t = place.tensor();
-  auto made = SlicePlan::make(t.dtype, t.shape, {reinterpret_cast<const Range *>(ranges), n});
+  auto made = SlicePlan::make(t.dtype, t.shape, ranges_of(ranges, n));
   if (!made) made.error() = std::move(made.error()).about_tensor(t.name);
   return made;
 }

@@ -84,6 +84,20 @@ st_status st_txn_update(st_txn *txn, const char *name, size_t name_len, const st
   });
 }
 
+st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len, const st_range *ranges, size_t n,
+                              const int64_t *indices, size_t index_count, const st_tensor *value) {
+  return boundary([&]() -> Result<void> {
+    ST_TRY(require("st_txn_update_slice", name, value));
+    if (n > 0) ST_TRY(require("st_txn_update_slice", ranges));
+    if (index_count > 0) ST_TRY(require("st_txn_update_slice", indices));
+    ST_TRY(auto transaction, going_on("st_txn_update_slice", txn));
+    ST_TRY(auto bytes, translate(value));
+    TensorPart part{ranges_of(ranges, n)};
+    if (indices) part.rows = std::span(indices, index_count);
+    return transaction->update_slice(name_of(name, name_len), part, bytes);
+  });
+}
+
 st_status st_txn_commit(st_txn *txn) {
   const st_status status = boundary([&]() -> Result<void> {
     ST_TRY(auto transaction, going_on("st_txn_commit", txn));

@@ -61,6 +61,9 @@ class Transaction {
   Transaction &operator=(const Transaction &) = delete;
 
   void update(const st_tensor &value) { check(st_txn_update(txn_, value.name, value.name_len, &value)); }
+  void update_slice(const std::vector<st_range> &ranges, const st_tensor &value) {
+    check(st_txn_update_slice(txn_, value.name, value.name_len, ranges.data(), ranges.size(), nullptr, 0, &value));
+  }
 
   st_txn *get() const { return txn_; }
   st_plan plan() const {

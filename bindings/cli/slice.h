@@ -25,6 +25,9 @@ class Slice {
   uint64_t nbytes() const { return (elements_ * st_dtype_bits(dtype_) + 7) / 8; }
   uint64_t elements() const { return elements_; }
   std::vector<uint64_t> shape() const;  // without the dimensions that an index took away
+  // As C has it: one range a dimension, and the entries of each.
+  const std::vector<st_range> &ranges() const { return ranges_; }
+  const std::vector<uint64_t> &counts() const { return counts_; }
 
   // Calls use(bytes) with the bytes in C order, in pieces of whole elements and of about `piece`
   // bytes. One piece, where 4- or 6-bit elements don't allow a cut.

@@ -44,7 +44,7 @@
 // the File itself keep it until Release or Close, views of a Snapshot until that is closed.
 //
 // The library keeps no pointer into Go's memory beyond a call. What File.Update is given is in the file when it returns.
-// What Tx.Update, Tx.Put and a Writer are given is on disk (ST_TXN_COPY). So the caller may reuse it at once. The one
+// What Tx's Update, UpdateSlice, UpdateRows and Put and a Writer are given is on disk (ST_TXN_COPY). So the caller may reuse it at once. The one
 // exception is OpenBytes, which pins its argument until Close, that of its Snapshots included.
 //
 // # Goroutines

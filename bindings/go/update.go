@@ -9,6 +9,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"unsafe"
 )
 
 // Update replaces the bytes of one tensor in place, as a transaction of its own: checked, locked, journalled, and
@@ -19,6 +20,11 @@ func (f *File) Update(name string, value Tensor) error {
 	return value.lend(func(v *C.st_tensor) error {
 		return f.call("update", func() C.st_status { return C.st_update(f.h.c, p, n, v) })
 	})
+}
+
+// UpdateSlice is Tx.UpdateSlice as a transaction of its own, durable when it answers nil.
+func (f *File) UpdateSlice(name string, value Tensor, ranges ...Range) error {
+	return f.Transact(func(tx *Tx) error { return tx.UpdateSlice(name, value, ranges...) })
 }
 
 // lend shows a tensor to C for the time of a call.
@@ -87,6 +93,34 @@ func (tx *Tx) Update(name string, value Tensor) error {
 	p, n := chars(name)
 	return value.lend(func(v *C.st_tensor) error {
 		return tx.call("update", func() C.st_status { return C.st_txn_update(tx.c, p, n, v) })
+	})
+}
+
+// UpdateSlice stages new bytes for part of a tensor, as Slice reads it: the journal and the locks hold these alone. The
+// value has the tensor's DType and the part's Shape. What is staged later wins, over parts and over whole tensors.
+func (tx *Tx) UpdateSlice(name string, value Tensor, ranges ...Range) error {
+	return tx.updatePart(name, value, nil, 0, ranges)
+}
+
+// UpdateRows is UpdateSlice of rows of the first dimension, in any order, negative ones from its end; of one that comes
+// twice the last counts. The ranges are for the dimensions behind the first.
+func (tx *Tx) UpdateRows(name string, value Tensor, rows []int64, ranges ...Range) error {
+	first := unsafe.SliceData(rows)
+	if len(rows) == 0 {
+		first = &noRow // not NULL, which would be all rows
+	}
+	return tx.updatePart(name, value, first, len(rows), ranges)
+}
+
+var noRow int64
+
+func (tx *Tx) updatePart(name string, value Tensor, rows *int64, count int, ranges []Range) error {
+	p, n := chars(name)
+	r, rangeCount := rangesOf(ranges)
+	return value.lend(func(v *C.st_tensor) error {
+		return tx.call("update", func() C.st_status {
+			return C.st_txn_update_slice(tx.c, p, n, r, rangeCount, (*C.int64_t)(rows), C.size_t(count), v)
+		})
 	})
 }
 

@@ -61,6 +61,34 @@ func TestUpdatesKeepTheForm(t *testing.T) {
 	same(t, "b", now["b"], st.TensorOf([]int16{7, 8, 9}))
 }
 
+func TestPartsAreChangedAndTheLastWins(t *testing.T) {
+	f, path := small(t, writable) // a is F32 of 2 rows of 3, b is I16 of 3
+	must(t, f.Transact(func(tx *st.Tx) error {
+		must(t, tx.Update("b", st.TensorOf([]int16{1, 1, 1})))
+		must(t, tx.UpdateSlice("b", st.TensorOf([]int16{2, 3}), st.Every(-2)))
+		must(t, tx.UpdateRows("b", st.TensorOf([]int16{4, 5, 6}), []int64{1, -1, 1}))
+		must(t, tx.UpdateRows("a", st.TensorOf([]float32{8, 9}, 2, 1), []int64{1, 0}, st.Between(2, 3)))
+		must(t, tx.UpdateRows("a", st.TensorOf([]float32{}, 0, 3), nil)) // none
+		refused(t, tx.UpdateSlice("a", st.TensorOf([]float32{8, 9})), st.ErrShapeMismatch)
+		refused(t, tx.UpdateSlice("x", st.TensorOf([]float32{8, 9})), st.ErrNotFound)
+		refused(t, tx.UpdateRows("b", st.TensorOf([]int16{4}), []int64{3}), st.ErrOutOfRange)
+		refused(t, tx.UpdateSlice("b", st.TensorOf([]int16{4}), st.Every(0)), st.ErrInvalidArgument)
+		return nil
+	}))
+	before, err := f.Get("a")
+	must(t, err)
+	a, err := st.Values[float32](before)
+	must(t, err)
+	if a[2] != 9 || a[5] != 8 {
+		t.Errorf("the last column is %v and %v", a[2], a[5])
+	}
+	must(t, f.UpdateSlice("a", st.TensorOf([]float32{-1, -2, -3}, 1, 3), st.Until(1)))
+	now, err := readFile(path)
+	must(t, err)
+	same(t, "a", now["a"], st.TensorOf([]float32{-1, -2, -3, a[3], a[4], 8}, 2, 3))
+	same(t, "b", now["b"], st.TensorOf([]int16{3, 6, 5}))
+}
+
 func TestATransactionIsAllOrNothing(t *testing.T) {
 	f, path := small(t, writable)
 	a, b := st.TensorOf([]float32{9, 9, 9, 9, 9, 9}, 2, 3), st.TensorOf([]int16{5, 5, 5})

@@ -11,6 +11,7 @@
 
 #include "base/control.h"
 #include "format/header.h"
+#include "format/selection.h"
 #include "newfile/cost.h"
 #include "newfile/layout.h"
 
@@ -59,6 +60,8 @@ class AnyTransaction {
   virtual ~AnyTransaction() = default;
 
   virtual Result<void> update(std::string_view name, const NewBytes &value) = 0;
+  // The bytes are taken at once.
+  virtual Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) = 0;
   // These make a publish of it. What they refuse leaves the transaction as it was.
   virtual Result<void> put(std::string_view name, const NewBytes &value) = 0;
   virtual Result<void> remove(std::string_view name) = 0;

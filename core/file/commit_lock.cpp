@@ -1,5 +1,8 @@
 #include "file/commit_lock.h"
 
+#include <algorithm>
+
+#include "file/slices.h"
 #include "file/staging.h"
 #include "journal/identity.h"
 #include "journal/recover.h"
@@ -14,7 +17,7 @@ namespace {
 std::vector<os::LockRange> ranges_to_lock(const Staged &staged) {
   std::vector<os::LockRange> ranges{{0, staged.snapshot->header.data_offset(), false}};
   if (staged.publishes()) ranges = {os::whole_file(true)};
-  for (const write::Piece &p : staged.pieces()) ranges.push_back({p.offset, p.payload.length, true});
+  for (const Covered &c : bytes_to_lock(staged)) ranges.push_back({c.begin, c.end - c.begin, true});
   return ranges;
 }
 
@@ -22,12 +25,12 @@ std::vector<os::LockRange> ranges_to_lock(const Staged &staged) {
 Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
   if (busy.status != Status::busy) return busy;
   if (busy.offset >= os::turnstile_begin) return os::tell_holder(std::move(busy), file, os::whole_file(true));
-  const StagedTensor *blocked = nullptr;  // the first that does not end before: a lock may begin with its page
-  for (const StagedTensor &t : staged.tensors)
-    if (t.piece.offset + t.piece.payload.length > busy.offset && (!blocked || t.piece.offset < blocked->piece.offset))
-      blocked = &t;
-  const bool is_tensor = blocked && busy.offset > 0;
-  const os::LockRange range = is_tensor            ? os::LockRange{busy.offset, blocked->piece.payload.length, true}
+  const std::vector<Covered> locks = bytes_to_lock(staged);
+  // The first that does not end before: a lock may begin with its page.
+  const auto blocked = std::find_if(locks.begin(), locks.end(), [&](const Covered &c) { return c.end > busy.offset; });
+  const bool is_tensor = blocked != locks.end() && busy.offset > 0;
+  const std::string name(is_tensor ? name_at(staged, blocked->begin) : std::string_view());
+  const os::LockRange range = is_tensor            ? os::LockRange{busy.offset, blocked->end - busy.offset, true}
                               : staged.publishes() ? os::whole_file(true)
                                                    : os::LockRange{0, staged.snapshot->header.data_offset(), false};
   busy.holder_pid = os::find_lock_holder(file, range);
@@ -35,9 +38,9 @@ Error name_blocked(const Staged &staged, Error busy, const os::File &file) {
                       is_tensor            ? " is changing tensor "
                       : staged.publishes() ? " is changing a part"
                                            : " is working on all",
-                      is_tensor ? in_quotes(blocked->name) : std::string(), " of ", in_quotes(staged.file.path()),
+                      is_tensor ? in_quotes(name) : std::string(), " of ", in_quotes(staged.file.path()),
                       "; try again, or allow more time");
-  return is_tensor ? std::move(busy).about_tensor(blocked->name) : busy;
+  return is_tensor ? std::move(busy).about_tensor(name) : busy;
 }
 
 Result<bool> settle_hot_journals(const Staged &staged) {
@@ -49,17 +52,22 @@ Result<bool> settle_hot_journals(const Staged &staged) {
     folder = &*looked;
   }
   const std::string own = staged.journal.journal ? staged.journal.journal->name() : std::string();
-  std::vector<write::Piece> locked = staged.pieces();
-  if (staged.publishes()) locked = {{0, {0, staged.snapshot->file_size(), 0}, nullptr}};
+  std::vector<write::Piece> locked;
+  if (staged.publishes())
+    locked = {{0, {0, staged.snapshot->file_size(), 0}, nullptr}};
+  else
+    for (const Covered &c : bytes_to_lock(staged)) locked.push_back({c.begin, {0, c.end - c.begin, 0}, nullptr});
   return write::settle_hot_journals(*folder, staged.snapshot->identity, {own, locked});
 }
 
 // Once a handle: is a second descriptor really kept out?
 Result<void> test_locks(const Staged &staged, const os::File &locked) {
   if (staged.file.locks_tested()) return {};
-  const os::LockRange range = staged.publishes() ? os::LockRange{0, 1, true}
-                                                 : os::LockRange{staged.tensors.front().piece.offset,
-                                                                 staged.tensors.front().piece.payload.length, true};
+  os::LockRange range{0, 1, true};
+  if (!staged.publishes()) {
+    const Covered first = bytes_to_lock(staged).front();
+    range = {first.begin, first.end - first.begin, true};
+  }
   ST_TRY(auto second, open_regular(staged.file.location(), O_RDWR));
   ST_TRY(auto exclude, os::locks_exclude(locked, second, range));
   if (!exclude)

@@ -6,6 +6,7 @@
 
 #include "file/commit_plan.h"
 #include "file/patch_commit.h"
+#include "file/slices.h"
 #include "file/staging.h"
 #include "journal/space.h"
 #include "os/turnstile.h"
@@ -73,6 +74,7 @@ Result<void> Participant::prepare(const write::Super &super, write::SuperPartici
   if (!publishes()) {
     ST_TRY(restage_if_gone(of_));
     entry->journal = of_.journal.journal->name();
+    ST_TRY(assemble_slices(of_, lock_.file()));
     ST_TRY(stage_borrowed(of_));
     pieces_ = of_.pieces();
     ST_TRY(write::reserve_space(lock_.file(), of_.snapshot->filesystem, pieces_, of_.control));

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "file/commit_plan.h"
+#include "file/slices.h"
 #include "file/staging.h"
 #include "journal/space.h"
 #include "journal/undo.h"
@@ -15,11 +16,12 @@ CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Recor
   plan.file_size = staged.snapshot->file_size();
   plan.data_offset = staged.snapshot->header.data_offset();
   plan.how = "nothing is staged";
-  if (staged.tensors.empty()) return plan;
+  if (!staged.patches()) return plan;
   plan.kind = CommitPlan::patch;
   plan.how = "the tensors are written in place, after their journal is durable";
   write::JournalPlan journal = staged.journal.journal->plan();
-  std::vector<write::Piece> pieces;
+  std::vector<write::Piece> pieces = slice_pieces(staged, &journal);
+  for (const write::Piece &p : pieces) plan.cost.written += p.payload.length;
   for (const StagedTensor &t : staged.tensors) {
     plan.cost.written += t.piece.payload.length;
     pieces.push_back(t.piece);
@@ -44,6 +46,7 @@ CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Recor
 
 write::Record record_for(const Staged &staged, const os::File &data) {
   uint64_t in_journal = 0, borrowed = 0;
+  for (const auto &[index, s] : staged.slices) in_journal += s.map.bytes();
   for (const StagedTensor &t : staged.tensors) (t.piece.fits() ? borrowed : in_journal) += t.piece.payload.length;
   return write::choose_record(in_journal, borrowed, [&] {
     const uint64_t room = reckon_patch(staged, data, write::Record::undo, false).cost.room;
@@ -55,6 +58,7 @@ namespace {
 
 Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
   ST_TRY(restage_if_gone(staged));
+  ST_TRY(assemble_slices(staged, lock.file()));
   ST_TRY(staged.journal.journal->write_out(staged.control));
   ST_TRY(staged.file.journals().make_name_durable(lock.identity.inode));
   const os::File &dir = staged.journal.folder->dir();
@@ -118,15 +122,14 @@ Result<void> commit_patch(Staged &staged, const CommitLock &lock) {
   }
 }
 
-// The change stands, so a view that cannot be brought up to date keeps its old bytes.
 void count_and_show(Staged &staged) {
   Counters &counters = staged.file.counters();
   ++counters.commits;
   for (const StagedTensor &t : staged.tensors) {
     counters.bytes_written += t.piece.payload.length;
-    auto shown = staged.snapshot->refresh(t.index, t.piece.offset, t.piece.payload.length);
-    if (!shown && staged.file.options().log) staged.file.options().log(LogLevel::warning, shown.error().message);
+    staged.show(t.index, t.piece.offset, t.piece.payload.length);
   }
+  show_slices(staged);
 }
 
 }  // namespace st::store

@@ -43,13 +43,19 @@ const PendingTensor *PendingCatalogue::find(const std::string &name) const {
 Result<void> PendingCatalogue::apply(const Change &change) {
   switch (change.kind) {
     case Change::put: put(change); return {};
-    case Change::update: {
+    case Change::update:
+    case Change::update_slice: {
       ST_TRY(auto place, place_of(change.name));
       PendingTensor &t = *places_[place];
       const Form &f = change.form;
       ST_TRY(check_same_form(t.name, t.form.dtype, t.form.shape, t.form.nbytes, static_cast<uint32_t>(f.dtype), f.shape,
                              f.nbytes));
+      if (change.kind == Change::update_slice) {
+        t.slices.push_back(change.payload);
+        return {};
+      }
       t.payload = change.payload;
+      t.slices.clear();
       return {};
     }
     case Change::remove: {
@@ -94,6 +100,7 @@ void PendingCatalogue::put(const Change &change) {
     PendingTensor &t = *places_[found->second];
     t.form = change.form;
     t.payload = change.payload;
+    t.slices.clear();
     return;
   }
   by_name_.emplace(change.name, places_.size());

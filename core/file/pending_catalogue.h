@@ -25,19 +25,20 @@ struct Form {
 // One step of a transaction. Applied to the catalogue that it was made for, and
 // again to that of a file which has taken its place.
 struct Change {
-  enum Kind { update, put, remove, rename, set_metadata, remove_metadata, order } kind;
-  std::string name;  // or a metadata key
-  std::string to;    // a new name, or a metadata value
-  Form form = {};    // update, put
-  size_t payload = 0;
+  enum Kind { update, update_slice, put, remove, rename, set_metadata, remove_metadata, order } kind;
+  std::string name;                     // or a metadata key
+  std::string to;                       // a new name, or a metadata value
+  Form form = {};                       // update, update_slice, put: of the whole tensor
+  size_t payload = 0;                   // of a slice: the number of its map
   std::vector<std::string> names = {};  // order
 };
 
 struct PendingTensor {
   std::string name;
   Form form;
-  uint64_t begin = 0;             // of the old file's data, if there is no payload
-  std::optional<size_t> payload;  // number of the transaction's payload
+  uint64_t begin = 0;               // of the old file's data, if there is no payload
+  std::optional<size_t> payload;    // number of the transaction's payload
+  std::vector<size_t> slices = {};  // numbers of the maps that go over it, the first first
 };
 
 class PendingCatalogue {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <new>
 
+#include "file/slices.h"
 #include "file/staging.h"
 #include "newfile/copy_attributes.h"
 #include "newfile/publish_plan.h"
@@ -66,7 +67,9 @@ Result<Blueprint> draw(const Staged &staged, const os::File &old, uint64_t block
     else
       drawn.segments.push_back({s.to, s.length, &staged.journal.journal->file(), payload.journal.offset, nullptr});
   }
-  drawn.cost = write::expect_build(drawn.plan.header, drawn.segments, block, write::room_of(old).block);
+  const uint64_t disk_block = write::room_of(old).block;
+  drawn.cost = write::expect_build(drawn.plan.header, drawn.segments, block, disk_block);
+  reckon_slices(staged, &drawn.cost, disk_block);
   return drawn;
 }
 
@@ -179,6 +182,7 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
 
   ST_TRY(auto again, made->replacement->open_again());
   ST_TRY(made->snapshot, staged.file.take(std::move(again), nullptr, true));
+  ST_TRY(write_slices(staged, file, *made->snapshot, &made->built));
   return staged.control.check(plan.size, plan.size);
 }
 

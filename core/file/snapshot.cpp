@@ -181,7 +181,7 @@ Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
   if (&reach.content != &content) forget(content);
   for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)
     if (&reach.content != &r->content) forget(r->content);
-  return reach.content.refresh(reach.file, slot, offset, n);
+  return reach.content.refresh(reach.file, slot, offset, n, offset - file_offset(header.index.at(slot)));
 }
 
 bool Snapshot::has_own_memory() const {

@@ -43,7 +43,7 @@ struct Snapshot {
   bool lends(const void *bytes, uint64_t n) const;
   // From now on the descriptor is one of many, and may be given up between uses.
   void share_descriptor(std::shared_ptr<os::Descriptors> among);
-  // Piece `slot` was changed in the file: see read::Content::refresh.
+  // Bytes of tensor `slot` were changed in the file: see read::Content::refresh.
   Result<void> refresh(size_t slot, uint64_t offset, uint64_t n) const;
   // Bytes that were read into memory, which would not show what others change in the file: are there any? Each is
   // read once more to where it lies.

@@ -34,10 +34,15 @@ void sort_by_offset(std::vector<write::Piece> *pieces) {
 }
 
 std::vector<write::Piece> Staged::pieces() const {
-  std::vector<write::Piece> pieces;
+  std::vector<write::Piece> pieces = slice_pieces;
   for (const StagedTensor &t : tensors) pieces.push_back(t.piece);
   sort_by_offset(&pieces);
   return pieces;
+}
+
+void Staged::show(size_t index, uint64_t offset, uint64_t n) {
+  auto shown = snapshot->refresh(index, offset, n);
+  if (!shown && file.options().log) file.options().log(LogLevel::warning, shown.error().message);
 }
 
 Result<void> Staged::need_journal() {

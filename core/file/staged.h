@@ -3,7 +3,9 @@
 // rewrite_commit.h carry it out. A Transaction takes these steps alone, Participants together. One thread at a time.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "file/any_transaction.h"
 #include "file/data_file.h"
 #include "file/pending_catalogue.h"
+#include "file/slice_map.h"
 #include "journal/journal_folder.h"
 #include "journal/pieces.h"
 
@@ -21,6 +24,12 @@ struct StagedTensor {
   std::string_view name;  // in the snapshot
   size_t index;           // in the snapshot
   write::Piece piece;     // offset as of the snapshot; what undo is for is not staged but borrowed
+};
+
+// New bytes of parts of a tensor; see slices.h.
+struct StagedSlices {
+  std::string name;
+  SliceMap map;
 };
 
 // Bytes of a put: in the caller's memory, or in the journal.
@@ -43,8 +52,12 @@ struct Staged {
   void begin_call() { control = Control(options.progress, &file.account().interrupts); }
 
   bool publishes() const;
-  bool has_work() const { return !tensors.empty() || publishes(); }
+  bool patches() const { return !tensors.empty() || !slices.empty(); }
+  bool has_work() const { return patches() || publishes(); }
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
+
+  // These bytes of a tensor are in the file now. A view that cannot be brought up to date keeps its old bytes.
+  void show(size_t index, uint64_t offset, uint64_t n);
 
   // Takes one, if there is none yet.
   Result<void> need_journal();
@@ -62,6 +75,10 @@ struct Staged {
   std::unique_ptr<PendingCatalogue> draft = {};  // of a publish, and how it came about
   std::vector<Change> changes;
   std::vector<StagedPayload> payloads;
+  std::map<size_t, StagedSlices> slices = {};       // of a patch, by the index of their tensor in the snapshot
+  std::vector<SliceMap> slice_maps = {};            // of a publish
+  std::vector<write::Payload> slice_payloads = {};  // in the journal
+  std::vector<write::Piece> slice_pieces = {};      // once the locks are held
   write::JournalFolder::Taken journal = {};
   uint64_t journal_start = 0;  // bytes written to it before this transaction
   bool failed = false;         // there is no other commit

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "file/slices.h"
+
 namespace st::store {
 namespace {
 
@@ -36,19 +38,6 @@ Result<void> stage_in_place(Staged &staged, size_t index, const TensorView &tens
                                       : staged.journal.journal->append(value.bytes, value.nbytes, staged.control));
   piece = {piece.offset, payload};
   return {};
-}
-
-// A tensor's form, as the calls before left it.
-std::optional<Form> form_of(const Staged &staged, const std::string &name) {
-  if (staged.draft) {
-    const PendingTensor *t = staged.draft->find(name);
-    return t ? std::optional(t->form) : std::nullopt;
-  }
-  const Index &index = staged.snapshot->header.index;
-  const auto found = index.find(name);
-  if (!found) return std::nullopt;
-  const TensorView t = index.at(*found);
-  return Form{t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
 }
 
 Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value) {
@@ -96,6 +85,18 @@ Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value
 
 }  // namespace
 
+std::optional<Form> form_of(const Staged &staged, const std::string &name) {
+  if (staged.draft) {
+    const PendingTensor *t = staged.draft->find(name);
+    return t ? std::optional(t->form) : std::nullopt;
+  }
+  const Index &index = staged.snapshot->header.index;
+  const auto found = index.find(name);
+  if (!found) return std::nullopt;
+  const TensorView t = index.at(*found);
+  return Form{t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
+}
+
 Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes &value) {
   ST_TRY(staged.may_go_on());
   if (staged.options.publish || staged.draft)
@@ -109,6 +110,7 @@ Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes 
   ST_TRY(check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes));
   if (t.nbytes == 0) return {};
   staged.begin_call();
+  staged.slices.erase(*index);  // all of it is new
   auto taken = stage_in_place(staged, *index, t, value);
   if (taken) return taken;
   staged.failed = true;
@@ -132,7 +134,7 @@ Result<void> restage_if_gone(Staged &staged) {
     else
       table.offset = again.offset;
   }
-  return {};
+  return restage_slices(staged, *gone.journal);
 }
 
 Error changed_payload(std::string_view name) {
@@ -159,6 +161,21 @@ Result<void> stage_borrowed(Staged &staged) {
   return {};
 }
 
+namespace {
+
+// The index of a staged tensor in a file that took the place of ours.
+Result<size_t> place_in(const Staged &staged, const Index &now, std::string_view name, size_t index) {
+  const TensorView old = staged.snapshot->header.index.at(index);
+  const auto found = now.find(name);
+  if (!found || now.at(*found).dtype != old.dtype || !std::ranges::equal(now.at(*found).shape, old.shape))
+    return Failure(error(Status::file_changed, in_quotes(staged.file.path()), " was replaced, and tensor ",
+                         in_quotes(name), " is gone from it or has another form; open it anew")
+                       .about_tensor(name));
+  return *found;
+}
+
+}  // namespace
+
 Result<void> follow_to(Staged &staged, std::unique_ptr<Snapshot> snapshot) {
   const Index &index = snapshot->header.index;
   if (staged.draft) {
@@ -175,14 +192,15 @@ Result<void> follow_to(Staged &staged, std::unique_ptr<Snapshot> snapshot) {
   }
   std::vector<size_t> now;  // of each staged tensor its index there
   for (const StagedTensor &t : staged.tensors) {
-    const TensorView old = staged.snapshot->header.index.at(t.index);
-    const auto found = index.find(t.name);
-    if (!found || index.at(*found).dtype != old.dtype || !std::ranges::equal(index.at(*found).shape, old.shape))
-      return Failure(error(Status::file_changed, in_quotes(staged.file.path()), " was replaced, and tensor ",
-                           in_quotes(t.name), " is gone from it or has another form; open it anew")
-                         .about_tensor(t.name));
-    now.push_back(*found);
+    ST_TRY(auto place, place_in(staged, index, t.name, t.index));
+    now.push_back(place);
   }
+  std::map<size_t, StagedSlices> slices;
+  for (const auto &[old, s] : staged.slices) {
+    ST_TRY(auto place, place_in(staged, index, s.name, old));
+    slices.emplace(place, s);
+  }
+  staged.slices = std::move(slices);
   staged.by_index.clear();
   for (size_t k = 0; k < staged.tensors.size(); ++k) {
     const TensorView t = index.at(now[k]);
@@ -211,7 +229,11 @@ Result<void> make_publish(Staged &staged, const Change *first) {
     payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes, s.piece.table});
     changes.push_back(std::move(change));
   }
+  std::vector<SliceMap> maps;
+  ST_TRY(draft_slices(staged, draft.get(), &changes, &maps));
   if (first) ST_TRY(draft->apply(*first));
+  staged.slices.clear();
+  staged.slice_maps = std::move(maps);
   staged.tensors.clear();
   staged.by_index.clear();
   staged.changes = std::move(changes);

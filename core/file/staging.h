@@ -10,6 +10,8 @@ Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes 
 Result<void> stage_put(Staged &staged, std::string_view name, const NewBytes &value);
 // Any other change, which makes a publish of it.
 Result<void> stage_change(Staged &staged, Change change);
+// A tensor's form, as the calls before left it.
+std::optional<Form> form_of(const Staged &staged, const std::string &name);
 // From now on a publish: what was staged for a patch is the first part of it. With
 // a first change that is refused the patch stays one.
 Result<void> make_publish(Staged &staged, const Change *first = nullptr);

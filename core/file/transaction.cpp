@@ -5,6 +5,7 @@
 #include "file/commit_plan.h"
 #include "file/patch_commit.h"
 #include "file/rewrite_commit.h"
+#include "file/slices.h"
 #include "file/staging.h"
 #include "newfile/room.h"
 
@@ -14,7 +15,7 @@ Result<std::unique_ptr<Transaction>> Transaction::begin(DataFile &data_file, Tra
   if (!data_file.options().writable)
     return fail(Status::read_only, data_file.shown_name(), " was opened for reading only; ",
                 data_file.path().empty() ? "save a copy to a file, and change that"
-                                        : "open it for reading and writing to change it");
+                                         : "open it for reading and writing to change it");
   std::unique_ptr<Transaction> t(new Transaction(data_file, std::move(options)));
   ST_TRY(t->staged_.may_go_on());
   return t;
@@ -22,6 +23,10 @@ Result<std::unique_ptr<Transaction>> Transaction::begin(DataFile &data_file, Tra
 
 Result<void> Transaction::update(std::string_view name, const NewBytes &value) {
   return stage_update(staged_, name, value);
+}
+
+Result<void> Transaction::update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) {
+  return stage_slice(staged_, name, part, value);
 }
 
 Result<void> Transaction::put(std::string_view name, const NewBytes &value) {

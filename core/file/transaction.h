@@ -14,6 +14,7 @@ class Transaction final : public AnyTransaction {
   static Result<std::unique_ptr<Transaction>> begin(DataFile &data_file, TransactionOptions options);
 
   Result<void> update(std::string_view name, const NewBytes &value) override;
+  Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;
   Result<void> put(std::string_view name, const NewBytes &value) override;
   Result<void> remove(std::string_view name) override;
   Result<void> rename(std::string_view from, std::string_view to) override;

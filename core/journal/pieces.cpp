@@ -10,6 +10,8 @@
 namespace st::write {
 namespace {
 
+constexpr uint64_t page_bytes = 4096;
+
 // Through which chunk after chunk of a piece goes from the journal into the file.
 class Staged {
  public:
@@ -94,7 +96,14 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
 }
 
 Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces) {
-  for (const Piece &p : pieces) ST_TRY(os::keep_in_writable_mappings(data, p.offset, p.payload.length));
+  // What shares a page is kept together.
+  for (size_t i = 0; i < pieces.size();) {
+    const uint64_t begin = pieces[i].offset;
+    uint64_t end = begin;
+    do end = pieces[i].offset + pieces[i].payload.length;
+    while (++i < pieces.size() && pieces[i].offset - end < page_bytes);
+    ST_TRY(os::keep_in_writable_mappings(data, begin, end - begin));
+  }
   return {};
 }
 

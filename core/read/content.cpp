@@ -95,7 +95,7 @@ void Content::inherit(const Content &before) {
   owned.bytes = theirs->bytes.load();
 }
 
-Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const {
+Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip) const {
   if (map_ == MapMode::private_copy) mapping_.drop(offset, n);
   if (!writable_ && !own_->owned.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(own_->mutex);
@@ -106,7 +106,7 @@ Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset
     return {};
   }
   std::byte *piece = owned.pieces[slot].load(std::memory_order_relaxed);
-  return piece ? file.read(piece, n, offset) : Result<void>();
+  return piece ? file.read(piece + skip, n, offset) : Result<void>();
 }
 
 }  // namespace st::read

@@ -38,9 +38,10 @@ class Content {
         return piece == &outdated ? nullptr : piece;
     return bytes_ ? bytes_ + offset : nullptr;
   }
-  // Piece `slot` was changed in the file: let views that can show it, show it. Where views may be written, those that
-  // are out keep what they show, and the next look takes the new bytes.
-  Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n) const;
+  // Piece `slot` was changed in the file: n bytes at `offset`, `skip` bytes behind its begin. Let views that can show
+  // it, show it. Where views may be written, those that are out keep what they show, and the next look takes the new
+  // bytes.
+  Result<void> refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip = 0) const;
 
   // A load, around its reads. Pieces lie in `arena` from adopt() on. Those that
   // are in memory of our own already stay where they are, as views of them may

@@ -72,6 +72,12 @@ Result<void> ShardTransaction::update(std::string_view name, const NewBytes &val
   return of_shard(shard, in->update(name, value));
 }
 
+Result<void> ShardTransaction::update_slice(std::string_view name, const TensorPart &part_of, const NewBytes &value) {
+  ST_TRY(auto shard, existing(name));
+  ST_TRY(auto in, part(shard));
+  return of_shard(shard, in->update_slice(name, part_of, value));
+}
+
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
   ST_TRY(may_go_on());
   if (shown_.shards().empty())

@@ -15,6 +15,7 @@ class ShardTransaction final : public AnyTransaction {
   static Result<std::unique_ptr<ShardTransaction>> begin(Shards &shards, TransactionOptions options);
 
   Result<void> update(std::string_view name, const NewBytes &value) override;
+  Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) override;
   Result<void> put(std::string_view name, const NewBytes &value) override;
   Result<void> remove(std::string_view name) override;
   Result<void> rename(std::string_view from, std::string_view to) override;

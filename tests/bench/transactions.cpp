@@ -5,6 +5,9 @@
 //   transactions_bench together FILE
 //       every tensor of the file is changed once: "transaction" all in one, "singles" by st_update one after
 //       the other, "raw" by pwrite of each and one fdatasync
+//   transactions_bench rows FILE ROUNDS
+//       ten rows of 4 KiB of the first tensor, ROUNDS times: prints "libst", by st_txn_update_slice, and "raw", by ten
+//       pwrites and one fdatasync, a time each
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -44,6 +47,14 @@ void write_raw(int fd, const st_tensor &tensor) {
     if (n <= 0) std::perror("pwrite"), std::exit(1);
     done += static_cast<uint64_t>(n);
   }
+}
+
+st_tensor part_of(const st_tensor &tensor, uint64_t at, const unsigned char *bytes, uint64_t n) {
+  st_tensor part = tensor;
+  part.data = bytes;
+  part.nbytes = n;
+  part.file_offset += at;
+  return part;
 }
 
 void sync(int fd) {
@@ -121,11 +132,52 @@ void together(const char *path) {
   ::close(fd);
 }
 
+// Ten rows far apart, others each time. As both are measured in turn, they meet the same disk.
+void rows(const char *path, int rounds) {
+  constexpr uint64_t row = 4096, count = 10;
+  st_file *file = open_for_writing(path);
+  const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+  st_tensor tensor;
+  REQUIRE_OK(st_at(file, 0, 1, &tensor));
+  const uint64_t all = tensor.nbytes / row, shape[] = {count, row};
+  require(tensor.rank == 2 && tensor.shape[1] == row, "the tensor has no rows of 4 KiB");
+  for (int i = -1; i < rounds; ++i) {  // the first warms
+    int64_t indices[count];
+    for (uint64_t k = 0; k < count; ++k)
+      indices[k] = static_cast<int64_t>((k * (all / count) + static_cast<uint64_t>(i + 1) * 7919) % all);
+    const Bytes values[2] = {noise(count * row), noise(count * row)};
+    const auto by_libst = nanoseconds([&] {
+      st_tensor value = {};
+      value.dtype = tensor.dtype;
+      value.rank = 2;
+      value.shape = shape;
+      value.nbytes = count * row;
+      value.data = values[0].data();
+      st_txn *txn;
+      REQUIRE_OK(st_txn_begin(file, nullptr, &txn));
+      REQUIRE_OK(st_txn_update_slice(txn, tensor.name, ST_NTS, nullptr, 0, indices, count, &value));
+      REQUIRE_OK(st_txn_commit(txn));
+      st_txn_free(txn);
+    });
+    const auto by_hand = nanoseconds([&] {
+      for (uint64_t k = 0; k < count; ++k)
+        write_raw(fd, part_of(tensor, static_cast<uint64_t>(indices[k]) * row, &values[1][k * row], row));
+      sync(fd);
+    });
+    if (i < 0) continue;
+    say("libst", by_libst);
+    say("raw", by_hand);
+  }
+  st_close(file);
+  ::close(fd);
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "side-by-side" && argc == 5) return side_by_side(argv[2], std::atoi(argv[3]), std::atoi(argv[4])), 0;
   if (what == "together" && argc == 3) return together(argv[2]), 0;
+  if (what == "rows" && argc == 4) return rows(argv[2], std::atoi(argv[3])), 0;
   return 2;
 }

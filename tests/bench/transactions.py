@@ -18,14 +18,15 @@ ROUNDS = 1 if QUICK else 3
 CHANGES = 5 if QUICK else 25  # of each process, a round
 
 
-def make(path: Path, count: int, nbytes: int) -> None:
-    entries = {f"t{i:04}": {"dtype": "U8", "shape": [nbytes], "data_offsets": [i * nbytes, (i + 1) * nbytes]} for i in range(count)}
+def make(path: Path, count: int, nbytes: int, shape: list[int] | None = None) -> None:
+    entries = {f"t{i:04}": {"dtype": "U8", "shape": shape or [nbytes], "data_offsets": [i * nbytes, (i + 1) * nbytes]} for i in range(count)}
     header = json.dumps(entries, separators=(",", ":")).encode()
     header += b" " * (-(len(header) + 8) % 4096)
     with path.open("wb") as f:
         f.write(len(header).to_bytes(8, "little") + header)
         for _ in range(count):
-            f.write(os.urandom(nbytes))
+            for at in range(0, nbytes, 64 * MIB):
+                f.write(os.urandom(min(64 * MIB, nbytes - at)))
         os.fsync(f.fileno())
 
 
@@ -58,12 +59,21 @@ def together() -> None:
     row("  one transaction, against 1,000 pwrite + one fdatasync", m["raw"], m["transaction"], seconds, multiple=True, peer="raw")
 
 
+def rows() -> None:
+    path = PLACE / "rows.safetensors"
+    size = (64 if QUICK else 1024) * MIB
+    make(path, 1, size, [size // 4096, 4096])
+    m = measured("rows", path, 20 if QUICK else 100)
+    row(f"10 rows of 4 KiB of a tensor of {size // MIB} MiB, against 10 pwrite + one fdatasync", m["raw"], m["libst"], seconds, multiple=True, peer="raw")
+
+
 def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     heading(f"Transactions: files on {filesystem(PLACE)}; a rate is better if it is higher, a time if it is lower")
     try:
         side_by_side()
         together()
+        rows()
     finally:
         shutil.rmtree(PLACE)
 

@@ -174,6 +174,10 @@ static void changing(const char *path) {
   st_txn *txn = NULL;
   st_tensor t, view;
   int calls = 0;
+  const st_range last = {-1, INT64_MAX, 1};
+  const int64_t back[2] = {1, -2};
+  const uint64_t slice[2] = {2, 1};
+  float column[2] = {12.0f, 2.0f}; /* what is there */
   float fresh[6] = {6.0f, 5.0f, 4.0f, 3.0f, 2.0f, 1.0f};
   int16_t ones[3] = {1, 1, 1};
   options.flags = ST_OPEN_READ_WRITE;
@@ -198,6 +202,11 @@ static void changing(const char *path) {
   t = view;
   t.data = weight;
   CHECK_STATUS(ST_OK, st_txn_update(txn, "weight!", 6, &t));
+  t.shape = slice;
+  t.nbytes = 8;
+  t.data = column;
+  CHECK_STATUS(ST_OK, st_txn_update_slice(txn, "weight!", 6, &last, 1, back, 2, &t));
+  t = view;
   t.dtype = ST_DTYPE_I32;
   CHECK_STATUS(ST_E_DTYPE_MISMATCH, st_txn_update(txn, "weight", ST_NTS, &t));
   CHECK_STATUS(ST_OK, st_txn_commit(txn));

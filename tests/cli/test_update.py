@@ -252,3 +252,63 @@ def test_a_read_only_medium_is_refused(stctl, model, read_only_mount):
     error = stctl.json("update", there, "scalar", "--fill", "1", code=1)["error"]
     assert error["status"] in ("ST_E_PERMISSION", "ST_E_READ_ONLY", "ST_E_IO")
     assert stctl.json("get", there, "scalar")["values"] == 42
+
+
+@pytest.mark.parametrize("how", ["npy", "raw"])
+@pytest.mark.parametrize(
+    "text, at",
+    [
+        ("1:3", np.s_[1:3]),
+        ("-1", np.s_[-1]),
+        ("::-2,1", np.s_[::-2, 1]),
+        ("[..., 0]", np.s_[..., 0]),
+        ("2,3", np.s_[2, 3]),
+        ("5:", np.s_[5:]),
+    ],
+)
+def test_a_slice_is_numpys(stctl, model, arrays, tmp_path, text, at, how):
+    expected = arrays["layer.0.weight"].copy()
+    new = -(expected[at] + 1)
+    expected[at] = new
+    if how == "npy":
+        np.save(tmp_path / "new", new)
+        source = ["--npy", tmp_path / "new.npy"]
+    else:
+        (tmp_path / "new.bin").write_bytes(new.tobytes())
+        source = ["--from-raw", tmp_path / "new.bin"]
+    stctl("update", model, "layer.0.weight", f"--slice={text}", *source)
+    assert_changed_only(model, arrays, {"layer.0.weight": expected})
+
+
+def test_a_slice_is_filled_and_told(stctl, model, arrays):
+    result = stctl.json("update", model, "layer.0.weight", "--slice", "1", "--fill", "7")
+    assert (result["count"], result["nbytes"], result["bytes_written"]) == (1, 16, 16)
+    expected = arrays["layer.0.weight"].copy()
+    expected[1] = 7
+    assert_changed_only(model, arrays, {"layer.0.weight": expected})
+
+
+def test_a_slice_is_cast(stctl, model, arrays, tmp_path):
+    np.save(tmp_path / "new.npy", np.array([0.5, 2, -1, 1e-9]))
+    _, err = stctl("update", model, "layer.0.weight", "--slice=0", "--cast", "--npy", tmp_path / "new.npy")
+    assert "F64" in err
+    expected = arrays["layer.0.weight"].copy()
+    expected[0] = [0.5, 2, -1, 1e-9]
+    assert_changed_only(model, arrays, {"layer.0.weight": expected})
+
+
+def test_a_slice_of_less_than_bytes(stctl, tmp_path):
+    path = write(tmp_path / "m.safetensors", {"w": ("F4", [2, 4], bytes([1, 2, 3, 4]))})
+    stctl("update", path, "w", "--slice=:,2:", "--from-raw", "-", input=b"xy")
+    assert path.read_bytes()[-4:] == b"\1x\3y"
+    _, err = stctl("update", path, "w", "--slice=:,1:3", "--from-raw", "-", input=b"xy", code=1)
+    assert "ST_E_SUBBYTE" in err
+
+
+@pytest.mark.parametrize("text", ["0:2", "3", "0,0,0", "::0", "a:b"])
+def test_a_slice_that_does_not_fit_is_refused(stctl, model, unchanged, tmp_path, text):
+    np.save(tmp_path / "new.npy", np.zeros((3, 4), np.float32))
+    result = stctl.raw("update", model, "layer.0.weight", f"--slice={text}", "--npy", tmp_path / "new.npy")
+    assert result.returncode in (1, 2) and result.stderr
+    _, err = stctl("update", model, "layer.0.weight", "--slice=0", "--from", model, code=2)
+    assert "--slice" in err

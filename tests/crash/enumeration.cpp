@@ -168,7 +168,7 @@ TEST_P(CrashEnumeration, EveryCutOfTwoOperationsLeavesOldOrNew) {
 TEST_P(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
   Enumerator e;
   std::mt19937 random(3);
-  const int every = full ? 1 : small_bound() ? 32 : 4;
+  const int every = full ? 1 : small_bound() ? 64 : 8;
   for (int a = 0; a < operation_kinds; ++a)
     for (int b = 0; b < alphabet; ++b)
       for (int c = 0; c < alphabet; ++c)

@@ -109,7 +109,7 @@ SimDisk half_applied(bool undo) {
   int landed = 0;
   env.before = [&](Call call) {
     const bool writes = call == Call::pwrite || call == Call::clone_range;
-    const bool begun = disk.contents(model_path) != Workload::file_bytes(State(Workload::tensor_count(), 0));
+    const bool begun = disk.contents(model_path) != Workload::file_bytes(Workload::state_of(0));
     return writes && begun && ++landed > 2 ? -EIO : 0;
   };
   auto answer = workload.run({Operation::all, 0});
@@ -165,7 +165,7 @@ class FailingRecovery {
 
 TEST_P(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgainAfterAPowerCutToo) {
   const SimDisk start = half_applied(undo);
-  FailingRecovery recovery(State(Workload::tensor_count(), undo ? 0 : 1));
+  FailingRecovery recovery(Workload::state_of(undo ? 0 : 1));
   for (const Fault &fault : faults)
     for (size_t n = 0; recovery.fail_at(start, n, fault, 2, "") && !HasFailure(); ++n)
       ;

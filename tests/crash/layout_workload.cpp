@@ -3,7 +3,7 @@
 namespace st::testing {
 namespace {
 
-using stage::all, stage::metadata, stage::put, stage::remove, stage::rename, stage::update;
+using stage::all, stage::metadata, stage::put, stage::remove, stage::rename, stage::update, stage::update_slices;
 
 store::TransactionOptions with(std::function<void(store::TransactionOptions &)> set) {
   store::TransactionOptions options;
@@ -26,6 +26,10 @@ const std::vector<LayoutOperation> &layout_operations() {
       {"update of two tensors", "update, in place", plain, all({update("a", 41), update("d", 42)})},
       {"update, published", "update with ST_TXN_PUBLISH", with([](auto &o) { o.publish = true; }),
        all({update("a", 43), update("d", 44)})},
+      {"slices of two tensors", "update, in place", plain,
+       all({update_slices("d", 45), update("a", 46), update_slices("a", 47)})},
+      {"slices, published", "update with ST_TXN_PUBLISH", with([](auto &o) { o.publish = true; }),
+       all({update_slices("d", 48), update("a", 49), update_slices("a", 50)})},
       {"put of a new tensor", "put", plain, put("new", u8(6000, 51))},
       {"put of another dtype and shape", "put", plain, put("b", {Dtype::F16, {2, 1024}, fill(4096, 52)})},
       {"put, copied at once", "put", with([](auto &o) { o.copy = true; }),
@@ -38,7 +42,7 @@ const std::vector<LayoutOperation> &layout_operations() {
       {"metadata that outgrows the header", "metadata", plain, metadata("long", std::string(5000, 'm'))},
       {"everything at once", "mixed", plain,
        all({update("a", 56), put("new", u8(100, 57)), remove("c"), rename("d", "c"), update("c", 58),
-            metadata("k", std::nullopt)})},
+            update_slices("c", 60), update_slices("b", 61), metadata("k", std::nullopt)})},
       {"canonical layout", "layout, compact", with([](auto &o) { o.layout = write::Layout::canonical; }),
        put("f", {Dtype::F32, {5}, fill(20, 59)})},
       {"compact", "layout, compact", with([](auto &o) { o.compact = true, o.layout = write::Layout::canonical; }),

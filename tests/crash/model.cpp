@@ -69,6 +69,23 @@ Stage update(std::string name, int seed) {
     return txn.update(name, value(t, keep));
   };
 }
+Stage update_slices(std::string name, int seed) {
+  return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &) -> Result<void> {
+    std::string &bytes = model.tensors[name].bytes;
+    const auto n = static_cast<int64_t>(bytes.size());
+    const Range near[] = {{n / 4, n / 2, 3}};
+    const int64_t far[] = {n - 1, 0, -1};
+    std::string values = fill(bytes.size(), seed);
+    uint64_t count = 0;
+    for (int64_t i = n / 4; i < n / 2; i += 3) bytes[static_cast<size_t>(i)] = values[count++];
+    const uint32_t dtype = static_cast<uint32_t>(Dtype::U8);
+    if (auto ok = txn.update_slice(name, {near}, {dtype, {&count, 1}, values.data(), count}); !ok) return ok;
+    bytes.front() = values[1];
+    bytes.back() = values[2];
+    count = std::size(far);
+    return txn.update_slice(name, {{}, far}, {dtype, {&count, 1}, values.data(), count});
+  };
+}
 Stage remove(std::string name) {
   return [=](store::AnyTransaction &txn, Model &model, std::vector<std::string> &) {
     model.tensors.erase(name);

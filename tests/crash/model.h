@@ -42,6 +42,8 @@ namespace stage {
 
 Stage put(std::string name, ModelTensor tensor);
 Stage update(std::string name, int seed);
+// In a tensor of one dimension, of bytes: some bytes that lie near each other, and three far apart, one of them twice.
+Stage update_slices(std::string name, int seed);
 Stage remove(std::string name);
 Stage rename(std::string from, std::string to);
 Stage metadata(std::string key, std::optional<std::string> text);

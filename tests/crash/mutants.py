@@ -76,6 +76,7 @@ PAST_CACHE = "core/os/past_cache.cpp"
 LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
 TRANSACTION = "core/file/transaction.cpp"
+SLICES = "core/file/slices.cpp"
 TEMPORARY_FILE = "core/newfile/temporary_file.cpp"
 RENAME_INTO_PLACE = "core/newfile/rename_into_place.cpp"
 LOCATION = "core/os/location.cpp"
@@ -248,7 +249,22 @@ MUTANTS = [
     Mutant("a journal in a folder that was moved is used", FOLDER, "if (taken.journal && check_beside(taken))", "if (taken.journal)"),
     Mutant("a child takes its parent's journals", FOLDER, "  forget_if_forked();\n  Error last;", "  Error last;"),
     Mutant("a transaction does not lock its tensors", COMMIT_LOCK,
-           "  for (const write::Piece &p : staged.pieces()) ranges.push_back({p.offset, p.payload.length, true});\n", ""),
+           "  for (const Covered &c : bytes_to_lock(staged)) ranges.push_back({c.begin, c.end - c.begin, true});\n", ""),
+    # slices
+    Mutant("slices: bytes between short strips are not those of the file", SLICES,
+           "        ST_TRY(data.read(reader.buffer(), n, at + stretch.begin));\n", "        static_cast<void>(data);\n"),
+    Mutant("slices: of what changes only the first byte is locked", SLICES,
+           "ranges.push_back({p.offset, p.offset + p.payload.length});", "ranges.push_back({p.offset, p.offset + 1});"),
+    Mutant("slices: what was staged is not compared", SLICES, "  if (same) return {};\n  return fail(", "  if (same || true) return {};\n  return fail("),
+    Mutant("slices: a whole tensor leaves older slices over it", STAGING, "  staged.slices.erase(*index);  // all of it is new\n", ""),
+    Mutant("slices: a tensor that was staged before is lost under them", SLICES,
+           "    fresh.map.put({0, s.piece.payload.length, staged.slice_payloads.size(), 0});\n", ""),
+    Mutant("slices: those of a publish are left out", REWRITE, "  ST_TRY(write_slices(staged, file, *made->snapshot, &made->built));\n", ""),
+    Mutant("slices: a journal that went keeps them", STAGING, "  return restage_slices(staged, *gone.journal);\n", "  return {};\n"),
+    Mutant("slices: shards leave them out", PARTICIPANT, "    ST_TRY(assemble_slices(of_, lock_.file()));\n", ""),
+    Mutant("slices: a put leaves older ones over it", "core/file/pending_catalogue.cpp",
+           "    t.payload = change.payload;\n    t.slices.clear();\n    return;", "    t.payload = change.payload;\n    return;"),
+    Mutant("slices: more locks than the kernel likes", SLICES, "cover(std::move(ranges), 0, staged.tensors.size() + most_slice_locks)", "cover(std::move(ranges), 0)"),
     Mutant("a transaction does not hold off recovery", COMMIT_LOCK,
            "std::vector<os::LockRange> ranges{{0, staged.snapshot->header.data_offset(), false}};", "std::vector<os::LockRange> ranges;"),
     Mutant("a transaction does not look for journals", COMMIT_LOCK, "  if (!settled) return write::Look::hot;\n", ""),

@@ -11,7 +11,7 @@ namespace {
 const std::map<std::string, ModelTensor> first_shards[] = {
     {{"a", u8(700, 1)}, {"b", u8(300, 2)}}, {{"c", u8(600, 3)}}, {{"d", u8(520, 4)}, {"e", u8(40, 5)}}};
 
-using stage::all, stage::metadata, stage::put, stage::remove, stage::rename, stage::update;
+using stage::all, stage::metadata, stage::put, stage::remove, stage::rename, stage::update, stage::update_slices;
 
 }  // namespace
 
@@ -25,9 +25,10 @@ const std::vector<ShardOperation> &shard_operations() {
       {"metadata", metadata("origin", "there")},
       {"delete in one shard, put in another", all({remove("d"), put("b", u8(30, 37)), put("new", u8(20, 38))})},
       {"a tensor leaves for another shard", all({remove("a"), put("d", u8(10, 39)), put("a", u8(50, 40))})},
-      {"everything at once",
-       all({update("c", 41), rename("b", "y"), remove("e"), put("new", u8(80, 42)), metadata("k", "v")})},
+      {"everything at once", all({update("c", 41), update_slices("c", 45), update_slices("a", 46), rename("b", "y"),
+                                  remove("e"), put("new", u8(80, 42)), metadata("k", "v")})},
       {"delete of all that a shard holds", remove("c")},
+      {"updates of slices in two shards", all({update_slices("a", 43), update_slices("d", 44)})},
   };
   return operations;
 }

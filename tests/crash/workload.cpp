@@ -16,6 +16,24 @@ struct Shape {
 // Smaller than a sector, across two, across several, and three pages.
 constexpr Shape shapes[] = {{"a", 200}, {"b", 700}, {"c", 2500}, {"d", 9000}};
 
+// The last tensor has rows. Its part that is changed by slices: rows, of which two touch, and a few columns.
+constexpr uint64_t rows_of_d[] = {90, 100};
+constexpr int64_t some_rows[] = {40, 3, -10, 4};
+constexpr Range some_columns[] = {{69, 49, -1}, {10, 20, 1}};
+constexpr size_t d = 3, part_of_d = 4;
+
+const std::pair<TensorPart, std::vector<uint64_t>> parts_of_d[] = {{{{}, some_rows}, {4, 100}},
+                                                                   {{some_columns}, {20, 10}}};
+
+// Where the bytes of such a part lie in the tensor, one after the other.
+std::vector<uint64_t> places_of(const TensorPart &part) {
+  std::vector<uint64_t> places(Selection::make(Dtype::U8, rows_of_d, part)->nbytes());
+  Selection::make(Dtype::U8, rows_of_d, part)->each_run([&](uint64_t from, uint64_t to, uint64_t n) {
+    for (uint64_t i = 0; i < n; ++i) places[to + i] = from + i;
+  });
+  return places;
+}
+
 std::string value(size_t tensor, uint32_t version) {
   std::string bytes(shapes[tensor].bytes, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(version * 37 + tensor * 11 + i / 64 * 5);
@@ -23,7 +41,20 @@ std::string value(size_t tensor, uint32_t version) {
 }
 
 store::NewBytes new_bytes(size_t tensor, const std::string &bytes) {
-  return {static_cast<uint32_t>(Dtype::U8), {&shapes[tensor].bytes, 1}, bytes.data(), bytes.size()};
+  std::span<const uint64_t> shape{&shapes[tensor].bytes, 1};
+  if (tensor == d) shape = rows_of_d;
+  return {static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), bytes.size()};
+}
+
+Result<void> stage_slices(store::Transaction &transaction, uint32_t version) {
+  const std::string all = value(d, version);
+  for (const auto &[part, shape] : parts_of_d) {
+    std::string bytes;
+    for (const uint64_t place : places_of(part)) bytes += all[place];
+    const store::NewBytes values{static_cast<uint32_t>(Dtype::U8), shape, bytes.data(), bytes.size()};
+    if (auto staged = transaction.update_slice(shapes[d].name, part, values); !staged) return staged;
+  }
+  return {};
 }
 
 }  // namespace
@@ -58,26 +89,31 @@ Workload::Workload(os::Env &env, State state, uint32_t next)
 Workload::~Workload() = default;
 
 std::string describe(const std::vector<Operation> &operations) {
-  constexpr std::string_view names[] = {"update_a",     "update_b",  "both",      "all",   "staged_twice",
-                                        "from_journal", "from_view", "abandoned", "reopen"};
+  constexpr std::string_view names[] = {"update_a",  "update_b",  "both",   "all",    "staged_twice", "from_journal",
+                                        "from_view", "abandoned", "reopen", "slices", "slices_over",  "slices_beside"};
   std::string out;
   for (const Operation &o : operations) out += text(out.empty() ? "" : ", ", names[o.kind], "@", o.handle);
   return out;
 }
 
-size_t Workload::tensor_count() {
-  return std::size(shapes);
+State Workload::state_of(uint32_t version) {
+  return State(std::size(shapes) + 1, version);
 }
 
 std::string Workload::file_bytes(const State &state) {
   std::vector<HeaderTensor> tensors;
   uint64_t at = 0;
   for (const Shape &s : shapes) {
-    tensors.push_back({s.name, Dtype::U8, {&s.bytes, 1}, at, s.bytes});
+    std::span<const uint64_t> shape{&s.bytes, 1};
+    if (&s == &shapes[d]) shape = rows_of_d;
+    tensors.push_back({s.name, Dtype::U8, shape, at, s.bytes});
     at += s.bytes;
   }
   std::string bytes = *serialise_header(tensors, {}, 8);
-  for (size_t i = 0; i < tensor_count(); ++i) bytes += value(i, state[i]);
+  for (size_t i = 0; i < std::size(shapes); ++i) bytes += value(i, state[i]);
+  const std::string part = value(d, state[part_of_d]);
+  for (const auto &[of, shape] : parts_of_d)
+    for (const uint64_t place : places_of(of)) bytes[bytes.size() - part.size() + place] = part[place];
   return bytes;
 }
 
@@ -88,7 +124,7 @@ SimEnv Workload::fresh_disk(bool reflinks) {
   const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
   env.fsync(root);
   env.close(root);
-  env.add_file(model_path, file_bytes(State(tensor_count(), 0)));
+  env.add_file(model_path, file_bytes(state_of(0)));
   return env;
 }
 
@@ -122,8 +158,13 @@ Result<void> Workload::run(const Operation &operation) {
     case Operation::staged_twice: changed = {1, 3}; break;
     case Operation::abandoned: break;
     case Operation::reopen: handles_[operation.handle].reset(); break;
+    case Operation::slices: break;
+    case Operation::slices_over: changed = {0, 3}; break;
+    case Operation::slices_beside: changed = {0, 1, 2}; break;
   }
   for (size_t t : changed) target_[t] = version;
+  const bool sliced = operation.kind >= Operation::slices;
+  if (target_[d] != state_[d] || sliced) target_[part_of_d] = sliced ? version + 2000 : version;
 
   auto data_file = handle(operation.handle);
   if (!data_file) return Failure(std::move(data_file.error()));
@@ -151,8 +192,12 @@ Result<void> Workload::run(const Operation &operation) {
   if (operation.kind == Operation::abandoned) return stage(3, version);
   if (operation.kind == Operation::staged_twice)
     if (auto ok = stage(1, version + 1000); !ok) return ok;
+  if (operation.kind == Operation::slices)
+    if (auto ok = stage_slices(**transaction, version + 1000); !ok) return ok;
   for (size_t t : changed)
     if (auto ok = stage(t, version); !ok) return ok;
+  if (sliced)
+    if (auto ok = stage_slices(**transaction, version + 2000); !ok) return ok;
   if (auto ok = (*transaction)->commit(); !ok) return ok;
   state_ = target_;
   return {};

@@ -16,23 +16,36 @@ namespace st::testing {
 
 inline const std::string model_path = "/models/m.safetensors";
 
-// Version of each tensor, by number.
+// Version of each tensor, by number; and of the part of the last that is changed by slices.
 using State = std::vector<uint32_t>;
 
 struct Operation {
-  enum Kind { update_a, update_b, both, all, staged_twice, from_journal, from_view, abandoned, reopen } kind;
+  enum Kind {
+    update_a,
+    update_b,
+    both,
+    all,
+    staged_twice,
+    from_journal,
+    from_view,
+    abandoned,
+    reopen,
+    slices,
+    slices_over,
+    slices_beside
+  } kind;
   int handle;  // 0 or 1
 };
-inline constexpr int operation_kinds = 9;
+inline constexpr int operation_kinds = 12;
 std::string describe(const std::vector<Operation> &operations);
 
 class Workload {
  public:
-  static size_t tensor_count();
+  static State state_of(uint32_t version);
   static std::string file_bytes(const State &state);
   static SimEnv fresh_disk(bool reflinks = false);  // with them, every change is made by an undo record
 
-  explicit Workload(os::Env &env) : Workload(env, State(tensor_count(), 0), 1) {}
+  explicit Workload(os::Env &env) : Workload(env, state_of(0), 1) {}
   // On a file that holds `state` already; versions from `next` on are new.
   Workload(os::Env &env, State state, uint32_t next);
   ~Workload();

@@ -78,7 +78,10 @@ class FileWriter : Worker {
     std::shuffle(order.begin(), order.end(), random_);
     for (const uint32_t t : order) {
       if (one_in(8)) stage(txn, t, ledger_.take_version(), copies);
-      stage(txn, t, version, copies);
+      if (one_in(4))
+        stage_slices(txn, t, version);
+      else
+        stage(txn, t, version, copies);
     }
     return txn;
   }
@@ -89,6 +92,24 @@ class FileWriter : Worker {
     allow("st_txn_update", st_txn_update(txn, layout_.name(tensor), ST_NTS, &value));
     if (copies) std::fill(bytes.begin(), bytes.end(), std::byte{0xEE});
     borrowed_.push_back(std::move(bytes));  // moving a vector leaves its bytes where they are
+  }
+
+  // All of a tensor by two slices: of a small one each other byte, else what lies before some place and behind it.
+  void stage_slices(st_txn *txn, uint32_t tensor, uint64_t version) {
+    const Bytes all = layout_.value(tensor, version);
+    const auto size = static_cast<int64_t>(all.size()), at = static_cast<int64_t>(below(layout_.size(tensor)));
+    const bool small = size < 5000;
+    for (const st_range part :
+         {small ? st_range{0, size, 2} : st_range{at, size, 1}, small ? st_range{1, size, 2} : st_range{0, at, 1}}) {
+      Bytes bytes;
+      for (int64_t i = part.start; i < part.stop; i += part.step) bytes.push_back(all[static_cast<size_t>(i)]);
+      const uint64_t count = bytes.size();
+      st_tensor value = layout_.described(tensor, bytes.data());
+      value.shape = &count;
+      value.nbytes = count;
+      allow("st_txn_update_slice",
+            st_txn_update_slice(txn, layout_.name(tensor), ST_NTS, &part, 1, nullptr, 0, &value));
+    }
   }
 
   const FileScene &scene_;

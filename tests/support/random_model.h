@@ -91,7 +91,22 @@ class RandomModel {
   }
   std::string draw_name() { return std::next(trial_.begin(), static_cast<long>(random_() % trial_.size()))->first; }
 
+  // A stretch of a tensor, every so many of its bytes, or some of them, of which the same may come twice.
+  Result<void> update_slice(store::AnyTransaction &t) {
+    const std::string name = draw_name();
+    const uint64_t n = trial_[name], begin = random_() % n, length = std::min(random_() % 9000 + 1, n - begin);
+    if (one_in(2)) {
+      const uint64_t step = one_in(2) ? 1 : random_() % 2000 + 1, count = (length - 1) / step + 1;
+      const Range range{static_cast<int64_t>(begin), static_cast<int64_t>(begin + length), static_cast<int64_t>(step)};
+      return t.update_slice(name, {{&range, 1}}, bytes_of(count));
+    }
+    std::vector<int64_t> rows(random_() % 40 + 1);
+    for (int64_t &row : rows) row = static_cast<int64_t>(begin + random_() % length);
+    const uint64_t count = rows.size();
+    return t.update_slice(name, {{}, rows}, bytes_of(count));
+  }
   Result<void> update(store::AnyTransaction &t) {
+    if (one_in(3)) return update_slice(t);
     const std::string name = draw_name();
     return t.update(name, bytes_of(trial_[name]));
   }

@@ -13,6 +13,7 @@
 #include "../npy.h"
 #include "../number.h"
 #include "../progress.h"
+#include "../slice.h"
 #include "../table.h"
 
 namespace stctl {
@@ -22,7 +23,8 @@ struct Update {
   std::string file;
   std::vector<std::string> names;
   std::string raw, npy, fill, from;  // one of them; which, say the options below
-  Option has_raw, has_npy, has_fill, has_from;
+  std::string slice;
+  Option has_raw, has_npy, has_fill, has_from, has_slice;
   bool cast = false;
   int32_t lock_timeout_ms = ST_TIMEOUT_DEFAULT;
 };
@@ -34,6 +36,15 @@ struct Payload {
   std::optional<Npy> npy;
   std::string bytes;
   std::unique_ptr<File> from;
+  std::optional<Slice> slice;  // of the one tensor
+
+  void update(Transaction &transaction, const st_tensor &tensor) const {
+    if (slice) {
+      transaction.update_slice(slice->ranges(), tensor);
+    } else {
+      transaction.update(tensor);
+    }
+  }
 };
 
 void set_data(st_tensor &tensor, std::string_view bytes) {
@@ -52,9 +63,15 @@ void take_from(Session &session, const Update &options, Payload &payload) {
   }
 }
 
-// One tensor of `file`, with other bytes.
+// One tensor of `file`, or a slice of it, with other bytes.
 void take_one(const Update &options, const File &file, Payload &payload) {
-  st_tensor tensor = file.at(file.find(options.names[0]));
+  const size_t index = file.find(options.names[0]);
+  st_tensor tensor = file.at(index);
+  if (options.has_slice.given()) {
+    const Slice &slice = payload.slice.emplace(file, index, options.slice);
+    tensor.shape = slice.counts().data();
+    tensor.nbytes = slice.nbytes();
+  }
   if (options.has_raw.given()) {
     payload.input.emplace(Input::read(options.raw));
     set_data(tensor, payload.input->bytes());
@@ -63,8 +80,11 @@ void take_one(const Update &options, const File &file, Payload &payload) {
     payload.npy = parse_npy(payload.input->bytes(), options.npy, tensor.dtype);
     set_data(tensor, payload.npy->data);
     tensor.dtype = payload.npy->dtype;
-    tensor.shape = payload.npy->shape.data();
-    tensor.rank = static_cast<uint32_t>(payload.npy->shape.size());
+    // Numbers in a slice take dimensions away, for NumPy and not for C.
+    if (!payload.slice || payload.npy->shape != payload.slice->shape()) {
+      tensor.shape = payload.npy->shape.data();
+      tensor.rank = static_cast<uint32_t>(payload.npy->shape.size());
+    }
   } else {
     payload.bytes = filled(tensor.dtype, tensor.nbytes, options.fill);
     set_data(tensor, payload.bytes);
@@ -74,13 +94,14 @@ void take_one(const Update &options, const File &file, Payload &payload) {
 
 // As elements of the dtype that the tensor has in the file. One tensor's are in memory at a time, as the transaction
 // has ST_TXN_COPY.
-void update_cast(const Session &session, Transaction &transaction, st_tensor tensor, st_dtype to) {
+void update_cast(const Session &session, const Payload &payload, Transaction &transaction, st_tensor tensor,
+                 st_dtype to) {
   const st_dtype from = tensor.dtype;
   const std::string bytes = cast(from, {static_cast<const char *>(tensor.data), tensor.nbytes}, to);
   set_data(tensor, bytes);
   tensor.dtype = to;
   if (!session.quiet) say(fmt::format("note: {}: {}", escape(name_of(tensor)), cast_text(from, to)));
-  transaction.update(tensor);
+  payload.update(transaction, tensor);
 }
 
 void tell(Session &session, const File &file, const std::vector<st_tensor> &tensors, uint64_t nbytes) {
@@ -130,6 +151,9 @@ int run(Session &session, const Update &options) {
     throw UsageFailure(
         fmt::format("--from-raw, --npy and --fill change one tensor, but {} were named", options.names.size()));
   }
+  if (options.has_slice.given() && options.has_from.given()) {
+    throw UsageFailure("--slice goes with --from-raw, --npy and --fill, not with --from");
+  }
   const File file(session, options.file, {.write = true, .lock_timeout_ms = options.lock_timeout_ms});
   const Interruptible guard(file.get());
   Payload payload;
@@ -150,6 +174,8 @@ int run(Session &session, const Update &options) {
     casts |= options.cast && tensor.dtype != there.dtype;
   }
 
+  if (payload.slice) nbytes = payload.slice->nbytes();
+
   throw_if_interrupted();
   Progress progress(session.quiet, "updating", 2 * nbytes);  // into the journal, then into the file
   auto opts = sized<st_txn_options>();
@@ -161,9 +187,9 @@ int run(Session &session, const Update &options) {
   for (size_t i = 0; i < payload.tensors.size(); ++i) {
     const st_tensor &tensor = payload.tensors[i];
     if (options.cast && tensor.dtype != dtypes[i]) {
-      update_cast(session, transaction, tensor, dtypes[i]);
+      update_cast(session, payload, transaction, tensor, dtypes[i]);
     } else {
-      transaction.update(tensor);
+      payload.update(transaction, tensor);
     }
     progress.part_done();
   }
@@ -187,9 +213,11 @@ void add_update(CommandLine &line, Session &session) {
                    "shape stay. All of it is durable when the command ends with 0, or nothing has\n"
                    "changed; a crash in between is sorted out when the file is next opened. Only the\n"
                    "bytes that change are written, so this costs the same in a large file as in a small\n"
-                   "one. Other processes may read the file meanwhile, and update other tensors of it.",
+                   "one. Other processes may read the file meanwhile, and update other tensors of it,\n"
+                   "or other parts of the same one.",
                    "  stctl update model.safetensors lm_head.weight --npy new.npy\n"
                    "  stctl update model.safetensors lm_head.weight --fill 0\n"
+                   "  stctl update model.safetensors embed.weight --slice 10:20 --npy ten_rows.npy\n"
                    "  generate | stctl update model.safetensors lm_head.weight --from-raw -\n"
                    "  stctl update model.safetensors --from tuned.safetensors          all of its tensors\n"
                    "  stctl update model.safetensors --from tuned.safetensors 'lm_head.weight'\n");
@@ -205,6 +233,8 @@ void add_update(CommandLine &line, Session &session) {
   options->has_npy = source("--npy", options->npy, "FILE", "A NumPy file of the tensor's dtype and shape");
   options->has_fill = source("--fill", options->fill, "VALUE", "One number for all elements, rounded to the dtype");
   options->has_from = source("--from", options->from, "FILE", "Tensors of the same names of another safetensors file");
+  options->has_slice =
+      command.option("--slice", options->slice, "SLICE", "Only these elements of the tensor, as stctl get takes them");
   command.flag("--cast", options->cast,
                "Take elements of other dtypes, too, and round each to the nearest\n"
                "that the tensor can hold, ties to even; see stctl put");

@@ -20,9 +20,17 @@ except AttributeError as missing:
 globals().update({name: getattr(library, name) for name in FUNCTIONS})
 
 # Addresses, or bytes, instead of pointers: arrays of numpy's are filled, and st_range structs packed.
-for _name, _place in (("st_at", 3), ("st_names", 1), ("st_read_many", 1), ("st_read_slice", 3), ("st_slice_shape", 3)):
+for _name, *_places in (
+    ("st_at", 3),
+    ("st_names", 1),
+    ("st_read_many", 1),
+    ("st_read_slice", 3),
+    ("st_slice_shape", 3),
+    ("st_txn_update_slice", 3, 5),
+):
     _types = list(getattr(library, _name).argtypes)
-    _types[_place] = c_void_p
+    for _place in _places:
+        _types[_place] = c_void_p
     getattr(library, _name).argtypes = _types
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import operator
 import struct
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -22,6 +22,51 @@ def cut(index: Any, shape: tuple[int, ...]) -> Cut:
         start, stop, _ = index.indices(shape[0])
         return [(start, stop, 1)], (max(stop - start, 0), *shape[1:])
     return _cut(_parts_of(index, len(shape)), shape)
+
+
+class Part(NamedTuple):
+    """A part of a tensor that is to be changed: as C is told, and the shape of what goes there."""
+
+    ranges: bytes
+    range_count: int
+    #: Along the first dimension; `ranges` are then for those behind it. None: all that they leave.
+    rows: "Optional[np.ndarray[Any, np.dtype[np.int64]]]"
+    #: As numpy has it, and as C does, with a 1 where an integer drops a dimension.
+    shape: tuple[int, ...]
+    full: tuple[int, ...]
+
+
+def part_of(index: Any, shape: tuple[int, ...]) -> Part:
+    """numpy's basic indexing; and an array of indices for the first dimension. IndexError outside of the tensor."""
+    parts = index if isinstance(index, tuple) else (index,)
+    rows = _rows_of(parts[0]) if parts else None
+    if any(_rows_of(part) is not None for part in parts[1:]):
+        raise TypeError("an array of indices picks along the first dimension: give it first, and no other")
+    extents = shape
+    if rows is not None:
+        if not shape:
+            raise IndexError("too many indices: the tensor has 0 dimensions, but 1 were indexed")
+        parts, extents = parts[1:], shape[1:]
+    parts = _parts_of(parts, len(extents))
+    ranges, kept = _cut(parts, extents)
+    full = (len(range(*part.indices(size))) if isinstance(part, slice) else 1 for part, size in zip(parts, extents))
+    first = () if rows is None else (len(rows),)
+    packed = b"".join([pack_range(*row) for row in ranges])
+    return Part(packed, len(ranges), rows, first + kept, (*first, *full, *extents[len(parts) :]))
+
+
+def _rows_of(part: Any) -> "Optional[np.ndarray[Any, np.dtype[np.int64]]]":
+    """An array of indices, or None if it is something else."""
+    if not isinstance(part, list) and not hasattr(part, "__array__"):
+        return None
+    array = np.asarray(part)
+    if array.ndim == 0:
+        return None
+    if array.ndim > 1 or (array.size and array.dtype.kind not in "iu"):
+        raise TypeError(f"an array of indices has one dimension and holds integers, not {array.ndim} of {array.dtype}")
+    if array.size and int(array.max()) > _MOST:
+        raise IndexError(f"index {array.max()} is out of bounds for axis 0")
+    return np.ascontiguousarray(array, np.int64)
 
 
 def _parts_of(index: Any, rank: int) -> tuple[Any, ...]:

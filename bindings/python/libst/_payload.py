@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _abi
+from ._index import Part
 from ._names import Description
 from ._rows import Columns, address
 from ._torch import bytes_of, is_ready, told_form
@@ -95,6 +96,19 @@ def take_form(tensor: _abi.Tensor, wanted: Description) -> None:
     """Let flat bytes be elements as the file has them, if it has such."""
     if wanted.dtype in PACKED:
         _set_form(tensor, wanted.dtype, wanted.shape)
+
+
+def fit(tensor: _abi.Tensor, value: Any, wanted: tuple[int, tuple[int, ...]], part: Part) -> None:
+    """Give a value the shape that C has for a part of a tensor, whose dtype and shape are `wanted`."""
+    shape = tuple(tensor.shape[: tensor.rank])
+    if wanted[0] in PACKED and may_be_packed(value, tensor):
+        _set_form(tensor, wanted[0], part.full)
+    elif shape == part.shape:
+        _set_form(tensor, tensor.dtype, part.full)
+    else:
+        raise refusal(
+            Status.SHAPE_MISMATCH, f"the part has shape {list(part.shape)}, but the new values have {list(shape)}"
+        )
 
 
 def _is_torch(value: Any) -> bool:

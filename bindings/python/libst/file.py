@@ -481,19 +481,27 @@ class File(Mapping[str, Array]):
 
     # ---------------------------------------------------------------- changing
 
-    def update(self, name: str, array: Any) -> None:
-        """Replace the bytes of one tensor, in place: checked, locked, journalled, and durable on return.
+    def update(self, name: str, array: Any, *, at: Any = None) -> None:
+        """Replace the bytes of one tensor, or of a part of it, in place: checked, locked, journalled, and durable on
+        return.
 
-        Dtype and shape must be those in the file. A tensor of torch may be a Parameter, a view, on any
+            f.update("emb", rows, at=np.s_[10:20])
+            f.update("emb", rows, at=[7, 3, 5])
+
+        at: what numpy's basic indexing takes; and for the first dimension an array of indices, of which the last counts
+        where one comes twice. Then only these bytes are locked and written. Nothing is broadcast.
+
+        Dtype and shape must be those in the file, or of the part. A tensor of torch may be a Parameter, a view, on any
         device. In numpy BF16 and F8 are the ml_dtypes types, F4 and F6 a flat uint8 array of packed bytes. What is
         not C-contiguous, or not in this machine's memory, is copied; a big-endian array is refused.
 
         Raises io.UnsupportedOperation (`Status.READ_ONLY`), NotFoundError, TypeError (`DTYPE_MISMATCH`), ValueError
-        (`SHAPE_MISMATCH`, `NBYTES_MISMATCH`), and what `Transaction.commit` raises; then the file is as it was, unless
+        (`SHAPE_MISMATCH`, `NBYTES_MISMATCH`), IndexError and FormatError (`SUBBYTE`) for a part that is not there or
+        is cut inside a byte, and what `Transaction.commit` raises; then the file is as it was, unless
         it is NeedsRecoveryError.
         """
         with self.transaction(copy=False) as transaction:
-            transaction.update(name, array)
+            transaction.update(name, array, at=at)
 
     def refresh(self) -> None:
         """See the file as it is now: what others have committed, replaced files included. Views that live

@@ -6,8 +6,10 @@ from . import _abi
 from ._block import EndsWithBlock
 from ._callbacks import Callbacks
 from ._handle import Handle, opened
+from ._index import part_of
 from ._names import encoded
-from ._payload import may_be_packed, payload, take_form
+from ._payload import fit, may_be_packed, payload, take_form
+from ._rows import address
 from ._sized import sized
 from .errors import ClosedError, NotFoundError, check
 from .info import Plan, plan_of
@@ -35,12 +37,13 @@ class Transaction(EndsWithBlock):
     copied, pickled or used in a forked child.
     """
 
-    __slots__ = ("_file", "_callbacks", "_handle", "_borrowed", "__weakref__")
+    __slots__ = ("_file", "_callbacks", "_handle", "_borrowed", "_forms", "__weakref__")
 
     _file: "Optional[File]"  # None: finished. Kept until then, as the transaction ends when it is closed
     _callbacks: Callbacks
     _handle: Optional[Handle]  # None: finished
     _borrowed: Optional[list[Any]]  # arrays that the library points into, until the handle is freed; None: it copies
+    _forms: dict[str, tuple[int, tuple[int, ...]]]  # dtype and shape of what was put here, or got its name here
 
     def __init__(self) -> None:
         raise TypeError("use File.transaction()")
@@ -51,6 +54,7 @@ class Transaction(EndsWithBlock):
         self._file = file
         self._callbacks = callbacks
         self._borrowed = None if copy else []
+        self._forms = {}
         options = sized(
             _abi.TxnOptions,
             flags=layout.flags | (_abi.ST_TXN_COPY if copy else 0),
@@ -68,8 +72,11 @@ class Transaction(EndsWithBlock):
         )
         return self
 
-    def update(self, name: str, array: Any) -> None:
-        """Stage a tensor's new bytes, as `File.update` takes them. The last value of a name counts.
+    def update(self, name: str, array: Any, *, at: Any = None) -> None:
+        """Stage a tensor's new bytes, or those of a part of it, as `File.update` takes them. The last value counts.
+
+        A part may lie over another, over the whole tensor that was staged before, and in a tensor that this transaction
+        put. Its bytes are taken during the call.
 
         They go to the journal during the call. Without `copy` the array must not
         change until the transaction ends, and what had to be copied, as `File.update` says, is kept until then.
@@ -81,9 +88,27 @@ class Transaction(EndsWithBlock):
         self._live()
         raw = encoded(name)
         tensor, kept = payload(array)
+        if at is not None:
+            self._update_part(name, raw, array, tensor, at)
+            return
         if may_be_packed(array, tensor):
             self._take_form(name, tensor)
         self._stage(_abi.st_txn_update, raw, tensor, kept)
+
+    def _update_part(self, name: str, raw: bytes, array: Any, tensor: _abi.Tensor, at: Any) -> None:
+        wanted = self._form(name)
+        part = part_of(at, wanted[1])
+        fit(tensor, array, wanted, part)
+        rows, count = (None, 0) if part.rows is None else (address(part.rows), len(part.rows))
+        self._call(_abi.st_txn_update_slice, raw, len(raw), part.ranges, part.range_count, rows, count, tensor)
+
+    def _form(self, name: str) -> tuple[int, tuple[int, ...]]:
+        """As the calls before left it."""
+        put = self._forms.get(name)
+        if put is not None:
+            return put
+        described = self._live()._pin().describe(name)
+        return described.dtype, described.shape
 
     def _stage(self, function: Any, raw: bytes, tensor: _abi.Tensor, kept: Any) -> None:
         if self._borrowed is not None:
@@ -108,7 +133,9 @@ class Transaction(EndsWithBlock):
         """
         self._live()
         raw = encoded(name)
-        self._stage(_abi.st_txn_put, raw, *payload(array))
+        tensor, kept = payload(array)
+        self._stage(_abi.st_txn_put, raw, tensor, kept)
+        self._forms[name] = tensor.dtype, tuple(tensor.shape[: tensor.rank])
 
     def delete(self, name: str) -> None:
         """Remove a tensor. Raises NotFoundError."""
@@ -119,6 +146,7 @@ class Transaction(EndsWithBlock):
         """Raises NotFoundError, and FormatError if the new name is taken."""
         raw, new = encoded(name), encoded(new_name)
         self._call(_abi.st_txn_rename, raw, len(raw), new, len(new))
+        self._forms[new_name] = self._form(name)
 
     def metadata(self, key: str, value: Optional[str]) -> None:
         """Set a key of the metadata, or with None remove it (NotFoundError)."""

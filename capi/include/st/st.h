@@ -621,6 +621,39 @@ st_status st_txn_begin(st_file *file, const st_txn_options *opts, st_txn **out);
 st_status st_txn_update(st_txn *txn, const char *name, size_t name_len,
                         const st_tensor *value);
 
+/* Stage new bytes for a part of a tensor: a slice, or rows that `indices`
+ * names. Journal and locks hold these bytes alone, so workers that change
+ * different rows of one tensor go on side by side.
+ *   ranges   for the n leading dimensions, as in st_read_slice. With `indices`
+ *            they are for the n dimensions behind the first.
+ *   indices  index_count rows of the first dimension, in any order; negative
+ *            ones count from its end. NULL, 0: all that `ranges` leaves.
+ *   value    dtype: as the tensor's. shape: of the slice, with one number for
+ *            each dimension of the tensor; with `indices` the first is
+ *            index_count. nbytes and data: packed in C order. Its other fields
+ *            are not read. `data` is borrowed during the call alone, and may be
+ *            a view of this file.
+ * What is staged later wins: over a row that `indices` names before, over
+ * slices, and over a whole tensor. A slice may also follow st_txn_put and
+ * st_txn_rename of its tensor; it is then published with them.
+ * Short runs may lie near each other, as the columns of a narrow matrix do:
+ * less than 4 KiB each, and less than 512 bytes apart. They are locked,
+ * journalled and written with the bytes between them, which are read under the
+ * lock. Other runs stay apart, each with some 100 bytes of journal. A
+ * transaction with more than 1024 of them also locks the bytes between those
+ * that lie nearest. On storage that several hosts share, locks reach to pages.
+ * Statuses that leave the transaction as it was: ST_E_NOT_FOUND,
+ * ST_E_DTYPE_MISMATCH, ST_E_SHAPE_MISMATCH, ST_E_NBYTES_MISMATCH;
+ * ST_E_INVALID_ARGUMENT for a step of 0; ST_E_OUT_OF_RANGE for more ranges than
+ * dimensions, and for an index outside; ST_E_SUBBYTE where 4- or 6-bit elements
+ * would be cut inside a byte. Others end it, as in st_txn_update; so does
+ * ST_E_INVALID_ARGUMENT where the caller changed a whole tensor that was staged
+ * before and lies below. */
+st_status st_txn_update_slice(st_txn *txn, const char *name, size_t name_len,
+                              const st_range *ranges, size_t n,
+                              const int64_t *indices, size_t index_count,
+                              const st_tensor *value);
+
 /* The following change the layout. A transaction with one of them in it, its
  * updates included, is published. Every reader, stock ones too, sees the old
  * file or the new one, whole, at every instant and after any crash; a process
@@ -1248,11 +1281,6 @@ st_status st_file_stats(const st_file *file, st_stats *out);
 
 /* Names that are taken. These functions are not there yet; they are listed so
  * that nothing above must change when they come.
- *
- *   Part of a tensor, by ranges or by an array of indices along one dimension:
- *     st_status st_txn_update_slice(st_txn *txn, const char *name,
- *         size_t name_len, const st_range *ranges, size_t n,
- *         const uint64_t *indices, size_t index_count, const st_tensor *value);
  *
  *   A commit flag by which ST_OK means "durable in the journal", and the call
  *   that brings all such commits into the file:

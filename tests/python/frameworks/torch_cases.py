@@ -332,6 +332,19 @@ def test_packed_bytes_of_torch_update_a_packed_tensor(tmp_path):
         assert f["t"].tolist() == list(range(6))
 
 
+def test_parts_are_updated_from_torch(tmp_path):
+    table = torch.arange(40, dtype=torch.bfloat16).reshape(10, 4)
+    stock.save_file({"emb": table}, tmp_path / "ours")
+    rows = torch.tensor([7, -10, 7])
+    values = torch.nn.Parameter(torch.full((4, 3), -1, dtype=torch.bfloat16)).T  # of another order in memory
+    with libst.open(tmp_path / "ours", "r+") as f:
+        f.update("emb", values, at=rows)
+        f.update("emb", table[2] * 0, at=2)
+    table[rows] = -1
+    table[2] = 0
+    assert torch.equal(stock.load_file(tmp_path / "ours")["emb"], table)
+
+
 def peak():
     """The most memory that this process has had, in KiB."""
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text()).group(1))

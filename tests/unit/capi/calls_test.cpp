@@ -69,6 +69,7 @@ TEST_F(CapiCalls, NullWhereItMayNotBeIsAnInvalidArgument) {
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(file, nullptr, 0, &v));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(file, "a", ST_NTS, nullptr));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update(nullptr, "a", ST_NTS, &v));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update_slice(nullptr, "a", ST_NTS, nullptr, 0, nullptr, 0, &v));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_put(nullptr, "a", ST_NTS, &v));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_delete(nullptr, "a", ST_NTS));
   EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_rename(nullptr, "a", ST_NTS, "x", ST_NTS));
@@ -280,6 +281,72 @@ TEST_F(CapiCalls, TensorsAreSwappedByTheirViews) {
       st_close(other);
       st_close(file);
     }
+}
+
+TEST_F(CapiCalls, APartOfATensorIsChangedByRangesOrByIndices) {
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+  const st_range back[] = {{2000, 1000, -10}};
+  const uint64_t hundred = 100, three = 3, none = 0;
+  st_tensor v = value(0, new_a);
+  v.shape = &hundred;
+  v.nbytes = 100;
+  {
+    const std::string soon_gone = new_a;
+    v.data = soon_gone.data();
+    EXPECT_ST(ST_OK, st_txn_update_slice(txn, "a!", 1, back, 1, nullptr, 0, &v));
+  }
+  const int64_t twice[] = {7, -4000, 7}, outside[] = {4000};
+  v.shape = &three;
+  v.nbytes = 3;
+  v.data = "abc";
+  EXPECT_ST(ST_OK, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 0, twice, 3, &v));
+  std::string wanted = tensors[0].bytes;
+  for (size_t i = 0; i < 100; ++i) wanted[2000 - 10 * i] = new_a[i];
+  wanted[0] = 'b', wanted[7] = 'c';
+
+  // What is refused changes nothing of it.
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update_slice(txn, nullptr, 0, nullptr, 0, twice, 3, &v));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 1, nullptr, 0, &v));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 0, nullptr, 3, &v));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 0, twice, 3, nullptr));
+  EXPECT_ST(ST_E_OUT_OF_RANGE, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 0, outside, 1, &v));
+  EXPECT_ST(ST_E_SHAPE_MISMATCH, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 0, twice, 2, &v));
+  v.nbytes = 2;
+  EXPECT_ST(ST_E_NBYTES_MISMATCH, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 0, twice, 3, &v));
+  v.shape = &none;
+  v.nbytes = 0;
+  v.data = nullptr;
+  EXPECT_ST(ST_OK, st_txn_update_slice(txn, "a", ST_NTS, nullptr, 0, twice, 0, &v));  // no row
+  v.data = "abc";
+  EXPECT_ST(ST_E_NOT_FOUND, st_txn_update_slice(txn, "x", ST_NTS, nullptr, 0, twice, 0, &v));
+  EXPECT_ST(ST_OK, commit(txn));
+  EXPECT_TRUE(same_bytes(seen(file, "a"), wanted));
+  EXPECT_TRUE(same_bytes(bytes_of(path), with(a_at, wanted)));
+}
+
+TEST_F(CapiCalls, APartOfElementsSmallerThanAByteBeginsAndEndsAtBytes) {
+  const std::string small = dir / "f4.safetensors";
+  testing::put_bytes(small, testing::file_of({{"t", Dtype::F4, {3, 4}, "123456"}}));
+  auto options = sized<st_open_options>();
+  options.flags = ST_OPEN_READ_WRITE;
+  st_file *f = nullptr;
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_open(small.c_str(), &options, &f));
+  ASSERT_ST(ST_OK, st_txn_begin(f, nullptr, &txn));
+  const st_range halves[] = {ST_RANGE_ALL, {2, 4, 1}}, odd[] = {ST_RANGE_ALL, {1, 3, 1}};
+  const uint64_t shape[] = {3, 2};
+  st_tensor v = {};
+  v.dtype = ST_DTYPE_F4;
+  v.rank = 2;
+  v.shape = shape;
+  v.nbytes = 3;
+  v.data = "xyz";
+  EXPECT_ST(ST_OK, st_txn_update_slice(txn, "t", ST_NTS, halves, 2, nullptr, 0, &v));
+  EXPECT_ST(ST_E_SUBBYTE, st_txn_update_slice(txn, "t", ST_NTS, odd, 2, nullptr, 0, &v));
+  EXPECT_ST(ST_OK, commit(txn));
+  EXPECT_EQ(seen(f, "t"), "1x3y5z");
+  st_close(f);
 }
 
 // For a file and for shards, and for a pin of each.

@@ -125,6 +125,11 @@ class SmallStack : public ::testing::Test {
     EXPECT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
     EXPECT_ST(ST_OK, st_txn_update(txn, "a", ST_NTS, &b));
     EXPECT_ST(ST_OK, st_txn_update(txn, "b", ST_NTS, &a));
+    const st_range some = {0, INT64_MAX, 3};
+    const uint64_t count = (a.shape[0] + 2) / 3;
+    b.shape = &count;
+    b.nbytes = a.nbytes / a.shape[0] * count;
+    EXPECT_ST(ST_OK, st_txn_update_slice(txn, "a", ST_NTS, &some, 1, nullptr, 0, &b));
     EXPECT_ST(ST_OK, commit(txn));
     st_close(file);
   }

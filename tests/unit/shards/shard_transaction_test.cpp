@@ -94,6 +94,26 @@ class ShardTransactionTest : public testing::ShardsScene {
   std::string logged;
 };
 
+TEST_F(ShardTransactionTest, PartsOfTensorsInSeveralShardsChangeTogether) {
+  auto c = open();
+  auto t = begin(*c);
+  const Range first[] = {{0, 10, 1}};
+  const int64_t rows[] = {4999, 0, 70, 0, 100, 130, 160, 190, 220, 250};
+  ASSERT_TRUE(is_ok(t->update("b", u8(pattern(100, 5)))));
+  ASSERT_TRUE(is_ok(t->update_slice("a", {first}, u8(ten))));
+  ASSERT_TRUE(is_ok(t->update_slice("c", {{}, rows}, u8(ten))));
+  EXPECT_TRUE(fails_with(Status::not_found, t->update_slice("z", {first}, u8(ten))));
+  const auto refused = t->update_slice("c", {first}, u8(new_c));
+  EXPECT_TRUE(fails_with(Status::shape_mismatch, refused));
+  EXPECT_EQ(refused.error().shard, 1u);
+  ASSERT_TRUE(is_ok(t->commit()));
+  EXPECT_TRUE(same_bytes(bytes(*c, "a"), pattern(4000, 1).replace(0, 10, ten)));
+  std::string wanted = pattern(5000, 3);
+  for (size_t i = 0; i < std::size(rows); ++i) wanted[static_cast<size_t>(rows[i])] = ten[i];
+  EXPECT_TRUE(same_bytes(bytes(*c, "c"), wanted));
+  expect_sound();
+}
+
 // total_size counts bytes, total_parameters elements; every kind of change moves them.
 TEST_F(ShardTransactionTest, TheTotalsFollowEveryChange) {
   const uint64_t shape[] = {3, 5};
@@ -465,6 +485,7 @@ TEST_F(ShardTransactionTest, AHandleThatFollowedInVainIsToldToRefresh) {
   env.before = nullptr;
   t = begin(*mine);
   EXPECT_TRUE(fails_with(Status::file_changed, t->rename("c", "e")));
+  EXPECT_TRUE(fails_with(Status::file_changed, t->update_slice("c", {}, u8(new_c))));
   ASSERT_TRUE(is_ok(mine->refresh()));
   t = begin(*mine);
   ASSERT_TRUE(is_ok(t->rename("d", "e")));

@@ -511,6 +511,16 @@ extern "C" {
         name_len: usize,
         value: *const st_tensor,
     ) -> st_status;
+    pub fn st_txn_update_slice(
+        txn: *mut st_txn,
+        name: *const c_char,
+        name_len: usize,
+        ranges: *const st_range,
+        n: usize,
+        indices: *const i64,
+        index_count: usize,
+        value: *const st_tensor,
+    ) -> st_status;
     pub fn st_txn_put(
         txn: *mut st_txn,
         name: *const c_char,

@@ -334,6 +334,16 @@ impl File {
         self.update(name, TensorView::of_parts(tensor.dtype(), tensor.shape(), bytes))
     }
 
+    /// [`Transaction::update_slice`], durable on return: other workers may change other rows of the tensor meanwhile.
+    ///
+    /// # Errors
+    /// What [`Transaction::update_slice`] and [`Transaction::commit`] answer.
+    pub fn update_slice(&self, name: &str, ranges: &[Range], value: impl View) -> Result<()> {
+        let mut change = self.begin()?;
+        change.update_slice(name, ranges, value)?;
+        change.commit()
+    }
+
     /// Begin a transaction: several changes, all or none. Holds no lock until [`Transaction::commit`].
     /// [`TransactionOptions`] has choices.
     ///

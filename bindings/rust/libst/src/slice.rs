@@ -97,6 +97,12 @@ impl From<&[Range]> for Ranges {
     }
 }
 
+impl Ranges {
+    pub(crate) fn c(&self) -> &[sys::st_range] {
+        &self.c
+    }
+}
+
 /// A part of a [`Tensor`], which is read when asked to be: packed, in C order. Only the bytes needed are read.
 ///
 /// ```

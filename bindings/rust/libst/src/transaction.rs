@@ -7,8 +7,9 @@ use crate::callback::{self, OwnProgress};
 use crate::error::check;
 use crate::handle::Handle;
 use crate::info::{numbered, sentence};
+use crate::slice::Ranges;
 use crate::view::with_value;
-use crate::{sys, Result, TensorView, View};
+use crate::{sys, Range, Result, TensorView, View};
 #[cfg(doc)]
 use crate::{File, Status, TransactionOptions};
 
@@ -123,6 +124,76 @@ impl<'f> Transaction<'f> {
         let pin = self.handle.pin()?;
         let tensor = pin.describe(name)?;
         self.update(name, TensorView::of_parts(tensor.dtype, tensor.shape, bytes))
+    }
+
+    /// Stage new bytes for a slice of a tensor: the journal and the locks hold these alone. `value` has the tensor's
+    /// dtype and the slice's shape. What is staged later wins, over slices and over whole tensors.
+    ///
+    /// ```
+    /// # let (_folder, path) = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs"));
+    /// use libst::{s, Dtype, TensorView};
+    ///
+    /// let file = libst::OpenOptions::new().write(true).open(&path)?;
+    /// let mut change = file.begin()?;
+    /// change.update_slice("w", &s![1..2], TensorView::new(Dtype::F32, vec![1, 2], &[1; 8])?)?; // a row
+    /// change.update_rows("w", &[2, 0], &s![..1], TensorView::new(Dtype::F32, vec![2, 1], &[2; 8])?)?;
+    /// change.commit()?;
+    /// assert_eq!(file.read("w")?[8..16], [1; 8]);
+    /// # Ok::<(), libst::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Transaction::update`]. These too leave the transaction as it was: [`Status::InvalidArgument`] for a
+    /// step of 0, [`Status::OutOfRange`] for more ranges than dimensions, [`Status::Subbyte`] for a cut inside a byte.
+    pub fn update_slice(&mut self, name: &str, ranges: &[Range], value: impl View) -> Result<()> {
+        self.update_part(name, ranges, None, value)
+    }
+
+    /// [`Transaction::update_slice`] of rows: `rows` are of the first dimension, in any order, negative ones from its
+    /// end; of one that comes twice the last counts. `ranges` are for the dimensions behind the first.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::update_slice`]; [`Status::OutOfRange`] for a row outside.
+    pub fn update_rows(
+        &mut self,
+        name: &str,
+        rows: &[i64],
+        ranges: &[Range],
+        value: impl View,
+    ) -> Result<()> {
+        self.update_part(name, ranges, Some(rows), value)
+    }
+
+    fn update_part(
+        &mut self,
+        name: &str,
+        ranges: &[Range],
+        rows: Option<&[i64]>,
+        value: impl View,
+    ) -> Result<()> {
+        let raw = self.raw;
+        let ranges = Ranges::from(ranges);
+        let c = ranges.c();
+        let (indices, count) = rows.map_or((null(), 0), |rows| (rows.as_ptr(), rows.len()));
+        let update = |value: &sys::st_tensor| {
+            callback::call(|| {
+                // SAFETY: a live transaction; a name, ranges and rows with their lengths; and a tensor whose data lives
+                // during the call. The pointer of no rows is not NULL.
+                check(unsafe {
+                    sys::st_txn_update_slice(
+                        raw,
+                        name.as_ptr().cast(),
+                        name.len(),
+                        c.as_ptr(),
+                        c.len(),
+                        indices,
+                        count,
+                        value,
+                    )
+                })
+            })
+        };
+        with_value(value.dtype(), value.shape(), &value.data(), update)?
     }
 
     /// Add a tensor, or replace one by any dtype and shape. One that is replaced keeps its place in the order of the

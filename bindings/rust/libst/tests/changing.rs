@@ -49,6 +49,66 @@ fn tensors_are_swapped_by_their_views() {
 }
 
 #[test]
+fn parts_of_a_tensor_are_changed_and_the_last_wins() {
+    let model = Model::plain(); // w is F32 of 64 rows of 96
+    let file = model.writable();
+    const ROW: usize = 96 * 4;
+    let mut expected = model.data("w").to_vec();
+    let value = |shape: &[usize], byte: u8| {
+        let bytes = vec![byte; shape.iter().product::<usize>() * 4];
+        Owned { shape: shape.to_vec(), bytes }
+    };
+    let mut change = file.begin().unwrap();
+    change.update_slice("w", &s![10..20], value(&[10, 96], 1)).unwrap();
+    change.update_slice("w", &s![-1.., ..;-2], value(&[1, 48], 2)).unwrap();
+    change.update_rows("w", &[12, -64, 12], &[], value(&[3, 96], 3)).unwrap();
+    change.update_rows("w", &[5], &s![90..], value(&[1, 6], 4)).unwrap();
+    change.update_rows("w", &[], &[], value(&[0, 96], 5)).unwrap(); // none
+    change.commit().unwrap();
+    expected[10 * ROW..20 * ROW].fill(1);
+    for column in (1..96).step_by(2) {
+        expected[63 * ROW + column * 4..][..4].fill(2);
+    }
+    expected[12 * ROW..13 * ROW].fill(3);
+    expected[..ROW].fill(3);
+    expected[5 * ROW + 90 * 4..6 * ROW].fill(4);
+    assert!(model.holds(&[("w", &expected)]));
+
+    file.update_slice("w", &s![30..31], value(&[1, 96], 6)).unwrap();
+    expected[30 * ROW..31 * ROW].fill(6);
+    assert!(model.holds(&[("w", &expected)]));
+
+    let mut change = file.begin().unwrap();
+    let status = |answer: libst::Result<()>| answer.unwrap_err().status();
+    assert_eq!(status(change.update_slice("w", &s![..1], value(&[2, 96], 0))), Status::ShapeMismatch);
+    assert_eq!(status(change.update_rows("w", &[64], &[], value(&[1, 96], 0))), Status::OutOfRange);
+    assert_eq!(status(change.update_slice("absent", &s![..1], value(&[1, 96], 0))), Status::NotFound);
+    change.update_slice("w", &s![..1], value(&[1, 96], 7)).unwrap(); // it goes on
+    drop(change);
+    assert!(model.holds(&[("w", &expected)]));
+}
+
+struct Owned {
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl View for Owned {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    fn data(&self) -> std::borrow::Cow<'_, [u8]> {
+        (&self.bytes).into()
+    }
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+#[test]
 fn a_transaction_changes_all_or_when_dropped_nothing() {
     let model = Model::plain();
     let file = model.writable();

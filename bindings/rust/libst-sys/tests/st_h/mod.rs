@@ -32,6 +32,7 @@ pub const FUNCTIONS: &[&str] = &[
     "st_update",
     "st_txn_begin",
     "st_txn_update",
+    "st_txn_update_slice",
     "st_txn_put",
     "st_txn_delete",
     "st_txn_rename",

@@ -1,0 +1,347 @@
+#include "file/slices.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+#include "base/round.h"
+#include "file/staging.h"
+
+namespace st::store {
+namespace {
+
+// With more ranges than this, a transaction locks the bytes between the nearest of them too: a lock is a system call,
+// and the kernel walks a list of them.
+constexpr size_t most_slice_locks = 1024;
+constexpr uint64_t page = 4096;  // what shorter gaps do not keep apart, where bytes are asked for by the page or block
+
+Result<void> check_values(std::string_view name, const Form &form, const Selection &selection, const NewBytes &value) {
+  std::string why;
+  Status status = Status::ok;
+  if (value.dtype != static_cast<uint32_t>(form.dtype)) {
+    status = Status::dtype_mismatch;
+    why = text("the tensor is ", dtype_name(form.dtype), " but the new values are ",
+               is_dtype(value.dtype) ? dtype_name(static_cast<Dtype>(value.dtype)) : "of no dtype");
+  } else if (!std::ranges::equal(value.shape, selection.shape())) {
+    const auto list = [](std::span<const uint64_t> dims) {
+      std::string out = "[";
+      for (size_t i = 0; i < dims.size(); ++i) out += text(i ? ", " : "", dims[i]);
+      return out + "]";
+    };
+    status = Status::shape_mismatch;
+    why = text("it has shape ", list(selection.shape()), " but the new values have ", list(value.shape));
+  } else if (value.nbytes != selection.nbytes()) {
+    status = Status::nbytes_mismatch;
+    why = text("it has ", selection.nbytes(), " bytes but the new values have ", value.nbytes);
+  } else {
+    return {};
+  }
+  return Failure(
+      error(status, "a slice of tensor ", in_quotes(name), " cannot be updated so: ", why).about_tensor(name));
+}
+
+// Strips that are less than a page apart, as one.
+std::vector<Covered> by_pages(const SliceMap &map) {
+  std::vector<Covered> strips;
+  map.each([&](const Strip &s) { strips.push_back({s.begin, s.end()}); });
+  return cover(std::move(strips), page);
+}
+
+Result<void> check_slice_payload(const Staged &staged, size_t number) {
+  const write::Payload &payload = staged.slice_payloads[number];
+  const auto go_on = [&](uint64_t done) { return staged.control.check(done, payload.length); };
+  ST_TRY(auto same, staged.journal.journal->holds(payload, go_on));
+  if (same) return {};
+  return fail(Status::journal, "new bytes of a slice were damaged in ",
+              in_quotes(staged.journal.journal->file().path()), "; nothing was changed");
+}
+
+// The bytes of strips, from payloads that were found to be what was staged.
+class SliceReader {
+  // Staged bytes, read ahead where strips follow one another in their payload, forwards or backwards.
+  class StagedBytes {
+   public:
+    explicit StagedBytes(const write::Journal &journal)
+        : journal_(journal), window_(std::make_unique_for_overwrite<std::byte[]>(window_bytes)) {}
+
+    // n bytes of `payload`, `skip` behind its begin.
+    Result<void> copy(const write::Payload &payload, uint64_t skip, uint64_t n, std::byte *to) {
+      const uint64_t at = payload.offset + skip;
+      if (n > window_bytes) return journal_.read(to, n, at);
+      if (at < begin_ || at + n > end_) {
+        const uint64_t end = payload.offset + payload.length;
+        begin_ = at < begin_ ? std::max(payload.offset, at + n - std::min(at + n, window_bytes)) : at;
+        end_ = std::min(end, begin_ + window_bytes);
+        ST_TRY(journal_.read(window_.get(), end_ - begin_, begin_));
+      }
+      std::memcpy(to, window_.get() + (at - begin_), n);
+      return {};
+    }
+
+   private:
+    static constexpr uint64_t window_bytes = uint64_t{16} << 10;
+    const write::Journal &journal_;
+    std::unique_ptr<std::byte[]> window_;
+    uint64_t begin_ = 0, end_ = 0;  // what of the journal lies in it
+  };
+
+  // Asks now and then whether to go on, however short the strips are.
+  class Pace {
+   public:
+    Pace(const Control &control, uint64_t total) : control_(control), total_(total) {}
+    Result<void> went_on(uint64_t n) {
+      done_ += n;
+      if (++steps_ % 1024 != 0 && done_ - told_ < write::write_chunk_bytes) return {};
+      told_ = done_;
+      return control_.check(done_, total_);
+    }
+
+   private:
+    const Control &control_;
+    const uint64_t total_;
+    uint64_t done_ = 0, told_ = 0, steps_ = 0;
+  };
+
+ public:
+  SliceReader(const Staged &of, uint64_t total)
+      : of_(of),
+        bytes_(*of.journal.journal),
+        checked_(of.slice_payloads.size()),
+        pace_(of.control, total),
+        buffer_(std::make_unique_for_overwrite<std::byte[]>(longest_gathered)) {}
+
+  std::byte *buffer() const { return buffer_.get(); }
+  // Into the buffer, which has the bytes that the stretch is laid over.
+  Result<void> lay_over(const SliceMap::Stretch &stretch) {
+    for (auto at = stretch.first; at != stretch.behind; ++at) {
+      const Strip &strip = at->second;
+      ST_TRY(read(strip, 0, strip.length, buffer() + (strip.begin - stretch.begin)));
+    }
+    return {};
+  }
+  // take(bytes, n, done) for a bufferful after the other.
+  using Take = std::function<Result<void>(const std::byte *bytes, uint64_t n, uint64_t done)>;
+  Result<void> each(const Strip &strip, const Take &take) {
+    for (uint64_t done = 0; done < strip.length;) {
+      const uint64_t n = std::min(longest_gathered, strip.length - done);
+      ST_TRY(read(strip, done, n, buffer()));
+      ST_TRY(take(buffer(), n, done));
+      done += n;
+    }
+    return {};
+  }
+
+ private:
+  Result<void> read(const Strip &strip, uint64_t done, uint64_t n, std::byte *to) {
+    if (!checked_[strip.payload]) ST_TRY(check_slice_payload(of_, strip.payload));
+    checked_[strip.payload] = true;
+    ST_TRY(pace_.went_on(n));
+    return bytes_.copy(of_.slice_payloads[strip.payload], strip.skip + done, n, to);
+  }
+
+  const Staged &of_;
+  StagedBytes bytes_;
+  std::vector<bool> checked_;
+  Pace pace_;
+  const std::unique_ptr<std::byte[]> buffer_;
+};
+
+// What is staged of a tensor in parts. If all of it was staged before, that lies below them.
+Result<SliceMap *> map_of(Staged &staged, size_t index) {
+  if (const auto found = staged.slices.find(index); found != staged.slices.end()) return &found->second.map;
+  StagedSlices fresh{std::string(staged.snapshot->header.index.at(index).name), {}};
+  if (const auto whole = staged.by_index.find(index); whole != staged.by_index.end()) {
+    StagedTensor &s = staged.tensors[whole->second];
+    if (!s.piece.staged()) ST_TRY(stage_borrowed(staged, &s));
+    fresh.map.put({0, s.piece.payload.length, staged.slice_payloads.size(), 0});
+    staged.slice_payloads.push_back(s.piece.payload);
+    std::swap(s, staged.tensors.back());
+    staged.by_index[s.index] = whole->second;
+    staged.by_index.erase(index);
+    staged.tensors.pop_back();
+  }
+  return &staged.slices.emplace(index, std::move(fresh)).first->second.map;
+}
+
+Result<void> stage_selection(Staged &staged, std::string_view name, const Form &form, const Selection &selection,
+                             const NewBytes &value) {
+  ST_TRY(staged.need_journal());
+  const size_t number = staged.slice_payloads.size();
+  ST_TRY(auto payload, staged.journal.journal->append(value.bytes, value.nbytes, staged.control));
+  staged.slice_payloads.push_back(payload);
+  SliceMap map;
+  SliceMap *to = &map;
+  if (!staged.draft) {
+    ST_TRY(to, map_of(staged, *staged.snapshot->header.index.find(name)));
+  }
+  selection.each_run([&](uint64_t begin, uint64_t skip, uint64_t length) { to->put({begin, length, number, skip}); });
+  if (!staged.draft) return {};
+  Change change{Change::update_slice, std::string(name), {}, form, staged.slice_maps.size()};
+  staged.slice_maps.push_back(std::move(map));
+  ST_TRY(staged.draft->apply(change));
+  staged.changes.push_back(std::move(change));
+  return {};
+}
+
+}  // namespace
+
+Result<void> stage_slice(Staged &staged, std::string_view name, const TensorPart &part, const NewBytes &value) {
+  ST_TRY(staged.may_go_on());
+  const auto form = form_of(staged, std::string(name));
+  if (!form)
+    return Failure(
+        error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(staged.file.path()))
+            .about_tensor(name));
+  auto selection = Selection::make(form->dtype, form->shape, part);
+  if (!selection) return Failure(std::move(selection.error()).about_tensor(name));
+  ST_TRY(check_values(name, *form, *selection, value));
+  if (staged.options.publish) ST_TRY(make_publish(staged));
+  if (value.nbytes == 0) return {};
+  staged.failed = true;
+  staged.begin_call();
+  auto taken = stage_selection(staged, name, *form, *selection, value);
+  if (taken)
+    staged.failed = false;
+  else if (!taken.error().has_tensor)
+    taken.error() = std::move(taken.error()).about_tensor(name);
+  return taken;
+}
+
+Result<void> restage_slices(Staged &staged, write::Journal &gone) {
+  for (write::Payload &p : staged.slice_payloads) {
+    ST_TRY(p, staged.journal.journal->take_over(gone, p, staged.control));
+  }
+  return {};
+}
+
+Result<void> draft_slices(const Staged &staged, PendingCatalogue *draft, std::vector<Change> *changes,
+                          std::vector<SliceMap> *maps) {
+  for (const auto &[index, s] : staged.slices) {
+    const TensorView t = staged.snapshot->header.index.at(index);
+    Change change{
+        Change::update_slice, s.name, {}, {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes}, maps->size()};
+    ST_TRY(draft->apply(change));
+    maps->push_back(s.map);
+    changes->push_back(std::move(change));
+  }
+  return {};
+}
+
+// Pieces of what is staged by slices. Under the locks, as bytes between short strips are the file's own. A strip that
+// is no whole payload gets a hash of its own.
+Result<void> assemble_slices(Staged &staged, const os::File &data) {
+  if (staged.slices.empty()) return {};
+  write::Journal &journal = *staged.journal.journal;
+  ST_TRY(journal.flush());
+  uint64_t total = 0;
+  for (const auto &[index, s] : staged.slices) total += s.map.bytes();
+  SliceReader reader(staged, total);
+  for (const auto &[index, s] : staged.slices) {
+    const uint64_t at = staged.snapshot->file_offset(staged.snapshot->header.index.at(index));
+    ST_TRY(s.map.each_stretch([&](const SliceMap::Stretch &stretch) -> Result<void> {
+      const Strip &first = stretch.first->second;
+      write::Payload payload = staged.slice_payloads[first.payload];
+      const uint64_t n = stretch.end - stretch.begin;
+      if (stretch.gathered()) {
+        ST_TRY(data.read(reader.buffer(), n, at + stretch.begin));
+        ST_TRY(reader.lay_over(stretch));
+        ST_TRY(payload, journal.append(reader.buffer(), n, staged.control));
+      } else if (n != payload.length) {
+        Hasher hasher;
+        ST_TRY(reader.each(first, [&](const std::byte *bytes, uint64_t length, uint64_t) -> Result<void> {
+          hasher.add(bytes, length);
+          return {};
+        }));
+        payload = {payload.offset + first.skip, n, hasher.digest()};
+      }
+      staged.slice_pieces.push_back({at + stretch.begin, payload});
+      return {};
+    }));
+  }
+  return {};
+}
+
+std::vector<write::Piece> slice_pieces(const Staged &staged, write::JournalPlan *journal) {
+  if (!staged.slice_pieces.empty()) return staged.slice_pieces;
+  std::vector<write::Piece> pieces;
+  for (const auto &[index, s] : staged.slices) {
+    const uint64_t at = staged.snapshot->file_offset(staged.snapshot->header.index.at(index));
+    static_cast<void>(s.map.each_stretch([&](const SliceMap::Stretch &stretch) -> Result<void> {
+      const uint64_t n = stretch.end - stretch.begin;
+      if (stretch.gathered() && journal) journal->append(n);
+      pieces.push_back({at + stretch.begin, {write::header_bytes, n, 0}});  // staged by then, wherever
+      return {};
+    }));
+  }
+  return pieces;
+}
+
+std::vector<Covered> bytes_to_lock(const Staged &staged) {
+  std::vector<write::Piece> pieces = slice_pieces(staged, nullptr);
+  for (const StagedTensor &s : staged.tensors) pieces.push_back(s.piece);
+  sort_by_offset(&pieces);
+  std::vector<Covered> ranges;
+  ranges.reserve(pieces.size());
+  for (const write::Piece &p : pieces) ranges.push_back({p.offset, p.offset + p.payload.length});
+  return staged.slices.empty() ? ranges : cover(std::move(ranges), 0, staged.tensors.size() + most_slice_locks);
+}
+
+// The name of the staged tensor that this byte of the file is of.
+std::string_view name_at(const Staged &staged, uint64_t offset) {
+  for (const StagedTensor &t : staged.tensors)
+    if (offset - t.piece.offset < t.piece.payload.length) return t.name;
+  std::string_view name;
+  for (const auto &[index, s] : staged.slices)
+    if (staged.snapshot->file_offset(staged.snapshot->header.index.at(index)) <= offset) name = s.name;
+  return name;
+}
+
+void show_slices(Staged &staged) {
+  for (const write::Piece &p : staged.slice_pieces) staged.file.counters().bytes_written += p.payload.length;
+  for (const auto &[index, s] : staged.slices) {
+    const uint64_t at = staged.snapshot->file_offset(staged.snapshot->header.index.at(index));
+    for (const Covered &c : by_pages(s.map)) staged.show(index, at + c.begin, c.end - c.begin);
+  }
+}
+
+// Slices are written over what lies in the new file by then. What is shared with the old file needs new blocks.
+void reckon_slices(const Staged &staged, write::Cost *cost, uint64_t block) {
+  const bool shares = cost->shared > 0;
+  for (const PendingTensor *t : staged.draft->tensors())
+    for (const size_t number : t->slices) {
+      const SliceMap &map = staged.slice_maps[number];
+      cost->written += map.bytes_gathered();
+      if (!shares) continue;
+      for (const Covered &c : by_pages(map))
+        cost->room += round_up(c.end - c.begin, block) + block;  // wherever the tensor will begin
+    }
+}
+
+Result<void> write_slices(const Staged &staged, const os::File &file, const Snapshot &made, write::Built *built) {
+  if (staged.slice_maps.empty()) return {};
+  uint64_t total = 0;
+  for (const PendingTensor *t : staged.draft->tensors())
+    for (const size_t number : t->slices) total += staged.slice_maps[number].bytes();
+  SliceReader reader(staged, total);
+  const Index &index = made.header.index;
+  for (const PendingTensor *t : staged.draft->tensors())
+    for (const size_t number : t->slices) {
+      const uint64_t at = made.file_offset(index.at(*index.find(t->name)));
+      auto written = staged.slice_maps[number].each_stretch([&](const SliceMap::Stretch &stretch) -> Result<void> {
+        const uint64_t n = stretch.end - stretch.begin;
+        if (!stretch.gathered())
+          return reader.each(stretch.first->second, [&](const std::byte *bytes, uint64_t length, uint64_t done) {
+            return file.write(bytes, length, at + stretch.begin + done);
+          });
+        ST_TRY(file.read(reader.buffer(), n, at + stretch.begin));
+        ST_TRY(reader.lay_over(stretch));
+        return file.write(reader.buffer(), n, at + stretch.begin);
+      });
+      if (!written) return Failure(std::move(written.error()).about_tensor(t->name));
+      built->written += staged.slice_maps[number].bytes_gathered();
+    }
+  return {};
+}
+
+}  // namespace st::store
