@@ -6,10 +6,9 @@ import os
 import subprocess
 import sys
 
+import libst
 import numpy as np
 import pytest
-
-import libst
 
 # A sandbox that forbids a call: the library is told so by a filter of system calls, as containers have them.
 WITHOUT_A_CALL = """

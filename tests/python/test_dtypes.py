@@ -60,7 +60,8 @@ WITHOUT_ML_DTYPES = """
 import sys
 sys.modules["ml_dtypes"] = None  # as where it is not installed
 import libst, numpy as np
-libst.save("bits.safetensors", {"a": np.array([1, 2, 3], [("BF16", "<u2")]), "b": np.zeros((2, 2), [("F8_E5M2", "u1")])})
+a, b = np.array([1, 2, 3], [("BF16", "<u2")]), np.zeros((2, 2), [("F8_E5M2", "u1")])
+libst.save("bits.safetensors", {"a": a, "b": b})
 with libst.open("bits.safetensors", "r+") as f:
     assert f.info("a").dtype == "BF16" and f.info("b").dtype == "F8_E5M2" and f["b"].shape == (2, 2)
     assert f["a"]["BF16"].tolist() == [1, 2, 3] and f.slice("a")[1:]["BF16"].tolist() == [2, 3]

@@ -1,8 +1,9 @@
 """The 22 element types of the format and what numpy calls them.
 
-BF16 and the F8 types are those of the package ml_dtypes. Where that package is missing, they are structured types of one
-field, the bits of an element: `f["w"]["BF16"]` is an array of uint16. F4 and F6 elements are smaller than a byte and numpy
-has no packed types: such a tensor is a flat uint8 array of its packed bytes, and `File.info` tells its logical shape.
+BF16 and the F8 types are those of the package ml_dtypes. Where that package is missing, they are structured types of
+one field, the bits of an element: `f["w"]["BF16"]` is an array of uint16. F4 and F6 elements are smaller than a byte
+and numpy has no packed types: such a tensor is a flat uint8 array of its packed bytes, and `File.info` tells its
+logical shape.
 """
 
 from typing import Any, Optional
