@@ -1,5 +1,6 @@
 // What was chosen, and what it costs.
 #include "boundary.h"
+#include "engine/build_info.h"
 
 using namespace st;
 using namespace st::capi;
@@ -13,6 +14,16 @@ static_assert(static_cast<uint32_t>(read::MapMode::shared) == ST_MAP_SHARED &&
               static_cast<uint32_t>(read::MapMode::copy_on_write) == ST_MAP_COPY_ON_WRITE);
 
 }  // namespace
+
+const char *st_build_info(void) {
+  thread_local std::string told;
+  try {
+    told = store::build_info(os::Env::posix(), st_version());
+    return told.c_str();
+  } catch (...) {  // memory ran out
+    return "";
+  }
+}
 
 st_status st_file_io_info(const st_file *file, st_io_info *out) {
   return boundary([&]() -> Result<void> {

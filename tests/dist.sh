@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make what is handed to others, into dist/. A clone, Python and the network of a package mirror are enough.
 #   bash tests/dist.sh            all of it
-#   bash tests/dist.sh WHAT...    only these: manylinux2014_x86_64
+#   bash tests/dist.sh WHAT...    only these: manylinux2014_x86_64 crates debian go
 # A wheel is compiled by clang of the PyPI package ziglang, for the oldest libc that its name promises, with all that libst
 # needs inside. The compiler keeps its libc++ in ZIG_GLOBAL_CACHE_DIR (~/.cache/zig), which it fills once for each kind of
 # wheel, in two minutes. core/platforms/ has a cross file for each.
@@ -43,12 +43,13 @@ judge() {
 }
 
 mkdir -p "$DIST"
-(($#)) || set -- manylinux2014_x86_64
+(($#)) || set -- manylinux2014_x86_64 crates debian go
 # Without apt Meson downloads the sources, as the wraps say.
 if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected; fi
 for what; do
   case $what in
     manylinux*) wheel "$what" ;;
+    crates | debian | go) bash "$ROOT/tests/dist/$what.sh" ;;
     *) say "dist.sh does not make $what"; exit 2 ;;
   esac
 done

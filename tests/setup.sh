@@ -18,6 +18,7 @@ source "$ROOT/tests/trees.sh"
 
 FOR=${FOR:-tests}
 TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev)
+TO_PACK=(debhelper dh-python g++ lintian meson) # Debian packages
 TO_TEST=(
   ccache cmake unzip
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
@@ -31,12 +32,13 @@ REQUIREMENTS=("$ROOT/tests/demo/requirements.txt")
 if [[ $FOR == tests ]]; then
   PACKAGES+=("${TO_TEST[@]}")
   REQUIREMENTS+=("$ROOT/tests/requirements.txt")
-  [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
+  [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Ddefault_library=both -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
 elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   RIG=no
   VENV=$ROOT/build/dist/venv
   PYTHON=$VENV/bin/python
   PACKAGES=(git)
+  ! command -v dpkg-query >/dev/null || PACKAGES+=("${TO_PACK[@]}")
   [[ $FOR == dist ]] || PACKAGES+=(debootstrap)
   REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
 else

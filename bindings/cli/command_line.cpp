@@ -169,7 +169,9 @@ CommandLine::CommandLine(Session &session, const std::string &version, const std
   app_->get_formatter()->label("SUBCOMMAND", "COMMAND");
   app_->get_formatter()->label("Subcommands", "Commands");
   app_->footer(footer + exit_codes_help);
-  app_->set_version_flag("--version", version);
+  app_->set_version_flag(
+      "--version", version,
+      "Print the version; with --verbose, also how libst was built and\nwhat it finds on this system");
   app_->require_subcommand(1);
   add_common_flags(*app_, session_);
 }
@@ -200,7 +202,8 @@ std::optional<std::string> CommandLine::parse(int argc, char **argv) {
   } catch (const CLI::CallForHelp &) {
     return app_->help();
   } catch (const CLI::CallForVersion &version) {
-    return version.what() + std::string("\n");
+    const bool all = app_->get_option("--verbose")->count() > 0;
+    return fmt::format("{}\n{}", version.what(), all ? st_build_info() : "");
   } catch (const CLI::ParseError &error) {
     // Not all options have been seen: a script that asked for JSON gets it nevertheless.
     session_.json = std::any_of(argv, argv + argc, [](const char *arg) { return strcmp(arg, "--json") == 0; });

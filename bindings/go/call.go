@@ -1,7 +1,6 @@
 package st
 
 /*
-#cgo pkg-config: libst
 #cgo CFLAGS: -std=c11
 #include <stdlib.h>
 #include "bridge.h"

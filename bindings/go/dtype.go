@@ -5,7 +5,10 @@ package st
 */
 import "C"
 
-import "context"
+import (
+	"context"
+	"runtime"
+)
 
 // DType is an element type of the format. 0 is none. F4 packs two elements a byte, F6E2M3 and F6E3M2 four in three.
 type DType uint32
@@ -26,3 +29,11 @@ func ParseDType(name string) (DType, error) {
 
 // Version of the library that runs, such as "2.0.0".
 func Version() string { return C.GoString(C.st_version()) }
+
+// BuildInfo tells what the library that runs is made of, and what it finds here: lines of "name: value", for people and for
+// reports of bugs. st_build_info in st.h tells which.
+func BuildInfo() string {
+	runtime.LockOSThread() // the text lives until this thread's next call
+	defer runtime.UnlockOSThread()
+	return C.GoString(C.st_build_info())
+}

@@ -333,6 +333,9 @@ func TestIOInfoAndStatsTellWhatHappened(t *testing.T) {
 		t.Errorf("reading 24 bytes counted %+v after %+v", after, before)
 	}
 	runtime.KeepAlive(f)
+	if !strings.HasPrefix(st.BuildInfo(), "version: "+st.Version()+"\n") {
+		t.Errorf("version %s, build info %q", st.Version(), st.BuildInfo())
+	}
 	if !strings.HasPrefix(st.Version(), "2.") || f.Path() != path {
 		t.Errorf("version %s, path %s", st.Version(), f.Path())
 	}

@@ -5,6 +5,7 @@ package st_test
 // headerFunctions are those of st.h.
 var headerFunctions = []string{
 	"st_version",
+	"st_build_info",
 	"st_status_name",
 	"st_last_error",
 	"st_last_error_info",

@@ -26,6 +26,9 @@ struct Header {
   uint64_t data_offset() const { return length_bytes + json_bytes; }
 };
 
+// The JSON parser inside, and which of its forms this processor runs: "simdjson 3.0.1, haswell".
+std::string json_parser();
+
 // n, from the first 8 bytes, checked against the format's limit and the file's
 // size.
 Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t file_size);

@@ -424,4 +424,11 @@ Result<Header> finish_header(uint64_t json_bytes, Index index, uint64_t file_siz
   return header;
 }
 
+std::string json_parser() {
+  return text("simdjson ", static_cast<int>(simdjson::SIMDJSON_VERSION_MAJOR), ".",
+              static_cast<int>(simdjson::SIMDJSON_VERSION_MINOR), ".",
+              static_cast<int>(simdjson::SIMDJSON_VERSION_REVISION), ", ",
+              simdjson::get_active_implementation()->name());
+}
+
 }  // namespace st

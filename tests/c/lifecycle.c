@@ -245,6 +245,7 @@ static void names(void) {
   CHECK_STATUS(ST_E_DTYPE, st_dtype_parse("float", ST_NTS, &dtype));
   sprintf(version, "%d.%d.%d", ST_VERSION_MAJOR, ST_VERSION_MINOR, ST_VERSION_PATCH);
   CHECK(strcmp(st_version(), version) == 0);
+  CHECK(strstr(st_build_info(), version) != NULL);
 }
 
 static int note_report(void *user, const st_report *report) {

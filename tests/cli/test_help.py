@@ -1,12 +1,15 @@
 """--help, --version, and command lines that are none."""
 
 import json
+import os
 import re
 
 import pytest
 
 COMMANDS = ["ls", "view", "info", "get", "update", "put", "rm", "mv", "meta", "compact", "edit", "plan"]
 COMMANDS += ["shard", "join", "verify", "recover", "journal", "io", "stats"]
+
+WITHOUT_SETTINGS = {name: value for name, value in os.environ.items() if not name.startswith("ST_")}
 
 
 def test_version_names_stctl_and_libst(stctl):
@@ -15,8 +18,29 @@ def test_version_names_stctl_and_libst(stctl):
     assert err == ""
 
 
+@pytest.mark.parametrize("verbose", ["-v", "--verbose"])
+def test_the_verbose_version_tells_what_libst_is_made_of_and_finds(stctl, verbose):
+    out, err = stctl("--version", verbose)
+    assert (out, err) == stctl(verbose, "--version") and err == ""
+    first, *lines = out.splitlines()
+    assert first + "\n" == stctl("--version")[0]
+    told = dict(line.split(": ", 1) for line in lines)
+    assert re.fullmatch(r"Linux \d\S* \w+, (glibc \d.*|a libc that is not glibc)", told["platform"])
+    assert re.fullmatch(r"simdjson \d\S*, \w+; xxhash \d\S*; tl::expected \d\S*", told["libraries"])
+    assert re.search(r"\d+\.\d+", told["compiler"]) and told["version"] in first
+    for call in ["openat2", "statx", "OFD locks", "copy_file_range", "/proc"]:
+        assert told[call] == "yes" or told[call].startswith("no; ")
+
+
+def test_the_verbose_version_tells_what_the_environment_changes(stctl):
+    assert "\nenvironment: nothing is set\n" in stctl("--version", "-v", env=WITHOUT_SETTINGS)[0]
+    changed = WITHOUT_SETTINGS | {"ST_JOURNAL": "redo", "ST_IO_THREADS": "2"}
+    assert "\nenvironment: ST_JOURNAL='redo' ST_IO_THREADS='2'\n" in stctl("--version", "-v", env=changed)[0]
+
+
 def test_help_lists_every_command_on_one_line(stctl):
     out, _ = stctl("--help")
+    assert all(len(line) <= 100 for line in out.splitlines())
     for command in COMMANDS:
         assert len(re.findall(rf"^  {command} +[A-Z].*$", out, re.M)) == 1, command
     assert "Exit codes:" in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def run(*command: object, **options) -> str:
     )
     assert done.returncode == 0, f"{command} answered {done.returncode}:\n{done.stdout}"
     return done.stdout
+
+
+def block(page: str, language: str, number: int = 0) -> str:
+    """A code block of a page, counted among those of its language."""
+    return re.findall(rf"^```{language}\b.*\n((?:.*\n)*?)```$", (ROOT / page).read_text(), re.M)[number]
 
 
 def made(name: str) -> Path:

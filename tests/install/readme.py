@@ -9,7 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 PAGES = ["README.md", "capi/README.md"] + sorted(
-    str(page.relative_to(ROOT)) for folder in ("core", "bindings") for page in (ROOT / folder).rglob("README.md")
+    str(page.relative_to(ROOT))
+    for folder in ("core", "bindings")
+    for page in (ROOT / folder).rglob("README.md")
+    if "subprojects" not in page.parts  # of others
 )
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.M)
 

@@ -17,8 +17,9 @@ NOT_RUN = {
     "bash tests/demo.sh": "they are all the tests there are; the demo is a stage of its own",
     "sudo apt-get install g++ meson": "it installs as root, for the whole machine; `prefix` is what it leads to",
     "sudo apt-get install g++ pkg-config": "it installs as root, for the whole machine",
+    '[dependencies]\nlibst = { path = "../libst-2.0.0" }': "tests/dist/test_crates.py runs it, on what dist.sh packs",
 }
-COUNT_OF_NOT_RUN = 3
+COUNT_OF_NOT_RUN = 4
 
 # What the examples say that they change in the model: by name, what is changed, new or gone.
 CHANGES = {
@@ -32,6 +33,7 @@ CHANGES = {
     "README.md:c": {"final_conv.bias"},
     "README.md:sh5": {"final_conv.bias"},
     "capi/README.md:cmake": {"final_conv.bias"},
+    "capi/README.md:meson": {"final_conv.bias"},
     "bindings/go/README.md:go": {"head", "conv1.bias", "b1"},
     "bindings/python/README.md:python": {
         "conv1.weight", "conv1.bias", "conv2.bias", "conv1.mean", "stft_conv.weight", "final_conv.bias", "output.bias",
@@ -90,14 +92,14 @@ class Runner:
         if not shutil.which("cargo"):
             pytest.skip("there is no cargo")
         package = '[package]\nname = "program"\nedition = "2021"\n'
-        (self.folder / "Cargo.toml").write_text(package + block("bindings/rust/libst/README.md", "toml").text)
+        (self.folder / "Cargo.toml").write_text(package + block("bindings/rust/libst/README.md", "toml", 1).text)
         shutil.copy(ROOT / "bindings/rust/Cargo.lock", self.folder)  # the versions that are tested
         (self.folder / "src").mkdir()
         (self.folder / "src" / "main.rs").write_text(block_.text)
         shell("cargo run --quiet", self.folder, self.fixture("environment") | {"RUSTFLAGS": "-Dwarnings"})
 
     def go(self, block_: Block) -> None:
-        self.sh(block("bindings/go/README.md", "sh"))
+        self.sh(block("bindings/go/README.md", "sh", 1))
         (self.folder / "main.go").write_text(block_.text)
         assert shell("gofmt -l .", self.folder, self.fixture("go")) == ""
         shell("go vet . && go run .", self.folder, self.fixture("go"))
@@ -115,6 +117,11 @@ class Runner:
         prefix = self.request.getfixturevalue("prefix")
         build = f"cmake -B build -DCMAKE_PREFIX_PATH={prefix.path} && cmake --build build && build/program"
         shell(build, self.folder, self.fixture("environment"))
+
+    def meson(self, block_: Block) -> None:
+        (self.folder / "program.c").write_text(block("README.md", "c").text)
+        (self.folder / "meson.build").write_text(block_.text)
+        shell("meson setup build && ninja -C build && build/program", self.folder, self.fixture("environment"))
 
 
 def reason_not_to_run(block_: Block) -> str | None:

@@ -21,7 +21,7 @@ def refused(text: str, folder: Path, environment: dict[str, str]) -> str:
 
 
 def test_go_without_cgo_is_told_to_have_it(go, folder):
-    shell(block("bindings/go/README.md", "sh").text, folder, go)
+    shell(block("bindings/go/README.md", "sh", 1).text, folder, go)
     (folder / "main.go").write_text(block("README.md", "go").text)
     said = refused("go build .", folder, go | {"CGO_ENABLED": "0"})
     assert "libst/st needs cgo: build with CGO_ENABLED=1 and a C compiler" in said
@@ -32,7 +32,7 @@ def test_rust_says_at_the_build_what_a_start_needs(environment, prefix, folder):
     if not shutil.which("cargo"):
         pytest.skip("there is no cargo")
     package = '[package]\nname = "program"\nedition = "2021"\n'
-    (folder / "Cargo.toml").write_text(package + block("bindings/rust/libst/README.md", "toml").text)
+    (folder / "Cargo.toml").write_text(package + block("bindings/rust/libst/README.md", "toml", 1).text)
     shutil.copy(ROOT / "bindings/rust/Cargo.lock", folder)
     (folder / "src").mkdir()
     (folder / "src" / "main.rs").write_text(block("README.md", "rust").text)

@@ -1,5 +1,8 @@
 """All 22 element types, both ways, against the stock reader."""
 
+import subprocess
+import sys
+
 import libst
 import ml_dtypes
 import numpy as np
@@ -51,6 +54,28 @@ def stock(path):
 def test_all_22_are_known():
     assert len(dtypes.NAMES) == 22
     assert set(dtypes.NAMES.values()) == set(NUMPY) | set(BITS)
+
+
+WITHOUT_ML_DTYPES = """
+import sys
+sys.modules["ml_dtypes"] = None  # as where it is not installed
+import libst, numpy as np
+a, b = np.array([1, 2, 3], [("BF16", "<u2")]), np.zeros((2, 2), [("F8_E5M2", "u1")])
+libst.save("bits.safetensors", {"a": a, "b": b})
+with libst.open("bits.safetensors", "r+") as f:
+    assert f.info("a").dtype == "BF16" and f.info("b").dtype == "F8_E5M2" and f["b"].shape == (2, 2)
+    assert f["a"]["BF16"].tolist() == [1, 2, 3] and f.slice("a")[1:]["BF16"].tolist() == [2, 3]
+    with f.transaction() as t:
+        t.update("a", np.array([0x3F80, 0x4000, 0xC000], "<u2").view([("BF16", "<u2")]))
+assert libst.load("bits.safetensors")["a"]["BF16"].tolist() == [0x3F80, 0x4000, 0xC000]
+assert "no ml_dtypes" in libst.show_config("dicts")["python"]
+"""
+
+
+def test_without_ml_dtypes_its_types_are_their_bits(tmp_path):
+    subprocess.run([sys.executable, "-c", WITHOUT_ML_DTYPES], cwd=tmp_path, check=True)
+    with libst.open(tmp_path / "bits.safetensors") as f:
+        assert f["a"].tolist() == [1, 2, -2] and f["a"].dtype == ml_dtypes.bfloat16
 
 
 @pytest.mark.parametrize("shift", [0, 1], ids=["aligned", "unaligned"])

@@ -16,6 +16,7 @@ from ._payload import Packed
 from .bulk import load
 from .check import Finding, recover, verify
 from .compact import compact
+from .config import show_config
 from .delta import DeltaInfo, delta_info, diff, merge, patch
 from .errors import (
     BusyError,
@@ -74,6 +75,7 @@ __all__ = [
     "recover",
     "reshard",
     "save",
+    "show_config",
     "verify",
     "version",
     "writer",

@@ -418,6 +418,7 @@ ST_STORAGE_OBJECT_STORE = 6
 #: What each function answers, and what it takes.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_version": (c_char_p,),
+    "st_build_info": (c_char_p,),
     "st_status_name": (c_char_p, c_status),
     "st_last_error": (c_char_p,),
     "st_last_error_info": (c_status, POINTER(ErrorInfo)),

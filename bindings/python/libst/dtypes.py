@@ -1,14 +1,27 @@
 """The 22 element types of the format and what numpy calls them.
 
-BF16 and the F8 types are those of the package ml_dtypes. F4 and F6 elements are
-smaller than a byte and numpy has no packed types: such a tensor is a flat uint8
-array of its packed bytes, and `File.info` tells its logical shape.
+BF16 and the F8 types are those of the package ml_dtypes. Where that package is missing, they are structured types of
+one field, the bits of an element: `f["w"]["BF16"]` is an array of uint16. F4 and F6 elements are smaller than a byte
+and numpy has no packed types: such a tensor is a flat uint8 array of its packed bytes, and `File.info` tells its
+logical shape.
 """
 
 from typing import Any, Optional
 
-import ml_dtypes
 import numpy as np
+
+try:
+    import ml_dtypes
+except ModuleNotFoundError:  # pip brings it; Debian 12 has no package of it
+    ml_dtypes = None  # type: ignore[assignment]
+
+#: For reports: which one there is.
+ML_DTYPES = "no ml_dtypes" if ml_dtypes is None else f"ml_dtypes {ml_dtypes.__version__}"
+
+
+def _of_ml_dtypes(name: str, theirs: str, bits: str) -> Any:
+    return np.dtype([(name, bits)]) if ml_dtypes is None else getattr(ml_dtypes, theirs)
+
 
 # number as in st.h, name as in a header, numpy's type of what a view holds
 _TABLE: tuple[tuple[int, str, Any], ...] = (
@@ -18,15 +31,15 @@ _TABLE: tuple[tuple[int, str, Any], ...] = (
     (4, "F6_E3M2", None),
     (5, "U8", np.uint8),
     (6, "I8", np.int8),
-    (7, "F8_E5M2", ml_dtypes.float8_e5m2),
-    (8, "F8_E4M3", ml_dtypes.float8_e4m3fn),
-    (9, "F8_E8M0", ml_dtypes.float8_e8m0fnu),
-    (10, "F8_E4M3FNUZ", ml_dtypes.float8_e4m3fnuz),
-    (11, "F8_E5M2FNUZ", ml_dtypes.float8_e5m2fnuz),
+    (7, "F8_E5M2", _of_ml_dtypes("F8_E5M2", "float8_e5m2", "u1")),
+    (8, "F8_E4M3", _of_ml_dtypes("F8_E4M3", "float8_e4m3fn", "u1")),
+    (9, "F8_E8M0", _of_ml_dtypes("F8_E8M0", "float8_e8m0fnu", "u1")),
+    (10, "F8_E4M3FNUZ", _of_ml_dtypes("F8_E4M3FNUZ", "float8_e4m3fnuz", "u1")),
+    (11, "F8_E5M2FNUZ", _of_ml_dtypes("F8_E5M2FNUZ", "float8_e5m2fnuz", "u1")),
     (12, "I16", np.int16),
     (13, "U16", np.uint16),
     (14, "F16", np.float16),
-    (15, "BF16", ml_dtypes.bfloat16),
+    (15, "BF16", _of_ml_dtypes("BF16", "bfloat16", "<u2")),
     (16, "I32", np.int32),
     (17, "U32", np.uint32),
     (18, "F32", np.float32),

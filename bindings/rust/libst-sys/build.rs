@@ -1,9 +1,14 @@
-//! Find libst.so.2: in the folder that LIBST_DIR names, else through pkg-config. Links by the file name
-//! `libst.so.2` and never by `-lst`, as Debian's State Threads has a `libst.so` too.
+//! Find libst: in the folder that LIBST_DIR names; else what the crate carries, with the feature `bundled`; else through
+//! pkg-config. A found library is linked by the file name `libst.so.2` and never by `-lst`, as Debian's State Threads has a
+//! `libst.so` too.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+#[cfg(feature = "bundled")]
+#[path = "build/bundled.rs"]
+mod bundled;
 
 const LIBRARY: &str = "libst.so.2";
 
@@ -14,7 +19,15 @@ fn main() {
     if env::var_os("DOCS_RS").is_some() {
         return; // documentation links nothing
     }
-    let found = match env::var_os("LIBST_DIR").filter(|dir| !dir.is_empty()) {
+    let named = env::var_os("LIBST_DIR").filter(|dir| !dir.is_empty());
+    #[cfg(feature = "bundled")]
+    if named.is_none() {
+        if let Some(include) = bundled::compile() {
+            tell_include(&include);
+            return;
+        }
+    }
+    let found = match named {
         Some(dir) => in_folder(Path::new(&dir)),
         None => by_pkg_config(),
     };
@@ -30,8 +43,7 @@ fn main() {
             println!("cargo:rustc-link-search=native={}", folder.display());
             println!("cargo:rustc-link-lib=dylib:+verbatim={LIBRARY}");
             if let Some(include) = include {
-                println!("cargo:include={}", include.display()); // DEP_ST_INCLUDE of those who depend on this
-                println!("cargo:rustc-env=LIBST_SYS_INCLUDE={}", include.display());
+                tell_include(&include);
             }
         }
         Err(why) => {
@@ -43,6 +55,11 @@ fn main() {
             std::process::exit(1);
         }
     }
+}
+
+fn tell_include(folder: &Path) {
+    println!("cargo:include={}", folder.display()); // DEP_ST_INCLUDE of those who depend on this
+    println!("cargo:rustc-env=LIBST_SYS_INCLUDE={}", folder.display());
 }
 
 type Found = (PathBuf, Option<PathBuf>); // the library's folder, and that of st/st.h

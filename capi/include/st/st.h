@@ -91,6 +91,15 @@ extern "C" {
 /* The version of the library that runs, as "2.0.0". Static. */
 const char *st_version(void);
 
+/* What the library that runs is made of and finds here, for people and for
+ * reports of bugs: lines of "name: value", each ended by a newline. First
+ * version, platform, processors, compiler, libraries, and the settings of the
+ * environment. Then each system call that an old kernel or a sandbox may lack:
+ * "yes", or "no; " and what is done without it. More lines may be added. It
+ * tries each call, and touches no file. "" if memory ran out. Lives until this
+ * thread's next st_build_info. Any thread. */
+const char *st_build_info(void);
+
 /* An open file, a transaction on it, a file being written. All opaque. */
 typedef struct st_file st_file;
 typedef struct st_txn st_txn;

@@ -58,6 +58,16 @@ TEST(CapiVersion, IsTheHeaders) {
                               std::to_string(ST_VERSION_PATCH));
 }
 
+TEST(CapiVersion, BuildInfoIsLinesOfNamesAndValuesForEachThread) {
+  const std::string told = st_build_info();
+  EXPECT_TRUE(std::regex_match(told, std::regex("(.+: .+\n)+"))) << told;
+  EXPECT_EQ(told.find(std::string("version: ") + st_version() + "\n"), 0u);
+  const char *mine = st_build_info(), *other = nullptr;
+  std::thread([&other] { other = st_build_info(); }).join();
+  EXPECT_NE(mine, other);
+  EXPECT_EQ(mine, told);
+}
+
 class CapiErrors : public testing::CapiScene {
  protected:
   static st_error_info last() {

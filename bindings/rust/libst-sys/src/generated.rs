@@ -429,6 +429,7 @@ pub const ST_STORAGE_OBJECT_STORE: u32 = 6;
 
 extern "C" {
     pub fn st_version() -> *const c_char;
+    pub fn st_build_info() -> *const c_char;
     pub fn st_status_name(status: st_status) -> *const c_char;
     pub fn st_last_error() -> *const c_char;
     pub fn st_last_error_info(out: *mut st_error_info) -> st_status;

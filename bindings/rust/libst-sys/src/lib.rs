@@ -3,9 +3,9 @@
 //! reference for what each of them does; programs want the safe crate `libst`. A struct that may grow is set up by its
 //! `Default`: its size, and zero for the rest.
 //!
-//! The library is found at build time in `LIBST_DIR` (a prefix, or the folder that holds `libst.so.2`), else
-//! through `pkg-config libst`. A library outside the system's folders is found at run time with
-//! `LD_LIBRARY_PATH`.
+//! With the default feature `bundled` the crate compiles the libst that it carries. Without it, or where `LIBST_DIR` is set,
+//! the library is found at build time: in `LIBST_DIR` (a prefix, or the folder that holds `libst.so.2`), else through
+//! `pkg-config libst`. A library outside the system's folders is found at run time with `LD_LIBRARY_PATH`.
 //!
 //! The declarations are generated from the header. Tests of this crate compare sizes, offsets and values with what a C
 //! compiler makes of it.

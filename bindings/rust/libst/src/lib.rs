@@ -80,6 +80,18 @@ pub fn version() -> &'static str {
     unsafe { std::ffi::CStr::from_ptr(sys::st_version()) }.to_str().expect("a version is ASCII")
 }
 
+/// What the library that runs is made of, and what it finds here: lines of "name: value", for people and for reports of
+/// bugs. `st_build_info` in `st.h` tells which.
+///
+/// ```
+/// let told = libst::build_info();
+/// assert!(told.lines().any(|line| line == format!("version: {}", libst::version())));
+/// ```
+pub fn build_info() -> String {
+    // SAFETY: st_build_info answers a string that lives until this thread's next call of it.
+    unsafe { std::ffi::CStr::from_ptr(sys::st_build_info()) }.to_string_lossy().into_owned()
+}
+
 const _: () = {
     const fn send_and_sync<T: Send + Sync>() {}
     const fn send<T: Send>() {}

@@ -5,6 +5,7 @@
 
 pub const FUNCTIONS: &[&str] = &[
     "st_version",
+    "st_build_info",
     "st_status_name",
     "st_last_error",
     "st_last_error_info",

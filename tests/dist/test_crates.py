@@ -1,0 +1,111 @@
+"""The crates that dist.sh packs: a project outside the tree, offline, with nothing of libst installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, block, made, run
+from safetensors.numpy import load_file, save_file
+
+pytestmark = [
+    pytest.mark.timeout(1500),  # it compiles all of libst once
+    pytest.mark.skipif(not shutil.which("cargo"), reason="there is no cargo"),
+]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("crates")
+    for crate in ("libst-sys", "libst"):
+        with tarfile.open(made(f"{crate}-[0-9]*.crate")) as packed:
+            packed.extractall(place, filter="data")
+    return place
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    """As on a machine that has no libst: pkg-config finds nothing, and nothing names one."""
+    unset = {"LIBST_DIR", "LIBST_LIBRARY", "LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "RUSTFLAGS", "CARGO_TARGET_DIR"}
+    return {k: v for k, v in os.environ.items() if k not in unset} | {"PKG_CONFIG_LIBDIR": "/nonexistent"}
+
+
+def project(place: Path, manifest: str) -> Path:
+    (place / "src").mkdir(parents=True)
+    (place / "Cargo.toml").write_text('[package]\nname = "program"\nedition = "2021"\n' + manifest)
+    shutil.copy(ROOT / "bindings/rust/Cargo.lock", place)  # versions that are here
+    (place / "src" / "main.rs").write_text(block("README.md", "rust"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def program(unpacked, environment) -> Path:
+    """The README's program, built as the README says: beside the unpacked crates."""
+    folder = project(unpacked / "program", block("bindings/rust/libst/README.md", "toml"))
+    run("cargo", "build", "--offline", "--quiet", cwd=folder, env=environment | {"RUSTFLAGS": "-Dwarnings"})
+    return folder / "target" / "debug" / "program"
+
+
+def test_a_fresh_project_compiles_libst_and_changes_a_file(program, environment, tmp_path):
+    path = tmp_path / "model.safetensors"
+    names = ["conv1.bias", "final_conv.bias"]
+    save_file({"lstm_cell.weight_ih": np.ones((8, 4), np.float32)} | {n: np.ones(3, np.float32) for n in names}, path)
+    run(program, cwd=tmp_path, env={})
+    now = load_file(path)
+    assert not now["conv1.bias"].any() and now["head"].tobytes() == np.ones((4, 4), np.float32).tobytes()
+    assert "output.bias" in now and "final_conv.bias" not in now
+
+
+def test_the_first_page_has_the_line_that_was_built_with():
+    lines = block("bindings/rust/libst/README.md", "toml").splitlines()
+    assert any(line.startswith("libst = ") and f"`{line}`" in (ROOT / "README.md").read_text() for line in lines)
+
+
+def test_libst_is_inside_and_shows_nothing(program):
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", program))
+    assert needed and not [name for name in needed if re.search(r"libst\.|simdjson|xxhash", name)], needed
+    assert not re.search(r" (st_\w+|.*simdjson.*)$", run("nm", "-DC", "--defined-only", program), re.M)
+    assert "simdjson::" not in run("nm", "-C", "--defined-only", program), (
+        "another simdjson would be taken for this one"
+    )
+
+
+def test_without_the_feature_an_installed_libst_is_wanted(unpacked, environment):
+    manifest = block("bindings/rust/libst/README.md", "toml").replace(" }", ", default-features = false }", 1)
+    folder = project(unpacked / "finds", manifest)
+    done = subprocess.run(
+        ["cargo", "build", "--offline", "--quiet"], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode and "libst-sys did not find libst.so.2" in done.stderr, done.stderr
+
+
+def test_the_crate_carries_sources_licenses_and_no_more(unpacked):
+    (sys_crate,) = unpacked.glob("libst-sys-*")
+    bundled = sys_crate / "bundled"
+    carried = {str(path.relative_to(bundled)) for path in bundled.rglob("*") if path.is_file()}
+    of_tree = {
+        str(path.relative_to(ROOT))
+        for room in ("core", "capi") for path in (ROOT / room).rglob("*.[ch]*")
+        if path.suffix in (".cpp", ".h") and not {"subprojects", "examples", "include"} & set(path.parts)
+    }  # fmt: skip
+    assert carried == of_tree | {
+        "LICENSE", "NOTICES", "include/st/st.h",
+        "inside/simdjson.h", "inside/simdjson.cpp", "inside/xxhash.h", "inside/tl/expected.hpp",
+    }  # fmt: skip
+    assert made("libst-sys-*.crate").stat().st_size < 2 << 20
+
+
+def test_the_registry_would_take_them():
+    """A dry run: the registry is asked what a publication asks it, and told nothing."""
+    stage = ROOT / "build" / "dist" / "crates"
+    env = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "build/dist/cargo")}
+    said = run(
+        "cargo", "publish", "--workspace", "--dry-run", "--no-verify", "--allow-dirty", "--locked", cwd=stage, env=env
+    )
+    assert said.count("aborting upload due to dry run") == 2, said
