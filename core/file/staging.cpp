@@ -43,9 +43,11 @@ Result<void> Transaction::check_journal_is_there() const {
   return data_file_.journals_->check_beside(journal_);
 }
 
-// Staging may take hours, and something may clean up meanwhile. What was staged can still be read.
+// Staging may take hours, and something may clean up meanwhile. What was staged can still be read. Where other hosts
+// write, one of them took the journal from us: it may have our locks, too.
 Result<void> Transaction::restage_if_gone() {
-  if (check_journal_is_there()) return {};
+  auto there = check_journal_is_there();
+  if (there || journal_.journal->file().reads_past_cache()) return there;
   ST_TRY(auto taken, data_file_.journals_->take());
   const write::JournalFolder::Taken gone = std::exchange(journal_, std::move(taken));
   journal_start_ = journal_.journal->bytes_written();
