@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "journal/claim.h"
 #include "journal/identity.h"
 #include "journal/undo.h"
 #include "newfile/units.h"
@@ -62,12 +63,14 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
   return found;
 }
 
-Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found) {
+Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found) {
   auto lock = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
   if (!lock && lock.error().status == Status::busy) return false;
   if (!lock) return Failure(std::move(lock.error()));
+  ST_TRY(auto ours, claim(folder, name, found));
+  if (!ours || found.waits()) return false;
   if (found.size > 0) ST_TRY(empty(found));
-  drop(folder, name);
+  drop(folder, *name);
   return true;
 }
 
@@ -88,12 +91,21 @@ Result<void> sync_for(const Found &found) {
 }
 
 // A locked one belongs to a dying writer, or to a living one that works elsewhere: it stays as it is. An unlocked one
-// with any bytes is nobody's any more, because the maker of a journal locks it before its first byte.
-Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found) {
+// with any bytes is nobody's any more, because the maker of a journal locks it before its first byte. Another host
+// may have lost its locks, so there not even one without bytes stays: its maker could go on with it.
+Result<bool> settle_idle(const Folder &folder, std::string name, Found &found) {
   ST_TRY(auto held, who_holds(found));
-  if (held == Holder::parked || found.size == 0) return {};
-  if (held == Holder::writer) return sync_for(found);
-  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);
+  if (held == Holder::parked || (found.size == 0 && !found.file.reads_past_cache())) return true;
+  if (held == Holder::writer) {
+    ST_TRY(sync_for(found));
+  } else if (found.is_done()) {
+    ST_TRY(mark_done(found));
+  } else {
+    ST_TRY(auto ours, claim(folder, &name, found));
+    if (found.waits()) return false;
+    if (ours) ST_TRY(empty_and_drop(folder, name, found));
+  }
+  return true;
 }
 
 // A chunk each, or the largest range.

@@ -33,15 +33,16 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
                                        bool write);
 // Removes a journal that does not wait, if nobody is filling it: true if it did. Only under
 // the lock of the whole file: a journal's lock in other hands than its writer's
-// would be taken for a sign of life. No power cut will bring its old record back.
-Result<bool> drop_if_idle(const Folder &folder, const std::string &name, const Found &found);
+// would be taken for a sign of life. No power cut will bring its old record back. If it waits by now, it has just been
+// claimed, and is under `name`.
+Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found);
 void drop(const Folder &folder, const std::string &name);
 // By its lock (see Journal::create): nobody, a keeper for later, or a writer that may have a record in it on the disk.
 enum class Holder { nobody, parked, writer };
 Result<Holder> who_holds(const Found &found);
 // A journal that does not wait, and whose writer has lost its locks on the file: its
-// state becomes durable. An empty one goes.
-Result<void> settle_idle(const Folder &folder, const std::string &name, const Found &found);
+// state becomes durable. An empty one goes. False: it waits by now.
+Result<bool> settle_idle(const Folder &folder, std::string name, Found &found);
 // Durably empty.
 Result<void> empty(const Found &hot);
 // Durably empty first, then gone.

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "journal/claim.h"
+
 namespace st::write {
 namespace {
 
@@ -141,21 +143,13 @@ Result<void> JournalFolder::make_name_durable(uint64_t inode) {
 
 Result<void> JournalFolder::check_beside(const Taken &taken) const {
   const os::File &dir = taken.folder->dir();
-  if (dir.reads_past_cache()) beside_.renew();
-  const auto is_there = [&](int folder, const std::string &name, const os::File &opened) -> Result<bool> {
-    struct stat by_name;
-    const int r = env_.fstatat(folder, name.c_str(), &by_name, AT_SYMLINK_NOFOLLOW);
-    if (r == -ENOENT) return false;
-    if (r < 0) return Failure(opened.error(-r, "look at"));
-    auto ours = opened.stat();
-    if (!ours && is_gone(ours.error())) return false;
-    if (!ours) return Failure(std::move(ours.error()));
-    return ours->st_nlink > 0 && os::same_inode(by_name, *ours);
-  };
-  auto found = is_there(beside_.dir(), beside_.name(), dir);
-  if (found && *found) found = is_there(dir.fd(), taken.journal->name(), taken.journal->file());
+  auto found = is_under_name(beside_.dir(), beside_.name(), dir);
+  if (found && *found) found = is_under_name(dir.fd(), taken.journal->name(), taken.journal->file());
   if (!found) return Failure(std::move(found.error()));
   if (*found) return {};
+  if (dir.reads_past_cache())
+    return fail(Status::file_changed, "another host has taken over what was begun here with ", in_quotes(file_.path()),
+                ", as this one was stopped or cut off, and lost its locks; open it anew");
   return fail(Status::io, "the journal folder of ", in_quotes(file_.path()),
               " was removed while a change was being made; nothing was changed; see what removes it, and try again");
 }

@@ -43,7 +43,8 @@ Applied commit_there(Journal &journal, const StillThere &there, bool open) {
   if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});
   if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), open, true});
   if (auto found = there(); !found) {
-    const bool stands = journal.give_up();
+    // Another host that acts on the record may be carrying it out.
+    const bool stands = journal.file().reads_past_cache() || journal.give_up();
     return Failed({std::move(found.error()), stands && open, stands});
   }
   return {};

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "journal/claim.h"
 #include "journal/hot_journal.h"
 #include "journal/identity.h"
 #include "journal/move_aside.h"
@@ -62,8 +63,15 @@ Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, 
   for (const std::string &name : names) {
     if (name == query.own) continue;
     ST_TRY(auto looked, look_at(folder, name, data, true));
-    if (!looked || looked->waits()) continue;
-    ST_TRY(settle_idle(folder, name, *looked));
+    if (!looked) continue;
+    if (looked->waits()) {  // only now: its writer is at it, or has lost its locks
+      if (!folder.dir().reads_past_cache() || !looked->file) continue;
+      ST_TRY(auto held, who_holds(*looked));
+      if (held == Holder::nobody) return false;
+      continue;
+    }
+    ST_TRY(auto settled, settle_idle(folder, name, *looked));
+    if (!settled) return false;
   }
   return true;
 }
@@ -92,9 +100,9 @@ class Recovery {
   }
 
  private:
-  Result<void> settle(const Folder &folder, const std::string &name, Found &hot, const os::File &data,
+  Result<void> settle(const Folder &folder, std::string name, Found &hot, const os::File &data,
                       const struct stat &identity);
-  Result<void> drop_done(const Folder &folder, const std::string &name, const Found &done, const struct stat &identity);
+  Result<void> drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity);
   Result<void> put_aside(const Folder &folder, const std::string &name, const std::string &why);
 
   const os::Location &file_;
@@ -158,8 +166,7 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
 }
 
 // It must stay as long as a super-journal may ask for it, which a power cut may bring back.
-Result<void> Recovery::drop_done(const Folder &folder, const std::string &name, const Found &done,
-                                 const struct stat &identity) {
+Result<void> Recovery::drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity) {
   ST_TRY(auto decision, decision_on(file_, done.record, identity, true));
   if (decision == Decision::unknown || (decision == Decision::yes && leaves_done_)) return {};
   if (decision == Decision::yes) {
@@ -167,23 +174,30 @@ Result<void> Recovery::drop_done(const Folder &folder, const std::string &name, 
     super_ = file_.beside(done.record.super_of);
     return {};
   }
-  ST_TRY(auto dropped, drop_if_idle(folder, name, done));
+  const std::string told = text("journal ", name, ": its transaction was finished; it was dropped");
+  ST_TRY(auto dropped, drop_if_idle(folder, &name, done));
   if (!dropped) return {};
   ++result.dropped;
-  tell(LogLevel::info, Status::ok, text("journal ", name, ": its transaction was finished; it was dropped"));
+  tell(LogLevel::info, Status::ok, told);
   return {};
 }
 
-Result<void> Recovery::settle(const Folder &folder, const std::string &name, Found &hot, const os::File &data,
+Result<void> Recovery::settle(const Folder &folder, std::string name, Found &hot, const os::File &data,
                               const struct stat &identity) {
-  const std::string dropped_for = text("journal ", name, ": its transaction had not committed; it was dropped");
+  const std::string shown = text("journal ", name);
+  const std::string dropped_for = shown + ": its transaction had not committed; it was dropped";
   if (!hot.waits()) {
-    ST_TRY(auto dropped, drop_if_idle(folder, name, hot));
-    if (!dropped) return {};
-    ++result.dropped;
-    tell(LogLevel::info, Status::ok, dropped_for);
-    return {};
+    ST_TRY(auto dropped, drop_if_idle(folder, &name, hot));
+    if (dropped) {
+      ++result.dropped;
+      tell(LogLevel::info, Status::ok, dropped_for);
+    }
+    if (dropped || !hot.waits()) return {};
   }
+  ST_TRY(auto ours, claim(folder, &name, hot));
+  if (!ours) return {};
+  // Its writer was alive, and has finished.
+  if (!hot.waits()) return empty_and_drop(folder, name, hot);
   bool never_was = false;  // a part, and the whole was not committed
   if (hot.verdict.is_good() && hot.record.is_part()) {
     ST_TRY(auto decision, decision_on(file_, hot.record, identity));
@@ -212,12 +226,13 @@ Result<void> Recovery::settle(const Folder &folder, const std::string &name, Fou
     hot.verdict = Verdict::bad(text("its super-journal, beside ", in_quotes(hot.record.super_of), ", is gone"));
   if (!hot.verdict.is_good()) return put_aside(folder, name, hot.verdict.why());
   ST_TRY(confirm(hot));
+  ST_TRY(check_claimed(folder, name, hot));
   ST_TRY(replay.apply());
   ST_TRY(empty_and_drop(folder, name, hot));
   const bool undone = hot.record.is_undo();
   ++(undone ? result.undone : result.applied);
   tell(LogLevel::info, Status::ok,
-       text("journal ", name,
+       text(shown,
             undone ? ": its transaction had not committed; it was rolled back, "
                    : ": its committed transaction was finished, ",
             replay.bytes(), " bytes in ", replay.ranges(), " pieces"));

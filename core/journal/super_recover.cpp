@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "journal/claim.h"
 #include "journal/move_aside.h"
 #include "journal/roll_forward.h"
 #include "newfile/temporary_file.h"
@@ -59,7 +60,7 @@ class SuperRecovery {
   }
   Error read_only(Error &&e) const { return means_read_only(e) ? needs_recovery(index_.path(), e) : std::move(e); }
   Result<void> settle_all(const Folder &folder, const struct stat &by_path, const os::File &index);
-  Result<void> settle(const Folder &folder, const std::string &name, Found &super, const os::File &index);
+  Result<void> settle(const Folder &folder, std::string name, Found &super, const os::File &index);
   Result<Verdict> read_list_of(const std::string &name, const Found &super, SuperManifest *list) const;
 
   const os::Location &index_;
@@ -107,11 +108,11 @@ Result<Verdict> SuperRecovery::read_list_of(const std::string &name, const Found
   return Verdict::good();
 }
 
-Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name, Found &super, const os::File &index) {
+Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found &super, const os::File &index) {
   if (!super.waits()) {
-    ST_TRY(auto dropped, drop_if_idle(folder, name, super));
+    ST_TRY(auto dropped, drop_if_idle(folder, &name, super));
     result.dropped += dropped;
-    return {};
+    if (dropped || !super.waits()) return {};
   }
   SuperManifest list;
   ST_TRY(auto verdict, read_list_of(name, super, &list));
@@ -130,6 +131,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, const std::string &name
     return {};
   }
   ST_TRY(confirm(super));
+  ST_TRY(check_claimed(folder, name, super));
   ST_TRY(forward.apply());
   ST_TRY(empty_and_drop(folder, name, super));
   forward.drop_parts();

@@ -83,7 +83,9 @@ Result<void> ShardCommit::run(const std::function<Result<void>()> &approve) {
   // The point of no return, for all of them, if what recovery needs is there.
   if (auto decided = decision_.taken.journal->commit(); !decided) return open_outcome(std::move(decided.error()));
   if (auto there = check_all_is_there(); !there) {
-    if (decision_.taken.journal->give_up()) return open_outcome(std::move(there.error()));
+    // As in commit_there().
+    write::Journal &super = *decision_.taken.journal;
+    if (super.file().reads_past_cache() || super.give_up()) return open_outcome(std::move(there.error()));
     drop_all();
     return there;
   }

@@ -57,6 +57,7 @@ class Mutant:
 JOURNAL = "core/journal/journal.cpp"
 RECOVER = "core/journal/recover.cpp"
 HOT_JOURNAL = "core/journal/hot_journal.cpp"
+CLAIM = "core/journal/claim.cpp"
 EXCLUSIVE = "core/os/exclusive.cpp"
 RANGE_LOCK_H = "core/os/range_lock.h"
 TURNSTILE = "core/os/turnstile.cpp"
@@ -110,6 +111,20 @@ MUTANTS = [
     Mutant("hosts: bytes locked, not pages", "core/os/range_lock.cpp",
            "  if (!file.reads_past_cache()) return ranges;\n", "  if (!ranges.empty()) return ranges;\n"),
     Mutant("hosts: a publish copies what the kernel remembers", TRANSFER, " && !from.reads_past_cache()", ""),
+    Mutant("hosts: a writer does not ask for its journal before the record", PATCH,
+           "  if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});\n", ""),
+    Mutant("hosts: a parked journal is used again without asking for it", FOLDER,
+           "if (taken.journal && check_beside(taken)) return taken;", "if (taken.journal) return taken;"),
+    Mutant("hosts: a journal's name is believed from the cache", CLAIM,
+           "  if (opened.reads_past_cache()) env.renew_name(folder, name.c_str());\n", ""),
+    Mutant("hosts: a journal is acted on under its writer's name", CLAIM,
+           "  if (!dir.reads_past_cache() || !found.file || is_of_several(found)) return true;\n", "  if (name) return true;\n"),
+    Mutant("hosts: a journal is not read anew when it was claimed", CLAIM, "  ST_TRY(read_state(found));\n", ""),
+    Mutant("hosts: a record that another host may act on is taken back", PATCH,
+           "journal.file().reads_past_cache() || journal.give_up()", "journal.give_up()"),
+    Mutant("hosts: what another host took is staged anew under lost locks", STAGING,
+           "  if (there || staged.journal.journal->file().reads_past_cache()) return there;\n", "  if (there) return there;\n"),
+    Mutant("hosts: a recoverer does not ask for what it claimed", RECOVER, "  ST_TRY(check_claimed(folder, name, hot));\n", ""),
     Mutant("hosts: a refresh believes the cache", "core/file/data_file.cpp", "look(true)", "look(false)"),
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
            "if (record_.is_undo())\n    ST_TRY(file_.sync());\n  if (name_durable_) return {};", quick=True),
@@ -274,7 +289,7 @@ MUTANTS = [
     Mutant("what was staged in a folder that is gone is not staged anew", PATCH_COMMIT,
            "  ST_TRY(restage_if_gone(staged));\n", ""),
     Mutant("a journal that went after its record is believed in", PATCH,
-           "  if (auto found = there(); !found) {\n    const bool stands", "  if (Result<void> found; !found) {\n    const bool stands"),
+           "  if (auto found = there(); !found) {\n    // Another", "  if (Result<void> found; !found) {\n    // Another"),
     Mutant("shards: a part that went before the decision is carried out", SHARDS_COMMIT,
            "  if (auto there = check_all_is_there(); !there) {", "  if (Result<void> there; !there) {"),
     # several files
@@ -305,12 +320,13 @@ MUTANTS = [
            "  if (found.size > 0)\n    ST_TRY(empty(found));\n", ""),
     Mutant("what was moved aside may come back", MOVE_ASIDE, "      ST_TRY(dir.sync());\n", ""),
     Mutant("what a dead writer had emptied is not made durable", RECOVER, "  if (!journals.idle) return true;\n", "  return true;\n"),
-    Mutant("shards: what a dead writer had marked as done is not made durable", HOT_JOURNAL, "found.is_done() ? mark_done(found)", "found.is_done() ? Result<void>()"),
+    Mutant("shards: what a dead writer had marked as done is not made durable", HOT_JOURNAL, "    ST_TRY(mark_done(found));\n", "    ;\n"),
     Mutant("what a dead writer had emptied is dropped before that is durable", HOT_JOURNAL,
-           "  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);", "  if (found.is_done()) return mark_done(found);\n  drop(folder, name);\n  return {};"),
+           "    if (ours) ST_TRY(empty_and_drop(folder, name, found));\n", "    if (ours) drop(folder, name);\n"),
     Mutant("what a failed sync has lost is not written once more", HOT_JOURNAL,
-           "  return found.is_done() ? mark_done(found) : empty_and_drop(folder, name, found);", "  return found.file.sync_data();"),
-    Mutant("a journal that a dying writer has emptied is not synced", HOT_JOURNAL, "  if (held == Holder::writer) return sync_for(found);\n", "  if (held == Holder::writer) return {};\n"),
+           "    ST_TRY(mark_done(found));\n  } else {\n    ST_TRY(auto ours, claim(folder, &name, found));\n    if (found.waits()) return false;\n    if (ours) ST_TRY(empty_and_drop(folder, name, found));\n  }",
+           "    ST_TRY(found.file.sync_data());\n  } else {\n    ST_TRY(found.file.sync_data());\n  }"),
+    Mutant("a journal that a dying writer has emptied is not synced", HOT_JOURNAL, "    ST_TRY(sync_for(found));\n", "    ;\n"),
     Mutant("the lock on a journal does not tell of a record", JOURNAL, "  ST_TRY(lock_.try_take(recorded));\n", ""),
     Mutant("the lock on a journal tells of a record for ever", JOURNAL, "  static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often\n", ""),
     Mutant("it is asked whether a journal is locked, and then how", HOT_JOURNAL,

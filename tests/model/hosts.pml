@@ -1,7 +1,8 @@
 /* Two hosts and a server. Two tensors lie in one page. A host's page cache may be stale for ever, and its locks may be
    lost while it is frozen, without a word. A host is frozen wherever the other host's steps come in between.
-   The rules: what decides is read past the cache; locks are rounded out to pages; a writer asks, right before its record
-   and again right before its data, whether it was fenced off. README.md says what remains. */
+   The rules: what decides is read past the cache; locks are rounded out to pages. Before anybody acts on a journal that is
+   not his own, he gives it another name, and then reads it once more. A writer asks for its journal by its name: right
+   before its record, again right before its data, and before it uses the journal again. README.md says what remains. */
 #ifndef KILLS
 #define KILLS 1
 #endif
@@ -14,11 +15,11 @@
 byte server[2];              /* the page, as the server has it */
 bool cached[2];              /* has the host a copy of the page? */
 byte cache[4];               /* host, tensor */
-bool record[2], linked[2];   /* of each host's journal, on the server; is it in the folder? */
+bool record[2];              /* of each host's journal, on the server */
+byte name[2], names;         /* of the journal in the folder, or NOBODY; no name is given twice */
 bool knows[2], was[2];       /* what a host's cache says of the other's record */
 byte tensor_of[2], value[2], old[2]; /* what the journal says */
 byte owner[2], whole, journal_lock[2]; /* holder + 1 */
-byte epoch;                  /* lies in the journal folder */
 bool lost[2];                /* the server has dropped this host's locks since it took them */
 bool in_flight[2];           /* from the last question to the data's sync */
 byte kills = KILLS, losses = LOSSES, finished;
@@ -34,20 +35,12 @@ bool open[2], is_new[2];
 #else
 #define PLACE(t) 0
 #endif
-/* Was this writer fenced off? */
-#ifdef EPOCH_ONLY
-#define FENCED (epoch != seen)
+#define IN_FOLDER(k) (name[k] != NOBODY)
+#define RENAMED(k, from) (name[k] != from) /* or removed: by somebody who acts on it */
+#ifdef NO_FENCE
+#define FENCED false
 #else
-#ifdef LINK_ONLY
-#define FENCED (!linked[me])
-#else
-#define FENCED (epoch != seen || !linked[me])
-#endif
-#endif
-#ifdef LINK_ONLY
-#define FENCED_PARKED (!linked[me])
-#else
-#define FENCED_PARKED (epoch != seen)
+#define FENCED RENAMED(me, mine)
 #endif
 /* What a server does that ties requests to locks. */
 #ifdef LOCKED_IO
@@ -89,74 +82,107 @@ inline release(h) {
   }
 }
 
+/* Its writer finds from here on that somebody acts on it; and so does whoever claimed it before. */
+inline claim(k) {
+#ifdef NOT_CLAIMED
+  claimed = name[k]
+#else
+  names++; name[k] = names; claimed = names
+#endif
+}
+
+/* Drops a journal that had no record, and that nobody holds. `hot`: it has a record by the time that it is claimed. */
+inline settle_idle(j) {
+  atomic { may_die; if :: IN_FOLDER(j) && journal_lock[j] == NOBODY -> claim(j) :: else fi }
+  if
+  :: claimed != NOBODY ->
+#ifndef READ_BEFORE
+    atomic { may_die; if :: record[j] -> hot = true; claimed = NOBODY :: else fi }
+#endif
+  :: else
+  fi;
+  if
+  :: claimed != NOBODY ->
+    atomic { may_die; record[j] = false }
+    atomic { may_die; if :: !RENAMED(j, claimed) -> name[j] = NOBODY :: else fi; claimed = NOBODY }
+  :: else
+  fi
+}
+
 inline recover(me) {
-  atomic { owner[0] == NOBODY && owner[1] == NOBODY && whole == NOBODY && (me == 0 || LANDED(0)) && (me == 1 || LANDED(1)) -> whole = me + 1; if :: me < 2 -> lost[me] = false :: else fi }
-  atomic { epoch++; seen = epoch; printf("host %d recovers; epoch %d\n", me, epoch) }
+  atomic { owner[0] == NOBODY && owner[1] == NOBODY && whole == NOBODY && (me == 0 || LANDED(0)) && (me == 1 || LANDED(1)) -> whole = me + 1; if :: me < 2 -> lost[me] = false :: else fi; printf("host %d recovers\n", me) }
   i = 0;
   do
   :: i == 2 -> break
-  :: i < 2 && linked[i] && record[i] ->
-    d_step { printf("host %d finds the record of host %d: tensor %d, %d to %d; it is %d\n", me, i, tensor_of[i], old[i], value[i], server[tensor_of[i]]); assert(server[tensor_of[i]] == value[i] || server[tensor_of[i]] == old[i]) } /* else: foreign */
-    atomic { /* a recoverer may lose its lock, too: asked past the cache, then in flight */
-      may_die;
-      if
-      :: epoch != seen || (me < 2 && (lost[me] && REFUSED(me))) || !linked[i] -> break
-      :: else -> if :: me < 2 -> in_flight[me] = true :: else fi
-      fi
-    }
-    atomic { may_die; if :: me == JUDGE || !REFUSED(me) -> server[tensor_of[i]] = value[i] :: else fi; if :: me < 2 -> in_flight[me] = false :: else fi }
-    atomic { may_die; if :: epoch == seen -> record[i] = false; linked[i] = false :: else fi };
+  :: i < 2 && IN_FOLDER(i) && record[i] ->
+    atomic { may_die; if :: IN_FOLDER(i) -> claim(i) :: else fi }
+    if
+    :: claimed != NOBODY && record[i] ->
+      d_step { printf("host %d finds the record of host %d: tensor %d, %d to %d; it is %d\n", me, i, tensor_of[i], old[i], value[i], server[tensor_of[i]]); assert(RENAMED(i, claimed) || server[tensor_of[i]] == value[i] || server[tensor_of[i]] == old[i]) } /* else: foreign */
+      atomic { /* a recoverer may lose its lock, too: asked past the cache, then in flight */
+        may_die;
+        if
+        :: RENAMED(i, claimed) || (me < 2 && (lost[me] && REFUSED(me))) -> break
+        :: else -> if :: me < 2 -> in_flight[me] = true :: else fi
+        fi
+      }
+      atomic { may_die; if :: me == JUDGE || !REFUSED(me) -> server[tensor_of[i]] = value[i] :: else fi; if :: me < 2 -> in_flight[me] = false :: else fi }
+      atomic { may_die; if :: !RENAMED(i, claimed) -> record[i] = false :: else fi }
+      atomic { may_die; if :: !RENAMED(i, claimed) -> name[i] = NOBODY :: else fi }
+    :: else
+    fi;
+    claimed = NOBODY;
     i++
-  :: i < 2 && linked[i] && !record[i] && journal_lock[i] == NOBODY -> atomic { may_die; linked[i] = false }; i++
-  :: i < 2 && (!linked[i] || (!record[i] && journal_lock[i] != NOBODY)) -> i++
+  :: i < 2 && IN_FOLDER(i) && !record[i] && journal_lock[i] == NOBODY ->
+    settle_idle(i);
+    if :: hot -> hot = false :: else -> i++ fi
+  :: i < 2 && (!IN_FOLDER(i) || (!record[i] && journal_lock[i] != NOBODY)) -> i++
   od;
-  atomic { if :: whole == me + 1 -> resolve(3) :: else fi };
+  atomic { claimed = NOBODY; if :: whole == me + 1 -> resolve(3) :: else fi };
   i = 0;
   release(me)
 }
 
 proctype host(byte me; byte txns) {
-  byte i, k, seen, other = 1 - me;
-  bool hot, again_used;
+  byte i, k, mine, claimed, other = 1 - me;
+  bool hot, idle;
   do
   :: txns == 0 -> break
   :: txns > 0 ->
 #ifndef REUSED_BLINDLY
     /* A recoverer may be reading the parked journal, if its lock was lost. */
-    atomic { if :: again_used && FENCED_PARKED -> goto fenced :: else -> again_used = true fi }
+    atomic { if :: mine != NOBODY && FENCED -> goto fenced :: else fi }
 #endif
     atomic { /* 1. stage */
       may_die;
       txns--;
       if :: tensor_of[me] = 0 :: tensor_of[me] = 1 fi;
       if :: value[me] = 1 + me :: me == 1 -> value[me] = 0 fi;
-      linked[me] = true; record[me] = false; journal_lock[me] = me + 1
+      if :: mine == NOBODY -> names++; name[me] = names; mine = names :: else fi;
+      record[me] = false; journal_lock[me] = me + 1
     }
 again:
     atomic { /* 2. lock */
       whole == NOBODY && owner[PLACE(tensor_of[me])] == NOBODY && LANDED(other) ->
       owner[PLACE(tensor_of[me])] = me + 1;
-      lost[me] = false; journal_lock[me] = me + 1; seen = epoch;
-      if :: !linked[me] -> linked[me] = true; record[me] = false :: else fi; /* restage_if_gone */
-      printf("host %d locks tensor %d for value %d; epoch %d\n", me, tensor_of[me], value[me], seen)
+      lost[me] = false;
+      printf("host %d locks tensor %d for value %d\n", me, tensor_of[me], value[me])
     }
     atomic { /* look, past the cache */
       may_die;
 #ifdef STALE_LOOK
       if :: !knows[me] -> knows[me] = true; was[me] = record[other] :: else fi;
-      hot = linked[other] && was[me];
+      hot = IN_FOLDER(other) && was[me];
 #else
-      hot = linked[other] && record[other];
+      hot = IN_FOLDER(other) && record[other];
 #endif
       if
       :: hot && (journal_lock[other] == NOBODY || PLACE(tensor_of[other]) == PLACE(tensor_of[me])) -> skip
       :: else -> hot = false
       fi;
-      if
-      :: !hot && linked[other] && !record[other] && journal_lock[other] == NOBODY -> linked[other] = false /* settle_idle */
-      :: else
-      fi
+      idle = IN_FOLDER(other) && !record[other] && journal_lock[other] == NOBODY
     }
+    if :: idle -> settle_idle(other); idle = false :: else fi;
     if
     :: hot -> release(me); hot = false; recover(me); goto again
     :: else
@@ -171,13 +197,22 @@ again:
 #endif
       old[me] = cache[2 * me + tensor_of[me]]
     }
-#ifndef NO_FENCE
     atomic { may_die; if :: FENCED -> goto fenced :: else fi }
-#endif
     /* 5. and 6. the record, durable: into a file that may have no name by now */
-    atomic { may_die; if :: REFUSED(me) -> goto fenced :: else -> record[me] = true; open[me] = linked[me]; printf("host %d writes its record; in the folder: %d\n", me, linked[me]) fi }
-#if !defined(NO_FENCE) && !defined(NO_CHECK_AFTER)
-    atomic { may_die; if :: FENCED -> goto fenced :: else fi; in_flight[me] = true }
+    atomic { may_die; if :: REFUSED(me) -> goto fenced :: else -> record[me] = true; open[me] = IN_FOLDER(me); printf("host %d writes its record; in the folder: %d\n", me, IN_FOLDER(me)) fi }
+#ifndef NO_CHECK_AFTER
+    atomic {
+      may_die;
+      if
+      :: FENCED ->
+#ifdef TAKEN_BACK
+        record[me] = false; open[me] = false; /* "nothing was changed" */
+#endif
+        goto fenced
+      :: else
+      fi;
+      in_flight[me] = true
+    }
 #else
     atomic { in_flight[me] = true }
 #endif
@@ -203,14 +238,14 @@ again:
   od;
   goto gone;
 fenced:
-  printf("host %d is fenced off\n", me); /* ST_E_NEEDS_RECOVERY; the handle is poisoned */
+  printf("host %d is fenced off\n", me); /* after the record ST_E_NEEDS_RECOVERY; the handle is poisoned */
 dead:
   printf("host %d ends\n", me);
   release(me);
   journal_lock[me] = NOBODY;
 gone: /* close */
-  atomic { if :: journal_lock[me] == me + 1 -> linked[me] = false; journal_lock[me] = NOBODY :: else fi }
-  atomic { in_flight[me] = false; i = 0; k = 0; seen = 0; again_used = false; finished++ }
+  atomic { if :: mine != NOBODY && journal_lock[me] == me + 1 -> journal_lock[me] = NOBODY; if :: !RENAMED(me, mine) -> name[me] = NOBODY :: else fi :: else fi }
+  atomic { in_flight[me] = false; i = 0; k = 0; claimed = 0; mine = 0; hot = false; idle = false; finished++ }
 }
 
 /* The server drops all locks of a host that it does not hear of. */
@@ -223,7 +258,8 @@ end:
 }
 
 proctype judge() {
-  byte i, k, seen;
+  byte i, k, claimed;
+  bool hot;
   finished == 2 -> kills = 0;
   recover(JUDGE);
 dead: skip

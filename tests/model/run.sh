@@ -65,8 +65,9 @@ hosts safe -DLOSSES=0
 hosts safe -DKILLS=0
 hosts safe -DKILLS=1
 hosts safe -DLOCKED_IO
-hosts fault -DLINK_ONLY
-hosts fault -DEPOCH_ONLY
+hosts fault -DNOT_CLAIMED
+hosts fault -DREAD_BEFORE
+hosts fault -DTAKEN_BACK
 hosts fault -DREUSED_BLINDLY
 hosts fault -DSTALE_LOOK
 hosts fault -DSTALE_READ

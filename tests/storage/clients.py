@@ -67,6 +67,10 @@ class Client:
         self._process = None
         self.mount()
 
+    @property
+    def process(self):
+        return self._process
+
     def _start(self):
         return start(self._command, self._log, self._environment)
 
@@ -104,13 +108,15 @@ class Client:
 class Sshfs(Client):
     """A folder of this machine through sshfs, joined to an sftp-server by two pipes: no sshd, no keys, no port."""
 
-    def __init__(self, source, mountpoint):
-        super().__init__(mountpoint, [program("sshfs"), "-f", "-o", "passive,ro", f":{source}", mountpoint])
+    def __init__(self, source, mountpoint, writable=False):
+        self._only_reads = [] if writable else ["-R"]
+        options = "passive" if writable else "passive,ro"
+        super().__init__(mountpoint, [program("sshfs"), "-f", "-o", options, f":{source}", mountpoint])
 
     def _start(self):
         to_server, to_client = os.pipe(), os.pipe()
         try:
-            self._server = start([SFTP_SERVER, "-R"], self._log, stdin=to_server[0], stdout=to_client[1])
+            self._server = start([SFTP_SERVER, *self._only_reads], self._log, stdin=to_server[0], stdout=to_client[1])
             return start(self._command, self._log, stdin=to_client[0], stdout=to_server[1])
         finally:
             for fd in (*to_server, *to_client):

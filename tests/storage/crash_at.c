@@ -11,6 +11,7 @@
  *           =error    the call does nothing and fails with CRASH_ERRNO
  *           =remove   the folder CRASH_FOLDER is removed with the files in it before the call, which then goes on;
  *                     the process says "removed"
+ *           =stop     it is stopped before the call (SIGSTOP), which goes on when somebody wakes it up
  *   CRASH_FILE=path   only writes to this file count
  *
  * The counted calls: pwrite, fsync, fdatasync, fallocate, unlinkat, mkdirat,
@@ -22,6 +23,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/types.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,14 +38,14 @@
 enum { EXIT_CODE = 9 };
 
 static long calls, at;
-static enum { DO_EXIT, DO_EXIT_AFTER, DO_TEAR, DO_CUT, DO_CUT_AFTER, DO_ERROR, DO_REMOVE } action;
+static enum { DO_EXIT, DO_EXIT_AFTER, DO_TEAR, DO_CUT, DO_CUT_AFTER, DO_ERROR, DO_REMOVE, DO_STOP } action;
 static int mount_fd = -1, error_number = EIO;
 static const char *only_file, *folder;
 
 __attribute__((constructor)) static void read_environment(void) {
   const char *n = getenv("CRASH_AT"), *what = getenv("CRASH_DO"), *where = getenv("CRASH_MOUNT"),
              *error = getenv("CRASH_ERRNO");
-  static const char *const names[] = {"exit", "exit-after", "tear", "cut", "cut-after", "error", "remove"};
+  static const char *const names[] = {"exit", "exit-after", "tear", "cut", "cut-after", "error", "remove", "stop"};
   at = n ? atol(n) : 0;
   for (int i = 0; what && i < (int)(sizeof names / sizeof *names); ++i)
     if (!strcmp(what, names[i])) action = i;
@@ -74,6 +76,15 @@ static void remove_folder(void) {
   dprintf(STDOUT_FILENO, "removed\n");
 }
 
+/* Says before which file's call it stops. */
+static void stop(int fd) {
+  char link[64], path[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t n = readlink(link, path, sizeof path - 1);
+  dprintf(STDOUT_FILENO, "stopped %.*s\n", (int)(n > 0 ? n : 0), path);
+  raise(SIGSTOP);
+}
+
 static int counts(int fd, int is_write) {
   if (!only_file) return 1;
   if (!is_write) return 0;
@@ -91,6 +102,7 @@ static int is_the_one(int fd, int is_write) {
   if (action == DO_EXIT) _exit(EXIT_CODE);
   if (action == DO_CUT) cut();
   if (action == DO_REMOVE) remove_folder();
+  if (action == DO_STOP) stop(fd);
   return 1;
 }
 

@@ -1,22 +1,66 @@
 """Several hosts on one machine: clients of one server, each with a mount and so with caches of its own.
 
-GlusterFS by volfiles written here: a brick and two clients on loopback, no management daemon. MooseFS in a network
-namespace with an address of its own, as its chunk server refuses loopback. Every process dies with us.
+The server and each host have a network namespace, with an address in a network that nothing outside of it sees. So a
+host can be cut off. GlusterFS by volfiles written here: a brick and two clients, no management daemon. Every process
+dies with us.
 """
 
 from __future__ import annotations
 
-import functools
 import os
+import shlex
 import shutil
-import socket
+import signal
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import clients
 
-ADDRESS = "10.77.0.1"  # of the network namespace; nothing outside of it sees it
+NETWORK = "10.77.0"
+SERVER = f"{NETWORK}.1"
+NAMES = ("a", "b")
+
+
+class Network:
+    """A namespace for the server and one for each host, joined by a bridge."""
+
+    def __init__(self, folder, stack):
+        self._folder, self._stack = folder, stack
+        bridge = f"ip link add hub type bridge && ip addr add {SERVER}/24 dev hub"
+        self.server = self._namespace("server", bridge, "hub")
+        self.hosts = []
+        for i, name in enumerate(NAMES):
+            host = self._namespace(name, "true", "lo")
+            self.hosts.append(host)
+            self._at(self.server, f"ip link add up{i} type veth peer name eth0 netns {host}")
+            self._at(self.server, f"ip link set up{i} master hub up")
+            self._at(host, f"ip addr add {NETWORK}.{i + 2}/24 dev eth0 && ip link set eth0 up")
+
+    def _namespace(self, name, script, link):
+        script = f"ip link set lo up && {script} && ip link set {link} up && echo ready && exec cat"
+        command = ["unshare", "-n", "sh", "-c", script]
+        log = self._folder / f"{name}-namespace.log"
+        holder = clients.start(command, log, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._stack.callback(clients.stop, holder)
+        if holder.stdout.readline() != b"ready\n":
+            raise RuntimeError(f"no network namespace: {log.read_text()}")
+        return holder.pid
+
+    @staticmethod
+    def enter(namespace):
+        return ["nsenter", "-n", "-t", str(namespace)]
+
+    def _at(self, namespace, script):
+        subprocess.run([*self.enter(namespace), "sh", "-c", script], check=True)
+
+    def switch(self, host, on):
+        """The command that cuts a host off, without a word to either side, or joins it again."""
+        return shlex.join([*self.enter(self.server), "ip", "link", "set", f"up{host}", "up" if on else "down"])
+
+    def listens(self, port):
+        sockets = [line.split() for line in Path(f"/proc/{self.server}/net/tcp").read_text().splitlines()[1:]]
+        return any(s[1].endswith(f":{port:04X}") and s[3] == "0A" for s in sockets)
 
 
 def _volume(name, kind, below=(), **options):
@@ -26,27 +70,34 @@ def _volume(name, kind, below=(), **options):
     return "\n".join([*lines, "end-volume", ""])
 
 
-def _free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Hosts:
-    """`mounts`: the same folder, as each host sees it. `client(i).process` is what a host's mount lives in."""
+    """`mounts`: the same folder, as each host sees it. `life`: after so many seconds a server and a host that do not
+    hear of each other give up, as far as the filesystem does."""
 
-    def __init__(self, folder):
-        self.folder, self._stack, self.clients = folder, ExitStack(), []
+    def __init__(self, folder, *options, life=42):
+        self.folder, self.life, self._stack, self.clients = folder, life, ExitStack(), []
         folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.network = Network(folder, self._stack)
+            self.servers = []  # each in a shell that starts it again
+            self.serve()
+            for host, name in enumerate(NAMES):
+                self._mount([*self.network.enter(self.network.hosts[host]), *self.client(name), *options], name)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def mounts(self):
         return [c.mountpoint for c in self.clients]
 
-    def _start(self, command, name):
-        process = clients.start(command, self.folder / f"{name}.log")
-        self._stack.callback(clients.stop, process)
-        return process
+    def _serve(self, command, name, port):
+        again = shlex.join(["setpriv", "--pdeathsig", "KILL", *map(str, command)])
+        enter = self.network.enter(self.network.server)
+        shell = clients.start([*enter, "sh", "-c", f"while :; do {again}; done"], self.folder / f"{name}.log")
+        self._stack.callback(clients.stop, shell)
+        self.servers.append(shell.pid)
+        clients.disk.wait_until(lambda: self.network.listens(port), f"{name} at port {port}")
 
     def _mount(self, command, name):
         mountpoint = self.folder / name
@@ -54,7 +105,31 @@ class Hosts:
         self._stack.callback(client.close)
         self.clients.append(client)
 
+    # What a storm is troubled with: commands of a shell, which undo what they do.
+    def freeze(self, host):
+        """The FUSE client of a host is stopped for longer than the server remembers it."""
+        pid = self.clients[host].process.pid
+        return f"kill -STOP {pid} && sleep {self.life + 4} && kill -CONT {pid}"
+
+    def cut(self, host):
+        """The network of a host is cut for longer than the server remembers it."""
+        return f"{self.network.switch(host, False)} && sleep {self.life + 4} && {self.network.switch(host, True)}"
+
+    def restart(self):
+        """The servers are killed, and start again; that takes GlusterFS 3 s and MooseFS 11."""
+        return " && ".join([*(f"pkill -KILL -P {shell}" for shell in self.servers), f"sleep {self.life + 8}"])
+
+    @contextmanager
+    def cut_off(self, host):
+        subprocess.run(self.network.switch(host, False), shell=True, check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(self.network.switch(host, True), shell=True, check=True)
+
     def close(self):
+        for client in self.clients:
+            client.process.send_signal(signal.SIGCONT)
         self._stack.close()
 
     def __enter__(self):
@@ -65,64 +140,57 @@ class Hosts:
 
 
 class GlusterFs(Hosts):
-    def __init__(self, folder, *options):
-        super().__init__(folder)
-        try:
-            self.serve(_free_port())
-            for name in ("a", "b"):
-                log = folder / f"{name}-client.log"
-                command = ["glusterfs", "-N", "-f", folder / "client.vol", "-l", log, *options, "MOUNT"]
-                self._mount(command, name)
-        except BaseException:
-            self.close()
-            raise
+    PORT = 24007
 
-    def serve(self, port):
+    def client(self, name):
+        return ["glusterfs", "-N", "-f", self.folder / "client.vol", "-l", self.folder / f"{name}-client.log", "MOUNT"]
+
+    def serve(self):
         brick = self.folder / "brick"
         brick.mkdir()
-        loopback = {"transport__socket__bind_address": "127.0.0.1", "transport__socket__listen_port": port}
+        gives_up = {
+            "transport__tcp_user_timeout": self.life,
+            "transport__socket__keepalive": 1,
+            "transport__socket__keepalive_time": max(1, self.life // 2),
+            "transport__socket__keepalive_interval": 1,
+            "transport__socket__keepalive_count": max(1, self.life // 2),
+        }
+        bind = {"transport__socket__bind_address": SERVER, "transport__socket__listen_port": self.PORT}
+        tcp = {"transport_type": "tcp"}
         (self.folder / "server.vol").write_text(
             _volume("disk", "storage/posix", directory=brick)
             + _volume("locks", "features/locks", ["disk"])
-            + "volume server\n  type protocol/server\n  option transport-type tcp\n"
-            + "".join(f"  option {k.replace('__', '.').replace('_', '-')} {v}\n" for k, v in loopback.items())
-            + "  option auth.addr.locks.allow 127.0.0.1\n  subvolumes locks\nend-volume\n"
+            + _volume(
+                "server",
+                "protocol/server",
+                ["locks"],
+                **tcp,
+                **bind,
+                **gives_up,
+                **{"auth__addr__locks__allow": f"{NETWORK}.*"},
+            )
         )
         (self.folder / "client.vol").write_text(
-            "volume client\n  type protocol/client\n  option transport-type tcp\n"
-            f"  option remote-host 127.0.0.1\n  option remote-port {port}\n"
-            "  option remote-subvolume locks\nend-volume\n"
+            _volume(
+                "client",
+                "protocol/client",
+                **tcp,
+                **gives_up,
+                remote_host=SERVER,
+                remote_port=self.PORT,
+                remote_subvolume="locks",
+                ping_timeout=self.life,
+            )
         )
-        self._start(["glusterfsd", "-N", "-f", self.folder / "server.vol", "-l", self.folder / "brick.log"], "server")
-        clients.disk.wait_until(lambda: _listens(port), f"GlusterFS at port {port}")
-
-
-def _listens(port):
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
+        command = ["glusterfsd", "-N", "-f", self.folder / "server.vol", "-l", self.folder / "brick.log"]
+        self._serve(command, "glusterfsd", self.PORT)
 
 
 class MooseFs(Hosts):
-    def __init__(self, folder, *options):
-        super().__init__(folder)
-        try:
-            self._holder = self._namespace()
-            self._enter = ["nsenter", "-n", "-t", self._holder]
-            self.serve()
-            for name in ("a", "b"):
-                self._mount([*self._enter, "mfsmount", "MOUNT", "-H", ADDRESS, "-f", *options], name)
-        except BaseException:
-            self.close()
-            raise
+    PORTS = {"master": 9421, "chunkserver": 9422}
 
-    def _namespace(self):
-        script = f"ip link set lo up && ip addr add {ADDRESS}/32 dev lo && echo ready && exec sleep infinity"
-        command = ["unshare", "-n", "sh", "-c", script]
-        holder = clients.start(command, self.folder / "namespace.log", stdout=subprocess.PIPE)
-        self._stack.callback(clients.stop, holder)
-        if holder.stdout.readline() != b"ready\n":
-            raise RuntimeError(f"no network namespace: {(self.folder / 'namespace.log').read_text()}")
-        return holder.pid
+    def client(self, name):
+        return ["mfsmount", "MOUNT", "-H", SERVER, "-f"]
 
     def serve(self):
         for name in ("master", "chunks", "store"):
@@ -131,7 +199,7 @@ class MooseFs(Hosts):
         (self.folder / "exports").write_text("* / rw,alldirs,admin,maproot=0:0\n")
         (self.folder / "disks").write_text(f"{self.folder / 'store'}\n")
         user = {"WORKING_USER": "root", "WORKING_GROUP": "root"}
-        listens = {f"{name}_LISTEN_HOST": ADDRESS for name in ("MATOML", "MATOCS", "MATOCL")}
+        listens = {f"{name}_LISTEN_HOST": SERVER for name in ("MATOML", "MATOCS", "MATOCL")}
         self._configure(
             "master", **user, **listens, DATA_PATH=self.folder / "master", EXPORTS_FILENAME=self.folder / "exports"
         )
@@ -141,17 +209,14 @@ class MooseFs(Hosts):
             DATA_PATH=self.folder / "chunks",
             HDD_CONF_FILENAME=self.folder / "disks",
             HDD_LEAVE_SPACE_DEFAULT="16MiB",
-            MASTER_HOST=ADDRESS,
-            BIND_HOST=ADDRESS,
-            CSSERV_LISTEN_HOST=ADDRESS,
+            MASTER_HOST=SERVER,
+            BIND_HOST=SERVER,
+            CSSERV_LISTEN_HOST=SERVER,
         )
-        for name, port in (("master", 9421), ("chunkserver", 9422)):
-            self._start([*self._enter, f"mfs{name}", "-f", "-c", self.folder / f"{name}.cfg", "start"], name)
-            clients.disk.wait_until(functools.partial(self._listens, port), f"mfs{name} at port {port}")
-
-    def _listens(self, port):
-        sockets = [line.split() for line in Path(f"/proc/{self._holder}/net/tcp").read_text().splitlines()[1:]]
-        return any(s[1].endswith(f":{port:04X}") and s[3] == "0A" for s in sockets)
+        for name, port in self.PORTS.items():
+            # `-a`: the master reads its logs of changes when it was killed.
+            again = ["-a"] if name == "master" else []
+            self._serve([f"mfs{name}", "-f", *again, "-c", self.folder / f"{name}.cfg", "start"], f"mfs{name}", port)
 
     def _configure(self, name, **values):
         (self.folder / f"{name}.cfg").write_text("".join(f"{key} = {value}\n" for key, value in values.items()))
@@ -163,25 +228,25 @@ RIGS = {
     "moosefs": (MooseFs, []),
 }
 NEEDS = {
-    "glusterfs": ["glusterfs", "glusterfsd"],
-    "glusterfs-fresh-opens": ["glusterfs", "glusterfsd"],
+    "glusterfs": ["glusterfs", "glusterfsd", "nsenter", "ip"],
+    "glusterfs-fresh-opens": ["glusterfs", "glusterfsd", "nsenter", "ip"],
     "moosefs": ["mfsmaster", "mfschunkserver", "mfsmount", "nsenter", "ip"],
 }
 
 
-def make(kind, folder):
+def make(kind, folder, **options):
     """A rig; its `mounts` are writable, and empty."""
-    rig, options = RIGS[kind]
-    made = rig(Path(folder), *options)
+    rig, words = RIGS[kind]
+    made = rig(Path(folder), *words, **options)
     try:
-        clients.disk.wait_until(lambda: _writable(made.mounts[0]), f"{kind} to take a file")
+        clients.disk.wait_until(lambda: is_writable(made.mounts[0]), f"{kind} to take a file")
     except BaseException:
         made.close()
         raise
     return made
 
 
-def _writable(mount):
+def is_writable(mount):
     probe = mount / "probe"
     try:
         if os.statvfs(mount).f_bavail == 0:  # no disk has reported yet, and a write would wait for one for minutes

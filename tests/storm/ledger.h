@@ -36,6 +36,15 @@ class Ledger {
   // What a worker is at, for a dump if the storm stops.
   void doing(uint32_t worker, const char *what) { workers_[worker].doing.store(what, std::memory_order_relaxed); }
 
+  // Set before there are workers: the storage fails now and then, and calls may say so.
+  std::atomic<bool> rough = false;
+  // Is that an answer of storage that fails? Each but ST_E_NEEDS_RECOVERY says that nothing was changed.
+  bool may_fail_with(st_status status) const {
+    return rough && (status == ST_E_IO || status == ST_E_NEEDS_RECOVERY || status == ST_E_POISONED ||
+                     status == ST_E_FILE_CHANGED || status == ST_E_TXN_FAILED);
+  }
+
+  std::atomic<uint64_t> failures = 0;
   std::atomic<uint64_t> commits = 0, publishes = 0, busy = 0, recoveries = 0, writer_opens = 0, reads = 0;
 
   // ---- the parent's side, when the worker is dead or everybody is

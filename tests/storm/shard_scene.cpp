@@ -59,14 +59,15 @@ std::string why_not_read(st_file *file, std::mt19937_64 &random, uint64_t *reads
 
 }  // namespace
 
-ShardScene::ShardScene(const std::string &folder)
-    : folder_(folder),
-      data_file_(folder + "/model"),
-      path_(data_file_ + "/model.safetensors.index.json"),
-      layout_({4099, 65537, 509, 30007, 8, 511, 4096, 20011, 4099, 65537, 509, 30007, 131071, 262147, 4096, 12289}) {
-  for (uint32_t s = 0; s < shards; ++s)
-    shard_paths_[s] = data_file_ + "/model-0000" + std::to_string(s + 1) + "-of-00004.safetensors";
+ShardScene::Host::Host(const std::string &at)
+    : folder(at), model(folder + "/model"), path(model + "/model.safetensors.index.json") {
+  for (uint32_t s = 0; s < ShardScene::shards; ++s)
+    paths[s] = model + "/model-0000" + std::to_string(s + 1) + "-of-00004.safetensors";
 }
+
+ShardScene::ShardScene(const std::string &folder, const std::string &elsewhere)
+    : hosts_{Host(folder), Host(elsewhere.empty() ? folder : elsewhere)},
+      layout_({4099, 65537, 509, 30007, 8, 511, 4096, 20011, 4099, 65537, 509, 30007, 131071, 262147, 4096, 12289}) {}
 
 Bytes ShardScene::slot_value(uint32_t cell, uint64_t version) {
   Bytes bytes(8 + version * 7919 % 9001);
@@ -83,7 +84,7 @@ std::optional<std::string> ShardScene::slot_name(st_file *file, uint32_t cell) {
 }
 
 void ShardScene::make() const {
-  fs::create_directory(data_file_);
+  fs::create_directory(hosts_[0].model);
   std::string weight_map;
   uint64_t total = 0;
   for (uint32_t s = 0; s < shards; ++s) {
@@ -101,14 +102,14 @@ void ShardScene::make() const {
       described[i].nbytes = sizes[i], described[i].data = values[i].data();
       total += sizes[i];
       weight_map += (weight_map.empty() ? "\"" : ", \"") + names[i] + "\": \"" +
-                    fs::path(shard_paths_[s]).filename().string() + "\"";
+                    fs::path(shard_of_host(0, s)).filename().string() + "\"";
     }
     const st_metadata format = {"format", 6, "pt", 2};
     if (const st_status status =
-            st_save(shard_paths_[s].c_str(), described.data(), described.size(), &format, 1, nullptr))
+            st_save(shard_of_host(0, s).c_str(), described.data(), described.size(), &format, 1, nullptr))
       std::fprintf(stderr, "%s\n", said("st_save", status).c_str()), std::exit(1);
   }
-  std::ofstream index(path_);
+  std::ofstream index(path());
   index << R"({"metadata": {"total_size": )" << total;
   for (uint32_t c = first_key; c < first_key + keys; ++c) index << ", \"" << key(c) << "\": \"0\"";
   index << R"(}, "weight_map": {)" << weight_map << "}}";
@@ -117,7 +118,8 @@ void ShardScene::make() const {
 void ShardScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) const {
   std::mt19937_64 random(seed);
   for (;;) {
-    const std::string &file_path = random() % 2 ? path_ : shard(static_cast<uint32_t>(random() % shards));
+    const std::string &file_path =
+        random() % 2 ? path_of(worker) : shard_of_host(worker, static_cast<uint32_t>(random() % shards));
     ledger.doing(worker, "st_open for reading");
     st_status status;
     const FileHandle file = open_file(file_path, open_options(0, random() % 2 ? ST_TIMEOUT_FOREVER : 0), &status);
@@ -134,16 +136,18 @@ void ShardScene::read_for_ever(Ledger &ledger, uint32_t worker, uint64_t seed) c
 }
 
 std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
+  const auto here = static_cast<uint32_t>(how);
   auto wrong = [&](const std::string &what) { ledger.complain("when all writers were dead, " + what); };
   if (how == OpenAs::recoverer)
-    if (const st_status status = st_recover(path_.c_str(), nullptr); status != ST_OK) wrong(said("st_recover", status));
+    if (const st_status status = st_recover(path_of(here).c_str(), nullptr); status != ST_OK)
+      wrong(said("st_recover", status));
   // Shards alone; what they show is judged through the index, once each of them was finished so.
   st_status status;
   for (uint32_t s = 0; how == OpenAs::lone && s < shards; ++s)
-    if (!open_file(shard(s), open_options(s % 2 ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status))
+    if (!open_file(shard_of_host(here, s), open_options(s % 2 ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status))
       wrong(said("st_open of a shard alone", status));
-  const FileHandle file =
-      open_file(path_, open_options(how == OpenAs::writer ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status);
+  const FileHandle file = open_file(
+      path_of(here), open_options(how == OpenAs::writer ? ST_OPEN_READ_WRITE : 0, ST_TIMEOUT_FOREVER), &status);
   if (!file) return wrong(said("st_open", status)), std::vector<uint64_t>();
   std::vector<uint64_t> seen;
   for (uint32_t t = 0; t < tensors; ++t) {
@@ -182,11 +186,11 @@ std::vector<uint64_t> ShardScene::judge(Ledger &ledger, OpenAs how) const {
 }
 
 Scene::Tidied ShardScene::tidy() const {
-  if (const st_status status = st_recover(path_.c_str(), nullptr); status != ST_OK)
+  if (const st_status status = st_recover(path().c_str(), nullptr); status != ST_OK)
     return {"when all was done, " + said("st_recover", status), {}};
-  std::set<std::string> expected(shard_paths_.begin(), shard_paths_.end());
-  expected.insert(path_);
-  for (const auto &entry : fs::directory_iterator(data_file_))
+  std::set<std::string> expected(hosts_[0].paths.begin(), hosts_[0].paths.end());
+  expected.insert(path());
+  for (const auto &entry : fs::directory_iterator(hosts_[0].model))
     if (!expected.contains(entry.path().string())) return {{}, entry.path().string()};
   return {};
 }

@@ -29,12 +29,17 @@ class ShardScene final : public Scene {
   // The groups: one tensor in each shard; and the same with a slot and a key.
   static constexpr uint32_t in_place = 0xF, anew = 0xF0 | 1u << first_slot | 1u << first_key;
 
-  explicit ShardScene(const std::string &folder);
+  // `elsewhere`: the same folder as another host sees it; empty: there is one host.
+  ShardScene(const std::string &folder, const std::string &elsewhere);
   const Layout &layout() const { return layout_; }  // of tensors; offsets in it mean nothing
-  const std::string &shard(uint32_t i) const { return shard_paths_[i]; }
+  // Every other one works on the other host.
+  const std::string &path_of(uint32_t one) const { return hosts_[one % 2].path; }
+  const std::string &shard_of_host(uint32_t one, uint32_t i) const { return hosts_[one % 2].paths[i]; }
   static uint32_t shard_of(uint32_t tensor) { return tensor % shards; }
   // A worker's own folder, for files that it does not share.
-  std::string work_folder(uint32_t worker) const { return folder_ + "/work-" + std::to_string(worker); }
+  std::string work_folder(uint32_t worker) const {
+    return hosts_[worker % 2].folder + "/work-" + std::to_string(worker);
+  }
 
   static std::string slot_prefix(uint32_t cell) { return "s" + std::to_string(cell - first_slot) + "."; }
   static std::string key(uint32_t cell) { return "k" + std::to_string(cell - first_key); }
@@ -42,7 +47,7 @@ class ShardScene final : public Scene {
   // The name of the tensor of a slot, as the handle has it. Nothing if there is not exactly one.
   static std::optional<std::string> slot_name(st_file *file, uint32_t cell);
 
-  const std::string &path() const override { return path_; }
+  const std::string &path() const override { return hosts_[0].path; }
   uint32_t cells() const override { return first_key + keys; }
   std::vector<uint32_t> groups() const override { return {in_place, anew}; }
   void make() const override;
@@ -52,8 +57,13 @@ class ShardScene final : public Scene {
   Tidied tidy() const override;
 
  private:
-  const std::string folder_, data_file_, path_;
-  std::array<std::string, shards> shard_paths_;
+  // The scene as a host sees it.
+  struct Host {
+    explicit Host(const std::string &folder);
+    std::string folder, model, path;
+    std::array<std::string, ShardScene::shards> paths;
+  };
+  const std::array<Host, 2> hosts_;
   const Layout layout_;
 };
 

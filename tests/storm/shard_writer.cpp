@@ -20,10 +20,14 @@ constexpr auto changed = {static_cast<st_status>(ST_E_FILE_CHANGED)};
 class ShardWriter : Worker {
  public:
   ShardWriter(const ShardScene &scene, Ledger &ledger, uint32_t worker, uint64_t seed)
-      : Worker(ledger, worker, seed), scene_(scene), layout_(scene.layout()), work_(scene.work_folder(worker)) {}
+      : Worker(ledger, worker, seed),
+        scene_(scene),
+        layout_(scene.layout()),
+        path_(scene.path_of(worker)),
+        work_(scene.work_folder(worker)) {}
 
   void step() {
-    if (!file_ || one_in(20)) reopen(scene_.path(), changed);
+    if (needs_handle()) reopen(path_, changed);
     if (!file_) return;
     if (publishes()) return transact(one_in(2) ? some_free(scene_.cells()) : ShardScene::anew);
     switch (below(12)) {
@@ -85,7 +89,7 @@ class ShardWriter : Worker {
     ledger_.doing(worker_, "st_open of a shard");
     st_file *opened = nullptr;
     const st_open_options options = open_options(ST_OPEN_READ_WRITE, patience());
-    allow("st_open of a shard", st_open(scene_.shard(s).c_str(), &options, &opened));
+    allow("st_open of a shard", st_open(scene_.shard_of_host(worker_, s).c_str(), &options, &opened));
     const FileHandle alone(opened);
     if (!alone) return;
     uint32_t set = 1u << first;
@@ -98,7 +102,7 @@ class ShardWriter : Worker {
     ledger_.doing(worker_, "st_recover");
     auto options = sized<st_recover_options>();
     options.lock_timeout_ms = patience();
-    const std::string &path = one_in(2) ? scene_.path() : scene_.shard(below(ShardScene::shards));
+    const std::string &path = one_in(2) ? path_ : scene_.shard_of_host(worker_, below(ShardScene::shards));
     allow("st_recover", st_recover(path.c_str(), &options));
   }
 
@@ -109,7 +113,7 @@ class ShardWriter : Worker {
     ledger_.doing(worker_, "st_join");
     fs::remove_all(work_);  // with the journals of a dead writer, which are of other copies
     fs::create_directory(work_);
-    if (allow("st_join", st_join(scene_.path().c_str(), from.c_str(), nullptr), changed) != ST_OK) return;
+    if (allow("st_join", st_join(path_.c_str(), from.c_str(), nullptr), changed) != ST_OK) return;
     const uint64_t version = ledger_.take_version();
     uint64_t before = 0;
     {
@@ -137,9 +141,8 @@ class ShardWriter : Worker {
     options.reverse = reverse.empty() ? nullptr : reverse.c_str();
     ledger_.doing(worker_, "st_delta_apply");
     ledger_.intend(worker_, version, group, brings_back);
-    const st_status status =
-        allow("st_delta_apply", st_delta_apply(scene_.path().c_str(), delta.c_str(), &options, nullptr),
-              {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
+    const st_status status = allow("st_delta_apply", st_delta_apply(path_.c_str(), delta.c_str(), &options, nullptr),
+                                   {ST_E_DELTA_BASE, ST_E_FILE_CHANGED});
     settle(version, status);
     return status == ST_OK;
   }
@@ -210,7 +213,7 @@ class ShardWriter : Worker {
 
   const ShardScene &scene_;
   const Layout &layout_;
-  const std::string work_;
+  const std::string path_, work_;
   bool copies_ = false;
   std::deque<Bytes> borrowed_;
 };

@@ -12,9 +12,11 @@
 //   - no journal and no temporary file is left behind.
 //
 //   storm [--shards] [--full | --kills N | --seconds S] [--dir FOLDER [--other-host FOLDER]] [--writers N] [--seed N]
-//         [--stock-reader SCRIPT [--python PYTHON]]
+//         [--trouble COMMAND] [--stock-reader SCRIPT [--python PYTHON]]
 //
 // --other-host: another mount of the same folder. Every other process works there, and judges and recovers there too.
+// --trouble: of one file. Between two judgements a shell runs this command, beside the workers. It does something to
+// the storage, and undoes it before it ends. Calls may then fail, by a status that says what holds; none may hang.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -49,7 +51,7 @@ struct Settings {
   uint32_t writers = 8, readers = 2;
   uint64_t seed = std::random_device{}();
   bool shards = false;
-  std::string folder, other_host, stock_reader, python;
+  std::string folder, other_host, trouble, stock_reader, python;
 };
 
 constexpr auto patience = std::chrono::seconds(60);  // without a single commit: a deadlock
@@ -128,14 +130,17 @@ class Storm {
   std::string run() {
     scene_.make();
     ledger_.start_over(std::vector<uint64_t>(scene_.cells(), 0));
+    ledger_.rough = !settings_.trouble.empty();
     StockReader stock(settings_, scene_.path());
     for (uint32_t w = 0; w < settings_.writers + settings_.readers; ++w) pids_.push_back(start(w));
 
     std::string wrong;
     while (wrong.empty() && !is_over()) {
       const uint64_t until = kills_ + 20 + random_() % 60;
-      while (wrong.empty() && kills_ < until && !is_over()) {
+      make_trouble();
+      while (wrong.empty() && (trouble_ > 0 || (kills_ < until && !is_over()))) {
         kill_one();
+        if (wrong = why_not_over(); !wrong.empty()) break;
         if (stock.died()) wrong = "the stock reader failed; see above";
         if (wrong.empty()) wrong = trouble();
       }
@@ -157,14 +162,17 @@ class Storm {
     std::printf(
         "%llu kills, %llu commits (%llu by the one that publishes), %llu recoveries, %llu times busy, %llu opens for "
         "writing, %llu reads, %llu opens by "
-        "stock, %llu judgements, %.0f s\n",
+        "stock, %llu judgements, %.0f s",
         static_cast<unsigned long long>(kills_), count(ledger_.commits), count(ledger_.publishes),
         count(ledger_.recoveries), count(ledger_.busy), count(ledger_.writer_opens), count(ledger_.reads),
         static_cast<unsigned long long>(stock_opens_), static_cast<unsigned long long>(judgements_), since(begin_));
+    if (ledger_.rough)
+      std::printf("; %llu times trouble, %llu calls failed", count(troubles_), count(ledger_.failures));
+    std::printf("\n");
   }
 
  private:
-  static unsigned long long count(const std::atomic<uint64_t> &n) { return n.load(); }
+  static unsigned long long count(uint64_t n) { return n; }
   bool is_writer(uint32_t worker) const { return worker < settings_.writers; }
   bool is_over() const {
     return (settings_.kills && kills_ >= settings_.kills) ||
@@ -177,6 +185,23 @@ class Storm {
       if (is_writer(worker)) scene_.write_for_ever(ledger_, worker, seed);
       scene_.read_for_ever(ledger_, worker, seed);
     });
+  }
+
+  void make_trouble() {
+    if (settings_.trouble.empty()) return;
+    ++troubles_;
+    trouble_ = spawn([&] {
+      ::execl("/bin/sh", "sh", "-c", settings_.trouble.c_str(), nullptr);
+      std::perror("sh");
+      ::_exit(127);
+    });
+  }
+  // Looks whether the trouble has ended. Empty, or why it was none.
+  std::string why_not_over() {
+    int status = 0;
+    if (trouble_ <= 0 || ::waitpid(trouble_, &status, WNOHANG) == 0) return {};
+    trouble_ = 0;
+    return status == 0 ? std::string() : "the trouble failed";
   }
 
   // A number that was waited for may be another process's by now.
@@ -194,7 +219,8 @@ class Storm {
   void kill_one() {
     const uint64_t enough = ledger_.commits + random_() % 6;
     const auto begin = Clock::now();
-    while (ledger_.commits < enough && since(begin) < 0.1) ::usleep(200);
+    const double patience = settings_.other_host.empty() ? 0.1 : 1;  // a server takes its time
+    while (ledger_.commits < enough && since(begin) < patience) ::usleep(200);
     ::usleep(static_cast<useconds_t>(random_() % 3000));
     const auto victim = static_cast<uint32_t>(random_() % settings_.writers);
     if (random_() % 8 == 0) {
@@ -298,6 +324,8 @@ class Storm {
   Ledger &ledger_ = Ledger::create();
   std::mt19937_64 random_;
   std::vector<pid_t> pids_;  // writers, then readers; 0: dead
+  pid_t trouble_ = 0;        // its process; 0: there is none
+  uint64_t troubles_ = 0;
   uint64_t kills_ = 0, judgements_ = 0, stock_opens_ = 0, last_commits_ = 0;
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point last_progress_ = begin_;
@@ -331,6 +359,8 @@ Settings parse(int argc, char **argv) {
       s.folder = value;
     else if (option == "--other-host")
       s.other_host = value;
+    else if (option == "--trouble")
+      s.trouble = value;
     else if (option == "--stock-reader")
       s.stock_reader = value;
     else if (option == "--python")
@@ -355,7 +385,7 @@ int main(int argc, char **argv) {
       settings.other_host.empty() ? std::string() : settings.other_host + folder.substr(folder.rfind('/'));
   std::unique_ptr<const Scene> scene;
   if (settings.shards)
-    scene = std::make_unique<ShardScene>(folder);
+    scene = std::make_unique<ShardScene>(folder, elsewhere);
   else
     scene = std::make_unique<FileScene>(folder, elsewhere);
   Storm storm(settings, *scene);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <random>
+#include <utility>
 
 #include "scene.h"
 #include "tensor_file.h"
@@ -28,6 +29,9 @@ class Worker {
       default: return ST_TIMEOUT_FOREVER;
     }
   }
+
+  // Is another handle due?
+  bool needs_handle() { return !file_ || std::exchange(failed_, false) || one_in(20); }
 
   // A handle to go on with; none if somebody was in the way.
   void reopen(const std::string &path, std::initializer_list<st_status> also = {}) {
@@ -65,6 +69,7 @@ class Worker {
     if (status == ST_OK && publishes()) ++ledger_.publishes;
     if (status == ST_OK) return ledger_.acknowledge(version);
     if (status == ST_E_BUSY) ++ledger_.busy;
+    if (status == ST_E_NEEDS_RECOVERY) return ledger_.bury(worker_);  // as if it had died there
     ledger_.refuse(version);
   }
 
@@ -72,6 +77,12 @@ class Worker {
   st_status allow(const char *call, st_status status, std::initializer_list<st_status> also = {}) {
     if (status == ST_OK || status == ST_E_BUSY || std::find(also.begin(), also.end(), status) != also.end())
       return status;
+    if (ledger_.may_fail_with(status)) {
+      ++ledger_.failures;
+      failed_ = true;
+      ::usleep(1000);  // others may get more out of the processor
+      return status;
+    }
     ledger_.complain("a writer: " + said(call, status));
     ::_exit(1);
   }
@@ -90,6 +101,7 @@ class Worker {
 
  private:
   uint64_t counted_ = 0;
+  bool failed_ = false;
 };
 
 }  // namespace st::testing

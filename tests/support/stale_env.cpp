@@ -75,8 +75,23 @@ int StaleEnv::openat_without_links(int dir, const char *path, int flags) {
   return FaultEnv::openat_without_links(dir, path, flags);
 }
 
+int StaleEnv::lock(int fd, int command, struct flock *lock) {
+  if (command == F_OFD_SETLK) locked_.insert(fd);
+  return FaultEnv::lock(fd, command, lock);
+}
+
+void StaleEnv::lose_locks() {
+  for (const int fd : locked_) {
+    struct flock all = {};
+    all.l_type = F_UNLCK;
+    all.l_whence = SEEK_SET;
+    under_.lock(fd, F_OFD_SETLK, &all);
+  }
+}
+
 int StaleEnv::close(int fd) {
   direct_.erase(fd);
+  locked_.erase(fd);
   return FaultEnv::close(fd);
 }
 

@@ -1,7 +1,8 @@
 // One of several hosts: an Env over a real filesystem that remembers what it has seen, and is told nothing of what
 // others change. Bytes are remembered by pages, sizes and links by file, names by folder; open folders stay what they
 // were. What asks the server does so: O_DIRECT, fstat_synced, renew_name, locks, and the listing of a folder. Dropping
-// pages does nothing, as for pages that somebody has mapped. One Env is one host; one thread.
+// pages does nothing, as for pages that somebody has mapped. A host may lose its locks, and is not told. One Env is one
+// host; one thread at a time.
 #pragma once
 
 #include <array>
@@ -19,6 +20,10 @@ class StaleEnv : public FaultEnv {
   explicit StaleEnv(os::Env &base) : FaultEnv(base), under_(base) {}
   ~StaleEnv() override;
 
+  // As of a host that the server has not heard of for too long.
+  void lose_locks();
+
+  int lock(int fd, int command, struct flock *lock) override;
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int openat_without_links(int dir, const char *path, int flags) override;
   int close(int fd) override;
@@ -53,7 +58,7 @@ class StaleEnv : public FaultEnv {
   void forget_file(ino_t inode);
 
   os::Env &under_;
-  std::set<int> direct_;
+  std::set<int> direct_, locked_;
   std::map<std::pair<ino_t, uint64_t>, std::pair<Page, size_t>> pages_;  // and how many bytes of it there were
   std::map<ino_t, struct stat> stats_;
   std::map<Name, Entry> names_;

@@ -1,0 +1,29 @@
+// Fencing, on storage where other hosts write, too. A host that was frozen or cut off may have lost its locks. Nobody
+// tells it, and when it wakes up it goes on amid a commit, or amid a recovery. So:
+//
+//   - before a journal is acted on by anybody but its writer, it gets another name, and is read after that;
+//   - a writer asks whether its journal has its name still: right before its record, and again right before its data
+//     (JournalFolder::check_beside);
+//   - a recoverer asks the same right before it applies a journal.
+//
+// A writer that asked in time had a durable record by then, which the other one reads. Else the writer finds its name
+// gone, and writes no more. tests/model/hosts.pml checks it, and has what remains. Where one host writes all of this
+// costs no system call: its kernel takes locks from the dead alone.
+#pragma once
+
+#include <string>
+
+#include "journal/hot_journal.h"
+
+namespace st::write {
+
+// Gives a journal that was found another name, in `name`, and reads its state anew. False: it is gone. A record that
+// belongs to several files is found by the name of its journal, and keeps it.
+Result<bool> claim(const Folder &folder, std::string *name, Found &found);
+// Has somebody else claimed it since? Then status busy.
+Result<void> check_claimed(const Folder &folder, const std::string &name, const Found &found);
+
+// Does the entry of an open folder lead to this open file?
+Result<bool> is_under_name(int folder, const std::string &name, const os::File &opened);
+
+}  // namespace st::write
