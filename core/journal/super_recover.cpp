@@ -157,8 +157,10 @@ Result<Recovered> recover_super_or_fail(const os::Location &index, const os::Loc
   return done;
 }
 
-Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,
-                                          const Findings &findings) {
+namespace {
+
+Result<Recovered> recover_super_at(const os::Location &index, const os::LockWait &wait, bool tidy,
+                                   const Findings &findings) {
   struct stat by_path;
   if (const int r = index.stat(&by_path); r < 0) return Failure(os_error(-r, "look at", index.path()));
   const Log told = [&](LogLevel level, const std::string &m) {
@@ -173,6 +175,14 @@ Result<Recovered> recover_super_if_needed(const os::Location &index, const os::L
     return Recovered{};
   }
   return recover_super_or_fail(index, wait, findings);
+}
+
+}  // namespace
+
+// Another host may remove the folder amid a look at it, and its server then forgets it.
+Result<Recovered> recover_super_if_needed(const os::Location &index, const os::LockWait &wait, bool tidy,
+                                          const Findings &findings) {
+  return os::while_stale([&] { return recover_super_at(index, wait, tidy, findings); });
 }
 
 }  // namespace st::write

@@ -57,7 +57,6 @@ class Mutant:
 JOURNAL = "core/journal/journal.cpp"
 RECOVER = "core/journal/recover.cpp"
 HOT_JOURNAL = "core/journal/hot_journal.cpp"
-CLAIM = "core/journal/claim.cpp"
 EXCLUSIVE = "core/os/exclusive.cpp"
 RANGE_LOCK_H = "core/os/range_lock.h"
 TURNSTILE = "core/os/turnstile.cpp"
@@ -111,20 +110,8 @@ MUTANTS = [
     Mutant("hosts: bytes locked, not pages", "core/os/range_lock.cpp",
            "  if (!file.reads_past_cache()) return ranges;\n", "  if (!ranges.empty()) return ranges;\n"),
     Mutant("hosts: a publish copies what the kernel remembers", TRANSFER, " && !from.reads_past_cache()", ""),
-    Mutant("hosts: a writer does not ask for its journal before the record", PATCH,
-           "  if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});\n", ""),
-    Mutant("hosts: a parked journal is used again without asking for it", FOLDER,
-           "if (taken.journal && check_beside(taken)) return taken;", "if (taken.journal) return taken;"),
-    Mutant("hosts: a journal's name is believed from the cache", CLAIM,
-           "  if (opened.reads_past_cache()) env.renew_name(folder, name.c_str());\n", ""),
-    Mutant("hosts: a journal is acted on under its writer's name", CLAIM,
-           "  if (!dir.reads_past_cache() || !found.file || is_of_several(found)) return true;\n", "  if (name) return true;\n"),
-    Mutant("hosts: a journal is not read anew when it was claimed", CLAIM, "  ST_TRY(read_state(found));\n", ""),
-    Mutant("hosts: a record that another host may act on is taken back", PATCH,
-           "journal.file().reads_past_cache() || journal.give_up()", "journal.give_up()"),
     Mutant("hosts: what another host took is staged anew under lost locks", STAGING,
            "  if (there || staged.journal.journal->file().reads_past_cache()) return there;\n", "  if (there) return there;\n"),
-    Mutant("hosts: a recoverer does not ask for what it claimed", RECOVER, "  ST_TRY(check_claimed(folder, name, hot));\n", ""),
     Mutant("hosts: a refresh believes the cache", "core/file/data_file.cpp", "look(true)", "look(false)"),
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
            "if (record_.is_undo())\n    ST_TRY(file_.sync());\n  if (name_durable_) return {};", quick=True),
