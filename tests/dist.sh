@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Make what is handed to others, into dist/. A clone, Python and the network of a package mirror are enough.
 #   bash tests/dist.sh            all of it
-#   bash tests/dist.sh WHAT...    only these: sdist manylinux2014_x86_64 manylinux2014_aarch64 musllinux_1_1_x86_64
-#                                 musllinux_1_1_aarch64
+#   bash tests/dist.sh WHAT...    only these: sdist manylinux2014_x86_64
 # A wheel is compiled by clang of the PyPI package ziglang, for the oldest libc that its name promises, with all that libst
 # needs inside. The compiler keeps its libc++ in ZIG_GLOBAL_CACHE_DIR (~/.cache/zig), which it fills once for each kind of
 # wheel, in two minutes. core/platforms/ has a cross file for each. The source package is the last commit, and the sources
@@ -61,13 +60,13 @@ judge() {
 }
 
 mkdir -p "$DIST"
-(($#)) || set -- sdist manylinux2014_{x86_64,aarch64} musllinux_1_1_{x86_64,aarch64}
+(($#)) || set -- sdist manylinux2014_x86_64
 # Without apt Meson downloads the sources, as the wraps say.
 if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected; fi
 for what; do
   case $what in
     sdist) sdist ;;
-    manylinux* | musllinux*) wheel "$what" ;;
+    manylinux*) wheel "$what" ;;
     *) say "dist.sh does not make $what"; exit 2 ;;
   esac
 done

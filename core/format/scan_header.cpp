@@ -99,7 +99,7 @@ unsigned plain_bytes(const char *at) {
 #else
 constexpr unsigned step = 8;
 unsigned plain_bytes(const char *at) {
-  const uint64_t word = load_u64le(at);  // so the first byte that ends the string is the lowest one
+  const uint64_t word = load_u64le(at);  // the byte that comes first is the lowest, on any machine
   // The classic "has a zero byte", "has a byte less than n".
   constexpr uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
   const uint64_t quote = word ^ (ones * '"'), backslash = word ^ (ones * '\\');
