@@ -41,8 +41,8 @@ Status status_of_errno(int err) {
 
 namespace {
 
-// strerror_r is thread-safe. That of glibc answers the text and may ignore the buffer; that of POSIX, which musl has, fills
-// the buffer and answers 0.
+// strerror_r is thread-safe. That of glibc answers the text and may ignore the buffer; that of POSIX, which musl has,
+// fills the buffer and answers 0.
 [[maybe_unused]] std::string_view reason_in(const char * /*buffer*/, const char *answer) {
   return answer;
 }
