@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Make what is handed to others, into dist/. A clone, Python and the network of a package mirror are enough.
 #   bash tests/dist.sh            all of it
-#   bash tests/dist.sh WHAT...    only these: manylinux2014_x86_64 crates debian go
+#   bash tests/dist.sh WHAT...    only these: sdist manylinux2014_x86_64 crates debian go
 # A wheel is compiled by clang of the PyPI package ziglang, for the oldest libc that its name promises, with all that libst
 # needs inside. The compiler keeps its libc++ in ZIG_GLOBAL_CACHE_DIR (~/.cache/zig), which it fills once for each kind of
-# wheel, in two minutes. core/platforms/ has a cross file for each.
+# wheel, in two minutes. core/platforms/ has a cross file for each. The source package is the last commit, and the sources
+# of what libst is compiled with.
 FOR=${FOR:-dist}
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 DIST=$ROOT/dist
@@ -22,11 +23,27 @@ wheel() {
   rm -rf "$tree.wheel"
   mkdir -p "$tree" "$tree.wheel"
   "$PYTHON" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir "$tree.wheel" "$ROOT" \
-    -Cbuild-dir="$tree" -Csetup-args=--cross-file="$ROOT/core/platforms/$platform.ini"
+    -Cbuild-dir="$tree" -Ccompile-args=-j"$(nproc)" -Csetup-args=--cross-file="$ROOT/core/platforms/$platform.ini"
   (cd "$tree.wheel" && "$PYTHON" -m wheel tags --remove --platform-tag "$platform" ./*.whl >/dev/null)
   made=("$tree.wheel"/*.whl)
   judge "${made[0]}" "$platform"
   rm -f "$DIST"/libst-*-"$platform.whl"
+  mv "${made[0]}" "$DIST"
+  say "dist/$(basename "${made[0]}")"
+}
+
+sdist() {
+  local tree=$ROOT/build/dist/sdist made
+  rm -rf "$tree"
+  mkdir -p "$tree"
+  # Its set-up asks for a compiler; this one is there.
+  (cd "$ROOT" && "$PYTHON" -m build --sdist --no-isolation --outdir "$tree" \
+    -Csetup-args=--cross-file="$ROOT/core/platforms/manylinux2014_x86_64.ini" >"$tree/log" 2>&1) || {
+    cat "$tree/log"
+    return 1
+  }
+  made=("$tree"/*.tar.gz)
+  rm -f "$DIST"/libst-[0-9]*.tar.gz
   mv "${made[0]}" "$DIST"
   say "dist/$(basename "${made[0]}")"
 }
@@ -43,11 +60,12 @@ judge() {
 }
 
 mkdir -p "$DIST"
-(($#)) || set -- manylinux2014_x86_64 crates debian go
+(($#)) || set -- sdist manylinux2014_x86_64 crates debian go
 # Without apt Meson downloads the sources, as the wraps say.
 if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected; fi
 for what; do
   case $what in
+    sdist) sdist ;;
     manylinux*) wheel "$what" ;;
     crates | debian | go) bash "$ROOT/tests/dist/$what.sh" ;;
     *) say "dist.sh does not make $what"; exit 2 ;;

@@ -5,6 +5,7 @@
 #                                 comparison with stock, and what is quick of the Python package's tests
 #   bash tests/run.sh NAME...     only these stages: style unit storage python differential rust go cli install abi mutants
 #                                 model fuzz campaign sanitizers threads valgrind coverage demo dist
+#   bash tests/run.sh dist-all emulated     not part of a run: the tests of dist/ that take minutes; s390x, big-endian, by qemu
 # Reports and logs are in build/results/.
 FAST=
 [[ ${1:-} == --fast ]] && { FAST=yes RIG=no ST_TEST_BOUND=small; shift; }
@@ -63,6 +64,8 @@ stage() {
     cli) run "$1" "stctl" "$report" bash -c "run_pytest tests/cli $report" ;;
     install) run "$1" "an installed libst" "$report" bash -c "run_pytest tests/install $report" ;;
     dist) run "$1" "wheels, on bare systems" "$report" bash "$ROOT/tests/dist/run.sh" "$report" ;;
+    dist-all) run "$1" "wheels and the source package, on bare systems" "$report" env ST_DIST=all bash "$ROOT/tests/dist/run.sh" "$report" ;;
+    emulated) run "$1" "a big-endian processor" "$report" bash "$ROOT/tests/emulated/run.sh" "$report" ;;
     abi) run "$1" "ABI check" "" bash "$ROOT/tests/abi/check.sh" ;;
     mutants) run "$1" "sync mutants, those of CI" "" python3 "$ROOT/tests/crash/mutants.py" --quick --build "$BUILD/mutants" ;;
     model) run "$1" "models of the protocol" "" bash "$ROOT/tests/model/run.sh" ;;

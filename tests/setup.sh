@@ -6,7 +6,7 @@
 # RIG=no leaves out gcsfuse and the object store behind it, which take two minutes to build the first time, and torch.
 # FOR=demo is for demo.sh: no more than building libst and stctl takes, with whatever else a build tree has that is there.
 # FOR=dist is for dist.sh: what makes packages, in a virtual environment of its own; it builds nothing. FOR=dist-tests brings
-# bare systems to try them on, too.
+# bare systems to try them on, too. FOR=emulated brings a compiler for s390x, and qemu.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -41,6 +41,8 @@ elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   ! command -v dpkg-query >/dev/null || PACKAGES+=("${TO_PACK[@]}")
   [[ $FOR == dist ]] || PACKAGES+=(debootstrap)
   REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
+elif [[ $FOR == emulated ]]; then
+  PACKAGES=(meson ccache qemu-user-static g++-s390x-linux-gnu)
 else
   RIG=no
   MESON_OPTIONS=(--buildtype=release)
@@ -93,8 +95,8 @@ fetch_what_tests_need() {
 
 mkdir -p "$BUILD" "$CACHE"
 install_packages
-if [[ $FOR == dist* ]]; then
-  make_venv
+if [[ $FOR == dist* || $FOR == emulated ]]; then
+  [[ $FOR == emulated ]] || make_venv
   # shellcheck disable=SC2317
   return 0 2>/dev/null || exit 0
 fi

@@ -42,11 +42,23 @@ Status status_of_errno(int err) {
   }
 }
 
+namespace {
+
+// strerror_r is thread-safe. That of glibc answers the text and may ignore the buffer; that of POSIX, which musl has,
+// fills the buffer and answers 0.
+[[maybe_unused]] std::string_view reason_in(const char * /*buffer*/, const char *answer) {
+  return answer;
+}
+[[maybe_unused]] std::string_view reason_in(const char *buffer, int answer) {
+  return answer == 0 ? buffer : "an error that has no name";
+}
+
+}  // namespace
+
 Error os_error(int err, std::string_view what, std::string_view path) {
-  char reason[128];
-  // The GNU strerror_r: thread-safe, may ignore the buffer.
-  Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ",
-                  std::string_view(strerror_r(err, reason, sizeof reason)));
+  char buffer[128];
+  const std::string_view reason = reason_in(buffer, strerror_r(err, buffer, sizeof buffer));
+  Error e = error(status_of_errno(err), "cannot ", what, " ", in_quotes(path), ": ", reason);
   e.os_errno = err;
   return e;
 }

@@ -1,14 +1,16 @@
 // Numbers as the bytes of files have them, on any host.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <cstring>
 
 namespace st {
 
 inline uint64_t load_u64le(const void *bytes) {
-  uint64_t value = 0;
-  const auto *b = static_cast<const unsigned char *>(bytes);
-  for (int i = 7; i >= 0; --i) value = value << 8 | b[i];
+  uint64_t value;
+  std::memcpy(&value, bytes, sizeof value);
+  if constexpr (std::endian::native == std::endian::big) value = __builtin_bswap64(value);
   return value;
 }
 

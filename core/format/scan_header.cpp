@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/little_endian.h"
 #include "format/header.h"
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -98,8 +99,7 @@ unsigned plain_bytes(const char *at) {
 #else
 constexpr unsigned step = 8;
 unsigned plain_bytes(const char *at) {
-  uint64_t word;
-  std::memcpy(&word, at, 8);
+  const uint64_t word = load_u64le(at);  // the byte that comes first is the lowest, on any machine
   // The classic "has a zero byte", "has a byte less than n".
   constexpr uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
   const uint64_t quote = word ^ (ones * '"'), backslash = word ^ (ones * '\\');
@@ -113,9 +113,8 @@ unsigned plain_bytes(const char *at) {
 // end does not depend on what they are: the processor goes on meanwhile.
 bool Scanner::again(const char *before, unsigned n) {
   if (n > 16) return false;
-  uint64_t was[2], is[2];
-  std::memcpy(was, before, 16);
-  std::memcpy(is, at_, 16);
+  const uint64_t was[2] = {load_u64le(before), load_u64le(before + 8)};
+  const uint64_t is[2] = {load_u64le(at_), load_u64le(at_ + 8)};
   const bool same =
       n <= 8 ? (was[0] ^ is[0]) << (64 - 8 * n) == 0 : was[0] == is[0] && (was[1] ^ is[1]) << (128 - 8 * n) == 0;
   if (same) at_ += n;

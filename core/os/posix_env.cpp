@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
-#include <linux/stat.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,6 +26,9 @@
 #include <mutex>
 
 #include "os/env.h"
+#ifndef STATX_BASIC_STATS  // by <sys/stat.h>, if this libc knows statx
+#include <linux/stat.h>
+#endif
 
 namespace st::os {
 namespace {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Bring the sources that the wraps name, where only Debian's mirror is reached. Elsewhere Meson downloads them itself, from
 # the addresses in the wraps.
-#   bash core/subprojects/fetch.sh NAME...     simdjson xxhash tl-expected fmt cli11; without names, all of them
-# Debian ships two archives as upstream made them: they go to packagecache/, and Meson compares their hashes. Of the three
+#   bash core/subprojects/fetch.sh NAME...     simdjson xxhash tl-expected fmt cli11 gtest; without names, all of them
+# Debian ships three archives as upstream made them: they go to packagecache/, and Meson compares their hashes. Of the three
 # libraries that are headers alone, Debian repacked the archives: their headers come from the packages, which apt has
 # checked, and lie where Meson would have unpacked them. Nothing of this is installed, and git sees none of it.
 set -euo pipefail
@@ -53,10 +53,11 @@ headers() {
 }
 
 command -v apt-get >/dev/null || { echo "There is no apt-get here: let Meson download what the wraps name."; exit 1; }
-(($#)) || set -- simdjson xxhash tl-expected fmt cli11
+(($#)) || set -- simdjson xxhash tl-expected fmt cli11 gtest
 for name; do
   case $name in
     simdjson | xxhash) archive "$name" "$name" ;;
+    gtest) archive googletest "$name" ;;
     tl-expected) headers libexpected-dev "$name" ;;
     fmt | cli11) headers "lib$name-dev" "$name" ;;
     *) echo "There is no wrap $name."; exit 2 ;;

@@ -11,6 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD", ROOT / "build"))
+CACHE = ROOT / "build" / "cache"  # downloads
+
+long = pytest.mark.skipif(os.environ.get("ST_DIST") != "all", reason="takes minutes: bash tests/run.sh dist-all")
 
 
 def run(*command: object, **options) -> str:
@@ -36,6 +39,10 @@ def made(name: str) -> Path:
 
 def wheel(platform: str) -> Path:
     return made(f"libst-*-py3-none-{platform}.whl")
+
+
+def source_package() -> Path:
+    return made("libst-*.tar.gz")
 
 
 def library(platform: str, folder: Path) -> Path:

@@ -7,7 +7,7 @@ import sys
 import zipfile
 
 import pytest
-from conftest import ROOT, library, run, wheel
+from conftest import ROOT, library, run, source_package, wheel
 
 PLATFORMS = ["manylinux2014_x86_64"]
 LARGEST = 3 << 20
@@ -59,7 +59,7 @@ def test_its_library_wants_the_libc_of_its_name_and_exports_the_abi_alone(platfo
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", found))
     libc = platform.removesuffix("_x86_64")
     assert needed and not [name for name in needed if not re.fullmatch(OF_LIBC[libc], name)], needed
-    versions = re.findall(r"GLIBC_2\.(\d+)", run("nm", "-D", "--undefined-only", found))
+    versions = re.findall(r"UND \w+@GLIBC_2\.(\d+)", run("readelf", "--dyn-syms", "-W", found))
     assert all(int(version) <= 17 for version in versions) and bool(versions) == libc.startswith("many")
     said = run("sh", ROOT / "tests/c/exports.sh", "cc", found, ROOT / "capi", ROOT / "tests/c/lifecycle.c")
     assert "not ok" not in said and "1.." in said, said
@@ -75,7 +75,19 @@ def test_pip_installs_it_where_nothing_of_libst_is(tmp_path):
     assert where.startswith(str(tmp_path / "venv"))
 
 
-def test_the_readme_names_these_wheels():
-    named = re.findall(r"pip install dist/(\S+\.whl)", (ROOT / "README.md").read_text())
-    assert sorted(named) == sorted(f"libst-{version()}-py3-none-{platform}.whl" for platform in PLATFORMS)
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_pip_takes_it_on_its_platform(platform, tmp_path):
+    run(
+        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--only-binary=:all:", "--root-user-action=ignore", "--platform", platform, "--target", tmp_path,
+        wheel(platform),
+    )  # fmt: skip
+    assert (tmp_path / "libst" / "libst.so.2").is_file()
+
+
+def test_the_readme_names_these_files():
+    named = re.findall(r"pip install dist/(\S+\.whl|\S+\.tar\.gz)", (ROOT / "README.md").read_text())
+    wheels = [f"libst-{version()}-py3-none-{platform}.whl" for platform in PLATFORMS]
+    assert sorted(named) == sorted([*wheels, f"libst-{version()}.tar.gz"])
+    assert source_package().name in named
     assert sorted(path.stem for path in (ROOT / "core" / "platforms").iterdir()) == sorted(PLATFORMS)

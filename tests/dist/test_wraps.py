@@ -19,7 +19,7 @@ def field(wrap: str, name: str) -> str:
 
 def test_every_dependency_has_a_wrap_with_its_build_file_and_hash():
     wraps = sorted(path.stem for path in WRAPS.glob("*.wrap"))
-    assert wraps == ["cli11", "fmt", "simdjson", "tl-expected", "xxhash"]
+    assert wraps == ["cli11", "fmt", "gtest", "simdjson", "tl-expected", "xxhash"]
     for wrap in wraps:
         assert (WRAPS / "packagefiles" / field(wrap, "patch_directory") / "meson.build").is_file()
         assert re.fullmatch("[0-9a-f]{64}", field(wrap, "source_hash"))

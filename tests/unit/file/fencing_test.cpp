@@ -18,7 +18,7 @@ using testing::put_bytes;
 using testing::StaleEnv;
 
 // Two threads, of which one goes on at a time.
-class Baton {
+class Relay {
  public:
   void give_and_wait(int to) {
     std::unique_lock guard(mutex_);
@@ -143,23 +143,23 @@ TEST_F(Fencing, AHostThatWakesUpAmidARecoverySpoilsNothing) {
       put_bytes(path, old);
       auto file = open(two);
       ASSERT_TRUE(is_ok(update_both(*file, third)));
-      Baton baton;
+      Relay relay;
       two.before = at(n, [&] {
         two.lose_locks();
-        baton.give_and_wait(1);
+        relay.give_and_wait(1);
         return 0;
       });
       std::thread frozen([&] {
         static_cast<void>(update_both(*file, theirs));
         two.before = {};
         static_cast<void>(update_both(*file, third, false));
-        baton.give_and_wait(1);
+        relay.give_and_wait(1);
       });
-      baton.await(1);
+      relay.await(1);
       reached = false;
       one.before = at(k, [&] {
         reached = true;
-        baton.give_and_wait(0);
+        relay.give_and_wait(0);
         return 0;
       });
       {
@@ -168,7 +168,7 @@ TEST_F(Fencing, AHostThatWakesUpAmidARecoverySpoilsNothing) {
         EXPECT_TRUE(done || done.error().status == Status::busy) << n << ", " << k << ": " << done.error().message;
       }
       one.before = {};
-      baton.finish();
+      relay.finish();
       frozen.join();
       file.reset();
       const Pair at_last = now(one);

@@ -1,0 +1,75 @@
+"""Bare Debians in build/cache/roots, and how commands run in them. Of this machine they see only what is named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import CACHE, ROOT, run
+
+# In namespaces of its own, so nothing stays mounted, and there is no network.
+ENTER = """
+set -e
+mount --make-rprivate /
+mkdir -p "$BARE/srv/libst/tests" "$BARE/srv/given" "$BARE$SITE_THERE"
+mount --bind "$SITE" "$BARE$SITE_THERE"
+mount --bind "$TESTS" "$BARE/srv/libst/tests"
+mount -o remount,bind,ro "$BARE/srv/libst/tests"
+mount --bind "$GIVEN" "$BARE/srv/given"
+mount -t proc proc "$BARE/proc"
+mount --rbind /dev "$BARE/dev"
+mount --bind "$SCRATCH" "$BARE/tmp"
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LIBST_TEST_INSTALLED=yes ST_TEST_BOUND=small \
+  PYTHONDONTWRITEBYTECODE=1 chroot "$BARE" sh -c 'cd /srv/libst && exec "$@"' sh "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Root:
+    suite: str
+    python: str
+    packages: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        return CACHE / "roots" / "-".join([self.suite, *self.packages])
+
+    def make(self) -> None:
+        if os.geteuid() != 0 or not shutil.which("debootstrap"):
+            pytest.skip("a bare root needs debootstrap, and root to enter it")
+        if (self.path / "made").exists():
+            return
+        new = self.path.with_suffix(".new")
+        for place in (new, self.path):
+            shutil.rmtree(place, ignore_errors=True)
+        new.parent.mkdir(parents=True, exist_ok=True)
+        run("debootstrap", "--variant=minbase", f"--include={','.join(self.packages)}", self.suite, new)
+        (new / "made").touch()
+        new.rename(self.path)
+
+    def run(self, *words: object, scratch: Path, site: Path | None = None, given: Path | None = None) -> str:
+        """The output of a command there.
+
+        `scratch` is its /tmp: on a disk, since libst reads memory filesystems in other ways. Python finds what is in
+        `site`, and `given` is at /srv/given.
+        """
+        empty = scratch / "empty"
+        empty.mkdir(exist_ok=True)
+        env = {"BARE": self.path, "SITE": site or empty, "GIVEN": given or empty, "SCRATCH": scratch}
+        env |= {"TESTS": ROOT / "tests", "SITE_THERE": f"/usr/local/lib/python{self.python}/dist-packages"}
+        done = subprocess.run(
+            ["unshare", "--mount", "--net", "bash", "-c", ENTER, "bash", *map(str, words)],
+            env=os.environ | {name: str(value) for name, value in env.items()}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        print(done.stdout)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+OLDEST = Root("bullseye", "3.9", ("python3",))  # the oldest Debian that its mirror has
+COMPILER = Root("bookworm", "3.11", ("g++", "python3", "python3-pip"))
