@@ -238,6 +238,25 @@ TEST_F(CapiSource, WhereOpeningFailsItIsStillTheCallers) {
   EXPECT_EQ(store.closed, 0);
 }
 
+// As all structs that may grow: a newer caller's is taken if what is new is zero, an older one's ends with zeros.
+TEST_F(CapiSource, ItsStructMayGrow) {
+  struct {
+    st_source known;
+    uint64_t later[2];
+  } newer = {store.source(), {0, 0}};
+  newer.known.struct_size = sizeof newer;
+  st_close(open_source(newer.known));
+  EXPECT_EQ(store.closed.exchange(0), 1);
+  newer.later[1] = 1;
+  refused("ST_E_UNSUPPORTED", newer.known);
+  auto older = store.source();
+  older.struct_size = offsetof(st_source, user);  // which is set, but beyond what the caller has
+  older.read = [](void *user, const st_source_range *, size_t) { return user ? 0 : EACCES; };
+  refused("ST_E_PERMISSION", older);
+  older.struct_size = offsetof(st_source, read);
+  refused("ST_E_INVALID_ARGUMENT", older);
+}
+
 TEST_F(CapiSource, IsOnlyRead) {
   st_file *file = open_source(store.source());
   st_txn *txn = nullptr;
