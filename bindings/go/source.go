@@ -30,8 +30,8 @@ type Source struct {
 }
 
 // OpenSource opens a safetensors file that a Source holds, for reading only. Nothing is mapped: View is memory of the
-// file, which is read when it is first looked at; Load and ReadMany read in the order of the file. Of the options Map
-// (only MapCopyOnWrite), IOThreads, BlockSize, Progress, Log and Context count; ReadWrite and Deltas are ErrUnsupported.
+// file, which is read when it is first looked at; Load and ReadMany read in the order of the file. These options count:
+// Map (only MapCopyOnWrite), IOThreads, BlockSize, Progress, Log and Context. ReadWrite and Deltas are ErrUnsupported.
 //
 // What ReadAt answers is in the chain of the call's error; its panic goes on in the call.
 func OpenSource(source Source, opts *Options) (*File, error) {

@@ -8,7 +8,7 @@
 namespace st::store {
 
 Result<void> stage_slice(Staged &staged, std::string_view name, const TensorPart &part, const NewBytes &value);
-// Of a patch that becomes a publish.
+// Puts them into the draft of a publish that was a patch until now.
 Result<void> draft_slices(const Staged &staged, PendingCatalogue *draft, std::vector<Change> *changes,
                           std::vector<SliceMap> *maps);
 // The payloads, from a journal that is there no more.
