@@ -42,9 +42,9 @@
  *            what it does not know.
  *  Ownership No memory that the caller must free crosses this interface. What
  *            st_open, st_open_memory, st_open_source, st_reopen and
- *            st_snapshot give is freed by st_close; what st_txn_begin gives, by st_txn_free; what
- *            st_writer_open gives, by st_writer_free. Nothing else frees them.
- *            All three accept NULL.
+ *            st_snapshot give is freed by st_close; what st_txn_begin gives, by
+ *            st_txn_free; what st_writer_open gives, by st_writer_free. Nothing
+ *            else frees them. All three accept NULL.
  *  Lifetime  Pointers taken from a handle (views, names, shapes, metadata,
  *            paths) live until its st_close or st_release.
  *  Threads   A handle (st_file) may be used from many threads at once, also for
@@ -918,7 +918,8 @@ typedef struct st_source {
  *           filled when first looked at; st_load fills many at once.
  *           `io_threads` is at most most_reads. `direct`, `memory_limit` and
  *           the environment do not count. `deltas` are ST_E_UNSUPPORTED.
- * Reads of one tensor or of one run of bytes are one range. Bulk reads ask for
+ * st_get asks for a tensor as one range; st_read for 16 MiB after 16 MiB; short
+ * runs of a slice are read with what lies between them. Bulk reads ask for
  * blocks of `block_size` (8 MiB), in file order, most_reads at once.
  * After fork() a child sees what was in memory. It reads nothing:
  * ST_E_UNSUPPORTED. st_reopen is ST_E_UNSUPPORTED too.
@@ -1026,8 +1027,9 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
  * old index gets ST_E_FILE_CHANGED in two cases: for tensors of shards that it
  * has not opened yet, and for changes of shards that have a new name.
  * st_refresh mends that. A process that changes an old shard by the shard's own
- * path changes a file that no index names. On one file the flag is ST_E_UNSUPPORTED; also where the index
- * is a link into another folder, as in a cache of the Hub. */
+ * path changes a file that no index names. On one file the flag is
+ * ST_E_UNSUPPORTED; also where the index is a link into another folder, as in a
+ * cache of the Hub. */
 
 /* How many files the handle stands for: 1, or the number of shards; and the
  * deltas on them. 0 for NULL. */
@@ -1129,8 +1131,9 @@ typedef struct st_delta_apply_options {
  * bring back the order of the keys, nor the padding of the header. If the call
  * fails after the reverse delta was written, that stays, and fits nothing but
  * the result. Each shard is patched or made anew for itself. Shards keep the
- * order of their names, whatever the delta's; a tensor that is added goes where st_txn_put puts it, so one that
- * was deleted may come back in another shard. Metadata go to the index.
+ * order of their names, whatever the delta's; a tensor that is added goes where
+ * st_txn_put puts it, so one that was deleted may come back in another shard.
+ * Metadata go to the index.
  * Statuses: ST_E_DELTA, ST_E_DELTA_BASE; ST_E_INVALID_ARGUMENT (`reverse` is
  * the base or the delta, or a file of the base; total_size or total_parameters
  * among the metadata that shards are to have); ST_E_FILE_CHANGED (shards were
@@ -1218,7 +1221,8 @@ typedef struct st_recover_options {
  * and removed, changes that were under way are rolled back. st_open does the
  * same. Beside an index it also removes two kinds of shards, which st_open
  * leaves: new shards that no index came to name, and old shards, even before
- * their time (see ST_TXN_NEW_NAMES). Safe at any time, again, and from many processes.
+ * their time (see ST_TXN_NEW_NAMES). Safe at any time, again, and from many
+ * processes.
  * Statuses: ST_E_NEEDS_RECOVERY (a journal waits but the file cannot be written
  * here); ST_E_JOURNAL (a journal does not fit the file; it was moved aside, as
  * <file>.st-journal/<id>.bad, and nothing was applied from it); ST_E_BUSY.
