@@ -69,6 +69,8 @@ format_rust() {
   cargo fmt --manifest-path bindings/rust/Cargo.toml --all --check
 }
 
+st_h_has_one_width() { ! awk 'length > 80 { print FILENAME ":" FNR ": " length " wide" }' capi/include/st/st.h | grep .; }
+
 generated() { "$PYTHON" capi/generate.py --check; }
 
 lint_shell() { files '*.sh' .ci/run | xargs shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning; }
@@ -83,6 +85,7 @@ all() {
   check gofmt format_go
   check rustfmt format_rust
   check shellcheck lint_shell
+  check "st.h is at most 80 wide" st_h_has_one_width
   check "generated from st.h" generated
 }
 
