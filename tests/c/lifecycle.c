@@ -284,6 +284,32 @@ static void memory(const char *path) {
   st_close(file);
 }
 
+/* The bytes of a file, where the system has no file of them. */
+static int read_source(void *user, const st_source_range *ranges, size_t n) {
+  size_t i;
+  for (i = 0; i < n; ++i) memcpy(ranges[i].dst, (const unsigned char *)user + ranges[i].offset, ranges[i].nbytes);
+  return 0;
+}
+
+static void source(const char *path) {
+  unsigned char bytes[FILE_BYTES];
+  st_source given = {.struct_size = sizeof given};
+  st_file *file = NULL;
+  FILE *f = fopen(path, "rb");
+  CHECK(f && fread(bytes, 1, sizeof bytes, f) == sizeof bytes);
+  if (f) fclose(f);
+  given.size = sizeof bytes;
+  given.read = read_source;
+  given.user = bytes;
+  CHECK_STATUS(ST_OK, st_open_source(&given, NULL, &file));
+  if (!file) return;
+  catalogue(file);
+  reading(file);
+  snapshots(file);
+  bulk(file);
+  st_close(file);
+}
+
 static st_tensor described(const char *name, uint64_t elements, uint64_t *shape, const void *data) {
   st_tensor t;
   memset(&t, 0, sizeof t);
@@ -453,6 +479,7 @@ int main(int argc, char **argv) {
   changing(path);
   recovering(path);
   memory(path);
+  source(path);
   reshaping(path);
   deltas(path);
   shards(path);
