@@ -40,11 +40,11 @@ Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, 
   return open_located(env, located, std::move(options));
 }
 
-Result<std::unique_ptr<Model>> open_source(std::shared_ptr<os::SourceEnv> source, OpenOptions options) {
+Result<std::unique_ptr<Model>> open_source(const std::shared_ptr<os::SourceEnv> &source, OpenOptions options) {
   if (!options.deltas.empty())
     return fail(Status::unsupported, "deltas cannot lie on the source ", in_quotes(source->source().name()),
                 "; save a copy to a file, and open that with them");
-  ST_TRY(auto file, DataFile::open_source(std::move(source), std::move(options)));
+  ST_TRY(auto file, DataFile::open_source(source, std::move(options)));
   return std::make_unique<SingleFile>(std::move(file));
 }
 

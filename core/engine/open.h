@@ -12,6 +12,6 @@ Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, 
 Result<std::unique_ptr<Model>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
 
 // For reading only; without deltas.
-Result<std::unique_ptr<Model>> open_source(std::shared_ptr<os::SourceEnv> source, OpenOptions options);
+Result<std::unique_ptr<Model>> open_source(const std::shared_ptr<os::SourceEnv> &source, OpenOptions options);
 
 }  // namespace st::store

@@ -28,7 +28,8 @@ Result<std::unique_ptr<DataFile>> DataFile::open(os::Location at, OpenOptions op
   return c;
 }
 
-Result<std::unique_ptr<DataFile>> DataFile::open_source(std::shared_ptr<os::SourceEnv> source, OpenOptions options) {
+Result<std::unique_ptr<DataFile>> DataFile::open_source(const std::shared_ptr<os::SourceEnv> &source,
+                                                        OpenOptions options) {
   const os::Source &given = source->source();
   if (options.writable)
     return fail(Status::unsupported, "the source ", in_quotes(given.name()),

@@ -91,7 +91,8 @@ class DataFile {
   static Result<std::unique_ptr<DataFile>> open(os::Env &env, const std::string &path, OpenOptions options);
   static Result<std::unique_ptr<DataFile>> open(os::Location at, OpenOptions options);
   // For reading only. Status: unsupported if it is to be changed; the format's; what the source answers.
-  static Result<std::unique_ptr<DataFile>> open_source(std::shared_ptr<os::SourceEnv> source, OpenOptions options);
+  static Result<std::unique_ptr<DataFile>> open_source(const std::shared_ptr<os::SourceEnv> &source,
+                                                       OpenOptions options);
   static Result<std::unique_ptr<DataFile>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
   // By the same path, which must still lead to the file of `state`. How: `as`.
   Result<std::unique_ptr<DataFile>> reopen(const Snapshot &state, Again as) const;

@@ -15,8 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITE_PATH = (
     "core/newfile/",
     "core/journal/",
-    *(f"core/file/{f}" for f in ("transaction", "staged", "staging", "pending_catalogue", "commit_lock", "commit_plan")),
-    *(f"core/file/{f}" for f in ("patch_commit", "rewrite_commit", "participant", "replace_file", "slices", "slice_map", "writer")),
+    *(
+        f"core/file/{f}"
+        for f in ("transaction", "staged", "staging", "pending_catalogue", "commit_lock", "commit_plan")
+    ),
+    *(
+        f"core/file/{f}"
+        for f in ("patch_commit", "rewrite_commit", "participant", "replace_file", "slices", "slice_map", "writer")
+    ),
     *(f"core/shards/{f}" for f in ("shard_transaction", "old_list")),
     "core/os/exclusive",
 )

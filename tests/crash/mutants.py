@@ -96,7 +96,9 @@ JOURNAL_PLAN_H = "core/journal/journal_plan.h"
 LAYOUT_H = "core/journal/journal_layout.h"
 
 SYNC_PAYLOAD = "  ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());\n  if (name_durable_) return {};"
-SYNC_JOURNAL = "  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));\n"
+SYNC_JOURNAL = (
+    "  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));\n"
+)
 COMMIT_THERE = "  ST_TRY(commit_there(journal, there, !undo));\n"
 SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});\n"
 
