@@ -23,7 +23,7 @@ COUNT_OF_NOT_RUN = 4
 
 # What the examples say that they change in the model: by name, what is changed, new or gone.
 CHANGES = {
-    "README.md:python": {"final_conv.bias", "conv1.bias", "conv1.mean"},
+    "README.md:python": {"final_conv.bias", "conv1.bias", "conv1.mean", "lstm_cell.weight_ih"},
     "README.md:rust": {"conv1.bias", "head", "final_conv.bias", "output.bias"},
     "README.md:go": {"head", "final_conv.bias", "output.bias"},
     "README.md:sh4": {

@@ -6,6 +6,7 @@ from typing import Optional
 import numpy as np
 
 from . import _abi
+from ._library import path as library_path
 from .dtypes import ML_DTYPES
 
 
@@ -19,7 +20,7 @@ def show_config(mode: str = "stdout") -> Optional[dict[str, str]]:
     if mode not in ("stdout", "dicts"):
         raise ValueError(f"mode is 'stdout' or 'dicts', not {mode!r}")
     config = dict(line.split(": ", 1) for line in _abi.st_build_info().decode("utf-8", "replace").splitlines())
-    config["library"] = _abi.library_path
+    config["library"] = library_path
     config["python"] = f"{platform.python_version()}, numpy {np.__version__}, {ML_DTYPES}"
     if mode == "dicts":
         return config

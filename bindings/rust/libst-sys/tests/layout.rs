@@ -48,7 +48,7 @@ macro_rules! set_up {
 }
 set_up! {
     st_error_info st_open_options st_txn_options st_plan st_save_options st_bulk_options st_delta_create_options
-    st_delta_apply_options st_delta_info st_verify_options st_recover_options st_io_info st_stats
+    st_delta_apply_options st_delta_info st_verify_options st_recover_options st_io_info st_stats st_source
 }
 
 #[test]
