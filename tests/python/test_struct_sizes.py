@@ -71,6 +71,21 @@ class Scene:
         _abi.st_close(file)
         return status
 
+    def open_source(self, options):
+        with open(self.path, "rb") as f:
+            content = f.read()
+
+        def read(user, ranges, n):
+            for part in ranges[:n]:
+                ctypes.memmove(part.dst, content[part.offset : part.offset + part.nbytes], part.nbytes)
+            return 0
+
+        source = sized(_abi.Source, size=len(content), read=_abi.source_read_fn(read))
+        file = ctypes.c_void_p()
+        status = _abi.st_open_source(source, options, file)
+        _abi.st_close(file)
+        return status
+
     def begin(self, options):
         txn = ctypes.c_void_p()
         status = _abi.st_txn_begin(self.file, options, txn)
@@ -96,6 +111,7 @@ CALLS = {
     "st_last_error_info": lambda s, out: _abi.st_last_error_info(out),
     "st_load": lambda s, options: _abi.st_load(s.file, None, 0, options),
     "st_open": Scene.open,
+    "st_open_source": Scene.open_source,
     "st_prefetch": lambda s, options: _abi.st_prefetch(s.file, None, 0, options),
     "st_read_many": lambda s, options: _abi.st_read_many(s.file, None, 0, options),
     "st_recover": lambda s, options: _abi.st_recover(s.path, options),
