@@ -42,7 +42,7 @@ def wheel(platform: str) -> Path:
 
 
 def source_package() -> Path:
-    return made("libst-*.tar.gz")
+    return made("libst-[0-9]*.tar.gz")
 
 
 def library(platform: str, folder: Path) -> Path:
