@@ -127,6 +127,9 @@ inline std::string_view name_of(const char *name, size_t length) {
 // As core has it: milliseconds, 0 not to wait, -1 for ever.
 Result<int32_t> timeout_of(int32_t lock_timeout_ms);
 
+// A handle of what was opened.
+Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out);
+
 // What st_open was given, checked.
 Result<store::OpenOptions> open_options_of(const st_open_options *given);
 

@@ -5,17 +5,17 @@
 namespace st::capi {
 namespace {
 
-Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
-  ST_TRY(auto model, std::move(opened));
-  *out = new st_file(std::move(model));
-  return {};
-}
-
 Failure too_small_for_names(size_t need, size_t room) {
   return fail(Status::buffer_size, "st_names needs a buffer of ", need, " bytes but was given ", room);
 }
 
 }  // namespace
+
+Result<void> hand_out(Result<std::unique_ptr<store::Model>> opened, st_file **out) {
+  ST_TRY(auto model, std::move(opened));
+  *out = new st_file(std::move(model));
+  return {};
+}
 
 Result<store::OpenOptions> open_options_of(const st_open_options *given) {
   ST_TRY(auto o, read_options(given));

@@ -18,7 +18,7 @@ std::string shown_name(const st_source &given) {
 class CallersSource final : public os::Source {
  public:
   explicit CallersSource(const st_source &given)
-      : Source(shown_name(given), given.size, std::max(given.most_reads, 1u)), given_(given) {}
+      : Source(shown_name(given), given.size, given.most_reads), given_(given) {}
   ~CallersSource() override {
     if (taken_ && given_.close) given_.close(given_.user);
   }
@@ -55,8 +55,7 @@ st_status st_open_source(const st_source *source, const st_open_options *opts, s
     auto callers = std::make_unique<CallersSource>(given);
     CallersSource &taken = *callers;
     const auto env = std::make_shared<os::SourceEnv>(std::move(callers));
-    ST_TRY(auto model, store::open_source(env, std::move(options)));
-    *out = new st_file(std::move(model));
+    ST_TRY(hand_out(store::open_source(env, std::move(options)), out));
     taken.take();
     return {};
   });

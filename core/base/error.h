@@ -29,6 +29,10 @@ struct Error {
     has_tensor = true;
     return std::move(*this);
   }
+  // Unless it is about one already.
+  Error about_tensor_at_least(std::string_view name) && {
+    return has_tensor ? std::move(*this) : std::move(*this).about_tensor(name);
+  }
   Error at_offset(uint64_t o) && {
     offset = o;
     return std::move(*this);

@@ -163,11 +163,6 @@ Result<void> DataFile::recover(const os::LockWait &wait) {
 
 namespace {
 
-Error about(Error e, const TensorView &t) {
-  if (!e.has_tensor) e = std::move(e).about_tensor(t.name);
-  return e;
-}
-
 read::Source source_of(const Snapshot &s, const Access &here) {
   if (s.env) return {&here.file, nullptr};
   return {nullptr, s.content.bytes()};
@@ -180,9 +175,9 @@ Result<const std::byte *> DataFile::view(const Snapshot &s, size_t i) const {
   if (t.nbytes == 0) return nullptr;
   if (const std::byte *bytes = try_view(s, i, t)) return bytes;
   auto here = s.here();
-  if (!here) return Failure(about(std::move(here.error()), t));
+  if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
   auto bytes = here->content.view(here->file, i, s.file_offset(t), t.nbytes);
-  if (!bytes) return Failure(about(std::move(bytes.error()), t));
+  if (!bytes) return Failure(std::move(bytes.error()).about_tensor_at_least(t.name));
   return bytes;
 }
 
@@ -195,9 +190,9 @@ bool DataFile::lends(const void *bytes, uint64_t n) const {
 Result<void> DataFile::read(const Snapshot &s, size_t i, void *to) const {
   const TensorView t = s.header.index.at(i);
   auto here = s.here();
-  if (!here) return Failure(about(std::move(here.error()), t));
+  if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
   if (auto done = read::copy(source_of(s, *here), s.file_offset(t), t.nbytes, to, control()); !done)
-    return Failure(about(std::move(done.error()), t));
+    return Failure(std::move(done.error()).about_tensor_at_least(t.name));
   counters_.bytes_read += t.nbytes;
   return {};
 }
@@ -210,9 +205,9 @@ Result<void> DataFile::read_slice_with(const Snapshot &s, size_t i, const SliceP
                                        const Control &control) const {
   const TensorView t = s.header.index.at(i);
   auto here = s.here();
-  if (!here) return Failure(about(std::move(here.error()), t));
+  if (!here) return Failure(std::move(here.error()).about_tensor_at_least(t.name));
   auto bytes = read::copy_slice(source_of(s, *here), s.file_offset(t), plan, to, control);
-  if (!bytes) return Failure(about(std::move(bytes.error()), t));
+  if (!bytes) return Failure(std::move(bytes.error()).about_tensor_at_least(t.name));
   counters_.bytes_read += *bytes;
   return {};
 }

@@ -23,8 +23,7 @@ PendingCatalogue::PendingCatalogue(const Index &index) {
   for (size_t i = 0; i < index.size(); ++i) {
     const TensorView t = index.at(i);
     by_name_.emplace(t.name, i);
-    places_.push_back(
-        PendingTensor{std::string(t.name), {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes}, t.begin, {}});
+    places_.push_back(PendingTensor{std::string(t.name), form_of(t), t.begin, {}});
   }
   for (size_t i = 0; i < index.metadata_size(); ++i) metadata_.emplace_back(index.metadata_at(i));
 }
@@ -134,23 +133,30 @@ std::vector<const PendingTensor *> PendingCatalogue::tensors() const {
   return out;
 }
 
+std::string spell(std::span<const uint64_t> shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += text(i ? ", " : "", shape[i]);
+  return out + "]";
+}
+
+std::string_view spell_dtype(uint32_t dtype) {
+  return is_dtype(dtype) ? dtype_name(static_cast<Dtype>(dtype)) : "of no dtype";
+}
+
+Error no_such_tensor(std::string_view name, std::string_view path) {
+  return error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(path)).about_tensor(name);
+}
+
 Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,
                              uint32_t new_dtype, std::span<const uint64_t> new_shape, uint64_t new_nbytes) {
   if (new_dtype != static_cast<uint32_t>(dtype))
     return refuse(Status::dtype_mismatch, name,
-                  text("is ", dtype_name(dtype), " but the new value is ",
-                       is_dtype(new_dtype) ? dtype_name(static_cast<Dtype>(new_dtype)) : "of no dtype",
+                  text("is ", dtype_name(dtype), " but the new value is ", spell_dtype(new_dtype),
                        "; an update keeps the dtype"));
-  if (!std::equal(new_shape.begin(), new_shape.end(), shape.begin(), shape.end())) {
-    auto list = [](std::span<const uint64_t> dims) {
-      std::string out = "[";
-      for (size_t i = 0; i < dims.size(); ++i) out += text(i ? ", " : "", dims[i]);
-      return out + "]";
-    };
+  if (!std::equal(new_shape.begin(), new_shape.end(), shape.begin(), shape.end()))
     return refuse(
         Status::shape_mismatch, name,
-        text("has shape ", list(shape), " but the new value has ", list(new_shape), "; an update keeps the shape"));
-  }
+        text("has shape ", spell(shape), " but the new value has ", spell(new_shape), "; an update keeps the shape"));
   if (new_nbytes != nbytes)
     return refuse(Status::nbytes_mismatch, name, text("has ", nbytes, " bytes but the new value has ", new_nbytes));
   return {};

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +23,9 @@ struct Form {
   uint64_t nbytes;
   bool operator==(const Form &) const = default;
 };
+inline Form form_of(const TensorView &t) {
+  return {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
+}
 
 // One step of a transaction. Applied to the catalogue that it was made for, and
 // again to that of a file which has taken its place.
@@ -64,6 +69,11 @@ class PendingCatalogue {
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
 
+// For sentences: "[2, 3]"; a dtype of the caller's, which may be none.
+std::string spell(std::span<const uint64_t> shape);
+std::string_view spell_dtype(uint32_t dtype);
+// Status not_found.
+Error no_such_tensor(std::string_view name, std::string_view path);
 // Does a value have the form of the tensor that it will update? If not: status
 // dtype_mismatch, shape_mismatch or nbytes_mismatch, with a sentence.
 Result<void> check_same_form(std::string_view name, Dtype dtype, std::span<const uint64_t> shape, uint64_t nbytes,

@@ -21,16 +21,10 @@ Result<void> check_values(std::string_view name, const Form &form, const Selecti
   Status status = Status::ok;
   if (value.dtype != static_cast<uint32_t>(form.dtype)) {
     status = Status::dtype_mismatch;
-    why = text("the tensor is ", dtype_name(form.dtype), " but the new values are ",
-               is_dtype(value.dtype) ? dtype_name(static_cast<Dtype>(value.dtype)) : "of no dtype");
+    why = text("the tensor is ", dtype_name(form.dtype), " but the new values are ", spell_dtype(value.dtype));
   } else if (!std::ranges::equal(value.shape, selection.shape())) {
-    const auto list = [](std::span<const uint64_t> dims) {
-      std::string out = "[";
-      for (size_t i = 0; i < dims.size(); ++i) out += text(i ? ", " : "", dims[i]);
-      return out + "]";
-    };
     status = Status::shape_mismatch;
-    why = text("it has shape ", list(selection.shape()), " but the new values have ", list(value.shape));
+    why = text("it has shape ", spell(selection.shape()), " but the new values have ", spell(value.shape));
   } else if (value.nbytes != selection.nbytes()) {
     status = Status::nbytes_mismatch;
     why = text("it has ", selection.nbytes(), " bytes but the new values have ", value.nbytes);
@@ -189,10 +183,7 @@ Result<void> stage_selection(Staged &staged, std::string_view name, const Form &
 Result<void> stage_slice(Staged &staged, std::string_view name, const TensorPart &part, const NewBytes &value) {
   ST_TRY(staged.may_go_on());
   const auto form = form_of(staged, std::string(name));
-  if (!form)
-    return Failure(
-        error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(staged.file.path()))
-            .about_tensor(name));
+  if (!form) return Failure(no_such_tensor(name, staged.file.path()));
   auto selection = Selection::make(form->dtype, form->shape, part);
   if (!selection) return Failure(std::move(selection.error()).about_tensor(name));
   ST_TRY(check_values(name, *form, *selection, value));
@@ -201,11 +192,9 @@ Result<void> stage_slice(Staged &staged, std::string_view name, const TensorPart
   staged.failed = true;
   staged.begin_call();
   auto taken = stage_selection(staged, name, *form, *selection, value);
-  if (taken)
-    staged.failed = false;
-  else if (!taken.error().has_tensor)
-    taken.error() = std::move(taken.error()).about_tensor(name);
-  return taken;
+  if (!taken) return Failure(std::move(taken.error()).about_tensor_at_least(name));
+  staged.failed = false;
+  return {};
 }
 
 Result<void> restage_slices(Staged &staged, write::Journal &gone) {
@@ -219,8 +208,7 @@ Result<void> draft_slices(const Staged &staged, PendingCatalogue *draft, std::ve
                           std::vector<SliceMap> *maps) {
   for (const auto &[index, s] : staged.slices) {
     const TensorView t = staged.snapshot->header.index.at(index);
-    Change change{
-        Change::update_slice, s.name, {}, {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes}, maps->size()};
+    Change change{Change::update_slice, s.name, {}, form_of(t), maps->size()};
     ST_TRY(draft->apply(change));
     maps->push_back(s.map);
     changes->push_back(std::move(change));

@@ -7,10 +7,6 @@
 namespace st::store {
 namespace {
 
-Error about(Error e, std::string_view name) {
-  return e.has_tensor ? e : std::move(e).about_tensor(name);
-}
-
 // A view changes with its file, which another tensor of this very transaction may
 // do: its bytes are taken at once.
 bool is_view(const Staged &staged, const NewBytes &value) {
@@ -50,7 +46,7 @@ Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value
   auto nbytes = tensor_nbytes(change.form.dtype, change.form.shape);
   if (!nbytes) {
     nbytes.error().message = text("tensor ", in_quotes(change.name), " ", nbytes.error().message);
-    return Failure(about(std::move(nbytes.error()), change.name));
+    return Failure(std::move(nbytes.error()).about_tensor_at_least(change.name));
   }
   if (change.kind == Change::put && *nbytes != value.nbytes)
     return Failure(error(Status::nbytes_mismatch, "tensor ", in_quotes(change.name), " has ", value.nbytes,
@@ -59,10 +55,7 @@ Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value
   if (change.kind == Change::update) {
     // Refused before its bytes are taken.
     const auto form = form_of(staged, change.name);
-    if (!form)
-      return Failure(
-          error(Status::not_found, "no tensor is named ", in_quotes(change.name), " in ", in_quotes(staged.file.path()))
-              .about_tensor(change.name));
+    if (!form) return Failure(no_such_tensor(change.name, staged.file.path()));
     ST_TRY(
         check_same_form(change.name, form->dtype, form->shape, form->nbytes, value.dtype, value.shape, value.nbytes));
   }
@@ -72,9 +65,9 @@ Result<void> stage_in_draft(Staged &staged, Change change, const NewBytes &value
   if (staged.options.copy && value.nbytes > 0) {
     staged.begin_call();
     staged.failed = true;
-    if (auto ok = staged.need_journal(); !ok) return Failure(about(std::move(ok.error()), change.name));
+    if (auto ok = staged.need_journal(); !ok) return Failure(std::move(ok.error()).about_tensor_at_least(change.name));
     auto copied = staged.journal.journal->append(value.bytes, value.nbytes, staged.control);
-    if (!copied) return Failure(about(std::move(copied.error()), change.name));
+    if (!copied) return Failure(std::move(copied.error()).about_tensor_at_least(change.name));
     staged.failed = false;
     payload = {nullptr, *copied, value.nbytes};
   }
@@ -93,8 +86,7 @@ std::optional<Form> form_of(const Staged &staged, const std::string &name) {
   const Index &index = staged.snapshot->header.index;
   const auto found = index.find(name);
   if (!found) return std::nullopt;
-  const TensorView t = index.at(*found);
-  return Form{t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes};
+  return form_of(index.at(*found));
 }
 
 Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes &value) {
@@ -102,10 +94,7 @@ Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes 
   if (staged.options.publish || staged.draft)
     return stage_in_draft(staged, {Change::update, std::string(name), {}}, value);
   const auto index = staged.snapshot->header.index.find(name);
-  if (!index)
-    return Failure(
-        error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(staged.file.path()))
-            .about_tensor(name));
+  if (!index) return Failure(no_such_tensor(name, staged.file.path()));
   const TensorView t = staged.snapshot->header.index.at(*index);
   ST_TRY(check_same_form(name, t.dtype, t.shape, t.nbytes, value.dtype, value.shape, value.nbytes));
   if (t.nbytes == 0) return {};
@@ -114,7 +103,7 @@ Result<void> stage_update(Staged &staged, std::string_view name, const NewBytes 
   auto taken = stage_in_place(staged, *index, t, value);
   if (taken) return taken;
   staged.failed = true;
-  return Failure(about(std::move(taken.error()), name));
+  return Failure(std::move(taken.error()).about_tensor_at_least(name));
 }
 
 Result<void> restage_if_gone(Staged &staged) {
@@ -222,11 +211,7 @@ Result<void> make_publish(Staged &staged, const Change *first) {
   std::vector<StagedPayload> payloads;
   for (const StagedTensor &s : staged.tensors) {
     const TensorView t = staged.snapshot->header.index.at(s.index);
-    Change change{Change::update,
-                  std::string(s.name),
-                  {},
-                  {t.dtype, {t.shape.begin(), t.shape.end()}, t.nbytes},
-                  payloads.size()};
+    Change change{Change::update, std::string(s.name), {}, form_of(t), payloads.size()};
     ST_TRY(draft->apply(change));
     payloads.push_back({s.piece.bytes, s.piece.payload, t.nbytes, s.piece.table});
     changes.push_back(std::move(change));

@@ -2,6 +2,7 @@
 // makes. So whatever reads files reads these. They cannot be changed, mapped or locked, and have no folder.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <semaphore>
 #include <span>
@@ -19,8 +20,9 @@ class Source {
     void *to;
   };
 
+  // most_reads: 0 as 1.
   Source(std::string name, uint64_t size, unsigned most_reads)
-      : name_(std::move(name)), size_(size), most_reads_(most_reads) {}
+      : name_(std::move(name)), size_(size), most_reads_(std::max(most_reads, 1u)) {}
   virtual ~Source() = default;
   Source(const Source &) = delete;
   Source &operator=(const Source &) = delete;

@@ -111,7 +111,7 @@ Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const 
 
 Strategy strategy_of_source(const ReadOptions &wanted, unsigned most_reads) {
   Strategy s;
-  s.threads = std::clamp(most_reads, 1u, max_threads);
+  s.threads = std::min(most_reads, max_threads);
   if (wanted.threads) s.threads = std::min(s.threads, wanted.threads);
   if (wanted.prefetch == Prefetch::sequential) s.threads = 1;
   s.prefetch = wanted.prefetch;

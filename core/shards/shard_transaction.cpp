@@ -30,8 +30,7 @@ std::optional<uint32_t> ShardTransaction::shard_of(std::string_view name) const 
 Result<uint32_t> ShardTransaction::existing(std::string_view name) const {
   ST_TRY(may_go_on());
   if (const auto shard = shard_of(name)) return *shard;
-  return Failure(error(Status::not_found, "no tensor is named ", in_quotes(name), " in ", in_quotes(shards_.path()))
-                     .about_tensor(name));
+  return Failure(no_such_tensor(name, shards_.path()));
 }
 
 // The last shard that is rewritten anyway, else the last.
