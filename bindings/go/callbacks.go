@@ -39,7 +39,7 @@ type hooks struct {
 	progress Progress
 	log      Log
 	report   func(Report) error
-	source   *heldSource
+	source   *sourceReader
 }
 
 func (h *hooks) any() bool {

@@ -38,8 +38,7 @@ type handle struct {
 	users    atomic.Int64           // and closedBit
 	snapshot bool                   // of another handle, whose calls st_interrupt would stop too
 	steady   bool                   // what it shows is changed by Refresh alone: not writable, or a snapshot
-	bytes    *heldBytes             // OpenBytes' argument; else nil
-	source   *heldSource            // OpenSource's reader; else nil
+	held     *held                  // OpenBytes' argument or OpenSource's reader; else nil
 	mutex    sync.Mutex             // of changes of state, and of what frees the handle or a transaction on it
 	state    atomic.Pointer[handle] // see shown; nil if none is at hand
 	table    atomic.Pointer[table]  // of `state`; nil if there is none
@@ -48,22 +47,23 @@ type handle struct {
 	loaded   *atomic.Bool           // whether tensors were loaded; the same of a handle and its snapshots
 }
 
-// heldBytes are pinned until the last handle of them is closed.
-type heldBytes struct {
-	pin     runtime.Pinner
+// held is what C borrows of Go, until the last handle of it is closed.
+type held struct {
 	handles atomic.Int64
+	bytes   bool // views lie in it
+	letGo   func()
 }
 
-func (b *heldBytes) share() *heldBytes {
+func (b *held) share() *held {
 	if b != nil {
 		b.handles.Add(1)
 	}
 	return b
 }
 
-func (b *heldBytes) drop() {
+func (b *held) drop() {
 	if b != nil && b.handles.Add(-1) == 0 {
-		b.pin.Unpin()
+		b.letGo()
 	}
 }
 
@@ -103,14 +103,16 @@ func (h *handle) close() bool {
 	return true
 }
 
+// ofBytes says that views are Go's own memory.
+func (h *handle) ofBytes() bool { return h.held != nil && h.held.bytes }
+
 func (h *handle) closed() bool { return h.users.Load()&closedBit != 0 }
 
 func (h *handle) free() {
 	h.mutex.Lock()
 	C.st_close(h.c)
 	h.mutex.Unlock()
-	h.bytes.drop()
-	h.source.drop()
+	h.held.drop()
 }
 
 // Open opens a safetensors file: reads and checks its header, maps its data, and first of all finishes what a crashed
@@ -142,14 +144,15 @@ func Open(path string, opts *Options) (*File, error) {
 // OpenBytes opens a file that lies in memory, read-only and without a copy: the bytes are pinned until Close and must
 // not change meanwhile.
 func OpenBytes(data []byte) (*File, error) {
-	h := &handle{steady: true, bytes: (&heldBytes{}).share()}
+	pin := new(runtime.Pinner)
+	h := &handle{steady: true, held: (&held{bytes: true, letGo: pin.Unpin}).share()}
 	if len(data) > 0 {
-		h.bytes.pin.Pin(unsafe.SliceData(data))
+		pin.Pin(unsafe.SliceData(data))
 	}
 	if err := run(context.Background(), "open", &hooks{}, func() C.st_status {
 		return C.st_open_memory(first(data), C.size_t(len(data)), &h.c)
 	}); err != nil {
-		h.bytes.drop()
+		h.held.drop()
 		return nil, err
 	}
 	return newFile(h, context.Background(), hooks{}, ""), nil
@@ -230,7 +233,7 @@ func (f *File) Interrupt() {
 // keep gives up the safety net once a view of memory that is not Go's is out: memory that is lost is better than a view
 // that dangles.
 func (f *File) keep() {
-	if f.h.bytes == nil && !f.net.viewed.Load() && f.net.viewed.CompareAndSwap(false, true) {
+	if !f.h.ofBytes() && !f.net.viewed.Load() && f.net.viewed.CompareAndSwap(false, true) {
 		f.stopCleanup()
 	}
 }

@@ -57,7 +57,7 @@ func (h *handle) learn() {
 	if t == nil {
 		return
 	}
-	if h.bytes == nil {
+	if !h.ofBytes() {
 		t.findMapping()
 	}
 	if h.loaded.Load() { // what was found may be what was loaded

@@ -73,7 +73,7 @@ func (f *File) viewHooked(name string) (Tensor, error) {
 
 func (view *Tensor) show(name string, t *C.st_tensor, h *handle) {
 	view.Name, view.DType, view.Shape, view.Data = name, DType(t.dtype), shapeHere(t), []byte{}
-	if h.bytes != nil {
+	if h.ofBytes() {
 		view.Shape = slices.Clone(view.Shape) // the safety net frees the catalogue, but not Go's bytes
 	}
 	if t.nbytes > 0 {

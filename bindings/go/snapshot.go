@@ -24,8 +24,7 @@ func (f *File) Snapshot() (*File, error) {
 	if err := f.call("snapshot", func() C.st_status { return C.st_snapshot(f.h.c, &h.c) }); err != nil {
 		return nil, err
 	}
-	h.bytes = f.h.bytes.share()
-	h.source = f.h.source.share()
+	h.held = f.h.held.share()
 	return newFile(h, f.ctx, f.hooks, f.path), nil
 }
 
@@ -65,8 +64,7 @@ func (h *handle) shown() *handle {
 		if C.st_snapshot(h.c, &state.c) != C.ST_OK {
 			return nil // no memory: the call that makes its own says so
 		}
-		state.bytes = h.bytes.share()
-		state.source = h.source.share()
+		state.held = h.held.share()
 		h.state.Store(state)
 	}
 	if state == nil || !state.acquire() {

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"runtime/cgo"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -39,14 +38,10 @@ func OpenSource(source Source, opts *Options) (*File, error) {
 		return nil, argumentError("open", "a Source has a Reader, and a Size of 0 or more bytes")
 	}
 	o := given(opts)
-	if len(o.Deltas) > 0 {
-		message := "deltas cannot lie on a source; save a copy to a file, and open that with them"
-		return nil, &Error{Op: "open", Status: ErrUnsupported, Message: message, Offset: -1}
-	}
-	held := &heldSource{reader: source.Reader}
-	calls := hooks{progress: o.Progress, log: o.Log, source: held}
-	h := &handle{steady: true, source: held.share()}
-	held.self = cgo.NewHandle(held)
+	reader := &sourceReader{of: source.Reader}
+	self := cgo.NewHandle(reader)
+	calls := hooks{progress: o.Progress, log: o.Log, source: reader}
+	h := &handle{steady: true, held: (&held{letGo: self.Delete}).share()}
 	options := o.c()
 	most := source.MostReads
 	if most == 0 {
@@ -57,35 +52,36 @@ func OpenSource(source Source, opts *Options) (*File, error) {
 		most_reads:  C.uint32_t(most),
 		size:        C.uint64_t(source.Size),
 	}
-	for text, place := range map[string]**C.char{source.Name: &c.name, source.Identity: &c.identity} {
-		if text != "" {
-			*place = C.CString(text)
-			defer C.free(unsafe.Pointer(*place))
-		}
+	if source.Name != "" {
+		c.name = C.CString(source.Name)
+		defer C.free(unsafe.Pointer(c.name))
+	}
+	if source.Identity != "" {
+		c.identity = C.CString(source.Identity)
+		defer C.free(unsafe.Pointer(c.identity))
 	}
 	opened := false
 	defer func() {
 		if !opened {
-			if h.c != nil { // a callback panicked
-				C.st_close(h.c)
-			}
-			held.drop()
+			h.free() // there is no file, unless a callback panicked
 		}
 	}()
-	if err := run(contextOf(o.Context), "open", &calls, func() C.st_status {
-		return C.stgo_open_source(&c, C.uintptr_t(held.self), &options, &h.c)
-	}); err != nil {
+	err := withPaths(o.Context, "open", o.Deltas, &calls, func(p []*C.char) C.st_status {
+		layers := newPaths(p)
+		defer layers.free()
+		options.deltas, options.delta_count = layers.c, C.size_t(layers.n)
+		return C.stgo_open_source(&c, C.uintptr_t(self), &options, &h.c)
+	})
+	if err != nil {
 		return nil, err
 	}
 	opened = true
 	return newFile(h, context.Background(), calls, ""), nil
 }
 
-// heldSource is a Source's reader, until the last handle of it is closed.
-type heldSource struct {
-	reader  io.ReaderAt
-	self    cgo.Handle
-	handles atomic.Int64
+// sourceReader is a Source's reader, as C calls it.
+type sourceReader struct {
+	of io.ReaderAt
 
 	mutex    sync.Mutex
 	err      error // what it last answered, until a call takes that
@@ -93,21 +89,8 @@ type heldSource struct {
 	value    any // of the panic
 }
 
-func (s *heldSource) share() *heldSource {
-	if s != nil {
-		s.handles.Add(1)
-	}
-	return s
-}
-
-func (s *heldSource) drop() {
-	if s != nil && s.handles.Add(-1) == 0 {
-		s.self.Delete()
-	}
-}
-
 // failed takes what the reader answered to a call that failed; its panic goes on.
-func (s *heldSource) failed() error {
+func (s *sourceReader) failed() error {
 	if s == nil {
 		return nil
 	}
@@ -123,7 +106,7 @@ func (s *heldSource) failed() error {
 }
 
 // read fills a range. In any thread, which may be none of Go's.
-func (s *heldSource) read(buffer []byte, at int64) (err error) {
+func (s *sourceReader) read(buffer []byte, at int64) (err error) {
 	done := false
 	defer func() {
 		value := any(nil)
@@ -140,7 +123,7 @@ func (s *heldSource) read(buffer []byte, at int64) (err error) {
 			}
 		}
 	}()
-	n, err := s.reader.ReadAt(buffer, at)
+	n, err := s.of.ReadAt(buffer, at)
 	done = true
 	if n == len(buffer) {
 		return nil
@@ -153,7 +136,7 @@ func (s *heldSource) read(buffer []byte, at int64) (err error) {
 
 //export stgoRead
 func stgoRead(user C.uintptr_t, ranges *C.st_source_range, n C.size_t) C.int {
-	s := cgo.Handle(user).Value().(*heldSource)
+	s := cgo.Handle(user).Value().(*sourceReader)
 	for _, r := range unsafe.Slice(ranges, n) {
 		if err := s.read(unsafe.Slice((*byte)(r.dst), uint64(r.nbytes)), int64(r.offset)); err != nil {
 			return C.int(errnoOf(err))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -173,6 +174,14 @@ func TestWhatAReaderAnswersIsInTheError(t *testing.T) {
 			t.Errorf("another error: %v", err)
 		}
 		f.Close()
+	}
+}
+
+func TestAnErrorNamesTheSourceAndItsVersionAlsoWhereTheyAreAlike(t *testing.T) {
+	broken := &counting{err: io.ErrUnexpectedEOF}
+	_, err := st.OpenSource(st.Source{Reader: broken, Size: 100, Name: "same", Identity: "same"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "'same (version same)'") {
+		t.Errorf("%v", err)
 	}
 }
 
