@@ -148,17 +148,21 @@ impl OpenOptions {
         let c_path = c_path(path)?;
         let deltas = CPaths::new(&self.deltas)?;
         let callbacks = Arc::new(self.callbacks); // from here on at one address
-        let mut c = self.c;
-        (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len());
-        c.progress = callbacks.c_progress();
-        c.log = callbacks.c_log();
-        (c.progress_user, c.log_user) = (callbacks.user(), callbacks.user());
+        let c = with(self.c, &deltas, &callbacks);
         // SAFETY: a C string, set-up options, a place to write to; the handle keeps the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open(c_path.as_ptr(), &c, out) })?;
         let writable = c.flags & sys::ST_OPEN_READ_WRITE != 0;
         let opened = Opened { writable, lock_timeout_ms: c.lock_timeout_ms };
         Ok(File::of(handle, path.to_owned(), opened))
     }
+}
+
+/// As C takes them. It must not use them for longer than the paths live, nor the handle for longer than the callbacks.
+pub(crate) fn with(mut c: sys::st_open_options, deltas: &CPaths, callbacks: &Shared) -> sys::st_open_options {
+    (c.deltas, c.delta_count) = (deltas.as_ptr(), deltas.len());
+    (c.progress, c.log) = (callbacks.c_progress(), callbacks.c_log());
+    (c.progress_user, c.log_user) = (callbacks.user(), callbacks.user());
+    c
 }
 
 impl Default for OpenOptions {

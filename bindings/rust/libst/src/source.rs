@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::callback::{guard, is_calling, Shared};
 use crate::file::Opened;
 use crate::handle::Handle;
+use crate::options::{with, CPaths};
 use crate::{sys, Error, File, OpenOptions, Result, Status};
 
 /// Bytes that are no file of this system: an object in a store, a member of an archive, a stream that is decrypted as it
@@ -86,10 +87,7 @@ impl OpenOptions {
     /// [`Unsupported`](Status::Unsupported) with [`write`](OpenOptions::write) or [`deltas`](OpenOptions::deltas); every
     /// status of the format; what the source answers.
     pub fn open_source(mut self, source: impl Source + 'static) -> Result<File> {
-        if !self.deltas.is_empty() {
-            let message = "deltas cannot lie on a source; save a copy to a file, and open that with them";
-            return Err(Error::new(Status::Unsupported, message));
-        }
+        let deltas = CPaths::new(&self.deltas)?; // which C refuses
         let size = source.size().map_err(|error| {
             Error::new(Status::Io, format!("cannot tell the size of '{}': {error}", source.name()))
         })?;
@@ -111,10 +109,7 @@ impl OpenOptions {
         self.callbacks.source = Some(Box::new(source));
         let callbacks = Arc::new(self.callbacks); // from here on at one address
         given.user = callbacks.user();
-        let mut c = self.c;
-        c.progress = callbacks.c_progress();
-        c.log = callbacks.c_log();
-        (c.progress_user, c.log_user) = (callbacks.user(), callbacks.user());
+        let c = with(self.c, &deltas, &callbacks);
         // SAFETY: a source whose parts live, set-up options, a place to write to; the handle keeps the callbacks.
         let handle = Handle::opened(callbacks, |out| unsafe { sys::st_open_source(&given, &c, out) })?;
         Ok(File::of(handle, PathBuf::new(), Opened { writable: false, lock_timeout_ms: c.lock_timeout_ms }))
