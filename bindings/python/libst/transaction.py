@@ -1,6 +1,6 @@
 """Several changes that become durable together, or not at all."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Optional, Union
 
 from . import _abi
 from ._block import EndsWithBlock
@@ -43,7 +43,8 @@ class Transaction(EndsWithBlock):
     _callbacks: Callbacks
     _handle: Optional[Handle]  # None: finished
     _borrowed: Optional[list[Any]]  # arrays that the library points into, until the handle is freed; None: it copies
-    _forms: dict[str, tuple[int, tuple[int, ...]]]  # dtype and shape of what was put here, or got its name here
+    #: What was put here: dtype and shape. What got its name here: the name that it has in the file.
+    _forms: dict[str, Union[tuple[int, tuple[int, ...]], str]]
 
     def __init__(self) -> None:
         raise TypeError("use File.transaction()")
@@ -104,10 +105,10 @@ class Transaction(EndsWithBlock):
 
     def _form(self, name: str) -> tuple[int, tuple[int, ...]]:
         """As the calls before left it."""
-        put = self._forms.get(name)
-        if put is not None:
-            return put
-        described = self._live()._pin().describe(name)
+        form = self._forms.get(name, name)
+        if not isinstance(form, str):
+            return form
+        described = self._live()._pin().describe(form)
         return described.dtype, described.shape
 
     def _stage(self, function: Any, raw: bytes, tensor: _abi.Tensor, kept: Any) -> None:
@@ -146,7 +147,7 @@ class Transaction(EndsWithBlock):
         """Raises NotFoundError, and FormatError if the new name is taken."""
         raw, new = encoded(name), encoded(new_name)
         self._call(_abi.st_txn_rename, raw, len(raw), new, len(new))
-        self._forms[new_name] = self._form(name)
+        self._forms[new_name] = self._forms.get(name, name)
 
     def metadata(self, key: str, value: Optional[str]) -> None:
         """Set a key of the metadata, or with None remove it (NotFoundError)."""
