@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-from conftest import BUILD, run
+from conftest import BUILD
+from roots import Root
 
 # In a mount namespace of its own, so nothing stays mounted. What is written goes to UPPER, never to the root.
 ENTER = """
@@ -27,29 +26,16 @@ exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=nonint
 """
 
 
-def bare_root(suite: str) -> Path:
-    """Made once, kept in build/dist/roots."""
-    if os.geteuid() != 0 or not shutil.which("debootstrap"):
-        pytest.skip("a bare root needs debootstrap, and root to enter it")
-    root = BUILD / "dist" / "roots" / suite
-    if not (root / "made").exists():
-        shutil.rmtree(root, ignore_errors=True)
-        root.parent.mkdir(parents=True, exist_ok=True)
-        run("debootstrap", "--variant=minbase", suite, root)
-        (root / "made").touch()
-    return root
-
-
 class BareDebian:
     """Commands in it see what those before have changed."""
 
-    def __init__(self, suite: str, scratch: Path, dist: Path):
+    def __init__(self, root: Root, scratch: Path, dist: Path):
         archives = BUILD / "dist" / "apt"
         for folder in (scratch / "changes", scratch / "work", scratch / "root", archives / "partial"):
             folder.mkdir(parents=True, exist_ok=True)
         self.folder = scratch / "changes" / "work"
         self.folder.mkdir()
-        where = {"BARE": bare_root(suite), "UPPER": scratch, "DIST": dist, "ARCHIVES": archives}
+        where = {"BARE": root.make(), "UPPER": scratch, "DIST": dist, "ARCHIVES": archives}
         self.env = os.environ | {name: str(path) for name, path in where.items()}
 
     def put(self, name: str, text: str) -> None:

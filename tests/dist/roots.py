@@ -38,18 +38,20 @@ class Root:
     def path(self) -> Path:
         return CACHE / "roots" / "-".join([self.suite, *self.packages])
 
-    def make(self) -> None:
+    def make(self) -> Path:
         if os.geteuid() != 0 or not shutil.which("debootstrap"):
             pytest.skip("a bare root needs debootstrap, and root to enter it")
         if (self.path / "made").exists():
-            return
+            return self.path
         new = self.path.with_suffix(".new")
         for place in (new, self.path):
             shutil.rmtree(place, ignore_errors=True)
         new.parent.mkdir(parents=True, exist_ok=True)
-        run("debootstrap", "--variant=minbase", f"--include={','.join(self.packages)}", self.suite, new)
+        packages = [f"--include={','.join(self.packages)}"] if self.packages else []
+        run("debootstrap", "--variant=minbase", *packages, self.suite, new)
         (new / "made").touch()
         new.rename(self.path)
+        return self.path
 
     def run(self, *words: object, scratch: Path, site: Path | None = None, given: Path | None = None) -> str:
         """The output of a command there.
@@ -71,5 +73,6 @@ class Root:
         return done.stdout
 
 
+BARE = Root("bookworm", "3.11", ())
 OLDEST = Root("bullseye", "3.9", ("python3",))  # the oldest Debian that its mirror has
 COMPILER = Root("bookworm", "3.11", ("g++", "python3", "python3-pip"))

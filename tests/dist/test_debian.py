@@ -8,6 +8,7 @@ import shutil
 import pytest
 from bare_debian import BareDebian
 from conftest import ROOT, block, made, run
+from roots import BARE
 
 pytestmark = pytest.mark.timeout(1500)  # making a root, and a compiler to be downloaded into it
 
@@ -22,7 +23,7 @@ def packages():
 
 @pytest.fixture(scope="module")
 def debian(packages, tmp_path_factory):
-    inside = BareDebian("bookworm", tmp_path_factory.mktemp("debian"), ROOT / "dist")
+    inside = BareDebian(BARE, tmp_path_factory.mktemp("debian"), ROOT / "dist")
     assert inside("command -v cc python3 pkg-config stctl || true; find / -xdev -name 'libst.*' -o -name st.h") == ""
     inside("apt-get -qq update")
     return inside
