@@ -72,6 +72,7 @@ MOVE_ASIDE = "core/journal/move_aside.cpp"
 WRITE_OUT = "core/newfile/write_out.cpp"
 FOLDER = "core/journal/journal_folder.cpp"
 FOLDER_H = "core/journal/journal_folder.h"
+CLAIM = "core/journal/claim.cpp"
 PAST_CACHE = "core/os/past_cache.cpp"
 LAYOUT = "core/journal/journal_layout.cpp"
 MANIFEST = "core/journal/manifest.cpp"
@@ -115,6 +116,17 @@ MUTANTS = [
     Mutant("hosts: what another host took is staged anew under lost locks", STAGING,
            "  if (there || staged.journal.journal->file().reads_past_cache()) return there;\n", "  if (there) return there;\n"),
     Mutant("hosts: a refresh believes the cache", "core/file/data_file.cpp", "look(true)", "look(false)"),
+    Mutant("hosts: a journal is asked for by a name that is remembered", CLAIM,
+           "  if (opened.reads_past_cache()) env.renew_name(folder, name.c_str());\n", ""),
+    Mutant("hosts: a journal is acted on under its writer's name", CLAIM,
+           "  if (!dir.reads_past_cache() || !found.file || is_of_several(found)) return true;\n", "  if (found.size < UINT64_MAX) return true;\n"),
+    Mutant("hosts: a journal is not read once more when it was claimed", CLAIM, "  ST_TRY(read_state(found));\n", ""),
+    Mutant("hosts: what committed while it was claimed is emptied", HOT_JOURNAL, "    if (found.waits()) return false;\n    if (ours)", "    if (ours)"),
+    Mutant("hosts: a recoverer does not ask before it applies", RECOVER, "  ST_TRY(check_claimed(folder, name, hot));\n", ""),
+    Mutant("hosts: a writer does not ask between its record and its data", PATCH,
+           "  if (auto found = there(); !found) {\n    // Another", "  if (auto found = there(); false) {\n    // Another"),
+    Mutant("hosts: a record that another has claimed is taken back", PATCH,
+           "const bool stands = journal.file().reads_past_cache() || journal", "const bool stands = journal"),
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
            "if (record_.is_undo())\n    ST_TRY(file_.sync());\n  if (name_durable_) return {};", quick=True),
     Mutant("no sync of the journal's folder", JOURNAL, "  ST_TRY(dir.sync());\n", "  static_cast<void>(dir);\n"),

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "stale_env.h"
 #include "store_scene.h"
@@ -57,10 +58,12 @@ class Fencing : public testing::StoreScene {
     ST_TRY((*begun)->update("c", value(c, "c", to.second)));
     return commit ? (*begun)->commit() : Result<void>();
   }
+  static Pair both(const DataFile &c) { return {seen(c, "a"), seen(c, "c")}; }
   Pair now(os::Env &host) {
     auto judge = open(host, {});
-    return judge ? Pair{seen(*judge, "a"), seen(*judge, "c")} : Pair{};
+    return judge ? both(*judge) : Pair{};
   }
+  static bool is_refused(const Result<void> &done) { return !done && done.error().status != Status::needs_recovery; }
   static std::function<int(Call)> at(size_t n, std::function<int()> what) {
     return [n, what = std::move(what), so_far = size_t{0}](Call) mutable { return so_far++ == n ? what() : 0; };
   }
@@ -68,7 +71,7 @@ class Fencing : public testing::StoreScene {
   // The calls of one commit on a handle that has a parked journal: how many there are, and which come after the last
   // question and before the data are durable.
   struct Course {
-    size_t calls, from, to;
+    size_t calls, record, from, to;
     bool is_in_flight(size_t n) const { return n >= from && n <= to; }
   };
   Course course() {
@@ -86,15 +89,19 @@ class Fencing : public testing::StoreScene {
     EXPECT_GT(emptied, data);
     size_t question = data;
     while (question > 0 && calls[question] != Call::renew_name) --question;  // and looked up after that
-    EXPECT_GT(question, 0u);
-    return {calls.size(), question + 1, data};
+    size_t record = syncs[syncs.size() - 3];
+    while (record > 0 && calls[record] != Call::pwrite) --record;
+    EXPECT_GT(record, 0u);
+    EXPECT_GT(question, record);
+    return {calls.size(), record, question + 1, data};
   }
 
   const Pair mine{new_a, new_c}, theirs{pattern(4000, 81), pattern(3000, 82)},
-      third{pattern(4000, 83), pattern(3000, 84)};
+      third{pattern(4000, 83), pattern(3000, 84)}, fourth{pattern(4000, 85), pattern(3000, 86)};
 };
 
-// It goes on when the other is done, and then may die at any call.
+// It goes on when the other is done, and then may die at any call. What the other has shown before its own change is
+// over.
 TEST_F(Fencing, AHostThatWasFrozenAmidACommitLeavesNoHalfOfIt) {
   const Course course = this->course();
   size_t tried = 0, refused = 0;
@@ -107,12 +114,15 @@ TEST_F(Fencing, AHostThatWasFrozenAmidACommitLeavesNoHalfOfIt) {
       auto file = open(two);
       ASSERT_TRUE(is_ok(update_both(*file, third)));
       died = false;
+      bool shown = false;
       size_t so_far = 0;
       two.before = [&](Call call) {
         const size_t i = so_far++;
         if (i == n) {
           two.lose_locks();
-          EXPECT_TRUE(is_ok(update_both(*open(one), mine))) << n;
+          auto other = open(one);
+          shown = both(*other) == theirs;
+          EXPECT_TRUE(is_ok(update_both(*other, mine))) << n;
         }
         died |= i >= n + m && testing::can_fail(call);
         return died && testing::can_fail(call) ? -EIO : 0;
@@ -121,7 +131,7 @@ TEST_F(Fencing, AHostThatWasFrozenAmidACommitLeavesNoHalfOfIt) {
       file.reset();
       two.before = {};
       const Pair at_last = now(one);
-      EXPECT_TRUE(at_last == mine || at_last == theirs) << n << ", then " << m;
+      EXPECT_TRUE(at_last == mine || (at_last == theirs && !shown)) << n << ", then " << m;
       ASSERT_FALSE(HasFailure()) << n << ", then " << m;
       refused += !done;
       ++tried;
@@ -149,10 +159,11 @@ TEST_F(Fencing, AHostThatWakesUpAmidARecoverySpoilsNothing) {
         relay.give_and_wait(1);
         return 0;
       });
+      Result<void> woken;
       std::thread frozen([&] {
-        static_cast<void>(update_both(*file, theirs));
+        woken = update_both(*file, theirs);
         two.before = {};
-        static_cast<void>(update_both(*file, third, false));
+        static_cast<void>(update_both(*file, fourth, false));
         relay.give_and_wait(1);
       });
       relay.await(1);
@@ -173,11 +184,94 @@ TEST_F(Fencing, AHostThatWakesUpAmidARecoverySpoilsNothing) {
       file.reset();
       const Pair at_last = now(one);
       EXPECT_TRUE(at_last == mine || at_last == theirs || at_last == third) << n << ", " << k;
+      EXPECT_FALSE(is_refused(woken) && at_last == theirs) << n << ", " << k;
       ASSERT_FALSE(HasFailure()) << n << ", " << k;
       ++tried;
     }
   }
   EXPECT_GT(tried, 100u);
+}
+
+// It commits when the other has found its journal idle, and dies with half of the data written. The other finds the
+// journal when it opens the file, or when it commits.
+TEST_F(Fencing, AJournalThatWasIdleIsReadOnceMoreWhenItIsClaimed) {
+  const Course course = this->course();
+  for (const bool is_open : {false, true}) {
+    StaleEnv one(env), two(env);
+    put_bytes(path, old);
+    auto file = open(two);
+    ASSERT_TRUE(is_ok(update_both(*file, third)));
+    auto other = is_open ? open(one) : nullptr;
+    Relay relay;
+    size_t so_far = 0, written = 0;
+    two.before = [&](Call call) {
+      if (so_far++ == course.record) {
+        two.lose_locks();
+        relay.give_and_wait(1);
+      }
+      if (so_far > course.record && call == Call::pwrite) ++written;
+      return written > 2 && testing::can_fail(call) ? -EIO : 0;  // the record, and the first tensor
+    };
+    std::thread frozen([&] {
+      EXPECT_FALSE(update_both(*file, theirs));
+      relay.give_and_wait(1);
+    });
+    relay.await(1);
+    bool claimed = false;
+    one.before = [&](Call call) {
+      if (call == Call::renameat && !std::exchange(claimed, true)) relay.give_and_wait(0);
+      return 0;
+    };
+    if (!other) other = open(one);
+    EXPECT_TRUE(is_ok(update(*other, "b", new_b)));
+    one.before = {};
+    relay.finish();
+    frozen.join();
+    file.reset();
+    EXPECT_TRUE(claimed);
+    EXPECT_TRUE(now(one) == theirs) << is_open;
+  }
+}
+
+// The one that recovers is frozen, too, and a third goes on from there.
+TEST_F(Fencing, AFrozenRecovererLeavesWhatAnotherTookOver) {
+  const Course course = this->course();
+  const auto record_left = [&] {
+    put_bytes(path, old);
+    StaleEnv dead(env);
+    auto file = open(dead);
+    EXPECT_TRUE(is_ok(update_both(*file, third)));
+    size_t so_far = 0;
+    dead.before = [&](Call call) { return so_far++ > course.from && testing::can_fail(call) ? -EIO : 0; };
+    EXPECT_FALSE(update_both(*file, theirs));
+  };
+  record_left();
+  std::vector<Call> calls;
+  {
+    StaleEnv one(env);
+    open(one);
+    calls = one.calls;
+  }
+  std::vector<size_t> syncs;
+  for (size_t i = 0; i < calls.size(); ++i)
+    if (calls[i] == Call::fdatasync) syncs.push_back(i);
+  ASSERT_EQ(syncs.size(), 3u);  // the record is confirmed, the data are durable, the journal is empty
+  size_t question = syncs[1];
+  while (question > 0 && calls[question] != Call::renew_name) --question;
+  ASSERT_GT(question, syncs[0]);
+  for (size_t n = 0; n < calls.size(); ++n) {
+    if (n > question && n <= syncs[1]) continue;  // in flight
+    record_left();
+    StaleEnv one(env), other(env);
+    one.before = at(n, [&] {
+      one.lose_locks();
+      EXPECT_TRUE(is_ok(update_both(*open(other), mine)));
+      return 0;
+    });
+    static_cast<void>(DataFile::open(one, path, writable()));
+    one.before = {};
+    EXPECT_TRUE(now(other) == mine) << n;
+  }
 }
 
 }  // namespace
