@@ -233,6 +233,45 @@ TEST_F(Fencing, AJournalThatWasIdleIsReadOnceMoreWhenItIsClaimed) {
   }
 }
 
+// Its record is durable, and the other is about to carry it out.
+TEST_F(Fencing, ARecordThatAnotherHasClaimedIsNotTakenBack) {
+  const Course course = this->course();
+  StaleEnv one(env), two(env);
+  put_bytes(path, old);
+  auto file = open(two);
+  ASSERT_TRUE(is_ok(update_both(*file, third)));
+  Relay relay;
+  size_t so_far = 0;
+  bool asks = false;
+  two.before = [&](Call call) {
+    if (so_far++ > course.record && call == Call::renew_name && !std::exchange(asks, true)) {
+      two.lose_locks();
+      relay.give_and_wait(1);
+    }
+    return 0;
+  };
+  Result<void> woken;
+  std::thread frozen([&] {
+    woken = update_both(*file, theirs);
+    relay.give_and_wait(1);
+  });
+  relay.await(1);
+  bool found = false;
+  one.before = [&](Call call) {
+    if (call == Call::pwrite && !std::exchange(found, true)) relay.give_and_wait(0);
+    return 0;
+  };
+  auto other = open(one);
+  one.before = {};
+  relay.finish();
+  frozen.join();
+  file.reset();
+  EXPECT_TRUE(found);
+  EXPECT_FALSE(woken);
+  EXPECT_FALSE(is_refused(woken));
+  EXPECT_TRUE(both(*other) == theirs);
+}
+
 // The one that recovers is frozen, too, and a third goes on from there.
 TEST_F(Fencing, AFrozenRecovererLeavesWhatAnotherTookOver) {
   const Course course = this->course();
