@@ -103,40 +103,54 @@ func (f *File) Len() int {
 func (f *File) Names() []string {
 	f = f.withoutContext()
 	var names []string
+	if state := f.h.shown(); state != nil {
+		defer state.release()
+		count := int(C.st_count(state.c))
+		if known := state.names.Load(); known != nil {
+			return cut(*known, count)
+		}
+		all := f.plainNames(state.c)
+		if names = cut(all, count); names == nil {
+			return f.namesOneByOne(state.c)
+		}
+		state.names.Store(&all)
+		return names
+	}
 	_ = f.pinned("names", func(pin *C.st_file) error {
-		count := int(C.st_count(pin))
-		if names = f.plainNames(pin, count); len(names) != count { // one holds NUL, which ends names there
-			names = names[:0]
-			for infos := range f.batches(pin) {
-				for _, info := range infos {
-					names = append(names, info.Name)
-				}
-			}
+		if names = cut(f.plainNames(pin), int(C.st_count(pin))); names == nil {
+			names = f.namesOneByOne(pin)
 		}
 		return nil
 	})
 	return names
 }
 
-// plainNames asks for all names of a pin at once; none if one holds NUL.
-func (f *File) plainNames(pin *C.st_file, count int) []string {
+// plainNames are all names of a pin, each with its NUL.
+func (f *File) plainNames(pin *C.st_file) []byte {
 	var size C.size_t
 	if f.run("names", func() C.st_status { return C.st_names(pin, nil, &size) }) != nil || size == 0 {
 		return nil
 	}
-	all := make([]byte, int(size))
+	all := uncleared(int(size))
 	if f.run("names", func() C.st_status { return C.st_names(pin, (*C.char)(first(all)), &size) }) != nil {
 		return nil
 	}
-	names := cut(all, count)
-	if len(names) > count {
-		return nil
+	return all
+}
+
+func (f *File) namesOneByOne(pin *C.st_file) []string {
+	names := make([]string, 0, int(C.st_count(pin)))
+	for infos := range f.batches(pin) {
+		for _, info := range infos {
+			names = append(names, info.Name)
+		}
 	}
 	return names
 }
 
-// cut makes `count` strings or more, of names that each end with a NUL. The strings lie in the memory of `all`, which
-// nobody writes to any more. It looks at eight bytes at a time, because a call for each name takes half of the time of Names.
+// cut makes `count` strings of names that each end with a NUL; nil if there are not as many, since one holds NUL. The
+// strings lie in the memory of `all`, which nobody writes to any more. It looks at eight bytes at a time, because a call
+// for each name takes half of the time of Names.
 func cut(all []byte, count int) []string {
 	const low = 0x7f7f7f7f7f7f7f7f // all bits of eight bytes but the highest
 	names := make([]string, 0, count)
@@ -151,6 +165,9 @@ func cut(all []byte, count int) []string {
 	for begin < len(text) {
 		name, _, _ := strings.Cut(text[begin:], "\x00")
 		names, begin = append(names, name), begin+len(name)+1
+	}
+	if len(names) != count {
+		return nil
 	}
 	return names
 }
@@ -210,9 +227,10 @@ func (f *File) Info(name string) (info Info, err error) {
 // infoKnown is Info of the table; false where there is none, or no such tensor.
 func (h *handle) infoKnown(name string, info *Info) bool {
 	t := h.known()
-	if t == nil {
-		return false
-	}
+	return t != nil && t.describe(h, name, info)
+}
+
+func (t *table) describe(h *handle, name string, info *Info) bool {
 	found := t.find(name)
 	if found == nil {
 		return false
@@ -222,21 +240,27 @@ func (h *handle) infoKnown(name string, info *Info) bool {
 	return true
 }
 
-// infoShown is Info of what a steady handle shows; false where there is none, or on an error. Apart, so that what C fills
-// lies on the stack.
+// infoShown is Info of what a steady handle shows; false where there is none, or on an error.
 func (h *handle) infoShown(name string, info *Info) bool {
 	state := h.shown()
 	if state == nil {
 		return false
 	}
+	found := state.describe(h, name, info)
+	state.release()
+	return found
+}
+
+// describe asks C of an acquired state; false on an error. Apart, so that what C fills lies on the stack.
+func (state *handle) describe(h *handle, name string, info *Info) bool {
 	p, n := chars(name)
 	var t C.st_tensor
 	C.stgo_describe(state.c, p, n, C.stgo_tensor(unsafe.Pointer(&t)))
-	if t.name != nil {
-		info.show(name, h.shapes.clone(shapeHere(&t)), &t)
+	if t.name == nil {
+		return false
 	}
-	state.release()
-	return t.name != nil
+	info.show(name, h.shapes.clone(shapeHere(&t)), &t)
+	return true
 }
 
 // infoNow is Info in one call of C; false on an error.

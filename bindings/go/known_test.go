@@ -80,6 +80,43 @@ func TestWhatIsKnownEndsWithTheState(t *testing.T) {
 	same(t, "a view of before", before, tensors[5].tensor)
 }
 
+// Names are those of the state that is shown, and the list is the caller's own.
+func TestNamesThatAreKnownEndWithTheState(t *testing.T) {
+	f, path, tensors := pages(t)
+	var want []string
+	for _, tensor := range tensors {
+		want = append(want, tensor.name)
+	}
+	for range 3 {
+		got := f.Names()
+		if !slices.Equal(got, want) {
+			t.Fatalf("the names are %q", got)
+		}
+		got[0] = "the caller's"
+		_ = append(got, "the caller's")
+	}
+	writer := open(t, path, writable)
+	must(t, writer.Transact(func(tx *st.Tx) error { return tx.Rename("t3", "renamed") }))
+	if got := f.Names(); !slices.Equal(got, want) {
+		t.Errorf("before a refresh the names are %q", got)
+	}
+	before, err := f.Snapshot()
+	must(t, err)
+	defer before.Close()
+	must(t, f.Refresh())
+	for range 2 {
+		if got := f.Names(); len(got) != len(want) || slices.Contains(got, "t3") || !slices.Contains(got, "renamed") {
+			t.Errorf("refreshed, the names are %q", got)
+		}
+		if got := before.Names(); !slices.Equal(got, want) {
+			t.Errorf("of before, the names are %q", got)
+		}
+		if got := writer.Names(); !slices.Contains(got, "renamed") {
+			t.Errorf("the writer's names are %q", got)
+		}
+	}
+}
+
 // A description is the caller's own.
 func TestWhatIsKnownIsNotTheCallers(t *testing.T) {
 	f, _, _ := pages(t)

@@ -15,6 +15,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"unsafe"
 )
 
@@ -84,10 +85,12 @@ func (view *Tensor) show(name string, t *C.st_tensor, h *handle) {
 // Get copies a tensor.
 func (f *File) Get(name string) (got Tensor, err error) {
 	if f.plain {
-		if known := f.h.known(); known != nil {
-			if info := known.find(name); info != nil && known.state.acquire() {
-				defer known.state.release()
-				return f.getKnown(known, info)
+		if state := f.h.shown(); state != nil {
+			defer state.release()
+			var info Info
+			known := f.h.known() // of another state, if somebody refreshes meanwhile
+			if known != nil && known.state == state && known.describe(f.h, name, &info) || state.describe(f.h, name, &info) {
+				return f.getDescribed(state, &info)
 			}
 		}
 	}
@@ -108,16 +111,16 @@ func (f *File) Get(name string) (got Tensor, err error) {
 	return got, err
 }
 
-// getKnown is Get of a table whose state is acquired.
-func (f *File) getKnown(known *table, info *Info) (got Tensor, err error) {
+// getDescribed is Get of an acquired state, by a description of it that is the caller's own.
+func (f *File) getDescribed(state *handle, info *Info) (got Tensor, err error) {
 	data, err := buffer("get", info.Size)
 	if err != nil {
 		return Tensor{}, err
 	}
-	if _, err := f.readPlain("get", known.state, info.Name, data); err != nil {
+	if _, err := f.readPlain("get", state, info.Name, data); err != nil {
 		return Tensor{}, err
 	}
-	return Tensor{Name: info.Name, DType: info.DType, Shape: slices.Clone(info.Shape), Data: data}, nil
+	return Tensor{Name: info.Name, DType: info.DType, Shape: info.Shape, Data: data}, nil
 }
 
 // ReadInto copies a tensor into dst, which must have room for all of it, and answers its size.
@@ -270,5 +273,16 @@ func buffer(op string, size uint64) ([]byte, error) {
 	if size > math.MaxInt {
 		return nil, &Error{Op: op, Status: ErrNoMem, Message: "the tensor is larger than memory can be", Offset: -1}
 	}
-	return make([]byte, size), nil
+	return uncleared(int(size)), nil
+}
+
+// uncleared is memory that C is about to fill: to clear it first would be a tenth of Get.
+func uncleared(size int) []byte {
+	if size == 0 {
+		return []byte{}
+	}
+	var room strings.Builder // the one thing in Go that has memory without clearing it
+	room.Grow(size)
+	room.WriteByte(0) // as only a string that is not empty has an address
+	return unsafe.Slice(unsafe.StringData(room.String()), size)
 }

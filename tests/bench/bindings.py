@@ -5,6 +5,10 @@ All take turns, round by round, on the same warm files; numbers are medians. The
 of its own that has opened the file and then takes each tensor once, in random order, beside one of the peer that does the
 same; the ratio is the median of the rounds'.
 
+A look-up of some nanoseconds costs each process of a program something else, by where its code and data lie: up to a
+fifth more or less. So Rust's and Go's are measured in many processes, in random order with as many of C: the least that
+each process has taken, and of these the median.
+
     bindings.py BUILD-TREE [--quick]     as table.py; build_bindings.sh builds the programs; --quick: 128 MiB for 1 GiB
 """
 
@@ -24,7 +28,7 @@ from loads import lower
 from run import catalogue
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from table import BUILD, MIB, PLACE, QUICK, filesystem, heading, note, paired, row, seconds, summary, timed
+from table import BUILD, MIB, PLACE, QUICK, filesystem, heading, note, paired, row, seconds, spread, summary, timed
 
 ROUNDS = 5 if QUICK else 15
 GETS = 20_000 if QUICK else 2_000_000
@@ -33,6 +37,9 @@ SIZE = (128 if QUICK else 1024) * MIB
 COUNT = 10_000
 SHOTS = 5 if QUICK else 41
 READ = 16 << 10  # bytes of a tensor
+PROCESSES = 5 if QUICK else 25  # of each program, of a look-up
+GOES = 10 if QUICK else 60  # in each of them
+LOOKS = 50_000  # of a go: a millisecond, which often passes without an interruption
 NAME = "layers.42.weight"
 
 # No package for Go can be had from where this was made: github.com/nlpodyssey/safetensors is "not available" at the proxy.
@@ -48,10 +55,12 @@ class Program:
     def __call__(self, what: str, n: int) -> float:
         """Seconds of one. Done twice, of which the second counts: the program slept while others were timed, and a
         processor takes tens of milliseconds to be fast again."""
-        for _ in range(2):
-            print(what, n, file=self.process.stdin, flush=True)
-            took = int(self.process.stdout.readline())
-        return took / 1e9 / n
+        self.once(what, n)
+        return self.once(what, n)
+
+    def once(self, what: str, n: int) -> float:
+        print(what, n, file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline()) / 1e9 / n
 
     def __enter__(self) -> Program:
         return self
@@ -70,6 +79,19 @@ def medians(works: dict) -> dict:
         for what, work in works.items():
             found[what].append(work())
     return {what: median(times) for what, times in found.items()}
+
+
+def lookups(programs: dict[str, tuple[list[object], list[str]]]) -> dict[str, list[float]]:
+    """Seconds of each look-up, one figure a process: `programs` are the arguments of one, and what is asked of it."""
+    found = {what: [] for _, asked in programs.values() for what in asked}
+    for _ in range(PROCESSES):
+        for name in random.sample(list(programs), len(programs)):
+            arguments, asked = programs[name]
+            with Program(*arguments) as program:
+                goes = {what: [program.once(what, LOOKS) for _ in range(GOES)] for what in random.sample(asked, len(asked))}
+            for what, took in goes.items():
+                found[what].append(min(took))
+    return found
 
 
 def python_calls(small: Path) -> None:
@@ -108,15 +130,15 @@ def python_loads(model: Path) -> None:
     row("  owned memory, after a while without", given["stock"], given["owned"], seconds)
 
 
-def reads(program: str, peer: str, rows: dict[str, str], file: Path) -> None:
-    """Pairs of shots of each row, which are called as the program calls them."""
+def reads(program: str, rows: dict[str, tuple[str, str]], file: Path) -> None:
+    """Pairs of shots of each row, which are the peer and the row as the program calls them."""
 
     def shot(way: str, what: str) -> tuple[float, int]:
         said = subprocess.run([BUILD / "tests/bench" / program, way, what, file, str(COUNT)], check=True, capture_output=True, text=True).stdout
         took, total = map(int, said.split())
         return took / 1e9 / COUNT, total
 
-    for title, what in rows.items():
+    for title, (peer, what) in rows.items():
         found: dict[str, list[float]] = {peer: [], "libst": []}
         for _ in range(SHOTS):
             sums = set()
@@ -129,22 +151,33 @@ def reads(program: str, peer: str, rows: dict[str, str], file: Path) -> None:
         paired(title, found[peer], found["libst"], bound=lower(ratios), at_least=0.95, peer=peer)
 
 
+PROMISE = (
+    "A read by libst is a system call, since a truncated file must be an error and no signal. Its peers with pread have "
+    "this promise; the others copy from a mapping, as a libst program does with a view"
+)
+
+
 def rust(small: Path, large: Path, many: Path) -> None:
     if not (BUILD / "tests/bench/bindings_bench_rust").exists():
         note("Rust is left out: there is no cargo")
         return
-    with Program("get_bench", small, NAME) as c, Program("bindings_bench_rust", small, NAME, large) as r:
-        m = medians({"c": lambda: c("get", GETS), "view": lambda: r("view", GETS)})
-        m |= medians({what: lambda what=what: r(what, OPENS) for what in ("open", "crate-open", "names", "crate-names")})
-    row("Rust, a tensor of 4 bytes: file.view(name), against st_get in C", m["c"], m["view"], seconds, at_most=1.05, peer="C")
+    found = lookups({"c": (["get_bench", small, NAME], ["get"]), "rust": (["bindings_bench_rust", small, NAME, large], ["view"])})
+    spread("Rust, a tensor of 4 bytes: file.view(name), against st_get in C", found["get"], found["view"], at_most=1.05, peer="C")
+    with Program("bindings_bench_rust", small, NAME, large) as r:
+        m = medians({what: lambda what=what: r(what, OPENS) for what in ("open", "crate-open", "names", "crate-names")})
     row(f"Rust, open {COUNT:,} tensors: against the crate's mmap + deserialize", m["crate-open"], m["open"], seconds, at_least=5, peer="crate")
     row("  and list the names", m["crate-names"], m["names"], seconds, peer="crate")
+    note(PROMISE)
     names = {
-        f"Rust, each of {COUNT:,} tensors of {READ >> 10} KiB: file.tensor(name)": "tensor",
-        "  file.read(name), a new Vec": "read",
-        "  file.read_into(name, reused)": "read_into",
+        f"Rust, each of {COUNT:,} tensors of {READ >> 10} KiB: file.tensor(name)": ("crate", "tensor"),
+        "  file.read(name), a new Vec": ("crate", "read"),
+        "  file.read(name), against pread into a new Vec": ("pread", "read"),
+        "  file.read_into(name, reused)": ("crate", "read_into"),
+        "  file.read_into(name, reused), against pread": ("pread", "read_into"),
+        "  file.view(name), copied to a new Vec": ("crate", "copy"),
+        "  file.view(name), copied to a reused one": ("crate", "copy_into"),
     }
-    reads("bindings_bench_rust", "crate", names, many)
+    reads("bindings_bench_rust", names, many)
 
 
 def go(small: Path, large: Path, many: Path) -> None:
@@ -152,20 +185,29 @@ def go(small: Path, large: Path, many: Path) -> None:
         note("Go is left out: there is no Go that can build the binding")
         return
     note(f"Go's package github.com/nlpodyssey/safetensors is not to be had here; its place takes a reader with {GO_PEER} (go/header.go)")
+    found = lookups({"go": (["bindings_bench_go", small, NAME, large], ["empty", "c", "view"])})
+    both = [empty + c for empty, c in zip(found["empty"], found["c"])]
+    spread("Go, a tensor of 4 bytes: f.View(name), against empty cgo call + C", both, found["view"], at_most=1.25, peer="cgo+C")
     with Program("bindings_bench_go", small, NAME, large) as g:
-        m = medians({what: lambda what=what: g(what, GETS) for what in ("empty", "c", "view")})
-        m |= medians({what: lambda what=what: g(what, OPENS) for what in ("open", "json", "names", "json-names")})
-    row("Go, a tensor of 4 bytes: f.View(name), against empty cgo call + C", m["empty"] + m["c"], m["view"], seconds, at_most=1.25, peer="cgo+C")
+        m = medians({what: lambda what=what: g(what, OPENS) for what in ("open", "json", "names", "json-names")})
     row(f"Go, open {COUNT:,} tensors: against {GO_PEER}", m["json"], m["open"], seconds, at_least=5, peer="json")
     row("  and list the names", m["json-names"], m["names"], seconds, peer="json")
+    note(PROMISE)
+    note("The reader in Go has made all names and descriptions when it is open, which the rows above count; libst makes them when it is asked")
     names = {
-        f"Go, each of {COUNT:,} tensors of {READ >> 10} KiB: f.View(name)": "view",
-        "  f.Info(name)": "info",
-        "  f.Get(name)": "get",
-        "  f.ReadInto(name, reused)": "readinto",
-        "  f.Names(), of all, a name": "names",
+        f"Go, each of {COUNT:,} tensors of {READ >> 10} KiB: f.View(name)": ("mmap", "view"),
+        "  f.Info(name)": ("mmap", "info"),
+        "  f.Info(name), a third time": ("mmap", "info-again"),
+        "  f.Get(name)": ("mmap", "get"),
+        "  f.Get(name), against pread": ("pread", "get"),
+        "  f.ReadInto(name, reused)": ("mmap", "readinto"),
+        "  f.ReadInto(name, reused), against pread": ("pread", "readinto"),
+        "  f.View(name), copied to a new slice": ("mmap", "copy"),
+        "  f.View(name), copied to a reused one": ("mmap", "copyinto"),
+        "  f.Names(), of all, a name": ("mmap", "names"),
+        "  f.Names(), a third time, a name": ("mmap", "names-again"),
     }
-    reads("bindings_bench_go", "mmap", names, many)
+    reads("bindings_bench_go", names, many)
 
 
 def main() -> None:

@@ -99,6 +99,18 @@ def paired(what: str, others: list[float], ours: list[float], *, bound: float, a
     print(f"{what:58} {peer:>6} {both[0]:>11} {both[1]:>11} {times(ratio):>9} at least {times(bound)} {target:>9}  {met}", flush=True)
 
 
+def spread(what: str, others: list[float], ours: list[float], *, at_most: float, peer: str) -> None:
+    """A line of nanoseconds that some processes of each took: medians, and from where to where they went. The ratio, which
+    is to be at most so much, is the medians'."""
+    both = [f"{median(of) * 1e9:.1f} ns ({min(of) * 1e9:.1f} to {max(of) * 1e9:.1f})" for of in (others, ours)]
+    ratio = median(ours) / median(others)
+    met = "met" if ratio <= at_most else "MISSED"
+    target = f"<= {at_most:.3g}x"
+    rows.append(dict(what=what, group=what.split(":")[0], peer=peer, values=[median(others), median(ours)], shown=both, ratio=ratio, target=target, met=met))
+    _record("row", **rows[-1])
+    print(f"{what:58} {peer:>6} {both[0]:>11} {both[1]:>11} {times(ratio):>9} {target:>9}  {met}", flush=True)
+
+
 def cells(table: str, **columns: str) -> None:
     """A line of a table of the part's own, which prints it itself."""
     _record("cells", table=table, cells=columns)

@@ -12,7 +12,8 @@
 //
 //	bindings-bench WAY ROW FILE COUNT
 //
-// is a shot of reads.go. WAY: libst, mmap; ROW: view, info, get, readinto, names.
+// is a shot of reads.go. WAY: libst, mmap, pread; ROW: view, info, get, readinto, names, copy and copyinto of what is
+// mapped, and each with -again.
 package main
 
 /*

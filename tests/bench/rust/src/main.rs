@@ -4,7 +4,8 @@
 //!   names    the same, and list the names
 //!   crate-open, crate-names     the crate `safetensors`: map LARGE and deserialise it; the same, and list the names
 //!
-//! bindings-bench WAY ROW FILE COUNT: a shot of reads.rs. WAY: libst, crate; ROW: tensor, read, read_into
+//! bindings-bench WAY ROW FILE COUNT: a shot of reads.rs. WAY: libst, crate, pread; ROW: tensor, read, read_into, and
+//! copy, copy_into of what is mapped
 
 mod reads;
 
