@@ -165,11 +165,14 @@ class safe_open:
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""
         file = self._live()
-        _check_name(name)
-        try:
-            return PySafeSlice(self._of, name, file._pin().form(name))
-        except NotFoundError as error:
-            raise missing(name) from error
+        form = file._pin().forms.get(name) if type(name) is str else None
+        if form is None:
+            _check_name(name)
+            try:
+                form = file._pin().form(name)
+            except NotFoundError as error:
+                raise missing(name) from error
+        return PySafeSlice(self._of, name, form)
 
     def __enter__(self) -> "safe_open":
         return self
