@@ -218,6 +218,12 @@ def test_a_slice_is_sent_without_its_tensor(rows):
     assert len(sent) < array.nbytes // 8 and np.array_equal(pickle.loads(sent)[3:4], array[3:4])
 
 
+def test_an_open_file_is_sent_as_its_path(rows):
+    with compat.safe_open(rows[0], "np") as f:
+        f.get_tensor("one")
+        assert np.array_equal(pickle.loads(pickle.dumps(f)).get_tensor("one"), rows[1][0])
+
+
 def test_a_closed_file_gives_no_small_tensor(rows):
     with compat.safe_open(rows[0], "np") as f:
         f.get_tensor("one")

@@ -96,7 +96,11 @@ class Pin:
     def view(self, name: str) -> Array:
         """See `File.__getitem__`."""
         try:
-            tensor = self._look_up(name)
+            raw = encoded(name)  # not by _look_up: this is what a loop over tensors calls
+            tensor = _Tensor()
+            status = self._get(self.handle, raw, len(raw), tensor)
+            if status:
+                raise error(status)
             dtype = WHOLE[tensor.dtype]
             if dtype is None:
                 dtype, shape = BYTES, (tensor.nbytes,)

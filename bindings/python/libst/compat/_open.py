@@ -2,7 +2,7 @@
 
 import os
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -45,10 +45,10 @@ class safe_open:
     do not depend on the file any more. With `backend="view"`, for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of", "_view_of")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of", "_copies")
 
     _file: Optional[File]  # None: closed
-    _view_of: Optional[Callable[[str], Array]]  # of which small tensors are copied; None: of none
+    _copies: bool  # small tensors, from the mapping
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class safe_open:
         *,
         backend: str = "mmap",
     ) -> None:
-        self._file = self._view_of = None
+        self._file = None
         path = file_name(filename)
         check_type("backend", backend, str)
         self._framework = framework_of(framework)
@@ -77,8 +77,7 @@ class safe_open:
         pin = self._file._pin()
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
-        if self._mapped and self._framework == "numpy" and not self._view:
-            self._view_of = pin.view
+        self._copies = self._mapped and self._framework == "numpy" and not self._view
         self._of = _Of(self._file, self._framework, self._device, self._shared, self._mapped)
 
     def keys(self) -> list[str]:
@@ -95,14 +94,14 @@ class safe_open:
 
     def get_tensor(self, name: str) -> Any:
         """One tensor. SafetensorError if there is none of that name."""
-        if self._view_of is not None and type(name) is str:
+        file = self._live()
+        if self._copies and type(name) is str:
             try:
-                view = self._view_of(name)
+                view = file[name]
                 if view.nbytes <= _SMALL:
                     return view.copy()
             except Error:
                 pass  # told below, as stock tells it
-        file = self._live()
         _check_name(name)
         with translated("Error while reading"):
             try:
@@ -183,7 +182,7 @@ class safe_open:
         _exc_value: Optional[BaseException],
         _traceback: Optional[TracebackType],
     ) -> None:
-        self._file = self._view_of = None  # not closed: as with stock, slices that live go on reading
+        self._file = None  # not closed: as with stock, slices that live go on reading
 
     def _live(self) -> File:
         if self._file is None:
