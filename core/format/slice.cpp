@@ -33,15 +33,18 @@ Result<SlicePlan> SlicePlan::make(Dtype dtype, std::span<const uint64_t> shape, 
   if (ranges.size() > shape.size())
     return fail(Status::out_of_range, "a slice of ", ranges.size(), " ranges was asked of a tensor with ", shape.size(),
                 " dimensions");
+  // Twice computed, and not kept: an allocation would take longer, and a small slice has few.
+  const auto extent = [&](size_t d) {
+    return d < ranges.size() ? adjust(ranges[d], shape[d]) : Extent{0, 1, shape[d], false};
+  };
   SlicePlan plan;
-  std::vector<Extent> extents;
+  plan.shape_.reserve(shape.size());
   bool empty = false;
   for (size_t d = 0; d < shape.size(); ++d) {
     if (d < ranges.size() && ranges[d].step == 0)
       return fail(Status::invalid_argument, "the step of dimension ", d, " is 0; a slice's step is never 0");
-    extents.push_back(d < ranges.size() ? adjust(ranges[d], shape[d]) : Extent{0, 1, shape[d], false});
-    plan.shape_.push_back(extents.back().count);
-    empty |= extents.back().count == 0;
+    plan.shape_.push_back(extent(d).count);
+    empty |= plan.shape_.back() == 0;
   }
   if (empty) return plan;
 
@@ -51,7 +54,7 @@ Result<SlicePlan> SlicePlan::make(Dtype dtype, std::span<const uint64_t> shape, 
   uint64_t source = 0, destination = 0;
   bool contiguous = true, cut_inside_byte = false;
   for (size_t d = shape.size(); d-- > 0;) {
-    const Extent &e = extents[d];
+    const Extent e = extent(d);
     source += e.first * source_stride;
     if (contiguous && (e.step == 1 || e.count == 1) && !e.reversed) {
       run = e.count * source_stride;

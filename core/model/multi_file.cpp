@@ -31,14 +31,16 @@ bool MultiFile::lends(const void *bytes, uint64_t n) const {
   return found;
 }
 
-// Member by member, in the order of the model.
-std::vector<MultiFile::Part> MultiFile::parts_of(const std::vector<Place> &places, const std::vector<uint64_t> &bytes) {
-  std::vector<size_t> order(places.size());
+// Member by member, in the order of the model. place(i): of request i, which has bytes[i]. They are looked at where
+// they lie, as a copy of many takes memory beside what is read.
+template <class PlaceOf>
+std::vector<MultiFile::Part> MultiFile::parts_of(const std::vector<uint64_t> &bytes, PlaceOf place) {
+  std::vector<size_t> order(bytes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return places[a].number < places[b].number; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place(a).number < place(b).number; });
   std::vector<Part> parts;
   for (const size_t i : order) {
-    const Place &p = places[i];
+    const Place &p = place(i);
     if (parts.empty() || parts.back().snapshot != p.snapshot) parts.push_back({p.number, p.member, p.snapshot, {}, 0});
     parts.back().requests.push_back(i);
     parts.back().bytes += bytes[i];
@@ -87,16 +89,13 @@ Result<void> MultiFile::share_out(const std::vector<Part> &parts, const Progress
 }
 
 Result<void> MultiFile::read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const {
-  std::vector<Place> places;
   std::vector<uint64_t> bytes;
-  for (const PlacedRequest &r : requests) {
-    places.push_back(r.place);
-    bytes.push_back(r.slice ? r.slice->nbytes() : r.place.tensor().nbytes);
-  }
-  return share_out(parts_of(places, bytes), progress, [&](const Part &part, const Progress &told, const Share &share) {
+  for (const PlacedRequest &r : requests) bytes.push_back(r.slice ? r.slice->nbytes() : r.place.tensor().nbytes);
+  const auto place = [&](size_t i) -> const Place & { return requests[i].place; };
+  return share_out(parts_of(bytes, place), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<BulkRequest> in_member;
     in_member.reserve(part.requests.size());
-    for (const size_t i : part.requests) in_member.push_back({places[i].index, requests[i].slice, requests[i].to});
+    for (const size_t i : part.requests) in_member.push_back({place(i).index, requests[i].slice, requests[i].to});
     return part.member->read_many(*part.snapshot, in_member, told, share);
   });
 }
@@ -133,9 +132,10 @@ Result<void> MultiFile::prefetch(const Catalogue &catalogue, std::optional<std::
     break;
   }
   places->resize(bytes.size());
-  return share_out(parts_of(*places, bytes), progress, [&](const Part &part, const Progress &told, const Share &share) {
+  const auto place = [&](size_t i) -> const Place & { return (*places)[i]; };
+  return share_out(parts_of(bytes, place), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<size_t> in_member;
-    for (const size_t i : part.requests) in_member.push_back((*places)[i].index);
+    for (const size_t i : part.requests) in_member.push_back(place(i).index);
     return part.member->prefetch(*part.snapshot, std::move(in_member), told,
                                  {share.threads, share.members, part.bytes});
   });
@@ -148,9 +148,10 @@ Result<void> MultiFile::load(const Catalogue &catalogue, std::optional<std::vect
   }
   std::vector<uint64_t> bytes;
   for (const Place &p : *places) bytes.push_back(p.tensor().nbytes);
-  return share_out(parts_of(*places, bytes), progress, [&](const Part &part, const Progress &told, const Share &share) {
+  const auto place = [&](size_t i) -> const Place & { return (*places)[i]; };
+  return share_out(parts_of(bytes, place), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<size_t> in_member;
-    for (const size_t i : part.requests) in_member.push_back((*places)[i].index);
+    for (const size_t i : part.requests) in_member.push_back(place(i).index);
     return part.member->load(*part.snapshot, std::move(in_member), reserved_pages, direct, told, share);
   });
 }

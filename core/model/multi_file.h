@@ -47,7 +47,8 @@ class MultiFile : public Model {
     uint64_t bytes;
   };
   using Work = std::function<Result<void>(const Part &, const Progress &, const Share &)>;
-  static std::vector<Part> parts_of(const std::vector<Place> &places, const std::vector<uint64_t> &bytes);
+  template <class PlaceOf>
+  static std::vector<Part> parts_of(const std::vector<uint64_t> &bytes, PlaceOf place);
   Result<void> share_out(const std::vector<Part> &parts, const Progress &progress, const Work &work) const;
   Result<std::vector<Place>> own_part_of(const Catalogue &catalogue) const;
 

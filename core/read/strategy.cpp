@@ -25,7 +25,7 @@ struct Habit {
   std::string_view why;
 };
 constexpr Habit habits[] = {
-    {Storage::local, Prefetch::parallel, 0, 4 * MiB, 64 * KiB, "a disk serves several readers at once"},
+    {Storage::local, Prefetch::parallel, 0, 4 * MiB, 32 * KiB, "a disk serves several readers at once"},
     {Storage::memory, Prefetch::none, 0, 4 * MiB, 4 * KiB, "the bytes are in memory already"},
     {Storage::network, Prefetch::parallel, 2, 8 * MiB, 1 * MiB, "a server streams each sequence of reads"},
     {Storage::parallel, Prefetch::parallel, 4, 16 * MiB, 1 * MiB, "several servers hold the file's parts"},

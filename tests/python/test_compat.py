@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import pickle
 import re
 import stat
 import subprocess
@@ -170,6 +171,64 @@ def test_slices_outlive_the_file(model):
     with compat.safe_open(model, "np") as f:
         part = f.get_slice("w")
     assert np.array_equal(part[1], TENSORS["w"][1])
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """64 rows of 2 KiB: two are copied from the mapping, more are read."""
+    path = tmp_path / "rows"
+    array = np.arange(64 * 512, dtype=np.float32).reshape(64, 512)
+    safetensors.numpy.save_file({"w": array, "one": array[0]}, path)
+    return path, array
+
+
+PARTS = [slice(3, 4), slice(3, 5), slice(3, 6), slice(0, 64), 3, (3, slice(0, 5)), (slice(0, 4), slice(7, 8)), (3, 7)]
+
+
+@pytest.mark.parametrize("index", PARTS, ids=str)
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_a_part_is_the_callers_own_however_small(rows, index, backend):
+    path, array = rows
+    with compat.safe_open(path, "np", backend=backend) as f:
+        w = f.get_slice("w")
+        part = w[index]
+        assert type(part) is np.ndarray and part.base is None and part.flags.writeable and part.flags.c_contiguous
+        part += 1
+        assert np.array_equal(w[index], array[index])
+        one = f.get_tensor("one")
+        one += 1
+        assert one.base is None and np.array_equal(f.get_tensor("one"), array[0])
+
+
+def test_small_parts_show_what_is_patched(rows):
+    path, array = rows
+    with compat.safe_open(path, "np") as f, libst.open(path, "r+") as g:
+        w = f.get_slice("w")
+        assert np.array_equal(w[3:4], array[3:4]) and np.array_equal(f.get_tensor("one"), array[0])
+        g.update("w", -array[3:4], at=slice(3, 4))
+        g.update("one", -array[0])
+        assert np.array_equal(w[3:4], -array[3:4]) and np.array_equal(f.get_tensor("one"), -array[0])
+
+
+def test_a_slice_is_sent_without_its_tensor(rows):
+    path, array = rows
+    w = compat.safe_open(path, "np").get_slice("w")
+    assert np.array_equal(w[3:4], array[3:4])
+    sent = pickle.dumps(w)
+    assert len(sent) < array.nbytes // 8 and np.array_equal(pickle.loads(sent)[3:4], array[3:4])
+
+
+def test_an_open_file_is_sent_as_its_path(rows):
+    with compat.safe_open(rows[0], "np") as f:
+        f.get_tensor("one")
+        assert np.array_equal(pickle.loads(pickle.dumps(f)).get_tensor("one"), rows[1][0])
+
+
+def test_a_closed_file_gives_no_small_tensor(rows):
+    with compat.safe_open(rows[0], "np") as f:
+        f.get_tensor("one")
+    with pytest.raises(compat.SafetensorError, match="closed"):
+        f.get_tensor("one")
 
 
 QUESTIONS = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors
 from conftest import raw_file, refused
-from libst import dtypes
+from libst import _rows, dtypes
 from safetensors.numpy import save_file
 from ways import WAYS
 
@@ -153,6 +153,17 @@ def test_shapes_of_no_and_of_many_dimensions(raw):
             assert f.read(name).shape == tuple(shape)
             f.update(name, f[name] * 3)
             assert f.read(name).tobytes() == (np.frombuffer(data, np.int16) * 3).tobytes()
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["as numpy has it", "asked for"])
+def test_a_new_array_is_filled_where_its_elements_lie(monkeypatch, first):
+    assert not first or _rows._ADDRESS_FIRST  # of every numpy so far
+    monkeypatch.setattr(_rows, "_ADDRESS_FIRST", first)
+    for dtype in {dtype for dtype in dtypes.NUMPY if dtype is not None}:
+        for shape in ((), (3,), (5, 7), (0,), (2, 0)):
+            array, place = _rows.new_array(shape, dtype)
+            assert (array.shape, array.dtype, array.base) == (shape, dtype, None)
+            assert place == array.__array_interface__["data"][0]
 
 
 def test_open_memory_has_them_all(tmp_path):

@@ -9,19 +9,24 @@ import numpy as np
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
+#: An st_range.
+_Range = tuple[int, int, int]
+
 #: What they are packed by, one behind the other, for C.
 pack_range = struct.Struct("<3q").pack
 
-#: The st_range of each of the dimensions up to the last that is given one, and the shape of what they cut out.
-Cut = tuple[list[tuple[int, int, int]], tuple[int, ...]]
+#: The st_range of each of the dimensions up to the last that is given one, packed, and how many; the shape of what they
+#: cut out; and whether that is rows that lie one behind the other.
+Cut = tuple[bytes, int, tuple[int, ...], bool]
 
 
 def cut(index: Any, shape: tuple[int, ...]) -> Cut:
     """IndexError outside of the tensor."""
-    if type(index) is slice and index.step is None and shape:  # rows, as most ask for
+    if type(index) is slice and index.step is None and shape:  # as most ask
         start, stop, _ = index.indices(shape[0])
-        return [(start, stop, 1)], (max(stop - start, 0), *shape[1:])
-    return _cut(_parts_of(index, len(shape)), shape)
+        return pack_range(start, stop, 1), 1, (stop - start if stop > start else 0, *shape[1:]), True
+    ranges, kept = _cut(_parts_of(index, len(shape)), shape)
+    return _packed(ranges), len(ranges), kept, len(ranges) == 1 and ranges[0][2] == 1
 
 
 class Part(NamedTuple):
@@ -51,8 +56,7 @@ def part_of(index: Any, shape: tuple[int, ...]) -> Part:
     ranges, kept = _cut(parts, extents)
     full = (len(range(*part.indices(size))) if isinstance(part, slice) else 1 for part, size in zip(parts, extents))
     first = () if rows is None else (len(rows),)
-    packed = b"".join([pack_range(*row) for row in ranges])
-    return Part(packed, len(ranges), rows, first + kept, (*first, *full, *extents[len(parts) :]))
+    return Part(_packed(ranges), len(ranges), rows, first + kept, (*first, *full, *extents[len(parts) :]))
 
 
 def _rows_of(part: Any) -> "Optional[np.ndarray[Any, np.dtype[np.int64]]]":
@@ -84,7 +88,11 @@ def _parts_of(index: Any, rank: int) -> tuple[Any, ...]:
     return (*parts[:place], *(slice(None),) * (rank - given), *parts[place + 1 :])
 
 
-def _cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Cut:
+def _packed(ranges: list[_Range]) -> bytes:
+    return b"".join([pack_range(*each) for each in ranges])
+
+
+def _cut(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[list[_Range], tuple[int, ...]]:
     ranges, extents = [], []
     for axis, (part, size) in enumerate(zip(parts, shape)):
         if isinstance(part, slice):

@@ -22,7 +22,7 @@ from ._names import Description, describe, encoded, names
 from ._rows import describe_all
 from ._sized import sized
 from ._torch import laid_over
-from .dtypes import BYTES, NAMES, NUMPY, PACKED
+from .dtypes import BYTES, NAMES, WHOLE
 from .errors import StorageError, check, error
 from .status import Status
 
@@ -32,9 +32,6 @@ Array = np.ndarray[Any, Any]
 _NOT_YET: tuple[int, int, Any] = (0, 0, None)
 
 _MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE, _abi.ST_MAP_COPY_ON_WRITE)
-
-# By number: numpy's dtype of an element; None for packed bytes.
-_WHOLE = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
 
 _SOME = 4  # tensors of a file that are described one by one
 
@@ -48,7 +45,7 @@ _Tensor = _abi.Tensor
 class Pin:
     __slots__ = (
         "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "_writable", "_copies",
-        "_asked", "_ends", "_quiet", "_alone", "_header_size",
+        "alone", "_asked", "_ends", "_quiet", "_header_size",
     )  # fmt: skip
 
     handle: Handle
@@ -57,6 +54,7 @@ class Pin:
     map: int  #: the ST_MAP_... in use, of the first of several files
     file_size: int  #: of that file
     forms: dict[str, Form]  #: of all tensors, once some were asked for
+    alone: bool  #: no callback of the user's, nor a file that is yet to be opened: a brief call runs no Python
     _get: Any
     _writable: bool  # whether views may be written
     _copies: "list[Pin]"  # one of the same state whose views may be written: once that was asked for
@@ -65,7 +63,6 @@ class Pin:
     _ends: list[int]  # of several files that are all open: how far the tensors of each reach
     _quiet: bool  # no callback of the user's
     _header_size: int  # of one file; else 0
-    _alone: bool  # nor a file that is yet to be opened: a brief call runs no Python
 
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
@@ -92,15 +89,19 @@ class Pin:
         self._asked = 0
 
     def _settle(self, alone: bool) -> None:
-        self._alone = alone
+        self.alone = alone
         # Where a view has to be read first, a signal's handler may run in the callback.
         self._get = _abi.st_get if alone and self.map in _MAPPED else partial(self.callbacks.call, _abi.st_get)
 
     def view(self, name: str) -> Array:
         """See `File.__getitem__`."""
         try:
-            tensor = self._look_up(name)
-            dtype = _WHOLE[tensor.dtype]
+            raw = encoded(name)  # not by _look_up: this is what a loop over tensors calls
+            tensor = _Tensor()
+            status = self._get(self.handle, raw, len(raw), tensor)
+            if status:
+                raise error(status)
+            dtype = WHOLE[tensor.dtype]
             if dtype is None:
                 dtype, shape = BYTES, (tensor.nbytes,)
             else:
@@ -233,7 +234,7 @@ class Pin:
 
     def names(self) -> Iterator[str]:
         try:
-            if not self._alone:  # all files are opened for that
+            if not self.alone:  # all files are opened for that
                 self.call(_abi.st_names, None, ctypes.c_size_t())
                 self._settle(self._quiet)
             return names(self.handle, self._header_size)
@@ -261,18 +262,6 @@ class Pin:
         """A call that may take long, with the file's callbacks."""
         try:
             check(self.callbacks.call(function, self.handle, *args))
-        finally:
-            del self
-
-    def call_read(self, brief: bool, function: Any, *args: Any) -> None:
-        """One that reads. brief: at most BRIEF bytes in one piece."""
-        try:
-            if brief and self._alone:
-                status = function(self.handle, *args)
-            else:
-                status = self.callbacks.call(function, self.handle, *args)
-            if status:
-                raise error(status)
         finally:
             del self
 

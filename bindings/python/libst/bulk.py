@@ -18,8 +18,8 @@ from ._names import encoded, index_of
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
 from ._torch import torch_tensor
-from .dtypes import BYTES, NAMES, NUMPY, PACKED
-from .errors import refusal
+from .dtypes import BYTES, NAMES, NUMPY, PACKED, WHOLE
+from .errors import error, refusal
 from .status import Status
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
 _LONG = 1 << 20  # bytes of neighbours that are worth a page's alignment
+
+_read = _abi.st_read
 
 # By number.
 _ITEMSIZES = np.array([1 if dtype is None else dtype.itemsize for dtype in NUMPY])
@@ -100,16 +102,21 @@ def _to_torch(pin: Pin, arrays: dict[str, Any]) -> None:
 def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
     try:
         number, shape = pin.forms.get(name) or pin.form(name)
-        dtype = NUMPY[number]
-        if number in PACKED:
-            shape = (pin.describe(name).nbytes,)
+        dtype = WHOLE[number]
+        if dtype is None:
+            dtype, shape = BYTES, (pin.describe(name).nbytes,)
         if out is None:
             out, place = new_array(shape, dtype)
         else:
             check_fits(out, name, dtype, shape)
             place = address(out)
         raw, nbytes = name.encode(), out.nbytes
-        pin.call_read(nbytes <= BRIEF, _abi.st_read, raw, len(raw), place, nbytes, None)
+        if nbytes <= BRIEF and pin.alone:
+            status = _read(pin.handle, raw, len(raw), place, nbytes, None)
+            if status:
+                raise error(status)
+        else:
+            pin.call(_read, raw, len(raw), place, nbytes, None)
         return out
     finally:
         del pin
@@ -162,22 +169,23 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         forms = list(zip(rows["dtype"].tolist(), shapes(rows)))
         of, ranges, counts, sizes, found = [], [], [], [], []
         for name, index in parts:
-            of.append(number[name])
-            dtype, shape = forms[of[-1]]
-            cuts, shape = cut(index, shape)
+            i = number[name]
+            dtype, shape = forms[i]
+            packed, count, shape, _ = cut(index, shape)
             nbytes = math.prod(shape) * _BITS[dtype] // 8  # where that cuts a byte the library will not read
-            found.append(((nbytes,) if dtype in PACKED else shape, NUMPY[dtype]))
-            counts.append(len(cuts))
+            of.append(i)
+            ranges.append(packed)
+            counts.append(count)
             sizes.append(nbytes)
-            ranges += cuts
+            found.append(((nbytes,) if dtype in PACKED else shape, NUMPY[dtype]))
         lengths = np.array(sizes, np.int64)
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
         block, start = _block(int(padded.sum()))
         requests, where = _requests(rows[np.array(of, np.intp)], places + (address(block) + start), lengths)
-        packed = np.array(ranges, np.int64)
+        together = np.frombuffer(b"".join(ranges), BYTES)
         requests["range_count"] = each = np.array(counts, np.int64)
-        requests["ranges"] = address(packed) + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
+        requests["ranges"] = address(together) + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
         return _laid_out(found, block, places + start)
     finally:

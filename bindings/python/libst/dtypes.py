@@ -60,5 +60,8 @@ PACKED: frozenset[int] = frozenset(number for number, _, kind in _TABLE if kind 
 #: By number, at index 0 nothing: the numpy dtype of a view.
 NUMPY: list[Optional["np.dtype[Any]"]] = [None] + [BYTES if kind is None else np.dtype(kind) for _, _, kind in _TABLE]
 
+#: By number: the same; None for packed bytes.
+WHOLE: list[Optional["np.dtype[Any]"]] = [None if number in PACKED else dtype for number, dtype in enumerate(NUMPY)]
+
 #: By numpy dtype: the number.
 NUMBERS: dict["np.dtype[Any]", int] = {np.dtype(kind): number for number, _, kind in _TABLE if kind is not None}

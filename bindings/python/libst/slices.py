@@ -6,11 +6,13 @@ from typing import Any
 from . import _abi
 from ._forms import Form
 from ._handle import Handle
-from ._index import cut, pack_range
+from ._index import cut
 from ._pin import BRIEF, Array, Pin
 from ._rows import new_array
-from .dtypes import NAMES, NUMPY, PACKED
+from .dtypes import BYTES, NAMES, WHOLE
 from .errors import error
+
+_read_slice = _abi.st_read_slice
 
 
 class TensorSlice:
@@ -79,16 +81,19 @@ class TensorSlice:
         """
         try:
             number, shape = self._form
-            rows, shape = cut(index, shape)
-            count = len(rows)
-            ranges = pack_range(*rows[0]) if count == 1 else b"".join([pack_range(*row) for row in rows])
+            ranges, count, shape, is_one_run = cut(index, shape)
             raw = self._raw
-            if number in PACKED:
-                shape = (_packed_size(self._pin.handle, raw, ranges, count),)
-            out, address = new_array(shape, NUMPY[number])
+            dtype = WHOLE[number]
+            if dtype is None:
+                dtype, shape = BYTES, (_packed_size(self._pin.handle, raw, ranges, count),)
+            out, address = new_array(shape, dtype)
             nbytes = out.nbytes
-            brief = nbytes <= BRIEF and count == 1 and rows[0][2] == 1
-            self._pin.call_read(brief, _abi.st_read_slice, raw, len(raw), ranges, count, address, nbytes, None)
+            if is_one_run and nbytes <= BRIEF and self._pin.alone:
+                status = _read_slice(self._pin.handle, raw, len(raw), ranges, count, address, nbytes, None)
+                if status:
+                    raise error(status)
+            else:
+                self._pin.call(_read_slice, raw, len(raw), ranges, count, address, nbytes, None)
             return out
         finally:
             del self

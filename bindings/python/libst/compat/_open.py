@@ -4,12 +4,14 @@ import os
 from types import TracebackType
 from typing import Any, NamedTuple, Optional, Union
 
+import numpy as np
+
 from .. import _abi
 from .. import file as _file
 from .._forms import Form
 from .._pin import Array
 from ..bulk import read_many
-from ..dtypes import NAMES
+from ..dtypes import NAMES, PACKED
 from ..errors import Error, NotFoundError
 from ..file import File
 from ..slices import TensorSlice
@@ -32,7 +34,7 @@ from ._slices import stock_index
 # are read-only views of the file, and nothing is read before it is looked at.
 _MAPS = {"mmap": "auto", "pread": "none", "view": "auto"}
 
-_SMALL = 4096  # bytes that are copied from the mapping, as a read takes ten times as long
+_SMALL = 4096  # bytes that are copied from the mapping, as stock copies all: a read takes ten times as long
 
 
 class safe_open:
@@ -43,9 +45,10 @@ class safe_open:
     do not depend on the file any more. With `backend="view"`, for numpy, they are read-only and the file's own bytes.
     """
 
-    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of")
+    __slots__ = ("_file", "_framework", "_device", "_view", "_mapped", "_shared", "_of", "_copies")
 
     _file: Optional[File]  # None: closed
+    _copies: bool  # small tensors, from the mapping
 
     def __init__(
         self,
@@ -74,7 +77,8 @@ class safe_open:
         pin = self._file._pin()
         self._mapped = pin.map != _abi.ST_MAP_NONE
         self._shared = pin.shows_writable
-        self._of = _Of(self._file, self._framework, self._device, self._shared)
+        self._copies = self._mapped and self._framework == "numpy" and not self._view
+        self._of = _Of(self._file, self._framework, self._device, self._shared, self._mapped)
 
     def keys(self) -> list[str]:
         """The names, sorted."""
@@ -91,16 +95,18 @@ class safe_open:
     def get_tensor(self, name: str) -> Any:
         """One tensor. SafetensorError if there is none of that name."""
         file = self._live()
+        if self._copies and type(name) is str:
+            try:
+                view = file[name]
+                if view.nbytes <= _SMALL:
+                    return view.copy()
+            except Error:
+                pass  # told below, as stock tells it
         _check_name(name)
         with translated("Error while reading"):
             try:
                 if self._framework == "numpy":
-                    if not self._mapped and not self._view:
-                        return file.read(name)
-                    view = file[name]
-                    if self._view:
-                        return view
-                    return view.copy() if view.nbytes <= _SMALL else file.read(name)
+                    return file[name] if self._view else file.read(name)
                 if self._shared:
                     return on_device(file._pin().torch(name), self._device)
                 tensor = file.info(name)
@@ -158,11 +164,14 @@ class safe_open:
     def get_slice(self, name: str) -> "PySafeSlice":
         """A tensor to read parts of: `f.get_slice("w")[:, ::8]` reads only the bytes of that part."""
         file = self._live()
-        _check_name(name)
-        try:
-            return PySafeSlice(self._of, name, file._pin().form(name))
-        except NotFoundError as error:
-            raise missing(name) from error
+        form = file._pin().forms.get(name) if type(name) is str else None
+        if form is None:
+            _check_name(name)
+            try:
+                form = file._pin().form(name)
+            except NotFoundError as error:
+                raise missing(name) from error
+        return PySafeSlice(self._of, name, form)
 
     def __enter__(self) -> "safe_open":
         return self
@@ -197,18 +206,24 @@ class _Of(NamedTuple):
     framework: str
     device: Device
     shared: bool  # tensors of torch are copy-on-write views
+    mapped: bool  # small parts are copied from a view
 
 
 class PySafeSlice:
     """A tensor of a file, not read yet. It keeps the file open."""
 
-    __slots__ = ("_of", "_name", "_form", "_part")
+    __slots__ = ("_of", "_name", "_form", "_part", "_whole")
 
     def __init__(self, of: _Of, name: str, form: Form) -> None:
         self._of = of
         self._name = name
         self._form = form
-        self._part: Optional[TensorSlice] = None  # once it was asked for
+        # Once they were asked for: what reads parts, and the view that small ones are copied from.
+        self._part: Optional[TensorSlice] = None
+        self._whole: Optional[Array] = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PySafeSlice, (self._of, self._name, self._form)  # without what was read
 
     def get_shape(self) -> list[int]:
         return list(self._form[1])
@@ -220,10 +235,11 @@ class PySafeSlice:
     def __getitem__(self, index: Any) -> Any:
         """What stock answers to that index: of torch what torch takes; of the others integers, slices that begin and
         end inside the tensor, of any positive step, and one Ellipsis."""
-        file, framework, device, shared = self._of
-        dtype, shape = NAMES[self._form[0]], self._form[1]
+        file, framework, device, shared, _ = self._of
+        number, shape = self._form
         if framework == "numpy":
             return self._read(stock_index(index, shape))
+        dtype = NAMES[number]
         check_dtype(dtype, framework)
         if shared:
             return on_device(file._pin().torch(self._name)[index], device)
@@ -237,6 +253,13 @@ class PySafeSlice:
 
     def _read(self, index: Any) -> Array:
         try:
+            if self._whole is None and self._of.mapped and self._form[0] not in PACKED:
+                self._whole = self._of.file[self._name]
+            if self._whole is not None:
+                part = self._whole[index]
+                # Not a number, as numpy gives where no dimension is left; nor what lies on many pages.
+                if type(part) is np.ndarray and part.nbytes <= _SMALL and part.flags.c_contiguous:
+                    return part.copy()
             if self._part is None:
                 self._part = self._of.file.slice(self._name)
             return self._part[index]
