@@ -186,6 +186,54 @@ TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterADeathLeavesOldOrNew) {
   tell("a death, cuts in its recovery", e);
 }
 
+// A sync has failed, and what it left out stays visible, but no later sync writes it. So recovery must write all of it
+// once more before it relies on it.
+TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterAFailedSyncLeavesOldOrNew) {
+  Enumerator e;
+  for (int a = 0; a < operation_kinds; ++a)
+    for (size_t n = 0, made = SIZE_MAX; n < made; ++n)
+      for (const uint64_t seed : {1, 2, 3, 4}) {
+        const Operation operation = operation_of(a);
+        SimEnv env(Workload::fresh_disk(journals.undo).disk(), seed);
+        Workload workload(env);
+        size_t syncs = 0;
+        env.sync_fault = [&] { return syncs++ == n ? -EIO : 0; };
+        const auto answer = workload.run(operation);
+        env.sync_fault = nullptr;
+        journals.clones += env.clones();
+        if (syncs <= n) made = n;
+        if (!answer)
+          e.die(env.disk(), workload.before(),
+                answer.error().status == Status::needs_recovery ? workload.after() : workload.before(),
+                text(describe({operation}), ", ", journals.name(), ", sync ", n, " has failed, seed ", seed));
+      }
+  tell("a failed sync, cuts in its recovery", e);
+}
+
+// Of two records on the same bytes, the first is of a finished transaction, and was brought back by a cut. The second
+// transaction had begun. Both are settled, in this order, whatever their journals are called.
+TEST_P(CrashEnumeration, ARecordThatComesBackUndoesNothing) {
+  Enumerator e;
+  for (uint32_t seed = 0; seed < (small_bound() ? 4u : 16u); ++seed) {  // other names
+    SimEnv env(Workload::fresh_disk(journals.undo).disk(), seed);
+    Workload workload(env);
+    for (const int handle : {0, 1}) ASSERT_TRUE(workload.run({Operation::all, handle}));
+    for (const Operation::Kind first : {Operation::both, Operation::all})
+      for (const Operation::Kind second : {Operation::update_a, Operation::both, Operation::all}) {
+        ASSERT_TRUE(workload.run({first, 0}));
+        const State before = workload.before();
+        env.before_change = [&] {
+          e.cut(env.disk(), before, workload.after(), 0,
+                text(describe({{first, 0}, {second, 1}}), ", ", journals.name(), ", seed ", seed));
+        };
+        ASSERT_TRUE(workload.run({second, 1}));
+        env.before_change = nullptr;
+      }
+    journals.clones += env.clones();
+  }
+  tell("two records on the same bytes", e);
+}
+
 // A journal that recovery has dealt with must not come back to undo what is
 // written later: cut, recover, operate, cut again.
 TEST_P(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
