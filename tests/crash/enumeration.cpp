@@ -114,15 +114,15 @@ std::vector<Moment> moments_of(SimEnv &env, Workload workload, const std::vector
   return moments;
 }
 
-// By redo records, or on a disk with reflinks by undo records.
 struct Journals {
-  bool undo;
+  Patches patches;
   uint64_t clones = 0;
-  const char *name() const { return undo ? "undo" : "redo"; }
+  bool undo() const { return patches == Patches::undo; }
+  const char *name() const { return name_of(patches); }
 };
 
 std::vector<Moment> moments_of(Journals &journals, const std::vector<Operation> &sequence) {
-  SimEnv env = Workload::fresh_disk(journals.undo);
+  SimEnv env = Workload::fresh_disk(journals.patches);
   auto moments = moments_of(env, Workload(env), sequence);
   journals.clones += env.clones();
   return moments;
@@ -133,19 +133,19 @@ void enumerate(Enumerator &e, Journals &journals, const std::vector<Operation> &
     e.cut(m.disk, m.before, m.after, depth, describe(sequence) + ", " + journals.name());
 }
 
-class CrashEnumeration : public ::testing::TestWithParam<bool> {
+class CrashEnumeration : public ::testing::TestWithParam<Patches> {
  protected:
   // Tells what was tried.
   void tell(const char *what, const Enumerator &e) const {
-    std::printf("%s, %s journals: %lu points, %lu distinct disks, %lu clones\n", what, journals.name(), e.points,
-                e.distinct, journals.clones);
-    EXPECT_EQ(journals.clones > 0, journals.undo);
+    std::printf("%s, %s: %lu points, %lu distinct disks, %lu clones\n", what, journals.name(), e.points, e.distinct,
+                journals.clones);
+    EXPECT_EQ(journals.clones > 0, journals.undo());
   }
   Journals journals{GetParam()};
 };
 
-INSTANTIATE_TEST_SUITE_P(Journals, CrashEnumeration, ::testing::Bool(),
-                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+INSTANTIATE_TEST_SUITE_P(Journals, CrashEnumeration, ::testing::ValuesIn(every_patches),
+                         [](const auto &patches) { return name_of(patches.param); });
 
 Operation operation_of(int n) {
   return {static_cast<Operation::Kind>(n % operation_kinds), n / operation_kinds % 2};
@@ -194,7 +194,7 @@ TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterAFailedSyncLeavesOldOrNew) {
     for (size_t n = 0, made = SIZE_MAX; n < made; ++n)
       for (const uint64_t seed : {1, 2, 3, 4}) {
         const Operation operation = operation_of(a);
-        SimEnv env(Workload::fresh_disk(journals.undo).disk(), seed);
+        SimEnv env(Workload::fresh_disk(journals.patches).disk(), seed);
         Workload workload(env);
         size_t syncs = 0;
         env.sync_fault = [&] { return syncs++ == n ? -EIO : 0; };
@@ -215,7 +215,7 @@ TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterAFailedSyncLeavesOldOrNew) {
 TEST_P(CrashEnumeration, ARecordThatComesBackUndoesNothing) {
   Enumerator e;
   for (uint32_t seed = 0; seed < (small_bound() ? 4u : 16u); ++seed) {  // other names
-    SimEnv env(Workload::fresh_disk(journals.undo).disk(), seed);
+    SimEnv env(Workload::fresh_disk(journals.patches).disk(), seed);
     Workload workload(env);
     for (const int handle : {0, 1}) ASSERT_TRUE(workload.run({Operation::all, handle}));
     for (const Operation::Kind first : {Operation::both, Operation::all})
@@ -260,7 +260,7 @@ TEST_P(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
 // The same, where the folder stays in use and its names are durable: a second
 // writer recovers what the first left, and goes on with a parked journal.
 TEST_P(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
-  SimEnv disk = Workload::fresh_disk(journals.undo);
+  SimEnv disk = Workload::fresh_disk(journals.patches);
   FaultEnv env(disk);
   Workload second(env);
   ASSERT_TRUE(second.run({Operation::update_b, 1}));
@@ -272,7 +272,7 @@ TEST_P(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
     return writes && disk.contents(model_path) != Workload::file_bytes(b_done) ? -EIO : 0;
   };
   ASSERT_FALSE(first.run({Operation::all, 0}));
-  const State decided = journals.undo ? b_done : first.after();
+  const State decided = journals.undo() ? b_done : first.after();
   env.before = nullptr;
   first.close();
 

@@ -85,6 +85,7 @@ SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, co
   SimDisk cut;
   cut.next_inode = disk.next_inode;
   cut.reflinks = disk.reflinks;
+  cut.realtime = disk.realtime;
   std::map<uint64_t, std::shared_ptr<SimInode>> made;
   for (const auto &[id, inode] : disk.inodes) {
     auto fresh = std::make_shared<SimInode>();
@@ -422,7 +423,7 @@ int SimEnv::fstatat(int dir, const char *path, struct stat *out, int) {
 
 int SimEnv::fstatfs(int, struct statfs *out) {
   *out = {};
-  out->f_type = disk_.reflinks ? 0x58465342 : 0xEF53;  // as xfs or ext4
+  out->f_type = disk_.reflinks || disk_.realtime ? 0x58465342 : 0xEF53;  // as xfs or ext4
   out->f_bsize = sim_block;
   out->f_bavail = std::min<uint64_t>(free_bytes / sim_block, INT64_MAX / sim_block);
   return 0;
