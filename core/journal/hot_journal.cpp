@@ -219,8 +219,8 @@ Result<Verdict> Replay::judge_torn() {
   return Verdict::bad("a part of it is damaged, and the file's bytes are neither all old nor all new");
 }
 
-// The sync of a writer that died, or that was told of a failure, may have left any of it out, and a second sync would
-// not say so. Reading and writing makes the pages dirty once more.
+// A writer's sync may have left any of it out, if the writer died or was told of a failure. A second sync would not say
+// so. Reading and writing makes the pages dirty once more.
 Result<void> Replay::confirm() {
   if (hot_.record.has_one_flush()) {
     const uint64_t list = ranges_ * range_record_bytes;

@@ -39,8 +39,8 @@ void open_to_readers(const os::File &made, const struct stat &data);
 class Journal {
  public:
   // Creates a file of a new name in `dir`, empty and locked. Status no_file if
-  // the folder has vanished. The lock is shared, and exclusive as long as there may be
-  // a record in the journal on the disk that the next flush does not remove.
+  // the folder has vanished. The lock is shared. It is exclusive as long as a record may be in the journal on the disk
+  // that the next flush does not remove.
   static Result<std::unique_ptr<Journal>> create(const os::File &dir, const struct stat &data);
 
   const std::string &name() const { return name_; }

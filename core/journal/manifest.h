@@ -15,7 +15,7 @@ class Manifest {
  public:
   Manifest(const os::File &journal, uint64_t journal_bytes, const CommitRecord &record)
       : Manifest(journal, journal_bytes, record, journal_bytes) {}
-  // Of a journal that was cut off: the ranges may refer to what is not there.
+  // For a journal that was cut off: its ranges may refer to what is not there.
   static Manifest of_torn(const os::File &journal, uint64_t journal_bytes, const CommitRecord &record) {
     return {journal, journal_bytes, record, UINT64_MAX};
   }

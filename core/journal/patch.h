@@ -8,8 +8,8 @@
 //   redo, with two flushes: note old bytes' hashes -> journal's name durable -> journal and commit record durable
 //     -> write the file, durable -> journal empty, and the device has that
 //
-// Two flushes are for storage where the next sync of anybody makes that emptiness durable, before any byte is written
-// that the old record could harm. README.md has the proof.
+// Two flushes are for storage where the next sync of anybody makes that emptiness durable. No byte that the old record
+// could harm is written before that sync. README.md has the proof.
 //
 // After a crash recovery finishes a redo record, and rolls an undo record back. An error rolls an undo record back at
 // once. redo_or_undo.h chooses.

@@ -210,7 +210,7 @@ TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterAFailedSyncLeavesOldOrNew) {
   tell("a failed sync, cuts in its recovery", e);
 }
 
-// Of two records on the same bytes, the first is of a finished transaction, and was brought back by a cut. The second
+// Two records are on the same bytes. The first is of a finished transaction, and a cut has brought it back. The second
 // transaction had begun. Both are settled, in this order, whatever their journals are called.
 TEST_P(CrashEnumeration, ARecordThatComesBackUndoesNothing) {
   Enumerator e;
