@@ -81,7 +81,7 @@ Result<void> test_locks(const Staged &staged, const os::File &locked) {
 
 // Is what is locked what the header said, and free of hot journals?
 Result<write::Look> look(Staged &staged, os::LockedFile &locked, write::Identity *identity) {
-  ST_TRY(*identity, write::identify(locked.file));
+  ST_TRY(*identity, write::identify(locked.file, staged.snapshot->header.data_offset()));
   const write::Identity known{staged.snapshot->identity.st_ino, staged.snapshot->file_size(),
                               staged.snapshot->header.data_offset(), staged.snapshot->header_hash};
   if (*identity != known) {

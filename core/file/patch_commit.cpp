@@ -84,8 +84,10 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
   }
   ST_TRY(stage_borrowed(staged));
   ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, staged.pieces(), staged.control));
-  return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity, staged.control,
-                           there);
+  const write::Flushes flushes =
+      write::choose_flushes(write::Record::redo, staged.snapshot->filesystem, staged.journal.journal->is_beside_data());
+  return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity, flushes,
+                           staged.control, there);
 }
 
 Result<void> finish(Staged &staged, const CommitLock &lock) {

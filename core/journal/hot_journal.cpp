@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "journal/claim.h"
 #include "journal/identity.h"
+#include "journal/journal_plan.h"
 #include "journal/undo.h"
 #include "newfile/units.h"
 #include "os/range_lock.h"
@@ -130,9 +131,12 @@ Result<Verdict> Replay::judge(Identity identity) {
     largest_ = std::max(largest_, range.length);
     return Verdict::good();
   });
-  if (!verdict || !verdict->is_good()) return verdict;
-  Buffers buffers(largest_);
-  verdict = manifest_.each([&](const RangeRecord &range) { return judge_range(range, buffers); });
+  if (verdict && !verdict->is_good()) verdict = damaged(verdict->why());
+  if (verdict && verdict->is_good()) {
+    Buffers buffers(largest_);
+    verdict = manifest_.each([&](const RangeRecord &range) { return judge_range(range, buffers); });
+  }
+  if (verdict && is_torn()) return judge_torn();
   if (!verdict || !verdict->is_good()) return verdict;
   // Some filesystems number their inodes anew at each mount (FUSE), and a copy
   // has another, too. Then the bytes must tell: some of them are new already.
@@ -165,6 +169,7 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
       const bool is_payload = std::memcmp(now.get() + from, payload.get() + from, piece) == 0;
       const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
       touched_ |= is_new && !is_old;
+      lacks_ |= !is_new;
       if (!is_new && !is_old && sectors.is_good())
         sectors = Verdict::bad(text("the file's bytes at ", at + from,
                                     " are neither the old nor the new ones: something else has changed them since"));
@@ -172,9 +177,72 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
     }
     at += n;
   }
-  if (payload_hash.digest() != range.payload_hash) return Verdict::bad("a payload is damaged");
-  if (table_hash.digest() != range.sectors_hash) return Verdict::bad("a table of hashes is damaged");
+  if (payload_hash.digest() != range.payload_hash) return damaged("a payload is damaged");
+  if (table_hash.digest() != range.sectors_hash) return damaged("a table of hashes is damaged");
   return sectors;
+}
+
+Verdict Replay::damaged(std::string why) {
+  is_torn_ = true;
+  return Verdict::bad(std::move(why));
+}
+
+// The record came to the disk without the rest, and then nothing was written to the file. Or the transaction was
+// finished, and the zeros over the record were lost, when the journal was in use for the next one. If not even the list
+// of ranges is whole, there is nothing to compare.
+Result<Verdict> Replay::judge_torn() {
+  const Manifest list = Manifest::of_torn(hot_.file, hot_.size, hot_.record);
+  uint64_t largest = 0;
+  ST_TRY(auto is_whole, list.each([&](const RangeRecord &range) -> Result<Verdict> {
+    largest = std::max(largest, range.length);
+    return Verdict::good();
+  }));
+  if (!is_whole.is_good()) return Verdict::good();
+  Buffers buffers(largest);
+  bool is_old = true, is_new = true;
+  ST_TRY(auto verdict, list.each([&](const RangeRecord &range) -> Result<Verdict> {
+    Hasher bytes, table;
+    for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
+      const uint64_t n = up_to_sector(at, write_chunk_bytes, end - at);
+      ST_TRY(data_.read(buffers.now.get(), n, at));
+      bytes.add(buffers.now.get(), n);
+      buffers.table.clear();
+      hash_sectors(at, {buffers.now.get(), n}, &buffers.table);
+      table.add(buffers.table.data(), buffers.table.size() * sizeof(uint32_t));
+      at += n;
+    }
+    is_old &= table.digest() == range.sectors_hash;
+    is_new &= bytes.digest() == range.payload_hash;
+    return Verdict::good();
+  }));
+  if (!verdict.is_good() || is_old || is_new) return verdict;
+  return Verdict::bad("a part of it is damaged, and the file's bytes are neither all old nor all new");
+}
+
+// A writer's sync may have left any of it out, if the writer died or was told of a failure. A second sync would not say
+// so. Reading and writing makes the pages dirty once more.
+Result<void> Replay::confirm() {
+  if (hot_.record.has_one_flush()) {
+    const uint64_t list = ranges_ * range_record_bytes;
+    const uint64_t most =
+        std::min(write_chunk_bytes, std::max({largest_, list, table_bytes(0, largest_ + sector_bytes)}));
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(most);
+    const auto write_again = [&](uint64_t at, uint64_t length) -> Result<void> {
+      for (uint64_t done = 0; done < length; done += most) {
+        const uint64_t n = std::min(most, length - done);
+        ST_TRY(hot_.file.read(buffer.get(), n, at + done));
+        ST_TRY(hot_.file.write(buffer.get(), n, at + done));
+      }
+      return {};
+    };
+    ST_TRY(auto written, manifest_.each([&](const RangeRecord &range) -> Result<Verdict> {
+      ST_TRY(write_again(range.payload, range.length));
+      ST_TRY(write_again(range.sectors, table_bytes(range.offset, range.length)));
+      return Verdict::good();
+    }));
+    if (written.is_good()) ST_TRY(write_again(hot_.record.manifest, list));
+  }
+  return write::confirm(hot_);
 }
 
 Result<void> Replay::apply() {

@@ -60,7 +60,13 @@ class Replay {
 
   // Does everything hold that must before a byte is written? `identity` is the file's.
   Result<Verdict> judge(Identity identity);
-  // Then.
+  // A part of the journal is not there, as a cut may leave a one_flush_record. It is good if the file needs none of it:
+  // it has all old bytes, or all new ones.
+  bool is_torn() const { return is_torn_ && hot_.record.has_one_flush(); }
+  // All new bytes are in the file.
+  bool is_finished() const { return !lacks_; }
+  // Then what was found becomes durable: see confirm() above. If one flush was for all of it, all is written once more.
+  Result<void> confirm();
   Result<void> apply();
   bool touched() const { return touched_; }  // as far as judge() has seen
   uint64_t ranges() const { return ranges_; }
@@ -69,12 +75,16 @@ class Replay {
  private:
   struct Buffers;
   Result<Verdict> judge_range(const RangeRecord &range, Buffers &buffers);
+  Result<Verdict> judge_torn();
+  Verdict damaged(std::string why);
 
   const os::File &data_;
   const Found &hot_;
   const Manifest manifest_;
   uint64_t ranges_ = 0, bytes_ = 0, largest_ = 0;
   bool touched_ = false;  // the file holds new bytes that are not the old ones
+  bool lacks_ = false;    // and some that are not new
+  bool is_torn_ = false;
 };
 
 // A committed journal that cannot be applied here, and whether a failure means that.

@@ -6,7 +6,8 @@
 
 namespace st::write {
 
-// Reads the header anew. Fails if there is none: see parse_header_length.
-Result<Identity> identify(const os::File &file);
+// Reads the header anew. Fails if there is none: see parse_header_length. It likely ends at `likely_end`, so no more is
+// read at first.
+Result<Identity> identify(const os::File &file, uint64_t likely_end = UINT64_MAX);
 
 }  // namespace st::write

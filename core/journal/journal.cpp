@@ -62,6 +62,7 @@ Result<std::unique_ptr<Journal>> Journal::create(const os::File &dir, const stru
     journal->lock_ = std::move(*lock);
     ST_TRY(auto s, journal->file_.stat());
     if (s.st_nlink == 0) continue;
+    journal->beside_data_ = s.st_dev == data.st_dev;
     open_to_readers(journal->file_, data);
     return journal;
   }
@@ -356,7 +357,7 @@ Result<void> Journal::sync_payload(const os::File &dir, const Control &control) 
   ST_ASSERT(tail_.empty());
   ST_TRY(write_out(control));
   // Which blocks are shared is metadata.
-  ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());
+  if (!record_.has_one_flush()) ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());
   if (name_durable_) return {};
   ST_TRY(dir.sync());
   name_durable_ = true;
@@ -382,16 +383,29 @@ void Journal::settle() {
   static_cast<void>(lock_.try_take(unrecorded));  // or others sync it once too often
 }
 
-Result<void> Journal::invalidate() {
+Result<void> Journal::write_zeros() {
   static constexpr std::byte zeros[sector_bytes] = {};
   bytes_written_ += sizeof zeros;
-  auto emptied = file_.write(zeros, sizeof zeros, 0);
+  return file_.write(zeros, sizeof zeros, 0);
+}
+
+Result<void> Journal::invalidate() {
+  auto emptied = write_zeros();
   if (emptied) emptied = file_.sync_data();
   if (!emptied) {
     const auto block = encode(record_);
     if (record_.is_undo()) static_cast<void>(file_.write(block.data(), block.size(), 0));
     return emptied;
   }
+  settle();
+  return {};
+}
+
+// The lock tells others when the device has the zeros. Until then they flush for themselves, should this writer die.
+Result<void> Journal::retire() {
+  if (!record_.has_one_flush()) return invalidate();
+  ST_TRY(write_zeros());
+  ST_TRY(file_.write_out(0, sector_bytes));
   settle();
   return {};
 }

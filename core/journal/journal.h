@@ -39,8 +39,8 @@ void open_to_readers(const os::File &made, const struct stat &data);
 class Journal {
  public:
   // Creates a file of a new name in `dir`, empty and locked. Status no_file if
-  // the folder has vanished. The lock is shared, and exclusive as long as there may be
-  // a record in the journal on the disk.
+  // the folder has vanished. The lock is shared. It is exclusive as long as a record may be in the journal on the disk
+  // that the next flush does not remove.
   static Result<std::unique_ptr<Journal>> create(const os::File &dir, const struct stat &data);
 
   const std::string &name() const { return name_; }
@@ -50,6 +50,8 @@ class Journal {
   // To be gone on with: as this journal is now, or as it will be when it is begun.
   JournalPlan plan() const { return {end_, tail_.size(), allocated_, header_written_}; }
   JournalPlan plan_anew() const { return {header_bytes, 0, allocated_, header_written_}; }
+  // On the data file's filesystem? Not if that file alone is mounted from elsewhere.
+  bool is_beside_data() const { return beside_data_; }
   // Between commit() and retire() or settle(): recovery's business, if we do not get there.
   bool committed() const { return committed_; }
 
@@ -98,7 +100,8 @@ class Journal {
 
   // The manifest. Then: payload and name durable; then the commit record, then
   // that durable too. From the moment commit() is called until it answers ok
-  // the outcome is open: recovery may find it either way.
+  // the outcome is open: recovery may find it either way. With the flag
+  // one_flush_record the payload becomes durable with the record.
   Result<void> seal(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t flags = 0);
   // The same as a part of `transaction`, whose super-journal lies beside `super_of`.
   Result<void> seal_part(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t transaction,
@@ -118,12 +121,16 @@ class Journal {
   // would undo must not be believed until recovery has decided. What was staged and
   // noted stays, until begin().
   Result<void> invalidate();
+  // At the end of a patch. The same, but for a one_flush_record the device has the zeros, and nothing is flushed: the
+  // next sync of anybody makes them durable.
+  Result<void> retire();
 
   // Staged bytes, read back.
   Result<void> read(void *to, uint64_t n, uint64_t offset) const { return file_.read(to, n, offset); }
 
  private:
   Result<void> reserve(uint64_t end);
+  Result<void> write_zeros();
   Result<void> seal_with(CommitRecord record, std::span<const std::byte> manifest);
   Result<void> append_bytes(const void *bytes, uint64_t n);
   Result<void> flush_if_long();
@@ -145,6 +152,7 @@ class Journal {
   std::string name_;
   uint64_t allocated_ = 0;  // reserved on disk
   bool can_allocate_ = true;
+  bool beside_data_ = false;
   bool name_durable_ = false;
   bool header_written_ = false;
   bool committed_ = false;

@@ -69,7 +69,8 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
     if (!is_plain_name(out->super_of)) return JournalState::damaged;
     return JournalState::committed;
   }
-  const bool known = out->flags == 0 || out->flags == undo_record || out->flags == super_record;
+  const bool known =
+      out->flags == 0 || out->flags == undo_record || out->flags == super_record || out->flags == one_flush_record;
   return known ? JournalState::committed : JournalState::damaged;
 }
 

@@ -50,6 +50,9 @@ inline constexpr uint64_t super_record = 4;  // the manifest is a list of parts:
 // committed, this says that the part need not be looked for; afterwards it says as
 // little as an empty journal.
 inline constexpr uint64_t done_record = 8;
+// A redo record that shares its flush with all that it needs, and whose emptiness is flushed with what comes next
+// (patch.h). So a power cut may leave the record without the rest, and may bring it back.
+inline constexpr uint64_t one_flush_record = 16;
 
 struct CommitRecord {
   uint64_t transaction = 0;
@@ -57,7 +60,7 @@ struct CommitRecord {
   uint64_t manifest = 0;  // offset of the manifest in the journal
   uint64_t ranges = 0;
   uint64_t manifest_hash = 0;
-  uint64_t flags = 0;  // one of the above, part and done, or zero; a version to come that sets others is refused
+  uint64_t flags = 0;  // one of these, part and done, or zero; a version to come that sets others is refused
   // For a part: the name of the index beside which the super-journal lies. The super-journal has the same transaction.
   std::string super_of = {};
 
@@ -65,6 +68,7 @@ struct CommitRecord {
   bool is_part() const { return (flags & part_record) != 0; }
   bool is_done() const { return (flags & done_record) != 0; }
   bool is_super() const { return (flags & super_record) != 0; }
+  bool has_one_flush() const { return (flags & one_flush_record) != 0; }
 };
 
 // One piece of the data file, and where the bytes to write lie, and the hashes of

@@ -15,7 +15,7 @@ Result<Verdict> Manifest::each(const Take &take) const {
     return Verdict::bad("its manifest lies outside of it");
   constexpr uint64_t window = 1024;
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(window, n) * range_record_bytes);
-  RangeRules rules(record_.identity, journal_bytes_);
+  RangeRules rules(record_.identity, end_of_references_);
   Hasher hasher;
   for (uint64_t done = 0; done < n; done += window) {
     const std::span<std::byte> bytes(buffer.get(), std::min(window, n - done) * range_record_bytes);

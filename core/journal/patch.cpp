@@ -51,19 +51,21 @@ Applied commit_there(Journal &journal, const StillThere &there, bool open) {
 }
 
 // From 3., the manifest, to the end.
-Applied carry_out(Record record, const os::File &data, const os::File &dir, Journal &journal,
+Applied carry_out(Record record, Flushes flushes, const os::File &data, const os::File &dir, Journal &journal,
                   std::span<const Piece> pieces, const std::vector<RangeRecord> &ranges, const Identity &identity,
                   const Control &control, const StillThere &there) {
   const bool undo = record == Record::undo;
   if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
-  if (auto sealed = journal.seal(identity, ranges, undo ? undo_record : 0); !sealed)
+  const uint64_t flags = undo ? undo_record : flushes == Flushes::two ? one_flush_record : 0;
+  if (auto sealed = journal.seal(identity, ranges, flags); !sealed)
     return Failed({std::move(sealed.error()), false, false});
-  // 4. The journal is durable, and means nothing yet.
+  // 4. The journal is durable, and means nothing yet. Two flushes: only its name is durable, as the record has the hash
+  // of all the rest.
   if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));
   const auto buffer = chunk_for(pieces);
 
-  // 5. and 6. The commit record. Redo: the point of no return. Undo: from here on recovery puts the old bytes back,
-  // which is no change yet.
+  // 5. and 6. The commit record; two flushes: and the journal with it. Redo: the point of no return. Undo: from here on
+  // recovery puts the old bytes back, which is no change yet.
   ST_TRY(commit_there(journal, there, !undo));
 
   // 7. The new bytes. Redo: a failure is left to recovery. Undo: it is rolled back at once.
@@ -80,8 +82,7 @@ Applied carry_out(Record record, const os::File &data, const os::File &dir, Jour
   // 8. What a failed sync has left on the disk nobody knows: that is for recovery.
   if (auto synced = data.sync_data(); !synced) return Failed({std::move(synced.error()), true, true});
   // 9. Undo: this is the commit.
-  if (auto invalidated = journal.invalidate(); !invalidated)
-    return Failed({std::move(invalidated.error()), true, true});
+  if (auto retired = journal.retire(); !retired) return Failed({std::move(retired.error()), true, true});
   return {};
 }
 
@@ -93,16 +94,16 @@ void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
 }
 
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
-                   const Identity &identity, const Control &control, const StillThere &there) {
+                   const Identity &identity, Flushes flushes, const Control &control, const StillThere &there) {
   auto ranges = note_old(data, journal, pieces, control);
   if (!ranges) return Failed({std::move(ranges.error()), false, false});
-  return carry_out(Record::redo, data, dir, journal, pieces, *ranges, identity, control, there);
+  return carry_out(Record::redo, flushes, data, dir, journal, pieces, *ranges, identity, control, there);
 }
 
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,
                    const StillThere &there) {
-  return carry_out(Record::undo, data, dir, journal, pieces, ranges, identity, control, there);
+  return carry_out(Record::undo, Flushes::four, data, dir, journal, pieces, ranges, identity, control, there);
 }
 
 Result<void> prepare_patch(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,

@@ -5,6 +5,11 @@
 //     -> write the file, durable -> journal empty, durable
 //   undo: old bytes into the journal, durable -> undo record durable
 //     -> write the file, durable -> journal empty, durable: this is the commit
+//   redo, with two flushes: note old bytes' hashes -> journal's name durable -> journal and commit record durable
+//     -> write the file, durable -> journal empty, and the device has that
+//
+// Two flushes are for storage where the next sync of anybody makes that emptiness durable. No byte that the old record
+// could harm is written before that sync. README.md has the proof.
 //
 // After a crash recovery finishes a redo record, and rolls an undo record back. An error rolls an undo record back at
 // once. redo_or_undo.h chooses.
@@ -36,7 +41,7 @@ using StillThere = std::function<Result<void>()>;
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces);
 // `pieces` ascend and do not overlap.
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
-                   const Identity &identity, const Control &control, const StillThere &there);
+                   const Identity &identity, Flushes flushes, const Control &control, const StillThere &there);
 // `ranges` as save_old() answered (undo.h).
 Applied apply_undo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,
                    const std::vector<RangeRecord> &ranges, const Identity &identity, const Control &control,

@@ -78,6 +78,13 @@ Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, 
 
 namespace {
 
+// Journals are settled in this order.
+enum class Round {
+  finished,  // their bytes are all in the file: a cut brought the record back, perhaps beside one on the same bytes
+  needed,    // what else the file needs
+  done,      // parts of which it needs nothing
+};
+
 // How an attempt ended.
 enum class Attempt {
   done,
@@ -100,7 +107,7 @@ class Recovery {
   }
 
  private:
-  Result<void> settle(const Folder &folder, std::string name, Found &hot, const os::File &data,
+  Result<void> settle(Round round, const Folder &folder, std::string *name, Found &hot, const os::File &data,
                       const struct stat &identity);
   Result<void> drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity);
   Result<void> put_aside(const Folder &folder, const std::string &name, const std::string &why);
@@ -140,14 +147,15 @@ Result<Attempt> Recovery::run() {
   if (folder) {
     ST_TRY(names, folder->journals());
   }
-  for (const bool done : {false, true})  // what the file needs comes first
-    for (const std::string &name : names) {
+  for (const Round round : {Round::finished, Round::needed, Round::done})
+    for (std::string &name : names) {
       if (stopped_)
         return fail(Status::cancelled, "the report callback stopped the recovery; what it had reported is done");
       auto looked = look_at(*folder, name, identity, true);
       if (!looked) return read_only(std::move(looked.error()));
-      if (!*looked || (*looked)->is_done() != done) continue;
-      ST_TRY(done ? drop_done(*folder, name, **looked, identity) : settle(*folder, name, **looked, data, identity));
+      if (!*looked || (*looked)->is_done() != (round == Round::done)) continue;
+      ST_TRY(round == Round::done ? drop_done(*folder, name, **looked, identity)
+                                  : settle(round, *folder, &name, **looked, data, identity));
       if (super_) return Attempt::super_first;
     }
   // What is still undecided belonged to a part, and there is none any more.
@@ -182,8 +190,11 @@ Result<void> Recovery::drop_done(const Folder &folder, std::string name, Found &
   return {};
 }
 
-Result<void> Recovery::settle(const Folder &folder, std::string name, Found &hot, const os::File &data,
+Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at, Found &hot, const os::File &data,
                               const struct stat &identity) {
+  std::string &name = *at;
+  const bool may_be_finished = hot.waits() && hot.verdict.is_good() && hot.record.has_one_flush();
+  if (round == Round::finished && !may_be_finished) return {};
   const std::string shown = text("journal ", name);
   const std::string dropped_for = shown + ": its transaction had not committed; it was dropped";
   if (!hot.waits()) {
@@ -216,6 +227,13 @@ Result<void> Recovery::settle(const Folder &folder, std::string name, Found &hot
     }
     ST_TRY(hot.verdict, replay.judge(*known_));
   }
+  if (round == Round::finished && !(hot.verdict.is_good() && (replay.is_torn() || replay.is_finished()))) return {};
+  if (hot.verdict.is_good() && replay.is_torn()) {
+    ST_TRY(empty_and_drop(folder, name, hot));
+    ++result.dropped;
+    tell(LogLevel::info, Status::ok, shown + ": a part of it is lost, and the file does not need it; it was dropped");
+    return {};
+  }
   if (never_was && !replay.touched()) {
     ST_TRY(empty_and_drop(folder, name, hot));
     ++result.dropped;
@@ -225,7 +243,7 @@ Result<void> Recovery::settle(const Folder &folder, std::string name, Found &hot
   if (never_was && hot.verdict.is_good())
     hot.verdict = Verdict::bad(text("its super-journal, beside ", in_quotes(hot.record.super_of), ", is gone"));
   if (!hot.verdict.is_good()) return put_aside(folder, name, hot.verdict.why());
-  ST_TRY(confirm(hot));
+  ST_TRY(replay.confirm());
   ST_TRY(check_claimed(folder, name, hot));
   ST_TRY(replay.apply());
   ST_TRY(empty_and_drop(folder, name, hot));

@@ -1,6 +1,6 @@
 // Which record a patch gets. A redo record has the new bytes, and the old ones are written over once it counts. An undo
 // record shares the old blocks, so that the new bytes are written once: where files can share blocks, and where that
-// costs less than it saves.
+// costs less than it saves. And how often a patch waits until the device has flushed its cache: see patch.h.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,14 @@
 namespace st::write {
 
 enum class Record { redo, undo };
+enum class Flushes {
+  four,  // each step is durable before the next begins
+  two,   // the record shares a flush with all that it needs; its emptiness is flushed with what comes next
+};
+// `on_one_device`: the journal lies where the file does.
+inline Flushes choose_flushes(Record record, const os::Filesystem &filesystem, bool on_one_device) {
+  return record == Record::redo && filesystem.syncs_flush_all && on_one_device ? Flushes::two : Flushes::four;
+}
 
 inline constexpr uint64_t never = UINT64_MAX;
 

@@ -40,6 +40,7 @@ class Env {
   virtual int fadvise(int fd, uint64_t offset, uint64_t n, int advice) = 0;  // a hint
   virtual int64_t seek_hole(int fd, uint64_t offset) = 0;                    // where the next hole begins
   virtual int extents(int fd, struct fiemap *map) = 0;                       // FS_IOC_FIEMAP
+  virtual int realtime_blocks(int fd, uint64_t *out) = 0;                    // of an xfs: XFS_IOC_FSGEOMETRY_V1
   virtual int fstat(int fd, struct stat *out) = 0;
   // statx with AT_STATX_FORCE_SYNC: as the server has it, whatever this kernel remembers.
   virtual int fstat_synced(int fd, struct stat *out) = 0;

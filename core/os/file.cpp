@@ -117,6 +117,13 @@ Result<void> File::sync_data() const {
   return {};
 }
 
+Result<void> File::write_out(uint64_t offset, uint64_t n) const {
+  const int r = env_->wait_range(fd_, offset, n);
+  if (r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP) return sync_data();
+  if (r < 0) return Failure(error(-r, "sync"));
+  return {};
+}
+
 Result<void> File::sync() const {
   if (const int r = env_->fsync(fd_); r < 0) return Failure(error(-r, "sync"));
   return {};

@@ -82,6 +82,8 @@ class File {
   // n bytes become those of `source`, without a copy: whole blocks, on one filesystem.
   Result<void> clone(const File &source, uint64_t from, uint64_t n, uint64_t to) const;
   Result<void> sync_data() const;
+  // The device has these bytes, though perhaps in its cache alone. Where the kernel cannot do that: durable.
+  Result<void> write_out(uint64_t offset, uint64_t n) const;
   Result<void> sync() const;
   Result<struct stat> stat() const;
 

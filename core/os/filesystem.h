@@ -24,6 +24,9 @@ struct Filesystem {
   Storage storage = Storage::unknown;
   std::string type;
   bool mappable = true;  // false: no file of the kernel's lies behind it
+  // Bytes are overwritten where they lie. All files lie on one device, and each sync of any of them flushes its cache.
+  // So what the device has of one file is durable after a sync of another.
+  bool syncs_flush_all = false;
 };
 
 std::string_view storage_name(Storage);

@@ -80,6 +80,16 @@ class LockedDescriptors {
   std::vector<int> fds_;
 };
 
+// No header of the kernel has it. The call's number is made of its size.
+struct XfsGeometry {
+  uint32_t of_blocks[8];
+  uint64_t data_blocks, realtime_blocks, realtime_extents, log_start;
+  uint8_t uuid[16];
+  uint32_t of_stripes_and_sectors[7];
+};
+static_assert(sizeof(XfsGeometry) == 112);
+constexpr unsigned long get_xfs_geometry = _IOR('X', 100, XfsGeometry);
+
 template <class R>
 R answer(R r) {
   return r < 0 ? static_cast<R>(-errno) : r;
@@ -159,6 +169,12 @@ class PosixEnv final : public Env {
   int fchown(int fd, uid_t uid, gid_t gid) override { return answer(::fchown(fd, uid, gid)); }
   int ftruncate(int fd, uint64_t size) override { return answer(::ftruncate(fd, static_cast<off_t>(size))); }
   int extents(int fd, struct fiemap *map) override { return answer(::ioctl(fd, FS_IOC_FIEMAP, map)); }
+  int realtime_blocks(int fd, uint64_t *out) override {
+    XfsGeometry geometry = {};
+    if (::ioctl(fd, get_xfs_geometry, &geometry) < 0) return -errno;
+    *out = geometry.realtime_blocks;
+    return 0;
+  }
   int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
     const struct file_clone_range range = {from_fd, from, n, to};
     return answer(::ioctl(to_fd, FICLONERANGE, &range));

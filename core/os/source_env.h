@@ -62,6 +62,7 @@ class SourceEnv final : public Env {
   int wait_range(int, uint64_t, uint64_t) override { return -ENOSYS; }
   int64_t seek_hole(int, uint64_t) override { return -ENOSYS; }
   int extents(int, struct fiemap *) override { return -ENOSYS; }
+  int realtime_blocks(int, uint64_t *) override { return -ENOSYS; }
   int fstatfs(int, struct statfs *) override { return -ENOSYS; }
   ssize_t flistxattr(int, char *, size_t) override { return -ENOSYS; }
   ssize_t fgetxattr(int, const char *, void *, size_t) override { return -ENOSYS; }

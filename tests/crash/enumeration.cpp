@@ -114,15 +114,15 @@ std::vector<Moment> moments_of(SimEnv &env, Workload workload, const std::vector
   return moments;
 }
 
-// By redo records, or on a disk with reflinks by undo records.
 struct Journals {
-  bool undo;
+  Patches patches;
   uint64_t clones = 0;
-  const char *name() const { return undo ? "undo" : "redo"; }
+  bool undo() const { return patches == Patches::undo; }
+  const char *name() const { return name_of(patches); }
 };
 
 std::vector<Moment> moments_of(Journals &journals, const std::vector<Operation> &sequence) {
-  SimEnv env = Workload::fresh_disk(journals.undo);
+  SimEnv env = Workload::fresh_disk(journals.patches);
   auto moments = moments_of(env, Workload(env), sequence);
   journals.clones += env.clones();
   return moments;
@@ -133,19 +133,19 @@ void enumerate(Enumerator &e, Journals &journals, const std::vector<Operation> &
     e.cut(m.disk, m.before, m.after, depth, describe(sequence) + ", " + journals.name());
 }
 
-class CrashEnumeration : public ::testing::TestWithParam<bool> {
+class CrashEnumeration : public ::testing::TestWithParam<Patches> {
  protected:
   // Tells what was tried.
   void tell(const char *what, const Enumerator &e) const {
-    std::printf("%s, %s journals: %lu points, %lu distinct disks, %lu clones\n", what, journals.name(), e.points,
-                e.distinct, journals.clones);
-    EXPECT_EQ(journals.clones > 0, journals.undo);
+    std::printf("%s, %s: %lu points, %lu distinct disks, %lu clones\n", what, journals.name(), e.points, e.distinct,
+                journals.clones);
+    EXPECT_EQ(journals.clones > 0, journals.undo());
   }
   Journals journals{GetParam()};
 };
 
-INSTANTIATE_TEST_SUITE_P(Journals, CrashEnumeration, ::testing::Bool(),
-                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+INSTANTIATE_TEST_SUITE_P(Journals, CrashEnumeration, ::testing::ValuesIn(every_patches),
+                         [](const auto &patches) { return name_of(patches.param); });
 
 Operation operation_of(int n) {
   return {static_cast<Operation::Kind>(n % operation_kinds), n / operation_kinds % 2};
@@ -186,6 +186,54 @@ TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterADeathLeavesOldOrNew) {
   tell("a death, cuts in its recovery", e);
 }
 
+// A sync has failed, and what it left out stays visible, but no later sync writes it. So recovery must write all of it
+// once more before it relies on it.
+TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterAFailedSyncLeavesOldOrNew) {
+  Enumerator e;
+  for (int a = 0; a < operation_kinds; ++a)
+    for (size_t n = 0, made = SIZE_MAX; n < made; ++n)
+      for (const uint64_t seed : {1, 2, 3, 4}) {
+        const Operation operation = operation_of(a);
+        SimEnv env(Workload::fresh_disk(journals.patches).disk(), seed);
+        Workload workload(env);
+        size_t syncs = 0;
+        env.sync_fault = [&] { return syncs++ == n ? -EIO : 0; };
+        const auto answer = workload.run(operation);
+        env.sync_fault = nullptr;
+        journals.clones += env.clones();
+        if (syncs <= n) made = n;
+        if (!answer)
+          e.die(env.disk(), workload.before(),
+                answer.error().status == Status::needs_recovery ? workload.after() : workload.before(),
+                text(describe({operation}), ", ", journals.name(), ", sync ", n, " has failed, seed ", seed));
+      }
+  tell("a failed sync, cuts in its recovery", e);
+}
+
+// Two records are on the same bytes. The first is of a finished transaction, and a cut has brought it back. The second
+// transaction had begun. Both are settled, in this order, whatever their journals are called.
+TEST_P(CrashEnumeration, ARecordThatComesBackUndoesNothing) {
+  Enumerator e;
+  for (uint32_t seed = 0; seed < (small_bound() ? 4u : 16u); ++seed) {  // other names
+    SimEnv env(Workload::fresh_disk(journals.patches).disk(), seed);
+    Workload workload(env);
+    for (const int handle : {0, 1}) ASSERT_TRUE(workload.run({Operation::all, handle}));
+    for (const Operation::Kind first : {Operation::both, Operation::all})
+      for (const Operation::Kind second : {Operation::update_a, Operation::both, Operation::all}) {
+        ASSERT_TRUE(workload.run({first, 0}));
+        const State before = workload.before();
+        env.before_change = [&] {
+          e.cut(env.disk(), before, workload.after(), 0,
+                text(describe({{first, 0}, {second, 1}}), ", ", journals.name(), ", seed ", seed));
+        };
+        ASSERT_TRUE(workload.run({second, 1}));
+        env.before_change = nullptr;
+      }
+    journals.clones += env.clones();
+  }
+  tell("two records on the same bytes", e);
+}
+
 // A journal that recovery has dealt with must not come back to undo what is
 // written later: cut, recover, operate, cut again.
 TEST_P(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
@@ -212,7 +260,7 @@ TEST_P(CrashEnumeration, WhatFollowsARecoverySurvivesTheNextCut) {
 // The same, where the folder stays in use and its names are durable: a second
 // writer recovers what the first left, and goes on with a parked journal.
 TEST_P(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
-  SimEnv disk = Workload::fresh_disk(journals.undo);
+  SimEnv disk = Workload::fresh_disk(journals.patches);
   FaultEnv env(disk);
   Workload second(env);
   ASSERT_TRUE(second.run({Operation::update_b, 1}));
@@ -224,7 +272,7 @@ TEST_P(CrashEnumeration, AnotherWritersRecoverySurvivesTheNextCut) {
     return writes && disk.contents(model_path) != Workload::file_bytes(b_done) ? -EIO : 0;
   };
   ASSERT_FALSE(first.run({Operation::all, 0}));
-  const State decided = journals.undo ? b_done : first.after();
+  const State decided = journals.undo() ? b_done : first.after();
   env.before = nullptr;
   first.close();
 

@@ -29,8 +29,8 @@ constexpr Fault faults[] = {{-EIO, false},
                             {FaultEnv::short_io, true}};
 
 // One operation on a fresh disk with the n-th call failing that can. False: there was no such call.
-bool try_operation(Operation operation, size_t n, const Fault &fault, uint64_t seed, bool undo) {
-  SimEnv disk(Workload::fresh_disk(undo).disk(), seed);
+bool try_operation(Operation operation, size_t n, const Fault &fault, uint64_t seed, Patches patches) {
+  SimEnv disk(Workload::fresh_disk(patches).disk(), seed);
   FaultEnv env(disk);
   Workload workload(env);
   const std::string where =
@@ -77,14 +77,14 @@ bool try_operation(Operation operation, size_t n, const Fault &fault, uint64_t s
   return failing.hit();
 }
 
-class FailingCalls : public ::testing::TestWithParam<bool> {
+class FailingCalls : public ::testing::TestWithParam<Patches> {
  protected:
-  const bool undo = GetParam();
-  const char *journals() const { return undo ? "undo" : "redo"; }
+  const Patches patches = GetParam();
+  const char *journals() const { return name_of(patches); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Journals, FailingCalls, ::testing::Bool(),
-                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+INSTANTIATE_TEST_SUITE_P(Journals, FailingCalls, ::testing::ValuesIn(every_patches),
+                         [](const auto &patches) { return name_of(patches.param); });
 
 TEST_P(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
   size_t trials = 0;
@@ -94,15 +94,15 @@ TEST_P(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
       for (size_t n = 0;; ++n) {
         bool hit = false;
         for (uint64_t seed = 1; seed <= seeds; ++seed)
-          hit = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed, undo), ++trials;
+          hit = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed, patches), ++trials;
         if (!hit || HasFailure()) break;
       }
-  std::printf("failing calls of operations, %s journals: %zu trials\n", journals(), trials);
+  std::printf("failing calls of operations, %s: %zu trials\n", journals(), trials);
 }
 
 // A disk whose last transaction has written its record and is half applied.
-SimDisk half_applied(bool undo) {
-  SimEnv disk = Workload::fresh_disk(undo);
+SimDisk half_applied(Patches patches) {
+  SimEnv disk = Workload::fresh_disk(patches);
   FaultEnv env(disk);
   Workload workload(env);
   // Three tensors land in the file; then writing fails.
@@ -164,12 +164,12 @@ class FailingRecovery {
 };
 
 TEST_P(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgainAfterAPowerCutToo) {
-  const SimDisk start = half_applied(undo);
-  FailingRecovery recovery(Workload::state_of(undo ? 0 : 1));
+  const SimDisk start = half_applied(patches);
+  FailingRecovery recovery(Workload::state_of(patches == Patches::undo ? 0 : 1));
   for (const Fault &fault : faults)
     for (size_t n = 0; recovery.fail_at(start, n, fault, 2, "") && !HasFailure(); ++n)
       ;
-  std::printf("failing calls of recovery, %s journals: %zu trials, %zu different disks after a cut\n", journals(),
+  std::printf("failing calls of recovery, %s: %zu trials, %zu different disks after a cut\n", journals(),
               recovery.trials, recovery.cuts);
 }
 

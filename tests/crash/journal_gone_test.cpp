@@ -60,7 +60,7 @@ store::NewBytes u8(const std::string &bytes, const uint64_t &n) {
   return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes.data(), bytes.size()};
 }
 
-class JournalGone : public ::testing::TestWithParam<bool> {
+class JournalGone : public ::testing::TestWithParam<Patches> {
  protected:
   const uint64_t n = 5000;
   const std::string path = "/models/m.safetensors", folder = path + ".st-journal";
@@ -76,12 +76,12 @@ class JournalGone : public ::testing::TestWithParam<bool> {
   std::unique_ptr<Scene> staged() const {
     auto scene = std::make_unique<Scene>();
     scene->env = empty_disk(disks[0]);
-    scene->env.allow_reflinks(GetParam());
-    scene->env.reflink = GetParam();
+    scene->env.set_patches(GetParam());
+    scene->env.reflink = GetParam() == Patches::undo;
     scene->env.add_file(path, old);
     scene->file = std::move(*store::DataFile::open(scene->faulty, path, {.writable = true}));
     store::TransactionOptions options;
-    options.copy = !GetParam();
+    options.copy = GetParam() != Patches::undo;
     scene->transaction = std::move(*store::Transaction::begin(*scene->file, options));
     EXPECT_TRUE(is_ok(scene->transaction->update("a", u8(a, n))));
     EXPECT_TRUE(is_ok(scene->transaction->update("b", u8(b, n))));
@@ -113,8 +113,8 @@ class JournalGone : public ::testing::TestWithParam<bool> {
       }
   }
 };
-INSTANTIATE_TEST_SUITE_P(Journals, JournalGone, ::testing::Bool(),
-                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+INSTANTIATE_TEST_SUITE_P(Journals, JournalGone, ::testing::ValuesIn(every_patches),
+                         [](const auto &patches) { return name_of(patches.param); });
 
 TEST_P(JournalGone, BeforeTheCommitItIsStagedAnew) {
   auto scene = staged();

@@ -64,7 +64,7 @@ class MortalEnv : public FaultEnv {
   }
 
  private:
-  static bool is_sync(Call call) { return call == Call::fsync || call == Call::fdatasync; }
+  static bool is_sync(Call call) { return call == Call::fsync || call == Call::fdatasync || call == Call::wait_range; }
   static bool changes(Call call) {
     return is_sync(call) || call == Call::pwrite || call == Call::fallocate || call == Call::clone_range ||
            call == Call::copy_range || call == Call::ftruncate || call == Call::openat || call == Call::mkdirat ||

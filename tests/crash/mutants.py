@@ -96,7 +96,10 @@ OVERLAY = "core/delta/overlay.cpp"
 JOURNAL_PLAN_H = "core/journal/journal_plan.h"
 LAYOUT_H = "core/journal/journal_layout.h"
 
-SYNC_PAYLOAD = "  ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());\n  if (name_durable_) return {};"
+SYNC_PAYLOAD = (
+    "  if (!record_.has_one_flush()) ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());\n"
+    "  if (name_durable_) return {};"
+)
 SYNC_JOURNAL = (
     "  if (auto synced = journal.sync_payload(dir, control); !synced) return not_begun(std::move(synced.error()));\n"
 )
@@ -138,11 +141,11 @@ MUTANTS = [
     Mutant("no sync of the folder that holds the journal folder", FOLDER,
            "  ST_TRY(file.folder()->sync());\n", ""),
     Mutant("recovery does not sync the file", HOT_JOURNAL, "  return data_.sync_data();", "  return {};"),
-    Mutant("recovery carries out a record that is not durable", RECOVER, "  ST_TRY(confirm(hot));\n", ""),
+    Mutant("recovery carries out a record that is not durable", RECOVER, "  ST_TRY(replay.confirm());\n", ""),
     Mutant("recovery does not sync the emptied journal", HOT_JOURNAL,
            "  return hot.file.sync_data();", "  return {};"),
     # steps
-    Mutant("the journal is not emptied", JOURNAL, "  auto emptied = file_.write(zeros, sizeof zeros, 0);\n", "  static_cast<void>(zeros);\n  Result<void> emptied;\n"),
+    Mutant("the journal is not emptied", JOURNAL, "  return file_.write(zeros, sizeof zeros, 0);\n", "  static_cast<void>(zeros);\n  return {};\n"),
     Mutant("recovery does not empty the journal", HOT_JOURNAL,
            "  ST_TRY(hot.file.write(zeros, sizeof zeros, 0));\n", "  static_cast<void>(zeros);\n"),
     Mutant("a failed sync does not poison", PATCH_COMMIT,
@@ -157,9 +160,33 @@ MUTANTS = [
            "  if (auto written = write_pieces", "  if (!undo) {\n  if (auto early = journal.invalidate(); !early) return Failed({std::move(early.error()), true, true});\n}\n  if (auto written = write_pieces"),
     Mutant("a journal of open outcome is unlocked after the tensors", PATCH_COMMIT,
            "    if (!done && staged.journal.journal->committed()) staged.return_journal();\n", ""),
+    # two flushes
+    Mutant("two flushes: the journal's name is durable after the record", PATCH, SYNC_JOURNAL,
+           "if (flushes == Flushes::two) {\n  if (auto early = commit_there(journal, there, !undo); !early) return early;\n}\n" + SYNC_JOURNAL),
+    Mutant("two flushes: the zeros are not written out", JOURNAL, "  ST_TRY(file_.write_out(0, sector_bytes));\n", ""),
+    Mutant("two flushes: the journal looks parked before the zeros are written out", JOURNAL,
+           "  ST_TRY(file_.write_out(0, sector_bytes));\n  settle();\n", "  settle();\n  ST_TRY(file_.write_out(0, sector_bytes));\n"),
+    Mutant("two flushes: zeros that the device did not take are forgotten", "core/os/file.cpp",
+           "  if (r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP) return sync_data();\n  if (r < 0) return Failure(error(-r, \"sync\"));\n",
+           "  if (r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP) return sync_data();\n"),
+    Mutant("two flushes: zeros that cannot be written out stay in memory", "core/os/file.cpp",
+           "r == -EOPNOTSUPP) return sync_data();\n", "r == -EOPNOTSUPP) return {};\n"),
+    Mutant("two flushes: a record that is taken back is not durably empty", "core/journal/journal.h",
+           "return !invalidate();", "return !retire();"),
+    Mutant("two flushes: on any storage", "core/journal/redo_or_undo.h", "filesystem.syncs_flush_all &&", "(filesystem.syncs_flush_all || true) &&"),
+    Mutant("two flushes: on an xfs of two devices", "core/os/filesystem.cpp", "== 0 && realtime == 0)", "== 0)"),
+    Mutant("two flushes: the journal on another filesystem", "core/journal/journal.cpp", "s.st_dev == data.st_dev", "true"),
+    Mutant("two flushes: recovery in one round", RECOVER, "  if (round == Round::finished && !may_be_finished) return {};\n", "  if (round == Round::finished || !may_be_finished) {\n  if (round == Round::finished) return {};\n}\n"),
+    Mutant("two flushes: recovery drops what it finds finished", RECOVER, "if (hot.verdict.is_good() && replay.is_torn()) {",
+           "if (hot.verdict.is_good() && (replay.is_torn() || replay.is_finished())) {"),
+    Mutant("two flushes: recovery writes the record once more, and not the rest", HOT_JOURNAL,
+           "  if (hot_.record.has_one_flush()) {\n    const uint64_t list", "  if (false) {\n    const uint64_t list"),
+    Mutant("two flushes: a torn journal is damage", HOT_JOURNAL, "  if (verdict && is_torn()) return judge_torn();\n", ""),
+    Mutant("two flushes: a torn journal is dropped beside a mix", HOT_JOURNAL, "if (!verdict.is_good() || is_old || is_new) return verdict;", "if (!verdict.is_good() || !is_old || !is_new) return verdict;"),
+    Mutant("any torn journal is dropped", "core/journal/hot_journal.h", "return is_torn_ && hot_.record.has_one_flush();", "return is_torn_;"),
     # undo records: syncs, steps and order
     Mutant("undo: no sync of the old bytes", JOURNAL, SYNC_PAYLOAD,
-           "if (!record_.is_undo())\n    ST_TRY(file_.sync_data());\n  if (name_durable_) return {};", quick=True),
+           "if (!record_.has_one_flush() && !record_.is_undo())\n    ST_TRY(file_.sync_data());\n  if (name_durable_) return {};", quick=True),
     Mutant("undo: the record before the old bytes are durable", PATCH, SYNC_JOURNAL, "if (!undo) {\n" + SYNC_JOURNAL + "}"),
     Mutant("undo: the file is written before the record", PATCH, COMMIT_THERE,
            "  if (undo) {\n  if (auto early = write_pieces(data, journal, pieces, buffer); !early) return Failed({std::move(early.error()), false, true});\n}\n" + COMMIT_THERE, quick=True),

@@ -33,7 +33,7 @@ std::string_view name_of(Second second) {
   return std::array{"was open", "had staged", "was open, and another comes between",
                     "opens"}[static_cast<size_t>(second)];
 }
-class SecondWriter : public ::testing::TestWithParam<bool> {
+class SecondWriter : public ::testing::TestWithParam<Patches> {
  protected:
   const uint64_t n = 1100;
   const std::string path = "/models/m.safetensors";
@@ -42,8 +42,8 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
 
   SimEnv disk() const {
     SimEnv env = empty_disk(disks[0]);
-    env.allow_reflinks(GetParam());
-    env.reflink = GetParam();
+    env.set_patches(GetParam());
+    env.reflink = GetParam() == Patches::undo;
     env.add_file(path, file(old_a, old_b));
     return env;
   }
@@ -170,8 +170,8 @@ class SecondWriter : public ::testing::TestWithParam<bool> {
   }
   size_t states = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Journals, SecondWriter, ::testing::Bool(),
-                         [](const auto &undo) { return undo.param ? "Undo" : "Redo"; });
+INSTANTIATE_TEST_SUITE_P(Journals, SecondWriter, ::testing::ValuesIn(every_patches),
+                         [](const auto &patches) { return name_of(patches.param); });
 
 TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterAPatchThatDied) {
   all_after(How::patch);
@@ -187,8 +187,9 @@ TEST_P(SecondWriter, KeepsWhatItWasPromisedAfterARecoveryThatDied) {
   all_after(How::recovery);
 }
 
-// What is made durable for the dead costs the living nothing: of two that take turns each syncs its payload, its
-// record, the file and the emptied journal, and nothing else. When the file was replaced each syncs its name, once.
+// What is made durable for the dead costs the living nothing: of two that take turns each syncs its payload and its
+// record, the file and the emptied journal, and nothing else. With two flushes payload and record share a sync, and the
+// emptied journal has none. When the file was replaced each syncs its name, once.
 TEST_P(SecondWriter, SyncsNothingForWritersThatLive) {
   SimEnv env = disk();
   FaultEnv one(env), two(env);
@@ -201,11 +202,12 @@ TEST_P(SecondWriter, SyncsNothingForWritersThatLive) {
   };
   const std::pair<store::DataFile *, FaultEnv *> both[] = {{first.get(), &one}, {second.get(), &two}};
   for (const auto &[file, counts] : both) syncs_of(*file, *counts, old_a);  // makes the journals
-  for (const int in_the_first_turn : {4, 5})
+  const int syncs = GetParam() == Patches::two_flushes ? 2 : 4;
+  for (const int in_the_first_turn : {syncs, syncs + 1})
     for (int turn = 0; turn < 3; ++turn) {
       for (const auto &[file, counts] : both) {
-        EXPECT_EQ(syncs_of(*file, *counts, old_a), turn == 0 ? in_the_first_turn : 4);
-        EXPECT_EQ(syncs_of(*file, *counts, first_a), 4);
+        EXPECT_EQ(syncs_of(*file, *counts, old_a), turn == 0 ? in_the_first_turn : syncs);
+        EXPECT_EQ(syncs_of(*file, *counts, first_a), syncs);
       }
       if (turn == 2) {
         EXPECT_TRUE(is_ok(staged(*first, How::publish, other_a)->commit()));
@@ -234,7 +236,7 @@ TEST_P(SecondWriter, SyncsNothingForWritersOfOtherTensors) {
     commit_b();
     EXPECT_EQ(std::count_if(two.calls.begin(), two.calls.end(),
                             [](Call c) { return c == Call::fsync || c == Call::fdatasync; }),
-              4)
+              GetParam() == Patches::two_flushes ? 2 : 4)
         << "before its " << tried << "th write or sync";
     return 0;
   };

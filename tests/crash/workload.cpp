@@ -117,9 +117,9 @@ std::string Workload::file_bytes(const State &state) {
   return bytes;
 }
 
-SimEnv Workload::fresh_disk(bool reflinks) {
+SimEnv Workload::fresh_disk(Patches patches) {
   SimEnv env;
-  env.allow_reflinks(reflinks);
+  env.set_patches(patches);
   env.make_folder("/models", 0755);
   const int root = env.openat(AT_FDCWD, "/", O_RDONLY, 0);
   env.fsync(root);

@@ -43,7 +43,7 @@ class Workload {
  public:
   static State state_of(uint32_t version);
   static std::string file_bytes(const State &state);
-  static SimEnv fresh_disk(bool reflinks = false);  // with them, every change is made by an undo record
+  static SimEnv fresh_disk(Patches patches = Patches::two_flushes);
 
   explicit Workload(os::Env &env) : Workload(env, state_of(0), 1) {}
   // On a file that holds `state` already; versions from `next` on are new.

@@ -1,4 +1,4 @@
-/* A redo commit of two syncs, as proposed: payload, manifest and record share one sync, because the record has the hash
+/* A redo commit of two syncs: payload, manifest and record share one sync, because the record has the hash
    of all of them; the data has the second; the emptiness of the journal is made durable later, by the rules below.
    Handle 0 has a pool of two journals, handle 1 has one. README.md names the rules, and says what came out.
 

@@ -33,12 +33,19 @@ inline recover(me) {
   atomic { owner[0] == 0 && owner[1] == 0 && whole == 0 -> whole = me + 1 }
   i = 0;
 #if defined(WRITTEN_OUT) && !defined(ONE_PASS)
-#ifndef NO_SYNC_BEFORE
+#if !defined(NO_SYNC_BEFORE) && !defined(REPEATS)
   atomic { may_die; sync(T(0)); sync(T(1)); FLUSH } /* a dead writer's bytes may be in the cache alone */
 #endif
   do /* first, records whose bytes are all there: they have nothing to repeat */
   :: i == JOURNALS -> break
   :: i < JOURNALS && HAS_RECORD(i) && IS_THERE(record[i].now) ->
+#ifdef REPEATS /* what the code does: as in the second round */
+    d_step { k = record[i].now }
+    atomic { may_die; put(record[i], k); sync(record[i]); sync(body[i]); FLUSH }
+    atomic { may_die; if :: touches(k, 0) -> put(T(0), value[k]) :: else fi }
+    atomic { may_die; if :: touches(k, 1) -> put(T(1), value[k]) :: else fi; k = 0 }
+    atomic { may_die; sync(T(0)); sync(T(1)); FLUSH }
+#endif
     atomic { may_die; printf("recovery drops record %d\n", record[i].now); put(record[i], 0) }
     atomic { may_die; sync(record[i]); FLUSH }
     i++

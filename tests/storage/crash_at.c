@@ -14,7 +14,7 @@
  *           =stop     it is stopped before the call (SIGSTOP), which goes on when somebody wakes it up
  *   CRASH_FILE=path   only writes to this file count
  *
- * The counted calls: pwrite, fsync, fdatasync, fallocate, unlinkat, mkdirat,
+ * The counted calls: pwrite, fsync, fdatasync, sync_file_range that waits, fallocate, unlinkat, mkdirat,
  * renameat, openat with O_CREAT, and ioctl(FICLONERANGE). */
 #undef _FILE_OFFSET_BITS /* pwrite and pwrite64 are both defined here */
 #include <dirent.h>
@@ -171,6 +171,13 @@ int fsync(int fd) {
 }
 int fdatasync(int fd) {
   CALL(fdatasync, fd, fd)
+}
+int sync_file_range(int fd, off64_t offset, off64_t n, unsigned flags) {
+  if (!(flags & SYNC_FILE_RANGE_WAIT_AFTER)) {
+    REAL(sync_file_range)
+    return real(fd, offset, n, flags);
+  }
+  CALL(sync_file_range, fd, fd, offset, n, flags)
 }
 int unlinkat(int dir, const char *path, int flags) {
   CALL(unlinkat, dir, dir, path, flags)

@@ -52,7 +52,7 @@ class CrashScene : public ::testing::Test {
     for (size_t i = 0; i < changes.size(); ++i)
       ranges.push_back((*journal)->record_old(*data, changes[i].offset, payloads[i]).value());
     auto identity = write::identify(*data);
-    if (!expect(identity) || !expect((*journal)->seal(*identity, ranges)) ||
+    if (!expect(identity) || !expect((*journal)->seal(*identity, ranges, flags)) ||
         !expect((*journal)->sync_payload(journal_folder->dir())))
       return nullptr;
     if (commit && !expect((*journal)->commit())) return nullptr;
@@ -107,6 +107,7 @@ class CrashScene : public ::testing::Test {
   const uint64_t data_offset = 8 + load_u64le(old.data());
   const uint64_t a_at = data_offset, b_at = a_at + 4000, c_at = b_at + 10007;
   std::vector<write::Finding> found;
+  uint64_t flags = 0;  // of the records
 };
 
 // Acts as an ordinary user while it lives. Root only.

@@ -18,7 +18,7 @@ int FailingCall::answer(Call call) {
   if (k != n_ && !(fault_.sticky && k > n_)) return 0;
   hit_ = true;
   failed_ = call;
-  if ((call == Call::fsync || call == Call::fdatasync) && fault_.error < 0) {
+  if ((call == Call::fsync || call == Call::fdatasync || call == Call::wait_range) && fault_.error < 0) {
     disk_.sync_fault = [this] { return disk_.sync_fault = nullptr, fault_.error; };
     return 0;
   }

@@ -80,6 +80,7 @@ class FaultEnv : public os::Env {
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override { return base_.fadvise(fd, offset, n, advice); }
   int64_t seek_hole(int fd, uint64_t offset) override { return base_.seek_hole(fd, offset); }
   int extents(int fd, struct fiemap *map) override { return base_.extents(fd, map); }
+  int realtime_blocks(int fd, uint64_t *out) override { return base_.realtime_blocks(fd, out); }
   int fstat(int fd, struct stat *out) override;
   int fstat_synced(int fd, struct stat *out) override;
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;

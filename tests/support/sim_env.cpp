@@ -54,6 +54,17 @@ void make_durable(SimInode &inode, const SimEntryChange &e) {
   if (!e.before.empty() && e.before != e.name) inode.durable_entries.erase(e.before);
 }
 
+// Has the disk these bytes, whatever a cut keeps? Then to write them again changes nothing.
+bool is_durable(const SimInode &inode, uint64_t offset, const std::string &bytes) {
+  const uint64_t end = offset + bytes.size();
+  if (end > inode.durable.size) return false;
+  for (const SimWrite &w : inode.pending)
+    if (w.bytes.empty() || (w.offset < end && offset < w.offset + w.bytes.size())) return false;
+  std::string there(bytes.size(), '\0');
+  inode.durable.read(offset, there.data(), there.size());
+  return there == bytes;
+}
+
 }  // namespace
 
 std::vector<SimChange> pending_changes(const SimDisk &disk) {
@@ -74,6 +85,7 @@ SimDisk after_cut(const SimDisk &disk, const std::vector<SimChange> &changes, co
   SimDisk cut;
   cut.next_inode = disk.next_inode;
   cut.reflinks = disk.reflinks;
+  cut.realtime = disk.realtime;
   std::map<uint64_t, std::shared_ptr<SimInode>> made;
   for (const auto &[id, inode] : disk.inodes) {
     auto fresh = std::make_shared<SimInode>();
@@ -254,7 +266,7 @@ ssize_t SimEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
                  until = std::min(round_up(offset + n, sim_sector), inode.now.size);
   std::string sectors(n == 0 ? 0 : until - from, '\0');
   inode.now.read(from, sectors.data(), sectors.size());
-  if (n > 0) inode.pending.push_back({from, std::move(sectors), 0});
+  if (n > 0 && !is_durable(inode, from, sectors)) inode.pending.push_back({from, std::move(sectors), 0});
   return static_cast<ssize_t>(n);
 }
 
@@ -313,14 +325,56 @@ const char *SimEnv::getenv(const char *name) {
   return disk_.reflinks && std::string_view(name) == "ST_JOURNAL" ? "undo" : nullptr;
 }
 
+// The pages of this range go to the device's cache, as they are now. What a failure has not written is forgotten.
+int SimEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
+  const auto open = files_.find(fd);
+  if (open == files_.end()) return -EBADF;
+  changing();
+  const int fault = sync_fault ? sync_fault() : 0;
+  const uint64_t from = round_down(offset, sim_block), until = round_up(offset + n, sim_block);
+  SimInode &inode = change(open->second);
+  std::vector<SimWrite> pending;
+  for (const SimWrite &w : inode.pending) {
+    const uint64_t end = w.offset + w.bytes.size();
+    const uint64_t begins = std::clamp(from, w.offset, end), ends = std::clamp(until, begins, end);
+    if (begins == ends) {
+      pending.push_back(w);
+      continue;
+    }
+    const auto part = [&](uint64_t a, uint64_t b, bool in_device) {
+      if (a < b) pending.push_back({a, w.bytes.substr(a - w.offset, b - a), 0, in_device});
+    };
+    part(w.offset, begins, w.in_device);
+    if (fault == 0 || random_() % 2) part(begins, ends, true);
+    part(ends, end, w.in_device);
+  }
+  inode.pending = std::move(pending);
+  return fault;
+}
+
+void SimEnv::flush_device() {
+  std::vector<uint64_t> written;
+  for (const auto &[id, inode] : disk_.inodes)
+    if (std::any_of(inode->pending.begin(), inode->pending.end(), [](const SimWrite &w) { return w.in_device; }))
+      written.push_back(id);
+  for (const uint64_t id : written) {
+    SimInode &inode = change(id);
+    std::erase_if(inode.pending, [&](const SimWrite &w) {
+      if (w.in_device) make_durable(inode, w);
+      return w.in_device;
+    });
+  }
+}
+
 int SimEnv::fsync(int fd) {
   const auto open = files_.find(fd);
   if (open == files_.end()) return -EBADF;
   changing();
-  SimInode &inode = change(open->second);
   const int fault = sync_fault ? sync_fault() : 0;
+  if (fault == 0) flush_device();
   // A failed sync may have written some of it. What it has not written of a file is forgotten, and no later sync will
   // make it good; names are still to be written.
+  SimInode &inode = change(open->second);
   for (const SimWrite &w : inode.pending)
     if (fault == 0 || random_() % 2) make_durable(inode, w);
   inode.pending.clear();
@@ -369,7 +423,7 @@ int SimEnv::fstatat(int dir, const char *path, struct stat *out, int) {
 
 int SimEnv::fstatfs(int, struct statfs *out) {
   *out = {};
-  out->f_type = disk_.reflinks ? 0x58465342 : 0xEF53;  // as xfs or ext4
+  out->f_type = disk_.reflinks || disk_.realtime ? 0x58465342 : 0xEF53;  // as xfs or ext4
   out->f_bsize = sim_block;
   out->f_bavail = std::min<uint64_t>(free_bytes / sim_block, INT64_MAX / sim_block);
   return 0;

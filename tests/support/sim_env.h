@@ -1,6 +1,7 @@
 // A filesystem in memory that knows what a power cut leaves behind. Every write
 // and every change of a folder is pending until its file or folder is synced; a
-// cut keeps any subset of what is pending, and tears writes at 512 bytes. It
+// cut keeps any subset of what is pending, and tears writes at 512 bytes. A write
+// that was written out to the device is durable as soon as anything is synced. It
 // promises no more than POSIX does: syncing a file does not sync its name. Only a
 // rename within a folder happens or does not.
 #pragma once
@@ -37,6 +38,7 @@ struct SimWrite {
   uint64_t offset = 0;
   std::string bytes;
   uint64_t new_size = 0;
+  bool in_device = false;  // in its cache: any flush of the device makes it durable
 };
 
 struct SimEntryChange {
@@ -61,7 +63,16 @@ struct SimDisk {
   std::map<uint64_t, std::shared_ptr<const SimInode>> inodes;  // shared by snapshots, replaced when changed
   uint64_t next_inode = 2;                                     // 1 is the root folder
   bool reflinks = false;  // it can share blocks between files, and libst is asked to save old bytes so
+  bool realtime = false;  // some of its files lie on another device: libst relies on no other file's sync
 };
+
+// By which records libst patches a file on a disk, and with how many flushes.
+enum class Patches { two_flushes, four_flushes, undo };
+inline constexpr Patches every_patches[] = {Patches::two_flushes, Patches::four_flushes, Patches::undo};
+inline const char *name_of(Patches patches) {
+  constexpr const char *names[] = {"RedoTwoFlushes", "RedoFourFlushes", "Undo"};
+  return names[static_cast<size_t>(patches)];
+}
 
 // The pending changes of a disk, numbered, so that a cut is a choice of them.
 struct SimChange {
@@ -86,6 +97,10 @@ class SimEnv : public os::Env {
 
   const SimDisk &disk() const { return disk_; }
   void allow_reflinks(bool allow) { disk_.reflinks = allow; }
+  void set_patches(Patches patches) {
+    disk_.reflinks = patches == Patches::undo;
+    disk_.realtime = patches == Patches::four_flushes;
+  }
   uint64_t clones() const { return clones_; }                                     // made so far
   void add_file(const std::string &path, std::string bytes, mode_t mode = 0644);  // durable
   std::string contents(const std::string &path) const;
@@ -122,9 +137,10 @@ class SimEnv : public os::Env {
   int fdatasync(int fd) override { return fsync(fd); }
   int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override;
   int sync_range(int, uint64_t, uint64_t) override { return 0; }
-  int wait_range(int, uint64_t, uint64_t) override { return 0; }
+  int wait_range(int fd, uint64_t offset, uint64_t n) override;
   int64_t seek_hole(int, uint64_t) override { return -EINVAL; }
   int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
+  int realtime_blocks(int, uint64_t *out) override { return *out = disk_.realtime, 0; }
   int fstat(int fd, struct stat *out) override;
   int fstat_synced(int fd, struct stat *out) override { return fstat(fd, out); }  // a disk has one host
   int fstatat(int dir, const char *path, struct stat *out, int flags) override;
@@ -179,6 +195,7 @@ class SimEnv : public os::Env {
   uint64_t resolve(const std::string &path) const;  // 0: none
   uint64_t resolve_at(int dir, const std::string &path, uint64_t *parent, std::string *name) const;
   SimInode &change(uint64_t inode);
+  void flush_device();
   void fill(uint64_t inode, struct stat *out) const;
   uint64_t links(uint64_t inode) const;
   void changing() {

@@ -71,6 +71,11 @@ int TimedEnv::fsync(int fd) {
   return SimEnv::fsync(fd);
 }
 
+int TimedEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
+  sleep_us(sync_us);
+  return SimEnv::wait_range(fd, offset, n);
+}
+
 int TimedEnv::lock(int fd, int command, struct flock *lock) {
   sleep_us(lock_us);
   return SimEnv::lock(fd, command, lock);

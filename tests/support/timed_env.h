@@ -27,6 +27,7 @@ class TimedEnv : public SimEnv {
   void stop();
 
   int fsync(int fd) override;
+  int wait_range(int fd, uint64_t offset, uint64_t n) override;
   int lock(int fd, int command, struct flock *lock) override;
   uint64_t monotonic_ms() override { return now_us_ / 1000; }
   void sleep_us(uint32_t microseconds) override;

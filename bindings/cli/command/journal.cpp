@@ -151,6 +151,7 @@ class Reading {
     std::string text = record_.is_super() ? "super-journal" : record_.is_undo() ? "undo" : "redo";
     if (record_.is_part()) text += ", a part of several";
     if (record_.is_done()) text += ", done";
+    if (record_.has_one_flush()) text += ", one flush for all of it";
     return text;
   }
 

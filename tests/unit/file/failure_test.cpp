@@ -1,6 +1,7 @@
 // Transactions whose system calls fail: what is said, what is promised, and
 // what the next opener finds.
 #include "store_scene.h"
+#include "two_devices_env.h"
 
 namespace st::store {
 namespace {
@@ -10,9 +11,9 @@ using testing::Call;
 namespace fs = std::filesystem;
 
 // Tells the data file's writes and syncs from the journal's.
-class DiskEnv : public FaultEnv {
+class DiskEnv : public TwoDevicesEnv {
  public:
-  using FaultEnv::FaultEnv;
+  using TwoDevicesEnv::TwoDevicesEnv;
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
     if (is_data(fd) && data_write) return -data_write;
     return FaultEnv::pwrite(fd, buffer, n, offset);
@@ -53,6 +54,22 @@ TEST_F(FailedCommit, AJournalThatCannotBeSyncedPoisonsTheHandleAndChangesNothing
   EXPECT_TRUE(same_bytes(bytes_of(path), old));
   EXPECT_FALSE(fs::exists(folder()));
   EXPECT_TRUE(is_ok(update(*open(), "a", new_a)));  // a new handle is well
+}
+
+// The record was written, and shares the sync: nobody knows what of it the disk has.
+TEST_F(FailedCommit, AJournalThatCannotBeSyncedWithItsRecordIsForRecovery) {
+  disk.two_devices = false;
+  auto c = open(disk);
+  disk.journal_sync = EIO;
+  auto failed = update(*c, "a", new_a);
+  ASSERT_TRUE(fails_with(Status::needs_recovery, failed));
+  EXPECT_EQ(failed.error().os_errno, EIO);
+  EXPECT_TRUE(same_bytes(bytes_of(path), old));
+  disk.journal_sync = 0;
+  EXPECT_TRUE(fails_with(Status::poisoned, Transaction::begin(*c, {})));
+  c.reset();
+  EXPECT_TRUE(same_bytes(seen(*open(), "a"), new_a));
+  EXPECT_FALSE(fs::exists(folder()));
 }
 
 TEST_F(FailedCommit, AFullDiskChangesNothingAndPoisonsNothing) {

@@ -6,6 +6,7 @@
 
 #include "bound.h"
 #include "folder_scene.h"
+#include "two_devices_env.h"
 
 namespace st::store {
 namespace {
@@ -300,7 +301,7 @@ TEST_F(Exchanged, WhileItIsRecovered) {
   for (const char *name : {"/model.safetensors", "/model.safetensors.index.json"})
     try_all(
         [&](os::Env &) {
-          FaultEnv dying(os::Env::posix());
+          testing::TwoDevicesEnv dying(os::Env::posix());
           auto c = open(dying, ckpt + name);
           ASSERT_TRUE(is_ok(c));
           auto t = staged(**c, false);

@@ -143,7 +143,8 @@ TEST(CommitRecord, TellsASuperJournal) {
   super.flags = super_record;
   ASSERT_EQ(decode(encode(super), &back), JournalState::committed);
   EXPECT_TRUE(back.is_super());
-  for (const uint64_t flags : {part_record | undo_record, super_record | part_record, super_record | undo_record}) {
+  for (const uint64_t flags : {one_flush_record | undo_record, one_flush_record | part_record,
+                               part_record | undo_record, super_record | part_record, super_record | undo_record}) {
     super.flags = flags;
     super.super_of = "i";
     EXPECT_EQ(decode(encode(super), &back), JournalState::damaged) << flags;

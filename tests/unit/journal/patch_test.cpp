@@ -30,6 +30,10 @@ class Recorder : public FaultEnv {
     if (const int error = note(fd == data_fd ? "d:sync" : "j:sync"); error) return error;
     return FaultEnv::fdatasync(fd);
   }
+  int wait_range(int fd, uint64_t offset, uint64_t n) override {
+    if (const int error = note("j:out"); error) return error;
+    return FaultEnv::wait_range(fd, offset, n);
+  }
   int fsync(int fd) override {
     if (const int error = note("f:sync"); error) return error;
     return FaultEnv::fsync(fd);
@@ -67,7 +71,7 @@ class PatchTest : public testing::CrashScene {
     recorder.data_fd = data->fd();
     recorder.steps.clear();
     recorder.fails = fails;
-    auto done = apply_redo(*data, taken->folder->dir(), *taken->journal, pieces, *identity, control, there);
+    auto done = apply_redo(*data, taken->folder->dir(), *taken->journal, pieces, *identity, flushes, control, there);
     recorder.fails = nullptr;
     return done;  // the journal is kept, as after a crash
   }
@@ -76,6 +80,7 @@ class PatchTest : public testing::CrashScene {
   const StillThere there = [] { return Result<void>(); };
   Recorder recorder{env};
   std::function<int(const std::string &)> fails;
+  Flushes flushes = Flushes::four;
   const std::vector<Change> changes = {{a_at, pattern(4000, 51)}, {b_at, pattern(10007, 52)}};
 };
 
@@ -93,12 +98,30 @@ TEST_F(PatchTest, DoesEverythingInItsOrder) {
                                                       "d:sync", "j:empty", "j:sync"}));
 }
 
+TEST_F(PatchTest, WithTwoFlushesDoesEverythingInItsOrder) {
+  flushes = Flushes::two;
+  ASSERT_TRUE(patch(true));
+  EXPECT_EQ(recorder.steps, (std::vector<std::string>{"j:write", "f:sync", "j:commit", "j:sync", "d:write", "d:sync",
+                                                      "j:empty", "j:out"}));
+}
+
+// A kernel, or a sandbox, without sync_file_range.
+TEST_F(PatchTest, WhatCannotBeWrittenOutIsSynced) {
+  flushes = Flushes::two;
+  for (const int error : {ENOSYS, EINVAL, EOPNOTSUPP}) {
+    fails = [&](const std::string &step) { return step == "j:out" ? -error : 0; };
+    ASSERT_TRUE(patch(true));
+    EXPECT_EQ(recorder.steps.back(), "j:sync");
+  }
+}
+
 struct FailedStep {
   const char *step;
   int which;  // of equal steps
   bool open_outcome, sync_failed;
   uint32_t applied;  // by recovery afterwards
   bool is_new;       // the file, in the end
+  Flushes flushes = Flushes::four;
 };
 void PrintTo(const FailedStep &f, std::ostream *out) {
   *out << f.step << " " << f.which;
@@ -111,6 +134,7 @@ TEST_P(PatchFailsAt, AndSaysWhatThatMeans) {
   const FailedStep &p = GetParam();
   for (int error : {EIO, ENOSPC}) {
     testing::put_bytes(path, old);
+    flushes = p.flushes;
     int seen = 0;
     fails = [&](const std::string &step) { return step == p.step && seen++ >= p.which ? -error : 0; };
     auto r = patch(true);
@@ -142,6 +166,16 @@ INSTANTIATE_TEST_SUITE_P(Steps, PatchFailsAt,
                                            FailedStep{"j:empty", 0, true, true, 1, true},   // to retire
                                            FailedStep{"j:sync", 2, true, true, 0, true}));  // that
 
+INSTANTIATE_TEST_SUITE_P(StepsOfTwoFlushes, PatchFailsAt,
+                         ::testing::Values(FailedStep{"j:write", 0, false, false, 0, false, Flushes::two},
+                                           FailedStep{"f:sync", 0, false, true, 0, false, Flushes::two},
+                                           FailedStep{"j:commit", 0, true, true, 0, false, Flushes::two},
+                                           FailedStep{"j:sync", 0, true, true, 1, true, Flushes::two},
+                                           FailedStep{"d:write", 1, true, true, 1, true, Flushes::two},
+                                           FailedStep{"d:sync", 0, true, true, 1, true, Flushes::two},
+                                           FailedStep{"j:empty", 0, true, true, 1, true, Flushes::two},
+                                           FailedStep{"j:out", 0, true, true, 0, true, Flushes::two}));
+
 // The caller's memory may be a mapping of a file that was truncated. The journal
 // has the same bytes.
 TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
@@ -153,8 +187,8 @@ TEST_F(PatchTest, MemoryThatCannotBeReadAnyMoreIsMadeUpForByTheJournal) {
   void *gone = ::mmap(nullptr, 16384, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
   const Piece piece{b_at, *payload, gone};
-  ASSERT_TRUE(apply_redo(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), {},
-                         [] { return Result<void>(); }));
+  ASSERT_TRUE(apply_redo(*data, taken->folder->dir(), *taken->journal, std::span(&piece, 1), *identify(*data), flushes,
+                         {}, [] { return Result<void>(); }));
   ::munmap(gone, 16384);
   EXPECT_TRUE(same_bytes(bytes_of(path), with({changes[1]})));
 }

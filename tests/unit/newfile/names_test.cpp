@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "folder_scene.h"
+#include "two_devices_env.h"
 
 namespace st::store {
 namespace {
@@ -109,7 +110,7 @@ TEST_F(Names, FilesWithTheLongestNamesAreReadAndChanged) {
     }
     ASSERT_TRUE(is_ok(recover_all(os::Env::posix(), path, {0, nullptr, nullptr}, {})));
     // What its writer left is found under the same name.
-    FaultEnv env(os::Env::posix());
+    testing::TwoDevicesEnv env(os::Env::posix());
     auto c = open(env, path);
     ASSERT_TRUE(is_ok(c));
     auto t = (*c)->begin({});
@@ -153,7 +154,7 @@ TEST_F(Names, AFileThatIsGoneOnTheServerOnceItIsOpenIsLookedForAgain) {
 }
 
 TEST_F(Names, AFullFolderWhereADamagedJournalIsToGoIsNoHindrance) {
-  FaultEnv env(os::Env::posix());
+  testing::TwoDevicesEnv env(os::Env::posix());
   {
     auto c = open(env, model);
     ASSERT_TRUE(is_ok(c));

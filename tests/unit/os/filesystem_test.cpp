@@ -114,6 +114,29 @@ TEST(Filesystem, MagicsNeedNoMountTable) {
   }
 }
 
+// Where a commit relies on the syncs of other files.
+TEST(Filesystem, SyncsFlushAllOnExt4AndOnAnXfsOfOneDevice) {
+  struct Xfs : Statfs {
+    using Statfs::Statfs;
+    int realtime_blocks(int, uint64_t *out) override { return *out = blocks, answer; }
+    uint64_t blocks = 0;
+    int answer = 0;
+  };
+  TempDir dir;
+  testing::put_bytes(dir / "f", "x");
+  Xfs env{Env::posix()};
+  const File file = open_in(env, dir / "f");
+  const auto flush_all = [&](uint32_t magic) { return env.magic = magic, probe_filesystem(file).syncs_flush_all; };
+  EXPECT_TRUE(flush_all(0xEF53));
+  EXPECT_TRUE(flush_all(0x58465342));
+  for (const uint32_t other : {0x9123683Eu, 0x01021994u, 0x6969u}) EXPECT_FALSE(flush_all(other)) << other;
+  env.blocks = 1;
+  EXPECT_FALSE(flush_all(0x58465342));
+  env.blocks = 0;
+  env.answer = -ENOTTY;
+  EXPECT_FALSE(flush_all(0x58465342));
+}
+
 TEST(Filesystem, WhatCannotBeToldIsUnknown) {
   TempDir dir;
   testing::put_bytes(dir / "f", "x");
