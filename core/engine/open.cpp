@@ -3,6 +3,7 @@
 #include "delta/overlay.h"
 #include "engine/locate.h"
 #include "model/single_file.h"
+#include "os/remote_source.h"
 #include "shards/shards.h"
 
 namespace st::store {
@@ -28,9 +29,17 @@ Result<std::unique_ptr<Model>> open_located(os::Env &env, const Located &located
   return std::make_unique<SingleFile>(std::move(file));
 }
 
+Result<std::unique_ptr<Model>> open_remote(const std::string &url, OpenOptions options) {
+  if (options.writable)
+    return fail(Status::unsupported, "what a URL names can only be read; save a copy to a file, and change that");
+  ST_TRY(auto source, os::open_url(url));
+  return open_source(std::make_shared<os::SourceEnv>(std::move(source)), std::move(options));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
+  if (os::is_url(path)) return open_remote(path, std::move(options));
   ST_TRY(auto located, locate(env, path, false));
   auto opened = open_located(env, located, options);
   if (opened || located.is_index || opened.error().status != Status::not_regular) return opened;
