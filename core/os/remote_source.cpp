@@ -1,7 +1,9 @@
 #include "os/remote_source.h"
 
 #include <dlfcn.h>
+#include <strings.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -14,6 +16,13 @@ static_assert(sizeof(st_remote_range) == sizeof(Source::Range) &&
                   offsetof(st_remote_range, nbytes) == offsetof(Source::Range, nbytes) &&
                   offsetof(st_remote_range, to) == offsetof(Source::Range, to),
               "a list of one is a list of the other");
+
+// Of a scheme, but for its "+".
+constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
+
+bool is_http(std::string_view url) {
+  return strncasecmp(url.data(), "http", 4) == 0 && is_url(url);
+}
 
 constexpr const char *library = "libst-remote.so.2";
 
@@ -105,10 +114,30 @@ class RemoteSource final : public Source {
 bool is_url(std::string_view path) {
   const size_t colon = path.find("://");
   if (colon == path.npos || colon == 0) return false;
-  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  return letters.find(path[0]) != letters.npos &&
-         path.substr(0, colon).find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") ==
-             path.npos;
+  const std::string_view scheme = path.substr(0, colon), letters = plain.substr(0, 52);
+  return letters.find(scheme[0]) != letters.npos &&
+         std::all_of(scheme.begin(), scheme.end(), [](char c) { return c == '+' || plain.find(c) != plain.npos; });
+}
+
+std::string path_of_url(const std::string &url) {
+  return is_http(url) ? url.substr(0, url.find_first_of("?#")) : url;
+}
+
+std::string url_in(const std::string &folder, std::string_view name) {
+  if (!is_http(folder)) return text(folder, name);
+  constexpr char hex[] = "0123456789ABCDEF";
+  std::string out = folder;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (plain.find(c) != plain.npos || c == '_' || c == '~') {
+      out += c;
+    } else {
+      out += '%';
+      out += hex[byte >> 4];
+      out += hex[byte & 15];
+    }
+  }
+  return out;
 }
 
 Result<std::unique_ptr<Source>> open_url(const std::string &url, const Source *beside) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <semaphore>
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "os/env.h"
 
 namespace st::os {
@@ -118,5 +120,8 @@ class SourceEnv final : public Env {
   const std::unique_ptr<Source> source_;
   std::counting_semaphore<> reads_;  // that may still begin
 };
+
+// Opens what has this name where the others are.
+using OpenByName = std::function<Result<std::shared_ptr<SourceEnv>>(const std::string &name)>;
 
 }  // namespace st::os
