@@ -92,6 +92,7 @@ class RemoteSource final : public Source {
     why_ = error.message;
     return errno_of(error.status);
   }
+  const std::string *url() const override { return &name(); }
   std::string why() const override {
     const std::lock_guard lock(mutex_);
     return why_;

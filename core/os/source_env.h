@@ -34,6 +34,9 @@ class Source {
   // What is to say of the read that failed last, beside its errno: a sentence, or nothing.
   virtual std::string why() const { return {}; }
 
+  // Where others find it too; null: nowhere.
+  virtual const std::string *url() const { return nullptr; }
+
   const std::string &name() const { return name_; }  // for messages
   uint64_t size() const { return size_; }            // bytes, for ever
   unsigned most_reads() const { return most_reads_; }

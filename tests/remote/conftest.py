@@ -136,7 +136,7 @@ http {{
 def gateway(tmp_path_factory, folder):
     """The URL of a store that speaks S3, with all files in the bucket "models"."""
     place = tmp_path_factory.mktemp("gateway")
-    (place / "root" / "models").mkdir(parents=True)
+    (place / "root").mkdir()
     (place / "side").mkdir()
     port = free_port()
     server = subprocess.Popen(
@@ -206,7 +206,7 @@ def faults(folder):
 @pytest.fixture(autouse=True)
 def nothing_of_the_user(monkeypatch, tmp_path):
     for name in list(os.environ):
-        if name.startswith(("AWS_", "HF_")) or name.lower().endswith("_proxy"):
+        if name.startswith(("AWS_", "HF_", "ST_REMOTE_")) or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -18,7 +18,7 @@ from libst import Status
 
 
 @contextmanager
-def fails(*statuses, match=""):
+def fails(*statuses, match=None):
     with pytest.raises(libst.Error, match=match) as told:
         yield told
     assert told.value.status in statuses, told.value
