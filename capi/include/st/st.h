@@ -357,8 +357,8 @@ typedef struct st_open_options {
  * libst-remote.so.2, which is loaded at the first one, from beside this library
  * or as the loader finds it. What it names is read as st_open_source says, in
  * the version that was opened: if the server has another by then, the call is
- * ST_E_FILE_CHANGED. It may be an index of shards; with a slash at its end it is
- * a folder, with a model.safetensors.index.json or a model.safetensors.
+ * ST_E_FILE_CHANGED. It may be an index of shards. With a slash at its end it
+ * is a folder, with a model.safetensors.index.json or a model.safetensors.
  * st_verify, and what takes a model to read, take URLs too; what writes or
  * recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has the
  * credentials.
@@ -1048,7 +1048,8 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
 uint32_t st_shard_count(const st_file *file);
 
 /* The absolute path of one of them, which lives as names do. ST_E_OUT_OF_RANGE;
- * ST_E_UNSUPPORTED for a file that was given as memory or as a source. */
+ * ST_E_UNSUPPORTED for a file that was given as memory or as a source. Of a URL
+ * it is the URL, without its query. */
 st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
 
 /* Write a checkpoint as shards of at most max_shard_size bytes of tensors each
