@@ -3,7 +3,7 @@
 #   bash tests/run.sh             everything
 #   bash tests/run.sh --fast      before a commit: linters and formatters, the C++ suite without crashes and storms, the
 #                                 comparison with stock, and what is quick of the Python package's tests
-#   bash tests/run.sh NAME...     only these stages: style unit storage python differential rust go cli install abi mutants
+#   bash tests/run.sh NAME...     only these stages: style unit storage remote python differential rust go cli install abi mutants
 #                                 model fuzz campaign sanitizers threads valgrind coverage demo dist
 #   bash tests/run.sh dist-all emulated     not part of a run: the tests of dist/ that take minutes; s390x, big-endian, by qemu
 # Reports and logs are in build/results/.
@@ -57,6 +57,7 @@ stage() {
     style) run "$1" "formatters and linters" "$report" bash "$ROOT/tests/style.sh" "$report" ;;
     unit) run "$1" "C++ and C tests" "$BUILD/meson-logs/testlog.junit.xml" bash -c run_unit ;;
     storage) run "$1" "real filesystems: power cuts, full disks, FUSE" "$report" bash -c "ST_BUILD=$BUILD run_pytest tests/storage $report" ;;
+    remote) run "$1" "URLs: servers on loopback" "$report" bash -c "run_pytest tests/remote $report" ;;
     python) run "$1" "Python binding" "$report" bash -c "run_pytest tests/python $report" ;;
     differential) run "$1" "against stock safetensors 0.8" "$report" bash -c "run_pytest tests/differential $report" ;;
     rust) run "$1" "Rust crates" "$report" bash "$ROOT/tests/rust/run.sh" "$report" ;;
@@ -124,6 +125,7 @@ python
 install go
 rust campaign
 mutants
+remote
 cli
 differential model
 dist

@@ -3,7 +3,7 @@
 # Run it, or source it from a script (then ROOT, BUILD, PYTHON, LIBST_LIBRARY, STCTL and PYTHONPATH are set).
 # Does only what is missing: a second run takes a second or two. Another build tree, or other options for it:
 #   BUILD=/somewhere bash tests/setup.sh              MESON_OPTIONS=(...) before sourcing it
-# RIG=no leaves out gcsfuse and the object store behind it, which take two minutes to build the first time, and torch.
+# RIG=no leaves out gcsfuse and the object stores, which take two minutes to build the first time, and torch.
 # FOR=demo is for demo.sh: no more than building libst and stctl takes, with whatever else a build tree has that is there.
 # FOR=dist is for dist.sh: what makes packages, in a virtual environment of its own; it builds nothing. FOR=dist-tests brings
 # bare systems to try them on, too. FOR=emulated brings a compiler for s390x, and qemu.
@@ -26,13 +26,14 @@ TO_TEST=(
   glusterfs-client moosefs-master moosefs-chunkserver moosefs-client iproute2
   clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
   spin tcc
+  libcurl4-openssl-dev libssl-dev libpugixml-dev nginx-light openssl
 )
 PACKAGES=("${TO_BUILD[@]}")
 REQUIREMENTS=("$ROOT/tests/demo/requirements.txt")
 if [[ $FOR == tests ]]; then
   PACKAGES+=("${TO_TEST[@]}")
   REQUIREMENTS+=("$ROOT/tests/requirements.txt")
-  [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Ddefault_library=both -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
+  [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Ddefault_library=both -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true -Dremote=enabled)
 elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   RIG=no
   VENV=$ROOT/build/dist/venv

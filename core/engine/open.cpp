@@ -3,6 +3,7 @@
 #include "delta/overlay.h"
 #include "engine/locate.h"
 #include "model/single_file.h"
+#include "os/remote_source.h"
 #include "shards/shards.h"
 
 namespace st::store {
@@ -28,9 +29,45 @@ Result<std::unique_ptr<Model>> open_located(os::Env &env, const Located &located
   return std::make_unique<SingleFile>(std::move(file));
 }
 
+using Remote = std::shared_ptr<os::SourceEnv>;
+
+Result<Remote> source_of(const std::string &url, const Remote &beside = nullptr) {
+  ST_TRY(auto source, os::open_url(url, beside ? &beside->source() : nullptr));
+  return std::make_shared<os::SourceEnv>(std::move(source));
+}
+
+// The index is `url`, without what follows the path of a URL.
+Result<std::unique_ptr<Model>> open_remote_shards(const std::string &url, const Remote &index, OpenOptions options) {
+  if (!options.deltas.empty())
+    return fail(Status::unsupported, "deltas cannot lie on ", in_quotes(url), "; save a copy, and open that with them");
+  const std::string folder = url.substr(0, url.rfind('/') + 1);
+  const auto beside = [index, folder](const std::string &name) { return source_of(os::url_in(folder, name), index); };
+  ST_TRY(auto shards, Shards::open_sources(os::Env::posix(), *index, url, beside, std::move(options)));
+  return shards;
+}
+
+// A file; an index of shards; or, with a slash at its end, a folder that holds an index or a file by its usual name.
+Result<std::unique_ptr<Model>> open_remote(std::string url, OpenOptions options) {
+  if (options.writable)
+    return fail(Status::unsupported, "what a URL names can only be read; save a copy to a file, and change that");
+  const std::string path = os::path_of_url(url);
+  if (path.ends_with('/')) {
+    const std::string index = path + "model.safetensors.index.json";
+    if (auto opened = source_of(index))
+      return open_remote_shards(index, *opened, std::move(options));
+    else if (opened.error().status != Status::no_file)
+      return Failure(std::move(opened.error()));
+    url = path + "model.safetensors";
+  }
+  ST_TRY(const auto source, source_of(url));
+  if (is_index_name(path)) return open_remote_shards(path, source, std::move(options));
+  return open_source(source, std::move(options));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
+  if (os::is_url(path)) return open_remote(path, std::move(options));
   ST_TRY(auto located, locate(env, path, false));
   auto opened = open_located(env, located, options);
   if (opened || located.is_index || opened.error().status != Status::not_regular) return opened;

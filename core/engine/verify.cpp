@@ -6,8 +6,11 @@
 #include <memory>
 
 #include "engine/locate.h"
+#include "engine/open.h"
 #include "file/snapshot.h"
 #include "journal/recover.h"
+#include "model/model_view.h"
+#include "os/remote_source.h"
 #include "shards/old_shards.h"
 #include "shards/shards.h"
 
@@ -30,6 +33,9 @@ class Verifier {
 
   // The index at `path`, and then each of its shards.
   Result<void> run_index();
+
+  // What a URL names, in one version.
+  Result<void> run_url();
 
   Result<void> run() {
     ST_TRY(check(os::Location::find(env_, path_)));
@@ -216,9 +222,33 @@ Result<void> Verifier::run_index() {
   return {};
 }
 
+Result<void> Verifier::run_url() {
+  auto run = [&]() -> Result<void> {
+    OpenOptions reading;
+    reading.map = read::MapMode::none;
+    auto model = open_path(env_, path_, std::move(reading));
+    if (!model) return tell(Severity::error, std::move(model.error()));
+    // It opens each shard, and holds it against the index.
+    auto whole = ModelView::of(**model);
+    if (!whole) return tell(Severity::error, std::move(whole.error()));
+    for (const Opened &file : whole->files()) {
+      ST_TRY(check_alignment(*file.snapshot));
+      ST_TRY(read_all(*file.snapshot));
+      data_bytes_ += file.snapshot->header.index.data_bytes();
+    }
+    if (first_error_.status != Status::ok) return {};
+    return tell(Severity::info, error(Status::ok, (*model)->catalogue().size(), " tensors, ", data_bytes_,
+                                      " bytes of data: every rule of the format holds"));
+  };
+  ST_TRY(run());
+  if (first_error_.status != Status::ok) return Failure(std::move(first_error_));
+  return {};
+}
+
 }  // namespace
 
 Result<void> verify(os::Env &env, const std::string &path, const Control &control, const Report &report) {
+  if (os::is_url(path)) return Verifier(env, path, control, report).run_url();
   auto located = locate(env, path);
   if (!located) {
     if (report && !report({Severity::error, located.error().status, no_offset, located.error().message}))

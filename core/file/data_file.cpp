@@ -34,6 +34,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open_source(const std::shared_ptr<os
   if (options.writable)
     return fail(Status::unsupported, "the source ", in_quotes(given.name()),
                 " can only be read; save a copy to a file, and change that");
+  options.descriptors.reset();  // a source has none that are scarce
   const os::Filesystem nothing_mapped{os::Storage::object_store, "source", false};
   std::unique_ptr<DataFile> c(new DataFile(*source, std::move(options)));
   c->source_ = source;

@@ -167,6 +167,11 @@ class DataFile {
                     const Progress &progress, const Share &share = {}) const;
   const read::Strategy &strategy() const { return strategy_; }
   const std::string &path() const { return path_; }  // absolute, without symbolic links; empty for memory, a source
+  // The path; of a source its URL, if it has one.
+  const std::string &place() const {
+    const std::string *url = source_ ? source_->source().url() : nullptr;
+    return url ? *url : path_;
+  }
   const os::Location &location() const { return at_; }
   std::string shown_name() const;  // for messages, also where there is no path
 

@@ -85,7 +85,7 @@ class Catalogue {
   // The files that it is of.
   size_t members() const { return several_ ? several_->members() : 1; }
   // NUL-terminated; empty for memory. i < members().
-  std::string_view member_path(size_t i) const { return several_ ? several_->member_path(i) : file_->path(); }
+  std::string_view member_path(size_t i) const { return several_ ? several_->member_path(i) : file_->place(); }
   // Opened, if it is not yet. Status out_of_range; those of opening.
   Result<Opened> member(size_t i) const;
   std::vector<Opened> opened() const;

@@ -1,4 +1,4 @@
-// A file of a model, opened when it is first needed. Any thread: should two
+// A file of a model, or a source, opened when it is first needed. Any thread: should two
 // open it at once, one of them does so in vain.
 #pragma once
 
@@ -15,14 +15,16 @@ class Member {
   // The entry `name` of `folder`.
   Member(std::shared_ptr<const os::Directory> folder, std::string name)
       : path_(folder->path_of(name)), folder_(std::move(folder)), name_(std::move(name)) {}
+  // What `sources` opens; `path` is for messages.
+  Member(os::OpenByName sources, std::string name, std::string path)
+      : path_(std::move(path)), sources_(std::move(sources)), name_(std::move(name)) {}
   ~Member() { delete opened_.load(); }
   Member(const Member &) = delete;
   Member &operator=(const Member &) = delete;
 
   Result<DataFile *> open(const OpenOptions &options) {
     if (DataFile *c = opened()) return c;
-    ST_TRY(auto at, os::Location::find_in(folder_, name_));
-    ST_TRY(auto fresh, DataFile::open(std::move(at), options));
+    ST_TRY(auto fresh, open_anew(options));
     DataFile *none = nullptr;
     if (opened_.compare_exchange_strong(none, fresh.get(), std::memory_order_acq_rel)) return fresh.release();
     return none;
@@ -32,8 +34,18 @@ class Member {
   const std::string &name() const { return name_; }
 
  private:
+  Result<std::unique_ptr<DataFile>> open_anew(const OpenOptions &options) const {
+    if (sources_) {
+      ST_TRY(const auto source, sources_(name_));
+      return DataFile::open_source(source, options);
+    }
+    ST_TRY(auto at, os::Location::find_in(folder_, name_));
+    return DataFile::open(std::move(at), options);
+  }
+
   const std::string path_;
   const std::shared_ptr<const os::Directory> folder_;
+  const os::OpenByName sources_;  // of what is in no folder
   const std::string name_;
   std::atomic<DataFile *> opened_ = nullptr;
 };

@@ -87,6 +87,9 @@ class Env {
   virtual void sleep_us(uint32_t microseconds) = 0;
   virtual const char *getenv(const char *name) = 0;
 
+  // What is to say of the read that failed last, in place of its errno; mostly nothing.
+  virtual std::string why() { return {}; }
+
   static Env &posix();
 
   // What creates, renames or removes must name an entry of an open folder: a path may lead elsewhere by the time the

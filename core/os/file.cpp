@@ -44,7 +44,7 @@ Result<size_t> File::read_remembered(void *buffer, size_t n, uint64_t offset) co
     const ssize_t got = repeat_interrupted([&] {
       return env_->pread(fd_, static_cast<char *>(buffer) + done, std::min(n - done, most_at_once), offset + done);
     });
-    if (got < 0) return Failure(error(static_cast<int>(-got), "read").at_offset(offset + done));
+    if (got < 0) return cannot_read(static_cast<int>(-got), offset + done);
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }
@@ -55,6 +55,12 @@ Result<void> File::read(void *buffer, size_t n, uint64_t offset) const {
   ST_TRY(auto got, read_up_to(buffer, n, offset));
   if (got < n) return ends_at(offset + got);
   return {};
+}
+
+Failure File::cannot_read(int err, uint64_t offset) const {
+  Error e = error(err, "read");
+  if (std::string why = env_->why(); !why.empty()) e.message = std::move(why);
+  return Failure(std::move(e).at_offset(offset));
 }
 
 Failure File::ends_at(uint64_t offset) const {
@@ -76,7 +82,7 @@ Result<void> File::read_parts(std::span<struct iovec> parts, uint64_t offset) co
     }
     const ssize_t got = repeat_interrupted(
         [&] { return env_->preadv(fd_, parts.data(), static_cast<int>(std::min(parts.size(), most_parts)), offset); });
-    if (got < 0) return Failure(error(static_cast<int>(-got), "read").at_offset(offset));
+    if (got < 0) return cannot_read(static_cast<int>(-got), offset);
     if (got == 0) return ends_at(offset);
     offset += static_cast<uint64_t>(got);
     for (auto left = static_cast<size_t>(got); left > 0;) {

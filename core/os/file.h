@@ -92,6 +92,7 @@ class File {
 
  private:
   Failure ends_at(uint64_t offset) const;
+  Failure cannot_read(int err, uint64_t offset) const;
   int direct() const;
   Result<size_t> read_stored(void *buffer, size_t n, uint64_t offset) const;
   Result<size_t> read_remembered(void *buffer, size_t n, uint64_t offset) const;

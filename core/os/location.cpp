@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "os/remote_source.h"
+
 namespace st::os {
 namespace {
 
@@ -209,9 +211,20 @@ Result<std::string> absolute(Env &env, const std::string &path) {
   return here + "/" + path;
 }
 
+namespace {
+
+// Nothing is there, and the path is a URL: say so, where a local file is meant.
+Failure unless_url(Error e, const std::string &path) {
+  if (e.os_errno != ENOENT || !is_url(path)) return Failure(std::move(e));
+  return fail(Status::unsupported, in_quotes(path_of_url(path)),
+              " is a URL, of which libst only reads models; give the path of a file");
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const Directory>> Directory::find(Env &env, const std::string &path) {
   Walk walk(env, path);
-  ST_TRY(walk.to_folder());
+  if (auto done = walk.to_folder(); !done) return unless_url(std::move(done.error()), path);
   return walk.at();
 }
 
@@ -226,7 +239,7 @@ Location::Location(std::shared_ptr<const Directory> folder, std::string name, co
 Result<Location> Location::find(Env &env, const std::string &path) {
   return while_stale([&]() -> Result<Location> {
     Walk walk(env, path);
-    ST_TRY(walk.to_entry());
+    if (auto done = walk.to_entry(); !done) return unless_url(std::move(done.error()), path);
     Location found(walk.at(), walk.name(), walk.absolute());
     found.nameless_ = walk.nameless();
     return found;
@@ -249,7 +262,7 @@ std::optional<Location> Location::find_unlinked(Env &env, const std::string &pat
 Result<Location> Location::find_new(Env &env, const std::string &path) {
   Walk walk(env, path);
   auto done = walk.to_entry();
-  if (!done && (done.error().os_errno != ENOENT || !walk.linked_in())) return Failure(std::move(done.error()));
+  if (!done && (done.error().os_errno != ENOENT || !walk.linked_in())) return unless_url(std::move(done.error()), path);
   if (walk.nameless()) return Failure(no_name(path));
   struct stat s;
   if (walk.linked_in() && (!done || Location(walk.at(), walk.name()).stat(&s) == -ENOENT))

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <semaphore>
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "os/env.h"
 
 namespace st::os {
@@ -29,6 +31,11 @@ class Source {
 
   // Fills each range, whole. 0, or the errno of what went wrong. Called by any thread, most_reads() at once.
   virtual int read(std::span<const Range> ranges) = 0;
+  // What is to say of the read that failed last, beside its errno: a sentence, or nothing.
+  virtual std::string why() const { return {}; }
+
+  // Where others find it too; null: nowhere.
+  virtual const std::string *url() const { return nullptr; }
 
   const std::string &name() const { return name_; }  // for messages
   uint64_t size() const { return size_; }            // bytes, for ever
@@ -55,6 +62,8 @@ class SourceEnv final : public Env {
   ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override;
   int fstat(int fd, struct stat *out) override;
   int fstat_synced(int fd, struct stat *out) override { return fstat(fd, out); }
+
+  std::string why() override { return in_child() ? std::string() : source_->why(); }
 
   // Hints, and what a source has none of.
   int fadvise(int, uint64_t, uint64_t, int) override { return 0; }
@@ -115,5 +124,8 @@ class SourceEnv final : public Env {
   const std::unique_ptr<Source> source_;
   std::counting_semaphore<> reads_;  // that may still begin
 };
+
+// Opens what has this name where the others are.
+using OpenByName = std::function<Result<std::shared_ptr<SourceEnv>>(const std::string &name)>;
 
 }  // namespace st::os

@@ -47,6 +47,7 @@ Result<const Snapshot *> ShardCatalogue::first_look(uint32_t i) const {
     ST_TRY(check_unchanged());
     if (auto now = (*opened)->hold(); agrees(i, *now)) return pins_[i].keep(std::move(now));
     if (const Snapshot *handed = pinned(i)) return handed;
+    if (owner_.is_of_sources()) break;
     ST_TRY(owner_.await_writers());
     ST_TRY((*opened)->refresh_settled());
   }

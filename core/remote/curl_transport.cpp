@@ -1,0 +1,261 @@
+#include "remote/curl_transport.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <random>
+
+namespace st::remote {
+namespace {
+
+constexpr size_t longest_text = 16u << 10;
+constexpr size_t most_fields = 200, longest_field = 16u << 10;
+
+// A connection that the server has closed may raise SIGPIPE in OpenSSL's write. It must not reach the program.
+class WithoutPipeSignal {
+ public:
+  WithoutPipeSignal() {
+    sigset_t waiting;
+    sigpending(&waiting);
+    was_waiting_ = sigismember(&waiting, SIGPIPE) == 1;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutPipeSignal() {
+    const struct timespec at_once = {};
+    if (!was_waiting_) sigtimedwait(&pipe_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutPipeSignal(const WithoutPipeSignal &) = delete;
+  WithoutPipeSignal &operator=(const WithoutPipeSignal &) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+  bool was_waiting_;
+};
+
+struct Settings {
+  Limits limits;
+  std::string certificates;  // a file; empty: those that libcurl was built for
+};
+
+struct Flight {
+  Request request;
+  Answer answer;
+  CURL *easy = nullptr;
+  curl_slist *fields = nullptr;
+  bool head_ended = false;
+  char reason[CURL_ERROR_SIZE] = "";
+};
+
+size_t on_field(char *data, size_t, size_t n, void *user) {
+  auto &flight = *static_cast<Flight *>(user);
+  const std::string_view line(data, n);
+  Head &head = flight.answer.head;
+  if (line.starts_with("HTTP/")) {  // an answer begins anew: what came was a "100 Continue", or a proxy's
+    head.fields.clear();
+    return n;
+  }
+  const size_t colon = line.find(':');
+  if (colon == line.npos) return n;
+  if (head.fields.size() >= most_fields || n > longest_field) return 0;
+  std::string name(line.substr(0, colon));
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string_view value = line.substr(colon + 1);
+  const size_t from = value.find_first_not_of(" \t\r\n");
+  value = from == value.npos ? std::string_view() : value.substr(from, value.find_last_not_of(" \t\r\n") - from + 1);
+  head.fields.emplace_back(std::move(name), value);
+  return n;
+}
+
+void end_head(Flight &flight) {
+  if (flight.head_ended) return;
+  flight.head_ended = true;
+  long code = 0;
+  curl_easy_getinfo(flight.easy, CURLINFO_RESPONSE_CODE, &code);
+  flight.answer.head.code = static_cast<int>(code);
+  flight.answer.fitted = code != 0 && flight.request.fits && flight.request.fits(flight.answer.head);
+}
+
+size_t on_body(char *data, size_t, size_t n, void *user) {
+  auto &flight = *static_cast<Flight *>(user);
+  end_head(flight);
+  Answer &answer = flight.answer;
+  if (!answer.fitted) {  // of a long one the begin is enough
+    const size_t taken = std::min(n, longest_text - answer.text.size());
+    answer.text.append(data, taken);
+    return answer.text.size() < longest_text ? n : 0;
+  }
+  const uint64_t room = flight.request.room - answer.received, taken = std::min<uint64_t>(n, room);
+  std::memcpy(flight.request.into + answer.received, data, taken);
+  answer.received += taken;
+  answer.too_long = taken < n;
+  return taken;
+}
+
+Cut cut_of(CURLcode code) {
+  switch (code) {
+    case CURLE_OK: return Cut::none;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT: return Cut::unreachable;
+    case CURLE_OPERATION_TIMEDOUT: return Cut::stalled;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_OUT_OF_MEMORY: return Cut::hopeless;
+    default: return Cut::broken;
+  }
+}
+
+class CurlTransport final : public Transport {
+ public:
+  explicit CurlTransport(const Settings &settings) : settings_(settings), multi_(curl_multi_init()) {
+    if (!multi_) throw std::bad_alloc();
+    curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(settings_.limits.connections));
+  }
+  ~CurlTransport() override {
+    // In a child of fork() the connections are the parent's, whose ends a farewell would close.
+    if (getpid() != process_) return;
+    const WithoutPipeSignal quiet;
+    CurlTransport::drop_all();
+    for (CURL *easy : idle_) curl_easy_cleanup(easy);
+    curl_multi_cleanup(multi_);
+  }
+  CurlTransport(const CurlTransport &) = delete;
+  CurlTransport &operator=(const CurlTransport &) = delete;
+
+  void get(uint64_t id, Request request) override {
+    auto made = std::make_unique<Flight>();
+    Flight &flight = *made;
+    flight.request = std::move(request);
+    flight.answer.id = id;
+    flight.easy = take_easy();
+    flights_.emplace(flight.easy, std::move(made));
+    for (const std::string &field : flight.request.fields) {
+      curl_slist *longer = curl_slist_append(flight.fields, field.c_str());
+      if (!longer) throw std::bad_alloc();
+      flight.fields = longer;
+    }
+    set_up(flight);
+    if (curl_multi_add_handle(multi_, flight.easy) != CURLM_OK) throw std::bad_alloc();
+  }
+
+  void drop_all() override {
+    const WithoutPipeSignal quiet;
+    while (!flights_.empty()) land(flights_.begin()->first);
+  }
+
+  std::optional<Answer> next(uint64_t wait_ms) override {
+    const WithoutPipeSignal quiet;
+    for (const uint64_t until = now_ms() + wait_ms;;) {
+      int running = 0, told = 0;
+      curl_multi_perform(multi_, &running);
+      while (CURLMsg *message = curl_multi_info_read(multi_, &told))
+        if (message->msg == CURLMSG_DONE) return answer_of(message->easy_handle, message->data.result);
+      const uint64_t now = now_ms();
+      if (now >= until) return std::nullopt;
+      curl_multi_poll(multi_, nullptr, 0, static_cast<int>(std::min<uint64_t>(until - now, 1000)), nullptr);
+    }
+  }
+
+  uint64_t now_ms() override {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  }
+  int64_t unix_time() override { return time(nullptr); }
+  uint32_t random() override { return random_(); }
+
+ private:
+  CURL *take_easy() {
+    CURL *easy = idle_.empty() ? curl_easy_init() : idle_.back();
+    if (!easy) throw std::bad_alloc();
+    if (!idle_.empty()) idle_.pop_back();
+    return easy;
+  }
+
+  template <class Value>
+  static void set(CURL *easy, CURLoption option, Value value) {
+    curl_easy_setopt(easy, option, value);
+  }
+
+  void set_up(Flight &flight) const {
+    CURL *easy = flight.easy;
+    set(easy, CURLOPT_URL, flight.request.url.c_str());
+    set(easy, CURLOPT_HTTPHEADER, flight.fields);
+    set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    set(easy, CURLOPT_PATH_AS_IS, 1L);  // what is signed is what is sent
+    set(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));  // a connection each
+    set(easy, CURLOPT_HTTP_TRANSFER_DECODING, 1L);
+    set(easy, CURLOPT_NOSIGNAL, 1L);
+    set(easy, CURLOPT_BUFFERSIZE, 512L << 10);
+    set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.limits.connect_ms));
+    set(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    set(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(std::max<uint64_t>(settings_.limits.stall_ms / 1000, 1)));
+    set(easy, CURLOPT_USERAGENT, "libst/2");
+    set(easy, CURLOPT_ERRORBUFFER, flight.reason);
+    set(easy, CURLOPT_HEADERFUNCTION, on_field);
+    set(easy, CURLOPT_HEADERDATA, &flight);
+    set(easy, CURLOPT_WRITEFUNCTION, on_body);
+    set(easy, CURLOPT_WRITEDATA, &flight);
+    if (!settings_.certificates.empty()) set(easy, CURLOPT_CAINFO, settings_.certificates.c_str());
+  }
+
+  // Ends it, whether it was answered or not.
+  Answer land(CURL *easy) {
+    const auto found = flights_.find(easy);
+    Flight &flight = *found->second;
+    curl_multi_remove_handle(multi_, easy);
+    curl_easy_reset(easy);
+    curl_slist_free_all(flight.fields);
+    idle_.push_back(easy);
+    Answer answer = std::move(flight.answer);
+    flights_.erase(found);
+    return answer;
+  }
+
+  Answer answer_of(CURL *easy, CURLcode code) {
+    Flight &flight = *flights_.at(easy);
+    end_head(flight);
+    // It was stopped here: there is nothing more to know.
+    const bool enough =
+        code == CURLE_WRITE_ERROR && (flight.answer.too_long || flight.answer.text.size() >= longest_text);
+    flight.answer.cut = enough ? Cut::none : cut_of(code);
+    if (flight.answer.cut != Cut::none) {
+      flight.answer.why = flight.reason[0] ? flight.reason : curl_easy_strerror(code);
+      if (flight.answer.cut == Cut::stalled) flight.answer.why = "nothing came in time: " + flight.answer.why;
+    }
+    return land(easy);
+  }
+
+  const Settings settings_;
+  CURLM *const multi_;
+  const pid_t process_ = getpid();
+  std::map<CURL *, std::unique_ptr<Flight>> flights_;
+  std::vector<CURL *> idle_;
+  std::mt19937 random_{std::random_device{}()};
+};
+
+}  // namespace
+
+NewTransport curl_transports(const Limits &limits, const Surroundings &from) {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  Settings settings{limits, from.first({"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}).value_or("")};
+  return [settings] { return std::make_unique<CurlTransport>(settings); };
+}
+
+}  // namespace st::remote

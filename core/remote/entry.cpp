@@ -1,0 +1,88 @@
+// The border to libst.so, in C: os/remote_abi.h.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "os/remote_abi.h"
+#include "remote/curl_transport.h"
+#include "remote/object.h"
+
+struct st_remote_object {
+  std::unique_ptr<st::remote::Object> object;
+  std::string identity;
+};
+
+namespace st::remote {
+namespace {
+
+void fill(st_remote_error *out, Status status, std::string_view message) noexcept {
+  if (!out) return;
+  out->status = static_cast<int32_t>(status);
+  const size_t n = std::min(message.size(), sizeof out->message - 1);
+  std::memcpy(out->message, message.data(), n);
+  out->message[n] = '\0';
+}
+
+template <class Body>
+int32_t boundary(st_remote_error *error, Body body) noexcept {
+  try {
+    const Result<void> done = body();
+    if (done) return 0;
+    fill(error, done.error().status, done.error().message);
+  } catch (const std::bad_alloc &) {
+    fill(error, Status::nomem, "no memory for this call; free some and try again");
+  } catch (...) {
+    fill(error, Status::internal, "an unexpected exception inside libst-remote; please report it");
+  }
+  return 1;
+}
+
+int32_t open(const char *url, st_remote_object *beside, st_remote_object **out, st_remote_error *error) noexcept {
+  return boundary(error, [&]() -> Result<void> {
+    const Surroundings from = Surroundings::of_process();
+    ST_TRY(auto site, site_of(url, from));
+    std::shared_ptr<Store> store;
+    if (beside) {
+      store = beside->object->store();
+    } else {
+      const Limits limits = Limits::of(from);
+      store = std::make_shared<Store>(curl_transports(limits, from), limits);
+    }
+    auto made = std::make_unique<st_remote_object>();
+    ST_TRY(made->object, Object::open(std::move(store), std::move(site)));
+    const Version &version = made->object->version();
+    made->identity = version.etag.empty() ? version.modified : version.etag;
+    *out = made.release();
+    return {};
+  });
+}
+
+int32_t read(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_error *error) noexcept {
+  return boundary(error, [&]() -> Result<void> {
+    std::vector<Wanted> wanted;
+    wanted.reserve(n);
+    for (size_t i = 0; i < n; ++i)
+      wanted.push_back({ranges[i].offset, ranges[i].nbytes, static_cast<std::byte *>(ranges[i].to)});
+    return object->object->read(wanted);
+  });
+}
+
+constexpr st_remote_calls calls = {
+    ST_REMOTE_VERSION,
+    open,
+    [](const st_remote_object *object) noexcept { return object->object->size(); },
+    [](const st_remote_object *object) noexcept { return object->object->shown().c_str(); },
+    [](const st_remote_object *object) noexcept { return object->identity.c_str(); },
+    [](const st_remote_object *object) noexcept { return object->object->store()->limits().connections; },
+    read,
+    [](st_remote_object *object) noexcept { delete object; },
+};
+
+}  // namespace
+}  // namespace st::remote
+
+extern "C" __attribute__((visibility("default"))) const st_remote_calls *st_remote_v1(uint32_t version) noexcept;
+
+const st_remote_calls *st_remote_v1(uint32_t version) noexcept {
+  return version == ST_REMOTE_VERSION ? &st::remote::calls : nullptr;
+}

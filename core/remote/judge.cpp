@@ -1,0 +1,175 @@
+#include "remote/judge.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "remote/error_body.h"
+
+namespace st::remote {
+namespace {
+
+constexpr uint64_t longest_wait_ms = 30000;
+
+std::optional<uint64_t> take_number(std::string_view &text) {
+  uint64_t value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+
+bool take(std::string_view &text, std::string_view what) {
+  if (!text.starts_with(what)) return false;
+  text.remove_prefix(what.size());
+  return true;
+}
+
+bool is_encoded(const Head &head) {
+  const std::string_view encoding = head.field("content-encoding");
+  return !encoding.empty() && encoding != "identity" && encoding != "aws-chunked";
+}
+
+// "403 AccessDenied: Access Denied (request id 17A5)"
+std::string said(const Answer &answer, const ErrorBody &body) {
+  std::string out = text(answer.head.code);
+  if (!body.code.empty()) out += " " + body.code;
+  if (!body.message.empty()) out += ": " + body.message;
+  for (const char *name : {"x-amz-request-id", "x-request-id", "x-ms-request-id", "x-guploader-uploadid"})
+    if (const std::string_view id = answer.head.field(name); !id.empty())
+      return out + " (request id " + printable(id) + ")";
+  return out;
+}
+
+Verdict end(Status status, std::string message) {
+  return {Next::give_up, error(status, message)};
+}
+
+Verdict again(const Answer &answer, std::string message) {
+  Verdict out{Next::again, error(Status::io, message)};
+  std::string_view after = answer.head.field("retry-after");
+  if (const auto seconds = take_number(after); seconds && after.empty())
+    out.wait_ms = std::min<uint64_t>(*seconds, longest_wait_ms / 1000) * 1000;
+  return out;
+}
+
+// Whatever is wrong before one looks at ranges. Nothing: the answer has what was asked, or claims so.
+std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool while_reading) {
+  const int code = answer.head.code;
+  if (answer.cut == Cut::hopeless) return end(Status::io, answer.why);
+  if (answer.cut != Cut::none && !answer.fitted) return again(answer, answer.why);
+  if (code == 200 || code == 206) return std::nullopt;
+  const ErrorBody body = parse_error_body(answer.text);
+  const std::string sentence = "the server answered " + said(answer, body);
+  if (code == 412) return end(Status::file_changed, sentence + "; the object was replaced since it was opened");
+  if (code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505) || body.code == "RequestTimeout")
+    return again(answer, sentence);
+  const auto there = site.after(answer);
+  if (!there) return Verdict{Next::give_up, there.error()};
+  if (*there) return Verdict{Next::elsewhere, error(Status::io, sentence)};
+  if (code == 401 || code == 403 || body.code == "ExpiredToken" || body.code == "InvalidToken")
+    return end(Status::permission, sentence + site.asked_as());
+  if (code == 404 || code == 410)
+    return while_reading ? end(Status::file_changed, sentence + "; the object was removed since it was opened")
+                         : end(Status::no_file, sentence);
+  return end(Status::io, sentence);
+}
+
+std::optional<Verdict> wrong_encoding(const Answer &answer) {
+  if (!is_encoded(answer.head)) return std::nullopt;
+  return end(Status::unsupported,
+             text("the server answers in the encoding ", in_quotes(answer.head.field("content-encoding")),
+                  ", of which there are no ranges; store the object without one"));
+}
+
+bool is_range(const Head &head, uint64_t first, uint64_t n, uint64_t total) {
+  const auto range = parse_content_range(head.field("content-range"));
+  return range && range->first == first && range->last == first + n - 1 && (!range->total || *range->total == total);
+}
+
+bool is_version(const Head &head, const Version &version) {
+  if (!version.etag.empty()) return head.field("etag") == version.etag;
+  return version.modified.empty() || head.field("last-modified") == version.modified;
+}
+
+}  // namespace
+
+std::optional<uint64_t> parse_length(std::string_view field) {
+  const auto length = take_number(field);
+  return field.empty() ? length : std::nullopt;
+}
+
+std::optional<ContentRange> parse_content_range(std::string_view field) {
+  ContentRange out{1, 0, std::nullopt};
+  if (!take(field, "bytes ")) return std::nullopt;
+  if (!take(field, "*")) {
+    const auto first = take_number(field);
+    if (!first || !take(field, "-")) return std::nullopt;
+    const auto last = take_number(field);
+    if (!last || *last < *first) return std::nullopt;
+    out.first = *first;
+    out.last = *last;
+  }
+  if (!take(field, "/")) return std::nullopt;
+  if (field == "*") return out;
+  out.total = take_number(field);
+  if (!out.total || !field.empty() || (!out.empty() && out.last >= *out.total)) return std::nullopt;
+  return out;
+}
+
+bool fits(const Head &head, const Asked &asked) {
+  return head.code == 206 && !is_encoded(head) && is_version(head, asked.version) &&
+         is_range(head, asked.first, asked.n, asked.version.size);
+}
+
+bool fits_first(const Head &head, uint64_t room) {
+  if (is_encoded(head)) return false;
+  if (head.code == 200) return parse_length(head.field("content-length")).value_or(0) <= room;
+  const auto range = parse_content_range(head.field("content-range"));
+  return head.code == 206 && range && range->total && range->first == 0 && *range->total > 0 &&
+         range->last == std::min(room, *range->total) - 1;
+}
+
+Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
+  if (auto refused = refusal(answer, site, true)) return std::move(*refused);
+  if (auto encoded = wrong_encoding(answer)) return std::move(*encoded);
+  if (!is_version(answer.head, asked.version)) {
+    if (asked.version.etag.empty() || !answer.head.field("etag").empty())
+      return end(Status::file_changed, "the object was replaced since it was opened");
+    return end(Status::io, "the server does not say of which version its answer is");
+  }
+  if (!answer.fitted)
+    return end(Status::io, text("the server answered ", answer.head.code, " with the range ",
+                                in_quotes(answer.head.field("content-range")), " where bytes ", asked.first, " to ",
+                                asked.first + asked.n - 1, " of ", asked.version.size, " were asked for"));
+  if (answer.too_long) return end(Status::io, "the server sent more bytes than it said");
+  if (answer.received < asked.n)
+    return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
+  return {};
+}
+
+Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version) {
+  const Head &head = answer.head;
+  const auto range = parse_content_range(head.field("content-range"));
+  *version = {std::string(head.field("etag")), std::string(head.field("last-modified")), 0};
+  // There is no range of nothing, and nothing else has none that begins at 0. S3 does not even say the size.
+  if (head.code == 416 && answer.cut == Cut::none && (!range || range->total == 0u)) return {};
+  if (auto refused = refusal(answer, site, false)) return std::move(*refused);
+  if (auto encoded = wrong_encoding(answer)) return std::move(*encoded);
+  if (head.code == 200 && (!answer.fitted || answer.too_long))
+    return end(Status::unsupported, text("the server gives no ranges of it, and it is longer than the ", room,
+                                         " bytes that libst takes as a whole; download it, and open the file"));
+  if (!answer.fitted || answer.too_long)
+    return end(Status::io,
+               text("the server answered ", head.code, " with the range ", in_quotes(head.field("content-range")),
+                    " where the first ", room, " bytes were asked for"));
+  const auto length = head.code == 206 ? std::optional(range->last + 1) : parse_length(head.field("content-length"));
+  if (answer.cut != Cut::none || (length && answer.received < *length))
+    return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
+  version->size = head.code == 206 ? *range->total : answer.received;
+  if (version->size > answer.received && !version->known())
+    return end(Status::unsupported,
+               "the server gives neither an ETag nor a Last-Modified, so nothing says that parts are of one version");
+  return {};
+}
+
+}  // namespace st::remote

@@ -1,0 +1,31 @@
+// How much at once, how often again, and how long.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "remote/surroundings.h"
+
+namespace st::remote {
+
+struct Limits {
+  uint32_t connections = 16;     // of one object or checkpoint
+  uint64_t piece = 8u << 20;     // bytes a request
+  uint64_t first = 256u << 10;   // of the first request, which brings the header
+  uint32_t tries = 8;            // of a piece that brings nothing
+  uint64_t first_wait_ms = 100;  // before the second try; then up to twice that
+  uint64_t longest_wait_ms = 8000;
+  uint64_t deadline_ms = 120000;  // of a call to which nothing comes
+  uint64_t connect_ms = 10000;
+  uint64_t stall_ms = 20000;  // of a request to which nothing comes
+
+  static Limits of(const Surroundings &from) {
+    Limits out;
+    out.connections = static_cast<uint32_t>(std::min<uint64_t>(from.number("ST_REMOTE_CONNECTIONS", 16), 64));
+    out.stall_ms = from.number("ST_REMOTE_STALL_SECONDS", 20) * 1000;
+    out.deadline_ms = from.number("ST_REMOTE_DEADLINE_SECONDS", 120) * 1000;
+    return out;
+  }
+};
+
+}  // namespace st::remote

@@ -1,0 +1,31 @@
+// Brings ranges of one version of an object, over one transport: split, side by side, each asked again where it failed
+// for a while. All of them or an error.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "remote/judge.h"
+#include "remote/limits.h"
+
+namespace st::remote {
+
+struct Wanted {
+  uint64_t offset, n;
+  std::byte *to;
+};
+
+// How long until try number `tries` (1: the second): any time up to twice as long as before. At least what the server
+// wants.
+uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &limits, uint32_t random);
+
+// The first request: size, version, and the begin of the object into `into`, of limits.first bytes. *site becomes where
+// redirects lead.
+Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits,
+                           std::byte *into, uint64_t *received);
+
+// `busy` counts the requests of all calls on the object, which have limits.connections together. One is always sent.
+Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
+                  const Limits &limits, std::atomic<uint32_t> &busy);
+
+}  // namespace st::remote

@@ -1,0 +1,23 @@
+#include "remote/site.h"
+
+namespace st::remote {
+
+Request Site::request(uint64_t first, uint64_t n, const Version &version, int64_t unix_time) const {
+  std::map<std::string, std::string> fields = {{"range", text("bytes=", first, "-", first + n - 1)}};
+  // A weak ETag matches nothing, and there are servers that hold fractions of a second against If-Unmodified-Since. In
+  // these cases the answer tells its version, which is compared (judge.cpp).
+  if (!version.etag.empty() && !version.etag.starts_with("W/")) fields["if-match"] = version.etag;
+  Request out;
+  address(&out, std::move(fields), unix_time);
+  out.fields.emplace_back("accept-encoding: identity");
+  out.room = n;
+  return out;
+}
+
+Result<std::shared_ptr<const Site>> site_of(const std::string &text, const Surroundings &from) {
+  ST_TRY(auto url, parse_url(text));
+  if (url.scheme == "s3") return s3_site(url, from);
+  return http_site(url, from);
+}
+
+}  // namespace st::remote

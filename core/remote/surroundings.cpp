@@ -1,0 +1,31 @@
+#include "remote/surroundings.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+namespace st::remote {
+
+Surroundings Surroundings::of_process() {
+  return {[](const std::string &name) -> std::optional<std::string> {
+            const char *value = std::getenv(name.c_str());
+            if (!value || !*value) return std::nullopt;
+            return value;
+          },
+          [](const std::string &path) -> std::optional<std::string> {
+            std::ifstream in(path, std::ios::binary);
+            if (!in) return std::nullopt;
+            return std::string(std::istreambuf_iterator<char>(in), {});
+          }};
+}
+
+uint64_t Surroundings::number(const char *name, uint64_t otherwise) const {
+  const auto given = variable(name);
+  if (!given) return otherwise;
+  uint64_t value = 0;
+  const auto [end, failed] = std::from_chars(given->data(), given->data() + given->size(), value);
+  return failed == std::errc() && end == given->data() + given->size() && value > 0 ? value : otherwise;
+}
+
+}  // namespace st::remote

@@ -1,0 +1,77 @@
+// Requests to a server: one method a request, no policy. What is asked again, of whom and when, is decided above
+// (pull.h). libcurl stands behind it (curl_transport.h); in tests a simulated store does, with a clock of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace st::remote {
+
+// The first lines of an answer.
+struct Head {
+  int code = 0;
+  std::vector<std::pair<std::string, std::string>> fields;  // names in lower case
+
+  // Empty: there is no such field.
+  std::string_view field(std::string_view name) const {
+    for (const auto &[known, value] : fields)
+      if (known == name) return value;
+    return {};
+  }
+};
+
+struct Request {
+  std::string url;
+  std::vector<std::string> fields;  // "Name: value"
+  std::byte *into = nullptr;        // `room` bytes, until the answer was taken, or the request dropped
+  uint64_t room = 0;
+  // Is this the answer whose body belongs into `into`? Asked once, by the thread that is in next().
+  std::function<bool(const Head &)> fits = {};
+};
+
+// How a request ended that the server did not answer whole.
+enum class Cut {
+  none,
+  unreachable,  // no connection
+  broken,       // the connection ended within the answer
+  stalled,      // nothing came for too long
+  hopeless,     // a certificate that does not verify, a URL that is none: it will end in the same way again
+};
+
+struct Answer {
+  uint64_t id = 0;
+  Cut cut = Cut::none;
+  std::string why = {};  // of the cut
+  Head head = {};
+  bool fitted = false;    // the body went into `into`
+  bool too_long = false;  // and was longer than its room
+  uint64_t received = 0;  // bytes of it in `into`
+  std::string text = {};  // the begin of a body that did not fit: an error's
+};
+
+// For one thread at a time.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Sends it. Its answer comes out of next(), with this id.
+  virtual void get(uint64_t id, Request request) = 0;
+  // All that were sent and have no answer yet: none will come.
+  virtual void drop_all() = 0;
+  // Waits for an answer. None after `wait_ms`, also where nothing was sent.
+  virtual std::optional<Answer> next(uint64_t wait_ms) = 0;
+  virtual uint64_t now_ms() = 0;    // a clock that never goes back
+  virtual int64_t unix_time() = 0;  // seconds
+  virtual uint32_t random() = 0;
+};
+
+// Makes one more.
+using NewTransport = std::function<std::unique_ptr<Transport>()>;
+
+}  // namespace st::remote

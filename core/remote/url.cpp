@@ -1,0 +1,106 @@
+#include "remote/url.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace st::remote {
+namespace {
+
+struct Parsed {
+  std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> url{curl_url(), curl_url_cleanup};
+
+  bool set(CURLUPart part, const std::string &text) const {
+    return url && curl_url_set(url.get(), part, text.c_str(), 0) == CURLUE_OK;
+  }
+  std::string get(CURLUPart part) const {
+    char *text = nullptr;
+    if (!url || curl_url_get(url.get(), part, &text, 0) != CURLUE_OK) return {};
+    const std::unique_ptr<char, decltype(&curl_free)> owner(text, curl_free);
+    return text;
+  }
+};
+
+std::string host_with_port(const Parsed &url) {
+  const std::string port = url.get(CURLUPART_PORT);
+  return url.get(CURLUPART_HOST) + (port.empty() ? "" : ":" + port);
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+}  // namespace
+
+std::string without_secrets(std::string_view url) {
+  std::string_view rest = url.substr(0, url.find_first_of("?#"));
+  const size_t scheme = rest.find("://");
+  if (scheme == rest.npos) return std::string(rest);
+  const size_t begin = scheme + 3, slash = std::min(rest.find('/', begin), rest.size());
+  const size_t user = rest.substr(begin, slash - begin).rfind('@');
+  return std::string(rest.substr(0, begin)) + std::string(rest.substr(user == rest.npos ? begin : begin + user + 1));
+}
+
+Result<Url> parse_url(std::string_view text) {
+  const size_t colon = text.find("://");
+  Url out;
+  out.scheme = lower(text.substr(0, colon));
+  const std::string_view rest = text.substr(colon + 3);
+  const size_t slash = std::min(rest.find('/'), rest.size());
+  if (out.scheme == "s3" || out.scheme == "hf") {
+    out.shown = std::string(text);
+    out.host = std::string(rest.substr(0, slash));
+    out.path = std::string(rest.substr(std::min(slash + 1, rest.size())));
+    if (out.host.empty() || out.path.empty())
+      return fail(Status::invalid_argument, in_quotes(text), " names no ", out.scheme == "s3" ? "object" : "file",
+                  out.scheme == "s3" ? "; a URL is s3://BUCKET/KEY" : "; a URL is hf://OWNER/MODEL/FILE");
+    // A bucket's name becomes a host's.
+    if (out.scheme == "s3" && out.host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                         "0123456789.-_") != out.host.npos)
+      return fail(Status::invalid_argument, in_quotes(out.host), " is no name of a bucket");
+    return out;
+  }
+  out.shown = without_secrets(text);
+  if (out.scheme != "https" && out.scheme != "http")
+    return fail(Status::unsupported, "libst reads no ", in_quotes(out.scheme),
+                " URLs; it reads https://, http://, s3:// and hf://");
+  const Parsed url;
+  if (!url.set(CURLUPART_URL, std::string(text)) || url.get(CURLUPART_HOST).empty())
+    return fail(Status::invalid_argument, in_quotes(out.shown), " is no URL of a file");
+  out.host = host_with_port(url);
+  const std::string query = url.get(CURLUPART_QUERY);
+  out.path = url.get(CURLUPART_PATH) + (query.empty() ? "" : "?" + query);
+  if (!url.get(CURLUPART_USER).empty())
+    return fail(Status::unsupported, in_quotes(out.shown),
+                " has a user's name in it; libst sends none, give the URL without it");
+  return out;
+}
+
+std::string resolved(const std::string &from, std::string_view location) {
+  const Parsed url;
+  // A second URL is taken relative to the first.
+  if (location.empty() || !url.set(CURLUPART_URL, from) || !url.set(CURLUPART_URL, std::string(location))) return {};
+  return url.get(CURLUPART_URL);
+}
+
+std::string origin_of(const std::string &text) {
+  const Parsed url;
+  if (!url.set(CURLUPART_URL, text)) return {};
+  return url.get(CURLUPART_SCHEME) + "://" + host_with_port(url);
+}
+
+std::string host_of(const std::string &text) {
+  const Parsed url;
+  return url.set(CURLUPART_URL, text) ? host_with_port(url) : std::string();
+}
+
+bool is_loopback(std::string_view host) {
+  if (host.starts_with("[::1]")) return true;
+  host = host.substr(0, host.find(':'));
+  return host == "localhost" || (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
+}
+
+}  // namespace st::remote

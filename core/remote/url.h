@@ -1,0 +1,34 @@
+// URLs as users give them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace st::remote {
+
+struct Url {
+  std::string scheme;  // in lower case: "https", "http", "s3", "hf"
+  std::string host;    // with its port; of s3 the bucket
+  std::string path;    // of s3 and hf as it is given, without the slash before it; of http(s) with the query
+  std::string shown;   // for messages: without user, password and query, which may be secrets
+};
+
+// Statuses: unsupported (a scheme that is not known), invalid_argument.
+Result<Url> parse_url(std::string_view text);
+
+// Where `location`, the field of an answer to `from`, leads to: absolute. Empty: nowhere.
+std::string resolved(const std::string &from, std::string_view location);
+
+// "https://host:port" of a URL; empty if it is none.
+std::string origin_of(const std::string &url);
+std::string host_of(const std::string &url);
+
+// Without user, password and query.
+std::string without_secrets(std::string_view url);
+
+// May it be asked without encryption? A server on this machine may.
+bool is_loopback(std::string_view host_and_port);
+
+}  // namespace st::remote

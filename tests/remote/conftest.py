@@ -1,0 +1,217 @@
+"""Servers on loopback, started once a run, on free ports: nginx (http, https, and as a Hub that redirects), versitygw,
+which speaks S3, toxiproxy, and a server of faults. And a model on each of them."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fault_server import FaultServer
+from s3_upload import put
+
+import libst
+
+ROOT = Path(__file__).resolve().parents[2]
+RIG = Path(os.environ.get("CACHE", ROOT / "build" / "cache")) / "rig" / "bin"
+KEYS = ("libst-tests", "a-secret-that-no-message-has")
+STCTL = os.environ.get("STCTL", ROOT / "build" / "bindings" / "cli" / "stctl")
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def listens(port: int, process: subprocess.Popen) -> None:
+    while True:
+        assert process.poll() is None, f"{process.args[0]} ended with {process.returncode}"
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+
+
+def program(path) -> str:
+    found = shutil.which(path)
+    if not found:
+        pytest.skip(f"there is no {path}")
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def has_remote():
+    library = os.environ.get("LIBST_LIBRARY")
+    if library and not Path(library).with_name("libst-remote.so.2").exists():
+        pytest.skip("libst-remote.so.2 was not built: libcurl, OpenSSL or pugixml was missing")
+
+
+@pytest.fixture(scope="session")
+def arrays():
+    random = np.random.default_rng(21)
+    return {
+        "small": np.arange(10, dtype=np.int64),
+        "rows": random.random((1000, 64), dtype=np.float32),
+        "long": random.integers(0, 256, 20_000_003, dtype=np.uint8),  # several requests
+        "empty": np.zeros((0, 3), dtype=np.float32),
+    }
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory, arrays):
+    """What the servers serve: a model, another of the same size, shards, a long header."""
+    folder = tmp_path_factory.mktemp("served")
+    libst.save(folder / "model.safetensors", arrays)
+    other = {name: array + 1 for name, array in arrays.items()}
+    libst.save(folder / "other.safetensors", other)
+    libst.save(folder / "many.safetensors", {f"a.rather.long.name.of.{i}": np.full(2, i) for i in range(9000)})
+    (folder / "shards").mkdir()
+    subprocess.run([STCTL, "shard", folder / "model.safetensors", folder / "shards", "--max-size", "1MB"], check=True)
+    (folder / "plain").mkdir()
+    shutil.copy(folder / "model.safetensors", folder / "plain")
+    (folder / "broken.safetensors").write_bytes(b"\xff" * 64)
+    (folder / "empty.safetensors").write_bytes(b"")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def nginx(tmp_path_factory, folder):
+    """Ports: http, https, hub. `certificate` is what the https one has."""
+    place = tmp_path_factory.mktemp("nginx")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+        + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", place / "key", "-out", place / "certificate"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    http, https, hub, cdn = (free_port() for _ in range(4))
+    paths = "".join(
+        f"{name}_temp_path {place}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (place / "conf").write_text(f"""
+daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error; user {os.environ.get("USER", "root")};
+events {{}}
+http {{
+  log_format told '$server_port $request_uri $http_range $http_authorization';
+  access_log {place}/access told; sendfile on; {paths}
+  server {{ listen 127.0.0.1:{http}; root {folder};
+    location /gzip/ {{ alias {folder}/; gzip on; gzip_types *; add_header Content-Encoding gzip; }}
+    location /whole/ {{ alias {folder}/; max_ranges 0; }}
+    location /out {{ return 302 ftp://127.0.0.1/model.safetensors; }}
+    location /private/ {{ alias {folder}/; auth_basic a; auth_basic_user_file /dev/null; }}
+    location /round {{ return 302 /round; }} }}
+  server {{ listen 127.0.0.1:{https} ssl; ssl_certificate {place}/certificate; ssl_certificate_key {place}/key;
+    root {folder}; location /down {{ return 302 http://127.0.0.1:{http}/model.safetensors; }} }}
+  server {{ listen 127.0.0.1:{hub};
+    location ~ ^/owner/model/resolve/main/(.*) {{ return 302 http://127.0.0.1:{cdn}/$1?signature=hidden; }} }}
+  server {{ listen 127.0.0.1:{cdn}; root {folder}; }}
+}}""")
+    server = subprocess.Popen([program("nginx"), "-c", place / "conf", "-e", place / "error", "-p", place])
+    try:
+        listens(cdn, server)
+        yield type(
+            "Nginx",
+            (),
+            {
+                "http": f"http://127.0.0.1:{http}",
+                "https": f"https://127.0.0.1:{https}",
+                "hub": f"http://127.0.0.1:{hub}",
+                "certificate": str(place / "certificate"),
+                "log": place / "access",
+                "cdn": str(cdn),
+                "hub_port": str(hub),
+            },
+        )
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory, folder):
+    """The URL of a store that speaks S3, with all files in the bucket "models"."""
+    place = tmp_path_factory.mktemp("gateway")
+    (place / "root").mkdir()
+    (place / "side").mkdir()
+    port = free_port()
+    server = subprocess.Popen(
+        [program(RIG / "versitygw"), "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive", "--access", KEYS[0]]
+        + ["--secret", KEYS[1], "posix", "--sidecar", place / "side", place / "root"],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        listens(port, server)
+        endpoint = f"http://127.0.0.1:{port}"
+        for file in sorted(folder.rglob("*.*")):
+            put(endpoint, "models", str(file.relative_to(folder)), file.read_bytes(), KEYS)
+        put(endpoint, "models", "odd name/ä+=&~(1).safetensors", (folder / "many.safetensors").read_bytes(), KEYS)
+        yield endpoint
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture
+def s3(gateway, monkeypatch):
+    """The environment of a user of that store."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", gateway)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS[1])
+    return gateway
+
+
+@pytest.fixture
+def toxiproxy():
+    """A function: (port to, toxics) -> port. Each connection through it has them."""
+    port = free_port()
+    server = subprocess.Popen(
+        [program(RIG / "toxiproxy"), "-host", "127.0.0.1", "-port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def ask(path, body):
+        import json
+
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), method="POST")
+        urllib.request.urlopen(request).close()
+
+    def through(to, *toxics):
+        listen = free_port()
+        name = f"p{listen}"
+        ask("/proxies", {"name": name, "listen": f"127.0.0.1:{listen}", "upstream": f"127.0.0.1:{to}", "enabled": True})
+        for kind, attributes in toxics:
+            ask(f"/proxies/{name}/toxics", {"type": kind, "stream": "downstream", "attributes": attributes})
+        return listen
+
+    try:
+        listens(port, server)
+        yield through
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture
+def faults(folder):
+    with FaultServer((folder / "model.safetensors").read_bytes(), (folder / "other.safetensors").read_bytes()) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_user(monkeypatch, tmp_path):
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "HF_", "ST_REMOTE_")) or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def stctl(*arguments):
+    return subprocess.run([STCTL, *arguments], capture_output=True, text=True)
+
+

@@ -1,0 +1,99 @@
+"""An HTTP server of one object that does what its script says at the n-th request: real sockets, wrong answers."""
+
+import re
+import socket
+import struct
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class FaultServer:
+    """`script` has a fault for each request from the first on; after its end all is well."""
+
+    def __init__(self, first: bytes, second: bytes):
+        self.script: list = []
+        self.requests: list = []
+        self._object, self._second, self._etag = first, second, '"first"'
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                outer._answer(self)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = False
+        self._server.block_on_close = True
+        self._server.handle_error = lambda *_: None
+        self.url = f"http://127.0.0.1:{self._server.server_port}/model.safetensors"
+
+    def __enter__(self):
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, to: BaseHTTPRequestHandler):
+        with self._lock:
+            fault = self.script[len(self.requests)] if len(self.requests) < len(self.script) else None
+            self.requests.append(to.headers["Range"])
+            if fault == "replaced":
+                self._object, self._etag = self._second, '"second"'
+            whole, etag = self._object, self._etag
+        to.close_connection = fault is not None
+        if fault in (500, 503, 429, 403, 404):
+            return self._refuse(to, fault)
+        if fault == "reset":
+            return self._reset(to)
+        if to.headers["If-Match"] not in (None, etag):
+            return self._refuse(to, 412)
+        first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", to.headers["Range"]).groups())
+        last = min(last, len(whole) - 1)
+        if fault == "wrong range":
+            first, last = first + 1, last - 1
+        body = whole[first : last + 1]
+        to.send_response(206)
+        to.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
+        to.send_header("Content-Length", str(len(body)))
+        to.send_header("ETag", '"wrong"' if fault == "wrong etag" else etag)
+        if fault == "gzip":
+            to.send_header("Content-Encoding", "gzip")
+        to.end_headers()
+        if fault in ("short", "cut", "stall"):
+            body = body[: len(body) // 2]
+        try:
+            to.wfile.write(body)
+            to.wfile.flush()
+        except OSError:
+            return None  # they have seen enough
+        if fault == "cut":
+            return self._reset(to)
+        if fault == "stall":
+            self._over.wait()
+        return None
+
+    @staticmethod
+    def _refuse(to, code):
+        body = b"<Error><Code>ScriptedFault</Code><Message>as the script says</Message></Error>"
+        to.send_response(code)
+        to.send_header("Content-Length", str(len(body)))
+        to.send_header("x-amz-request-id", "REQUEST17")
+        to.end_headers()
+        to.wfile.write(body)
+
+    @staticmethod
+    def _reset(to):
+        to.wfile.flush()
+        to.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        to.connection.close()

@@ -1,0 +1,304 @@
+"""Models behind URLs, on real servers on loopback, through every door."""
+
+import gc
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import KEYS, ROOT, STCTL, stctl
+
+import libst
+from libst import Status
+
+
+@contextmanager
+def fails(*statuses, match=None):
+    with pytest.raises(libst.Error, match=match) as told:
+        yield told
+    assert told.value.status in statuses, told.value
+    for secret in (KEYS[1], "another-secret", "hf_a_token", "hidden"):
+        assert secret not in str(told.value)
+
+
+def check(read, arrays):
+    assert set(read) == set(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(read[name], array)
+
+
+@pytest.fixture(params=["http", "https", "hub", "s3"])
+def base(request, nginx, monkeypatch):
+    """The URL of the folder on each kind of server."""
+    if request.param == "https":
+        monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+        return nginx.https
+    if request.param == "hub":
+        monkeypatch.setenv("HF_ENDPOINT", nginx.hub)
+        monkeypatch.setenv("HF_TOKEN", "hf_hidden")
+        return "hf://owner/model"
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+        return "s3://models"
+    return nginx.http
+
+
+def test_reads_as_of_a_file(base, arrays):
+    with libst.open(f"{base}/model.safetensors") as f:
+        check({name: f[name] for name in f}, arrays)
+        np.testing.assert_array_equal(f.slice("rows")[3:999:7], arrays["rows"][3:999:7])
+        np.testing.assert_array_equal(f.read("long"), arrays["long"])
+        assert not f["long"].flags.writeable
+    check(libst.load(f"{base}/model.safetensors"), arrays)
+
+
+def test_reads_shards_by_their_index(base, arrays):
+    check(libst.load(f"{base}/shards/model.safetensors.index.json"), arrays)
+    with libst.open(f"{base}/shards/") as f:
+        np.testing.assert_array_equal(f["rows"], arrays["rows"])
+
+
+def test_a_folder_without_an_index_has_a_model(base, arrays):
+    check(libst.load(f"{base}/plain/"), arrays)
+
+
+def test_a_header_longer_than_the_first_answer(base):
+    with libst.open(f"{base}/many.safetensors") as f:
+        assert len(f) == 9000
+        np.testing.assert_array_equal(f["a.rather.long.name.of.8999"], np.full(2, 8999))
+
+
+def test_stctl_reads_verifies_and_joins(base, folder, tmp_path):
+    listed = stctl("ls", f"{base}/model.safetensors")
+    assert listed.stdout == stctl("ls", folder / "model.safetensors").stdout, listed.stderr
+    assert stctl("verify", f"{base}/model.safetensors", f"{base}/shards/model.safetensors.index.json").returncode == 0
+    joined = stctl("join", f"{base}/shards/", tmp_path / "joined.safetensors")
+    assert joined.returncode == 0, joined.stderr
+    check(libst.load(tmp_path / "joined.safetensors"), libst.load(folder / "model.safetensors"))
+
+
+def test_what_is_broken_is_said_as_of_a_file(base):
+    with fails(Status.HEADER_TOO_LARGE):
+        libst.open(f"{base}/broken.safetensors")
+    with fails(Status.HEADER_TOO_SMALL):
+        libst.open(f"{base}/empty.safetensors")
+    with fails(Status.NO_FILE, match="404"):
+        libst.open(f"{base}/nothing.safetensors")
+    assert stctl("verify", f"{base}/broken.safetensors").returncode != 0
+
+
+def test_keys_are_any_text(s3):
+    with libst.open("s3://models/odd name/ä+=&~(1).safetensors") as f:
+        assert len(f) == 9000
+
+
+def test_nothing_is_written(s3, folder, tmp_path):
+    with fails(Status.UNSUPPORTED):
+        libst.open("s3://models/model.safetensors", "r+")
+    with fails(Status.UNSUPPORTED):
+        libst.save("s3://models/new.safetensors", {"a": np.zeros(1)})
+    with fails(Status.UNSUPPORTED):
+        libst.recover("s3://models/model.safetensors")
+
+
+def test_who_may_not_is_told_how_they_asked(gateway, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", gateway)
+    with fails(Status.PERMISSION, match=r"403 AccessDenied.*request id \w+.*anonymously"):
+        libst.open("s3://models/model.safetensors")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
+    with fails(Status.PERMISSION, match="403 SignatureDoesNotMatch.*keys of the environment"):
+        libst.open("s3://models/model.safetensors")
+
+
+def test_profiles_give_keys(gateway, arrays, tmp_path, monkeypatch):
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        f"[mine]\naws_access_key_id = {KEYS[0]}\naws_secret_access_key = {KEYS[1]}\n"
+    )
+    (tmp_path / ".aws" / "config").write_text(f"[profile mine]\nregion = us-east-1\nendpoint_url = {gateway}\n")
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    check(libst.load("s3://models/model.safetensors"), arrays)
+
+
+def test_no_bucket_is_said(s3):
+    with fails(Status.NO_FILE, match="NoSuchBucket"):
+        libst.open("s3://no-such-bucket/a")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/whole/model.safetensors", "no ranges"),
+        ("/gzip/model.safetensors", "encoding 'gzip'"),
+        ("/out", "within one scheme"),
+        ("/round", "redirect"),
+    ],
+)
+def test_servers_that_cannot_be_read_safely(nginx, path, message):
+    with fails(Status.UNSUPPORTED, Status.IO, match=message):
+        libst.open(nginx.http + path)
+
+
+def test_a_small_file_of_a_server_without_ranges(nginx):
+    with fails(Status.HEADER_TOO_LARGE):  # it was read whole
+        libst.open(f"{nginx.http}/whole/broken.safetensors")
+
+
+def test_a_certificate_that_does_not_verify(nginx):
+    with fails(Status.IO, match="certificate"):
+        libst.open(f"{nginx.https}/model.safetensors")
+
+
+def test_https_does_not_become_http(nginx, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+    with fails(Status.UNSUPPORTED, match="within one scheme"):
+        libst.open(f"{nginx.https}/down")
+
+
+def test_a_token_stays_with_the_hub(nginx, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", nginx.hub)
+    monkeypatch.setenv("HF_TOKEN", "hf_a_token")
+    libst.load("hf://owner/model/model.safetensors")
+    lines = nginx.log.read_text().splitlines()
+    assert [line for line in lines if "hf_a_token" in line]
+    assert all(line.startswith(nginx.hub_port + " ") for line in lines if "hf_a_token" in line)
+
+
+def test_unknown_schemes_and_plain_text(tmp_path):
+    with fails(Status.UNSUPPORTED, match="gopher"):
+        libst.open("gopher://host/model")
+    with fails(Status.UNSUPPORTED, match="not encrypted"):
+        libst.open("http://example.com/model.safetensors")
+
+
+def test_a_local_file_may_be_called_as_a_scheme(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("s3:").mkdir()
+    libst.save("s3:/a.safetensors", {"a": np.ones(3)})
+    libst.save("https:a", {"a": np.ones(3)})
+    assert list(libst.load("s3:/a.safetensors")) == ["a"] == list(libst.load("https:a"))
+
+
+def test_stock_programs_read_urls_by_compat(nginx, arrays):
+    from libst.compat import safe_open
+    from libst.compat.numpy import load_file
+
+    check(load_file(f"{nginx.http}/model.safetensors"), arrays)
+    with safe_open(f"{nginx.http}/model.safetensors", "np") as f:
+        np.testing.assert_array_equal(f.get_slice("rows")[2:4], arrays["rows"][2:4])
+
+
+def test_opening_is_one_request_and_a_slice_one_more(faults, arrays):
+    with libst.open(faults.url) as f:
+        assert faults.requests == ["bytes=0-262143"]
+        first = int(arrays["long"][15_000_000])
+        assert f.slice("long")[15_000_000:15_004_096][0] == first
+    assert len(faults.requests) == 2
+    begin, end = map(int, re.findall(r"\d+", faults.requests[1]))
+    assert end - begin < 40_000
+
+
+@pytest.mark.parametrize("fault", ["reset", "cut", "short", 500, 503, 429])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_what_passes_is_not_noticed(faults, arrays, fault, at):
+    faults.script = [None] * at + [fault, fault]
+    check(libst.load(faults.url), arrays)
+
+
+def test_a_stall_ends(faults, arrays, monkeypatch):
+    monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
+    faults.script = [None, "stall"]
+    check(libst.load(faults.url), arrays)
+
+
+def test_what_lasts_is_an_error(faults, monkeypatch):
+    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
+    faults.script = [503] * 100
+    with fails(Status.IO, match=r"503 ScriptedFault: as the script says \(request id REQUEST17\).*tried"):
+        libst.open(faults.url)
+
+
+@pytest.mark.parametrize("fault", ["replaced", "wrong etag", 404])
+def test_another_version_is_never_mixed_in(faults, fault):
+    faults.script = [None, None, fault]
+    with fails(Status.FILE_CHANGED):
+        libst.load(faults.url)
+
+
+@pytest.mark.parametrize("fault", ["wrong range", "gzip", 403])
+def test_a_wrong_answer_is_an_error(faults, fault):
+    faults.script = [None, fault]
+    with fails(Status.IO, Status.UNSUPPORTED, Status.PERMISSION):
+        libst.load(faults.url)
+
+
+def test_a_read_outlives_many_cuts(s3, toxiproxy, arrays, monkeypatch):
+    """Each connection ends after 3 MB."""
+    port = toxiproxy(int(s3.rsplit(":", 1)[1]), ("limit_data", {"bytes": 3_000_000}))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    check(libst.load("s3://models/model.safetensors"), arrays)
+
+
+def test_a_slow_link(nginx, toxiproxy, arrays):
+    port = toxiproxy(int(nginx.http.rsplit(":", 1)[1]), ("latency", {"latency": 30, "jitter": 10}))
+    check(libst.load(f"http://127.0.0.1:{port}/model.safetensors"), arrays)
+
+
+def test_a_child_reads_nothing_and_harms_nothing(nginx, arrays):
+    with libst.open(f"{nginx.http}/model.safetensors") as f:
+        f.read("small")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                f.read("long")
+            except NotImplementedError:
+                f.close()
+                gc.collect()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        np.testing.assert_array_equal(f.read("long"), arrays["long"])
+
+
+def test_threads_share_a_handle(nginx, arrays):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with libst.open(f"{nginx.http}/model.safetensors") as f, ThreadPoolExecutor(8) as pool:
+        for read in pool.map(lambda _: f.read("rows"), range(64)):
+            np.testing.assert_array_equal(read, arrays["rows"])
+
+
+def test_without_libst_remote_a_url_is_refused(tmp_path):
+    library = os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2")
+    shutil.copy(library, tmp_path / "libst.so.2")
+    program = "import libst\ntry: libst.open('https://localhost/a')\nexcept NotImplementedError as e: print(e)"
+    environment = {**os.environ, "LIBST_LIBRARY": str(tmp_path / "libst.so.2"), "LD_LIBRARY_PATH": ""}
+    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert re.search("libst-remote.so.2.*install it", told.stdout), told
+
+
+def test_libst_needs_no_network_library():
+    library = os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2")
+    needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    assert not re.search("curl|ssl|crypto|xml", needed)
+    assert STCTL
+
+
+def test_c_opens_a_url(nginx, tmp_path):
+    library = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2"))
+    (tmp_path / "a.c").write_text(
+        "#include <st/st.h>\n#include <stdio.h>\nint main(int n, char **v) { st_file *f; (void)n;\n"
+        'if (st_open(v[1], NULL, &f)) return puts(st_last_error()); printf("%zu", st_count(f)); st_close(f); }\n'
+    )
+    compiled = ["cc", tmp_path / "a.c", "-o", tmp_path / "a", "-I", ROOT / "capi" / "include", library]
+    subprocess.run([*compiled, f"-Wl,-rpath,{library.parent}"], check=True)
+    ran = subprocess.run([tmp_path / "a", f"{nginx.http}/model.safetensors"], capture_output=True, text=True)
+    assert ran.stdout == "4", ran

@@ -1,0 +1,231 @@
+// Whatever a store does, what is read is of one version, or an error that says why.
+#include "remote/object.h"
+
+#include <gmock/gmock.h>
+
+#include "bound.h"
+#include "remote/simulated_store.h"
+
+namespace st::remote {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Fault all_faults[] = {
+    Fault::none,        Fault::refused,
+    Fault::cut_at_once, Fault::cut_half,
+    Fault::short_body,  Fault::silence,
+    Fault::error_500,   Fault::slow_down_503,
+    Fault::wrong_range, Fault::lying_range,
+    Fault::wrong_etag,  Fault::no_etag,
+    Fault::replaced,    Fault::replaced_without_412,
+    Fault::removed,     Fault::encoded,
+    Fault::forbidden,   Fault::whole,
+    Fault::too_long,
+};
+
+bool passes(Fault fault) {
+  return fault == Fault::none || fault == Fault::refused || fault == Fault::cut_at_once || fault == Fault::cut_half ||
+         fault == Fault::short_body || fault == Fault::silence || fault == Fault::error_500 ||
+         fault == Fault::slow_down_503;
+}
+
+struct PullTest : ::testing::Test {
+  static constexpr uint64_t size = 5000;
+
+  std::shared_ptr<const Site> site() {
+    const Surroundings from{[](const std::string &name) -> std::optional<std::string> {
+                              if (name == "AWS_ACCESS_KEY_ID") return "AKIA";
+                              if (name == "AWS_SECRET_ACCESS_KEY") return "never-to-be-shown";
+                              return std::nullopt;
+                            },
+                            [](const std::string &) { return std::nullopt; }};
+    return *site_of("s3://bucket/model", from);
+  }
+  Limits limits() const {
+    Limits out;
+    out.first = 100;
+    out.piece = 400;
+    out.connections = 3;
+    return out;
+  }
+  Result<std::unique_ptr<Object>> open(SimulatedStore &store) {
+    return Object::open(std::make_shared<Store>([&] { return std::make_unique<SimulatedTransport>(store); }, limits()),
+                        site());
+  }
+  // Bytes [50, 50 + n), and what lies behind them is not touched. The bytes that came are right, or it is an error.
+  Result<void> read_and_check(Object &object, uint64_t n) {
+    std::vector<std::byte> got(n + 1);
+    const Wanted wanted{50, n, got.data()};
+    auto done = object.read({&wanted, 1});
+    EXPECT_EQ(got[n], std::byte{0});
+    for (uint64_t i = 0; done && i < n; ++i)
+      if (got[i] != SimulatedStore::byte_of(50 + i)) {
+        ADD_FAILURE() << "a wrong byte at " << 50 + i;
+        break;
+      }
+    return done;
+  }
+};
+
+TEST_F(PullTest, OpensByOneRequestAndReadsTheBeginWithoutAnother) {
+  SimulatedStore store(size);
+  const auto object = open(store);
+  ASSERT_TRUE(object) << object.error().message;
+  EXPECT_EQ((*object)->size(), size);
+  EXPECT_EQ((*object)->version().etag, "\"first\"");
+  EXPECT_TRUE(read_and_check(**object, 50));
+  EXPECT_EQ(store.seen, std::vector<std::string>{"bytes=0-99"});
+}
+
+TEST_F(PullTest, SplitsALongReadIntoEqualParts) {
+  SimulatedStore store(size);
+  const auto object = open(store);
+  store.seen.clear();
+  EXPECT_TRUE(read_and_check(**object, 850));
+  EXPECT_EQ(store.seen, (std::vector<std::string>{"bytes=100-499", "bytes=500-899"}));
+}
+
+TEST_F(PullTest, ACutBodyIsResumedWhereItEnded) {
+  SimulatedStore store(size);
+  store.script = {Fault::none, Fault::cut_half};
+  const auto object = open(store);
+  EXPECT_TRUE(read_and_check(**object, 450));
+  EXPECT_EQ(store.seen.back(), "bytes=300-499");
+}
+
+// Every sequence of up to three faults (four, with ST_TEST_BOUND=full), on an open and a read of three parts: what is
+// taken is right.
+TEST_F(PullTest, NoSequenceOfFaultsBringsAWrongByte) {
+  uint64_t tried = 0, read = 0;
+  const std::vector<Fault> faults(std::begin(all_faults), std::end(all_faults));
+  const std::vector<Fault> last = st::testing::full_bound() ? faults : std::vector<Fault>{Fault::none};
+  for (const Fault a : faults)
+    for (const Fault b : faults)
+      for (const Fault c : faults)
+        for (const Fault d : last) {
+          SimulatedStore store(size);
+          store.script = {a, b, c, d};
+          ++tried;
+          const auto object = open(store);
+          if (!object || store.requests == 0) {
+            EXPECT_FALSE(object.error().message.empty());
+            continue;
+          }
+          // What was opened may be the second object: then there is nothing to compare.
+          if ((*object)->version().etag != "\"first\"" || (*object)->size() != size) continue;
+          const bool passed = read_and_check(**object, 1200).has_value();
+          read += passed;
+          if (std::all_of(store.script.begin(), store.script.end(), passes)) {
+            EXPECT_TRUE(passed);
+          }
+        }
+  EXPECT_EQ(tried, faults.size() * faults.size() * faults.size() * last.size());
+  EXPECT_GT(read, 300u);
+}
+
+// The same where answers come in any order.
+TEST_F(PullTest, NoOrderOfAnswersBringsAWrongByte) {
+  uint32_t seed = 1;
+  const auto random = [&] { return seed = seed * 1664525 + 1013904223, seed >> 8; };
+  for (int round = 0; round < (st::testing::full_bound() ? 1000000 : 2000); ++round) {
+    SimulatedStore store(size);
+    const auto make = [&] {
+      return std::make_unique<SimulatedTransport>(store, [&](size_t n) { return random() % n; });
+    };
+    store.script = {Fault::none};
+    for (int i = 0; i < 12; ++i)
+      store.script.push_back(random() % 3 ? Fault::none : all_faults[random() % std::size(all_faults)]);
+    const auto object = Object::open(std::make_shared<Store>(make, limits()), site());
+    ASSERT_TRUE(object);
+    read_and_check(**object, 3000);
+    EXPECT_EQ((*object)->store()->busy(), 0u);
+  }
+}
+
+TEST_F(PullTest, AReplacedObjectIsSaidAtAnyRequest) {
+  for (const Fault fault : {Fault::replaced, Fault::replaced_without_412, Fault::removed, Fault::wrong_etag})
+    for (size_t at = 1; at < 5; ++at) {
+      SimulatedStore store(size);
+      store.script.assign(at, Fault::none);
+      store.script.push_back(fault);
+      const auto object = open(store);
+      const auto done = read_and_check(**object, 4000);
+      ASSERT_FALSE(done);
+      EXPECT_EQ(done.error().status, Status::file_changed) << done.error().message;
+    }
+}
+
+TEST_F(PullTest, WhatLastsEndsInAnError) {
+  for (const Fault fault :
+       {Fault::refused, Fault::cut_at_once, Fault::silence, Fault::error_500, Fault::slow_down_503}) {
+    SimulatedStore store(size);
+    store.script = {Fault::none};
+    store.script.resize(1000, fault);
+    const auto object = open(store);
+    const auto done = read_and_check(**object, 450);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().status, Status::io);
+    EXPECT_LE(store.requests, 1 + limits().tries);
+    EXPECT_LE(store.now, limits().deadline_ms + 40000);
+  }
+}
+
+TEST_F(PullTest, EachRefusalHasItsStatusAndItsRequest) {
+  const std::pair<Fault, Status> cases[] = {
+      {Fault::forbidden, Status::permission}, {Fault::removed, Status::no_file}, {Fault::encoded, Status::unsupported},
+      {Fault::whole, Status::unsupported},    {Fault::lying_range, Status::io},  {Fault::too_long, Status::io},
+      {Fault::no_etag, Status::unsupported},  {Fault::wrong_range, Status::io},
+  };
+  for (const auto &[fault, status] : cases) {
+    SimulatedStore store(size);
+    // The lie about the size is seen by the second answer.
+    store.script = {fault};
+    auto object = open(store);
+    auto error = object ? read_and_check(**object, 450).error() : object.error();
+    EXPECT_EQ(error.status, status) << error.message;
+    EXPECT_THAT(error.message, HasSubstr("s3://bucket/model"));
+    EXPECT_THAT(error.message, ::testing::Not(HasSubstr("never-to-be-shown")));
+    if (fault == Fault::forbidden) {
+      EXPECT_THAT(error.message, HasSubstr("403 AccessDenied: said so (request id R17)"));
+      EXPECT_THAT(error.message, HasSubstr("the keys of the environment"));
+    }
+  }
+}
+
+TEST_F(PullTest, AServerWithoutRangesIsReadWhereAllComesAtOnce) {
+  SimulatedStore store(80);
+  store.script = {Fault::whole};
+  const auto object = open(store);
+  ASSERT_TRUE(object) << object.error().message;
+  EXPECT_EQ((*object)->size(), 80u);
+  EXPECT_TRUE(read_and_check(**object, 30));
+  EXPECT_EQ(store.requests, 1u);
+}
+
+TEST_F(PullTest, WaitsAtLeastAsTheServerSaysAndAtMostDoubleEachTime) {
+  const Limits limits;
+  for (uint32_t random = 0; random < 5000; ++random) {
+    EXPECT_LE(wait_before(1, 0, limits, random), 100u);
+    EXPECT_LE(wait_before(2, 0, limits, random), 200u);
+    EXPECT_LE(wait_before(60, 0, limits, random), limits.longest_wait_ms);
+    EXPECT_GE(wait_before(1, 3000, limits, random), 3000u);
+  }
+}
+
+TEST(JudgeTest, AContentRangeIsTakenAsItIsSpelled) {
+  const auto whole = parse_content_range("bytes 0-9/10");
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->first, 0u);
+  EXPECT_EQ(whole->last, 9u);
+  EXPECT_EQ(whole->total, 10u);
+  EXPECT_FALSE(parse_content_range("bytes 5-9/*")->total);
+  EXPECT_TRUE(parse_content_range("bytes */0")->empty());
+  for (const char *wrong :
+       {"", "bytes", "bytes ", "bytes 9-0/10", "bytes 0-10/10", "bytes 0-9", "bytes 0-9/", "bytes 0-9/10 ",
+        "bytes -9/10", "items 0-9/10", "bytes 0-99999999999999999999/10", "bytes 0-9/x"})
+    EXPECT_FALSE(parse_content_range(wrong)) << wrong;
+}
+
+}  // namespace
+}  // namespace st::remote

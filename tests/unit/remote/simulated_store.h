@@ -1,0 +1,162 @@
+// A store in memory, in place of the network. It answers as S3 does, but as its script says at the n-th request. Time
+// passes only where somebody waits.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+
+#include "remote/judge.h"
+#include "remote/transport.h"
+
+namespace st::remote {
+
+// What happens to a request.
+enum class Fault {
+  none,
+  refused,      // no connection
+  cut_at_once,  // the connection ends before the head
+  cut_half,     // and in the middle of the body
+  short_body,   // a whole answer, by a proxy that lost the second half
+  silence,      // nothing comes, for ever: the transport's own limit ends it
+  error_500,
+  slow_down_503,
+  wrong_range,  // the bytes before those asked for, and it says so
+  lying_range,  // it says the range that was asked for, and of another size
+  wrong_etag,
+  no_etag,
+  replaced,              // from now on the object is another one
+  replaced_without_412,  // and the store knows no If-Match
+  removed,
+  encoded,  // gzip
+  forbidden,
+  whole,     // 200 with all of it
+  too_long,  // more than it says
+};
+
+class SimulatedStore {
+ public:
+  explicit SimulatedStore(uint64_t size) : bytes_(size) {
+    for (uint64_t i = 0; i < size; ++i) bytes_[i] = byte_of(i);
+  }
+  // Of the first object; the second has others everywhere.
+  static std::byte byte_of(uint64_t i) { return static_cast<std::byte>(i * 7 + i / 251 + 1); }
+
+  std::vector<Fault> script;  // of the requests from the first on; none after its end
+  uint64_t requests = 0;
+  uint64_t now = 0;
+  std::vector<std::string> seen;  // the field "range" of each request
+
+  Answer answer(const Request &request, uint64_t id) {
+    const Fault fault = requests < script.size() ? script[requests] : Fault::none;
+    ++requests;
+    Answer out;
+    out.id = id;
+    const std::string range = field(request, "range");
+    seen.push_back(range);
+    const size_t dash = range.find('-');
+    uint64_t first = std::stoull(range.substr(6, dash - 6)), last = std::stoull(range.substr(dash + 1));
+    last = std::min<uint64_t>(last, bytes_.size() - 1);
+    if (fault == Fault::replaced || fault == Fault::replaced_without_412) replace();
+    if (fault == Fault::removed) removed_ = true;
+    switch (fault) {
+      case Fault::refused: return cut(std::move(out), Cut::unreachable);
+      case Fault::cut_at_once: return cut(std::move(out), Cut::broken);
+      case Fault::silence: now += 20000; return cut(std::move(out), Cut::stalled);
+      case Fault::error_500: return refusal(std::move(out), 500, "InternalError");
+      case Fault::slow_down_503: return refusal(std::move(out), 503, "SlowDown");
+      case Fault::forbidden: return refusal(std::move(out), 403, "AccessDenied");
+      default: break;
+    }
+    if (removed_) return refusal(std::move(out), 404, "NoSuchKey");
+    const std::string wanted = field(request, "if-match");
+    if (!wanted.empty() && wanted != etag_ && fault != Fault::replaced_without_412)
+      return refusal(std::move(out), 412, "PreconditionFailed");
+    if (fault == Fault::wrong_range && first > 0) --first, --last;
+    if (fault == Fault::wrong_range && first == 0 && last > 0) --last;
+    out.head.code = 206;
+    auto &fields = out.head.fields;
+    uint64_t size = bytes_.size();
+    if (fault == Fault::lying_range) ++size;
+    if (fault == Fault::whole)
+      first = 0, last = size - 1, out.head.code = 200;
+    else
+      fields.emplace_back("content-range", text("bytes ", first, "-", last, "/", size));
+    if (fault == Fault::encoded) fields.emplace_back("content-encoding", "gzip");
+    if (fault == Fault::wrong_etag)
+      fields.emplace_back("etag", "\"other\"");
+    else if (fault != Fault::no_etag)
+      fields.emplace_back("etag", etag_);
+    uint64_t n = last - first + 1;
+    fields.emplace_back("content-length", text(n));
+    if (fault == Fault::short_body) n /= 2;
+    if (fault == Fault::cut_half) n /= 2;
+    out.fitted = request.fits(out.head);
+    if (out.fitted) {
+      out.received = std::min(n, request.room);
+      std::memcpy(request.into, bytes_.data() + first, out.received);
+      out.too_long = fault == Fault::too_long || n > request.room;
+    }
+    return fault == Fault::cut_half ? cut(std::move(out), Cut::broken) : out;
+  }
+
+  static std::string field(const Request &request, std::string_view name) {
+    for (const std::string &f : request.fields)
+      if (f.starts_with(std::string(name) + ": ")) return f.substr(name.size() + 2);
+    return {};
+  }
+
+ private:
+  void replace() {
+    etag_ = "\"second\"";
+    for (std::byte &b : bytes_) b = ~b;
+  }
+  static Answer cut(Answer out, Cut how) {
+    out.cut = how;
+    out.why = "it was cut";
+    return out;
+  }
+  static Answer refusal(Answer out, int code, const char *name) {
+    out.head.code = code;
+    out.head.fields.emplace_back("x-amz-request-id", "R17");
+    out.text = text("<?xml version=\"1.0\"?><Error><Code>", name, "</Code><Message>said so</Message></Error>");
+    return out;
+  }
+
+  std::vector<std::byte> bytes_;
+  std::string etag_ = "\"first\"";
+  bool removed_ = false;
+};
+
+class SimulatedTransport final : public Transport {
+ public:
+  // `pick` chooses which of n requests is answered next.
+  explicit SimulatedTransport(
+      SimulatedStore &store, std::function<size_t(size_t n)> pick = [](size_t) { return 0; })
+      : store_(store), pick_(std::move(pick)) {}
+
+  void get(uint64_t id, Request request) override { flying_.emplace_back(id, std::move(request)); }
+  void drop_all() override { flying_.clear(); }
+  std::optional<Answer> next(uint64_t wait_ms) override {
+    if (flying_.empty()) {
+      store_.now += wait_ms;
+      return std::nullopt;
+    }
+    const auto at = flying_.begin() + static_cast<std::ptrdiff_t>(pick_(flying_.size()));
+    auto [id, request] = std::move(*at);
+    flying_.erase(at);
+    return store_.answer(request, id);
+  }
+  uint64_t now_ms() override { return store_.now; }
+  int64_t unix_time() override { return 1369353600 + static_cast<int64_t>(store_.now / 1000); }
+  uint32_t random() override { return static_cast<uint32_t>(store_.requests * 2654435761u); }
+
+ private:
+  SimulatedStore &store_;
+  std::function<size_t(size_t)> pick_;
+  std::deque<std::pair<uint64_t, Request>> flying_;
+};
+
+}  // namespace st::remote
