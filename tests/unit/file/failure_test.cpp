@@ -72,6 +72,33 @@ TEST_F(FailedCommit, AJournalThatCannotBeSyncedWithItsRecordIsForRecovery) {
   EXPECT_FALSE(fs::exists(folder()));
 }
 
+// As where the file alone is mounted over its name.
+TEST_F(FailedCommit, AJournalOnAnotherFilesystemReliesOnNoOthersSyncs) {
+  struct Apart : TwoDevicesEnv {
+    using TwoDevicesEnv::TwoDevicesEnv;
+    int fstat(int fd, struct stat *out) override {
+      const int r = TwoDevicesEnv::fstat(fd, out);
+      if (apart && !DiskEnv::is_data(fd) && S_ISREG(out->st_mode)) ++out->st_dev;
+      return r;
+    }
+    int fstatat(int dir, const char *name, struct stat *out, int flags) override {
+      const int r = TwoDevicesEnv::fstatat(dir, name, out, flags);
+      if (apart && r == 0 && !std::string_view(name).ends_with(".safetensors") && S_ISREG(out->st_mode)) ++out->st_dev;
+      return r;
+    }
+    bool apart = false;
+  };
+  for (const bool apart : {false, true}) {
+    Apart two(env);
+    two.two_devices = false;
+    two.apart = apart;
+    auto c = open(two);
+    two.calls.clear();
+    ASSERT_TRUE(is_ok(update(*c, "a", new_a)));
+    EXPECT_EQ(std::count(two.calls.begin(), two.calls.end(), Call::fdatasync), apart ? 4 : 2);
+  }
+}
+
 TEST_F(FailedCommit, AFullDiskChangesNothingAndPoisonsNothing) {
   auto c = open(disk);
   disk.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };
