@@ -17,7 +17,7 @@ static_assert(sizeof(st_remote_range) == sizeof(Source::Range) &&
                   offsetof(st_remote_range, to) == offsetof(Source::Range, to),
               "a list of one is a list of the other");
 
-// Of a scheme, but for its "+".
+// What a scheme is made of, but for its "+".
 constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
 
 bool is_http(std::string_view url) {
@@ -26,7 +26,7 @@ bool is_http(std::string_view url) {
 
 constexpr const char *library = "libst-remote.so.2";
 
-// Of the folder that this library, or the program that has it inside, was loaded from; then as the loader finds it. It
+// From beside this library, or the program that has it inside; then as the loader finds it. It
 // stays loaded: its libraries have threads and handlers that do not go.
 Result<const st_remote_calls *> load() {
   constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;

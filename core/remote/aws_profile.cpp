@@ -36,7 +36,7 @@ std::map<std::string, Section> sections_of(const std::string &text) {
   return all;
 }
 
-// Of both files, the credentials' first.
+// The profile of both files; the credentials' file counts first.
 Result<Section> profile_section(const Surroundings &from, std::string &name) {
   const std::string home = from.variable("HOME").value_or("");
   const auto given = from.first({"AWS_PROFILE", "AWS_DEFAULT_PROFILE"});

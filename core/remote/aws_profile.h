@@ -1,4 +1,4 @@
-// Who asks, where, and in which region: as AWS's own tools find it, in the variables of the environment and then in the
+// Keys, endpoint and region: as AWS's own tools find it, in the variables of the environment and then in the
 // files of profiles. https://docs.aws.amazon.com/cli/latest/userguide/cli-configure-files.html
 #pragma once
 

@@ -11,7 +11,7 @@ struct ErrorBody {
   std::string code, message;  // empty: it says none
 };
 
-// Of any bytes. Both parts are short, and have no control bytes.
+// Takes any bytes. Both parts are short, and have no control bytes.
 ErrorBody parse_error_body(std::string_view text);
 
 // As it may stand in a message: short, and without control bytes.

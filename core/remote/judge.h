@@ -40,9 +40,9 @@ struct Verdict {
   uint64_t wait_ms = 0;  // of again: the server wants this
 };
 
-// Of an answer to `asked`; a part of the body may have come, which is good where `answer.fitted`.
+// Judges an answer to `asked`; a part of the body may have come, which is good where `answer.fitted`.
 Verdict judge(const Answer &answer, const Asked &asked, const Site &site);
-// Of the answer to the first request; fills the version where it is taken.
+// Judges the answer to the first request; fills the version where it is taken.
 Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version);
 
 }  // namespace st::remote

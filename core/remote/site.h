@@ -1,5 +1,5 @@
-// Where an object is, and how it is asked for: the URL of a request, and the fields that say who asks. Values: a
-// redirect makes another one.
+// Where an object is, and how it is asked for: the URL of a request, and the fields that tell the user's keys. Values:
+// a redirect makes another one.
 #pragma once
 
 #include <map>
@@ -27,9 +27,9 @@ class Site {
   virtual ~Site() = default;
   // For bytes [first, first + n) of that version; of any, where it is not known.
   Request request(uint64_t first, uint64_t n, const Version &version, int64_t unix_time) const;
-  // Where this answer sends whoever asks; null: nowhere. Status unsupported: to where libst does not go.
+  // Where this answer sends the request; null: nowhere. Status unsupported: to where libst does not go.
   virtual Result<std::shared_ptr<const Site>> after(const Answer &) const = 0;
-  // Who asked, in an error that says that it may not: "; it was asked anonymously".
+  // By which keys it was asked, in an error that says that it may not: "; it was asked anonymously".
   virtual std::string asked_as() const = 0;
   // Did a redirect lead here, which may expire?
   virtual bool is_borrowed() const { return false; }
@@ -44,11 +44,11 @@ class Site {
   std::string shown_;
 };
 
-// Of https:// and http://, and of hf://, which is a URL of the Hub. Statuses: unsupported, invalid_argument.
+// For https:// and http://, and for hf://, which is a URL of the Hub. Statuses: unsupported, invalid_argument.
 Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings &from);
-// Of s3://. Statuses: as aws_profile.
+// For s3://. Statuses: as aws_profile.
 Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &from);
-// Of any.
+// For any URL.
 Result<std::shared_ptr<const Site>> site_of(const std::string &url, const Surroundings &from);
 
 }  // namespace st::remote

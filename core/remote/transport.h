@@ -1,4 +1,4 @@
-// Requests to a server: one method a request, no policy. What is asked again, of whom and when, is decided above
+// Requests to a server: one method a request, no policy. What is asked again, where and when, is decided above
 // (pull.h). libcurl stands behind it (curl_transport.h); in tests a simulated store does, with a clock of its own.
 #pragma once
 

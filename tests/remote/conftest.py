@@ -9,12 +9,11 @@ import time
 import urllib.request
 from pathlib import Path
 
+import libst
 import numpy as np
 import pytest
 from fault_server import FaultServer
 from s3_upload import put
-
-import libst
 
 ROOT = Path(__file__).resolve().parents[2]
 RIG = Path(os.environ.get("CACHE", ROOT / "build" / "cache")) / "rig" / "bin"
@@ -199,19 +198,23 @@ def toxiproxy():
 
 @pytest.fixture
 def faults(folder):
-    with FaultServer((folder / "model.safetensors").read_bytes(), (folder / "other.safetensors").read_bytes()) as server:
+    with FaultServer(
+        (folder / "model.safetensors").read_bytes(), (folder / "other.safetensors").read_bytes()
+    ) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def nothing_of_the_user(monkeypatch, tmp_path):
     for name in list(os.environ):
-        if name.startswith(("AWS_", "HF_", "ST_REMOTE_")) or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE") or name.lower().endswith("_proxy"):
+        if (
+            name.startswith(("AWS_", "HF_", "ST_REMOTE_"))
+            or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE")
+            or name.lower().endswith("_proxy")
+        ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
 def stctl(*arguments):
     return subprocess.run([STCTL, *arguments], capture_output=True, text=True)
-
-

@@ -9,11 +9,10 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import libst
 import numpy as np
 import pytest
 from conftest import KEYS, ROOT, STCTL, stctl
-
-import libst
 from libst import Status
 
 

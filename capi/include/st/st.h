@@ -364,9 +364,9 @@ typedef struct st_open_options {
  * credentials.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; the
  * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY (recovery); with deltas
- * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE); of
- * a URL ST_E_UNSUPPORTED (no libst-remote.so.2, an unknown scheme, a server
- * without ranges, ST_OPEN_READ_WRITE, deltas), ST_E_FILE_CHANGED.
+ * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
+ * With a URL also ST_E_FILE_CHANGED and ST_E_UNSUPPORTED (no libst-remote.so.2,
+ * an unknown scheme, a server without ranges, ST_OPEN_READ_WRITE, deltas).
  * Any thread. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
@@ -1048,8 +1048,8 @@ st_status st_load(st_file *file, const size_t *indices, size_t n,
 uint32_t st_shard_count(const st_file *file);
 
 /* The absolute path of one of them, which lives as names do. ST_E_OUT_OF_RANGE;
- * ST_E_UNSUPPORTED for a file that was given as memory or as a source. Of a URL
- * it is the URL, without its query. */
+ * ST_E_UNSUPPORTED for a file that was given as memory or as a source. A model
+ * from a URL answers the URL, without its query. */
 st_status st_shard_path(const st_file *file, uint32_t shard, const char **path);
 
 /* Write a checkpoint as shards of at most max_shard_size bytes of tensors each

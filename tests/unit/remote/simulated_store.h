@@ -41,7 +41,7 @@ class SimulatedStore {
   explicit SimulatedStore(uint64_t size) : bytes_(size) {
     for (uint64_t i = 0; i < size; ++i) bytes_[i] = byte_of(i);
   }
-  // Of the first object; the second has others everywhere.
+  // The first object has these; the second has others everywhere.
   static std::byte byte_of(uint64_t i) { return static_cast<std::byte>(i * 7 + i / 251 + 1); }
 
   std::vector<Fault> script;  // of the requests from the first on; none after its end

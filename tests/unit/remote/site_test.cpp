@@ -1,4 +1,4 @@
-// Whom a URL leads to, and what is sent to them.
+// Where a URL leads, and what is sent there.
 #include "remote/site.h"
 
 #include <gmock/gmock.h>
