@@ -90,6 +90,7 @@ Result<void> MultiFile::share_out(const std::vector<Part> &parts, const Progress
 
 Result<void> MultiFile::read_many(const std::vector<PlacedRequest> &requests, const Progress &progress) const {
   std::vector<uint64_t> bytes;
+  bytes.reserve(requests.size());
   for (const PlacedRequest &r : requests) bytes.push_back(r.slice ? r.slice->nbytes() : r.place.tensor().nbytes);
   const auto place = [&](size_t i) -> const Place & { return requests[i].place; };
   return share_out(parts_of(bytes, place), progress, [&](const Part &part, const Progress &told, const Share &share) {
