@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "json.h"
 #include "progress.h"
 #include "text.h"
@@ -51,6 +53,13 @@ std::string File::file_name(uint32_t shard) const {
 uint64_t File::file_size(uint32_t shard) const {
   const std::string path = file_path(shard);
   struct stat status;
+  if (stat(path.c_str(), &status) != 0 && path.find("://") != path.npos) {
+    // No file ends after its last tensor.
+    uint64_t end = 0;
+    for (size_t i = 0; i < count(); ++i)
+      if (const st_tensor t = at(i); t.shard == shard) end = std::max(end, t.file_offset + t.nbytes);
+    return end;
+  }
   if (stat(path.c_str(), &status) != 0) throw Failure::of_errno(errno, "look at", path);
   return static_cast<uint64_t>(status.st_size);
 }
