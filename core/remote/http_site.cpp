@@ -39,7 +39,7 @@ class HttpSite final : public Site {
  protected:
   void address(Request *request, std::map<std::string, std::string> fields, int64_t /*unix_time*/) const override {
     request->url = url_;
-    for (const auto &[name, value] : fields) request->fields.push_back(name + ": " + value);
+    for (const auto &[name, value] : fields) request->fields.push_back(text(name, ": ", value));
     if (!token_.empty()) request->fields.push_back("authorization: Bearer " + token_);
   }
 

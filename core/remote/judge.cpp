@@ -40,11 +40,11 @@ std::string said(const Answer &answer, const ErrorBody &body) {
   return out;
 }
 
-Verdict end(Status status, std::string message) {
+Verdict end(Status status, const std::string &message) {
   return {Next::give_up, error(status, message)};
 }
 
-Verdict again(const Answer &answer, std::string message) {
+Verdict again(const Answer &answer, const std::string &message) {
   Verdict out{Next::again, error(Status::io, message)};
   std::string_view after = answer.head.field("retry-after");
   if (const auto seconds = take_number(after); seconds && after.empty())

@@ -58,7 +58,7 @@ class Pull {
         return Failure(about(site_, std::move(e)));
       }
       send_what_may(now);
-      if (auto answer = transport_.next(wait_from(now))) ST_TRY(take(std::move(*answer)));
+      if (auto answer = transport_.next(wait_from(now))) ST_TRY(take(*answer));
     }
     return {};
   }
@@ -99,7 +99,7 @@ class Pull {
     return until > now ? until - now : 0;
   }
 
-  Result<void> take(Answer answer) {
+  Result<void> take(const Answer &answer) {
     const auto found = flying_.find(answer.id);
     Piece piece = found->second;
     flying_.erase(found);

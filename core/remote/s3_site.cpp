@@ -46,7 +46,7 @@ class S3Site final : public Site {
                              percent_encoded(key_, false);
     request->url = origin.substr(0, slash) + path;
     if (!profile_.keys) {
-      for (const auto &[name, value] : fields) request->fields.push_back(name + ": " + value);
+      for (const auto &[name, value] : fields) request->fields.push_back(text(name, ": ", value));
       return;
     }
     fields["host"] = host_of(request->url);

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "base/error.h"
+
 namespace st::remote {
 namespace {
 
@@ -80,7 +82,7 @@ std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::st
   std::string canonical = request.method + '\n' + request.path + '\n' + request.query + '\n';
   std::string names;
   for (const auto &[name, value] : request.fields) {
-    canonical += name + ':' + value + '\n';
+    canonical += text(name, ":", value, "\n");
     names += names.empty() ? name : ';' + name;
   }
   canonical += '\n' + names + '\n' + no_body;
@@ -93,7 +95,7 @@ std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::st
 
   std::vector<std::string> out;
   for (const auto &[name, value] : request.fields)
-    if (name != "host") out.push_back(name + ": " + value);
+    if (name != "host") out.push_back(text(name, ": ", value));
   out.push_back("authorization: AWS4-HMAC-SHA256 Credential=" + keys.id + '/' + scope + ",SignedHeaders=" + names +
                 ",Signature=" + hex_of(hmac(bytes_of(key), to_sign)));
   return out;
