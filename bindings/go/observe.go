@@ -16,7 +16,7 @@ const (
 	StorageNetwork     Storage = 3
 	StorageParallel    Storage = 4
 	StorageFUSE        Storage = 5
-	StorageObjectStore Storage = 6 // a FUSE filesystem over an object store
+	StorageObjectStore Storage = 6 // a FUSE filesystem over an object store; also a source, as of a URL
 )
 
 func (s Storage) String() string {

@@ -56,6 +56,12 @@ def test_reads_as_of_a_file(base, arrays):
     check(libst.load(f"{base}/model.safetensors"), arrays)
 
 
+def test_stctl_says_how_a_url_is_reached(base):
+    told = stctl("io", f"{base}/model.safetensors").stdout
+    assert "Storage: a server that its URL names." in told
+    assert "Other hosts: read only, of the version that was opened" in told
+
+
 def test_reads_shards_by_their_index(base, arrays):
     check(libst.load(f"{base}/shards/model.safetensors.index.json"), arrays)
     with libst.open(f"{base}/shards/") as f:

@@ -14,8 +14,14 @@ struct Io {
   uint32_t map = ST_MAP_AUTO;
 };
 
-const char *storage_sentence(uint32_t storage) {
-  switch (storage) {
+// What a URL names.
+bool is_remote(const st_io_info &io) {
+  return io.storage == ST_STORAGE_OBJECT_STORE && io.filesystem == std::string_view("source");
+}
+
+const char *storage_sentence(const st_io_info &io) {
+  if (is_remote(io)) return "a server that its URL names";
+  switch (io.storage) {
     case ST_STORAGE_LOCAL: return "a local disk";
     case ST_STORAGE_MEMORY: return "memory";
     case ST_STORAGE_NETWORK: return "a network filesystem";
@@ -39,6 +45,7 @@ const char *map_sentence(uint32_t map) {
 std::string other_hosts_sentence(const st_io_info &io) {
   const std::string_view type = io.filesystem;
   if (io.storage == ST_STORAGE_LOCAL || io.storage == ST_STORAGE_MEMORY) return "none, it belongs to this machine";
+  if (is_remote(io)) return "read only, of the version that was opened; if the server has another, a read fails";
   if (io.storage == ST_STORAGE_OBJECT_STORE)
     return "read only: an object store has no locks that hosts share, so change the file from one host";
   if (type == "fuse.sshfs" || type == "fuse.rclone")
@@ -85,7 +92,7 @@ int run(Session &session, const Io &options) {
   if (!file.is_one_file()) {
     session.out.print("{}; the first, {}:\n", counted(file.file_count(), "shard"), escape(file.file_name(0)));
   }
-  session.out.print("Storage: {}.\n", storage_sentence(io.storage));
+  session.out.print("Storage: {}.\n", storage_sentence(io));
   session.out.print("Filesystem: {}.\n", escape(io.filesystem));
   session.out.print("Mapping: {}{}.\n", map_sentence(io.map),
                     io.map_fallbacks ? fmt::format("; {} refused before", counted(io.map_fallbacks, "way")) : "");

@@ -1257,7 +1257,8 @@ st_status st_compact(const char *path, const st_txn_options *opts);
 #define ST_STORAGE_NETWORK 3u
 #define ST_STORAGE_PARALLEL 4u
 #define ST_STORAGE_FUSE 5u
-#define ST_STORAGE_OBJECT_STORE 6u /* a FUSE filesystem over an object store */
+#define ST_STORAGE_OBJECT_STORE 6u /* a FUSE filesystem over an object store;
+                                      also a source, as of a URL */
 
 typedef struct st_io_info {
   uint32_t struct_size;
@@ -1267,7 +1268,8 @@ typedef struct st_io_info {
   uint64_t file_size;
   uint64_t header_size;      /* n: bytes of JSON with padding */
   uint64_t data_offset;      /* 8 + n: where tensors begin */
-  char filesystem[64];       /* as in the mount table: "ext4", "fuse.gcsfuse" */
+  char filesystem[64];       /* as in the mount table: "ext4", "fuse.gcsfuse";
+                                "source" for what has none */
   char reason[256];          /* one sentence: why this mapping */
   uint32_t prefetch;         /* ST_PREFETCH_NONE, SEQUENTIAL or PARALLEL */
   uint32_t direct;           /* ST_DIRECT_...: of bulk reads into memory */

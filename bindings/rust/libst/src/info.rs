@@ -96,7 +96,7 @@ numbered! {
         Parallel = ST_STORAGE_PARALLEL,
         /// A FUSE filesystem.
         Fuse = ST_STORAGE_FUSE,
-        /// A FUSE filesystem over an object store.
+        /// A FUSE filesystem over an object store; also a source, as of a URL.
         ObjectStore = ST_STORAGE_OBJECT_STORE,
     }
 }
