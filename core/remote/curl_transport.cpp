@@ -50,6 +50,7 @@ struct Settings {
 };
 
 struct Flight {
+  uint64_t *came = nullptr;  // of the transport
   Request request;
   Answer answer;
   CURL *easy = nullptr;
@@ -90,6 +91,7 @@ void end_head(Flight &flight) {
 size_t on_body(char *data, size_t, size_t n, void *user) {
   auto &flight = *static_cast<Flight *>(user);
   end_head(flight);
+  *flight.came += n;
   Answer &answer = flight.answer;
   if (!answer.fitted) {  // of a long one the begin is enough
     const size_t taken = std::min(n, longest_text - answer.text.size());
@@ -140,6 +142,7 @@ class CurlTransport final : public Transport {
   void get(uint64_t id, Request request) override {
     auto made = std::make_unique<Flight>();
     Flight &flight = *made;
+    flight.came = &came_;
     flight.request = std::move(request);
     flight.answer.id = id;
     flight.easy = take_easy();
@@ -171,6 +174,7 @@ class CurlTransport final : public Transport {
     }
   }
 
+  uint64_t came() const override { return came_; }
   uint64_t now_ms() override {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
@@ -246,6 +250,7 @@ class CurlTransport final : public Transport {
   const pid_t process_ = getpid();
   std::map<CURL *, std::unique_ptr<Flight>> flights_;
   std::vector<CURL *> idle_;
+  uint64_t came_ = 0;
   std::mt19937 random_{std::random_device{}()};
 };
 

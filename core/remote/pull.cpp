@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <utility>
 
 namespace st::remote {
 namespace {
@@ -50,8 +51,11 @@ class Pull {
   Result<void> run(std::deque<Piece> pieces) {
     waiting_ = std::move(pieces);
     last_came_ = transport_.now_ms();
+    came_ = transport_.came();
     while (!waiting_.empty() || !flying_.empty()) {
       const uint64_t now = transport_.now_ms();
+      // On a slow line an answer may take longer than the deadline.
+      if (const uint64_t came = std::exchange(came_, transport_.came()); came != came_) last_came_ = now;
       if (now - last_came_ > limits_.deadline_ms) {
         Error e = error(Status::io, "nothing came for ", limits_.deadline_ms / 1000, " seconds",
                         last_error_.empty() ? "" : "; last, ", last_error_);
@@ -135,7 +139,7 @@ class Pull {
   std::deque<Piece> waiting_;
   std::map<uint64_t, Piece> flying_;
   uint64_t last_id_ = 0;
-  uint64_t last_came_ = 0;
+  uint64_t last_came_ = 0, came_ = 0;  // when, and how many bytes by then
   std::string last_error_;
 };
 

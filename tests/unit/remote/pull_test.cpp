@@ -171,6 +171,15 @@ TEST_F(PullTest, WhatLastsEndsInAnError) {
   }
 }
 
+TEST_F(PullTest, ASlowAnswerMayTakeLongerThanTheDeadline) {
+  SimulatedStore store(size);
+  const auto object = open(store);
+  store.slow = 5;
+  EXPECT_TRUE(read_and_check(**object, 450));
+  EXPECT_EQ(store.slow, 0u);
+  EXPECT_GT(store.now, limits().deadline_ms);
+}
+
 TEST_F(PullTest, EachRefusalHasItsStatusAndItsRequest) {
   const std::pair<Fault, Status> cases[] = {
       {Fault::forbidden, Status::permission}, {Fault::removed, Status::no_file}, {Fault::encoded, Status::unsupported},

@@ -46,7 +46,8 @@ class SimulatedStore {
 
   std::vector<Fault> script;  // of the requests from the first on; none after its end
   uint64_t requests = 0;
-  uint64_t now = 0;
+  uint64_t now = 0, came = 0;
+  uint64_t slow = 0;              // so many times a wait brings a byte, and no answer
   std::vector<std::string> seen;  // the field "range" of each request
 
   Answer answer(const Request &request, uint64_t id) {
@@ -144,11 +145,18 @@ class SimulatedTransport final : public Transport {
       store_.now += wait_ms;
       return std::nullopt;
     }
+    if (store_.slow > 0 && store_.requests > 0) {
+      --store_.slow;
+      ++store_.came;
+      store_.now += wait_ms;
+      return std::nullopt;
+    }
     const auto at = flying_.begin() + static_cast<std::ptrdiff_t>(pick_(flying_.size()));
     auto [id, request] = std::move(*at);
     flying_.erase(at);
     return store_.answer(request, id);
   }
+  uint64_t came() const override { return store_.came; }
   uint64_t now_ms() override { return store_.now; }
   int64_t unix_time() override { return 1369353600 + static_cast<int64_t>(store_.now / 1000); }
   uint32_t random() override { return static_cast<uint32_t>(store_.requests * 2654435761u); }
