@@ -277,10 +277,10 @@ TEST_F(Fencing, AFrozenRecovererLeavesWhatAnotherTookOver) {
   const Course course = this->course();
   const auto record_left = [&] {
     put_bytes(path, old);
+    size_t so_far = 0;
     StaleEnv dead(env);
     auto file = open(dead);
     EXPECT_TRUE(is_ok(update_both(*file, third)));
-    size_t so_far = 0;
     dead.before = [&](Call call) { return so_far++ > course.from && testing::can_fail(call) ? -EIO : 0; };
     EXPECT_FALSE(update_both(*file, theirs));
   };
