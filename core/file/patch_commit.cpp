@@ -85,7 +85,7 @@ Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
   ST_TRY(stage_borrowed(staged));
   ST_TRY(write::reserve_space(lock.file(), staged.snapshot->filesystem, staged.pieces(), staged.control));
   const write::Flushes flushes =
-      write::choose_flushes(write::Record::redo, staged.snapshot->filesystem, staged.journal.journal->is_beside_data());
+      write::choose_flushes(staged.snapshot->filesystem, staged.journal.journal->is_beside_data());
   return write::apply_redo(lock.file(), dir, *staged.journal.journal, staged.pieces(), lock.identity, flushes,
                            staged.control, there);
 }

@@ -16,9 +16,9 @@ enum class Flushes {
   four,  // each step is durable before the next begins
   two,   // the record shares a flush with all that it needs; its emptiness is flushed with what comes next
 };
-// `on_one_device`: the journal lies where the file does.
-inline Flushes choose_flushes(Record record, const os::Filesystem &filesystem, bool on_one_device) {
-  return record == Record::redo && filesystem.syncs_flush_all && on_one_device ? Flushes::two : Flushes::four;
+// For a redo record. `on_one_device`: the journal lies where the file does.
+inline Flushes choose_flushes(const os::Filesystem &filesystem, bool on_one_device) {
+  return filesystem.syncs_flush_all && on_one_device ? Flushes::two : Flushes::four;
 }
 
 inline constexpr uint64_t never = UINT64_MAX;

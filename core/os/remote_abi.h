@@ -32,8 +32,7 @@ typedef struct st_remote_calls {
   /* beside: an object whose connections this one shares; may be NULL. */
   int32_t (*open)(const char *url, st_remote_object *beside, st_remote_object **out, st_remote_error *error);
   uint64_t (*size)(const st_remote_object *object);
-  const char *(*name)(const st_remote_object *object);     /* the URL, as it may be shown; lives as the object does */
-  const char *(*identity)(const st_remote_object *object); /* its version; the same */
+  const char *(*name)(const st_remote_object *object); /* the URL, as it may be shown; lives as the object does */
   uint32_t (*most_reads)(const st_remote_object *object);
   /* Fills each range, whole; all lie inside the object. */
   int32_t (*read)(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_error *error);

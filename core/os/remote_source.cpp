@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/percent.h"
 #include "os/remote_abi.h"
 
 namespace st::os {
@@ -79,9 +80,7 @@ int errno_of(int32_t status) {
 class RemoteSource final : public Source {
  public:
   RemoteSource(const st_remote_calls &calls, st_remote_object *object)
-      : Source(shown_name(calls, object), calls.size(object), calls.most_reads(object)),
-        calls_(calls),
-        object_(object) {}
+      : Source(calls.name(object), calls.size(object), calls.most_reads(object)), calls_(calls), object_(object) {}
   ~RemoteSource() override { calls_.close(object_); }
 
   int read(std::span<const Range> ranges) override {
@@ -100,10 +99,6 @@ class RemoteSource final : public Source {
   st_remote_object *object() const { return object_; }
 
  private:
-  static std::string shown_name(const st_remote_calls &calls, const st_remote_object *object) {
-    return calls.name(object);
-  }
-
   const st_remote_calls &calls_;
   st_remote_object *const object_;
   mutable std::mutex mutex_;
@@ -125,20 +120,7 @@ std::string path_of_url(const std::string &url) {
 }
 
 std::string url_in(const std::string &folder, std::string_view name) {
-  if (!is_http(folder)) return text(folder, name);
-  constexpr char hex[] = "0123456789ABCDEF";
-  std::string out = folder;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (plain.find(c) != plain.npos || c == '_' || c == '~') {
-      out += c;
-    } else {
-      out += '%';
-      out += hex[byte >> 4];
-      out += hex[byte & 15];
-    }
-  }
-  return out;
+  return is_http(folder) ? folder + percent_encoded(name, true) : text(folder, name);
 }
 
 Result<std::unique_ptr<Source>> open_url(const std::string &url, const Source *beside) {

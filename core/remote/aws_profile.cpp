@@ -2,16 +2,12 @@
 
 #include <map>
 
+#include "remote/ascii.h"
+
 namespace st::remote {
 namespace {
 
 using Section = std::map<std::string, std::string>;
-
-std::string trimmed(std::string_view text) {
-  const size_t from = text.find_first_not_of(" \t\r");
-  if (from == text.npos) return {};
-  return std::string(text.substr(from, text.find_last_not_of(" \t\r") - from + 1));
-}
 
 // Sections of an INI file. Indented lines belong to the key before them, and no key that is taken here has such.
 std::map<std::string, Section> sections_of(const std::string &text) {
@@ -21,17 +17,17 @@ std::map<std::string, Section> sections_of(const std::string &text) {
     const size_t end = std::min(text.find('\n', from), text.size());
     const std::string_view line(text.data() + from, end - from);
     from = end + 1;
-    const std::string plain = trimmed(line);
+    const std::string_view plain = trimmed(line);
     if (plain.empty() || plain[0] == '#' || plain[0] == ';') continue;
     if (plain[0] == '[') {
-      std::string name = trimmed(std::string_view(plain).substr(1, plain.find(']') - 1));
+      std::string_view name = trimmed(plain.substr(1, plain.find(']') - 1));
       if (name.starts_with("profile ")) name = trimmed(name.substr(8));
-      now = &all[name];
+      now = &all[std::string(name)];
       continue;
     }
     const size_t equals = plain.find('=');
     if (!now || equals == plain.npos || line[0] == ' ' || line[0] == '\t') continue;
-    (*now)[trimmed(plain.substr(0, equals))] = trimmed(plain.substr(equals + 1));
+    (*now)[std::string(trimmed(plain.substr(0, equals)))] = trimmed(plain.substr(equals + 1));
   }
   return all;
 }

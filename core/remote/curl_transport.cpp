@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -13,6 +12,8 @@
 #include <map>
 #include <mutex>
 #include <random>
+
+#include "remote/ascii.h"
 
 namespace st::remote {
 namespace {
@@ -70,12 +71,7 @@ size_t on_field(char *data, size_t, size_t n, void *user) {
   const size_t colon = line.find(':');
   if (colon == line.npos) return n;
   if (head.fields.size() >= most_fields || n > longest_field) return 0;
-  std::string name(line.substr(0, colon));
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  std::string_view value = line.substr(colon + 1);
-  const size_t from = value.find_first_not_of(" \t\r\n");
-  value = from == value.npos ? std::string_view() : value.substr(from, value.find_last_not_of(" \t\r\n") - from + 1);
-  head.fields.emplace_back(std::move(name), value);
+  head.fields.emplace_back(lower(line.substr(0, colon)), trimmed(line.substr(colon + 1)));
   return n;
 }
 

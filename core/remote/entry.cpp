@@ -9,7 +9,6 @@
 
 struct st_remote_object {
   std::unique_ptr<st::remote::Object> object;
-  std::string identity;
 };
 
 namespace st::remote {
@@ -50,8 +49,6 @@ int32_t open(const char *url, st_remote_object *beside, st_remote_object **out, 
     }
     auto made = std::make_unique<st_remote_object>();
     ST_TRY(made->object, Object::open(std::move(store), std::move(site)));
-    const Version &version = made->object->version();
-    made->identity = version.etag.empty() ? version.modified : version.etag;
     *out = made.release();
     return {};
   });
@@ -72,7 +69,6 @@ constexpr st_remote_calls calls = {
     open,
     [](const st_remote_object *object) noexcept { return object->object->size(); },
     [](const st_remote_object *object) noexcept { return object->object->shown().c_str(); },
-    [](const st_remote_object *object) noexcept { return object->identity.c_str(); },
     [](const st_remote_object *object) noexcept { return object->object->store()->limits().connections; },
     read,
     [](st_remote_object *object) noexcept { delete object; },

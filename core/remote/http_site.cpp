@@ -1,4 +1,4 @@
-#include "remote/sigv4.h"
+#include "base/percent.h"
 #include "remote/site.h"
 
 namespace st::remote {
@@ -39,7 +39,7 @@ class HttpSite final : public Site {
  protected:
   void address(Request *request, std::map<std::string, std::string> fields, int64_t /*unix_time*/) const override {
     request->url = url_;
-    for (const auto &[name, value] : fields) request->fields.push_back(text(name, ": ", value));
+    put(request, fields);
     if (!token_.empty()) request->fields.push_back("authorization: Bearer " + token_);
   }
 

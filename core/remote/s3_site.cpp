@@ -1,3 +1,4 @@
+#include "base/percent.h"
 #include "remote/aws_profile.h"
 #include "remote/site.h"
 
@@ -46,7 +47,7 @@ class S3Site final : public Site {
                              percent_encoded(key_, false);
     request->url = origin.substr(0, slash) + path;
     if (!profile_.keys) {
-      for (const auto &[name, value] : fields) request->fields.push_back(text(name, ": ", value));
+      put(request, fields);
       return;
     }
     fields["host"] = host_of(request->url);

@@ -44,23 +44,6 @@ Digest hmac(std::string_view key, std::string_view text) {
 
 }  // namespace
 
-std::string percent_encoded(std::string_view text, bool slash_too) {
-  constexpr char digits[] = "0123456789ABCDEF";
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-  std::string out;
-  for (const char c : text) {
-    if (plain.find(c) != plain.npos || (c == '/' && !slash_too)) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += '%';
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
-    }
-  }
-  return out;
-}
-
 std::string amz_date(int64_t unix_time) {
   const auto seconds = static_cast<time_t>(unix_time);
   struct tm utc = {};

@@ -13,9 +13,6 @@ struct Keys {
   std::string id, secret, token;  // the token is empty but for temporary ones
 };
 
-// Each byte but A-Z a-z 0-9 - . _ ~ as %XX; '/' too, if asked for.
-std::string percent_encoded(std::string_view text, bool slash_too);
-
 // 20130524T000000Z
 std::string amz_date(int64_t unix_time);
 

@@ -39,6 +39,10 @@ class Site {
   explicit Site(std::string shown) : shown_(std::move(shown)) {}
   // The URL, and the fields with those that sign them. Names in lower case.
   virtual void address(Request *request, std::map<std::string, std::string> fields, int64_t unix_time) const = 0;
+  // Fields as they are, where nothing signs them.
+  static void put(Request *request, const std::map<std::string, std::string> &fields) {
+    for (const auto &[name, value] : fields) request->fields.push_back(text(name, ": ", value));
+  }
 
  private:
   std::string shown_;

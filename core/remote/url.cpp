@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "remote/ascii.h"
+
 namespace st::remote {
 namespace {
 
@@ -25,12 +27,6 @@ struct Parsed {
 std::string host_with_port(const Parsed &url) {
   const std::string port = url.get(CURLUPART_PORT);
   return url.get(CURLUPART_HOST) + (port.empty() ? "" : ":" + port);
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/percent.h"
 #include "remote/aws_profile.h"
 #include "remote/error_body.h"
 #include "remote/sigv4.h"
