@@ -131,6 +131,24 @@ def test_a_damaged_journal_is_not_applied(model):
     assert np.array_equal(load_file(model)["b"], NEW)
 
 
+def test_a_damaged_journal_beside_a_mix_is_moved_aside(model):
+    crash.after_commit(model, "b", NEW)
+    (journal,) = crash.journals(model)
+    content = bytearray(journal.read_bytes())
+    content[content.index(NEW.tobytes())] ^= 1
+    journal.write_bytes(content)
+    mixed = bytearray(model.read_bytes())
+    mixed[mixed.index(TENSORS["b"].tobytes())] ^= 1
+    model.write_bytes(mixed)
+
+    told = []
+    with refused("JOURNAL"):
+        libst.recover(model, told.append)
+    assert [(finding.level, finding.status) for finding in told] == [("warning", libst.Status.JOURNAL)]
+    assert model.read_bytes() == mixed
+    assert [entry.suffix for entry in crash.journals(model)] == [".bad"]
+
+
 def test_an_exception_in_recovers_report_comes_out(model):
     crash.after_commit(model, "b", NEW)
 
