@@ -1,6 +1,6 @@
 // Time to open a file through the C ABI. The driver, which holds the peer, asks for
 // one measurement at a time, so that the two alternate. The driver was busy meanwhile, and this program asleep. A
-// processor takes tens of milliseconds to be fast again: so the work is done a while before it is timed.
+// processor takes hundreds of milliseconds to be fast again: so the work is done a while before it is timed.
 //   open_bench FILE     for each number N on standard input, opens the file N times and prints
 //                       the nanoseconds of st_open + st_count + st_close, then of the same with st_at of every tensor
 #include "clock.h"
@@ -29,7 +29,7 @@ uint64_t open_and_describe_all(const char *path) {
 }
 
 void warm_up(const char *path) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
   while (std::chrono::steady_clock::now() < until) open_and_describe_all(path);
 }
 

@@ -204,12 +204,15 @@ class Storm {
     return status == 0 ? std::string() : "the trouble failed";
   }
 
-  // A number that was waited for may be another process's by now.
+  // A number that was waited for may be another process's by now. A killed worker whose call waits for a server keeps
+  // its locks until the server answers; the others cannot commit meanwhile, and that time is not held against them.
   void put_down(uint32_t worker) {
     const pid_t pid = std::exchange(pids_[worker], 0);
     if (pid == 0) return;
+    const auto begin = Clock::now();
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
+    last_progress_ += Clock::now() - begin;
     ledger_.bury(worker);
     ++kills_;
   }
