@@ -124,19 +124,19 @@ run() {
 all_of_them() {
   cat <<END
 fuzz sanitizers
-unit valgrind
+dist
 storage
 threads
 coverage abi
+unit valgrind
+rust campaign
+install go
+mutants
 style
 python
-install go
-rust campaign
-mutants
+differential model
 remote
 cli
-differential model
-dist
 demo
 END
 }
