@@ -46,9 +46,7 @@ SUITE = ["tests/python"] if os.environ.get("ST_DIST") == "all" else [f"tests/pyt
 
 
 def test_the_python_suite_passes_there(inside):
-    said = inside(
-        "python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=300", "-rs", *LEFT_OUT, *SUITE
-    )
+    said = inside("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=300", "-rs", *LEFT_OUT, *SUITE)
     (passed,) = re.findall(r"^(?:=+ )?(\d+) passed", said, re.M)
     assert int(passed) > 200
 
