@@ -72,7 +72,7 @@ struct ShardTrials final : DeltaTrials {
     base_path = index_path;
     before = old_model();
     after = new_model(c);
-    if (small_bound()) all_of = 2, samples = 4, step = 7;
+    if (small_bound()) all_of = 2, samples = 4;
     fresh = make();
   }
   SimEnv fresh_disk() const override { return SimEnv(fresh); }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "bound.h"
 #include "cuts.h"
 #include "engine/deltas.h"
 #include "failing_call.h"
@@ -69,8 +70,9 @@ void DeltaTrials::cut_everywhere(SimEnv &env) const {
 
 void DeltaTrials::fail_every_call() const {
   size_t trials = 0;
+  EveryNth call(7, 3);
   for (const int error : {-EIO, -ENOSPC})
-    for (size_t n = 0;; n += step, ++trials) {
+    for (size_t n = call.first();; n += call.step, ++trials) {
       SimEnv disk = fresh_disk();
       FaultEnv env(disk);
       FailingCall failing(env, disk, n, {error});

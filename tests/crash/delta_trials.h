@@ -18,11 +18,9 @@ struct DeltaTrials {
   std::string name;
   std::string base_path;
   Model before, after;
-  // With at most so many changes pending, a cut keeps every subset in turn, else so many chosen at random. One failing
-  // call in so many is tried.
+  // With at most so many changes pending, a cut keeps every subset in turn, else so many chosen at random.
   size_t all_of = 5;
   uint32_t samples = 32;
-  size_t step = 1;
 
   virtual ~DeltaTrials() = default;
   virtual SimEnv fresh_disk() const = 0;                            // the base and the delta, durable

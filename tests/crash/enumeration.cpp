@@ -4,7 +4,7 @@
 // recovered, with cuts during that recovery too. After recovery the file is exactly
 // old or new, and what was acknowledged is there.
 //
-//   crash_enumeration           the bound for CI; see bound.h for a smaller one
+//   crash_enumeration           the bound for CI; see bound.h for a larger one
 //   crash_enumeration --full    the campaign
 #include <gtest/gtest.h>
 
@@ -168,12 +168,11 @@ TEST_P(CrashEnumeration, EveryCutOfTwoOperationsLeavesOldOrNew) {
 TEST_P(CrashEnumeration, EveryCutOfThreeOperationsLeavesOldOrNew) {
   Enumerator e;
   std::mt19937 random(3);
-  const int every = full ? 1 : small_bound() ? 64 : 8;
+  const size_t every = full ? 1 : bounded(64, 64, 8);
   for (int a = 0; a < operation_kinds; ++a)
     for (int b = 0; b < alphabet; ++b)
       for (int c = 0; c < alphabet; ++c)
-        if (random() % static_cast<unsigned>(every) == 0)
-          enumerate(e, journals, {operation_of(a), operation_of(b), operation_of(c)}, 0);
+        if (random() % every == 0) enumerate(e, journals, {operation_of(a), operation_of(b), operation_of(c)}, 0);
   tell("three operations", e);
 }
 
@@ -214,7 +213,7 @@ TEST_P(CrashEnumeration, EveryCutOfARecoveryAfterAFailedSyncLeavesOldOrNew) {
 // transaction had begun. Both are settled, in this order, whatever their journals are called.
 TEST_P(CrashEnumeration, ARecordThatComesBackUndoesNothing) {
   Enumerator e;
-  for (uint32_t seed = 0; seed < (small_bound() ? 4u : 16u); ++seed) {  // other names
+  for (uint32_t seed = 0; seed < bounded(4, 4, 16); ++seed) {  // other names
     SimEnv env(Workload::fresh_disk(journals.patches).disk(), seed);
     Workload workload(env);
     for (const int handle : {0, 1}) ASSERT_TRUE(workload.run({Operation::all, handle}));

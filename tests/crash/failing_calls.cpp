@@ -88,10 +88,11 @@ INSTANTIATE_TEST_SUITE_P(Journals, FailingCalls, ::testing::ValuesIn(every_patch
 
 TEST_P(FailingCalls, EveryCallOfEveryOperationFailsCleanly) {
   size_t trials = 0;
-  const uint64_t seeds = small_bound() ? 1 : 3;
+  const uint64_t seeds = bounded(1, 1, 3);
+  EveryNth call(5, 2);
   for (int kind = 0; kind < operation_kinds; ++kind)
     for (const Fault &fault : faults)
-      for (size_t n = 0;; ++n) {
+      for (size_t n = call.first();; n += call.step) {
         bool hit = false;
         for (uint64_t seed = 1; seed <= seeds; ++seed)
           hit = try_operation({static_cast<Operation::Kind>(kind), 0}, n, fault, seed, patches), ++trials;
@@ -154,13 +155,15 @@ class FailingRecovery {
       EXPECT_EQ(check_disk(after, decided_, decided_), "") << where << ", then a cut";
       if (::testing::Test::HasFailure()) return;
       if (depth > 1)
-        for (size_t n = 0; fail_at(after, n, {-EIO, false}, depth - 1, where + ", then a cut and "); ++n)
+        for (size_t n = second_.first(); fail_at(after, n, {-EIO, false}, depth - 1, where + ", then a cut and ");
+             n += second_.step)
           ;
     }
   }
 
   const State decided_;
   Cuts cuts_{5, 32};
+  EveryNth second_{5, 2};
 };
 
 TEST_P(FailingCalls, EveryCallOfRecoveryFailsCleanlyAndRunsAgainAfterAPowerCutToo) {

@@ -105,7 +105,7 @@ TEST(NewNamesCuts, EveryCutShowsAllOldOrAllNewAndKeepsWhatTheOldIndexNames) {
       const auto moments = moments_of(env, [&] { done = run(*shards, *operation, change.fresh, true); });
       const std::string where = text(operation->name, ", ", kind.name);
       ASSERT_TRUE(done) << where << ": " << done.error().message;
-      Cuts cuts(7, small_bound() ? 24 : 96);
+      Cuts cuts(7, static_cast<uint32_t>(bounded(12, 24, 96)));
       for (size_t m = 0; m < moments.size(); ++m)
         for (const SimDisk &left : cuts.of(moments[m], false)) {
           const std::string found = judged(left, change);
@@ -145,7 +145,7 @@ TEST(NewNamesCuts, WhoComesAfterADyingWriterKeepsNothingOfItOrAll) {
       const auto moments = moments_of(left, [&] { done = run(*next, second, change.fresh, true); });
       ASSERT_TRUE(done) << done.error().message;
       next.reset();
-      Cuts cuts(3, small_bound() ? 2 : 4);
+      Cuts cuts(3, static_cast<uint32_t>(bounded(1, 2, 4)));
       for (const SimDisk &moment : moments)
         for (const SimDisk &disk : cuts.of(moment, false)) {
           ++after;
@@ -230,9 +230,10 @@ TEST(NewNamesCuts, EveryCutOfARecoveryLeavesItToTheNext) {
 
 TEST(NewNamesFaults, EveryFailingCallFailsCleanly) {
   size_t trials = 0;
+  EveryNth call(7, 3);
   for (const size_t chosen : {size_t{0}, size_t{4}, size_t{6}})
     for (const Fault &fault : {Fault{-EIO, false}, {-EIO, true}, {-ENOSPC, false}, {FaultEnv::short_io, false}})
-      for (size_t n = 0;; ++n, ++trials) {
+      for (size_t n = call.first();; n += call.step, ++trials) {
         const ShardOperation &operation = *renaming()[chosen];
         SimEnv disk = shards_disk(disks[0]);
         Change change{first_whole(), first_whole(), disk.contents(index_path)};
@@ -275,6 +276,7 @@ TEST(NewNamesFaults, EveryFailingCallFailsCleanly) {
 
 TEST(NewNamesFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
   size_t trials = 0;
+  EveryNth call(7, 3);
   const ShardOperation &operation = *renaming()[6];
   SimEnv env = shards_disk(disks[0]);
   Change change{first_whole(), first_whole(), env.contents(index_path)};
@@ -284,7 +286,7 @@ TEST(NewNamesFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
   moments.push_back(env.disk());
   for (const SimDisk &moment : moments)
     for (const int error : {-EIO, -EACCES})
-      for (size_t n = 0;; ++n, ++trials) {
+      for (size_t n = call.first();; n += call.step, ++trials) {
         SimEnv disk(moment);
         FaultEnv faulty(disk);
         FailingCall failing(faulty, disk, n, {error, false});

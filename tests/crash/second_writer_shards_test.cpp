@@ -115,11 +115,12 @@ class SecondWriterOfShards : public ::testing::Test {
     SimEnv undisturbed = shards_disk(disks[0]);
     Model fresh = first_whole();
     ASSERT_TRUE(is_ok(run(**store::Shards::open(undisturbed, index_path, {.writable = true}), one, fresh)));
+    EveryNth call(29, 11);
     for (const Death death : every_death)
       for (const Change &second : seconds)
         for (const bool was_open : {true, false}) {
           bool ended = false;
-          for (size_t at = 0; !ended; at += small_bound() ? 3 : 1)
+          for (size_t at = call.first(); !ended; at += call.step)
             EXPECT_EQ(trial(one, fresh, death, at, second, was_open, &ended), "")
                 << one.name << ", " << name_of(death) << " at " << at << ", then " << second.file
                 << (second.publishes ? " published" : "") << " by one that " << (was_open ? "was open" : "opens")

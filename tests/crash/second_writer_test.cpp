@@ -154,6 +154,7 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
   void all_after(How one) {
     const std::pair<const char *, std::string> values[] = {
         {"the old bytes", old_a}, {"the first one's bytes", first_a}, {"other bytes", other_a}};
+    EveryNth call(13, 5);
     for (const Death death : every_death)
       for (const How two : {How::patch, How::publish, How::save})
         for (const Second second :
@@ -161,7 +162,7 @@ class SecondWriter : public ::testing::TestWithParam<Patches> {
           for (const auto &[which, a] : values) {
             if (two == How::save && second != Second::opens) continue;
             bool ended = false;
-            for (size_t at = 0; !ended; at += small_bound() ? 3 : 1)
+            for (size_t at = call.first(); !ended; at += call.step)
               EXPECT_EQ(trial(one, death, at, two, second, a, &ended), "")
                   << "a " << name_of(one) << ", " << name_of(death) << " at " << at << ", then a " << name_of(two)
                   << " by one that " << name_of(second) << ", of " << which;

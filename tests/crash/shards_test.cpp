@@ -127,6 +127,7 @@ TEST(ShardCuts, EveryCutLeavesAllShardsOldOrAllNew) {
 // it, or only closes it again; then the power may fail. All is right, and the next open of the index says so.
 TEST(ShardCuts, AShardThatIsChangedAloneAfterADyingWriterIsNoFalseAlarm) {
   size_t after = 0;
+  EveryNth moment(7, 3);
   for (const size_t chosen : {size_t{0}, size_t{6}, size_t{8}}) {
     const ShardOperation &operation = shard_operations()[chosen];
     SimEnv env = shards_disk(disks[0]);
@@ -163,7 +164,7 @@ TEST(ShardCuts, AShardThatIsChangedAloneAfterADyingWriterIsNoFalseAlarm) {
             ASSERT_EQ(model_of(left.contents(path))->metadata["alone"], "yes");
           }
           Cuts cuts(3, 3);
-          for (size_t i = 0; i < moments.size(); i += small_bound() ? 3 : 1)
+          for (size_t i = moment.first(); i < moments.size(); i += moment.step)
             for (const SimDisk &disk : cuts.of(moments[i], 0))
               ASSERT_NO_FATAL_FAILURE(judge(disk, text("and cut at ", i)));
           for (const bool keep : {false, true})
@@ -200,9 +201,10 @@ TEST(ShardCuts, EveryCutOfARecoveryLeavesAllShardsOldOrAllNew) {
 
 TEST(ShardFaults, EveryFailingCallFailsCleanly) {
   size_t trials = 0;
+  EveryNth call(7, 3);
   for (const size_t chosen : {size_t{0}, size_t{6}, size_t{8}})
     for (const Fault &fault : {Fault{-EIO, false}, {-EIO, true}, {-ENOSPC, false}, {FaultEnv::short_io, false}})
-      for (size_t n = 0;; ++n, ++trials) {
+      for (size_t n = call.first();; n += call.step, ++trials) {
         const ShardOperation &operation = shard_operations()[chosen];
         SimEnv disk = shards_disk(disks[0]);
         FaultEnv env(disk);
@@ -248,6 +250,7 @@ TEST(ShardFaults, EveryFailingCallFailsCleanly) {
 // A recovery that fails leaves a checkpoint that the next one brings to its end.
 TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
   size_t trials = 0;
+  EveryNth call(5, 3);
   for (const size_t chosen : {size_t{0}, size_t{6}, size_t{8}}) {
     const ShardOperation &operation = shard_operations()[chosen];
     SimEnv env = shards_disk(disks[0]);
@@ -257,9 +260,9 @@ TEST(ShardFaults, EveryFailingCallOfARecoveryLeavesItToTheNext) {
     Model fresh = old;
     const auto moments = moments_of(env, [&] { ASSERT_TRUE(run(*shards, operation, fresh)); });
     size_t which = 0;
-    for (size_t m = 0; m < moments.size(); m += small_bound() ? 9 : 4)
+    for (size_t m = 0; m < moments.size(); m += bounded(9, 4, 4))
       for (const By by : {By::recover, By::index, By::one_shard})
-        for (size_t n = 0;; ++n, ++trials) {
+        for (size_t n = call.first();; n += call.step, ++trials) {
           const int error = which++ % 2 == 0 ? -EIO : -EACCES;
           SimEnv disk(after_cut(moments[m], true));
           FaultEnv faulty(disk);

@@ -33,7 +33,8 @@ def unpacked(tmp_path_factory) -> Path:
 def environment() -> dict[str, str]:
     """As on a machine that has no libst: pkg-config finds nothing, and nothing names one."""
     unset = {"LIBST_DIR", "LIBST_LIBRARY", "LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "RUSTFLAGS", "CARGO_TARGET_DIR"}
-    return {k: v for k, v in os.environ.items() if k not in unset} | {"PKG_CONFIG_LIBDIR": "/nonexistent"}
+    kept = {k: v for k, v in os.environ.items() if k not in unset}
+    return kept | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": os.environ.get("DIST_CXXFLAGS", "")}
 
 
 def project(place: Path, manifest: str) -> Path:

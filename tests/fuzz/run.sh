@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The fuzzing of libst: builds the programs (asan.sh), replays what is kept, and looks for more.
-#   bash tests/fuzz/run.sh [SECONDS [TARGET...]]            for CI: SECONDS each (15), two targets at a time
+#   bash tests/fuzz/run.sh [SECONDS [TARGET...]]            for CI: SECONDS each (5), two targets at a time
 #   bash tests/fuzz/run.sh campaign MINUTES [TARGET...]     a hunt; what it learns stays in build/fuzz/learned/
 #   bash tests/fuzz/run.sh replay FILE                      one input, of the target that the file's name or folder says
 #   bash tests/fuzz/run.sh keep                             the smallest part of what was learned that reaches as much, into
@@ -86,7 +86,7 @@ keep() {
 
 make_programs || exit 1
 LEARNED=$FUZZ/learned SEED=0 # any
-case ${1:-15} in
+case ${1:-5} in
   campaign)
     minutes=${2:?how many minutes?}
     shift 2
@@ -95,7 +95,7 @@ case ${1:-15} in
   replay) replay "${2:?which file?}" ;;
   keep) keep ;;
   *)
-    seconds=${1:-15}
+    seconds=${1:-5}
     [[ $# -gt 0 ]] && shift
     # From the same start every time, so that a red run is the change's: to find what was always wrong is for campaigns.
     LEARNED=$FUZZ/learned-here SEED=1

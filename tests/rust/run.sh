@@ -21,6 +21,7 @@ fi
 
 export LIBST_DIR=$BUILD LD_LIBRARY_PATH=$BUILD/capi${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export CARGO_TARGET_DIR=$BUILD/cargo CARGO_TERM_COLOR=never RUST_BACKTRACE=0
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 # which cost time, and nobody reads
 OUTPUT=$(mktemp)
 trap 'rm -f "$OUTPUT"' EXIT
 cd "$ROOT/bindings/rust" || exit 1

@@ -52,7 +52,8 @@ class Bound:
     """How much to try."""
 
     def __init__(self, config):
-        self.full, self.seed = config.getoption("--full"), config.getoption("--seed")
+        self.full = config.getoption("--full") or os.environ.get("ST_TEST_BOUND") == "full"
+        self.seed = config.getoption("--seed")
 
     def __call__(self, quick, full):
         return full if self.full else quick

@@ -184,7 +184,7 @@ def record_workload(scratch, kind, programs, bound):
 
 
 # Most of the states on the filesystem that mounts fastest; all three have their share.
-QUICK = {"ext4": 500, "xfs": 180, "btrfs": 180}
+QUICK = {"ext4": 160, "xfs": 60, "btrfs": 60}
 FULL = {"ext4": 12000, "xfs": 4000, "btrfs": 4000}
 
 

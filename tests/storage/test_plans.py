@@ -9,7 +9,7 @@ import st_abi
 
 PROGRAM = st_abi.BUILD / "tests" / "storage" / "plan_on_disk"
 SIZE = {"ext4": 160 << 20, "xfs": 400 << 20, "btrfs": 400 << 20, "tmpfs": 160 << 20}
-TRANSACTIONS = {"small": 20, "full": 1000}.get(os.environ.get("ST_TEST_BOUND", ""), 60)
+TRANSACTIONS = {"small": 20, "full": 1000}.get(os.environ.get("ST_TEST_BOUND", ""), 30)
 
 
 @pytest.fixture(params=SIZE)

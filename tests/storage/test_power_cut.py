@@ -76,7 +76,7 @@ def test_cut_under_two_running_writers(kind, journal, make_disk, programs, bound
     d = make_disk(kind)
     path = put_model(d.mount())
     state, version, acknowledged, found = model.OLD, 1, 0, Counter()
-    cuts = bound(20, 400)
+    cuts = bound(10, 400)
     for cut in range(cuts):
         options = {"first": version, "count": 1_000_000, "seed": cut, "reopen": choose.choice([0, 3])}
         writers = [programs.writer(path, tensors=tensors, **options) for tensors in ("0,2,4", "1,3,5")]
@@ -117,7 +117,7 @@ def test_disk_dies_under_writer(kind, journal, scratch, programs, bound, tell):
     """The disk answers EIO from the n-th write or flush on. It is repaired, and holds what it had got till then."""
     programs = programs.with_journals(journal)
     state, version, acknowledged, found = model.OLD, 1, 0, Counter()
-    cuts = bound({"ext4": 25, "xfs": 10, "btrfs": 20}[kind], 200)
+    cuts = bound({"ext4": 10, "xfs": 6, "btrfs": 8}[kind], 200)
     longest = {"ext4": 120, "xfs": 120, "btrfs": 400}[kind]  # btrfs writes more for the same
     choose = random.Random(bound.seed)
     with Recorder(scratch, kind, programs) as recorder:

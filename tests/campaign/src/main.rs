@@ -18,7 +18,7 @@ use std::time::Instant;
 use compare::{compare, quieten_stock, Verdict};
 use mutate::{mutant, KINDS};
 
-const FILES: u64 = 1_000_000;
+const FILES: u64 = 300_000;
 const SEED: u64 = 8;
 const CHUNK: u64 = 4096;
 const KEPT: usize = 20; // reproducers a thread, of disagreements that may be millions

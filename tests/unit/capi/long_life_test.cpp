@@ -21,10 +21,6 @@ using testing::commit;
 using namespace testing;
 namespace fs = std::filesystem;
 
-size_t bounded(size_t small, size_t usual, size_t full) {
-  return testing::small_bound() ? small : testing::full_bound() ? full : usual;
-}
-
 // What this process holds. A sanitizer keeps freed memory for a while, so resident is 0 under one.
 struct Holds {
   size_t descriptors = 0, mappings = 0, resident = 0;

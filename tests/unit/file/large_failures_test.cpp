@@ -3,6 +3,7 @@
 // that recovery decides, what recovery makes of it.
 #include <cstring>
 
+#include "bound.h"
 #include "sim_env.h"
 #include "store_scene.h"
 
@@ -96,8 +97,9 @@ TEST_P(LargeFailures, ChangeTheFileIfNothingFails) {
 }
 
 TEST_P(LargeFailures, OfAnyCallLeaveTheOldFileOrAreDecidedByRecovery) {
+  EveryNth failing(3, 2);
   for (int error : {-EIO, FaultEnv::short_io + 0})
-    for (size_t n = 0;; ++n) {
+    for (size_t n = failing.first();; n += failing.step) {
       SimEnv disk = fresh_disk();
       FaultEnv env(disk);
       size_t calls = 0;
@@ -116,7 +118,7 @@ TEST_P(LargeFailures, OfAnyCallLeaveTheOldFileOrAreDecidedByRecovery) {
 }
 
 TEST_P(LargeFailures, OfWhoeverIsToldOfProgressCancelThem) {
-  for (size_t n = 0;; ++n) {
+  for (size_t n = 0;; n += bounded(3, 2, 1)) {
     SimEnv disk = fresh_disk();
     size_t told = 0;
     const Result<void> answer = change(disk, [&](uint64_t, uint64_t) { return told++ != n; });

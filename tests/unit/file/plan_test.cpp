@@ -46,11 +46,11 @@ class PlanTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(PlanTest, SaysToTheByteWhatIsWrittenSharedAndCopied) {
   constexpr uint64_t scale = uint64_t{3} << 20;
-  const int trials = testing::full_bound() ? 2000 : testing::small_bound() ? 40 : 150;
+  const size_t trials = bounded(40, 60, 2000);
   RandomModel model = random_model(7, scale);
   auto c = open(model.path);
   size_t patches = 0, publishes = 0;
-  for (int i = 0; i < trials && !HasFailure(); ++i) {
+  for (size_t i = 0; i < trials && !HasFailure(); ++i) {
     SCOPED_TRACE(text("transaction ", i));
     if (model.one_in(8)) c = open(model.path);
     auto begun = c->begin(model.options());

@@ -13,7 +13,7 @@ namespace {
 using namespace testing;
 using testing::parse;
 
-const uint64_t share = testing::small_bound() ? 10 : 1;
+const uint64_t share = testing::bounded(20, 5, 1);
 const uint64_t most = max_header_bytes / share;
 
 // One buffer for all; the helper parse() would copy 100 MB.
