@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, Cluster, ::testing::Values(First::patch, Fi
                          [](const auto &first) { return name_of(first.param); });
 
 TEST_P(Cluster, TwoHostsLeaveASerialOrderWhateverHappensAtAnyCall) {
-  const size_t step = full_bound() ? 1 : small_bound() ? 41 : 11;
+  const size_t step = full_bound() ? 1 : small_bound() ? 31 : 2;
   size_t tried = 0, exempt = 0, turn = 0;
   for (const Second second : {Second::patch, Second::patch_of_the_same_page, Second::publish, Second::recovery})
     for (const bool was_open : {false, true})

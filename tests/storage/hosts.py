@@ -75,7 +75,7 @@ class Hosts:
     hear of each other give up, as far as the filesystem does."""
 
     def __init__(self, folder, *options, life=42):
-        self.folder, self.life, self._stack, self.clients = folder, life, ExitStack(), []
+        self.folder, self.options, self.life, self._stack, self.clients = folder, options, life, ExitStack(), []
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self.network = Network(folder, self._stack)

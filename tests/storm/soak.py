@@ -3,10 +3,11 @@
 
     python3 tests/storm/soak.py --minutes 60 [--rig glusterfs] [--plot soak.svg]
 
-Two hosts are two clients of one server (tests/storage/hosts.py), of GlusterFS unless `--rig` says otherwise; with
-`--rig none`, or where there is none, both are this host. Half of the processes work on each. Memory, descriptors,
-mappings and the disk are sampled all the time. In the end the second half is held against the first, and all against
-limits; `--plot` draws the four curves. $LIBST_LIBRARY names the library, $ST_BUILD the build tree.
+Two hosts are two clients of one server (tests/storage/hosts.py), of GlusterFS unless `--rig` says otherwise. With
+`--rig none`, or where there is none, both are this host; `--dir` and `--other-host` name two mounts of one folder. Half
+of the processes work on each. Memory, descriptors, mappings and the disk are sampled all the time. In the end the
+second half is held against the first, and all against limits; `--plot` draws the four curves. $LIBST_LIBRARY names the
+library under test.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 KIB = 1024
 MIB = 1024 * KIB
+WARM = 30  # steps of a process before it is measured: buffers, pools and caches fill
 
 
 class Curve(NamedTuple):
@@ -169,6 +171,9 @@ def work(path, number):
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
     worker = Worker(path, number)
+    for _ in range(WARM):
+        worker.step()
+    print("warm", flush=True)
     while not stop:
         worker.step()
     worker.close()
@@ -207,17 +212,18 @@ def sample(pids, folder):
 
 
 def judged(samples):
-    """What is not flat, in words. The first tenth is left out: caches and pools fill."""
-    settled = samples[len(samples) // 10 :]
+    """What is not flat, in words."""
     wrong = []
     for name, curve in CURVES.items():
-        values = [s[name] for s in settled]
+        values = [s[name] for s in samples]
         half = len(values) // 2
         first, second = statistics.median(values[:half]), statistics.median(values[half:])
         if second > first * 1.1 + curve.room:
             wrong.append(f"{name}: {first / curve.unit:.1f} in the first half, {second / curve.unit:.1f} in the second")
         if max(values) > curve.most:
-            wrong.append(f"{name}: {max(values) / curve.unit:.1f} at most, and the limit is {curve.most / curve.unit:.1f}")
+            wrong.append(
+                f"{name}: {max(values) / curve.unit:.1f} at most, and the limit is {curve.most / curve.unit:.1f}"
+            )
     return wrong
 
 
@@ -225,7 +231,9 @@ def draw(samples, file):
     sys.path.insert(0, str(ROOT / "tests" / "bench"))
     import plots
 
-    plots.draw_each({c.title: [(s["seconds"], s[name] / c.unit) for s in samples] for name, c in CURVES.items()}, "seconds", file)
+    plots.draw_each(
+        {c.title: [(s["seconds"], s[name] / c.unit) for s in samples] for name, c in CURVES.items()}, "seconds", file
+    )
 
 
 class Result(NamedTuple):
@@ -247,6 +255,8 @@ def soak(folders, seconds, processes=4):
             worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             stack.callback(worker.kill)
             workers.append(worker)
+        for worker in workers:
+            worker.stdout.readline()
         samples, begin = [], time.monotonic()
         while (passed := time.monotonic() - begin) < seconds and not any(w.poll() for w in workers):
             samples.append({"seconds": passed, **sample([w.pid for w in workers], folders[0])})
@@ -263,8 +273,14 @@ def soak(folders, seconds, processes=4):
     return Result(samples, count, wrong)
 
 
-def _hosts(kind, stack):
+def _hosts(arguments, stack):
     """The folder that each of two hosts has, and what they are."""
+    kind = arguments.rig
+    if arguments.dir:
+        return [
+            arguments.dir,
+            arguments.other_host or arguments.dir,
+        ], "two mounts" if arguments.other_host else "one host"
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="libst-soak-")))
     sys.path.insert(0, str(ROOT / "tests" / "storage"))
     import clients
@@ -282,6 +298,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rig", default="glusterfs", choices=["glusterfs", "moosefs", "none"])
+    parser.add_argument("--dir", help="an empty folder, in place of a rig")
+    parser.add_argument("--other-host", metavar="FOLDER", help="another mount of it")
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
@@ -291,7 +309,7 @@ def main():
         path, number = arguments.work
         return work(path, int(number))
     with ExitStack() as stack:
-        folders, where = _hosts(arguments.rig, stack)
+        folders, where = _hosts(arguments, stack)
         result = soak(folders, arguments.minutes * 60, arguments.processes)
     print(f"{where}, {arguments.processes} processes, {arguments.minutes:g} minutes:", dict(result.count))
     for name, curve in CURVES.items():
