@@ -75,7 +75,7 @@ class Hosts:
     hear of each other give up, as far as the filesystem does."""
 
     def __init__(self, folder, *options, life=42):
-        self.folder, self.options, self.life, self._stack, self.clients = folder, options, life, ExitStack(), []
+        self.folder, self.life, self._stack, self.clients = folder, life, ExitStack(), []
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self.network = Network(folder, self._stack)
@@ -238,6 +238,7 @@ def make(kind, folder, **options):
     """A rig; its `mounts` are writable, and empty."""
     rig, words = RIGS[kind]
     made = rig(Path(folder), *words, **options)
+    made.kind = kind
     try:
         clients.disk.wait_until(lambda: is_writable(made.mounts[0]), f"{kind} to take a file")
     except BaseException:

@@ -53,6 +53,9 @@ OLD = "old bytes, perhaps for ever: its clients keep pages over a new open"
 ROWS = {
     "disk": Row("ext4, xfs, btrfs, tmpfs", "none, ", True),
     "glusterfs": Row("GlusterFS", "read and write: ", True, True, f"{REFRESH}, or a new open", OLD),
+    "glusterfs-fresh-opens": Row(
+        "GlusterFS with `--fopen-keep-cache=off`", "read and write: ", True, True, f"{REFRESH}, or a new open", OPEN
+    ),
     # The kernel calls its mounts "fuse", as those of many others.
     "moosefs": Row("MooseFS", "read, and write if ", True, True, REFRESH, OPEN),
     "others": Row(
