@@ -53,6 +53,21 @@ def draw(plot: Plot, points: list[dict], file: Path) -> None:
     plt.close(figure)
 
 
+def draw_each(curves: dict[str, list[tuple[float, float]]], x: str, file: Path) -> None:
+    """Curves that have nothing in common but their x: one above the other."""
+    figure, rows = plt.subplots(len(curves), sharex=True, figsize=(7, 1.7 * len(curves)))
+    for axes, (title, points) in zip(rows, curves.items()):
+        axes.plot(*zip(*points), color=OURS[0], linewidth=1.5)
+        axes.set_ylim(bottom=0)
+        axes.set_title(title, loc="left", fontsize=9)
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+    rows[-1].set_xlabel(x)
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+
+
 def main() -> None:
     points = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
     folder = Path(sys.argv[2])

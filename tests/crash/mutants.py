@@ -19,6 +19,7 @@ import concurrent.futures
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ SUITES = [
     "shards_crash",
     "journal_gone",
     "second_writer",
+    "cluster",
     "unit_os",
     "unit_newfile",
     "unit_journal",
@@ -52,6 +54,7 @@ class Mutant:
     old: str
     new: str
     quick: bool = False  # one of those that CI tries: it changes whole statements
+    rule: str = ""  # the variant of tests/model/hosts.pml that lacks the same
 
 
 JOURNAL = "core/journal/journal.cpp"
@@ -109,27 +112,33 @@ SYNC_DATA = "  if (auto synced = data.sync_data(); !synced) return Failed({std::
 # fmt: off
 MUTANTS = [
     # syncs
-    Mutant("hosts: a shared file read through the cache", PAST_CACHE, "  file->read_past_cache();\n", ""),
+    Mutant("hosts: a shared file read through the cache", PAST_CACHE, "  file->read_past_cache();\n", "", rule="STALE_READ"),
     Mutant("hosts: journals read through the cache", FOLDER_H,
-           " journal->read_like(dir_); ", " static_cast<void>(journal); "),
+           " journal->read_like(dir_); ", " static_cast<void>(journal); ", rule="STALE_LOOK"),
     Mutant("hosts: names believed from the cache", PAST_CACHE, "  env().renew_name(dir(), name_.c_str());\n", ""),
     Mutant("hosts: bytes locked, not pages", "core/os/range_lock.cpp",
-           "  if (!file.reads_past_cache()) return ranges;\n", "  if (!ranges.empty()) return ranges;\n"),
+           "  if (!file.reads_past_cache()) return ranges;\n", "  if (!ranges.empty()) return ranges;\n", rule="BYTE_LOCKS"),
     Mutant("hosts: a publish copies what the kernel remembers", TRANSFER, " && !from.reads_past_cache()", ""),
     Mutant("hosts: what another host took is staged anew under lost locks", STAGING,
            "  if (there || staged.journal.journal->file().reads_past_cache()) return there;\n", "  if (there) return there;\n"),
     Mutant("hosts: a refresh believes the cache", "core/file/data_file.cpp", "look(true)", "look(false)"),
     Mutant("hosts: a journal is asked for by a name that is remembered", CLAIM,
-           "  if (opened.reads_past_cache()) env.renew_name(folder, name.c_str());\n", ""),
+           "  if (opened.reads_past_cache()) env.renew_name(folder, name.c_str());\n", "", rule="NO_FENCE"),
     Mutant("hosts: a journal is acted on under its writer's name", CLAIM,
-           "  if (!dir.reads_past_cache() || !found.file || is_of_several(found)) return true;\n", "  if (found.size < UINT64_MAX) return true;\n"),
+           "  if (!dir.reads_past_cache() || !found.file || is_of_several(found)) return true;\n", "  if (found.size < UINT64_MAX) return true;\n", rule="NOT_CLAIMED"),
     Mutant("hosts: a journal is not read once more when it was claimed", CLAIM, "  ST_TRY(read_state(found));\n", ""),
-    Mutant("hosts: what committed while it was claimed is emptied", HOT_JOURNAL, "    if (found.waits()) return false;\n    if (ours)", "    if (ours)"),
+    Mutant("hosts: what committed while it was claimed is emptied", HOT_JOURNAL, "    if (found.waits()) return false;\n    if (ours)", "    if (ours)", rule="READ_BEFORE"),
     Mutant("hosts: a recoverer does not ask before it applies", RECOVER, "  ST_TRY(check_claimed(folder, name, hot));\n", ""),
     Mutant("hosts: a writer does not ask between its record and its data", PATCH,
-           "  if (auto found = there(); !found) {\n    // Another", "  if (auto found = there(); false) {\n    // Another"),
+           "  if (auto found = there(); !found) {\n    // Another", "  if (auto found = there(); false) {\n    // Another", rule="NO_CHECK_AFTER"),
     Mutant("hosts: a record that another has claimed is taken back", PATCH,
-           "const bool stands = journal.file().reads_past_cache() || journal", "const bool stands = journal"),
+           "const bool stands = journal.file().reads_past_cache() || journal", "const bool stands = journal", rule="TAKEN_BACK"),
+    Mutant("hosts: a parked journal is used again without a question", FOLDER,
+           "    if (taken.journal && check_beside(taken)) return taken;\n", "    if (taken.journal) return taken;\n", rule="REUSED_BLINDLY"),
+    Mutant("hosts: a size is believed from the cache", "core/os/file.cpp", "past_cache_ ? env_->fstat_synced(fd_, &s)", "past_cache_ ? env_->fstat(fd_, &s)"),
+    Mutant("hosts: a folder of journals is believed from the cache", FOLDER, "  if (has_other_hosts) at.renew();\n", ""),
+    Mutant("hosts: what leads elsewhere by now is not looked at again", EXCLUSIVE, "    if (!replaced) return locked;\n", "    static_cast<void>(replaced);\n    return locked;\n"),
+    Mutant("hosts: a file of the server's that was replaced ends the wait", "core/journal/lock_settled.cpp", "    if (!look && look.error().os_errno == ESTALE) continue;  // replaced on the server meanwhile\n", ""),
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
            "if (record_.is_undo())\n    ST_TRY(file_.sync());\n  if (name_durable_) return {};", quick=True),
     Mutant("no sync of the journal's folder", JOURNAL, "  ST_TRY(dir.sync());\n", "  static_cast<void>(dir);\n"),
@@ -455,6 +464,10 @@ MUTANTS = [
 # fmt: on
 
 
+# Variants of hosts.pml for what a server does, and no rule of libst's.
+NO_RULES = {"IN_FLIGHT"}
+
+
 def change(text: str, old: str, new: str):
     """`text` with its only `old` replaced, however lines are broken; None if it is not there once."""
     places = [i for i, c in enumerate(text) if not c.isspace()]
@@ -467,11 +480,14 @@ def change(text: str, old: str, new: str):
 
 def stale() -> list:
     """What is wrong with the list itself, of all mutants, also those that this run does not try."""
-    return [
+    wrong = [
         f'the text of "{mutant.name}" does not stand once in {mutant.file}'
         for mutant in MUTANTS
         if change((ROOT / mutant.file).read_text(), mutant.old, mutant.new) is None
     ]
+    model = set(re.findall(r"^hosts fault -D(\w+)$", (ROOT / "tests/model/run.sh").read_text(), re.MULTILINE))
+    wrong += [f"no mutant lacks the rule {rule} of hosts.pml" for rule in model - NO_RULES - {m.rule for m in MUTANTS}]
+    return wrong + [f"hosts.pml has no rule {m.rule}" for m in MUTANTS if m.rule and m.rule not in model]
 
 
 # What the copy of the sources has in core's base when several mutants are compiled at once.

@@ -238,6 +238,7 @@ def make(kind, folder, **options):
     """A rig; its `mounts` are writable, and empty."""
     rig, words = RIGS[kind]
     made = rig(Path(folder), *words, **options)
+    made.kind = kind
     try:
         clients.disk.wait_until(lambda: is_writable(made.mounts[0]), f"{kind} to take a file")
     except BaseException:

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import clients
 import disk
 import hosts
+import hosts_table
 import model
 import pytest
+import safetensors.numpy
 import st_abi
 from object_store import Gcsfuse, ObjectStore
 
@@ -254,41 +257,38 @@ def test_sshfs_is_for_writers_of_one_host(sshfs):
         pass
 
 
-# What the table in README.md has, by the way that a sentence of `stctl io` begins.
-SAID = {
-    "none, ": "no other hosts",
-    "read only: ": "no",
-    "read and write: ": "yes",
-    "read, and write if ": "if it locks",
-}
+def _agrees(row, path):
+    """What README's table has is what `stctl io` says."""
+    return _other_hosts(path).startswith(hosts_table.ROWS[row].says)
 
 
-def _in_readme(filesystem):
-    """The column of writers on several hosts."""
-    text = (st_abi.ROOT / "README.md").read_text().partition("### Workers on several hosts")[2].partition("\n#")[0]
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
-    found = [row for row in rows if filesystem in row.split("|")[1]]
-    assert len(found) == 1, f"{filesystem} has {len(found)} rows in README.md"
-    return found[0].split("|")[3].strip()
+def test_the_table_says_what_a_rig_can(rig, two):
+    """Who is kept out by a lock, and from when on a reader elsewhere sees a commit."""
+    here, there = two
+    row = hosts_table.ROWS[rig.kind]
+    assert _agrees(rig.kind, here)
+    at_once = st_abi.st_h.ST_TIMEOUT_NONE
+    for path, excluded in ((here, row.locks_here), (there, row.locks_elsewhere)):
+        with st_abi.File(path, lock_timeout_ms=at_once) as other, _lock_begin(here, 2), st_abi.refused("ST_E_BUSY"):
+            assert excluded
+            other.update("t2", model.new(2, 1))
+    with st_abi.File(here) as writer, st_abi.File(there, writable=False) as reader:
+        stock = safetensors.numpy.load_file(there)["t4"].tobytes()
+        assert reader.read("t4") == stock
+        writer.update("t4", model.new(4, 1))
+        with st_abi.File(there, writable=False) as fresh:
+            assert fresh.read("t4") == model.new(4, 1) or "new open" not in row.libst
+        reader.refresh()
+        assert reader.read("t4") == model.new(4, 1)
+        stock_again = safetensors.numpy.load_file(there)["t4"].tobytes()
+        assert stock_again == (model.new(4, 1) if row.stock == hosts_table.OPEN else stock)
 
 
-def _says(path):
-    sentence = _other_hosts(path)
-    return next(word for begin, word in SAID.items() if sentence.startswith(begin))
+def test_the_table_says_what_sshfs_can(sshfs):
+    assert _agrees("sshfs", model.put_model(sshfs[0]))
 
 
-def test_readme_says_what_a_rig_can(rig, two):
-    if isinstance(rig, hosts.MooseFs):  # whose mounts the kernel calls "fuse", as those of many others
-        assert (_says(two[0]), _in_readme("MooseFS")) == ("if it locks", "yes")
-    else:
-        assert _says(two[0]) == _in_readme("GlusterFS") == "yes"
-
-
-def test_readme_says_what_sshfs_can(sshfs):
-    assert _says(model.put_model(sshfs[0])) == _in_readme("sshfs") == "no"
-
-
-def test_readme_says_what_a_bucket_can(scratch):
+def test_the_table_says_what_a_bucket_can(scratch):
     if why := clients.lacking("gcsfuse", "fake-gcs-server", "toxiproxy"):
         pytest.skip(why)
     store = ObjectStore(scratch)
@@ -296,8 +296,22 @@ def test_readme_says_what_a_bucket_can(scratch):
         stack.enter_context(store)
         store.put("model.safetensors", model.file_bytes())
         mount = stack.enter_context(Gcsfuse(store, scratch / "bucket")).mountpoint
-        assert _says(mount / "model.safetensors") == _in_readme("gcsfuse") == "no"
+        assert _agrees("bucket", mount / "model.safetensors")
 
 
-def test_readme_says_what_a_disk_can(any_disk):
-    assert _says(model.put_model(any_disk)) == _in_readme("ext4") == "no other hosts"
+def test_the_table_says_what_a_disk_can(any_disk):
+    assert _agrees("disk", model.put_model(any_disk))
+
+
+def test_nothing_grows(rig, bound, tell):
+    """Four processes on two hosts do all that libst does to one file: memory, descriptors and disk are flat."""
+    if rig.kind != "glusterfs":
+        pytest.skip("on GlusterFS alone")
+    folders = [mount / "soak" for mount in rig.mounts]
+    folders[0].mkdir()
+    command = [sys.executable, st_abi.ROOT / "tests" / "storm" / "soak.py", "--minutes", bound(0.3, 60)]
+    command += ["--dir", folders[0], "--other-host", folders[1]]
+    environment = {**os.environ, "LIBST_LIBRARY": str(st_abi.LIBRARY)}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tell(1, "soak", done.stdout.splitlines()[0])

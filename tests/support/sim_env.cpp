@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/hash.h"
@@ -215,6 +216,13 @@ std::vector<std::string> SimEnv::names(const std::string &folder) const {
 }
 
 int SimEnv::openat(int dir, const char *path, int flags, mode_t mode) {
+  constexpr std::string_view itself = "/proc/self/fd/";
+  if (std::string_view(path).starts_with(itself)) {
+    const auto open = files_.find(std::atoi(path + itself.size()));
+    if (open == files_.end()) return -ENOENT;
+    files_[next_fd_] = open->second;
+    return next_fd_++;
+  }
   if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
   uint64_t parent;
   std::string name;
@@ -240,7 +248,7 @@ int SimEnv::openat(int dir, const char *path, int flags, mode_t mode) {
 
 int SimEnv::close(int fd) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   std::erase_if(locks_[open->second], [fd](const Lock &l) { return l.fd == fd; });
   files_.erase(open);
   return 0;
@@ -248,13 +256,13 @@ int SimEnv::close(int fd) {
 
 ssize_t SimEnv::pread(int fd, void *buffer, size_t n, uint64_t offset) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   return static_cast<ssize_t>(disk_.inodes.at(open->second)->now.read(offset, static_cast<char *>(buffer), n));
 }
 
 ssize_t SimEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   changing();
   SimInode &inode = change(open->second);
   const uint64_t grows = offset + n > inode.now.size ? offset + n - inode.now.size : 0;
@@ -272,7 +280,7 @@ ssize_t SimEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {
 
 int SimEnv::ftruncate(int fd, uint64_t size) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   changing();
   SimInode &inode = change(open->second);
   inode.now.resize(size);
@@ -284,7 +292,8 @@ int SimEnv::clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint6
   constexpr uint64_t block = 4096;
   if (!reflink && !disk_.reflinks) return -EOPNOTSUPP;
   const auto source = files_.find(from_fd), target = files_.find(to_fd);
-  if (source == files_.end() || target == files_.end()) return -EBADF;
+  if (source == files_.end()) return no_file(from_fd);
+  if (target == files_.end()) return no_file(to_fd);
   const SimBytes &bytes = disk_.inodes.at(source->second)->now;
   if (from >= bytes.size) return -EINVAL;
   if (n == 0) n = bytes.size - from;
@@ -309,7 +318,7 @@ ssize_t SimEnv::copy_range(int to_fd, int from_fd, uint64_t from, uint64_t n, ui
 
 int SimEnv::fallocate(int fd, int, uint64_t offset, uint64_t n) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   changing();
   SimInode &inode = change(open->second);
   if (offset + n <= inode.now.size) return 0;
@@ -328,7 +337,7 @@ const char *SimEnv::getenv(const char *name) {
 // The pages of this range go to the device's cache, as they are now. What a failure has not written is forgotten.
 int SimEnv::wait_range(int fd, uint64_t offset, uint64_t n) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   changing();
   const int fault = sync_fault ? sync_fault() : 0;
   const uint64_t from = round_down(offset, sim_block), until = round_up(offset + n, sim_block);
@@ -368,9 +377,9 @@ void SimEnv::flush_device() {
 
 int SimEnv::fsync(int fd) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   changing();
-  const int fault = sync_fault ? sync_fault() : 0;
+  const int fault = lost_writes_.erase(fd) ? -EIO : sync_fault ? sync_fault() : 0;
   if (fault == 0) flush_device();
   // A failed sync may have written some of it. What it has not written of a file is forgotten, and no later sync will
   // make it good; names are still to be written.
@@ -384,6 +393,22 @@ int SimEnv::fsync(int fd) {
     return written;
   });
   return fault;
+}
+
+void SimEnv::restart(bool loses_writes) {
+  locks_.clear();
+  if (!loses_writes) return;
+  const auto changes = pending_changes(disk_);
+  std::vector<uint32_t> keep;
+  for (const SimChange &c : changes) keep.push_back(c.is_entry);
+  for (const auto &[fd, inode] : files_)
+    if (!disk_.inodes.at(inode)->pending.empty()) lost_writes_.insert(fd);
+  disk_ = after_cut(disk_, changes, keep);
+  std::erase_if(files_, [&](const auto &open) {
+    const bool is_gone = !disk_.inodes.contains(open.second);
+    if (is_gone) stale_.insert(open.first);
+    return is_gone;
+  });
 }
 
 uint64_t SimEnv::links(uint64_t inode) const {
@@ -407,7 +432,7 @@ void SimEnv::fill(uint64_t inode, struct stat *out) const {
 
 int SimEnv::fstat(int fd, struct stat *out) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   fill(open->second, out);
   return 0;
 }
@@ -444,7 +469,7 @@ int SimEnv::readlinkat(int dir, const char *path, std::string *) {
 
 int SimEnv::list(int dir, std::vector<std::string> *out) {
   const auto open = files_.find(dir);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(dir);
   out->clear();
   for (const auto &[name, child] : disk_.inodes.at(open->second)->entries) out->push_back(name);
   return 0;
@@ -511,7 +536,7 @@ int SimEnv::move(int from_dir, const char *from, int to_dir, const char *to) {
 
 int SimEnv::lock(int fd, int command, struct flock *lock) {
   const auto open = files_.find(fd);
-  if (open == files_.end()) return -EBADF;
+  if (open == files_.end()) return no_file(fd);
   std::vector<Lock> &held = locks_[open->second];
   const auto begin = static_cast<uint64_t>(lock->l_start);
   const uint64_t end = lock->l_len == 0 ? UINT64_MAX : begin + static_cast<uint64_t>(lock->l_len);

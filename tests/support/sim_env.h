@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,11 @@ class SimEnv : public os::Env {
   std::vector<std::string> names(const std::string &folder) const;
   bool exists(const std::string &path) const { return resolve(path) != 0; }
 
+  // As the server of several hosts: it was killed, and runs again. No lock is left. Names are as they were, since a
+  // server makes them durable before it answers. Bytes that were not synced may be gone; then each descriptor of that
+  // file fails its next sync. Open files stay open but for those without a name.
+  void restart(bool loses_writes);
+
   // Called before every call that changes the disk.
   std::function<void()> before_change;
   // A failed sync of a file loses what was pending, as on Linux: it stays visible,
@@ -198,12 +204,14 @@ class SimEnv : public os::Env {
   void flush_device();
   void fill(uint64_t inode, struct stat *out) const;
   uint64_t links(uint64_t inode) const;
+  int no_file(int fd) const { return stale_.contains(fd) ? -ESTALE : -EBADF; }
   void changing() {
     if (before_change) before_change();
   }
 
   SimDisk disk_;
-  std::map<int, uint64_t> files_;  // descriptor to inode
+  std::map<int, uint64_t> files_;      // descriptor to inode
+  std::set<int> lost_writes_, stale_;  // descriptors, since a restart
   std::map<uint64_t, std::vector<Lock>> locks_;
   int next_fd_ = 1000;
   uint64_t clock_us_ = 0, clones_ = 0;

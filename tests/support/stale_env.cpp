@@ -21,7 +21,14 @@ void move_away(struct stat *s) {
 }  // namespace
 
 StaleEnv::~StaleEnv() {
+  forget_all();
+}
+
+void StaleEnv::forget_all() {
   for (const auto &[name, entry] : names_) under_.close(entry.fd);
+  names_.clear();
+  pages_.clear();
+  stats_.clear();
 }
 
 ino_t StaleEnv::inode(int fd) {
@@ -76,8 +83,9 @@ int StaleEnv::openat_without_links(int dir, const char *path, int flags) {
 }
 
 int StaleEnv::lock(int fd, int command, struct flock *lock) {
-  if (command == F_OFD_SETLK) locked_.insert(fd);
-  return FaultEnv::lock(fd, command, lock);
+  const int r = FaultEnv::lock(fd, command, lock);
+  if (command == F_OFD_SETLK && r == 0) locked_.insert(fd);
+  return r;
 }
 
 void StaleEnv::lose_locks() {

@@ -21,7 +21,9 @@ class StaleEnv : public FaultEnv {
   ~StaleEnv() override;
 
   // As of a host that the server has not heard of for too long.
-  void lose_locks();
+  virtual void lose_locks();
+  // Its memory was needed for something else.
+  void forget_all();
 
   int lock(int fd, int command, struct flock *lock) override;
   int openat(int dir, const char *path, int flags, mode_t mode) override;
@@ -44,6 +46,10 @@ class StaleEnv : public FaultEnv {
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override;
   int mmap(size_t, int, int, int, void **) override { return -ENODEV; }
 
+ protected:
+  os::Env &under_;
+  std::set<int> locked_;  // descriptors
+
  private:
   using Page = std::array<char, 4096>;
   using Name = std::pair<ino_t, std::string>;
@@ -57,8 +63,7 @@ class StaleEnv : public FaultEnv {
   void forget(int dir, const char *name);
   void forget_file(ino_t inode);
 
-  os::Env &under_;
-  std::set<int> direct_, locked_;
+  std::set<int> direct_;
   std::map<std::pair<ino_t, uint64_t>, std::pair<Page, size_t>> pages_;  // and how many bytes of it there were
   std::map<ino_t, struct stat> stats_;
   std::map<Name, Entry> names_;
