@@ -29,17 +29,6 @@ bool is_encoded(const Head &head) {
   return !encoding.empty() && encoding != "identity" && encoding != "aws-chunked";
 }
 
-// "403 AccessDenied: Access Denied (request id 17A5)"
-std::string said(const Answer &answer, const ErrorBody &body) {
-  std::string out = text(answer.head.code);
-  if (!body.code.empty()) out += " " + body.code;
-  if (!body.message.empty()) out += ": " + body.message;
-  for (const char *name : {"x-amz-request-id", "x-request-id", "x-ms-request-id", "x-guploader-uploadid"})
-    if (const std::string_view id = answer.head.field(name); !id.empty())
-      return out + " (request id " + printable(id) + ")";
-  return out;
-}
-
 Verdict end(Status status, const std::string &message) {
   return {Next::give_up, error(status, message)};
 }
@@ -59,7 +48,7 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
   if (answer.cut != Cut::none && !answer.fitted) return again(answer, answer.why);
   if (code == 200 || code == 206) return std::nullopt;
   const ErrorBody body = parse_error_body(answer.text);
-  const std::string sentence = "the server answered " + said(answer, body);
+  const std::string sentence = "the server answered " + said(answer);
   if (code == 412) return end(Status::file_changed, sentence + "; the object was replaced since it was opened");
   if (code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505) || body.code == "RequestTimeout")
     return again(answer, sentence);
@@ -68,6 +57,8 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
   if (*there) return Verdict{Next::elsewhere, error(Status::io, sentence)};
   if (code == 401 || code == 403 || body.code == "ExpiredToken" || body.code == "InvalidToken")
     return end(Status::permission, sentence + site.asked_as());
+  // Azure says 409 where a container is not for everybody.
+  if (body.code == "PublicAccessNotPermitted") return end(Status::permission, sentence + site.asked_as());
   if (code == 404 || code == 410)
     return while_reading ? end(Status::file_changed, sentence + "; the object was removed since it was opened")
                          : end(Status::no_file, sentence);
@@ -87,6 +78,7 @@ bool is_range(const Head &head, uint64_t first, uint64_t n, uint64_t total) {
 }
 
 bool is_version(const Head &head, const Version &version) {
+  if (!version.generation.empty()) return head.field("x-goog-generation") == version.generation;
   if (!version.etag.empty()) return head.field("etag") == version.etag;
   return version.modified.empty() || head.field("last-modified") == version.modified;
 }
@@ -150,7 +142,8 @@ Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
 Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version) {
   const Head &head = answer.head;
   const auto range = parse_content_range(head.field("content-range"));
-  *version = {std::string(head.field("etag")), std::string(head.field("last-modified")), 0};
+  *version = {std::string(head.field("etag")), std::string(head.field("last-modified")), 0,
+              std::string(head.field("x-goog-generation"))};
   // There is no range of nothing, and nothing else has none that begins at 0. S3 does not even say the size.
   if (head.code == 416 && answer.cut == Cut::none && (!range || range->total == 0u)) return {};
   if (auto refused = refusal(answer, site, false)) return std::move(*refused);
