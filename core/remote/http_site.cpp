@@ -8,8 +8,6 @@
 namespace st::remote {
 namespace {
 
-constexpr uint32_t most_redirects = 8;
-
 class HttpSite final : public Site {
  public:
   HttpSite(std::string shown, std::string url, Secret token, std::string asked_as, Ask ask)
@@ -36,7 +34,7 @@ class HttpSite final : public Site {
     const std::lock_guard lock(mutex_);
     if (keys != found_again_) return true;
     auto there = first_;
-    for (uint32_t redirects = 0; redirects <= most_redirects; ++redirects) {
+    for (uint32_t redirects = 0; redirects < 8; ++redirects) {
       Question question;
       question.request = there->request(0, 1, {}, unix_time);
       const Answer answer = ask_(question);

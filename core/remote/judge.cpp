@@ -33,6 +33,11 @@ Verdict end(Status status, const std::string &message) {
   return {Next::give_up, error(status, message)};
 }
 
+// Of an answer that refuses nothing, and is wrong.
+Verdict wrong(const Answer &answer, Status status, const std::string &message) {
+  return end(status, message + request_id(answer.head));
+}
+
 Verdict again(const Answer &answer, const std::string &message) {
   Verdict out{Next::again, error(Status::io, message)};
   std::string_view after = answer.head.field("retry-after");
@@ -67,9 +72,9 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
 
 std::optional<Verdict> wrong_encoding(const Answer &answer) {
   if (!is_encoded(answer.head)) return std::nullopt;
-  return end(Status::unsupported,
-             text("the server answers in the encoding ", in_quotes(answer.head.field("content-encoding")),
-                  ", of which there are no ranges; store the object without one"));
+  return wrong(answer, Status::unsupported,
+               text("the server answers in the encoding ", in_quotes(answer.head.field("content-encoding")),
+                    ", of which there are no ranges; store the object without one"));
 }
 
 bool is_range(const Head &head, uint64_t first, uint64_t n, uint64_t total) {
@@ -126,14 +131,15 @@ Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
   if (auto encoded = wrong_encoding(answer)) return std::move(*encoded);
   if (!is_version(answer.head, asked.version)) {
     if (asked.version.etag.empty() || !answer.head.field("etag").empty())
-      return end(Status::file_changed, "the object was replaced since it was opened");
-    return end(Status::io, "the server does not say of which version its answer is");
+      return wrong(answer, Status::file_changed, "the object was replaced since it was opened");
+    return wrong(answer, Status::io, "the server does not say of which version its answer is");
   }
   if (!answer.fitted)
-    return end(Status::io, text("the server answered ", answer.head.code, " with the range ",
-                                in_quotes(answer.head.field("content-range")), " where bytes ", asked.first, " to ",
-                                asked.first + asked.n - 1, " of ", asked.version.size, " were asked for"));
-  if (answer.too_long) return end(Status::io, "the server sent more bytes than it said");
+    return wrong(answer, Status::io,
+                 text("the server answered ", answer.head.code, " with the range ",
+                      in_quotes(answer.head.field("content-range")), " where bytes ", asked.first, " to ",
+                      asked.first + asked.n - 1, " of ", asked.version.size, " were asked for"));
+  if (answer.too_long) return wrong(answer, Status::io, "the server sent more bytes than it said");
   if (answer.received < asked.n)
     return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
   return {};
@@ -149,19 +155,20 @@ Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Versi
   if (auto refused = refusal(answer, site, false)) return std::move(*refused);
   if (auto encoded = wrong_encoding(answer)) return std::move(*encoded);
   if (head.code == 200 && (!answer.fitted || answer.too_long))
-    return end(Status::unsupported, text("the server gives no ranges of it, and it is longer than the ", room,
-                                         " bytes that libst takes as a whole; download it, and open the file"));
+    return wrong(answer, Status::unsupported,
+                 text("the server gives no ranges of it, and it is longer than the ", room,
+                      " bytes that libst takes as a whole; download it, and open the file"));
   if (!answer.fitted || answer.too_long)
-    return end(Status::io,
-               text("the server answered ", head.code, " with the range ", in_quotes(head.field("content-range")),
-                    " where the first ", room, " bytes were asked for"));
+    return wrong(answer, Status::io,
+                 text("the server answered ", head.code, " with the range ", in_quotes(head.field("content-range")),
+                      " where the first ", room, " bytes were asked for"));
   const auto length = head.code == 206 ? std::optional(range->last + 1) : parse_length(head.field("content-length"));
   if (answer.cut != Cut::none || (length && answer.received < *length))
     return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
   version->size = head.code == 206 ? *range->total : answer.received;
   if (version->size > answer.received && !version->known())
-    return end(Status::unsupported,
-               "the server gives neither an ETag nor a Last-Modified, so nothing says that parts are of one version");
+    return wrong(answer, Status::unsupported,
+                 "the server gives neither an ETag nor a Last-Modified, so nothing says that parts are of one version");
   return {};
 }
 

@@ -8,10 +8,7 @@
 namespace st::remote {
 namespace {
 
-// Where none is found, one is looked for again after so many seconds.
-constexpr int64_t nobody_there = 300;
-
-constexpr AwsNames names = {"/AccessKeyId", "/SecretAccessKey", "/Token", "/Expiration"};
+constexpr AwsNames metadata_names = {"/AccessKeyId", "/SecretAccessKey", "/Token", "/Expiration"};
 
 Question beside(std::string url, std::vector<std::string> fields) {
   Question out = get(std::move(url), std::move(fields));
@@ -42,7 +39,7 @@ Result<Origin> container(const Surroundings &from) {
                     auto text = from.file(*file);
                     if (!text)
                       return fail(Status::permission, in_quotes(*file),
-                                  ", which AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE names, cannot be read");
+                                  ", which AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE metadata_names, cannot be read");
                     token = std::string(trimmed(*text));
                     wipe(*text);
                   }
@@ -52,7 +49,7 @@ Result<Origin> container(const Surroundings &from) {
                   if (!token.empty()) question.request.fields.push_back("authorization: " + token.shown_to_the_store());
                   Answer answer = from.ask(question);
                   const auto json = json_of(answer);
-                  auto out = json ? keys_in(*json, names, "the container") : std::nullopt;
+                  auto out = json ? keys_in(*json, metadata_names, "the container") : std::nullopt;
                   if (!out) return refused_by(service, answer);
                   return *std::move(out);
                 }};
@@ -86,7 +83,7 @@ Origin instance(const Surroundings &from) {
             if (answer.cut != Cut::none || answer.head.code != 200 || role.empty()) return refused_by(service, answer);
             answer = ask(roles + role, "GET", field);
             const auto json = json_of(answer);
-            auto out = json ? keys_in(*json, names, "this instance's role " + in_quotes(role)) : std::nullopt;
+            auto out = json ? keys_in(*json, metadata_names, "this instance's role " + in_quotes(role)) : std::nullopt;
             if (!out) return refused_by(service, answer);
             return *std::move(out);
           }};

@@ -17,6 +17,7 @@ class AwsProfiles {
 
   // AWS_PROFILE, or "default".
   const std::string &name() const { return name_; }
+  AwsProfiles() = default;
   ~AwsProfiles();
   AwsProfiles(AwsProfiles &&) = default;
   AwsProfiles &operator=(AwsProfiles &&) = default;

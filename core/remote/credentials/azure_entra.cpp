@@ -1,20 +1,12 @@
 #include "remote/ascii.h"
 #include "remote/credentials/azure_keys.h"
+#include "remote/credentials/oauth.h"
 #include "remote/url.h"
 
 namespace st::remote {
 namespace {
 
-constexpr int64_t nobody_there = 300;
 constexpr const char *resource = "https://storage.azure.com/";
-
-Result<Granted> token_in(Answer answer, int64_t now, std::string_view service, const std::string &found_in) {
-  const auto json = json_of(answer);
-  Secret token = json ? json->text("/access_token") : "";
-  if (token.empty()) return refused_by(service, answer);
-  const auto ends = json->number("/expires_on"), lasts = json->number("/expires_in");
-  return Granted{Keys{{}, {}, std::move(token)}, found_in, ends ? *ends : now + lasts.value_or(3600)};
-}
 
 // An application that proves itself by a secret, or by the token of a cluster.
 Origin application(const Surroundings &from, const std::string &tenant, const std::string &client) {

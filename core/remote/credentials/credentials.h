@@ -29,6 +29,9 @@ struct Granted {
   std::optional<int64_t> ends = {};  // unix time
 };
 
+// Where a service that gives keys is not found, it is looked for again after so many seconds.
+inline constexpr int64_t nobody_there = 300;
+
 // Where keys come from.
 struct Origin {
   // Two of one name give the same keys; it has no secrets. Empty: no service is asked, so nothing is kept.

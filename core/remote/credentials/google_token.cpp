@@ -7,8 +7,7 @@
 namespace st::remote {
 namespace {
 
-constexpr int64_t nobody_there = 300;
-constexpr std::string_view service = "Google's token service";
+constexpr std::string_view googles = "Google's token service";
 
 // Where an account's file says to ask. Status permission: where its secrets must not go.
 Result<std::string> token_url(const Surroundings &from, const Json &file, const char *pointer) {
@@ -36,7 +35,7 @@ Result<Granted> service_account(const Surroundings &from, const Json &file, int6
                                                 form({{"grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"},
                                                       {"assertion", *jwt_rs256(claims, key)}}));
                                   }),
-                  now, service, "the service account " + in_quotes(mail));
+                  now, googles, "the service account " + in_quotes(mail));
 }
 
 Result<Granted> authorized_user(const Surroundings &from, const Json &file, int64_t now) {
@@ -46,7 +45,7 @@ Result<Granted> authorized_user(const Surroundings &from, const Json &file, int6
                                            {"client_id", file.text("/client_id")},
                                            {"client_secret", secret.shown_to_the_store()},
                                            {"refresh_token", refresh.shown_to_the_store()}}))),
-                  now, service, "the user of `gcloud auth application-default login`");
+                  now, googles, "the user of `gcloud auth application-default login`");
 }
 
 Origin of_file(const Surroundings &from, const std::string &path) {
@@ -86,13 +85,6 @@ Origin metadata_server(const Surroundings &from) {
 }
 
 }  // namespace
-
-Result<Granted> token_in(Answer answer, int64_t now, std::string_view by, const std::string &found_in) {
-  const auto json = json_of(answer);
-  Secret token = json ? json->text("/access_token") : "";
-  if (token.empty()) return refused_by(by, answer);
-  return Granted{Keys{{}, {}, std::move(token)}, found_in, now + json->number("/expires_in").value_or(3600)};
-}
 
 Result<Origin> google_token(const Surroundings &from) {
   if (const auto path = from.variable("GOOGLE_APPLICATION_CREDENTIALS")) {

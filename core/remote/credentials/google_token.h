@@ -5,6 +5,7 @@
 #include <string>
 
 #include "remote/credentials/credentials.h"
+#include "remote/credentials/oauth.h"
 #include "remote/surroundings.h"
 
 namespace st::remote {
@@ -15,9 +16,6 @@ Result<Origin> google_token(const Surroundings &from);
 
 // A token of an account of another kind of cloud or of a cluster: `file` is of the type external_account.
 Result<Granted> external_account(const Surroundings &from, const Json &file);
-
-// The token that a service of OAuth answered with, which is said to end in some seconds.
-Result<Granted> token_in(Answer answer, int64_t now, std::string_view service, const std::string &found_in);
 
 inline constexpr std::string_view google_scope = "https://www.googleapis.com/auth/devstorage.read_only";
 
