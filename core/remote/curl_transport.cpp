@@ -232,6 +232,7 @@ class CurlTransport final : public Transport {
     curl_slist_free_all(flight.fields);
     for (std::string &field : flight.request.fields) wipe(field);
     wipe(flight.request.body);
+    wipe(flight.request.url);  // which may be signed
     idle_.push_back(easy);
     Answer answer = std::move(flight.answer);
     flights_.erase(found);

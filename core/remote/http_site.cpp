@@ -42,7 +42,7 @@ class HttpSite final : public Site {
       if (!next || !*next) {
         const bool found = next && answer.cut == Cut::none && (answer.head.code == 200 || answer.head.code == 206);
         if (!found) return false;
-        url_ = there->url_;
+        url_ = there->url();
         ++found_again_;
         return true;
       }
@@ -54,29 +54,33 @@ class HttpSite final : public Site {
  protected:
   void address(Request *request, std::map<std::string, std::string> fields, const Version & /*version*/,
                int64_t /*unix_time*/) const override {
-    const std::lock_guard lock(mutex_);
-    request->url = url_;
+    request->url = url();
     put(request, fields);
     if (!token_.empty()) request->fields.push_back("authorization: Bearer " + token_.shown_to_the_store());
   }
 
  private:
+  std::string url() const {
+    const std::lock_guard lock(mutex_);
+    return url_;
+  }
   // Where a redirect leads; null: it is none.
   Result<std::shared_ptr<const HttpSite>> led_by(const Answer &answer) const {
     const int code = answer.head.code;
     if (code != 301 && code != 302 && code != 303 && code != 307 && code != 308) return nullptr;
-    const std::string next = resolved(url_, answer.head.field("location"));
-    const std::string here = origin_of(url_), origin = origin_of(next), scheme = origin.substr(0, origin.find(':'));
+    const std::string url = this->url();
+    const std::string next = resolved(url, answer.head.field("location"));
+    const std::string here = origin_of(url), origin = origin_of(next), scheme = origin.substr(0, origin.find(':'));
     if (scheme != here.substr(0, here.find(':')))
       return fail(Status::unsupported, in_quotes(shown()), " redirects to ",
                   origin.empty() ? "a URL that is none" : in_quotes(without_secrets(next)),
                   "; libst follows a redirect only within one scheme", request_id(answer.head));
-    if (scheme == "http" && is_loopback(host_of(url_)) && !is_loopback(host_of(next)))
+    if (scheme == "http" && is_loopback(host_of(url)) && !is_loopback(host_of(next)))
       return fail(Status::unsupported, in_quotes(shown()), " redirects to ", in_quotes(without_secrets(next)),
                   ", which is not encrypted; use https://", request_id(answer.head));
     // A token is not sent to another host, and to none after that.
     auto there = std::make_shared<HttpSite>(shown(), next, origin == here ? token_ : Secret(), asked_as_, ask_);
-    there->first_ = first_ ? first_ : std::make_shared<const HttpSite>(shown(), url_, token_, asked_as_, ask_);
+    there->first_ = first_ ? first_ : std::make_shared<const HttpSite>(shown(), url, token_, asked_as_, ask_);
     return there;
   }
 

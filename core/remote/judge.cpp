@@ -33,7 +33,7 @@ Verdict end(Status status, const std::string &message) {
   return {Next::give_up, error(status, message)};
 }
 
-// Of an answer that refuses nothing, and is wrong.
+// The answer refuses nothing, and is wrong.
 Verdict wrong(const Answer &answer, Status status, const std::string &message) {
   return end(status, message + request_id(answer.head));
 }

@@ -65,7 +65,7 @@ Result<Url> parse_url(std::string_view text) {
     if (out.host.empty() || out.path.empty())
       return fail(Status::invalid_argument, in_quotes(text), " names no ", out.scheme == "hf" ? "file" : "object",
                   "; a URL is ", form);
-    // Of S3 and Azure, it becomes a part of a host's name, or of a path that is signed.
+    // It becomes a part of a host's name, or of a path that is signed.
     if (out.scheme != "hf" && out.host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                                          "0123456789.-_$") != out.host.npos)
       return fail(Status::invalid_argument, in_quotes(out.host), " is no name of a bucket");

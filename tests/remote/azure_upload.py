@@ -6,7 +6,7 @@ import urllib.parse
 import urllib.request
 from email.utils import formatdate
 
-# Of every emulator: https://learn.microsoft.com/azure/storage/common/storage-use-azurite
+# Every emulator has them: https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 

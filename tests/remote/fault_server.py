@@ -22,6 +22,7 @@ class FaultServer:
         self.script: list = []
         self.requests: list = []  # the ranges that were asked for
         self.signed: list = []  # what each was signed by
+        self.links = 0  # that the Hub gave
         self._object, self._second, self._etag = first, second, '"first"'
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -34,7 +35,10 @@ class FaultServer:
                 pass
 
             def do_GET(self):
-                outer._answer(self)
+                if self.path.startswith("/owner/model/resolve/main/"):
+                    outer._lead(self)
+                else:
+                    outer._answer(self)
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = False
@@ -52,6 +56,15 @@ class FaultServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def _lead(self, to: BaseHTTPRequestHandler):
+        """As a Hub, to a link that expires."""
+        with self._lock:
+            self.links += 1
+        to.send_response(302)
+        to.send_header("Location", f"/model.safetensors?signature=hidden{self.links}")
+        to.send_header("Content-Length", "0")
+        to.end_headers()
 
     def _answer(self, to: BaseHTTPRequestHandler):
         with self._lock:

@@ -152,6 +152,16 @@ def test_what_is_signed_follows_no_redirect(signed):
         libst.open("s3://bucket/model.safetensors")
 
 
+def test_a_link_of_the_hub_that_ends_amid_a_read(faults, arrays, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", faults.url.rsplit("/", 1)[0])
+    faults.script = [None, None, 403]
+    check(libst.load("hf://owner/model/model.safetensors"), arrays)
+    assert faults.links == 2
+    faults.script = [None] * len(faults.requests) + [403] * 100
+    with fails(Status.PERMISSION, match="403 ScriptedFault.*request id REQUEST17"):
+        libst.open("hf://owner/model/model.safetensors")
+
+
 def test_a_service_account_of_google(google_store, tokens, tmp_path, monkeypatch):
     """fake-gcs-server takes any token, so what the token's service was asked is looked at."""
     key = subprocess.run(["openssl", "genrsa", "2048"], capture_output=True, text=True, check=True).stdout

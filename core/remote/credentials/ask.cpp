@@ -26,10 +26,15 @@ Ask asks_by(NewTransport new_transport) {
 
 std::string form(std::initializer_list<std::pair<std::string_view, std::string_view>> parts) {
   std::string out;
+  size_t longest = 0;
+  for (const auto &[name, value] : parts) longest += name.size() + 3 * value.size() + 2;
+  out.reserve(longest);  // a string that grows leaves its bytes behind
   for (const auto &[name, value] : parts) {
     if (value.empty()) continue;
+    std::string encoded = percent_encoded(value, true);
     if (!out.empty()) out += '&';
-    out += percent_encoded(name, true) + '=' + percent_encoded(value, true);
+    out.append(name).append("=").append(encoded);
+    wipe(encoded);
   }
   return out;
 }

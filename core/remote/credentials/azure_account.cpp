@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view blobs = ".blob.core.windows.net";
 
-// Of Azurite, and of every emulator before it; in Microsoft's documentation.
+// Azurite has them, as every emulator before it; in Microsoft's documentation.
 constexpr const char *emulator = "devstoreaccount1";
 constexpr const char *emulators_key =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";

@@ -56,7 +56,7 @@ class Credentials {
   uint64_t number() const;
   // A store refused what was signed when number() was `number`. True: what now() says has changed, so ask again.
   bool renew(uint64_t number, const Answer &refusal, int64_t unix_time);
-  // By whom it was asked, for messages. `anonymously` is said where there are no keys.
+  // With which keys it was asked, for messages. `anonymously` is said where there are no keys.
   std::string asked_as(std::string_view anonymously) const;
 
  private:

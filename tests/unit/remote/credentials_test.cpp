@@ -9,6 +9,7 @@
 #include "remote/credentials/jwt.h"
 #include "remote/credentials/program.h"
 #include "remote/credentials/times.h"
+#include "remote/object.h"
 #include "remote/sigv4.h"
 #include "remote/simulated_store.h"
 #include "remote/site.h"
@@ -33,7 +34,7 @@ Answer says(int code, std::string body, std::vector<std::pair<std::string, std::
 // What a test's services are asked, and what they answer: the first whose part of "METHOD URL BODY" is there.
 struct Services {
   std::vector<std::pair<std::string, Answer>> answers;
-  std::vector<Request> asked;
+  std::vector<Request> asked = {};
 
   void join(Surroundings *from) {
     from->ask = [this](const Question &question) {
