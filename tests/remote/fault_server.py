@@ -6,11 +6,14 @@ import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-
 REFUSALS = {
     "expired": (400, "ExpiredToken"),
     "late": (403, "RequestTimeTooSkewed", [("Date", "Fri, 24 May 2030 00:00:00 GMT")]),
-    "elsewhere": (301, "PermanentRedirect", [("x-amz-bucket-region", "eu-west-3"), ("Location", "http://127.0.0.1:1/")]),
+    "elsewhere": (
+        301,
+        "PermanentRedirect",
+        [("x-amz-bucket-region", "eu-west-3"), ("Location", "http://127.0.0.1:1/")],
+    ),
     "to another host": (307, "TemporaryRedirect", [("Location", "http://127.0.0.1:1/")]),
 }
 

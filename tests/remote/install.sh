@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Azurite, which speaks Azure's storage: one file, and the node that runs it, kept in build/cache/rig/bin. The first run
 # takes a minute: what npm brings (400 MB) is thrown away when its part for blobs is bundled.
-# tests/setup.sh calls it. Distributions have no node that is new enough; a PyPI package ships one.
+# tests/setup.sh calls it. Debian 12 has no node that is new enough; a PyPI package ships one.
 #   bash tests/remote/install.sh               PYTHON and CACHE as tests/setup.sh sets them
 set -euo pipefail
 

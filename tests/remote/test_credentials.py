@@ -95,7 +95,9 @@ def test_a_service_that_refuses_is_named(gateway, aws, tokens, monkeypatch, orig
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", gateway)
     getattr(aws, origin)()
     tokens.refuse = 403
-    with fails(Status.PERMISSION, match="anonymously" if origin == "instance" else r"403 access_denied \(request id REQ"):
+    with fails(
+        Status.PERMISSION, match="anonymously" if origin == "instance" else r"403 access_denied \(request id REQ"
+    ):
         libst.open("s3://models/model.safetensors")
 
 
@@ -114,7 +116,7 @@ def test_keys_that_end_amid_a_read(signed, aws, arrays, tmp_path, monkeypatch):
     count = tmp_path / "count"
     program = write(
         tmp_path / "keys",
-        f"echo >>{count}; printf '{{\"Version\":1,\"AccessKeyId\":\"K%d\",\"SecretAccessKey\":\"hidden\"}}' $(wc -l <{count})",
+        f'echo >>{count}; printf \'{{"Version":1,"AccessKeyId":"K%d","SecretAccessKey":"hidden"}}\' $(wc -l <{count})',
     )
     write(tmp_path / ".aws" / "config", f"[default]\ncredential_process = sh {program}\n")
     signed.script = [None, None, "expired"]
@@ -165,7 +167,12 @@ def test_a_link_of_the_hub_that_ends_amid_a_read(faults, arrays, monkeypatch):
 def test_a_service_account_of_google(google_store, tokens, tmp_path, monkeypatch):
     """fake-gcs-server takes any token, so what the token's service was asked is looked at."""
     key = subprocess.run(["openssl", "genrsa", "2048"], capture_output=True, text=True, check=True).stdout
-    account = {"type": "service_account", "client_email": "me@x", "private_key": key, "token_uri": f"{tokens.url}/token"}
+    account = {
+        "type": "service_account",
+        "client_email": "me@x",
+        "private_key": key,
+        "token_uri": f"{tokens.url}/token",
+    }
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", write(tmp_path / "account.json", json.dumps(account)))
     tokens.refuse = 401
     with fails(Status.PERMISSION, match="Google's token service answered 401 access_denied"):

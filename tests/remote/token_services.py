@@ -1,5 +1,5 @@
-"""The services that give keys, where there is no cloud: AWS's STS and Identity Center, the metadata of a container and of
-an instance, OAuth of Google and Entra. All give one pair of keys, or one token."""
+"""The services that give keys, where there is no cloud: AWS's STS and Identity Center, the metadata of a container and
+of an instance, OAuth of Google and Entra. All give one pair of keys, or one token."""
 
 import json
 import threading
