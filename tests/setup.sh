@@ -92,6 +92,8 @@ fetch_what_tests_need() {
     say "Torch could not be unpacked: the tests that need it will skip, and say so."
   PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/storage/install.sh" ||
     say "The object-store rig could not be built: the tests that need it will skip, and say so."
+  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/remote/install.sh" ||
+    say "Azurite could not be installed: the tests that need it will skip, and say so."
 }
 
 mkdir -p "$BUILD" "$CACHE"

@@ -14,6 +14,7 @@
 #include <random>
 
 #include "remote/ascii.h"
+#include "remote/credentials/secret.h"
 
 namespace st::remote {
 namespace {
@@ -195,6 +196,12 @@ class CurlTransport final : public Transport {
     CURL *easy = flight.easy;
     set(easy, CURLOPT_URL, flight.request.url.c_str());
     set(easy, CURLOPT_HTTPHEADER, flight.fields);
+    if (flight.request.method != "GET") {
+      set(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(flight.request.body.size()));
+      set(easy, CURLOPT_POSTFIELDS, flight.request.body.c_str());
+      set(easy, CURLOPT_CUSTOMREQUEST, flight.request.method.c_str());
+    }
+    if (flight.request.no_proxy) set(easy, CURLOPT_NOPROXY, "*");
     set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     set(easy, CURLOPT_PATH_AS_IS, 1L);  // what is signed is what is sent
     set(easy, CURLOPT_FOLLOWLOCATION, 0L);
@@ -220,7 +227,12 @@ class CurlTransport final : public Transport {
     Flight &flight = *found->second;
     curl_multi_remove_handle(multi_, easy);
     curl_easy_reset(easy);
+    for (curl_slist *field = flight.fields; field; field = field->next)
+      OPENSSL_cleanse(field->data, std::strlen(field->data));
     curl_slist_free_all(flight.fields);
+    for (std::string &field : flight.request.fields) wipe(field);
+    wipe(flight.request.body);
+    wipe(flight.request.url);  // which may be signed
     idle_.push_back(easy);
     Answer answer = std::move(flight.answer);
     flights_.erase(found);

@@ -38,14 +38,16 @@ int32_t boundary(st_remote_error *error, Body body) noexcept {
 
 int32_t open(const char *url, st_remote_object *beside, st_remote_object **out, st_remote_error *error) noexcept {
   return boundary(error, [&]() -> Result<void> {
-    const Surroundings from = Surroundings::of_process();
+    Surroundings from = Surroundings::of_process();
+    const Limits limits = Limits::of(from);
+    const NewTransport transports = curl_transports(limits, from);
+    from.ask = asks_by(transports);
     ST_TRY(auto site, site_of(url, from));
     std::shared_ptr<Store> store;
     if (beside) {
       store = beside->object->store();
     } else {
-      const Limits limits = Limits::of(from);
-      store = std::make_shared<Store>(curl_transports(limits, from), limits);
+      store = std::make_shared<Store>(transports, limits);
     }
     auto made = std::make_unique<st_remote_object>();
     ST_TRY(made->object, Object::open(std::move(store), std::move(site)));

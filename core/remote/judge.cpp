@@ -29,19 +29,13 @@ bool is_encoded(const Head &head) {
   return !encoding.empty() && encoding != "identity" && encoding != "aws-chunked";
 }
 
-// "403 AccessDenied: Access Denied (request id 17A5)"
-std::string said(const Answer &answer, const ErrorBody &body) {
-  std::string out = text(answer.head.code);
-  if (!body.code.empty()) out += " " + body.code;
-  if (!body.message.empty()) out += ": " + body.message;
-  for (const char *name : {"x-amz-request-id", "x-request-id", "x-ms-request-id", "x-guploader-uploadid"})
-    if (const std::string_view id = answer.head.field(name); !id.empty())
-      return out + " (request id " + printable(id) + ")";
-  return out;
-}
-
 Verdict end(Status status, const std::string &message) {
   return {Next::give_up, error(status, message)};
+}
+
+// The answer refuses nothing, and is wrong.
+Verdict wrong(const Answer &answer, Status status, const std::string &message) {
+  return end(status, message + request_id(answer.head));
 }
 
 Verdict again(const Answer &answer, const std::string &message) {
@@ -59,7 +53,7 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
   if (answer.cut != Cut::none && !answer.fitted) return again(answer, answer.why);
   if (code == 200 || code == 206) return std::nullopt;
   const ErrorBody body = parse_error_body(answer.text);
-  const std::string sentence = "the server answered " + said(answer, body);
+  const std::string sentence = "the server answered " + said(answer);
   if (code == 412) return end(Status::file_changed, sentence + "; the object was replaced since it was opened");
   if (code == 408 || code == 429 || (code >= 500 && code != 501 && code != 505) || body.code == "RequestTimeout")
     return again(answer, sentence);
@@ -68,6 +62,8 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
   if (*there) return Verdict{Next::elsewhere, error(Status::io, sentence)};
   if (code == 401 || code == 403 || body.code == "ExpiredToken" || body.code == "InvalidToken")
     return end(Status::permission, sentence + site.asked_as());
+  // Azure says 409 where a container is not for everybody.
+  if (body.code == "PublicAccessNotPermitted") return end(Status::permission, sentence + site.asked_as());
   if (code == 404 || code == 410)
     return while_reading ? end(Status::file_changed, sentence + "; the object was removed since it was opened")
                          : end(Status::no_file, sentence);
@@ -76,9 +72,9 @@ std::optional<Verdict> refusal(const Answer &answer, const Site &site, bool whil
 
 std::optional<Verdict> wrong_encoding(const Answer &answer) {
   if (!is_encoded(answer.head)) return std::nullopt;
-  return end(Status::unsupported,
-             text("the server answers in the encoding ", in_quotes(answer.head.field("content-encoding")),
-                  ", of which there are no ranges; store the object without one"));
+  return wrong(answer, Status::unsupported,
+               text("the server answers in the encoding ", in_quotes(answer.head.field("content-encoding")),
+                    ", of which there are no ranges; store the object without one"));
 }
 
 bool is_range(const Head &head, uint64_t first, uint64_t n, uint64_t total) {
@@ -87,6 +83,7 @@ bool is_range(const Head &head, uint64_t first, uint64_t n, uint64_t total) {
 }
 
 bool is_version(const Head &head, const Version &version) {
+  if (!version.generation.empty()) return head.field("x-goog-generation") == version.generation;
   if (!version.etag.empty()) return head.field("etag") == version.etag;
   return version.modified.empty() || head.field("last-modified") == version.modified;
 }
@@ -134,14 +131,15 @@ Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
   if (auto encoded = wrong_encoding(answer)) return std::move(*encoded);
   if (!is_version(answer.head, asked.version)) {
     if (asked.version.etag.empty() || !answer.head.field("etag").empty())
-      return end(Status::file_changed, "the object was replaced since it was opened");
-    return end(Status::io, "the server does not say of which version its answer is");
+      return wrong(answer, Status::file_changed, "the object was replaced since it was opened");
+    return wrong(answer, Status::io, "the server does not say of which version its answer is");
   }
   if (!answer.fitted)
-    return end(Status::io, text("the server answered ", answer.head.code, " with the range ",
-                                in_quotes(answer.head.field("content-range")), " where bytes ", asked.first, " to ",
-                                asked.first + asked.n - 1, " of ", asked.version.size, " were asked for"));
-  if (answer.too_long) return end(Status::io, "the server sent more bytes than it said");
+    return wrong(answer, Status::io,
+                 text("the server answered ", answer.head.code, " with the range ",
+                      in_quotes(answer.head.field("content-range")), " where bytes ", asked.first, " to ",
+                      asked.first + asked.n - 1, " of ", asked.version.size, " were asked for"));
+  if (answer.too_long) return wrong(answer, Status::io, "the server sent more bytes than it said");
   if (answer.received < asked.n)
     return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
   return {};
@@ -150,25 +148,27 @@ Verdict judge(const Answer &answer, const Asked &asked, const Site &site) {
 Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Version *version) {
   const Head &head = answer.head;
   const auto range = parse_content_range(head.field("content-range"));
-  *version = {std::string(head.field("etag")), std::string(head.field("last-modified")), 0};
+  *version = {std::string(head.field("etag")), std::string(head.field("last-modified")), 0,
+              std::string(head.field("x-goog-generation"))};
   // There is no range of nothing, and nothing else has none that begins at 0. S3 does not even say the size.
   if (head.code == 416 && answer.cut == Cut::none && (!range || range->total == 0u)) return {};
   if (auto refused = refusal(answer, site, false)) return std::move(*refused);
   if (auto encoded = wrong_encoding(answer)) return std::move(*encoded);
   if (head.code == 200 && (!answer.fitted || answer.too_long))
-    return end(Status::unsupported, text("the server gives no ranges of it, and it is longer than the ", room,
-                                         " bytes that libst takes as a whole; download it, and open the file"));
+    return wrong(answer, Status::unsupported,
+                 text("the server gives no ranges of it, and it is longer than the ", room,
+                      " bytes that libst takes as a whole; download it, and open the file"));
   if (!answer.fitted || answer.too_long)
-    return end(Status::io,
-               text("the server answered ", head.code, " with the range ", in_quotes(head.field("content-range")),
-                    " where the first ", room, " bytes were asked for"));
+    return wrong(answer, Status::io,
+                 text("the server answered ", head.code, " with the range ", in_quotes(head.field("content-range")),
+                      " where the first ", room, " bytes were asked for"));
   const auto length = head.code == 206 ? std::optional(range->last + 1) : parse_length(head.field("content-length"));
   if (answer.cut != Cut::none || (length && answer.received < *length))
     return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
   version->size = head.code == 206 ? *range->total : answer.received;
   if (version->size > answer.received && !version->known())
-    return end(Status::unsupported,
-               "the server gives neither an ETag nor a Last-Modified, so nothing says that parts are of one version");
+    return wrong(answer, Status::unsupported,
+                 "the server gives neither an ETag nor a Last-Modified, so nothing says that parts are of one version");
   return {};
 }
 

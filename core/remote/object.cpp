@@ -33,27 +33,6 @@ Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::
   return object;
 }
 
-std::shared_ptr<const Site> Object::site() {
-  const std::lock_guard lock(mutex_);
-  return site_;
-}
-
-// A redirect leads to a URL that expires. The first URL leads to another, which must be of the same version.
-Result<void> Object::find_again(const std::shared_ptr<const Site> &old) {
-  const std::lock_guard lock(mutex_);
-  if (site_ != old) return {};  // somebody has
-  auto site = first_site_;
-  std::vector<std::byte> begin(store_->limits().first);
-  uint64_t received = 0;
-  const Store::Lent transport(*store_);
-  ST_TRY(const auto now, pull_first(*transport, &site, store_->limits(), begin.data(), &received));
-  if (now.etag != version_.etag || now.size != version_.size || (now.etag.empty() && now.modified != version_.modified))
-    return fail(Status::file_changed, "cannot read ", in_quotes(shown()),
-                ": the object was replaced since it was opened");
-  site_ = std::move(site);
-  return {};
-}
-
 Result<void> Object::read(std::span<const Wanted> ranges) {
   std::vector<Wanted> missing;
   for (Wanted range : ranges) {
@@ -65,12 +44,8 @@ Result<void> Object::read(std::span<const Wanted> ranges) {
     if (range.n > 0) missing.push_back(range);
   }
   if (missing.empty()) return {};
-  const auto here = site();
   const Store::Lent transport(*store_);
-  auto done = pull(*transport, *here, version_, missing, store_->limits(), store_->busy());
-  if (done || done.error().status != Status::permission || !here->is_borrowed()) return done;
-  ST_TRY(find_again(here));
-  return pull(*transport, *site(), version_, missing, store_->limits(), store_->busy());
+  return pull(*transport, *site_, version_, missing, store_->limits(), store_->busy());
 }
 
 }  // namespace st::remote

@@ -50,23 +50,19 @@ class Object {
   uint64_t size() const { return version_.size; }
   const Version &version() const { return version_; }
   const std::shared_ptr<Store> &store() const { return store_; }
-  const std::string &shown() const { return first_site_->shown(); }
+  const std::string &shown() const { return site_->shown(); }
 
   // Fills each range, whole, with bytes of the version that was opened. Status file_changed: it is there no more.
   Result<void> read(std::span<const Wanted> ranges);
 
  private:
   Object(std::shared_ptr<Store> store, std::shared_ptr<const Site> site)
-      : store_(std::move(store)), first_site_(site), site_(std::move(site)) {}
-  std::shared_ptr<const Site> site();
-  Result<void> find_again(const std::shared_ptr<const Site> &old);
+      : store_(std::move(store)), site_(std::move(site)) {}
 
   const std::shared_ptr<Store> store_;
-  const std::shared_ptr<const Site> first_site_;  // as the URL says
-  Version version_;
-  std::vector<std::byte> begin_;      // of it: the header, or most of it
-  std::mutex mutex_;                  // of what follows
   std::shared_ptr<const Site> site_;  // where redirects led
+  Version version_;
+  std::vector<std::byte> begin_;  // of it: the header, or most of it
 };
 
 }  // namespace st::remote

@@ -17,6 +17,8 @@ struct Piece {
   uint32_t tries = 0;  // that failed
   uint64_t came = 0;   // bytes, by all of them
   uint64_t not_before = 0;
+  uint64_t keys = 0;  // Site::keys() when it was sent
+  bool renewed = false;
 };
 
 Error about(const Site &site, Error e) {
@@ -85,6 +87,7 @@ class Pull {
       }
       if (!may_fly()) return;
       waiting_.pop_front();
+      piece.keys = site_.keys();
       const uint64_t id = ++last_id_;
       flying_.emplace(id, piece);
       Request request = site_.request(piece.offset, piece.n, version_, transport_.unix_time());
@@ -113,7 +116,13 @@ class Pull {
       last_came_ = transport_.now_ms();
       return {};
     }
-    if (verdict.next != Next::again) return Failure(about(site_, std::move(verdict.error)));
+    if (verdict.next != Next::again) {
+      if (piece.renewed || !site_.renew(piece.keys, answer, transport_.unix_time()))
+        return Failure(about(site_, std::move(verdict.error)));
+      piece.renewed = true;
+      waiting_.push_back(piece);
+      return {};
+    }
     // What came is good, and is not asked for again.
     const uint64_t came = answer.fitted ? std::min(answer.received, piece.n) : 0;
     if (came > 0) last_came_ = transport_.now_ms();
@@ -155,7 +164,9 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
                            std::byte *into, uint64_t *received) {
   const uint64_t begun = transport.now_ms();
   uint32_t tries = 0, redirects = 0;
+  bool renewed = false;
   for (uint64_t id = 1;; ++id) {
+    const uint64_t keys = (*site)->keys();
     Request request = (*site)->request(0, limits.first, {}, transport.unix_time());
     request.into = into;
     request.fits = [&](const Head &head) { return fits_first(head, limits.first); };
@@ -179,7 +190,12 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
       continue;
     }
     if (verdict.next == Next::elsewhere) verdict.error.message += text("; that is the redirect number ", redirects);
-    if (verdict.next != Next::again) return Failure(about(**site, std::move(verdict.error)));
+    if (verdict.next != Next::again) {
+      if (renewed || !(*site)->renew(keys, *answer, transport.unix_time()))
+        return Failure(about(**site, std::move(verdict.error)));
+      renewed = true;
+      continue;
+    }
     const uint64_t wait = wait_before(++tries, verdict.wait_ms, limits, transport.random());
     if (tries >= limits.tries || transport.now_ms() - begun + wait > limits.deadline_ms) {
       verdict.error.message += text("; it was tried ", tries, " times");

@@ -1,4 +1,4 @@
-// AWS Signature Version 4, in the Authorization field, of a request without a body.
+// AWS Signature Version 4, in the Authorization field.
 // https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 #pragma once
 
@@ -7,23 +7,25 @@
 #include <string_view>
 #include <vector>
 
-namespace st::remote {
+#include "remote/credentials/credentials.h"
 
-struct Keys {
-  std::string id, secret, token;  // the token is empty but for temporary ones
-};
+namespace st::remote {
 
 // 20130524T000000Z
 std::string amz_date(int64_t unix_time);
 
-// In lower-case hex.
+// In lower case.
+std::string hex_of(std::string_view bytes);
 std::string sha256_hex(std::string_view text);
+std::string hmac_sha256(std::string_view key, std::string_view text);
 
 struct ToSign {
   std::string method = "GET";
   std::string path;                           // as it is sent: encoded
   std::string query = {};                     // as it is sent: encoded, sorted
   std::map<std::string, std::string> fields;  // names in lower case, with `host`; x-amz-… are added
+  std::string_view body = {};
+  std::string_view service = "s3";
 };
 
 // `fields` and what signs them, as "name: value"; without `host`, which the transport sends.

@@ -8,15 +8,28 @@ Request Site::request(uint64_t first, uint64_t n, const Version &version, int64_
   // these cases the answer tells its version, which is compared (judge.cpp).
   if (!version.etag.empty() && !version.etag.starts_with("W/")) fields["if-match"] = version.etag;
   Request out;
-  address(&out, std::move(fields), unix_time);
+  address(&out, std::move(fields), version, unix_time);
   out.fields.emplace_back("accept-encoding: identity");
   out.room = n;
   return out;
 }
 
+Result<std::shared_ptr<Credentials>> credentials_of(const Url &url, const Surroundings &from, Result<Origin> origin) {
+  const auto about = [&](Error error) {
+    error.message = text("cannot read ", in_quotes(url.shown), ": ", error.message);
+    return Failure(std::move(error));
+  };
+  if (!origin) return about(std::move(origin.error()));
+  auto credentials = from.kept->of(*std::move(origin));
+  if (auto have = credentials->have(from.unix_time()); !have) return about(std::move(have.error()));
+  return credentials;
+}
+
 Result<std::shared_ptr<const Site>> site_of(const std::string &text, const Surroundings &from) {
   ST_TRY(auto url, parse_url(text));
   if (url.scheme == "s3") return s3_site(url, from);
+  if (url.scheme == "gs") return gs_site(url, from);
+  if (url.scheme == "az" || is_azure(url)) return az_site(url, from);
   return http_site(url, from);
 }
 

@@ -1,5 +1,5 @@
-// Where an object is, and how it is asked for: the URL of a request, and the fields that tell the user's keys. Values:
-// a redirect makes another one.
+// Where an object is, and how it is asked for: the URL of a request, and the fields that tell the user's keys. Values,
+// but for keys that are renewed: a redirect makes another one. Any thread.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "remote/credentials/credentials.h"
 #include "remote/surroundings.h"
 #include "remote/transport.h"
 #include "remote/url.h"
@@ -18,6 +19,7 @@ namespace st::remote {
 struct Version {
   std::string etag, modified;  // as the server says it; empty: it does not
   uint64_t size = 0;
+  std::string generation = {};  // of Google's
 
   bool known() const { return !etag.empty() || !modified.empty(); }
 };
@@ -31,14 +33,17 @@ class Site {
   virtual Result<std::shared_ptr<const Site>> after(const Answer &) const = 0;
   // By which keys it was asked, in an error that says that it may not: "; it was asked anonymously".
   virtual std::string asked_as() const = 0;
-  // Did a redirect lead here, which may expire?
-  virtual bool is_borrowed() const { return false; }
+  // How often that which request() signs with has changed.
+  virtual uint64_t keys() const { return 0; }
+  // A request that was made when keys() was `keys` was refused. True: it is worth asking again, once.
+  virtual bool renew(uint64_t /*keys*/, const Answer &, int64_t /*unix_time*/) const { return false; }
   const std::string &shown() const { return shown_; }
 
  protected:
   explicit Site(std::string shown) : shown_(std::move(shown)) {}
   // The URL, and the fields with those that sign them. Names in lower case.
-  virtual void address(Request *request, std::map<std::string, std::string> fields, int64_t unix_time) const = 0;
+  virtual void address(Request *request, std::map<std::string, std::string> fields, const Version &version,
+                       int64_t unix_time) const = 0;
   // Fields as they are, where nothing signs them.
   static void put(Request *request, const std::map<std::string, std::string> &fields) {
     for (const auto &[name, value] : fields) request->fields.push_back(text(name, ": ", value));
@@ -48,10 +53,37 @@ class Site {
   std::string shown_;
 };
 
+// One that signs by credentials that end.
+class SignedSite : public Site {
+ public:
+  std::string asked_as() const override { return credentials_->asked_as(anonymously_); }
+  uint64_t keys() const override { return credentials_->number(); }
+  bool renew(uint64_t keys, const Answer &refusal, int64_t unix_time) const override {
+    return credentials_->renew(keys, refusal, unix_time);
+  }
+
+ protected:
+  // `anonymously` is said in an error where there are no keys.
+  SignedSite(std::string shown, std::shared_ptr<Credentials> credentials, std::string anonymously)
+      : Site(std::move(shown)), credentials_(std::move(credentials)), anonymously_(std::move(anonymously)) {}
+  Credentials::Now signer(int64_t unix_time) const { return credentials_->now(unix_time); }
+
+ private:
+  std::shared_ptr<Credentials> credentials_;
+  std::string anonymously_;
+};
+
+// The credentials of that origin, with keys if there are any. Statuses: as the origin's, and about this URL.
+Result<std::shared_ptr<Credentials>> credentials_of(const Url &url, const Surroundings &from, Result<Origin> origin);
+
 // For https:// and http://, and for hf://, which is a URL of the Hub. Statuses: unsupported, invalid_argument.
 Result<std::shared_ptr<const Site>> http_site(const Url &url, const Surroundings &from);
-// For s3://. Statuses: as aws_profile.
+// For s3://. Statuses: as aws_keys.
 Result<std::shared_ptr<const Site>> s3_site(const Url &url, const Surroundings &from);
+// For gs://. Statuses: as google_token.
+Result<std::shared_ptr<const Site>> gs_site(const Url &url, const Surroundings &from);
+// For az://, and for https:// of Azure's. Statuses: as azure_keys.
+Result<std::shared_ptr<const Site>> az_site(const Url &url, const Surroundings &from);
 // For any URL.
 Result<std::shared_ptr<const Site>> site_of(const std::string &url, const Surroundings &from);
 

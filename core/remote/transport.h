@@ -34,6 +34,9 @@ struct Request {
   uint64_t room = 0;
   // Is this the answer whose body belongs into `into`? Asked once, by the thread that is in next().
   std::function<bool(const Head &)> fits = {};
+  std::string method = "GET";
+  std::string body = {};
+  bool no_proxy = false;  // a service of this machine
 };
 
 // How a request ended that the server did not answer whole.

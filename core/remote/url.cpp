@@ -29,6 +29,17 @@ std::string host_with_port(const Parsed &url) {
   return url.get(CURLUPART_HOST) + (port.empty() ? "" : ":" + port);
 }
 
+// How the URLs of a store are made; empty: it is none.
+std::string_view form_of(std::string_view scheme) {
+  constexpr std::pair<std::string_view, std::string_view> forms[] = {{"s3", "s3://BUCKET/KEY"},
+                                                                     {"gs", "gs://BUCKET/OBJECT"},
+                                                                     {"az", "az://CONTAINER/BLOB"},
+                                                                     {"hf", "hf://OWNER/MODEL/FILE"}};
+  for (const auto &[name, form] : forms)
+    if (name == scheme) return form;
+  return {};
+}
+
 }  // namespace
 
 std::string without_secrets(std::string_view url) {
@@ -46,23 +57,24 @@ Result<Url> parse_url(std::string_view text) {
   out.scheme = lower(text.substr(0, colon));
   const std::string_view rest = text.substr(colon + 3);
   const size_t slash = std::min(rest.find('/'), rest.size());
-  if (out.scheme == "s3" || out.scheme == "hf") {
+  const std::string_view form = form_of(out.scheme);
+  if (!form.empty()) {
     out.shown = std::string(text);
     out.host = std::string(rest.substr(0, slash));
     out.path = std::string(rest.substr(std::min(slash + 1, rest.size())));
     if (out.host.empty() || out.path.empty())
-      return fail(Status::invalid_argument, in_quotes(text), " names no ", out.scheme == "s3" ? "object" : "file",
-                  out.scheme == "s3" ? "; a URL is s3://BUCKET/KEY" : "; a URL is hf://OWNER/MODEL/FILE");
-    // A bucket's name becomes a host's.
-    if (out.scheme == "s3" && out.host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                         "0123456789.-_") != out.host.npos)
+      return fail(Status::invalid_argument, in_quotes(text), " names no ", out.scheme == "hf" ? "file" : "object",
+                  "; a URL is ", form);
+    // It becomes a part of a host's name, or of a path that is signed.
+    if (out.scheme != "hf" && out.host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                         "0123456789.-_$") != out.host.npos)
       return fail(Status::invalid_argument, in_quotes(out.host), " is no name of a bucket");
     return out;
   }
   out.shown = without_secrets(text);
   if (out.scheme != "https" && out.scheme != "http")
     return fail(Status::unsupported, "libst reads no ", in_quotes(out.scheme),
-                " URLs; it reads https://, http://, s3:// and hf://");
+                " URLs; it reads https://, http://, s3://, gs://, az:// and hf://");
   const Parsed url;
   if (!url.set(CURLUPART_URL, std::string(text)) || url.get(CURLUPART_HOST).empty())
     return fail(Status::invalid_argument, in_quotes(out.shown), " is no URL of a file");
@@ -91,6 +103,15 @@ std::string origin_of(const std::string &text) {
 std::string host_of(const std::string &text) {
   const Parsed url;
   return url.set(CURLUPART_URL, text) ? host_with_port(url) : std::string();
+}
+
+std::string without_slash(std::string text) {
+  while (text.ends_with('/')) text.pop_back();
+  return text;
+}
+
+bool is_azure(const Url &url) {
+  return url.scheme == "https" && url.host.ends_with(".blob.core.windows.net") && url.path.find('?') == url.path.npos;
 }
 
 bool is_loopback(std::string_view host) {

@@ -9,9 +9,9 @@
 namespace st::remote {
 
 struct Url {
-  std::string scheme;  // in lower case: "https", "http", "s3", "hf"
-  std::string host;    // with its port; of s3 the bucket
-  std::string path;    // of s3 and hf as it is given, without the slash before it; of http(s) with the query
+  std::string scheme;  // in lower case: "https", "http", "s3", "gs", "az", "hf"
+  std::string host;    // with its port; of s3, gs and az the bucket
+  std::string path;    // of these and hf as it is given, without the slash before it; of http(s) with the query
   std::string shown;   // for messages: without user, password and query, which may be secrets
 };
 
@@ -27,6 +27,12 @@ std::string host_of(const std::string &url);
 
 // Without user, password and query.
 std::string without_secrets(std::string_view url);
+
+// Without slashes at its end.
+std::string without_slash(std::string text);
+
+// A blob of Azure's, by a URL without a signature of its own.
+bool is_azure(const Url &url);
 
 // May it be asked without encryption? A server on this machine may.
 bool is_loopback(std::string_view host_and_port);

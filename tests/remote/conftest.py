@@ -1,19 +1,23 @@
 """Servers on loopback, started once a run, on free ports: nginx (http, https, and as a Hub that redirects), versitygw,
-which speaks S3, toxiproxy, and a server of faults. And a model on each of them."""
+which speaks S3, fake-gcs-server, Azurite, toxiproxy, and a server of faults. And a model on each of them."""
 
 import os
 import shutil
 import socket
 import subprocess
 import time
+import urllib.parse
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
+import azure_upload
 import libst
 import numpy as np
 import pytest
 from fault_server import FaultServer
 from s3_upload import put
+from token_services import TokenServices
 
 ROOT = Path(__file__).resolve().parents[2]
 RIG = Path(os.environ.get("CACHE", ROOT / "build" / "cache")) / "rig" / "bin"
@@ -164,6 +168,63 @@ def s3(gateway, monkeypatch):
     return gateway
 
 
+@pytest.fixture(scope="session")
+def google_store(folder):
+    """The URL of a store that speaks Google's JSON API, with all files in the bucket "models"."""
+    port = free_port()
+    server = subprocess.Popen(
+        [program(RIG / "fake-gcs-server"), "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
+        + ["-scheme", "http", "-log-level", "error"],
+    )
+    try:
+        listens(port, server)
+        endpoint = f"http://127.0.0.1:{port}"
+        ask = urllib.request.Request(f"{endpoint}/storage/v1/b", b'{"name": "models"}', method="POST")
+        urllib.request.urlopen(ask).close()
+        for file in sorted(folder.rglob("*.*")):
+            put_to_google(endpoint, str(file.relative_to(folder)), file.read_bytes())
+        yield endpoint
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def put_to_google(endpoint: str, name: str, data: bytes) -> None:
+    query = urllib.parse.urlencode({"uploadType": "media", "name": name})
+    ask = urllib.request.Request(f"{endpoint}/upload/storage/v1/b/models/o?{query}", data, method="POST")
+    ask.add_header("Content-Type", "application/octet-stream")
+    urllib.request.urlopen(ask).close()
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory, folder):
+    """The connection string of a store that speaks Azure's API, with all files in the container "models"."""
+    place = tmp_path_factory.mktemp("azurite")
+    port = free_port()
+    server = subprocess.Popen(
+        [program(RIG / "node"), RIG / "azurite.js", "--blobHost", "127.0.0.1", "--blobPort", str(port)]
+        + ["--inMemoryPersistence", "--silent", "--disableTelemetry"],
+        cwd=place,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        listens(port, server)
+        endpoint = f"http://127.0.0.1:{port}/{azure_upload.ACCOUNT}"
+        azure_upload.put(endpoint, "models?restype=container", b"")
+        for file in sorted(folder.rglob("*.*")):
+            azure_upload.put(endpoint, f"models/{file.relative_to(folder)}", file.read_bytes())
+        yield f"AccountName={azure_upload.ACCOUNT};AccountKey={azure_upload.KEY};BlobEndpoint={endpoint};"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture
+def tokens():
+    with TokenServices(KEYS) as services:
+        yield services
+
+
 @pytest.fixture
 def toxiproxy():
     """A function: (port to, toxics) -> port. Each connection through it has them."""
@@ -208,13 +269,36 @@ def faults(folder):
 def nothing_of_the_user(monkeypatch, tmp_path):
     for name in list(os.environ):
         if (
-            name.startswith(("AWS_", "HF_", "ST_REMOTE_"))
-            or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE")
+            name.startswith(("AWS_", "AZURE_", "GCE_", "GOOGLE_", "HF_", "IDENTITY_", "ST_REMOTE_"))
+            or name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "STORAGE_EMULATOR_HOST", "CLOUDSDK_CONFIG")
             or name.lower().endswith("_proxy")
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
+    # Services of a cloud's machine, which this one may be.
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:1")
 
 
 def stctl(*arguments):
     return subprocess.run([STCTL, *arguments], capture_output=True, text=True)
+
+
+@contextmanager
+def fails(*statuses, match=None):
+    with pytest.raises(libst.Error, match=match) as told:
+        yield told
+    assert told.value.status in statuses, told.value
+    no_secret_in(str(told.value))
+
+
+def no_secret_in(text):
+    for secret in (KEYS[1], "another-secret", "a-token", "hf_a_token", "hidden", azure_upload.KEY, "sig="):
+        assert secret not in text
+
+
+def check(read, arrays):
+    assert set(read) == set(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(read[name], array)

@@ -6,13 +6,26 @@ import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+REFUSALS = {
+    "expired": (400, "ExpiredToken"),
+    "late": (403, "RequestTimeTooSkewed", [("Date", "Fri, 24 May 2030 00:00:00 GMT")]),
+    "elsewhere": (
+        301,
+        "PermanentRedirect",
+        [("x-amz-bucket-region", "eu-west-3"), ("Location", "http://127.0.0.1:1/")],
+    ),
+    "to another host": (307, "TemporaryRedirect", [("Location", "http://127.0.0.1:1/")]),
+}
+
 
 class FaultServer:
     """`script` has a fault for each request from the first on; after its end all is well."""
 
     def __init__(self, first: bytes, second: bytes):
         self.script: list = []
-        self.requests: list = []
+        self.requests: list = []  # the ranges that were asked for
+        self.signed: list = []  # what each was signed by
+        self.links = 0  # that the Hub gave
         self._object, self._second, self._etag = first, second, '"first"'
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -25,7 +38,10 @@ class FaultServer:
                 pass
 
             def do_GET(self):
-                outer._answer(self)
+                if self.path.startswith("/owner/model/resolve/main/"):
+                    outer._lead(self)
+                else:
+                    outer._answer(self)
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = False
@@ -44,16 +60,28 @@ class FaultServer:
         self._server.server_close()
         self._thread.join()
 
+    def _lead(self, to: BaseHTTPRequestHandler):
+        """As a Hub, to a link that expires."""
+        with self._lock:
+            self.links += 1
+        to.send_response(302)
+        to.send_header("Location", f"/model.safetensors?signature=hidden{self.links}")
+        to.send_header("Content-Length", "0")
+        to.end_headers()
+
     def _answer(self, to: BaseHTTPRequestHandler):
         with self._lock:
             fault = self.script[len(self.requests)] if len(self.requests) < len(self.script) else None
             self.requests.append(to.headers["Range"])
+            self.signed.append((to.headers["Authorization"], to.headers["x-amz-date"]))
             if fault == "replaced":
                 self._object, self._etag = self._second, '"second"'
             whole, etag = self._object, self._etag
         to.close_connection = fault is not None
         if fault in (500, 503, 429, 403, 404):
             return self._refuse(to, fault)
+        if fault in REFUSALS:
+            return self._refuse(to, *REFUSALS[fault])
         if fault == "reset":
             return self._reset(to)
         if to.headers["If-Match"] not in (None, etag):
@@ -84,9 +112,11 @@ class FaultServer:
         return None
 
     @staticmethod
-    def _refuse(to, code):
-        body = b"<Error><Code>ScriptedFault</Code><Message>as the script says</Message></Error>"
-        to.send_response(code)
+    def _refuse(to, code, name="ScriptedFault", fields=()):
+        body = f"<Error><Code>{name}</Code><Message>as the script says</Message></Error>".encode()
+        to.send_response_only(code)
+        for field in fields:
+            to.send_header(*field)
         to.send_header("Content-Length", str(len(body)))
         to.send_header("x-amz-request-id", "REQUEST17")
         to.end_headers()

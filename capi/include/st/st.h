@@ -353,12 +353,13 @@ typedef struct st_open_options {
  * /proc/self/fd. With ST_OPEN_READ_WRITE that is ST_E_UNSUPPORTED.
  * After fork() a child may go on using the handle: at the first use it opens
  * the file and maps it for itself.
- * SCHEME://… is a URL: https, s3, hf, and http of this machine. It is read by
- * libst-remote.so.2, which is loaded at the first one, from beside this library
- * or as the loader finds it. What it names is read as st_open_source says, in
- * the version that was opened: if the server has another by then, the call is
- * ST_E_FILE_CHANGED. It may be an index of shards. With a slash at its end it
- * is a folder, with a model.safetensors.index.json or a model.safetensors.
+ * SCHEME://… is a URL: https, s3, gs, az, hf, and http of this machine. It is
+ * read by libst-remote.so.2, which is loaded at the first one, from beside this
+ * library or as the loader finds it. What it names is read as st_open_source
+ * says, in the version that was opened: if the server has another by then, the
+ * call is ST_E_FILE_CHANGED. It may be an index of shards. With a slash at its
+ * end it is a folder, with a model.safetensors.index.json or else a
+ * model.safetensors.
  * st_verify, and what takes a model to read, take URLs too; what writes or
  * recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has the
  * credentials.

@@ -5,6 +5,7 @@
 
 #include "bound.h"
 #include "remote/simulated_store.h"
+#include "remote/surroundings_of_tests.h"
 
 namespace st::remote {
 namespace {
@@ -34,12 +35,7 @@ struct PullTest : ::testing::Test {
   static constexpr uint64_t size = 5000;
 
   std::shared_ptr<const Site> site() {
-    const Surroundings from{[](const std::string &name) -> std::optional<std::string> {
-                              if (name == "AWS_ACCESS_KEY_ID") return "AKIA";
-                              if (name == "AWS_SECRET_ACCESS_KEY") return "never-to-be-shown";
-                              return std::nullopt;
-                            },
-                            [](const std::string &) { return std::nullopt; }};
+    const auto from = with({{"AWS_ACCESS_KEY_ID", "AKIA"}, {"AWS_SECRET_ACCESS_KEY", "never-to-be-shown"}});
     return *site_of("s3://bucket/model", from);
   }
   Limits limits() const {

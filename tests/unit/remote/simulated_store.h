@@ -32,6 +32,7 @@ enum class Fault {
   removed,
   encoded,  // gzip
   forbidden,
+  expired,   // the keys
   whole,     // 200 with all of it
   too_long,  // more than it says
 };
@@ -69,6 +70,7 @@ class SimulatedStore {
       case Fault::error_500: return refusal(std::move(out), 500, "InternalError");
       case Fault::slow_down_503: return refusal(std::move(out), 503, "SlowDown");
       case Fault::forbidden: return refusal(std::move(out), 403, "AccessDenied");
+      case Fault::expired: return refusal(std::move(out), 400, "ExpiredToken");
       default: break;
     }
     if (removed_) return refusal(std::move(out), 404, "NoSuchKey");

@@ -3,13 +3,11 @@
 
 #include <gmock/gmock.h>
 
-#include <map>
-
 #include "base/percent.h"
-#include "remote/aws_profile.h"
 #include "remote/error_body.h"
 #include "remote/sigv4.h"
 #include "remote/simulated_store.h"
+#include "remote/surroundings_of_tests.h"
 
 namespace st::remote {
 namespace {
@@ -17,16 +15,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-Surroundings with(std::map<std::string, std::string> variables, std::map<std::string, std::string> files = {}) {
-  const auto in = [](auto all) {
-    return [all](const std::string &name) -> std::optional<std::string> {
-      const auto found = all.find(name);
-      return found == all.end() ? std::nullopt : std::optional(found->second);
-    };
-  };
-  return {in(variables), in(files)};
-}
 
 const std::map<std::string, std::string> keys = {{"AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"},
                                                  {"AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}};
@@ -92,6 +80,7 @@ TEST(SiteTest, WrongUrlsAreRefusedByName) {
       {"s3://bucket/", Status::invalid_argument},    {"s3://bu:cket@evil/a", Status::invalid_argument},
       {"https://", Status::invalid_argument},        {"https://user:word@host/a", Status::unsupported},
       {"http://example.com/a", Status::unsupported}, {"hf://owner/model", Status::invalid_argument},
+      {"gs://bucket", Status::invalid_argument},     {"az://container/a", Status::invalid_argument},
   };
   for (const auto &[url, status] : cases) {
     const auto site = site_of(url, with({}));
@@ -129,7 +118,6 @@ TEST(SiteTest, ATokenStaysWithItsHost) {
   EXPECT_TRUE(asks_with_token(*same));
   const auto other = *first->after(redirect(302, "https://cdn.example.com/b?Signature=1"));
   EXPECT_FALSE(asks_with_token(*other));
-  EXPECT_TRUE(other->is_borrowed());
   // Nor does it come back.
   EXPECT_FALSE(asks_with_token(**other->after(redirect(302, "https://huggingface.co/owner/model/resolve/main/a"))));
 }
@@ -158,6 +146,79 @@ TEST(SiteTest, S3IsAskedInTheRegionThatItNamesOnce) {
   EXPECT_FALSE(site->after(redirect(307, "https://elsewhere.example.com/")));
   moved.head.fields[1].second = "evil.example.com/";
   EXPECT_FALSE(site->after(moved));
+  // Some say it in the body alone.
+  Answer malformed;
+  malformed.head.code = 400;
+  malformed.text = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region></Error>";
+  ASSERT_TRUE(*site->after(malformed));
+  EXPECT_EQ((*site->after(malformed))->request(0, 1, {}, 0).url, "https://bucket.s3.eu-west-3.amazonaws.com/a");
+}
+
+TEST(SiteTest, GoogleIsAskedForAGeneration) {
+  const auto from = with({{"STORAGE_EMULATOR_HOST", "127.0.0.1:1"}});
+  EXPECT_EQ(url_asked("gs://bucket/a/b c", from), "http://127.0.0.1:1/storage/v1/b/bucket/o/a%2Fb%20c?alt=media");
+  const auto request = (*site_of("gs://bucket/a", from))->request(0, 10, {"\"e\"", "", 10, "17"}, 0);
+  EXPECT_THAT(request.url, ::testing::EndsWith("?alt=media&ifGenerationMatch=17"));
+  EXPECT_EQ(SimulatedStore::field(request, "if-match"), "");
+  EXPECT_EQ(site_of("gs://bucket/a", with({{"STORAGE_EMULATOR_HOST", "http://example.com"}})).error().status,
+            Status::unsupported);
+}
+
+TEST(SiteTest, AzuresBlobsAreAskedByTheirAccount) {
+  const std::map<std::string, std::string> account = {{"AZURE_STORAGE_ACCOUNT", "mine"},
+                                                      {"AZURE_STORAGE_SAS_TOKEN", "?sv=1&sig=hidden"}};
+  EXPECT_EQ(url_asked("az://container/a b/c", with(account)),
+            "https://mine.blob.core.windows.net/container/a%20b/c?sv=1&sig=hidden");
+  EXPECT_EQ(url_asked("https://mine.blob.core.windows.net/container/c", with(account)),
+            "https://mine.blob.core.windows.net/container/c?sv=1&sig=hidden");
+  // What is of one account goes to no other, and a signature of its own stays.
+  EXPECT_EQ(url_asked("https://other.blob.core.windows.net/container/c", with(account)),
+            "https://other.blob.core.windows.net/container/c");
+  EXPECT_EQ(url_asked("https://mine.blob.core.windows.net/container/c?sig=own", with(account)),
+            "https://mine.blob.core.windows.net/container/c?sig=own");
+  EXPECT_EQ(url_asked("az://c/a", with({{"AZURE_STORAGE_CONNECTION_STRING",
+                                         "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a2V5;"
+                                         "EndpointSuffix=core.chinacloudapi.cn"}})),
+            "https://a.blob.core.chinacloudapi.cn/c/a");
+  EXPECT_EQ(url_asked("az://c/a", with({{"AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true"}})),
+            "http://127.0.0.1:10000/devstoreaccount1/c/a");
+}
+
+TEST(SiteTest, TheHubsTokenIsInAFileToo) {
+  const auto token = [](std::map<std::string, std::string> variables) {
+    const auto site = *site_of(
+        "hf://owner/model/a",
+        with(std::move(variables), {{"/h/.cache/huggingface/token", " hf_of_home\n"}, {"/hf/token", "hf_of_hf_home"}}));
+    return SimulatedStore::field(site->request(0, 1, {}, 0), "authorization");
+  };
+  EXPECT_EQ(token({{"HOME", "/h"}}), "Bearer hf_of_home");
+  EXPECT_EQ(token({{"HOME", "/h"}, {"HF_HOME", "/hf"}}), "Bearer hf_of_hf_home");
+  EXPECT_EQ(token({{"HF_TOKEN_PATH", "/hf/token"}}), "Bearer hf_of_hf_home");
+  EXPECT_EQ(token({{"HOME", "/h"}, {"HF_TOKEN", "hf_given"}}), "Bearer hf_given");
+  EXPECT_EQ(token({{"HOME", "/h"}, {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"}}), "");
+}
+
+// The link of a redirect ends: the first URL is asked for another one.
+TEST(SiteTest, ALinkThatHasEndedIsAskedForAnew) {
+  auto from = with({{"HF_TOKEN", "hf_secret"}});
+  std::vector<std::string> asked;
+  from.ask = [&](const Question &question) {
+    asked.push_back(question.request.url);
+    if (asked.size() == 1) return redirect(302, "https://cdn.example.com/b?Signature=2");
+    EXPECT_EQ(SimulatedStore::field(question.request, "authorization"), "");
+    Answer found;
+    found.head.code = 206;
+    return found;
+  };
+  const auto first = *site_of("hf://owner/model/a", from);
+  const auto there = *first->after(redirect(302, "https://cdn.example.com/b?Signature=1"));
+  EXPECT_FALSE(there->renew(0, redirect(404, ""), 0));
+  EXPECT_FALSE(first->renew(0, redirect(403, ""), 0));
+  EXPECT_TRUE(there->renew(0, redirect(403, ""), 0));
+  EXPECT_EQ(there->request(0, 1, {}, 0).url, "https://cdn.example.com/b?Signature=2");
+  EXPECT_EQ(asked.size(), 2u);
+  EXPECT_TRUE(there->renew(0, redirect(403, ""), 0)) << "another thread has asked";
+  EXPECT_EQ(asked.size(), 2u);
 }
 
 TEST(SiteTest, ARequestIsPinnedToItsVersion) {
@@ -171,41 +232,6 @@ TEST(SiteTest, ARequestIsPinnedToItsVersion) {
   EXPECT_EQ(asked({}, "accept-encoding"), "identity");
 }
 
-TEST(AwsProfileTest, TheEnvironmentGoesBeforeTheFiles) {
-  const std::map<std::string, std::string> files = {
-      {"/home/a/.aws/credentials",
-       "[default]\naws_access_key_id = FILE\naws_secret_access_key=s1\n"
-       "[two]\naws_access_key_id=TWO\naws_secret_access_key=s2\naws_session_token=t2\n"},
-      {"/home/a/.aws/config",
-       "# mine\n[default]\nregion = eu-north-1\n\n[profile two]\nregion=eu-west-1\ns3 =\n"
-       "  region = nested\nendpoint_url = http://localhost:1/\n"}};
-  auto variables = keys;
-  variables["HOME"] = "/home/a";
-  auto profile = aws_profile(with(variables, files));
-  EXPECT_EQ(profile->keys->id, "AKIAIOSFODNN7EXAMPLE");
-  EXPECT_EQ(profile->region, "eu-north-1");
-  profile = aws_profile(with({{"HOME", "/home/a"}}, files));
-  EXPECT_EQ(profile->keys->id, "FILE");
-  profile = aws_profile(with({{"HOME", "/home/a"}, {"AWS_PROFILE", "two"}}, files));
-  EXPECT_EQ(profile->keys->id, "TWO");
-  EXPECT_EQ(profile->keys->token, "t2");
-  EXPECT_EQ(profile->region, "eu-west-1");
-  EXPECT_EQ(profile->endpoint, "http://localhost:1");
-  profile = aws_profile(with({{"HOME", "/nowhere"}}, files));
-  EXPECT_FALSE(profile->keys);
-  EXPECT_EQ(profile->region, "us-east-1");
-}
-
-TEST(AwsProfileTest, WhatIsNotKnownIsSaid) {
-  const auto of = [](const char *config) {
-    return aws_profile(with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}}, {{"/c", config}}));
-  };
-  EXPECT_THAT(of("[default]\n").error().message, HasSubstr("no AWS profile 'p'"));
-  EXPECT_THAT(of("[profile p]\nrole_arn=x\n").error().message, HasSubstr("role_arn"));
-  EXPECT_THAT(of("[profile p]\naws_access_key_id=x\n").error().message, HasSubstr("without"));
-  EXPECT_EQ(aws_profile(with({{"AWS_ACCESS_KEY_ID", "x"}})).error().status, Status::permission);
-}
-
 TEST(ErrorBodyTest, AnyBytesAreRead) {
   const auto body =
       parse_error_body("<?xml version=\"1.0\"?><Error><Code>A\nB</Code><Message>x &lt; y</Message></Error>");
@@ -214,6 +240,9 @@ TEST(ErrorBodyTest, AnyBytesAreRead) {
   EXPECT_EQ(parse_error_body("<html>no</html>").code, "");
   EXPECT_EQ(parse_error_body("").code, "");
   EXPECT_EQ(parse_error_body("<Error><Code>cut").message, "");
+  EXPECT_EQ(parse_error_body("{\"error\":\"a\",\"error_description\":\"b\"}").message, "b");
+  EXPECT_EQ(parse_error_body("{\"error\":{\"status\":\"A\",\"message\":\"b\"}}").code, "A");
+  EXPECT_EQ(parse_error_body("{\"error\":").code, "");
   EXPECT_EQ(printable(std::string(5000, 'x')).size(), 200u);
 }
 

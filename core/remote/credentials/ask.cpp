@@ -1,0 +1,78 @@
+#include "remote/credentials/ask.h"
+
+#include "base/percent.h"
+#include "remote/credentials/times.h"
+#include "remote/error_body.h"
+
+namespace st::remote {
+
+Ask asks_by(NewTransport new_transport) {
+  return [new_transport = std::move(new_transport)](const Question &question) {
+    const auto transport = new_transport();
+    for (uint32_t tries = 1;; ++tries) {
+      transport->get(tries, question.request);
+      auto answer = transport->next(question.within_ms);
+      if (!answer) {
+        transport->drop_all();
+        answer = Answer{.cut = Cut::stalled, .why = text("no answer came within ", question.within_ms, " ms")};
+      }
+      const int code = answer->head.code;
+      const bool passes = answer->cut == Cut::none ? code == 429 || code >= 500 : answer->cut != Cut::hopeless;
+      if (!passes || tries >= question.tries) return std::move(*answer);
+      transport->next(100u << tries);  // nothing was sent: this waits
+    }
+  };
+}
+
+std::string form(std::initializer_list<std::pair<std::string_view, std::string_view>> parts) {
+  std::string out;
+  size_t longest = 0;
+  for (const auto &[name, value] : parts) longest += name.size() + 3 * value.size() + 2;
+  out.reserve(longest);  // a string that grows leaves its bytes behind
+  for (const auto &[name, value] : parts) {
+    if (value.empty()) continue;
+    std::string encoded = percent_encoded(value, true);
+    if (!out.empty()) out += '&';
+    out.append(name).append("=").append(encoded);
+    wipe(encoded);
+  }
+  return out;
+}
+
+Question post(std::string url, std::string form) {
+  Question out;
+  out.request.method = "POST";
+  out.request.url = std::move(url);
+  out.request.fields = {"content-type: application/x-www-form-urlencoded"};
+  out.request.body = std::move(form);
+  return out;
+}
+
+Question get(std::string url, std::vector<std::string> fields) {
+  Question out;
+  out.request.url = std::move(url);
+  out.request.fields = std::move(fields);
+  return out;
+}
+
+Answer ask_at_its_time(const Ask &ask, int64_t unix_time, const std::function<Question(int64_t)> &question) {
+  Answer answer = ask(question(unix_time));
+  if (const auto there = other_clock(answer, unix_time)) answer = ask(question(*there));
+  return answer;
+}
+
+std::optional<Json> json_of(Answer &answer) {
+  if (answer.cut != Cut::none || answer.head.code != 200) return std::nullopt;
+  auto out = Json::parse(answer.text);
+  wipe(answer.text);
+  return out;
+}
+
+Failure refused_by(std::string_view service, const Answer &answer) {
+  if (answer.cut != Cut::none) return fail(Status::io, service, " did not answer: ", answer.why);
+  const int code = answer.head.code;
+  if (code == 200) return fail(Status::permission, service, " answered without the keys that it was asked for");
+  return fail(code == 429 || code >= 500 ? Status::io : Status::permission, service, " answered ", said(answer));
+}
+
+}  // namespace st::remote

@@ -1,0 +1,87 @@
+#include "remote/credentials/aws_profiles.h"
+
+#include "remote/ascii.h"
+#include "remote/url.h"
+
+namespace st::remote {
+namespace {
+
+using Sections = std::map<std::string, std::map<std::string, std::string>>;
+
+// Sections of an INI file. Indented lines belong to the key before them, and no key that is taken here has such.
+Sections sections_of(const std::string &text) {
+  Sections all;
+  Sections::mapped_type *now = nullptr;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    const std::string_view line(text.data() + from, end - from);
+    from = end + 1;
+    const std::string_view plain = trimmed(line);
+    if (plain.empty() || plain[0] == '#' || plain[0] == ';') continue;
+    if (plain[0] == '[') {
+      std::string_view name = trimmed(plain.substr(1, plain.find(']') - 1));
+      if (name.starts_with("profile ")) name = trimmed(name.substr(8));
+      now = &all[std::string(name)];
+      continue;
+    }
+    const size_t equals = plain.find('=');
+    if (!now || equals == plain.npos || line[0] == ' ' || line[0] == '\t') continue;
+    (*now)[std::string(trimmed(plain.substr(0, equals)))] = trimmed(plain.substr(equals + 1));
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<AwsProfiles> AwsProfiles::read(const Surroundings &from) {
+  AwsProfiles out;
+  const auto given = from.first({"AWS_PROFILE", "AWS_DEFAULT_PROFILE"});
+  out.name_ = given.value_or("default");
+  const std::string home = from.variable("HOME").value_or("");
+  const std::string files[] = {from.variable("AWS_SHARED_CREDENTIALS_FILE").value_or(home + "/.aws/credentials"),
+                               from.variable("AWS_CONFIG_FILE").value_or(home + "/.aws/config")};
+  for (const std::string &path : files) {
+    auto text = from.file(path);
+    if (!text) continue;
+    for (auto &[name, section] : sections_of(*text))
+      for (auto &[key, value] : section) {
+        out.all_[name].emplace(key, value);
+        wipe(value);
+      }
+    wipe(*text);
+  }
+  if (given && !out.has(out.name_))
+    return fail(Status::permission, "there is no AWS profile ", in_quotes(out.name_), " in ", in_quotes(files[0]),
+                " or ", in_quotes(files[1]), "; set AWS_PROFILE to one that is there");
+  return out;
+}
+
+AwsProfiles::~AwsProfiles() {
+  for (auto &[name, section] : all_)
+    for (auto &[key, value] : section) wipe(value);
+}
+
+std::string AwsProfiles::value(const std::string &profile, const char *key) const {
+  const auto section = all_.find(profile);
+  if (section == all_.end()) return {};
+  const auto found = section->second.find(key);
+  return found == section->second.end() ? std::string() : found->second;
+}
+
+std::string aws_region(const Surroundings &from, const AwsProfiles &profiles) {
+  if (const auto given = from.first({"AWS_REGION", "AWS_DEFAULT_REGION"})) return *given;
+  const std::string own = profiles.value(profiles.name(), "region");
+  return own.empty() ? "us-east-1" : own;
+}
+
+std::string aws_endpoint(const Surroundings &from, const AwsProfiles &profiles, const std::string &service) {
+  const std::string own = "AWS_ENDPOINT_URL_" + service;
+  return without_slash(
+      from.first({own.c_str(), "AWS_ENDPOINT_URL"}).value_or(profiles.value(profiles.name(), "endpoint_url")));
+}
+
+std::string amazon(const std::string &service, const std::string &region) {
+  return text("https://", service, ".", region, ".amazonaws.com", region.starts_with("cn-") ? ".cn" : "");
+}
+
+}  // namespace st::remote

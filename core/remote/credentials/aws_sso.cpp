@@ -1,0 +1,61 @@
+// IAM Identity Center: what `aws sso login` has left in a file gives keys of a role.
+// https://docs.aws.amazon.com/singlesignon/latest/PortalAPIReference/API_GetRoleCredentials.html
+#include <openssl/evp.h>
+
+#include "remote/credentials/aws_keys.h"
+#include "remote/credentials/times.h"
+#include "remote/sigv4.h"
+#include "remote/url.h"
+
+namespace st::remote {
+namespace {
+
+// The file is called by SHA-1 of the session's name, or of the URL.
+std::string sha1_hex(const std::string &text) {
+  unsigned char digest[20];
+  EVP_Digest(text.data(), text.size(), digest, nullptr, EVP_sha1(), nullptr);
+  return hex_of({reinterpret_cast<const char *>(digest), sizeof digest});
+}
+
+}  // namespace
+
+Result<Origin> sso(const Surroundings &from, const AwsProfiles &profiles, const std::string &profile) {
+  const std::string session = profiles.value(profile, "sso_session");
+  const std::string section = session.empty() ? profile : "sso-session " + session;
+  const std::string start = profiles.value(section, "sso_start_url"), region = profiles.value(section, "sso_region");
+  const std::string account = profiles.value(profile, "sso_account_id"),
+                    role = profiles.value(profile, "sso_role_name");
+  if (start.empty() || region.empty() || account.empty() || role.empty())
+    return fail(Status::permission, "the AWS profile ", in_quotes(profile),
+                " wants sso_start_url, sso_region, sso_account_id and sso_role_name; `aws configure sso` writes them");
+  const std::string file = text(from.variable("HOME").value_or(""), "/.aws/sso/cache/",
+                                sha1_hex(session.empty() ? start : session), ".json");
+  const std::string endpoint =
+      without_slash(from.variable("AWS_ENDPOINT_URL_SSO").value_or(amazon("portal.sso", region)));
+  const std::string url = endpoint + "/federation/credentials?" + form({{"account_id", account}, {"role_name", role}});
+  const std::string log_in = "; run `aws sso login --profile " + profile + "`";
+
+  return Origin{
+      text("sso ", url, " ", file), [=](int64_t now) -> Result<Granted> {
+        auto text = from.file(file);
+        const auto login = text ? Json::parse(*text) : std::nullopt;
+        if (text) wipe(*text);
+        const Secret token = login ? login->text("/accessToken") : "";
+        if (token.empty())
+          return fail(Status::permission, "nobody is logged in for the AWS profile ", in_quotes(profile), log_in);
+        if (parse_iso_time(login->text("/expiresAt")).value_or(0) <= now)
+          return fail(Status::permission, "the login of the AWS profile ", in_quotes(profile), " has ended", log_in);
+        Answer answer = from.ask(get(url, {"x-amz-sso_bearer_token: " + token.shown_to_the_store()}));
+        const auto json = json_of(answer);
+        auto out = json ? keys_in(*json,
+                                  {"/roleCredentials/accessKeyId", "/roleCredentials/secretAccessKey",
+                                   "/roleCredentials/sessionToken", ""},
+                                  "the profile " + in_quotes(profile))
+                        : std::nullopt;
+        if (!out) return refused_by("AWS's Identity Center", answer);
+        if (const auto ends = json->number("/roleCredentials/expiration")) out->ends = *ends / 1000;
+        return *std::move(out);
+      }};
+}
+
+}  // namespace st::remote

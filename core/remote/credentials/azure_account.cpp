@@ -1,0 +1,84 @@
+#include "remote/credentials/azure_account.h"
+
+#include "remote/url.h"
+
+namespace st::remote {
+namespace {
+
+constexpr std::string_view blobs = ".blob.core.windows.net";
+
+// Azurite has them, as every emulator before it; in Microsoft's documentation.
+constexpr const char *emulator = "devstoreaccount1";
+constexpr const char *emulators_key =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+// A part of "AccountName=a;AccountKey=b==".
+std::string part_of(std::string_view connection, std::string_view name) {
+  while (!connection.empty()) {
+    const std::string_view part = connection.substr(0, connection.find(';'));
+    connection.remove_prefix(std::min(part.size() + 1, connection.size()));
+    if (part.starts_with(name) && part.substr(name.size()).starts_with('='))
+      return std::string(part.substr(name.size() + 1));
+  }
+  return {};
+}
+
+AzureAccount of_connection(const std::string &connection) {
+  const auto part = [&](const char *name) { return part_of(connection, name); };
+  AzureAccount out{.name = part("AccountName"),
+                   .endpoint = part("BlobEndpoint"),
+                   .key = part("AccountKey"),
+                   .sas = part("SharedAccessSignature"),
+                   .found_in = "AZURE_STORAGE_CONNECTION_STRING"};
+  if (part("UseDevelopmentStorage") == "true")
+    out = {emulator, text("http://127.0.0.1:10000/", emulator), emulators_key, {}, out.found_in};
+  if (out.endpoint.empty() && !out.name.empty()) {
+    const std::string protocol = part("DefaultEndpointsProtocol"), suffix = part("EndpointSuffix");
+    out.endpoint = text(protocol.empty() ? "https" : protocol, "://", out.name, ".blob.",
+                        suffix.empty() ? "core.windows.net" : suffix);
+  }
+  return out;
+}
+
+AzureAccount of_variables(const Surroundings &from) {
+  if (const auto connection = from.variable("AZURE_STORAGE_CONNECTION_STRING")) return of_connection(*connection);
+  AzureAccount out{.name = from.first({"AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"}).value_or(""),
+                   .endpoint = from.variable("AZURE_STORAGE_SERVICE_ENDPOINT").value_or(""),
+                   .key = from.first({"AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"}).value_or(""),
+                   .sas = from.variable("AZURE_STORAGE_SAS_TOKEN").value_or("")};
+  if (const auto azurite = from.variable("AZURITE_BLOB_STORAGE_URL"); azurite && out.name.empty())
+    out = {emulator, text(without_slash(*azurite), "/", emulator), emulators_key, {}, {}};
+  out.found_in = out.key.empty() ? "AZURE_STORAGE_SAS_TOKEN" : "the account " + in_quotes(out.name);
+  if (out.endpoint.empty() && !out.name.empty()) out.endpoint = text("https://", out.name, blobs);
+  return out;
+}
+
+AzureAccount tidied(AzureAccount account) {
+  account.endpoint = without_slash(account.endpoint);
+  std::string sas = account.sas.shown_to_the_store();
+  if (sas.starts_with('?')) account.sas = sas.substr(1);
+  wipe(sas);
+  return account;
+}
+
+}  // namespace
+
+Result<AzureAccount> azure_account(const Surroundings &from) {
+  auto out = tidied(of_variables(from));
+  if (host_of(out.endpoint).empty())
+    return fail(Status::invalid_argument,
+                "no account of Azure's storage is named; set AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING");
+  if (!from.may_be_plain(out.endpoint))
+    return fail(Status::unsupported, "the endpoint of Azure's storage, ", in_quotes(without_secrets(out.endpoint)),
+                ", is not encrypted; use https://, or set ST_ALLOW_HTTP=1");
+  return out;
+}
+
+AzureAccount azure_account_of(const Surroundings &from, const std::string &host) {
+  AzureAccount own = tidied(of_variables(from));
+  const std::string endpoint = "https://" + host;
+  if (own.endpoint == endpoint) return own;
+  return {.name = host.substr(0, host.find('.')), .endpoint = endpoint};
+}
+
+}  // namespace st::remote

@@ -1,0 +1,88 @@
+// Keys that end: asked for once, kept until shortly before their end, and asked for again then, or when a store refuses
+// them. Any thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "remote/credentials/secret.h"
+#include "remote/transport.h"
+
+namespace st::remote {
+
+// What signs a request. A bearer's token has no other part.
+struct Keys {
+  std::string id;
+  Secret secret, token;
+
+  bool operator==(const Keys &) const = default;
+};
+
+struct Granted {
+  std::optional<Keys> keys = {};     // none: asks anonymously
+  std::string found_in = {};         // for messages: "the profile 'a'"
+  std::optional<int64_t> ends = {};  // unix time
+};
+
+// Where a service that gives keys is not found, it is looked for again after so many seconds.
+inline constexpr int64_t nobody_there = 300;
+
+// Where keys come from.
+struct Origin {
+  // Two of one name give the same keys; it has no secrets. Empty: no service is asked, so nothing is kept.
+  std::string name = {};
+  std::function<Result<Granted>(int64_t unix_time)> grant;
+};
+
+class Credentials {
+ public:
+  explicit Credentials(Origin origin) : origin_(std::move(origin)) {}
+
+  // The first time: is there anything to ask with?
+  Result<void> have(int64_t unix_time);
+
+  struct Now {
+    std::shared_ptr<const Granted> granted;
+    int64_t unix_time;  // by the clock of the store
+  };
+  // To ask with. Where new keys cannot be had, these are the old ones.
+  Now now(int64_t unix_time);
+  // Grows with each change of what now() says.
+  uint64_t number() const;
+  // A store refused what was signed when number() was `number`. True: what now() says has changed, so ask again.
+  bool renew(uint64_t number, const Answer &refusal, int64_t unix_time);
+  // With which keys it was asked, for messages. `anonymously` is said where there are no keys.
+  std::string asked_as(std::string_view anonymously) const;
+
+ private:
+  Result<void> grant(int64_t unix_time);
+
+  const Origin origin_;
+  mutable std::mutex mutex_;  // of all below; held while a service is asked, so that it is asked once
+  std::shared_ptr<const Granted> granted_;
+  int64_t renew_at_ = INT64_MAX;
+  int64_t skew_ = 0;  // the store's clock less ours
+  bool skew_taken_ = false;
+  uint64_t number_ = 0;
+  std::string why_;  // there are no new ones
+};
+
+// Credentials by the names of their origins, for all handles of a process.
+class KeptCredentials {
+ public:
+  std::shared_ptr<Credentials> of(Origin origin);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Credentials>> kept_;
+};
+
+// Is it these keys that the store refuses, and may new ones help?
+bool refuses_keys(const Answer &answer);
+
+}  // namespace st::remote

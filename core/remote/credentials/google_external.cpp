@@ -1,0 +1,75 @@
+// Workload identity federation: a token of another provider, from a file or a URL, becomes one of Google's.
+// https://google.aip.dev/auth/4117
+#include "remote/ascii.h"
+#include "remote/credentials/google_token.h"
+#include "remote/credentials/times.h"
+#include "remote/url.h"
+
+namespace st::remote {
+namespace {
+
+constexpr std::string_view cloud_platform = "https://www.googleapis.com/auth/cloud-platform";
+
+// The token that is exchanged: a text, or a part of a JSON document.
+Result<Secret> subject_token(const Surroundings &from, const Json &file) {
+  const std::string path = file.text("/credential_source/file"), url = file.text("/credential_source/url");
+  std::string said;
+  if (!path.empty()) {
+    auto text = from.file(path);
+    if (!text) return fail(Status::permission, in_quotes(path), ", which the external account names, cannot be read");
+    said = *std::move(text);
+  } else if (!url.empty()) {
+    Question question = get(url, {});
+    if (const std::string flavor = file.text("/credential_source/headers/Metadata-Flavor"); !flavor.empty())
+      question.request.fields.push_back("metadata-flavor: " + flavor);
+    Answer answer = from.ask(question);
+    if (answer.cut != Cut::none || answer.head.code != 200)
+      return refused_by("the service that the external account names", answer);
+    said = std::move(answer.text);
+  } else {
+    return fail(Status::permission, "the external account has a token from neither a file nor a URL");
+  }
+  Secret token = std::string(trimmed(said));
+  if (file.text("/credential_source/format/type") == "json") {
+    const auto json = Json::parse(said);
+    token = json ? json->text("/" + file.text("/credential_source/format/subject_token_field_name")) : "";
+  }
+  wipe(said);
+  if (token.empty()) return fail(Status::permission, "the external account's token is empty");
+  return token;
+}
+
+}  // namespace
+
+Result<Granted> external_account(const Surroundings &from, const Json &file) {
+  const std::string url = file.text("/token_url"), as = file.text("/service_account_impersonation_url");
+  for (const std::string &asked : {url, as})
+    if (!asked.empty() && !from.may_be_plain(asked))
+      return fail(Status::permission, "the external account is asked for at ", in_quotes(without_secrets(asked)),
+                  ", which is not encrypted");
+  ST_TRY(const auto subject, subject_token(from, file));
+  const int64_t now = from.unix_time();
+  const Question question = post(url, form({{"grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"},
+                                            {"audience", file.text("/audience")},
+                                            {"scope", as.empty() ? google_scope : cloud_platform},
+                                            {"requested_token_type", "urn:ietf:params:oauth:token-type:access_token"},
+                                            {"subject_token", subject.shown_to_the_store()},
+                                            {"subject_token_type", file.text("/subject_token_type")}}));
+  ST_TRY(auto exchanged, token_in(from.ask(question), now, "Google's STS", "the external account"));
+  if (as.empty()) return exchanged;
+
+  Question impersonate;
+  impersonate.request.method = "POST";
+  impersonate.request.url = as;
+  impersonate.request.fields = {"content-type: application/json",
+                                "authorization: Bearer " + exchanged.keys->token.shown_to_the_store()};
+  impersonate.request.body = text(R"({"scope":[")", google_scope, R"("]})");
+  Answer answer = from.ask(impersonate);
+  const auto json = json_of(answer);
+  Secret token = json ? json->text("/accessToken") : "";
+  if (token.empty()) return refused_by("Google's IAM, asked for a service account,", answer);
+  return Granted{Keys{{}, {}, std::move(token)}, "the external account's service account",
+                 parse_iso_time(json->text("/expireTime"))};
+}
+
+}  // namespace st::remote

@@ -1,0 +1,22 @@
+// Where gs:// takes a token from: application default credentials, in the order of Google's own libraries.
+// https://cloud.google.com/docs/authentication/application-default-credentials
+#pragma once
+
+#include <string>
+
+#include "remote/credentials/credentials.h"
+#include "remote/credentials/oauth.h"
+#include "remote/surroundings.h"
+
+namespace st::remote {
+
+// Keys::token is the token, Keys::id the project that pays, if the file names one. Statuses: permission (a file that is
+// named and cannot be used).
+Result<Origin> google_token(const Surroundings &from);
+
+// A token of an account of another kind of cloud or of a cluster: `file` is of the type external_account.
+Result<Granted> external_account(const Surroundings &from, const Json &file);
+
+inline constexpr std::string_view google_scope = "https://www.googleapis.com/auth/devstorage.read_only";
+
+}  // namespace st::remote

@@ -1,0 +1,46 @@
+#include "remote/credentials/json.h"
+
+#include <openssl/crypto.h>
+#include <simdjson.h>
+
+#include <charconv>
+
+namespace st::remote {
+
+struct Json::Document {
+  explicit Document(std::string_view text) : copy(text), parsed(parser.parse(copy)) {}
+  ~Document() {
+    OPENSSL_cleanse(copy.data(), copy.size());
+    // As much as document::allocate makes.
+    if (parser.doc.string_buf) OPENSSL_cleanse(parser.doc.string_buf.get(), 5 * parser.doc.capacity() / 3);
+  }
+  Document(const Document &) = delete;
+  Document &operator=(const Document &) = delete;
+
+  simdjson::padded_string copy;
+  simdjson::dom::parser parser;
+  simdjson::simdjson_result<simdjson::dom::element> parsed;
+};
+
+std::optional<Json> Json::parse(std::string_view text) {
+  auto document = std::make_shared<const Document>(text);
+  if (document->parsed.error()) return std::nullopt;
+  return Json(std::move(document));
+}
+
+std::string Json::text(std::string_view pointer) const {
+  std::string_view found;
+  return document_->parsed.at_pointer(pointer).get(found) ? std::string() : std::string(found);
+}
+
+std::optional<int64_t> Json::number(std::string_view pointer) const {
+  const auto found = document_->parsed.at_pointer(pointer);
+  int64_t value = 0;
+  if (!found.get(value)) return value;
+  std::string_view quoted;
+  if (found.get(quoted)) return std::nullopt;
+  const auto [end, failed] = std::from_chars(quoted.data(), quoted.data() + quoted.size(), value);
+  return failed == std::errc() && end == quoted.data() + quoted.size() ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace st::remote

@@ -1,0 +1,27 @@
+// Small JSON documents that services and files give: tokens, keys. Wiped when they are freed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace st::remote {
+
+class Json {
+ public:
+  // Nothing where the text is no JSON.
+  static std::optional<Json> parse(std::string_view text);
+  // By a pointer of RFC 6901, as "/token/value". Empty: there is no such text.
+  std::string text(std::string_view pointer) const;
+  // A number, also one in quotes.
+  std::optional<int64_t> number(std::string_view pointer) const;
+
+ private:
+  struct Document;
+  explicit Json(std::shared_ptr<const Document> document) : document_(std::move(document)) {}
+  std::shared_ptr<const Document> document_;
+};
+
+}  // namespace st::remote

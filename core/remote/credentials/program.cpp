@@ -1,0 +1,154 @@
+#include "remote/credentials/program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+#include "remote/credentials/secret.h"
+
+extern char **environ;
+
+namespace st::remote {
+namespace {
+
+constexpr size_t longest_output = 64u << 10;
+
+// A program under way, in a process group of its own, which ends with it.
+class Child {
+ public:
+  Child(const std::vector<std::string> &words, uint64_t within_ms)
+      : name_(in_quotes(words[0])), until_(std::chrono::steady_clock::now() + std::chrono::milliseconds(within_ms)) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      failed_ = errno;
+      return;
+    }
+    output_ = ends[0];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);  // it may tell secrets there
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    std::vector<char *> arguments;
+    for (const std::string &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
+    arguments.push_back(nullptr);
+    failed_ = posix_spawnp(&process_, arguments[0], &actions, &attributes, arguments.data(), environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+  }
+  ~Child() {
+    if (output_ >= 0) close(output_);
+    if (process_ <= 0) return;
+    kill(-process_, SIGKILL);
+    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
+  }
+  Child(const Child &) = delete;
+  Child &operator=(const Child &) = delete;
+
+  int failed() const { return failed_; }
+
+  // All that it writes, until it ends with exit status 0. Else the sentence says why not.
+  Result<std::string> output() {
+    std::string out;
+    while (out.size() < longest_output) {
+      struct pollfd waiting = {output_, POLLIN, 0};
+      const int ready = poll(&waiting, 1, left_ms());
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) break;
+      char part[4096];
+      const ssize_t n = read(output_, part, sizeof part);
+      if (n == 0 && ended()) return ended_well(std::move(out));
+      if (n <= 0) break;
+      out.append(part, static_cast<size_t>(n));
+      OPENSSL_cleanse(part, sizeof part);
+    }
+    wipe(out);
+    return fail(Status::permission, name_, " did not end in time, or wrote too much");
+  }
+
+ private:
+  int left_ms() const {
+    const auto left = until_ - std::chrono::steady_clock::now();
+    return static_cast<int>(std::max<int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count(), 0));
+  }
+
+  // A program may close its output before its end.
+  bool ended() {
+    for (;;) {
+      const pid_t found = waitpid(process_, &status_, WNOHANG);
+      if (found == process_ || (found < 0 && errno != EINTR)) {  // the latter where the process ignores SIGCHLD
+        process_ = -1;
+        return true;
+      }
+      if (left_ms() == 0) return false;
+      poll(nullptr, 0, 1);
+    }
+  }
+
+  Result<std::string> ended_well(std::string out) const {
+    if (status_ == 0) return out;
+    wipe(out);
+    return fail(Status::permission, name_, " failed, with ",
+                WIFEXITED(status_) ? text("exit status ", WEXITSTATUS(status_)) : text("signal ", WTERMSIG(status_)));
+  }
+
+  const std::string name_;
+  const std::chrono::steady_clock::time_point until_;
+  pid_t process_ = -1;
+  int output_ = -1, failed_ = 0, status_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> words_of(std::string_view line) {
+  std::vector<std::string> words;
+  char quote = 0;
+  bool inside = false;  // of a word
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      inside = false;
+      continue;
+    }
+    if (!inside) words.emplace_back();
+    inside = true;
+    if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == '\\' && quote != '\'' && i + 1 < line.size() &&
+               (quote == 0 || line[i + 1] == '"' || line[i + 1] == '\\')) {
+      words.back() += line[++i];
+    } else {
+      words.back() += c;
+    }
+  }
+  return quote == 0 ? words : std::vector<std::string>();
+}
+
+Result<std::string> run_program(const std::vector<std::string> &words, uint64_t within_ms) {
+  if (words.empty()) return fail(Status::permission, "it names no program");
+  Child child(words, within_ms);
+  if (child.failed() != 0)
+    return fail(Status::permission, in_quotes(words[0]), " cannot be run: ", std::strerror(child.failed()));
+  return child.output();
+}
+
+}  // namespace st::remote

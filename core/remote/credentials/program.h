@@ -1,0 +1,21 @@
+// Programs that give keys: credential_process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace st::remote {
+
+// A command line in words, as a shell would cut it: quotes and backslashes, and nothing else that a shell does. Empty:
+// a quote does not end.
+std::vector<std::string> words_of(std::string_view line);
+
+// Runs it, without a shell, and gives what it writes to its standard output. Status permission: it failed, or took too
+// long.
+Result<std::string> run_program(const std::vector<std::string> &words, uint64_t within_ms);
+
+}  // namespace st::remote

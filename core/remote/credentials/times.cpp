@@ -1,0 +1,33 @@
+#include "remote/credentials/times.h"
+
+#include <curl/curl.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+namespace st::remote {
+
+std::optional<int64_t> parse_iso_time(const std::string &text) {
+  struct tm t = {};
+  const char *rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &t);
+  if (!rest) return std::nullopt;
+  if (*rest == '.') do
+      ++rest;
+    while (*rest >= '0' && *rest <= '9');
+  const int64_t unix_time = timegm(&t);
+  int hours = 0, minutes = 0;
+  char sign = 0;
+  if (std::sscanf(rest, "%c%2d:%2d", &sign, &hours, &minutes) == 3 && (sign == '+' || sign == '-'))
+    return unix_time - (sign == '+' ? 1 : -1) * (hours * 3600 + minutes * 60);
+  return std::string_view(rest) == "Z" ? std::optional(unix_time) : std::nullopt;
+}
+
+std::optional<int64_t> other_clock(const Answer &answer, int64_t unix_time) {
+  constexpr int64_t near = 300;  // what STS lets pass
+  if (answer.head.code < 400 || answer.head.code > 499) return std::nullopt;
+  const int64_t there = curl_getdate(std::string(answer.head.field("date")).c_str(), nullptr);
+  return there >= 0 && std::llabs(there - unix_time) > near ? std::optional(there) : std::nullopt;
+}
+
+}  // namespace st::remote

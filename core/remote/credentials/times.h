@@ -1,0 +1,18 @@
+// Moments as answers write them, in seconds since 1970.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "remote/transport.h"
+
+namespace st::remote {
+
+// "2030-01-02T03:04:05Z", also with a fraction, or with an offset as "+01:00".
+std::optional<int64_t> parse_iso_time(const std::string &text);
+
+// A refusal (4xx) by a server whose clock is more than five minutes from `unix_time`: what time it is there.
+std::optional<int64_t> other_clock(const Answer &answer, int64_t unix_time);
+
+}  // namespace st::remote
