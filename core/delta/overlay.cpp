@@ -152,6 +152,10 @@ Result<void> Overlay::stack() {
   std::vector<DeltaFile> deltas;
   for (const auto &file : layers_.deltas) {
     ST_TRY(auto delta, DeltaFile::of(*file));
+    if (delta.holds_steps())
+      return fail(Status::unsupported, "the delta ", in_quotes(delta.path),
+                  " holds steps of elements, and tensors that these lead to are views of no file; apply it, or merge it "
+                  "into a new file");
     deltas.push_back(std::move(delta));
   }
   ST_TRY(auto chained, chain(base, deltas));
