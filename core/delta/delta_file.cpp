@@ -22,10 +22,6 @@ Result<DeltaFile> DeltaFile::of(std::unique_ptr<DataFile> file) {
   return delta;
 }
 
-bool DeltaFile::holds_steps() const {
-  return std::any_of(notes.tensors.begin(), notes.tensors.end(), [](const DeltaTensor &t) { return t.steps; });
-}
-
 Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const {
   std::vector<uint64_t> heads;
   TensorWindow window(true);

@@ -18,7 +18,6 @@ struct DeltaFile {
   DeltaNotes notes;
 
   const Index &index() const { return snapshot->header.index; }
-  bool holds_steps() const;
 
   // Its current snapshot; status delta if it is none. `file` must outlive it, or is kept in it.
   static Result<DeltaFile> of(const DataFile &file);
