@@ -135,7 +135,8 @@ Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &
       continue;
     }
     const size_t place = now.find(held.name).value();
-    tensors.push_back({write::declaration(t.steps ? held : now.at(place).tensor()), {place, {t.old->all, replaced, t.steps}}});
+    tensors.push_back(
+        {write::declaration(t.steps ? held : now.at(place).tensor()), {place, {t.old->all, replaced, t.steps}}});
   }
   for (const auto &[name, old] : delta_.notes.deleted) {
     const size_t place = now.find(name).value();
@@ -152,7 +153,8 @@ Result<void> Patching::copy_steps(write::Writer &reverse) {
     if (!delta_.notes.tensors[i].steps) continue;
     const TensorView held = delta_.index().at(i);
     ST_TRY(auto reach, delta_.snapshot->here());
-    ST_TRY(reverse.copy(held.name, reach.file, delta_.snapshot->file_offset(held), [this](uint64_t) { return tell(0); }));
+    ST_TRY(
+        reverse.copy(held.name, reach.file, delta_.snapshot->file_offset(held), [this](uint64_t) { return tell(0); }));
   }
   return {};
 }

@@ -155,8 +155,9 @@ Result<void> Comparison::write() {
   const auto describe_all = [&](auto noted) {
     return describe(from_.listing(), to_.listing(), noted, std::move(deleted_));
   };
-  ST_TRY(auto writer, write_delta(env_, path_, std::move(held), describe_all, options_.alignment,
-                                  options_.lock_timeout_ms, [this](uint64_t, uint64_t) { return tell(0).has_value(); }));
+  ST_TRY(auto writer,
+         write_delta(env_, path_, std::move(held), describe_all, options_.alignment, options_.lock_timeout_ms,
+                     [this](uint64_t, uint64_t) { return tell(0).has_value(); }));
 
   TensorWindow again(false);
   for (const Changed &c : changed_) {

@@ -1,4 +1,5 @@
-// Bytes that a delta will hold, before their number is known: in a temporary file beside it, from which they are copied.
+// Bytes that a delta will hold, before their number is known: in a temporary file beside it, from which they are
+// copied.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A tensor as the steps of deltas make it of the bytes that it has in a file: block by block, so that no copy of a whole
-// tensor is ever in memory.
+// A tensor as the steps of deltas make it of the bytes that it has in a file: block by block, so that no copy of a
+// whole tensor is ever in memory.
 #pragma once
 
 #include "delta/delta_file.h"
@@ -31,7 +31,8 @@ struct SteppedTensor {
   std::vector<StepsAt> steps;
 };
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t);
-// The same as step_through(), and the bytes that they lead to are those that the topmost delta names. Else status delta.
+// The same as step_through(), and the bytes that they lead to are those that the topmost delta names. Else status
+// delta.
 Result<void> step_to_the_end(const SteppedTensor &t, const TakeBlock &take);
 
 // The pages of a block of which some byte differs, as ranges of it; `at` is where the block lies in its file. The disk

@@ -125,9 +125,10 @@ StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, 
 
 Result<StepReader> StepReader::begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read) {
   if (!Compressor::is_there())
-    return fail(Status::unsupported,
-                "the delta holds steps of elements, and this libst was built without zstd, which they are packed by; use "
-                "one that was built with it");
+    return fail(
+        Status::unsupported,
+        "the delta holds steps of elements, and this libst was built without zstd, which they are packed by; use "
+        "one that was built with it");
   StepReader reader(dtype, tensor_bytes, step_bytes, std::move(read));
   ST_TRY(reader.read_head());
   return reader;
@@ -144,8 +145,7 @@ Result<void> StepReader::read_head() {
   if (number_ < after_) return damaged("the blocks do not ascend");
   if (number_ >= tensor_bytes_ / step_block_bytes + 1 || number_ * step_block_bytes >= tensor_bytes_)
     return damaged("a block lies behind the tensor");
-  const uint64_t elements =
-      std::min(step_block_bytes, tensor_bytes_ - number_ * step_block_bytes) / columns_.width();
+  const uint64_t elements = std::min(step_block_bytes, tensor_bytes_ - number_ * step_block_bytes) / columns_.width();
   const uint32_t count = load_u32le(head + 8);
   if (count == 0 || count > elements) return damaged("a block has no steps, or more than elements");
   uint64_t total = 0;

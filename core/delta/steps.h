@@ -39,8 +39,8 @@ class StepColumns {
 class StepWriter {
  public:
   explicit StepWriter(Dtype dtype);
-  // The steps from `old` to `fresh`, the bytes of block `number`: nothing if they are the same. What was answered before
-  // is gone.
+  // The steps from `old` to `fresh`, the bytes of block `number`: nothing if they are the same. What was answered
+  // before is gone.
   std::span<const std::byte> steps_of(uint64_t number, std::span<const std::byte> old,
                                       std::span<const std::byte> fresh);
 

@@ -71,8 +71,8 @@ TEST(Steps, LeadForthAndBackWhateverChanged) {
   for (const Dtype dtype : of_each_width) {
     SCOPED_TRACE(dtype_name(dtype));
     const uint64_t width = store::step_width(dtype);
-    for (const uint64_t elements : {uint64_t{1}, uint64_t{9}, uint64_t{1000}, step_block_bytes / width,
-                                    (2 * step_block_bytes + 4096) / width}) {
+    for (const uint64_t elements :
+         {uint64_t{1}, uint64_t{9}, uint64_t{1000}, step_block_bytes / width, (2 * step_block_bytes + 4096) / width}) {
       const std::string old = pattern(elements * width, static_cast<unsigned>(random()));
       lead_forth_and_back(dtype, old, old);
       lead_forth_and_back(dtype, old, pattern(old.size(), static_cast<unsigned>(random())));
@@ -153,7 +153,9 @@ class DamagedSteps : public ::testing::Test {
   }
   static constexpr size_t count_at = 8, sizes_at = 12, head = 12 + 4 * 4;
 
-  void is_refused(const std::string &damaged) { EXPECT_TRUE(fails_with(Status::delta, stepped(Dtype::U8, old, damaged))); }
+  void is_refused(const std::string &damaged) {
+    EXPECT_TRUE(fails_with(Status::delta, stepped(Dtype::U8, old, damaged)));
+  }
   std::string with(size_t at, uint32_t value) const {
     std::string damaged = steps;
     for (int i = 0; i < 4; ++i) damaged[at + i] = static_cast<char>(value >> (8 * i));
@@ -162,12 +164,12 @@ class DamagedSteps : public ::testing::Test {
 };
 
 TEST_F(DamagedSteps, OfEveryFieldAreRefused) {
-  is_refused(with(0, 3));                  // a block behind the tensor
-  is_refused(with(4, UINT32_MAX));         // and so far that its place overflows
-  is_refused(with(0, 2));                  // the next does not ascend
+  is_refused(with(0, 3));           // a block behind the tensor
+  is_refused(with(4, UINT32_MAX));  // and so far that its place overflows
+  is_refused(with(0, 2));           // the next does not ascend
   is_refused(with(count_at, 0));
   is_refused(with(count_at, step_block_bytes + 1));
-  is_refused(with(count_at, 20));          // columns have one more
+  is_refused(with(count_at, 20));  // columns have one more
   for (size_t c = 0; c < 4; ++c) {
     is_refused(with(sizes_at + 4 * c, UINT32_MAX));
     is_refused(with(sizes_at + 4 * c, 0));
@@ -198,8 +200,10 @@ TEST_F(DamagedSteps, OfAnyBitLeadNowhereElse) {
     std::string damaged = steps;
     damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
     auto read = stepped(Dtype::U8, old, damaged);
-    if (read) EXPECT_EQ(read->size(), old.size());
-    else EXPECT_EQ(read.error().status, Status::delta);
+    if (read)
+      EXPECT_EQ(read->size(), old.size());
+    else
+      EXPECT_EQ(read.error().status, Status::delta);
   }
 }
 
