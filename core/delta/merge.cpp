@@ -100,7 +100,7 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
 
   ST_TRY(whole.must_not_be(env, to));
   uint64_t total = 0, done = 0;
-  for (const ListedTensor &t : listing.tensors) total += t.nbytes * (t.steps.empty() ? 1 : 2);
+  for (const ListedTensor &t : listing.tensors) total += t.nbytes * (base.file() && !t.steps.empty() ? 2 : 1);
   for (const OldTensor &old : chained.old) total += whole.at(old.index).tensor().nbytes;
   for (const DeltaFile &layer : layers) {
     ST_TRY(ModelView(*layer.file).must_not_be(env, to));

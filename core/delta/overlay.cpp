@@ -30,7 +30,7 @@ class OverlayCatalogue final : public Merged {
   size_t metadata_size() const override { return metadata_.size(); }
   MetadataPair metadata_at(size_t i) const override { return metadata_[i]; }
   std::optional<std::string_view> metadata_find(std::string_view key) const override;
-  // Those of the base, then the deltas, then the one in memory.
+  // Those of the base, then the deltas. A tensor in memory counts as the delta's whose steps made it last.
   size_t members() const override { return files_.size(); }
   std::string_view member_path(size_t i) const override { return files_[i].data_file->path(); }
   Result<Opened> member(size_t i) const override { return files_[i]; }
@@ -51,7 +51,7 @@ class OverlayCatalogue final : public Merged {
   const ModelView base_;
   const std::vector<DeltaFile> deltas_;
   const std::unique_ptr<SteppedFile> stepped_;   // the top layer, if there is one
-  std::vector<Opened> files_;                    // of the base, and the deltas, and that
+  std::vector<Opened> files_;                    // of the base, and the deltas
   std::vector<std::vector<uint32_t>> shown_as_;  // of each tensor of each layer the number here, or hidden
   std::vector<Source> tensors_;
   std::vector<MetadataPair> metadata_;
@@ -72,10 +72,7 @@ OverlayCatalogue::OverlayCatalogue(ModelView base, std::span<const std::unique_p
     files_.push_back({files[n].get(), deltas_[n].snapshot.get()});
     shown_as_.emplace_back(deltas_[n].index().size(), hidden);
   }
-  if (stepped_) {
-    files_.push_back({&stepped_->file(), &stepped_->snapshot()});
-    shown_as_.emplace_back(stepped_->index().size(), hidden);
-  }
+  if (stepped_) shown_as_.emplace_back(stepped_->index().size(), hidden);
   tensors_.reserve(listing.tensors.size());
   for (const ListedTensor &t : listing.tensors) {
     shown_as_[t.layer][t.index] = static_cast<uint32_t>(tensors_.size());
@@ -93,7 +90,10 @@ Place OverlayCatalogue::place(size_t i) const {
     p.global = i;
     return p;
   }
-  const size_t number = base_.files().size() + s.layer - 1;
+  const bool in_memory = s.layer > deltas_.size();
+  const uint32_t layer = in_memory ? stepped_->last_layer(s.index) : s.layer;
+  const size_t number = base_.files().size() + layer - 1;
+  if (in_memory) return {i, static_cast<uint32_t>(number), &stepped_->file(), &stepped_->snapshot(), s.index};
   return {i, static_cast<uint32_t>(number), files_[number].data_file, files_[number].snapshot, s.index};
 }
 

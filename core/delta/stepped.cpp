@@ -106,9 +106,11 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
   if (t.layer == 0) {
     out.file = base.at(t.index).snapshot;
     out.tensor = base.at(t.index).tensor();
+    out.path = base.at(t.index).member->path();
   } else {
     out.file = deltas[t.layer - 1].snapshot.get();
     out.tensor = deltas[t.layer - 1].index().at(t.index);
+    out.path = deltas[t.layer - 1].path;
   }
   for (const auto &[layer, index] : t.steps) out.steps.push_back({&deltas[layer - 1], index});
   return out;
@@ -116,7 +118,9 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
 
 Result<void> step_to_the_end(const SteppedTensor &t, const TakeBlock &take) {
   ST_TRY(auto hashes, step_through(*t.file, t.tensor, t.steps, take));
-  const StepsAt &last = t.steps.back();
+  const StepsAt &first = t.steps.front(), &last = t.steps.back();
+  if (hashes.old.all != first.delta->notes.tensors[first.index].old->all)
+    return Failure(wrong_base(t.tensor.name, t.path));
   if (hashes.fresh.all == last.delta->notes.tensors[last.index].bytes) return {};
   return Failure(wrong_steps(t.tensor.name, last.delta->path));
 }

@@ -27,12 +27,13 @@ Result<SteppedHashes> step_through(const Snapshot &file, const TensorView &t, st
 // What lies below the steps of a listed tensor, and where these are. `base` and `deltas` are what it is listed of.
 struct SteppedTensor {
   const Snapshot *file;
-  TensorView tensor;  // there
+  TensorView tensor;      // there
+  std::string_view path;  // of that file
   std::vector<StepsAt> steps;
 };
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t);
-// The same as step_through(), and the bytes that they lead to are those that the topmost delta names. Else status
-// delta.
+// The same as step_through(), and the bytes that they lead from and to are those that the deltas name. Else status
+// delta_base, or delta.
 Result<void> step_to_the_end(const SteppedTensor &t, const TakeBlock &take);
 
 // The pages of a block of which some byte differs, as ranges of it; `at` is where the block lies in its file. The disk

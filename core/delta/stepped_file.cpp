@@ -36,9 +36,11 @@ Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const Model
   }
   ST_TRY(made->file_, DataFile::open_memory(env, made->bytes_.get(), data + end));
   made->held_ = made->file_->hold();
+  made->last_layers_.resize(stepped.size());
   for (ListedTensor *t : stepped) {
     t->layer = layer;
     t->index = made->index().find(t->name).value();
+    made->last_layers_[t->index] = t->steps.back().first;
     t->steps.clear();
   }
   return made;

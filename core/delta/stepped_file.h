@@ -16,11 +16,14 @@ class SteppedFile {
   const DataFile &file() const { return *file_; }
   const Snapshot &snapshot() const { return *held_; }
   const Index &index() const { return held_->header.index; }
+  // The layer that holds the last steps of a tensor.
+  uint32_t last_layer(size_t index) const { return last_layers_[index]; }
 
  private:
   std::unique_ptr<std::byte[]> bytes_;
   std::unique_ptr<DataFile> file_;
   HeldSnapshot held_;
+  std::vector<uint32_t> last_layers_;
 };
 
 }  // namespace st::store
