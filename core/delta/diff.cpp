@@ -12,7 +12,7 @@
 namespace st::store {
 namespace {
 
-// Of a page or less nothing is saved: any reader sees it as it is.
+// Less than a page is not worth it: any reader sees the tensor as it is.
 constexpr uint64_t least_in_steps = 4096;
 
 class Comparison {

@@ -5,6 +5,7 @@
 #include "engine/deltas.h"
 #include "located.h"
 #include "newfile/temporary_file.h"
+#include "test_files.h"
 
 namespace st::testing {
 namespace {
@@ -27,8 +28,8 @@ Model changed(const Case &c) {
     for (const size_t at : {size_t{0}, size_t{700}, size_t{8191}}) model.tensors["b"].bytes[at] ^= 1;
     for (const size_t at : {size_t{4500}, size_t{8999}}) model.tensors["d"].bytes[at] ^= 1;
   } else {
-    model.tensors["b"].bytes = fill(8192, 11);
-    model.tensors["d"].bytes = fill(9000, 12);
+    model.tensors["b"].bytes = pattern(8192, 11);  // of which steps would be longer
+    model.tensors["d"].bytes = pattern(9000, 12);
   }
   if (!c.publishes) return model;
   model.tensors.erase("a");

@@ -1139,8 +1139,8 @@ typedef struct st_delta_apply_options {
 
 /* Apply a delta to its base, a file or shards, as one transaction: durable, all
  * or nothing, across shards too. It patches if the delta only gives tensors
- * other bytes (which costs what the delta holds, and for elements the pages
- * that they lie in), else it publishes, as st_txn_put.
+ * other bytes, else it publishes, as st_txn_put. A patch writes what the delta
+ * holds, and of a tensor that it holds elements of the pages that change.
  *   opts  NULL for the defaults.
  *   done  may be NULL; else filled with the plan by which it was done.
  * Before the base is touched, the delta's bytes are checked against the hashes

@@ -129,7 +129,7 @@ TEST(Steps, ReachBeyondEveryFile) {
   EXPECT_EQ(block.substr(4096), std::string(step_block_bytes - 4096, 'x'));
 }
 
-// Of 2.1 %, 5.2 % and 13 % of the elements of bf16 weights, each by an ulp or few: so much smaller than the model.
+// Where 2.1 %, 5.2 % or 13 % of bf16 weights change by an ulp, the delta is so much smaller than the model.
 TEST(Steps, AreSmallWhereFewElementsChange) {
   std::mt19937 random(1);
   for (const auto &[percent, times] : std::map<double, double>{{2.1, 60}, {5.2, 28}, {13, 13}}) {
