@@ -17,7 +17,7 @@ CACHE=$ROOT/build/cache # downloads
 source "$ROOT/tests/trees.sh"
 
 FOR=${FOR:-tests}
-TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev libcli11-dev libfmt-dev)
+TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev libzstd-dev libcli11-dev libfmt-dev)
 TO_PACK=(debhelper dh-python g++ lintian meson) # Debian packages
 TO_TEST=(
   ccache cmake unzip

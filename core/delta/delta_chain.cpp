@@ -17,12 +17,13 @@ Result<void> check_replaced(std::span<const DeltaFile> below, const Holders &hol
   const auto found = holders.find(name);
   if (found == holders.end()) return {};  // apply() will say what is wrong
   const ListedTensor &t = *found->second;
-  if (t.layer == 0) {
-    of_base->push_back({t.index, old});
+  const auto [layer, index] = t.steps.empty() ? std::pair(t.layer, t.index) : t.steps.back();
+  if (layer == 0) {
+    of_base->push_back({index, old});
     return {};
   }
-  const DeltaFile &holder = below[t.layer - 1];
-  if (holder.notes.tensors[t.index].bytes == old.all) return {};
+  const DeltaFile &holder = below[layer - 1];
+  if (holder.notes.tensors[index].bytes == old.all) return {};
   return Failure(wrong_base(name, holder.path));
 }
 

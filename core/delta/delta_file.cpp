@@ -28,7 +28,7 @@ Result<std::vector<uint64_t>> DeltaFile::check_bytes(const std::function<Result<
   for (size_t i = 0; i < index().size(); ++i) {
     const TensorView t = index().at(i);
     ST_TRY(auto hashed, hash_tensor(window, *snapshot, t, [&](auto piece) { return tell(piece.size()); }));
-    if (hashed.all != notes.tensors[i].bytes)
+    if (hashed.all != notes.tensors[i].steps.value_or(notes.tensors[i].bytes))
       return Failure(error(Status::delta, "the bytes of tensor ", in_quotes(t.name), " in the delta ", in_quotes(path),
                            " are not those that it was written with; make it anew")
                          .about_tensor(t.name));
@@ -59,14 +59,17 @@ Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tenso
   return {};
 }
 
-bool same_forms(const ModelView &base, const Index &delta) {
-  for (size_t i = 0; i < delta.size(); ++i) {
-    const TensorView t = delta.at(i);
-    const auto found = base.find(t.name);
-    if (!found) return false;
-    const TensorView old = base.at(*found).tensor();
-    if (old.dtype != t.dtype || !std::ranges::equal(old.shape, t.shape)) return false;
-  }
+bool same_form(const ModelView &base, const DeltaFile &delta, size_t i) {
+  const TensorView t = delta.index().at(i);
+  const auto found = base.find(t.name);
+  if (!found) return false;
+  const TensorView old = base.at(*found).tensor();
+  return delta.notes.tensors[i].steps || (old.dtype == t.dtype && std::ranges::equal(old.shape, t.shape));
+}
+
+bool same_forms(const ModelView &base, const DeltaFile &delta) {
+  for (size_t i = 0; i < delta.index().size(); ++i)
+    if (!same_form(base, delta, i)) return false;
   return true;
 }
 
@@ -77,19 +80,34 @@ Error wrong_base(std::string_view tensor, std::string_view path) {
       .about_tensor(tensor);
 }
 
+Error wrong_steps(std::string_view tensor, std::string_view path) {
+  return error(Status::delta, "the steps of tensor ", in_quotes(tensor), " in the delta ", in_quotes(path),
+               " do not lead to the bytes that it names; make it anew")
+      .about_tensor(tensor);
+}
+
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
-                                                   std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
+                                                   std::vector<HeldTensor> tensors, const Describe &describe,
                                                    uint64_t alignment, int32_t lock_timeout_ms, Progress progress) {
+  std::sort(tensors.begin(), tensors.end(), [](const HeldTensor &a, const HeldTensor &b) {
+    return write::canonical_before(a.declared.dtype, a.declared.name, b.declared.dtype, b.declared.name);
+  });
+  std::vector<NotedTensor> noted;
+  std::vector<write::NewTensor> declared;
+  for (HeldTensor &t : tensors) {
+    noted.push_back(t.noted);
+    declared.push_back(std::move(t.declared));
+  }
   std::vector<std::string_view> names;
-  names.reserve(tensors.size());
-  for (const write::NewTensor &t : tensors) names.push_back(t.name);
-  auto metadata = spell_delta(notes, names);
+  names.reserve(declared.size());
+  for (const write::NewTensor &t : declared) names.push_back(t.name);
+  auto metadata = spell_delta(describe(noted), names);
   write::SaveOptions options;
   options.layout = write::Layout::canonical;
   options.alignment = alignment;
   options.lock_timeout_ms = lock_timeout_ms;
   options.progress = std::move(progress);
-  return write::Writer::open(env, path, std::move(tensors), std::move(metadata), std::move(options));
+  return write::Writer::open(env, path, std::move(declared), std::move(metadata), std::move(options));
 }
 
 }  // namespace st::store

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "file/writer.h"
-#include "format/delta.h"
+#include "format/tensor_list.h"
 #include "model/model_view.h"
 
 namespace st::store {
@@ -23,7 +23,7 @@ struct DeltaFile {
   static Result<DeltaFile> of(const DataFile &file);
   static Result<DeltaFile> of(std::unique_ptr<DataFile> file);
   // Do its tensors have the bytes that were written? Reads all of them. Status delta.
-  // Answers the hash of each one's head.
+  // Answers the hash of each one's head; that says nothing where the delta holds steps.
   Result<std::vector<uint64_t>> check_bytes(const std::function<Result<void>(uint64_t more)> &tell) const;
 };
 
@@ -38,13 +38,24 @@ std::vector<OldTensor> old_tensors(const ModelView &base, const Index &delta, co
 // Do these begin with the bytes that they are to have? Status delta_base.
 Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tensors);
 
-bool same_forms(const ModelView &base, const Index &delta);  // of all tensors of the delta
+// Do these have one form in both? Steps are of the form that the base has.
+bool same_form(const ModelView &base, const DeltaFile &delta, size_t i);
+bool same_forms(const ModelView &base, const DeltaFile &delta);  // of all tensors of the delta
 
 Error wrong_base(std::string_view tensor, std::string_view path);
 
-// A writer of the delta with these notes, for tensors in their order, which is the canonical one.
+Error wrong_steps(std::string_view tensor, std::string_view path);
+
+// What a delta in the making holds of a tensor: its bytes, or its steps.
+struct HeldTensor {
+  write::NewTensor declared;
+  NotedTensor noted;
+};
+// A writer of a delta of these tensors, which it puts into canonical order. `describe` makes the notes of them, in this
+// order.
+using Describe = std::function<DeltaNotes(std::span<const NotedTensor> tensors)>;
 Result<std::unique_ptr<write::Writer>> write_delta(os::Env &env, const std::string &path,
-                                                   std::vector<write::NewTensor> tensors, const DeltaNotes &notes,
+                                                   std::vector<HeldTensor> tensors, const Describe &describe,
                                                    uint64_t alignment, int32_t lock_timeout_ms, Progress progress);
 
 }  // namespace st::store

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "delta/delta_chain.h"
+#include "delta/stepped.h"
 #include "model/model.h"
 
 namespace st::store {
@@ -19,9 +20,12 @@ class Patching {
   Result<void> check(const ModelView &base, TensorList *result) const;
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
+  Result<void> stage_steps(AnyTransaction &transaction, size_t i);
   Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
   Result<void> check_and_save_old(const ModelView &now);
   Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
+  Result<void> copy_steps(write::Writer &reverse);
+  bool has_steps(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
   Result<void> tell(uint64_t n) { return Control(options_.progress, nullptr).check(done_ += n, total_); }
 
@@ -30,7 +34,7 @@ class Patching {
   const ModelView whole_;  // base_, as it was opened
   const DeltaFile delta_;
   const DeltaPatchOptions options_;
-  std::vector<uint64_t> heads_;  // of the delta's tensors
+  std::vector<uint64_t> heads_;  // of the tensors that the delta gives
   uint64_t done_ = 0, total_ = 0;
 };
 
@@ -58,19 +62,50 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
   std::vector<std::pair<Kind, size_t>> steps;
   for (size_t i = 0; i < delta.size(); ++i) {
     const TensorView t = delta.at(i);
-    const auto place = whole_.find(t.name);
-    const TensorView old = place ? whole_.at(*place).tensor() : t;
-    const bool same_form = old.dtype == t.dtype && std::ranges::equal(old.shape, t.shape);
-    steps.emplace_back(!place ? added : same_form && in_place ? updated : replaced, i);
+    const bool updates = in_place && same_form(whole_, delta_, i);
+    steps.emplace_back(!whole_.find(t.name) ? added : updates ? updated : replaced, i);
   }
   std::sort(steps.begin(), steps.end());
   for (const auto &[name, old] : delta_.notes.deleted) ST_TRY(transaction.remove(name));
   for (const auto &[kind, i] : steps) {
     const std::string_view name = delta.at(i).name;
+    if (delta_.notes.tensors[i].steps) {
+      ST_TRY(stage_steps(transaction, i));
+      continue;
+    }
     auto bytes = value(i);
     if (!bytes) return Failure(std::move(bytes.error()).about_tensor(name));
     ST_TRY(kind == updated ? transaction.update(name, *bytes) : transaction.put(name, *bytes));
   }
+  return {};
+}
+
+// The pages that the steps change, as they will be. The base is not locked: before the change it must have the same old
+// bytes, to the hash, and then these pages are right.
+Result<void> Patching::stage_steps(AnyTransaction &transaction, size_t i) {
+  const std::string_view name = delta_.index().at(i).name;
+  const Place &place = whole_.at(*whole_.find(name));
+  const TensorView t = place.tensor();
+  const uint64_t at = place.snapshot->file_offset(t);
+  std::vector<std::byte> pages;
+  const auto stage_block = [&](uint64_t begin, auto old, auto fresh) -> Result<void> {
+    ST_TRY(tell(old.size()));
+    std::vector<ByteRange> ranges = changed_pages(at + begin, old, fresh);
+    if (ranges.empty()) return {};
+    pages.clear();
+    for (ByteRange &r : ranges) {
+      const auto page = fresh.subspan(r.begin, r.length);
+      pages.insert(pages.end(), page.begin(), page.end());
+      r.begin += begin;
+    }
+    return transaction.update_ranges(name, ranges, pages);
+  };
+  const StepsAt steps{&delta_, i};
+  ST_TRY(auto hashes, step_through(*place.snapshot, t, {&steps, 1}, stage_block));
+  const DeltaTensor &noted = delta_.notes.tensors[i];
+  if (hashes.old.all != noted.old->all) return Failure(wrong_base(name, place.member->path()));
+  if (hashes.fresh.all != noted.bytes) return Failure(wrong_steps(name, delta_.path));
+  heads_[i] = hashes.fresh.head;
   return {};
 }
 
@@ -80,7 +115,7 @@ Result<void> Patching::stage_all(AnyTransaction &transaction, const TensorList &
   if (!is_file && result.tensors.empty() && whole_.size() > 0)
     return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),
                 ", and an index without shards takes none back; merge into a file instead");
-  ST_TRY(stage(transaction, !is_file || (notes.changes_bytes_only() && same_forms(whole_, delta_.index()))));
+  ST_TRY(stage(transaction, !is_file || (notes.changes_bytes_only() && same_forms(whole_, delta_))));
   ST_TRY(transaction.replace_metadata(result.metadata));
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
@@ -89,27 +124,44 @@ Result<void> Patching::stage_all(AnyTransaction &transaction, const TensorList &
 Result<std::unique_ptr<write::Writer>> Patching::begin_reverse(const ModelView &now, const TensorList &result) {
   const Index &delta = delta_.index();
   const TensorList before = now.listing();
-  std::vector<NotedTensor> tensors;
+  std::vector<HeldTensor> tensors;
   std::vector<std::pair<std::string, OldBytes>> deleted;
   for (size_t i = 0; i < delta.size(); ++i) {
     const DeltaTensor &t = delta_.notes.tensors[i];
+    const TensorView held = delta.at(i);
     const OldBytes replaced{t.bytes, heads_[i]};
-    if (t.old)
-      tensors.push_back({now.find(delta.at(i).name).value(), {t.old->all, replaced}});
-    else
-      deleted.emplace_back(delta.at(i).name, replaced);
+    if (!t.old) {
+      deleted.emplace_back(held.name, replaced);
+      continue;
+    }
+    const size_t place = now.find(held.name).value();
+    tensors.push_back(
+        {write::declaration(t.steps ? held : now.at(place).tensor()), {place, {t.old->all, replaced, t.steps}}});
   }
-  for (const auto &[name, old] : delta_.notes.deleted)
-    tensors.push_back({now.find(name).value(), {old.all, std::nullopt}});
-  std::sort(tensors.begin(), tensors.end(), [&](const NotedTensor &a, const NotedTensor &b) {
-    const TensorView x = now.at(a.tensor).tensor(), y = now.at(b.tensor).tensor();
-    return write::canonical_before(x.dtype, x.name, y.dtype, y.name);
-  });
-  std::vector<write::NewTensor> declared;
-  declared.reserve(tensors.size());
-  for (const NotedTensor &t : tensors) declared.push_back(write::declaration(now.at(t.tensor).tensor()));
-  return write_delta(env_, options_.reverse, std::move(declared), describe(result, before, tensors, std::move(deleted)),
-                     0, options_.lock_timeout_ms, [this](uint64_t, uint64_t) { return tell(0).has_value(); });
+  for (const auto &[name, old] : delta_.notes.deleted) {
+    const size_t place = now.find(name).value();
+    tensors.push_back({write::declaration(now.at(place).tensor()), {place, {old.all, std::nullopt}}});
+  }
+  const auto describe_back = [&](auto noted) { return describe(result, before, noted, std::move(deleted)); };
+  return write_delta(env_, options_.reverse, std::move(tensors), describe_back, 0, options_.lock_timeout_ms,
+                     [this](uint64_t, uint64_t) { return tell(0).has_value(); });
+}
+
+// Steps lead back as they lead forth.
+Result<void> Patching::copy_steps(write::Writer &reverse) {
+  for (size_t i = 0; i < delta_.index().size(); ++i) {
+    if (!delta_.notes.tensors[i].steps) continue;
+    const TensorView held = delta_.index().at(i);
+    ST_TRY(auto reach, delta_.snapshot->here());
+    ST_TRY(
+        reverse.copy(held.name, reach.file, delta_.snapshot->file_offset(held), [this](uint64_t) { return tell(0); }));
+  }
+  return {};
+}
+
+bool Patching::has_steps(std::string_view name) const {
+  const auto found = delta_.index().find(name);
+  return found && delta_.notes.tensors[*found].steps;
 }
 
 // With the base locked: is it the one, to the last byte that will be replaced?
@@ -123,11 +175,12 @@ Result<void> Patching::check_and_save_old(const ModelView &now) {
     ST_TRY(reverse, begin_reverse(now, result));
   }
   const auto keep = [&](const TensorView &t, std::span<const std::byte> piece) -> Result<void> {
-    if (reverse) ST_TRY(reverse->add(t.name, piece.data(), piece.size()));
+    if (reverse && !has_steps(t.name)) ST_TRY(reverse->add(t.name, piece.data(), piece.size()));
     return tell(piece.size());
   };
   const auto old = old_tensors(now, delta_.index(), delta_.notes);
   ST_TRY(check_old(now, old, keep));
+  if (reverse) ST_TRY(copy_steps(*reverse));
   return reverse ? reverse->finish() : Result<void>();
 }
 
@@ -153,7 +206,7 @@ Result<DeltaPatched> Patching::run() {
     for (const ModelView &read : {whole_, ModelView(*delta_.file)}) ST_TRY(read.must_not_be(env_, options_.reverse));
   total_ = delta_.index().data_bytes();
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
-    total_ += whole_.at(old.index).tensor().nbytes;
+    total_ += whole_.at(old.index).tensor().nbytes * (has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
   ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
 
   ST_TRY(auto transaction, begin(result));

@@ -5,31 +5,56 @@
 
 #include "delta/delta_file.h"
 #include "delta/delta_hash.h"
+#include "delta/spilled.h"
+#include "delta/steps.h"
 #include "file/writer.h"
 
 namespace st::store {
 namespace {
 
+// Less than a page is not worth it: any reader sees the tensor as it is.
+constexpr uint64_t least_in_steps = 4096;
+
 class Comparison {
  public:
-  Comparison(const ModelView &from, const ModelView &to, const DiffOptions &options)
-      : from_(from), to_(to), options_(options), control_(options.progress, nullptr), total_(to.data_bytes()) {}
+  Comparison(os::Env &env, const ModelView &from, const ModelView &to, const std::string &path,
+             const DiffOptions &options)
+      : env_(env),
+        from_(from),
+        to_(to),
+        path_(path),
+        options_(options),
+        control_(options.progress, nullptr),
+        steps_(env, path),
+        total_(to.data_bytes()) {}
 
   Result<void> compare();
-  Result<void> write(os::Env &env, const std::string &path);
+  Result<void> write();
 
  private:
-  using Found = std::optional<DeltaTensor>;  // none: the same bytes
+  // A tensor that differs, and what the delta is to hold of it.
+  struct Changed {
+    NotedTensor noted;
+    Spilled::Part steps;  // if it is these
+  };
+  using Found = std::optional<Changed>;  // none: the same bytes
   Result<Found> compare(const Place &before, const Place &after);
   Result<OldBytes> hash_old(const Place &p);
   Result<OldBytes> hash_new(const Place &p);
   Result<void> tell(uint64_t n) { return control_.check(done_ += n, total_); }
 
+  Result<std::span<const std::byte>> block(TensorWindow &window, const Place &p, uint64_t begin, uint64_t n,
+                                           std::vector<std::byte> &whole);
+
+  os::Env &env_;
   const ModelView &from_, &to_;
+  const std::string &path_;
   const DiffOptions &options_;
   const Control control_;
   TensorWindow old_{true}, new_{true};
-  std::vector<NotedTensor> changed_;
+  std::vector<std::byte> old_block_, new_block_;
+  Spilled steps_;
+  std::vector<Changed> changed_;
   std::vector<std::pair<std::string, OldBytes>> deleted_;
   uint64_t done_ = 0, total_;  // bytes of `to` that were looked at
 };
@@ -42,23 +67,52 @@ Result<OldBytes> Comparison::hash_new(const Place &p) {
   return hash_tensor(new_, *p.snapshot, p.tensor(), [this](auto piece) { return tell(piece.size()); });
 }
 
-// Two tensors of one form. While they are equal one hash does for both.
+// So many bytes of a tensor, which lie in two pieces where the window ends: these are put together in `whole`.
+Result<std::span<const std::byte>> Comparison::block(TensorWindow &window, const Place &p, uint64_t begin, uint64_t n,
+                                                     std::vector<std::byte> &whole) {
+  const TensorView t = p.tensor();
+  ST_TRY(auto piece, window.at(*p.snapshot, t, begin, n));
+  if (piece.size() == n) return piece;
+  whole.assign(piece.begin(), piece.end());
+  while (whole.size() < n) {
+    ST_TRY(piece, window.at(*p.snapshot, t, begin + whole.size(), n - whole.size()));
+    whole.insert(whole.end(), piece.begin(), piece.end());
+  }
+  return std::span<const std::byte>(whole);
+}
+
+// Two tensors of one form. While they are equal one hash does for both. The delta holds the steps, as long as they are
+// shorter than the tensor.
 Result<Comparison::Found> Comparison::compare(const Place &before, const Place &after) {
-  const TensorView was = before.tensor(), is = after.tensor();
+  const TensorView is = after.tensor();
   TensorHasher old;
   std::optional<TensorHasher> fresh;
-  for (uint64_t done = 0; done < is.nbytes;) {
-    ST_TRY(auto b, new_.at(*after.snapshot, is, done, is.nbytes - done));
-    ST_TRY(auto a, old_.at(*before.snapshot, was, done, b.size()));
-    const auto same_size = b.first(a.size());
-    if (!fresh && std::memcmp(a.data(), same_size.data(), a.size()) != 0) fresh = old;
+  std::optional<StepWriter> writer;
+  bool in_steps = is.nbytes >= least_in_steps && Compressor::is_there();
+  steps_.begin_part();
+  for (uint64_t done = 0; done < is.nbytes; done += step_block_bytes) {
+    const uint64_t n = std::min(step_block_bytes, is.nbytes - done);
+    ST_TRY(auto b, block(new_, after, done, n, new_block_));
+    ST_TRY(auto a, block(old_, before, done, n, old_block_));
+    const bool same = std::memcmp(a.data(), b.data(), n) == 0;
+    if (!fresh && !same) fresh = old;
+    if (!same && in_steps) {
+      if (!writer) writer.emplace(is.dtype);
+      const auto steps = writer->steps_of(done / step_block_bytes, a, b);
+      in_steps = steps_.part_size() + steps.size() < is.nbytes;
+      if (in_steps) ST_TRY(steps_.add(steps));
+    }
     old.add(a);
-    if (fresh) fresh->add(same_size);
-    done += a.size();
-    ST_TRY(tell(a.size()));
+    if (fresh) fresh->add(b);
+    ST_TRY(tell(n));
   }
   if (!fresh) return Found();
-  return DeltaTensor{fresh->digest().all, old.digest()};
+  Changed changed{{after.global, {fresh->digest().all, old.digest()}}, {}};
+  if (in_steps) {
+    changed.steps = steps_.end_part();
+    changed.noted.hashes.steps = changed.steps.hash;
+  }
+  return changed;
 }
 
 Result<void> Comparison::compare() {
@@ -70,7 +124,7 @@ Result<void> Comparison::compare() {
       if (was.dtype == is.dtype && std::ranges::equal(was.shape, is.shape)) {
         auto found = compare(from_.at(*place), after);
         if (!found) return Failure(std::move(found.error()).about_tensor(is.name));
-        if (*found) changed_.push_back({after.global, **found});
+        if (*found) changed_.push_back(**found);
         continue;
       }
     }
@@ -79,7 +133,7 @@ Result<void> Comparison::compare() {
     if (place) {
       ST_TRY(t.old, hash_old(from_.at(*place)));
     }
-    changed_.push_back({after.global, t});
+    changed_.push_back({{after.global, t}, {}});
   }
   for (const Place &before : from_.places()) {
     const std::string_view name = before.tensor().name;
@@ -90,29 +144,35 @@ Result<void> Comparison::compare() {
   return {};
 }
 
-Result<void> Comparison::write(os::Env &env, const std::string &path) {
-  const std::vector<NotedTensor> in_file_order = changed_;
-  std::sort(changed_.begin(), changed_.end(), [this](const NotedTensor &a, const NotedTensor &b) {
-    const TensorView x = to_.at(a.tensor).tensor(), y = to_.at(b.tensor).tensor();
-    return write::canonical_before(x.dtype, x.name, y.dtype, y.name);
-  });
-  const DeltaNotes notes = describe(from_.listing(), to_.listing(), changed_, std::move(deleted_));
-  std::vector<write::NewTensor> tensors;
-  tensors.reserve(changed_.size());
-  for (const NotedTensor &t : changed_) tensors.push_back(write::declaration(to_.at(t.tensor).tensor()));
-  ST_TRY(auto writer, write_delta(env, path, std::move(tensors), notes, options_.alignment, options_.lock_timeout_ms,
-                                  [this](uint64_t, uint64_t) { return tell(0).has_value(); }));
+Result<void> Comparison::write() {
+  std::vector<HeldTensor> held;
+  held.reserve(changed_.size());
+  for (const Changed &c : changed_) {
+    const TensorView t = to_.at(c.noted.tensor).tensor();
+    held.push_back({write::declaration(t), c.noted});
+    if (c.noted.hashes.steps) held.back().declared = {std::string(t.name), Dtype::U8, {c.steps.size}, c.steps.size};
+  }
+  const auto describe_all = [&](auto noted) {
+    return describe(from_.listing(), to_.listing(), noted, std::move(deleted_));
+  };
+  ST_TRY(auto writer,
+         write_delta(env_, path_, std::move(held), describe_all, options_.alignment, options_.lock_timeout_ms,
+                     [this](uint64_t, uint64_t) { return tell(0).has_value(); }));
 
   TensorWindow again(false);
-  for (const NotedTensor &t : in_file_order) {
-    const Place &place = to_.at(t.tensor);
+  for (const Changed &c : changed_) {
+    const Place &place = to_.at(c.noted.tensor);
     const TensorView view = place.tensor();
+    if (c.noted.hashes.steps) {
+      ST_TRY(writer->copy(view.name, steps_.file(), c.steps.begin, [this](uint64_t) { return tell(0); }));
+      continue;
+    }
     const auto add = [&](auto piece) -> Result<void> {
       ST_TRY(tell(0));
       return writer->add(view.name, piece.data(), piece.size());
     };
     ST_TRY(auto hashed, hash_tensor(again, *place.snapshot, view, add));
-    if (hashed.all != t.hashes.bytes)
+    if (hashed.all != c.noted.hashes.bytes)
       return Failure(error(Status::file_changed, "tensor ", in_quotes(view.name), " of ",
                            in_quotes(place.member->path()), " was changed while it was compared; compare again")
                          .about_tensor(view.name));
@@ -129,9 +189,9 @@ Result<void> diff(os::Env &env, const Model &from, const Model &to, const std::s
     if (!*whole) return Failure(Error(whole->error()));
     ST_TRY((*whole)->must_not_be(env, delta));
   }
-  Comparison comparison(*a, *b, options);
+  Comparison comparison(env, *a, *b, delta, options);
   ST_TRY(comparison.compare());
-  return comparison.write(env, delta);
+  return comparison.write();
 }
 
 }  // namespace st::store

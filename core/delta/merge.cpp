@@ -1,6 +1,7 @@
 #include "delta/merge.h"
 
 #include "delta/delta_chain.h"
+#include "delta/stepped.h"
 #include "file/replace_file.h"
 #include "model/copy_out.h"
 #include "newfile/build.h"
@@ -24,9 +25,34 @@ Result<write::PublishPlan> plan(const Snapshot &base, const TensorList &listing,
                              {options.layout, as_stock ? 8 : options.alignment, options.reserve, block});
 }
 
+using Tell = std::function<Result<void>(uint64_t more)>;
+
+// Over what they lead on from, which lies in the new file by then.
+Result<void> write_steps(const os::File &made, const write::PublishPlan &planned, const ModelView &base,
+                         std::span<const DeltaFile> layers, const TensorList &listing, const Tell &tell) {
+  const auto has_steps = [](const ListedTensor &t) { return !t.steps.empty(); };
+  if (std::none_of(listing.tensors.begin(), listing.tensors.end(), has_steps)) return {};
+  std::string json = planned.header.substr(length_bytes);
+  const uint64_t n = json.size();
+  json.resize(n + header_padding);
+  ST_TRY(const auto header, parse_header(json.data(), n, planned.size, 0));
+  for (const ListedTensor &t : listing.tensors) {
+    if (!has_steps(t)) continue;
+    const uint64_t at = header.data_offset() + header.index.at(header.index.find(t.name).value()).begin;
+    const auto write_block = [&](uint64_t begin, auto old, auto fresh) -> Result<void> {
+      for (const ByteRange &r : changed_pages(at + begin, old, fresh))
+        ST_TRY(made.write(fresh.data() + r.begin, r.length, at + begin + r.begin));
+      return tell(old.size());
+    };
+    ST_TRY(step_to_the_end(stepped_tensor(base, layers, t), write_block));
+  }
+  return {};
+}
+
 // Planned as a publish of the base, so that as much as can be of its blocks is shared.
-Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile> layers, const TensorList &listing,
-                   const std::string &to, const write::SaveOptions &options, const Control &control) {
+Result<void> build(os::Env &env, const ModelView &whole, std::span<const DeltaFile> layers, const TensorList &listing,
+                   const std::string &to, const write::SaveOptions &options, const Control &control, const Tell &tell) {
+  const Snapshot &base = *whole.files().front().snapshot;
   ST_TRY(auto target, write::find_destination(env, to));
   ST_TRY(auto made, write::TemporaryFile::create(target.at, target.mode()));
   const os::File &file = made->file();
@@ -45,6 +71,7 @@ Result<void> build(os::Env &env, const Snapshot &base, std::span<const DeltaFile
     segments.push_back({s.to, s.length, &layer.file, layer.file_offset(layer.header.index.at(t.index)), nullptr});
   }
   ST_TRY(write::build(file, planned.header, segments, block, control));
+  ST_TRY(write_steps(file, planned, whole, layers, listing, tell));
   return write::replace_file(target.at, *made, options.lock_timeout_ms, control, options.log);
 }
 
@@ -73,14 +100,14 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
 
   ST_TRY(whole.must_not_be(env, to));
   uint64_t total = 0, done = 0;
-  for (const ListedTensor &t : listing.tensors) total += t.nbytes;
+  for (const ListedTensor &t : listing.tensors) total += t.nbytes * (base.file() && !t.steps.empty() ? 2 : 1);
   for (const OldTensor &old : chained.old) total += whole.at(old.index).tensor().nbytes;
   for (const DeltaFile &layer : layers) {
     ST_TRY(ModelView(*layer.file).must_not_be(env, to));
     total += layer.index().data_bytes();
   }
   const Control control(options.progress, nullptr);
-  const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
+  const auto tell = [&](uint64_t more) { return control.check(done = std::min(done + more, total), total); };
   ST_TRY(check_heads(whole, chained.old));
   ST_TRY(check_old(whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
   for (const DeltaFile &layer : layers) ST_TRY(layer.check_bytes(tell));
@@ -88,12 +115,24 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
   if (!base.file()) {
     const write::NewMetadata metadata(listing.metadata.begin(), listing.metadata.end());
     ST_TRY(auto target, write::find_destination(env, to));
-    return copy_out(std::move(target), places_of(whole, layers, listing), metadata, options, tell);
+    const auto give_stepped = [&](write::Writer &writer, size_t i) -> Result<bool> {
+      const ListedTensor &t = listing.tensors[i];
+      if (t.steps.empty()) return false;
+      const auto add = [&](uint64_t, auto old, auto fresh) -> Result<void> {
+        ST_TRY(writer.add(t.name, fresh.data(), fresh.size()));
+        return tell(old.size());
+      };
+      ST_TRY(step_to_the_end(stepped_tensor(whole, layers, t), add));
+      return true;
+    };
+    return copy_out(std::move(target), places_of(whole, layers, listing), metadata, options, tell, give_stepped);
   }
+  const uint64_t checked = done;
   const Progress built_so_far = [&](uint64_t now, uint64_t) {
-    return !options.progress || options.progress(std::min(done + now, total), total);
+    done = std::max(done, std::min(checked + now, total));  // the last of it comes after the steps
+    return !options.progress || options.progress(done, total);
   };
-  return build(env, *whole.files().front().snapshot, layers, listing, to, options, Control(built_so_far, nullptr));
+  return build(env, whole, layers, listing, to, options, Control(built_so_far, nullptr), tell);
 }
 
 }  // namespace st::store

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "delta/delta_chain.h"
+#include "delta/stepped_file.h"
 
 namespace st::store {
 namespace {
@@ -16,11 +17,12 @@ constexpr size_t samples = 8;
 
 // What the layers make together. A name is looked up from the top: the first
 // layer that has it decides, whether that tensor is shown or was deleted above.
+// Tensors that steps lead to are the top.
 class OverlayCatalogue final : public Merged {
  public:
   // The listing's strings that are not the snapshots' are those of `deltas`.
   OverlayCatalogue(ModelView base, std::span<const std::unique_ptr<DataFile>> files, std::vector<DeltaFile> deltas,
-                   const TensorList &listing);
+                   std::unique_ptr<SteppedFile> stepped, const TensorList &listing);
 
   size_t size() const override { return tensors_.size(); }
   Result<Place> at(size_t i) const override { return place(i); }
@@ -28,7 +30,7 @@ class OverlayCatalogue final : public Merged {
   size_t metadata_size() const override { return metadata_.size(); }
   MetadataPair metadata_at(size_t i) const override { return metadata_[i]; }
   std::optional<std::string_view> metadata_find(std::string_view key) const override;
-  // Those of the base, then the deltas.
+  // Those of the base, then the deltas. A tensor in memory counts as the delta's whose steps made it last.
   size_t members() const override { return files_.size(); }
   std::string_view member_path(size_t i) const override { return files_[i].data_file->path(); }
   Result<Opened> member(size_t i) const override { return files_[i]; }
@@ -48,6 +50,7 @@ class OverlayCatalogue final : public Merged {
 
   const ModelView base_;
   const std::vector<DeltaFile> deltas_;
+  const std::unique_ptr<SteppedFile> stepped_;   // the top layer, if there is one
   std::vector<Opened> files_;                    // of the base, and the deltas
   std::vector<std::vector<uint32_t>> shown_as_;  // of each tensor of each layer the number here, or hidden
   std::vector<Source> tensors_;
@@ -56,9 +59,11 @@ class OverlayCatalogue final : public Merged {
 };
 
 OverlayCatalogue::OverlayCatalogue(ModelView base, std::span<const std::unique_ptr<DataFile>> files,
-                                   std::vector<DeltaFile> deltas, const TensorList &listing)
+                                   std::vector<DeltaFile> deltas, std::unique_ptr<SteppedFile> stepped,
+                                   const TensorList &listing)
     : base_(std::move(base)),
       deltas_(std::move(deltas)),
+      stepped_(std::move(stepped)),
       files_(base_.files().begin(), base_.files().end()),
       metadata_(listing.metadata),
       by_key_(metadata_.size()) {
@@ -67,6 +72,7 @@ OverlayCatalogue::OverlayCatalogue(ModelView base, std::span<const std::unique_p
     files_.push_back({files[n].get(), deltas_[n].snapshot.get()});
     shown_as_.emplace_back(deltas_[n].index().size(), hidden);
   }
+  if (stepped_) shown_as_.emplace_back(stepped_->index().size(), hidden);
   tensors_.reserve(listing.tensors.size());
   for (const ListedTensor &t : listing.tensors) {
     shown_as_[t.layer][t.index] = static_cast<uint32_t>(tensors_.size());
@@ -84,11 +90,16 @@ Place OverlayCatalogue::place(size_t i) const {
     p.global = i;
     return p;
   }
-  const size_t number = base_.files().size() + s.layer - 1;
+  const bool in_memory = s.layer > deltas_.size();
+  const uint32_t layer = in_memory ? stepped_->last_layer(s.index) : s.layer;
+  const size_t number = base_.files().size() + layer - 1;
+  if (in_memory) return {i, static_cast<uint32_t>(number), &stepped_->file(), &stepped_->snapshot(), s.index};
   return {i, static_cast<uint32_t>(number), files_[number].data_file, files_[number].snapshot, s.index};
 }
 
 Result<std::optional<Place>> OverlayCatalogue::find(std::string_view name) const {
+  if (const auto found = stepped_ ? stepped_->index().find(name) : std::nullopt)
+    return shown(deltas_.size() + 1, *found);
   for (size_t n = deltas_.size(); n > 0; --n)
     if (const auto found = deltas_[n - 1].index().find(name)) return shown(n, *found);
   if (const auto found = base_.find(name)) return shown(0, *found);
@@ -156,7 +167,10 @@ Result<void> Overlay::stack() {
   }
   ST_TRY(auto chained, chain(base, deltas));
   ST_TRY(check_heads(base, spread(chained.old)));
-  show(std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas), chained.listing));
+  const auto above = static_cast<uint32_t>(deltas.size() + 1);
+  ST_TRY(auto stepped, SteppedFile::make(env(), base, deltas, above, &chained.listing));
+  show(std::make_unique<OverlayCatalogue>(std::move(base), layers_.deltas, std::move(deltas), std::move(stepped),
+                                          chained.listing));
   return {};
 }
 

@@ -1,5 +1,6 @@
 // Verification of a base with deltas on it.
 #include "delta/delta_chain.h"
+#include "delta/stepped.h"
 #include "engine/deltas.h"
 #include "engine/open.h"
 #include "engine/verify.h"
@@ -31,9 +32,15 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   }
   ST_TRY(auto chained, chain(*whole, deltas));
   for (const OldTensor &old : chained.old) total += whole->at(old.index).tensor().nbytes;
+  for (const ListedTensor &t : chained.listing.tensors) total += t.steps.empty() ? 0 : t.nbytes;
   const auto tell = [&](uint64_t more) { return control.check(done += more, total); };
   for (const DeltaFile &delta : deltas) ST_TRY(delta.check_bytes(tell));
-  return check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); });
+  ST_TRY(check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
+  for (const ListedTensor &t : chained.listing.tensors)
+    if (!t.steps.empty())
+      ST_TRY(
+          step_to_the_end(stepped_tensor(*whole, deltas, t), [&](auto, auto old, auto) { return tell(old.size()); }));
+  return {};
 }
 
 }  // namespace

@@ -55,6 +55,10 @@ struct NewBytes {
   uint64_t nbytes;
 };
 
+struct ByteRange {
+  uint64_t begin, length;
+};
+
 class AnyTransaction {
  public:
   virtual ~AnyTransaction() = default;
@@ -62,6 +66,10 @@ class AnyTransaction {
   virtual Result<void> update(std::string_view name, const NewBytes &value) = 0;
   // The bytes are taken at once.
   virtual Result<void> update_slice(std::string_view name, const TensorPart &part, const NewBytes &value) = 0;
+  // These ranges of a tensor's bytes, which has them; `bytes` are those of all, one behind the other, and taken at
+  // once.
+  virtual Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
+                                     std::span<const std::byte> bytes) = 0;
   // These make a publish of it. What they refuse leaves the transaction as it was.
   virtual Result<void> put(std::string_view name, const NewBytes &value) = 0;
   virtual Result<void> remove(std::string_view name) = 0;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/check.h"
 #include "base/round.h"
 #include "file/staging.h"
 
@@ -158,23 +159,38 @@ Result<SliceMap *> map_of(Staged &staged, size_t index) {
   return &staged.slices.emplace(index, std::move(fresh)).first->second.map;
 }
 
-Result<void> stage_selection(Staged &staged, std::string_view name, const Form &form, const Selection &selection,
-                             const NewBytes &value) {
+// `each_run` calls what it is given with the place of each run in the tensor, and in the bytes, and its length.
+template <class EachRun>
+Result<void> stage_runs(Staged &staged, std::string_view name, const Form &form, std::span<const std::byte> bytes,
+                        EachRun each_run) {
   ST_TRY(staged.need_journal());
   const size_t number = staged.slice_payloads.size();
-  ST_TRY(auto payload, staged.journal.journal->append(value.bytes, value.nbytes, staged.control));
+  ST_TRY(auto payload, staged.journal.journal->append(bytes.data(), bytes.size(), staged.control));
   staged.slice_payloads.push_back(payload);
   SliceMap map;
   SliceMap *to = &map;
   if (!staged.draft) {
     ST_TRY(to, map_of(staged, *staged.snapshot->header.index.find(name)));
   }
-  selection.each_run([&](uint64_t begin, uint64_t skip, uint64_t length) { to->put({begin, length, number, skip}); });
+  each_run([&](uint64_t begin, uint64_t skip, uint64_t length) { to->put({begin, length, number, skip}); });
   if (!staged.draft) return {};
   Change change{Change::update_slice, std::string(name), {}, form, staged.slice_maps.size()};
   staged.slice_maps.push_back(std::move(map));
   ST_TRY(staged.draft->apply(change));
   staged.changes.push_back(std::move(change));
+  return {};
+}
+
+template <class EachRun>
+Result<void> stage(Staged &staged, std::string_view name, const Form &form, std::span<const std::byte> bytes,
+                   EachRun each_run) {
+  if (staged.options.publish) ST_TRY(make_publish(staged));
+  if (bytes.empty()) return {};
+  staged.failed = true;
+  staged.begin_call();
+  auto taken = stage_runs(staged, name, form, bytes, each_run);
+  if (!taken) return Failure(std::move(taken.error()).about_tensor_at_least(name));
+  staged.failed = false;
   return {};
 }
 
@@ -187,14 +203,24 @@ Result<void> stage_slice(Staged &staged, std::string_view name, const TensorPart
   auto selection = Selection::make(form->dtype, form->shape, part);
   if (!selection) return Failure(std::move(selection.error()).about_tensor(name));
   ST_TRY(check_values(name, *form, *selection, value));
-  if (staged.options.publish) ST_TRY(make_publish(staged));
-  if (value.nbytes == 0) return {};
-  staged.failed = true;
-  staged.begin_call();
-  auto taken = stage_selection(staged, name, *form, *selection, value);
-  if (!taken) return Failure(std::move(taken.error()).about_tensor_at_least(name));
-  staged.failed = false;
-  return {};
+  const std::span bytes(static_cast<const std::byte *>(value.bytes), value.nbytes);
+  return stage(staged, name, *form, bytes, [&](auto take) { selection->each_run(take); });
+}
+
+Result<void> stage_ranges(Staged &staged, std::string_view name, std::span<const ByteRange> ranges,
+                          std::span<const std::byte> bytes) {
+  ST_TRY(staged.may_go_on());
+  const auto form = form_of(staged, std::string(name));
+  if (!form) return Failure(no_such_tensor(name, staged.file.path()));
+  return stage(staged, name, *form, bytes, [&](auto take) {
+    uint64_t skip = 0;
+    for (const ByteRange &r : ranges) {
+      ST_ASSERT(r.begin <= form->nbytes && r.length <= form->nbytes - r.begin);
+      take(r.begin, skip, r.length);
+      skip += r.length;
+    }
+    ST_ASSERT(skip == bytes.size());
+  });
 }
 
 Result<void> restage_slices(Staged &staged, write::Journal &gone) {

@@ -8,6 +8,8 @@
 namespace st::store {
 
 Result<void> stage_slice(Staged &staged, std::string_view name, const TensorPart &part, const NewBytes &value);
+Result<void> stage_ranges(Staged &staged, std::string_view name, std::span<const ByteRange> ranges,
+                          std::span<const std::byte> bytes);
 // Puts them into the draft of a publish that was a patch until now.
 Result<void> draft_slices(const Staged &staged, PendingCatalogue *draft, std::vector<Change> *changes,
                           std::vector<SliceMap> *maps);

@@ -29,6 +29,11 @@ Result<void> Transaction::update_slice(std::string_view name, const TensorPart &
   return stage_slice(staged_, name, part, value);
 }
 
+Result<void> Transaction::update_ranges(std::string_view name, std::span<const ByteRange> ranges,
+                                        std::span<const std::byte> bytes) {
+  return stage_ranges(staged_, name, ranges, bytes);
+}
+
 Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
   return stage_put(staged_, name, value);
 }

@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <unordered_map>
@@ -17,7 +18,7 @@ namespace od = simdjson::ondemand;
 constexpr std::string_view version_key = "st.delta.version", base_key = "st.delta.base", result_key = "st.delta.result",
                            hashes_key = "st.delta.hashes", deleted_key = "st.delta.deleted", set_key = "st.delta.set",
                            removed_key = "st.delta.removed", order_key = "st.delta.order";
-constexpr std::string_view version = "1";
+constexpr std::string_view whole_tensors = "1", some_steps = "2";  // versions
 
 Failure bad(std::string_view key, std::string_view why) {
   return fail(Status::delta, "the delta's metadata ", in_quotes(key), " ", why, "; make the delta anew");
@@ -106,7 +107,7 @@ class JsonValue {
 };
 
 struct Hashes {
-  std::optional<Hash128> fresh, old;
+  std::optional<Hash128> fresh, old, steps;
   std::optional<uint64_t> head;
   bool all_are_good = true;
 };
@@ -126,6 +127,7 @@ Result<std::unordered_map<std::string, Hashes>> parse_hashes(const Index &index)
       if (which == "new") h.all_are_good &= (h.fresh = parse_hash(s)).has_value();
       if (which == "old") h.all_are_good &= (h.old = parse_hash(s)).has_value();
       if (which == "head") h.all_are_good &= (h.head = parse_hex(s)).has_value();
+      if (which == "steps") h.all_are_good &= (h.steps = parse_hash(s)).has_value();
       return simdjson::SUCCESS;
     });
   };
@@ -165,6 +167,11 @@ std::string spell_array(const std::vector<std::string> &strings) {
   return out + "]";
 }
 
+// What steps are held as.
+bool is_bytes(const TensorView &t) {
+  return t.dtype == Dtype::U8 && t.shape.size() == 1;
+}
+
 std::string spell_old(const OldBytes &old) {
   return text("\"old\":\"", spell_hash(old.all), "\",\"head\":\"", hex(old.head), "\"");
 }
@@ -186,9 +193,9 @@ Result<DeltaNotes> parse_delta(const Index &index) {
   if (!found)
     return fail(Status::delta, "the file is no delta: its metadata has no ", in_quotes(version_key),
                 "; make one with stctl diff or st_delta_create");
-  if (*found != version)
-    return fail(Status::delta, "the delta is of version ", in_quotes(*found), ", and this library knows version ",
-                version, "; use a newer library");
+  if (*found != whole_tensors && *found != some_steps)
+    return fail(Status::delta, "the delta is of version ", in_quotes(*found), ", and this library knows versions ",
+                whole_tensors, " and ", some_steps, "; use a newer library");
   DeltaNotes notes;
   ST_TRY(notes.base, parse_identity(index, base_key));
   ST_TRY(notes.result, parse_identity(index, result_key));
@@ -201,6 +208,10 @@ Result<DeltaNotes> parse_delta(const Index &index) {
       return bad(hashes_key, text("has no hash for tensor ", st::in_quotes(index.at(i).name)));
     DeltaTensor t{*h->second.fresh, {}};
     if (h->second.old) t.old = OldBytes{*h->second.old, *h->second.head};
+    if (*found == some_steps) t.steps = h->second.steps;
+    if (t.steps && !(t.old && is_bytes(index.at(i))))
+      return bad(hashes_key, text("has steps for tensor ", st::in_quotes(index.at(i).name),
+                                  ", which replaces none, or is no list of bytes"));
     notes.tensors.push_back(t);
   }
 
@@ -228,6 +239,8 @@ Result<DeltaNotes> parse_delta(const Index &index) {
 
 std::vector<std::pair<std::string, std::string>> spell_delta(const DeltaNotes &notes,
                                                              const std::vector<std::string_view> &names) {
+  const bool has_steps = std::any_of(notes.tensors.begin(), notes.tensors.end(), [](auto &t) { return t.steps; });
+  const std::string_view version = has_steps ? some_steps : whole_tensors;
   std::vector<std::pair<std::string, std::string>> out{{std::string(version_key), std::string(version)},
                                                        {std::string(base_key), spell_hash(notes.base)},
                                                        {std::string(result_key), spell_hash(notes.result)}};
@@ -236,6 +249,7 @@ std::vector<std::pair<std::string, std::string>> spell_delta(const DeltaNotes &n
     const DeltaTensor &t = notes.tensors[i];
     std::string spelled = text("{\"new\":\"", spell_hash(t.bytes), "\"");
     if (t.old) spelled += "," + spell_old(*t.old);
+    if (t.steps) spelled += text(",\"steps\":\"", spell_hash(*t.steps), "\"");
     hashes.emplace_back(names[i], spelled + "}");
   }
   std::vector<std::string> deleted;

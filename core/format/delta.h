@@ -25,8 +25,10 @@ struct OldBytes {
 };
 
 struct DeltaTensor {
-  Hash128 bytes;                // those in the delta
+  Hash128 bytes;                // those that the tensor is to have
   std::optional<OldBytes> old;  // none: the base has no tensor of that name
+  std::optional<Hash128> steps =
+      {};  // of what the delta holds, if that is the steps from the old bytes to the new ones
 };
 
 struct DeltaNotes {

@@ -56,13 +56,15 @@ Result<void> apply_tensors(TensorList *c, const Index &delta, const DeltaNotes &
   std::vector<ListedTensor> added;
   for (size_t i = 0; i < delta.size(); ++i) {
     const TensorView t = delta.at(i);
-    const ListedTensor mine{t.name, t.dtype, t.shape, t.nbytes, layer, i};
+    const ListedTensor mine{t.name, t.dtype, t.shape, t.nbytes, layer, i, {}};
     const auto found = by_name.find(t.name);
     if ((found != by_name.end()) != notes.tensors[i].old.has_value())
       return fail(Status::delta, "the delta takes tensor ", in_quotes(t.name),
                   " for one that its base has, or has not, and is wrong");
     if (found == by_name.end())
       added.push_back(mine);
+    else if (notes.tensors[i].steps)
+      found->second->steps.emplace_back(layer, i);
     else
       *found->second = mine;
   }

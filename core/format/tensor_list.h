@@ -20,6 +20,8 @@ struct ListedTensor {
   uint64_t nbytes;
   uint32_t layer;  // 0: the base; n: the n-th delta on it
   size_t index;    // in that layer's index
+  // Layers above it that hold steps of it, from the lowest up, and its index in each.
+  std::vector<std::pair<uint32_t, size_t>> steps = {};
 };
 
 // Views of the indices and notes that it was made from, which must outlive it.

@@ -12,9 +12,13 @@
 
 namespace st::store {
 
+// Writes the bytes of places[i] itself, or answers false.
+using GiveBytes = std::function<Result<bool>(write::Writer &to, size_t i)>;
+
 // In that order, but see options.layout. `tell` is asked now and then, after so many more bytes, whether to go on, and
 // after none while this waits for a lock; options.progress is not. Statuses: those of saving.
 Result<void> copy_out(write::Destination to, std::span<const Place> places, const write::NewMetadata &metadata,
-                      write::SaveOptions options, const std::function<Result<void>(uint64_t more)> &tell);
+                      write::SaveOptions options, const std::function<Result<void>(uint64_t more)> &tell,
+                      const GiveBytes &give = {});
 
 }  // namespace st::store

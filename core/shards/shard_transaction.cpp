@@ -77,6 +77,13 @@ Result<void> ShardTransaction::update_slice(std::string_view name, const TensorP
   return of_shard(shard, in->update_slice(name, part_of, value));
 }
 
+Result<void> ShardTransaction::update_ranges(std::string_view name, std::span<const ByteRange> ranges,
+                                             std::span<const std::byte> bytes) {
+  ST_TRY(auto shard, existing(name));
+  ST_TRY(auto in, part(shard));
+  return of_shard(shard, in->update_ranges(name, ranges, bytes));
+}
+
 Result<void> ShardTransaction::put(std::string_view name, const NewBytes &value) {
   ST_TRY(may_go_on());
   if (shown_.shards().empty())

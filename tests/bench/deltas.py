@@ -5,22 +5,33 @@ the model, replaces the tensors and saves it: time, bytes made dirty and peak me
 
 In one run, alternating, on files in the page cache. Stock does not sync what it saves; so it is measured twice: as it is,
 and with the syncs (file, rename, folder) that make it durable, as libst's changes are.
+
+Then a step of training: weights of bf16, N(0, 0.02), of which Adam-like steps change a few percent. The size of the delta
+against the model, and against an index of 32 bits and a value for each changed element; the time of a diff, and of an apply,
+with files in the page cache, against a rate and against `zstd --patch-from`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from table import MIB, PLACE, QUICK, cells, mebibytes, note, seconds, times
+import libst
+import ml_dtypes
+import numpy as np
+from table import MIB, PLACE, QUICK, cells, heading, mebibytes, note, row, seconds, times
 
 REST = (448 if QUICK else 1984) * MIB
 TENSORS, PART = 200, 320 << 10
+TRAINED = (16 if QUICK else 64) * MIB  # elements
 ROUNDS = 3 if QUICK else 7
 
 WORKER = r"""
@@ -59,10 +70,70 @@ def run(who: str, base: Path, module: Path) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-def main() -> None:
-    import libst
-    import numpy as np
+def bfloat16(values):
+    bits = values.view("u4")
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("u2")  # to the nearest, or to the even one
 
+
+def stepped(weights, rates, rate):
+    return bfloat16(weights - np.float32(rate) * rates)
+
+
+def rate_of(weights, rates, share):
+    """By which so many elements change."""
+    low, high = 1e-9, 1e-3
+    old = bfloat16(weights)
+    for _ in range(40):
+        rate = (low * high) ** 0.5
+        low, high = (rate, high) if np.mean(stepped(weights, rates, rate) != old) < share else (low, rate)
+    return rate
+
+
+def timed(what, *args):
+    took = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        what(*args)
+        took.append(time.perf_counter() - begin)
+    return statistics.median(took)
+
+
+def swap(base, ways):
+    libst.patch(base, next(ways))
+
+
+def steps_of_training(scratch: Path) -> None:
+    heading(f"A step of training: {mebibytes(TRAINED * 2)} of bf16. Medians of {ROUNDS}.")
+    random = np.random.default_rng(20261124)
+    weights = random.normal(0, 0.02, TRAINED).astype(np.float32)
+    gradients = random.normal(0, 1, TRAINED).astype(np.float32)
+    rates = gradients / (np.abs(gradients) + np.float32(0.3))
+    base, other, delta, back, packed = (scratch / name for name in ("base", "other", "delta", "back", "packed"))
+    layers = np.array_split(bfloat16(weights), 16)
+    for percent, least in ((2.1, 60), (5.2, 28), (13, 13)):
+        rate = rate_of(weights[: 1 << 20], rates[: 1 << 20], percent / 100)
+        after = np.array_split(stepped(weights, rates, rate), 16)
+        count = sum(int(np.count_nonzero(a != b)) for a, b in zip(layers, after))
+        for path, arrays in ((base, layers), (other, after)):
+            libst.save(path, {f"layer.{i}": a.view(ml_dtypes.bfloat16) for i, a in enumerate(arrays)})
+        diff = timed(libst.diff, base, other, delta)
+        size, model = delta.stat().st_size, base.stat().st_size
+        row(f"{100 * count / TRAINED:.1f} % changed: the delta", model, size, mebibytes, at_least=least, peer="model")
+        row("  an index of 32 bits and a value", count * 6, size, mebibytes, peer="int32")
+        row("  diff", model / 1.5e9, diff, seconds, at_least=1, peer="1.5 GB/s")
+        libst.patch(base, delta, reverse=back)
+        ways = itertools.cycle((back, delta))
+        applied = timed(swap, base, ways)
+        row("  apply, durable", model / 2.5e9, applied, seconds, at_least=1, peer="2.5 GB/s")
+        if shutil.which("zstd") and percent == 2.1:
+            pack = ["zstd", "-qf", "-1", "--long=31", f"--patch-from={base}", str(other), "-o", str(packed)]
+            unpack = ["zstd", "-qdf", "--long=31", f"--patch-from={base}", str(packed), "-o", str(back)]
+            row("  diff", timed(subprocess.check_call, pack), diff, seconds, peer="zstd")
+            row("  its size", packed.stat().st_size, size, mebibytes, peer="zstd")
+            row("  apply", timed(subprocess.check_call, unpack), applied, seconds, peer="zstd")
+
+
+def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=PLACE) as scratch:
         base, other, forth, back = (Path(scratch) / name for name in ("base", "other", "forth", "back"))
@@ -98,6 +169,8 @@ def main() -> None:
         figures = [who, seconds(m["seconds"]), times(ratio), mebibytes(m["written"]), mebibytes(m["peak"])]
         print("|".join(["", *figures, ""]), flush=True)
         cells("swapping a sub-module", **dict(zip(columns, figures)))
+    with tempfile.TemporaryDirectory(dir=PLACE) as scratch:
+        steps_of_training(Path(scratch))
 
 
 if __name__ == "__main__":

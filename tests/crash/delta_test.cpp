@@ -5,6 +5,7 @@
 #include "engine/deltas.h"
 #include "located.h"
 #include "newfile/temporary_file.h"
+#include "test_files.h"
 
 namespace st::testing {
 namespace {
@@ -12,18 +13,24 @@ namespace {
 struct Case {
   std::string_view name;
   bool publishes, reflinks, reverse_exists;
+  bool elements = false;  // the delta holds steps
 };
 constexpr Case cases[] = {
-    {"in place, redo journal", false, false, false},
-    {"in place, undo journal", false, true, true},
-    {"published, copied", true, false, true},
-    {"published, blocks shared", true, true, false},
+    {"in place, redo journal", false, false, false},   {"in place, undo journal", false, true, true},
+    {"published, copied", true, false, true},          {"published, blocks shared", true, true, false},
+    {"elements, in place", false, false, false, true}, {"elements, published", true, false, true, true},
 };
 
 Model changed(const Case &c) {
   Model model = first_model();
-  model.tensors["b"].bytes = fill(8192, 11);
-  model.tensors["d"].bytes = fill(9000, 12);
+  if (c.elements) {
+    // In both sectors and pages that change and stay, and in the last, which is cut short.
+    for (const size_t at : {size_t{0}, size_t{700}, size_t{8191}}) model.tensors["b"].bytes[at] ^= 1;
+    for (const size_t at : {size_t{4500}, size_t{8999}}) model.tensors["d"].bytes[at] ^= 1;
+  } else {
+    model.tensors["b"].bytes = pattern(8192, 11);  // of which steps would be longer
+    model.tensors["d"].bytes = pattern(9000, 12);
+  }
   if (!c.publishes) return model;
   model.tensors.erase("a");
   model.tensors["c"] = {Dtype::F16, {100}, fill(200, 13)};
@@ -45,6 +52,8 @@ struct FileTrials final : DeltaTrials {
     SimEnv making = layout_disk({"", false, false});
     making.add_file(other_path, file_of(after));
     EXPECT_TRUE(store::diff(making, base_path, other_path, delta_path, {}));
+    const bool holds_steps = making.contents(delta_path).find("\"st.delta.version\":\"2\"") != std::string::npos;
+    EXPECT_EQ(holds_steps, c.elements);
     SimEnv env = layout_disk({"", c.reflinks && c.publishes, true});
     env.allow_reflinks(c.reflinks && !c.publishes);
     env.add_file(delta_path, making.contents(delta_path));

@@ -457,7 +457,13 @@ MUTANTS = [
     # deltas
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),
-    Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[t.index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
+    Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
+    Mutant("deltas: bytes that steps lead from are not checked when they are staged", DELTA_PATCH, "  if (hashes.old.all != noted.old->all) return Failure(wrong_base(name, place.member->path()));\n", ""),
+    Mutant("deltas: bytes that steps lead to are not checked before a patch", DELTA_PATCH, "  if (hashes.fresh.all != noted.bytes) return Failure(wrong_steps(name, delta_.path));\n", ""),
+    Mutant("deltas: bytes that steps lead to are not checked in a merge", "core/delta/stepped.cpp", "  if (hashes.fresh.all == last.delta->notes.tensors[last.index].bytes) return {};\n  return Failure(wrong_steps(t.tensor.name, last.delta->path));", "  static_cast<void>(last);\n  return {};"),
+    Mutant("deltas: steps may lead out of their block", "core/delta/steps.cpp", "    if (at >= n) return false;\n", ""),
+    Mutant("deltas: blocks of steps may come in any order", "core/delta/steps.cpp", "  if (number_ < after_) return damaged(\"the blocks do not ascend\");\n", ""),
+    Mutant("deltas: half of a page is not looked at for what changed", "core/delta/stepped.cpp", "if (std::memcmp(old.data() + done, fresh.data() + done, n) != 0) {", "if (std::memcmp(old.data() + done, fresh.data() + done, n / 2) != 0) {"),
     Mutant("deltas: shards are changed unasked", SHARDS_COMMIT, "  if (auto approved = approve(); !approved) {\n    for (const auto &part : parts_) part->unlock();\n    return approved;\n  }\n", ""),
     Mutant("deltas: an overlay does not look at the heads", OVERLAY, "  ST_TRY(check_heads(base, spread(chained.old)));\n", ""),
 ]

@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent / "differential"))
 
 from corpus import CASES  # noqa: E402
 
-CHOICES = {"journal": 60, "operations": 60, "shard_index": 60, "shards": 60, "slices": 20}
+CHOICES = {"journal": 60, "operations": 60, "shard_index": 60, "shards": 60, "slices": 20, "steps": 20}
 
 # The shards that the program has. A text is told from choices by its last byte, the first choice.
 PLACES = {

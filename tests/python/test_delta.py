@@ -279,3 +279,32 @@ def test_shards_are_patched_all_or_none(files, sharded, tmp_path):
     libst.patch(sharded, back)
     libst.join(sharded, joined)
     assert held(joined) == held(base)
+
+
+def test_of_elements_holds_these_alone(tmp_path):
+    r = np.random.default_rng(24)
+    weights = r.integers(0x3C00, 0x3E00, 300_000, np.uint16)
+    stepped = weights.copy()
+    some = r.random(len(weights)) < 0.02
+    stepped[some] += r.choice(np.array([1, 0xFFFF], np.uint16), np.count_nonzero(some))
+    base, other, delta, back = (tmp_path / name for name in ("a.safetensors", "b.safetensors", "d", "r"))
+    small = np.arange(10)
+    save_file({"w": weights.view(np.float16), "small": small}, base)
+    save_file({"w": stepped.view(np.float16), "small": small}, other)
+    libst.diff(base, other, delta)
+    assert held(delta)[1]["st.delta.version"] == "2"
+    steps = load_file(delta)["w"]
+    assert steps.dtype == np.uint8 and steps.nbytes * 50 < weights.nbytes
+    before, after = held(base), held(other)
+    with libst.open(base, deltas=[delta]) as f:
+        assert shown(f)[0] == after[0]
+        assert np.array_equal(f.slice("w")[1000:2000].view(np.uint16), stepped[1000:2000])
+        assert len(f.shards) == 2
+    libst.merge(base, [delta], tmp_path / "merged")
+    assert held(tmp_path / "merged")[0] == after[0]
+    assert libst.patch(base, delta, reverse=back).kind == "patch"
+    assert held(base) == after
+    with refused("DELTA_BASE"):
+        libst.patch(base, delta)
+    libst.patch(base, back)
+    assert held(base) == before

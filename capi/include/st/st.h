@@ -1079,10 +1079,12 @@ st_status st_join(const char *from, const char *to,
 /* ================================================================= deltas */
 
 /* A delta is a safetensors file: the tensors that another has and its base has
- * not, or has with other bytes, dtype or shape, under their names. Its metadata
- * say what else changes, under keys that begin with "st.delta."
+ * not, or has with other bytes, dtype or shape, under their names. Where few
+ * elements of a tensor changed, it holds these alone, packed by zstd, as U8.
+ * Its metadata say what else changes, under keys that begin with "st.delta."
  * (core/delta/README.md has the format). Any reader of safetensors can look at
- * it.
+ * it. A libst that was built without zstd writes whole tensors, and answers
+ * ST_E_UNSUPPORTED to a delta that holds elements.
  *
  * A delta fits a base that has the names, dtypes, shapes and metadata of the
  * one it was made from, in whatever order and layout. The tensors that the
@@ -1098,7 +1100,9 @@ st_status st_join(const char *from, const char *to,
  * the base's files first, then the deltas. Names, dtypes, shapes and metadata
  * must fit, so all shards are opened, and so must the hashes that deltas have
  * of each other. The base is only sampled: the first bytes of a few tensors
- * that are replaced. st_verify checks everything. */
+ * that are replaced. st_verify checks everything. Tensors of which a delta
+ * holds elements are made at the open, checked, and held in memory; they count
+ * as tensors of the last delta that changes them. */
 
 typedef struct st_delta_create_options {
   uint32_t struct_size;
@@ -1111,8 +1115,10 @@ typedef struct st_delta_create_options {
 } st_delta_create_options;
 
 /* Write the delta that makes `to` of `from`, each a file or shards, by any path
- * that st_open takes. Both are read once, and what differs once more, with
- * pread and in a few megabytes of memory; they should not be changed meanwhile.
+ * that st_open takes. Both are read once, and what differs and stays whole once
+ * more, with pread and in a few megabytes of memory; they should not be changed
+ * meanwhile. The elements that changed lie in a temporary file beside `delta`
+ * until all is compared.
  * The delta is durable, and its path leads to the old file, or none, or to the
  * whole new one at every instant.
  * Statuses: as st_open and st_save; ST_E_FILE_CHANGED (`to` was changed
@@ -1134,8 +1140,8 @@ typedef struct st_delta_apply_options {
 
 /* Apply a delta to its base, a file or shards, as one transaction: durable, all
  * or nothing, across shards too. It patches if the delta only gives tensors
- * other bytes (which costs what the delta holds), else it publishes, as
- * st_txn_put.
+ * other bytes, else it publishes, as st_txn_put. A patch writes what the delta
+ * holds, and of a tensor that it holds elements of the pages that change.
  *   opts  NULL for the defaults.
  *   done  may be NULL; else filled with the plan by which it was done.
  * Before the base is touched, the delta's bytes are checked against the hashes

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "delta_scene.h"
+#include "engine/verify.h"
 #include "store_scene.h"
 
 namespace st::testing {
@@ -219,6 +220,147 @@ TEST_F(Deltas, LargerThanTheBlocksTheyAreReadIn) {
   ASSERT_TRUE(is_ok(patch(delta, reverse)));
   EXPECT_EQ(held(base), b);
   ASSERT_TRUE(is_ok(patch(reverse)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+// Some elements of a tensor of two blocks and more, the first and the last among them.
+class DeltasOfElements : public Deltas {
+ protected:
+  DeltasOfElements() {
+    a.tensors.push_back({"w", Dtype::BF16, {3, 400000}, pattern(2400000, 5)});
+    b = a;
+    std::string &w = b.tensors.back().bytes;
+    for (size_t i = 0; i < w.size(); i += 40 * (1 + i % 7)) w[i] ^= 1;
+    w.back() ^= 2;
+    put_bytes(base, a.file());
+    put_bytes(other, b.file(1000));
+  }
+  // The delta, with other steps in the place of its own, and the hash of these.
+  void forge(const std::string &steps) {
+    Holdings d = held(delta);
+    TestTensor &w = d.tensors.back();
+    std::string &hashes = d.metadata["st.delta.hashes"];
+    Hasher128 before, after;
+    before.add(w.bytes.data(), w.bytes.size());
+    after.add(steps.data(), steps.size());
+    const size_t at = hashes.find(spell_hash(before.digest()));
+    ASSERT_NE(at, std::string::npos);
+    hashes.replace(at, 32, spell_hash(after.digest()));
+    w.bytes = steps;
+    w.shape = {steps.size()};
+    put_bytes(delta, d.file());
+  }
+  void is_refused_everywhere(Status status) {
+    EXPECT_TRUE(fails_with(status, patch(delta, reverse)));
+    EXPECT_TRUE(fails_with(status, merge({delta})));
+    store::OpenOptions options;
+    options.deltas = {delta};
+    EXPECT_TRUE(fails_with(status, store::open_path(env, base, options)));
+    EXPECT_TRUE(fails_with(status, store::verify_layers(env, base, {delta}, {}, {})));
+    EXPECT_FALSE(std::filesystem::exists(reverse));
+    EXPECT_FALSE(std::filesystem::exists(merged));
+  }
+};
+
+TEST_F(DeltasOfElements, HoldStepsAndLeadForthAndBack) {
+  ASSERT_TRUE(is_ok(diff()));
+  const Holdings d = held(delta);
+  ASSERT_EQ(d.tensors.size(), 1u);
+  EXPECT_EQ(d.tensors[0].name, "w");
+  EXPECT_EQ(d.tensors[0].dtype, Dtype::U8);
+  EXPECT_LT(d.tensors[0].bytes.size(), 2400000u / 20);
+  EXPECT_EQ(d.metadata.at("st.delta.version"), "2");
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{"base.safetensors", "d.safetensors", "other.safetensors"}));
+  EXPECT_TRUE(is_ok(store::verify_layers(env, base, {delta}, {}, {})));
+  EXPECT_EQ(seen_through(env, base, {delta}), b);
+  ASSERT_TRUE(is_ok(merge({delta})));
+  EXPECT_EQ(held(merged), b);
+  auto done = patch(delta, reverse);
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->plan.kind, store::CommitPlan::patch);
+  EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
+  EXPECT_EQ(held(reverse).tensors, d.tensors);
+  EXPECT_TRUE(fails_with(Status::delta_base, patch(delta)));
+  ASSERT_TRUE(is_ok(patch(reverse)));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+// A page in ten blocks changes: no other is journalled or written.
+TEST_F(DeltasOfElements, WriteThePagesThatChangeAlone) {
+  b = a;
+  for (const size_t at : {size_t{5}, size_t{1200000}, size_t{2399999}}) b.tensors.back().bytes[at] ^= 1;
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  auto done = patch(delta);
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_LE(done->written, 3 * 4096u);
+  EXPECT_LT(done->journal_bytes, 3 * 4096u + 16384);
+  EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
+}
+
+TEST_F(DeltasOfElements, ArePublishedBesideOtherChanges) {
+  b.tensors.erase(b.tensors.begin());
+  b.metadata["k"] = "w";
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  auto done = patch(delta, reverse);
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->plan.kind, store::CommitPlan::publish);
+  EXPECT_EQ(held(base), b);
+  ASSERT_TRUE(is_ok(patch(reverse)));
+  EXPECT_EQ(held(base), a);
+}
+
+TEST_F(DeltasOfElements, LieOnEachOther) {
+  const std::string second = dir / "d2.safetensors", third = dir / "c.safetensors";
+  Holdings c = b;
+  for (size_t i = 1; i < 1100000; i += 5000) c.tensors.back().bytes[i] ^= 4;
+  put_bytes(third, c.file());
+  ASSERT_TRUE(is_ok(diff()));
+  ASSERT_TRUE(is_ok(store::diff(env, other, third, second, {})));
+  EXPECT_EQ(held(second).metadata.at("st.delta.version"), "2");
+  EXPECT_EQ(seen_through(env, base, {delta, second}), c);
+  EXPECT_TRUE(is_ok(store::verify_layers(env, base, {delta, second}, {}, {})));
+  ASSERT_TRUE(is_ok(merge({delta, second})));
+  EXPECT_EQ(held(merged), c);
+  EXPECT_TRUE(fails_with(Status::delta_base, merge({second})));
+  EXPECT_TRUE(fails_with(Status::delta_base, merge({second, delta})));
+}
+
+TEST_F(DeltasOfElements, AreRefusedByABaseOfWhichAnotherElementDiffers) {
+  ASSERT_TRUE(is_ok(diff()));
+  a.tensors.back().bytes[1500001] ^= 1;
+  put_bytes(base, a.file());
+  EXPECT_TRUE(fails_with(Status::delta_base, patch(delta, reverse)));
+  EXPECT_TRUE(fails_with(Status::delta_base, merge({delta})));
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+  EXPECT_FALSE(std::filesystem::exists(reverse));
+}
+
+TEST_F(DeltasOfElements, WithOtherStepsAreRefused) {
+  ASSERT_TRUE(is_ok(diff()));
+  Holdings elsewhere = b;
+  elsewhere.tensors.back().bytes[77] ^= 1;
+  put_bytes(merged, elsewhere.file());
+  const std::string foreign = dir / "f.safetensors";
+  ASSERT_TRUE(is_ok(store::diff(env, base, merged, foreign, {})));
+  std::filesystem::remove(merged);
+  forge(held(foreign).tensors.back().bytes);  // sound, and to another place
+  is_refused_everywhere(Status::delta);
+  forge("no steps at all");
+  is_refused_everywhere(Status::delta);
+  forge("");
+  is_refused_everywhere(Status::delta);
+  EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
+}
+
+TEST_F(DeltasOfElements, ThatWereDamagedAreRefused) {
+  ASSERT_TRUE(is_ok(diff()));
+  std::string bytes = bytes_of(delta);
+  bytes[bytes.size() - 100] ^= 1;
+  put_bytes(delta, bytes);
+  EXPECT_TRUE(fails_with(Status::delta, patch(delta, reverse)));
+  EXPECT_TRUE(fails_with(Status::delta, merge({delta})));
   EXPECT_TRUE(same_bytes(bytes_of(base), a.file()));
 }
 

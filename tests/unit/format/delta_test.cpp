@@ -71,7 +71,7 @@ TEST(DeltaNotes, ThatContradictThemselvesAreRefused) {
   const std::string old = "\"old\":\"" + hash + "\",\"head\":\"" + head + "\"", fresh = "\"new\":\"" + hash + "\"";
   const std::string both = "\"a\":{" + fresh + "},\"b\\\"\\n\":{" + fresh + "}";
   const Metadata wrong = {
-      {"st.delta.version", "2"},
+      {"st.delta.version", "3"},
       {"st.delta.base", ""},
       {"st.delta.base", hash.substr(1)},
       {"st.delta.result", hash.substr(1) + "g"},
@@ -108,6 +108,27 @@ TEST(DeltaNotes, ThatContradictThemselvesAreRefused) {
     const Header header = header_of(two, metadata);
     EXPECT_TRUE(fails_with(Status::delta, parse_delta(header.index))) << key << " = " << value;
   }
+}
+
+// Steps are of a tensor that is replaced, and a list of bytes.
+TEST(DeltaNotes, OfStepsAreOfVersionTwo) {
+  DeltaNotes n = notes();
+  EXPECT_EQ(spell_delta(n, {two[0].name, two[1].name}).front().second, "1");
+  n.tensors[0].steps = Hash128{20, 21};
+  const Metadata metadata = spell_delta(n, {two[0].name, two[1].name});
+  EXPECT_EQ(metadata.front().second, "2");
+  auto read = parse_delta(header_of(two, metadata).index);
+  ASSERT_TRUE(is_ok(read));
+  EXPECT_EQ(read->tensors[0].steps, n.tensors[0].steps);
+  EXPECT_FALSE(read->tensors[1].steps);
+
+  const Header as_rows = header_of({{"a", Dtype::U8, {2, 5}, two[0].bytes}, two[1]}, metadata);
+  EXPECT_TRUE(fails_with(Status::delta, parse_delta(as_rows.index)));
+  const Header of_signs = header_of({{"a", Dtype::I8, {10}, two[0].bytes}, two[1]}, metadata);
+  EXPECT_TRUE(fails_with(Status::delta, parse_delta(of_signs.index)));
+  n.tensors[1].steps = Hash128{22, 23};  // of one that is added
+  const Header of_new = header_of(two, spell_delta(n, {two[0].name, two[1].name}));
+  EXPECT_TRUE(fails_with(Status::delta, parse_delta(of_new.index)));
 }
 
 TEST(DeltaNotes, NeedTheirIdentitiesAndHashes) {
