@@ -46,6 +46,7 @@ class S3Site final : public Site {
     const std::string path = (slash == origin.npos ? "" : origin.substr(slash)) + (by_path ? "/" + bucket_ : "") + "/" +
                              percent_encoded(key_, false);
     request->url = origin.substr(0, slash) + path;
+    fields["x-amz-checksum-mode"] = "ENABLED";
     if (!profile_.keys) {
       put(request, fields);
       return;
