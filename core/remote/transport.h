@@ -8,24 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
+#include "remote/head.h"
+
 namespace st::remote {
-
-// The first lines of an answer.
-struct Head {
-  int code = 0;
-  std::vector<std::pair<std::string, std::string>> fields;  // names in lower case
-
-  // Empty: there is no such field.
-  std::string_view field(std::string_view name) const {
-    for (const auto &[known, value] : fields)
-      if (known == name) return value;
-    return {};
-  }
-};
 
 struct Request {
   std::string url;
