@@ -13,7 +13,7 @@
 #include <mutex>
 #include <random>
 
-#include "remote/ascii.h"
+#include "base/error.h"
 
 namespace st::remote {
 namespace {
@@ -49,8 +49,14 @@ struct Settings {
   std::string certificates;  // a file; empty: those that libcurl was built for
 };
 
+uint64_t steady_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
 struct Flight {
   uint64_t *came = nullptr;  // of the transport
+  uint64_t heard_ms = steady_ms();
   Request request;
   Answer answer;
   CURL *easy = nullptr;
@@ -60,7 +66,9 @@ struct Flight {
 };
 
 size_t on_field(char *data, size_t, size_t n, void *user) {
-  return static_cast<Flight *>(user)->answer.head.take({data, n}) ? n : 0;
+  auto &flight = *static_cast<Flight *>(user);
+  flight.heard_ms = steady_ms();
+  return flight.answer.head.take({data, n}) ? n : 0;
 }
 
 void end_head(Flight &flight) {
@@ -75,6 +83,7 @@ void end_head(Flight &flight) {
 size_t on_body(char *data, size_t, size_t n, void *user) {
   auto &flight = *static_cast<Flight *>(user);
   end_head(flight);
+  flight.heard_ms = steady_ms();
   *flight.came += n;
   Answer &answer = flight.answer;
   if (!answer.fitted) {  // of a long one the begin is enough
@@ -159,17 +168,23 @@ class CurlTransport final : public Transport {
       curl_multi_perform(multi_, &running);
       while (CURLMsg *message = curl_multi_info_read(multi_, &told))
         if (message->msg == CURLMSG_DONE) return answer_of(message->easy_handle, message->data.result);
-      const uint64_t now = now_ms();
+      const uint64_t now = steady_ms();
+      const auto quiet_longest = std::min_element(flights_.begin(), flights_.end(), [](const auto &a, const auto &b) {
+        return a.second->heard_ms < b.second->heard_ms;
+      });
+      uint64_t wake = std::min(until, now + 1000);
+      if (quiet_longest != flights_.end()) {
+        const uint64_t stalled = quiet_longest->second->heard_ms + settings_.limits.stall_ms;
+        if (now >= stalled) return stalled_answer(quiet_longest->first);
+        wake = std::min(wake, stalled);
+      }
       if (now >= until) return std::nullopt;
-      curl_multi_poll(multi_, nullptr, 0, static_cast<int>(std::min<uint64_t>(until - now, 1000)), nullptr);
+      curl_multi_poll(multi_, nullptr, 0, static_cast<int>(wake - now), nullptr);
     }
   }
 
   uint64_t came() const override { return came_; }
-  uint64_t now_ms() override {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-  }
+  uint64_t now_ms() override { return steady_ms(); }
   int64_t unix_time() override { return time(nullptr); }
   uint32_t random() override { return random_(); }
 
@@ -204,8 +219,6 @@ class CurlTransport final : public Transport {
     set(easy, CURLOPT_NOSIGNAL, 1L);
     set(easy, CURLOPT_BUFFERSIZE, 256L << 10);  // of each; no larger one was faster
     set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(settings_.limits.connect_ms));
-    set(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    set(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(std::max<uint64_t>(settings_.limits.stall_ms / 1000, 1)));
     set(easy, CURLOPT_USERAGENT, "libst/2");
     set(easy, CURLOPT_ERRORBUFFER, flight.reason);
     set(easy, CURLOPT_HEADERFUNCTION, on_field);
@@ -225,6 +238,14 @@ class CurlTransport final : public Transport {
     idle_.push_back(easy);
     Answer answer = std::move(flight.answer);
     flights_.erase(found);
+    return answer;
+  }
+
+  // libcurl's own limit is of a mean over seconds, and so is late.
+  Answer stalled_answer(CURL *easy) {
+    Answer answer = land(easy);
+    answer.cut = Cut::stalled;
+    answer.why = text("nothing came for ", settings_.limits.stall_ms / 1000, " seconds");
     return answer;
   }
 

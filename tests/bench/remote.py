@@ -99,7 +99,12 @@ def main(mebibytes=1024, rounds=5):
         try:
             while socket.socket().connect_ex(("127.0.0.1", port)):
                 time.sleep(0.05)
-            ways = {"libst": by_libst, "libst, into arrays": into_arrays, "obstore, 8 ranges": by_obstore, "curl, 4 to /dev/null": by_curl}
+            ways = {
+                "libst": by_libst,
+                "libst, into arrays": into_arrays,
+                "obstore, 8 ranges": by_obstore,
+                "curl, 4 to /dev/null": by_curl,
+            }
             if not importlib.util.find_spec("obstore"):
                 del ways["obstore, 8 ranges"]
             took = {name: [] for name in ways}

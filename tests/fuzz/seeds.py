@@ -52,7 +52,11 @@ OLD_LISTS = [
 ]
 # Answers of servers: code, how the connection ended (0: well), lines of the head, body.
 GOOD = ['ETag: "an-etag"', "Content-Length: 50", "Content-Range: bytes 100-149/1000"]
-FIRST = ['ETag: "an-etag"', "Content-Range: bytes 0-63/1000", "x-goog-hash: crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ=="]
+FIRST = [
+    'ETag: "an-etag"',
+    "Content-Range: bytes 0-63/1000",
+    "x-goog-hash: crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ==",
+]
 REFUSED = "<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>no &amp; never</Message></Error>"
 ANSWERS = [
     (206, 0, GOOD, ""),
