@@ -30,6 +30,7 @@ const (
 	ErrFileChanged     Status = 25 // reopen: the file was truncated or replaced under an open handle, or its folder moved
 	ErrLockUnsupported Status = 26 // move: the filesystem cannot lock, or grants every lock; changing is refused
 	ErrPoisoned        Status = 27 // reopen: a sync failed on this handle
+	ErrChecksum        Status = 28 // retry: the bytes that came are not those that were stored
 )
 
 // The format, one status a rule: capi/README.md has them with examples.

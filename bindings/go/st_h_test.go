@@ -96,6 +96,7 @@ var headerConstants = map[string]int64{
 	"ST_E_FILE_CHANGED":       25,
 	"ST_E_LOCK_UNSUPPORTED":   26,
 	"ST_E_POISONED":           27,
+	"ST_E_CHECKSUM":           28,
 	"ST_E_HEADER_TOO_SMALL":   40,
 	"ST_E_HEADER_TOO_LARGE":   41,
 	"ST_E_HEADER_TRUNCATED":   42,

@@ -38,6 +38,7 @@ Status status_of_errno(int err) {
     case ESTALE: return Status::file_changed;
     case ECANCELED: return Status::cancelled;
     case EOPNOTSUPP: return Status::unsupported;
+    case EBADMSG: return Status::checksum;  // of Linux's filesystems too
     default: return Status::io;
   }
 }

@@ -31,6 +31,7 @@ enum class Status : int32_t {
   file_changed = 25,
   lock_unsupported = 26,
   poisoned = 27,
+  checksum = 28,
 
   // The format, one status a rule: capi/README.md has them with examples.
   header_too_small = 40,

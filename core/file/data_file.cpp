@@ -38,7 +38,7 @@ Result<std::unique_ptr<DataFile>> DataFile::open_source(const std::shared_ptr<os
   const os::Filesystem nothing_mapped{os::Storage::object_store, "source", false};
   std::unique_ptr<DataFile> c(new DataFile(*source, std::move(options)));
   c->source_ = source;
-  c->strategy_ = read::strategy_of_source(c->options_.bulk, given.most_reads());
+  c->strategy_ = read::strategy_of_source(c->options_.bulk, given);
   ST_TRY(auto file, os::File::open(*source, AT_FDCWD, given.name(), O_RDONLY, 0, given.name()));
   auto snapshot = Snapshot::take(std::move(file), {c->options_.map, false, &nothing_mapped, c->options_.log});
   if (!snapshot) {

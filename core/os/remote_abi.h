@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define ST_REMOTE_VERSION 1u
+#define ST_REMOTE_VERSION 2u
 
 typedef struct st_remote_object st_remote_object;
 
@@ -34,6 +34,9 @@ typedef struct st_remote_calls {
   uint64_t (*size)(const st_remote_object *object);
   const char *(*name)(const st_remote_object *object); /* the URL, as it may be shown; lives as the object does */
   uint32_t (*most_reads)(const st_remote_object *object);
+  uint64_t (*best_read)(const st_remote_object *object); /* so many bytes a read make full use of a connection */
+  /* How it is asked, by what was measured: a part of a sentence, NUL-terminated; at most `n` bytes with the NUL. */
+  void (*tell)(const st_remote_object *object, char *out, size_t n);
   /* Fills each range, whole; all lie inside the object. */
   int32_t (*read)(st_remote_object *object, const st_remote_range *ranges, size_t n, st_remote_error *error);
   void (*close)(st_remote_object *object);

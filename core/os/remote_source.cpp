@@ -72,6 +72,7 @@ int errno_of(int32_t status) {
     case Status::permission: return EACCES;
     case Status::file_changed: return ESTALE;
     case Status::unsupported: return EOPNOTSUPP;
+    case Status::checksum: return EBADMSG;
     case Status::nomem: return ENOMEM;
     default: return EIO;
   }
@@ -92,6 +93,12 @@ class RemoteSource final : public Source {
     return errno_of(error.status);
   }
   const std::string *url() const override { return &name(); }
+  uint64_t best_read() const override { return calls_.best_read(object_); }
+  std::string how() const override {
+    char out[200] = "";
+    calls_.tell(object_, out, sizeof out);
+    return out;
+  }
   std::string why() const override {
     const std::lock_guard lock(mutex_);
     return why_;

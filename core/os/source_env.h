@@ -34,6 +34,11 @@ class Source {
   // What is to say of the read that failed last, beside its errno: a sentence, or nothing.
   virtual std::string why() const { return {}; }
 
+  // Bytes of one read that make the most of it.
+  virtual uint64_t best_read() const { return uint64_t{8} << 20; }
+  // How it is asked, by what was measured: a part of a sentence, or nothing.
+  virtual std::string how() const { return {}; }
+
   // Where others find it too; null: nowhere.
   virtual const std::string *url() const { return nullptr; }
 

@@ -109,17 +109,21 @@ Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const 
   return s;
 }
 
-Strategy strategy_of_source(const ReadOptions &wanted, unsigned most_reads) {
+Strategy strategy_of_source(const ReadOptions &wanted, const os::Source &source) {
+  const unsigned most_reads = source.most_reads();
   Strategy s;
   s.threads = std::min(most_reads, max_threads);
   if (wanted.threads) s.threads = std::min(s.threads, wanted.threads);
   if (wanted.prefetch == Prefetch::sequential) s.threads = 1;
   s.prefetch = wanted.prefetch;
   if (s.prefetch == Prefetch::automatic) s.prefetch = s.threads > 1 ? Prefetch::parallel : Prefetch::sequential;
-  s.block = wanted.block ? round_down(std::clamp(wanted.block, min_block, max_block), 4 * KiB) : 8 * MiB;
+  s.block = wanted.block ? round_down(std::clamp(wanted.block, min_block, max_block), 4 * KiB)
+                         : static_cast<uint32_t>(source.best_read());
   s.gap = 1 * MiB;
+  const std::string how = source.how();
   s.reason = text("a source that takes ", most_reads, most_reads == 1 ? " read" : " reads", " at once: ", s.threads,
-                  s.threads == 1 ? " reader" : " readers", " in file order, ", s.block / KiB, " KiB a request");
+                  s.threads == 1 ? " reader" : " readers", " in file order, ", s.block / KiB, " KiB a request",
+                  how.empty() ? "" : "; ", how);
   return s;
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "os/env.h"
 #include "os/filesystem.h"
+#include "os/source_env.h"
 
 namespace st::read {
 
@@ -38,7 +39,7 @@ struct Strategy {
 // variable that holds no such value.
 Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const os::Filesystem &filesystem);
 
-// The same of a source (os/source_env.h) that takes `most_reads` at once.
-Strategy strategy_of_source(const ReadOptions &wanted, unsigned most_reads);
+// The same of a source.
+Strategy strategy_of_source(const ReadOptions &wanted, const os::Source &source);
 
 }  // namespace st::read

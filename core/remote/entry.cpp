@@ -14,12 +14,17 @@ struct st_remote_object {
 namespace st::remote {
 namespace {
 
+// `n` bytes, of which the last is NUL.
+void copy_text(char *out, size_t n, std::string_view text) noexcept {
+  const size_t taken = std::min(text.size(), n - 1);
+  std::memcpy(out, text.data(), taken);
+  out[taken] = '\0';
+}
+
 void fill(st_remote_error *out, Status status, std::string_view message) noexcept {
   if (!out) return;
   out->status = static_cast<int32_t>(status);
-  const size_t n = std::min(message.size(), sizeof out->message - 1);
-  std::memcpy(out->message, message.data(), n);
-  out->message[n] = '\0';
+  copy_text(out->message, sizeof out->message, message);
 }
 
 template <class Body>
@@ -72,6 +77,13 @@ constexpr st_remote_calls calls = {
     [](const st_remote_object *object) noexcept { return object->object->size(); },
     [](const st_remote_object *object) noexcept { return object->object->shown().c_str(); },
     [](const st_remote_object *object) noexcept { return object->object->store()->limits().connections; },
+    [](const st_remote_object *object) noexcept { return object->object->store()->limits().longest_piece; },
+    [](const st_remote_object *object, char *out, size_t n) noexcept {
+      boundary(nullptr, [&]() -> Result<void> {
+        copy_text(out, n, object->object->store()->pace().told());
+        return {};
+      });
+    },
     read,
     [](st_remote_object *object) noexcept { delete object; },
 };

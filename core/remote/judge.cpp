@@ -149,7 +149,7 @@ Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Versi
   const Head &head = answer.head;
   const auto range = parse_content_range(head.field("content-range"));
   *version = {std::string(head.field("etag")), std::string(head.field("last-modified")), 0,
-              std::string(head.field("x-goog-generation"))};
+              std::string(head.field("x-goog-generation")), checksum_of(head)};
   // There is no range of nothing, and nothing else has none that begins at 0. S3 does not even say the size.
   if (head.code == 416 && answer.cut == Cut::none && (!range || range->total == 0u)) return {};
   if (auto refused = refusal(answer, site, false)) return std::move(*refused);

@@ -9,9 +9,13 @@
 namespace st::remote {
 
 struct Limits {
-  uint32_t connections = 16;     // of one object or checkpoint
-  uint64_t piece = 8u << 20;     // bytes a request
+  uint32_t connections = 64;  // at most, of one object or checkpoint
+  uint32_t first_connections = 16;
+  uint64_t piece = 8u << 20;  // bytes a request; where answers are slow to begin, up to:
+  uint64_t longest_piece = 16u << 20;
   uint64_t first = 256u << 10;   // of the first request, which brings the header
+  uint32_t hedges = 4;           // second requests for what is late, at once
+  uint32_t tokens = 100;         // requests that may be asked again, until others bring something
   uint32_t tries = 8;            // of a piece that brings nothing
   uint64_t first_wait_ms = 100;  // before the second try; then up to twice that
   uint64_t longest_wait_ms = 8000;
@@ -21,7 +25,7 @@ struct Limits {
 
   static Limits of(const Surroundings &from) {
     Limits out;
-    out.connections = static_cast<uint32_t>(std::min<uint64_t>(from.number("ST_REMOTE_CONNECTIONS", 16), 64));
+    out.connections = static_cast<uint32_t>(std::min<uint64_t>(from.number("ST_REMOTE_CONNECTIONS", 64), 64));
     out.stall_ms = from.number("ST_REMOTE_STALL_SECONDS", 20) * 1000;
     out.deadline_ms = from.number("ST_REMOTE_DEADLINE_SECONDS", 120) * 1000;
     return out;

@@ -5,20 +5,29 @@
 namespace st::remote {
 
 std::unique_ptr<Transport> Store::take() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      auto last = std::move(idle_.back());
-      idle_.pop_back();
-      return last;
+  pace_.await_place();
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        auto last = std::move(idle_.back());
+        idle_.pop_back();
+        return last;
+      }
     }
+    return new_transport_();
+  } catch (...) {
+    pace_.give_back();
+    throw;
   }
-  return new_transport_();
 }
 
 void Store::give_back(std::unique_ptr<Transport> transport) {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(transport));
+  {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(transport));
+  }
+  pace_.give_back();
 }
 
 Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::shared_ptr<const Site> site) {
@@ -26,10 +35,14 @@ Result<std::unique_ptr<Object>> Object::open(std::shared_ptr<Store> store, std::
   object->begin_.resize(object->store_->limits().first);
   uint64_t received = 0;
   const Store::Lent transport(*object->store_);
-  ST_TRY(object->version_,
-         pull_first(*transport, &object->site_, object->store_->limits(), object->begin_.data(), &received));
+  ST_TRY(object->version_, pull_first(*transport, &object->site_, object->store_->limits(), object->store_->pace(),
+                                      object->begin_.data(), &received));
   object->begin_.resize(received);
   object->begin_.shrink_to_fit();
+  if (object->version_.checksum) {
+    object->check_.emplace(*object->version_.checksum, object->size(), object->begin_);
+    ST_TRY(object->about(object->check_->check_begin()));
+  }
   return object;
 }
 
@@ -44,8 +57,18 @@ Result<void> Object::read(std::span<const Wanted> ranges) {
     if (range.n > 0) missing.push_back(range);
   }
   if (missing.empty()) return {};
-  const Store::Lent transport(*store_);
-  return pull(*transport, *site_, version_, missing, store_->limits(), store_->busy());
+  {
+    const Store::Lent transport(*store_);
+    ST_TRY(pull(*transport, *site_, version_, missing, store_->limits(), store_->pace()));
+  }
+  if (!check_) return {};
+  for (const Wanted &range : missing) ST_TRY(about(check_->came(range.offset, {range.to, range.n})));
+  return {};
+}
+
+Result<void> Object::about(Result<void> done) const {
+  if (!done) done.error().message = text("cannot read ", in_quotes(shown()), ": ", done.error().message);
+  return done;
 }
 
 }  // namespace st::remote

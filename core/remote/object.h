@@ -13,9 +13,11 @@ namespace st::remote {
 // What the objects of a checkpoint share: connections.
 class Store {
  public:
-  Store(NewTransport new_transport, Limits limits) : limits_(limits), new_transport_(std::move(new_transport)) {}
+  Store(NewTransport new_transport, Limits limits)
+      : limits_(limits), pace_(limits), new_transport_(std::move(new_transport)) {}
 
-  // A transport for one call, which goes back at its end.
+  // A transport for one call, with a place for a request, which go back at its end. A call has one at a time: if it
+  // waited for a second one, all might.
   class Lent {
    public:
     explicit Lent(Store &store) : store_(store), transport_(store.take()) {}
@@ -30,15 +32,15 @@ class Store {
   };
 
   const Limits &limits() const { return limits_; }
-  std::atomic<uint32_t> &busy() { return busy_; }
+  Pace &pace() { return pace_; }
 
  private:
   std::unique_ptr<Transport> take();
   void give_back(std::unique_ptr<Transport> transport);
 
   const Limits limits_;
+  Pace pace_;
   const NewTransport new_transport_;
-  std::atomic<uint32_t> busy_ = 0;  // requests under way
   std::mutex mutex_;
   std::vector<std::unique_ptr<Transport>> idle_;
 };
@@ -58,11 +60,13 @@ class Object {
  private:
   Object(std::shared_ptr<Store> store, std::shared_ptr<const Site> site)
       : store_(std::move(store)), site_(std::move(site)) {}
+  Result<void> about(Result<void> done) const;  // its sentence names the object
 
   const std::shared_ptr<Store> store_;
   std::shared_ptr<const Site> site_;  // where redirects led
   Version version_;
-  std::vector<std::byte> begin_;  // of it: the header, or most of it
+  std::vector<std::byte> begin_;     // of it: the header, or most of it
+  std::optional<WholeCheck> check_;  // where the store says a checksum
 };
 
 }  // namespace st::remote

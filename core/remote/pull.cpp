@@ -1,5 +1,6 @@
 #include "remote/pull.h"
 
+#include <cstring>
 #include <deque>
 #include <map>
 #include <utility>
@@ -27,10 +28,10 @@ Error about(const Site &site, Error e) {
 }
 
 // Pieces of equal length, so that the last is not a crumb.
-std::deque<Piece> pieces_of(const std::vector<Wanted> &ranges, const Limits &limits) {
+std::deque<Piece> pieces_of(const std::vector<Wanted> &ranges, uint64_t longest) {
   std::deque<Piece> out;
   for (const Wanted &range : ranges) {
-    const uint64_t count = (range.n + limits.piece - 1) / limits.piece;
+    const uint64_t count = (range.n + longest - 1) / longest;
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t from = range.n / count * i, until = i + 1 == count ? range.n : range.n / count * (i + 1);
       out.push_back({range.offset + from, until - from, range.to + from});
@@ -39,15 +40,25 @@ std::deque<Piece> pieces_of(const std::vector<Wanted> &ranges, const Limits &lim
   return out;
 }
 
+constexpr uint64_t never = UINT64_MAX;
+
+struct Flight {
+  Piece piece;
+  uint64_t sent = 0;
+  uint64_t late_at = never;               // then it gets a hedge
+  uint64_t hedge = 0;                     // the request that asks for the same bytes; 0: none
+  uint64_t hedge_of = 0;                  // what it is a hedge of; 0: it is none
+  std::unique_ptr<std::byte[]> own = {};  // a hedge's: two never write to one place
+};
+
 class Pull {
  public:
-  Pull(Transport &transport, const Site &site, const Version &version, const Limits &limits,
-       std::atomic<uint32_t> &busy)
-      : transport_(transport), site_(site), version_(version), limits_(limits), busy_(busy) {}
+  Pull(Transport &transport, const Site &site, const Version &version, const Limits &limits, Pace &pace)
+      : transport_(transport), site_(site), version_(version), limits_(limits), pace_(pace) {}
   ~Pull() {
     // What they would fill is the caller's, and the call ends.
     transport_.drop_all();
-    busy_ -= static_cast<uint32_t>(flying_.size());
+    while (!flying_.empty()) land(flying_.begin()->first);
   }
 
   Result<void> run(std::deque<Piece> pieces) {
@@ -64,19 +75,13 @@ class Pull {
         return Failure(about(site_, std::move(e)));
       }
       send_what_may(now);
+      hedge_what_is_late(now);
       if (auto answer = transport_.next(wait_from(now))) ST_TRY(take(*answer));
     }
     return {};
   }
 
  private:
-  bool may_fly() {
-    for (uint32_t now = busy_.load();;) {
-      if (now >= limits_.connections && !flying_.empty()) return false;
-      if (busy_.compare_exchange_weak(now, now + 1)) return true;
-    }
-  }
-
   void send_what_may(uint64_t now) {
     for (size_t left = waiting_.size(); left > 0; --left) {
       Piece piece = waiting_.front();
@@ -85,15 +90,42 @@ class Pull {
         waiting_.push_back(piece);
         continue;
       }
-      if (!may_fly()) return;
+      if (!own_place_is_free() && !pace_.take_place()) return;
       waiting_.pop_front();
-      piece.keys = site_.keys();
-      const uint64_t id = ++last_id_;
-      flying_.emplace(id, piece);
-      Request request = site_.request(piece.offset, piece.n, version_, transport_.unix_time());
-      request.into = piece.to;
-      request.fits = [this, piece](const Head &head) { return fits(head, {piece.offset, piece.n, version_}); };
-      transport_.get(id, std::move(request));
+      Flight flight{.piece = piece};
+      if (const auto late = pace_.late_after(piece.n)) flight.late_at = now + *late;
+      send(std::move(flight), now);
+    }
+  }
+
+  // Of the places that it has, one is the call's as long as it lasts.
+  bool own_place_is_free() const { return flying_.size() == hedges_; }
+
+  uint64_t send(Flight flight, uint64_t now) {
+    flight.piece.keys = site_.keys();
+    const Piece piece = flight.piece;
+    const uint64_t id = ++last_id_;
+    flight.sent = now;
+    flying_.emplace(id, std::move(flight));
+    Request request = site_.request(piece.offset, piece.n, version_, transport_.unix_time());
+    request.into = piece.to;
+    request.fits = [this, piece](const Head &head) { return fits(head, {piece.offset, piece.n, version_}); };
+    transport_.get(id, std::move(request));
+    return id;
+  }
+
+  // Asks for the rest of them once more; the answer that comes first counts.
+  void hedge_what_is_late(uint64_t now) {
+    for (auto &[id, flight] : flying_) {
+      if (now < flight.late_at) continue;
+      flight.late_at = never;
+      const uint64_t have = transport_.received(id), n = flight.piece.n - have;
+      if (n == 0 || !pace_.begin_hedge(now)) continue;
+      ++hedges_;
+      Flight second{.piece = {flight.piece.offset + have, n, nullptr}, .hedge_of = id};
+      second.own = std::make_unique_for_overwrite<std::byte[]>(n);
+      second.piece.to = second.own.get();
+      flight.hedge = send(std::move(second), now);
     }
   }
 
@@ -101,41 +133,87 @@ class Pull {
     uint64_t until = last_came_ + limits_.deadline_ms + 1;
     for (const Piece &piece : waiting_)
       if (piece.not_before > now) until = std::min(until, piece.not_before);
+    for (const auto &[id, flight] : flying_) until = std::min(until, flight.late_at);
     // Another call may give back a connection, of which nobody tells.
     if (!waiting_.empty() && !flying_.empty()) until = std::min(until, now + 50);
     return until > now ? until - now : 0;
   }
 
-  Result<void> take(const Answer &answer) {
-    const auto found = flying_.find(answer.id);
-    Piece piece = found->second;
+  // It is over; its places and memory go back.
+  Flight land(uint64_t id) {
+    const auto found = flying_.find(id);
+    Flight flight = std::move(found->second);
     flying_.erase(found);
-    --busy_;
+    if (flight.hedge_of) {
+      pace_.end_hedge();
+      --hedges_;
+    } else if (!own_place_is_free()) {
+      pace_.give_back();
+    }
+    return flight;
+  }
+
+  void drop(uint64_t id) {
+    transport_.drop(id);
+    land(id);
+  }
+
+  Result<void> take(const Answer &answer) {
+    Flight flight = land(answer.id);
+    const Piece &piece = flight.piece;
     Verdict verdict = judge(answer, {piece.offset, piece.n, version_}, site_);
+    if (verdict.next != Next::take && verdict.next != Next::again)
+      return renew(std::move(flight), answer, std::move(verdict.error));
+    const uint64_t now = transport_.now_ms();
     if (verdict.next == Next::take) {
-      last_came_ = transport_.now_ms();
+      last_came_ = now;
+      pace_.came(piece.n, answer.head_ms, now - flight.sent, now);
+    }
+    if (flight.hedge_of) {
+      Flight &first = flying_.at(flight.hedge_of);
+      first.hedge = 0;
+      if (verdict.next == Next::again) return {};
+      const Piece filled = first.piece;
+      drop(flight.hedge_of);
+      std::memcpy(filled.to + (piece.offset - filled.offset), flight.own.get(), piece.n);
       return {};
     }
-    if (verdict.next != Next::again) {
-      if (piece.renewed || !site_.renew(piece.keys, answer, transport_.unix_time()))
-        return Failure(about(site_, std::move(verdict.error)));
-      piece.renewed = true;
-      waiting_.push_back(piece);
+    if (flight.hedge) drop(flight.hedge);
+    return verdict.next == Next::take ? Result<void>() : ask_again(piece, answer, std::move(verdict), now);
+  }
+
+  // Newer keys may do: it is asked once more, if there are any.
+  Result<void> renew(Flight flight, const Answer &answer, Error refusal) {
+    Piece &piece = flight.piece;
+    if (piece.renewed || !site_.renew(piece.keys, answer, transport_.unix_time()))
+      return Failure(about(site_, std::move(refusal)));
+    if (flight.hedge_of) {
+      flying_.at(flight.hedge_of).hedge = 0;
       return {};
     }
+    if (flight.hedge) drop(flight.hedge);
+    piece.renewed = true;
+    waiting_.push_back(piece);
+    return {};
+  }
+
+  Result<void> ask_again(Piece piece, const Answer &answer, Verdict verdict, uint64_t now) {
     // What came is good, and is not asked for again.
     const uint64_t came = answer.fitted ? std::min(answer.received, piece.n) : 0;
-    if (came > 0) last_came_ = transport_.now_ms();
+    if (came > 0) last_came_ = now;
+    pace_.came_in_part(came);
     piece.offset += came;
     piece.to += came;
     piece.n -= came;
     piece.came += came;
     last_error_ = verdict.error.message;
-    if (++piece.tries >= limits_.tries + piece.came / worth_a_try) {
-      verdict.error.message += text("; it was tried ", piece.tries, " times");
+    const bool may = pace_.may_repeat(now);
+    if (++piece.tries >= limits_.tries + piece.came / worth_a_try || !may) {
+      verdict.error.message += text("; it was tried ", piece.tries, piece.tries == 1 ? " time" : " times",
+                                    may ? "" : ", and too many others in vain");
       return Failure(about(site_, std::move(verdict.error)));
     }
-    piece.not_before = transport_.now_ms() + wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
+    piece.not_before = now + wait_before(piece.tries, verdict.wait_ms, limits_, transport_.random());
     waiting_.push_back(piece);
     return {};
   }
@@ -144,9 +222,10 @@ class Pull {
   const Site &site_;
   const Version &version_;
   const Limits &limits_;
-  std::atomic<uint32_t> &busy_;
+  Pace &pace_;
   std::deque<Piece> waiting_;
-  std::map<uint64_t, Piece> flying_;
+  std::map<uint64_t, Flight> flying_;
+  size_t hedges_ = 0;  // of flying_
   uint64_t last_id_ = 0;
   uint64_t last_came_ = 0, came_ = 0;  // when, and how many bytes by then
   std::string last_error_;
@@ -160,7 +239,7 @@ uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &lim
   return server_wants_ms + random % (most + 1);
 }
 
-Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits,
+Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
                            std::byte *into, uint64_t *received) {
   const uint64_t begun = transport.now_ms();
   uint32_t tries = 0, redirects = 0;
@@ -170,8 +249,9 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     Request request = (*site)->request(0, limits.first, {}, transport.unix_time());
     request.into = into;
     request.fits = [&](const Head &head) { return fits_first(head, limits.first); };
+    const uint64_t sent = transport.now_ms();
     transport.get(id, std::move(request));
-    const uint64_t spent = transport.now_ms() - begun;
+    const uint64_t spent = sent - begun;
     auto answer = transport.next(spent < limits.deadline_ms ? limits.deadline_ms - spent : 0);
     if (!answer) {
       transport.drop_all();
@@ -181,6 +261,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
     Verdict verdict = judge_first(*answer, limits.first, **site, &version);
     if (verdict.next == Next::take) {
       if (version.size > INT64_MAX) return Failure(about(**site, error(Status::io, "its size is more than 2^63 - 1")));
+      const uint64_t now = transport.now_ms();
+      pace.came(answer->received, answer->head_ms, now - sent, now);
       *received = std::min(answer->received, version.size);
       return version;
     }
@@ -206,8 +288,8 @@ Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *si
 }
 
 Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
-                  const Limits &limits, std::atomic<uint32_t> &busy) {
-  return Pull(transport, site, version, limits, busy).run(pieces_of(ranges, limits));
+                  const Limits &limits, Pace &pace) {
+  return Pull(transport, site, version, limits, pace).run(pieces_of(ranges, pace.piece()));
 }
 
 }  // namespace st::remote

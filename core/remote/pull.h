@@ -2,11 +2,11 @@
 // for a while. All of them or an error.
 #pragma once
 
-#include <atomic>
 #include <vector>
 
 #include "remote/judge.h"
 #include "remote/limits.h"
+#include "remote/pace.h"
 
 namespace st::remote {
 
@@ -21,11 +21,11 @@ uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &lim
 
 // The first request: size, version, and the begin of the object into `into`, of limits.first bytes. *site becomes where
 // redirects lead.
-Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits,
+Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
                            std::byte *into, uint64_t *received);
 
-// `busy` counts the requests of all calls on the object, which have limits.connections together. One is always sent.
+// The caller has a place of `pace`, which is for the first request.
 Result<void> pull(Transport &transport, const Site &site, const Version &version, const std::vector<Wanted> &ranges,
-                  const Limits &limits, std::atomic<uint32_t> &busy);
+                  const Limits &limits, Pace &pace);
 
 }  // namespace st::remote

@@ -49,6 +49,7 @@ class S3Site final : public SignedSite {
     const std::string path = (slash == origin.npos ? "" : origin.substr(slash)) + (by_path ? "/" + bucket_ : "") + "/" +
                              percent_encoded(key_, false);
     request->url = origin.substr(0, slash) + path;
+    fields["x-amz-checksum-mode"] = "ENABLED";
     const auto by = signer(unix_time);
     if (!by.granted->keys) {
       put(request, fields);

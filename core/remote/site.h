@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "remote/checksum.h"
 #include "remote/credentials/credentials.h"
 #include "remote/surroundings.h"
 #include "remote/transport.h"
@@ -19,7 +20,8 @@ namespace st::remote {
 struct Version {
   std::string etag, modified;  // as the server says it; empty: it does not
   uint64_t size = 0;
-  std::string generation = {};  // of Google's
+  std::string generation = {};            // of Google's
+  std::optional<Checksum> checksum = {};  // of all of it
 
   bool known() const { return !etag.empty() || !modified.empty(); }
 };

@@ -8,24 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
+#include "remote/head.h"
+
 namespace st::remote {
-
-// The first lines of an answer.
-struct Head {
-  int code = 0;
-  std::vector<std::pair<std::string, std::string>> fields;  // names in lower case
-
-  // Empty: there is no such field.
-  std::string_view field(std::string_view name) const {
-    for (const auto &[known, value] : fields)
-      if (known == name) return value;
-    return {};
-  }
-};
 
 struct Request {
   std::string url;
@@ -56,6 +43,7 @@ struct Answer {
   bool fitted = false;    // the body went into `into`
   bool too_long = false;  // and was longer than its room
   uint64_t received = 0;  // bytes of it in `into`
+  uint64_t head_ms = 0;   // from get() to its first byte
   std::string text = {};  // the begin of a body that did not fit: an error's
 };
 
@@ -65,7 +53,11 @@ class Transport {
   virtual ~Transport() = default;
   // Sends it. Its answer comes out of next(), with this id.
   virtual void get(uint64_t id, Request request) = 0;
-  // All that were sent and have no answer yet: none will come.
+  // Bytes of its answer that are in `into` so far, and are good.
+  virtual uint64_t received(uint64_t id) const = 0;
+  // No answer to it will come, and `into` is the caller's again.
+  virtual void drop(uint64_t id) = 0;
+  // The same of all that were sent and have no answer yet.
   virtual void drop_all() = 0;
   // Waits for an answer. None after `wait_ms`, also where nothing was sent.
   virtual std::optional<Answer> next(uint64_t wait_ms) = 0;

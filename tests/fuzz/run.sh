@@ -5,13 +5,14 @@
 #   bash tests/fuzz/run.sh replay FILE                      one input, of the target that the file's name or folder says
 #   bash tests/fuzz/run.sh keep                             the smallest part of what was learned that reaches as much, into
 #                                                           the archives of corpus/
-# Targets: header journal operations shard_index shards slices steps. An input that breaks something is kept in build/fuzz/found/.
+# Targets: answers header journal operations shard_index shards slices steps. An input that breaks something is kept in
+# build/fuzz/found/.
 set -uo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HERE=$ROOT/tests/fuzz
 FUZZ=$ROOT/build/fuzz # findings, seeds, what corpus/ holds, and what is learned
 PROGRAMS=$ROOT/build-asan/tests/fuzz
-ALL=(header journal operations shard_index shards slices steps)
+ALL=(answers header journal operations shard_index shards slices steps)
 if ! command -v clang++-14 >/dev/null; then
   echo "skipped: there is no clang++-14"
   exit 77

@@ -1,5 +1,5 @@
-"""Where fuzzing begins: the headers of the differential corpus, indices of shards, lists of old ones, and for the
-programs that read their input as a sequence of choices a handful of arbitrary sequences, long enough to get somewhere.
+"""Where fuzzing begins: the headers of the differential corpus, indices of shards, lists of old ones, answers of servers,
+and for the programs that read their input as a sequence of choices a handful of arbitrary sequences, long enough to get somewhere.
 
     seeds.py FOLDER      makes FOLDER/TARGET for each target
 """
@@ -50,6 +50,42 @@ OLD_LISTS = [
     "0 @ m-1.g4294967295.safetensors\n",
     "0 @ m-1.g18446744073709551615.safetensors\n",
 ]
+# Answers of servers: code, how the connection ended (0: well), lines of the head, body.
+GOOD = ['ETag: "an-etag"', "Content-Length: 50", "Content-Range: bytes 100-149/1000"]
+FIRST = [
+    'ETag: "an-etag"',
+    "Content-Range: bytes 0-63/1000",
+    "x-goog-hash: crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ==",
+]
+REFUSED = "<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>no &amp; never</Message></Error>"
+ANSWERS = [
+    (206, 0, GOOD, ""),
+    (206, 2, GOOD, ""),
+    (206, 0, FIRST, ""),
+    (206, 0, [*GOOD, "Content-Encoding: gzip"], ""),
+    (206, 0, [GOOD[0], "Content-Range: bytes 100-149/*"], ""),
+    (200, 0, ["Content-Length: 40", "Last-Modified: Fri, 24 May 2013 00:00:00 GMT"], ""),
+    (200, 0, ["x-amz-checksum-crc64nvme: rosUhgp5mIg=", "x-amz-checksum-type: FULL_OBJECT", "Content-Length: 9"], ""),
+    (416, 0, ["Content-Range: bytes */0"], ""),
+    (403, 0, ["x-amz-request-id: R17"], REFUSED),
+    (400, 0, [], REFUSED.replace("AccessDenied", "ExpiredToken")),
+    (503, 0, ["Retry-After: 7"], REFUSED.replace("AccessDenied", "SlowDown")),
+    (503, 0, ["Retry-After: Fri, 24 May 2013 00:00:00 GMT"], "<html>"),
+    (301, 0, ["x-amz-bucket-region: eu-west-1"], REFUSED.replace("AccessDenied", "PermanentRedirect")),
+    (302, 0, ["Location: https://cdn.example/file?signature=1"], ""),
+    (302, 0, ["Location: /owner/model/other"], ""),
+    (302, 0, ["Location: //huggingface.co:444/file"], ""),
+    (302, 0, ["Location: https://user:word@huggingface.co/file"], ""),
+    (307, 0, ["Location: http://huggingface.co/file"], ""),
+    (308, 0, ["Location: ftp://huggingface.co/file"], ""),
+    (0, 1, [], ""),
+    (0, 3, ["HTTP/1.1 100 Continue", "", "HTTP/1.1 206 Partial Content", *GOOD], ""),
+]
+
+
+def answer_bytes(code: int, cut: int, lines: list, body: str) -> bytes:
+    """As the program takes it apart: a backslash ends the body, numbers are at the end."""
+    return body.encode() + b"\\ " + "\n".join(lines).encode() + bytes([cut, code & 255, code >> 8])
 
 
 def header_of(content: bytes) -> bytes:
@@ -63,6 +99,9 @@ def main(folder: Path) -> None:
         header = header_of(case.bytes())
         if 0 < len(header) <= 2048:
             (headers / case.name).write_bytes(header)
+    (folder / "answers").mkdir()
+    for i, answer in enumerate(ANSWERS):
+        (folder / "answers" / f"answer-{i}").write_bytes(answer_bytes(*answer))
     for target, count in CHOICES.items():
         (folder / target).mkdir()
         if target == "shard_index":

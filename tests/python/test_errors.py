@@ -53,6 +53,7 @@ KINDS = {
     "FILE_CHANGED": (libst.StorageError, OSError),
     "LOCK_UNSUPPORTED": (libst.StorageError, OSError),
     "POISONED": (libst.StorageError, OSError),
+    "CHECKSUM": (libst.StorageError, OSError),
     "DELTA": (libst.DeltaError, ValueError),
     "DELTA_BASE": (libst.DeltaError, ValueError),
     "DTYPE_MISMATCH": (libst.Error, TypeError),

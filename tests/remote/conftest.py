@@ -100,7 +100,7 @@ def nginx(tmp_path_factory, folder):
 daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error; user {os.environ.get("USER", "root")};
 events {{}}
 http {{
-  log_format told '$server_port $request_uri $http_range $http_authorization';
+  log_format told '$server_port $request_uri $http_range $http_authorization $bytes_sent';
   access_log {place}/access told; sendfile on; {paths}
   server {{ listen 127.0.0.1:{http}; root {folder};
     location /gzip/ {{ alias {folder}/; gzip on; gzip_types *; add_header Content-Encoding gzip; }}

@@ -19,14 +19,16 @@ REFUSALS = {
 
 
 class FaultServer:
-    """`script` has a fault for each request from the first on; after its end all is well."""
+    """`script` has a fault for each request from the first on; after its end all is well. `checksum`: what it says of
+    the first object, as "crc32c=…"."""
 
-    def __init__(self, first: bytes, second: bytes):
+    def __init__(self, first: bytes, second: bytes, checksum: str = ""):
         self.script: list = []
         self.requests: list = []  # the ranges that were asked for
         self.signed: list = []  # what each was signed by
         self.links = 0  # that the Hub gave
         self._object, self._second, self._etag = first, second, '"first"'
+        self._checksum = checksum
         self._lock = threading.Lock()
         self._over = threading.Event()
         outer = self
@@ -69,6 +71,11 @@ class FaultServer:
         to.send_header("Content-Length", "0")
         to.end_headers()
 
+    def begin_anew(self, script: list):
+        with self._lock:
+            self.requests.clear()
+            self.script = script
+
     def _answer(self, to: BaseHTTPRequestHandler):
         with self._lock:
             fault = self.script[len(self.requests)] if len(self.requests) < len(self.script) else None
@@ -95,6 +102,10 @@ class FaultServer:
         to.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
         to.send_header("Content-Length", str(len(body)))
         to.send_header("ETag", '"wrong"' if fault == "wrong etag" else etag)
+        if self._checksum:
+            to.send_header("x-goog-hash", self._checksum)
+        if fault == "flipped":
+            body = body[:-1] + bytes([body[-1] ^ 16])
         if fault == "gzip":
             to.send_header("Content-Encoding", "gzip")
         to.end_headers()

@@ -1,17 +1,23 @@
 """Models behind URLs, on real servers on loopback, through every door."""
 
+import base64
 import gc
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import libst
 import numpy as np
 import pytest
 from conftest import KEYS, ROOT, STCTL, check, fails, stctl
+from fault_server import FaultServer
 from libst import Status
 
 
@@ -50,6 +56,7 @@ def test_stctl_says_how_a_url_is_reached(base):
     told = stctl("io", f"{base}/model.safetensors").stdout
     assert "Storage: a server that its URL names." in told
     assert "Other hosts: read only, of the version that was opened" in told
+    assert "answers begin after" in told and "16 requests at once, at most 64, of 8 MiB" in told
 
 
 def test_reads_shards_by_their_index(base, arrays):
@@ -221,6 +228,92 @@ def test_a_wrong_answer_is_an_error(faults, fault):
     faults.script = [None, fault]
     with fails(Status.IO, Status.UNSUPPORTED, Status.PERMISSION):
         libst.load(faults.url)
+
+
+def crc32c(data: bytes) -> str:
+    """In base64, as Google's stores say it."""
+    table = []
+    for b in range(256):
+        for _ in range(8):
+            b = b >> 1 ^ (0x82F63B78 if b & 1 else 0)
+        table.append(b)
+    crc = 0xFFFFFFFF
+    for b in data:
+        crc = crc >> 8 ^ table[(crc ^ b) & 0xFF]
+    return base64.b64encode((crc ^ 0xFFFFFFFF).to_bytes(4, "big")).decode()
+
+
+def test_a_flipped_bit_is_told_by_the_checksum_of_the_store(tmp_path):
+    arrays = {"a": np.arange(400_000, dtype=np.uint8), "b": np.arange(1000)}
+    libst.save(tmp_path / "a.safetensors", arrays)
+    whole = (tmp_path / "a.safetensors").read_bytes()
+    with FaultServer(whole, whole, "md5=0123==,crc32c=" + crc32c(whole)) as server:
+        server.script = [None, "flipped"]
+        with fails(Status.CHECKSUM, match="not what was stored"):
+            libst.load(server.url)
+        check(libst.load(server.url), arrays)
+        with libst.open(server.url) as f:  # a part is not checked
+            server.begin_anew(["flipped"])
+            assert f.read("b")[0] == 0
+
+
+def test_no_fault_brings_a_wrong_byte(faults, arrays, monkeypatch):
+    """1,000 faults with ST_TEST_BOUND=full."""
+    monkeypatch.setenv("ST_REMOTE_STALL_SECONDS", "1")
+    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "20")
+    full = os.environ.get("ST_TEST_BOUND") == "full"
+    random = Random(21)
+    # The rest of the other model is the first one's, once it is there; and a stall takes its second.
+    kinds = ["reset", "cut", "short", 500, 503, 429, 403, 404, "wrong range", "wrong etag", "gzip", *["stall"][:full]]
+    injected = 0
+    while injected < (1000 if full else 40):
+        faults.begin_anew([random.choice([None, random.choice(kinds)]) for _ in range(6)])
+        try:
+            check(libst.load(faults.url), arrays)
+        except libst.Error as error:
+            known = (Status.IO, Status.PERMISSION, Status.NO_FILE, Status.FILE_CHANGED, Status.UNSUPPORTED)
+            assert error.status in known, error
+        injected += sum(fault is not None for fault in faults.script[: len(faults.requests)])
+
+
+def served(nginx, path, at_least):
+    """The lines of the log about that path; nginx writes them when an answer has gone out."""
+    while len(lines := [line for line in nginx.log.read_text().splitlines() if path in line]) < at_least:
+        time.sleep(0.01)
+    return lines
+
+
+def test_a_checkpoint_of_100_shards_is_a_request_a_shard(nginx, folder):
+    """10^5 tensors: two requests for the index, then one for each shard that is looked at."""
+    shards = folder / "hundred"
+    shards.mkdir()
+    places = {}
+    for i in range(100):
+        tensors = {f"layers.{i}.weight.{j}": np.full(1, 1000 * i + j, dtype=np.int32) for j in range(1000)}
+        name = f"model-{i + 1:05}-of-00100.safetensors"
+        libst.save(shards / name, tensors)
+        places |= dict.fromkeys(tensors, name)
+    (shards / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    with libst.open(f"{nginx.http}/hundred/model.safetensors.index.json") as f:
+        assert len(served(nginx, "/hundred/", 2)) == 2
+        assert len(f) == 100_000  # the first shard tells Python how views of all are read
+        assert len(served(nginx, "/hundred/", 3)) == 3
+        for i in (3, 97):
+            assert f.read(f"layers.{i}.weight.7")[0] == 1000 * i + 7
+        assert len(served(nginx, "/hundred/", 5)) == 5
+
+
+def test_a_slice_of_100_gigabytes_is_two_requests(nginx, folder):
+    n = 100_000_000_000
+    header = json.dumps({"w": {"dtype": "U8", "shape": [n], "data_offsets": [0, n]}}).encode()
+    with open(folder / "sparse.safetensors", "wb") as out:
+        out.write(len(header).to_bytes(8, "little") + header)
+        out.truncate(8 + len(header) + n)
+    with libst.open(f"{nginx.http}/sparse.safetensors") as f:
+        assert not f.slice("w")[n // 2 : n // 2 + 4096].any()
+    lines = served(nginx, "/sparse.safetensors", 2)
+    assert len(lines) == 2
+    assert sum(int(line.split()[-1]) for line in lines) <= 300 << 10
 
 
 def test_a_read_outlives_many_cuts(s3, toxiproxy, arrays, monkeypatch):

@@ -99,7 +99,7 @@ class FormatError(Error, ValueError):
 
 
 class StorageError(Error, OSError):
-    """What the file lies on, or what has become of it there; `status` (20 to 27) says which, `errno` how.
+    """What the file lies on, or what has become of it there; `status` (20 to 28) says which, `errno` how.
 
     Also a FileNotFoundError for `Status.NO_FILE`, a PermissionError for `Status.PERMISSION`.
     """
@@ -124,7 +124,7 @@ class NeedsRecoveryError(Error):
 _PUBLIC: tuple[tuple[int, int, type[Error]], ...] = (
     (Status.NOT_FOUND, Status.NOT_FOUND, NotFoundError),
     (Status.BUSY, Status.BUSY, BusyError),
-    (Status.IO, Status.POISONED, StorageError),
+    (Status.IO, Status.CHECKSUM, StorageError),
     (Status.HEADER_TOO_SMALL, Status.SHARD_PATH, FormatError),
     (Status.DELTA, Status.DELTA_BASE, DeltaError),
     (Status.NEEDS_RECOVERY, Status.NEEDS_RECOVERY, NeedsRecoveryError),

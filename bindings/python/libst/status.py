@@ -34,6 +34,7 @@ class Status(IntEnum):
     FILE_CHANGED = 25  # reopen: the file was truncated or replaced under an open handle, or its folder moved
     LOCK_UNSUPPORTED = 26  # move: the filesystem cannot lock, or grants every lock; changing is refused
     POISONED = 27  # reopen: a sync failed on this handle
+    CHECKSUM = 28  # retry: the bytes that came are not those that were stored
 
     # The format, one status a rule: capi/README.md has them with examples.
     HEADER_TOO_SMALL = 40  # fix: the file is shorter than its 8-byte length

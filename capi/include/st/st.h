@@ -157,6 +157,8 @@ typedef int32_t st_status;
 #define ST_E_LOCK_UNSUPPORTED 26 /* move: the filesystem cannot lock, or grants
                                     every lock; changing is refused */
 #define ST_E_POISONED 27         /* reopen: a sync failed on this handle */
+#define ST_E_CHECKSUM 28         /* retry: the bytes that came are not those
+                                    that were stored */
 
 /* The format, one status a rule: capi/README.md has them with examples. */
 #define ST_E_HEADER_TOO_SMALL 40 /* fix: the file is shorter than its 8-byte

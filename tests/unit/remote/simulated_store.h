@@ -2,12 +2,15 @@
 // passes only where somebody waits.
 #pragma once
 
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <map>
 
+#include "remote/crc.h"
 #include "remote/judge.h"
 #include "remote/transport.h"
 
@@ -35,20 +38,28 @@ enum class Fault {
   expired,   // the keys
   whole,     // 200 with all of it
   too_long,  // more than it says
+  flipped,   // a bit of the body is another
 };
 
 class SimulatedStore {
  public:
   explicit SimulatedStore(uint64_t size) : bytes_(size) {
     for (uint64_t i = 0; i < size; ++i) bytes_[i] = byte_of(i);
+    checksum_ = base64(crc_of(Crc::crc32c, bytes_));
   }
   // The first object has these; the second has others everywhere.
   static std::byte byte_of(uint64_t i) { return static_cast<std::byte>(i * 7 + i / 251 + 1); }
 
+  uint64_t size() const { return bytes_.size(); }
+
   std::vector<Fault> script;  // of the requests from the first on; none after its end
   uint64_t requests = 0;
   uint64_t now = 0, came = 0;
-  uint64_t slow = 0;              // so many times a wait brings a byte, and no answer
+  uint64_t slow = 0;        // so many times a wait brings a byte, and no answer
+  uint64_t takes = 0;       // ms from a request to its answer
+  uint64_t late_every = 0;  // each so many-th request takes 10 s, and half of the body comes at once; 0: none
+  uint64_t sent = 0, dropped = 0, most_flying = 0;
+  bool tells_checksum = false;
   std::vector<std::string> seen;  // the field "range" of each request
 
   Answer answer(const Request &request, uint64_t id) {
@@ -92,6 +103,7 @@ class SimulatedStore {
       fields.emplace_back("etag", "\"other\"");
     else if (fault != Fault::no_etag)
       fields.emplace_back("etag", etag_);
+    if (tells_checksum) fields.emplace_back("x-goog-hash", "crc32c=" + checksum_);
     uint64_t n = last - first + 1;
     fields.emplace_back("content-length", text(n));
     if (fault == Fault::short_body) n /= 2;
@@ -100,9 +112,18 @@ class SimulatedStore {
     if (out.fitted) {
       out.received = std::min(n, request.room);
       std::memcpy(request.into, bytes_.data() + first, out.received);
+      if (fault == Fault::flipped) request.into[out.received / 2] ^= std::byte{4};
       out.too_long = fault == Fault::too_long || n > request.room;
     }
     return fault == Fault::cut_half ? cut(std::move(out), Cut::broken) : out;
+  }
+
+  // The bytes that a request of a slow answer has by now.
+  uint64_t half(const Request &request) const {
+    const std::string range = field(request, "range");
+    const uint64_t n = request.room / 2;
+    std::memcpy(request.into, bytes_.data() + std::stoull(range.substr(6)), n);
+    return n;
   }
 
   static std::string field(const Request &request, std::string_view name) {
@@ -128,8 +149,15 @@ class SimulatedStore {
     return out;
   }
 
+  static std::string base64(uint64_t crc32) {
+    unsigned char raw[4], out[9];
+    for (int i = 0; i < 4; ++i) raw[i] = static_cast<unsigned char>(crc32 >> (24 - 8 * i));
+    EVP_EncodeBlock(out, raw, 4);
+    return reinterpret_cast<char *>(out);
+  }
+
   std::vector<std::byte> bytes_;
-  std::string etag_ = "\"first\"";
+  std::string etag_ = "\"first\"", checksum_;
   bool removed_ = false;
 };
 
@@ -140,10 +168,28 @@ class SimulatedTransport final : public Transport {
       SimulatedStore &store, std::function<size_t(size_t n)> pick = [](size_t) { return 0; })
       : store_(store), pick_(std::move(pick)) {}
 
-  void get(uint64_t id, Request request) override { flying_.emplace_back(id, std::move(request)); }
+  void get(uint64_t id, Request request) override {
+    for (const Flying &other : flying_)
+      EXPECT_TRUE(request.into + request.room <= other.request.into ||
+                  other.request.into + other.request.room <= request.into)
+          << "two requests write to one place";
+    const bool late = store_.late_every > 0 && ++store_.sent % store_.late_every == 0;
+    flying_.push_back({id, std::move(request), store_.now + (late ? 10000 : store_.takes), late});
+    store_.most_flying = std::max<uint64_t>(store_.most_flying, flying_.size());
+  }
+  uint64_t received(uint64_t id) const override {
+    const auto found = at(id);
+    return found->late ? store_.half(found->request) : 0;
+  }
+  void drop(uint64_t id) override {
+    flying_.erase(at(id));
+    ++store_.dropped;
+  }
   void drop_all() override { flying_.clear(); }
   std::optional<Answer> next(uint64_t wait_ms) override {
-    if (flying_.empty()) {
+    uint64_t first = UINT64_MAX;
+    for (const Flying &one : flying_) first = std::min(first, one.due);
+    if (first > store_.now + wait_ms) {  // also where nothing was sent
       store_.now += wait_ms;
       return std::nullopt;
     }
@@ -153,10 +199,14 @@ class SimulatedTransport final : public Transport {
       store_.now += wait_ms;
       return std::nullopt;
     }
-    const auto at = flying_.begin() + static_cast<std::ptrdiff_t>(pick_(flying_.size()));
-    auto [id, request] = std::move(*at);
-    flying_.erase(at);
-    return store_.answer(request, id);
+    store_.now = std::max(store_.now, first);
+    std::vector<size_t> due;
+    for (size_t i = 0; i < flying_.size(); ++i)
+      if (flying_[i].due <= store_.now) due.push_back(i);
+    const auto chosen = flying_.begin() + static_cast<std::ptrdiff_t>(due[pick_(due.size())]);
+    const Flying one = std::move(*chosen);
+    flying_.erase(chosen);
+    return store_.answer(one.request, one.id);
   }
   uint64_t came() const override { return store_.came; }
   uint64_t now_ms() override { return store_.now; }
@@ -164,9 +214,19 @@ class SimulatedTransport final : public Transport {
   uint32_t random() override { return static_cast<uint32_t>(store_.requests * 2654435761u); }
 
  private:
+  struct Flying {
+    uint64_t id;
+    Request request;
+    uint64_t due;
+    bool late;
+  };
+  std::deque<Flying>::const_iterator at(uint64_t id) const {
+    return std::find_if(flying_.begin(), flying_.end(), [&](const Flying &one) { return one.id == id; });
+  }
+
   SimulatedStore &store_;
   std::function<size_t(size_t)> pick_;
-  std::deque<std::pair<uint64_t, Request>> flying_;
+  std::deque<Flying> flying_;
 };
 
 }  // namespace st::remote

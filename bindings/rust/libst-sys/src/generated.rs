@@ -331,6 +331,7 @@ pub const ST_E_NOT_REGULAR: st_status = 24;
 pub const ST_E_FILE_CHANGED: st_status = 25;
 pub const ST_E_LOCK_UNSUPPORTED: st_status = 26;
 pub const ST_E_POISONED: st_status = 27;
+pub const ST_E_CHECKSUM: st_status = 28;
 pub const ST_E_HEADER_TOO_SMALL: st_status = 40;
 pub const ST_E_HEADER_TOO_LARGE: st_status = 41;
 pub const ST_E_HEADER_TRUNCATED: st_status = 42;

@@ -86,6 +86,8 @@ statuses! {
     LockUnsupported = ST_E_LOCK_UNSUPPORTED,
     /// A sync failed on this handle earlier; close it and open anew.
     Poisoned = ST_E_POISONED,
+    /// The bytes that came are not those that were stored; read them once more.
+    Checksum = ST_E_CHECKSUM,
 
     /// The file is shorter than its 8-byte length.
     HeaderTooSmall = ST_E_HEADER_TOO_SMALL,

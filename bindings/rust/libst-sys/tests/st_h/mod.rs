@@ -99,6 +99,7 @@ pub const CONSTANTS: &[(&str, i64)] = &[
     ("ST_E_FILE_CHANGED", libst_sys::ST_E_FILE_CHANGED as i64),
     ("ST_E_LOCK_UNSUPPORTED", libst_sys::ST_E_LOCK_UNSUPPORTED as i64),
     ("ST_E_POISONED", libst_sys::ST_E_POISONED as i64),
+    ("ST_E_CHECKSUM", libst_sys::ST_E_CHECKSUM as i64),
     ("ST_E_HEADER_TOO_SMALL", libst_sys::ST_E_HEADER_TOO_SMALL as i64),
     ("ST_E_HEADER_TOO_LARGE", libst_sys::ST_E_HEADER_TOO_LARGE as i64),
     ("ST_E_HEADER_TRUNCATED", libst_sys::ST_E_HEADER_TRUNCATED as i64),

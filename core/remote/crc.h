@@ -1,0 +1,21 @@
+// The checksums that stores give of whole objects and that can be joined: from those of parts follows that of the
+// whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace st::remote {
+
+enum class Crc {
+  crc32c,     // of RFC 3720: Google's stores, S3
+  crc64nvme,  // of the NVM Express specification: S3
+};
+
+uint64_t crc_of(Crc kind, std::span<const std::byte> bytes);
+
+// Of two parts, the first before the second, which has so many bytes.
+uint64_t joined(Crc kind, uint64_t first, uint64_t second, uint64_t second_bytes);
+
+}  // namespace st::remote

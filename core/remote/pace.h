@@ -1,0 +1,83 @@
+// What one handle has learned of its store, and what it may still ask of it: how many requests at once, how long each
+// is, when an answer is late, and how much may be asked again. All calls on the handle share it; any thread.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "remote/limits.h"
+
+namespace st::remote {
+
+// How long requests of about one length took, of late.
+class Times {
+ public:
+  void add(uint64_t ms);
+  // Of 100 answers 99 took no longer. None before there are as many.
+  std::optional<uint64_t> p99() const;
+
+ private:
+  static constexpr size_t enough = 100;
+  std::array<uint32_t, 128> last_ = {};
+  size_t count_ = 0;
+};
+
+class Pace {
+ public:
+  explicit Pace(const Limits &limits);
+
+  // Each call has one place, and takes more for requests beside its first. Waits until there is one.
+  void await_place();
+  bool take_place();  // false: all are taken
+  void give_back();
+
+  // An answer came whole: its head after so long, its end after so long.
+  void came(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms, uint64_t now_ms);
+  // Bytes of an answer that was cut.
+  void came_in_part(uint64_t bytes);
+
+  // May one more be asked again? Each costs a token. Tokens come back with bytes, with answers, and with time.
+  bool may_repeat(uint64_t now_ms);
+  // When an answer to a request of that length is late. None: nobody knows yet.
+  std::optional<uint64_t> late_after(uint64_t bytes) const;
+  // May one more request go out for bytes that are late? It has memory of its own, so they are few. Costs a token too.
+  bool begin_hedge(uint64_t now_ms);
+  void end_hedge();
+
+  uint32_t connections() const;  // at once, now
+  uint64_t piece() const;        // bytes of a long request
+  uint32_t busy() const;
+  // One sentence: what was measured, and what was chosen.
+  std::string told() const;
+
+ private:
+  void learn_connections(uint64_t bytes, uint64_t whole_ms, uint64_t now_ms);
+  void learn_piece(uint64_t bytes, uint64_t head_ms, uint64_t whole_ms);
+  void refill(double tokens);
+  bool take_token(uint64_t now_ms);
+
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  std::condition_variable free_;
+  uint32_t busy_ = 0, hedges_ = 0;
+  uint64_t piece_;
+  double head_ms_ = 0;  // a mean in which the last ones count most
+  int heard_ = 0;       // heads, up to 8
+
+  // Requests at once: twice as many as long as more bytes come in the same time.
+  uint32_t connections_, before_ = 0;  // before_: in the step before
+  bool grows_ = true;
+  bool crowded_ = false;       // somebody found no place in this step
+  uint32_t asked_before_ = 0;  // answers that are not of this step
+  uint32_t answers_ = 0;       // of this step
+  uint64_t bytes_ = 0, step_began_ = 0;
+  double rate_ = 0;  // of the step before: bytes a millisecond
+
+  double tokens_;
+  uint64_t refilled_ = 0;
+  std::array<Times, 9> times_;  // by the length: up to 64 KiB, 128 KiB, ..., 16 MiB
+};
+
+}  // namespace st::remote

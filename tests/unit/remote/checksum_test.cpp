@@ -1,0 +1,109 @@
+// A whole object is held against the store's checksum, in whatever order its parts come.
+#include "remote/checksum.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string_view>
+#include <vector>
+
+namespace st::remote {
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+TEST(CrcTest, IsAsItsCatalogueSays) {
+  EXPECT_EQ(crc_of(Crc::crc32c, bytes_of("123456789")), 0xE3069283u);
+  EXPECT_EQ(crc_of(Crc::crc64nvme, bytes_of("123456789")), 0xAE8B14860A799888u);
+  EXPECT_EQ(crc_of(Crc::crc32c, {}), 0u);
+  EXPECT_EQ(crc_of(Crc::crc64nvme, {}), 0u);
+}
+
+struct WholeCheckTest : ::testing::TestWithParam<Crc> {
+  std::vector<std::byte> bytes = [] {
+    std::vector<std::byte> out(10007);
+    std::mt19937 random(1);
+    for (std::byte &b : out) b = static_cast<std::byte>(random());
+    return out;
+  }();
+  std::span<const std::byte> part(size_t from, size_t until) const {
+    return std::span(bytes).subspan(from, until - from);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Both, WholeCheckTest, ::testing::Values(Crc::crc32c, Crc::crc64nvme));
+
+TEST_P(WholeCheckTest, PartsAreJoined) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 200; ++i) {
+    const size_t at = random() % (bytes.size() + 1);
+    EXPECT_EQ(joined(GetParam(), crc_of(GetParam(), part(0, at)), crc_of(GetParam(), part(at, bytes.size())),
+                     bytes.size() - at),
+              crc_of(GetParam(), bytes));
+  }
+}
+
+// Random cuts in random order, some of them twice, and overlapping ones.
+TEST_P(WholeCheckTest, AnyOrderIsTheSame) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const size_t begin = random() % 3 * 100;
+    const auto wrong = static_cast<size_t>(round % 2 ? random() % bytes.size() : bytes.size());
+    const Checksum expected{GetParam(), crc_of(GetParam(), bytes)};
+    auto came = bytes;
+    if (wrong < came.size()) came[wrong] ^= std::byte{16};
+    WholeCheck check(expected, came.size(), std::span(came).first(begin));
+    std::vector<size_t> cuts = {begin, came.size()};
+    for (int i = 0; i < 20; ++i) cuts.push_back(begin + random() % (came.size() - begin));
+    std::sort(cuts.begin(), cuts.end());
+    std::vector<std::pair<size_t, size_t>> parts;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i)
+      if (cuts[i] < cuts[i + 1]) parts.emplace_back(cuts[i], cuts[i + 1]);
+    std::shuffle(parts.begin(), parts.end(), random);
+    if (round % 3 == 0) parts.insert(parts.begin() + 5, {parts[0], {cuts[3], cuts[7] + 1}});
+    int said = 0;
+    for (const auto &[from, until] : parts)
+      if (auto right = check.came(from, std::span(came).subspan(from, until - from)); !right) {
+        EXPECT_EQ(right.error().status, Status::checksum);
+        ++said;
+      }
+    if (round % 3 != 0 || wrong == came.size()) {
+      EXPECT_EQ(said, wrong < came.size()) << round;
+    }
+    // Read once more from the begin to the end, it is always checked.
+    EXPECT_EQ(check.came(begin, std::span(came).subspan(begin)).has_value(), wrong == came.size());
+  }
+}
+
+TEST_P(WholeCheckTest, OneThatIsAllBeginIsCheckedAtOnce) {
+  EXPECT_TRUE(WholeCheck({GetParam(), crc_of(GetParam(), bytes)}, bytes.size(), bytes).check_begin());
+  EXPECT_FALSE(WholeCheck({GetParam(), 17}, bytes.size(), bytes).check_begin());
+  EXPECT_TRUE(WholeCheck({GetParam(), 17}, bytes.size() + 1, bytes).check_begin());
+}
+
+TEST_P(WholeCheckTest, APartIsNotChecked) {
+  WholeCheck check({GetParam(), 17}, bytes.size(), {});
+  EXPECT_TRUE(check.came(0, part(0, 5000)));
+  EXPECT_TRUE(check.came(5001, part(5001, bytes.size())));
+  EXPECT_FALSE(check.came(5000, part(5000, 5001)));
+}
+
+TEST(ChecksumTest, IsTakenFromTheFieldsOfEachStore) {
+  const auto of = [](std::vector<std::pair<std::string, std::string>> fields) {
+    return checksum_of(Head{200, std::move(fields)});
+  };
+  EXPECT_EQ(of({{"x-goog-hash", "crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ=="}}), (Checksum{Crc::crc32c, 0x9f4df1e8}));
+  EXPECT_EQ(of({{"x-goog-hash", "md5=Ojk9c3dhfxgoKVVHYwFbHQ=="}, {"x-goog-hash", "crc32c=n03x6A=="}}),
+            (Checksum{Crc::crc32c, 0x9f4df1e8}));
+  EXPECT_EQ(of({{"x-amz-checksum-crc64nvme", "rosUhgp5mIg="}}), (Checksum{Crc::crc64nvme, 0xAE8B14860A799888}));
+  EXPECT_EQ(of({{"x-amz-checksum-crc32c", "4waSgw=="}}), (Checksum{Crc::crc32c, 0xE3069283}));
+  EXPECT_FALSE(of({{"x-amz-checksum-crc32c", "4waSgw=="}, {"x-amz-checksum-type", "COMPOSITE"}}));
+  for (const char *wrong : {"", "4waSgw==-3", "4waS", "4waSgw=", "4wa!gw==", "rosUhgp5mIg="})
+    EXPECT_FALSE(of({{"x-amz-checksum-crc32c", wrong}})) << wrong;
+  EXPECT_FALSE(of({{"x-goog-hash", "md5=Ojk9c3dhfxgoKVVHYwFbHQ=="}}));
+}
+
+}  // namespace
+}  // namespace st::remote

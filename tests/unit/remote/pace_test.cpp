@@ -1,0 +1,112 @@
+// What a handle learns of its store: how much at once, how long, when it is late, how often again.
+#include "remote/pace.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace st::remote {
+namespace {
+
+constexpr uint64_t MiB = 1u << 20;
+
+// Connections that bring 1 MiB a millisecond each, up to what the line takes. Answers of 8 MiB, in a virtual time.
+uint32_t learned_on_a_line_for(uint32_t connections_worth, Limits limits = {}) {
+  Pace pace(limits);
+  uint64_t now = 1000;
+  for (int round = 0; round < 20; ++round) {
+    const uint32_t n = pace.connections();
+    for (uint32_t i = 0; i < n; ++i) EXPECT_TRUE(pace.take_place());
+    EXPECT_FALSE(pace.take_place());
+    const uint64_t took = 8 * std::max(n, connections_worth) / connections_worth;
+    now += took;
+    for (uint32_t i = 0; i < n; ++i) {
+      pace.give_back();
+      pace.came(8 * MiB, 1, took, now);
+    }
+  }
+  EXPECT_EQ(pace.busy(), 0u);
+  return pace.connections();
+}
+
+TEST(PaceTest, TakesMoreConnectionsAsLongAsTheyBringMore) {
+  EXPECT_EQ(learned_on_a_line_for(4), 16u);
+  EXPECT_EQ(learned_on_a_line_for(16), 16u);
+  EXPECT_EQ(learned_on_a_line_for(32), 32u);
+  EXPECT_EQ(learned_on_a_line_for(500), 64u);
+  Limits few;
+  few.connections = 20;
+  EXPECT_EQ(learned_on_a_line_for(500, few), 20u);
+  EXPECT_EQ(learned_on_a_line_for(4, few), 16u);
+  few.connections = 2;
+  EXPECT_EQ(learned_on_a_line_for(500, few), 2u);
+}
+
+TEST(PaceTest, NothingIsLearnedWhereNobodyWaits) {
+  Pace pace({});
+  for (uint64_t now = 0; now < 1000; ++now) pace.came(8 * MiB, 1, 1, now);
+  EXPECT_EQ(pace.connections(), 16u);
+}
+
+TEST(PaceTest, PiecesAreLongerWhereAnswersAreSlowToBegin) {
+  Pace near({}), far({});
+  for (int i = 0; i < 20; ++i) {
+    near.came(8 * MiB, 1, 81, 0);
+    far.came(8 * MiB, 30, 110, 0);
+  }
+  EXPECT_EQ(near.piece(), 8 * MiB);
+  EXPECT_EQ(far.piece(), 16 * MiB);
+  EXPECT_THAT(far.told(), ::testing::HasSubstr("after 30 ms; 16 requests at once, at most 64, of 16 MiB"));
+}
+
+TEST(PaceTest, LateIsLaterThanTheSlowestOfAHundred) {
+  Pace pace({});
+  for (uint64_t i = 1; i < 100; ++i) pace.came(8 * MiB, 1, i, 0);
+  EXPECT_FALSE(pace.late_after(8 * MiB));
+  pace.came(8 * MiB, 1, 100, 0);
+  EXPECT_EQ(pace.late_after(8 * MiB), 99 + 99 / 8 + 5u);
+  EXPECT_FALSE(pace.late_after(64)) << "short requests take another time";
+}
+
+TEST(PaceTest, TokensComeBackWithBytesAnswersAndTime) {
+  Limits limits;
+  limits.tokens = 3;
+  Pace pace(limits);
+  const auto left = [&](uint64_t now) {
+    int n = 0;
+    while (pace.may_repeat(now)) ++n;
+    return n;
+  };
+  EXPECT_EQ(left(5000), 3);
+  EXPECT_EQ(left(5999), 0);
+  EXPECT_EQ(left(7000), 2);
+  pace.came(2 * MiB, 1, 1, 7000);
+  EXPECT_EQ(left(7000), 2);
+  pace.came_in_part(MiB);
+  EXPECT_EQ(left(7000), 1);
+  EXPECT_EQ(left(99000), 3) << "never more than at first";
+}
+
+TEST(PaceTest, CallsWaitForAPlace) {
+  Limits limits;
+  limits.connections = 2;
+  Pace pace(limits);
+  std::atomic<uint32_t> most = 0;
+  std::vector<std::thread> calls;
+  for (int i = 0; i < 8; ++i)
+    calls.emplace_back([&] {
+      for (int j = 0; j < 200; ++j) {
+        pace.await_place();
+        for (uint32_t now = pace.busy(), old = most; now > old && !most.compare_exchange_weak(old, now);) continue;
+        pace.give_back();
+      }
+    });
+  for (std::thread &call : calls) call.join();
+  EXPECT_LE(most, 2u);
+  EXPECT_EQ(pace.busy(), 0u);
+}
+
+}  // namespace
+}  // namespace st::remote
