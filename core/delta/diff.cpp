@@ -82,7 +82,7 @@ Result<std::span<const std::byte>> Comparison::block(TensorWindow &window, const
 }
 
 // Two tensors of one form. While they are equal one hash does for both. The delta holds the steps, as long as they are
-// shorter than the tensor.
+// shorter than half of the tensor: whole ones are applied sooner, with less reading.
 Result<Comparison::Found> Comparison::compare(const Place &before, const Place &after) {
   const TensorView is = after.tensor();
   TensorHasher old;
@@ -99,7 +99,7 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
     if (!same && in_steps) {
       if (!writer) writer.emplace(is.dtype);
       const auto steps = writer->steps_of(done / step_block_bytes, a, b);
-      in_steps = steps_.part_size() + steps.size() < is.nbytes;
+      in_steps = steps_.part_size() + steps.size() < is.nbytes / 2;
       if (in_steps) ST_TRY(steps_.add(steps));
     }
     old.add(a);

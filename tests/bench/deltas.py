@@ -137,7 +137,10 @@ def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=PLACE) as scratch:
         base, other, forth, back = (Path(scratch) / name for name in ("base", "other", "forth", "back"))
-        modules = [{f"adapter.{i}": np.full(PART // 4, i + k, np.float32) for i in range(TENSORS)} for k in (0, 1000)]
+        random = np.random.default_rng(20261121)
+        modules = [
+            {f"adapter.{i}": random.standard_normal(PART // 4, np.float32) for i in range(TENSORS)} for _ in range(2)
+        ]
         for path, module in ((base, modules[0]), (other, modules[1])):
             with libst.writer(path) as w:
                 for i in range(REST // (4 * MIB)):

@@ -27,8 +27,9 @@ def test_a_swap_costs_the_sub_module(make_disk, kind, tell):
     folder = make_disk(kind, size=400 << 20).mount()
     base, other, forth, back = (folder / name for name in ("base.safetensors", "other.safetensors", "forth", "back"))
     rest = {f"rest.{i}": np.full(1 << 20, i, np.uint8) for i in range(40)}
-    a = {f"adapter.{i}": np.full(PART // 4, i, np.float32) for i in range(TENSORS)}
-    b = {name: array + 1000 for name, array in a.items()}
+    random = np.random.default_rng(20261121)
+    # Which have nothing to do with each other: a delta holds them whole.
+    a, b = ({f"adapter.{i}": random.standard_normal(PART // 4, np.float32) for i in range(TENSORS)} for _ in range(2))
     save_file({**rest, **a}, base)
     save_file({**rest, **b}, other)
     module = TENSORS * PART
