@@ -43,6 +43,7 @@ SUITES = [
     "unit_delta",
     "unit_engine",
     "encounters",
+    "unit_remote",  # for core/remote alone, which no other sees
 ]
 QUICK_SUITES = SUITES[:2]
 
@@ -96,6 +97,10 @@ REPLACE_FILE = "core/file/replace_file.cpp"
 DELTA_PATCH = "core/delta/delta_patch.cpp"
 DELTA_CHAIN = "core/delta/delta_chain.cpp"
 OVERLAY = "core/delta/overlay.cpp"
+JUDGE = "core/remote/judge.cpp"
+PULL = "core/remote/pull.cpp"
+PACE = "core/remote/pace.cpp"
+CHECKSUM = "core/remote/checksum.cpp"
 JOURNAL_PLAN_H = "core/journal/journal_plan.h"
 LAYOUT_H = "core/journal/journal_layout.h"
 
@@ -466,6 +471,23 @@ MUTANTS = [
     Mutant("deltas: half of a page is not looked at for what changed", "core/delta/stepped.cpp", "if (std::memcmp(old.data() + done, fresh.data() + done, n) != 0) {", "if (std::memcmp(old.data() + done, fresh.data() + done, n / 2) != 0) {"),
     Mutant("deltas: shards are changed unasked", SHARDS_COMMIT, "  if (auto approved = approve(); !approved) {\n    for (const auto &part : parts_) part->unlock();\n    return approved;\n  }\n", ""),
     Mutant("deltas: an overlay does not look at the heads", OVERLAY, "  ST_TRY(check_heads(base, spread(chained.old)));\n", ""),
+    # what servers answer
+    Mutant("remote: a replaced object is only an error", JUDGE, "  if (!is_version(answer.head, asked.version)) {", "  if (false) {"),
+    Mutant("remote: any range is taken", JUDGE,
+           "  return range && range->first == first && range->last == first + n - 1 && (!range->total || *range->total == total);", "  return range.has_value() && first + n + total > 0;"),
+    Mutant("remote: what came is asked for again", PULL, "const uint64_t came = answer.fitted ? std::min(answer.received, piece.n) : 0;", "const uint64_t came = 0;"),
+    Mutant("remote: a hedge writes where the first request does", PULL, "second.piece.to = second.own.get();", "second.piece.to = flight.piece.to + have;"),
+    Mutant("remote: what a hedge has beaten goes on", PULL, "      drop(flight.hedge_of);\n", "      land(flight.hedge_of);\n"),
+    Mutant("remote: a hedge that was beaten goes on", PULL, "    if (flight.hedge) drop(flight.hedge);\n", ""),
+    Mutant("remote: a call waits for ever", PULL, "if (now - last_came_ > limits_.deadline_ms) {", "if (false) {"),
+    Mutant("remote: all ask again at the same time", PULL, "random % (most + 1)", "most + 0 * random"),
+    Mutant("remote: a handle asks again for ever", PACE, "  if (tokens_ < 1) return false;\n", ""),
+    Mutant("remote: hedges have no number", PACE, "hedges_ >= limits_.hedges || !take_token(now_ms)", "!take_token(now_ms)"),
+    Mutant("remote: what is late is known at once", PACE, "  if (count_ < enough) return std::nullopt;\n", ""),
+    Mutant("remote: connections grow whatever they bring", PACE, "  if (rate < rate_ * worth_growing) {", "  if (false) {"),
+    Mutant("remote: a call does not wait for a place", PACE, "  free_.wait(lock, [&] { return busy_ < connections_; });\n", ""),
+    Mutant("remote: the checksum is not compared", CHECKSUM, "  if (crc == expected_.value) return {};\n", "  if (crc == expected_.value || true) return {};\n"),
+    Mutant("remote: parts that do not touch are joined", CHECKSUM, "at->first == run.end", "at->first >= run.end"),
 ]
 # fmt: on
 
@@ -560,6 +582,8 @@ class Workshop:
         path.write_text(change(text, mutant.old, mutant.new))
         try:
             for program in self.programs:
+                if mutant.file.startswith("core/remote/") != program.endswith("/unit_remote"):
+                    continue
                 if not self.make(program):
                     return "the compiler"
                 if self.goes_red(program):

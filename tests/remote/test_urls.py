@@ -370,13 +370,18 @@ def test_libst_needs_no_network_library():
     assert STCTL
 
 
-def test_c_opens_a_url(nginx, tmp_path):
+def test_c_opens_a_url_with_64_kib_of_stack(nginx, tmp_path, monkeypatch):
+    """As every call does: threads of other runtimes have no more. With all that TLS takes, and the loading of the library."""
+    monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
     library = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2"))
     (tmp_path / "a.c").write_text(
-        "#include <st/st.h>\n#include <stdio.h>\nint main(int n, char **v) { st_file *f; (void)n;\n"
-        'if (st_open(v[1], NULL, &f)) return puts(st_last_error()); printf("%zu", st_count(f)); st_close(f); }\n'
+        "#include <pthread.h>\n#include <st/st.h>\n#include <stdio.h>\n"
+        "static void *look(void *url) { st_file *f; if (st_open(url, NULL, &f)) return puts(st_last_error()), NULL;\n"
+        ' if (st_load(f, NULL, 0, NULL)) puts(st_last_error()); printf("%zu", st_count(f)); st_close(f); return NULL; }\n'
+        "int main(int n, char **v) { pthread_t t; pthread_attr_t a; (void)n; pthread_attr_init(&a);\n"
+        " return pthread_attr_setstacksize(&a, 65536) || pthread_create(&t, &a, look, v[1]) || pthread_join(t, NULL); }\n"
     )
     compiled = ["cc", tmp_path / "a.c", "-o", tmp_path / "a", "-I", ROOT / "capi" / "include", library]
     subprocess.run([*compiled, f"-Wl,-rpath,{library.parent}"], check=True)
-    ran = subprocess.run([tmp_path / "a", f"{nginx.http}/model.safetensors"], capture_output=True, text=True)
-    assert ran.stdout == "4", ran
+    ran = subprocess.run([tmp_path / "a", f"{nginx.https}/model.safetensors"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "4"), ran

@@ -97,8 +97,9 @@ TEST(PaceTest, CallsWaitForAPlace) {
   std::vector<std::thread> calls;
   for (int i = 0; i < 8; ++i)
     calls.emplace_back([&] {
-      for (int j = 0; j < 200; ++j) {
+      for (int j = 0; j < 50; ++j) {
         pace.await_place();
+        for (int others_turn = 0; others_turn < 20; ++others_turn) std::this_thread::yield();
         for (uint32_t now = pace.busy(), old = most; now > old && !most.compare_exchange_weak(old, now);) continue;
         pace.give_back();
       }
