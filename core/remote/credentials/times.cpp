@@ -20,12 +20,13 @@ std::optional<int64_t> parse_iso_time(const std::string &text) {
   char sign = 0;
   if (std::sscanf(rest, "%c%2d:%2d", &sign, &hours, &minutes) == 3 && (sign == '+' || sign == '-'))
     return unix_time - (sign == '+' ? 1 : -1) * (hours * 3600 + minutes * 60);
-  return std::string_view(rest) == "Z" ? std::optional(unix_time) : std::nullopt;
+  return std::string_view(rest) == "Z" || std::string_view(rest) == "UTC" ? std::optional(unix_time) : std::nullopt;
 }
 
 std::optional<int64_t> other_clock(const Answer &answer, int64_t unix_time) {
   constexpr int64_t near = 300;  // what STS lets pass
-  if (answer.head.code < 400 || answer.head.code > 499) return std::nullopt;
+  const int code = answer.head.code;
+  if (code != 400 && code != 401 && code != 403) return std::nullopt;
   const int64_t there = curl_getdate(std::string(answer.head.field("date")).c_str(), nullptr);
   return there >= 0 && std::llabs(there - unix_time) > near ? std::optional(there) : std::nullopt;
 }

@@ -1,0 +1,211 @@
+// Keys as AWS's own tools find them, from variables, files, programs and services.
+#include "remote/credentials/aws_keys.h"
+
+#include <gmock/gmock.h>
+
+#include "remote/credentials/program.h"
+#include "remote/simulated_store.h"
+#include "remote/site.h"
+#include "remote/surroundings_of_tests.h"
+
+namespace st::remote {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// How s3://bucket/a is asked: by whose key, or why it is not.
+std::string asked_by(const Surroundings &from, int64_t time = now) {
+  const auto site = site_of("s3://bucket/a", from);
+  if (!site) {
+    EXPECT_EQ(site.error().status, Status::permission);
+    return site.error().message;
+  }
+  const auto request = (*site)->request(0, 1, {}, time);
+  const std::string by = SimulatedStore::field(request, "authorization");
+  const size_t begin = by.find("Credential=") + 11;
+  return by.empty() ? "anonymous" : by.substr(begin, by.find('/') - begin);
+}
+
+std::string sts_of(const std::string &id) {
+  return text("<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><Credentials>",
+              "<AccessKeyId>", id, "</AccessKeyId><SecretAccessKey>canary</SecretAccessKey>",
+              "<SessionToken>t</SessionToken><Expiration>2013-05-24T01:00:00Z</Expiration>",
+              "</Credentials></AssumeRoleResult></AssumeRoleResponse>");
+}
+
+TEST(AwsKeysTest, TheEnvironmentGoesBeforeTheFiles) {
+  const std::map<std::string, std::string> files = {
+      {"/home/a/.aws/credentials",
+       "[default]\naws_access_key_id = FILE\naws_secret_access_key=s1\n"
+       "[two]\naws_access_key_id=TWO\naws_secret_access_key=s2\naws_session_token=t2\n"},
+      {"/home/a/.aws/config",
+       "# mine\n[default]\nregion = eu-north-1\n\n[profile two]\nregion=eu-west-1\ns3 =\n"
+       "  region = nested\nendpoint_url = http://localhost:1/\n"}};
+  EXPECT_EQ(asked_by(with({{"HOME", "/home/a"}, {"AWS_ACCESS_KEY_ID", "ENV"}, {"AWS_SECRET_ACCESS_KEY", "s"}}, files)),
+            "ENV");
+  EXPECT_EQ(asked_by(with({{"HOME", "/home/a"}}, files)), "FILE");
+  EXPECT_EQ(asked_by(with({{"HOME", "/nowhere"}}, files)), "anonymous");
+  const auto two =
+      (*site_of("s3://b/a", with({{"HOME", "/home/a"}, {"AWS_PROFILE", "two"}}, files)))->request(0, 1, {}, now);
+  EXPECT_EQ(two.url, "http://localhost:1/b/a");
+  EXPECT_EQ(SimulatedStore::field(two, "x-amz-security-token"), "t2");
+  EXPECT_THAT(SimulatedStore::field(two, "authorization"), HasSubstr("TWO/20130524/eu-west-1/s3/"));
+}
+
+TEST(AwsKeysTest, WhatCannotBeRightIsSaid) {
+  const auto of = [](const char *config) {
+    return asked_by(with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}}, {{"/c", config}}));
+  };
+  EXPECT_THAT(of("[default]\n"), HasSubstr("no AWS profile 'p'"));
+  EXPECT_THAT(of("[profile p]\nrole_arn=x\n"), HasSubstr("neither a source_profile nor"));
+  EXPECT_THAT(of("[profile p]\nrole_arn=x\nsource_profile=q\n"), HasSubstr("'q', which is not there"));
+  EXPECT_THAT(of("[profile p]\nrole_arn=x\nsource_profile=q\n[profile q]\nrole_arn=y\nsource_profile=p\n"),
+              HasSubstr("of its own source"));
+  EXPECT_THAT(of("[profile p]\nrole_arn=x\nmfa_serial=m\nsource_profile=p\n"), HasSubstr("mfa_serial"));
+  EXPECT_THAT(of("[profile p]\naws_access_key_id=x\n"), HasSubstr("without"));
+  EXPECT_THAT(of("[profile p]\nsso_start_url=x\n"), HasSubstr("aws configure sso"));
+  EXPECT_THAT(of("[profile p]\ncredential_process=\"x\n"), HasSubstr("is no command"));
+  EXPECT_THAT(asked_by(with({{"AWS_ACCESS_KEY_ID", "x"}})), HasSubstr("only one is set"));
+  EXPECT_THAT(asked_by(with({{"AWS_WEB_IDENTITY_TOKEN_FILE", "x"}})), HasSubstr("without AWS_ROLE_ARN"));
+}
+
+TEST(AwsKeysTest, ARoleIsAskedForWithTheKeysOfItsSource) {
+  auto from = with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}},
+                   {{"/c",
+                     "[profile p]\nrole_arn=arn:p\nsource_profile=q\nexternal_id=e\nregion=eu-west-1\n"
+                     "[profile q]\naws_access_key_id=Q\naws_secret_access_key=canary\n"}});
+  Services services{.answers = {{"RoleArn=arn%3Ap", says(200, sts_of("ROLE"))}}};
+  services.join(&from);
+  EXPECT_EQ(asked_by(from), "ROLE");
+  ASSERT_EQ(services.asked.size(), 1u);
+  EXPECT_EQ(services.asked[0].url, "https://sts.eu-west-1.amazonaws.com/");
+  EXPECT_THAT(services.asked[0].body, HasSubstr("ExternalId=e"));
+  EXPECT_THAT(SimulatedStore::field(services.asked[0], "authorization"),
+              HasSubstr("Credential=Q/20130524/eu-west-1/sts/aws4_request"));
+  EXPECT_EQ(asked_by(from), "ROLE");
+  EXPECT_EQ(services.asked.size(), 1u) << "they are kept";
+  EXPECT_EQ(asked_by(from, now + 3400), "ROLE");
+  EXPECT_EQ(services.asked.size(), 2u) << "their end is near";
+}
+
+TEST(AwsKeysTest, STSSaysWhyNotAndWhatTimeItIs) {
+  auto from = with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}},
+                   {{"/c",
+                     "[profile p]\nrole_arn=r\nsource_profile=p\n"
+                     "aws_access_key_id=P\naws_secret_access_key=canary\n"}});
+  Services services{
+      .answers = {{"AssumeRole", says(403,
+                                      "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code>"
+                                      "<Message>expired</Message></Error></ErrorResponse>",
+                                      {{"date", "Fri, 24 May 2013 02:00:00 GMT"}, {"x-amzn-requestid", "R1"}})}}};
+  services.join(&from);
+  EXPECT_THAT(asked_by(from), HasSubstr("403 SignatureDoesNotMatch: expired (request id R1)"));
+  ASSERT_EQ(services.asked.size(), 2u);
+  EXPECT_EQ(SimulatedStore::field(services.asked[1], "x-amz-date"), "20130524T020000Z");
+}
+
+TEST(AwsKeysTest, AWebIdentityIsExchanged) {
+  auto from =
+      with({{"AWS_WEB_IDENTITY_TOKEN_FILE", "/token"}, {"AWS_ROLE_ARN", "r"}, {"AWS_ENDPOINT_URL_STS", "https://sts"}},
+           {{"/token", "jwt\n"}});
+  Services services{.answers = {{"POST https://sts/ Action=AssumeRoleWithWebIdentity", says(200, sts_of("WEB"))}}};
+  services.join(&from);
+  EXPECT_EQ(asked_by(from), "WEB");
+  EXPECT_THAT(services.asked[0].body, HasSubstr("WebIdentityToken=jwt"));
+  EXPECT_EQ(SimulatedStore::field(services.asked[0], "authorization"), "");
+}
+
+TEST(AwsKeysTest, ALoginOfSSOGivesKeysWhileItLasts) {
+  const std::string config =
+      "[profile p]\nsso_session=s\nsso_account_id=1\nsso_role_name=r\n"
+      "[sso-session s]\nsso_start_url=https://start\nsso_region=eu-west-1\n";
+  // SHA-1 of "s".
+  const std::string cache = "/h/.aws/sso/cache/a0f1490a20d0211c997b44bc357e1972deab8ae3.json";
+  const auto of = [&](const std::string &login, Services *services) {
+    auto from =
+        with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}, {"HOME", "/h"}}, {{"/c", config}, {cache, login}});
+    services->join(&from);
+    return asked_by(from);
+  };
+  Services services{
+      .answers = {{"https://portal.sso.eu-west-1.amazonaws.com/federation/credentials?account_id=1&role_name=r",
+                   says(200, R"({"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"canary",)"
+                             R"("sessionToken":"t","expiration":1369357200000}})")}}};
+  EXPECT_EQ(of(R"({"accessToken":"canary","expiresAt":"2013-05-24T09:00:00Z"})", &services), "SSO");
+  EXPECT_EQ(SimulatedStore::field(services.asked[0], "x-amz-sso_bearer_token"), "canary");
+  EXPECT_THAT(of(R"({"accessToken":"canary","expiresAt":"2013-05-23T09:00:00UTC"})", &services),
+              HasSubstr("aws sso login --profile p"));
+  EXPECT_THAT(of("", &services), HasSubstr("nobody is logged in"));
+}
+
+TEST(AwsKeysTest, AContainersServiceGetsItsTokenAndNobodyElseDoes) {
+  Services services{.answers = {{"GET http://169.254.170.2/v2/keys", says(200, keys_of("ECS"))},
+                                {"GET http://127.0.0.1:1/keys", says(200, keys_of("EKS"))}}};
+  const auto of = [&](std::map<std::string, std::string> variables) {
+    auto from = with(std::move(variables), {{"/token", "canary\n"}, {"/lines", "a\nb"}});
+    services.join(&from);
+    return asked_by(from);
+  };
+  EXPECT_EQ(of({{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/keys"}}), "ECS");
+  EXPECT_TRUE(services.asked[0].no_proxy);
+  EXPECT_EQ(of({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/keys"},
+                {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/token"}}),
+            "EKS");
+  EXPECT_EQ(SimulatedStore::field(services.asked[1], "authorization"), "canary");
+  EXPECT_THAT(of({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.com/keys"}}), HasSubstr("is neither"));
+  EXPECT_THAT(of({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/keys"},
+                  {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/lines"}}),
+              HasSubstr("several lines"));
+  EXPECT_EQ(services.asked.size(), 2u);
+}
+
+TEST(AwsKeysTest, AnInstanceGivesKeysOfItsRole) {
+  const std::string roles = "/latest/meta-data/iam/security-credentials/";
+  Services services{.answers = {{"PUT http://169.254.169.254/latest/api/token", says(200, "canary")},
+                                {roles + "role", says(200, keys_of("EC2"))},
+                                {roles, says(200, "role\n")}}};
+  auto from = with({});
+  services.join(&from);
+  EXPECT_EQ(asked_by(from), "EC2");
+  ASSERT_EQ(services.asked.size(), 3u);
+  EXPECT_EQ(SimulatedStore::field(services.asked[2], "x-aws-ec2-metadata-token"), "canary");
+
+  auto disabled = with({{"AWS_EC2_METADATA_DISABLED", "true"}});
+  services.join(&disabled);
+  EXPECT_EQ(asked_by(disabled), "anonymous");
+  auto elsewhere = with({{"AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1/"}});
+  services.join(&elsewhere);
+  EXPECT_EQ(asked_by(elsewhere), "anonymous");
+  EXPECT_EQ(asked_by(elsewhere), "anonymous");
+  EXPECT_EQ(services.asked.size(), 4u) << "a machine of another kind is asked once";
+}
+
+TEST(AwsKeysTest, AProgramIsRunWithoutAShell) {
+  auto from = with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}},
+                   {{"/c", "[profile p]\ncredential_process = /bin/keys 'of a' \"b\\\"\" $(c) ''\n"}});
+  std::vector<std::string> words;
+  std::string said = keys_of("RUN");
+  from.run = [&](const std::vector<std::string> &given) -> Result<std::string> {
+    words = given;
+    return said;
+  };
+  EXPECT_EQ(asked_by(from), "RUN");
+  EXPECT_THAT(words, ElementsAre("/bin/keys", "of a", "b\"", "$(c)", ""));
+  said = R"({"Version":2,"AccessKeyId":"RUN","SecretAccessKey":"canary"})";
+  from.kept = std::make_shared<KeptCredentials>();
+  EXPECT_THAT(asked_by(from), HasSubstr("JSON of version 1"));
+}
+
+TEST(ProgramTest, ItsOutputIsTakenIfItEndsWellAndInTime) {
+  EXPECT_EQ(*run_program({"/bin/echo", "a b"}, 60000), "a b\n");
+  EXPECT_THAT(run_program({"/bin/false"}, 60000).error().message, HasSubstr("exit status 1"));
+  EXPECT_THAT(run_program({"/no/such/program"}, 60000).error().message, HasSubstr("No such file"));
+  // Its children end with it, which would keep the output open.
+  EXPECT_THAT(run_program({"/bin/sh", "-c", "sleep 1000 & sleep 1000"}, 50).error().message, HasSubstr("in time"));
+  EXPECT_THAT(run_program({"/bin/sh", "-c", "exec >&-; sleep 1000"}, 50).error().message, HasSubstr("in time"));
+  EXPECT_THAT(run_program({"/bin/cat", "/dev/zero"}, 60000).error().message, HasSubstr("too much"));
+}
+
+}  // namespace
+}  // namespace st::remote

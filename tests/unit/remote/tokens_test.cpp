@@ -1,0 +1,156 @@
+// Google and Azure are asked as their own tools would ask.
+#include "remote/credentials/azure_keys.h"
+
+#include <gmock/gmock.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+
+#include "remote/credentials/jwt.h"
+#include "remote/sigv4.h"
+#include "remote/simulated_store.h"
+#include "remote/site.h"
+#include "remote/surroundings_of_tests.h"
+
+namespace st::remote {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct RsaKey {
+  std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key{EVP_RSA_gen(1024), EVP_PKEY_free};
+
+  std::string pem() const {
+    const std::unique_ptr<BIO, decltype(&BIO_free)> out(BIO_new(BIO_s_mem()), BIO_free);
+    PEM_write_bio_PKCS8PrivateKey(out.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+    const char *begin = nullptr;
+    const long n = BIO_get_mem_data(out.get(), &begin);
+    return {begin, static_cast<size_t>(n)};
+  }
+  bool has_signed(std::string_view token) const {
+    const size_t dot = token.rfind('.');
+    std::string signature(token.substr(dot + 1));
+    for (char &c : signature) c = c == '-' ? '+' : c == '_' ? '/' : c;
+    signature.resize((signature.size() + 3) / 4 * 4, '=');
+    const std::string bytes = from_base64(signature)->shown_to_the_store();
+    const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+    EVP_DigestVerifyInit(context.get(), nullptr, EVP_sha256(), nullptr, key.get());
+    return EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char *>(bytes.data()), bytes.size(),
+                            reinterpret_cast<const unsigned char *>(token.data()), dot) == 1;
+  }
+};
+
+std::string json_string(std::string text) {
+  for (size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.replace(at, 1, "\\n");
+  return '"' + text + '"';
+}
+
+// How gs://bucket/a is asked: by which token, or why it is not.
+std::string token_for_google(const Surroundings &from) {
+  const auto site = site_of("gs://bucket/a", from);
+  if (!site) return site.error().message;
+  const auto request = (*site)->request(0, 1, {}, now);
+  return SimulatedStore::field(request, "authorization") + SimulatedStore::field(request, "x-goog-user-project");
+}
+
+TEST(GoogleTest, AServiceAccountProvesItselfByItsKey) {
+  const RsaKey key;
+  auto from =
+      with({{"GOOGLE_APPLICATION_CREDENTIALS", "/f"}},
+           {{"/f", text(R"({"type":"service_account","client_email":"me@x","token_uri":"https://t/","private_key":)",
+                        json_string(key.pem()), "}")}});
+  Services services{.answers = {{"POST https://t/", says(200, R"({"access_token":"T","expires_in":3599})")}}};
+  services.join(&from);
+  EXPECT_EQ(token_for_google(from), "Bearer T");
+  const std::string body = services.asked[0].body, token = body.substr(body.find("assertion=") + 10);
+  EXPECT_TRUE(key.has_signed(token));
+  EXPECT_FALSE(RsaKey().has_signed(token));
+  const size_t dot = token.find('.');
+  std::string claims = token.substr(dot + 1, token.rfind('.') - dot - 1);
+  claims.resize((claims.size() + 3) / 4 * 4, '=');
+  EXPECT_EQ(from_base64(claims)->shown_to_the_store(),
+            R"({"iss":"me@x","scope":"https://www.googleapis.com/auth/devstorage.read_only","aud":"https://t/",)"
+            R"("iat":1369353600,"exp":1369357200})");
+}
+
+TEST(GoogleTest, EachKindOfAccountIsKnown) {
+  const std::string file = "/h/.config/gcloud/application_default_credentials.json";
+  Services services{
+      .answers = {
+          {"client_secret=s&refresh_token=r", says(200, R"({"access_token":"U","expires_in":"60"})")},
+          {"subject_token=jwt", says(200, R"({"access_token":"X","expires_in":60})")},
+          {"generateAccessToken", says(200, R"({"accessToken":"I","expireTime":"2013-05-24T01:00:00Z"})")},
+          {"http://subject/", says(200, R"({"id":"jwt"})")},
+          {"computeMetadata", says(200, R"({"access_token":"M","expires_in":60})", {{"metadata-flavor", "Google"}})},
+      }};
+  const auto of = [&](const std::string &content) {
+    auto from = with({{"HOME", "/h"}}, {{content.empty() ? "/none" : file, content}, {"/subject", "jwt\n"}});
+    services.join(&from);
+    return token_for_google(from);
+  };
+  EXPECT_EQ(
+      of(R"({"type":"authorized_user","client_id":"i","client_secret":"s","refresh_token":"r","quota_project_id":"q"})"),
+      "Bearer Uq");
+  EXPECT_EQ(of(R"({"type":"external_account","token_url":"https://sts","credential_source":{"file":"/subject"}})"),
+            "Bearer X");
+  EXPECT_EQ(of(R"({"type":"external_account","token_url":"https://sts","credential_source":{"url":"http://subject/",)"
+               R"("format":{"type":"json","subject_token_field_name":"id"}},)"
+               R"("service_account_impersonation_url":"https://iam/x:generateAccessToken"})"),
+            "Bearer I");
+  EXPECT_EQ(SimulatedStore::field(services.asked.back(), "authorization"), "Bearer X");
+  EXPECT_EQ(of(""), "Bearer M");
+  EXPECT_THAT(of(R"({"type":"authorized_user","token_uri":"http://example.com"})"), HasSubstr("not encrypted"));
+  EXPECT_THAT(of(R"({"type":"gdch"})"), HasSubstr("'gdch'"));
+  EXPECT_THAT(of("{"), HasSubstr("no Google account"));
+  EXPECT_THAT(of(R"({"type":"service_account","private_key":"canary"})"), HasSubstr("no private key"));
+  EXPECT_EQ(token_for_google(with({})), "") << "anonymous";
+  EXPECT_THAT(token_for_google(with({{"GOOGLE_APPLICATION_CREDENTIALS", "/none"}})), HasSubstr("cannot be read"));
+}
+
+// How az://c/a is signed.
+std::string azure_signed(const Surroundings &from) {
+  const auto site = site_of("az://c/a", from);
+  return site ? SimulatedStore::field((*site)->request(0, 1, {}, now), "authorization") : site.error().message;
+}
+
+TEST(AzureTest, AKeySignsAsTheDocumentationSays) {
+  // That a store takes such signatures, Azurite shows (tests/remote).
+  const Keys keys{"a", "a2V5", ""};
+  const std::string signed_text =
+      "GET\n\n\n\n\n\n\n\n\"e\"\n\n\nbytes=0-9\nx-ms-date:D\nx-ms-version:V\n/a/models/b%20c";
+  EXPECT_EQ(shared_key(keys, "/models/b%20c",
+                       {{"if-match", "\"e\""}, {"range", "bytes=0-9"}, {"x-ms-date", "D"}, {"x-ms-version", "V"}}),
+            "SharedKey a:" + base64(hmac_sha256("key", signed_text)));
+  EXPECT_THAT(azure_signed(with({{"AZURE_STORAGE_ACCOUNT", "a"}, {"AZURE_STORAGE_KEY", "a2V5"}})),
+              HasSubstr("SharedKey a:"));
+  EXPECT_THAT(azure_signed(with({{"AZURE_STORAGE_ACCOUNT", "a"}, {"AZURE_STORAGE_KEY", "canary!"}})),
+              HasSubstr("not in Base64"));
+}
+
+TEST(AzureTest, EntrasTokensAreFoundInTheOrderOfAzuresOwnLibraries) {
+  Services services{
+      .answers = {
+          {"POST https://login.microsoftonline.com/t/oauth2/v2.0/token grant_type=client_credentials&client_id=i&"
+           "scope=https%3A%2F%2Fstorage.azure.com%2F.default&client_secret=s",
+           says(200, R"({"access_token":"S","expires_in":3599})")},
+          {"client_assertion=jwt", says(200, R"({"access_token":"W","expires_in":3599})")},
+          {"GET http://127.0.0.1:1/msi?api-version=2019-08-01",
+           says(200, R"({"access_token":"A","expires_on":"1369357200"})")},
+          {"GET http://169.254.169.254/metadata/identity", says(200, R"({"access_token":"V","expires_in":"3599"})")},
+      }};
+  const auto of = [&](std::map<std::string, std::string> variables) {
+    variables["AZURE_STORAGE_ACCOUNT"] = "a";
+    auto from = with(std::move(variables), {{"/jwt", "jwt"}});
+    services.join(&from);
+    return azure_signed(from);
+  };
+  EXPECT_EQ(of({{"AZURE_TENANT_ID", "t"}, {"AZURE_CLIENT_ID", "i"}, {"AZURE_CLIENT_SECRET", "s"}}), "Bearer S");
+  EXPECT_EQ(of({{"AZURE_TENANT_ID", "t"}, {"AZURE_CLIENT_ID", "i"}, {"AZURE_FEDERATED_TOKEN_FILE", "/jwt"}}),
+            "Bearer W");
+  EXPECT_EQ(of({{"IDENTITY_ENDPOINT", "http://127.0.0.1:1/msi"}, {"IDENTITY_HEADER", "canary"}}), "Bearer A");
+  EXPECT_EQ(SimulatedStore::field(services.asked.back(), "x-identity-header"), "canary");
+  EXPECT_EQ(of({}), "Bearer V");
+  EXPECT_EQ(azure_signed(with({{"AZURE_STORAGE_ACCOUNT", "a"}})), "") << "anonymous";
+}
+
+}  // namespace
+}  // namespace st::remote
