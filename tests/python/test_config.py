@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 
 import libst
 import numpy as np
 import pytest
+from libst._library import path as library
 
 
 def test_it_prints_what_it_answers(capsys):
@@ -22,10 +26,38 @@ def test_it_tells_versions_and_calls():
     assert os.uname().release in config["platform"]
     assert int(config["processors"]) == len(os.sched_getaffinity(0))
     assert config["library"].endswith("libst.so.2")
-    for call in ("openat2", "statx", "getrandom", "OFD locks", "copy_file_range", "mincore"):
+    for call in ("openat2", "statx", "getrandom", "OFD locks", "copy_file_range", "mincore", "URLs"):
         assert config[call] == "yes" or config[call].startswith("no; ")
 
 
 def test_a_mode_that_is_none():
     with pytest.raises(ValueError, match="'stdout' or 'dicts', not 'text'"):
         libst.show_config("text")
+
+
+ALONE = """
+import ctypes, libst
+try:
+    ctypes.CDLL("libst-remote.so.2")
+    print("the system has it")
+except OSError:
+    try:
+        libst.load("https://libst.invalid/model.safetensors")
+    except libst.Error as error:
+        print(error)
+        print(libst.show_config("dicts")["URLs"])
+"""
+
+
+def test_a_url_without_libst_remote_says_what_to_install(tmp_path):
+    if not os.path.isabs(library):
+        pytest.skip("the library is the system's")
+    shutil.copy(library, tmp_path / "libst.so.2")
+    there = os.environ | {"LIBST_LIBRARY": str(tmp_path / "libst.so.2")}
+    said = subprocess.run(
+        [sys.executable, "-c", ALONE], env=there, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    if said == "the system has it\n":
+        pytest.skip("the system has libst-remote.so.2")
+    sentence, in_report = said.splitlines()
+    assert "install it: Debian's package libst-remote2 has it" in sentence and in_report == f"no; {sentence}"
