@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "format/header.h"
 #include "os/missing_calls.h"
+#include "os/remote_source.h"
 
 namespace st::store {
 namespace {
@@ -17,8 +18,16 @@ constexpr std::string_view compiler =
 #endif
 
 // What the environment changes; stctl, and the pages of core's rooms, tell how.
-constexpr const char *settings[] = {"ST_MAP",    "ST_JOURNAL",    "ST_PREFETCH",
-                                    "ST_DIRECT", "ST_IO_THREADS", "ST_BLOCK_SIZE"};
+constexpr const char *settings[] = {"ST_MAP",
+                                    "ST_JOURNAL",
+                                    "ST_PREFETCH",
+                                    "ST_DIRECT",
+                                    "ST_IO_THREADS",
+                                    "ST_BLOCK_SIZE",
+                                    "ST_ALLOW_HTTP",
+                                    "ST_REMOTE_CONNECTIONS",
+                                    "ST_REMOTE_STALL_SECONDS",
+                                    "ST_REMOTE_DEADLINE_SECONDS"};
 
 }  // namespace
 
@@ -42,6 +51,8 @@ std::string build_info(os::Env &env, std::string_view version) {
       line(call.name, "no; ", call.without);
     }
   }
+  const Result<void> remote = os::load_remote();
+  line("URLs", remote ? "yes" : text("no; ", remote.error().message));
   line("io_uring", "not used");
   line("by filesystem", "O_DIRECT, FICLONERANGE, FIEMAP, fallocate: tried at each file");
   return out;

@@ -8,6 +8,7 @@
 #include "journal/super_journal.h"
 #include "newfile/units.h"
 #include "newfile/write_out.h"
+#include "os/missing_call.h"
 #include "os/random.h"
 
 namespace st::write {
@@ -81,7 +82,7 @@ Result<void> Journal::reserve(uint64_t end) {
   const uint64_t rounded = round_up(end, journal_step);
   const int r =
       os::repeat_interrupted([&] { return file_.env().fallocate(file_.fd(), 0, allocated_, rounded - allocated_); });
-  if (r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) {
+  if (os::is_missing(r)) {
     can_allocate_ = false;  // a full disk then shows when writing, still before commit
     return {};
   }

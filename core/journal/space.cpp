@@ -5,19 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <new>
 #include <optional>
 #include <vector>
 
 #include "base/round.h"
+#include "os/missing_call.h"
 
 namespace st::write {
 namespace {
-
-bool not_supported(int r) {
-  return r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL;
-}
 
 // What is shared is read and written, so that is done slice by slice.
 Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t n, const Control &control) {
@@ -28,7 +24,7 @@ Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t 
     const uint64_t part = std::min(most, n - done);
     const int r = os::repeat_interrupted([&] { return data.env().fallocate(data.fd(), mode, offset + done, part); });
     if (r >= 0) continue;
-    if (not_supported(r)) return {};  // the write itself must tell, then
+    if (os::is_missing(r)) return {};  // the write itself must tell, then
     return Failure(data.error(-r, text("make room for ", part, " bytes in")).at_offset(offset + done));
   }
   return {};

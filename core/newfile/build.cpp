@@ -1,11 +1,11 @@
 #include "newfile/build.h"
 
-#include <cerrno>
 
 #include "base/check.h"
 #include "newfile/room.h"
 #include "newfile/stream.h"
 #include "os/filesystem.h"
+#include "os/missing_call.h"
 
 namespace st::write {
 
@@ -60,7 +60,7 @@ Result<void> set_room_aside(const os::File &made, uint64_t size, bool shares) {
   const bool only_size = shares || os::copies_on_write(filesystem.type);
   const int r = os::repeat_interrupted(
       [&] { return only_size ? env.ftruncate(made.fd(), size) : env.fallocate(made.fd(), 0, 0, size); });
-  if (r >= 0 || r == -EOPNOTSUPP || r == -ENOSYS || r == -EINVAL) return {};
+  if (r >= 0 || os::is_missing(r)) return {};
   return Failure(made.error(-r, text("reserve ", size, " bytes for")));
 }
 

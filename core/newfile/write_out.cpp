@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "os/missing_call.h"
+
 namespace st::write {
 
 Result<bool> WriteOut::start_slice() {
@@ -10,8 +12,7 @@ Result<bool> WriteOut::start_slice() {
   started_ += slice;
   if (started_ - done_ <= ahead) return false;
   const int r = env.wait_range(file_.fd(), done_, slice);
-  const bool cannot = r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP;
-  if (r < 0 && !cannot) return Failure(file_.error(-r, "sync"));
+  if (r < 0 && !os::is_missing(r) && r != -ESPIPE) return Failure(file_.error(-r, "sync"));
   done_ += slice;
   return true;
 }

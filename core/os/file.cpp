@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "os/missing_call.h"
 
 namespace st::os {
 namespace {
@@ -125,7 +126,7 @@ Result<void> File::sync_data() const {
 
 Result<void> File::write_out(uint64_t offset, uint64_t n) const {
   const int r = env_->wait_range(fd_, offset, n);
-  if (r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP) return sync_data();
+  if (is_missing(r) || r == -ESPIPE) return sync_data();
   if (r < 0) return Failure(error(-r, "sync"));
   return {};
 }

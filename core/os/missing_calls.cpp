@@ -6,6 +6,7 @@
 #endif
 
 #include "base/error.h"
+#include "os/missing_call.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22  // newer than Debian 12's header
@@ -14,9 +15,9 @@
 namespace st::os {
 namespace {
 
-// A call of no file (-EBADF) or of a forbidden one is there. A kernel without it, or a sandbox, answers one of these.
+// A call of no file (-EBADF) is there.
 bool answers(int64_t r) {
-  return r != -ENOSYS && r != -EPERM && r != -EINVAL && r != -EOPNOTSUPP;
+  return !is_missing(r);
 }
 
 class Folder {

@@ -43,8 +43,8 @@ Result<const st_remote_calls *> load() {
     const char *why = dlerror();
     return fail(Status::unsupported, "libst reads URLs by ", library, ", which cannot be loaded (",
                 why ? why : "no reason is told",
-                "); install it: a build of libst makes it where libcurl, OpenSSL and "
-                "pugixml are installed");
+                "); install it: Debian's package libst-remote2 has it, and a build of libst "
+                "makes it where libcurl, OpenSSL and pugixml are installed");
   }
   void *const found = dlsym(loaded, ST_REMOTE_ENTRY);
   st_remote_entry entry = nullptr;
@@ -128,6 +128,11 @@ std::string path_of_url(const std::string &url) {
 
 std::string url_in(const std::string &folder, std::string_view name) {
   return is_http(folder) ? folder + percent_encoded(name, true) : text(folder, name);
+}
+
+Result<void> load_remote() {
+  ST_TRY(remote_calls());
+  return {};
 }
 
 Result<std::unique_ptr<Source>> open_url(const std::string &url, const Source *beside) {

@@ -24,4 +24,7 @@ std::string url_in(const std::string &folder, std::string_view name);
 // there, or the scheme is not known; else what the server says.
 Result<std::unique_ptr<Source>> open_url(const std::string &url, const Source *beside = nullptr);
 
+// Loads libst-remote.so.2 as the first URL does. Status unsupported: it cannot be loaded, and why.
+Result<void> load_remote();
+
 }  // namespace st::os

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <new>
 
 #include "base/huge_memory.h"
@@ -15,7 +16,9 @@ constexpr size_t worth_mapping = huge_page;
 
 }  // namespace
 
-Arena Arena::of(os::Env &env, size_t n, bool reserved) {
+Arena Arena::of(os::Env &env, uint64_t nbytes, bool reserved) {
+  if (nbytes > PTRDIFF_MAX) throw std::bad_alloc();
+  const auto n = static_cast<size_t>(nbytes);
   Arena a;
   a.env_ = &env;
   a.size_ = n;

@@ -12,9 +12,9 @@ namespace st::read {
 class Arena {
  public:
   Arena() = default;
-  // n bytes; throws std::bad_alloc. `reserved`: from the pool of huge
-  // pages that an administrator set aside, if it has enough.
-  static Arena of(os::Env &env, size_t n, bool reserved);
+  // `nbytes` bytes; throws std::bad_alloc, also if this machine has no addresses for them. `reserved`: from the pool of
+  // huge pages that an administrator set aside, if it has enough.
+  static Arena of(os::Env &env, uint64_t nbytes, bool reserved);
   ~Arena();
   Arena(Arena &&other) noexcept { swap(other); }
   Arena &operator=(Arena &&other) noexcept {

@@ -4,7 +4,7 @@
 
 namespace st::read {
 
-Result<Content> Content::open(const os::File &file, size_t size, size_t slots, MapMode wanted,
+Result<Content> Content::open(const os::File &file, uint64_t size, size_t slots, MapMode wanted,
                               const os::Filesystem &filesystem, const Log &log) {
   ST_ASSERT(size > 0);
   Content c;

@@ -24,7 +24,7 @@ class Content {
  public:
   Content() = default;
   // `size` > 0 bytes of `file`; `slots` is how many pieces will be looked at.
-  static Result<Content> open(const os::File &file, size_t size, size_t slots, MapMode wanted,
+  static Result<Content> open(const os::File &file, uint64_t size, size_t slots, MapMode wanted,
                               const os::Filesystem &filesystem, const Log &log);
   // Bytes that somebody else keeps alive.
   static Content borrowed(const std::byte *bytes, size_t size);
@@ -106,7 +106,7 @@ class Content {
   bool writable_ = false;  // its views may be written
   uint32_t fallbacks_ = 0;
   std::string reason_;
-  size_t size_ = 0;
+  uint64_t size_ = 0;
   const std::byte *bytes_ = nullptr;
   size_t slots_ = 0;
   os::Mapping mapping_;

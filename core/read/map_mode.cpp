@@ -1,6 +1,7 @@
 #include "read/map_mode.h"
 
 #include <cerrno>
+#include <cstdint>
 
 namespace st::read {
 namespace {
@@ -53,12 +54,16 @@ bool mapping_refused(int err) {
 
 }  // namespace
 
-Result<Mapped> map_or_fall_back(const os::File &file, size_t size, MapMode wanted, const os::Filesystem &filesystem,
+Result<Mapped> map_or_fall_back(const os::File &file, uint64_t size, MapMode wanted, const os::Filesystem &filesystem,
                                 const Log &log) {
   auto [mode, reason] = choose(file, wanted, filesystem);
+  if (size > PTRDIFF_MAX) {
+    mode = MapMode::none;
+    reason = text("its ", size, " bytes are more than a mapping may have on this machine");
+  }
   for (uint32_t fallbacks = 0;; ++fallbacks) {
     if (mode == MapMode::none) return Mapped{{}, mode, std::move(reason), fallbacks};
-    auto mapping = os::Mapping::of_file(file, size, kind_of(mode));
+    auto mapping = os::Mapping::of_file(file, static_cast<size_t>(size), kind_of(mode));
     if (mapping) return Mapped{std::move(*mapping), mode, std::move(reason), fallbacks};
     if (!mapping_refused(mapping.error().os_errno)) return Failure(std::move(mapping.error()));
     reason = mapping.error().message;

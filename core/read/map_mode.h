@@ -20,8 +20,8 @@ struct Mapped {
 };
 
 // Maps `size` > 0 bytes as wanted; `automatic` decides by the storage and by ST_MAP. A refusal is no error; each is
-// logged as a warning.
-Result<Mapped> map_or_fall_back(const os::File &file, size_t size, MapMode wanted, const os::Filesystem &filesystem,
+// logged as a warning. More bytes than this machine has addresses are not mapped.
+Result<Mapped> map_or_fall_back(const os::File &file, uint64_t size, MapMode wanted, const os::Filesystem &filesystem,
                                 const Log &log);
 
 }  // namespace st::read

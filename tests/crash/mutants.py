@@ -181,10 +181,10 @@ MUTANTS = [
     Mutant("two flushes: the journal looks parked before the zeros are written out", JOURNAL,
            "  ST_TRY(file_.write_out(0, sector_bytes));\n  settle();\n", "  settle();\n  ST_TRY(file_.write_out(0, sector_bytes));\n"),
     Mutant("two flushes: zeros that the device did not take are forgotten", "core/os/file.cpp",
-           "  if (r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP) return sync_data();\n  if (r < 0) return Failure(error(-r, \"sync\"));\n",
-           "  if (r == -ENOSYS || r == -EINVAL || r == -ESPIPE || r == -EOPNOTSUPP) return sync_data();\n"),
+           "  if (is_missing(r) || r == -ESPIPE) return sync_data();\n  if (r < 0) return Failure(error(-r, \"sync\"));\n",
+           "  if (is_missing(r) || r == -ESPIPE) return sync_data();\n"),
     Mutant("two flushes: zeros that cannot be written out stay in memory", "core/os/file.cpp",
-           "r == -EOPNOTSUPP) return sync_data();\n", "r == -EOPNOTSUPP) return {};\n"),
+           "r == -ESPIPE) return sync_data();\n", "r == -ESPIPE) return {};\n"),
     Mutant("two flushes: a record that is taken back is not durably empty", "core/journal/journal.h",
            "return !invalidate();", "return !retire();"),
     Mutant("two flushes: on any storage", "core/journal/redo_or_undo.h", "filesystem.syncs_flush_all &&", "(filesystem.syncs_flush_all || true) &&"),
@@ -456,7 +456,7 @@ MUTANTS = [
     Mutant("the edges of shared blocks are not copied", TRANSFER, "if (edge.length == 0) continue;", "continue;"),
     Mutant("a save does not lock what it replaces", REPLACE_FILE, "  auto look = lock_settled(target, wait, steps, &old.locked);", "  Result<Look> look = fail(Status::lock_unsupported, \"\");"),
     # what is on its way to the disk
-    Mutant("a slice that the disk did not take is forgotten", WRITE_OUT, "  if (r < 0 && !cannot) return", "  if (false) return"),
+    Mutant("a slice that the disk did not take is forgotten", WRITE_OUT, "  if (r < 0 && !os::is_missing(r) && r != -ESPIPE) return", "  if (false) return"),
     Mutant("a call is not stopped while the disk works", WRITE_OUT, "return control.check(end - begin, end - begin);", "return control.with(nullptr).check(0, 0);"),
     Mutant("a journal that lost a slice is used again", FOLDER, "const bool good = !taken.journal->lost() &&", "const bool good ="),
     # deltas

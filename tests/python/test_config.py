@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
 import libst
 import numpy as np
 import pytest
-
-# A sandbox that forbids a call: the library is told so by a filter of system calls, as containers have them.
-WITHOUT_A_CALL = """
-import ctypes, platform, struct
-number = {"x86_64": {"copy_file_range": 326, "openat2": 437}, "aarch64": {"copy_file_range": 285, "openat2": 437}}
-answer_errno, allow = 0x00050000 | 38, 0x7FFF0000  # ENOSYS
-program = [(0x20, 0, 0, 0)]  # the number of the call
-for forbidden in number[platform.machine()].values():
-    program += [(0x15, 0, 1, forbidden), (0x06, 0, 0, answer_errno)]
-program += [(0x06, 0, 0, allow)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
-filter = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filter, 0, 0) == 0, ctypes.get_errno()
-import libst, numpy
-config = libst.show_config("dicts")
-assert config["copy_file_range"] == "no; new files are copied by reads and writes", config
-assert config["openat2"].startswith("no; paths are walked") and config["getrandom"] == "yes", config
-libst.save("f.safetensors", {"a": numpy.arange(4.0), "b": numpy.ones(3)})
-with libst.open("f.safetensors", "r+") as f:
-    with f.transaction() as t:
-        t.delete("b")
-    assert list(f) == ["a"]
-"""
+from libst._library import path as library
 
 
 def test_it_prints_what_it_answers(capsys):
@@ -48,7 +26,7 @@ def test_it_tells_versions_and_calls():
     assert os.uname().release in config["platform"]
     assert int(config["processors"]) == len(os.sched_getaffinity(0))
     assert config["library"].endswith("libst.so.2")
-    for call in ("openat2", "statx", "getrandom", "OFD locks", "copy_file_range", "mincore"):
+    for call in ("openat2", "statx", "getrandom", "OFD locks", "copy_file_range", "mincore", "URLs"):
         assert config[call] == "yes" or config[call].startswith("no; ")
 
 
@@ -57,6 +35,29 @@ def test_a_mode_that_is_none():
         libst.show_config("text")
 
 
-@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="knows no numbers of calls here")
-def test_it_tells_what_a_sandbox_forbids_and_libst_goes_on_without(tmp_path):
-    subprocess.run([sys.executable, "-c", WITHOUT_A_CALL], cwd=tmp_path, check=True)
+ALONE = """
+import ctypes, libst
+try:
+    ctypes.CDLL("libst-remote.so.2")
+    print("the system has it")
+except OSError:
+    try:
+        libst.load("https://libst.invalid/model.safetensors")
+    except libst.Error as error:
+        print(error)
+        print(libst.show_config("dicts")["URLs"])
+"""
+
+
+def test_a_url_without_libst_remote_says_what_to_install(tmp_path):
+    if not os.path.isabs(library):
+        pytest.skip("the library is the system's")
+    shutil.copy(library, tmp_path / "libst.so.2")
+    there = os.environ | {"LIBST_LIBRARY": str(tmp_path / "libst.so.2")}
+    said = subprocess.run(
+        [sys.executable, "-c", ALONE], env=there, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    if said == "the system has it\n":
+        pytest.skip("the system has libst-remote.so.2")
+    sentence, in_report = said.splitlines()
+    assert "install it: Debian's package libst-remote2 has it" in sentence and in_report == f"no; {sentence}"

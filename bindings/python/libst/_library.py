@@ -28,6 +28,8 @@ def _load() -> tuple[ctypes.CDLL, str]:
     try:
         return ctypes.CDLL(path), path
     except OSError as error:
+        if os.path.exists(path) and os.statvfs(path).f_flag & getattr(os, "ST_NOEXEC", 0):
+            why = f"{path} cannot be loaded: its filesystem is mounted noexec. Let LIBST_LIBRARY name a copy elsewhere"
         raise ImportError(f"{why} (the system says: {error}).") from None
 
 

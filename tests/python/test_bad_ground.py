@@ -1,0 +1,118 @@
+"""Places that lack what programs take for granted: libst goes on without it, or says what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import libst
+import numpy as np
+import pytest
+from forbid import MACHINES
+
+# What a program does with a model: changes in place, by a new file, recovery, reading.
+LIFE = """
+import libst, numpy
+libst.save("f.safetensors", {"a": numpy.arange(100000.0), "b": numpy.ones(3)})
+with libst.open("f.safetensors", "r+") as f:
+    f.update("a", f["a"] * 2)
+    with f.transaction() as t:
+        t.delete("b")
+        t.put("c", numpy.zeros((2, 2)))
+libst.recover("f.safetensors")
+loaded = libst.load("f.safetensors")
+assert sorted(loaded) == ["a", "c"] and (loaded["a"] == numpy.arange(100000.0) * 2).all()
+config = libst.show_config("dicts")
+"""
+
+FORBIDDEN = """
+import errno, sys
+from forbid import ERRNO, KILL, NUMBERS, forbid
+ours = [name for name in NUMBERS if not name.startswith("io_uring")]
+forbid({name: KILL for name in NUMBERS if name not in ours} | {name: ERRNO | int(sys.argv[1]) for name in ours})
+"""
+
+
+def python(*words, **options) -> str:
+    done = subprocess.run(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def elsewhere(tmp_path: Path, mounts: str, program: str) -> str:
+    """Run a program in tmp_path after `mounts`, which this process does not see."""
+    enter = ["unshare", "--mount"] + (["--user", "--map-root-user"] if os.geteuid() else [])
+    if not shutil.which("unshare") or subprocess.run([*enter, "true"], capture_output=True).returncode:
+        pytest.skip("no namespace of mounts can be made here")
+    script = f'mount --make-rprivate /\n{mounts}\ncd "$PWD"\nexec "$@"'
+    done = subprocess.run(
+        [*enter, "sh", "-euc", script, "sh", sys.executable, "-c", program],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_without_proc(tmp_path):
+    elsewhere(tmp_path, "mount -t tmpfs none /proc", LIFE + "assert config['/proc'].startswith('no; ')")
+
+
+def test_on_a_root_that_cannot_be_written(tmp_path):
+    libst.save(tmp_path / "f.safetensors", {"a": np.arange(100000.0)})
+    program = """
+import libst, numpy
+assert libst.load("f.safetensors")["a"][-1] == 99999
+with libst.open("f.safetensors") as f:
+    assert f["a"][7] == 7 and f.io_info().mapping == "shared"
+for change in (lambda: libst.open("f.safetensors", "r+"), lambda: libst.save("g.safetensors", {"a": numpy.ones(3)})):
+    try:
+        change()
+    except OSError as e:
+        print(type(e).__name__, e)
+"""
+    said = elsewhere(tmp_path, 'mount --bind "$PWD" "$PWD"; mount -o remount,bind,ro "$PWD"', program)
+    assert said.count("Read-only file system") == 2, said
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINES, reason="knows no numbers of calls here")
+@pytest.mark.parametrize("error", ["ENOSYS", "EPERM"])
+def test_in_a_sandbox_that_forbids_calls_and_kills_for_io_uring(tmp_path, error):
+    number = {"ENOSYS": 38, "EPERM": 1}[error]
+    ends = "assert all(config[n].startswith('no; ') for n in ours if n in config), config; print(config['io_uring'])"
+    assert python("-c", FORBIDDEN + LIFE + ends, str(number), cwd=tmp_path) == "not used\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_as_a_user_without_a_home_or_a_name():
+    nobody = 54321
+    there = {name: value for name, value in os.environ.items() if name not in ("HOME", "USER", "LOGNAME")}
+    who = f"import os; os.setgroups([]); os.setgid({nobody}); os.setuid({nobody})\n"
+    with tempfile.TemporaryDirectory() as folder:  # pytest's lie below one that only its user enters
+        os.chown(folder, nobody, nobody)
+        python("-c", f"import libst.compat.numpy, numpy\n{who}{LIFE}", cwd=folder, env=there)
+
+
+def test_where_nothing_may_be_executed(tmp_path):
+    """A model lies there like anywhere; a library there cannot be loaded, and the import says so."""
+    there = tmp_path / "noexec"
+    there.mkdir()
+    program = f"""
+import os, shutil
+os.chdir("noexec")
+{LIFE}
+from libst._library import path
+import subprocess, sys
+if os.path.isabs(path):
+    shutil.copy(path, "libst.so.2")
+    named = os.environ | {{"LIBST_LIBRARY": os.path.abspath("libst.so.2")}}
+    done = subprocess.run([sys.executable, "-c", "import libst"], env=named, capture_output=True, text=True)
+    assert done.returncode == 1 and "is mounted noexec" in done.stderr, done.stderr
+"""
+    elsewhere(tmp_path, "mount -t tmpfs -o noexec none noexec", program)
