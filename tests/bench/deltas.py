@@ -121,16 +121,18 @@ def steps_of_training(scratch: Path) -> None:
         row(f"{100 * count / TRAINED:.1f} % changed: the delta", model, size, mebibytes, at_least=least, peer="model")
         row("  an index of 32 bits and a value", count * 6, size, mebibytes, peer="int32")
         row("  diff", model / 1.5e9, diff, seconds, at_least=1, peer="1.5 GB/s")
+        if zstd := shutil.which("zstd"):
+            pack = [zstd, "-qf", "-1", "--long=31", f"--patch-from={base}", str(other), "-o", str(packed)]
+            unpack = [zstd, "-qdf", "--long=31", f"--patch-from={base}", str(packed), "-o", str(back)]
+            row("  diff", timed(subprocess.check_call, pack), diff, seconds, peer="zstd")
+            row("  its size", packed.stat().st_size, size, mebibytes, peer="zstd")
+            unpacked = timed(subprocess.check_call, unpack)
         libst.patch(base, delta, reverse=back)
         ways = itertools.cycle((back, delta))
         applied = timed(swap, base, ways)
         row("  apply, durable", model / 2.5e9, applied, seconds, at_least=1, peer="2.5 GB/s")
-        if shutil.which("zstd") and percent == 2.1:
-            pack = ["zstd", "-qf", "-1", "--long=31", f"--patch-from={base}", str(other), "-o", str(packed)]
-            unpack = ["zstd", "-qdf", "--long=31", f"--patch-from={base}", str(packed), "-o", str(back)]
-            row("  diff", timed(subprocess.check_call, pack), diff, seconds, peer="zstd")
-            row("  its size", packed.stat().st_size, size, mebibytes, peer="zstd")
-            row("  apply", timed(subprocess.check_call, unpack), applied, seconds, peer="zstd")
+        if zstd:
+            row("  apply", unpacked, applied, seconds, peer="zstd")
 
 
 def main() -> None:
