@@ -22,7 +22,7 @@ struct AwsRole {
 struct Sts {
   std::string endpoint, region;
 };
-Origin assumed_role(const Surroundings &from, const Sts &sts, const AwsRole &role, Origin source);
+Origin assumed_role(const Surroundings &from, const Sts &sts, const AwsRole &role, const Origin &source);
 Origin web_identity(const Surroundings &from, const Sts &sts, const AwsRole &role, const std::string &token_file);
 
 // `profile` has an sso_session, or an sso_start_url.

@@ -33,7 +33,7 @@ std::string session_of(const AwsRole &role, int64_t unix_time) {
 
 }  // namespace
 
-Origin assumed_role(const Surroundings &from, const Sts &sts, const AwsRole &role, Origin source) {
+Origin assumed_role(const Surroundings &from, const Sts &sts, const AwsRole &role, const Origin &source) {
   const std::string name = text("sts ", sts.endpoint, " ", role.arn, " ", role.session, " ", role.external_id, " ",
                                 role.duration, " ", source.name);
   return {name, [=](int64_t now) -> Result<Granted> {
