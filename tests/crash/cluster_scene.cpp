@@ -92,8 +92,19 @@ std::string ClusterScene::why_wrong(SimEnv &disk, std::vector<uint64_t> *found) 
   }
   for (const std::string &name : disk.names(folder))
     if (folder + "/" + name != model_path) return name + " is left";
-  if ((*found)[0] != (*found)[2]) return "half of a transaction:" + in_words(*found);
-  return why_not_serial(log_, *found);
+  return why_not_allowed(*found);
+}
+
+std::string ClusterScene::why_not_allowed(const std::vector<uint64_t> &found) const {
+  if (found[0] != found[2]) return "half of a transaction:" + in_words(found);
+  return why_not_serial(log_, found);
+}
+
+std::string ClusterScene::why_wrong_now() {
+  ClusterHost judge(server);
+  auto file = open(judge);
+  if (!file) return "it does not open: " + file.error().message;
+  return why_not_allowed(seen(**file));
 }
 
 std::string ClusterScene::why_wrong() {

@@ -33,11 +33,14 @@ class ClusterScene {
   // A host without a living writer beside it has seen this: whatever its writer is told, it is there from now on.
   void must_stay(const std::vector<uint64_t> &versions) { shown_.insert(versions.begin(), versions.end()); }
 
+  // While hosts have the file open, but none is at work. Empty: all is well.
+  std::string why_wrong_now();
   // When all hosts are gone. Another one opens the file, and the power of the server is cut. Empty: all is well.
   std::string why_wrong();
 
  private:
   std::string why_wrong(SimEnv &disk, std::vector<uint64_t> *found) const;
+  std::string why_not_allowed(const std::vector<uint64_t> &found) const;
 
   std::vector<Transaction> log_;
   std::set<uint64_t> shown_;

@@ -23,6 +23,7 @@ enum class Moment {
   amid_a_write,        // of whole pages
   it_dies,             //
   it_dies_afterwards,  // when the second has tried its luck
+  it_dies_unnoticed,   // so that the server goes on to hold its locks for a while
   it_is_frozen,        // until the server has given its locks away
   it_is_fenced,        // the same, and the server refuses what needs a lock from then on
   a_lock_comes_late,   // when the first has given up waiting for the answer
@@ -130,10 +131,11 @@ class Trial {
     }
     one_.at_call = nullptr;
     one_.pages.amid_write = nullptr;
-    if (moment_ == Moment::it_dies && reached_) {
-      file_of_one_.reset();
-      second(true);
-    }
+    if (!one_.is_dead() || moment_ == Moment::it_dies_afterwards) return;
+    file_of_one_.reset();
+    if (moment_ == Moment::it_dies_unnoticed) second(false);
+    one_.notice_death();
+    second(true);
   }
 
   void happen() {
@@ -143,6 +145,7 @@ class Trial {
       case Moment::amid_a_write: return second(false);
       case Moment::it_dies: return one_.die();
       case Moment::it_dies_afterwards: second(false); return one_.die();
+      case Moment::it_dies_unnoticed: return one_.die_unnoticed();
       case Moment::it_is_frozen:
       case Moment::it_is_fenced: one_.lose_locks(); return second(true);
       case Moment::a_lock_comes_late: one_.lose_the_answer(); return;
@@ -189,6 +192,7 @@ class Trial {
   void finish() {
     if (done_ ? false : done_.error().status == Status::journal || done_.error().status == Status::internal)
       return expect(done_, "the first");
+    if (wrong_ = scene_.why_wrong_now(); !wrong_.empty()) return;
     if (!one_.is_dead() && file_of_one_) static_cast<void>(scene_.change(*file_of_one_, ClusterScene::pair));
     if (one_.is_dead()) file_of_one_.reset();
     auto file = ClusterScene::open(two_);

@@ -60,7 +60,14 @@ int ClusterHost::openat(int dir, const char *path, int flags, mode_t mode) {
 int ClusterHost::close(int fd) {
   data_.erase(fd);
   revoked_.erase(fd);
-  return StaleEnv::close(fd);
+  if (!locks_stay_) return StaleEnv::close(fd);
+  held_.push_back(fd);
+  return 0;
+}
+
+void ClusterHost::notice_death() {
+  for (const int fd : held_) StaleEnv::close(fd);
+  held_.clear();
 }
 
 ssize_t ClusterHost::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "sim_env.h"
 #include "stale_env.h"
@@ -47,6 +48,9 @@ class ClusterHost : public HasWholePages, public StaleEnv {
   void count_anew() { made_ = 0; }
 
   void die() { dead_ = true; }
+  // And the server goes on to hold its locks, until it is told that the host is dead.
+  void die_unnoticed() { dead_ = locks_stay_ = true; }
+  void notice_death();
   bool is_dead() const { return dead_; }
   void lose_locks() override;
   // The next call is done, but the host is told that it failed: a lock that it is taken, all else that there is EIO.
@@ -78,9 +82,11 @@ class ClusterHost : public HasWholePages, public StaleEnv {
 
   const LateRequests late_;
   std::set<int> data_, revoked_;  // descriptors: of the model; of what was locked once
+  std::vector<int> held_;         // descriptors that it had when it died
   int acts_on_ = -1;              // the descriptor of the call under way, if it needs a lock
   size_t made_ = 0;
-  bool dead_ = false, answer_is_lost_ = false, asked_ = true, wrote_late_ = false, renamed_late_ = false;
+  bool dead_ = false, locks_stay_ = false, answer_is_lost_ = false, asked_ = true, wrote_late_ = false,
+       renamed_late_ = false;
 };
 
 }  // namespace st::testing
