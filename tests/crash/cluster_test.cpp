@@ -1,6 +1,6 @@
-// Two hosts of a simulated cluster. At each system call of the first, something happens to it or to the server, and the
-// second does what it does from beginning to end. Then the first goes on, if it lives, and both change the file once
-// more. In the end there is a serial order of all that was answered, and no journal was taken for damaged.
+// Two hosts of a simulated cluster. At each system call of the first something happens to it, or to the server, and the
+// second does its work. Then the first goes on, if it lives, and both change the file once more. In the end there is a
+// serial order of all that was answered, and no journal was taken for damaged.
 #include <gtest/gtest.h>
 
 #include <array>
