@@ -37,11 +37,16 @@ constexpr const char *name_of(Second second) {
   return std::array{"patch", "patch of the same page", "publish", "recovery"}[static_cast<size_t>(second)];
 }
 constexpr const char *name_of(Moment moment) {
-  return std::array{
-      "nothing happens",          "it is amid a write",  "it dies",
-      "it dies after the second", "it is frozen",        "it is fenced",
-      "a lock comes late",        "the server restarts", "the server restarts and forgets"}[static_cast<size_t>(
-      moment)];
+  return std::array{"nothing happens",
+                    "it is amid a write",
+                    "it dies",
+                    "it dies after the second",
+                    "it dies unnoticed",
+                    "it is frozen",
+                    "it is fenced",
+                    "a lock comes late",
+                    "the server restarts",
+                    "the server restarts and forgets"}[static_cast<size_t>(moment)];
 }
 
 class Trial {
