@@ -1,6 +1,6 @@
-// Two hosts of a simulated cluster. At each system call of the first, something happens to it or to the server, and the
-// second does what it does from beginning to end. Then the first goes on, if it lives, and both change the file once
-// more. In the end there is a serial order of all that was answered, and no journal was taken for damaged.
+// Two hosts of a simulated cluster. At each system call of the first something happens to it, or to the server, and the
+// second does its work. Then the first goes on, if it lives, and both change the file once more. In the end there is a
+// serial order of all that was answered, and no journal was taken for damaged.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -37,11 +37,16 @@ constexpr const char *name_of(Second second) {
   return std::array{"patch", "patch of the same page", "publish", "recovery"}[static_cast<size_t>(second)];
 }
 constexpr const char *name_of(Moment moment) {
-  return std::array{
-      "nothing happens",          "it is amid a write",  "it dies",
-      "it dies after the second", "it is frozen",        "it is fenced",
-      "a lock comes late",        "the server restarts", "the server restarts and forgets"}[static_cast<size_t>(
-      moment)];
+  return std::array{"nothing happens",
+                    "it is amid a write",
+                    "it dies",
+                    "it dies after the second",
+                    "it dies unnoticed",
+                    "it is frozen",
+                    "it is fenced",
+                    "a lock comes late",
+                    "the server restarts",
+                    "the server restarts and forgets"}[static_cast<size_t>(moment)];
 }
 
 class Trial {

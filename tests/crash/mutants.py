@@ -143,7 +143,6 @@ MUTANTS = [
     Mutant("hosts: a size is believed from the cache", "core/os/file.cpp", "past_cache_ ? env_->fstat_synced(fd_, &s)", "past_cache_ ? env_->fstat(fd_, &s)"),
     Mutant("hosts: a folder of journals is believed from the cache", FOLDER, "  if (has_other_hosts) at.renew();\n", ""),
     Mutant("hosts: what leads elsewhere by now is not looked at again", EXCLUSIVE, "    if (!replaced) return locked;\n", "    static_cast<void>(replaced);\n    return locked;\n"),
-    Mutant("hosts: a file of the server's that was replaced ends the wait", "core/journal/lock_settled.cpp", "    if (!look && look.error().os_errno == ESTALE) continue;  // replaced on the server meanwhile\n", ""),
     Mutant("no sync of the payload", JOURNAL, SYNC_PAYLOAD,
            "if (record_.is_undo())\n    ST_TRY(file_.sync());\n  if (name_durable_) return {};", quick=True),
     Mutant("no sync of the journal's folder", JOURNAL, "  ST_TRY(dir.sync());\n", "  static_cast<void>(dir);\n"),
