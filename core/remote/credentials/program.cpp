@@ -46,6 +46,7 @@ class Child {
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     std::vector<char *> arguments;
+    arguments.reserve(words.size() + 1);
     for (const std::string &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
     arguments.push_back(nullptr);
     failed_ = posix_spawnp(&process_, arguments[0], &actions, &attributes, arguments.data(), environ);

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 namespace st::remote {
@@ -12,14 +13,12 @@ std::optional<int64_t> parse_iso_time(const std::string &text) {
   struct tm t = {};
   const char *rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &t);
   if (!rest) return std::nullopt;
-  if (*rest == '.') do
-      ++rest;
-    while (*rest >= '0' && *rest <= '9');
+  if (*rest == '.') rest += 1 + std::strspn(rest + 1, "0123456789");
   const int64_t unix_time = timegm(&t);
   int hours = 0, minutes = 0;
   char sign = 0;
   if (std::sscanf(rest, "%c%2d:%2d", &sign, &hours, &minutes) == 3 && (sign == '+' || sign == '-'))
-    return unix_time - (sign == '+' ? 1 : -1) * (hours * 3600 + minutes * 60);
+    return unix_time + (sign == '+' ? -1 : 1) * int64_t{60} * (hours * 60 + minutes);
   return std::string_view(rest) == "Z" || std::string_view(rest) == "UTC" ? std::optional(unix_time) : std::nullopt;
 }
 
