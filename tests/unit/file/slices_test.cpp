@@ -285,6 +285,28 @@ TEST_F(Slices, OfNothingChangeNothing) {
   expect_shown(*c, fresh);
 }
 
+TEST_F(Slices, OfBytesAreTakenAsTheyLie) {
+  for (const bool publish : {false, true}) {
+    auto c = open();
+    auto t = begin(*c);
+    if (publish) {
+      ASSERT_TRUE(is_ok(t->set_metadata("by", "hand")));
+    }
+    const std::vector<ByteRange> ranges = {{4000, 1000}, {9, 5}, {0, 1}};
+    const std::string bytes = pattern(1006, 9);
+    const auto span = std::as_bytes(std::span(bytes));
+    EXPECT_TRUE(fails_with(Status::not_found, t->update_ranges("embed", ranges, span)));
+    ASSERT_TRUE(is_ok(t->update_ranges("v", {}, {})));
+    ASSERT_TRUE(is_ok(t->update_ranges("v", ranges, span)));
+    ASSERT_TRUE(is_ok(t->commit()));
+    std::string wanted = fresh.at("v").bytes;
+    wanted.replace(4000, 1000, bytes, 0, 1000).replace(9, 5, bytes, 1000, 5).replace(0, 1, bytes, 1005, 1);
+    EXPECT_TRUE(same_bytes(seen(*c, "v"), wanted));
+    EXPECT_TRUE(fails_with(Status::txn_failed, t->update_ranges("v", ranges, span)));
+    make_file();
+  }
+}
+
 TEST_F(Slices, OfOneTensorGoOnSideBySide) {
   auto c = open(), other = open();
   auto mine = begin(*c, at_once());
