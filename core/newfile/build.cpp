@@ -1,6 +1,5 @@
 #include "newfile/build.h"
 
-
 #include "base/check.h"
 #include "newfile/room.h"
 #include "newfile/stream.h"

@@ -477,7 +477,7 @@ MUTANTS = [
     Mutant("remote: what came is asked for again", PULL, "const uint64_t came = answer.fitted ? std::min(answer.received, piece.n) : 0;", "const uint64_t came = 0;"),
     Mutant("remote: a hedge writes where the first request does", PULL, "second.piece.to = second.own.get();", "second.piece.to = flight.piece.to + have;"),
     Mutant("remote: what a hedge has beaten goes on", PULL, "      drop(flight.hedge_of);\n", "      land(flight.hedge_of);\n"),
-    Mutant("remote: a hedge that was beaten goes on", PULL, "    if (flight.hedge) drop(flight.hedge);\n", ""),
+    Mutant("remote: a hedge that was beaten goes on", PULL, "    if (flight.hedge) drop(flight.hedge);\n    return", "    return"),
     Mutant("remote: a call waits for ever", PULL, "if (now - last_came_ > limits_.deadline_ms) {", "if (false) {"),
     Mutant("remote: all ask again at the same time", PULL, "random % (most + 1)", "most + 0 * random"),
     Mutant("remote: a handle asks again for ever", PACE, "  if (tokens_ < 1) return false;\n", ""),

@@ -1,5 +1,6 @@
-"""Where fuzzing begins: the headers of the differential corpus, indices of shards, lists of old ones, answers of servers,
-and for the programs that read their input as a sequence of choices a handful of arbitrary sequences, long enough to get somewhere.
+"""Where fuzzing begins: the headers of the differential corpus, indices of shards, lists of old ones, answers of
+servers, and for the programs that read their input as a sequence of choices a handful of arbitrary sequences, long
+enough to get somewhere.
 
     seeds.py FOLDER      makes FOLDER/TARGET for each target
 """

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -371,13 +370,19 @@ def test_libst_needs_no_network_library():
 
 
 def test_c_opens_a_url_with_64_kib_of_stack(nginx, tmp_path, monkeypatch):
-    """As every call does: threads of other runtimes have no more. With all that TLS takes, and the loading of the library."""
+    """As every call does: threads of other runtimes have no more. With all that TLS takes, and the library's loading."""
     monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
     library = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2"))
     (tmp_path / "a.c").write_text(
         "#include <pthread.h>\n#include <st/st.h>\n#include <stdio.h>\n"
-        "static void *look(void *url) { st_file *f; if (st_open(url, NULL, &f)) return puts(st_last_error()), NULL;\n"
-        ' if (st_load(f, NULL, 0, NULL)) puts(st_last_error()); printf("%zu", st_count(f)); st_close(f); return NULL; }\n'
+        "static void *look(void *url) {\n"
+        "  st_file *f;\n"
+        "  if (st_open(url, NULL, &f)) return puts(st_last_error()), NULL;\n"
+        "  if (st_load(f, NULL, 0, NULL)) puts(st_last_error());\n"
+        '  printf("%zu", st_count(f));\n'
+        "  st_close(f);\n"
+        "  return NULL;\n"
+        "}\n"
         "int main(int n, char **v) { pthread_t t; pthread_attr_t a; (void)n; pthread_attr_init(&a);\n"
         " return pthread_attr_setstacksize(&a, 65536) || pthread_create(&t, &a, look, v[1]) || pthread_join(t, NULL); }\n"
     )
