@@ -370,7 +370,7 @@ def test_libst_needs_no_network_library():
 
 
 def test_c_opens_a_url_with_64_kib_of_stack(nginx, tmp_path, monkeypatch):
-    """As every call does: threads of other runtimes have no more. With all that TLS takes, and the library's loading."""
+    """As every call does: threads of other runtimes have no more. With what TLS takes, and the library's loading."""
     monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
     library = Path(os.environ.get("LIBST_LIBRARY", ROOT / "build" / "capi" / "libst.so.2"))
     (tmp_path / "a.c").write_text(
@@ -383,8 +383,9 @@ def test_c_opens_a_url_with_64_kib_of_stack(nginx, tmp_path, monkeypatch):
         "  st_close(f);\n"
         "  return NULL;\n"
         "}\n"
-        "int main(int n, char **v) { pthread_t t; pthread_attr_t a; (void)n; pthread_attr_init(&a);\n"
-        " return pthread_attr_setstacksize(&a, 65536) || pthread_create(&t, &a, look, v[1]) || pthread_join(t, NULL); }\n"
+        "int main(int n, char **v) {\n  pthread_t t;\n  pthread_attr_t a;\n  (void)n;\n  pthread_attr_init(&a);\n"
+        " return pthread_attr_setstacksize(&a, 65536) || pthread_create(&t, &a, look, v[1]) || pthread_join(t, NULL);\n"
+        "}\n"
     )
     compiled = ["cc", tmp_path / "a.c", "-o", tmp_path / "a", "-I", ROOT / "capi" / "include", library]
     subprocess.run([*compiled, f"-Wl,-rpath,{library.parent}"], check=True)
