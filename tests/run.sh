@@ -6,7 +6,8 @@
 #   bash tests/run.sh NAME...     only these stages: style unit storage remote python differential rust go cli install abi mutants
 #                                 model fuzz campaign sanitizers threads valgrind coverage demo dist
 #   bash tests/run.sh --full NAME...        these with all that CI has no time for (ST_TEST_BOUND=full): minutes to hours
-#   bash tests/run.sh dist-all emulated     not part of a run: the tests of dist/ that take minutes; s390x, big-endian, by qemu
+#   bash tests/run.sh dist-all emulated     not part of a run: all that dist.sh makes, with all tests of it; s390x,
+#                                 big-endian, by qemu
 # Reports and logs are in build/results/.
 FAST=
 [[ ${1:-} == --fast ]] && { FAST=yes RIG=no ST_TEST_BOUND=small; shift; }

@@ -6,7 +6,7 @@
 # RIG=no leaves out gcsfuse and the object stores, which take two minutes to build the first time, and torch.
 # FOR=demo is for demo.sh: no more than building libst and stctl takes, with whatever else a build tree has that is there.
 # FOR=dist is for dist.sh: what makes packages, in a virtual environment of its own; it builds nothing. FOR=dist-tests brings
-# bare systems to try them on, too. FOR=emulated brings a compiler for s390x, and qemu.
+# bare systems and musl to try them on, too. FOR=emulated brings a compiler for s390x, and qemu.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -18,7 +18,7 @@ source "$ROOT/tests/trees.sh"
 
 FOR=${FOR:-tests}
 TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev libzstd-dev libcli11-dev libfmt-dev)
-TO_PACK=(debhelper dh-python g++ lintian meson) # Debian packages
+TO_PACK=(debhelper dh-python g++ libcurl4-openssl-dev libpugixml-dev libssl-dev lintian meson) # Debian packages
 TO_TEST=(
   ccache cmake unzip
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
@@ -40,7 +40,7 @@ elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   PYTHON=$VENV/bin/python
   PACKAGES=(git)
   ! command -v dpkg-query >/dev/null || PACKAGES+=("${TO_PACK[@]}")
-  [[ $FOR == dist ]] || PACKAGES+=(debootstrap)
+  [[ $FOR == dist ]] || PACKAGES+=(debootstrap musl)
   REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
 elif [[ $FOR == emulated ]]; then
   PACKAGES=(meson ccache qemu-user-static g++-s390x-linux-gnu)

@@ -7,18 +7,19 @@ import shutil
 
 import pytest
 from bare_debian import BareDebian
-from conftest import ROOT, block, made, run
+from conftest import ROOT, block, library, made, run
 from roots import BARE
 
 pytestmark = pytest.mark.timeout(1500)  # making a root, and a compiler to be downloaded into it
 
 PACKAGES = ["libst2", "libst2-dev", "stctl", "python3-libst"]
+FOR_URLS = "libst-remote2"
 APT = "apt-get -qq -o APT::Sandbox::User=root -o Binary::apt::APT::Keep-Downloaded-Packages=true install -y --no-install-recommends"
 
 
 @pytest.fixture(scope="module")
 def packages():
-    return {name: made(f"{name}_*.deb") for name in PACKAGES}
+    return {name: made(f"{name}_*.deb") for name in [*PACKAGES, FOR_URLS]}
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +30,17 @@ def debian(packages, tmp_path_factory):
     return inside
 
 
+def install_line(number: int = 0) -> str:
+    lines = re.findall(r"`sudo (apt install [^`]*)`", (ROOT / "README.md").read_text())
+    return lines[number].replace("apt install", APT)
+
+
 @pytest.fixture(scope="module")
 def installed(debian, packages):
     """As README.md says, and beside State Threads, whose packages have the names libst1 and libst-dev."""
-    line = re.search(r"`sudo (apt install [^`]*)`", (ROOT / "README.md").read_text())[1]
-    assert sorted(re.findall(r"\./dist/(\S+)", line)) == sorted(path.name for path in packages.values())
-    debian(f"cd /srv && {line.replace('apt install', APT)}")
+    line = install_line()
+    assert sorted(re.findall(r"\./dist/(\S+)", line)) == sorted(packages[name].name for name in PACKAGES)
+    debian(f"cd /srv && {line}")
     debian(f"{APT} g++ pkg-config libst1 libst-dev")
     return debian
 
@@ -100,13 +106,51 @@ def test_the_program_of_the_readme_is_built_with_pkg_config(installed, model, co
     assert "1.5" in installed("stctl get model.safetensors final_conv.bias")
 
 
+# A server on loopback, in the system's Python: a small file comes whole with its first answer.
+BY_URL = """
+import functools, http.server, subprocess, sys, threading
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+url = f"http://127.0.0.1:{server.server_port}/model.safetensors"
+sys.exit(subprocess.run([word.replace("URL", url) for word in sys.argv[1:]]).returncode)
+"""
+
+LOAD = """
+import libst, sys
+assert libst.load(sys.argv[1])["w"].sum() == 6
+print(libst.show_config("dicts")["library"])
+"""
+
+
+def test_urls_are_read_with_a_package_of_their_own(installed, model, packages, tmp_path):
+    installed.put("by_url.py", BY_URL)
+    ls = "python3 by_url.py stctl ls URL"
+    said = installed(f"{ls} 2>&1 || true")
+    assert "Debian's package libst-remote2 has it" in said and "ST_E_UNSUPPORTED" in said
+    assert "\nURLs: no; " in installed("stctl --version --verbose")
+
+    line = install_line(1)
+    assert re.findall(r"\./dist/(\S+)", line) == [packages[FOR_URLS].name]
+    installed(f"cd /srv && {line}")
+    assert re.search(r"w\s+F32\s+\[2, ?3\]", installed(ls))
+    assert "\nURLs: yes\n" in installed("stctl --version --verbose")
+
+    # The library of a wheel finds it, too.
+    shutil.copy(library("manylinux2014_x86_64", tmp_path), installed.folder / "wheel.so")
+    installed.put("load.py", LOAD)
+    said = installed("LIBST_LIBRARY=/work/wheel.so python3 by_url.py python3 load.py URL")
+    assert said == "/work/wheel.so\n"
+
+
 def test_state_threads_stays_what_it_is(installed):
     installed.put("threads.c", "#include <st.h>\nint main(void) { return st_init(); }\n")
     installed("cc threads.c -o threads -lst && ./threads")  # libst has no such function
 
 
 def test_the_packages_leave_nothing_behind(installed):
-    names = " ".join(PACKAGES)
+    names = " ".join([*PACKAGES, FOR_URLS])
     listed = set(installed(f"dpkg -L {names}").split())
     installed(f"apt-get -qq purge -y {names}")
     ours = sorted(path for path in listed if re.search("libst|stctl|/st/", path))

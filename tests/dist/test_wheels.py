@@ -7,14 +7,16 @@ import sys
 import zipfile
 
 import pytest
-from conftest import ROOT, library, run, source_package, wheel
+from conftest import ROOT, library, long, run, source_package, wheel
 
-PLATFORMS = ["manylinux2014_x86_64"]
+PLATFORMS = ["manylinux2014_x86_64", "musllinux_1_1_x86_64"]
+each_platform = pytest.mark.parametrize("platform", [PLATFORMS[0], pytest.param(PLATFORMS[1], marks=long)])
 LARGEST = 3 << 20
 
 # What the libc of the platform brings. All else is inside.
 OF_LIBC = {
     "manylinux2014": r"(libc|libm|libdl|libpthread|librt)\.so\.\d|ld-linux-.*",
+    "musllinux_1_1": r"libc\.musl-x86_64\.so\.1",
 }
 
 CHANGE = """
@@ -38,7 +40,7 @@ def version() -> str:
     return found
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@each_platform
 def test_a_wheel_is_small_and_carries_library_licenses_and_nothing_of_the_build(platform):
     path = wheel(platform)
     assert path.stat().st_size <= LARGEST
@@ -53,7 +55,7 @@ def test_a_wheel_is_small_and_carries_library_licenses_and_nothing_of_the_build(
     assert not [name for name in names if re.search(r"meson|tests/|\.a$|\.pc$|\.h$", name)]
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@each_platform
 def test_its_library_wants_the_libc_of_its_name_and_exports_the_abi_alone(platform, tmp_path):
     found = library(platform, tmp_path)
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", found))
@@ -75,7 +77,7 @@ def test_pip_installs_it_where_nothing_of_libst_is(tmp_path):
     assert where.startswith(str(tmp_path / "venv"))
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@each_platform
 def test_pip_takes_it_on_its_platform(platform, tmp_path):
     run(
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
