@@ -3,6 +3,7 @@
 #include <tl/expected.hpp>
 
 #include "base/hash.h"
+#include "delta/compression.h"
 #include "format/header.h"
 #include "os/missing_calls.h"
 #include "os/remote_source.h"
@@ -53,6 +54,8 @@ std::string build_info(os::Env &env, std::string_view version) {
   }
   const Result<void> remote = os::load_remote();
   line("URLs", remote ? "yes" : text("no; ", remote.error().message));
+  line("deltas of elements",
+       Compressor::is_there() ? "yes" : "no; this build has no zstd, so deltas hold whole tensors");
   line("io_uring", "not used");
   line("by filesystem", "O_DIRECT, FICLONERANGE, FIEMAP, fallocate: tried at each file");
   return out;

@@ -26,7 +26,8 @@ def test_it_tells_versions_and_calls():
     assert os.uname().release in config["platform"]
     assert int(config["processors"]) == len(os.sched_getaffinity(0))
     assert config["library"].endswith("libst.so.2")
-    for call in ("openat2", "statx", "getrandom", "OFD locks", "copy_file_range", "mincore", "URLs"):
+    calls = ("openat2", "statx", "getrandom", "OFD locks", "copy_file_range", "mincore")
+    for call in (*calls, "URLs", "deltas of elements"):
         assert config[call] == "yes" or config[call].startswith("no; ")
 
 

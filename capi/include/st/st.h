@@ -95,9 +95,10 @@ const char *st_version(void);
  * reports of bugs: lines of "name: value", each ended by a newline. First
  * version, platform, processors, compiler, libraries, and the settings of the
  * environment. Then each system call that an old kernel or a sandbox may lack:
- * "yes", or "no; " and what is done without it; and whether URLs are read. More
- * lines may be added. It tries each call, and loads libst-remote.so.2. "" if
- * memory ran out. Lives until this thread's next st_build_info. Any thread. */
+ * "yes", or "no; " and what is done without it; and whether URLs are read, and
+ * deltas made of elements. More lines may be added. It tries each call, and
+ * loads libst-remote.so.2. "" if memory ran out. Lives until this thread's next
+ * st_build_info. Any thread. */
 const char *st_build_info(void);
 
 /* An open file, a transaction on it, a file being written. All opaque. */
