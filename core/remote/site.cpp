@@ -20,7 +20,7 @@ Result<std::shared_ptr<Credentials>> credentials_of(const Url &url, const Surrou
     return Failure(std::move(error));
   };
   if (!origin) return about(std::move(origin.error()));
-  auto credentials = from.kept->of(*std::move(origin));
+  auto credentials = from.kept ? from.kept->of(*std::move(origin)) : std::make_shared<Credentials>(*std::move(origin));
   if (auto have = credentials->have(from.unix_time()); !have) return about(std::move(have.error()));
   return credentials;
 }

@@ -12,7 +12,7 @@
 namespace st::remote {
 
 Surroundings Surroundings::of_process() {
-  static const auto kept = std::make_shared<KeptCredentials>();
+  static auto *const kept = new KeptCredentials;  // for good: handles may live until the process ends
   return {[](const std::string &name) -> std::optional<std::string> {
             const char *value = std::getenv(name.c_str());
             if (!value || !*value) return std::nullopt;

@@ -20,7 +20,7 @@ struct Surroundings {
   std::function<Result<std::string>(const std::vector<std::string> &words)> run = {};
   Ask ask = {};
   std::function<int64_t()> unix_time = {};
-  std::shared_ptr<KeptCredentials> kept = std::make_shared<KeptCredentials>();
+  KeptCredentials *kept = nullptr;  // outlives what asks by them, which has a copy of all this; null: nothing is kept
 
   // All but `ask`, which wants a transport.
   static Surroundings of_process();

@@ -67,9 +67,9 @@ def main(sources: Path, build: Path) -> int:
         wrong.append(f"core/README.md has the rooms {sorted(rooms)}, but core/ has {sorted(folders)}")
 
     # An include that is looked for beside its file, and not by room, would pass the compiler by.
-    for path in sorted([*sources.glob("core/*/*.h"), *sources.glob("core/*/*.cpp")]):
+    for path in sorted(path for room in rooms for path in (sources / "core" / room).rglob("*.[hc]*")):
         for name in re.findall(r'^\s*#\s*include\s*"([^"]*)"', path.read_text(), re.MULTILINE):
-            if name.split("/")[0] not in rooms or ".." in name or name.count("/") != 1:
+            if name.split("/")[0] not in rooms or "/" not in name or ".." in name:
                 wrong.append(f'{path.relative_to(sources)}: "{name}" does not begin with a room')
 
     a_header = {room: sorted(sources.glob(f"core/{room}/*.h"))[0].name for room in rooms}

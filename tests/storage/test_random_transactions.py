@@ -114,7 +114,7 @@ def test_stock_reads_the_model_after_every_transaction(any_disk, bound, tell, so
         libst.save(path, tensors, metadata)
     handles = [libst.open(path, "r+"), libst.open(path, "r+")]
     kinds, shared = {"nothing": 0, "patch": 0, "publish": 0}, 0
-    count = bound(80, 4000)
+    count = bound(250, 4000)
     for i in range(count):
         if rng.r.random() < 0.1:  # an open handle keeps the blocks of every file that it has replaced
             for which in range(2):

@@ -73,7 +73,7 @@ def test_memory_limit_bounds_what_stays_in_the_page_cache(threads, how, scratch,
     """At every moment, as another thread sees it, and at the end."""
     limit, slack = 8 * MIB, 2 * MIB  # the slack is the kernel's reading ahead
     with Mounts(scratch, programs, MODEL) as mounts:
-        fs = mounts.record_fs(latency_us=500)
+        fs = mounts.record_fs(latency_us=2000)
         path = fs.mountpoint / NAME
         seen, is_over = [], threading.Event()
 

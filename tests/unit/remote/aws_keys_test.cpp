@@ -193,7 +193,7 @@ TEST(AwsKeysTest, AProgramIsRunWithoutAShell) {
   EXPECT_EQ(asked_by(from), "RUN");
   EXPECT_THAT(words, ElementsAre("/bin/keys", "of a", "b\"", "$(c)", ""));
   said = R"({"Version":2,"AccessKeyId":"RUN","SecretAccessKey":"canary"})";
-  from.kept = std::make_shared<KeptCredentials>();
+  from.kept = nullptr;
   EXPECT_THAT(asked_by(from), HasSubstr("JSON of version 1"));
 }
 

@@ -1,6 +1,7 @@
 // Variables and files of a test, and the services beside it: a function.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -23,6 +24,8 @@ inline Surroundings with(std::map<std::string, std::string> variables, std::map<
   out.run = [](const auto &) -> Result<std::string> { return fail(Status::permission, "there are no programs"); };
   out.ask = [](const Question &) { return Answer{.cut = Cut::unreachable, .why = "there is no network"}; };
   out.unix_time = [] { return now; };
+  static std::deque<KeptCredentials> kept;  // each test has its own; they outlive all that asks by them
+  out.kept = &kept.emplace_back();
   return out;
 }
 
