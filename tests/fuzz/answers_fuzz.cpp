@@ -18,11 +18,15 @@ using namespace st::remote;
 const std::string token = "hf_a_token_that_stays";
 
 std::shared_ptr<const Site> site_for(const std::string &url) {
-  const Surroundings from{[](const std::string &name) -> std::optional<std::string> {
-                            if (name == "HF_TOKEN") return token;
-                            return std::nullopt;
-                          },
-                          [](const std::string &) { return std::nullopt; }};
+  const Surroundings from{
+      .variable = [](const std::string &name) -> std::optional<std::string> {
+        if (name == "HF_TOKEN") return token;
+        return std::nullopt;
+      },
+      .file = [](const std::string &) { return std::nullopt; },
+      .run = [](const auto &) -> Result<std::string> { return fail(Status::permission, "there are no programs"); },
+      .ask = [](const Question &) { return Answer{.cut = Cut::unreachable, .why = "there is no network"}; },
+      .unix_time = [] { return int64_t{0}; }};
   return *site_of(url, from);
 }
 
