@@ -60,12 +60,10 @@ bool step(const StepColumns &columns, uint32_t count, std::byte *block, uint64_t
 // Calls take(Word()) with the unsigned integer that is as wide as an element.
 template <class Take>
 auto as_wide_as(uint32_t width, Take take) {
-  switch (width) {
-    case 1: return take(uint8_t());
-    case 2: return take(uint16_t());
-    case 4: return take(uint32_t());
-    default: return take(uint64_t());
-  }
+  if (width == 1) return take(uint8_t());
+  if (width == 2) return take(uint16_t());
+  if (width == 4) return take(uint32_t());
+  return take(uint64_t());
 }
 
 void store_u32le(std::byte *to, uint32_t value) {
@@ -110,7 +108,7 @@ std::span<const std::byte> StepWriter::steps_of(uint64_t number, std::span<const
   uint64_t n = columns_.head_bytes();
   for (uint32_t c = 0; c < columns_.columns(); ++c) {
     const uint64_t size = compressor_.compress(out_.get() + n, columns_.column(c), count);
-    store_u32le(out_.get() + 12 + 4 * c, static_cast<uint32_t>(size));
+    store_u32le(out_.get() + 12 + sizeof(uint32_t) * c, static_cast<uint32_t>(size));
     n += size;
   }
   return {out_.get(), n};
@@ -150,7 +148,7 @@ Result<void> StepReader::read_head() {
   if (count == 0 || count > elements) return damaged("a block has no steps, or more than elements");
   uint64_t total = 0;
   for (uint32_t c = 0; c < columns_.columns(); ++c) {
-    sizes_[c] = load_u32le(head + 12 + 4 * c);
+    sizes_[c] = load_u32le(head + 12 + sizeof(uint32_t) * c);
     if (sizes_[c] > Compressor::bound(count)) return damaged("a column is longer than it can be");
     total += sizes_[c];
   }

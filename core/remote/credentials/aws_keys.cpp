@@ -102,7 +102,7 @@ class Chain {
                   "export-credentials --format env` and export what it says");
     if (source.empty()) {
       ST_TRY(auto origin, of_service(profile, service));
-      return assumed_role(from_, sts_, role_of(profile), std::move(origin));
+      return assumed_role(from_, sts_, role_of(profile), origin);
     }
     if (!profiles_.has(source))
       return fail(Status::permission, "the AWS profile ", in_quotes(profile), " has the source_profile ",
