@@ -33,6 +33,7 @@ REQUIREMENTS=("$ROOT/tests/demo/requirements.txt")
 if [[ $FOR == tests ]]; then
   PACKAGES+=("${TO_TEST[@]}")
   REQUIREMENTS+=("$ROOT/tests/requirements.txt")
+  [[ ! -v PEERS ]] || PACKAGES+=("${PEERS[@]}") # bench/run.sh names them
   [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Ddefault_library=both -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
 elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   RIG=no

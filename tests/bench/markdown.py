@@ -11,6 +11,7 @@ from plot_list import PLOTS
 TITLES = {
     "run": "Opening and changing",
     "many": "Many small things, each in a fresh process",
+    "commits": "One durable change",
     "transactions": "Transactions",
     "journals": "Redo and undo journals",
     "local": "Reading from a local disk",

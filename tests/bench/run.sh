@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Benchmarks against stock safetensors, in a build of their own: release, without the assertions of the tests' build.
-#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run many transactions journals local distance layout deltas
+#   bash tests/bench/run.sh [--quick] [NAME...]     only these: run many commits transactions journals local distance layout deltas
 #                                                   bindings loads scaling latency; the last two draw curves, and run only if named
 BUILD=${BUILD:-$(cd "$(dirname "$0")/../.." && pwd)/build-bench}
 MESON_OPTIONS=(--buildtype=release -Dtests=false -Dbench=true -Dcli=false)
+# shellcheck disable=SC2034
+PEERS=(liblmdb-dev libsqlite3-dev) # of commits; the set-up installs them
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 export PYTHONPATH=$ROOT/tests/bench:$ROOT/tests/demo:$ROOT/tests/storage:$PYTHONPATH
 
 QUICK=()
 PARTS=()
 for argument; do [[ $argument == --quick ]] && QUICK=(--quick) || PARTS+=("$argument"); done
-((${#PARTS[@]})) || PARTS=(run many transactions journals local distance layout deltas bindings loads)
+((${#PARTS[@]})) || PARTS=(run many commits transactions journals local distance layout deltas bindings loads)
 
 # It asks for PyTorch, but what is measured does without.
 [[ " ${PARTS[*]} " != *" distance "* ]] || "$PYTHON" -c 'import cattensors' 2>/dev/null ||
