@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "journal/old_bytes.h"
 #include "journal/super_journal.h"
 #include "newfile/units.h"
 #include "newfile/write_out.h"
@@ -213,13 +214,10 @@ Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Sour
   return table;
 }
 
-Result<RangeRecord> Journal::record_old(const os::File &data, uint64_t offset, const Payload &payload,
-                                        const GoOn &go_on) {
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, payload.length));
+Result<RangeRecord> Journal::record_old(OldBytes &old, uint64_t offset, const Payload &payload, const GoOn &go_on) {
   const auto source = [&](uint64_t done, uint64_t n) -> Result<const std::byte *> {
     ST_TRY(go_on(done));
-    ST_TRY(data.read(buffer.get(), n, offset + done));
-    return buffer.get();
+    return old.read(offset + done, n);
   };
   ST_TRY(auto table, note_sectors(offset, payload.length, source));
   return RangeRecord{offset, payload.length, payload.offset, payload.hash, table.offset, table.hash};

@@ -36,6 +36,8 @@ struct SectorTable {
 // file may read the journal too, and can tell whether the file is whole.
 void open_to_readers(const os::File &made, const struct stat &data);
 
+class OldBytes;
+
 class Journal {
  public:
   // Creates a file of a new name in `dir`, empty and locked. Status no_file if
@@ -77,8 +79,7 @@ class Journal {
   using GoOn = std::function<Result<void>(uint64_t done)>;
   static Result<void> always(uint64_t) { return {}; }
   // Note the old bytes of the range that `payload` will replace.
-  Result<RangeRecord> record_old(const os::File &data, uint64_t offset, const Payload &payload,
-                                 const GoOn &go_on = always);
+  Result<RangeRecord> record_old(OldBytes &old, uint64_t offset, const Payload &payload, const GoOn &go_on = always);
 
   // For an undo record. Note the new bytes of the range at `offset`, from memory
   // or as they were staged. Save its old bytes: whole blocks by sharing them (if

@@ -2,6 +2,7 @@
 // stand side by side.
 #include "journal/patch.h"
 
+#include "journal/old_bytes.h"
 #include "journal/undo.h"
 #include "newfile/write_out.h"
 
@@ -18,10 +19,16 @@ Result<std::vector<RangeRecord>> note_old(const os::File &data, Journal &journal
   std::vector<RangeRecord> ranges;
   ranges.reserve(pieces.size());
   const Journal::GoOn go_on = [&](uint64_t more) { return control.check(done + more, total); };
-  for (const Piece &p : pieces) {
-    ST_TRY(auto range, journal.record_old(data, p.offset, p.payload, go_on));
-    ranges.push_back(range);
-    done += p.payload.length;
+  OldBytes old(data);
+  for (size_t i = 0; i < pieces.size();) {
+    const size_t run = i + run_of(pieces.subspan(i));
+    old.expect_until(pieces[run - 1].offset + pieces[run - 1].payload.length);
+    for (; i < run; ++i) {
+      const Piece &p = pieces[i];
+      ST_TRY(auto range, journal.record_old(old, p.offset, p.payload, go_on));
+      ranges.push_back(range);
+      done += p.payload.length;
+    }
   }
   return ranges;
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/hash.h"
 #include "newfile/units.h"
 #include "os/writable_mappings.h"
 
@@ -11,6 +12,11 @@ namespace st::write {
 namespace {
 
 constexpr uint64_t page_bytes = 4096;
+
+Failure no_longer_staged(const Journal &journal) {
+  return fail(Status::journal, "the new bytes in ", in_quotes(journal.file().path()),
+              " are no longer those that were staged");
+}
 
 // Through which chunk after chunk of a piece goes from the journal into the file.
 class Staged {
@@ -20,9 +26,7 @@ class Staged {
   Result<void> write(const os::File &data, uint64_t done, uint64_t n, const ChunkBuffer &buffer) {
     ST_TRY(journal_.read(buffer.bytes.get(), n, piece_.payload.offset + done));
     hasher_.add(buffer.bytes.get(), n);
-    if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)
-      return fail(Status::journal, "the new bytes in ", in_quotes(journal_.file().path()),
-                  " are no longer those that were staged");
+    if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash) return no_longer_staged(journal_);
     return data.write(buffer.bytes.get(), n, piece_.offset + done);
   }
 
@@ -79,19 +83,63 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
   return {};
 }
 
+// How many staged pieces of a run fit into a chunk together.
+size_t chunk_of(std::span<const Piece> run) {
+  uint64_t n = 0;
+  size_t count = 0;
+  for (; count < run.size() && run[count].staged() && run[count].payload.length <= write_chunk_bytes - n; ++count)
+    n += run[count].payload.length;
+  return count;
+}
+
+// Small pieces without a gap: one write. None of them is written if one is not what was staged. What lies together in
+// the journal, too, takes one read.
+Result<void> write_together(const os::File &data, const Journal &journal, std::span<const Piece> run,
+                            const ChunkBuffer &buffer) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < run.size();) {
+    const Payload &first = run[i].payload;
+    uint64_t length = 0;
+    do length += run[i].payload.length;
+    while (++i < run.size() && run[i].payload.offset == first.offset + length);
+    ST_TRY(journal.read(buffer.bytes.get() + n, length, first.offset));
+    n += length;
+  }
+  const std::byte *bytes = buffer.bytes.get();
+  for (const Piece &piece : run) {
+    if (hash64(bytes, piece.payload.length) != piece.payload.hash) return no_longer_staged(journal);
+    bytes += piece.payload.length;
+  }
+  return data.write(buffer.bytes.get(), n, run.front().offset);
+}
+
 }  // namespace
 
+size_t run_of(std::span<const Piece> pieces) {
+  size_t count = 1;
+  while (count < pieces.size() && pieces[count].offset == pieces[count - 1].offset + pieces[count - 1].payload.length)
+    ++count;
+  return count;
+}
+
 ChunkBuffer chunk_for(std::span<const Piece> pieces) {
-  uint64_t largest = 0;
-  for (const Piece &p : pieces) largest = std::max(largest, p.payload.length);
-  const uint64_t n = std::min(write_chunk_bytes, largest);
+  uint64_t all = 0;
+  for (const Piece &p : pieces) all += p.payload.length;
+  const uint64_t n = std::min(write_chunk_bytes, all);
   return {std::make_unique_for_overwrite<std::byte[]>(n),
           std::make_unique_for_overwrite<uint32_t[]>(n / sector_bytes + 2)};
 }
 
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           const ChunkBuffer &buffer) {
-  for (const Piece &piece : pieces) ST_TRY(write_piece(data, journal, piece, buffer));
+  for (size_t i = 0; i < pieces.size();) {
+    const size_t together = chunk_of(pieces.subspan(i, run_of(pieces.subspan(i))));
+    if (together > 1)
+      ST_TRY(write_together(data, journal, pieces.subspan(i, together), buffer));
+    else
+      ST_TRY(write_piece(data, journal, pieces[i], buffer));
+    i += std::max<size_t>(together, 1);
+  }
   return {};
 }
 

@@ -22,7 +22,10 @@ struct Piece {
   bool fits() const { return !staged() && table.fits(offset); }
 };
 
-// Memory for a chunk, or for the largest piece, and for the hashes of its sectors.
+// How many pieces, from the first on, follow each other in the file without a gap; at least one.
+size_t run_of(std::span<const Piece> pieces);
+
+// Memory for a chunk, or for all pieces if they are less, and for the hashes of its sectors.
 // Taken before a commit, since running out of memory after it would be too late.
 struct ChunkBuffer {
   std::unique_ptr<std::byte[]> bytes;

@@ -30,14 +30,24 @@ Result<void> allocate(const os::File &data, int mode, uint64_t offset, uint64_t 
   return {};
 }
 
-bool has_hole(const os::File &data, const Piece &p) {
-  const int64_t hole = data.env().seek_hole(data.fd(), p.offset);
-  return hole >= 0 && static_cast<uint64_t>(hole) < p.offset + p.payload.length;
-}
-
 struct Stretch {
   uint64_t begin, end;
 };
+
+// Where the pieces are. One question is asked about those that follow each other without a gap.
+std::vector<Stretch> stretches_of(std::span<const Piece> pieces) {
+  std::vector<Stretch> found;
+  for (size_t run = 0; !pieces.empty(); pieces = pieces.subspan(run)) {
+    run = run_of(pieces);
+    found.push_back({pieces.front().offset, pieces[run - 1].offset + pieces[run - 1].payload.length});
+  }
+  return found;
+}
+
+bool has_hole(const os::File &data, const Stretch &s) {
+  const int64_t hole = data.env().seek_hole(data.fd(), s.begin);
+  return hole >= 0 && static_cast<uint64_t>(hole) < s.end;
+}
 
 // What of [begin, end) has no blocks yet, or has those of another file, too; nothing if that cannot be told.
 std::optional<std::vector<Stretch>> missing(const os::File &data, uint64_t begin, uint64_t end) {
@@ -75,9 +85,9 @@ uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesyste
   if (saved > 0 && !all) return saved;
   const uint64_t block = room_of(data).block;
   uint64_t sum = 0, counted = 0;  // up to there
-  for (const Piece &p : pieces) {
-    const uint64_t begin = std::max(counted, round_down(p.offset, block));
-    const uint64_t end = std::max(begin, round_up(p.offset + p.payload.length, block));
+  for (const Stretch &p : stretches_of(pieces)) {
+    const uint64_t begin = std::max(counted, round_down(p.begin, block));
+    const uint64_t end = std::max(begin, round_up(p.end, block));
     counted = end;
     const auto stretches = all ? std::nullopt : missing(data, begin, end);
     if (stretches)
@@ -95,12 +105,12 @@ Result<void> reserve_space(const os::File &data, const os::Filesystem &filesyste
   if (os::copies_on_write(filesystem.type)) return {};
   // On xfs extents may be shared by a reflink; this fills holes, too.
   const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
-  for (const Piece &p : pieces) {
+  for (const Stretch &p : stretches_of(pieces)) {
     // No more than that: xfs asks for as much free space as it is told to allocate, though nothing may be missing.
-    if (const auto stretches = missing(data, p.offset, p.offset + p.payload.length)) {
+    if (const auto stretches = missing(data, p.begin, p.end)) {
       for (const Stretch &s : *stretches) ST_TRY(allocate(data, mode, s.begin, s.end - s.begin, control));
     } else if (filesystem.type == "xfs" || has_hole(data, p)) {
-      ST_TRY(allocate(data, mode, p.offset, p.payload.length, control));
+      ST_TRY(allocate(data, mode, p.begin, p.end - p.begin, control));
     }
   }
   return {};

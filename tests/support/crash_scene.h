@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "journal/identity.h"
 #include "journal/journal_folder.h"
+#include "journal/old_bytes.h"
 #include "journal/recover.h"
 #include "located.h"
 #include "os/range_lock.h"
@@ -49,8 +50,9 @@ class CrashScene : public ::testing::Test {
     std::vector<write::Payload> payloads;
     for (const Change &c : changes) payloads.push_back((*journal)->append(c.bytes.data(), c.bytes.size(), {}).value());
     std::vector<write::RangeRecord> ranges;
+    write::OldBytes old_bytes(*data);
     for (size_t i = 0; i < changes.size(); ++i)
-      ranges.push_back((*journal)->record_old(*data, changes[i].offset, payloads[i]).value());
+      ranges.push_back((*journal)->record_old(old_bytes, changes[i].offset, payloads[i]).value());
     auto identity = write::identify(*data);
     if (!expect(identity) || !expect((*journal)->seal(*identity, ranges, flags)) ||
         !expect((*journal)->sync_payload(journal_folder->dir())))

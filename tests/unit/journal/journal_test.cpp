@@ -4,6 +4,7 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "journal/old_bytes.h"
 #include "journal/super_journal.h"
 #include "sim_env.h"
 
@@ -163,7 +164,8 @@ TEST_F(JournalTest, IsEmptyUntilCommittedAndEmptyOnceRetired) {
     const std::string bytes = pattern(1000 / round, round);
     auto p = journal->append(bytes.data(), bytes.size(), {});
     ASSERT_TRUE(is_ok(p));
-    auto range = journal->record_old(*data, 3000, *p);
+    OldBytes old_bytes(*data);
+    auto range = journal->record_old(old_bytes, 3000, *p);
     ASSERT_TRUE(is_ok(range));
     const Identity identity{1, 2, 3, round};
     ASSERT_TRUE(is_ok(journal->seal(identity, {*range})));
@@ -301,7 +303,10 @@ TEST(JournalFaults, NoStepHidesAFailingCall) {
       {"note_staged",
        [&](Journal &j, const os::File &, const Payload &p) { return j.note_staged(300, p).has_value(); }},
       {"record_old",
-       [&](Journal &j, const os::File &d, const Payload &p) { return j.record_old(d, 300, p).has_value(); }},
+       [&](Journal &j, const os::File &d, const Payload &p) {
+         OldBytes old_bytes(d);
+         return j.record_old(old_bytes, 300, p).has_value();
+       }},
       {"save_old",
        [&](Journal &j, const os::File &d, const Payload &) { return j.save_old(d, 300, 100000, {}, 0).has_value(); }},
       {"save_old, sharing",

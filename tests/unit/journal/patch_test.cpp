@@ -4,6 +4,7 @@
 
 #include "crash_scene.h"
 #include "fault_env.h"
+#include "journal/old_bytes.h"
 #include "journal/patch.h"
 #include "located.h"
 
@@ -81,7 +82,8 @@ class PatchTest : public testing::CrashScene {
   Recorder recorder{env};
   std::function<int(const std::string &)> fails;
   Flushes flushes = Flushes::four;
-  const std::vector<Change> changes = {{a_at, pattern(4000, 51)}, {b_at, pattern(10007, 52)}};
+  // With a gap between them: each is a write of its own.
+  const std::vector<Change> changes = {{a_at, pattern(3000, 51)}, {b_at, pattern(10007, 52)}};
 };
 
 TEST_F(PatchTest, WritesTheBytesFromMemoryOrFromTheJournal) {
@@ -214,7 +216,8 @@ TEST_F(PatchTest, AFileTruncatedMeanwhileIsFoundBeforeTheCommit) {
   ASSERT_TRUE(journal);
   journal->begin();
   auto payload = journal->append(changes[1].bytes.data(), changes[1].bytes.size(), {});
-  auto range = journal->record_old(*data, b_at, *payload);
+  OldBytes old_bytes(*data);
+  auto range = journal->record_old(old_bytes, b_at, *payload);
   EXPECT_TRUE(testing::fails_with(Status::file_changed, range));
 }
 

@@ -1,0 +1,45 @@
+// The old bytes of what a patch changes, read a chunk at a time. So a thousand small tensors in a row take one read.
+// Whoever reads has locked them all: what was read ahead is still true when it is asked for.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+
+#include "newfile/units.h"
+#include "os/file.h"
+
+namespace st::write {
+
+class OldBytes {
+ public:
+  explicit OldBytes(const os::File &data) : data_(data) {}
+
+  // What is asked for next goes on without a gap up to `end`, and is locked.
+  void expect_until(uint64_t end) { expected_ = end; }
+
+  // n bytes, at most a chunk; they stay until the next call.
+  Result<const std::byte *> read(uint64_t at, uint64_t n) {
+    if (at < begin_ || at + n > begin_ + held_) {
+      const uint64_t ahead = std::min(write_chunk_bytes, std::max(expected_, at) - at);
+      const uint64_t take = std::max(n, ahead);
+      if (take > room_) {
+        bytes_ = std::make_unique_for_overwrite<std::byte[]>(take);
+        room_ = take;
+      }
+      held_ = 0;
+      ST_TRY(data_.read(bytes_.get(), take, at));
+      begin_ = at;
+      held_ = take;
+    }
+    return bytes_.get() + (at - begin_);
+  }
+
+ private:
+  const os::File &data_;
+  std::unique_ptr<std::byte[]> bytes_;
+  uint64_t room_ = 0, expected_ = 0;
+  uint64_t begin_ = 0, held_ = 0;  // what it has of the file
+};
+
+}  // namespace st::write
