@@ -57,6 +57,7 @@ def together() -> None:
     m = measured("together", path)
     row("1,000 tensors of 4 KiB: one transaction, against 1,000 updates", m["singles"], m["transaction"], seconds, peer="single")
     row("  one transaction, against 1,000 pwrite + one fdatasync", m["raw"], m["transaction"], seconds, at_most=2, peer="raw")
+    row("  the same, the first transaction of a handle", m["raw"], m["first-transaction"], seconds, multiple=True, peer="raw")
 
 
 def rows() -> None:
