@@ -1,5 +1,5 @@
-// The old bytes of what a patch changes, read a chunk at a time. So a thousand small tensors in a row take one read.
-// Whoever reads has locked them all: what was read ahead is still true when it is asked for.
+// The old bytes of what a patch changes, read a chunk at a time. So a thousand small tensors in a row take few reads.
+// The patch has locked them all: what was read ahead is still true when it is asked for.
 #pragma once
 
 #include <algorithm>
