@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import c_void_p
+from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Union
 
 import numpy as np
@@ -167,20 +167,20 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
 def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
     """Each a name and an index, as a slice takes it."""
     try:
-        number = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in parts))}
-        rows = describe_each(pin.handle, [encoded(name) for name in number])
-        forms = list(zip(rows["dtype"].tolist(), shapes(rows)))
+        names = list(dict.fromkeys([name for name, _ in parts]))
+        rows = describe_each(pin.handle, [encoded(name) for name in names])
+        forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
+        known = {name: (i, shape, _BITS[dtype], NUMPY[dtype], dtype in PACKED) for name, i, dtype, shape in forms}
         of, ranges, counts, sizes, found = [], [], [], [], []
         for name, index in parts:
-            i = number[name]
-            dtype, shape = forms[i]
+            i, shape, bits, dtype, is_packed = known[name]
             packed, count, shape, _ = cut(index, shape)
-            nbytes = math.prod(shape) * _BITS[dtype] // 8  # where that cuts a byte the library will not read
+            nbytes = prod(shape) * bits // 8  # where that cuts a byte the library will not read
             of.append(i)
             ranges.append(packed)
             counts.append(count)
             sizes.append(nbytes)
-            found.append(((nbytes,) if dtype in PACKED else shape, NUMPY[dtype]))
+            found.append(((nbytes,) if is_packed else shape, dtype))
         lengths = np.array(sizes, np.int64)
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
