@@ -18,6 +18,7 @@ constexpr uint64_t smallest = uint64_t{64} << 10;     // of a request, however l
 constexpr uint64_t small_work = uint64_t{4} << 20;    // a thread costs more than it saves below
 constexpr uint64_t read_ahead = uint64_t{128} << 10;  // that the kernel does anyway
 constexpr uint64_t page = 4096;                       // that the kernel forgets whole or not at all
+constexpr uint64_t many_gaps = uint64_t{1} << 20;     // bytes: to copy fewer takes no longer than to look
 
 // What the threads of one bulk read share.
 struct Shared {
@@ -31,6 +32,12 @@ struct Shared {
   std::atomic<size_t> next = 0;                  // request, where it has none
   std::atomic<uint64_t> wanted_done = 0, bytes = 0, requests = 0;
 };
+
+uint64_t gaps_of(const Plan &plan) {
+  uint64_t n = 0;
+  for (const Request &r : plan.requests) n += r.length;
+  return n - plan.wanted;
+}
 
 // One thread's part.
 class Reader {
@@ -137,13 +144,16 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   // What a thread is reading counts as much as what it leaves.
   const uint64_t each = memory_limit ? memory_limit / strategy.threads : UINT64_MAX;
   const uint64_t block = std::min<uint64_t>(strategy.block, std::max(round_down(each / 2, smallest), smallest));
-  const Plan plan = plan_requests(std::move(pieces), block, strategy.gap, most_parts);
+  Plan plan = plan_requests(std::move(pieces), block, strategy.gap, most_parts);
   if (plan.requests.empty()) return BulkDone{};
   if (file.reads_past_cache() || strategy.direct == Direct::on ||
       (strategy.direct == Direct::automatic && is_first_load(file, plan))) {
     ST_TRY(auto done, read_direct(file, plan, strategy, control));
     if (done) return *done;
   }
+  // Gaps are read through for the disk's sake; in memory they only cost their copy.
+  if (strategy.memory_gap < strategy.gap && gaps_of(plan) >= many_gaps && is_in_memory(file, plan))
+    plan = plan_requests(std::move(plan.pieces), block, strategy.memory_gap, most_parts);
   const uint64_t worth = plan.wanted / small_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
   ThreadPool pool;

@@ -95,7 +95,8 @@ Result<Strategy> choose_strategy(os::Env &env, const ReadOptions &wanted, const 
   if (prefetch == Prefetch::parallel) s.threads = std::max(s.threads, 4u);
   if (threads) s.threads = std::min(threads, max_threads);
   s.block = block ? round_down(std::clamp(block, min_block, max_block), 4 * KiB) : habit.block;
-  s.gap = habit.gap;
+  s.gap = s.memory_gap = habit.gap;
+  if (filesystem.storage == Storage::local) s.memory_gap = 4 * KiB;
   // A caller that sets the number of readers, or shares a file with other workers, wants the page cache.
   const bool left_to_us = prefetch == Prefetch::automatic && !threads && wanted.workers <= 1;
   s.direct =
@@ -119,7 +120,7 @@ Strategy strategy_of_source(const ReadOptions &wanted, const os::Source &source)
   if (s.prefetch == Prefetch::automatic) s.prefetch = s.threads > 1 ? Prefetch::parallel : Prefetch::sequential;
   s.block = wanted.block ? round_down(std::clamp(wanted.block, min_block, max_block), 4 * KiB)
                          : static_cast<uint32_t>(source.best_read());
-  s.gap = 1 * MiB;
+  s.gap = s.memory_gap = 1 * MiB;
   const std::string how = source.how();
   s.reason = text("a source that takes ", most_reads, most_reads == 1 ? " read" : " reads", " at once: ", s.threads,
                   s.threads == 1 ? " reader" : " readers", " in file order, ", s.block / KiB, " KiB a request",

@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import crash
 import libst
@@ -252,3 +253,14 @@ def test_declared_tensors_are_written_in_pieces_and_any_order(tmp_path):
     same(
         tmp_path / "m", {"a": np.frombuffer(b"x" * 400 + b"y" * 600, np.uint8), "b": np.full(1000, ord("B"), np.uint8)}
     )
+
+
+def test_a_save_leaves_nothing_at_the_arrays(tmp_path):
+    tensors = {f"t{i}": np.full(64, i, np.float32) for i in range(3000)}
+    libst.save(tmp_path / "warm", dict(list(tensors.items())[:9]))
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    libst.save(tmp_path / "m", tensors)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 8 * len(tensors)

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -30,10 +31,13 @@ class ReadEnv : public FaultEnv {
   std::function<int(int fd, uint64_t offset)> on_read;
   // Before each open: 0 or -errno.
   std::function<int(const char *path, int flags)> on_open;
+  // What the kernel says is in memory, if it is asked for a place of this file: 0, 1 or -errno; nullopt: the truth.
+  std::function<std::optional<int>(size_t question)> on_mincore;
   std::map<std::string, std::string> environment;
   std::atomic<uint64_t> generation = 0;
   unsigned processors = 2;
   std::atomic<size_t> reads = 0;
+  size_t questions = 0;  // of mincore
   struct Advice {
     uint64_t offset, n;
     int advice;
@@ -62,6 +66,12 @@ class ReadEnv : public FaultEnv {
     return os::Env::posix().mmap(n, protection, flags, fd, out);
   }
   int munmap(void *address, size_t n) override { return os::Env::posix().munmap(address, n); }
+  int mincore(void *address, size_t n, unsigned char *out) override {
+    const auto answer = on_mincore ? on_mincore(questions++) : std::nullopt;
+    if (!answer) return os::Env::posix().mincore(address, n, out);
+    if (*answer >= 0) std::memset(out, *answer, (n + 4095) / 4096);
+    return std::min(*answer, 0);
+  }
   int madvise(void *address, size_t n, int advice) override { return os::Env::posix().madvise(address, n, advice); }
   int fadvise(int fd, uint64_t offset, uint64_t n, int advice) override {
     std::lock_guard lock(mutex_);

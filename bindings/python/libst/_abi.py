@@ -4,7 +4,7 @@ Whoever calls these checks the status and keeps what it points at alive; file.py
 as bytes with its length, so that it may hold NUL.
 """
 
-from ctypes import c_void_p
+from ctypes import c_int32, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from ._library import library
@@ -32,6 +32,31 @@ for _name, *_places in (
     for _place in _places:
         _types[_place] = c_void_p
     getattr(library, _name).argtypes = _types
+
+
+class _Sizes(dict[int, c_size_t]):
+    """Numbers as size_t, each made once."""
+
+    def __missing__(self, number: int) -> c_size_t:
+        made = c_size_t(number)
+        if len(self) < 4096:
+            self[number] = made
+        return made
+
+
+def _bare(name: str) -> Any:
+    """A function that takes its arguments as they are: bytes, None, and objects of ctypes, numbers in `SIZES`. Else
+    ctypes looks a converter up for each of them at each call, which for a brief read is a tenth of its time. No
+    number of Python's may be passed, as it would be cut to 32 bits."""
+    function = library[name]  # one of its own
+    function.restype = c_int32
+    return function
+
+
+SIZES = _Sizes()
+bare_get = _bare("st_get")
+bare_read = _bare("st_read")
+bare_read_slice = _bare("st_read_slice")
 
 if TYPE_CHECKING:
 

@@ -1,5 +1,6 @@
 """Element type, shape, size and place of every tensor of a file: a few steps for all of them, few for each."""
 
+from . import _abi
 from ._handle import Handle
 from ._rows import describe_all, shapes
 
@@ -14,7 +15,8 @@ def all_forms(handle: Handle) -> tuple[list[Form], list[int], list[int]]:
     try:
         rows = describe_all(handle)
         known: dict[Form, Form] = {}
-        each = [known.setdefault(form, form) for form in zip(rows["dtype"].tolist(), shapes(rows))]
+        forms = zip(rows["dtype"].tolist(), shapes(rows, _abi.st_shard_count(handle) == 1))
+        each = [known.setdefault(form, form) for form in forms]
         return each, rows["nbytes"].tolist(), rows["file_offset"].tolist()
     finally:
         del handle

@@ -23,7 +23,9 @@ Cut = tuple[bytes, int, tuple[int, ...], bool]
 def cut(index: Any, shape: tuple[int, ...]) -> Cut:
     """IndexError outside of the tensor."""
     if type(index) is slice and index.step is None and shape:  # as most ask
-        start, stop, _ = index.indices(shape[0])
+        start, stop = index.start, index.stop
+        if not (type(start) is type(stop) is int and 0 <= start <= stop <= shape[0]):
+            start, stop, _ = index.indices(shape[0])
         return pack_range(start, stop, 1), 1, (stop - start if stop > start else 0, *shape[1:]), True
     ranges, kept = _cut(_parts_of(index, len(shape)), shape)
     return _packed(ranges), len(ranges), kept, len(ranges) == 1 and ranges[0][2] == 1

@@ -2,7 +2,7 @@
 
 import ctypes
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,11 +65,11 @@ def payload(value: Any) -> tuple[_abi.Tensor, Any]:
     return tensor, array
 
 
-def columns_of(values: Iterable[Any]) -> tuple[Columns, bool]:
+def columns_of(tensors: Mapping[str, Any]) -> tuple[Columns, bool]:
     """What many values will be in a file, and whether all of them are `ready`. If not, addresses are no use."""
-    columns = Columns()
+    columns = Columns(len(tensors))
     all_ready = True
-    for value in values:
+    for value in tensors.values():
         dtype, shape, nbytes, ready = form_of(value)
         all_ready = all_ready and ready
         columns.add(dtype, shape, nbytes, address_of(value) if ready else 0)

@@ -9,12 +9,14 @@ before an exception leaves, and callers have it in none.
 
 import ctypes
 from collections.abc import Iterator
+from ctypes import byref
 from functools import partial
 from typing import Any, Optional
 
 import numpy as np
 
 from . import _abi
+from ._abi import SIZES
 from ._callbacks import Callbacks, Progress
 from ._forms import Form, all_forms
 from ._handle import Handle, borrowed_by, memory, opened
@@ -34,6 +36,7 @@ _NOT_YET: tuple[int, int, Any] = (0, 0, None)
 _MAPPED = (_abi.ST_MAP_SHARED, _abi.ST_MAP_PRIVATE, _abi.ST_MAP_COPY_ON_WRITE)
 
 _SOME = 4  # tensors of a file that are described one by one
+_FEW = 16 << 10  # bytes of a header whose names are kept, once they were listed
 
 #: Bytes of a read in one piece that is not long: it does not ask progress (st_progress_fn).
 BRIEF = 64 << 10
@@ -45,7 +48,7 @@ _Tensor = _abi.Tensor
 class Pin:
     __slots__ = (
         "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "_writable", "_copies",
-        "alone", "_asked", "_ends", "_quiet", "_header_size",
+        "alone", "_asked", "_ends", "_quiet", "_header_size", "_names",
     )  # fmt: skip
 
     handle: Handle
@@ -63,6 +66,7 @@ class Pin:
     _ends: list[int]  # of several files that are all open: how far the tensors of each reach
     _quiet: bool  # no callback of the user's
     _header_size: int  # of one file; else 0
+    _names: list[str]  # of all tensors, if they were listed and are few
 
     def __init__(
         self, file: Handle, callbacks: Callbacks, guarded: bool = False, options: Optional[dict[str, Any]] = None
@@ -87,18 +91,19 @@ class Pin:
         self._ends = []
         self.forms = {}
         self._asked = 0
+        self._names = []
 
     def _settle(self, alone: bool) -> None:
         self.alone = alone
         # Where a view has to be read first, a signal's handler may run in the callback.
-        self._get = _abi.st_get if alone and self.map in _MAPPED else partial(self.callbacks.call, _abi.st_get)
+        self._get = _abi.bare_get if alone and self.map in _MAPPED else partial(self.callbacks.call, _abi.bare_get)
 
     def view(self, name: str) -> Array:
         """See `File.__getitem__`."""
         try:
             raw = encoded(name)  # not by _look_up: this is what a loop over tensors calls
             tensor = _Tensor()
-            status = self._get(self.handle, raw, len(raw), tensor)
+            status = self._get(self.handle, raw, SIZES[len(raw)], byref(tensor))
             if status:
                 raise error(status)
             dtype = WHOLE[tensor.dtype]
@@ -122,7 +127,7 @@ class Pin:
         try:
             raw = encoded(name)
             tensor = _Tensor()
-            status = self._get(self.handle, raw, len(raw), tensor)
+            status = self._get(self.handle, raw, SIZES[len(raw)], byref(tensor))
             if status:
                 raise error(status)
             return tensor
@@ -218,16 +223,19 @@ class Pin:
             del self
 
     def form(self, name: str) -> Form:
-        """After some, those of all tensors are at hand: it is likely that most are asked for."""
+        """After some, and at once where names were listed, those of all tensors are at hand: it is likely that most are
+        asked for."""
         try:
             raw = encoded(name)
             found = self.forms.get(name)
             if found is None:
+                self._asked += 1
+                if (self._asked == _SOME or self._names) and not self.forms and self._header_size:
+                    self.forms = dict(zip(self.names(), all_forms(self.handle)[0]))
+                    found = self.forms.get(name)
+            if found is None:
                 tensor = describe(self.handle, raw)
                 found = tensor.dtype, tensor.shape
-                self._asked += 1
-                if self._asked == _SOME and _abi.st_shard_count(self.handle) == 1:
-                    self.forms = dict(zip(self.names(), all_forms(self.handle)[0]))
             return found
         finally:
             del self
@@ -237,7 +245,13 @@ class Pin:
             if not self.alone:  # all files are opened for that
                 self.call(_abi.st_names, None, ctypes.c_size_t())
                 self._settle(self._quiet)
-            return names(self.handle, self._header_size)
+            if self._names:
+                return iter(self._names)
+            every = names(self.handle, self._header_size)
+            if 0 < self._header_size <= _FEW:
+                self._names = list(every)
+                return iter(self._names)
+            return every
         finally:
             del self
 

@@ -43,7 +43,7 @@ _MEMORY: Any = ctypes.cast(8, ctypes.POINTER(ctypes.c_uint64))
 
 
 #: Bytes that each object of Python's begins with. In an array of numpy's the address of its elements comes next, by the
-#: ABI that extension modules are compiled with. To look there takes half the time of `address`.
+#: ABI that extension modules are compiled with. To look there takes half the time of other ways.
 _HEAD = object.__basicsize__
 _sample = np.empty(1)
 _ADDRESS_FIRST: bool = (
@@ -53,7 +53,11 @@ _ADDRESS_FIRST: bool = (
 
 
 def address(array: Any) -> int:
-    """Where the elements of an array of numpy's lie."""
+    """Where the elements of an array of numpy's lie. Not by its buffer, if that can be: the array then keeps 80 bytes
+    about it for as long as it lives."""
+    if _ADDRESS_FIRST and type(array) is np.ndarray:
+        found: int = _MEMORY[(id(array) + _HEAD) // 8 - 1]
+        return found
     try:
         return _addressof(_lay_over(array))  # a third of the time that the other way takes
     except (TypeError, ValueError, BufferError):  # read-only, empty, of a type that Python has not
@@ -96,58 +100,74 @@ def describe_each(handle: Handle, raw: Sequence[bytes]) -> Rows:
     return rows
 
 
-def shapes(rows: Rows) -> list[tuple[int, ...]]:
-    """As long as the handle that described them lives."""
-    starts = (rows["shape"] // 8 - 1).tolist()
-    return [tuple(_MEMORY[start : start + rank]) for start, rank in zip(starts, rows["rank"].tolist())]
+def shapes(rows: Rows, of_one_file: bool = False) -> list[tuple[int, ...]]:
+    """As long as the handle that described them lives. of_one_file: their shapes lie in one array."""
+    starts, ranks = rows["shape"].tolist(), rows["rank"].tolist()
+    if of_one_file and starts:
+        first = min(starts)
+        end = max([start + 8 * rank for start, rank in zip(starts, ranks)])
+        if end - first <= 64 * len(starts):
+            extents = tuple(_MEMORY[first // 8 - 1 : end // 8 - 1])
+            begins = [(start - first) // 8 for start in starts]
+            return [extents[begin : begin + rank] for begin, rank in zip(begins, ranks)]
+    return [tuple(_MEMORY[start // 8 - 1 : start // 8 - 1 + rank]) for start, rank in zip(starts, ranks)]
+
+
+#: Where in an st_tensor, in 64-bit words: its dtype and rank, its shape, data and size.
+_WORDS = ctypes.sizeof(_abi.Tensor) // 8
+_FORM, _SHAPE, _DATA, _NBYTES = (
+    getattr(_abi.Tensor, name).offset // 8 for name in ("dtype", "shape", "data", "nbytes")
+)
 
 
 class Columns:
-    """Tensors to be written: what each will be in the file, and where its bytes lie."""
+    """Tensors to be written, as many as was said: what each will be in the file, and where its bytes lie. They are put
+    where C will look for them, because what grows meanwhile leaves holes in memory."""
 
-    __slots__ = ("dtypes", "ranks", "shapes", "extents", "known", "sizes", "addresses")
+    __slots__ = ("rows", "extents", "known", "_words", "_end")
 
-    def __init__(self) -> None:
-        self.dtypes = array("I")
-        self.ranks = array("Q")
-        self.shapes = array("Q")  # where each begins in
+    def __init__(self, count: int = 0) -> None:
+        memory = bytearray(count * _WORDS * 8)
+        self.rows: Rows = np.frombuffer(memory, TENSOR) if count else np.empty(0, TENSOR)
         self.extents = array("Q")  # shapes, one behind the other, each once
         self.known: dict[tuple[int, ...], int] = {}  # which, and where they begin
-        self.sizes = array("Q")
-        self.addresses = array("Q")
+        self._words = memoryview(memory).cast("Q")
+        self._end = 0  # of what was added
 
     def add(self, dtype: int, shape: Sequence[int], nbytes: int, address: int) -> None:
-        self.dtypes.append(dtype)
-        self.ranks.append(len(shape))
         shape = tuple(shape)
         begin = self.known.get(shape)
         if begin is None:
             begin = self.known[shape] = len(self.extents)
             self.extents.extend(shape)
-        self.shapes.append(begin)
-        self.sizes.append(nbytes)
-        self.addresses.append(address)
+        words, at = self._words, self._end
+        words[at + _FORM] = dtype | len(shape) << 32
+        words[at + _SHAPE] = begin
+        words[at + _DATA] = address
+        words[at + _NBYTES] = nbytes
+        self._end = at + _WORDS
+
+    @property
+    def sizes(self) -> list[int]:
+        found: list[int] = self.rows["nbytes"].tolist()
+        return found
 
     def take_rows(self, names: Iterable[str]) -> tuple[Rows, Any]:
-        """For C, with these names; and the memory that they point into. The columns are empty then."""
+        """For C, with these names; and the memory that they point into. Once."""
         text, lengths = _packed(list(names))
-        rows = np.zeros(len(lengths), TENSOR)
+        rows = self.rows
         rows["name_len"] = lengths
         rows["name"] = _starts(lengths + np.uint64(1)) + np.uint64(address(text))
-        rows["rank"] = self.ranks
         extents = np.array(self.extents, np.uint64)
-        rows["shape"] = np.array(self.shapes, np.uint64) * np.uint64(extents.itemsize) + np.uint64(address(extents))
-        rows["dtype"] = self.dtypes
-        rows["nbytes"] = self.sizes
-        rows["data"] = self.addresses
-        Columns.__init__(self)
+        rows["shape"] *= np.uint64(extents.itemsize)
+        rows["shape"] += np.uint64(address(extents))
         return rows, (text, extents)
 
 
 def _packed(names: list[str]) -> "tuple[Rows, np.ndarray[Any, np.dtype[np.uint64]]]":
     """Names in UTF-8, each with a NUL behind it; and the length of each."""
     try:
-        text = "\0".join(names) + "\0"
+        text = "\0".join([*names, ""])
         raw = text.encode() if names else b""
     except (TypeError, UnicodeEncodeError):
         for name in names:

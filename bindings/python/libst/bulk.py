@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from ctypes import c_void_p
+from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO, Optional, Union
 
 import numpy as np
 
 from . import _abi
+from ._abi import SIZES
 from ._callbacks import Progress
 from ._index import cut
 from ._names import encoded, index_of
@@ -29,7 +31,7 @@ _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
 _LONG = 1 << 20  # bytes of neighbours that are worth a page's alignment
 
-_read = _abi.st_read
+_brief_read = _abi.bare_read
 
 # By number.
 _ITEMSIZES = np.array([1 if dtype is None else dtype.itemsize for dtype in NUMPY])
@@ -112,11 +114,11 @@ def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
             place = address(out)
         raw, nbytes = name.encode(), out.nbytes
         if nbytes <= BRIEF and pin.alone:
-            status = _read(pin.handle, raw, len(raw), place, nbytes, None)
+            status = _brief_read(pin.handle, raw, SIZES[len(raw)], c_void_p(place), SIZES[nbytes], None)
             if status:
                 raise error(status)
         else:
-            pin.call(_read, raw, len(raw), place, nbytes, None)
+            pin.call(_abi.st_read, raw, len(raw), place, nbytes, None)
         return out
     finally:
         del pin
@@ -136,10 +138,11 @@ def read_many(
         else:
             wanted = list(dict.fromkeys(names))
             rows = describe_each(pin.handle, [encoded(name) for name in wanted])
-        places, size = _places(rows, names is None and _abi.st_shard_count(pin.handle) == 1)
+        of_one_file = _abi.st_shard_count(pin.handle) == 1
+        places, size = _places(rows, names is None and of_one_file)
         block, start = _block(size)
         requests, where = _requests(rows, places + (address(block) + start), rows["nbytes"])
-        arrays = dict(zip(wanted, _laid_out(_forms(rows), block, places + start)))
+        arrays = dict(zip(wanted, _laid_out(_forms(rows, of_one_file), block, places + start)))
         del rows, places, wanted  # which take memory, and reading takes its own
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
         return arrays
@@ -164,20 +167,20 @@ def _fill(pin: Pin, given: Mapping[str, Array], progress: Optional[Progress]) ->
 def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progress]) -> list[Array]:
     """Each a name and an index, as a slice takes it."""
     try:
-        number = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in parts))}
-        rows = describe_each(pin.handle, [encoded(name) for name in number])
-        forms = list(zip(rows["dtype"].tolist(), shapes(rows)))
+        names = list(dict.fromkeys([name for name, _ in parts]))
+        rows = describe_each(pin.handle, [encoded(name) for name in names])
+        forms = zip(names, range(len(names)), rows["dtype"].tolist(), shapes(rows))
+        known = {name: (i, shape, _BITS[dtype], NUMPY[dtype], dtype in PACKED) for name, i, dtype, shape in forms}
         of, ranges, counts, sizes, found = [], [], [], [], []
         for name, index in parts:
-            i = number[name]
-            dtype, shape = forms[i]
+            i, shape, bits, dtype, is_packed = known[name]
             packed, count, shape, _ = cut(index, shape)
-            nbytes = math.prod(shape) * _BITS[dtype] // 8  # where that cuts a byte the library will not read
+            nbytes = prod(shape) * bits // 8  # where that cuts a byte the library will not read
             of.append(i)
             ranges.append(packed)
             counts.append(count)
             sizes.append(nbytes)
-            found.append(((nbytes,) if dtype in PACKED else shape, NUMPY[dtype]))
+            found.append(((nbytes,) if is_packed else shape, dtype))
         lengths = np.array(sizes, np.int64)
         padded = lengths + -lengths % _ALIGNMENT
         places = np.cumsum(padded) - padded
@@ -238,9 +241,9 @@ def _laid_out(
     return [array(shape, dtype, memory, place) for (shape, dtype), place in zip(forms, places.tolist())]
 
 
-def _forms(rows: Rows) -> Iterator[tuple[tuple[int, ...], Any]]:
+def _forms(rows: Rows, of_one_file: bool = False) -> Iterator[tuple[tuple[int, ...], Any]]:
     """The shape and dtype of an array that holds each."""
-    numbers, each = rows["dtype"].tolist(), shapes(rows)
+    numbers, each = rows["dtype"].tolist(), shapes(rows, of_one_file)
     if not PACKED.isdisjoint(numbers):
         sizes = rows["nbytes"].tolist()
         each = [(n,) if number in PACKED else shape for shape, number, n in zip(each, numbers, sizes)]

@@ -49,7 +49,7 @@ def save(
     A file that is replaced hands on its mode, owner, ACL and attributes. Raises FormatError (nobody could read
     it), BusyError, StorageError (no space, no such folder, forbidden): nothing changed.
     """
-    columns, ready = columns_of(tensors.values())
+    columns, ready = columns_of(tensors)
     sizes = None if ready else columns.sizes
     given = _Given(tensors, columns, metadata)
     steps = _Steps(progress, sum(sizes or ()))

@@ -1,9 +1,11 @@
 """Read a part of a tensor, and only the bytes of that part."""
 
 import ctypes
+from ctypes import c_void_p
 from typing import Any
 
 from . import _abi
+from ._abi import SIZES
 from ._forms import Form
 from ._handle import Handle
 from ._index import cut
@@ -12,7 +14,7 @@ from ._rows import new_array
 from .dtypes import BYTES, NAMES, WHOLE
 from .errors import error
 
-_read_slice = _abi.st_read_slice
+_brief_read = _abi.bare_read_slice
 
 
 class TensorSlice:
@@ -89,11 +91,13 @@ class TensorSlice:
             out, address = new_array(shape, dtype)
             nbytes = out.nbytes
             if is_one_run and nbytes <= BRIEF and self._pin.alone:
-                status = _read_slice(self._pin.handle, raw, len(raw), ranges, count, address, nbytes, None)
+                handle, place = self._pin.handle, c_void_p(address)
+                status = _brief_read(handle, raw, SIZES[len(raw)], ranges, SIZES[count], place, SIZES[nbytes], None)
+                del handle  # see _pin.py
                 if status:
                     raise error(status)
             else:
-                self._pin.call(_read_slice, raw, len(raw), ranges, count, address, nbytes, None)
+                self._pin.call(_abi.st_read_slice, raw, len(raw), ranges, count, address, nbytes, None)
             return out
         finally:
             del self

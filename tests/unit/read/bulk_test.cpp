@@ -56,6 +56,55 @@ TEST_F(BulkTest, NothingToReadIsNoRead) {
   EXPECT_EQ(env.reads, 0u);
 }
 
+class GapTest : public testing::ReadScene {
+ protected:
+  // Pages, every third of the file: the gaps between them are two pages long.
+  Result<BulkDone> every_third_page() {
+    Strategy how = strategy(1, false);
+    how.gap = 8 * KiB;
+    how.memory_gap = 4 * KiB;
+    std::vector<Wanted> wanted;
+    for (uint64_t at = 0; at + 4096 < bytes.size(); at += uint64_t{3} * 4096) wanted.push_back(want(at, 4096, 0));
+    sum = wanted.size() * 4096;
+    env.questions = 0;
+    auto done = read(wanted, how);
+    expect_read(wanted);
+    return done;
+  }
+  uint64_t sum = 0;
+};
+
+TEST_F(GapTest, GapsOfWhatIsInMemoryAreNotRead) {
+  env.on_mincore = [](size_t) { return 1; };
+  auto done = every_third_page();
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->bytes, sum);
+  EXPECT_EQ(done->requests, sum / 4096);
+  EXPECT_LE(env.questions, 8u);
+}
+
+TEST_F(GapTest, GapsAreReadThroughWhereAPlaceIsNotInMemoryOrNobodyTells) {
+  for (int answer : {0, -ENOSYS})
+    for (size_t of : {0, 3, 7}) {
+      env.on_mincore = [&](size_t question) { return question == of ? answer : 1; };
+      auto done = every_third_page();
+      ASSERT_TRUE(is_ok(done));
+      EXPECT_GT(done->bytes, sum + MiB) << of;
+      EXPECT_LT(done->requests, sum / 4096 / 2) << of;
+    }
+}
+
+TEST_F(GapTest, NobodyIsAskedWhereTheGapsAreFew) {
+  Strategy how = strategy(1, false);
+  how.gap = 8 * KiB;
+  how.memory_gap = 4 * KiB;
+  std::vector<Wanted> wanted = {want(0, 4096, 0), want(uint64_t{3} * 4096, 4096, 0)};
+  auto done = read(wanted, how);
+  ASSERT_TRUE(is_ok(done));
+  EXPECT_EQ(done->bytes, uint64_t{4} * 4096);
+  EXPECT_EQ(env.questions, 0u);
+}
+
 // In another language each time is a callback, which takes longer than a small read.
 TEST_F(BulkTest, ProgressOfManySmallRequestsIsToldNowAndThen) {
   Strategy how = strategy(1, false);

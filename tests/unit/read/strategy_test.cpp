@@ -38,6 +38,7 @@ TEST_F(StrategyTest, EachStorageHasItsHabitAndSaysWhy) {
     EXPECT_EQ(s->direct, row.storage == Storage::local ? Direct::automatic : Direct::off);
     EXPECT_GE(s->block, 1u << 20);
     EXPECT_EQ(s->block % 4096, 0u);
+    EXPECT_LE(s->memory_gap, s->gap);
     EXPECT_LE(s->gap, s->block);
     EXPECT_NE(s->reason.find("testfs"), std::string::npos);
     EXPECT_NE(s->reason.find(os::storage_name(row.storage)), std::string::npos);

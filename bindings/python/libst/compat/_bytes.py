@@ -132,7 +132,7 @@ def serialize_file(
     path leads to the old file, or to none. The mode is that of the file replaced, or as umask has it. A symbolic link
     is replaced, and not what it leads to, which in the Hub's cache other revisions share."""
     _check(tensor_dict, metadata)
-    columns = Columns()
+    columns = Columns(len(tensor_dict))
     for tensor in tensor_dict.values():
         columns.add(_NUMBERS[tensor._dtype], tensor._shape, tensor._data_len, tensor._data_ptr)
     write_columns(tensor_dict, columns, filename, metadata)

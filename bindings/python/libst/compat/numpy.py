@@ -33,7 +33,7 @@ def save_file(
         serialize_file(_flatten(tensor_dict, kept), filename, metadata=metadata)
         return
     check_metadata(metadata)
-    write_columns(tensor_dict, columns_of(tensor_dict.values())[0], filename, metadata)
+    write_columns(tensor_dict, columns_of(tensor_dict)[0], filename, metadata)
 
 
 def load(data: bytes) -> dict[str, Array]:
