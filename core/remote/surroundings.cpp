@@ -1,15 +1,40 @@
 #include "remote/surroundings.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <iterator>
 
-#include "remote/credentials/program.h"
 #include "remote/url.h"
 
 namespace st::remote {
+namespace {
+
+// Other processes read it at any moment: they find the old file, or the new one.
+bool replace_privately(const std::string &path, const std::string &text) {
+  std::string beside = path + ".XXXXXX";
+  const int file = mkostemp(beside.data(), O_CLOEXEC);  // with mode 0600
+  if (file < 0) return false;
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t n = write(file, text.data() + written, text.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    written += static_cast<size_t>(n);
+  }
+  const bool closed = close(file) == 0;
+  if (closed && written == text.size() && rename(beside.c_str(), path.c_str()) == 0) return true;
+  unlink(beside.c_str());
+  return false;
+}
+
+}  // namespace
 
 Surroundings Surroundings::of_process() {
   static auto *const kept = new KeptCredentials;  // for good: handles may live until the process ends
@@ -23,7 +48,8 @@ Surroundings Surroundings::of_process() {
             if (!in) return std::nullopt;
             return std::string(std::istreambuf_iterator<char>(in), {});
           },
-          [](const std::vector<std::string> &words) { return run_program(words, 60000); },
+          replace_privately,
+          run_program,
           {},
           [] { return static_cast<int64_t>(time(nullptr)); },
           kept};

@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "remote/ascii.h"
 #include "remote/credentials/ask.h"
 #include "remote/credentials/credentials.h"
+#include "remote/credentials/program.h"
 
 namespace st::remote {
 
@@ -17,7 +17,9 @@ struct Surroundings {
   // An empty variable is none.
   std::function<std::optional<std::string>(const std::string &name)> variable;
   std::function<std::optional<std::string>(const std::string &path)> file;
-  std::function<Result<std::string>(const std::vector<std::string> &words)> run = {};
+  // Puts a file that is there in its place whole, for this user alone. False: it stayed as it was.
+  std::function<bool(const std::string &path, const std::string &text)> keep_secret = {};
+  std::function<Result<std::string>(const Program &program)> run = {};
   Ask ask = {};
   std::function<int64_t()> unix_time = {};
   KeptCredentials *kept = nullptr;  // outlives what asks by them, which has a copy of all this; null: nothing is kept

@@ -1,10 +1,12 @@
-// What a server may answer: any bytes as the lines of a head, and any as the body of a refusal. No answer brings bytes
-// that it does not name, leads to where libst does not go, takes a token to another host, or shows a secret.
+// What a server may answer: any bytes as the lines of a head, and any as the body of a refusal, or of a service that
+// gives keys. No answer brings bytes that it does not name, leads to where libst does not go, takes a token to another
+// host, or shows a secret.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
 
 #include "remote/checksum.h"
+#include "remote/credentials/aws_login.h"
 #include "remote/error_body.h"
 #include "remote/judge.h"
 #include "remote/site.h"
@@ -17,17 +19,98 @@ using namespace st::remote;
 
 const std::string token = "hf_a_token_that_stays";
 
-std::shared_ptr<const Site> site_for(const std::string &url) {
-  const Surroundings from{
+// Without a network and programs.
+Surroundings nowhere() {
+  return {
       .variable = [](const std::string &name) -> std::optional<std::string> {
         if (name == "HF_TOKEN") return token;
         return std::nullopt;
       },
       .file = [](const std::string &) { return std::nullopt; },
+      .keep_secret = [](const auto &, const auto &) { return false; },
       .run = [](const auto &) -> Result<std::string> { return fail(Status::permission, "there are no programs"); },
       .ask = [](const Question &) { return Answer{.cut = Cut::unreachable, .why = "there is no network"}; },
       .unix_time = [] { return int64_t{0}; }};
-  return *site_of(url, from);
+}
+
+std::shared_ptr<const Site> site_for(const std::string &url) {
+  return *site_of(url, nowhere());
+}
+
+// A user who has keys of this kind: a variable or two, a file, and what is asked with them.
+struct User {
+  const char *url;
+  std::vector<std::pair<std::string, std::string>> variables;
+  std::string file;
+};
+
+const User users[] = {
+    {"s3://b/k", {{"AWS_WEB_IDENTITY_TOKEN_FILE", "/f"}, {"AWS_ROLE_ARN", "r"}}, "jwt"},
+    {"s3://b/k",
+     {{"AWS_CONFIG_FILE", "/f"}},
+     "[default]\nrole_arn=r\nsource_profile=default\naws_access_key_id=a\naws_secret_access_key=b"},
+    {"s3://b/k", {{"AWS_CONFIG_FILE", "/f"}}, "[default]\ncredential_process = p"},
+    {"s3://b/k", {{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/"}}, ""},
+    {"s3://b/k", {}, ""},
+    {"gs://b/k", {{"GOOGLE_APPLICATION_CREDENTIALS", "/f"}}, R"({"type":"authorized_user"})"},
+    {"gs://b/k",
+     {{"GOOGLE_APPLICATION_CREDENTIALS", "/f"}, {"GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1"}},
+     R"({"type":"external_account","token_url":"https://sts","credential_source":{"executable":{"command":"p"}},)"
+     R"("service_account_impersonation_url":"https://iam"})"},
+    {"gs://b/k",
+     {{"GOOGLE_APPLICATION_CREDENTIALS", "/f"}},
+     R"({"type":"external_account","token_url":"https://sts","credential_source":{"url":"https://x"}})"},
+    {"gs://b/k", {}, ""},
+    {"az://c/b", {{"AZURE_STORAGE_ACCOUNT", "a"}}, ""},
+};
+
+void check_sentence(const std::string &sentence) {
+  REQUIRE(sentence.size() <= 2000, sentence.size());
+  REQUIRE(std::none_of(sentence.begin(), sentence.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }),
+          in_quotes(sentence));
+}
+
+// All that gives keys says this. There are keys, none, or a sentence.
+void check_keys(const Answer &answer) {
+  for (const User &user : users) {
+    Surroundings from = nowhere();
+    from.variable = [&](const std::string &name) -> std::optional<std::string> {
+      for (const auto &[known, value] : user.variables)
+        if (known == name) return value;
+      return std::nullopt;
+    };
+    from.file = [&](const std::string &path) -> std::optional<std::string> {
+      if (path == "/f") return user.file;
+      return std::nullopt;
+    };
+    from.run = [&](const auto &) -> Result<std::string> { return answer.text; };
+    from.ask = [&](const Question &) { return answer; };
+    const auto site = site_of(user.url, from);
+    if (!site) check_sentence(site.error().message);
+  }
+}
+
+// A login that is renewed by this answer. What is kept of it is a document again.
+void check_login(const Answer &answer) {
+  Surroundings from = nowhere();
+  from.file = [](const std::string &) {
+    return std::optional<std::string>(R"({"accessToken":"a","refreshToken":"r","clientId":"c","clientSecret":"s",)"
+                                      R"("registrationExpiresAt":"2000-01-01T00:00:00Z"})");
+  };
+  from.ask = [&](const Question &) { return answer; };
+  std::string kept;
+  from.keep_secret = [&](const auto &, const std::string &text) {
+    kept = text;
+    return true;
+  };
+  const auto renewed = token_of({"/f", "p", "https://start", "r", "https://oidc"}, from, 0);
+  if (!renewed) {
+    check_sentence(renewed.error().message);
+    return;
+  }
+  const auto again = Json::parse(kept);
+  REQUIRE(again && again->text("/accessToken") == renewed->shown_to_the_store(), in_quotes(kept));
+  REQUIRE(again->text("/clientSecret") == "s", in_quotes(kept));
 }
 
 void check_range(std::string_view field) {
@@ -122,6 +205,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     at = end + 1;
   }
   check_body(answer.text);
+  check_keys(answer);
+  check_login(answer);
   check_range(answer.head.field("content-range"));
   static_cast<void>(checksum_of(answer.head));
   for (const auto &site : {hub, store, plain}) {

@@ -12,6 +12,7 @@ import libst
 import pytest
 from conftest import KEYS, check, fails, no_secret_in, put_to_google, stctl
 from libst import Status
+from token_services import ENDS
 
 
 def write(path, text):
@@ -27,6 +28,7 @@ class Aws:
         self._home, self._set, self._tokens = home, environment.setenv, tokens
         self._set("AWS_ENDPOINT_URL_STS", tokens.url)
         self._set("AWS_ENDPOINT_URL_SSO", tokens.url)
+        self._set("AWS_ENDPOINT_URL_SSO_OIDC", tokens.url)
 
     def _config(self, text):
         write(self._home / ".aws" / "config", text)
@@ -54,8 +56,16 @@ class Aws:
             "[default]\nsso_session = s\nsso_account_id = 1\nsso_role_name = r\n"
             "[sso-session s]\nsso_start_url = https://start\nsso_region = us-east-1\n"
         )
-        login = {"accessToken": "a-token", "expiresAt": "2099-01-01T00:00:00Z"}
-        write(self._home / ".aws/sso/cache" / f"{hashlib.sha1(b's').hexdigest()}.json", json.dumps(login))
+        self._log_in(accessToken="a-token", expiresAt=ENDS)
+
+    def _log_in(self, **login):
+        self.login = self._home / ".aws/sso/cache" / f"{hashlib.sha1(b's').hexdigest()}.json"
+        write(self.login, json.dumps(login))
+
+    def sso_that_has_ended(self):
+        self.sso()
+        old = {"accessToken": "old", "expiresAt": "2020-01-01T00:00:00Z", "refreshToken": "another-secret"}
+        self._log_in(**old, clientId="c", clientSecret="hidden", registrationExpiresAt=ENDS)
 
     def process(self):
         program = f"print('''{self._tokens.json_keys(Version=1)}''')"
@@ -75,7 +85,7 @@ def aws(tmp_path, monkeypatch, tokens):
     return Aws(tmp_path, monkeypatch, tokens)
 
 
-SERVICES = ["role", "web_identity", "sso", "container", "instance"]
+SERVICES = ["role", "web_identity", "sso", "sso_that_has_ended", "container", "instance"]
 
 
 @pytest.mark.parametrize("origin", ["profile", "process", *SERVICES])
@@ -182,6 +192,41 @@ def test_a_service_account_of_google(google_store, tokens, tmp_path, monkeypatch
     write(tmp_path / "account.json", json.dumps(account))
     with fails(Status.PERMISSION, match="'me@x' has no private key"):
         libst.open("gs://models/model.safetensors")
+
+
+def test_a_login_that_was_renewed_is_there_for_the_next_process(gateway, aws, tokens, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", gateway)
+    aws.sso_that_has_ended()
+    for asked in (["/token", "/federation"], ["/federation"]):
+        tokens.asked.clear()
+        ran = stctl("ls", "s3://models/model.safetensors")
+        assert ran.returncode == 0, ran
+        assert ["/" + path.split("/")[1] for _, path, *_ in tokens.asked] == asked
+    kept = json.loads(aws.login.read_text())
+    assert (kept["accessToken"], kept["refreshToken"], kept["clientSecret"]) == ("a-token", "another-token", "hidden")
+    assert aws.login.stat().st_mode & 0o777 == 0o600
+    assert [*aws.login.parent.iterdir()] == [aws.login]
+
+
+def test_an_account_of_google_whose_program_says_the_token(google_store, tokens, tmp_path, monkeypatch):
+    """fake-gcs-server takes any token, so what the token's service was asked is looked at."""
+    said = {"version": 1, "success": True, "token_type": "urn:ietf:params:oauth:token-type:jwt", "id_token": "hidden"}
+    program = f"import json, os; print(json.dumps({said} | {{'expiration_time': 4070908800}}))"
+    account = {
+        "type": "external_account",
+        "audience": "//a",
+        "subject_token_type": "urn:t",
+        "token_url": f"{tokens.url}/token",
+        "credential_source": {"executable": {"command": shlex.join([sys.executable, "-c", program])}},
+    }
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", write(tmp_path / "account.json", json.dumps(account)))
+    tokens.refuse = 401
+    with fails(Status.PERMISSION, match="set GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES=1"):
+        libst.open("gs://models/model.safetensors")
+    monkeypatch.setenv("GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1")
+    with fails(Status.PERMISSION, match="Google's STS answered 401 access_denied"):
+        libst.open("gs://models/model.safetensors")
+    assert "subject_token=hidden&subject_token_type=urn%3At" in tokens.asked[0][3]
 
 
 def test_an_object_of_google_that_is_replaced(google_store, arrays, folder, monkeypatch):

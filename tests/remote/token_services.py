@@ -52,6 +52,10 @@ class TokenServices:
         return json.dumps({"AccessKeyId": self._keys[0], "SecretAccessKey": self._keys[1], "Expiration": ENDS, **more})
 
     def _answer(self, path, fields, body):
+        if path == "/token" and body.startswith("{"):
+            knows = json.loads(body).get("refreshToken") == "another-secret"
+            renewed = {"accessToken": "a-token", "expiresIn": 3600, "refreshToken": "another-token"}
+            return 200 if knows else 400, json.dumps(renewed)
         form = dict(urllib.parse.parse_qsl(body))
         if "Action" in form:
             proves = form.get("WebIdentityToken") == "a-token" or "/sts/aws4_request" in (fields["Authorization"] or "")

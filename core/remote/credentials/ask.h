@@ -32,7 +32,7 @@ Ask asks_by(NewTransport new_transport);
 
 // "a=b&c=d", encoded. Parts without a value are left out.
 std::string form(std::initializer_list<std::pair<std::string_view, std::string_view>> parts);
-// A POST of a form.
+// A POST of a form; another kind of body has another content-type.
 Question post(std::string url, std::string form);
 Question get(std::string url, std::vector<std::string> fields);
 

@@ -10,7 +10,7 @@ Origin credential_process(const Surroundings &from, const std::string &profile, 
   return {text("process ", command), [=](int64_t) -> Result<Granted> {
             const auto words = words_of(command);
             if (words.empty()) return fail(Status::permission, by, " is no command");
-            auto said = from.run(words);
+            auto said = from.run({words});
             if (!said) return fail(Status::permission, by, " gave no keys: ", said.error().message);
             const auto json = Json::parse(*said);
             wipe(*said);

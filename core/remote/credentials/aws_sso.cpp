@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 
 #include "remote/credentials/aws_keys.h"
-#include "remote/credentials/times.h"
+#include "remote/credentials/aws_login.h"
 #include "remote/sigv4.h"
 #include "remote/url.h"
 
@@ -17,6 +17,10 @@ std::string sha1_hex(const std::string &text) {
   return hex_of({reinterpret_cast<const char *>(digest), sizeof digest});
 }
 
+std::string own_or_amazons(const Surroundings &from, const char *own, const char *service, const std::string &region) {
+  return without_slash(from.variable(own).value_or(amazon(service, region)));
+}
+
 }  // namespace
 
 Result<Origin> sso(const Surroundings &from, const AwsProfiles &profiles, const std::string &profile) {
@@ -28,23 +32,20 @@ Result<Origin> sso(const Surroundings &from, const AwsProfiles &profiles, const 
   if (start.empty() || region.empty() || account.empty() || role.empty())
     return fail(Status::permission, "the AWS profile ", in_quotes(profile),
                 " wants sso_start_url, sso_region, sso_account_id and sso_role_name; `aws configure sso` writes them");
-  const std::string file = text(from.variable("HOME").value_or(""), "/.aws/sso/cache/",
-                                sha1_hex(session.empty() ? start : session), ".json");
-  const std::string endpoint =
-      without_slash(from.variable("AWS_ENDPOINT_URL_SSO").value_or(amazon("portal.sso", region)));
-  const std::string url = endpoint + "/federation/credentials?" + form({{"account_id", account}, {"role_name", role}});
-  const std::string log_in = "; run `aws sso login --profile " + profile + "`";
+  AwsLogin login{text(from.variable("HOME").value_or(""), "/.aws/sso/cache/",
+                      sha1_hex(session.empty() ? start : session), ".json"),
+                 profile};
+  if (!session.empty()) {
+    login.start_url = start;
+    login.region = region;
+    login.endpoint = own_or_amazons(from, "AWS_ENDPOINT_URL_SSO_OIDC", "oidc", region);
+  }
+  const std::string url = own_or_amazons(from, "AWS_ENDPOINT_URL_SSO", "portal.sso", region) +
+                          "/federation/credentials?" + form({{"account_id", account}, {"role_name", role}});
 
   return Origin{
-      text("sso ", url, " ", file), [=](int64_t now) -> Result<Granted> {
-        auto text = from.file(file);
-        const auto login = text ? Json::parse(*text) : std::nullopt;
-        if (text) wipe(*text);
-        const Secret token = login ? login->text("/accessToken") : "";
-        if (token.empty())
-          return fail(Status::permission, "nobody is logged in for the AWS profile ", in_quotes(profile), log_in);
-        if (parse_iso_time(login->text("/expiresAt")).value_or(0) <= now)
-          return fail(Status::permission, "the login of the AWS profile ", in_quotes(profile), " has ended", log_in);
+      text("sso ", url, " ", login.file), [=](int64_t now) -> Result<Granted> {
+        ST_TRY(const auto token, token_of(login, from, now));
         Answer answer = from.ask(get(url, {"x-amz-sso_bearer_token: " + token.shown_to_the_store()}));
         const auto json = json_of(answer);
         auto out = json ? keys_in(*json,

@@ -1,4 +1,4 @@
-// Workload identity federation: a token of another provider, from a file or a URL, becomes one of Google's.
+// Identity federation: a token of another provider, from a file, a URL or a program, becomes one of Google's.
 // https://google.aip.dev/auth/4117
 #include "remote/ascii.h"
 #include "remote/credentials/google_token.h"
@@ -12,6 +12,7 @@ constexpr std::string_view cloud_platform = "https://www.googleapis.com/auth/clo
 
 // The token that is exchanged: a text, or a part of a JSON document.
 Result<Secret> subject_token(const Surroundings &from, const Json &file) {
+  if (!file.text("/credential_source/executable/command").empty()) return token_of_program(from, file);
   const std::string path = file.text("/credential_source/file"), url = file.text("/credential_source/url");
   std::string said;
   if (!path.empty()) {
@@ -27,7 +28,7 @@ Result<Secret> subject_token(const Surroundings &from, const Json &file) {
       return refused_by("the service that the external account names", answer);
     said = std::move(answer.text);
   } else {
-    return fail(Status::permission, "the external account has a token from neither a file nor a URL");
+    return fail(Status::permission, "the external account has a token from neither a file, nor a URL, nor a program");
   }
   Secret token = std::string(trimmed(said));
   if (file.text("/credential_source/format/type") == "json") {
@@ -49,12 +50,16 @@ Result<Granted> external_account(const Surroundings &from, const Json &file) {
                   ", which is not encrypted");
   ST_TRY(const auto subject, subject_token(from, file));
   const int64_t now = from.unix_time();
+  // Of a person, whom no project has.
+  const std::string pays = file.text("/workforce_pool_user_project");
+  const std::string options = pays.empty() ? "" : json_of_texts({{"userProject", pays}});
   const Question question = post(url, form({{"grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"},
                                             {"audience", file.text("/audience")},
                                             {"scope", as.empty() ? google_scope : cloud_platform},
                                             {"requested_token_type", "urn:ietf:params:oauth:token-type:access_token"},
                                             {"subject_token", subject.shown_to_the_store()},
-                                            {"subject_token_type", file.text("/subject_token_type")}}));
+                                            {"subject_token_type", file.text("/subject_token_type")},
+                                            {"options", options}}));
   ST_TRY(auto exchanged, token_in(from.ask(question), now, "Google's STS", "the external account"));
   if (as.empty()) return exchanged;
 

@@ -16,6 +16,8 @@ Result<Origin> google_token(const Surroundings &from);
 
 // A token of an account of another kind of cloud or of a cluster: `file` is of the type external_account.
 Result<Granted> external_account(const Surroundings &from, const Json &file);
+// The token that it exchanges for one, where a program of the user's says it.
+Result<Secret> token_of_program(const Surroundings &from, const Json &file);
 
 inline constexpr std::string_view google_scope = "https://www.googleapis.com/auth/devstorage.read_only";
 

@@ -43,4 +43,31 @@ std::optional<int64_t> Json::number(std::string_view pointer) const {
   return failed == std::errc() && end == quoted.data() + quoted.size() ? std::optional(value) : std::nullopt;
 }
 
+std::optional<bool> Json::truth(std::string_view pointer) const {
+  bool value = false;
+  return document_->parsed.at_pointer(pointer).get(value) ? std::nullopt : std::optional(value);
+}
+
+std::string json_of_texts(std::initializer_list<std::pair<std::string_view, std::string_view>> parts) {
+  std::string out;
+  size_t longest = 2;
+  for (const auto &[name, value] : parts) longest += name.size() + 6 * value.size() + 6;
+  out.reserve(longest);  // a string that grows leaves its bytes behind
+  for (const auto &[name, value] : parts) {
+    if (value.empty()) continue;
+    out.append(out.empty() ? "{\"" : ",\"").append(name).append("\":\"");
+    for (const char c : value) {
+      if (c == '"' || c == '\\') out += '\\';
+      if (static_cast<unsigned char>(c) >= 0x20) {
+        out += c;
+        continue;
+      }
+      constexpr const char *digits = "0123456789abcdef";
+      out.append("\\u00").append(1, digits[c >> 4]).append(1, digits[c & 15]);
+    }
+    out += '"';
+  }
+  return out.append(out.empty() ? "{}" : "}");
+}
+
 }  // namespace st::remote

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace st::remote {
 
@@ -17,11 +19,15 @@ class Json {
   std::string text(std::string_view pointer) const;
   // A number, also one in quotes.
   std::optional<int64_t> number(std::string_view pointer) const;
+  std::optional<bool> truth(std::string_view pointer) const;
 
  private:
   struct Document;
   explicit Json(std::shared_ptr<const Document> document) : document_(std::move(document)) {}
   std::shared_ptr<const Document> document_;
 };
+
+// An object of these texts. Those that are empty are left out.
+std::string json_of_texts(std::initializer_list<std::pair<std::string_view, std::string_view>> parts);
 
 }  // namespace st::remote

@@ -21,11 +21,35 @@ namespace {
 
 constexpr size_t longest_output = 64u << 10;
 
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// As execve takes them, with the null at their end.
+std::vector<char *> pointers(const std::vector<std::string> &texts) {
+  std::vector<char *> out;
+  out.reserve(texts.size() + 1);
+  for (const std::string &one : texts) out.push_back(const_cast<char *>(one.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+std::vector<std::string> settings(const Variables &variables) {
+  std::vector<std::string> out;
+  for (const auto &[name, value] : variables) out.push_back(text(name, "=", value));
+  return out;
+}
+
+bool is_set_by(const Variables &variables, std::string_view setting) {
+  return std::any_of(variables.begin(), variables.end(), [&](const auto &variable) {
+    return variable.first == setting.substr(0, setting.find('='));
+  });
+}
+
 // A program under way, in a process group of its own, which ends with it.
 class Child {
  public:
-  Child(const std::vector<std::string> &words, uint64_t within_ms)
-      : name_(in_quotes(words[0])), until_(std::chrono::steady_clock::now() + std::chrono::milliseconds(within_ms)) {
+  explicit Child(const Program &program)
+      : name_(in_quotes(program.words[0])),
+        until_(std::chrono::steady_clock::now() + std::chrono::milliseconds(program.within_ms)) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
       failed_ = errno;
@@ -45,11 +69,14 @@ class Child {
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    std::vector<char *> arguments;
-    arguments.reserve(words.size() + 1);
-    for (const std::string &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
-    arguments.push_back(nullptr);
-    failed_ = posix_spawnp(&process_, arguments[0], &actions, &attributes, arguments.data(), environ);
+    const std::vector<char *> arguments = pointers(program.words);
+    const std::vector<std::string> own = settings(program.variables);
+    std::vector<char *> variables = pointers(own);
+    variables.pop_back();
+    for (char **other = environ; other && *other; ++other)
+      if (!is_set_by(program.variables, *other)) variables.push_back(*other);
+    variables.push_back(nullptr);
+    failed_ = posix_spawnp(&process_, arguments[0], &actions, &attributes, arguments.data(), variables.data());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
@@ -144,11 +171,11 @@ std::vector<std::string> words_of(std::string_view line) {
   return quote == 0 ? words : std::vector<std::string>();
 }
 
-Result<std::string> run_program(const std::vector<std::string> &words, uint64_t within_ms) {
-  if (words.empty()) return fail(Status::permission, "it names no program");
-  Child child(words, within_ms);
+Result<std::string> run_program(const Program &program) {
+  if (program.words.empty()) return fail(Status::permission, "it names no program");
+  Child child(program);
   if (child.failed() != 0)
-    return fail(Status::permission, in_quotes(words[0]), " cannot be run: ", std::strerror(child.failed()));
+    return fail(Status::permission, in_quotes(program.words[0]), " cannot be run: ", std::strerror(child.failed()));
   return child.output();
 }
 

@@ -1,9 +1,10 @@
-// Programs that give keys: credential_process.
+// Programs that give keys: credential_process, and those of Google's external accounts.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -14,8 +15,14 @@ namespace st::remote {
 // a quote does not end.
 std::vector<std::string> words_of(std::string_view line);
 
+struct Program {
+  std::vector<std::string> words;
+  std::vector<std::pair<std::string, std::string>> variables = {};  // beside those of this process
+  uint64_t within_ms = 60000;
+};
+
 // Runs it, without a shell, and gives what it writes to its standard output. Status permission: it failed, or took too
 // long.
-Result<std::string> run_program(const std::vector<std::string> &words, uint64_t within_ms);
+Result<std::string> run_program(const Program &program);
 
 }  // namespace st::remote

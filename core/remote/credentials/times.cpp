@@ -22,6 +22,13 @@ std::optional<int64_t> parse_iso_time(const std::string &text) {
   return std::string_view(rest) == "Z" || std::string_view(rest) == "UTC" ? std::optional(unix_time) : std::nullopt;
 }
 
+std::string iso_time(int64_t unix_time) {
+  const time_t moment = unix_time;
+  struct tm t = {};
+  char out[32];
+  return {out, std::strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&moment, &t))};
+}
+
 std::optional<int64_t> other_clock(const Answer &answer, int64_t unix_time) {
   constexpr int64_t near = 300;  // what STS lets pass
   const int code = answer.head.code;

@@ -11,6 +11,8 @@ namespace st::remote {
 
 // "2030-01-02T03:04:05Z", also with a fraction, with an offset as "+01:00", or with "UTC" as logins of SSO had it.
 std::optional<int64_t> parse_iso_time(const std::string &text);
+// "2030-01-02T03:04:05Z"
+std::string iso_time(int64_t unix_time);
 
 // A refusal by a server whose clock is more than five minutes from `unix_time`: what time it is there.
 std::optional<int64_t> other_clock(const Answer &answer, int64_t unix_time);

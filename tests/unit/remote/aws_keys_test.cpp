@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "remote/credentials/aws_login.h"
 #include "remote/credentials/program.h"
 #include "remote/simulated_store.h"
 #include "remote/site.h"
@@ -139,6 +140,89 @@ TEST(AwsKeysTest, ALoginOfSSOGivesKeysWhileItLasts) {
   EXPECT_THAT(of("", &services), HasSubstr("nobody is logged in"));
 }
 
+// A login of the session "s", which lies in a file that can be written.
+class RenewedLogin : public ::testing::Test {
+ protected:
+  // SHA-1 of "s".
+  const std::string cache = "/h/.aws/sso/cache/a0f1490a20d0211c997b44bc357e1972deab8ae3.json";
+  std::map<std::string, std::string> files = {
+      {"/c",
+       "[profile p]\nsso_session=s\nsso_account_id=1\nsso_role_name=r\n"
+       "[sso-session s]\nsso_start_url=https://start\nsso_region=eu-west-1\n"}};
+  Services services{
+      .answers = {{"portal.sso", says(200, R"({"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"canary",)"
+                                           R"("sessionToken":"t","expiration":1369357200000}})")},
+                  {"POST https://oidc.eu-west-1.amazonaws.com/token",
+                   says(200, R"({"accessToken":"new","expiresIn":28800,"refreshToken":"r\"2","tokenType":"Bearer"})")}}};
+
+  void log_in(const char *ends, const char *registered_until = "2013-06-24T00:00:00Z") {
+    files[cache] = text(R"({"startUrl":"https://start","region":"eu-west-1","accessToken":"old","expiresAt":")", ends,
+                        R"(","clientId":"c","clientSecret":"canary","refreshToken":"r\\1","registrationExpiresAt":")",
+                        registered_until, "\"}");
+  }
+  std::string asked() {
+    auto from = with({{"AWS_CONFIG_FILE", "/c"}, {"AWS_PROFILE", "p"}, {"HOME", "/h"}});
+    from.file = [this](const std::string &path) -> std::optional<std::string> {
+      const auto found = files.find(path);
+      return found == files.end() ? std::nullopt : std::optional(found->second);
+    };
+    from.keep_secret = [this](const std::string &path, const std::string &text) {
+      files[path] = text;
+      return true;
+    };
+    services.join(&from);
+    return asked_by(from);
+  }
+  std::string bearer() const { return SimulatedStore::field(services.asked.back(), "x-amz-sso_bearer_token"); }
+};
+
+TEST_F(RenewedLogin, IsAskedForNearItsEndAndKeptInTheFile) {
+  log_in("2013-05-24T00:16:00Z");
+  EXPECT_EQ(asked(), "SSO");
+  EXPECT_EQ(bearer(), "old");
+  for (const char *ends : {"2013-05-24T00:14:00Z", "2013-05-23T00:00:00Z"}) {
+    services.asked.clear();
+    log_in(ends);
+    EXPECT_EQ(asked(), "SSO");
+    EXPECT_EQ(bearer(), "new");
+    ASSERT_EQ(services.asked.size(), 2u);
+    EXPECT_EQ(services.asked[0].body,
+              R"({"grantType":"refresh_token","clientId":"c","clientSecret":"canary","refreshToken":"r\\1"})");
+    EXPECT_EQ(files[cache],
+              R"({"startUrl":"https://start","region":"eu-west-1","accessToken":"new","expiresAt":"2013-05-24T08:00:00Z",)"
+              R"("clientId":"c","clientSecret":"canary","registrationExpiresAt":"2013-06-24T00:00:00Z",)"
+              R"("refreshToken":"r\"2"})");
+    EXPECT_EQ(asked(), "SSO") << "the file is read again";
+    EXPECT_EQ(services.asked.size(), 3u);
+  }
+}
+
+TEST_F(RenewedLogin, ARefusalCountsAtTheEnd) {
+  services.answers[1].second = says(400, R"({"error":"invalid_grant","error_description":"too old"})");
+  log_in("2013-05-24T00:01:00Z");
+  EXPECT_EQ(asked(), "SSO");
+  EXPECT_EQ(bearer(), "old");
+  log_in("2013-05-23T00:00:00Z");
+  EXPECT_THAT(asked(), HasSubstr("has ended, and is not renewed: AWS's Identity Center, asked to renew the login, "
+                                 "answered 400 invalid_grant: too old; run `aws sso login --profile p`"));
+  log_in("2013-05-23T00:00:00Z", "2013-05-23T00:00:00Z");
+  services.asked.clear();
+  EXPECT_THAT(asked(), HasSubstr("has ended; run `aws sso login"));
+  EXPECT_TRUE(services.asked.empty()) << "what asks is not registered any more";
+}
+
+TEST_F(RenewedLogin, AnotherProcessMayBeFirst) {
+  log_in("2013-05-23T00:00:00Z");
+  auto from = with({});
+  from.file = [this](const std::string &path) { return std::optional(files[path]); };
+  from.ask = [this](const Question &) {
+    files[cache] = R"({"accessToken":"theirs","expiresAt":"2013-05-24T08:00:00Z"})";
+    return says(400, R"({"error":"invalid_grant"})");
+  };
+  const AwsLogin login{cache, "p", "https://start", "eu-west-1", "https://oidc"};
+  EXPECT_EQ(token_of(login, from, now)->shown_to_the_store(), "theirs");
+}
+
 TEST(AwsKeysTest, AContainersServiceGetsItsTokenAndNobodyElseDoes) {
   Services services{.answers = {{"GET http://169.254.170.2/v2/keys", says(200, keys_of("ECS"))},
                                 {"GET http://127.0.0.1:1/keys", says(200, keys_of("EKS"))}}};
@@ -186,8 +270,8 @@ TEST(AwsKeysTest, AProgramIsRunWithoutAShell) {
                    {{"/c", "[profile p]\ncredential_process = /bin/keys 'of a' \"b\\\"\" $(c) ''\n"}});
   std::vector<std::string> words;
   std::string said = keys_of("RUN");
-  from.run = [&](const std::vector<std::string> &given) -> Result<std::string> {
-    words = given;
+  from.run = [&](const Program &given) -> Result<std::string> {
+    words = given.words;
     return said;
   };
   EXPECT_EQ(asked_by(from), "RUN");
@@ -198,13 +282,14 @@ TEST(AwsKeysTest, AProgramIsRunWithoutAShell) {
 }
 
 TEST(ProgramTest, ItsOutputIsTakenIfItEndsWellAndInTime) {
-  EXPECT_EQ(*run_program({"/bin/echo", "a b"}, 60000), "a b\n");
-  EXPECT_THAT(run_program({"/bin/false"}, 60000).error().message, HasSubstr("exit status 1"));
-  EXPECT_THAT(run_program({"/no/such/program"}, 60000).error().message, HasSubstr("No such file"));
+  EXPECT_EQ(*run_program({{"/bin/echo", "a b"}}), "a b\n");
+  EXPECT_EQ(*run_program({{"/bin/sh", "-c", "echo $PATH $OTHER"}, {{"PATH", "p"}, {"OTHER", "o"}}}), "p o\n");
+  EXPECT_THAT(run_program({{"/bin/false"}}).error().message, HasSubstr("exit status 1"));
+  EXPECT_THAT(run_program({{"/no/such/program"}}).error().message, HasSubstr("No such file"));
   // Its children end with it, which would keep the output open.
-  EXPECT_THAT(run_program({"/bin/sh", "-c", "sleep 1000 & sleep 1000"}, 50).error().message, HasSubstr("in time"));
-  EXPECT_THAT(run_program({"/bin/sh", "-c", "exec >&-; sleep 1000"}, 50).error().message, HasSubstr("in time"));
-  EXPECT_THAT(run_program({"/bin/cat", "/dev/zero"}, 60000).error().message, HasSubstr("too much"));
+  EXPECT_THAT(run_program({{"/bin/sh", "-c", "sleep 1000 & sleep 1000"}, {}, 50}).error().message, HasSubstr("in time"));
+  EXPECT_THAT(run_program({{"/bin/sh", "-c", "exec >&-; sleep 1000"}, {}, 50}).error().message, HasSubstr("in time"));
+  EXPECT_THAT(run_program({{"/bin/cat", "/dev/zero"}}).error().message, HasSubstr("too much"));
 }
 
 }  // namespace

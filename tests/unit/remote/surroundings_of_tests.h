@@ -21,6 +21,7 @@ inline Surroundings with(std::map<std::string, std::string> variables, std::map<
     };
   };
   Surroundings out{in(variables), in(files)};
+  out.keep_secret = [](const auto &, const auto &) { return false; };
   out.run = [](const auto &) -> Result<std::string> { return fail(Status::permission, "there are no programs"); };
   out.ask = [](const Question &) { return Answer{.cut = Cut::unreachable, .why = "there is no network"}; };
   out.unix_time = [] { return now; };

@@ -106,6 +106,94 @@ TEST(GoogleTest, EachKindOfAccountIsKnown) {
   EXPECT_THAT(token_for_google(with({{"GOOGLE_APPLICATION_CREDENTIALS", "/none"}})), HasSubstr("cannot be read"));
 }
 
+// An external account whose program says what it is asked for.
+class ProgramOfGoogle : public ::testing::Test {
+ protected:
+  std::map<std::string, std::string> variables = {{"GOOGLE_APPLICATION_CREDENTIALS", "/f"},
+                                                  {"GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES", "1"}};
+  std::map<std::string, std::string> files;
+  Services services{
+      .answers = {{"subject_token=JWT", says(200, R"({"access_token":"X","expires_in":60})")},
+                  {"subject_token=KEPT", says(200, R"({"access_token":"K","expires_in":60})")},
+                  {"generateAccessToken", says(200, R"({"accessToken":"I","expireTime":"2013-05-24T01:00:00Z"})")}}};
+  std::string said = token("JWT", now + 60);
+  std::vector<Program> ran;
+
+  static std::string token(const char *jwt, int64_t ends) {
+    return text(R"({"version":1,"success":true,"token_type":"urn:ietf:params:oauth:token-type:jwt","id_token":")", jwt,
+                R"(","expiration_time":)", ends, "}");
+  }
+  std::string asked(const std::string &more = "", const std::string &beside = "") {
+    files["/f"] = text(R"({"type":"external_account","token_url":"https://sts","audience":"//a",)",
+                       R"("subject_token_type":"urn:t","credential_source":{"executable":{"command":"/bin/token 'of a')",
+                       "\"", more, "}}", beside, "}");
+    auto from = with(variables, files);
+    from.run = [this](const Program &program) -> Result<std::string> {
+      ran.push_back(program);
+      return said;
+    };
+    services.join(&from);
+    return token_for_google(from);
+  }
+};
+
+TEST_F(ProgramOfGoogle, SaysATokenIfItMayRun) {
+  using ::testing::ElementsAre;
+  using ::testing::Pair;
+  EXPECT_EQ(asked(R"(,"timeout_millis":5000)",
+                  R"(,"service_account_impersonation_url":"https://iam/serviceAccounts/me@x:generateAccessToken")"),
+            "Bearer I");
+  ASSERT_EQ(ran.size(), 1u);
+  EXPECT_THAT(ran[0].words, ElementsAre("/bin/token", "of a"));
+  EXPECT_THAT(ran[0].variables, ElementsAre(Pair("GOOGLE_EXTERNAL_ACCOUNT_AUDIENCE", "//a"),
+                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_TOKEN_TYPE", "urn:t"),
+                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_INTERACTIVE", "0"),
+                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_REVOKE", "0"),
+                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_IMPERSONATED_EMAIL", "me@x")));
+  EXPECT_EQ(ran[0].within_ms, 5000u);
+  EXPECT_EQ(asked("", R"(,"workforce_pool_user_project":"pays")"), "Bearer X");
+  EXPECT_THAT(services.asked.back().body, HasSubstr("options=%7B%22userProject%22%3A%22pays%22%7D"));
+  for (const char *otherwise : {"0", "true", ""}) {
+    variables["GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES"] = otherwise;
+    EXPECT_THAT(asked(), HasSubstr("'/bin/token'; set GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES=1"));
+  }
+  EXPECT_EQ(ran.size(), 2u);
+}
+
+TEST_F(ProgramOfGoogle, WhatIsKeptInItsFileIsTakenUntilItEnds) {
+  const char *kept = R"(,"output_file":"/kept")";
+  files["/kept"] = token("KEPT", now + 1);
+  EXPECT_EQ(asked(kept), "Bearer K");
+  EXPECT_TRUE(ran.empty());
+  for (const std::string &old : {token("KEPT", now), std::string(R"({"version":1,"success":false,"code":"1"})"),
+                                 std::string(R"({"version":1,"success":true,"id_token":"KEPT"})"), std::string("{")}) {
+    files["/kept"] = old;
+    EXPECT_EQ(asked(kept), "Bearer X");
+  }
+  EXPECT_EQ(ran.size(), 4u);
+  EXPECT_EQ(ran[0].variables.back().second, "/kept");
+}
+
+TEST_F(ProgramOfGoogle, WhatItMaySayOtherwiseIsNamed) {
+  const auto says_why = [this](std::string output) {
+    said = std::move(output);
+    return asked();
+  };
+  EXPECT_THAT(says_why(R"({"version":1,"success":false,"code":"401","message":"not\nlogged in"})"),
+              HasSubstr("refused with '401': not logged in"));
+  EXPECT_THAT(says_why(R"({"version":2,"success":true})"), HasSubstr("JSON of version 1"));
+  EXPECT_THAT(says_why(R"({"version":1})"), HasSubstr("the field 'success'"));
+  EXPECT_THAT(says_why("canary"), HasSubstr("no JSON"));
+  EXPECT_THAT(says_why(""), HasSubstr("no JSON"));
+  EXPECT_THAT(says_why(token("canary", now)), HasSubstr("has ended"));
+  EXPECT_THAT(says_why(token("", now + 1)), HasSubstr("empty token"));
+  EXPECT_THAT(says_why(R"({"version":1,"success":true,"token_type":"t","id_token":"canary"})"), HasSubstr("kind 't'"));
+  EXPECT_EQ(says_why(R"({"version":1,"success":true,"token_type":"urn:ietf:params:oauth:token-type:saml2",)"
+                     R"("saml_response":"JWT"})"),
+            "Bearer X");
+  EXPECT_THAT(asked(R"(,"timeout_millis":4999)"), HasSubstr("from 5000 to 120000"));
+}
+
 // How az://c/a is signed.
 std::string azure_signed(const Surroundings &from) {
   const auto site = site_of("az://c/a", from);
