@@ -21,16 +21,15 @@ const std::string token = "hf_a_token_that_stays";
 
 // Without a network and programs.
 Surroundings nowhere() {
-  return {
-      .variable = [](const std::string &name) -> std::optional<std::string> {
-        if (name == "HF_TOKEN") return token;
-        return std::nullopt;
-      },
-      .file = [](const std::string &) { return std::nullopt; },
-      .keep_secret = [](const auto &, const auto &) { return false; },
-      .run = [](const auto &) -> Result<std::string> { return fail(Status::permission, "there are no programs"); },
-      .ask = [](const Question &) { return Answer{.cut = Cut::unreachable, .why = "there is no network"}; },
-      .unix_time = [] { return int64_t{0}; }};
+  return {.variable = [](const std::string &name) -> std::optional<std::string> {
+            if (name == "HF_TOKEN") return token;
+            return std::nullopt;
+          },
+          .file = [](const std::string &) { return std::nullopt; },
+          .keep_secret = [](const auto &, const auto &) { return false; },
+          .run = [](const auto &) -> Result<std::string> { return fail(Status::permission, "there are no programs"); },
+          .ask = [](const Question &) { return Answer{.cut = Cut::unreachable, .why = "there is no network"}; },
+          .unix_time = [] { return int64_t{0}; }};
 }
 
 std::shared_ptr<const Site> site_for(const std::string &url) {

@@ -25,7 +25,8 @@ bool can_renew(const AwsLogin &login, const Json &kept, int64_t now) {
          parse_iso_time(kept.text("/registrationExpiresAt")).value_or(0) > now;
 }
 
-// The file is written as AWS's own tools write it, which read it too. Where it cannot be, the token is used all the same.
+// The file is written as AWS's own tools write it, which read it too. Where it cannot be, the token is used all the
+// same.
 void keep(const AwsLogin &login, const Surroundings &from, const Json &old, const Json &renewed, int64_t ends) {
   const Secret access = renewed.text("/accessToken"), refresh = renewed.text("/refreshToken"),
                secret = old.text("/clientSecret");
@@ -43,9 +44,9 @@ void keep(const AwsLogin &login, const Surroundings &from, const Json &old, cons
 Result<Secret> renew_login(const AwsLogin &login, const Surroundings &from, const Json &old, int64_t now) {
   const Secret secret = old.text("/clientSecret"), refresh = old.text("/refreshToken");
   Question question = post(login.endpoint + "/token", json_of_texts({{"grantType", "refresh_token"},
-                                                                      {"clientId", old.text("/clientId")},
-                                                                      {"clientSecret", secret.shown_to_the_store()},
-                                                                      {"refreshToken", refresh.shown_to_the_store()}}));
+                                                                     {"clientId", old.text("/clientId")},
+                                                                     {"clientSecret", secret.shown_to_the_store()},
+                                                                     {"refreshToken", refresh.shown_to_the_store()}}));
   question.request.fields = {"content-type: application/json"};
   Answer answer = from.ask(question);
   const auto json = json_of(answer);

@@ -43,20 +43,19 @@ Result<Origin> sso(const Surroundings &from, const AwsProfiles &profiles, const 
   const std::string url = own_or_amazons(from, "AWS_ENDPOINT_URL_SSO", "portal.sso", region) +
                           "/federation/credentials?" + form({{"account_id", account}, {"role_name", role}});
 
-  return Origin{
-      text("sso ", url, " ", login.file), [=](int64_t now) -> Result<Granted> {
-        ST_TRY(const auto token, token_of(login, from, now));
-        Answer answer = from.ask(get(url, {"x-amz-sso_bearer_token: " + token.shown_to_the_store()}));
-        const auto json = json_of(answer);
-        auto out = json ? keys_in(*json,
-                                  {"/roleCredentials/accessKeyId", "/roleCredentials/secretAccessKey",
-                                   "/roleCredentials/sessionToken", ""},
-                                  "the profile " + in_quotes(profile))
-                        : std::nullopt;
-        if (!out) return refused_by("AWS's Identity Center", answer);
-        if (const auto ends = json->number("/roleCredentials/expiration")) out->ends = *ends / 1000;
-        return *std::move(out);
-      }};
+  return Origin{text("sso ", url, " ", login.file), [=](int64_t now) -> Result<Granted> {
+                  ST_TRY(const auto token, token_of(login, from, now));
+                  Answer answer = from.ask(get(url, {"x-amz-sso_bearer_token: " + token.shown_to_the_store()}));
+                  const auto json = json_of(answer);
+                  auto out = json ? keys_in(*json,
+                                            {"/roleCredentials/accessKeyId", "/roleCredentials/secretAccessKey",
+                                             "/roleCredentials/sessionToken", ""},
+                                            "the profile " + in_quotes(profile))
+                                  : std::nullopt;
+                  if (!out) return refused_by("AWS's Identity Center", answer);
+                  if (const auto ends = json->number("/roleCredentials/expiration")) out->ends = *ends / 1000;
+                  return *std::move(out);
+                }};
 }
 
 }  // namespace st::remote

@@ -39,9 +39,8 @@ std::vector<std::string> settings(const Variables &variables) {
 }
 
 bool is_set_by(const Variables &variables, std::string_view setting) {
-  return std::any_of(variables.begin(), variables.end(), [&](const auto &variable) {
-    return variable.first == setting.substr(0, setting.find('='));
-  });
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](const auto &variable) { return variable.first == setting.substr(0, setting.find('=')); });
 }
 
 // A program under way, in a process group of its own, which ends with it.

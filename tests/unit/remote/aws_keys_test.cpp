@@ -145,15 +145,15 @@ class RenewedLogin : public ::testing::Test {
  protected:
   // SHA-1 of "s".
   const std::string cache = "/h/.aws/sso/cache/a0f1490a20d0211c997b44bc357e1972deab8ae3.json";
-  std::map<std::string, std::string> files = {
-      {"/c",
-       "[profile p]\nsso_session=s\nsso_account_id=1\nsso_role_name=r\n"
-       "[sso-session s]\nsso_start_url=https://start\nsso_region=eu-west-1\n"}};
+  std::map<std::string, std::string> files = {{"/c",
+                                               "[profile p]\nsso_session=s\nsso_account_id=1\nsso_role_name=r\n"
+                                               "[sso-session s]\nsso_start_url=https://start\nsso_region=eu-west-1\n"}};
   Services services{
-      .answers = {{"portal.sso", says(200, R"({"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"canary",)"
-                                           R"("sessionToken":"t","expiration":1369357200000}})")},
-                  {"POST https://oidc.eu-west-1.amazonaws.com/token",
-                   says(200, R"({"accessToken":"new","expiresIn":28800,"refreshToken":"r\"2","tokenType":"Bearer"})")}}};
+      .answers = {
+          {"portal.sso", says(200, R"({"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"canary",)"
+                                   R"("sessionToken":"t","expiration":1369357200000}})")},
+          {"POST https://oidc.eu-west-1.amazonaws.com/token",
+           says(200, R"({"accessToken":"new","expiresIn":28800,"refreshToken":"r\"2","tokenType":"Bearer"})")}}};
 
   void log_in(const char *ends, const char *registered_until = "2013-06-24T00:00:00Z") {
     files[cache] = text(R"({"startUrl":"https://start","region":"eu-west-1","accessToken":"old","expiresAt":")", ends,
@@ -188,10 +188,11 @@ TEST_F(RenewedLogin, IsAskedForNearItsEndAndKeptInTheFile) {
     ASSERT_EQ(services.asked.size(), 2u);
     EXPECT_EQ(services.asked[0].body,
               R"({"grantType":"refresh_token","clientId":"c","clientSecret":"canary","refreshToken":"r\\1"})");
-    EXPECT_EQ(files[cache],
-              R"({"startUrl":"https://start","region":"eu-west-1","accessToken":"new","expiresAt":"2013-05-24T08:00:00Z",)"
-              R"("clientId":"c","clientSecret":"canary","registrationExpiresAt":"2013-06-24T00:00:00Z",)"
-              R"("refreshToken":"r\"2"})");
+    EXPECT_EQ(
+        files[cache],
+        R"({"startUrl":"https://start","region":"eu-west-1","accessToken":"new","expiresAt":"2013-05-24T08:00:00Z",)"
+        R"("clientId":"c","clientSecret":"canary","registrationExpiresAt":"2013-06-24T00:00:00Z",)"
+        R"("refreshToken":"r\"2"})");
     EXPECT_EQ(asked(), "SSO") << "the file is read again";
     EXPECT_EQ(services.asked.size(), 3u);
   }
@@ -287,7 +288,8 @@ TEST(ProgramTest, ItsOutputIsTakenIfItEndsWellAndInTime) {
   EXPECT_THAT(run_program({{"/bin/false"}}).error().message, HasSubstr("exit status 1"));
   EXPECT_THAT(run_program({{"/no/such/program"}}).error().message, HasSubstr("No such file"));
   // Its children end with it, which would keep the output open.
-  EXPECT_THAT(run_program({{"/bin/sh", "-c", "sleep 1000 & sleep 1000"}, {}, 50}).error().message, HasSubstr("in time"));
+  EXPECT_THAT(run_program({{"/bin/sh", "-c", "sleep 1000 & sleep 1000"}, {}, 50}).error().message,
+              HasSubstr("in time"));
   EXPECT_THAT(run_program({{"/bin/sh", "-c", "exec >&-; sleep 1000"}, {}, 50}).error().message, HasSubstr("in time"));
   EXPECT_THAT(run_program({{"/bin/cat", "/dev/zero"}}).error().message, HasSubstr("too much"));
 }

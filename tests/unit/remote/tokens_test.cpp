@@ -124,9 +124,10 @@ class ProgramOfGoogle : public ::testing::Test {
                 R"(","expiration_time":)", ends, "}");
   }
   std::string asked(const std::string &more = "", const std::string &beside = "") {
-    files["/f"] = text(R"({"type":"external_account","token_url":"https://sts","audience":"//a",)",
-                       R"("subject_token_type":"urn:t","credential_source":{"executable":{"command":"/bin/token 'of a')",
-                       "\"", more, "}}", beside, "}");
+    files["/f"] =
+        text(R"({"type":"external_account","token_url":"https://sts","audience":"//a",)",
+             R"("subject_token_type":"urn:t","credential_source":{"executable":{"command":"/bin/token 'of a')", "\"",
+             more, "}}", beside, "}");
     auto from = with(variables, files);
     from.run = [this](const Program &program) -> Result<std::string> {
       ran.push_back(program);
@@ -145,11 +146,11 @@ TEST_F(ProgramOfGoogle, SaysATokenIfItMayRun) {
             "Bearer I");
   ASSERT_EQ(ran.size(), 1u);
   EXPECT_THAT(ran[0].words, ElementsAre("/bin/token", "of a"));
-  EXPECT_THAT(ran[0].variables, ElementsAre(Pair("GOOGLE_EXTERNAL_ACCOUNT_AUDIENCE", "//a"),
-                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_TOKEN_TYPE", "urn:t"),
-                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_INTERACTIVE", "0"),
-                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_REVOKE", "0"),
-                                            Pair("GOOGLE_EXTERNAL_ACCOUNT_IMPERSONATED_EMAIL", "me@x")));
+  EXPECT_THAT(
+      ran[0].variables,
+      ElementsAre(Pair("GOOGLE_EXTERNAL_ACCOUNT_AUDIENCE", "//a"), Pair("GOOGLE_EXTERNAL_ACCOUNT_TOKEN_TYPE", "urn:t"),
+                  Pair("GOOGLE_EXTERNAL_ACCOUNT_INTERACTIVE", "0"), Pair("GOOGLE_EXTERNAL_ACCOUNT_REVOKE", "0"),
+                  Pair("GOOGLE_EXTERNAL_ACCOUNT_IMPERSONATED_EMAIL", "me@x")));
   EXPECT_EQ(ran[0].within_ms, 5000u);
   EXPECT_EQ(asked("", R"(,"workforce_pool_user_project":"pays")"), "Bearer X");
   EXPECT_THAT(services.asked.back().body, HasSubstr("options=%7B%22userProject%22%3A%22pays%22%7D"));
