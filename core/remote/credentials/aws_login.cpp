@@ -5,7 +5,7 @@
 namespace st::remote {
 namespace {
 
-constexpr int64_t renewed_before_its_end = 15 * 60;  // as AWS's own tools do
+constexpr int64_t renewed_before_its_end = int64_t{15} * 60;  // as AWS's own tools do
 
 std::optional<Json> read_login(const Surroundings &from, const std::string &file) {
   auto text = from.file(file);
