@@ -36,42 +36,20 @@ def measured(folder: Path, nbytes: int, environment: dict[str, str] | None = Non
         path = here / "model.safetensors"
         make(path, 2, nbytes)
         os.sync()
-        found = program(
-            BUILD / "tests/bench/commits_bench", path, "t0000", rounds(nbytes), here, environment=environment
-        )
+        found = program(BUILD / "tests/bench/commits_bench", path, "t0000", rounds(nbytes), here, environment=environment)
         return {what: median(times) for what, times in found.items()}
     finally:
         shutil.rmtree(here)
 
 
 def redo() -> None:
-    heading(
-        f"One tensor changed, durably, on a steady handle: files on {filesystem(PLACE)}, redo records, medians of {rounds(4096)} (64 MiB: {rounds(64 * MIB)})"
-    )
+    heading(f"One tensor changed, durably, on a steady handle: files on {filesystem(PLACE)}, redo records, medians of {rounds(4096)} (64 MiB: {rounds(64 * MIB)})")
     for nbytes, (shown, target) in SIZES.items():
         m = measured(PLACE, nbytes, {"ST_JOURNAL": "redo"})
-        row(
-            f"change {shown}: st_update, against pwrite + fdatasync",
-            m["raw"],
-            m["libst"],
-            seconds,
-            at_most=target,
-            peer="raw",
-        )
-        for peer, shown_peer, small in (
-            ("sqlite", "an UPDATE of SQLite (WAL, synchronous=FULL)", 1.4),
-            ("lmdb", "a put of LMDB", 1.0),
-        ):
+        row(f"change {shown}: st_update, against pwrite + fdatasync", m["raw"], m["libst"], seconds, at_most=target, peer="raw")
+        for peer, shown_peer, small in (("sqlite", "an UPDATE of SQLite (WAL, synchronous=FULL)", 1.4), ("lmdb", "a put of LMDB", 1.0)):
             if peer in m:
-                row(
-                    f"  against {shown_peer}",
-                    m[peer],
-                    m["libst"],
-                    seconds,
-                    at_most=small if nbytes == 4096 else None,
-                    multiple=True,
-                    peer=peer,
-                )
+                row(f"  against {shown_peer}", m[peer], m["libst"], seconds, at_most=small if nbytes == 4096 else None, multiple=True, peer=peer)
     lacking = {"sqlite", "lmdb"} - m.keys()
     if lacking:
         note(f"Not there when the benchmarks were built, and left out: {', '.join(sorted(lacking))}")
@@ -83,21 +61,12 @@ def undo() -> None:
         return
     disk.enter_own_namespace()
     for kind in SHARES_BLOCKS:
-        heading(
-            f"One tensor changed, durably, on a steady handle: a loop-mounted {kind}, undo records, medians of {rounds(MIB)}"
-        )
+        heading(f"One tensor changed, durably, on a steady handle: a loop-mounted {kind}, undo records, medians of {rounds(MIB)}")
         with disk.Disk(PLACE, kind, size=1 << 30) as d:
             folder = d.mount()
             for nbytes in UNDO:
                 m = measured(folder, nbytes, {"ST_JOURNAL": "undo"})
-                row(
-                    f"{kind}, undo, change {SIZES[nbytes][0]}: st_update, against pwrite + fdatasync",
-                    m["raw"],
-                    m["libst"],
-                    seconds,
-                    multiple=True,
-                    peer="raw",
-                )
+                row(f"{kind}, undo, change {SIZES[nbytes][0]}: st_update, against pwrite + fdatasync", m["raw"], m["libst"], seconds, multiple=True, peer="raw")
 
 
 def main() -> None:

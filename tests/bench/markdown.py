@@ -53,9 +53,7 @@ def write(path: Path, outcomes: list[Outcome], plots: list[str], facts: dict[str
 
 def verdict(outcomes: list[Outcome]) -> str:
     rows = [f for o in outcomes for f in o.figures if f["kind"] == "row" and f["met"]]
-    missed = [
-        f"- missed: {f['what']}: {ratio(f['ratio'])}, target {target(f['target'])}" for f in rows if f["met"] != "met"
-    ]
+    missed = [f"- missed: {f['what']}: {ratio(f['ratio'])}, target {target(f['target'])}" for f in rows if f["met"] != "met"]
     failed = [f"- failed: {TITLES.get(o.part, o.part)}" for o in outcomes if o.failure]
     return "\n".join([f"{len(rows) - len(missed)} of {len(rows)} targets met.", "", *missed, *failed]).rstrip()
 
@@ -70,16 +68,7 @@ def section(outcome: Outcome, plots: list[str]) -> list[str]:
             blocks += [f["text"] for f in figures]
         elif kind[0] == "row":
             heads = ["", "peer", "the peer", "libst", "ratio", "target", ""]
-            blocks.append(
-                table(
-                    heads,
-                    [
-                        [f["what"], f["peer"], *f["shown"], shown_ratio(f), target(f["target"]), f["met"]]
-                        for f in figures
-                    ],
-                    left=2,
-                )
-            )
+            blocks.append(table(heads, [[f["what"], f["peer"], *f["shown"], shown_ratio(f), target(f["target"]), f["met"]] for f in figures], left=2))
         elif kind[0] == "cells":
             blocks.append(table(list(figures[0]["cells"]), [list(f["cells"].values()) for f in figures], left=2))
     for name in dict.fromkeys(f["plot"] for f in outcome.figures if f["kind"] == "point"):
@@ -99,9 +88,7 @@ def points(figures: list[dict], name: str) -> str:
     plot = PLOTS[name]
     series = list(dict.fromkeys(f["series"] for f in figures))
     found = {(f["x"], f["series"]): f["y"] for f in figures}
-    lines = [
-        [plot.show_x(x), *(milliseconds(found.get((x, s))) for s in series)] for x in sorted({f["x"] for f in figures})
-    ]
+    lines = [[plot.show_x(x), *(milliseconds(found.get((x, s))) for s in series)] for x in sorted({f["x"] for f in figures})]
     return table([plot.x, *(f"{s}, ms" for s in series)], lines, left=0)
 
 
@@ -120,6 +107,4 @@ def target(text: str) -> str:
 def table(heads: list[str], lines: list[list[str]], left: int = 1) -> str:
     """The first `left` columns to the left, the others to the right."""
     rule = ["---" if i < left else "---:" for i in range(len(heads))]
-    return "\n".join(
-        "| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in [heads, rule, *lines]
-    )
+    return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in [heads, rule, *lines])
