@@ -67,4 +67,12 @@ uint64_t Surroundings::number(const char *name, uint64_t otherwise) const {
   return failed == std::errc() && end == given->data() + given->size() && value > 0 ? value : otherwise;
 }
 
+std::optional<Json> Surroundings::json_in(const std::string &path) const {
+  auto text = file(path);
+  if (!text) return std::nullopt;
+  auto out = Json::parse(*text);
+  wipe(*text);
+  return out;
+}
+
 }  // namespace st::remote

@@ -7,14 +7,6 @@ namespace {
 
 constexpr int64_t renewed_before_its_end = int64_t{15} * 60;  // as AWS's own tools do
 
-std::optional<Json> read_login(const Surroundings &from, const std::string &file) {
-  auto text = from.file(file);
-  if (!text) return std::nullopt;
-  auto out = Json::parse(*text);
-  wipe(*text);
-  return out;
-}
-
 int64_t end_of(const Json &login) {
   return parse_iso_time(login.text("/expiresAt")).value_or(0);
 }
@@ -25,7 +17,7 @@ bool can_renew(const AwsLogin &login, const Json &kept, int64_t now) {
          parse_iso_time(kept.text("/registrationExpiresAt")).value_or(0) > now;
 }
 
-// The file is written as AWS's own tools write it, which read it too. Where it cannot be, the token is used all the
+// AWS's own tools read this file, so it is written as they write it. If the write fails, the token is used all the
 // same.
 void keep(const AwsLogin &login, const Surroundings &from, const Json &old, const Json &renewed, int64_t ends) {
   const Secret access = renewed.text("/accessToken"), refresh = renewed.text("/refreshToken"),
@@ -60,7 +52,7 @@ Result<Secret> renew_login(const AwsLogin &login, const Surroundings &from, cons
 
 Result<Secret> token_of(const AwsLogin &login, const Surroundings &from, int64_t now) {
   const std::string log_in = "; run `aws sso login --profile " + login.profile + "`";
-  const auto kept = read_login(from, login.file);
+  const auto kept = from.json_in(login.file);
   Secret token = kept ? kept->text("/accessToken") : "";
   if (token.empty())
     return fail(Status::permission, "nobody is logged in for the AWS profile ", in_quotes(login.profile), log_in);
@@ -71,7 +63,7 @@ Result<Secret> token_of(const AwsLogin &login, const Surroundings &from, int64_t
     auto renewed = renew_login(login, from, *kept, now);
     if (renewed) return renewed;
     // Another process may have been first: then what renews it is of no use any more.
-    if (const auto again = read_login(from, login.file); again && end_of(*again) > std::max(ends, now))
+    if (const auto again = from.json_in(login.file); again && end_of(*again) > std::max(ends, now))
       return Secret(again->text("/accessToken"));
     status = renewed.error().status;
     why = ", and is not renewed: " + renewed.error().message;

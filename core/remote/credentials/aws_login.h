@@ -11,7 +11,7 @@ namespace st::remote {
 
 struct AwsLogin {
   std::string file, profile;
-  // Of an sso-session, whose logins can be renewed. Empty: of the older kind, which cannot.
+  // Logins by an sso-session can be renewed, and have these. The older kind has none of them.
   std::string start_url = {}, region = {}, endpoint = {};
 };
 

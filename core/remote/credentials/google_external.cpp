@@ -50,7 +50,7 @@ Result<Granted> external_account(const Surroundings &from, const Json &file) {
                   ", which is not encrypted");
   ST_TRY(const auto subject, subject_token(from, file));
   const int64_t now = from.unix_time();
-  // Of a person, whom no project has.
+  // A person belongs to no project, so the file may name one that pays.
   const std::string pays = file.text("/workforce_pool_user_project");
   const std::string options = pays.empty() ? "" : json_of_texts({{"userProject", pays}});
   const Question question = post(url, form({{"grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"},

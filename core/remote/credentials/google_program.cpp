@@ -1,5 +1,5 @@
-// An external account whose token a program says. Google's own tools run it only if a variable allows it, since whoever
-// writes the account's file names the program.
+// An external account whose token a program says. The account's file names the program, and the file may come from
+// somebody else. So Google's own tools run the program only if a variable allows it.
 // https://google.aip.dev/auth/4117#determining-the-subject-token-in-executable-sourced-credentials
 #include <algorithm>
 
@@ -35,14 +35,6 @@ Result<std::optional<Secret>> token_said(const Json &said, int64_t now, bool mus
   return std::optional(std::move(token));
 }
 
-std::optional<Json> in_file(const Surroundings &from, const std::string &path) {
-  auto text = path.empty() ? std::nullopt : from.file(path);
-  if (!text) return std::nullopt;
-  auto out = Json::parse(*text);
-  wipe(*text);
-  return out;
-}
-
 // "me@x" of ".../serviceAccounts/me@x:generateAccessToken"
 std::string mail_in(const std::string &impersonation_url) {
   const size_t begin = impersonation_url.rfind('/') + 1;
@@ -67,7 +59,7 @@ Result<Secret> token_of_program(const Surroundings &from, const Json &file) {
                 shortest_ms, " to ", longest_ms);
   const int64_t now = from.unix_time();
   // A refusal that is kept is an old one.
-  if (const auto kept = in_file(from, kept_in); kept && kept->truth("/success") == true) {
+  if (const auto kept = from.json_in(kept_in); kept && kept->truth("/success") == true) {
     ST_TRY(auto token, token_said(*kept, now, true));
     if (token) return *std::move(token);
   }
@@ -82,7 +74,7 @@ Result<Secret> token_of_program(const Surroundings &from, const Json &file) {
   auto output = from.run(program);
   if (!output) return fail(Status::permission, "the external account has no token: ", output.error().message);
   // A program may write its file alone.
-  const auto said = output->empty() ? in_file(from, kept_in) : Json::parse(*output);
+  const auto said = output->empty() ? from.json_in(kept_in) : Json::parse(*output);
   wipe(*output);
   if (!said) return fail(Status::permission, "the program of the external account said no JSON");
   ST_TRY(auto token, token_said(*said, now, false));

@@ -50,9 +50,7 @@ Result<Granted> authorized_user(const Surroundings &from, const Json &file, int6
 
 Origin of_file(const Surroundings &from, const std::string &path) {
   return {"google " + path, [=](int64_t now) -> Result<Granted> {
-            auto text = from.file(path);
-            const auto file = text ? Json::parse(*text) : std::nullopt;
-            if (text) wipe(*text);
+            const auto file = from.json_in(path);
             const std::string type = file ? file->text("/type") : "";
             auto out = [&]() -> Result<Granted> {
               if (type == "service_account") return service_account(from, *file, now);
