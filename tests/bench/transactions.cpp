@@ -3,8 +3,8 @@
 //       each process changes a tensor of its own, ROUNDS times; prints "<what> <nanoseconds>" for all of it:
 //       "libst" by st_update, "raw" by pwrite + fdatasync of the same bytes
 //   transactions_bench together FILE
-//       every tensor of the file is changed once: "first-transaction" and "transaction" all in one, "singles" by
-//       st_update one after the other, "raw" by pwrite of each and one fdatasync
+//       every tensor of the file is changed once: "first-transaction" and "transaction" all in one; "singles" by
+//       st_update, one after the other; "raw" by pwrite of each, and one fdatasync
 //   transactions_bench rows FILE ROUNDS
 //       ten rows of 4 KiB of the first tensor, ROUNDS times: prints "libst", by st_txn_update_slice, and "raw", by ten
 //       pwrites and one fdatasync, a time each

@@ -1,6 +1,6 @@
 // What a server may answer: any bytes as the lines of a head, and any as the body of a refusal, or of a service that
-// gives keys. No answer brings bytes that it does not name, leads to where libst does not go, takes a token to another
-// host, or shows a secret.
+// gives keys. No answer brings bytes that it does not name, or leads to where libst does not go. None takes a
+// token to another host, or shows a secret.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::shared_ptr<const Site> site_for(const std::string &url) {
   return *site_of(url, nowhere());
 }
 
-// A user who has keys of this kind: a variable or two, a file, and what is asked with them.
+// How a user has keys: by variables, a file, and a URL that is asked with them.
 struct User {
   const char *url;
   std::vector<std::pair<std::string, std::string>> variables;
