@@ -304,7 +304,8 @@ TEST_F(HotJournal, IsNotOvertakenThoughItsWriterCommittedWhileOneLooked) {
 TEST_F(HotJournal, ManyWhoOpenAtOnceAllSeeItFinished) {
   for (uint64_t round = 1; round <= 25; ++round) {
     std::vector<std::unique_ptr<Worker>> dying, opening;
-    for (uint32_t t = 0; t < 8; t += 2) dying.push_back(writer_at(Point::data_write, {t, t + 1}, round, 2));
+    // Two with others between them, as tensors without a gap are written at once.
+    for (uint32_t t = 0; t < 4; ++t) dying.push_back(writer_at(Point::data_write, {t, t + 4}, round, 2));
     for (auto &w : dying) w->kill();
     for (uint32_t i = 0; i < 6; ++i)
       opening.push_back(std::make_unique<Worker>(Worker::process, [this, i, round](Line &line) {

@@ -13,7 +13,7 @@ enum class Point {
   payload_sync,      // the payload is written
   commit_record,     // the payload is durable: nothing is promised yet
   commit_sync,       // the commit record is written: the point of no return
-  data_write,        // for each piece, and each MiB of it
+  data_write,        // for each piece and each MiB of it; small pieces without a gap are one
   data_sync,
   invalidate,  // the change is durable; the commit record is about to be cleared
   retire_sync,
