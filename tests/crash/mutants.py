@@ -656,7 +656,7 @@ def main() -> int:
         return 0
 
     survived = 0
-    verdicts = (at_once if arguments.quick else in_turn)(pathlib.Path(arguments.build), chosen)
+    verdicts = (at_once if arguments.quick else in_turn)(pathlib.Path(arguments.build).resolve(), chosen)
     print(f"| {'mutant':66} | killed by |\n|{'-' * 68}|{'-' * 20}|")
     for mutant, verdict in zip(chosen, verdicts):
         survived += verdict.isupper() or verdict == "the compiler"
