@@ -15,6 +15,7 @@ bash "$ROOT/tests/dist/sources.sh" "$stage/libst-sys/bundled"
 
 # Not compiled here: tests/dist/test_crates.py compiles what it unpacks. The dry run asks the registry what a publication asks.
 cd "$stage"
+cargo fetch --locked --quiet  # for what is built of them offline, then and in the tests
 cargo package --workspace --allow-dirty --no-verify --quiet --locked
 rm -f "$ROOT"/dist/libst-*.crate "$ROOT"/dist/libst-sys-*.crate
 mv "$CARGO_TARGET_DIR"/package/*.crate "$ROOT/dist"
