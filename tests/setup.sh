@@ -24,6 +24,7 @@ TO_TEST=(
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
   fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio
   glusterfs-client moosefs-master moosefs-chunkserver moosefs-client iproute2
+  ceph-common ceph-fuse ceph-mds ceph-mon ceph-osd
   clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
   spin tcc
   libcurl4-openssl-dev libssl-dev libpugixml-dev nginx-light openssl

@@ -150,7 +150,7 @@ bool may_have_other_hosts(Storage s) {
 }
 
 bool keeps_stale_pages(std::string_view type) {
-  return type == "fuse.glusterfs";
+  return type == "fuse.glusterfs" || type == "fuse.ceph-fuse";
 }
 
 Storage storage_of_type(std::string_view type) {

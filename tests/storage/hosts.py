@@ -2,7 +2,7 @@
 
 The server and each host have a network namespace, with an address in a network that nothing outside of it sees. So a
 host can be cut off. GlusterFS by volfiles written here: a brick and two clients, no management daemon. Every process
-dies with us.
+dies with us. CephFS of one monitor, one disk, one metadata server, and no manager.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import uuid
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -73,6 +74,8 @@ def _volume(name, kind, below=(), **options):
 class Hosts:
     """`mounts`: the same folder, as each host sees it. `life`: after so many seconds a server and a host that do not
     hear of each other give up, as far as the filesystem does."""
+
+    counts_space = True
 
     def __init__(self, folder, *options, life=42):
         self.folder, self.life, self._stack, self.clients = folder, life, ExitStack(), []
@@ -222,15 +225,75 @@ class MooseFs(Hosts):
         (self.folder / f"{name}.cfg").write_text("".join(f"{key} = {value}\n" for key, value in values.items()))
 
 
+class CephFs(Hosts):
+    """Takes ten seconds to start. A host that is silent for `life`, at least 30, is shut out until it mounts anew."""
+
+    counts_space = False  # a manager would
+    MONITOR, DISK = 3300, 6800
+
+    def client(self, name):
+        return ["ceph-fuse", "-f", *self._configured(), "MOUNT"]
+
+    def _configured(self):
+        return ["--conf", str(self.folder / "ceph.conf")]
+
+    def _run(self, *command, **options):
+        command = [*self.network.enter(self.network.server), command[0], *self._configured(), *map(str, command[1:])]
+        return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+    def serve(self):
+        cluster, disk, address = uuid.uuid4(), uuid.uuid4(), f"v2:{SERVER}:{self.MONITOR}/0"
+        for name in ("mon", "osd", "mds", "run"):
+            (self.folder / name).mkdir()
+        run = self.folder / "run"
+        self._configure(
+            fsid=cluster,
+            mon_host=address,
+            mon_initial_members="a",
+            public_addr=SERVER,
+            ms_bind_msgr1="false",
+            **dict.fromkeys(("auth_cluster_required", "auth_service_required", "auth_client_required"), "none"),
+            run_dir=run,
+            admin_socket=run / "$name.$pid.asok",
+            log_file=run / "$name.$pid.log",
+            crash_dir=run,
+            pid_file="",
+            **{f"{name}_data": self.folder / name for name in ("mon", "osd", "mds")},
+            mon_data_avail_crit=1,
+            mon_allow_pool_size_one="true",
+            osd_pool_default_size=1,
+            osd_pool_default_pg_autoscale_mode="off",
+            osd_crush_chooseleaf_type=0,
+            bluestore_block_size=2 << 30,
+        )
+        self._run("monmaptool", "--create", "--fsid", cluster, "--addv", "a", f"[{address}]", self.folder / "monmap")
+        self._run("ceph-mon", "-i", "a", "--mkfs", "--monmap", self.folder / "monmap")
+        self._serve(["ceph-mon", "-i", "a", "-f", *self._configured()], "ceph-mon", self.MONITOR)
+        pools = ["osd pool create metadata 8", "osd pool create data 8", "fs new fs metadata data"]
+        if self.life >= 30:
+            pools.append(f"fs set fs session_timeout {self.life}")
+        self._run("ceph", input="\n".join([f"osd new {disk}", *pools, ""]))
+        self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", disk)
+        self._serve(["ceph-osd", "-i", "0", "-f", *self._configured()], "ceph-osd", self.DISK)
+        self._serve(["ceph-mds", "-i", "a", "-f", *self._configured()], "ceph-mds", self.DISK)
+        clients.disk.wait_until(lambda: "up:active" in self._run("ceph", "mds", "stat"), "the metadata server")
+
+    def _configure(self, **values):
+        lines = [f"{key.replace('_', ' ')} = {value}\n" for key, value in values.items()]
+        (self.folder / "ceph.conf").write_text("[global]\n" + "".join(lines))
+
+
 RIGS = {
     "glusterfs": (GlusterFs, []),
     "glusterfs-fresh-opens": (GlusterFs, ["--fopen-keep-cache=off"]),
     "moosefs": (MooseFs, []),
+    "cephfs": (CephFs, []),
 }
 NEEDS = {
     "glusterfs": ["glusterfs", "glusterfsd", "nsenter", "ip"],
     "glusterfs-fresh-opens": ["glusterfs", "glusterfsd", "nsenter", "ip"],
     "moosefs": ["mfsmaster", "mfschunkserver", "mfsmount", "nsenter", "ip"],
+    "cephfs": ["ceph", "ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "nsenter", "ip"],
 }
 
 
@@ -240,17 +303,18 @@ def make(kind, folder, **options):
     made = rig(Path(folder), *words, **options)
     made.kind = kind
     try:
-        clients.disk.wait_until(lambda: is_writable(made.mounts[0]), f"{kind} to take a file")
+        clients.disk.wait_until(lambda: is_writable(made.mounts[0], made.counts_space), f"{kind} to take a file")
     except BaseException:
         made.close()
         raise
     return made
 
 
-def is_writable(mount):
+def is_writable(mount, counts_space=True):
     probe = mount / "probe"
     try:
-        if os.statvfs(mount).f_bavail == 0:  # no disk has reported yet, and a write would wait for one for minutes
+        # Has no disk reported yet? Then a write would wait for one for minutes.
+        if counts_space and os.statvfs(mount).f_bavail == 0:
             return False
         fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:

@@ -50,6 +50,7 @@ class Row(NamedTuple):
 
 OPEN, REFRESH = "after a new open", "after a refresh"
 OLD = "old bytes, perhaps for ever: its clients keep pages over a new open"
+EITHER = "old or new bytes: its clients may keep pages over a new open"
 ROWS = {
     "disk": Row("ext4, xfs, btrfs, tmpfs", "none, ", True),
     "glusterfs": Row("GlusterFS", "read and write: ", True, True, f"{REFRESH}, or a new open", OLD),
@@ -58,8 +59,12 @@ ROWS = {
     ),
     # The kernel calls its mounts "fuse", as those of many others.
     "moosefs": Row("MooseFS", "read, and write if ", True, True, REFRESH, OPEN),
+    "cephfs": Row("CephFS by ceph-fuse", "read and write: ", True, True, f"{REFRESH}, or a new open", EITHER),
     "others": Row(
-        "NFS, CephFS, Lustre, SMB and other FUSE", "read, and write if ", libst=REFRESH, stock="as its caches go"
+        "NFS, CephFS by its kernel client, Lustre, SMB and other FUSE",
+        "read, and write if ",
+        libst=REFRESH,
+        stock="as its caches go",
     ),
     "sshfs": Row("sshfs, rclone", "read only: ", True, False, f"{REFRESH}, on one host", f"{OPEN}, on one host"),
     "bucket": Row("gcsfuse and other mounts of buckets", "read only: ", libst=OPEN, stock=OPEN),

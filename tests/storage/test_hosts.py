@@ -142,20 +142,24 @@ def _storm(*words):
 def test_storm(rig, scene, bound, tell):
     """Four workers on two hosts, on the same tensors and on others, by patches and publishes; on shards by deltas, too.
     They are killed at any moment, and any host recovers."""
-    quick = 6 if isinstance(rig, hosts.MooseFs) else 12  # MooseFS takes a second to let a killed process go
+    slow = isinstance(rig, hosts.MooseFs | hosts.CephFs)  # they take up to a second to let a killed process go
+    quick = 6 if slow else 12
     words = ["--kills", bound(quick, 2000), "--writers", 4, "--seed", bound.seed]
     kills = _storm(*scene, *words, "--dir", rig.mounts[0], "--other-host", rig.mounts[1])
     tell(kills, "kills of workers on two hosts")
 
 
-LIFE = 3  # seconds until a server of the rigs below gives a host up
+# Seconds until a server of the rigs below gives a host up. CephFS takes no less.
+LIFE = {"glusterfs": 3, "moosefs": 3, "cephfs": 30}
 
 
-@pytest.fixture(scope="module", params=["glusterfs", "moosefs"])
-def troubled(request, module_scratch):
+@pytest.fixture(scope="module", params=LIFE)
+def troubled(request, module_scratch, bound):
     if why := clients.lacking(*hosts.NEEDS[request.param]):
         pytest.skip(why)
-    with hosts.make(request.param, module_scratch / f"troubled-{request.param}", life=LIFE) as made:
+    if request.param == "cephfs" and not bound.full:
+        pytest.skip("CephFS gives a host up after half a minute: only with --full")
+    with hosts.make(request.param, module_scratch / f"troubled-{request.param}", life=LIFE[request.param]) as made:
         yield made
 
 
@@ -165,6 +169,8 @@ def test_storm_with_trouble(troubled, trouble, bound, tell):
     server remembers it; or while the servers are killed and start again. Calls may fail, by a status that is true."""
     if trouble == "cut" and isinstance(troubled, hosts.MooseFs) and not bound.full:
         pytest.skip("a read that was cut off waits in MooseFS's client for minutes: only with --full")
+    if trouble != "restart" and isinstance(troubled, hosts.CephFs):
+        pytest.skip("CephFS shuts such a host out until it mounts anew: its calls fail with EIO")
     command = troubled.restart() if trouble == "restart" else getattr(troubled, trouble)(1)
     words = ["--kills", bound(4, 400), "--writers", 4, "--seed", bound.seed, "--trouble", command]
     kills = _storm(*words, "--dir", troubled.mounts[0], "--other-host", troubled.mounts[1])
@@ -181,8 +187,8 @@ def test_a_writer_that_was_cut_off_writes_no_more(troubled, programs, bound, tel
     """Amid a commit a writer is stopped, and its host cut off until the server has given its locks away. Another host
     finishes or drops what was begun, and goes on; then the writer does. The server lets it: nothing tells it that its
     locks are gone. Before it writes to the file itself it is not stopped, as that is right after its last question."""
-    if isinstance(troubled, hosts.MooseFs):
-        pytest.skip("MooseFS gives no lock away")
+    if not isinstance(troubled, hosts.GlusterFs):
+        pytest.skip("on GlusterFS alone: MooseFS gives no lock away, and CephFS takes half a minute each time")
     here, there = troubled.mounts
     tried = Counter()
     for n in range(1, 1000) if bound.full else (9, 11, 13):
@@ -281,7 +287,8 @@ def test_the_table_says_what_a_rig_can(rig, two):
         reader.refresh()
         assert reader.read("t4") == model.new(4, 1)
         stock_again = safetensors.numpy.load_file(there)["t4"].tobytes()
-        assert stock_again == (model.new(4, 1) if row.stock == hosts_table.OPEN else stock)
+        seen = {hosts_table.OPEN: "new", hosts_table.OLD: "old", hosts_table.EITHER: "old or new"}[row.stock]
+        assert (stock_again == stock and "old" in seen) or (stock_again == model.new(4, 1) and "new" in seen)
 
 
 def test_the_table_says_what_sshfs_can(sshfs):

@@ -30,6 +30,11 @@ TEST(Filesystem, EveryTypeHasItsClass) {
     for (const char *type : types) EXPECT_EQ(storage_of_type(type), storage) << type;
 }
 
+TEST(Filesystem, OldPagesOverANewOpen) {
+  for (const char *type : {"fuse.glusterfs", "fuse.ceph-fuse"}) EXPECT_TRUE(keeps_stale_pages(type)) << type;
+  for (const char *type : {"fuse", "fuse.mfs", "nfs", "ext4"}) EXPECT_FALSE(keeps_stale_pages(type)) << type;
+}
+
 TEST(Filesystem, EveryClassHasAName) {
   EXPECT_EQ(storage_name(Storage::unknown), "unknown");
   EXPECT_EQ(storage_name(Storage::object_store), "object-store");
