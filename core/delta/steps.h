@@ -47,7 +47,7 @@ class StepWriter {
  private:
   StepColumns columns_;
   Compressor compressor_;
-  const std::unique_ptr<uint8_t[]> differs_;  // for each element
+  const std::unique_ptr<uint32_t[]> places_;  // of the elements that differ
   const std::unique_ptr<std::byte[]> out_;
 };
 
