@@ -83,13 +83,14 @@ uint32_t fill(const StepColumns &columns, const std::byte *old, const std::byte 
 
 // False: the rows lead out of the block.
 template <class Word>
-bool step(const StepColumns &columns, uint32_t count, std::byte *block, uint64_t n) {
+bool step(const StepColumns &columns, uint32_t count, std::byte *block, uint64_t n, uint32_t *places) {
   const std::byte *from[StepColumns::gap_columns + sizeof(Word)];
   for (uint32_t c = 0; c < std::size(from); ++c) from[c] = columns.column(c);
   uint64_t at = 0;
   for (uint32_t i = 0; i < count; ++i, ++at) {
     for (uint32_t c = 0; c < StepColumns::gap_columns; ++c) at += std::to_integer<uint64_t>(from[c][i]) << (8 * c);
     if (at >= n) return false;
+    places[i] = static_cast<uint32_t>(at);
     std::byte word[sizeof(Word)];
     for (uint32_t c = 0; c < sizeof(Word); ++c) word[c] = from[StepColumns::gap_columns + c][i];
     Word by, now;
@@ -163,7 +164,8 @@ StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, 
       tensor_bytes_(tensor_bytes),
       left_(step_bytes),
       read_(std::move(read)),
-      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))) {}
+      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))),
+      places_(std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width())) {}
 
 Result<StepReader> StepReader::begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read) {
   if (!Compressor::is_there())
@@ -215,9 +217,10 @@ Result<void> StepReader::read_columns() {
 Result<void> StepReader::take(std::span<std::byte> block) {
   ST_TRY(read_columns());
   const bool inside = as_wide_as(columns_.width(), [&](auto word) {
-    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word);
+    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word, places_.get());
   });
   if (!inside) return damaged("a step lies behind its block");
+  taken_ = count_;
   return read_head();
 }
 
