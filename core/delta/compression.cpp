@@ -26,12 +26,17 @@ bool Compressor::is_there() {
 }
 
 uint64_t Compressor::compress(void *to, const void *from, uint64_t n) {
-  // The bytes hardly repeat: what the highest levels look for is not there.
-  constexpr int level = 1;
-  if (!contexts_->to) contexts_->to.reset(ZSTD_createCCtx());
-  if (!contexts_->to) throw std::bad_alloc();
+  if (!contexts_->to) {
+    contexts_->to.reset(ZSTD_createCCtx());
+    if (!contexts_->to) throw std::bad_alloc();
+    // The bytes hardly repeat but by chance, and the entropy coder packs short matches better: it is to find only long
+    // ones, with the smallest table.
+    ZSTD_CCtx_setParameter(contexts_->to.get(), ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(contexts_->to.get(), ZSTD_c_minMatch, 7);
+    ZSTD_CCtx_setParameter(contexts_->to.get(), ZSTD_c_hashLog, 6);
+  }
   ST_ASSERT(bound(n) >= ZSTD_COMPRESSBOUND(n));
-  const size_t made = ZSTD_compressCCtx(contexts_->to.get(), to, bound(n), from, n, level);
+  const size_t made = ZSTD_compress2(contexts_->to.get(), to, bound(n), from, n);
   if (ZSTD_isError(made)) throw std::bad_alloc();  // nothing else can fail where there is room
   return made;
 }

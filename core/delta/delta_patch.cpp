@@ -88,24 +88,21 @@ Result<void> Patching::stage_steps(AnyTransaction &transaction, size_t i) {
   const TensorView t = place.tensor();
   const uint64_t at = place.snapshot->file_offset(t);
   std::vector<std::byte> pages;
-  const auto stage_block = [&](uint64_t begin, auto old, auto fresh) -> Result<void> {
-    ST_TRY(tell(old.size()));
-    std::vector<ByteRange> ranges = changed_pages(at + begin, old, fresh);
+  const auto stage_block = [&](const SteppedBlock &block) -> Result<void> {
+    ST_TRY(tell(block.bytes.size()));
+    std::vector<ByteRange> ranges = block.changed_pages(at + block.begin);
     if (ranges.empty()) return {};
     pages.clear();
     for (ByteRange &r : ranges) {
-      const auto page = fresh.subspan(r.begin, r.length);
+      const auto page = block.bytes.subspan(r.begin, r.length);
       pages.insert(pages.end(), page.begin(), page.end());
-      r.begin += begin;
+      r.begin += block.begin;
     }
     return transaction.update_ranges(name, ranges, pages);
   };
-  const StepsAt steps{&delta_, i};
-  ST_TRY(auto hashes, step_through(*place.snapshot, t, {&steps, 1}, stage_block));
-  const DeltaTensor &noted = delta_.notes.tensors[i];
-  if (hashes.old.all != noted.old->all) return Failure(wrong_base(name, place.member->path()));
-  if (hashes.fresh.all != noted.bytes) return Failure(wrong_steps(name, delta_.path));
-  heads_[i] = hashes.fresh.head;
+  const SteppedTensor stepped{place.snapshot, t, place.member->path(), {{&delta_, i}}};
+  ST_TRY(auto fresh, step_to_the_end(stepped, stage_block));
+  heads_[i] = fresh.head;
   return {};
 }
 

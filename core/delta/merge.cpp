@@ -39,10 +39,11 @@ Result<void> write_steps(const os::File &made, const write::PublishPlan &planned
   for (const ListedTensor &t : listing.tensors) {
     if (!has_steps(t)) continue;
     const uint64_t at = header.data_offset() + header.index.at(header.index.find(t.name).value()).begin;
-    const auto write_block = [&](uint64_t begin, auto old, auto fresh) -> Result<void> {
-      for (const ByteRange &r : changed_pages(at + begin, old, fresh))
-        ST_TRY(made.write(fresh.data() + r.begin, r.length, at + begin + r.begin));
-      return tell(old.size());
+    const auto write_block = [&](const SteppedBlock &block) -> Result<void> {
+      const uint64_t begin = at + block.begin;
+      for (const ByteRange &r : block.changed_pages(begin))
+        ST_TRY(made.write(block.bytes.data() + r.begin, r.length, begin + r.begin));
+      return tell(block.bytes.size());
     };
     ST_TRY(step_to_the_end(stepped_tensor(base, layers, t), write_block));
   }
@@ -118,9 +119,9 @@ Result<void> merge(os::Env &env, const Model &base, std::span<const DeltaFile> l
     const auto give_stepped = [&](write::Writer &writer, size_t i) -> Result<bool> {
       const ListedTensor &t = listing.tensors[i];
       if (t.steps.empty()) return false;
-      const auto add = [&](uint64_t, auto old, auto fresh) -> Result<void> {
-        ST_TRY(writer.add(t.name, fresh.data(), fresh.size()));
-        return tell(old.size());
+      const auto add = [&](const SteppedBlock &block) -> Result<void> {
+        ST_TRY(writer.add(t.name, block.bytes.data(), block.bytes.size()));
+        return tell(block.bytes.size());
       };
       ST_TRY(step_to_the_end(stepped_tensor(whole, layers, t), add));
       return true;

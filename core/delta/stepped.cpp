@@ -1,14 +1,9 @@
 #include "delta/stepped.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "delta/steps.h"
 
 namespace st::store {
 namespace {
-
-constexpr uint64_t page = 4096;
 
 // One delta's steps, with the way to its file.
 class OpenSteps {
@@ -28,7 +23,7 @@ class OpenSteps {
     return steps;
   }
 
-  bool has(uint64_t number) const { return reader_->has(number); }
+  const StepReader &reader() const { return *reader_; }
   Result<void> take(std::span<std::byte> block) {
     if (auto taken = reader_->take(block); !taken) return failed(std::move(taken.error()));
     return {};
@@ -48,58 +43,70 @@ class OpenSteps {
   std::optional<StepReader> reader_;
 };
 
-class Stepping {
- public:
-  Stepping(const Snapshot &file, const TensorView &t) : file_(file), t_(t) {}
-
-  Result<SteppedHashes> run(std::span<const StepsAt> steps, const TakeBlock &take) {
-    for (const StepsAt &at : steps) {
-      ST_TRY(auto opened, OpenSteps::open(at, t_));
-      steps_.push_back(std::move(opened));
-    }
-    ST_TRY(auto reach, file_.here());
-    TensorHasher before, after;
-    const uint64_t most = std::min(step_block_bytes, t_.nbytes);
-    const auto old = std::make_unique_for_overwrite<std::byte[]>(most);
-    fresh_ = std::make_unique_for_overwrite<std::byte[]>(most);
-    for (uint64_t begin = 0; begin < t_.nbytes; begin += step_block_bytes) {
-      const uint64_t n = std::min(step_block_bytes, t_.nbytes - begin);
-      ST_TRY(reach.file.read(old.get(), n, file_.file_offset(t_) + begin));
-      const std::span<const std::byte> was(old.get(), n);
-      ST_TRY(auto is, stepped(begin / step_block_bytes, was));
-      before.add(was);
-      after.add(is);
-      ST_TRY(take(begin, was, is));
-    }
-    return SteppedHashes{before.digest(), after.digest()};
-  }
-
- private:
-  Result<std::span<const std::byte>> stepped(uint64_t number, std::span<const std::byte> old) {
-    bool copied = false;
-    for (const auto &steps : steps_) {
-      if (!steps->has(number)) continue;
-      if (!copied) std::memcpy(fresh_.get(), old.data(), old.size());
-      copied = true;
-      ST_TRY(steps->take({fresh_.get(), old.size()}));
-    }
-    return copied ? std::span<const std::byte>(fresh_.get(), old.size()) : old;
-  }
-
-  const Snapshot &file_;
-  const TensorView &t_;
-  std::vector<std::unique_ptr<OpenSteps>> steps_;
-  std::unique_ptr<std::byte[]> fresh_;
-};
-
 }  // namespace
 
-Result<SteppedHashes> step_through(const Snapshot &file, const TensorView &t, std::span<const StepsAt> steps,
-                                   const TakeBlock &take) {
-  auto hashes = Stepping(file, t).run(steps, take);
-  if (!hashes) return Failure(std::move(hashes.error()).about_tensor_at_least(t.name));
-  return hashes;
+void ChangedPages::add(std::span<const uint32_t> places, uint32_t width) {
+  for (const uint64_t place : places) {
+    const uint64_t at = skip_ + place * width;
+    changed_[at / page] = changed_[(at + width - 1) / page] = 1;
+  }
 }
+
+std::vector<ByteRange> ChangedPages::ranges() const {
+  std::vector<ByteRange> ranges;
+  for (uint64_t i = 0; i < changed_.size(); ++i) {
+    if (!changed_[i]) continue;
+    const uint64_t begin = i == 0 ? 0 : i * page - skip_, end = std::min((i + 1) * page - skip_, n_);
+    if (ranges.empty() || ranges.back().begin + ranges.back().length != begin) ranges.push_back({begin, 0});
+    ranges.back().length = end - ranges.back().begin;
+  }
+  return ranges;
+}
+
+std::vector<ByteRange> SteppedBlock::changed_pages(uint64_t at) const {
+  ChangedPages pages(at, bytes.size());
+  for (const StepReader *steps : changed_by) pages.add(steps->places(), steps->width());
+  return pages.ranges();
+}
+
+namespace {
+
+Result<OldBytes> step_through(const Snapshot &file, const TensorView &t, std::span<const StepsAt> steps,
+                              const TakeBlock &take) {
+  std::vector<std::unique_ptr<OpenSteps>> opened;
+  for (const StepsAt &at : steps) {
+    ST_TRY(auto one, OpenSteps::open(at, t));
+    opened.push_back(std::move(one));
+  }
+  ST_TRY(auto reach, file.here());
+  TensorHasher hasher;
+  const auto block = std::make_unique_for_overwrite<std::byte[]>(std::min(step_block_bytes, t.nbytes));
+  std::vector<const StepReader *> changed_by;
+  for (uint64_t begin = 0; begin < t.nbytes; begin += step_block_bytes) {
+    const std::span<std::byte> bytes(block.get(), std::min(step_block_bytes, t.nbytes - begin));
+    ST_TRY(reach.file.read(bytes.data(), bytes.size(), file.file_offset(t) + begin));
+    changed_by.clear();
+    for (const auto &one : opened) {
+      if (!one->reader().has(begin / step_block_bytes)) continue;
+      ST_TRY(one->take(bytes));
+      changed_by.push_back(&one->reader());
+    }
+    hasher.add(bytes);
+    ST_TRY(take({begin, bytes, changed_by}));
+  }
+  return hasher.digest();
+}
+
+// What the steps lead to is not what it is to be. Is that by the file, or by the steps?
+Result<OldBytes> astray(const SteppedTensor &t) {
+  const StepsAt &first = t.steps.front(), &last = t.steps.back();
+  TensorWindow window(false);
+  ST_TRY(auto old, hash_tensor(window, *t.file, t.tensor, [](auto) { return Result<void>(); }));
+  if (old.all != first.delta->notes.tensors[first.index].old->all) return Failure(wrong_base(t.tensor.name, t.path));
+  return Failure(wrong_steps(t.tensor.name, last.delta->path));
+}
+
+}  // namespace
 
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t) {
   SteppedTensor out{};
@@ -116,27 +123,11 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
   return out;
 }
 
-Result<void> step_to_the_end(const SteppedTensor &t, const TakeBlock &take) {
-  ST_TRY(auto hashes, step_through(*t.file, t.tensor, t.steps, take));
-  const StepsAt &first = t.steps.front(), &last = t.steps.back();
-  if (hashes.old.all != first.delta->notes.tensors[first.index].old->all)
-    return Failure(wrong_base(t.tensor.name, t.path));
-  if (hashes.fresh.all == last.delta->notes.tensors[last.index].bytes) return {};
-  return Failure(wrong_steps(t.tensor.name, last.delta->path));
-}
-
-std::vector<ByteRange> changed_pages(uint64_t at, std::span<const std::byte> old, std::span<const std::byte> fresh) {
-  std::vector<ByteRange> ranges;
-  if (old.data() == fresh.data()) return ranges;
-  for (uint64_t done = 0; done < old.size();) {
-    const uint64_t n = std::min(page - (at + done) % page, old.size() - done);
-    if (std::memcmp(old.data() + done, fresh.data() + done, n) != 0) {
-      if (ranges.empty() || ranges.back().begin + ranges.back().length != done) ranges.push_back({done, 0});
-      ranges.back().length += n;
-    }
-    done += n;
-  }
-  return ranges;
+Result<OldBytes> step_to_the_end(const SteppedTensor &t, const TakeBlock &take) {
+  const StepsAt &last = t.steps.back();
+  auto hashes = step_through(*t.file, t.tensor, t.steps, take);
+  if (!hashes) return Failure(std::move(hashes.error()).about_tensor_at_least(t.tensor.name));
+  return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);
 }
 
 }  // namespace st::store

@@ -4,6 +4,7 @@
 
 #include "delta/delta_file.h"
 #include "delta/delta_hash.h"
+#include "delta/steps.h"
 
 namespace st::store {
 
@@ -13,16 +14,32 @@ struct StepsAt {
   size_t index;
 };
 
-struct SteppedHashes {
-  OldBytes old, fresh;
+// Which pages of a file have bytes that change. The disk writes whole pages, and a range costs memory.
+class ChangedPages {
+ public:
+  // Among n bytes of the file, from `at` on.
+  ChangedPages(uint64_t at, uint64_t n) : skip_(at % page), n_(n), changed_((skip_ + n + page - 1) / page) {}
+  // These elements of the bytes.
+  void add(std::span<const uint32_t> places, uint32_t width);
+  // As ranges of the bytes.
+  std::vector<ByteRange> ranges() const;
+
+ private:
+  static constexpr uint64_t page = 4096;
+  uint64_t skip_, n_;
+  std::vector<uint8_t> changed_;
 };
 
-// `take` sees each block, as it is in the file and as the steps make it, the same memory where they leave it alone; and
-// may end it. Statuses: delta, unsupported; those of reading. An error is about that tensor.
-using TakeBlock =
-    std::function<Result<void>(uint64_t begin, std::span<const std::byte> old, std::span<const std::byte> fresh)>;
-Result<SteppedHashes> step_through(const Snapshot &file, const TensorView &t, std::span<const StepsAt> steps,
-                                   const TakeBlock &take);
+// A block of a tensor, as the steps make it.
+struct SteppedBlock {
+  uint64_t begin;  // in the tensor
+  std::span<const std::byte> bytes;
+  std::span<const StepReader *const> changed_by;
+  // The pages with steps, as ranges of the block; `at`: where the block lies in its file.
+  std::vector<ByteRange> changed_pages(uint64_t at) const;
+};
+// `take` sees each block, and may end it.
+using TakeBlock = std::function<Result<void>(const SteppedBlock &)>;
 
 // What lies below the steps of a listed tensor, and where these are. `base` and `deltas` are what it is listed of.
 struct SteppedTensor {
@@ -32,12 +49,9 @@ struct SteppedTensor {
   std::vector<StepsAt> steps;
 };
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t);
-// The same as step_through(), and the bytes that they lead from and to are those that the deltas name. Else status
-// delta_base, or delta.
-Result<void> step_to_the_end(const SteppedTensor &t, const TakeBlock &take);
-
-// The pages of a block of which some byte differs, as ranges of it; `at` is where the block lies in its file. The disk
-// writes whole pages, and a range costs memory.
-std::vector<ByteRange> changed_pages(uint64_t at, std::span<const std::byte> old, std::span<const std::byte> fresh);
+// Answers the hash of what the steps lead to, which is that which the last delta names. Else the status is delta_base
+// if the file has not what the first delta names, or delta. Others: unsupported; those of reading. An error is about
+// that tensor.
+Result<OldBytes> step_to_the_end(const SteppedTensor &t, const TakeBlock &take);
 
 }  // namespace st::store

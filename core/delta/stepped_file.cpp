@@ -28,8 +28,8 @@ Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const Model
   std::memcpy(made->bytes_.get(), header.data(), data);
   for (size_t i = 0; i < stepped.size(); ++i) {
     std::byte *to = made->bytes_.get() + data + entries[i].begin;
-    const auto copy = [to](uint64_t begin, auto, auto fresh) -> Result<void> {
-      std::memcpy(to + begin, fresh.data(), fresh.size());
+    const auto copy = [to](const SteppedBlock &block) -> Result<void> {
+      std::memcpy(to + block.begin, block.bytes.data(), block.bytes.size());
       return {};
     };
     ST_TRY(step_to_the_end(stepped_tensor(base, deltas, *stepped[i]), copy));

@@ -9,43 +9,88 @@
 namespace st::store {
 namespace {
 
-constexpr uint64_t group = 8;  // elements that are looked at together
+constexpr uint64_t group = 64;  // elements that are looked at together
+constexpr uint64_t at_once = 4;
 
-// Which elements differ, and for each a row. Answers how many.
+// Which elements of a group differ: bit i is element i.
+struct Differing {
+  uint64_t bits = 0, count = 0;
+};
+
+// Compilers make vectors of the first loop.
 template <class Word>
-uint32_t fill(const StepColumns &columns, const std::byte *old, const std::byte *fresh, uint64_t n, uint8_t *differs) {
-  for (uint64_t i = 0; i < n; ++i) {
+Differing differing(const std::byte *old, const std::byte *fresh) {
+  uint8_t differs[group];
+  for (uint64_t i = 0; i < group; ++i) {
     Word a, b;
     std::memcpy(&a, old + i * sizeof a, sizeof a);
     std::memcpy(&b, fresh + i * sizeof b, sizeof b);
     differs[i] = a != b;
   }
-  std::memset(differs + n, 0, group);
-  std::byte *to[StepColumns::gap_columns + sizeof(Word)];
-  for (uint32_t c = 0; c < std::size(to); ++c) to[c] = columns.column(c);
-  uint32_t count = 0;
-  uint64_t behind = 0;  // the element after the last that differs
-  for (uint64_t i = 0; i < n; i += group)
-    for (uint64_t some = load_u64le(differs + i); some != 0; some &= some - 1) {
-      const uint64_t at = i + static_cast<uint64_t>(std::countr_zero(some)) / 8, gap = at - behind;
-      behind = at + 1;
-      for (uint32_t c = 0; c < StepColumns::gap_columns; ++c) to[c][count] = static_cast<std::byte>(gap >> (8 * c));
-      for (uint32_t c = 0; c < sizeof(Word); ++c)
-        to[StepColumns::gap_columns + c][count] = old[at * sizeof(Word) + c] ^ fresh[at * sizeof(Word) + c];
-      ++count;
+  Differing found;
+  uint64_t sums = 0;  // a byte each
+  for (uint64_t i = 0; i < group; i += 8) {
+    const uint64_t eight = load_u64le(differs + i);
+    found.bits |= (eight * 0x0102040810204080 >> 56) << i;
+    sums += eight;
+  }
+  found.count = sums * 0x0101010101010101 >> 56;
+  return found;
+}
+
+// The places of the elements that differ, ascending; behind them, up to a group more is written. Answers how many.
+template <class Word>
+uint32_t find_differing(const std::byte *old, const std::byte *fresh, uint64_t n, uint32_t *places) {
+  uint32_t *to = places;
+  uint64_t i = 0;
+  for (; i + group <= n; i += group) {
+    auto [some, count] = differing<Word>(old + i * sizeof(Word), fresh + i * sizeof(Word));
+    // Some at a time without a branch, which would be guessed wrong in nearly every group.
+    uint32_t *const end = to + count;
+    while (to < end) {
+      for (uint64_t k = 0; k < at_once; ++k, some &= some - 1)
+        to[k] = static_cast<uint32_t>(i) + static_cast<uint32_t>(std::countr_zero(some));
+      to += at_once;
     }
+    to = end;
+  }
+  for (; i < n; ++i)
+    if (std::memcmp(old + i * sizeof(Word), fresh + i * sizeof(Word), sizeof(Word)) != 0)
+      *to++ = static_cast<uint32_t>(i);
+  return static_cast<uint32_t>(to - places);
+}
+
+// A row for each element that differs. Answers how many.
+template <class Word>
+uint32_t fill(const StepColumns &columns, const std::byte *old, const std::byte *fresh, uint64_t n, uint32_t *places) {
+  const uint32_t count = find_differing<Word>(old, fresh, n, places);
+  if (count == 0) return 0;
+  for (uint32_t c = 0; c < StepColumns::gap_columns; ++c) {
+    std::byte *gaps = columns.column(c);
+    gaps[0] = static_cast<std::byte>(places[0] >> (8 * c));
+    for (uint32_t i = 1; i < count; ++i) gaps[i] = static_cast<std::byte>((places[i] - places[i - 1] - 1) >> (8 * c));
+  }
+  std::byte *to[sizeof(Word)];
+  for (uint32_t c = 0; c < sizeof(Word); ++c) to[c] = columns.column(StepColumns::gap_columns + c);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t at = uint64_t{places[i]} * sizeof(Word);
+    std::byte by[sizeof(Word)];
+    for (uint32_t c = 0; c < sizeof(Word); ++c) by[c] = old[at + c] ^ fresh[at + c];
+    for (uint32_t c = 0; c < sizeof(Word); ++c) to[c][i] = by[c];
+  }
   return count;
 }
 
 // False: the rows lead out of the block.
 template <class Word>
-bool step(const StepColumns &columns, uint32_t count, std::byte *block, uint64_t n) {
+bool step(const StepColumns &columns, uint32_t count, std::byte *block, uint64_t n, uint32_t *places) {
   const std::byte *from[StepColumns::gap_columns + sizeof(Word)];
   for (uint32_t c = 0; c < std::size(from); ++c) from[c] = columns.column(c);
   uint64_t at = 0;
   for (uint32_t i = 0; i < count; ++i, ++at) {
     for (uint32_t c = 0; c < StepColumns::gap_columns; ++c) at += std::to_integer<uint64_t>(from[c][i]) << (8 * c);
     if (at >= n) return false;
+    places[i] = static_cast<uint32_t>(at);
     std::byte word[sizeof(Word)];
     for (uint32_t c = 0; c < sizeof(Word); ++c) word[c] = from[StepColumns::gap_columns + c][i];
     Word by, now;
@@ -93,14 +138,14 @@ StepColumns::StepColumns(uint32_t width)
 
 StepWriter::StepWriter(Dtype dtype)
     : columns_(step_width(dtype)),
-      differs_(std::make_unique_for_overwrite<uint8_t[]>(step_block_bytes / columns_.width() + group)),
+      places_(std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width() + at_once)),
       out_(std::make_unique_for_overwrite<std::byte[]>(
           columns_.head_bytes() + columns_.columns() * Compressor::bound(step_block_bytes / columns_.width()))) {}
 
 std::span<const std::byte> StepWriter::steps_of(uint64_t number, std::span<const std::byte> old,
                                                 std::span<const std::byte> fresh) {
   const uint32_t count = as_wide_as(columns_.width(), [&](auto word) {
-    return fill<decltype(word)>(columns_, old.data(), fresh.data(), old.size() / sizeof word, differs_.get());
+    return fill<decltype(word)>(columns_, old.data(), fresh.data(), old.size() / sizeof word, places_.get());
   });
   if (count == 0) return {};
   store_u64le(out_.get(), number);
@@ -119,7 +164,8 @@ StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, 
       tensor_bytes_(tensor_bytes),
       left_(step_bytes),
       read_(std::move(read)),
-      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))) {}
+      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))),
+      places_(std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width())) {}
 
 Result<StepReader> StepReader::begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read) {
   if (!Compressor::is_there())
@@ -171,9 +217,10 @@ Result<void> StepReader::read_columns() {
 Result<void> StepReader::take(std::span<std::byte> block) {
   ST_TRY(read_columns());
   const bool inside = as_wide_as(columns_.width(), [&](auto word) {
-    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word);
+    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word, places_.get());
   });
   if (!inside) return damaged("a step lies behind its block");
+  taken_ = count_;
   return read_head();
 }
 

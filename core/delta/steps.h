@@ -47,7 +47,7 @@ class StepWriter {
  private:
   StepColumns columns_;
   Compressor compressor_;
-  const std::unique_ptr<uint8_t[]> differs_;  // for each element
+  const std::unique_ptr<uint32_t[]> places_;  // of the elements that differ
   const std::unique_ptr<std::byte[]> out_;
 };
 
@@ -62,6 +62,9 @@ class StepReader {
   // Changes block `number` of the tensor, these bytes, if there are steps of it. Blocks are given in their order.
   bool has(uint64_t number) const { return count_ > 0 && number_ == number; }
   Result<void> take(std::span<std::byte> block);
+  // Which elements of that block were changed, ascending.
+  uint32_t width() const { return columns_.width(); }
+  std::span<const uint32_t> places() const { return {places_.get(), taken_}; }
 
  private:
   StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read);
@@ -74,6 +77,8 @@ class StepReader {
   uint64_t left_;  // bytes of the steps
   Read read_;
   std::unique_ptr<std::byte[]> squeezed_;  // a column
+  std::unique_ptr<uint32_t[]> places_;
+  uint32_t taken_ = 0;
   uint32_t sizes_[StepColumns::gap_columns + 8] = {};
   uint64_t number_ = 0;
   uint64_t after_ = 0;  // the least number that the next block can have

@@ -38,8 +38,7 @@ Result<void> check_chain(os::Env &env, const std::string &base, const std::vecto
   ST_TRY(check_old(*whole, chained.old, [&](auto &, auto piece) { return tell(piece.size()); }));
   for (const ListedTensor &t : chained.listing.tensors)
     if (!t.steps.empty())
-      ST_TRY(
-          step_to_the_end(stepped_tensor(*whole, deltas, t), [&](auto, auto old, auto) { return tell(old.size()); }));
+      ST_TRY(step_to_the_end(stepped_tensor(*whole, deltas, t), [&](auto &block) { return tell(block.bytes.size()); }));
   return {};
 }
 

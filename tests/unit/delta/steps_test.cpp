@@ -14,7 +14,6 @@
 namespace st::testing {
 namespace {
 
-using store::ByteRange;
 using store::step_block_bytes;
 using store::StepReader;
 using store::StepWriter;
@@ -211,16 +210,21 @@ TEST_F(DamagedSteps, OfAnyBitLeadNowhereElse) {
 }
 
 TEST(ChangedPages, AreThoseOfTheFile) {
-  const std::string old(20000, 'x');
-  std::string fresh = old;
-  fresh[0] = fresh[3095] = fresh[3096] = fresh[19999] = 'y';
-  const auto ranges = store::changed_pages(1000, bytes_in(old), bytes_in(fresh));
+  store::ChangedPages pages(1001, 20000);
+  EXPECT_TRUE(pages.ranges().empty());
+  const uint32_t some[] = {0, 1547, 9999};  // of two bytes each; the second lies on both sides of a page's end
+  pages.add(some, 2);
+  auto ranges = pages.ranges();
   ASSERT_EQ(ranges.size(), 2u);
   EXPECT_EQ(ranges[0].begin, 0u);
-  EXPECT_EQ(ranges[0].length, 3096u + 4096);
-  EXPECT_EQ(ranges[1].begin, 3096u + 3 * 4096 + 4096);
-  EXPECT_EQ(ranges[1].length, 20000u - 19480);
-  EXPECT_TRUE(store::changed_pages(0, bytes_in(old), bytes_in(old)).empty());
+  EXPECT_EQ(ranges[0].length, 3095u + 4096);
+  EXPECT_EQ(ranges[1].begin, 3095u + 4 * 4096);
+  EXPECT_EQ(ranges[1].length, 20000u - 19479);
+  const uint32_t between[] = {2000};  // by the deltas above
+  pages.add(between, 4);
+  ranges = pages.ranges();
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].length, 3095u + 2 * 4096);
 }
 
 }  // namespace
