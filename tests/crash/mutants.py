@@ -466,7 +466,7 @@ MUTANTS = [
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
     Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
-    Mutant("deltas: bytes that steps lead to are not checked", "core/delta/stepped.cpp", "  return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);", "  static_cast<void>(last);\n  return hashes;"),
+    Mutant("deltas: bytes that steps lead to are not checked", "core/delta/stepped.cpp", "  return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);", "  return hashes->all == last.delta->notes.tensors[last.index].bytes || true ? hashes : astray(t);"),
     Mutant("deltas: steps may lead out of their block", "core/delta/steps.cpp", "    if (at >= n) return false;\n", ""),
     Mutant("deltas: blocks of steps may come in any order", "core/delta/steps.cpp", "  if (number_ < after_) return damaged(\"the blocks do not ascend\");\n", ""),
     Mutant("deltas: of an element on two pages the second is not written", "core/delta/stepped.cpp", "    changed_[at / page] = changed_[(at + width - 1) / page] = 1;", "    changed_[at / page] = 1;"),
