@@ -163,6 +163,7 @@ Verdict judge_first(const Answer &answer, uint64_t room, const Site &site, Versi
                  text("the server answered ", head.code, " with the range ", in_quotes(head.field("content-range")),
                       " where the first ", room, " bytes were asked for"));
   const auto length = head.code == 206 ? std::optional(range->last + 1) : parse_length(head.field("content-length"));
+  if (length && answer.received > *length) return wrong(answer, Status::io, "the server sent more bytes than it said");
   if (answer.cut != Cut::none || (length && answer.received < *length))
     return again(answer, answer.cut == Cut::none ? "the answer ended before its end" : answer.why);
   version->size = head.code == 206 ? *range->total : answer.received;

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from fault_server import FaultServer
 from s3_upload import put
+from stores import KEYS, put_to_google
 from token_services import TokenServices
 
 ROOT = Path(__file__).resolve().parents[2]
 RIG = Path(os.environ.get("CACHE", ROOT / "build" / "cache")) / "rig" / "bin"
-KEYS = ("libst-tests", "a-secret-that-no-message-has")
 STCTL = os.environ.get("STCTL", ROOT / "build" / "bindings" / "cli" / "stctl")
 
 
@@ -104,6 +104,7 @@ http {{
   access_log {place}/access told; sendfile on; {paths}
   server {{ listen 127.0.0.1:{http}; root {folder};
     location /gzip/ {{ alias {folder}/; gzip on; gzip_types *; add_header Content-Encoding gzip; }}
+    location ~ ^/owner/model/resolve/main/(.*) {{ alias {folder}/$1; }}
     location /whole/ {{ alias {folder}/; max_ranges 0; }}
     location /out {{ return 302 ftp://127.0.0.1/model.safetensors; }}
     location /private/ {{ alias {folder}/; auth_basic a; auth_basic_user_file /dev/null; }}
@@ -187,13 +188,6 @@ def google_store(folder):
     finally:
         server.terminate()
         server.wait()
-
-
-def put_to_google(endpoint: str, name: str, data: bytes) -> None:
-    query = urllib.parse.urlencode({"uploadType": "media", "name": name})
-    ask = urllib.request.Request(f"{endpoint}/upload/storage/v1/b/models/o?{query}", data, method="POST")
-    ask.add_header("Content-Type", "application/octet-stream")
-    urllib.request.urlopen(ask).close()
 
 
 @pytest.fixture(scope="session")

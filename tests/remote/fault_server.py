@@ -1,5 +1,6 @@
 """An HTTP server of one object that does what its script says at the n-th request: real sockets, wrong answers."""
 
+import base64
 import re
 import socket
 import struct
@@ -16,6 +17,19 @@ REFUSALS = {
     ),
     "to another host": (307, "TemporaryRedirect", [("Location", "http://127.0.0.1:1/")]),
 }
+
+
+def crc32c(data: bytes) -> str:
+    """In base64, as Google's stores say it."""
+    table = []
+    for b in range(256):
+        for _ in range(8):
+            b = b >> 1 ^ (0x82F63B78 if b & 1 else 0)
+        table.append(b)
+    crc = 0xFFFFFFFF
+    for b in data:
+        crc = crc >> 8 ^ table[(crc ^ b) & 0xFF]
+    return base64.b64encode((crc ^ 0xFFFFFFFF).to_bytes(4, "big")).decode()
 
 
 class FaultServer:

@@ -10,8 +10,9 @@ from datetime import datetime, timezone
 import azure_upload
 import libst
 import pytest
-from conftest import KEYS, check, fails, no_secret_in, put_to_google, stctl
+from conftest import KEYS, check, fails, no_secret_in, stctl
 from libst import Status
+from stores import put_to_google
 from token_services import ENDS
 
 

@@ -1,6 +1,5 @@
 """Models behind URLs, on real servers on loopback, through every door."""
 
-import base64
 import gc
 import json
 import os
@@ -16,7 +15,7 @@ import libst
 import numpy as np
 import pytest
 from conftest import KEYS, ROOT, STCTL, check, fails, stctl
-from fault_server import FaultServer
+from fault_server import FaultServer, crc32c
 from libst import Status
 
 
@@ -227,19 +226,6 @@ def test_a_wrong_answer_is_an_error(faults, fault):
     faults.script = [None, fault]
     with fails(Status.IO, Status.UNSUPPORTED, Status.PERMISSION):
         libst.load(faults.url)
-
-
-def crc32c(data: bytes) -> str:
-    """In base64, as Google's stores say it."""
-    table = []
-    for b in range(256):
-        for _ in range(8):
-            b = b >> 1 ^ (0x82F63B78 if b & 1 else 0)
-        table.append(b)
-    crc = 0xFFFFFFFF
-    for b in data:
-        crc = crc >> 8 ^ table[(crc ^ b) & 0xFF]
-    return base64.b64encode((crc ^ 0xFFFFFFFF).to_bytes(4, "big")).decode()
 
 
 def test_a_flipped_bit_is_told_by_the_checksum_of_the_store(tmp_path):
