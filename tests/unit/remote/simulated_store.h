@@ -53,7 +53,7 @@ class SimulatedStore {
   uint64_t size() const { return bytes_.size(); }
 
   std::vector<Fault> script;  // of the requests from the first on; none after its end
-  uint64_t requests = 0;
+  uint64_t requests = 0, spoilt = 0;
   uint64_t now = 0, came = 0;
   uint64_t slow = 0;        // so many times a wait brings a byte, and no answer
   uint64_t takes = 0;       // ms from a request to its answer
@@ -65,6 +65,7 @@ class SimulatedStore {
   Answer answer(const Request &request, uint64_t id) {
     const Fault fault = requests < script.size() ? script[requests] : Fault::none;
     ++requests;
+    spoilt += fault != Fault::none;
     Answer out;
     out.id = id;
     const std::string range = field(request, "range");
