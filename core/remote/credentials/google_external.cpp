@@ -8,8 +8,6 @@
 namespace st::remote {
 namespace {
 
-constexpr std::string_view cloud_platform = "https://www.googleapis.com/auth/cloud-platform";
-
 // The token that is exchanged: a text, or a part of a JSON document.
 Result<Secret> subject_token(const Surroundings &from, const Json &file) {
   if (!file.text("/credential_source/executable/command").empty()) return token_of_program(from, file);
@@ -63,18 +61,33 @@ Result<Granted> external_account(const Surroundings &from, const Json &file) {
   ST_TRY(auto exchanged, token_in(from.ask(question), now, "Google's STS", "the external account"));
   if (as.empty()) return exchanged;
 
+  return impersonated(from, file, exchanged, "the external account's service account");
+}
+
+Result<Granted> impersonated(const Surroundings &from, const Json &file, const Granted &by, const char *found_in) {
+  const std::string as = file.text("/service_account_impersonation_url");
+  if (!from.may_be_plain(as))
+    return fail(Status::permission, "the service account is asked for at ", in_quotes(without_secrets(as)),
+                ", which is not encrypted");
+  std::string delegates;
+  for (int i = 0;; ++i) {
+    const std::string one = file.text(text("/delegates/", i));
+    if (one.empty()) break;
+    if (one.find_first_of("\"\\\n") != one.npos)
+      return fail(Status::permission, in_quotes(one), " is no name of a service account");
+    delegates += text(delegates.empty() ? "\"" : ",\"", one, "\"");
+  }
   Question impersonate;
   impersonate.request.method = "POST";
   impersonate.request.url = as;
   impersonate.request.fields = {"content-type: application/json",
-                                "authorization: Bearer " + exchanged.keys->token.shown_to_the_store()};
-  impersonate.request.body = text(R"({"scope":[")", google_scope, R"("]})");
+                                "authorization: Bearer " + by.keys->token.shown_to_the_store()};
+  impersonate.request.body = text(R"({"delegates":[)", delegates, R"(],"scope":[")", google_scope, R"("]})");
   Answer answer = from.ask(impersonate);
   const auto json = json_of(answer);
   Secret token = json ? json->text("/accessToken") : "";
   if (token.empty()) return refused_by("Google's IAM, asked for a service account,", answer);
-  return Granted{Keys{{}, {}, std::move(token)}, "the external account's service account",
-                 parse_iso_time(json->text("/expireTime"))};
+  return Granted{Keys{{}, {}, std::move(token)}, found_in, parse_iso_time(json->text("/expireTime"))};
 }
 
 }  // namespace st::remote

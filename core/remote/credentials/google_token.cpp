@@ -20,22 +20,22 @@ Result<std::string> token_url(const Surroundings &from, const Json &file, const 
 }
 
 // https://developers.google.com/identity/protocols/oauth2/service-account
-Result<Granted> service_account(const Surroundings &from, const Json &file, int64_t now) {
+Result<Granted> service_account(const Surroundings &from, const Json &file, int64_t now,
+                                std::string_view scope = google_scope) {
   ST_TRY(const auto url, token_url(from, file, "/token_uri"));
   const std::string mail = file.text("/client_email");
   const Secret key = file.text("/private_key");
   if (!sign_rs256("", key))
     return fail(Status::permission, "the service account ", in_quotes(mail), " has no private key that can be read");
-  return token_in(ask_at_its_time(from.ask, now,
-                                  [&](int64_t time) {
-                                    const std::string claims =
-                                        text(R"({"iss":")", mail, R"(","scope":")", google_scope, R"(","aud":")", url,
-                                             R"(","iat":)", time, R"(,"exp":)", time + 3600, "}");
-                                    return post(url,
-                                                form({{"grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"},
-                                                      {"assertion", *jwt_rs256(claims, key)}}));
-                                  }),
-                  now, googles, "the service account " + in_quotes(mail));
+  return token_in(
+      ask_at_its_time(from.ask, now,
+                      [&](int64_t time) {
+                        const std::string claims = text(R"({"iss":")", mail, R"(","scope":")", scope, R"(","aud":")",
+                                                        url, R"(","iat":)", time, R"(,"exp":)", time + 3600, "}");
+                        return post(url, form({{"grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"},
+                                               {"assertion", *jwt_rs256(claims, key)}}));
+                      }),
+      now, googles, "the service account " + in_quotes(mail));
 }
 
 Result<Granted> authorized_user(const Surroundings &from, const Json &file, int64_t now) {
@@ -48,6 +48,17 @@ Result<Granted> authorized_user(const Surroundings &from, const Json &file, int6
                   now, googles, "the user of `gcloud auth application-default login`");
 }
 
+// `gcloud auth application-default login --impersonate-service-account`
+Result<Granted> impersonated_account(const Surroundings &from, const Json &file, int64_t now) {
+  const auto source = file.part("/source_credentials");
+  const std::string type = source ? source->text("/type") : "";
+  if (type != "service_account" && type != "authorized_user")
+    return fail(Status::permission, "the impersonated service account has no source_credentials that libst knows");
+  ST_TRY(const auto by, type == "service_account" ? service_account(from, *source, now, cloud_platform)
+                                                  : authorized_user(from, *source, now));
+  return impersonated(from, file, by, "the impersonated service account");
+}
+
 Origin of_file(const Surroundings &from, const std::string &path) {
   return {"google " + path, [=](int64_t now) -> Result<Granted> {
             const auto file = from.json_in(path);
@@ -56,6 +67,7 @@ Origin of_file(const Surroundings &from, const std::string &path) {
               if (type == "service_account") return service_account(from, *file, now);
               if (type == "authorized_user") return authorized_user(from, *file, now);
               if (type == "external_account") return external_account(from, *file);
+              if (type == "impersonated_service_account") return impersonated_account(from, *file, now);
               return fail(Status::permission, in_quotes(path), " has no Google account that libst knows",
                           type.empty() ? "" : "; it is of the type " + in_quotes(type));
             }();

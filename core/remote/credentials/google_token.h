@@ -16,9 +16,12 @@ Result<Origin> google_token(const Surroundings &from);
 
 // A token of an account of another kind of cloud or of a cluster: `file` is of the type external_account.
 Result<Granted> external_account(const Surroundings &from, const Json &file);
+// That of the service account of this file's service_account_impersonation_url, for one that `by` may have it.
+Result<Granted> impersonated(const Surroundings &from, const Json &file, const Granted &by, const char *found_in);
 // The token that it exchanges for one, where a program of the user's says it.
 Result<Secret> token_of_program(const Surroundings &from, const Json &file);
 
+inline constexpr std::string_view cloud_platform = "https://www.googleapis.com/auth/cloud-platform";
 inline constexpr std::string_view google_scope = "https://www.googleapis.com/auth/devstorage.read_only";
 
 }  // namespace st::remote

@@ -48,6 +48,15 @@ std::optional<bool> Json::truth(std::string_view pointer) const {
   return document_->parsed.at_pointer(pointer).get(value) ? std::nullopt : std::optional(value);
 }
 
+std::optional<Json> Json::part(std::string_view pointer) const {
+  simdjson::dom::element found;
+  if (document_->parsed.at_pointer(pointer).get(found)) return std::nullopt;
+  std::string copy = simdjson::minify(found);
+  auto out = parse(copy);
+  OPENSSL_cleanse(copy.data(), copy.size());
+  return out;
+}
+
 std::string json_of_texts(std::initializer_list<std::pair<std::string_view, std::string_view>> parts) {
   std::string out;
   size_t longest = 2;

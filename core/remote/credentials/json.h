@@ -20,6 +20,8 @@ class Json {
   // A number, also one in quotes.
   std::optional<int64_t> number(std::string_view pointer) const;
   std::optional<bool> truth(std::string_view pointer) const;
+  // What stands there, as a document of its own.
+  std::optional<Json> part(std::string_view pointer) const;
 
  private:
   struct Document;

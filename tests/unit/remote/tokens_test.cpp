@@ -97,6 +97,16 @@ TEST(GoogleTest, EachKindOfAccountIsKnown) {
                R"("service_account_impersonation_url":"https://iam/x:generateAccessToken"})"),
             "Bearer I");
   EXPECT_EQ(SimulatedStore::field(services.asked.back(), "authorization"), "Bearer X");
+  const std::string user =
+      R"("source_credentials":{"type":"authorized_user","client_secret":"s","refresh_token":"r"},)";
+  const std::string impersonated = R"({"type":"impersonated_service_account","delegates":["a@x","b@x"],)";
+  const std::string url = R"("service_account_impersonation_url":"https://iam/y:generateAccessToken"})";
+  EXPECT_EQ(of(impersonated + user + url), "Bearer I");
+  EXPECT_EQ(SimulatedStore::field(services.asked.back(), "authorization"), "Bearer U");
+  EXPECT_THAT(services.asked.back().body, HasSubstr(R"("delegates":["a@x","b@x"])"));
+  EXPECT_THAT(of(impersonated + url), HasSubstr("no source_credentials"));
+  EXPECT_THAT(of(impersonated + user + R"("service_account_impersonation_url":"http://example.com"})"),
+              HasSubstr("not encrypted"));
   EXPECT_EQ(of(""), "Bearer M");
   EXPECT_THAT(of(R"({"type":"authorized_user","token_uri":"http://example.com"})"), HasSubstr("not encrypted"));
   EXPECT_THAT(of(R"({"type":"gdch"})"), HasSubstr("'gdch'"));
