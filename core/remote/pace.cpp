@@ -175,4 +175,10 @@ std::string Pace::told() const {
               limits_.connections, ", of ", piece_ / MiB, " MiB");
 }
 
+uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &limits, uint32_t random) {
+  const uint32_t doubled = std::min(tries - 1, 20u);
+  const uint64_t most = std::min(limits.first_wait_ms << doubled, limits.longest_wait_ms);
+  return server_wants_ms + random % (most + 1);
+}
+
 }  // namespace st::remote

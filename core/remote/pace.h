@@ -80,4 +80,8 @@ class Pace {
   std::array<Times, 9> times_;  // by the length: up to 64 KiB, 128 KiB, ..., 16 MiB
 };
 
+// How long until try number `tries` (1: the second): any time up to twice as long as before. At least what the server
+// wants.
+uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &limits, uint32_t random);
+
 }  // namespace st::remote

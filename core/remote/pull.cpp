@@ -233,12 +233,6 @@ class Pull {
 
 }  // namespace
 
-uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &limits, uint32_t random) {
-  const uint32_t doubled = std::min(tries - 1, 20u);
-  const uint64_t most = std::min(limits.first_wait_ms << doubled, limits.longest_wait_ms);
-  return server_wants_ms + random % (most + 1);
-}
-
 Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
                            std::byte *into, uint64_t *received) {
   const uint64_t begun = transport.now_ms();

@@ -15,10 +15,6 @@ struct Wanted {
   std::byte *to;
 };
 
-// How long until try number `tries` (1: the second): any time up to twice as long as before. At least what the server
-// wants.
-uint64_t wait_before(uint32_t tries, uint64_t server_wants_ms, const Limits &limits, uint32_t random);
-
 // The first request: size, version, and the begin of the object into `into`, of limits.first bytes. *site becomes where
 // redirects lead.
 Result<Version> pull_first(Transport &transport, std::shared_ptr<const Site> *site, const Limits &limits, Pace &pace,
