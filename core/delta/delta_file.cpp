@@ -10,10 +10,10 @@ Result<DeltaFile> DeltaFile::of(const DataFile &file) {
   HeldSnapshot snapshot = file.hold();
   auto notes = parse_delta(snapshot->header.index);
   if (!notes) {
-    notes.error().message += text(" (", in_quotes(file.path()), ")");
+    notes.error().message += text(" (", in_quotes(file.place()), ")");
     return Failure(std::move(notes.error()));
   }
-  return DeltaFile{nullptr, file.path(), std::move(snapshot), std::move(*notes)};
+  return DeltaFile{nullptr, file.place(), std::move(snapshot), std::move(*notes)};
 }
 
 Result<DeltaFile> DeltaFile::of(std::unique_ptr<DataFile> file) {
@@ -54,7 +54,7 @@ Result<void> check_heads(const ModelView &base, std::span<const OldTensor> tenso
     const uint64_t n = std::min(t.nbytes, delta_head_bytes);
     ST_TRY(auto reach, place.snapshot->here());
     ST_TRY(reach.file.read(head, n, place.snapshot->file_offset(t)));
-    if (hash64(head, n) != old.bytes.head) return Failure(wrong_base(t.name, place.member->path()));
+    if (hash64(head, n) != old.bytes.head) return Failure(wrong_base(t.name, place.member->place()));
   }
   return {};
 }

@@ -100,7 +100,7 @@ Result<void> Patching::stage_steps(AnyTransaction &transaction, size_t i) {
     }
     return transaction.update_ranges(name, ranges, pages);
   };
-  const SteppedTensor stepped{place.snapshot, t, place.member->path(), {{&delta_, i}}};
+  const SteppedTensor stepped{place.snapshot, t, place.member->place(), {{&delta_, i}}};
   ST_TRY(auto fresh, step_to_the_end(stepped, stage_block));
   heads_[i] = fresh.head;
   return {};

@@ -174,7 +174,7 @@ Result<void> Comparison::write() {
     ST_TRY(auto hashed, hash_tensor(again, *place.snapshot, view, add));
     if (hashed.all != c.noted.hashes.bytes)
       return Failure(error(Status::file_changed, "tensor ", in_quotes(view.name), " of ",
-                           in_quotes(place.member->path()), " was changed while it was compared; compare again")
+                           in_quotes(place.member->place()), " was changed while it was compared; compare again")
                          .about_tensor(view.name));
   }
   return writer->finish();

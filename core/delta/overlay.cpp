@@ -32,7 +32,7 @@ class OverlayCatalogue final : public Merged {
   std::optional<std::string_view> metadata_find(std::string_view key) const override;
   // Those of the base, then the deltas. A tensor in memory counts as the delta's whose steps made it last.
   size_t members() const override { return files_.size(); }
-  std::string_view member_path(size_t i) const override { return files_[i].data_file->path(); }
+  std::string_view member_path(size_t i) const override { return files_[i].data_file->place(); }
   Result<Opened> member(size_t i) const override { return files_[i]; }
   std::vector<Opened> opened() const override { return files_; }
   size_t index_bytes() const override;
@@ -175,9 +175,14 @@ Result<void> Overlay::stack() {
 }
 
 Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as) const {
+  const std::vector<Opened> mine = state.opened();
+  for (const Opened &layer : mine)
+    if (layer.data_file->path().empty())
+      return fail(Status::unsupported, layer.data_file->shown_name(),
+                  " cannot be opened again; use the same handle, which any thread may read");
   ST_TRY(auto opened, open(env(), path_, options_of(options(), as), open_layers_));
   const Catalogue of_opened = opened->catalogue();
-  const std::vector<Opened> mine = state.opened(), its = of_opened.opened();
+  const std::vector<Opened> its = of_opened.opened();
   const auto same = [](const Opened &a, const Opened &b) {
     return os::same_inode(a.snapshot->identity, b.snapshot->identity);
   };

@@ -113,7 +113,7 @@ SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> d
   if (t.layer == 0) {
     out.file = base.at(t.index).snapshot;
     out.tensor = base.at(t.index).tensor();
-    out.path = base.at(t.index).member->path();
+    out.path = base.at(t.index).member->place();
   } else {
     out.file = deltas[t.layer - 1].snapshot.get();
     out.tensor = deltas[t.layer - 1].index().at(t.index);

@@ -19,7 +19,7 @@ OpenOptions for_reading(const Options &options) {
 }  // namespace
 
 Result<DeltaFile> open_delta(os::Env &env, const std::string &path, OpenOptions options) {
-  ST_TRY(auto file, DataFile::open(env, path, std::move(options)));
+  ST_TRY(auto file, open_file(env, path, std::move(options)));
   return DeltaFile::of(std::move(file));
 }
 

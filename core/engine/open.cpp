@@ -16,7 +16,7 @@ Result<Layers> open_layers(os::Env &env, const std::string &path, const OpenOpti
   ST_TRY(auto base, open_path(env, path, std::move(below)));
   Layers layers{std::move(base), {}};
   for (const std::string &each : options.deltas) {
-    ST_TRY(auto opened, DataFile::open(env, each, options));
+    ST_TRY(auto opened, open_file(env, each, options));
     layers.deltas.push_back(std::move(opened));
   }
   return layers;
@@ -38,8 +38,6 @@ Result<Remote> source_of(const std::string &url, const Remote &beside = nullptr)
 
 // The index is `url`, without what follows the path of a URL.
 Result<std::unique_ptr<Model>> open_remote_shards(const std::string &url, const Remote &index, OpenOptions options) {
-  if (!options.deltas.empty())
-    return fail(Status::unsupported, "deltas cannot lie on ", in_quotes(url), "; save a copy, and open that with them");
   const std::string folder = url.substr(0, url.rfind('/') + 1);
   const auto beside = [index, folder](const std::string &name) { return source_of(os::url_in(folder, name), index); };
   ST_TRY(auto shards, Shards::open_sources(os::Env::posix(), *index, url, beside, std::move(options)));
@@ -47,10 +45,12 @@ Result<std::unique_ptr<Model>> open_remote_shards(const std::string &url, const 
 }
 
 // A file; an index of shards; or, with a slash at its end, a folder that holds an index or a file by its usual name.
-Result<std::unique_ptr<Model>> open_remote(std::string url, OpenOptions options) {
-  if (options.writable)
-    return fail(Status::unsupported, "what a URL names can only be read; save a copy to a file, and change that");
+Result<std::unique_ptr<Model>> open_remote(os::Env &env, std::string url, OpenOptions options) {
   const std::string path = os::path_of_url(url);
+  if (options.writable)
+    return fail(Status::unsupported, in_quotes(path),
+                " is a URL, and what that names can only be read; save a copy to a file, and change that");
+  if (!options.deltas.empty()) return Overlay::open(env, url, std::move(options), open_layers);
   if (path.ends_with('/')) {
     const std::string index = path + "model.safetensors.index.json";
     if (auto opened = source_of(index))
@@ -67,7 +67,7 @@ Result<std::unique_ptr<Model>> open_remote(std::string url, OpenOptions options)
 }  // namespace
 
 Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options) {
-  if (os::is_url(path)) return open_remote(path, std::move(options));
+  if (os::is_url(path)) return open_remote(env, path, std::move(options));
   ST_TRY(auto located, locate(env, path, false));
   auto opened = open_located(env, located, options);
   if (opened || located.is_index || opened.error().status != Status::not_regular) return opened;
@@ -75,6 +75,12 @@ Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, 
   ST_TRY(located, locate(env, path));
   if (!located.is_index && located.path == path) return opened;
   return open_located(env, located, std::move(options));
+}
+
+Result<std::unique_ptr<DataFile>> open_file(os::Env &env, const std::string &path, OpenOptions options) {
+  if (!os::is_url(path)) return DataFile::open(env, path, std::move(options));
+  ST_TRY(const auto source, source_of(path));
+  return DataFile::open_source(source, std::move(options));
 }
 
 Result<std::unique_ptr<Model>> open_source(const std::shared_ptr<os::SourceEnv> &source, OpenOptions options) {

@@ -7,9 +7,12 @@
 namespace st::store {
 
 // A file; an index of shards; or a folder that holds one index, or else a model.safetensors. With options.deltas
-// under these.
+// under these. Each is a path or a URL.
 Result<std::unique_ptr<Model>> open_path(os::Env &env, const std::string &path, OpenOptions options);
 Result<std::unique_ptr<Model>> open_memory(os::Env &env, const std::byte *bytes, size_t size);
+
+// A file that is no index, by its path or URL, for reading only: a delta.
+Result<std::unique_ptr<DataFile>> open_file(os::Env &env, const std::string &path, OpenOptions options);
 
 // For reading only; without deltas.
 Result<std::unique_ptr<Model>> open_source(const std::shared_ptr<os::SourceEnv> &source, OpenOptions options);

@@ -88,7 +88,7 @@ Result<void> ModelView::must_not_be(os::Env &env, const std::string &path) const
                 in_quotes(read), "); give another path");
   };
   for (const Opened &f : files_)
-    if (os::same_inode(s, f.snapshot->identity)) return refuse(f.data_file->path());
+    if (os::same_inode(s, f.snapshot->identity)) return refuse(f.data_file->place());
   if (env.fstatat(AT_FDCWD, path_.c_str(), &index, 0) == 0 && os::same_inode(s, index)) return refuse(path_);
   return {};
 }

@@ -16,7 +16,7 @@ namespace st::store {
 
 class ModelView {
  public:
-  explicit ModelView(const DataFile &file) : ModelView(Catalogue(file), file.path(), {}) {}
+  explicit ModelView(const DataFile &file) : ModelView(Catalogue(file), file.place(), {}) {}
   // Opens all of its shards. Must not outlive the model, which is no overlay.
   static Result<ModelView> of(const Model &model);
   // As its files are in these snapshots, one for each.

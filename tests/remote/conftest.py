@@ -66,13 +66,23 @@ def arrays():
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory, arrays):
-    """What the servers serve: a model, another of the same size, shards, a long header."""
+def changed(arrays):
+    """What the delta makes of the model."""
+    rows = arrays["rows"].copy()
+    rows[::50] += 1
+    return {"small": arrays["small"] + 5, "rows": rows, "long": arrays["long"], "added": np.ones(3, dtype=np.float16)}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory, arrays, changed):
+    """What the servers serve: a model, another of the same size, a delta and its result, shards, a long header."""
     folder = tmp_path_factory.mktemp("served")
     libst.save(folder / "model.safetensors", arrays)
     other = {name: array + 1 for name, array in arrays.items()}
     libst.save(folder / "other.safetensors", other)
     libst.save(folder / "many.safetensors", {f"a.rather.long.name.of.{i}": np.full(2, i) for i in range(9000)})
+    libst.save(folder / "changed.safetensors", changed)
+    libst.diff(folder / "model.safetensors", folder / "changed.safetensors", folder / "delta.safetensors")
     (folder / "shards").mkdir()
     subprocess.run([STCTL, "shard", folder / "model.safetensors", folder / "shards", "--max-size", "1MB"], check=True)
     (folder / "plain").mkdir()
@@ -217,6 +227,28 @@ def azurite(tmp_path_factory, folder):
 def tokens():
     with TokenServices(KEYS) as services:
         yield services
+
+
+@pytest.fixture(params=["http", "https", "hub", "s3", "gs", "az"])
+def base(request, nginx, monkeypatch):
+    """The URL of the folder on each kind of server."""
+    if request.param == "https":
+        monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
+        return nginx.https
+    if request.param == "hub":
+        monkeypatch.setenv("HF_ENDPOINT", nginx.hub)
+        monkeypatch.setenv("HF_TOKEN", "hf_hidden")
+        return "hf://owner/model"
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+        return "s3://models"
+    if request.param == "gs":
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", request.getfixturevalue("google_store"))
+        return "gs://models"
+    if request.param == "az":
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", request.getfixturevalue("azurite"))
+        return "az://models"
+    return nginx.http
 
 
 @pytest.fixture

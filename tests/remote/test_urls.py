@@ -19,28 +19,6 @@ from fault_server import FaultServer, crc32c
 from libst import Status
 
 
-@pytest.fixture(params=["http", "https", "hub", "s3", "gs", "az"])
-def base(request, nginx, monkeypatch):
-    """The URL of the folder on each kind of server."""
-    if request.param == "https":
-        monkeypatch.setenv("SSL_CERT_FILE", nginx.certificate)
-        return nginx.https
-    if request.param == "hub":
-        monkeypatch.setenv("HF_ENDPOINT", nginx.hub)
-        monkeypatch.setenv("HF_TOKEN", "hf_hidden")
-        return "hf://owner/model"
-    if request.param == "s3":
-        request.getfixturevalue("s3")
-        return "s3://models"
-    if request.param == "gs":
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", request.getfixturevalue("google_store"))
-        return "gs://models"
-    if request.param == "az":
-        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", request.getfixturevalue("azurite"))
-        return "az://models"
-    return nginx.http
-
-
 def test_reads_as_of_a_file(base, arrays):
     with libst.open(f"{base}/model.safetensors") as f:
         check({name: f[name] for name in f}, arrays)

@@ -628,9 +628,12 @@ def _open_with(options: dict[str, Any]) -> File:
     return open(**options)
 
 
+_URL = re.compile("[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
 def _absolute(path: str) -> str:
     """For other processes, which may have other working directories, as this one may have later."""
-    if path.startswith("/"):
+    if path.startswith("/") or _URL.match(path):
         return path
     try:
         return os.path.abspath(path)

@@ -1,0 +1,99 @@
+"""Deltas behind URLs, and on what URLs name: overlays, diff, patch, merge, verify."""
+
+import shutil
+
+import libst
+import numpy as np
+import pytest
+from conftest import check, fails, stctl
+from libst import Status
+
+
+def copied(folder, tmp_path):
+    return shutil.copy(folder / "model.safetensors", tmp_path / "copy.safetensors")
+
+
+def test_an_overlay_of_a_url_or_by_one(base, folder, changed):
+    with libst.open(f"{base}/model.safetensors", deltas=[f"{base}/delta.safetensors"]) as f:
+        check({name: f[name] for name in f}, changed)
+        np.testing.assert_array_equal(f.slice("rows")[10:600:7], changed["rows"][10:600:7])
+        f.refresh()
+        check(f.read_many(list(f)), changed)
+    for below, delta in ((base, folder), (folder, base), (f"{base}/shards", base)):
+        name = "model.safetensors.index.json" if below == f"{base}/shards" else "model.safetensors"
+        with libst.open(f"{below}/{name}", deltas=[f"{delta}/delta.safetensors"]) as f:
+            assert set(f) == set(changed)
+            for name in ("small", "rows", "added"):
+                np.testing.assert_array_equal(f.read(name), changed[name])
+
+
+def test_the_difference_of_two_urls(base, folder, tmp_path):
+    libst.diff(f"{base}/shards/", f"{base}/changed.safetensors", tmp_path / "delta")
+    assert libst.delta_info(tmp_path / "delta") == libst.delta_info(f"{base}/delta.safetensors")
+
+
+def test_a_file_is_patched_by_a_delta_of_a_url_and_back(base, folder, changed, arrays, tmp_path):
+    copy = copied(folder, tmp_path)
+    libst.patch(copy, f"{base}/delta.safetensors", reverse=tmp_path / "back")
+    check(libst.load(copy), changed)
+    libst.patch(copy, tmp_path / "back")
+    check(libst.load(copy), arrays)
+
+
+def test_what_urls_name_is_merged_into_a_file(base, folder, changed, tmp_path):
+    for below in (f"{base}/model.safetensors", f"{base}/shards/", folder / "model.safetensors"):
+        libst.merge(below, [f"{base}/delta.safetensors"], tmp_path / "merged")
+        check(libst.load(tmp_path / "merged"), changed)
+
+
+def test_stctl_compares_verifies_and_merges(base, folder, changed, tmp_path):
+    model, delta = f"{base}/model.safetensors", f"{base}/delta.safetensors"
+    for arguments in (("ls", model, "--delta", delta), ("get", model, "small", "--delta", delta)):
+        local = [str(each).replace(base, str(folder)) for each in arguments]
+        told, meant = stctl(*arguments), stctl(*local)
+        assert (told.returncode, told.stdout) == (meant.returncode, meant.stdout), told.stderr
+    assert stctl("diff", model, f"{base}/changed.safetensors", tmp_path / "delta").returncode == 0
+    assert (tmp_path / "delta").read_bytes() == (folder / "delta.safetensors").read_bytes()
+    assert stctl("verify", model, "--delta", delta).returncode == 0
+    assert stctl("merge", model, delta, tmp_path / "merged").returncode == 0
+    check(libst.load(tmp_path / "merged"), changed)
+
+
+def test_a_delta_that_does_not_fit_names_the_urls(nginx, folder, tmp_path):
+    model, delta, other = (f"{nginx.http}/{name}.safetensors" for name in ("model", "delta", "other"))
+    with fails(Status.DELTA_BASE, match=f"'{other}'"):
+        libst.open(other, deltas=[delta])
+    with fails(Status.DELTA, match=f"'{model}'"):
+        libst.open(model, deltas=[model])
+    with fails(Status.NO_FILE, match=r"nothing\.safetensors.*404"):
+        libst.open(model, deltas=[f"{nginx.http}/nothing.safetensors"])
+    with fails(Status.DELTA_BASE, match="copy.safetensors"):
+        libst.patch(shutil.copy(folder / "other.safetensors", tmp_path / "copy.safetensors"), delta)
+
+
+def test_a_delta_that_is_replaced_is_never_mixed_in(nginx, folder):
+    delta = folder / "replaced.safetensors"
+    shutil.copy(folder / "delta.safetensors", delta)
+    with libst.open(f"{nginx.http}/many.safetensors") as many:
+        libst.save(folder / "more.safetensors", {**{n: many[n] for n in many}, "long": np.ones(400_000)})
+    libst.diff(folder / "many.safetensors", folder / "more.safetensors", delta)
+    with libst.open(f"{nginx.http}/many.safetensors", deltas=[f"{nginx.http}/replaced.safetensors"]) as f:
+        delta.unlink()
+        with fails(Status.FILE_CHANGED):
+            f.read("long")
+
+
+@pytest.mark.parametrize("where", ["base", "delta"])
+def test_nothing_is_written_to_a_url(nginx, folder, tmp_path, where):
+    url = f"{nginx.http}/model.safetensors"
+    delta = f"{nginx.http}/delta.safetensors" if where == "delta" else folder / "delta.safetensors"
+    told = "is a URL, (of which libst only reads models|and what that names can only be read)"
+    with fails(Status.UNSUPPORTED, match=told):
+        libst.patch(url, delta)
+    with fails(Status.UNSUPPORTED, match=told):
+        libst.diff(url, f"{nginx.http}/changed.safetensors", f"{nginx.http}/new.safetensors")
+    with fails(Status.UNSUPPORTED, match=told):
+        libst.merge(url, [delta], f"{nginx.http}/new.safetensors")
+    with fails(Status.UNSUPPORTED, match=told):
+        libst.patch(copied(folder, tmp_path), delta, reverse=f"{nginx.http}/new.safetensors")
+    check(libst.load(tmp_path / "copy.safetensors"), libst.load(folder / "model.safetensors"))
