@@ -118,6 +118,7 @@ class Folder {
 Result<Folder> Folder::make(os::Env &env, const std::string &path) {
   Folder folder;
   auto at = os::Location::find_new(env, path);
+  if (!at && at.error().os_errno == 0) return Failure(std::move(at.error()));
   if (!at) return Failure(os_error(at.error().os_errno, "create the folder", path));
   folder.at_ = std::move(*at);
   const int made =

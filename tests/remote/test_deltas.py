@@ -52,10 +52,10 @@ def test_stctl_compares_verifies_and_merges(base, folder, changed, tmp_path):
         local = [str(each).replace(base, str(folder)) for each in arguments]
         told, meant = stctl(*arguments), stctl(*local)
         assert (told.returncode, told.stdout) == (meant.returncode, meant.stdout), told.stderr
-    assert stctl("diff", model, f"{base}/changed.safetensors", tmp_path / "delta").returncode == 0
+    assert stctl("diff", model, f"{base}/changed.safetensors", "-o", tmp_path / "delta").returncode == 0
     assert (tmp_path / "delta").read_bytes() == (folder / "delta.safetensors").read_bytes()
     assert stctl("verify", model, "--delta", delta).returncode == 0
-    assert stctl("merge", model, delta, tmp_path / "merged").returncode == 0
+    assert stctl("merge", model, delta, "-o", tmp_path / "merged").returncode == 0
     check(libst.load(tmp_path / "merged"), changed)
 
 

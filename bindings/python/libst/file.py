@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from functools import lru_cache, partial
 from types import MappingProxyType, TracebackType
