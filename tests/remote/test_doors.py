@@ -1,5 +1,4 @@
-"""What a user does with a model, by every door: Python, the drop-in, stctl. A URL does as a path does, or is refused by a
-status and one sentence."""
+"""A model behind a URL by every door: Python, the drop-in, stctl. It does as a file does, or is refused in one sentence."""
 
 import copy
 import json

@@ -363,14 +363,14 @@ typedef struct st_open_options {
  * call is ST_E_FILE_CHANGED. It may be an index of shards. With a slash at its
  * end it is a folder, with a model.safetensors.index.json or else a
  * model.safetensors.
- * st_verify, and what takes a model to read, take URLs too; what writes or
- * recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has the
- * credentials.
+ * st_verify, and what takes a model or a delta to read, take URLs too; what
+ * writes or recovers a file answers ST_E_UNSUPPORTED. core/remote/README.md has
+ * the credentials.
  * Statuses: ST_E_NO_FILE, ST_E_PERMISSION, ST_E_NOT_REGULAR, ST_E_IO; the
  * format's (40 to 61); ST_E_NEEDS_RECOVERY, ST_E_BUSY (recovery); with deltas
  * ST_E_DELTA, ST_E_DELTA_BASE, ST_E_INVALID_ARGUMENT (ST_OPEN_READ_WRITE).
  * With a URL also ST_E_FILE_CHANGED and ST_E_UNSUPPORTED (no libst-remote.so.2,
- * an unknown scheme, a server without ranges, ST_OPEN_READ_WRITE, deltas).
+ * an unknown scheme, a server without ranges, ST_OPEN_READ_WRITE).
  * Any thread. */
 st_status st_open(const char *path, const st_open_options *opts, st_file **out);
 
