@@ -1,4 +1,4 @@
-"""A model behind a URL by every door: Python, the drop-in, stctl. It does as a file does, or is refused in one sentence."""
+"""A model behind a URL by every door: Python, the drop-in, stctl. It does as a file does, or one sentence refuses."""
 
 import copy
 import json
