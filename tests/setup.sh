@@ -43,6 +43,7 @@ elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   PACKAGES=(git)
   ! command -v dpkg-query >/dev/null || PACKAGES+=("${TO_PACK[@]}")
   [[ $FOR == dist ]] || PACKAGES+=(debootstrap musl)
+  [[ ${ST_DIST:-} != all ]] || PACKAGES+=(qemu-user-static libc6-arm64-cross)
   REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
 elif [[ $FOR == emulated ]]; then
   PACKAGES=(meson ccache qemu-user-static g++-s390x-linux-gnu)

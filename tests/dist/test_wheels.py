@@ -9,8 +9,10 @@ import zipfile
 import pytest
 from conftest import ROOT, library, long, run, source_package, wheel
 
-PLATFORMS = ["manylinux2014_x86_64", "musllinux_1_1_x86_64"]
-each_platform = pytest.mark.parametrize("platform", [PLATFORMS[0], pytest.param(PLATFORMS[1], marks=long)])
+PLATFORMS = ["manylinux2014_x86_64", "manylinux2014_aarch64", "musllinux_1_1_x86_64"]
+each_platform = pytest.mark.parametrize(
+    "platform", [PLATFORMS[0], *(pytest.param(name, marks=long) for name in PLATFORMS[1:])]
+)
 LARGEST = 3 << 20
 
 # What the libc of the platform brings. All else is inside.
@@ -59,7 +61,7 @@ def test_a_wheel_is_small_and_carries_library_licenses_and_nothing_of_the_build(
 def test_its_library_wants_the_libc_of_its_name_and_exports_the_abi_alone(platform, tmp_path):
     found = library(platform, tmp_path)
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", found))
-    libc = platform.removesuffix("_x86_64")
+    libc = re.sub("_(x86_64|aarch64)$", "", platform)
     assert needed and not [name for name in needed if not re.fullmatch(OF_LIBC[libc], name)], needed
     versions = re.findall(r"UND \w+@GLIBC_2\.(\d+)", run("readelf", "--dyn-syms", "-W", found))
     assert all(int(version) <= 17 for version in versions) and bool(versions) == libc.startswith("many")
