@@ -153,6 +153,27 @@ TEST_F(Names, AFileThatIsGoneOnTheServerOnceItIsOpenIsLookedForAgain) {
   }
 }
 
+// A server that has replaced the file between the kernel's look at the name and its opening.
+TEST_F(Names, AFileThatIsReplacedWhileItIsOpenedIsLookedForAgain) {
+  struct Replacing : FaultEnv {
+    using FaultEnv::FaultEnv;
+    int openat(int dir, const char *path, int flags, mode_t mode) override {
+      const bool is_model = fs::path(path).filename() == "model.safetensors";
+      return is_model && left-- > 0 ? -ENOENT : FaultEnv::openat(dir, path, flags, mode);
+    }
+    int left = 0;
+  };
+  Replacing env(os::Env::posix());
+  for (const bool writable : {false, true}) {
+    env.left = 3;
+    auto file = open(env, model, writable);
+    EXPECT_TRUE(is_ok(file));
+    EXPECT_LE(env.left, 0);
+  }
+  env.left = 1 << 20;
+  EXPECT_FALSE(open(env, model, false));  // and no hang
+}
+
 TEST_F(Names, AFullFolderWhereADamagedJournalIsToGoIsNoHindrance) {
   testing::TwoDevicesEnv env(os::Env::posix());
   {
