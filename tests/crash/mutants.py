@@ -464,7 +464,7 @@ MUTANTS = [
     Mutant("a journal that lost a slice is used again", FOLDER, "const bool good = !taken.journal->lost() &&", "const bool good ="),
     # deltas
     Mutant("deltas: the way back is not finished before the change", DELTA_PATCH, "  return reverse ? reverse->finish() : Result<void>();", "  return {};"),
-    Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->path()));\n", ""),
+    Mutant("deltas: the bytes that go are not checked", DELTA_CHAIN, "    if (hashed.all != old.bytes.all) return Failure(wrong_base(t.name, place.member->place()));\n", ""),
     Mutant("deltas: those below are not checked", DELTA_CHAIN, "  if (holder.notes.tensors[index].bytes == old.all) return {};\n  return Failure(wrong_base(name, holder.path));", "  static_cast<void>(holder);\n  return {};"),
     Mutant("deltas: bytes that steps lead to are not checked", "core/delta/stepped.cpp", "  return hashes->all == last.delta->notes.tensors[last.index].bytes ? hashes : astray(t);", "  return hashes->all == last.delta->notes.tensors[last.index].bytes || true ? hashes : astray(t);"),
     Mutant("deltas: steps may lead out of their block", "core/delta/steps.cpp", "    if (at >= n) return false;\n", ""),
@@ -481,7 +481,7 @@ MUTANTS = [
     Mutant("remote: what a hedge has beaten goes on", PULL, "      drop(flight.hedge_of);\n", "      land(flight.hedge_of);\n"),
     Mutant("remote: a hedge that was beaten goes on", PULL, "    if (flight.hedge) drop(flight.hedge);\n    return", "    return"),
     Mutant("remote: a call waits for ever", PULL, "if (now - last_came_ > limits_.deadline_ms) {", "if (false) {"),
-    Mutant("remote: all ask again at the same time", PULL, "random % (most + 1)", "most + 0 * random"),
+    Mutant("remote: all ask again at the same time", PACE, "random % (most + 1)", "most + 0 * random"),
     Mutant("remote: a handle asks again for ever", PACE, "  if (tokens_ < 1) return false;\n", ""),
     Mutant("remote: hedges have no number", PACE, "hedges_ >= limits_.hedges || !take_token(now_ms)", "!take_token(now_ms)"),
     Mutant("remote: what is late is known at once", PACE, "  if (count_ < enough) return std::nullopt;\n", ""),
