@@ -76,7 +76,7 @@ judge() {
 mkdir -p "$DIST"
 (($#)) || set -- sdist manylinux2014_x86_64 manylinux2014_aarch64 musllinux_1_1_x86_64 crates debian go
 # Without apt Meson downloads the sources, as the wraps say.
-if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected; fi
+if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected zstd; fi
 for what; do
   case $what in
     sdist) sdist ;;

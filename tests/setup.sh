@@ -18,7 +18,7 @@ source "$ROOT/tests/trees.sh"
 
 FOR=${FOR:-tests}
 TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev libzstd-dev libcli11-dev libfmt-dev)
-TO_PACK=(debhelper dh-python g++ libcurl4-openssl-dev libpugixml-dev libssl-dev lintian meson) # Debian packages
+TO_PACK=(debhelper dh-python g++ libcurl4-openssl-dev libpugixml-dev libssl-dev libzstd-dev lintian meson) # Debian packages
 TO_TEST=(
   ccache cmake unzip
   libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev

@@ -11,16 +11,26 @@ import re
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import mesonpy
 from mesonpy import *  # noqa: F403  the other hooks
 
 WRAPS = "core/subprojects"
-# By wrap: the files that it takes.
+# By wrap: the files that it takes, as patterns.
 CARRIED = {
     "simdjson": ["LICENSE", "meson.build", "singleheader/simdjson.cpp", "singleheader/simdjson.h"],
     "tl-expected": ["meson.build", "include/tl/expected.hpp"],
     "xxhash": ["LICENSE", "meson.build", "xxhash.h"],
+    "zstd": [
+        "LICENSE",
+        "meson.build",
+        "lib/zstd.h",
+        "lib/zstd_errors.h",
+        "lib/common/*.[ch]",
+        "lib/compress/*.[ch]",
+        "lib/decompress/*.[ch]",
+    ],
 }
 
 
@@ -45,12 +55,12 @@ def build_sdist(sdist_directory, config_settings=None):
         for wrap, files in CARRIED.items():
             with open(f"{WRAPS}/{wrap}.wrap") as text:
                 (folder,) = re.findall(r"^directory = (.*)$", text.read(), re.M)
-            for file in files:
-                member = archive.gettarinfo(f"{WRAPS}/{folder}/{file}", f"{top}/{WRAPS}/{folder}/{file}")
+            for source in sorted(found for pattern in files for found in Path(WRAPS, folder).glob(pattern)):
+                member = archive.gettarinfo(source, f"{top}/{source}")
                 member.uid = member.gid = 0
                 member.uname = member.gname = ""
                 member.mode, member.mtime = 0o644, when
-                with open(f"{WRAPS}/{folder}/{file}", "rb") as content:
+                with open(source, "rb") as content:
                     archive.addfile(member, content)
     with open(path, "wb") as out, gzip.GzipFile("", "wb", fileobj=out, mtime=when) as packed:
         packed.write(plain.getvalue())

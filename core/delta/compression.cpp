@@ -1,15 +1,12 @@
 #include "delta/compression.h"
 
+#include <zstd.h>
+
 #include <new>
 
 #include "base/check.h"
-#ifdef ST_ZSTD
-#include <zstd.h>
-#endif
 
 namespace st::store {
-
-#ifdef ST_ZSTD
 
 // Each is made when it is first needed.
 struct Compressor::Contexts {
@@ -21,8 +18,8 @@ struct Compressor::Contexts {
   std::unique_ptr<ZSTD_DCtx, Free> from;
 };
 
-bool Compressor::is_there() {
-  return true;
+const char *Compressor::version() {
+  return ZSTD_versionString();
 }
 
 uint64_t Compressor::compress(void *to, const void *from, uint64_t n) {
@@ -46,24 +43,6 @@ bool Compressor::expand(void *to, uint64_t n, const void *from, uint64_t size) {
   if (!contexts_->from) throw std::bad_alloc();
   return ZSTD_decompressDCtx(contexts_->from.get(), to, n, from, size) == n;
 }
-
-#else
-
-struct Compressor::Contexts {};
-
-bool Compressor::is_there() {
-  return false;
-}
-
-uint64_t Compressor::compress(void *, const void *, uint64_t) {
-  return 0;
-}
-
-bool Compressor::expand(void *, uint64_t, const void *, uint64_t) {
-  return false;
-}
-
-#endif
 
 Compressor::Compressor() : contexts_(std::make_unique<Contexts>()) {}
 Compressor::~Compressor() = default;

@@ -1,4 +1,4 @@
-// zstd, behind few calls: the rest of libst does not know whether this build has it. One thread.
+// zstd, behind few calls. One thread.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace st::store {
 
 class Compressor {
  public:
-  static bool is_there();
+  static const char *version();  // of zstd
 
   Compressor();
   ~Compressor();

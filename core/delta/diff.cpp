@@ -88,7 +88,7 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
   TensorHasher old;
   std::optional<TensorHasher> fresh;
   std::optional<StepWriter> writer;
-  bool in_steps = is.nbytes >= least_in_steps && Compressor::is_there();
+  bool in_steps = is.nbytes >= least_in_steps;
   steps_.begin_part();
   for (uint64_t done = 0; done < is.nbytes; done += step_block_bytes) {
     const uint64_t n = std::min(step_block_bytes, is.nbytes - done);

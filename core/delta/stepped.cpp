@@ -32,7 +32,7 @@ class OpenSteps {
  private:
   OpenSteps(const StepsAt &at, Access reach) : at_(at), reach_(std::move(reach)) {}
   Failure failed(Error e) const {
-    if (e.status == Status::delta || e.status == Status::unsupported)
+    if (e.status == Status::delta)
       e.message +=
           text(" (tensor ", in_quotes(at_.delta->index().at(at_.index).name), " of ", in_quotes(at_.delta->path), ")");
     return Failure(std::move(e));

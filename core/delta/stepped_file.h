@@ -8,7 +8,7 @@ namespace st::store {
 class SteppedFile {
  public:
   // Those of `listing`, which are of this file then, as layer `layer`. Null: there are none. Statuses: delta,
-  // unsupported; nomem; those of reading.
+  // nomem; those of reading.
   static Result<std::unique_ptr<SteppedFile>> make(os::Env &env, const ModelView &base,
                                                    std::span<const DeltaFile> deltas, uint32_t layer,
                                                    TensorList *listing);

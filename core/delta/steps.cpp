@@ -168,11 +168,6 @@ StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, 
       places_(std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width())) {}
 
 Result<StepReader> StepReader::begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read) {
-  if (!Compressor::is_there())
-    return fail(
-        Status::unsupported,
-        "the delta holds steps of elements, and this libst was built without zstd, which they are packed by; use "
-        "one that was built with it");
   StepReader reader(dtype, tensor_bytes, step_bytes, std::move(read));
   ST_TRY(reader.read_head());
   return reader;

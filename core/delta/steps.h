@@ -56,7 +56,7 @@ class StepReader {
  public:
   // The next n bytes of the steps, of which there are so many.
   using Read = std::function<Result<void>(void *to, uint64_t n)>;
-  // For a tensor of so many bytes. Status delta: they are damaged; unsupported: this build has no zstd.
+  // For a tensor of so many bytes. Status delta: they are damaged.
   static Result<StepReader> begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read);
 
   // Changes block `number` of the tensor, these bytes, if there are steps of it. Blocks are given in their order.

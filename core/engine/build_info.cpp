@@ -40,7 +40,8 @@ std::string build_info(os::Env &env, std::string_view version) {
   line("processors", env.cpus());
   line("compiler", compiler);
   line("libraries", json_parser(), "; xxhash ", XXH_VERSION_MAJOR, ".", XXH_VERSION_MINOR, ".", XXH_VERSION_RELEASE,
-       "; tl::expected ", TL_EXPECTED_VERSION_MAJOR, ".", TL_EXPECTED_VERSION_MINOR, ".", TL_EXPECTED_VERSION_PATCH);
+       "; tl::expected ", TL_EXPECTED_VERSION_MAJOR, ".", TL_EXPECTED_VERSION_MINOR, ".", TL_EXPECTED_VERSION_PATCH,
+       "; zstd ", Compressor::version());
   std::string set;
   for (const char *name : settings)
     if (const char *value = env.getenv(name)) set += text(set.empty() ? "" : " ", name, "=", in_quotes(value));
@@ -54,8 +55,6 @@ std::string build_info(os::Env &env, std::string_view version) {
   }
   const Result<void> remote = os::load_remote();
   line("URLs", remote ? "yes" : text("no; ", remote.error().message));
-  line("deltas of elements",
-       Compressor::is_there() ? "yes" : "no; this build has no zstd, so deltas hold whole tensors");
   line("io_uring", "not used");
   line("by filesystem", "O_DIRECT, FICLONERANGE, FIEMAP, fallocate: tried at each file");
   return out;

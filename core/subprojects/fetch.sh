@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Bring the sources that the wraps name, where only Debian's mirror is reached. Elsewhere Meson downloads them itself, from
 # the addresses in the wraps.
-#   bash core/subprojects/fetch.sh NAME...     simdjson xxhash tl-expected fmt cli11 gtest; without names, all of them
-# Debian ships three archives as upstream made them: they go to packagecache/, and Meson compares their hashes. Of the three
-# libraries that are headers alone, Debian repacked the archives: their headers come from the packages, which apt has
-# checked, and lie where Meson would have unpacked them. Nothing of this is installed, and git sees none of it.
+#   bash core/subprojects/fetch.sh NAME...     simdjson xxhash tl-expected zstd fmt cli11 gtest; without names, all of them
+# Debian ships three archives as upstream made them: they go to packagecache/, and Meson compares their hashes. The other
+# archives Debian repacked. What is taken of them lies where Meson would have unpacked it, and apt has checked it: of the
+# three libraries that are headers alone, the headers in Debian's packages; of zstd, its sources. Nothing of this is
+# installed, and git sees none of it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -52,13 +53,27 @@ headers() {
   mv "$SCRATCH/$2" "$place"
 }
 
+# repacked SOURCE-PACKAGE WRAP PART...
+repacked() {
+  local place part
+  place=$(sed -n 's/^directory = //p' "$2.wrap")
+  [[ -d $place ]] && return
+  list
+  (cd "$SCRATCH" && apt-get "${APT[@]}" source --download-only --tar-only "$1" &&
+    python3 -m tarfile -e "$1"_*.orig.tar.xz "$1")
+  cp -R "packagefiles/$2" "$SCRATCH/$2"
+  for part in "${@:3}"; do cp -R "$SCRATCH/$1"/*/"$part" "$SCRATCH/$2"; done
+  mv "$SCRATCH/$2" "$place"
+}
+
 command -v apt-get >/dev/null || { echo "There is no apt-get here: let Meson download what the wraps name."; exit 1; }
-(($#)) || set -- simdjson xxhash tl-expected fmt cli11 gtest
+(($#)) || set -- simdjson xxhash tl-expected zstd fmt cli11 gtest
 for name; do
   case $name in
     simdjson | xxhash) archive "$name" "$name" ;;
     gtest) archive googletest "$name" ;;
     tl-expected) headers libexpected-dev "$name" ;;
+    zstd) repacked libzstd zstd LICENSE lib ;;
     fmt | cli11) headers "lib$name-dev" "$name" ;;
     *) echo "There is no wrap $name."; exit 2 ;;
   esac

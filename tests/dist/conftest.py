@@ -29,6 +29,12 @@ def block(page: str, language: str, number: int = 0) -> str:
     return re.findall(rf"^```{language}\b.*\n((?:.*\n)*?)```$", (ROOT / page).read_text(), re.M)[number]
 
 
+def sources_of_zstd() -> set[str]:
+    """Those that the wrap compiles: what is carried beside them is headers."""
+    wrap = (ROOT / "core/subprojects/packagefiles/zstd/meson.build").read_text()
+    return set(re.findall(r"'lib/(.*\.c)'", wrap))
+
+
 def made(name: str) -> Path:
     found = sorted((ROOT / "dist").glob(name))
     if not found:

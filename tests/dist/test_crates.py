@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, block, made, run
+from conftest import ROOT, block, made, run, sources_of_zstd
 from safetensors.numpy import load_file, save_file
 
 pytestmark = [
@@ -37,11 +37,21 @@ def environment() -> dict[str, str]:
     return kept | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": os.environ.get("DIST_CXXFLAGS", "")}
 
 
+# One model becomes the other by their delta.
+TRAIN = """
+fn main() -> libst::Result<()> {
+    libst::diff("a.safetensors", "b.safetensors", "delta")?;
+    libst::patch("a.safetensors", "delta").map(|_| ())
+}
+"""
+
+
 def project(place: Path, manifest: str) -> Path:
-    (place / "src").mkdir(parents=True)
+    (place / "src/bin").mkdir(parents=True)
     (place / "Cargo.toml").write_text('[package]\nname = "program"\nedition = "2021"\n' + manifest)
     shutil.copy(ROOT / "bindings/rust/Cargo.lock", place)  # versions that are here
     (place / "src" / "main.rs").write_text(block("README.md", "rust"))
+    (place / "src/bin/train.rs").write_text(TRAIN)
     return place
 
 
@@ -63,18 +73,32 @@ def test_a_fresh_project_compiles_libst_and_changes_a_file(program, environment,
     assert "output.bias" in now and "final_conv.bias" not in now
 
 
+def test_deltas_hold_the_elements_that_changed(program, tmp_path):
+    weights = np.random.default_rng(1).random(100_000, np.float32)
+    stepped = weights.copy()
+    stepped[::50] *= 1.01
+    for name, array in ("a", weights), ("b", stepped):
+        save_file({"w": array}, tmp_path / f"{name}.safetensors")
+    run(program.with_name("train"), cwd=tmp_path, env={})
+    assert (tmp_path / "delta").stat().st_size * 20 < weights.nbytes
+    assert load_file(tmp_path / "a.safetensors")["w"].tobytes() == stepped.tobytes()
+
+
 def test_the_first_page_has_the_line_that_was_built_with():
     lines = block("bindings/rust/libst/README.md", "toml").splitlines()
     assert any(line.startswith("libst = ") and f"`{line}`" in (ROOT / "README.md").read_text() for line in lines)
 
 
 def test_libst_is_inside_and_shows_nothing(program):
+    program = program.with_name("train")
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", program))
-    assert needed and not [name for name in needed if re.search(r"libst\.|simdjson|xxhash", name)], needed
-    assert not re.search(r" (st_\w+|.*simdjson.*)$", run("nm", "-DC", "--defined-only", program), re.M)
-    assert "simdjson::" not in run("nm", "-C", "--defined-only", program), (
-        "another simdjson would be taken for this one"
-    )
+    assert needed and not [name for name in needed if re.search(r"libst\.|simdjson|xxhash|zstd", name)], needed
+    assert not re.search(r" (st_\w+|.*simdjson.*|.*ZSTD.*)$", run("nm", "-DC", "--defined-only", program), re.M)
+    names = run("nm", "-C", "--defined-only", program)
+    assert "simdjson::" not in names, "another simdjson would be taken for this one"
+    of_zstd = set(re.findall(r" [TDBRtdbr] (\w*(?:ZSTD|HUF|FSE|HIST|POOL)_\w+)$", names, re.M))
+    assert "libst_ZSTD_compressCCtx" in of_zstd
+    assert not [name for name in of_zstd if not name.startswith("libst_")], "another zstd would be taken for this one"
 
 
 def test_without_the_feature_an_installed_libst_is_wanted(unpacked, environment):
@@ -90,12 +114,14 @@ def test_the_crate_carries_sources_licenses_and_no_more(unpacked):
     (sys_crate,) = unpacked.glob("libst-sys-*")
     bundled = sys_crate / "bundled"
     carried = {str(path.relative_to(bundled)) for path in bundled.rglob("*") if path.is_file()}
+    of_zstd = {name for name in carried if name.startswith("inside/zstd/")}
+    assert {name.removeprefix("inside/zstd/") for name in of_zstd if not name.endswith(".h")} == sources_of_zstd()
     of_tree = {
         str(path.relative_to(ROOT))
         for room in ("core", "capi") for path in (ROOT / room).rglob("*.[ch]*")
         if path.suffix in (".cpp", ".h") and not {"subprojects", "examples", "include", "remote"} & set(path.parts)
     }  # fmt: skip
-    assert carried == of_tree | {
+    assert carried - of_zstd == of_tree | {
         "LICENSE", "NOTICES", "include/st/st.h",
         "inside/simdjson.h", "inside/simdjson.cpp", "inside/xxhash.h", "inside/tl/expected.hpp",
     }  # fmt: skip

@@ -8,7 +8,7 @@ import shutil
 import tarfile
 
 import pytest
-from conftest import long, run, source_package
+from conftest import long, run, source_package, sources_of_zstd
 from roots import COMPILER
 from test_wheels import CHANGE, version
 
@@ -31,7 +31,10 @@ def names() -> set[str]:
 def test_it_carries_the_sources_that_a_build_takes_and_not_what_fuzzing_found(names):
     below = "core/subprojects/"
     unpacked = {n.removeprefix(below) for n in names if n.startswith(below) and re.match(r"[^/]+-\d", n[len(below) :])}
-    assert unpacked == OF_WRAPS
+    of_zstd = {n.removeprefix("zstd-1.5.4/") for n in unpacked if n.startswith("zstd-1.5.4/")}
+    assert {n for n in unpacked if not n.startswith("zstd-1.5.4/")} == OF_WRAPS
+    assert {n.removeprefix("lib/") for n in of_zstd if n.endswith(".c")} == sources_of_zstd()
+    assert {n for n in of_zstd if not n.endswith((".c", ".h"))} == {"LICENSE", "meson.build"}
     assert {"PKG-INFO", "LICENSE", "pyproject.toml", "meson.build", "core/base/error.cpp"} <= names
     assert not [name for name in names if name.startswith(("tests/fuzz/corpus", "build/", "dist/"))]
     assert source_package().stat().st_size <= LARGEST
@@ -45,11 +48,11 @@ def test_meson_sets_it_up_without_a_download(tmp_path):
         "-Dcli=false",
         "-Dpython=true",
         "--wrap-mode=nodownload",
-        "--force-fallback-for=simdjson,libxxhash,tl-expected",
+        "--force-fallback-for=simdjson,libxxhash,libzstd,tl-expected",
     ]
     run("meson", "setup", *options, tmp_path / "build", tmp_path / f"libst-{version()}")
     info = json.loads(run("meson", "introspect", "--projectinfo", tmp_path / "build"))
-    assert {p["name"] for p in info["subprojects"]} >= {"simdjson", "xxhash"}
+    assert {p["name"] for p in info["subprojects"]} >= {"simdjson", "xxhash", "zstd"}
 
 
 @long
@@ -72,4 +75,4 @@ def test_pip_builds_it_with_a_compiler_and_python_alone(tmp_path):
     )  # fmt: skip
     assert said.rstrip().endswith("/tmp/site/libst/__init__.py")
     needed = run("readelf", "-dW", tmp_path / "site/libst/libst.so.2")
-    assert "simdjson" not in needed and "libst.so.2" in needed
+    assert not re.search("simdjson|zstd", needed) and "libst.so.2" in needed

@@ -19,7 +19,7 @@ def field(wrap: str, name: str) -> str:
 
 def test_every_dependency_has_a_wrap_with_its_build_file_and_hash():
     wraps = sorted(path.stem for path in WRAPS.glob("*.wrap"))
-    assert wraps == ["cli11", "fmt", "gtest", "simdjson", "tl-expected", "xxhash"]
+    assert wraps == ["cli11", "fmt", "gtest", "simdjson", "tl-expected", "xxhash", "zstd"]
     for wrap in wraps:
         assert (WRAPS / "packagefiles" / field(wrap, "patch_directory") / "meson.build").is_file()
         assert re.fullmatch("[0-9a-f]{64}", field(wrap, "source_hash"))
@@ -32,7 +32,7 @@ def test_a_system_with_none_of_them_takes_all_from_the_wraps(tmp_path):
     run("bash", WRAPS / "fetch.sh")
     run("meson", "setup", tmp_path / "build", ROOT, "--wrap-mode=forcefallback", "--buildtype=release")
     info = json.loads(run("meson", "introspect", "--projectinfo", tmp_path / "build"))
-    assert {p["name"] for p in info["subprojects"]} == {"cli11", "fmt", "simdjson", "tl-expected", "xxhash"}
+    assert {p["name"] for p in info["subprojects"]} == {"cli11", "fmt", "simdjson", "tl-expected", "xxhash", "zstd"}
 
 
 def test_git_sees_no_source_of_theirs():

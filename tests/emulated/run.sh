@@ -4,7 +4,7 @@
 set -euo pipefail
 report=$(realpath -m "$1")
 FOR=emulated bash "$ROOT/tests/setup.sh"
-bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected gtest
+bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected zstd gtest
 # These take minutes there, by headers of 100 MB; and the last needs process_vm_readv, which this emulator lacks.
 export GTEST_FILTER="-HostileHeader.*:TwoReaders.*:SpellHeader.RefusesOneThatIsLongerThanTheFormatAllows:\
 *.MemoryThatCannotBeRead*"

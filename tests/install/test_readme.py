@@ -167,8 +167,8 @@ def test_the_packages_of_the_readmes_are_those_that_the_build_takes():
     to_build = set(listed[1].split())
     for begin, not_needed in [
         ("sudo apt-get install g++ meson", set()),
-        # pip brings Meson; no stctl; and no zstd, which a wheel cannot carry yet
-        ("sudo apt-get install g++ pkg-config", {"meson", "libcli11-dev", "libfmt-dev", "libzstd-dev"}),
+        # pip brings Meson; no stctl
+        ("sudo apt-get install g++ pkg-config", {"meson", "libcli11-dev", "libfmt-dev"}),
     ]:
         (text,) = (b.text for b in BLOCKS if b.text.startswith(begin))
         said = set(text.splitlines()[0].split()[3:]) - {"python3-venv"}

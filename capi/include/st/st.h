@@ -1086,8 +1086,7 @@ st_status st_join(const char *from, const char *to,
  * elements of a tensor changed, it holds these alone, packed by zstd, as U8.
  * Its metadata say what else changes, under keys that begin with "st.delta."
  * (core/delta/README.md has the format). Any reader of safetensors can look at
- * it. A libst that was built without zstd writes whole tensors, and answers
- * ST_E_UNSUPPORTED to a delta that holds elements.
+ * it.
  *
  * A delta fits a base that has the names, dtypes, shapes and metadata of the
  * one it was made from, in whatever order and layout. The tensors that the

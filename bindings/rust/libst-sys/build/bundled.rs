@@ -32,19 +32,29 @@ pub fn compile() -> Option<PathBuf> {
         .define("NDEBUG", None)
         .define("_GNU_SOURCE", None)
         .define("_FILE_OFFSET_BITS", "64")
-        // Another simdjson in the program, of another version, is not taken for this one.
+        // Another simdjson in the program, of another version, is not taken for this one. The names of zstd have a prefix
+        // already.
         .define("simdjson", "simdjson_of_libst")
+        .define("ZSTDLIB_VISIBLE", "")
+        .define("ZSTDERRORLIB_VISIBLE", "")
+        .define("libst_ZSTD_DISABLE_ASM", None)
         .flag("-fvisibility=hidden")
         .flag("-pthread")
         .include(bundled.join("core"))
         .include(bundled.join("capi"))
         .include(bundled.join("include"))
         .include(bundled.join("inside"))
+        .include(bundled.join("inside").join("zstd"))
         .file(bundled.join("inside").join("simdjson.cpp"));
     let rooms = entries(&bundled.join("core")).into_iter().filter(|path| path.is_dir());
-    for folder in rooms.chain([bundled.join("capi")]) {
-        let sources: Vec<_> =
-            entries(&folder).into_iter().filter(|p| p.extension().is_some_and(|e| e == "cpp")).collect();
+    let mut folders: Vec<_> = rooms.chain([bundled.join("capi")]).collect();
+    // The C of zstd is C++, too, and so takes no other compiler.
+    folders.extend(entries(&bundled.join("inside").join("zstd")).into_iter().filter(|path| path.is_dir()));
+    for folder in folders {
+        let sources: Vec<_> = entries(&folder)
+            .into_iter()
+            .filter(|p| p.extension().is_some_and(|e| e == "cpp" || e == "c"))
+            .collect();
         for (number, part) in sources.chunks(TOGETHER).enumerate() {
             let name = folder.file_name().expect("a folder has a name").to_string_lossy();
             let together = out.join(format!("{name}-{number}.cpp"));
