@@ -1,6 +1,7 @@
 #include "remote/curl_transport.h"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "remote/certificates.h"
 #include "remote/credentials/secret.h"
 
 namespace st::remote {
@@ -287,12 +289,22 @@ class CurlTransport final : public Transport {
   std::mt19937 random_{std::random_device{}()};
 };
 
+std::string certificates_of_process(const Surroundings &from) {
+  const char *of_libcurl = curl_version_info(CURLVERSION_NOW)->cainfo;
+  Dl_info here = {};
+  std::string own;
+  if (dladdr(reinterpret_cast<const void *>(&certificates_of_process), &here) != 0 && here.dli_fname)
+    own = here.dli_fname;
+  return certificates(from, of_libcurl ? of_libcurl : "", own.substr(0, own.rfind('/')),
+                      [](const std::string &path) { return access(path.c_str(), R_OK) == 0; });
+}
+
 }  // namespace
 
 NewTransport curl_transports(const Limits &limits, const Surroundings &from) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  Settings settings{limits, from.first({"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}).value_or("")};
+  Settings settings{limits, certificates_of_process(from)};
   return [settings] { return std::make_unique<CurlTransport>(settings); };
 }
 
