@@ -27,6 +27,14 @@ bool is_http(std::string_view url) {
 
 constexpr const char *library = "libst-remote.so.2";
 
+#ifdef ST_REMOTE_INSIDE  // a program that was compiled with it, as the crate's feature `remote` does
+extern "C" const st_remote_calls *st_remote_v1(uint32_t version);
+
+Result<const st_remote_calls *> load() {
+  return st_remote_v1(ST_REMOTE_VERSION);
+}
+#else
+
 // From beside this library, or the program that has it inside; then as the loader finds it. It
 // stays loaded: its libraries have threads and handlers that do not go.
 Result<const st_remote_calls *> load() {
@@ -43,8 +51,9 @@ Result<const st_remote_calls *> load() {
     const char *why = dlerror();
     return fail(Status::unsupported, "libst reads URLs by ", library, ", which cannot be loaded (",
                 why ? why : "no reason is told",
-                "); install it: Debian's package libst-remote2 has it, and a build of libst "
-                "makes it where libcurl, OpenSSL and pugixml are installed");
+                "); install it: `pip install libst-remote` beside libst of pip, or Debian's package libst-remote2; "
+                "programs in Rust may take the feature `remote` of the crate libst; and a build of libst makes it "
+                "where libcurl, OpenSSL and pugixml are installed");
   }
   void *const found = dlsym(loaded, ST_REMOTE_ENTRY);
   st_remote_entry entry = nullptr;
@@ -54,6 +63,7 @@ Result<const st_remote_calls *> load() {
     return fail(Status::unsupported, library, " is of another version of libst; install the one of this version");
   return calls;
 }
+#endif
 
 // Not kept where it failed: it may be installed meanwhile.
 Result<const st_remote_calls *> remote_calls() {

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import subprocess
+import threading
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -27,6 +31,31 @@ def run(*command: object, **options) -> str:
 def block(page: str, language: str, number: int = 0) -> str:
     """A code block of a page, counted among those of its language."""
     return re.findall(rf"^```{language}\b.*\n((?:.*\n)*?)```$", (ROOT / page).read_text(), re.M)[number]
+
+
+@contextmanager
+def web_server(folder: Path, certificate: Path | None = None):
+    """The URL of a server on loopback; by https with a certificate and its key in one file.
+
+    It knows no ranges: a small file comes whole with the first answer.
+    """
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 def sources_of_zstd() -> set[str]:

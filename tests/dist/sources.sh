@@ -2,7 +2,7 @@
 # The sources of libst with those of the libraries inside it, for builds that have a C++20 compiler and nothing else.
 #   bash tests/dist/sources.sh FOLDER      makes FOLDER anew
 # The libraries are those of core/subprojects; Meson compares their hashes. Wants what FOR=dist tests/setup.sh installs.
-#   FOLDER/core, FOLDER/capi      as in the repository, sources and headers alone, without core/remote
+#   FOLDER/core, FOLDER/capi      as in the repository, sources and headers alone
 #   FOLDER/include/st/st.h        the interface
 #   FOLDER/inside                 simdjson.h, simdjson.cpp, xxhash.h, tl/expected.hpp, zstd
 #   FOLDER/NOTICES, LICENSE       their licenses, and that of libst
@@ -20,7 +20,7 @@ of() { sed -n "s#^directory = #$subprojects/#p" "$subprojects/$1.wrap"; }
 rm -rf "${place:?}"/*
 mkdir -p "$place/include/st" "$place/inside/tl"
 cp "$ROOT/capi/include/st/st.h" "$place/include/st"
-(cd "$ROOT" && find core capi -path core/subprojects -prune -o -path core/remote -prune -o -path capi/examples -prune -o -path capi/include -prune \
+(cd "$ROOT" && find core capi -path core/subprojects -prune -o -path capi/examples -prune -o -path capi/include -prune \
   -o \( -name '*.cpp' -o -name '*.h' \) -print | sort | tar -cf - -T -) | tar -xf - -C "$place"
 cp "$(of simdjson)"/singleheader/simdjson.{h,cpp} "$(of xxhash)/xxhash.h" "$place/inside"
 cp "$(of tl-expected)/include/tl/expected.hpp" "$place/inside/tl"

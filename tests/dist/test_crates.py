@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, block, made, run, sources_of_zstd
+from conftest import ROOT, block, long, made, run, sources_of_zstd, web_server
 from safetensors.numpy import load_file, save_file
 
 pytestmark = [
@@ -110,6 +110,31 @@ def test_without_the_feature_an_installed_libst_is_wanted(unpacked, environment)
     assert done.returncode and "libst-sys did not find libst.so.2" in done.stderr, done.stderr
 
 
+LIST = """
+fn main() -> libst::Result<()> {
+    let url = std::env::args().nth(1).unwrap();
+    for (name, tensor) in &libst::File::open(url)? {
+        println!("{name} {:?}", tensor.shape());
+    }
+    Ok(())
+}
+"""
+
+
+@long
+def test_with_the_feature_remote_a_program_reads_urls(unpacked, environment, tmp_path):
+    if subprocess.run(["pkg-config", "--exists", "libcurl", "libcrypto", "pugixml"]).returncode:
+        pytest.skip("libcurl, OpenSSL or pugixml is missing")
+    manifest = block("bindings/rust/libst/README.md", "toml").replace(" }", ', features = ["remote"] }', 1)
+    folder = project(unpacked / "reads", manifest)
+    (folder / "src" / "main.rs").write_text(LIST)
+    environment = {name: value for name, value in environment.items() if name != "PKG_CONFIG_LIBDIR"}
+    run("cargo", "build", "--offline", "--quiet", "--bin", "program", cwd=folder, env=environment)
+    save_file({"w": np.ones((2, 3), np.float32)}, tmp_path / "model.safetensors")
+    with web_server(tmp_path) as url:
+        assert run(folder / "target/debug/program", f"{url}/model.safetensors", env={}) == "w [2, 3]\n"
+
+
 def test_the_crate_carries_sources_licenses_and_no_more(unpacked):
     (sys_crate,) = unpacked.glob("libst-sys-*")
     bundled = sys_crate / "bundled"
@@ -119,7 +144,7 @@ def test_the_crate_carries_sources_licenses_and_no_more(unpacked):
     of_tree = {
         str(path.relative_to(ROOT))
         for room in ("core", "capi") for path in (ROOT / room).rglob("*.[ch]*")
-        if path.suffix in (".cpp", ".h") and not {"subprojects", "examples", "include", "remote"} & set(path.parts)
+        if path.suffix in (".cpp", ".h") and not {"subprojects", "examples", "include"} & set(path.parts)
     }  # fmt: skip
     assert carried - of_zstd == of_tree | {
         "LICENSE", "NOTICES", "include/st/st.h",

@@ -128,7 +128,7 @@ def test_urls_are_read_with_a_package_of_their_own(installed, model, packages, t
     installed.put("by_url.py", BY_URL)
     ls = "python3 by_url.py stctl ls URL"
     said = installed(f"{ls} 2>&1 || true")
-    assert "Debian's package libst-remote2 has it" in said and "ST_E_UNSUPPORTED" in said
+    assert "Debian's package libst-remote2;" in said and "ST_E_UNSUPPORTED" in said
     assert "\nURLs: no; " in installed("stctl --version --verbose")
 
     line = install_line(1)

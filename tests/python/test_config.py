@@ -61,4 +61,4 @@ def test_a_url_without_libst_remote_says_what_to_install(tmp_path):
     if said == "the system has it\n":
         pytest.skip("the system has libst-remote.so.2")
     sentence, in_report = said.splitlines()
-    assert "install it: Debian's package libst-remote2 has it" in sentence and in_report == f"no; {sentence}"
+    assert "install it: `pip install libst-remote` " in sentence and in_report == f"no; {sentence}"

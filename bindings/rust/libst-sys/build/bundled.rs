@@ -5,6 +5,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// What the feature `remote` wants of the system.
+const FOR_URLS: [&str; 3] = ["libcurl", "libcrypto", "pugixml"];
+
 /// As many sources in one file as Meson takes: most of the time goes into the headers that they share.
 const TOGETHER: usize = 8;
 
@@ -47,7 +50,14 @@ pub fn compile() -> Option<PathBuf> {
         .include(bundled.join("inside").join("zstd"))
         .file(bundled.join("inside").join("simdjson.cpp"));
     let rooms = entries(&bundled.join("core")).into_iter().filter(|path| path.is_dir());
-    let mut folders: Vec<_> = rooms.chain([bundled.join("capi")]).collect();
+    let remote = bundled.join("core").join("remote");
+    let mut folders: Vec<_> = rooms.filter(|room| *room != remote).chain([bundled.join("capi")]).collect();
+    if cfg!(feature = "remote") {
+        build
+            .define("ST_REMOTE_INSIDE", None)
+            .includes(FOR_URLS.iter().flat_map(|name| of_system(name, false)));
+        folders.extend([remote.clone(), remote.join("credentials")]);
+    }
     // The C of zstd is C++, too, and so takes no other compiler.
     folders.extend(entries(&bundled.join("inside").join("zstd")).into_iter().filter(|path| path.is_dir()));
     for folder in folders {
@@ -65,7 +75,24 @@ pub fn compile() -> Option<PathBuf> {
         }
     }
     build.compile("st_bundled");
+    if cfg!(feature = "remote") {
+        FOR_URLS.iter().for_each(|name| drop(of_system(name, true))); // linked behind what wants them
+    }
     Some(bundled.join("include"))
+}
+
+/// The folders of its headers. `link`: programs are linked with it.
+fn of_system(name: &str, link: bool) -> Vec<PathBuf> {
+    match pkg_config::Config::new().cargo_metadata(link).probe(name) {
+        Ok(found) => found.include_paths,
+        Err(why) => {
+            eprintln!(
+                "\nlibst-sys did not find {name}, which its feature `remote` wants: {why}\nInstall libcurl, OpenSSL and pugixml \
+                 with their headers (Debian: libcurl4-openssl-dev libssl-dev libpugixml-dev).\n"
+            );
+            std::process::exit(1);
+        }
+    }
 }
 
 fn variable(name: &str) -> String {
