@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make what is handed to others, into dist/. A clone, Python and the network of a package mirror are enough.
 #   bash tests/dist.sh            all of it
-#   bash tests/dist.sh WHAT...    only these: sdist crates debian go, or wheels by their platform (core/platforms)
+#   bash tests/dist.sh WHAT...    only these: sdist crates debian remote go, or wheels by their platform (core/platforms)
 # A wheel is compiled by clang of the PyPI package ziglang, for the oldest libc that its name promises, with all that libst
 # needs inside. The compiler keeps its libc++ in ZIG_GLOBAL_CACHE_DIR (~/.cache/zig), which it fills once for each kind of
 # wheel, in two minutes. core/platforms/ has a cross file for each. The source package is the last commit, and the sources
@@ -74,14 +74,14 @@ judge() {
 }
 
 mkdir -p "$DIST"
-(($#)) || set -- sdist manylinux2014_x86_64 manylinux2014_aarch64 musllinux_1_1_x86_64 crates debian go
+(($#)) || set -- sdist manylinux2014_x86_64 manylinux2014_aarch64 musllinux_1_1_x86_64 crates debian remote go
 # Without apt Meson downloads the sources, as the wraps say.
 if command -v apt-get >/dev/null; then bash "$ROOT/core/subprojects/fetch.sh" simdjson xxhash tl-expected zstd; fi
 for what; do
   case $what in
     sdist) sdist ;;
     manylinux* | musllinux*) wheel "$what" ;;
-    crates | debian | go) bash "$ROOT/tests/dist/$what.sh" ;;
+    crates | debian | remote | go) bash "$ROOT/tests/dist/$what.sh" ;;
     *) say "dist.sh does not make $what"; exit 2 ;;
   esac
 done

@@ -8,10 +8,10 @@ set -euo pipefail
 report=$(realpath "$1")
 rm -f "$ROOT"/dist/*.{whl,tar.gz,crate,deb} # of other sources
 what=()
-[[ ${ST_DIST:-} == all ]] || { what=(sdist manylinux2014_x86_64 crates debian go); export DIST_CXXFLAGS=-O1; }
+[[ ${ST_DIST:-} == all ]] || { what=(sdist manylinux2014_x86_64 crates debian remote go); export DIST_CXXFLAGS=-O1; }
 FOR=dist-tests bash "$ROOT/tests/dist.sh" "${what[@]}"
 PATH=$ROOT/build/dist/venv/bin:$PATH
 status=0
 run_pytest tests/dist "$report" || status=$?
-[[ ! ${DIST_CXXFLAGS:-} ]] || rm -f "$ROOT"/dist/*.deb
+[[ ! ${DIST_CXXFLAGS:-} ]] || rm -f "$ROOT"/dist/*.deb "$ROOT"/dist/libst_remote-*.whl
 exit "$status"

@@ -90,7 +90,7 @@ def test_pip_takes_it_on_its_platform(platform, tmp_path):
 
 
 def test_the_readme_names_these_files():
-    named = re.findall(r"pip install dist/(\S+\.whl|\S+\.tar\.gz)", (ROOT / "README.md").read_text())
+    named = re.findall(r"pip install dist/(libst-\S+\.whl|\S+\.tar\.gz)", (ROOT / "README.md").read_text())
     wheels = [f"libst-{version()}-py3-none-{platform}.whl" for platform in PLATFORMS]
     assert sorted(named) == sorted([*wheels, f"libst-{version()}.tar.gz"])
     assert source_package().name in named
