@@ -1,4 +1,4 @@
-"""The crates that dist.sh packs: a project outside the tree, offline, with nothing of libst installed."""
+"""The crates that dist.sh packs: a project outside of all sources, offline, with nothing of libst installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, block, long, made, run, sources_of_zstd, web_server
+from conftest import BUILD, ROOT, block, long, made, run, sources_of_zstd, web_server
 from safetensors.numpy import load_file, save_file
 
 pytestmark = [
@@ -21,8 +21,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory) -> Path:
-    place = tmp_path_factory.mktemp("crates")
+def unpacked() -> Path:
+    """Always in the same place, so that ccache knows what it has compiled there."""
+    place = BUILD / "dist" / "unpacked"
+    shutil.rmtree(place, ignore_errors=True)
     for crate in ("libst-sys", "libst"):
         with tarfile.open(made(f"{crate}-[0-9]*.crate")) as packed:
             packed.extractall(place, filter="data")
@@ -34,6 +36,7 @@ def environment() -> dict[str, str]:
     """As on a machine that has no libst: pkg-config finds nothing, and nothing names one."""
     unset = {"LIBST_DIR", "LIBST_LIBRARY", "LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "RUSTFLAGS", "CARGO_TARGET_DIR"}
     kept = {k: v for k, v in os.environ.items() if k not in unset}
+    kept["PATH"] = f"/usr/lib/ccache:{kept['PATH']}"
     return kept | {"PKG_CONFIG_LIBDIR": "/nonexistent", "CXXFLAGS": os.environ.get("DIST_CXXFLAGS", "")}
 
 
