@@ -342,8 +342,8 @@ Result<void> Location::check_led_to() const {
               in_quotes(path_), ": its folder was moved, or a link was changed; open it anew by its path");
 }
 
-// A kernel looks at a name, and then opens what it leads to. If another host replaces the file in between, a server may
-// answer ENOENT to the second, though the name has led to a file all the time.
+// A kernel looks at a name, and then opens what it leads to. If another host replaces the file in between, the server
+// may answer ENOENT. The name has led to a file all the time.
 Result<File> Location::open_named(int flags) const {
   auto file = open(flags);
   struct stat s;
