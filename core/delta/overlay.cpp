@@ -177,9 +177,7 @@ Result<void> Overlay::stack() {
 Result<std::unique_ptr<Model>> Overlay::reopen(const Catalogue &state, Again as) const {
   const std::vector<Opened> mine = state.opened();
   for (const Opened &layer : mine)
-    if (layer.data_file->path().empty())
-      return fail(Status::unsupported, layer.data_file->shown_name(),
-                  " cannot be opened again; use the same handle, which any thread may read");
+    if (layer.data_file->path().empty()) return cannot_reopen(layer.data_file->shown_name());
   ST_TRY(auto opened, open(env(), path_, options_of(options(), as), open_layers_));
   const Catalogue of_opened = opened->catalogue();
   const std::vector<Opened> its = of_opened.opened();

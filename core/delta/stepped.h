@@ -50,8 +50,7 @@ struct SteppedTensor {
 };
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t);
 // Answers the hash of what the steps lead to, which is that which the last delta names. Else the status is delta_base
-// if the file has not what the first delta names, or delta. Others: those of reading. An error is about
-// that tensor.
+// if the file has not what the first delta names, or delta. Others: those of reading. An error is about that tensor.
 Result<OldBytes> step_to_the_end(const SteppedTensor &t, const TakeBlock &take);
 
 }  // namespace st::store

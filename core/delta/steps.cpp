@@ -38,7 +38,7 @@ Differing differing(const std::byte *old, const std::byte *fresh) {
   return found;
 }
 
-// The places of the elements that differ, ascending; behind them, up to a group more is written. Answers how many.
+// The places of the elements that differ, ascending; behind them, up to three more are written. Answers how many.
 template <class Word>
 uint32_t find_differing(const std::byte *old, const std::byte *fresh, uint64_t n, uint32_t *places) {
   uint32_t *to = places;

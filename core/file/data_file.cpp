@@ -62,10 +62,12 @@ std::string DataFile::shown_name() const {
   return path_.empty() ? "a file that was given as memory" : in_quotes(path_);
 }
 
+Failure cannot_reopen(std::string_view what) {
+  return fail(Status::unsupported, what, " cannot be opened again; use the same handle, which any thread may read");
+}
+
 Result<std::unique_ptr<DataFile>> DataFile::reopen(const Snapshot &state, Again as) const {
-  if (path_.empty())
-    return fail(Status::unsupported, shown_name(),
-                " cannot be opened again; use the same handle, which any thread may read");
+  if (path_.empty()) return cannot_reopen(shown_name());
   ST_TRY(auto here, state.here());
   ST_TRY(auto replaced, at_.was_replaced(here.file));
   if (replaced)

@@ -220,4 +220,7 @@ class DataFile {
   std::atomic<uint64_t> &interrupts_;
 };
 
+// Status unsupported: what has no path, as memory and sources, is only where its handle is.
+Failure cannot_reopen(std::string_view what);
+
 }  // namespace st::store

@@ -342,18 +342,22 @@ Result<void> Location::check_led_to() const {
               in_quotes(path_), ": its folder was moved, or a link was changed; open it anew by its path");
 }
 
+namespace {
+
 // A kernel looks at a name, and then opens what it leads to. If another host replaces the file in between, the server
 // may answer ENOENT. The name has led to a file all the time.
-Result<File> Location::open_named(int flags) const {
-  auto file = open(flags);
+Result<File> open_named(const Location &at, int flags) {
+  auto file = at.open(flags);
   struct stat s;
-  if (!file && file.error().os_errno == ENOENT && stat(&s) == 0) file.error().os_errno = ESTALE;
+  if (!file && file.error().os_errno == ENOENT && at.stat(&s) == 0) file.error().os_errno = ESTALE;
   return file;
 }
 
+}  // namespace
+
 Result<File> open_regular(const Location &at, int flags, struct stat *identity) {
   return while_stale([&]() -> Result<File> {
-    ST_TRY(auto file, at.open_named(flags | O_NONBLOCK | O_NOCTTY));
+    ST_TRY(auto file, open_named(at, flags | O_NONBLOCK | O_NOCTTY));
     ST_TRY(auto s, file.stat());
     ST_TRY(at.read_past_cache(&file, &s));
     if (identity) *identity = s;

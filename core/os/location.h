@@ -93,8 +93,6 @@ class Location {
 
   // Never through a link: status file_changed if the file became one. Status unsupported to write what has no name.
   Result<File> open(int flags, mode_t mode = 0) const;
-  // The same of a file that is there. ESTALE if it was not there to be opened, but is now.
-  Result<File> open_named(int flags) const;
   // What the entry itself is: 0 or -errno.
   int stat(struct stat *out) const;
   // Does the name by now lead to another file than the open one, or to none? Status file_changed if it leads to that

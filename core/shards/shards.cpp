@@ -212,9 +212,7 @@ void Shards::used_journals(const std::shared_ptr<Member> &shard) {
 }
 
 Result<std::unique_ptr<Model>> Shards::reopen(const Catalogue &, Again as) const {
-  if (sources_)
-    return fail(Status::unsupported, in_quotes(path_),
-                " cannot be opened again; use the same handle, which any thread may read");
+  if (sources_) return cannot_reopen(in_quotes(path_));
   ST_TRY(auto again, open(env(), path_, options_of(options(), as)));
   return again;
 }

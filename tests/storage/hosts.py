@@ -269,10 +269,8 @@ class CephFs(Hosts):
         self._run("monmaptool", "--create", "--fsid", cluster, "--addv", "a", f"[{address}]", self.folder / "monmap")
         self._run("ceph-mon", "-i", "a", "--mkfs", "--monmap", self.folder / "monmap")
         self._serve(["ceph-mon", "-i", "a", "-f", *self._configured()], "ceph-mon", self.MONITOR)
-        pools = ["osd pool create metadata 8", "osd pool create data 8", "fs new fs metadata data"]
-        if self.life >= 30:
-            pools.append(f"fs set fs session_timeout {self.life}")
-        self._run("ceph", input="\n".join([f"osd new {disk}", *pools, ""]))
+        pools = "osd pool create metadata 8\nosd pool create data 8\nfs new fs metadata data\n"
+        self._run("ceph", input=f"osd new {disk}\n{pools}fs set fs session_timeout {self.life}\n")
         self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", disk)
         self._serve(["ceph-osd", "-i", "0", "-f", *self._configured()], "ceph-osd", self.DISK)
         self._serve(["ceph-mds", "-i", "a", "-f", *self._configured()], "ceph-mds", self.DISK)
