@@ -19,6 +19,7 @@ TITLES = {
     "layout": "Changing the layout",
     "bindings": "The bindings",
     "loads": "Loads into torch, each in a fresh process",
+    "stock_benches": "Stock's own benchmarks",
     "deltas": "Deltas",
     "scaling": "Curves: opening and changing",
     "latency": "Curves: far away",

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import random
 import sys
 import time
 from pathlib import Path
@@ -25,7 +27,7 @@ if way in ("stock", "libst"):
     package = "safetensors" if way == "stock" else "libst.compat"
     safe_open = importlib.import_module(package).safe_open
     module = importlib.import_module(f"{package}.torch")
-    load, load_file = module.load, module.load_file
+    load, load_file, save_file = module.load, module.load_file, module.save_file
 
 
 def touch(tensors: dict[str, Any]) -> int:
@@ -111,6 +113,23 @@ def from_bytes() -> int:
     return touch(keep[-1])
 
 
+def rows() -> int:
+    with safe_open(files[0], framework="pt") as f:
+        embedding = f.get_slice("embedding")
+        keep.append({n: embedding[n : n + 1] for n in random.Random(1).sample(range(embedding.get_shape()[0]), 2000)})
+    return touch(keep[-1])
+
+
+def save() -> int:
+    """Durable: libst syncs, and stock is followed by the syncs of file and folder."""
+    save_file(to_save, files[0])
+    for name in (files[0], os.path.dirname(files[0])) if way == "stock" else ():
+        opened = os.open(name, os.O_RDONLY)
+        os.fsync(opened)
+        os.close(opened)
+    return os.path.getsize(files[0])
+
+
 def tiny() -> int:
     return sum(len(load_file(files[0])) for _ in range(200))
 
@@ -118,7 +137,7 @@ def tiny() -> int:
 ROWS: dict[str, Callable[[], int]] = {
     f.__name__: f
     for f in (
-        load_and_touch, from_pretrained, from_pretrained_converted, loop, small_slices, shapes, from_bytes, tiny,
+        load_and_touch, from_pretrained, from_pretrained_converted, loop, small_slices, shapes, from_bytes, rows, save, tiny,
     )
 }  # fmt: skip
 
@@ -128,6 +147,7 @@ def memory(file: str, name: str) -> int:
     return int(next(line for line in text.splitlines() if line.startswith(name)).split()[1]) * 1024
 
 
+to_save = {f"layers.{i}.weight": torch.full((1024, int(os.environ["SAVED_COLUMNS"])), float(i)) for i in range(300)} if row == "save" else {}
 content = Path(files[0]).read_bytes() if row == "from_bytes" else b""
 anonymous, proportional = memory("/proc/self/status", "RssAnon"), memory("/proc/self/smaps_rollup", "Pss:")
 begin = time.perf_counter()

@@ -85,15 +85,15 @@ def row(what: str, other: float, ours: float, show, *, at_least: float | None = 
     print(f"{what:58} {peer:>6} {show(other):>11} {show(ours):>11} {times(ratio):>9} {target:>9}  {met}".rstrip(), flush=True)
 
 
-def paired(what: str, others: list[float], ours: list[float], *, bound: float, at_least: float, peer: str) -> None:
+def paired(what: str, others: list[float], ours: list[float], *, bound: float, at_least: float | None, peer: str) -> None:
     """A line of seconds that were measured in rounds: medians, the median of the rounds' ratios, and what that is at least,
     by which the target is judged."""
     ratio = median(other / our for other, our in zip(others, ours))
     group = rows[-1]["group"] if what.startswith(" ") else what.split(":")[0]
     full = f"{group}: {what.strip()}" if what.startswith(" ") else what
     both = [f"{seconds(median(of))} (min {seconds(min(of))})" for of in (others, ours)]
-    target = f">= {at_least:g}x"
-    met = "met" if bound >= at_least else "MISSED"
+    target = f">= {at_least:g}x" if at_least else "-"
+    met = "" if target == "-" else "met" if bound >= at_least else "MISSED"
     rows.append(dict(what=full, group=group, peer=peer, values=[median(others), median(ours)], shown=both, ratio=ratio, bound=bound, target=target, met=met))
     _record("row", **rows[-1])
     print(f"{what:58} {peer:>6} {both[0]:>11} {both[1]:>11} {times(ratio):>9} at least {times(bound)} {target:>9}  {met}", flush=True)

@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 MS_RDONLY, MS_REMOUNT, MS_NOATIME, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 1024, 4096, 16384, 1 << 18
 _CLONE_NEWNS, _MNT_DETACH = 0x20000, 2
-_LOOP_CTL_GET_FREE, _LOOP_CONFIGURE, _AUTOCLEAR, _READ_ONLY = 0x4C82, 0x4C0A, 4, 1
+_LOOP_CTL_GET_FREE, _LOOP_CONFIGURE, _AUTOCLEAR, _READ_ONLY, _DIRECT_IO = 0x4C82, 0x4C0A, 4, 1, 16
 _BLKFLSBUF = 0x1261
 _F_OFD_SETLK = 37
 _SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
@@ -232,17 +232,18 @@ def as_user(uid, call):
 
 
 class Loop:
-    """A loop device over a file. Detached when closed and no longer mounted."""
+    """A loop device over a file. Detached when closed and no longer mounted. `direct_io`: past the file's page cache."""
 
-    def __init__(self, backing, read_only=False):
+    def __init__(self, backing, read_only=False, direct_io=False):
         self.fd = -1
+        flags = _AUTOCLEAR | (_READ_ONLY if read_only else 0) | (_DIRECT_IO if direct_io else 0)
         file = os.open(backing, os.O_RDONLY if read_only else os.O_RDWR)
         try:
-            wait_until(lambda: self._try(file, read_only), "a free loop device")
+            wait_until(lambda: self._try(file, read_only, flags), "a free loop device")
         finally:
             os.close(file)
 
-    def _try(self, file, read_only):
+    def _try(self, file, read_only, flags):
         control = os.open("/dev/loop-control", os.O_RDWR)
         try:
             number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
@@ -253,7 +254,7 @@ class Loop:
             os.mknod(self.device, 0o60600, os.makedev(7, number))
         fd = os.open(self.device, os.O_RDONLY if read_only else os.O_RDWR)
         info = bytearray(232)  # struct loop_info64
-        struct.pack_into("I", info, 52, _AUTOCLEAR | (_READ_ONLY if read_only else 0))
+        struct.pack_into("I", info, 52, flags)
         try:
             fcntl.ioctl(fd, _LOOP_CONFIGURE, struct.pack("II", file, 0) + bytes(info) + bytes(64))
         except OSError as e:
@@ -290,13 +291,13 @@ def make_image(path, kind, size=None, options=()):
 class Disk:
     """An image of a fresh filesystem, on a loop device, mounted and unmounted at will."""
 
-    def __init__(self, folder, kind, size=None, options=(), backing=None):
+    def __init__(self, folder, kind, size=None, options=(), backing=None, direct_io=False):
         self.kind = kind
         self.folder = Path(folder)
         self.image = backing or make_image(self.folder / f"{kind}.img", kind, size, options)
         self.mountpoint = self.folder / f"{kind}.mnt"
         self.mountpoint.mkdir(exist_ok=True)
-        self.loop = Loop(self.image)
+        self.loop = Loop(self.image, direct_io=direct_io)
         self.is_mounted = False
 
     def mount(self, flags=0, data=None):
