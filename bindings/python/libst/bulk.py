@@ -19,7 +19,7 @@ from ._index import cut
 from ._names import encoded, index_of
 from ._pin import BRIEF, Array, Pin
 from ._rows import REQUEST, Rows, address, describe_all, describe_each, new_array, new_rows, shapes
-from ._torch import torch_tensor
+from ._torch import laid_over, torch_dtype
 from .dtypes import BYTES, NAMES, NUMPY, PACKED, WHOLE
 from .errors import error, refusal
 from .status import Status
@@ -80,9 +80,7 @@ def load(
             prefetch(file._pin(), None if names is None else wanted, watch)
             arrays: dict[str, Any] = {name: file.torch(name) if framework == "torch" else file[name] for name in wanted}
         else:
-            arrays = read_many(file._pin(), names, watch)
-            if framework == "torch":
-                _to_torch(file._pin(), arrays)
+            arrays = read_many(file._pin(), names, watch, as_torch=framework == "torch")
         if framework == "torch" and device is not None:
             arrays = {name: tensor.to(device=device) for name, tensor in arrays.items()}
     if framework == "jax":
@@ -90,15 +88,6 @@ def load(
 
         arrays = {name: jax.device_put(array, device) for name, array in arrays.items()}
     return arrays
-
-
-def _to_torch(pin: Pin, arrays: dict[str, Any]) -> None:
-    try:
-        for name, array in arrays.items():
-            tensor = pin.describe(name)
-            arrays[name] = torch_tensor(array, NAMES[tensor.dtype], tensor.shape)
-    finally:
-        del pin
 
 
 def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
@@ -125,9 +114,13 @@ def read(pin: Pin, name: str, out: Optional[Array]) -> Array:
 
 
 def read_many(
-    pin: Pin, names: Union[Iterable[str], Mapping[str, Array], None], progress: Optional[Progress]
-) -> dict[str, Array]:
-    """None: all of them, in the order of the file."""
+    pin: Pin,
+    names: Union[Iterable[str], Mapping[str, Array], None],
+    progress: Optional[Progress],
+    *,
+    as_torch: bool = False,
+) -> dict[str, Any]:
+    """None: all of them, in the order of the file. as_torch: tensors of torch instead of arrays."""
     try:
         if isinstance(names, Mapping):
             return _fill(pin, names, progress)
@@ -142,6 +135,19 @@ def read_many(
         places, size = _places(rows, names is None and of_one_file)
         block, start = _block(size)
         requests, where = _requests(rows, places + (address(block) + start), rows["nbytes"])
+        if as_torch:
+            dtypes = [NAMES[number] for number in rows["dtype"].tolist()]
+            for dtype in set(dtypes):
+                torch_dtype(dtype)  # refused before anything is read
+            forms = list(
+                zip(wanted, (places + start).tolist(), rows["nbytes"].tolist(), dtypes, shapes(rows, of_one_file))
+            )
+            pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
+            memory, begin = block.data, address(block)
+            return {
+                name: laid_over(memory, begin + place, place, nbytes, dtype, shape)
+                for name, place, nbytes, dtype, shape in forms
+            }
         arrays = dict(zip(wanted, _laid_out(_forms(rows, of_one_file), block, places + start)))
         del rows, places, wanted  # which take memory, and reading takes its own
         pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)

@@ -127,10 +127,13 @@ class safe_open:
         with translated("Error while reading"):
             if self._view:
                 return {name: file[name] for name in file}
-            if self._shared:
-                read_ahead(str(file.path), file._pin().file_size)
+            if self._framework == "torch":
                 try:
-                    tensors = file._pin().torch_all()
+                    if self._shared:
+                        read_ahead(str(file.path), file._pin().file_size)
+                        tensors = file._pin().torch_all()
+                    else:
+                        tensors = read_many(file._pin(), None, None, as_torch=True)
                 except Error:
                     for name in file:
                         check_dtype(file.info(name).dtype, self._framework)
