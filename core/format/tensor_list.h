@@ -32,10 +32,6 @@ struct TensorList {
 
 TensorList listing_of(const Index &index);
 
-// Equal for files that have the same names with the same dtypes and shapes, and
-// the same metadata, in whatever order and layout. Says nothing of bytes.
-Hash128 identity_of(const TensorList &listing);
-
 // What `delta`, the file's index and its notes, makes of a catalogue, as its layer
 // number `layer`: what it replaces keeps its place, what it adds comes last in the
 // order of the delta, unless the notes name another order. Status delta_base: it

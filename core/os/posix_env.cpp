@@ -1,11 +1,9 @@
-// Env on Linux: each method is its system call. Beyond that it keeps one list,
-// of descriptors that hold locks, and counts forks: see LockedDescriptors.
+// Env on Linux: each method is its system call. Beyond that it knows of forks: see fork.h.
 // glibc 2.17 and musl lack wrappers of the newer calls: those go by their numbers.
 #include <dirent.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -15,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -23,62 +20,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include "os/env.h"
+#include "os/fork.h"
 #ifndef STATX_BASIC_STATS  // by <sys/stat.h>, if this libc knows statx
 #include <linux/stat.h>
 #endif
 
 namespace st::os {
 namespace {
-
-// A lock lives as long as any descriptor of its open file, a forked child's
-// included: if the parent were killed, its locks would stay, and nobody would
-// recover what it left. So a child points its copies elsewhere at once. (To
-// /dev/null and not nowhere: the numbers still belong to objects that will close
-// them.)
-class LockedDescriptors {
- public:
-  LockedDescriptors() {
-    current = this;
-    ::pthread_atfork([] { current->mutex_.lock(); }, [] { current->mutex_.unlock(); }, [] { current->in_child(); });
-  }
-  // F_OFD_SETLK, which does not wait, under the list's mutex: no fork comes
-  // between a lock and its note.
-  int set(int fd, struct flock *range) {
-    std::lock_guard lock(mutex_);
-    if (range->l_type != F_UNLCK) fds_.reserve(fds_.size() + 1);  // unlocking must not fail
-    if (::fcntl(fd, F_OFD_SETLK, range) < 0) return -errno;
-    const bool whole = range->l_start == 0 && range->l_len == 0;
-    if (range->l_type == F_UNLCK && whole)
-      std::erase(fds_, fd);
-    else if (range->l_type != F_UNLCK && std::find(fds_.begin(), fds_.end(), fd) == fds_.end())
-      fds_.push_back(fd);
-    return 0;
-  }
-  void forget(int fd) {
-    std::lock_guard lock(mutex_);
-    std::erase(fds_, fd);
-  }
-  uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
-
- private:
-  void in_child() {
-    const int null = fds_.empty() ? -1 : ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd : fds_)
-      if (null >= 0) ::dup3(null, fd, O_CLOEXEC);
-    if (null >= 0) ::close(null);
-    fds_.clear();
-    generation_.fetch_add(1, std::memory_order_relaxed);
-    mutex_.unlock();
-  }
-
-  static inline LockedDescriptors *current = nullptr;
-  std::atomic<uint64_t> generation_ = 0;
-  std::mutex mutex_;
-  std::vector<int> fds_;
-};
 
 // No header of the kernel has it. The call's number is made of its size.
 struct XfsGeometry {
@@ -108,7 +58,7 @@ class PosixEnv final : public Env {
     return static_cast<int>(answer(::syscall(SYS_openat2, dir, path, &how, sizeof how)));
   }
   int close(int fd) override {
-    locked_.forget(fd);
+    forks_.forget(fd);
     return answer(::close(fd));
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
@@ -239,7 +189,7 @@ class PosixEnv final : public Env {
     return answer(::renameat(from_dir, from, to_dir, to));
   }
   int lock(int fd, int command, struct flock *lock) override {
-    return command == F_OFD_SETLK ? locked_.set(fd, lock) : answer(::fcntl(fd, command, lock));
+    return command == F_OFD_SETLK ? forks_.set_lock(fd, lock) : answer(::fcntl(fd, command, lock));
   }
 
   int mmap(size_t n, int protection, int flags, int fd, void **out) override {
@@ -258,9 +208,9 @@ class PosixEnv final : public Env {
 
   int random(void *out, size_t n) override { return static_cast<int>(answer(::syscall(SYS_getrandom, out, n, 0u))); }
   pid_t getpid() override { return ::getpid(); }
-  uint64_t fork_generation() override { return locked_.generation(); }
+  uint64_t fork_generation() override { return forks_.generation(); }
   unsigned cpus() override {
-    const uint64_t process = locked_.generation() << 32;
+    const uint64_t process = forks_.generation() << 32;
     uint64_t known = cpus_.load(std::memory_order_relaxed);
     if (known <= process || known - process > UINT32_MAX) {
       cpu_set_t set;
@@ -288,7 +238,7 @@ class PosixEnv final : public Env {
   const char *getenv(const char *name) override { return ::secure_getenv(name); }
 
  private:
-  LockedDescriptors locked_;
+  Forks forks_;
   std::atomic<uint64_t> cpus_ = 0;  // once asked; above them the process that asked
 };
 

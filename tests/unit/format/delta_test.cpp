@@ -1,6 +1,6 @@
 // The metadata of a delta: what is written is read again, and what contradicts
 // itself is refused.
-#include "format/tensor_list.h"
+#include "format/base_identity.h"
 #include "test_files.h"
 
 namespace st::testing {
