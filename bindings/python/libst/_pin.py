@@ -134,6 +134,11 @@ class Pin:
         finally:
             del self
 
+    def mapping(self) -> tuple[int, int, Any]:
+        """The mapping that views lie in: where it begins, its bytes, and what keeps it. No bytes: none was needed."""
+        start, end, buffer = self._mapping
+        return start, end - start, buffer
+
     def _map(self, tensor: _abi.Tensor) -> tuple[int, Any]:
         """The memory that a view lies in, from its first address: the mapping of the whole file, made once (and once
         more in a forked child, which has its own), or of this tensor alone where there is none. Of several files

@@ -164,6 +164,25 @@ def test_a_cold_file_is_read_ahead_of_who_touches_it(large):
     assert in_memory(large) >= 32 * MIB and anonymous() - before < 8 * MIB and len(tensors) == 3
 
 
+def mapped(path):
+    """Of a file that is mapped once, how many bytes' pages are, and how many are this process's own."""
+    text = Path("/proc/self/smaps").read_text()
+    about = text[text.index(str(path)) :]
+    return [1024 * int(re.search(rf"^{field}:\s+(\d+) kB", about, re.M)[1]) for field in ("Rss", "Anonymous")]
+
+
+def test_the_pages_of_a_warm_file_are_mapped_ahead_of_who_touches_them(large):
+    large.read_bytes()
+    tensors = compat.load_file(large)
+    for thread in threading.enumerate():
+        if thread.name == _ahead.NAME:
+            thread.join()
+    if os.cpu_count() == 1 or mapped(large)[0] == 0:
+        pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
+    assert mapped(large) == [os.path.getsize(large) + -os.path.getsize(large) % 4096, 0]
+    assert tensors["large"][-1] == 15 * MIB - 1
+
+
 def test_views_of_a_file_are_of_the_state_that_is_shown(path):
     with libst.open(path) as f:
         assert len(f) == len(TENSORS)

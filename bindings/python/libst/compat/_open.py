@@ -15,7 +15,7 @@ from ..dtypes import NAMES, PACKED
 from ..errors import Error, NotFoundError
 from ..file import File
 from ..slices import TensorSlice
-from ._ahead import read_ahead
+from ._ahead import map_ahead, read_ahead
 from ._bytes import check_type, file_name
 from ._errors import SafetensorError, missing, translate, translated
 from ._frameworks import (
@@ -130,8 +130,11 @@ class safe_open:
             if self._framework == "torch":
                 try:
                     if self._shared:
-                        read_ahead(str(file.path), file._pin().file_size)
-                        tensors = file._pin().torch_all()
+                        pin = file._pin()
+                        is_read = read_ahead(str(file.path), pin.file_size)
+                        tensors = pin.torch_all()
+                        if not is_read:
+                            map_ahead(*pin.mapping())
                     else:
                         tensors = read_many(file._pin(), None, None, as_torch=True)
                 except Error:
