@@ -1,8 +1,7 @@
 """Models behind URLs: what libst takes to read them, beside others that read object stores, and what it asks for.
 
-Servers are real and on loopback, so they share the processors with who reads. What is timed is a shot: a process of its
-own that reads the object once (remote_shot.py). Shots stand in rounds, in random order, and each has memory that was
-touched and freed before it, as in loads.py.
+Servers are real and on loopback, so they share the processors with what reads. What is timed is a shot: a process of its
+own that reads the object once (remote_shot.py). Shots stand in rounds, in random order.
 
     remote.py BUILD-TREE [--quick]     as table.py; --quick: 64 MiB for 1 GiB, 2 rounds
     REMOTE_ROUNDS, REMOTE_ONLY         how many rounds; only these sections: gateway, distance, shards, slice, source, local
@@ -32,7 +31,7 @@ from clients import lacking, program, start, stop
 from distance import LATENCY, STOCK, Bench
 from distance import SIZE as FAR
 from distance import model as far_model
-from loads import TOUCH, environment, lower
+from loads import environment, lower
 from object_store import Gcsfuse, ObjectStore, free_port
 from table import BUILD, HERE, MIB, PLACE, QUICK, heading, note, paired, row, seconds, summary, timed
 from table import program as bench
@@ -68,7 +67,6 @@ def shots(ways: list[str], url: str, size: int, rounds: int, **variables: str) -
     found: dict[str, list[dict]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way in random.sample(list(found), len(found)):
-            subprocess.run([sys.executable, "-c", TOUCH, str(2 * size)], check=True)
             said = subprocess.run([sys.executable, HERE / "remote_shot.py", way, url, str(size)], env=given, capture_output=True, text=True, timeout=300)
             if said.returncode == 0:
                 found[way].append(json.loads(said.stdout.splitlines()[-1]))
