@@ -47,31 +47,33 @@ std::string sha256_hex(std::string_view text) {
   return hex_of(sha256(text));
 }
 
-std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::string_view region, int64_t unix_time) {
-  const std::string date = amz_date(unix_time), day = date.substr(0, 8), body = sha256_hex(request.body);
-  request.fields["x-amz-content-sha256"] = body;
-  request.fields["x-amz-date"] = date;
-  if (!keys.token.empty()) request.fields["x-amz-security-token"] = keys.token.shown_to_the_store();
-
+std::string authorization(const ToSign &request, const Keys &keys, std::string_view region) {
+  const std::string &date = request.fields.at("x-amz-date"), day = date.substr(0, 8);
   std::string canonical = request.method + '\n' + request.path + '\n' + request.query + '\n';
   std::string names;
   for (const auto &[name, value] : request.fields) {
     canonical += text(name, ":", value, "\n");
     names += names.empty() ? name : ';' + name;
   }
-  canonical += '\n' + names + '\n' + body;
+  canonical += '\n' + names + '\n' + sha256_hex(request.body);
 
   const std::string scope = day + '/' + std::string(region) + '/' + std::string(request.service) + "/aws4_request";
   const std::string to_sign = "AWS4-HMAC-SHA256\n" + date + '\n' + scope + '\n' + sha256_hex(canonical);
   Secret key = "AWS4" + keys.secret.shown_to_the_store();
   for (const std::string_view part : {std::string_view(day), region, request.service, std::string_view("aws4_request")})
     key = hmac_sha256(key.shown_to_the_store(), part);
+  return "AWS4-HMAC-SHA256 Credential=" + keys.id + '/' + scope + ",SignedHeaders=" + names +
+         ",Signature=" + hex_of(hmac_sha256(key.shown_to_the_store(), to_sign));
+}
 
+std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::string_view region, int64_t unix_time) {
+  request.fields["x-amz-content-sha256"] = sha256_hex(request.body);
+  request.fields["x-amz-date"] = amz_date(unix_time);
+  if (!keys.token.empty()) request.fields["x-amz-security-token"] = keys.token.shown_to_the_store();
   std::vector<std::string> out;
   for (const auto &[name, value] : request.fields)
     if (name != "host") out.push_back(text(name, ": ", value));
-  out.push_back("authorization: AWS4-HMAC-SHA256 Credential=" + keys.id + '/' + scope + ",SignedHeaders=" + names +
-                ",Signature=" + hex_of(hmac_sha256(key.shown_to_the_store(), to_sign)));
+  out.push_back("authorization: " + authorization(request, keys, region));
   return out;
 }
 

@@ -21,14 +21,17 @@ std::string hmac_sha256(std::string_view key, std::string_view text);
 
 struct ToSign {
   std::string method = "GET";
-  std::string path;                           // as it is sent: encoded
-  std::string query = {};                     // as it is sent: encoded, sorted
-  std::map<std::string, std::string> fields;  // names in lower case, with `host`; x-amz-… are added
+  std::string path;                                // as it is sent: encoded
+  std::string query = {};                          // as it is sent: encoded, sorted
+  std::map<std::string, std::string> fields = {};  // names in lower case, with `host`
   std::string_view body = {};
   std::string_view service = "s3";
 };
 
-// `fields` and what signs them, as "name: value"; without `host`, which the transport sends.
+// What stands behind "authorization: ". Signs the fields as they are, of which x-amz-date is one.
+std::string authorization(const ToSign &request, const Keys &keys, std::string_view region);
+
+// `fields`, x-amz-… beside them, and what signs them all, as "name: value"; without `host`, which the transport sends.
 std::vector<std::string> signed_fields(ToSign request, const Keys &keys, std::string_view region, int64_t unix_time);
 
 }  // namespace st::remote

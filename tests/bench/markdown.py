@@ -16,6 +16,7 @@ TITLES = {
     "journals": "Redo and undo journals",
     "local": "Reading from a local disk",
     "distance": "Reading from an object store",
+    "remote": "Models behind URLs",
     "layout": "Changing the layout",
     "bindings": "The bindings",
     "loads": "Loads into torch, each in a fresh process",

@@ -4,6 +4,8 @@
 //   read_bench direct FILE N     the same past the page cache (ST_BULK_DIRECT)
 //   read_bench raw FILE N        two threads pread a half each into fresh memory ("fresh"), and into memory that has
 //                                been touched ("touched"); st_read_many into the same ("many")
+//   read_bench source FILE N     st_read of every tensor into touched memory: of the file ("file"), and of a source of
+//                                st_open_source that preads it ("source"), in turn
 //   read_bench first FILE N      st_open, a view of the first tensor, a byte of it ("first")
 //   read_bench lookup FILE N     of all names in random order: st_get ("st_get") and a std::unordered_map of the same
 //                                names and descriptions ("map"); nanoseconds of one lookup, in thousandths
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <random>
 #include <string>
@@ -101,6 +104,50 @@ void raw(const char *path, int rounds) {
   }
 }
 
+int pread_ranges(void *user, const st_source_range *ranges, size_t n) {
+  const int fd = *static_cast<const int *>(user);
+  for (size_t i = 0; i < n; ++i) {
+    auto *to = static_cast<unsigned char *>(ranges[i].dst);
+    for (uint64_t at = ranges[i].offset, end = at + ranges[i].nbytes; at < end;) {
+      const ssize_t got = ::pread(fd, to, end - at, static_cast<off_t>(at));
+      if (got <= 0) return got < 0 ? errno : EIO;
+      to += got, at += static_cast<uint64_t>(got);
+    }
+  }
+  return 0;
+}
+
+void source(const char *path, int rounds) {
+  int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  struct stat s;
+  if (fd < 0 || ::fstat(fd, &s) != 0) std::perror(path), std::exit(1);
+  auto held = sized<st_source>();
+  held.size = static_cast<uint64_t>(s.st_size);
+  held.read = pread_ranges;
+  held.user = &fd;
+  st_file *files[2] = {open_file(path), nullptr};
+  REQUIRE_OK(st_open_source(&held, nullptr, &files[1]));
+  uint64_t longest = 0;
+  st_tensor tensor;
+  for (size_t i = 0; i < st_count(files[0]); ++i) {
+    REQUIRE_OK(st_at(files[0], i, 1, &tensor));
+    longest = std::max(longest, tensor.nbytes);
+  }
+  std::vector<unsigned char> to(longest, 1);
+  for (int i = 0; i < rounds; ++i)
+    for (int turn = 0; turn < 2; ++turn) {
+      const int which = (i + turn) % 2;
+      say(which ? "source" : "file", nanoseconds([&] {
+            for (size_t k = 0; k < st_count(files[which]); ++k) {
+              REQUIRE_OK(st_at(files[which], k, 1, &tensor));
+              REQUIRE_OK(st_read(files[which], tensor.name, tensor.name_len, to.data(), tensor.nbytes, nullptr));
+            }
+          }));
+    }
+  for (st_file *file : files) st_close(file);
+  ::close(fd);
+}
+
 void first(const char *path, int rounds) {
   volatile unsigned char sink = 0;
   for (int i = 0; i < rounds; ++i)
@@ -162,6 +209,8 @@ int main(int argc, char **argv) {
     load(path, rounds, ST_BULK_DIRECT);
   else if (mode == "raw")
     raw(path, rounds);
+  else if (mode == "source")
+    source(path, rounds);
   else if (mode == "first")
     first(path, rounds);
   else if (mode == "lookup")

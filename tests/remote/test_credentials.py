@@ -230,6 +230,34 @@ def test_an_account_of_google_whose_program_says_the_token(google_store, tokens,
     assert "subject_token=hidden&subject_token_type=urn%3At" in tokens.asked[0][3]
 
 
+def test_an_impersonated_service_account_of_google(tokens, tmp_path, monkeypatch):
+    """As `gcloud auth application-default login --impersonate-service-account` writes it. Its token is for Google's own
+    store, to which no request gets."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("ST_REMOTE_DEADLINE_SECONDS", "1")
+    user = {"type": "authorized_user", "token_uri": f"{tokens.url}/token", "client_id": "c"}
+    account = {
+        "type": "impersonated_service_account",
+        "source_credentials": user | {"client_secret": "another-secret", "refresh_token": "hidden"},
+        "delegates": ["first@x"],
+    }
+    for number, (name, status, said) in enumerate([
+        ("nobody", Status.PERMISSION, "Google's IAM, asked for a service account, answered 404"),
+        ("me@x:generateAccessToken", Status.IO, "127.0.0.1"),
+    ]):  # fmt: skip
+        account["service_account_impersonation_url"] = f"{tokens.url}/serviceAccounts/{name}"
+        path = write(tmp_path / f"{number}.json", json.dumps(account))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", path)
+        tokens.asked.clear()
+        with fails(status, match=said):
+            libst.open("gs://models/model.safetensors")
+        (_, _, _, renewed), (method, path, fields, impersonated) = tokens.asked
+        assert renewed == "grant_type=refresh_token&client_id=c&client_secret=another-secret&refresh_token=hidden"
+        assert (method, path) == ("POST", f"/serviceAccounts/{name}")
+        assert fields["Authorization"] == f"Bearer {KEYS[1]}"
+        assert json.loads(impersonated)["delegates"] == ["first@x"]
+
+
 def test_an_object_of_google_that_is_replaced(google_store, arrays, folder, monkeypatch):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", google_store.removeprefix("http://"))
     put_to_google(google_store, "replaced", (folder / "model.safetensors").read_bytes())

@@ -1,5 +1,5 @@
 """The services that give keys, where there is no cloud: AWS's STS and Identity Center, the metadata of a container and
-of an instance, OAuth of Google and Entra. All give one pair of keys, or one token."""
+of an instance, OAuth of Google and Entra, Google's IAM. All give one pair of keys, or one token."""
 
 import json
 import threading
@@ -71,6 +71,9 @@ class TokenServices:
         if path.startswith("/latest/meta-data/"):
             knows = fields["x-aws-ec2-metadata-token"] == "a-token"
             return 200 if knows else 401, "role" if path.endswith("/") else self.json_keys(Code="Success")
+        if path.endswith(":generateAccessToken"):
+            proves = fields["Authorization"] == f"Bearer {self._keys[1]}"
+            return 200 if proves else 403, json.dumps({"accessToken": "a-token", "expireTime": ENDS})
         if "token" in path:
             return 200, json.dumps({"access_token": self._keys[1], "expires_in": 3600})
         return 404, ""

@@ -19,7 +19,7 @@ from clients import Client, program, start, stop
 BUCKET = "models"
 
 
-def _free_port():
+def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
@@ -64,8 +64,8 @@ class ObjectStore:
 
     def __init__(self, folder):
         self._log = Path(folder) / "object_store.log"
-        self.address = f"127.0.0.1:{_free_port()}"
-        self._proxies = f"127.0.0.1:{_free_port()}"
+        self.address = f"127.0.0.1:{free_port()}"
+        self._proxies = f"127.0.0.1:{free_port()}"
         self._processes = []
         try:
             self._start("fake-gcs-server", self.address, "/storage/v1/b", "-backend", "memory", "-scheme", "http",
@@ -86,14 +86,15 @@ class ObjectStore:
         path = f"/upload/storage/v1/b/{BUCKET}/o?{query}"
         _request(self.address, "POST", path, content, "application/octet-stream")
 
-    def delayed(self, milliseconds):
-        """The address at which every answer comes this much later; bandwidth is not limited."""
+    def delayed(self, milliseconds, to=None):
+        """The address at which answers of this server, or another, come this much later. Bandwidth has no limit."""
+        to = to or self.address
         if not milliseconds:
-            return self.address
-        name = f"{milliseconds}ms"
+            return to
+        name = f"{milliseconds}ms-to-{to.rpartition(':')[2]}"
         known = _request(self._proxies, "GET", "/proxies")
         if name not in known:
-            proxy = {"name": name, "listen": "127.0.0.1:0", "upstream": self.address, "enabled": True}
+            proxy = {"name": name, "listen": "127.0.0.1:0", "upstream": to, "enabled": True}
             known[name] = _request(self._proxies, "POST", "/proxies", json.dumps(proxy))
             toxic = {"type": "latency", "stream": "downstream", "attributes": {"latency": milliseconds}}
             _request(self._proxies, "POST", f"/proxies/{name}/toxics", json.dumps(toxic))
