@@ -5,9 +5,6 @@
 #include "os/random.h"
 
 namespace st::write {
-namespace {
-
-// False: `from` is gone.
 Result<bool> rename_in(const os::File &dir, const std::string &from, const std::string &to) {
   const int r =
       os::repeat_interrupted([&] { return dir.env().renameat(dir.fd(), from.c_str(), dir.fd(), to.c_str()); });
@@ -15,6 +12,8 @@ Result<bool> rename_in(const os::File &dir, const std::string &from, const std::
   if (r < 0) return Failure(os_error(-r, "take over", dir.path() + "/" + from));
   return true;
 }
+
+namespace {
 
 bool is_of_several(const Found &found) {
   return found.waits() && found.verdict.is_good() && (found.record.is_part() || found.record.is_super());

@@ -17,6 +17,8 @@
 
 namespace st::write {
 
+// False: `from` is gone.
+Result<bool> rename_in(const os::File &folder, const std::string &from, const std::string &to);
 // Gives a journal that was found another name, in `name`, and reads its state anew. False: it is gone. A record that
 // belongs to several files is found by the name of its journal, and keeps it.
 Result<bool> claim(const Folder &folder, std::string *name, Found &found);

@@ -1,5 +1,6 @@
 #include "journal/recover.h"
 
+#include <cerrno>
 #include <memory>
 #include <optional>
 
@@ -39,11 +40,17 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
   ST_TRY(auto names, folder.journals());
   for (const std::string &name : names) {
     if (name == query.own) continue;
+    if (is_dropped(name)) {
+      journals.idle = true;
+      continue;
+    }
     ST_TRY(auto looked, look_at(folder, name, data, false));
     if (!looked) continue;
     Found &found = *looked;
     if (found.file) {
       ST_TRY(auto held, who_holds(found));
+      // What it says was there before the lock.
+      if (held == Holder::writer && found.file.reads_past_cache()) ST_TRY(read_state(found));
       const bool rests = held == Holder::parked && !found.waits();
       if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
@@ -60,17 +67,19 @@ Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, 
   if (journals.committed) return false;
   if (!journals.idle) return true;
   ST_TRY(auto names, folder.journals());
+  ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
     if (name == query.own) continue;
     ST_TRY(auto looked, look_at(folder, name, data, true));
     if (!looked) continue;
+    const bool on_ours = looked->file.reads_past_cache() && is_on(*looked, query.locked);
     if (looked->waits()) {  // only now: its writer is at it, or has lost its locks
       if (!folder.dir().reads_past_cache() || !looked->file) continue;
       ST_TRY(auto held, who_holds(*looked));
-      if (held == Holder::nobody) return false;
+      if (held == Holder::nobody || on_ours) return false;
       continue;
     }
-    ST_TRY(auto settled, settle_idle(folder, name, *looked));
+    ST_TRY(auto settled, settle_idle(folder, name, *looked, on_ours));
     if (!settled) return false;
   }
   return true;
@@ -111,6 +120,7 @@ class Recovery {
                       const struct stat &identity);
   Result<void> drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity);
   Result<void> put_aside(const Folder &folder, const std::string &name, const std::string &why);
+  Result<void> check_named(const os::File &data) const;
 
   const os::Location &file_;
   const os::LockWait &wait_;
@@ -146,6 +156,7 @@ Result<Attempt> Recovery::run() {
   std::vector<std::string> names;
   if (folder) {
     ST_TRY(names, folder->journals());
+    ST_TRY(drop_gone(*folder, &names));
   }
   for (const Round round : {Round::finished, Round::needed, Round::done})
     for (std::string &name : names) {
@@ -170,6 +181,15 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
   ++result.aside;
   result.why_aside = text("journal ", name, " was not applied: ", why, "; it was moved aside to ", in_quotes(aside));
   tell(LogLevel::warning, Status::journal, result.why_aside);
+  return {};
+}
+
+// If this host has lost its locks, the journal that it claimed may be of a file that has taken the name since. It is
+// left to the next attempt, which locks that file.
+Result<void> Recovery::check_named(const os::File &data) const {
+  if (!data.reads_past_cache()) return {};
+  ST_TRY(auto replaced, file_.was_replaced(data));
+  if (replaced) return Failure(data.error(ESTALE, "recover"));
   return {};
 }
 
@@ -209,6 +229,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
   if (!ours) return {};
   // Its writer was alive, and has finished.
   if (!hot.waits()) return empty_and_drop(folder, name, hot);
+  ST_TRY(check_named(data));
   bool never_was = false;  // a part, and the whole was not committed
   if (hot.verdict.is_good() && hot.record.is_part()) {
     ST_TRY(auto decision, decision_on(file_, hot.record, identity));

@@ -87,6 +87,7 @@ Result<void> SuperRecovery::run() {
 
 Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &by_path, const os::File &index) {
   ST_TRY(auto names, folder.journals());
+  ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
     auto looked = look_at(folder, name, by_path, true);
     if (!looked) return Failure(read_only(std::move(looked.error())));

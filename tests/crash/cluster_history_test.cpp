@@ -56,13 +56,13 @@ class History {
       });
     baton_.give(0);
     for (std::thread &thread : threads) thread.join();
-    if (!wrong_.empty() || is_exempt()) return wrong_;
+    if (is_exempt()) return {};
+    if (!wrong_.empty()) return wrong_;
     return scene_.why_wrong();
   }
   // core/journal/README.md: what was in flight under lost locks.
   bool is_exempt() const {
-    return std::any_of(hosts_.begin(), hosts_.end(),
-                       [](const auto &host) { return host->env.wrote_late() || host->env.renamed_late(); });
+    return std::any_of(hosts_.begin(), hosts_.end(), [](const auto &host) { return host->env.wrote_late(); });
   }
   bool is_troubled() const { return troubles_ > 0; }
 
