@@ -97,8 +97,11 @@ Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found)
   return true;
 }
 
-Result<Holder> who_holds(const Found &found) {
+// A journal that is parked still says what its last transaction changed, and its owner may have locked it for another
+// one since it was read. That one said so before it locked.
+Result<Holder> who_holds(Found &found) {
   ST_TRY(auto locked, os::how_locked(found.file));
+  if (locked == os::Locked::exclusive && found.file.reads_past_cache()) ST_TRY(read_state(found));
   return locked == os::Locked::no ? Holder::nobody : locked == os::Locked::shared ? Holder::parked : Holder::writer;
 }
 
@@ -115,10 +118,9 @@ Result<void> sync_for(const Found &found) {
 // with any bytes is nobody's any more, because the maker of a journal locks it before its first byte. Another host
 // may have lost its locks, so there not even one without bytes stays: its maker could go on with it. Nor does one stay
 // there that says it is for the asker's bytes: its writer has lost these, and locked the journal once more.
-Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, bool on_ours) {
-  ST_TRY(auto held, who_holds(found));
+Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours) {
   if (held == Holder::parked || (found.size == 0 && !found.file.reads_past_cache())) return true;
-  if (held == Holder::writer && !(on_ours && found.file.reads_past_cache())) {
+  if (held == Holder::writer && !on_ours) {
     ST_TRY(sync_for(found));
   } else if (found.is_done()) {
     ST_TRY(mark_done(found));

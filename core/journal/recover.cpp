@@ -49,8 +49,6 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
     Found &found = *looked;
     if (found.file) {
       ST_TRY(auto held, who_holds(found));
-      // What it says was there before the lock.
-      if (held == Holder::writer && found.file.reads_past_cache()) ST_TRY(read_state(found));
       const bool rests = held == Holder::parked && !found.waits();
       if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
@@ -72,14 +70,16 @@ Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, 
     if (name == query.own) continue;
     ST_TRY(auto looked, look_at(folder, name, data, true));
     if (!looked) continue;
-    const bool on_ours = looked->file.reads_past_cache() && is_on(*looked, query.locked);
-    if (looked->waits()) {  // only now: its writer is at it, or has lost its locks
-      if (!folder.dir().reads_past_cache() || !looked->file) continue;
-      ST_TRY(auto held, who_holds(*looked));
+    // It waits only now: its writer is at it, or has lost its locks.
+    if (looked->waits() && (!folder.dir().reads_past_cache() || !looked->file)) continue;
+    ST_TRY(auto held, who_holds(*looked));
+    const bool on_ours =
+        looked->file.reads_past_cache() && (held == Holder::writer || looked->waits()) && is_on(*looked, query.locked);
+    if (looked->waits()) {
       if (held == Holder::nobody || on_ours) return false;
       continue;
     }
-    ST_TRY(auto settled, settle_idle(folder, name, *looked, on_ours));
+    ST_TRY(auto settled, settle_idle(folder, name, *looked, held, on_ours));
     if (!settled) return false;
   }
   return true;

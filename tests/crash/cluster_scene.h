@@ -15,8 +15,9 @@ namespace st::testing {
 class ClusterScene {
  public:
   static constexpr size_t tensors = 4;
-  // Tensors `a` and `c` only change together; `b` lies between, in a page with both.
-  enum Tensors : uint32_t { pair = 0b0101, neighbour = 0b0010, others = 0b1010, everything = 0b1111 };
+  // Tensors `a` and `c` only change together; `b` lies between, in a page with both. `d`, the last, has no page with
+  // `b`.
+  enum Tensors : uint32_t { pair = 0b0101, neighbour = 0b0010, last = 0b1000, others = 0b1010, everything = 0b1111 };
 
   ClusterScene();
   SimEnv server;
