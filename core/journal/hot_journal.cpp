@@ -114,13 +114,31 @@ Result<void> sync_for(const Found &found) {
   return found.file.sync_data();
 }
 
+// A journal without bytes, whose maker may be about to lock it. If it is locked here first, its maker makes another.
+// False: its maker was first. Or another asker was, who may die now, so it counts as one that waits.
+Result<bool> lock_empty(Found &found, Holder *held, os::RangeLock *lock) {
+  auto locked = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
+  if (!locked && locked.error().status != Status::busy) return Failure(std::move(locked.error()));
+  if (!locked) {
+    ST_TRY(*held, who_holds(found));
+    return false;
+  }
+  *lock = std::move(*locked);
+  return true;
+}
+
 // A locked one belongs to a dying writer, or to a living one that works elsewhere: it stays as it is. An unlocked one
 // with any bytes is nobody's any more, because the maker of a journal locks it before its first byte. Another host
 // may have lost its locks, so there not even one without bytes stays: its maker could go on with it. Nor does one stay
 // there that says it is for the asker's bytes: its writer has lost these, and locked the journal once more.
 Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours) {
   if (held == Holder::parked || (found.size == 0 && !found.file.reads_past_cache())) return true;
-  if (held == Holder::writer && !on_ours) {
+  os::RangeLock lock;
+  if (found.size == 0) {
+    ST_TRY(auto locked, lock_empty(found, &held, &lock));
+    if (!locked) return held == Holder::parked;
+  }
+  if (held == Holder::writer && !on_ours && found.size > 0) {
     ST_TRY(sync_for(found));
   } else if (found.is_done()) {
     ST_TRY(mark_done(found));

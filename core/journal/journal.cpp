@@ -372,7 +372,10 @@ Result<void> Journal::announce() {
 }
 
 Result<void> Journal::commit() {
-  ST_TRY(lock_.try_take(recorded));
+  ST_TRY(auto locked, lock_.try_take(recorded));
+  if (!locked)
+    return fail(Status::file_changed, "another host has locked ", in_quotes(file_.path()),
+                ", as this one was stopped or cut off, and lost its locks; open the file anew");
   const auto block = encode(record_);
   bytes_written_ += block.size();
   committed_ = true;

@@ -1,6 +1,5 @@
 #include "journal/recover.h"
 
-#include <cerrno>
 #include <memory>
 #include <optional>
 
@@ -50,7 +49,9 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
     if (found.file) {
       ST_TRY(auto held, who_holds(found));
       const bool rests = held == Holder::parked && !found.waits();
-      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;
+      // Locked by another asker, who removes it or dies: see lock_empty.
+      const bool is_asked = held == Holder::writer && found.size == 0 && found.file.reads_past_cache();
+      if (held != Holder::nobody && !is_asked && (rests || !is_on(found, query.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits()) ST_TRY(read_state(found));
@@ -120,7 +121,6 @@ class Recovery {
                       const struct stat &identity);
   Result<void> drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity);
   Result<void> put_aside(const Folder &folder, const std::string &name, const std::string &why);
-  Result<void> check_named(const os::File &data) const;
 
   const os::Location &file_;
   const os::LockWait &wait_;
@@ -184,15 +184,6 @@ Result<void> Recovery::put_aside(const Folder &folder, const std::string &name, 
   return {};
 }
 
-// If this host has lost its locks, the journal that it claimed may be of a file that has taken the name since. It is
-// left to the next attempt, which locks that file.
-Result<void> Recovery::check_named(const os::File &data) const {
-  if (!data.reads_past_cache()) return {};
-  ST_TRY(auto replaced, file_.was_replaced(data));
-  if (replaced) return Failure(data.error(ESTALE, "recover"));
-  return {};
-}
-
 // It must stay as long as a super-journal may ask for it, which a power cut may bring back.
 Result<void> Recovery::drop_done(const Folder &folder, std::string name, Found &done, const struct stat &identity) {
   ST_TRY(auto decision, decision_on(file_, done.record, identity, true));
@@ -229,7 +220,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
   if (!ours) return {};
   // Its writer was alive, and has finished.
   if (!hot.waits()) return empty_and_drop(folder, name, hot);
-  ST_TRY(check_named(data));
+  ST_TRY(check_named(file_, data));
   bool never_was = false;  // a part, and the whole was not committed
   if (hot.verdict.is_good() && hot.record.is_part()) {
     ST_TRY(auto decision, decision_on(file_, hot.record, identity));
