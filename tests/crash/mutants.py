@@ -158,6 +158,8 @@ MUTANTS = [
     Mutant("hosts: what another was dropping is unlinked before its last name is durable", HOT_JOURNAL,
            "  ST_TRY(folder.dir().sync());  // the one that gave the name may have died before\n", ""),
     Mutant("hosts: a recoverer does not ask whether what it locked has its name", RECOVER, "  ST_TRY(check_named(file_, data));\n", ""),
+    Mutant("hosts: a decision is held against an index that has lost its name", "core/journal/super_recover.cpp",
+           "  ST_TRY(check_named(index_, index));\n", ""),
     Mutant("hosts: a file that was replaced before a journal was taken is changed", COMMIT_LOCK,
            "    if (replaced) return write::Look::again;\n", "    static_cast<void>(replaced);\n"),
     Mutant("hosts: a save has no journal", REPLACE_FILE, "    ST_TRY(fence.raise(s));\n", ""),
