@@ -92,6 +92,11 @@ Result<write::Look> look(Staged &staged, os::LockedFile &locked, write::Identity
   }
   ST_TRY(auto settled, settle_hot_journals(staged));
   if (!settled) return write::Look::hot;
+  // A publisher that has lost its locks may have given the name to another file, before its journal was taken away.
+  if (staged.has_other_hosts()) {
+    ST_TRY(auto replaced, staged.file.location().was_replaced(locked.file));
+    if (replaced) return write::Look::again;
+  }
   ST_TRY(test_locks(staged, locked.file));
   return write::Look::settled;
 }

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "journal/journal_folder.h"
 #include "journal/lock_settled.h"
 #include "journal/recover.h"
 #include "newfile/copy_attributes.h"
@@ -18,11 +19,39 @@ struct ReplacedFile {
   const os::File *get() const { return locked ? &locked->file : file ? &file : nullptr; }  // null: there is none
 };
 
+// Then a file is replaced all the same.
+bool cannot_lock(const Error &e) {
+  return e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
+}
+
+// Where other hosts write, a journal in which nothing is written. If this host loses its locks, their next holder takes
+// it away.
+class Fence {
+ public:
+  explicit Fence(const os::Location &target) : target_(target) {}
+  ~Fence() {
+    if (taken_.journal) folder_->give_back(std::move(taken_));
+  }
+  Fence(const Fence &) = delete;
+  Fence &operator=(const Fence &) = delete;
+  // Before the lock. `old` is what has the name.
+  Result<void> raise(const struct stat &old) {
+    if (!S_ISREG(old.st_mode) || !target_.has_other_hosts(old)) return {};
+    folder_ = std::make_unique<JournalFolder>(target_, old);
+    auto taken = folder_->take();
+    if (!taken && !cannot_lock(taken.error())) return Failure(std::move(taken.error()));
+    if (taken) taken_ = std::move(*taken);
+    return {};
+  }
+  Result<void> stands() const { return taken_.journal ? folder_->check_beside(taken_) : Result<void>(); }
+
+ private:
+  const os::Location &target_;
+  std::unique_ptr<JournalFolder> folder_;
+  JournalFolder::Taken taken_;
+};
+
 Result<ReplacedFile> lock_replaced(const os::Location &target, const os::LockWait &wait, const Log &log) {
-  struct stat s;
-  const int r = target.stat(&s);
-  if (r == -ENOENT || (r == 0 && S_ISLNK(s.st_mode))) return ReplacedFile{};  // see find_destination
-  if (r < 0) return Failure(os_error(-r, "replace", target.path()));
   const LockSteps steps{[] { return std::vector<os::LockRange>{os::whole_file(true)}; },
                         os::holder_of(os::whole_file(true)),
                         [&](os::LockedFile &locked) -> Result<Look> {
@@ -31,7 +60,10 @@ Result<ReplacedFile> lock_replaced(const os::Location &target, const os::LockWai
                           if (!folder) return Look::settled;
                           const Piece all{0, {0, static_cast<uint64_t>(now.st_size), 0}, nullptr};
                           ST_TRY(auto settled, settle_hot_journals(*folder, now, {{}, {&all, 1}}));
-                          return settled ? Look::settled : Look::hot;
+                          if (!settled) return Look::hot;
+                          if (!target.has_other_hosts(now)) return Look::settled;
+                          ST_TRY(auto replaced, target.was_replaced(locked.file));  // see commit_lock.cpp
+                          return replaced ? Look::again : Look::settled;
                         },
                         [&](const os::LockWait &left) -> Result<void> {
                           ST_TRY(recover(target, left, {}));
@@ -40,10 +72,7 @@ Result<ReplacedFile> lock_replaced(const os::Location &target, const os::LockWai
   ReplacedFile old;
   auto look = lock_settled(target, wait, steps, &old.locked);
   if (look) return old;
-  const Error &e = look.error();
-  const bool cannot =
-      e.status == Status::lock_unsupported || e.os_errno == EACCES || e.os_errno == EPERM || e.os_errno == ETXTBSY;
-  if (!cannot) return Failure(std::move(look.error()));
+  if (!cannot_lock(look.error())) return Failure(std::move(look.error()));
   ST_TRY(old.file, target.open(O_RDONLY | O_NONBLOCK));
   return old;
 }
@@ -69,9 +98,18 @@ Result<Destination> destination_at(os::Location at) {
 
 Result<void> replace_file(const os::Location &target, TemporaryFile &made, int32_t lock_timeout_ms,
                           const Control &control, const Log &log) {
-  ST_TRY(auto old, lock_replaced(target, {lock_timeout_ms, &control, nullptr}, log));
+  struct stat s;
+  const int r = target.stat(&s);
+  if (r < 0 && r != -ENOENT) return Failure(os_error(-r, "replace", target.path()));
+  const bool stands = r == 0 && !S_ISLNK(s.st_mode);  // see find_destination
+  Fence fence(target);
+  ReplacedFile old;
+  if (stands) {
+    ST_TRY(fence.raise(s));
+    ST_TRY(old, lock_replaced(target, {lock_timeout_ms, &control, nullptr}, log));
+  }
   if (const os::File *from = old.get()) ST_TRY(copy_attributes(*from, made.file(), log));
-  auto placed = made.rename_into_place(control);
+  auto placed = made.rename_into_place(control, [&] { return old.locked ? fence.stands() : Result<void>(); });
   if (placed && old.locked) os::hand_over(old.locked->file, old.locked->lock);
   if (placed) return {};
   Error e = std::move(placed.error().error);

@@ -163,6 +163,13 @@ Result<CommitPlan> reckon_rewrite(Staged &staged, const os::File &old, write::Su
   return plan;
 }
 
+// The storage has not kept what was just written: no word about the file that stands there.
+Error read_otherwise(const Staged &staged, Error e) {
+  if (e.status < Status::header_too_small) return e;
+  return error(Status::io, "the new file for ", in_quotes(staged.file.path()), " does not read as it was written (",
+               e.message, "), so nothing was changed; see what the storage has lost, and try again");
+}
+
 // The new file, whole but for its name, and this handle's view of it.
 Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile *made, const os::Location &at,
                            std::string_view infix, bool keeping_removed) {
@@ -181,7 +188,9 @@ Result<void> make_new_file(const Staged &staged, const CommitLock &lock, NewFile
   ST_TRY(write::copy_attributes(lock.file(), file, staged.file.options().log));
 
   ST_TRY(auto again, made->replacement->open_again());
-  ST_TRY(made->snapshot, staged.file.take(std::move(again), nullptr, true));
+  auto taken = staged.file.take(std::move(again), nullptr, true);
+  if (!taken) return Failure(read_otherwise(staged, std::move(taken.error())));
+  made->snapshot = std::move(*taken);
   ST_TRY(write_slices(staged, file, *made->snapshot, &made->built));
   return staged.control.check(plan.size, plan.size);
 }
@@ -200,8 +209,11 @@ Result<void> commit_rewrite(Staged &staged, CommitLock &lock) {
   ST_TRY(check_links(staged, lock));
   NewFile made;
   ST_TRY(make_new_file(staged, lock, &made, staged.file.location(), write::temporary_infix));
-  ST_TRY(check_in_place(staged, lock));  // it may have taken long
-  auto placed = made.replacement->rename_into_place(staged.control);
+  // It may have taken long, and been frozen.
+  auto placed = made.replacement->rename_into_place(staged.control, [&]() -> Result<void> {
+    ST_TRY(check_in_place(staged, lock));
+    return staged.has_other_hosts() ? staged.check_journal_is_there() : Result<void>();
+  });
   if (!placed && !placed.error().replaced) return Failure(std::move(placed.error().error));
   try {
     staged.file.adopt(std::move(made.snapshot));

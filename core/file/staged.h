@@ -59,6 +59,7 @@ struct Staged {
   // These bytes of a tensor are in the file now. A view that cannot be brought up to date keeps its old bytes.
   void show(size_t index, uint64_t offset, uint64_t n);
 
+  bool has_other_hosts() const { return snapshot->reads_past_cache(); }
   // Takes one, if there is none yet.
   Result<void> need_journal();
   Result<void> check_journal_is_there() const { return file.journals().check_beside(journal); }

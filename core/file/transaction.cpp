@@ -86,6 +86,8 @@ Result<void> Transaction::commit() {
   ST_TRY(staged_.may_go_on());
   staged_.begin_call();
   if (!staged_.has_work()) return approve();
+  // If this host loses its locks, their next holder takes the journal away.
+  if (staged_.has_other_hosts()) ST_TRY(staged_.need_journal());
   CommitLock lock;
   auto locked = lock_for_commit(staged_, staged_.options.lock_timeout_ms, HotJournals::recover, &lock);
   staged_.failed = locked || locked.error().status != Status::busy;  // then there is no second commit

@@ -5,9 +5,7 @@
 #include "os/random.h"
 
 namespace st::write {
-namespace {
 
-// False: `from` is gone.
 Result<bool> rename_in(const os::File &dir, const std::string &from, const std::string &to) {
   const int r =
       os::repeat_interrupted([&] { return dir.env().renameat(dir.fd(), from.c_str(), dir.fd(), to.c_str()); });
@@ -15,6 +13,8 @@ Result<bool> rename_in(const os::File &dir, const std::string &from, const std::
   if (r < 0) return Failure(os_error(-r, "take over", dir.path() + "/" + from));
   return true;
 }
+
+namespace {
 
 bool is_of_several(const Found &found) {
   return found.waits() && found.verdict.is_good() && (found.record.is_part() || found.record.is_super());
@@ -33,6 +33,13 @@ Result<bool> claim(const Folder &folder, std::string *name, Found &found) {
   if (!is_of_several(found)) return true;
   name->swap(taken);
   return rename_in(dir, taken, *name);
+}
+
+Result<void> check_named(const os::Location &file, const os::File &locked) {
+  if (!locked.reads_past_cache()) return {};
+  ST_TRY(auto replaced, file.was_replaced(locked));
+  if (replaced) return Failure(locked.error(ESTALE, "recover"));
+  return {};
 }
 
 Result<void> check_claimed(const Folder &folder, const std::string &name, const Found &found) {

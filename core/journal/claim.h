@@ -4,7 +4,7 @@
 //   - before a journal is acted on by anybody but its writer, it gets another name, and is read after that;
 //   - a writer asks whether its journal has its name still: right before its record, and again right before its data
 //     (JournalFolder::check_beside);
-//   - a recoverer asks the same right before it applies a journal.
+//   - a recoverer asks the same right before it applies a journal, and before that whether the file has its name.
 //
 // A writer that asked in time had a durable record by then, which the other one reads. Else the writer finds its name
 // gone, and writes no more. tests/model/hosts.pml checks it, and has what remains. Where one host writes all of this
@@ -14,12 +14,18 @@
 #include <string>
 
 #include "journal/hot_journal.h"
+#include "os/location.h"
 
 namespace st::write {
 
+// False: `from` is gone.
+Result<bool> rename_in(const os::File &folder, const std::string &from, const std::string &to);
 // Gives a journal that was found another name, in `name`, and reads its state anew. False: it is gone. A record that
 // belongs to several files is found by the name of its journal, and keeps it.
 Result<bool> claim(const Folder &folder, std::string *name, Found &found);
+// Does the name still lead to the file that a recoverer has locked? If not, it has lost its locks, and a journal that
+// it found may be of the file that has taken the name since. An error of ESTALE then: the next attempt locks that file.
+Result<void> check_named(const os::Location &file, const os::File &locked);
 // Has somebody else claimed it since? Then status busy.
 Result<void> check_claimed(const Folder &folder, const std::string &name, const Found &found);
 

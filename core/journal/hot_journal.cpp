@@ -19,6 +19,28 @@ void drop(const Folder &folder, const std::string &name) {
   folder.dir().env().unlinkat(folder.dir().fd(), name.c_str(), 0);
 }
 
+// Its writer may have lost its locks, and write a record when it wakes up. By then the record must be under no name
+// that is looked at, also after a power cut. An unlinked name may come back; this one tells what it is.
+Result<void> drop_for_good(const Folder &folder, const std::string &name) {
+  if (!folder.dir().reads_past_cache()) return drop(folder, name), Result<void>();
+  const std::string gone = name + std::string(gone_suffix);
+  ST_TRY(auto there, rename_in(folder.dir(), name, gone));
+  if (!there) return {};
+  ST_TRY(folder.dir().sync());
+  drop(folder, gone);
+  return {};
+}
+
+Result<void> drop_gone(const Folder &folder, std::vector<std::string> *names) {
+  const auto gone =
+      std::partition(names->begin(), names->end(), [](const std::string &name) { return !is_dropped(name); });
+  if (gone == names->end()) return {};
+  ST_TRY(folder.dir().sync());  // the one that gave the name may have died before
+  for (auto name = gone; name != names->end(); ++name) drop(folder, *name);
+  names->erase(gone, names->end());
+  return {};
+}
+
 Result<void> read_state(Found &found) {
   ST_TRY(auto s, found.file.stat());
   found.size = static_cast<uint64_t>(s.st_size);
@@ -71,15 +93,16 @@ Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found)
   ST_TRY(auto ours, claim(folder, name, found));
   if (!ours || found.waits()) return false;
   if (found.size > 0) ST_TRY(empty(found));
-  drop(folder, *name);
+  ST_TRY(drop_for_good(folder, *name));
   return true;
 }
 
-// The one question first, as the writer may lose the lock at any moment, and is then found by the other.
-Result<Holder> who_holds(const Found &found) {
-  ST_TRY(auto recorded, os::is_locked(found.file, os::whole_file(false)));
-  ST_TRY(auto locked, os::is_locked(found.file, os::whole_file(true)));
-  return !locked ? Holder::nobody : recorded ? Holder::writer : Holder::parked;
+// A journal that is parked still says what its last transaction changed, and its owner may have locked it for another
+// one since it was read. That one said so before it locked.
+Result<Holder> who_holds(Found &found) {
+  ST_TRY(auto locked, os::how_locked(found.file));
+  if (locked == os::Locked::exclusive && found.file.reads_past_cache()) ST_TRY(read_state(found));
+  return locked == os::Locked::no ? Holder::nobody : locked == os::Locked::shared ? Holder::parked : Holder::writer;
 }
 
 // Makes durable what a dying writer has left of the first sector. It may be that its own sync has failed: then the
@@ -91,13 +114,31 @@ Result<void> sync_for(const Found &found) {
   return found.file.sync_data();
 }
 
+// A journal without bytes, whose maker may be about to lock it. If it is locked here first, its maker makes another.
+// False: its maker was first. Or another asker was, who may die now, so it counts as one that waits.
+Result<bool> lock_empty(Found &found, Holder *held, os::RangeLock *lock) {
+  auto locked = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
+  if (!locked && locked.error().status != Status::busy) return Failure(std::move(locked.error()));
+  if (!locked) {
+    ST_TRY(*held, who_holds(found));
+    return false;
+  }
+  *lock = std::move(*locked);
+  return true;
+}
+
 // A locked one belongs to a dying writer, or to a living one that works elsewhere: it stays as it is. An unlocked one
 // with any bytes is nobody's any more, because the maker of a journal locks it before its first byte. Another host
-// may have lost its locks, so there not even one without bytes stays: its maker could go on with it.
-Result<bool> settle_idle(const Folder &folder, std::string name, Found &found) {
-  ST_TRY(auto held, who_holds(found));
+// may have lost its locks, so there not even one without bytes stays: its maker could go on with it. Nor does one stay
+// there that says it is for the asker's bytes: its writer has lost these, and locked the journal once more.
+Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours) {
   if (held == Holder::parked || (found.size == 0 && !found.file.reads_past_cache())) return true;
-  if (held == Holder::writer) {
+  os::RangeLock lock;
+  if (found.size == 0) {
+    ST_TRY(auto locked, lock_empty(found, &held, &lock));
+    if (!locked) return held == Holder::parked;
+  }
+  if (held == Holder::writer && !on_ours && found.size > 0) {
     ST_TRY(sync_for(found));
   } else if (found.is_done()) {
     ST_TRY(mark_done(found));
@@ -269,8 +310,7 @@ Result<void> empty(const Found &hot) {
 
 Result<void> empty_and_drop(const Folder &folder, const std::string &name, const Found &hot) {
   ST_TRY(empty(hot));
-  drop(folder, name);
-  return {};
+  return drop_for_good(folder, name);
 }
 
 namespace {

@@ -37,12 +37,19 @@ Result<std::unique_ptr<Found>> look_at(const Folder &folder, const std::string &
 // claimed, and is under `name`.
 Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found);
 void drop(const Folder &folder, const std::string &name);
+// The same, of a journal that was another's. Where other hosts may write, no power cut brings it back either.
+Result<void> drop_for_good(const Folder &folder, const std::string &name);
+// Takes out of `names` what somebody was dropping for good, and finishes it.
+Result<void> drop_gone(const Folder &folder, std::vector<std::string> *names);
 // By its lock (see Journal::create): nobody, a keeper for later, or a writer that may have a record in it on the disk.
 enum class Holder { nobody, parked, writer };
-Result<Holder> who_holds(const Found &found);
+// Where other hosts write, a writer's journal is read anew: what it tells is then of the transaction that it is locked
+// for.
+Result<Holder> who_holds(Found &found);
 // A journal that does not wait, and whose writer has lost its locks on the file: its
-// state becomes durable. An empty one goes. False: it waits by now.
-Result<bool> settle_idle(const Folder &folder, std::string name, Found &found);
+// state becomes durable. An empty one goes. False: it waits by now. `on_ours`: another host may have written it, and it
+// told of bytes that the asker has locked when it was found so `held`.
+Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, Holder held, bool on_ours);
 // Durably empty.
 Result<void> empty(const Found &hot);
 // Durably empty first, then gone.

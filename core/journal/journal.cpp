@@ -354,6 +354,7 @@ Result<void> Journal::seal_super(const Identity &identity, std::span<const std::
 
 Result<void> Journal::sync_payload(const os::File &dir, const Control &control) {
   ST_ASSERT(tail_.empty());
+  if (file_.reads_past_cache()) ST_TRY(announce());
   ST_TRY(write_out(control));
   // Which blocks are shared is metadata.
   if (!record_.has_one_flush()) ST_TRY(record_.is_undo() ? file_.sync() : file_.sync_data());
@@ -363,8 +364,18 @@ Result<void> Journal::sync_payload(const os::File &dir, const Control &control) 
   return {};
 }
 
+// If this host loses its locks, and then locks the journal for the record, others see by it whose bytes it is on.
+Result<void> Journal::announce() {
+  const auto block = encode(record_);
+  bytes_written_ += sector_bytes;
+  return file_.write(block.data() + sector_bytes, sector_bytes, sector_bytes);
+}
+
 Result<void> Journal::commit() {
-  ST_TRY(lock_.try_take(recorded));
+  ST_TRY(auto locked, lock_.try_take(recorded));
+  if (!locked)
+    return fail(Status::file_changed, "another host has locked ", in_quotes(file_.path()),
+                ", as this one was stopped or cut off, and lost its locks; open the file anew");
   const auto block = encode(record_);
   bytes_written_ += block.size();
   committed_ = true;

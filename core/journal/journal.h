@@ -132,6 +132,7 @@ class Journal {
  private:
   Result<void> reserve(uint64_t end);
   Result<void> write_zeros();
+  Result<void> announce();
   Result<void> seal_with(CommitRecord record, std::span<const std::byte> manifest);
   Result<void> append_bytes(const void *bytes, uint64_t n);
   Result<void> flush_if_long();

@@ -19,6 +19,11 @@
 namespace st::write {
 
 inline constexpr std::string_view aside_suffix = ".bad";
+inline constexpr std::string_view gone_suffix =
+    ".gone";  // of a journal that is about to be unlinked: see drop_for_good
+inline bool is_dropped(std::string_view name) {
+  return name.ends_with(gone_suffix);
+}
 
 // An open journal folder.
 class Folder {

@@ -48,7 +48,10 @@ Failed not_begun(Error cause) {
 // The commit record, or a failure, after which the file is as it was. `open` if the record may stand after a failure.
 Applied commit_there(Journal &journal, const StillThere &there, bool open) {
   if (auto found = there(); !found) return Failed({std::move(found.error()), false, false});
-  if (auto committed = journal.commit(); !committed) return Failed({std::move(committed.error()), open, true});
+  if (auto committed = journal.commit(); !committed) {
+    const bool begun = journal.committed();  // or it could not be locked
+    return Failed({std::move(committed.error()), begun && open, begun});
+  }
   if (auto found = there(); !found) {
     // Another host that acts on the record may be carrying it out.
     const bool stands = journal.file().reads_past_cache() || journal.give_up();

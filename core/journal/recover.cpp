@@ -39,13 +39,19 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
   ST_TRY(auto names, folder.journals());
   for (const std::string &name : names) {
     if (name == query.own) continue;
+    if (is_dropped(name)) {
+      journals.idle = true;
+      continue;
+    }
     ST_TRY(auto looked, look_at(folder, name, data, false));
     if (!looked) continue;
     Found &found = *looked;
     if (found.file) {
       ST_TRY(auto held, who_holds(found));
       const bool rests = held == Holder::parked && !found.waits();
-      if (held != Holder::nobody && (rests || !is_on(found, query.locked))) continue;
+      // Locked by another asker, who removes it or dies: see lock_empty.
+      const bool is_asked = held == Holder::writer && found.size == 0 && found.file.reads_past_cache();
+      if (held != Holder::nobody && !is_asked && (rests || !is_on(found, query.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody
       // writes to it.
       if (found.waits()) ST_TRY(read_state(found));
@@ -60,17 +66,21 @@ Result<bool> settle_hot_journals(const Folder &folder, const struct stat &data, 
   if (journals.committed) return false;
   if (!journals.idle) return true;
   ST_TRY(auto names, folder.journals());
+  ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
     if (name == query.own) continue;
     ST_TRY(auto looked, look_at(folder, name, data, true));
     if (!looked) continue;
-    if (looked->waits()) {  // only now: its writer is at it, or has lost its locks
-      if (!folder.dir().reads_past_cache() || !looked->file) continue;
-      ST_TRY(auto held, who_holds(*looked));
-      if (held == Holder::nobody) return false;
+    // It waits only now: its writer is at it, or has lost its locks.
+    if (looked->waits() && (!folder.dir().reads_past_cache() || !looked->file)) continue;
+    ST_TRY(auto held, who_holds(*looked));
+    const bool on_ours =
+        looked->file.reads_past_cache() && (held == Holder::writer || looked->waits()) && is_on(*looked, query.locked);
+    if (looked->waits()) {
+      if (held == Holder::nobody || on_ours) return false;
       continue;
     }
-    ST_TRY(auto settled, settle_idle(folder, name, *looked));
+    ST_TRY(auto settled, settle_idle(folder, name, *looked, held, on_ours));
     if (!settled) return false;
   }
   return true;
@@ -146,6 +156,7 @@ Result<Attempt> Recovery::run() {
   std::vector<std::string> names;
   if (folder) {
     ST_TRY(names, folder->journals());
+    ST_TRY(drop_gone(*folder, &names));
   }
   for (const Round round : {Round::finished, Round::needed, Round::done})
     for (std::string &name : names) {
@@ -209,6 +220,7 @@ Result<void> Recovery::settle(Round round, const Folder &folder, std::string *at
   if (!ours) return {};
   // Its writer was alive, and has finished.
   if (!hot.waits()) return empty_and_drop(folder, name, hot);
+  ST_TRY(check_named(file_, data));
   bool never_was = false;  // a part, and the whole was not committed
   if (hot.verdict.is_good() && hot.record.is_part()) {
     ST_TRY(auto decision, decision_on(file_, hot.record, identity));

@@ -87,6 +87,7 @@ Result<void> SuperRecovery::run() {
 
 Result<void> SuperRecovery::settle_all(const Folder &folder, const struct stat &by_path, const os::File &index) {
   ST_TRY(auto names, folder.journals());
+  ST_TRY(drop_gone(folder, &names));
   for (const std::string &name : names) {
     auto looked = look_at(folder, name, by_path, true);
     if (!looked) return Failure(read_only(std::move(looked.error())));
@@ -114,6 +115,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
     result.dropped += dropped;
     if (dropped || !super.waits()) return {};
   }
+  ST_TRY(check_named(index_, index));
   SuperManifest list;
   ST_TRY(auto verdict, read_list_of(name, super, &list));
   RollForward forward(index_.folder(), list, super.record.transaction, wait_);
@@ -145,7 +147,7 @@ Result<void> SuperRecovery::settle(const Folder &folder, std::string name, Found
 
 Result<Recovered> recover_super(const os::Location &index, const os::LockWait &wait, const Findings &findings) {
   SuperRecovery recovery(index, wait, findings);
-  ST_TRY(recovery.run());
+  ST_TRY(os::while_stale([&] { return recovery.run(); }));
   return std::move(recovery.result);
 }
 

@@ -39,10 +39,12 @@ Result<void> TemporaryFile::sync(const Control &control) const {
   return file_.sync();
 }
 
-tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &control) {
+tl::expected<void, SwapFailure> TemporaryFile::rename_into_place(const Control &control, const May &may) {
   using Failed = tl::unexpected<SwapFailure>;
   if (auto synced = sync(control); !synced) return Failed({std::move(synced.error()), false});
   if (auto led = target_.check_led_to(); !led) return Failed({std::move(led.error()), false});
+  if (may)
+    if (auto asked = may(); !asked) return Failed({std::move(asked.error()), false});
   if (auto renamed = rename(); !renamed) return Failed({std::move(renamed.error()), false});
   try {
     if (auto synced = target_.folder()->sync(); !synced) return Failed({std::move(synced.error()), true});

@@ -8,6 +8,7 @@
 // writer's death, whether it is stale.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,8 +44,10 @@ class TemporaryFile {
   // What follows is in rename_into_place.cpp. Makes the file durable.
   Result<void> sync(const Control &control) const;
   // The same, gives it the name, and makes that durable. Status file_changed if the target's path no
-  // longer leads to where this is: then the file is not renamed. It can be stopped until the file is durable.
-  tl::expected<void, SwapFailure> rename_into_place(const Control &control);
+  // longer leads to where this is: then the file is not renamed. It can be stopped until the file is durable. `may` is
+  // asked right before the rename, when nothing else is left to do.
+  using May = std::function<Result<void>()>;
+  tl::expected<void, SwapFailure> rename_into_place(const Control &control, const May &may = {});
 
   // The same in steps, for a transaction on several files. The caller must sync the folder.
   const std::string &temporary() const { return temporary_; }

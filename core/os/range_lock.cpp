@@ -138,6 +138,12 @@ Result<bool> is_locked(const File &file, const LockRange &range) {
   return lock.l_type != F_UNLCK;
 }
 
+Result<Locked> how_locked(const File &file) {
+  struct flock lock = flock_of(whole_file(true), F_WRLCK);
+  if (const int r = file.env().lock(file.fd(), F_OFD_GETLK, &lock); r < 0) return lock_failure(file, -r);
+  return lock.l_type == F_UNLCK ? Locked::no : lock.l_type == F_RDLCK ? Locked::shared : Locked::exclusive;
+}
+
 Result<bool> locks_exclude(const File &locked, const File &second, const LockRange &range) {
   ST_ASSERT(locked.fd() != second.fd());
   struct flock lock = flock_of(range, F_WRLCK);

@@ -98,6 +98,9 @@ Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange>
 
 // Would another description's lock conflict with this range? (Holds nothing.)
 Result<bool> is_locked(const File &file, const LockRange &range);
+// The same of all of the file, and how it is locked. One question: two could have a change of the lock between them.
+enum class Locked { no, shared, exclusive };
+Result<Locked> how_locked(const File &file);
 
 // Does the filesystem really exclude? Some FUSE daemons grant every lock. Tries
 // the range with a second description of the same file.

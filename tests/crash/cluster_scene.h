@@ -15,8 +15,9 @@ namespace st::testing {
 class ClusterScene {
  public:
   static constexpr size_t tensors = 4;
-  // Tensors `a` and `c` only change together; `b` lies between, in a page with both.
-  enum Tensors : uint32_t { pair = 0b0101, neighbour = 0b0010, others = 0b1010, everything = 0b1111 };
+  // Tensors `a` and `c` only change together; `b` lies between, in a page with both. `d`, the last, has no page with
+  // `b`.
+  enum Tensors : uint32_t { pair = 0b0101, neighbour = 0b0010, last = 0b1000, others = 0b1010, everything = 0b1111 };
 
   ClusterScene();
   SimEnv server;
@@ -24,6 +25,8 @@ class ClusterScene {
   static Result<std::unique_ptr<store::DataFile>> open(os::Env &host);
   // One transaction, which gives these tensors a new version; and what came of it.
   Result<void> change(store::DataFile &file, uint32_t set, bool publish = false, int32_t timeout_ms = 0);
+  // The same of all tensors, by a file that is written anew.
+  Result<void> save(os::Env &host);
 
   // The version of each tensor, as this host has it; `torn` is none.
   std::vector<uint64_t> seen(const store::DataFile &file) const;
@@ -39,8 +42,11 @@ class ClusterScene {
   std::string why_wrong();
 
  private:
+  template <class Change>
+  Result<void> as_one(uint32_t set, Change change);
   std::string why_wrong(SimEnv &disk, std::vector<uint64_t> *found) const;
   std::string why_not_allowed(const std::vector<uint64_t> &found) const;
+  std::string why_not_kept(std::vector<uint64_t> found);
 
   std::vector<Transaction> log_;
   std::set<uint64_t> shown_;

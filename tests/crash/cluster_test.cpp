@@ -71,11 +71,8 @@ class Trial {
     return scene_.why_wrong();
   }
   bool reached() const { return reached_; }
-  // core/journal/README.md: data in flight under lost locks; and of a publish, a patch in between.
-  bool is_exempt() const {
-    const bool patches = second_ == Second::patch || second_ == Second::patch_of_the_same_page;
-    return one_.wrote_late() || two_.wrote_late() || (one_.renamed_late() && patches);
-  }
+  // core/journal/README.md: what was in flight under lost locks.
+  bool is_exempt() const { return one_.wrote_late() || two_.wrote_late(); }
 
  private:
   using Handle = std::unique_ptr<store::DataFile>;

@@ -77,6 +77,12 @@ hosts fault -DBYTE_LOCKS
 hosts fault -DNO_FENCE
 hosts fault -DNO_CHECK_AFTER
 hosts fault -DIN_FLIGHT
+takeovers safe -DLOSSES=0
+takeovers SAFE -DLOSSES=1
+takeovers fault -DLOSSES=0 -DREAD_BEFORE
+takeovers fault -DLOSSES=0 -DTAKEN_UNLOCKED
+takeovers fault -DLOSSES=1 -DUNSAID
+takeovers fault -DLOSSES=1 -DLOCKED_BLINDLY
 END
 }
 

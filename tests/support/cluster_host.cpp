@@ -29,7 +29,8 @@ ssize_t WholePages::pwrite(int fd, const void *buffer, size_t n, uint64_t offset
   return put < 0 ? put : static_cast<ssize_t>(n);
 }
 
-ClusterHost::ClusterHost(SimEnv &server, LateRequests late) : HasWholePages(server), StaleEnv(pages), late_(late) {
+ClusterHost::ClusterHost(SimEnv &server, LateRequests late)
+    : HasWholePages(server), StaleEnv(pages), server_(server), late_(late) {
   before = [this](Call call) { return answer(call); };
 }
 
@@ -40,8 +41,13 @@ int ClusterHost::answer(Call call) {
   if (dead_ && can_fail(call)) return -EIO;
   if (!revoked_.contains(fd)) return 0;
   if (late_ == LateRequests::refused) return -EIO;
-  wrote_late_ |= call == Call::pwrite && data_.contains(fd) && !asked_;
+  wrote_late_ |= call == Call::pwrite && data_.contains(fd) && is_late();
   return 0;
+}
+
+// Since it asked it has lost its locks, or somebody may have taken its journal away: by another name.
+bool ClusterHost::is_late() const {
+  return !asked_ || server_.moves() - own_moves_ != others_moves_;
 }
 
 void ClusterHost::lose_locks() {
@@ -77,15 +83,14 @@ ssize_t ClusterHost::pwrite(int fd, const void *buffer, size_t n, uint64_t offse
 
 int ClusterHost::renameat(int from_dir, const char *from, int to_dir, const char *to) {
   const int r = StaleEnv::renameat(from_dir, from, to_dir, to);
-  if (r == 0 && is_model(to) && !revoked_.empty()) {
-    renamed_late_ = true;
-    wrote_late_ |= !asked_;
-  }
+  own_moves_ += r == 0;
+  wrote_late_ |= r == 0 && is_model(to) && !revoked_.empty() && is_late();
   return told(r);
 }
 
 int ClusterHost::renew_name(int dir, const char *name) {
   asked_ = true;
+  others_moves_ = server_.moves() - own_moves_;
   return StaleEnv::renew_name(dir, name);
 }
 

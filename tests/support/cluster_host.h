@@ -57,8 +57,6 @@ class ClusterHost : public HasWholePages, public StaleEnv {
   // It sent data, or renamed a file over the model, under locks that it had lost since it last asked whether they are
   // its own. core/journal/README.md says that nothing is promised then.
   bool wrote_late() const { return wrote_late_; }
-  // It renamed a file over the model under lost locks, whenever it asked: a patch in between is lost.
-  bool renamed_late() const { return renamed_late_; }
 
   int openat(int dir, const char *path, int flags, mode_t mode) override;
   int close(int fd) override;
@@ -79,13 +77,16 @@ class ClusterHost : public HasWholePages, public StaleEnv {
     return std::exchange(answer_is_lost_, false) && answer >= 0 ? static_cast<R>(-EIO) : answer;
   }
 
+  bool is_late() const;
+
+  const SimEnv &server_;
   const LateRequests late_;
   std::set<int> data_, revoked_;  // descriptors: of the model; of what was locked once
   std::vector<int> held_;         // descriptors that it had when it died
   int acts_on_ = -1;              // the descriptor of the call under way, if it needs a lock
   size_t made_ = 0;
-  bool dead_ = false, locks_stay_ = false, answer_is_lost_ = false, asked_ = true, wrote_late_ = false,
-       renamed_late_ = false;
+  uint64_t own_moves_ = 0, others_moves_ = 0;  // of names on the server; of others' when it last asked
+  bool dead_ = false, locks_stay_ = false, answer_is_lost_ = false, asked_ = true, wrote_late_ = false;
 };
 
 }  // namespace st::testing

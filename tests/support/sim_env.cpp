@@ -208,6 +208,15 @@ std::string SimEnv::contents(const std::string &path) const {
   return inode == 0 ? std::string() : disk_.inodes.at(inode)->now.all();
 }
 
+bool SimEnv::is_name_durable(const std::string &path) const {
+  uint64_t parent;
+  std::string name;
+  resolve_at(AT_FDCWD, path, &parent, &name);
+  const auto &pending = disk_.inodes.at(parent)->pending_entries;
+  return std::none_of(pending.begin(), pending.end(),
+                      [&](const SimEntryChange &change) { return change.name == name; });
+}
+
 std::vector<std::string> SimEnv::names(const std::string &folder) const {
   std::vector<std::string> out;
   if (const uint64_t inode = resolve(folder))
@@ -524,6 +533,7 @@ int SimEnv::move(int from_dir, const char *from, int to_dir, const char *to) {
   resolve_at(to_dir, to, &to_parent, &to_name);
   if (inode == 0 || to_parent == 0) return -ENOENT;
   changing();
+  ++moves_;
   SimInode &target = change(to_parent);
   target.entries[to_name] = inode;
   const bool within = from_parent == to_parent;
@@ -544,7 +554,12 @@ int SimEnv::lock(int fd, int command, struct flock *lock) {
     return l.fd != fd && l.begin < end && begin < l.end && (l.exclusive || lock->l_type == F_WRLCK);
   });
   if (command == F_OFD_GETLK) {
-    if (!conflict) lock->l_type = F_UNLCK;
+    short how = F_UNLCK;
+    for (const Lock &l : held)
+      if (l.fd != fd && l.begin < end && begin < l.end && (l.exclusive || lock->l_type == F_WRLCK))
+        how = l.exclusive ? F_WRLCK : how == F_UNLCK ? F_RDLCK : how;
+
+    lock->l_type = how;
     return 0;
   }
   if (lock->l_type == F_UNLCK) {

@@ -102,6 +102,7 @@ class SimEnv : public os::Env {
     disk_.reflinks = patches == Patches::undo;
     disk_.realtime = patches == Patches::four_flushes;
   }
+  uint64_t moves() const { return moves_; }                                       // renames so far
   uint64_t clones() const { return clones_; }                                     // made so far
   void add_file(const std::string &path, std::string bytes, mode_t mode = 0644);  // durable
   std::string contents(const std::string &path) const;
@@ -113,6 +114,8 @@ class SimEnv : public os::Env {
   }
   std::vector<std::string> names(const std::string &folder) const;
   bool exists(const std::string &path) const { return resolve(path) != 0; }
+  // Does it lead to the same file after each cut?
+  bool is_name_durable(const std::string &path) const;
 
   // As the server of several hosts: it was killed, and runs again. No lock is left. Names are as they were, since a
   // server makes them durable before it answers. Bytes that were not synced may be gone; then each descriptor of that
@@ -214,7 +217,7 @@ class SimEnv : public os::Env {
   std::set<int> lost_writes_, stale_;  // descriptors, since a restart
   std::map<uint64_t, std::vector<Lock>> locks_;
   int next_fd_ = 1000;
-  uint64_t clock_us_ = 0, clones_ = 0;
+  uint64_t clock_us_ = 0, clones_ = 0, moves_ = 0;
   std::mt19937_64 random_{1 + chosen_seed()};
 };
 

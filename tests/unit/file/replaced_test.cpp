@@ -178,6 +178,23 @@ TEST_F(Replaced, AFileThatIsNoneAnyMoreIsRefused) {
   EXPECT_TRUE(fails_with(Status::not_regular, again->commit()));
 }
 
+// A stock writer takes no locks. It comes when the new file of a publish is made, and has no name yet.
+TEST_F(Replaced, WhileANewFileIsMadeKeepsTheName) {
+  const std::string other = testing::file_of({testing::u8_tensor("a", 4000, 11)});
+  testing::FaultEnv host(env);
+  auto c = open(host);
+  auto t = begin(*c);
+  ASSERT_TRUE(is_ok(t->remove("b")));
+  bool came = false;
+  host.before = [&](testing::Call call) {
+    if (call == testing::Call::fsync && !std::exchange(came, true)) replace_by(other);
+    return 0;
+  };
+  EXPECT_TRUE(fails_with(Status::file_changed, t->commit()));
+  EXPECT_TRUE(came);
+  EXPECT_TRUE(same_bytes(bytes_of(path), other));
+}
+
 // While a commit waits for its lock, the file it waits for goes.
 TEST_F(Replaced, WhileItWaitsForALockIsNoticed) {
   class Replacing : public testing::FaultEnv {

@@ -244,6 +244,24 @@ TEST_F(JournalTest, IsLockedExclusivelyAsLongAsARecordMayBeInIt) {
   EXPECT_STREQ(locked(), "shared");
 }
 
+// Its server has given the lock to another host, which has not renamed it yet.
+TEST_F(JournalTest, HasNoRecordIfAnotherHasLockedIt) {
+  auto journal = create();
+  ASSERT_TRUE(is_ok(journal->seal({}, {})));
+  ASSERT_TRUE(is_ok(journal->sync_payload(folder)));
+  struct flock all = {};
+  all.l_type = F_UNLCK;
+  all.l_whence = SEEK_SET;
+  ASSERT_EQ(env.lock(journal->file().fd(), F_OFD_SETLK, &all), 0);
+  auto other = os::File::open(env, folder.fd(), journal->name(), O_RDWR, 0, journal->name());
+  const auto taken = os::RangeLock::acquire(*other, {os::whole_file(true)}, {});
+  ASSERT_TRUE(is_ok(taken));
+  EXPECT_TRUE(fails_with(Status::file_changed, journal->commit()));
+  EXPECT_FALSE(journal->committed());
+  CommitRecord record;
+  EXPECT_EQ(state(*journal, &record), JournalState::empty);
+}
+
 TEST_F(JournalTest, AFullDiskShowsBeforeAnythingIsPromised) {
   auto journal = create();
   env.before = [](Call call) { return call == Call::fallocate ? -ENOSPC : 0; };

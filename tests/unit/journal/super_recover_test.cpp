@@ -13,6 +13,7 @@
 #include "journal/super_recover.h"
 #include "located.h"
 #include "shards/shards.h"
+#include "stale_env.h"
 #include "test_files.h"
 
 namespace st::write {
@@ -68,6 +69,19 @@ class SuperRecovery : public ::testing::Test {
   // For a new tensor in the second shard.
   void leave_new_files() {
     leave([&](store::AnyTransaction &t) { ASSERT_TRUE(is_ok(t.put("new", u8(new_a, &a_size)))); });
+  }
+
+  // The same beside what is there, for another tensor.
+  void decide_on(const std::string &name) const {
+    FaultEnv env(os::Env::posix());
+    auto shards = store::Shards::open(env, index, {.writable = true, .lock_timeout_ms = 0});
+    ASSERT_TRUE(is_ok(shards));
+    auto transaction = (*shards)->begin({});
+    ASSERT_TRUE(is_ok(transaction));
+    ASSERT_TRUE(is_ok((*transaction)->put(name, u8(new_a, &a_size))));
+    env.before = [](Call call) { return call == Call::renameat ? -EIO : 0; };
+    ASSERT_FALSE((*transaction)->commit());
+    env.before = nullptr;
   }
 
   static std::string in_folder(const std::string &of) {
@@ -137,6 +151,31 @@ class SuperRecovery : public ::testing::Test {
   const std::string new_a = pattern(4000, 11), new_c = pattern(5000, 13);
   std::string before;
 };
+
+// A host is frozen amid a recovery, at any call. Another one finishes the transaction, and dies when it has decided on
+// the next.
+TEST_F(SuperRecovery, OfAHostThatLostItsLocksLeavesTheNextDecisionAlone) {
+  bool came = true;
+  for (size_t n = 0; came; ++n) {
+    write_all();
+    decide_on("new");
+    StaleEnv host(os::Env::posix());
+    size_t calls = 0;
+    came = false;
+    host.before = [&](Call) {
+      if (calls++ != n) return 0;
+      came = true;
+      host.lose_locks();
+      EXPECT_TRUE(is_ok(recover_index()));
+      decide_on("newer");
+      return 0;
+    };
+    static_cast<void>(recover_super(testing::located(host, index), {}, {}));
+    host.before = nullptr;
+    for (const std::string &name : names_in(index + std::string(folder_suffix)))
+      EXPECT_FALSE(name.ends_with(aside_suffix)) << "frozen at call " << n;
+  }
+}
 
 TEST_F(SuperRecovery, FinishesUpdatesThatWereDecided) {
   leave_updates();
