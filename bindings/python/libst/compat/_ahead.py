@@ -8,12 +8,14 @@ the reader for the disk. Of a warm file each sixteen pages cost a fault, in whic
 import ctypes
 import os
 import threading
+from collections import deque
 from typing import Any
 
 NAME = "libst-read-ahead"  # of the thread
 
 _WORTH_IT = 16 << 20  # bytes of a file
-_STEP = 8 << 20  # bytes a call; between two the thread may end with the process
+_READERS, _READ = 4, 2 << 20  # threads, and bytes of each of their reads
+_STEP = 8 << 20  # bytes that are mapped by a call; between two the thread may end with the process
 _LOOKS = 8
 
 
@@ -28,7 +30,7 @@ def read_ahead(path: str, size: int) -> bool:
             if not _is_cold(fd, size):
                 return False
             if size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
-                _start(_read, os.dup(fd), size)
+                _reader.add(os.dup(fd), size)
         finally:
             os.close(fd)
     except OSError:
@@ -43,11 +45,12 @@ def map_ahead(address: int, size: int, buffer: Any) -> None:
         _start(_map, address, size, buffer)
 
 
-def _start(work: Any, *arguments: Any) -> None:
+def _start(work: Any, *arguments: Any) -> bool:
     try:
         threading.Thread(target=work, args=arguments, name=NAME, daemon=True).start()
     except RuntimeError:  # no more threads
-        pass
+        return False
+    return True
 
 
 def _is_cold(fd: int, size: int) -> bool:
@@ -60,14 +63,54 @@ def _is_cold(fd: int, size: int) -> bool:
     return missing > _LOOKS // 2
 
 
-def _read(fd: int, size: int) -> None:
-    try:
-        for at in range(0, size, _STEP):
-            os.posix_fadvise(fd, at, _STEP, os.POSIX_FADV_WILLNEED)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
+class _Reader:
+    """Reads files into the page cache, one after the other, by a few threads. Several files that were asked for at once
+    would keep the disk from the first, with which their reader begins."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pieces: deque[tuple[int, int, list[int]]] = deque()  # descriptor, offset, how many are left of this file
+        self._threads = 0
+
+    def add(self, fd: int, size: int) -> None:
+        """`fd` is closed when all is read."""
+        offsets = range(0, size, _READ)
+        left = [len(offsets)]
+        with self._lock:
+            self._pieces.extend((fd, at, left) for at in offsets)
+            missing, self._threads = _READERS - self._threads, _READERS
+        failed = missing - sum(_start(self._work) for _ in range(missing))
+        with self._lock:
+            self._threads -= failed  # another file may have more luck
+
+    def _work(self) -> None:
+        # Requests with memory to read to, because the kernel makes those that have none (WILLNEED) one at a time.
+        memory = bytearray(_READ)
+        while True:
+            with self._lock:
+                if not self._pieces:
+                    self._threads -= 1
+                    return
+                fd, at, left = self._pieces.popleft()
+            try:
+                os.preadv(fd, [memory], at)
+            except OSError:
+                pass  # its reader will see
+            with self._lock:
+                left[0] -= 1
+                if not left[0]:
+                    os.close(fd)
+
+
+_reader = _Reader()
+
+
+def _forget() -> None:
+    global _reader
+    _reader = _Reader()  # the threads of the other are not in a forked child
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ; before Linux 5.14 an error, which nobody looks at
