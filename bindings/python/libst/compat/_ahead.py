@@ -6,6 +6,7 @@ the reader for the disk. Of a warm file each sixteen pages cost a fault, in whic
 """
 
 import ctypes
+import mmap
 import os
 import threading
 from collections import deque
@@ -84,22 +85,21 @@ class _Reader:
             self._threads -= failed  # another file may have more luck
 
     def _work(self) -> None:
-        # Requests with memory to read to, because the kernel makes those that have none (WILLNEED) one at a time.
-        memory = bytearray(_READ)
-        while True:
-            with self._lock:
-                if not self._pieces:
-                    self._threads -= 1
-                    return
-                fd, at, left = self._pieces.popleft()
-            try:
-                os.preadv(fd, [memory], at)
-            except OSError:
-                pass  # its reader will see
-            with self._lock:
-                left[0] -= 1
-                if not left[0]:
-                    os.close(fd)
+        with mmap.mmap(-1, _READ) as memory:  # no memory is kept by malloc for the next thread
+            while True:
+                with self._lock:
+                    if not self._pieces:
+                        self._threads -= 1
+                        return
+                    fd, at, left = self._pieces.popleft()
+                try:
+                    os.preadv(fd, [memory], at)
+                except OSError:
+                    pass  # its reader will see
+                with self._lock:
+                    left[0] -= 1
+                    if not left[0]:
+                        os.close(fd)
 
 
 _reader = _Reader()
