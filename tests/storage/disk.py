@@ -232,7 +232,7 @@ def as_user(uid, call):
 
 
 class Loop:
-    """A loop device over a file. Detached when closed and no longer mounted. `direct_io`: past the file's page cache."""
+    """A loop device over a file. Detached when closed and no longer mounted. `direct_io`: past its page cache."""
 
     def __init__(self, backing, read_only=False, direct_io=False):
         self.fd = -1
