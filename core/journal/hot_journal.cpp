@@ -97,8 +97,8 @@ Result<bool> drop_if_idle(const Folder &folder, std::string *name, Found &found)
   return true;
 }
 
-// A journal that is parked still says what its last transaction changed, and its owner may have locked it for another
-// one since it was read. That one said so before it locked.
+// A parked journal still says what its last transaction changed. Its owner may have locked it for another one since it
+// was read, and had it say so before.
 Result<Holder> who_holds(Found &found) {
   ST_TRY(auto locked, os::how_locked(found.file));
   if (locked == os::Locked::exclusive && found.file.reads_past_cache()) ST_TRY(read_state(found));
@@ -115,7 +115,7 @@ Result<void> sync_for(const Found &found) {
 }
 
 // A journal without bytes, whose maker may be about to lock it. If it is locked here first, its maker makes another.
-// False: its maker was first. Or another asker was, who may die now, so it counts as one that waits.
+// False: its maker was first. Or another asker was, and may die now; then the journal counts as one that waits.
 Result<bool> lock_empty(Found &found, Holder *held, os::RangeLock *lock) {
   auto locked = os::RangeLock::acquire(found.file, {os::whole_file(true)}, {});
   if (!locked && locked.error().status != Status::busy) return Failure(std::move(locked.error()));

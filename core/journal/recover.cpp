@@ -49,7 +49,7 @@ Result<FoundJournals> find_hot_journals(const Folder &folder, const struct stat 
     if (found.file) {
       ST_TRY(auto held, who_holds(found));
       const bool rests = held == Holder::parked && !found.waits();
-      // Locked by another asker, who removes it or dies: see lock_empty.
+      // Another asker has locked it, and removes it or dies: see lock_empty.
       const bool is_asked = held == Holder::writer && found.size == 0 && found.file.reads_past_cache();
       if (held != Holder::nobody && !is_asked && (rests || !is_on(found, query.locked))) continue;
       // Its writer may have finished since we read: look again, now that nobody

@@ -18,7 +18,7 @@ class Forks {
   Forks();
   // F_OFD_SETLK, which does not wait. No fork comes between a lock and its note. An errno below 0.
   int set_lock(int fd, struct flock *range);
-  // Of a descriptor that is about to be closed.
+  // The descriptor is about to be closed.
   void forget(int fd);
   // Differs in a forked child.
   uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }

@@ -74,7 +74,7 @@ class Meeting {
     if (!done && wrong_.empty()) wrong_ = what + ": " + done.error().message;
   }
 
-  // Without a record. So whoever locks looks at each journal, and removes this one. (An open would remove it.)
+  // Without a record. So the next locker looks at each journal, and removes this one. (An open would remove it.)
   void leave_a_journal() {
     ClusterHost third(scene_.server);
     auto file = ClusterScene::open(third);
