@@ -29,11 +29,12 @@ TITLES = {
 
 @dataclass
 class Outcome:
-    """Of one part: its figures, as lines of table.py's JSON, and if it failed its last words."""
+    """Of one part: its figures, as lines of table.py's JSON, if it failed its last words, and when it was measured."""
 
     part: str
     figures: list[dict]
     failure: str = ""
+    day: str = ""
 
 
 def write(path: Path, outcomes: list[Outcome], plots: list[str], facts: dict[str, str], quick: bool) -> None:
@@ -46,22 +47,31 @@ def write(path: Path, outcomes: list[Outcome], plots: list[str], facts: dict[str
         "system call, it is libst's multiple of the peer's."
     )
     blocks.append(table(["", ""], [[name, value] for name, value in facts.items()]))
-    blocks.append(verdict(outcomes))
+    sections = {} if quick else sections_of(path)  # of parts that were measured when it was written
     for outcome in outcomes:
-        blocks.append(f"## {TITLES.get(outcome.part, outcome.part)}")
-        blocks += section(outcome, plots)
-    path.write_text("\n\n".join(blocks) + "\n")
+        title = TITLES.get(outcome.part, outcome.part)
+        sections[title] = "\n\n".join([f"## {title}", *section(outcome, plots)])
+    order = list(TITLES.values())
+    shown = [text for _, text in sorted(sections.items(), key=lambda s: order.index(s[0]) if s[0] in order else len(order))]
+    blocks.append(verdict(shown, outcomes))
+    path.write_text("\n\n".join([*blocks, *shown]) + "\n")
 
 
-def verdict(outcomes: list[Outcome]) -> str:
-    rows = [f for o in outcomes for f in o.figures if f["kind"] == "row" and f["met"]]
-    missed = [f"- missed: {f['what']}: {ratio(f['ratio'])}, target {target(f['target'])}" for f in rows if f["met"] != "met"]
+def sections_of(report: Path) -> dict[str, str]:
+    """By their titles."""
+    text = report.read_text() if report.exists() else ""
+    return {part.partition("\n")[0]: "## " + part.rstrip("\n") for part in text.split("\n## ")[1:]}
+
+
+def verdict(sections: list[str], outcomes: list[Outcome]) -> str:
+    lines = [line.strip("| ").split(" | ") for text in sections for line in text.splitlines() if line.endswith((" met |", " MISSED |"))]
+    missed = [f"- missed: {what}: {found}, target {wanted}" for what, _, _, _, found, wanted, met in lines if met == "MISSED"]
     failed = [f"- failed: {TITLES.get(o.part, o.part)}" for o in outcomes if o.failure]
-    return "\n".join([f"{len(rows) - len(missed)} of {len(rows)} targets met.", "", *missed, *failed]).rstrip()
+    return "\n".join([f"{len(lines) - len(missed)} of {len(lines)} targets met.", "", *missed, *failed]).rstrip()
 
 
 def section(outcome: Outcome, plots: list[str]) -> list[str]:
-    blocks = []
+    blocks = [f"Measured on {outcome.day}."] if outcome.day else []
     if outcome.failure:
         blocks.append(f"This part failed.\n\n```\n{outcome.failure}\n```")
     for kind, group in groupby(outcome.figures, key=lambda f: (f["kind"], f.get("table", ""), f.get("plot", ""))):
