@@ -155,8 +155,8 @@ def test_recovery_that_fails_is_tried_again(fault_fs, programs, tell):
         for n in range(1, 100):
             version += 1
             state = programs.crash_while_applying(path, state, version)
-            # A read that fails once is tried again by the kernel. A write whose second half fails is a short one, and is
-            # tried again by libst.
+            # A read that fails once is tried again by the kernel. A write whose second half fails is a short one, and
+            # libst tries it again.
             fs.arm(call, n, errno.EIO, sticky=call != "sync", lose=call == "sync")
             answer = st_abi.status_of(st_abi.recover, path)
             happened = fs.happened(call)
