@@ -145,8 +145,6 @@ class safe_open:
                     return tensors
                 return {name: on_device(tensor, self._device) for name, tensor in tensors.items()}
             infos = [] if self._framework == "numpy" else [file.info(name) for name in file]
-            for tensor in infos:
-                check_dtype(tensor.dtype, self._framework)
             arrays: dict[str, Any] = read_many(file._pin(), None, None)
             for tensor in infos:
                 arrays[tensor.name] = tensor_of(
