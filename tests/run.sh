@@ -22,9 +22,10 @@ set +e
 RESULTS=$BUILD/results
 STAGES=$RESULTS/stages
 QUEUE=$RESULTS/queue
+FAILED=$RESULTS/failed # their names
 rm -rf "$RESULTS"
 mkdir -p "$RESULTS"
-: >"$STAGES"
+: >"$STAGES" >"$FAILED"
 
 # run_meson BUILD-TREE ARGUMENT...: the tests that Meson knows there.
 run_meson() {
@@ -117,6 +118,7 @@ run() {
     *) printf -- '---- %s: FAILED after %s s (exit status %s)\n' "$name" "$seconds" "$status" ;;
   esac
   [[ ! -f $QUEUE ]] || exec 8>&-
+  [[ $status == 0 || $status == 77 ]] || printf '%s\n' "$name" >>"$FAILED"
   printf '%s\t%s\t%s\t%s\t%s\n' "$title" "$status" "$seconds" "$(awk "BEGIN { print $user + $system }")" "$junit" >>"$STAGES"
 }
 
@@ -170,4 +172,8 @@ else
   for ((left = wanted - $(wc -l <"$STAGES"); left > 0; left--)); do printf 'a stage that was killed\t1\t0\t0\t\n' >>"$STAGES"; done
 fi
 
+# Where many stages ran, the words of those that failed are far above, and a log that is cut loses them.
+if [[ $(wc -l <"$STAGES") -gt 1 ]]; then
+  while read -r name; do printf '\n==== %s failed; its last lines again\n%s\n' "$name" "$(tail -n 60 "$RESULTS/$name.log")"; done <"$FAILED"
+fi
 "$PYTHON" "$ROOT/tests/tally.py" "$STAGES"
