@@ -82,7 +82,7 @@ class Hosts:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             self.network = Network(folder, self._stack)
-            self.servers = []  # each in a shell that starts it again
+            self.stops = []  # commands that end a server; a shell starts it again
             self.serve()
             for host, name in enumerate(NAMES):
                 self._mount([*self.network.enter(self.network.hosts[host]), *self.client(name), *options], name)
@@ -94,12 +94,12 @@ class Hosts:
     def mounts(self):
         return [c.mountpoint for c in self.clients]
 
-    def _serve(self, command, name, port):
+    def _serve(self, command, name, port, stop="KILL"):
         again = shlex.join(["setpriv", "--pdeathsig", "KILL", *map(str, command)])
         enter = self.network.enter(self.network.server)
         shell = clients.start([*enter, "sh", "-c", f"while :; do {again}; done"], self.folder / f"{name}.log")
         self._stack.callback(clients.stop, shell)
-        self.servers.append(shell.pid)
+        self.stops.append(f"pkill -{stop} -P {shell.pid}")
         clients.disk.wait_until(lambda: self.network.listens(port), f"{name} at port {port}")
 
     def _mount(self, command, name):
@@ -119,8 +119,8 @@ class Hosts:
         return f"{self.network.switch(host, False)} && sleep {self.life + 4} && {self.network.switch(host, True)}"
 
     def restart(self):
-        """The servers are killed, and start again; that takes GlusterFS 3 s and MooseFS 11."""
-        return " && ".join([*(f"pkill -KILL -P {shell}" for shell in self.servers), f"sleep {self.life + 8}"])
+        """The servers end, and start again; that takes GlusterFS 3 s and MooseFS 11."""
+        return " && ".join([*self.stops, f"sleep {self.life + 8}"])
 
     @contextmanager
     def cut_off(self, host):
@@ -190,8 +190,6 @@ class GlusterFs(Hosts):
 
 
 class MooseFs(Hosts):
-    PORTS = {"master": 9421, "chunkserver": 9422}
-
     def client(self, name):
         return ["mfsmount", "MOUNT", "-H", SERVER, "-f"]
 
@@ -204,7 +202,12 @@ class MooseFs(Hosts):
         user = {"WORKING_USER": "root", "WORKING_GROUP": "root"}
         listens = {f"{name}_LISTEN_HOST": SERVER for name in ("MATOML", "MATOCS", "MATOCL")}
         self._configure(
-            "master", **user, **listens, DATA_PATH=self.folder / "master", EXPORTS_FILENAME=self.folder / "exports"
+            "master",
+            **user,
+            **listens,
+            DATA_PATH=self.folder / "master",
+            EXPORTS_FILENAME=self.folder / "exports",
+            CHANGELOG_SAVE_MODE=1,  # what was answered is in its log when the master is killed
         )
         self._configure(
             "chunkserver",
@@ -216,10 +219,11 @@ class MooseFs(Hosts):
             BIND_HOST=SERVER,
             CSSERV_LISTEN_HOST=SERVER,
         )
-        for name, port in self.PORTS.items():
-            # `-a`: the master reads its logs of changes when it was killed.
-            again = ["-a"] if name == "master" else []
-            self._serve([f"mfs{name}", "-f", *again, "-c", self.folder / f"{name}.cfg", "start"], f"mfs{name}", port)
+        # `-a`: the master reads its logs of changes when it was killed. The other is told to end: one that is killed
+        # while it writes leaves a chunk without its checksum, which is lost where it has no second copy.
+        for name, port, again, stop in (("master", 9421, ["-a"], "KILL"), ("chunkserver", 9422, [], "TERM")):
+            command = [f"mfs{name}", "-f", *again, "-c", self.folder / f"{name}.cfg", "start"]
+            self._serve(command, f"mfs{name}", port, stop)
 
     def _configure(self, name, **values):
         (self.folder / f"{name}.cfg").write_text("".join(f"{key} = {value}\n" for key, value in values.items()))
