@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import re
+import shutil
 import struct
 import threading
 import time
@@ -181,6 +182,40 @@ def test_the_pages_of_a_warm_file_are_mapped_ahead_of_who_touches_them(large):
         pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
     assert mapped(large) == [os.path.getsize(large) + -os.path.getsize(large) % 4096, 0]
     assert tensors["large"][-1] == 15 * MIB - 1
+
+
+def test_the_pages_of_several_warm_files_are_mapped_ahead(large, tmp_path):
+    paths = [shutil.copy(large, tmp_path / f"{i}.safetensors") for i in range(3)]
+    loaded = [compat.load_file(path) for path in paths]
+    begun = [thread for thread in threading.enumerate() if thread.name == _ahead.NAME]
+    for thread in begun:
+        thread.join()
+    if os.cpu_count() == 1 or mapped(paths[0])[0] == 0:
+        pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
+    assert len(begun) <= 1  # one after the other, in the order of their reader
+    size = os.path.getsize(large)
+    assert [mapped(path) for path in paths] == 3 * [[size + -size % 4096, 0]]
+    assert all(tensors["large"][-1] == 15 * MIB - 1 for tensors in loaded)
+
+
+def test_pages_are_mapped_ahead_in_a_forked_child_of_a_process_that_does_so(large, tmp_path):
+    other = shutil.copy(large, tmp_path / "other.safetensors")
+    tensors = compat.load_file(large)  # so the child inherits a queue, and no thread
+    child = os.fork()
+    if not child:
+        in_memory = 0
+        try:
+            others = compat.load_file(other)
+            for thread in threading.enumerate():
+                if thread.name == _ahead.NAME:
+                    thread.join()
+            in_memory = mapped(other)[0] if len(others) == 3 else 0
+        finally:
+            os._exit(in_memory // MIB)
+    in_memory = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if os.cpu_count() == 1 or mapped(large)[0] == 0:
+        pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
+    assert in_memory == 64 and len(tensors) == 3
 
 
 def test_views_of_a_file_are_of_the_state_that_is_shown(path):

@@ -10,7 +10,8 @@ import mmap
 import os
 import threading
 from collections import deque
-from typing import Any
+from functools import partial
+from typing import Any, Callable
 
 NAME = "libst-read-ahead"  # of the thread
 
@@ -31,7 +32,8 @@ def read_ahead(path: str, size: int) -> bool:
             if not _is_cold(fd, size):
                 return False
             if size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2:
-                _reader.add(os.dup(fd), size)
+                file = _File(os.dup(fd), size)
+                _readers.add([partial(file.read, at) for at in range(0, size, _READ)])
         finally:
             os.close(fd)
     except OSError:
@@ -43,15 +45,9 @@ def map_ahead(address: int, size: int, buffer: Any) -> None:
     """A mapping whose file is in memory, and which `buffer` keeps. Its reader begins at its first byte, so this begins
     in the middle."""
     if size >= _WORTH_IT and (os.cpu_count() or 1) > 1:
-        _start(_map, address, size, buffer)
-
-
-def _start(work: Any, *arguments: Any) -> bool:
-    try:
-        threading.Thread(target=work, args=arguments, name=NAME, daemon=True).start()
-    except RuntimeError:  # no more threads
-        return False
-    return True
+        middle = size // 2 // _STEP * _STEP
+        steps = (*range(middle, size, _STEP), *range(0, middle, _STEP))
+        _mapper.add([partial(_map, address + at, min(_STEP, size - at), buffer) for at in steps])
 
 
 def _is_cold(fd: int, size: int) -> bool:
@@ -64,53 +60,65 @@ def _is_cold(fd: int, size: int) -> bool:
     return missing > _LOOKS // 2
 
 
-class _Reader:
-    """Reads files into the page cache, one after the other, by a few threads. Several files that were asked for at once
-    would keep the disk from the first, with which their reader begins."""
+class _File:
+    """One that is read into the page cache, by several threads. Closed when all is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, fd: int, size: int) -> None:
+        self._fd = fd
+        self._left = len(range(0, size, _READ))
         self._lock = threading.Lock()
-        self._pieces: deque[tuple[int, int, list[int]]] = deque()  # descriptor, offset, how many are left of this file
-        self._threads = 0
 
-    def add(self, fd: int, size: int) -> None:
-        """`fd` is closed when all is read."""
-        offsets = range(0, size, _READ)
-        left = [len(offsets)]
+    def read(self, at: int, memory: mmap.mmap) -> None:
+        try:
+            os.preadv(self._fd, [memory], at)
+        except OSError:
+            pass  # its reader will see
         with self._lock:
-            self._pieces.extend((fd, at, left) for at in offsets)
-            missing, self._threads = _READERS - self._threads, _READERS
-        failed = missing - sum(_start(self._work) for _ in range(missing))
+            self._left -= 1
+            if not self._left:
+                os.close(self._fd)
+
+
+class _Threads:
+    """Do pieces of work in the order in which they were asked for, file by file. Several files at once would keep the
+    disk, or a processor, from the first, with which their reader begins."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._pieces: deque[Callable[[mmap.mmap], None]] = deque()
+        self._running = 0
+
+    def add(self, pieces: list[Callable[[mmap.mmap], None]]) -> None:
         with self._lock:
-            self._threads -= failed  # another file may have more luck
+            self._pieces.extend(pieces)
+            missing, self._running = self._most - self._running, self._most
+        for _ in range(missing):
+            try:
+                threading.Thread(target=self._work, name=NAME, daemon=True).start()
+            except RuntimeError:  # no more threads: another file may have more luck
+                with self._lock:
+                    self._running -= 1
 
     def _work(self) -> None:
         with mmap.mmap(-1, _READ) as memory:  # no memory is kept by malloc for the next thread
             while True:
                 with self._lock:
                     if not self._pieces:
-                        self._threads -= 1
+                        self._running -= 1
                         return
-                    fd, at, left = self._pieces.popleft()
-                try:
-                    os.preadv(fd, [memory], at)
-                except OSError:
-                    pass  # its reader will see
-                with self._lock:
-                    left[0] -= 1
-                    if not left[0]:
-                        os.close(fd)
+                    piece = self._pieces.popleft()
+                piece(memory)
+                del piece  # and the mapping that it keeps
 
 
-_reader = _Reader()
+def _begin() -> None:
+    global _readers, _mapper
+    _readers, _mapper = _Threads(_READERS), _Threads(1)
 
 
-def _forget() -> None:
-    global _reader
-    _reader = _Reader()  # the threads of the other are not in a forked child
-
-
-os.register_at_fork(after_in_child=_forget)
+_begin()
+os.register_at_fork(after_in_child=_begin)  # the threads of the parent are not in the child
 
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ; before Linux 5.14 an error, which nobody looks at
@@ -118,8 +126,5 @@ _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-def _map(address: int, size: int, _buffer: Any) -> None:
-    middle = size // 2 // _STEP * _STEP
-    for at in (*range(middle, size, _STEP), *range(0, middle, _STEP)):
-        if _madvise(address + at, min(_STEP, size - at), _POPULATE_READ):
-            return
+def _map(address: int, size: int, _buffer: Any, _memory: mmap.mmap) -> None:
+    _madvise(address, size, _POPULATE_READ)
