@@ -31,6 +31,10 @@ struct st_file {
   std::vector<st_txn *> transactions;  // that live
 };
 
+struct st_mapping {
+  const std::shared_ptr<const st::os::Mapping> mapping;
+};
+
 struct st_txn {
   st_file *file;                                           // nullptr once it was closed
   std::unique_ptr<st::store::AnyTransaction> transaction;  // nullptr once it has ended

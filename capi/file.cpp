@@ -108,6 +108,27 @@ st_status st_snapshot(st_file *file, st_file **out) {
   });
 }
 
+st_status st_mapping_keep(st_file *file, st_mapping **out, const void **data, size_t *size) {
+  return boundary([&]() -> Result<void> {
+    ST_TRY(require("st_mapping_keep", file, out));
+    if (!file->single)
+      return fail(Status::unsupported, "the mappings of several files cannot be kept as one; keep the handle");
+    const store::Catalogue state = file->model->catalogue();
+    ST_TRY(auto content, state.snapshot()->content_here());
+    if (!content->mapping())
+      return fail(Status::unsupported, "this file is not mapped (", content->reason(), "); keep the handle");
+    auto kept = std::make_unique<st_mapping>(content->mapping());
+    if (data) *data = kept->mapping->data();
+    if (size) *size = kept->mapping->size();
+    *out = kept.release();
+    return {};
+  });
+}
+
+void st_mapping_free(st_mapping *mapping) {
+  delete mapping;
+}
+
 void st_release(st_file *file) {
   if (file) file->model->release();
 }

@@ -49,6 +49,8 @@ var headerFunctions = []string{
 	"st_writer_free",
 	"st_reopen",
 	"st_snapshot",
+	"st_mapping_keep",
+	"st_mapping_free",
 	"st_release",
 	"st_open_source",
 	"st_read_many",

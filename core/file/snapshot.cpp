@@ -176,7 +176,7 @@ Result<void> Snapshot::refresh(size_t slot, uint64_t offset, uint64_t n) const {
   // Views from before a fork lie in the mappings of then. (Memory of our own is
   // inherited, and thus refreshed below.)
   auto forget = [&](const read::Content &of) {
-    if (of.map() == read::MapMode::private_copy) of.mapping().drop(offset, n);
+    if (of.map() == read::MapMode::private_copy) of.mapping()->drop(offset, n);
   };
   if (&reach.content != &content) forget(content);
   for (const Reopened *r = reopened_.load(std::memory_order_acquire); r; r = r->before)

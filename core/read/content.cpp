@@ -12,12 +12,12 @@ Result<Content> Content::open(const os::File &file, uint64_t size, size_t slots,
   ST_TRY(auto mapped, map_or_fall_back(file, size, wanted, filesystem, log));
   c.own_ = std::make_unique<Own>();
   c.slots_ = slots;
-  c.mapping_ = std::move(mapped.mapping);
+  if (mapped.mode != MapMode::none) c.mapping_ = std::make_shared<const os::Mapping>(std::move(mapped.mapping));
   c.map_ = mapped.mode;
   c.fallbacks_ = mapped.fallbacks;
   c.writable_ = wanted == MapMode::copy_on_write;
   c.reason_ = std::move(mapped.reason);
-  c.bytes_ = c.mapping_.data();
+  c.bytes_ = c.mapping_ ? c.mapping_->data() : nullptr;
   return c;
 }
 
@@ -96,7 +96,7 @@ void Content::inherit(const Content &before) {
 }
 
 Result<void> Content::refresh(const os::File &file, size_t slot, uint64_t offset, uint64_t n, uint64_t skip) const {
-  if (map_ == MapMode::private_copy) mapping_.drop(offset, n);
+  if (map_ == MapMode::private_copy) mapping_->drop(offset, n);
   if (!writable_ && !own_->owned.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(own_->mutex);
   Owned &owned = own(lock);

@@ -61,7 +61,9 @@ class Content {
 
   // Do some of these n bytes lie in the mapping; is there memory of our own at all; do they lie in that of piece
   // `slot`, which has `size` bytes? Without a mutex, as a forked child may ask.
-  bool maps(const void *bytes, uint64_t n) const { return overlap(mapping_.data(), mapping_.size(), bytes, n); }
+  bool maps(const void *bytes, uint64_t n) const {
+    return mapping_ && overlap(mapping_->data(), mapping_->size(), bytes, n);
+  }
   bool owns_some() const { return own_ && own_->owned.load(std::memory_order_acquire); }
   bool owns(size_t slot, uint64_t size, const void *bytes, uint64_t n) const {
     const std::byte *piece = own_->owned.load(std::memory_order_acquire)->pieces[slot].load(std::memory_order_acquire);
@@ -74,10 +76,11 @@ class Content {
   uint32_t fallbacks() const { return fallbacks_; }
   const std::string &reason() const { return reason_; }
   uint64_t bytes_mapped() const { return map_ == MapMode::none ? 0 : size_; }
-  uint64_t bytes_resident() const { return map_ == MapMode::none ? 0 : mapping_.resident(); }
-  uint64_t bytes_private_dirty() const { return map_ == MapMode::none ? 0 : mapping_.private_dirty(); }
+  uint64_t bytes_resident() const { return map_ == MapMode::none ? 0 : mapping_->resident(); }
+  uint64_t bytes_private_dirty() const { return map_ == MapMode::none ? 0 : mapping_->private_dirty(); }
   uint64_t bytes_owned() const;
-  const os::Mapping &mapping() const { return mapping_; }
+  // Null where nothing is mapped. A copy of the pointer keeps the views that lie in it.
+  const std::shared_ptr<const os::Mapping> &mapping() const { return mapping_; }
 
  private:
   static bool overlap(const void *a, uint64_t a_size, const void *b, uint64_t b_size) {
@@ -109,7 +112,7 @@ class Content {
   uint64_t size_ = 0;
   const std::byte *bytes_ = nullptr;
   size_t slots_ = 0;
-  os::Mapping mapping_;
+  std::shared_ptr<const os::Mapping> mapping_;
   std::unique_ptr<Own> own_;
 };
 

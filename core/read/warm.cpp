@@ -24,7 +24,7 @@ bool reads_fill_the_cache(const os::File &file, const Content &content) {
 }
 
 Result<void> bring_in(const os::File &file, const Content &content, const Request &r) {
-  auto populated = content.mapping().populate(r.offset, r.length);
+  auto populated = content.mapping()->populate(r.offset, r.length);
   if (populated) return {};
   // The kernel has one errno for a file that ends before and for a disk that fails.
   auto now = file.stat();

@@ -110,6 +110,9 @@ static void reading(st_file *file) {
 
 static void snapshots(st_file *file) {
   st_file *pin = NULL;
+  st_mapping *kept = NULL;
+  const void *data;
+  size_t size;
   st_tensor here, there;
   CHECK_STATUS(ST_OK, st_snapshot(file, &pin));
   CHECK_STATUS(ST_OK, st_get(pin, "weight", ST_NTS, &here));
@@ -117,7 +120,11 @@ static void snapshots(st_file *file) {
   CHECK(memcmp(&here, &there, sizeof here) == 0);
   st_release(file);
   CHECK(memcmp(here.data, weight, sizeof weight) == 0);
+  const st_status keeps = st_mapping_keep(pin, &kept, &data, &size);
+  CHECK(keeps == ST_OK || keeps == ST_E_UNSUPPORTED);
   st_close(pin);
+  if (keeps == ST_OK) CHECK(size > sizeof weight && memcmp(here.data, weight, sizeof weight) == 0);
+  st_mapping_free(kept);
 }
 
 static int count_call(void *user, uint64_t done, uint64_t total) {

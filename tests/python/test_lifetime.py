@@ -1,4 +1,4 @@
-"""A view keeps the file open, and nothing else does."""
+"""A view keeps the memory that it lies in, and nothing else does."""
 
 import gc
 import os
@@ -30,10 +30,30 @@ def test_a_view_outlives_close(model):
     view = f["w"]
     f.close()
     del f
-    assert is_mapped(model)
+    assert is_mapped(model) and not is_descriptor_open(model)
     assert np.array_equal(view, TENSORS["w"])
     del view
     assert not is_mapped(model)
+
+
+@pytest.mark.parametrize("mapping", ["shared", "private", "copy-on-write"])
+def test_views_of_closed_files_keep_no_descriptor(model, mapping):
+    before = len(os.listdir("/proc/self/fd"))
+    views = []
+    for _ in range(50):
+        with libst.open(model, mapping=mapping) as f:
+            views += [f["w"], f["b"]]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert all(np.array_equal(view, TENSORS["w"]) for view in views[::2])
+
+
+def test_a_view_of_memory_that_is_not_mapped_keeps_the_file(model):
+    with libst.open(model, mapping="none") as f:
+        view = f["w"]
+    assert is_descriptor_open(model)
+    assert np.array_equal(view, TENSORS["w"])
+    del view
+    assert not is_descriptor_open(model)
 
 
 def test_close_unmaps_at_once_where_no_view_lives(model):

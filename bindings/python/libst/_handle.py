@@ -1,7 +1,7 @@
-"""Own what C gives, an st_file, an st_txn or an st_writer, and free it once: when nothing points to it any more.
+"""Own what C gives, an st_file, st_mapping, st_txn or st_writer, and free it once: when nothing points to it any more.
 
-Views are numpy arrays whose base leads, through a Memory, to the Handle of an st_file. So
-the handle outlives `File.close()` for as long as a view lives, and no longer. It is
+Views are numpy arrays whose base leads, through a Memory, to the Handle of an st_mapping, or of an st_file where
+nothing is mapped. So the memory outlives `File.close()` for as long as a view lives, and no longer. The file is
 that of a Pin: a File has a Handle of its own, from which no pointer is taken.
 """
 
@@ -23,11 +23,11 @@ _untrack.restype = None
 
 
 class Handle(ctypes.c_void_p):
-    """The address of an st_file, an st_txn or an st_writer, as a call has put it here; the last reference frees it.
+    """The address of what a call has put here; the last reference frees it.
 
-    All that happens then is C: the callbacks of weak references to it call `st_close`, `st_txn_free` or
-    `st_writer_free`, and after that drop what was borrowed. A `__del__` would be Python, at whose first line, and after
-    each call that it makes, a signal's handler may raise; the file would then stay open.
+    All that happens then is C: the callbacks of weak references to it call `st_close`, `st_mapping_free`, `st_txn_free`
+    or `st_writer_free`, and after that drop what was borrowed. A `__del__` would be Python, at whose first line, and
+    after each call that it makes, a signal's handler may raise; the file would then stay open.
 
     The cycle collector must not know a handle: that clears weak references to all objects of a dead cycle, and calls
     their `__del__`, in no good order before it frees any, and a `__del__` among them may still use the file. So it is

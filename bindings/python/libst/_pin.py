@@ -1,7 +1,8 @@
 """One state of a file: whatever takes several steps to read is read from one.
 
 A File moves on, with each commit through it and each refresh, in whatever thread. A Pin does not: it is a handle of its
-own (`st_snapshot`). Arrays over its memory, slices and iterators keep it, and the last of them closes it.
+own (`st_snapshot`). Slices and iterators keep it, and the last of them closes it. Arrays over a mapped file keep the
+mapping alone; arrays over other memory keep the pin.
 
 An error's traceback must keep no pin, or it would keep the file open. So what has one in a local variable drops it
 before an exception leaves, and callers have it in none.
@@ -25,7 +26,7 @@ from ._rows import describe_all
 from ._sized import sized
 from ._torch import laid_over
 from .dtypes import BYTES, NAMES, WHOLE
-from .errors import StorageError, check, error
+from .errors import Error, StorageError, check, error
 from .status import Status
 
 Array = np.ndarray[Any, Any]
@@ -48,7 +49,7 @@ _Tensor = _abi.Tensor
 class Pin:
     __slots__ = (
         "handle", "callbacks", "options", "map", "file_size", "forms", "_get", "_mapping", "_writable", "_copies",
-        "alone", "_asked", "_ends", "_quiet", "_header_size", "_names",
+        "alone", "_asked", "_ends", "_quiet", "_header_size", "_keeps", "_names",
     )  # fmt: skip
 
     handle: Handle
@@ -66,6 +67,7 @@ class Pin:
     _ends: list[int]  # of several files that are all open: how far the tensors of each reach
     _quiet: bool  # no callback of the user's
     _header_size: int  # of one file; else 0
+    _keeps: bool  # whether its mapping can be kept alone, as far as is known
     _names: list[str]  # of all tensors, if they were listed and are few
 
     def __init__(
@@ -83,6 +85,7 @@ class Pin:
         self.file_size = info.file_size
         one = _abi.st_shard_count(self.handle) == 1
         self._header_size = info.header_size if one else 0
+        self._keeps = one
         self._writable = options is not None and options["mapping"] == "copy-on-write"
         self._copies = []
         self._quiet = not guarded
@@ -147,9 +150,22 @@ class Pin:
         if tensor.file_offset + tensor.nbytes > size:
             return tensor.data, memory(self.handle, tensor.data, tensor.nbytes, self._writable)
         start = tensor.data - tensor.file_offset
-        buffer = memory(self.handle, start, size, self._writable)
+        buffer = memory(self._keeper(start), start, size, self._writable)
         self._mapping = (start, start + size, buffer)
         return start, buffer
+
+    def _keeper(self, start: int) -> Handle:
+        """What views at `start` and behind it are to keep: the mapping alone, so that the file's descriptors and index
+        go with its last user, or the file where they do not lie in the mapping."""
+        if not self._keeps:
+            return self.handle
+        handle, begin = self.handle, ctypes.c_void_p()
+        try:
+            kept = opened(lambda out: int(_abi.st_mapping_keep(handle, out, begin, None)), free=_abi.st_mapping_free)
+        except Error:
+            self._keeps = False
+            return handle
+        return kept if begin.value == start else handle
 
     def _reach(self, shard: int) -> int:
         """How many bytes of the mapping of a file views may lie in; 0 where there is none."""

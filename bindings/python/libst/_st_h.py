@@ -511,6 +511,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "st_writer_free": (None, c_void_p),
     "st_reopen": (c_status, c_void_p, c_uint32, POINTER(c_void_p)),
     "st_snapshot": (c_status, c_void_p, POINTER(c_void_p)),
+    "st_mapping_keep": (c_status, c_void_p, POINTER(c_void_p), POINTER(c_void_p), POINTER(c_size_t)),
+    "st_mapping_free": (None, c_void_p),
     "st_release": (None, c_void_p),
     "st_open_source": (c_status, POINTER(Source), POINTER(OpenOptions), POINTER(c_void_p)),
     "st_read_many": (c_status, c_void_p, POINTER(ReadRequest), c_size_t, POINTER(BulkOptions)),

@@ -335,8 +335,9 @@ class File(Mapping[str, Array]):
         """A read-only view of a tensor, without a copy, in the file's shape and dtype.
 
         BF16 and F8 arrays have the dtypes of the package ml_dtypes. A tensor of F4 or
-        F6 is a flat uint8 array of its packed bytes. The view may be unaligned, and
-        keeps this state of the file open while it lives.
+        F6 is a flat uint8 array of its packed bytes. The view may be unaligned. It
+        keeps the mapping of this state while it lives, and where there is none the
+        file.
 
         Raises NotFoundError (a KeyError), ClosedError; without a mapping also
         StorageError, as the tensor is then read at its first view.
@@ -346,7 +347,7 @@ class File(Mapping[str, Array]):
     def torch(self, name: str, *, device: Any = None, copy: bool = False) -> Any:
         """A tensor as torch has it, bf16 and float8 included; of a packed F4 its pairs.
 
-        On the CPU it is a view that keeps the file open, and that may be written, as by an optimiser: what is written
+        On the CPU it is a view like `f[name]`, but one that may be written, as by an optimiser: what is written
         stays in this process, in a copy of the page that is made then, and further views of this name show it. It is
         of a copy-on-write mapping (see `mapping` of `open`), which the first call makes. Where there can be none it is
         a copy: of several files that were not opened with `mapping="copy-on-write"`, of a file that was replaced
@@ -364,7 +365,7 @@ class File(Mapping[str, Array]):
 
     def jax(self, name: str, *, device: Any = None) -> Any:
         """A tensor as a jax array. On the CPU, and where the tensor begins at a multiple of 64, it is a view, like
-        `f[name]`, and keeps the file open; else jax copies.
+        `f[name]`; else jax copies.
 
         jax makes 64-bit types 32-bit, unless `jax_enable_x64` is set. Raises what `f[name]` raises, and
         ImportError without jax.

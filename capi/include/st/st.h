@@ -43,10 +43,12 @@
  *  Ownership No memory that the caller must free crosses this interface. What
  *            st_open, st_open_memory, st_open_source, st_reopen and
  *            st_snapshot give is freed by st_close; what st_txn_begin gives, by
- *            st_txn_free; what st_writer_open gives, by st_writer_free. Nothing
- *            else frees them. All three accept NULL.
+ *            st_txn_free; what st_writer_open gives, by st_writer_free; what
+ *            st_mapping_keep gives, by st_mapping_free. Nothing else frees
+ *            them. All four accept NULL.
  *  Lifetime  Pointers taken from a handle (views, names, shapes, metadata,
- *            paths) live until its st_close or st_release.
+ *            paths) live until its st_close or st_release; views may be kept
+ *            longer by st_mapping_keep.
  *  Threads   A handle (st_file) may be used from many threads at once, also for
  *            commits. A transaction (st_txn) and a writer (st_writer) belong to
  *            one thread at a time. st_close must not race with another call on
@@ -105,6 +107,7 @@ const char *st_build_info(void);
 typedef struct st_file st_file;
 typedef struct st_txn st_txn;
 typedef struct st_writer st_writer;
+typedef struct st_mapping st_mapping;
 
 /* The length of a name that ends before its first NUL ("NUL-terminated
  * string"). In every name_len, key_len and value_len. */
@@ -876,6 +879,23 @@ st_status st_reopen(const st_file *file, uint32_t flags, st_file **out);
  * opened are opened when first needed; if one was replaced by then, the answer
  * is ST_E_FILE_CHANGED. Any thread. */
 st_status st_snapshot(st_file *file, st_file **out);
+
+/* Keep the mapping in which views of what `file` shows now lie: they stay until
+ * st_mapping_free, also after st_close. A mapping keeps no descriptor and no
+ * name, so many files may be closed whose views are in use.
+ *   out   free it with st_mapping_free, before or after `file`
+ *   data  NULL, or gets where the mapping begins: the file's first byte
+ *   size  NULL, or gets its bytes
+ * A view that does not lie there is not kept: its tensor was loaded by st_load,
+ * or patched under ST_MAP_COPY_ON_WRITE. A forked child may use what its parent
+ * kept; a handle that it uses has a mapping of the child's own.
+ * ST_E_UNSUPPORTED: nothing is mapped (ST_MAP_NONE, st_open_memory), or `file`
+ * is of several files. Any thread. */
+st_status st_mapping_keep(st_file *file, st_mapping **out, const void **data, size_t *size);
+
+/* Unmap it, once all that share it are gone: views in it are dead. NULL is
+ * fine. Any thread. */
+void st_mapping_free(st_mapping *mapping);
 
 /* "I hold no pointer from before": names, shapes, views, metadata and paths
  * that were taken from this handle are dead. For their sake the handle

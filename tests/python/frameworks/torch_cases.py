@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import re
+import resource
 import shutil
 import struct
 import threading
@@ -216,6 +217,16 @@ def test_pages_are_mapped_ahead_in_a_forked_child_of_a_process_that_does_so(larg
     if os.cpu_count() == 1 or mapped(large)[0] == 0:
         pytest.skip("one processor, or a kernel before 5.14, which does not populate mappings")
     assert in_memory == 64 and len(tensors) == 3
+
+
+def test_many_loaded_files_need_no_higher_limit_of_open_files(path):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 16, before[1]))
+    try:
+        loaded = [compat.load_file(path) for _ in range(100)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert all(tensors["scalar"] == 2.5 for tensors in loaded)
 
 
 def test_views_of_a_file_are_of_the_state_that_is_shown(path):

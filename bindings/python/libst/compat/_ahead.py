@@ -112,13 +112,16 @@ class _Threads:
                 del piece  # and the mapping that it keeps
 
 
-def _begin() -> None:
+_readers = _Threads(_READERS)
+_mapper = _Threads(1)
+
+
+def _begin_anew() -> None:
     global _readers, _mapper
     _readers, _mapper = _Threads(_READERS), _Threads(1)
 
 
-_begin()
-os.register_at_fork(after_in_child=_begin)  # the threads of the parent are not in the child
+os.register_at_fork(after_in_child=_begin_anew)  # the threads of the parent are not in the child
 
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ; before Linux 5.14 an error, which nobody looks at

@@ -27,6 +27,13 @@ pub struct st_writer {
     _neither_send_nor_sync: PhantomData<*mut c_void>,
 }
 
+/// Opaque.
+#[repr(C)]
+pub struct st_mapping {
+    _private: [u8; 0],
+    _neither_send_nor_sync: PhantomData<*mut c_void>,
+}
+
 pub type st_progress_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, done_bytes: u64, total_bytes: u64) -> c_int>;
 
@@ -576,6 +583,13 @@ extern "C" {
     pub fn st_writer_free(writer: *mut st_writer);
     pub fn st_reopen(file: *const st_file, flags: u32, out: *mut *mut st_file) -> st_status;
     pub fn st_snapshot(file: *mut st_file, out: *mut *mut st_file) -> st_status;
+    pub fn st_mapping_keep(
+        file: *mut st_file,
+        out: *mut *mut st_mapping,
+        data: *mut *const c_void,
+        size: *mut usize,
+    ) -> st_status;
+    pub fn st_mapping_free(mapping: *mut st_mapping);
     pub fn st_release(file: *mut st_file);
     pub fn st_open_source(
         source: *const st_source,
