@@ -54,6 +54,12 @@ namespace {
   return answer == 0 ? buffer : "an error that has no name";
 }
 
+#ifdef _WIN32  // the same by another name
+int strerror_r(int err, char *buffer, size_t n) {
+  return ::strerror_s(buffer, n, err);
+}
+#endif
+
 }  // namespace
 
 Error os_error(int err, std::string_view what, std::string_view path) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
+#include "base/error_number.h"
 #include "base/status.h"
 
 namespace st {

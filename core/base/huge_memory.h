@@ -5,8 +5,6 @@
 // share a block.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -21,20 +19,8 @@ namespace st {
 inline constexpr size_t huge_page = size_t{2} << 20;
 inline constexpr size_t worth_a_huge_page = huge_page;
 
-inline void *allocate_memory(size_t n) {
-  if (n < worth_a_huge_page) return ::operator new(n);
-  const size_t whole = round_up(n, huge_page);
-  void *memory = ::operator new (whole, std::align_val_t{huge_page});
-  ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint
-  return memory;
-}
-
-inline void free_memory(void *memory, size_t n) noexcept {
-  if (n < worth_a_huge_page)
-    ::operator delete(memory);
-  else
-    ::operator delete (memory, std::align_val_t{huge_page});
-}
+void *allocate_memory(size_t n);
+void free_memory(void *memory, size_t n) noexcept;
 
 // A block that several arrays take their memory from, each once; what does not fit comes from
 // where allocate_memory has it. Not for several threads.

@@ -5,10 +5,12 @@
 
 #include "format/shard_index.h"
 #include "os/file.h"
+#include "os/path.h"
 
 namespace st::store {
 
-Result<Located> locate(os::Env &env, const std::string &path, bool maybe_folder) {
+Result<Located> locate(os::Env &env, const std::string &given, bool maybe_folder) {
+  const std::string path = os::plain_path(given);
   constexpr const char *usual = "model.safetensors";
   if (is_index_name(path)) return Located{path, true};
   struct stat s;

@@ -1,8 +1,5 @@
 #include "journal/space.h"
 
-#include <linux/falloc.h>
-#include <linux/fiemap.h>
-
 #include <algorithm>
 #include <array>
 #include <new>

@@ -5,18 +5,12 @@
 // are built on Env, and thus tested with it.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/types.h>
-#include <sys/uio.h>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-struct fiemap;
+#include "os/vocabulary.h"
 
 namespace st::os {
 
@@ -89,13 +83,15 @@ class Env {
 
   // What is to say of the read that failed last, in place of its errno; mostly nothing.
   virtual std::string why() { return {}; }
+  // Why this system answers -EROFS to whatever would change a file, as a sentence; nothing where it does not.
+  virtual std::string why_read_only() { return {}; }
 
   static Env &posix();
 
   // What creates, renames or removes must name an entry of an open folder: a path may lead elsewhere by the time the
   // kernel follows it. Every Env answers -EINVAL where this is false.
   static bool is_entry(int dir, const char *name) {
-    return dir != AT_FDCWD && std::string_view(name).find('/') == std::string_view::npos;
+    return dir != AT_FDCWD && std::string_view(name).find_first_of(never_in_names) == std::string_view::npos;
   }
 };
 

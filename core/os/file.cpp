@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "os/missing_call.h"
+#include "os/path.h"
 
 namespace st::os {
 namespace {
@@ -17,7 +18,14 @@ Result<File> File::open(Env &env, int dir, const std::string &path, int flags, m
   file.env_ = &env;
   file.path_ = std::move(shown);
   const int fd = repeat_interrupted([&] { return env.openat(dir, path.c_str(), flags, mode); });
-  if (fd < 0) return Failure(file.error(-fd, flags & O_CREAT ? "create" : "open"));
+  if (fd < 0) {
+    Error e = file.error(-fd, flags & O_CREAT ? "create" : "open");
+    if (std::string why = fd == -EROFS ? env.why_read_only() : std::string(); !why.empty()) {
+      e.status = Status::unsupported;
+      e.message = std::move(why);
+    }
+    return Failure(std::move(e));
+  }
   file.fd_ = fd;
   return file;
 }
@@ -150,7 +158,7 @@ Result<struct stat> File::stat() const {
 std::pair<std::string, std::string> split_path(const std::string &path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return {".", path};
-  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+  return {path.substr(0, std::max(slash, root_of(path).size())), path.substr(slash + 1)};
 }
 
 bool same_inode(const struct stat &a, const struct stat &b) {

@@ -1,10 +1,8 @@
 #include "os/location.h"
 
-#include <linux/magic.h>
-#include <sys/statfs.h>
-
 #include <utility>
 
+#include "os/path.h"
 #include "os/remote_source.h"
 
 namespace st::os {
@@ -13,8 +11,7 @@ namespace {
 constexpr int folder_flags = O_PATH | O_DIRECTORY;
 
 std::string parent_of(const std::string &path) {
-  const size_t slash = path.rfind('/');
-  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+  return split_path(path).first;
 }
 
 Error no_name(const std::string &path) {
@@ -47,7 +44,7 @@ bool Directory::is(const Directory &other) const {
 }
 
 std::string Directory::path_of(const std::string &name) const {
-  return path() == "/" ? "/" + name : path() + "/" + name;
+  return path() + (path().ends_with('/') ? "" : "/") + name;
 }
 
 Result<std::vector<std::string>> Directory::list() const {
@@ -78,7 +75,7 @@ std::shared_ptr<const Directory> Directory::shared(std::shared_ptr<const Directo
 // A path, followed component by component, each relative to an open folder: nobody can put a link where none was seen.
 class Walk {
  public:
-  Walk(Env &env, const std::string &path) : env_(env), path_(path) {}
+  Walk(Env &env, const std::string &path) : env_(env), path_(plain_path(path)) {}
   Walk(std::shared_ptr<const Directory> from, const std::string &name)
       : env_(from->env()), path_(name), at_(std::move(from)), start_(at_), began_(start_) {}
 
@@ -93,11 +90,11 @@ class Walk {
   // Whether name() is an entry of /proc that leads to an open file which has no name of its own.
   bool nameless() const { return nameless_; }
   // The path, so that it means the same from any folder.
-  std::string absolute() const { return path_.starts_with('/') ? path_ : began_->path_of(path_); }
+  std::string absolute() const { return root_of(path_).empty() ? began_->path_of(path_) : path_; }
 
  private:
   Result<void> go(std::string rest, bool folder);
-  Result<void> begin(const std::string &rest);
+  Result<void> begin(std::string *rest);
   Result<void> step(const std::string &part, std::string *rest);
   int read_link(const std::string &part, std::string *target);
   bool leads_nowhere(const std::string &part, const std::string &target) const;
@@ -116,13 +113,15 @@ class Walk {
   int links_left_ = 40;
 };
 
-Result<void> Walk::begin(const std::string &rest) {
-  const bool absolute = rest.starts_with('/');
-  if (at_ && !absolute) return {};
-  std::string shown = "/";
-  if (!absolute)
+// An absolute path loses its root.
+Result<void> Walk::begin(std::string *rest) {
+  const std::string root(root_of(*rest));
+  if (at_ && root.empty()) return {};
+  rest->erase(0, root.size());
+  std::string shown = root;
+  if (root.empty())
     if (const int r = env_.realpath(".", &shown); r < 0) return failure(-r);
-  auto opened = Directory::open(env_, AT_FDCWD, absolute ? "/" : ".", 0, std::move(shown));
+  auto opened = Directory::open(env_, AT_FDCWD, root.empty() ? "." : root.c_str(), 0, std::move(shown));
   if (!opened) return failure(opened.error().os_errno);
   at_ = std::move(*opened);
   if (!began_) began_ = at_;
@@ -163,12 +162,12 @@ Result<void> Walk::step(const std::string &part, std::string *rest) {
   const int r = read_link(part, &target);
   if (r < 0) return failure(r == -EINVAL ? ENOTDIR : -r);
   *rest = target + "/" + *rest;
-  return begin(*rest);
+  return begin(rest);
 }
 
 Result<void> Walk::go(std::string rest, bool folder) {
   if (rest.empty()) return failure(ENOENT);
-  ST_TRY(begin(rest));
+  ST_TRY(begin(&rest));
   bool is_own = true;  // still the path that was given, at its end
   while (true) {
     rest.erase(0, rest.find_first_not_of('/'));
@@ -198,17 +197,17 @@ Result<void> Walk::go(std::string rest, bool folder) {
       link_ = part;
     }
     rest = target;
-    ST_TRY(begin(rest));
+    ST_TRY(begin(&rest));
   }
   if (!folder) name_ = ".";  // a folder, where a file is looked for
   return {};
 }
 
 Result<std::string> absolute(Env &env, const std::string &path) {
-  if (path.starts_with('/')) return path;
-  std::string here;
+  std::string plain = plain_path(path), here;
+  if (!root_of(plain).empty()) return plain;
   if (const int r = env.realpath(".", &here); r < 0) return Failure(os_error(-r, "open", path));
-  return here + "/" + path;
+  return here + "/" + plain;
 }
 
 namespace {

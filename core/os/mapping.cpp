@@ -1,18 +1,12 @@
 #include "os/mapping.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <vector>
 
 #include "base/round.h"
+#include "os/process.h"
 #include "os/writable_mappings.h"
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22  // newer than Debian 12's header
-#endif
 
 namespace st::os {
 
@@ -46,7 +40,7 @@ Mapping::~Mapping() {
 
 uint64_t Mapping::resident(size_t offset, size_t n) const {
   if (n == 0) return 0;
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t page = page_size();
   constexpr size_t window = size_t{1} << 30;  // so that the answer of a huge file needs little memory
   const size_t from = round_down(offset, page), end = offset + n;
   std::vector<unsigned char> in_core(std::min(end - from, window) / page + 1);
@@ -63,7 +57,7 @@ uint64_t Mapping::resident(size_t offset, size_t n) const {
 
 Result<void> Mapping::populate(size_t offset, size_t n) const {
   if (n == 0) return {};
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t page = page_size();
   const size_t from = round_down(offset, page);
   const size_t length = std::min(offset + n, size_) - from;
   int r = repeat_interrupted([&] { return env_->madvise(data_ + from, length, MADV_POPULATE_READ); });
@@ -78,7 +72,7 @@ uint64_t Mapping::private_dirty() const {
   auto pagemap = File::open(*env_, AT_FDCWD, "/proc/self/pagemap", O_RDONLY, 0, "/proc/self/pagemap");
   if (!pagemap) return 0;
   constexpr uint64_t present = uint64_t{1} << 63, swapped = uint64_t{1} << 62, of_file = uint64_t{1} << 61;
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t page = page_size();
   std::vector<uint64_t> entries(512);
   uint64_t pages = 0;
   for (size_t at = 0, count = (size_ + page - 1) / page; at < count; at += entries.size()) {
@@ -93,7 +87,7 @@ uint64_t Mapping::private_dirty() const {
 
 void Mapping::drop(size_t offset, size_t n) const {
   if (n == 0) return;
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t page = page_size();
   const size_t from = round_down(offset, page);
   env_->madvise(data_ + from, offset + n - from, MADV_DONTNEED);
 }

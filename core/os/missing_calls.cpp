@@ -1,16 +1,11 @@
 #include "os/missing_calls.h"
 
-#include <sys/mman.h>
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
 #endif
 
 #include "base/error.h"
 #include "os/missing_call.h"
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22  // newer than Debian 12's header
-#endif
 
 namespace st::os {
 namespace {

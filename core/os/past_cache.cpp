@@ -1,7 +1,5 @@
 // Reads that ask the storage. O_DIRECT does so on every network filesystem that was tried, also where pages of the file
 // are mapped: POSIX_FADV_DONTNEED leaves mapped pages as they are, and statx drops none (tests/storage/README.md).
-#include <sys/sysmacros.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>

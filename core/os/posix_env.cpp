@@ -1,14 +1,11 @@
 // Env on Linux: each method is its system call. Beyond that it knows of forks: see fork.h.
 // glibc 2.17 and musl lack wrappers of the newer calls: those go by their numbers.
 #include <dirent.h>
-#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>

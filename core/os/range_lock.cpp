@@ -1,13 +1,12 @@
 #include "os/range_lock.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 
 #include "base/check.h"
 #include "base/round.h"
+#include "os/process.h"
 
 namespace st::os {
 namespace {
@@ -110,7 +109,7 @@ void RangeLock::release() {
 
 Result<std::vector<LockRange>> to_pages(const File &file, std::vector<LockRange> ranges) {
   constexpr uint64_t most = uint64_t{16} << 10;  // beyond it st_blksize says how large a request is to be
-  const auto least = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto least = uint64_t{page_size()};
   if (!file.reads_past_cache()) return ranges;
   ST_TRY(auto s, file.stat());
   const auto block = static_cast<uint64_t>(s.st_blksize);

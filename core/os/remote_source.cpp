@@ -1,6 +1,5 @@
 #include "os/remote_source.h"
 
-#include <dlfcn.h>
 #include <strings.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "base/percent.h"
 #include "os/remote_abi.h"
+#include "os/remote_library.h"
 
 namespace st::os {
 namespace {
@@ -25,8 +25,6 @@ bool is_http(std::string_view url) {
   return strncasecmp(url.data(), "http", 4) == 0 && is_url(url);
 }
 
-constexpr const char *library = "libst-remote.so.2";
-
 #ifdef ST_REMOTE_INSIDE  // a program that was compiled with it, as the crate's feature `remote` does
 extern "C" const st_remote_calls *st_remote_v1(uint32_t version);
 
@@ -35,32 +33,13 @@ Result<const st_remote_calls *> load() {
 }
 #else
 
-// From beside this library, or the program that has it inside; then as the loader finds it. It
-// stays loaded: its libraries have threads and handlers that do not go.
 Result<const st_remote_calls *> load() {
-  constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-  void *loaded = nullptr;
-  Dl_info here = {};
-  if (dladdr(reinterpret_cast<const void *>(&is_url), &here) != 0 && here.dli_fname &&
-      std::strchr(here.dli_fname, '/')) {
-    const std::string own = here.dli_fname;
-    loaded = dlopen((own.substr(0, own.rfind('/') + 1) + library).c_str(), how);
-  }
-  if (!loaded) loaded = dlopen(library, how);
-  if (!loaded) {
-    const char *why = dlerror();
-    return fail(Status::unsupported, "libst reads URLs by ", library, ", which cannot be loaded (",
-                why ? why : "no reason is told",
-                "); install it: `pip install libst-remote` beside libst of pip, or Debian's package libst-remote2; "
-                "programs in Rust may take the feature `remote` of the crate libst; and a build of libst makes it "
-                "where libcurl, OpenSSL and pugixml are installed");
-  }
-  void *const found = dlsym(loaded, ST_REMOTE_ENTRY);
+  ST_TRY(void *const found, find_in_remote_library(ST_REMOTE_ENTRY));
   st_remote_entry entry = nullptr;
   std::memcpy(&entry, &found, sizeof entry);
   const st_remote_calls *calls = entry ? entry(ST_REMOTE_VERSION) : nullptr;
   if (!calls || calls->version != ST_REMOTE_VERSION)
-    return fail(Status::unsupported, library, " is of another version of libst; install the one of this version");
+    return fail(Status::unsupported, "libst-remote is of another version of libst; install the one of this version");
   return calls;
 }
 #endif

@@ -1,7 +1,5 @@
 #include "os/source_env.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 

@@ -1,19 +1,12 @@
 #include "os/writable_mappings.h"
 
-#include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <vector>
 
 #include "base/round.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // newer than Debian 12's header
-#endif
+#include "os/process.h"
 
 namespace st::os {
 namespace {
@@ -30,7 +23,7 @@ class List {
  public:
   List() {
     current = this;
-    ::pthread_atfork([] { current->mutex.lock(); }, [] { current->mutex.unlock(); }, [] { current->mutex.unlock(); });
+    at_fork([] { current->mutex.lock(); }, [] { current->mutex.unlock(); }, [] { current->mutex.unlock(); });
   }
   std::mutex mutex;
   std::vector<Noted> mappings;
@@ -57,7 +50,7 @@ void touch(std::byte *from, size_t n, size_t page) {
 Result<void> make_private(const Noted &m, const File &file, uint64_t offset, uint64_t n) {
   ST_TRY(auto now, file.stat());  // beyond its end there is nothing to keep, and a touch would be a signal
   const uint64_t end = std::min({offset + n, uint64_t{m.size}, static_cast<uint64_t>(now.st_size)});
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t page = page_size();
   const uint64_t from = round_down(offset, page);
   if (offset >= end) return {};
   const int r = repeat_interrupted([&] { return m.env->madvise(m.data + from, end - from, MADV_POPULATE_WRITE); });

@@ -1,7 +1,5 @@
 #include "read/arena.h"
 
-#include <sys/mman.h>
-
 #include <cstdint>
 #include <new>
 

@@ -1,38 +1,14 @@
 #include "read/thread_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "os/process.h"
 
 namespace st::read {
-namespace {
-
-// While threads are made: signals are for the program's own threads, and no
-// handler of its shall run on a stack of ours. (Faults are not signals to hold back.)
-class SignalsHeldBack {
- public:
-  SignalsHeldBack() {
-    sigset_t set;
-    ::sigfillset(&set);
-    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) ::sigdelset(&set, fault);
-    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-  }
-  ~SignalsHeldBack() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeldBack(const SignalsHeldBack &) = delete;
-  SignalsHeldBack &operator=(const SignalsHeldBack &) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 // Notes what ended the call, if it did not end well.
 template <class Call>
 void ThreadPool::attempt(Call call) noexcept {
@@ -54,7 +30,7 @@ Result<void> ThreadPool::run(size_t n, const Body &body, const std::function<Res
   others.reserve(n - 1);
   working_ = n - 1;
   if (n > 1) try {
-      const SignalsHeldBack quiet;
+      const os::SignalsHeldBack quiet;
       for (size_t number = 1; number < n; ++number)
         others.emplace_back([this, &body, number] {
           attempt([&] { return body(number, false); });

@@ -1,7 +1,5 @@
 #include "read/warm.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -45,9 +44,8 @@ std::vector<std::string> mapped_models() {
 
 std::vector<std::string> scratch_folders() {
   std::vector<std::string> all;
-  const char *tmp = std::getenv("TMPDIR");
   std::error_code gone;
-  for (const fs::path &where : {fs::path(tmp && *tmp ? tmp : "/tmp"), fs::path("/dev/shm")})
+  for (const fs::path &where : {fs::temp_directory_path(), fs::path("/dev/shm")})
     for (const auto &entry : fs::directory_iterator(where, gone)) {
       const std::string name = entry.path().filename();
       const bool ours = name.starts_with("libst-unit-") || name.starts_with("libst-arena-");

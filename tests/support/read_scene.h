@@ -2,8 +2,6 @@
 // front of the kernel's, whose reads can be failed, shortened and watched.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cerrno>
 #include <cstring>

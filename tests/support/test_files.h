@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,11 +49,15 @@ inline ::testing::AssertionResult same_bytes(std::string_view got, std::string_v
 class TempDir {
  public:
   TempDir() {
-    const char *base = std::getenv("TMPDIR");
-    std::string made =
-        std::string(base && *base ? base : "/tmp") + "/libst-unit-" + std::to_string(::getpid()) + "-XXXXXX";
-    if (!::mkdtemp(made.data())) std::abort();
-    path_ = std::filesystem::canonical(made);
+    namespace fs = std::filesystem;
+    static std::atomic<unsigned> made = 0;
+    const std::string start = "libst-unit-" + std::to_string(::getpid()) + "-";
+    fs::path folder;
+    do {
+      folder = fs::canonical(fs::temp_directory_path()) / (start + std::to_string(made++));
+    } while (!fs::create_directory(folder));
+    fs::permissions(folder, fs::perms::owner_all);
+    path_ = folder.generic_string();
   }
   ~TempDir() {
     std::error_code ignored;
@@ -95,7 +99,7 @@ inline std::vector<std::string> names_in(const std::string &folder) {
   std::vector<std::string> names;
   std::error_code ignored;
   for (const auto &entry : std::filesystem::directory_iterator(folder, ignored))
-    names.push_back(entry.path().filename());
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }

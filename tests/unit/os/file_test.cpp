@@ -5,6 +5,7 @@
 
 #include "fault_env.h"
 #include "os/file.h"
+#include "read_only_env.h"
 #include "test_files.h"
 
 namespace st::os {
@@ -53,6 +54,19 @@ TEST_F(FileTest, WhatTheStorageSaysOfAFileIsAskedOfTheKernelWhereStatxIsMissing)
   }
   env.before = [](Call call) { return call == Call::fstat_synced ? -EIO : 0; };
   EXPECT_TRUE(fails_with(Status::io, file.stat()));
+}
+
+TEST_F(FileTest, ASystemThatOnlyReadsSaysWhy) {
+  struct OnlyReads : ReadOnlyEnv {
+    using ReadOnlyEnv::ReadOnlyEnv;
+    std::string why_read_only() override { return "nothing is changed here"; }
+  } only_reads{Env::posix()};
+  put_bytes(path, "abc");
+  EXPECT_TRUE(is_ok(File::open(only_reads, AT_FDCWD, path, O_RDONLY, 0, path)));
+  const auto file = File::open(only_reads, AT_FDCWD, path, O_RDWR, 0, path);
+  ASSERT_TRUE(fails_with(Status::unsupported, file));
+  EXPECT_EQ(file.error().message, "nothing is changed here");
+  EXPECT_EQ(file.error().os_errno, EROFS);
 }
 
 TEST_F(FileTest, InterruptedReadsAndWritesAreRepeated) {
@@ -150,6 +164,7 @@ TEST_F(FileTest, EveryErrnoHasItsStatus) {
   }
 }
 
+#ifndef _WIN32  // no handle passes to another process, and no open file is renamed over by its C library
 TEST_F(FileTest, DescriptorsCloseOnExecAndOnce) {
   put_bytes(path, "abc");
   {
@@ -184,6 +199,8 @@ TEST_F(FileTest, AReplacedFileIsNoticed) {
   env.before = [](Call call) { return call == Call::fstatat ? -EACCES : 0; };
   EXPECT_TRUE(fails_with(Status::permission, was_replaced(file, path)));
 }
+
+#endif
 
 TEST(ErrorText, NamesAreQuotedEscapedAndCut) {
   EXPECT_EQ(in_quotes("a b"), "'a b'");

@@ -1,6 +1,4 @@
 // Mappings: the two kinds of a file, and memory without one.
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "fault_env.h"

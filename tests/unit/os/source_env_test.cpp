@@ -2,8 +2,6 @@
 #include "os/source_env.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstring>
 

@@ -2,8 +2,6 @@
 // cannot be had.
 #include "read/arena.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 #include <new>
 

@@ -1,7 +1,5 @@
 // How the bytes of a file are reached: the fallback from shared mapping to
 // private mapping to owned memory, and that all three show the same bytes.
-#include <sys/mman.h>
-
 #include <cstring>
 #include <map>
 #include <thread>

@@ -1,0 +1,34 @@
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+
+#include "os/remote_library.h"
+
+namespace st::os {
+namespace {
+
+constexpr const char *library = "libst-remote.so.2";
+
+}  // namespace
+
+Result<void *> find_in_remote_library(const char *name) {
+  constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  void *loaded = nullptr;
+  Dl_info here = {};
+  if (dladdr(reinterpret_cast<const void *>(&find_in_remote_library), &here) != 0 && here.dli_fname &&
+      std::strchr(here.dli_fname, '/')) {
+    const std::string own = here.dli_fname;
+    loaded = dlopen((own.substr(0, own.rfind('/') + 1) + library).c_str(), how);
+  }
+  if (!loaded) loaded = dlopen(library, how);
+  if (loaded) return dlsym(loaded, name);
+  const char *why = dlerror();
+  return fail(Status::unsupported, "libst reads URLs by ", library, ", which cannot be loaded (",
+              why ? why : "no reason is told",
+              "); install it: `pip install libst-remote` beside libst of pip, or Debian's package libst-remote2; "
+              "programs in Rust may take the feature `remote` of the crate libst; and a build of libst makes it "
+              "where libcurl, OpenSSL and pugixml are installed");
+}
+
+}  // namespace st::os

@@ -1,0 +1,31 @@
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "os/process.h"
+
+namespace st::os {
+
+size_t page_size() {
+  return static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) {
+  ::pthread_atfork(before, in_parent, in_child);
+}
+
+SignalsHeldBack::SignalsHeldBack() {
+  static_assert(sizeof(sigset_t) <= sizeof before_ && alignof(sigset_t) <= alignof(SignalsHeldBack));
+  sigset_t set;
+  ::sigfillset(&set);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) ::sigdelset(&set, fault);
+  ::pthread_sigmask(SIG_BLOCK, &set, new (before_) sigset_t);
+}
+
+SignalsHeldBack::~SignalsHeldBack() {
+  ::pthread_sigmask(SIG_SETMASK, std::launder(reinterpret_cast<sigset_t *>(before_)), nullptr);
+}
+
+}  // namespace st::os

@@ -1,0 +1,26 @@
+// Entries of folders that take other names, or go, also while they are open: replace.cpp says how.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "os/win32/nt.h"
+
+namespace st::os {
+
+// The entry `from`, which `handle` is open at, takes another name. 0 or -errno, as all here.
+int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const std::wstring &to);
+// The entry goes at once, whoever has it open.
+int remove_entry(HANDLE handle, HANDLE dir, const std::wstring &name, bool is_folder);
+// Has an open file that was last changed then been removed by a name aside?
+bool is_removed_by(const FILETIME &changed);
+// Is it the name of what was removed, and is open still?
+bool is_aside(std::wstring_view name);
+// True: there was no such entry, as a process died while it replaced the file; the old file has its name again.
+bool restore_replaced(HANDLE dir, const std::wstring &name);
+
+// All but . and ..; `dir` must be open to be listed.
+int list_names(HANDLE dir, std::vector<std::wstring> *out);
+
+}  // namespace st::os

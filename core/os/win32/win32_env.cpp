@@ -1,0 +1,476 @@
+// Env on Windows (x64): each method is its call, and says -ENOSYS or -EOPNOTSUPP where there is none. Descriptors are
+// handles. README.md has the table, and what Windows cannot promise.
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "os/env.h"
+#include "os/path.h"
+#include "os/win32/nt.h"
+#include "os/win32/range_locks.h"
+#include "os/win32/replace.h"
+
+#include <bcrypt.h>
+#include <winioctl.h>
+
+#ifndef FSCTL_DUPLICATE_EXTENTS_TO_FILE
+#define FSCTL_DUPLICATE_EXTENTS_TO_FILE 0x00098344
+struct DUPLICATE_EXTENTS_DATA {
+  HANDLE FileHandle;
+  LARGE_INTEGER SourceFileOffset, TargetFileOffset, ByteCount;
+};
+#endif
+
+namespace st::os {
+namespace {
+
+constexpr uid_t some_user = 1000;  // whoever asks, and the owner of every file: what one may is left to Windows
+constexpr uint32_t ntfs = 0x5346544e, refs = 0x73666572, fat = 0x4d44, exfat = 0x2011BAB0, cifs = 0xFF534D42;
+
+ULONG disposition_of(int flags) {
+  if (flags & O_CREAT) return flags & O_EXCL ? FILE_CREATE : flags & O_TRUNC ? FILE_OVERWRITE_IF : FILE_OPEN_IF;
+  return flags & O_TRUNC ? FILE_OVERWRITE : FILE_OPEN;
+}
+
+Opening opening_of(int flags) {
+  Opening how;
+  how.disposition = disposition_of(flags);
+  const int access = flags & O_ACCMODE;
+  if (flags & O_DIRECTORY) how.options |= FILE_DIRECTORY_FILE;
+  if (flags & O_NOFOLLOW) how.options |= FILE_OPEN_REPARSE_POINT;
+  if (flags & O_PATH) {
+    how.access = FILE_READ_ATTRIBUTES | FILE_TRAVERSE;
+  } else if (access == O_RDONLY) {
+    how.access = FILE_GENERIC_READ | FILE_TRAVERSE;
+  } else {
+    how.access = access == O_RDWR ? FILE_GENERIC_READ | FILE_GENERIC_WRITE : FILE_GENERIC_WRITE | FILE_READ_ATTRIBUTES;
+    how.options |= FILE_NON_DIRECTORY_FILE;
+  }
+  return how;
+}
+
+struct timespec time_of(const FILETIME &t) {
+  constexpr int64_t until_1970 = 116444736000000000;
+  const int64_t ticks = static_cast<int64_t>(uint64_t{t.dwHighDateTime} << 32 | t.dwLowDateTime) - until_1970;
+  const int64_t seconds = ticks >= 0 ? ticks / 10000000 : -((9999999 - ticks) / 10000000);
+  return {static_cast<time_t>(seconds), static_cast<long>((ticks - seconds * 10000000) * 100)};
+}
+
+bool is_remote(HANDLE handle) {
+  FILE_REMOTE_PROTOCOL_INFO remote = {};
+  return ::GetFileInformationByHandleEx(handle, FileRemoteProtocolInfo, &remote, sizeof remote);
+}
+
+// Of a link, where the handle is at the link itself. Else 0.
+DWORD link_tag(HANDLE handle, DWORD attributes) {
+  FILE_ATTRIBUTE_TAG_INFO tag = {};
+  if (!(attributes & FILE_ATTRIBUTE_REPARSE_POINT)) return 0;
+  if (!::GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag)) return 0;
+  return tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT ? tag.ReparseTag : 0;
+}
+
+int look_at(HANDLE handle, struct stat *out) {
+  BY_HANDLE_FILE_INFORMATION info;
+  FILE_STANDARD_INFO standard = {};
+  if (!::GetFileInformationByHandle(handle, &info)) return of_last_error();
+  if (!::GetFileInformationByHandleEx(handle, FileStandardInfo, &standard, sizeof standard)) return of_last_error();
+  *out = {};
+  const bool is_folder = info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
+  const bool is_fixed = info.dwFileAttributes & FILE_ATTRIBUTE_READONLY;
+  out->st_dev = uint64_t{is_remote(handle) ? 0u : 1u} << 32 | info.dwVolumeSerialNumber;
+  out->st_ino = uint64_t{info.nFileIndexHigh} << 32 | info.nFileIndexLow;
+  out->st_mode = is_folder ? S_IFDIR | 0755 : S_IFREG | (is_fixed ? 0444 : 0644);
+  if (link_tag(handle, info.dwFileAttributes) != 0) out->st_mode = S_IFLNK | 0777;
+  out->st_nlink = standard.DeletePending || is_removed_by(info.ftLastWriteTime) ? 0 : info.nNumberOfLinks;
+  out->st_uid = out->st_gid = some_user;
+  out->st_size = static_cast<int64_t>(uint64_t{info.nFileSizeHigh} << 32 | info.nFileSizeLow);
+  out->st_blksize = 4096;
+  out->st_blocks = (standard.AllocationSize.QuadPart + 511) / 512;
+  out->st_atim = time_of(info.ftLastAccessTime);
+  out->st_mtim = time_of(info.ftLastWriteTime);
+  out->st_ctim = time_of(info.ftCreationTime);
+  return 0;
+}
+
+OVERLAPPED place(uint64_t offset) {
+  OVERLAPPED at = {};
+  at.Offset = static_cast<DWORD>(offset);
+  at.OffsetHigh = static_cast<DWORD>(offset >> 32);
+  return at;
+}
+
+constexpr size_t most_at_once = size_t{1} << 30;
+
+int64_t size_of(HANDLE handle) {
+  LARGE_INTEGER size;
+  return ::GetFileSizeEx(handle, &size) ? size.QuadPart : of_last_error();
+}
+
+int set_end(HANDLE handle, uint64_t size) {
+  FILE_END_OF_FILE_INFO end;
+  end.EndOfFile.QuadPart = static_cast<LONGLONG>(size);
+  return ::SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end) ? 0 : of_last_error();
+}
+
+bool is_set(const char *name) {
+  const char *value = std::getenv(name);
+  return value && std::string_view(value) == "1";
+}
+
+class Win32Env final : public Env {
+ public:
+  int openat(int dir, const char *path, int flags, mode_t) override {
+    if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
+    if ((flags & O_ACCMODE) != O_RDONLY && only_reads_) return -EROFS;
+    if (flags & O_DIRECT) return -EINVAL;  // as of a filesystem that has no such reads
+    OwnHandle opened;
+    if (const int r = open(dir, path, opening_of(flags), &opened); r < 0) return r;
+    if (flags & O_NOFOLLOW) {
+      BY_HANDLE_FILE_INFORMATION info;
+      if (!::GetFileInformationByHandle(opened.get(), &info)) return of_last_error();
+      if (link_tag(opened.get(), info.dwFileAttributes) != 0) return -ELOOP;
+    }
+    return opened.release();
+  }
+  int openat_without_links(int, const char *, int) override { return -ENOSYS; }
+  int close(int fd) override {
+    locks_.forget(fd);
+    return ::CloseHandle(handle_of(fd)) ? 0 : -EBADF;
+  }
+  ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
+    OVERLAPPED at = place(offset);
+    DWORD got = 0;
+    if (::ReadFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_at_once)), &got, &at)) return got;
+    const DWORD error = ::GetLastError();
+    return error == ERROR_HANDLE_EOF ? 0 : error == ERROR_INVALID_FUNCTION ? -EISDIR : of_error(error);
+  }
+  ssize_t preadv(int fd, const struct iovec *parts, int count, uint64_t offset) override {
+    size_t done = 0;
+    for (int i = 0; i < count; ++i) {
+      const ssize_t got = pread(fd, parts[i].iov_base, parts[i].iov_len, offset + done);
+      if (got < 0) return done > 0 ? static_cast<ssize_t>(done) : got;
+      done += static_cast<size_t>(got);
+      if (static_cast<size_t>(got) < parts[i].iov_len) break;
+    }
+    return static_cast<ssize_t>(done);
+  }
+  ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
+    OVERLAPPED at = place(offset);
+    DWORD put = 0;
+    if (!::WriteFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_at_once)), &put, &at))
+      return of_last_error();
+    return put;
+  }
+  // A flush takes a handle that may write.
+  int fsync(int fd) override {
+    if (::FlushFileBuffers(handle_of(fd))) return 0;
+    if (::GetLastError() != ERROR_ACCESS_DENIED) return of_last_error();
+    struct stat s;
+    if (const int r = look_at(handle_of(fd), &s); r < 0) return r;
+    const Opening how{static_cast<ACCESS_MASK>(S_ISDIR(s.st_mode) ? FILE_ADD_FILE : FILE_WRITE_DATA)};
+    OwnHandle writable;
+    const int r = open_at(handle_of(fd), L"", how, writable.out());
+    if (r < 0) return S_ISDIR(s.st_mode) ? 0 : r;
+    if (::FlushFileBuffers(writable.get()) || S_ISDIR(s.st_mode)) return 0;
+    return of_last_error();
+  }
+  int fdatasync(int fd) override { return fsync(fd); }
+  int fallocate(int fd, int mode, uint64_t offset, uint64_t n) override {
+    if (mode != 0) return -EOPNOTSUPP;
+    const int64_t now = size_of(handle_of(fd));
+    if (now < 0) return static_cast<int>(now);
+    if (offset + n <= static_cast<uint64_t>(now)) return 0;
+    FILE_ALLOCATION_INFO wanted;
+    wanted.AllocationSize.QuadPart = static_cast<LONGLONG>(offset + n);
+    if (!::SetFileInformationByHandle(handle_of(fd), FileAllocationInfo, &wanted, sizeof wanted) &&
+        ::GetLastError() == ERROR_DISK_FULL)
+      return -ENOSPC;
+    return set_end(handle_of(fd), offset + n);
+  }
+  int sync_range(int, uint64_t, uint64_t) override { return -ENOSYS; }
+  int wait_range(int, uint64_t, uint64_t) override { return -ENOSYS; }
+  int fadvise(int, uint64_t, uint64_t, int) override { return 0; }
+  int64_t seek_hole(int fd, uint64_t offset) override;
+  int extents(int, struct fiemap *) override { return -EOPNOTSUPP; }
+  int realtime_blocks(int, uint64_t *) override { return -EOPNOTSUPP; }
+  int fstat(int fd, struct stat *out) override { return look_at(handle_of(fd), out); }
+  int fstat_synced(int, struct stat *) override { return -ENOSYS; }
+  int fstatat(int dir, const char *path, struct stat *out, int flags) override {
+    OwnHandle opened;
+    const Opening how{FILE_READ_ATTRIBUTES, FILE_OPEN,
+                      flags & AT_SYMLINK_NOFOLLOW ? ULONG{FILE_OPEN_REPARSE_POINT} : ULONG{0}};
+    if (const int r = open(dir, path, how, &opened); r < 0) return r;
+    return look_at(opened.get(), out);
+  }
+  int renew_name(int, const char *) override { return -ENOSYS; }
+  int fstatfs(int fd, struct statfs *out) override;
+  // Rights are access lists here: a new file has those that its folder gives.
+  int fchmod(int, mode_t) override { return 0; }
+  int fchown(int, uid_t, gid_t) override { return 0; }
+  int ftruncate(int fd, uint64_t size) override { return set_end(handle_of(fd), size); }
+  int clone_range(int to_fd, int from_fd, uint64_t from, uint64_t n, uint64_t to) override {
+    DUPLICATE_EXTENTS_DATA wanted = {};
+    wanted.FileHandle = handle_of(from_fd);
+    wanted.SourceFileOffset.QuadPart = static_cast<LONGLONG>(from);
+    wanted.TargetFileOffset.QuadPart = static_cast<LONGLONG>(to);
+    wanted.ByteCount.QuadPart = static_cast<LONGLONG>(n);
+    DWORD none = 0;
+    return ::DeviceIoControl(handle_of(to_fd), FSCTL_DUPLICATE_EXTENTS_TO_FILE, &wanted, sizeof wanted, nullptr, 0,
+                             &none, nullptr)
+               ? 0
+               : of_last_error();
+  }
+  ssize_t copy_range(int, int, uint64_t, uint64_t, uint64_t) override { return -ENOSYS; }
+  ssize_t flistxattr(int, char *, size_t) override { return 0; }
+  ssize_t fgetxattr(int, const char *, void *, size_t) override { return -EOPNOTSUPP; }
+  int fsetxattr(int, const char *, const void *, size_t) override { return -EOPNOTSUPP; }
+
+  int realpath(const char *path, std::string *out) override {
+    OwnHandle opened;
+    if (const int r = open(AT_FDCWD, path, {FILE_READ_ATTRIBUTES}, &opened); r < 0) return r;
+    return path_of_handle(opened.get(), out);
+  }
+  int readlinkat(int dir, const char *name, std::string *out) override;
+  int list(int dir, std::vector<std::string> *out) override {
+    OwnHandle own;  // a position of its own
+    if (const int r = open(dir, ".", opening_of(O_RDONLY | O_DIRECTORY), &own); r < 0) return r;
+    std::vector<std::wstring> names;
+    if (const int r = list_names(own.get(), &names); r < 0) return r;
+    out->clear();
+    for (const std::wstring &name : names)
+      if (!is_aside(name)) out->push_back(narrow(name));
+    return 0;
+  }
+  int mkdirat(int dir, const char *name, mode_t) override {
+    if (!is_entry(dir, name)) return -EINVAL;
+    if (only_reads_) return -EROFS;
+    OwnHandle made;
+    return open(dir, name, {FILE_READ_ATTRIBUTES, FILE_CREATE, FILE_DIRECTORY_FILE}, &made);
+  }
+  int unlinkat(int dir, const char *name, int flags) override {
+    if (!is_entry(dir, name)) return -EINVAL;
+    if (only_reads_) return -EROFS;
+    const bool is_folder = flags & AT_REMOVEDIR;
+    const Opening how{
+        DELETE | FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES, FILE_OPEN,
+        FILE_OPEN_REPARSE_POINT | (is_folder ? ULONG{FILE_DIRECTORY_FILE} : ULONG{FILE_NON_DIRECTORY_FILE})};
+    OwnHandle opened;
+    if (const int r = open(dir, name, how, &opened); r < 0) return r;
+    return remove_entry(opened.get(), handle_of(dir), wide(name), is_folder);
+  }
+  // By a handle that writes through: then NTFS has the new name in its log before it answers.
+  int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
+    if (!is_entry(from_dir, from) || !is_entry(to_dir, to)) return -EINVAL;
+    if (only_reads_) return -EROFS;
+    const Opening how{DELETE | FILE_READ_ATTRIBUTES, FILE_OPEN, FILE_OPEN_REPARSE_POINT | FILE_WRITE_THROUGH};
+    OwnHandle opened;
+    if (const int r = open(from_dir, from, how, &opened); r < 0) return r;
+    return rename_entry(opened.get(), wide(from), handle_of(to_dir), wide(to));
+  }
+  int lock(int fd, int command, struct flock *lock) override {
+    return command == F_OFD_SETLK ? locks_.set(fd, *lock) : locks_.ask(fd, lock);
+  }
+
+  int mmap(size_t n, int protection, int flags, int fd, void **out) override;
+  int munmap(void *address, size_t) override {
+    MEMORY_BASIC_INFORMATION info;
+    if (::VirtualQuery(address, &info, sizeof info) == 0) return of_last_error();
+    const BOOL done = info.Type == MEM_MAPPED ? ::UnmapViewOfFile(address) : ::VirtualFree(address, 0, MEM_RELEASE);
+    return done ? 0 : of_last_error();
+  }
+  int madvise(void *address, size_t n, int advice) override {
+    if (advice == MADV_HUGEPAGE) return 0;
+    if (advice != MADV_WILLNEED && advice != MADV_POPULATE_READ) return -EINVAL;
+    WIN32_MEMORY_RANGE_ENTRY range = {address, n};
+    ::PrefetchVirtualMemory(::GetCurrentProcess(), 1, &range, 0);  // a hint
+    return 0;
+  }
+  int mincore(void *, size_t, unsigned char *) override { return -ENOSYS; }
+  ssize_t copy_memory(void *to, const void *from, size_t n) override {
+    SIZE_T copied = 0;
+    return ::ReadProcessMemory(::GetCurrentProcess(), from, to, n, &copied) ? static_cast<ssize_t>(copied)
+                                                                            : ssize_t{of_last_error()};
+  }
+
+  int random(void *out, size_t n) override {
+    const NTSTATUS r =
+        ::BCryptGenRandom(nullptr, static_cast<PUCHAR>(out), static_cast<ULONG>(n), BCRYPT_USE_SYSTEM_PREFERRED_RNG);
+    return r >= 0 ? static_cast<int>(n) : of_status(r);
+  }
+  pid_t getpid() override { return static_cast<pid_t>(::GetCurrentProcessId()); }
+  uint64_t fork_generation() override { return 0; }
+  unsigned cpus() override {
+    DWORD_PTR mine = 0, all = 0;
+    if (::GetProcessAffinityMask(::GetCurrentProcess(), &mine, &all) && mine != 0)
+      return static_cast<unsigned>(std::popcount(uint64_t{mine}));
+    return std::max<unsigned>(::GetActiveProcessorCount(ALL_PROCESSOR_GROUPS), 1);
+  }
+  uid_t geteuid() override { return some_user; }
+  uint64_t monotonic_ms() override {  // GetTickCount64 goes by steps of 16
+    LARGE_INTEGER now, a_second;
+    ::QueryPerformanceCounter(&now);
+    ::QueryPerformanceFrequency(&a_second);
+    const auto ticks = static_cast<uint64_t>(now.QuadPart), rate = static_cast<uint64_t>(a_second.QuadPart);
+    return ticks / rate * 1000 + ticks % rate * 1000 / rate;
+  }
+  uint64_t unix_time() override {
+    FILETIME now;
+    ::GetSystemTimePreciseAsFileTime(&now);
+    return static_cast<uint64_t>(time_of(now).tv_sec);
+  }
+  void sleep_us(uint32_t microseconds) override { ::Sleep((microseconds + 999) / 1000); }
+  const char *getenv(const char *name) override { return std::getenv(name); }
+  std::string why_read_only() override {
+    return only_reads_ ? "libst only reads on Windows so far: what a crash leaves there has not been tried" : "";
+  }
+
+ private:
+  int open(int dir, const char *path, const Opening &how, OwnHandle *out) const {
+    if (dir == AT_FDCWD) return open_at(nullptr, nt_path(path), how, out->out());
+    const std::string_view name = path;
+    if (name == "..") {
+      std::string here;
+      if (const int r = path_of_handle(handle_of(dir), &here); r < 0) return r;
+      return open_at(nullptr, nt_path((here + "/..").c_str()), how, out->out());
+    }
+    if (name.empty() || !is_entry(dir, path)) return name.empty() ? -ENOENT : -EINVAL;
+    const std::wstring entry = name == "." ? std::wstring() : wide(name);
+    const int r = open_at(handle_of(dir), entry, how, out->out());
+    const bool may_be_aside = r == -ENOENT && !only_reads_ && how.disposition == FILE_OPEN && !name.starts_with('.') &&
+                              (name.ends_with(".safetensors") || name.ends_with(".json"));
+    if (!may_be_aside) return r;
+    OwnHandle listed;
+    if (open_at(handle_of(dir), L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) < 0) return r;
+    return restore_replaced(listed.get(), entry) ? open_at(handle_of(dir), entry, how, out->out()) : r;
+  }
+
+  RangeLocks locks_;
+  const bool only_reads_ = !is_set("ST_WINDOWS_CHANGES");
+};
+
+int64_t Win32Env::seek_hole(int fd, uint64_t offset) {
+  const int64_t size = size_of(handle_of(fd));
+  if (size < 0 || static_cast<uint64_t>(size) <= offset) return size < 0 ? size : -ENXIO;
+  FILE_ALLOCATED_RANGE_BUFFER asked, found[64];
+  asked.FileOffset.QuadPart = static_cast<LONGLONG>(offset);
+  asked.Length.QuadPart = size - static_cast<LONGLONG>(offset);
+  DWORD bytes = 0;
+  if (!::DeviceIoControl(handle_of(fd), FSCTL_QUERY_ALLOCATED_RANGES, &asked, sizeof asked, found, sizeof found, &bytes,
+                         nullptr) &&
+      ::GetLastError() != ERROR_MORE_DATA)
+    return of_last_error();
+  auto at = static_cast<LONGLONG>(offset);
+  for (size_t i = 0; i < bytes / sizeof found[0] && found[i].FileOffset.QuadPart <= at; ++i)
+    at = found[i].FileOffset.QuadPart + found[i].Length.QuadPart;
+  return std::min<int64_t>(at, size);
+}
+
+int Win32Env::fstatfs(int fd, struct statfs *out) {
+  WCHAR name[64] = L"";
+  ::GetVolumeInformationByHandleW(handle_of(fd), nullptr, 0, nullptr, nullptr, nullptr, name, 64);
+  *out = {};
+  const std::wstring_view type = name;
+  out->f_type = is_remote(handle_of(fd))   ? cifs
+                : type == L"NTFS"          ? ntfs
+                : type == L"ReFS"          ? refs
+                : type == L"exFAT"         ? exfat
+                : type.starts_with(L"FAT") ? fat
+                                           : 0;
+  IO_STATUS_BLOCK done;
+  struct {
+    LARGE_INTEGER total, available_to_caller, available;
+    ULONG sectors_per_unit, bytes_per_sector;
+  } size = {};
+  constexpr int full_size_information = 7;
+  const NTSTATUS r = ::NtQueryVolumeInformationFile(handle_of(fd), &done, &size, sizeof size,
+                                                    static_cast<FS_INFORMATION_CLASS>(full_size_information));
+  if (r < 0) return of_status(r);
+  out->f_bsize = uint64_t{size.sectors_per_unit} * size.bytes_per_sector;
+  out->f_blocks = static_cast<uint64_t>(size.total.QuadPart);
+  out->f_bfree = static_cast<uint64_t>(size.available.QuadPart);
+  out->f_bavail = static_cast<uint64_t>(size.available_to_caller.QuadPart);
+  return 0;
+}
+
+int Win32Env::readlinkat(int dir, const char *name, std::string *out) {
+  OwnHandle opened;
+  if (const int r = open(dir, name, {FILE_READ_ATTRIBUTES, FILE_OPEN, FILE_OPEN_REPARSE_POINT}, &opened); r < 0)
+    return r;
+  BY_HANDLE_FILE_INFORMATION info;
+  if (!::GetFileInformationByHandle(opened.get(), &info)) return of_last_error();
+  const DWORD tag = link_tag(opened.get(), info.dwFileAttributes);
+  if (tag == 0) return -EINVAL;
+  struct Reparse {
+    ULONG tag;
+    USHORT length, reserved, target_at, target_bytes, shown_at, shown_bytes;
+    WCHAR rest[8192];
+  };
+  const auto data = std::make_unique<Reparse>();
+  DWORD bytes = 0;
+  if (!::DeviceIoControl(opened.get(), FSCTL_GET_REPARSE_POINT, nullptr, 0, data.get(), sizeof *data, &bytes, nullptr))
+    return of_last_error();
+  // A symbolic link has flags before its names.
+  const WCHAR *names = data->rest + (tag == IO_REPARSE_TAG_SYMLINK ? 2 : 0);
+  std::wstring target(names + data->target_at / sizeof(WCHAR), data->target_bytes / sizeof(WCHAR));
+  if (target.starts_with(L"\\??\\UNC\\"))
+    target = L"\\\\" + target.substr(8);
+  else if (target.starts_with(L"\\??\\"))
+    target.erase(0, 4);
+  *out = plain_path(narrow(target));
+  return 0;
+}
+
+int Win32Env::mmap(size_t n, int protection, int flags, int fd, void **out) {
+  if (flags & MAP_HUGETLB) return -EINVAL;
+  if (flags & MAP_ANONYMOUS) {
+    *out = ::VirtualAlloc(nullptr, n, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+    return *out ? 0 : of_last_error();
+  }
+  const bool writable = protection & PROT_WRITE;
+  if (writable && (flags & MAP_SHARED)) return -EINVAL;  // nobody writes a file by memory
+  const HANDLE section =
+      ::CreateFileMappingW(handle_of(fd), nullptr, writable ? PAGE_WRITECOPY : PAGE_READONLY, 0, 0, nullptr);
+  if (!section) return ::GetLastError() == ERROR_FILE_INVALID ? -EINVAL : of_last_error();  // it is empty
+  *out = ::MapViewOfFile(section, writable ? FILE_MAP_COPY : FILE_MAP_READ, 0, 0, n);
+  const int r = *out ? 0 : of_last_error();
+  ::CloseHandle(section);
+  return r;
+}
+
+}  // namespace
+
+int list_names(HANDLE dir, std::vector<std::wstring> *out) {
+  constexpr int names_information = 12;
+  struct Entry {
+    ULONG next, index, bytes;
+    WCHAR name[1];
+  };
+  alignas(8) std::byte memory[4096];
+  for (BOOLEAN first = TRUE;; first = FALSE) {
+    IO_STATUS_BLOCK done;
+    const NTSTATUS r =
+        ::NtQueryDirectoryFile(dir, nullptr, nullptr, nullptr, &done, memory, sizeof memory,
+                               static_cast<FILE_INFORMATION_CLASS>(names_information), FALSE, nullptr, first);
+    if (static_cast<ULONG>(r) == 0x80000006 || static_cast<ULONG>(r) == 0xC000000F) return 0;  // no more files
+    if (r < 0) return of_status(r);
+    for (size_t at = 0;;) {
+      const auto *entry = reinterpret_cast<const Entry *>(memory + at);
+      const std::wstring name(entry->name, entry->bytes / sizeof(WCHAR));
+      if (name != L"." && name != L"..") out->push_back(name);
+      if (entry->next == 0) break;
+      at += entry->next;
+    }
+  }
+}
+
+Env &Env::posix() {
+  static Win32Env env;
+  return env;
+}
+
+}  // namespace st::os
