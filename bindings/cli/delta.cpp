@@ -1,8 +1,6 @@
 #include "delta.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <vector>
@@ -10,6 +8,7 @@
 #include "failure.h"
 #include "interrupt.h"
 #include "sized.h"
+#include "system.h"
 #include "text.h"
 
 namespace stctl {
@@ -39,19 +38,17 @@ std::string delta_summary(const st_delta_info &info) {
 }
 
 TemporaryDelta::TemporaryDelta() {
-  const char *base = getenv("TMPDIR");
-  folder_ = std::string(base && *base ? base : "/tmp") + "/stctl-XXXXXX";
-  if (!mkdtemp(folder_.data())) throw Failure::of_errno(errno, "make a folder", folder_);
+  if (!make_temporary_folder(&folder_)) throw Failure::of_errno(errno, "make a folder", folder_);
   path_ = folder_ + "/delta.safetensors";
 }
 
 TemporaryDelta::~TemporaryDelta() {
   unlink(path_.c_str());
-  rmdir(folder_.c_str());
+  remove_folder(folder_);
 }
 
 void TemporaryDelta::copy_to(Output &out) const {
-  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_to_read(path_);
   if (fd < 0) throw Failure::of_errno(errno, "open", path_);
   const struct Closed {
     int fd;

@@ -1,8 +1,6 @@
 #include "input.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 
 #include "failure.h"
 #include "interrupt.h"
+#include "system.h"
 
 namespace stctl {
 namespace {
@@ -24,12 +23,12 @@ struct Descriptor {
 }  // namespace
 
 std::optional<Input> Input::map(const std::string &path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{open_to_read(path)};
   struct stat st = {};
   if (file.fd < 0 || fstat(file.fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return std::nullopt;
   const size_t size = static_cast<size_t>(st.st_size);
-  void *mapping = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (mapping == MAP_FAILED) return std::nullopt;
+  void *mapping = map_file(file.fd, size);
+  if (!mapping) return std::nullopt;
   Input input;
   input.mapping_ = mapping;
   input.data_ = static_cast<const char *>(mapping);
@@ -42,7 +41,7 @@ Input Input::read(const std::string &path) {
   if (!standard) {
     if (std::optional<Input> mapped = map(path)) return std::move(*mapped);
   }
-  const Descriptor file{standard ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{standard ? STDIN_FILENO : open_to_read(path)};
   if (file.fd < 0) throw Failure::of_errno(errno, "read", path);
   Input input;
   std::vector<char> block(1 << 20);
@@ -66,7 +65,7 @@ Input::Input(Input &&other) noexcept
       size_(other.size_) {}
 
 Input::~Input() {
-  if (mapping_) munmap(mapping_, size_);
+  if (mapping_) unmap_file(mapping_, size_);
 }
 
 }  // namespace stctl

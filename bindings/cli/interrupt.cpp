@@ -1,11 +1,11 @@
 #include "interrupt.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "failure.h"
+#include "system.h"
 
 namespace stctl {
 namespace {
@@ -27,17 +27,7 @@ void on_signal(int signal) {
 }  // namespace
 
 void catch_signals() {
-  struct sigaction action = {};
-  action.sa_handler = on_signal;  // without SA_RESTART: a blocked read or write returns EINTR
-  sigemptyset(&action.sa_mask);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    // One that was ignored stays so: `nohup stctl …`, or a shell's background job.
-    struct sigaction old = {};
-    if (sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) {
-      sigaction(signal, &action, nullptr);
-    }
-  }
-  signal(SIGPIPE, SIG_IGN);  // a write answers EPIPE instead
+  handle_signals(on_signal);
 }
 
 int interrupted() {

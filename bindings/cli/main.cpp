@@ -12,6 +12,7 @@
 #include "failure.h"
 #include "interrupt.h"
 #include "json.h"
+#include "system.h"
 
 namespace stctl {
 namespace {
@@ -92,7 +93,7 @@ int run(Session &session, int argc, char **argv) {
 }
 
 int stctl_main(int argc, char **argv) {
-  reserve_standard_descriptors();
+  prepare_standard_descriptors();
   catch_signals();
   Session session;
   try {

@@ -18,18 +18,6 @@ std::vector<std::string> sorted_names(const Shards &shards) {
   return names;
 }
 
-// A file that was rewritten is another one. Nothing at all may be there.
-bool is_same(const struct stat &a, const struct stat &b) {
-  return a.st_ino == b.st_ino && a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
-         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
-}
-
-struct stat look_at(const std::string &path) {
-  struct stat status = {};
-  stat(path.c_str(), &status);
-  return status;
-}
-
 std::vector<std::string> without(const std::vector<std::string> &names, const std::vector<std::string> &others) {
   std::vector<std::string> left;
   std::set_difference(names.begin(), names.end(), others.begin(), others.end(), std::back_inserter(left));
@@ -63,7 +51,7 @@ std::vector<ShardNames::Shard> ShardNames::shards_of(const File &file) {
   std::vector<Shard> shards;
   for (uint32_t i = 0; i < file.file_count(); ++i) {
     const std::string path = file.file_path(i);
-    shards.push_back({path, file.file_name(i), look_at(path)});
+    shards.push_back({path, file.file_name(i), state_of(path)});
   }
   return shards;
 }
@@ -74,8 +62,8 @@ ShardNames::ShardNames(const File &file, const NewNamesOptions &options)
 void ShardNames::compare(const File &file) {
   compared_ = true;
   for (const Shard &shard : before_) {
-    const struct stat now = look_at(shard.path);
-    if (has_shards() && now.st_ino != 0 && !is_same(shard.file, now)) changed_.push_back(shard.name);
+    const FileState now = state_of(shard.path);
+    if (has_shards() && now.exists && now != shard.file) changed_.push_back(shard.name);
   }
   if (!options_.wanted) return;
   const std::vector<std::string> before = sorted_names(before_), after = sorted_names(shards_of(file));

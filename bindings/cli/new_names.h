@@ -2,8 +2,6 @@
 // they get new names: tells which are new, and which are old and until when they stay.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "command_line.h"
 #include "handle.h"
 #include "json.h"
+#include "system.h"
 
 namespace stctl {
 
@@ -34,7 +33,7 @@ class ShardNames {
  private:
   struct Shard {
     std::string path, name;
-    struct stat file;
+    FileState file;
   };
   static std::vector<Shard> shards_of(const File &file);
   bool has_shards() const { return before_.size() > 1; }

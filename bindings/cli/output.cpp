@@ -1,15 +1,14 @@
 #include "output.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "failure.h"
 #include "interrupt.h"
+#include "system.h"
 
 namespace stctl {
 namespace {
@@ -63,21 +62,18 @@ OutputFile::OutputFile(const std::string &path) : Output(-1), path_(path), targe
   struct stat st = {};
   const bool exists = stat(path.c_str(), &st) == 0;
   if (exists && !S_ISREG(st.st_mode)) {
-    fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    fd_ = open_to_write(path);
     if (fd_ < 0) fail(errno);
     return;
   }
-  if (exists) {
-    char real[PATH_MAX];
-    if (realpath(path.c_str(), real)) target_ = real;
-  }
+  if (exists) target_ = real_path(path);
   temporary_ = target_ + "." + std::to_string(getpid()) + ".part";
-  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  fd_ = create_file(temporary_);
   if (fd_ < 0) {
     temporary_.clear();
     fail(errno);
   }
-  if (exists && fchmod(fd_, st.st_mode & 07777) != 0) {
+  if (exists && set_mode(fd_, st.st_mode & 07777) != 0) {
     const int err = errno;  // no destructor runs for what a constructor left
     ::close(fd_);
     unlink(temporary_.c_str());
@@ -93,7 +89,7 @@ OutputFile::~OutputFile() {
 void OutputFile::commit() {
   close();
   if (temporary_.empty()) return;
-  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
+  if (rename_over(temporary_, target_) != 0) fail(errno);
   temporary_.clear();
 }
 
@@ -112,17 +108,9 @@ void say(std::string_view sentence) {
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
-void reserve_standard_descriptors() {
-  int fd = 0;
-  do {
-    fd = open("/dev/null", O_RDONLY);  // takes the lowest that is free
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd > STDERR_FILENO) ::close(fd);
-}
-
 bool same_file(const std::string &a, const std::string &b) {
-  struct stat x = {}, y = {};
-  return stat(a.c_str(), &x) == 0 && stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+  std::error_code none;
+  return std::filesystem::equivalent(a, b, none);
 }
 
 }  // namespace stctl

@@ -67,10 +67,6 @@ class OutputFile : public Output {
 // One line on standard error: "stctl: …". There is nobody to tell if that fails.
 void say(std::string_view sentence);
 
-// Called first: a descriptor 0, 1 or 2 that the shell closed must not become the model's, or
-// output would be written into it. Writing to such a one fails.
-void reserve_standard_descriptors();
-
 // True if both paths name the same existing file.
 bool same_file(const std::string &a, const std::string &b);
 

@@ -23,7 +23,7 @@ void write_stderr(std::string_view text) {
 }  // namespace
 
 Progress::Progress(bool quiet, std::string label, uint64_t total)
-    : shown_(!quiet && isatty(STDERR_FILENO) == 1),
+    : shown_(!quiet && isatty(STDERR_FILENO) != 0),
       label_(std::move(label)),
       total_(total),
       start_(Clock::now()),

@@ -2,14 +2,14 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "system.h"
 
 namespace stctl {
 
 size_t output_columns() {
-  struct winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  if (const size_t wide = terminal_columns(); wide > 0) return wide;
   const char *columns = getenv("COLUMNS");
   const long said = columns ? strtol(columns, nullptr, 10) : 0;
   return said > 0 && said <= 10000 ? static_cast<size_t>(said) : 80;

@@ -1,6 +1,5 @@
 // stctl journal: the bytes of a journal, field by field, and their meaning. It helps after a crash, and to learn the
 // format. It changes nothing and takes no lock.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "../commands.h"
 #include "../failure.h"
 #include "../json.h"
+#include "../system.h"
 #include "../text.h"
 #include "base/hash.h"
 #include "journal/journal_layout.h"
@@ -31,8 +31,7 @@ constexpr uint64_t rows_of_a_field = 4;  // of a longer one, the first
 
 class JournalFile {
  public:
-  explicit JournalFile(const std::string &path)
-      : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)) {
+  explicit JournalFile(const std::string &path) : path_(path), fd_(open_itself(path)) {
     if (fd_ < 0) throw Failure::of_errno(errno, "open", path);
     struct stat s;
     if (fstat(fd_, &s) != 0 || !S_ISREG(s.st_mode)) {
@@ -52,7 +51,7 @@ class JournalFile {
     n = offset < size_ ? std::min(n, size_ - offset) : 0;
     std::vector<std::byte> bytes(n);
     for (size_t got = 0; got < n;) {
-      const ssize_t some = pread(fd_, bytes.data() + got, n - got, static_cast<off_t>(offset + got));
+      const ssize_t some = read_at(fd_, bytes.data() + got, n - got, offset + got);
       if (some < 0 && errno == EINTR) continue;
       if (some < 0) throw Failure::of_errno(errno, "read", path_);
       if (some == 0) return bytes.resize(got), bytes;
@@ -247,8 +246,9 @@ void dump(Session &session, const JournalFile &file, const Field &f) {
 std::vector<std::string> list(const std::filesystem::path &folder) {
   std::vector<std::string> found;
   std::error_code error;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) found.push_back(entry.path());
-  if (error && error != std::errc::no_such_file_or_directory) throw Failure::of_errno(error.value(), "list", folder);
+  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) found.push_back(entry.path().string());
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Failure::of_errno(error.value(), "list", folder.string());
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -259,8 +259,9 @@ std::vector<std::string> journals_of(const std::string &path) {
   std::error_code error;
   const fs::path file = fs::canonical(path, error);
   if (error) throw Failure::of_errno(error.value(), "open", path, error.value() == ENOENT ? ST_E_NO_FILE : ST_E_IO);
-  if (file.parent_path().native().ends_with(st::write::folder_suffix)) return {file};
-  if (!fs::is_directory(file)) return list(file.parent_path() / st::write::journal_folder_name(file.filename()));
+  if (file.parent_path().string().ends_with(st::write::folder_suffix)) return {file.string()};
+  if (!fs::is_directory(file))
+    return list(file.parent_path() / st::write::journal_folder_name(file.filename().string()));
   std::vector<std::string> found;
   for (const std::string &folder : list(file))
     if (folder.ends_with(st::write::folder_suffix))

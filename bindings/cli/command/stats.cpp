@@ -1,7 +1,5 @@
 // stctl stats: what a handle has read, mapped and written, and how much of the
 // file is in memory now.
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -10,6 +8,7 @@
 #include "../interrupt.h"
 #include "../json.h"
 #include "../progress.h"
+#include "../system.h"
 #include "../table.h"
 
 namespace stctl {
@@ -34,7 +33,7 @@ void touch_all(Session &session, const File &file, uint64_t nbytes) {
   const Interruptible guard(file.get());
   Progress progress(session.quiet, "reading", nbytes);
   uint64_t done = 0;
-  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t page = page_size();
   constexpr uint64_t between_looks = 1 << 20;
   for (size_t i = 0; i < file.count(); ++i) {
     const st_tensor tensor = file.view(i);

@@ -1,0 +1,105 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "system.h"
+
+namespace stctl {
+
+void prepare_standard_descriptors() {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDONLY);  // takes the lowest that is free
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
+void handle_signals(void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;  // without SA_RESTART: a blocked read or write returns EINTR
+  sigemptyset(&action.sa_mask);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    // One that was ignored stays so: `nohup stctl …`, or a shell's background job.
+    struct sigaction old = {};
+    if (sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) {
+      sigaction(signal, &action, nullptr);
+    }
+  }
+  signal(SIGPIPE, SIG_IGN);
+}
+
+int open_to_read(const std::string &path) {
+  return open(path.c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+int open_itself(const std::string &path) {
+  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+}
+
+int open_to_write(const std::string &path) {
+  return open(path.c_str(), O_WRONLY | O_CLOEXEC);
+}
+
+int create_file(const std::string &path) {
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
+  return pread(fd, buffer, n, static_cast<off_t>(offset));
+}
+
+void *map_file(int fd, size_t n) {
+  void *mapping = mmap(nullptr, n, PROT_READ, MAP_PRIVATE, fd, 0);
+  return mapping == MAP_FAILED ? nullptr : mapping;
+}
+
+void unmap_file(void *mapping, size_t n) {
+  munmap(mapping, n);
+}
+
+FileState state_of(const std::string &path) {
+  struct stat s;
+  if (stat(path.c_str(), &s) != 0) return {};
+  return {true, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+}
+
+int set_mode(int fd, unsigned mode) {
+  return fchmod(fd, mode);
+}
+
+int rename_over(const std::string &from, const std::string &to) {
+  return rename(from.c_str(), to.c_str());
+}
+
+std::string real_path(const std::string &path) {
+  char real[PATH_MAX];
+  return realpath(path.c_str(), real) ? real : path;
+}
+
+bool make_temporary_folder(std::string *path) {
+  const char *base = getenv("TMPDIR");
+  *path = std::string(base && *base ? base : "/tmp") + "/stctl-XXXXXX";
+  return mkdtemp(path->data()) != nullptr;
+}
+
+void remove_folder(const std::string &path) {
+  rmdir(path.c_str());
+}
+
+size_t page_size() {
+  return static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+size_t terminal_columns() {
+  struct winsize size = {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace stctl

@@ -1,0 +1,50 @@
+// What stctl asks of the system beyond the C library, POSIX in one source and Windows in the other. Answers are those
+// of POSIX calls: below 0, or null, with errno.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace stctl {
+
+// Called first. A descriptor 0, 1 or 2 that the shell closed must not become the model's, or output would be written
+// into it. Writing to such a one fails.
+void prepare_standard_descriptors();
+
+// Interruptions of a person or the system come to `handler`, but for those that were ignored; a write to a reader that
+// left answers EPIPE.
+void handle_signals(void (*handler)(int));
+
+int open_to_read(const std::string &path);
+// Not the file that a link leads to, and without waiting for a pipe's other side.
+int open_itself(const std::string &path);
+int open_to_write(const std::string &path);
+int create_file(const std::string &path);
+ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset);
+void *map_file(int fd, size_t n);
+void unmap_file(void *mapping, size_t n);
+
+// A file that was rewritten is in another state. Nothing at all may be there.
+struct FileState {
+  bool exists = false;
+  uint64_t inode = 0;
+  int64_t size = 0, seconds = 0, nanoseconds = 0;
+  bool operator==(const FileState &) const = default;
+};
+FileState state_of(const std::string &path);
+
+int set_mode(int fd, unsigned mode);
+int rename_over(const std::string &from, const std::string &to);
+// With symbolic links followed; as it was given where that cannot be done.
+std::string real_path(const std::string &path);
+// Of its own, and empty. `path` is what was tried, also if it failed.
+bool make_temporary_folder(std::string *path);
+void remove_folder(const std::string &path);
+
+size_t page_size();
+size_t terminal_columns();  // of standard output; 0 if it is no terminal
+
+}  // namespace stctl

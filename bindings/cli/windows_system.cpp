@@ -1,0 +1,112 @@
+// Paths and arguments are UTF-8, as stctl.manifest says.
+#include <direct.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <io.h>
+#include <process.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+#include "system.h"
+
+namespace stctl {
+namespace {
+
+constexpr int own_bytes = O_BINARY | O_NOINHERIT;
+
+}  // namespace
+
+void prepare_standard_descriptors() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) _setmode(fd, O_BINARY);
+  SetConsoleOutputCP(CP_UTF8);
+}
+
+// The system takes each handler away at its first signal, so the second ends the process.
+void handle_signals(void (*handler)(int)) {
+  for (int number : {SIGINT, SIGTERM, SIGBREAK}) signal(number, handler);
+}
+
+int open_to_read(const std::string &path) {
+  return open(path.c_str(), O_RDONLY | own_bytes);
+}
+
+int open_itself(const std::string &path) {
+  return open_to_read(path);
+}
+
+int open_to_write(const std::string &path) {
+  return open(path.c_str(), O_WRONLY | own_bytes);
+}
+
+int create_file(const std::string &path) {
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | own_bytes, _S_IREAD | _S_IWRITE);
+}
+
+ssize_t read_at(int fd, void *buffer, size_t n, uint64_t offset) {
+  if (_lseeki64(fd, static_cast<int64_t>(offset), SEEK_SET) < 0) return -1;
+  return read(fd, buffer, static_cast<unsigned>(n));
+}
+
+void *map_file(int fd, size_t n) {
+  const HANDLE file = reinterpret_cast<HANDLE>(_get_osfhandle(fd));
+  const HANDLE section = CreateFileMappingW(file, nullptr, PAGE_READONLY, 0, 0, nullptr);
+  if (!section) return nullptr;
+  void *mapping = MapViewOfFile(section, FILE_MAP_READ, 0, 0, n);
+  CloseHandle(section);
+  return mapping;
+}
+
+void unmap_file(void *mapping, size_t) {
+  UnmapViewOfFile(mapping);
+}
+
+FileState state_of(const std::string &path) {
+  struct stat s;
+  if (stat(path.c_str(), &s) != 0) return {};
+  return {true, 0, s.st_size, s.st_mtime, 0};
+}
+
+// Rights are those that the folder gives.
+int set_mode(int, unsigned) {
+  return 0;
+}
+
+int rename_over(const std::string &from, const std::string &to) {
+  if (MoveFileExA(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING)) return 0;
+  errno = GetLastError() == ERROR_FILE_NOT_FOUND ? ENOENT : EACCES;
+  return -1;
+}
+
+std::string real_path(const std::string &path) {
+  return path;
+}
+
+bool make_temporary_folder(std::string *path) {
+  char base[MAX_PATH + 1];
+  const DWORD n = GetTempPathA(sizeof base, base);
+  *path = std::string(base, n < sizeof base ? n : 0) + "stctl-" + std::to_string(_getpid());
+  return _mkdir(path->c_str()) == 0;
+}
+
+void remove_folder(const std::string &path) {
+  _rmdir(path.c_str());
+}
+
+size_t page_size() {
+  SYSTEM_INFO info;
+  GetSystemInfo(&info);
+  return info.dwPageSize;
+}
+
+size_t terminal_columns() {
+  CONSOLE_SCREEN_BUFFER_INFO info;
+  if (!GetConsoleScreenBufferInfo(GetStdHandle(STD_OUTPUT_HANDLE), &info)) return 0;
+  return static_cast<size_t>(info.srWindow.Right - info.srWindow.Left + 1);
+}
+
+}  // namespace stctl
