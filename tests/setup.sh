@@ -6,7 +6,8 @@
 # RIG=no leaves out gcsfuse and the object stores, which take two minutes to build the first time, and torch.
 # FOR=demo is for demo.sh: no more than building libst and stctl takes, with whatever else a build tree has that is there.
 # FOR=dist is for dist.sh: what makes packages, in a virtual environment of its own; it builds nothing. FOR=dist-tests brings
-# bare systems and musl to try them on, too. FOR=emulated brings a compiler for s390x, and qemu.
+# bare systems and musl to try them on, too. FOR=emulated brings a compiler for s390x, and qemu;
+# FOR=windows one for Windows, and wine.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -47,6 +48,8 @@ elif [[ $FOR == dist || $FOR == dist-tests ]]; then
   REQUIREMENTS=("$ROOT/tests/dist/requirements.txt")
 elif [[ $FOR == emulated ]]; then
   PACKAGES=(meson ccache qemu-user-static g++-s390x-linux-gnu)
+elif [[ $FOR == windows ]]; then
+  PACKAGES=(meson ccache g++-mingw-w64-x86-64-posix wine wine64)
 else
   RIG=no
   MESON_OPTIONS=(--buildtype=release)
@@ -101,8 +104,8 @@ fetch_what_tests_need() {
 
 mkdir -p "$BUILD" "$CACHE"
 install_packages
-if [[ $FOR == dist* || $FOR == emulated ]]; then
-  [[ $FOR == emulated ]] || make_venv
+if [[ $FOR == dist* || $FOR == emulated || $FOR == windows ]]; then
+  [[ $FOR != dist* ]] || make_venv
   # shellcheck disable=SC2317
   return 0 2>/dev/null || exit 0
 fi

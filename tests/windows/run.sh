@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# libst and stctl for Windows x64, by mingw-w64 and Meson's wraps, and how they read under wine.
+#   run.sh JUNIT-XML      from tests/run.sh
+set -euo pipefail
+report=$(realpath -m "$1")
+FOR=windows bash "$ROOT/tests/setup.sh"
+bash "$ROOT/core/subprojects/fetch.sh"
+tree=$BUILD/windows/x86_64
+configure "$tree" --cross-file "$ROOT/core/platforms/windows_x86_64.ini" --wrap-mode=forcefallback --buildtype=release \
+  -Ddefault_library=shared -Dtests=true
+build "$tree"
+
+export WINEPREFIX=$BUILD/windows/wine WINEDEBUG=-all WINEDLLOVERRIDES=mscoree,mshtml= ST_TEST_BOUND=small
+trap 'wineserver -k || true' EXIT # its processes outlive the programs
+wineboot --init
+status=0
+run_meson "$tree" || status=$?
+cp "$tree/meson-logs/testlog.junit.xml" "$report.programs"
+run_pytest tests/windows "$report.stctl" || status=$?
+"$PYTHON" - "$report" <<'END'
+import sys, xml.etree.ElementTree as ET
+both = ET.Element("testsuites")
+for part in ("programs", "stctl"):
+    both.extend(ET.parse(f"{sys.argv[1]}.{part}").getroot())
+ET.ElementTree(both).write(sys.argv[1])
+END
+exit "$status"

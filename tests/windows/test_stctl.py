@@ -1,0 +1,105 @@
+"""stctl.exe and libst-2.dll under wine. What stctl prints on Linux of the same files is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TREE = Path(os.environ["BUILD"]) / "windows" / "x86_64"
+DLL = TREE / "capi" / "libst-2.dll"
+NAMES = ("w", "layer.0.bias", "größe €")
+
+
+@pytest.fixture(scope="session")
+def stctl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In a folder as a user has them."""
+    folder = tmp_path_factory.mktemp("programs")
+    shutil.copy(DLL, folder)
+    return Path(shutil.copy(TREE / "bindings" / "cli" / "stctl.exe", folder))
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    data = b"".join(struct.pack("<4f", *range(i, i + 4)) for i in range(len(NAMES)))
+    header: dict[str, object] = {"__metadata__": {"format": "pt", "größe": "€"}}
+    for i, name in enumerate(NAMES):
+        header[name] = {"dtype": "F32", "shape": [2, 2], "data_offsets": [16 * i, 16 * i + 16]}
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    folder = tmp_path / "modèles €"
+    folder.mkdir()
+    for name in ("model.safetensors", "größe €.safetensors"):
+        (folder / name).write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return folder
+
+
+def run(program: list[str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*program, *arguments], cwd=folder, capture_output=True, timeout=120)
+
+
+def wine(stctl: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return run(["/usr/lib/wine/wine64", str(stctl)], folder, *arguments)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "größe €.safetensors"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ls", "FILE"),
+        ("ls", "--json", "FILE", "*"),
+        ("get", "FILE", "w"),
+        ("get", "--json", "FILE", "größe €", "--slice", "1,:"),
+        ("meta", "FILE"),
+        ("verify", "FILE"),
+        ("verify", "--json", "FILE"),
+        ("ls", "none.safetensors"),
+    ],
+    ids=" ".join,
+)
+def test_it_prints_what_it_prints_on_linux(stctl: Path, models: Path, file: str, command: tuple[str, ...]) -> None:
+    arguments = [file if a == "FILE" else a for a in command]
+    here, there = run([os.environ["STCTL"]], models, *arguments), wine(stctl, models, *arguments)
+    for said, right in ((there.stdout, here.stdout), (there.stderr, here.stderr)):
+        assert said.decode().replace("Z:/", "/") == right.decode()  # wine's name of the root
+    assert there.returncode == here.returncode
+
+
+def test_bytes_are_written_to_a_file_as_they_are(stctl: Path, models: Path) -> None:
+    answer = wine(stctl, models, "get", "model.safetensors", "w", "-o", "w.npy")
+    assert answer.returncode == 0, answer.stderr
+    assert (models / "w.npy").read_bytes().endswith(struct.pack("<4f", 0, 1, 2, 3))
+    assert sorted(p.name for p in models.iterdir()) == ["größe €.safetensors", "model.safetensors", "w.npy"]
+
+
+@pytest.mark.parametrize("command", [("rm", "w"), ("mv", "w", "v"), ("meta", "a=b"), ("compact",)], ids=" ".join)
+def test_changes_are_refused(stctl: Path, models: Path, command: tuple[str, ...]) -> None:
+    file = models / "model.safetensors"
+    before = file.read_bytes()
+    name, *rest = command
+    answer = wine(stctl, models, name, file.name, *rest)
+    assert b"only reads on Windows" in answer.stderr and b"ST_E_UNSUPPORTED" in answer.stderr
+    assert answer.returncode != 0
+    assert file.read_bytes() == before
+    assert len(list(models.iterdir())) == 2
+
+
+def objdump() -> str:
+    return subprocess.run(["x86_64-w64-mingw32-objdump", "-p", DLL], check=True, capture_output=True, text=True).stdout
+
+
+def test_the_dll_exports_the_names_of_the_map_and_no_others() -> None:
+    wanted = re.findall(r"^ +(st_\w+);", (ROOT / "capi" / "st.map").read_text(), re.MULTILINE)
+    table = objdump().split("[Ordinal/Name Pointer] Table")[1].split("\n\n")[0]
+    assert sorted(re.findall(r"\s(\w+)$", table, re.MULTILINE)) == sorted(wanted)
+
+
+def test_the_dll_needs_nothing_but_the_system() -> None:
+    assert set(re.findall(r"DLL Name: (\S+)", objdump())) <= {"KERNEL32.dll", "msvcrt.dll", "ntdll.dll", "bcrypt.dll"}
