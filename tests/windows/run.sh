@@ -10,7 +10,7 @@ configure "$tree" --cross-file "$ROOT/core/platforms/windows_x86_64.ini" --wrap-
   -Ddefault_library=shared -Dtests=true
 build "$tree"
 
-export WINEPREFIX=$BUILD/windows/wine WINEDEBUG=-all WINEDLLOVERRIDES=mscoree,mshtml= ST_TEST_BOUND=small
+export LC_ALL=C.UTF-8 WINEPREFIX=$BUILD/windows/wine WINEDEBUG=-all WINEDLLOVERRIDES=mscoree,mshtml= ST_TEST_BOUND=small
 trap 'wineserver -k || true' EXIT # its processes outlive the programs
 wineboot --init
 status=0
