@@ -8,9 +8,8 @@
 
 namespace st::os {
 
-std::vector<OptionalCall> optional_calls(Env &) {
-  return {{"POSIX rename and removal", "a file that is open is put aside when it is replaced or removed",
-           has_posix_semantics()}};
+std::vector<OptionalCall> optional_calls(Env &env) {
+  return {{"changes of files", "libst only reads", env.why_read_only().empty()}};
 }
 
 std::string platform(Env &) {

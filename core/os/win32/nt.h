@@ -71,7 +71,4 @@ struct Opening {
 // `root` null: `name` is an nt_path. Else a name in that folder, or "" for the folder itself. A handle, or -errno.
 int open_at(HANDLE root, const std::wstring &name, const Opening &how, HANDLE *out);
 
-// Does the system remove and replace open files as POSIX has it (Windows 10 1709, on NTFS)? Known by what it answered.
-bool has_posix_semantics();
-
 }  // namespace st::os

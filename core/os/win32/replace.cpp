@@ -21,6 +21,11 @@ constexpr LONGLONG time_of_removed = 119651168960000000;  // 1980-02-29 03:34:56
 
 std::atomic<bool> lacks_posix{false};
 
+// Does the system remove and replace open files as POSIX has it (Windows 10 1709, on NTFS)? Known by what it answered.
+bool has_posix_semantics() {
+  return !lacks_posix.load(std::memory_order_relaxed);
+}
+
 int set_information(HANDLE handle, void *what, size_t n, int kind) {
   IO_STATUS_BLOCK done;
   return of_status(
@@ -153,10 +158,6 @@ int remove_by_name_aside(HANDLE handle, HANDLE dir, const std::wstring &name, bo
 }
 
 }  // namespace
-
-bool has_posix_semantics() {
-  return !lacks_posix.load(std::memory_order_relaxed);
-}
 
 bool is_aside(std::wstring_view name) {
   return name.starts_with(gone_prefix);

@@ -468,7 +468,7 @@ int list_names(HANDLE dir, std::vector<std::wstring> *out) {
   }
 }
 
-Env &Env::posix() {
+Env &Env::posix() {  // the system's, which speaks the words of POSIX
   static Win32Env env;
   return env;
 }
