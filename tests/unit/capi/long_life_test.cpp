@@ -158,7 +158,7 @@ TEST_F(CapiLongLife, AViewStaysUntilItIsReleased) {
   st_tensor view = {}, name = {};
   ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &view));
   for (int i = 0; i < 20; ++i) ASSERT_ST(ST_OK, put(file, "a", i % 2 ? one : other));
-  EXPECT_TRUE(same_bytes({static_cast<const char *>(view.data), view.nbytes}, pattern(size, 1)));
+  EXPECT_TRUE(same_bytes({static_cast<const char *>(view.data), static_cast<size_t>(view.nbytes)}, pattern(size, 1)));
   ASSERT_ST(ST_OK, st_describe(file, "a", 1, &name));
   ASSERT_ST(ST_OK, put(file, "a", other));
   EXPECT_STREQ(name.name, "a");
@@ -189,7 +189,7 @@ TEST_F(CapiLongLife, RefreshingWithoutAMappingKeepsNoSecondCopy) {
     ASSERT_ST(ST_OK, st_update(writer, "a", ST_NTS, &value));
     ASSERT_ST(ST_OK, st_refresh(file));
     ASSERT_ST(ST_OK, st_get(file, "a", ST_NTS, &now));
-    EXPECT_TRUE(same_bytes({static_cast<const char *>(now.data), now.nbytes}, fresh));
+    EXPECT_TRUE(same_bytes({static_cast<const char *>(now.data), static_cast<size_t>(now.nbytes)}, fresh));
     // What was given out and not released is where it was, and shows the new bytes.
     EXPECT_TRUE(released || first.data == now.data);
     st_close(writer);

@@ -94,9 +94,10 @@ class Scene {
   std::unique_ptr<AnyTransaction> begin(TransactionOptions options = {}) const {
     return std::move(handle->begin(std::move(options)).value());
   }
-  NewBytes value(const void *bytes) const { return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes, n}; }
+  NewBytes value(const void *bytes) const { return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes, n}; }
 
   const size_t n;
+  const uint64_t shape = n;
   const bool shards;
   const read::MapMode map;
   TempDir dir;
