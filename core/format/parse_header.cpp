@@ -390,6 +390,10 @@ Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t
 
 namespace {
 
+// simdjson takes memory when it is first used, where no exception may pass: it does so when libst is loaded, so that a
+// first call without memory answers ST_E_NOMEM.
+[[maybe_unused]] const std::string &chosen = simdjson::get_active_implementation()->name();
+
 Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_seed) {
   if (!simdjson::validate_utf8(json, json_bytes)) return json_failure(simdjson::UTF8_ERROR, "");
   IndexBuilder builder(hash_seed, json_bytes);

@@ -6,10 +6,10 @@
 //
 //   crash_enumeration           the bound for CI; see bound.h for a larger one
 //   crash_enumeration --full    the campaign
-#include <cinttypes>
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <cstdio>
 #include <random>
 #include <unordered_set>

@@ -277,27 +277,28 @@ class CapiReadsBesidePublishes : public CapiLongLife {
   }
   void read_and_change(st_file *file, size_t reads) {
     constexpr size_t readers = 3;
-    std::atomic<size_t> at_work = readers;
+    std::atomic<size_t> at_work = readers, changes = 0;
+    std::atomic<bool> ended = false;
     std::vector<std::string> wrong(readers);
     std::shared_mutex released;
     std::vector<std::thread> threads;
     for (size_t r = 0; r < readers; ++r)
       threads.emplace_back([&, r] {
         std::vector<std::byte> room;
-        for (size_t i = r; i < reads && wrong[r].empty(); i += readers) {
+        for (size_t i = r; (i < reads || (changes <= reads / 1000 && !ended)) && wrong[r].empty(); i += readers) {
           const char *name = i % 2 ? "a" : i % 4 ? "b" : "d";
           wrong[r] = i % 5 ? read_by_pin(file, name, room) : read_by_handle(file, name, room, released);
         }
         --at_work;
       });
     std::string failed;
-    size_t changes = 0;
     for (; at_work > 0 && failed.empty(); ++changes) {
       if (change(file, changes) != ST_OK) failed = st_last_error();
       if (changes % 32 != 0) continue;
       const std::unique_lock alone(released);
       st_release(file);
     }
+    ended = true;
     for (std::thread &t : threads) t.join();
     EXPECT_EQ(failed, "");
     for (const std::string &w : wrong) EXPECT_EQ(w, "");

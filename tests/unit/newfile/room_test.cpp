@@ -3,6 +3,8 @@
 #include <linux/fiemap.h>
 #include <sys/stat.h>
 
+#include <cstdint>
+
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "journal/identity.h"
