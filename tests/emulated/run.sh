@@ -28,7 +28,7 @@ on s390x "-HostileHeader.*:TwoReaders.*:SpellHeader.RefusesOneThatIsLongerThanTh
   "${bytes[@]}" -- "${bytes[@]/#/tests/unit/}"
 
 units=(base format os read newfile journal file shards delta engine capi capi_memory)
-crashes=(failing_calls save_crash layout_crash delta_crash shards_crash journal_gone)
+crashes=(crash_enumeration failing_calls save_crash layout_crash delta_crash shards_crash journal_gone second_writer cluster)
 on i686 "*" "${units[@]/#/unit_}" "lifecycle in C99" "${crashes[@]//_/ }" -- \
   "${units[@]/#/tests/unit/unit_}" tests/c/lifecycle "${crashes[@]/#/tests/crash/}"
 
