@@ -173,6 +173,10 @@ inline void describe(const store::Place &place, const std::byte *data, st_tensor
 }
 // Its bytes too.
 Result<void> describe_with_view(const store::Place &place, st_tensor *out);
+// Whether so many bytes can be in the memory of this machine.
+inline bool has_addresses(uint64_t nbytes) {
+  return static_cast<size_t>(nbytes) == nbytes;
+}
 Result<store::NewBytes> translate(const st_tensor *value);
 Result<write::SaveOptions> translate(const st_save_options *given);
 Result<store::TransactionOptions> translate(const char *call, const st_txn_options &options);

@@ -117,7 +117,7 @@ st_status st_mapping_keep(st_file *file, st_mapping **out, const void **data, si
     ST_TRY(auto content, state.snapshot()->content_here());
     if (!content->mapping())
       return fail(Status::unsupported, "this file is not mapped (", content->reason(), "); keep the handle");
-    auto kept = std::make_unique<st_mapping>(content->mapping());
+    std::unique_ptr<st_mapping> kept(new st_mapping{content->mapping()});
     if (data) *data = kept->mapping->data();
     if (size) *size = kept->mapping->size();
     *out = kept.release();

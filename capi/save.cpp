@@ -44,6 +44,8 @@ Result<write::NewTensor> translate(const st_tensor &t, bool with_data) {
   if (!is_dtype(t.dtype)) return refuse(Status::dtype, "has dtype ", t.dtype, ", which is none");
   if (with_data && t.nbytes > 0 && !t.data)
     return refuse(Status::invalid_argument, "has ", t.nbytes, " bytes but no data");
+  if (with_data && !has_addresses(t.nbytes))
+    return refuse(Status::invalid_argument, "has ", t.nbytes, " bytes in memory, more than this machine has addresses");
   write::NewTensor tensor{std::string(name), static_cast<Dtype>(t.dtype), {}, t.nbytes, with_data ? t.data : nullptr};
   if (t.rank > 0) tensor.shape.assign(t.shape, t.shape + t.rank);
   return tensor;
@@ -113,6 +115,9 @@ st_status st_writer_write(st_writer *writer, const char *name, size_t name_len, 
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_writer_write", name));
     if (nbytes > 0) ST_TRY(require("st_writer_write", data));
+    if (!has_addresses(nbytes))
+      return fail(Status::invalid_argument, "st_writer_write was given ", nbytes,
+                  " bytes, more than this machine has addresses");
     ST_TRY(auto going, going_on("st_writer_write", writer));
     return going->add(name_of(name, name_len), data, nbytes);
   });

@@ -35,6 +35,9 @@ Result<store::NewBytes> translate(const st_tensor *value) {
     return fail(Status::invalid_argument, "the new value has rank ", value->rank, " but no shape");
   if (value->nbytes > 0 && !value->data)
     return fail(Status::invalid_argument, "the new value has ", value->nbytes, " bytes but no data");
+  if (!has_addresses(value->nbytes))
+    return fail(Status::invalid_argument, "the new value has ", value->nbytes,
+                " bytes, more than this machine has addresses");
   return store::NewBytes{value->dtype, {value->shape, value->rank}, value->data, value->nbytes};
 }
 

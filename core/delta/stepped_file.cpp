@@ -1,6 +1,8 @@
 #include "delta/stepped_file.h"
 
+#include <cstdint>
 #include <cstring>
+#include <new>
 
 #include "base/round.h"
 
@@ -24,6 +26,7 @@ Result<std::unique_ptr<SteppedFile>> SteppedFile::make(os::Env &env, const Model
   ST_TRY(pad_header(&header, data));
 
   auto made = std::make_unique<SteppedFile>();
+  if (data + end > PTRDIFF_MAX) throw std::bad_alloc();
   made->bytes_ = std::make_unique_for_overwrite<std::byte[]>(data + end);
   std::memcpy(made->bytes_.get(), header.data(), data);
   for (size_t i = 0; i < stepped.size(); ++i) {

@@ -156,7 +156,7 @@ std::span<const std::byte> StepWriter::steps_of(uint64_t number, std::span<const
     store_u32le(out_.get() + 12 + sizeof(uint32_t) * c, static_cast<uint32_t>(size));
     n += size;
   }
-  return {out_.get(), n};
+  return {out_.get(), static_cast<size_t>(n)};
 }
 
 StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read)

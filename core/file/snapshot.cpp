@@ -38,7 +38,7 @@ Result<std::optional<ReadHeader>> scan(const os::File &file, const HugeBuffer &b
     done += take;
     const uint64_t have = kept + take;
     std::memset(buffer.get() + have, 0, header_padding);  // which the scanner may look at
-    const auto taken = scanner.take({buffer.get(), have}, done == n);
+    const auto taken = scanner.take({buffer.get(), static_cast<size_t>(have)}, done == n);
     if (!taken) return std::nullopt;
     kept = have - *taken;
     std::memmove(buffer.get(), buffer.get() + *taken, kept);

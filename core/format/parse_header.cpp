@@ -390,10 +390,14 @@ Result<uint64_t> parse_header_length(std::span<const char> first_bytes, uint64_t
 
 namespace {
 
+// simdjson takes memory when it is first used, where no exception may pass: it does so when libst is loaded, so that a
+// first call without memory answers ST_E_NOMEM.
+[[maybe_unused]] const std::string &chosen = simdjson::get_active_implementation()->name();
+
 Result<Index> parse_index(const char *json, uint64_t json_bytes, uint64_t hash_seed) {
   if (!simdjson::validate_utf8(json, json_bytes)) return json_failure(simdjson::UTF8_ERROR, "");
   IndexBuilder builder(hash_seed, json_bytes);
-  if (scan_header({json, json_bytes}, builder)) return builder.finish();
+  if (scan_header({json, static_cast<size_t>(json_bytes)}, builder)) return builder.finish();
   od::parser parser;
   od::document document;
   if (auto code = parser.iterate(json, json_bytes, json_bytes + header_padding).get(document))

@@ -206,7 +206,7 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
     uint64_t from = 0;
     for (uint32_t hash : table) {
       const uint64_t piece = std::min(n - from, sector_bytes - (at + from) % sector_bytes);
-      const bool is_hashed = hash_sector({now.get() + from, piece}) == hash;
+      const bool is_hashed = hash_sector({now.get() + from, static_cast<size_t>(piece)}) == hash;
       const bool is_payload = std::memcmp(now.get() + from, payload.get() + from, piece) == 0;
       const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
       touched_ |= is_new && !is_old;
@@ -248,7 +248,7 @@ Result<Verdict> Replay::judge_torn() {
       ST_TRY(data_.read(buffers.now.get(), n, at));
       bytes.add(buffers.now.get(), n);
       buffers.table.clear();
-      hash_sectors(at, {buffers.now.get(), n}, &buffers.table);
+      hash_sectors(at, {buffers.now.get(), static_cast<size_t>(n)}, &buffers.table);
       table.add(buffers.table.data(), buffers.table.size() * sizeof(uint32_t));
       at += n;
     }

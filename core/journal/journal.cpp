@@ -205,7 +205,7 @@ Result<SectorTable> Journal::note_sectors(uint64_t offset, uint64_t length, Sour
     const uint64_t n = up_to_sector(offset + done, write_chunk_bytes, length - done);
     ST_TRY(auto bytes, source(done, n));
     hashes.clear();
-    hash_sectors(offset + done, {bytes, n}, &hashes);
+    hash_sectors(offset + done, {bytes, static_cast<size_t>(n)}, &hashes);
     hasher.add(hashes.data(), hashes.size() * sizeof(uint32_t));
     ST_TRY(append_bytes(hashes.data(), hashes.size() * sizeof(uint32_t)));
     done += n;
@@ -264,7 +264,7 @@ Result<bool> Journal::was_noted(const SectorTable &table, const os::File &file, 
     const uint64_t take = up_to_sector(table.noted_for + done, write_chunk_bytes, n - done);
     ST_TRY(go_on(done));
     ST_TRY(file.read(buffer.get(), take, offset + done));
-    auto same = was_noted(table, done, {buffer.get(), take}, hashes.data());
+    auto same = was_noted(table, done, {buffer.get(), static_cast<size_t>(take)}, hashes.data());
     if (!same || !*same) return same;
     done += take;
   }

@@ -62,7 +62,8 @@ Result<void> write_borrowed(const os::File &data, const Journal &journal, const 
                             const ChunkBuffer &buffer) {
   const auto *from = static_cast<const std::byte *>(piece.bytes) + done;
   ST_TRY(take(data.env(), from, n, buffer.bytes.get()));
-  ST_TRY(auto same, journal.was_noted(piece.table, done, {buffer.bytes.get(), n}, buffer.hashes.get()));
+  ST_TRY(auto same,
+         journal.was_noted(piece.table, done, {buffer.bytes.get(), static_cast<size_t>(n)}, buffer.hashes.get()));
   if (!same) return fail(Status::invalid_argument, "the new bytes changed between staging and commit");
   return data.write(buffer.bytes.get(), n, piece.offset + done);
 }

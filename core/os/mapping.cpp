@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <vector>
 
 #include "base/round.h"
@@ -10,14 +11,16 @@
 
 namespace st::os {
 
-Result<Mapping> Mapping::of_file(const File &file, size_t size, MapKind kind) {
+Result<Mapping> Mapping::of_file(const File &file, uint64_t nbytes, MapKind kind) {
   Mapping m;
   void *address = nullptr;
   // What may be written is seldom all written: no room is reserved for it.
   const bool writable = kind == MapKind::copy_on_write;
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   const int flags = kind == MapKind::shared ? MAP_SHARED : writable ? MAP_PRIVATE | MAP_NORESERVE : MAP_PRIVATE;
-  if (const int r = file.env().mmap(size, protection, flags, file.fd(), &address); r < 0)
+  const auto size = static_cast<size_t>(nbytes);
+  if (const int r = nbytes > PTRDIFF_MAX ? -ENOMEM : file.env().mmap(size, protection, flags, file.fd(), &address);
+      r < 0)
     return Failure(file.error(-r, kind == MapKind::shared ? "map (shared)"
                                   : writable              ? "map (copy-on-write)"
                                                           : "map (private)"));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/error.h"
@@ -15,7 +16,8 @@ enum class MapKind { shared, private_copy, copy_on_write };
 class Mapping {
  public:
   Mapping() = default;
-  static Result<Mapping> of_file(const File &file, size_t size, MapKind kind);
+  // ENOMEM also if this machine has no addresses for so many bytes.
+  static Result<Mapping> of_file(const File &file, uint64_t nbytes, MapKind kind);
   ~Mapping();
   Mapping(Mapping &&other) noexcept { swap(other); }
   Mapping &operator=(Mapping &&other) noexcept {

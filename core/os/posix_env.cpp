@@ -34,12 +34,19 @@ struct XfsGeometry {
   uint8_t uuid[16];
   uint32_t of_stripes_and_sectors[7];
 };
-static_assert(sizeof(XfsGeometry) == 112);
+static_assert(sizeof(XfsGeometry) == (alignof(XfsGeometry) == 8 ? 112 : 108));  // x86 of 32 bits aligns 64 bits by 4
 constexpr unsigned long get_xfs_geometry = _IOR('X', 100, XfsGeometry);
 
 template <class R>
 R answer(R r) {
   return r < 0 ? static_cast<R>(-errno) : r;
+}
+
+struct timespec time_of(const struct statx_timestamp &t) {
+  struct timespec out = {};
+  out.tv_sec = static_cast<time_t>(t.tv_sec);
+  out.tv_nsec = static_cast<long>(t.tv_nsec);
+  return out;
 }
 
 class PosixEnv final : public Env {
@@ -100,9 +107,9 @@ class PosixEnv final : public Env {
     out->st_size = static_cast<off_t>(x.stx_size);
     out->st_blksize = static_cast<blksize_t>(x.stx_blksize);
     out->st_blocks = static_cast<blkcnt_t>(x.stx_blocks);
-    out->st_atim = {x.stx_atime.tv_sec, x.stx_atime.tv_nsec};
-    out->st_mtim = {x.stx_mtime.tv_sec, x.stx_mtime.tv_nsec};
-    out->st_ctim = {x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec};
+    out->st_atim = time_of(x.stx_atime);
+    out->st_mtim = time_of(x.stx_mtime);
+    out->st_ctim = time_of(x.stx_ctime);
     return 0;
   }
   int fstatat(int dir, const char *path, struct stat *out, int flags) override {

@@ -63,7 +63,7 @@ Result<Mapped> map_or_fall_back(const os::File &file, uint64_t size, MapMode wan
   }
   for (uint32_t fallbacks = 0;; ++fallbacks) {
     if (mode == MapMode::none) return Mapped{{}, mode, std::move(reason), fallbacks};
-    auto mapping = os::Mapping::of_file(file, static_cast<size_t>(size), kind_of(mode));
+    auto mapping = os::Mapping::of_file(file, size, kind_of(mode));
     if (mapping) return Mapped{std::move(*mapping), mode, std::move(reason), fallbacks};
     if (!mapping_refused(mapping.error().os_errno)) return Failure(std::move(mapping.error()));
     reason = mapping.error().message;

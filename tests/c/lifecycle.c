@@ -294,7 +294,8 @@ static void memory(const char *path) {
 /* The bytes of a file, where the system has no file of them. */
 static int read_source(void *user, const st_source_range *ranges, size_t n) {
   size_t i;
-  for (i = 0; i < n; ++i) memcpy(ranges[i].dst, (const unsigned char *)user + ranges[i].offset, ranges[i].nbytes);
+  for (i = 0; i < n; ++i)
+    memcpy(ranges[i].dst, (const unsigned char *)user + ranges[i].offset, (size_t)ranges[i].nbytes);
   return 0;
 }
 

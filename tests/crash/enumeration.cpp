@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <cstdio>
 #include <random>
 #include <unordered_set>
@@ -137,8 +138,8 @@ class CrashEnumeration : public ::testing::TestWithParam<Patches> {
  protected:
   // Tells what was tried.
   void tell(const char *what, const Enumerator &e) const {
-    std::printf("%s, %s: %lu points, %lu distinct disks, %lu clones\n", what, journals.name(), e.points, e.distinct,
-                journals.clones);
+    std::printf("%s, %s: %" PRIu64 " points, %" PRIu64 " distinct disks, %" PRIu64 " clones\n", what, journals.name(),
+                e.points, e.distinct, journals.clones);
     EXPECT_EQ(journals.clones > 0, journals.undo());
   }
   Journals journals{GetParam()};

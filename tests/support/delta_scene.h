@@ -168,8 +168,10 @@ inline Holdings seen_through(os::Env &env, const std::string &path, const std::v
     const TensorView t = place.tensor();
     EXPECT_EQ(catalogue.find(t.name).value().global, i);
     const auto *bytes = reinterpret_cast<const char *>(place.member->view(*place.snapshot, place.index).value());
-    h.tensors.push_back(
-        {std::string(t.name), t.dtype, {t.shape.begin(), t.shape.end()}, {bytes ? bytes : "", t.nbytes}});
+    h.tensors.push_back({std::string(t.name),
+                         t.dtype,
+                         {t.shape.begin(), t.shape.end()},
+                         {bytes ? bytes : "", static_cast<size_t>(t.nbytes)}});
   }
   for (size_t i = 0; i < catalogue.metadata_size(); ++i) {
     const auto [key, value] = catalogue.metadata_at(i);

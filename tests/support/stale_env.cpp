@@ -148,7 +148,7 @@ ssize_t StaleEnv::pwrite(int fd, const void *buffer, size_t n, uint64_t offset) 
     if (auto found = pages_.find({file, number}); found != pages_.end()) {
       auto &[bytes, length] = found->second;
       std::memcpy(bytes.data() + skip, static_cast<const char *>(buffer) + (at - offset), take);
-      length = std::max(length, skip + take);
+      length = std::max(length, static_cast<size_t>(skip) + take);
     }
     at += take;
   }

@@ -54,7 +54,7 @@ class StoreScene : public CrashScene {
     const size_t i = s.header.index.find(name).value();
     auto view = c.view(s, i);
     EXPECT_TRUE(is_ok(view));
-    return {reinterpret_cast<const char *>(*view), s.header.index.at(i).nbytes};
+    return {reinterpret_cast<const char *>(*view), static_cast<size_t>(s.header.index.at(i).nbytes)};
   }
 
   const std::string new_a = pattern(4000, 71), new_b = pattern(10007, 72), new_c = pattern(3000, 73);

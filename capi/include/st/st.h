@@ -891,7 +891,8 @@ st_status st_snapshot(st_file *file, st_file **out);
  * kept; a handle that it uses has a mapping of the child's own.
  * ST_E_UNSUPPORTED: nothing is mapped (ST_MAP_NONE, st_open_memory), or `file`
  * is of several files. Any thread. */
-st_status st_mapping_keep(st_file *file, st_mapping **out, const void **data, size_t *size);
+st_status st_mapping_keep(st_file *file, st_mapping **out, const void **data,
+                          size_t *size);
 
 /* Unmap it, once all that share it are gone: views in it are dead. NULL is
  * fine. Any thread. */

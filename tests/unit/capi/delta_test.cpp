@@ -84,7 +84,7 @@ TEST_F(CapiDelta, OverlayIsAHandleLikeAnyOther) {
   ASSERT_ST(ST_OK, st_get_at(file, 2, &t));
   EXPECT_EQ(std::string_view(t.name, t.name_len), tensors[2].name);
   EXPECT_EQ(t.shard, 0u);
-  EXPECT_TRUE(same_bytes({static_cast<const char *>(t.data), t.nbytes}, tensors[2].bytes));
+  EXPECT_TRUE(same_bytes({static_cast<const char *>(t.data), static_cast<size_t>(t.nbytes)}, tensors[2].bytes));
   EXPECT_ST(ST_E_OUT_OF_RANGE, st_get_at(file, 3, &t));
   const char *value = nullptr;
   size_t length = 0;

@@ -63,8 +63,42 @@ TEST_F(CapiLargeFile, ATensorWithoutEnoughAddressesIsRefused) {
     ASSERT_ST(ST_OK, st_file_io_info(file, &io));
     EXPECT_EQ(io.map == ST_MAP_NONE, !has_addresses) << io.map;
     EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
+    size_t a = 0;
+    ASSERT_ST(ST_OK, st_find(file, "a", ST_NTS, &a));
+    EXPECT_ST(ST_OK, st_prefetch(file, &a, 1, nullptr));
+    EXPECT_ST(ST_OK, st_load(file, &a, 1, nullptr));
+    EXPECT_EQ(seen(file, "a"), tensors[0].bytes);
     st_close(file);
   }
+}
+
+// Nobody can have so many bytes in memory there: the number is wrong, and no smaller one is taken for it.
+TEST_F(CapiLargeFile, ACallersBytesBeyondAllAddressesAreRefused) {
+  if (has_addresses) GTEST_SKIP() << "this machine has addresses for them";
+  st_file *file = open();
+  size_t wide = 0;
+  ASSERT_ST(ST_OK, st_find(file, "wide", ST_NTS, &wide));
+  EXPECT_ST(ST_E_NOMEM, st_load(file, &wide, 1, nullptr));
+  st_tensor t = value(0, new_a);
+  t.name = "wide";
+  t.name_len = ST_NTS;
+  t.shape = &wide_bytes;
+  t.nbytes = wide_bytes;
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_update(file, "wide", ST_NTS, &t));
+  st_txn *txn = nullptr;
+  ASSERT_ST(ST_OK, st_txn_begin(file, nullptr, &txn));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_update(txn, "wide", ST_NTS, &t));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_txn_put(txn, "x", ST_NTS, &t));
+  st_txn_free(txn);
+  st_close(file);
+
+  const std::string to = dir / "to.safetensors";
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_save(to.c_str(), &t, 1, nullptr, 0, nullptr));
+  st_writer *writer = nullptr;
+  ASSERT_ST(ST_OK, st_writer_open(to.c_str(), &t, 1, nullptr, 0, nullptr, &writer));
+  EXPECT_ST(ST_E_INVALID_ARGUMENT, st_writer_write(writer, "wide", ST_NTS, t.data, wide_bytes));
+  st_writer_free(writer);
+  EXPECT_FALSE(std::filesystem::exists(to));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class CapiNames : public CapiScene, public ::testing::WithParamInterface<Given> 
   std::string seen_as_given(st_file *file) const {
     st_tensor t = {};
     EXPECT_ST(ST_OK, st_get(file, given.name.data(), given.name.size(), &t));
-    return {static_cast<const char *>(t.data), t.nbytes};
+    return {static_cast<const char *>(t.data), static_cast<size_t>(t.nbytes)};
   }
   // A value that is called as the parameter says.
   st_tensor tensor(const std::string &bytes) {
@@ -69,7 +69,7 @@ class CapiNames : public CapiScene, public ::testing::WithParamInterface<Given> 
     EXPECT_EQ(names(file), std::vector{given.name});
     st_tensor t = {};
     ASSERT_ST(ST_OK, st_get_at(file, 0, &t));
-    EXPECT_TRUE(same_bytes({static_cast<const char *>(t.data), t.nbytes}, bytes));
+    EXPECT_TRUE(same_bytes({static_cast<const char *>(t.data), static_cast<size_t>(t.nbytes)}, bytes));
     const char *key = nullptr, *value = nullptr;
     size_t key_length = 0, value_length = 0;
     ASSERT_ST(ST_OK, st_metadata_at(file, 0, &key, &key_length, &value, &value_length));
@@ -115,7 +115,7 @@ TEST_P(CapiNames, AreRead) {
   st_tensor t = {};
   expect(st_get(file, given.bytes, given.length, &t), "st_get");
   if (is_there()) {
-    EXPECT_TRUE(same_bytes({static_cast<const char *>(t.data), t.nbytes}, wanted().bytes));
+    EXPECT_TRUE(same_bytes({static_cast<const char *>(t.data), static_cast<size_t>(t.nbytes)}, wanted().bytes));
   }
   const st_range but_two = {2, INT64_MAX, 1};
   std::string room(100, '?');

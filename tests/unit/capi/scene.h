@@ -37,7 +37,7 @@ class CapiScene : public ::testing::Test {
   static std::string seen(st_file *file, const char *name) {
     st_tensor t = {};
     EXPECT_ST(ST_OK, st_get(file, name, ST_NTS, &t));
-    return {static_cast<const char *>(t.data), t.nbytes};
+    return {static_cast<const char *>(t.data), static_cast<size_t>(t.nbytes)};
   }
   std::string with(size_t at, const std::string &bytes) const {
     std::string out = old;

@@ -13,6 +13,7 @@ using namespace testing;
 
 // The layout is the ABI. A change here is a new soname.
 TEST(CapiStructs, LieAsTheyAlwaysLay) {
+  if (sizeof(void *) == 4) GTEST_SKIP() << "these are the places of fields where pointers have 64 bits";
   EXPECT_EQ(sizeof(st_tensor), 80u);
   EXPECT_EQ(offsetof(st_tensor, dtype), 16u);
   EXPECT_EQ(offsetof(st_tensor, shape), 24u);
@@ -325,19 +326,19 @@ TEST_F(CapiOptions, UnknownFlagsAndValuesAreRefused) {
 
 // A program that was built when structs were shorter. (None is released yet: these are the sizes of some day.)
 TEST_F(CapiOptions, OfTheFirstReleaseStillWork) {
-  struct {
+  struct First {
     uint32_t struct_size, flags, map;
     int32_t lock_timeout_ms;
     const void *callbacks[4];
     unsigned char behind[64];
-  } first = {48, 0, ST_MAP_PRIVATE, ST_TIMEOUT_NONE, {}, {}};
+  } first = {offsetof(First, behind), 0, ST_MAP_PRIVATE, ST_TIMEOUT_NONE, {}, {}};
   std::memset(first.behind, 0xAB, sizeof first.behind);
   st_file *file = nullptr;
   ASSERT_ST(ST_OK, st_open(path.c_str(), reinterpret_cast<const st_open_options *>(&first), &file));
   alignas(8) unsigned char info[512], stats[256];
   std::memset(info, 0xAB, sizeof info);
   std::memset(stats, 0xAB, sizeof stats);
-  const uint32_t info_size = 360, stats_size = 96;
+  const uint32_t info_size = offsetof(st_io_info, prefetch), stats_size = offsetof(st_stats, read_requests);
   std::memcpy(info, &info_size, sizeof info_size);
   std::memcpy(stats, &stats_size, sizeof stats_size);
   ASSERT_ST(ST_OK, st_file_io_info(file, reinterpret_cast<st_io_info *>(info)));

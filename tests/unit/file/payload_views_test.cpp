@@ -94,9 +94,10 @@ class Scene {
   std::unique_ptr<AnyTransaction> begin(TransactionOptions options = {}) const {
     return std::move(handle->begin(std::move(options)).value());
   }
-  NewBytes value(const void *bytes) const { return {static_cast<uint32_t>(Dtype::U8), {&n, 1}, bytes, n}; }
+  NewBytes value(const void *bytes) const { return {static_cast<uint32_t>(Dtype::U8), {&shape, 1}, bytes, n}; }
 
-  const uint64_t n;
+  const size_t n;
+  const uint64_t shape = n;
   const bool shards;
   const read::MapMode map;
   TempDir dir;
@@ -108,7 +109,7 @@ class Scene {
 enum class From { handle, other_handle, plain_mapping };
 
 struct Way {
-  uint64_t n;
+  size_t n;
   bool shards;
   const char *journal;
   read::MapMode map;
@@ -116,9 +117,9 @@ struct Way {
 };
 
 std::vector<Way> all_ways() {
-  constexpr uint64_t large = uint64_t{4} << 20;  // several chunks, and slow
+  constexpr size_t large = size_t{4} << 20;  // several chunks, and slow
   std::vector<Way> ways;
-  for (const uint64_t n : {uint64_t{4096}, uint64_t{300'000}, large})
+  for (const size_t n : {size_t{4096}, size_t{300'000}, large})
     for (const bool shards : {false, true})
       for (const char *journal : {"redo", "undo"})
         for (const auto map :
@@ -287,7 +288,7 @@ TEST(ViewsUnderUndo, ARollBackIsForViewsThatLibstCannotKnow) {
 
 // The caller's memory is read once: what is hashed is what was written to the journal.
 TEST(StagedPayload, ThatChangesWhileItIsStagedHasTheHashOfWhatWasTaken) {
-  for (const uint64_t n : {uint64_t{4096}, uint64_t{300'000}}) {
+  for (const size_t n : {size_t{4096}, size_t{300'000}}) {
     Scene scene(n, false, "redo", read::MapMode::shared);
     std::string x = pattern(n, 5);
     scene.env.before_and_after_write = [&] { ++x[n / 2]; };

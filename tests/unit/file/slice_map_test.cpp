@@ -91,7 +91,7 @@ TEST(SliceMap, LongStripsStayAlone) {
 
 TEST(SliceMap, NoMoreThanAMebibyteIsTakenTogether) {
   SliceMap map;
-  for (uint64_t i = 0; i < 3000; ++i) map.put({i * 1000, 900, i, 0});
+  for (size_t i = 0; i < 3000; ++i) map.put({i * 1000, 900, i, 0});
   uint64_t begin = 0;
   for (const Taken &t : taken(map)) {
     EXPECT_GE(t.begin, begin);

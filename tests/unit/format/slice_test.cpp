@@ -9,20 +9,17 @@ namespace {
 
 using namespace testing;
 
-__extension__ typedef __int128 Wide;  // in which nothing overflows
-
 // The indices that Python's start:stop:step takes of a dimension.
 std::vector<uint64_t> indices(const Range &r, uint64_t dim) {
-  const auto n = static_cast<Wide>(dim);
-  auto place = [&](Wide i) { return i < 0 ? i + n : i; };
+  const auto n = static_cast<int64_t>(dim);
+  auto place = [&](int64_t i) { return i < 0 ? i + n : i; };
   std::vector<uint64_t> out;
-  Wide start = place(r.start), stop = place(r.stop);
-  if (r.step > 0) {
-    start = std::max<Wide>(start, 0);
-    for (Wide i = start; i < std::min(stop, n); i += r.step) out.push_back(static_cast<uint64_t>(i));
-  } else {
-    start = std::min<Wide>(start, n - 1);
-    for (Wide i = start; i > std::max<Wide>(stop, -1); i += r.step) out.push_back(static_cast<uint64_t>(i));
+  const int64_t start = place(r.start), stop = place(r.stop);
+  int64_t i = r.step > 0 ? std::max<int64_t>(start, 0) : std::min(start, n - 1);
+  const auto is_inside = [&] { return r.step > 0 ? i < std::min(stop, n) : i > std::max<int64_t>(stop, -1); };
+  while (is_inside()) {
+    out.push_back(static_cast<uint64_t>(i));
+    if (__builtin_add_overflow(i, r.step, &i)) break;
   }
   return out;
 }

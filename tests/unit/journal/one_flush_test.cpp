@@ -20,7 +20,8 @@ class OneFlush : public testing::CrashScene {
     const auto *block = reinterpret_cast<const std::byte *>(bytes.data());
     CommitRecord record;
     ASSERT_EQ(decode({block, header_bytes}, &record), JournalState::committed);
-    const RangeRecord first = decode_ranges({block + record.manifest, record.ranges * range_record_bytes}).at(0);
+    const RangeRecord first =
+        decode_ranges({block + record.manifest, static_cast<size_t>(record.ranges * range_record_bytes)}).at(0);
     if (what == Torn::end) return std::filesystem::resize_file(journal, header_bytes + 100);
     const uint64_t at = what == Torn::payload ? first.payload + 7
                         : what == Torn::table ? first.sectors

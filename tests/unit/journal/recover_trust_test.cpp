@@ -25,8 +25,8 @@ class RecoverDistrusts : public testing::CrashScene {
   static std::vector<RangeRecord> ranges_of(const std::string &journal) {
     const CommitRecord record = record_of(journal);
     const std::string bytes = bytes_of(journal);
-    return decode_ranges(
-        {reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges * range_record_bytes});
+    return decode_ranges({reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest,
+                          static_cast<size_t>(record.ranges * range_record_bytes)});
   }
   static void flip(const std::string &path, uint64_t at) {
     poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40)));

@@ -106,7 +106,8 @@ class SuperRecovery : public ::testing::Test {
   void forge(const std::function<void(SuperManifest &)> &change) const {
     const std::string journal = super(), bytes = bytes_of(journal);
     CommitRecord record = record_of(journal);
-    auto list = decode_super({reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges});
+    auto list = decode_super(
+        {reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, static_cast<size_t>(record.ranges)});
     ASSERT_TRUE(list.has_value());
     change(*list);
     const auto manifest = encode(*list);

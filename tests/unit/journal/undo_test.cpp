@@ -45,7 +45,7 @@ class UndoTest : public testing::StoreScene {
     const auto *block = reinterpret_cast<const std::byte *>(bytes.data());
     CommitRecord record;
     ASSERT_EQ(decode({block, header_bytes}, &record), JournalState::committed);
-    auto ranges = decode_ranges({block + record.manifest, record.ranges * range_record_bytes});
+    auto ranges = decode_ranges({block + record.manifest, static_cast<size_t>(record.ranges * range_record_bytes)});
     change(ranges[0]);
     const auto manifest = encode(ranges);
     poke(journal, record.manifest, {reinterpret_cast<const char *>(manifest.data()), manifest.size()});
@@ -58,7 +58,7 @@ class UndoTest : public testing::StoreScene {
     const auto *block = reinterpret_cast<const std::byte *>(bytes.data());
     CommitRecord record;
     EXPECT_EQ(decode({block, header_bytes}, &record), JournalState::committed);
-    return decode_ranges({block + record.manifest, record.ranges * range_record_bytes}).at(0);
+    return decode_ranges({block + record.manifest, static_cast<size_t>(record.ranges * range_record_bytes)}).at(0);
   }
   static void flip(const std::string &path, uint64_t at) {
     poke(path, at, std::string(1, static_cast<char>(bytes_of(path)[at] ^ 0x40)));

@@ -3,6 +3,8 @@
 #include <linux/fiemap.h>
 #include <sys/stat.h>
 
+#include <cstdint>
+
 #include "crash_scene.h"
 #include "fault_env.h"
 #include "journal/identity.h"
@@ -181,7 +183,7 @@ TEST_F(RoomTest, BytesMoveAlikeWhateverTheFilesystemCanDo) {
       {"the kernel copies", false, {}, {10, 20, some}, 0, 0},
       {"the kernel declines", false, -EXDEV, {10, 20, large}, 0, 0},
       {"the kernel copies nothing", false, 0, {10, 20, some}, 0, 0},
-      {"the kernel boasts", false, ssize_t{1} << 40, {10, 20, some}, 0, 0},
+      {"the kernel boasts", false, PTRDIFF_MAX / 2, {10, 20, some}, 0, 0},
       {"blocks and both edges", true, {}, {10, 4096 + 10, some}, 4096, some - 4096},
       {"blocks and no edge", true, {}, {4096, 0, 8192}, 4096, 8192},
       {"blocks and one edge", true, {}, {4096, 0, 8193}, 4096, 8192},

@@ -66,7 +66,7 @@ TEST(ArenaTest, MemoryThatCannotBeHadIsBadAlloc) {
   env.refuse_all = true;
   EXPECT_THROW(Arena::of(env, 3 << 20, false), std::bad_alloc);
   env.refuse_all = false;
-  EXPECT_THROW(Arena::of(env, size_t{1} << 60, false), std::bad_alloc);
+  EXPECT_THROW(Arena::of(env, uint64_t{1} << 60, false), std::bad_alloc);
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ TEST_F(ContentTest, WhereNothingCanBeMappedBytesAreReadOnceIntoOwnedMemory) {
 }
 
 TEST_F(ContentTest, OwnedMemoryIsAlignedAndTakenPieceByPiece) {
-  auto c = Content::open(file, size_t{1} << 50, slots, MapMode::none, {Storage::local, "testfs"}, nullptr);
+  auto c = Content::open(file, uint64_t{1} << 50, slots, MapMode::none, {Storage::local, "testfs"}, nullptr);
   ASSERT_TRUE(is_ok(c)) << "a file larger than memory can be opened";
   for (size_t slot : {1, 7, 30}) {
     auto view = c->view(file, slot, slot * slot_bytes, slot_bytes);

@@ -60,7 +60,7 @@ class ShardsTest : public ShardsScene {
     if (!place) return {};
     auto view = place->member->view(*place->snapshot, place->index);
     EXPECT_TRUE(view) << view.error().message;
-    return {reinterpret_cast<const char *>(*view), place->tensor().nbytes};
+    return {reinterpret_cast<const char *>(*view), static_cast<size_t>(place->tensor().nbytes)};
   }
   static size_t descriptors() {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
