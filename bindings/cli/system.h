@@ -40,7 +40,7 @@ int set_mode(int fd, unsigned mode);
 int rename_over(const std::string &from, const std::string &to);
 // With symbolic links followed; as it was given where that cannot be done.
 std::string real_path(const std::string &path);
-// Of its own, and empty. `path` is what was tried, also if it failed.
+// A new folder, and empty. `path` is what was tried, also if it failed.
 bool make_temporary_folder(std::string *path);
 void remove_folder(const std::string &path);
 

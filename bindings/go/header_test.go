@@ -19,6 +19,9 @@ import (
 var notCalled = map[string]string{
 	"st_last_error": "st_last_error_info gives the same sentence and its parts",
 	"st_get_at":     "a tensor is looked up by name; All gives the names",
+
+	"st_mapping_keep": "a view lives until Close or Release; what is kept longer is copied by Get",
+	"st_mapping_free": "there is none to free",
 }
 
 // How the parts of a C name are spelled in Go, where that is not one capital and small letters.

@@ -94,4 +94,5 @@ def test_the_readme_names_these_files():
     wheels = [f"libst-{version()}-py3-none-{platform}.whl" for platform in PLATFORMS]
     assert sorted(named) == sorted([*wheels, f"libst-{version()}.tar.gz"])
     assert source_package().name in named
-    assert sorted(path.stem for path in (ROOT / "core" / "platforms").iterdir()) == sorted(PLATFORMS)
+    made = {path.stem for path in (ROOT / "core" / "platforms").iterdir()}
+    assert made == {*PLATFORMS, "windows_x86_64"}  # for which there is no wheel: libst only reads there

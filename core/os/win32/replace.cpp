@@ -1,4 +1,4 @@
-// Renames over files, and removals, whoever has the file open: as POSIX has it, where the system can. Else (Windows
+// Renames over files, and removals, also of files that are open: as POSIX has it, where the system can. Else (Windows
 // before 10 1709, FAT, wine 8) what is removed gets a name aside first, so that its own name is free at once. A file
 // that is open can only be replaced in two steps then: the old one goes aside, and the new one takes its name. Between
 // them there is no file, and if the process dies there, restore_replaced() gives the old one its name back.

@@ -11,7 +11,7 @@ namespace st::os {
 
 // The entry `from`, which `handle` is open at, takes another name. 0 or -errno, as all here.
 int rename_entry(HANDLE handle, const std::wstring &from, HANDLE to_dir, const std::wstring &to);
-// The entry goes at once, whoever has it open.
+// The entry goes at once, also if the file is open.
 int remove_entry(HANDLE handle, HANDLE dir, const std::wstring &name, bool is_folder);
 // Has an open file that was last changed then been removed by a name aside?
 bool is_removed_by(const FILETIME &changed);

@@ -66,7 +66,7 @@ bool is_remote(HANDLE handle) {
   return ::GetFileInformationByHandleEx(handle, FileRemoteProtocolInfo, &remote, sizeof remote);
 }
 
-// Of a link, where the handle is at the link itself. Else 0.
+// The kind of a link, where the handle is at the link itself. Else 0.
 DWORD link_tag(HANDLE handle, DWORD attributes) {
   FILE_ATTRIBUTE_TAG_INFO tag = {};
   if (!(attributes & FILE_ATTRIBUTE_REPARSE_POINT)) return 0;
