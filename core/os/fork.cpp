@@ -1,10 +1,11 @@
 #include "os/fork.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+
+#include "os/process.h"
 
 namespace st::os {
 
@@ -12,7 +13,7 @@ Forks *Forks::current = nullptr;
 
 Forks::Forks() {
   current = this;
-  ::pthread_atfork([] { current->mutex_.lock(); }, [] { current->mutex_.unlock(); }, [] { current->in_child(); });
+  at_fork([] { current->mutex_.lock(); }, [] { current->mutex_.unlock(); }, [] { current->in_child(); });
 }
 
 int Forks::set_lock(int fd, struct flock *range) {

@@ -32,13 +32,5 @@ crashes=(crash_enumeration failing_calls save_crash layout_crash delta_crash sha
 on i686 "*" "${units[@]/#/unit_}" "lifecycle in C99" "${crashes[@]//_/ }" -- \
   "${units[@]/#/tests/unit/unit_}" tests/c/lifecycle "${crashes[@]/#/tests/crash/}"
 
-python3 - "$report" "$BUILD"/emulated/{s390x,i686}/meson-logs/testlog.junit.xml <<'END'
-import sys
-import xml.etree.ElementTree as ET
-
-together = ET.Element("testsuites")
-for log in sys.argv[2:]:
-    together.extend(ET.parse(log).getroot())
-ET.ElementTree(together).write(sys.argv[1])
-END
+python3 "$ROOT/tests/join_junit.py" "$report" "$BUILD"/emulated/{s390x,i686}/meson-logs/testlog.junit.xml
 exit "$status"

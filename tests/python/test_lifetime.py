@@ -47,15 +47,6 @@ def test_views_of_closed_files_keep_no_descriptor(model, mapping):
     assert all(np.array_equal(view, TENSORS["w"]) for view in views[::2])
 
 
-def test_a_view_of_memory_that_is_not_mapped_keeps_the_file(model):
-    with libst.open(model, mapping="none") as f:
-        view = f["w"]
-    assert is_descriptor_open(model)
-    assert np.array_equal(view, TENSORS["w"])
-    del view
-    assert not is_descriptor_open(model)
-
-
 def test_close_unmaps_at_once_where_no_view_lives(model):
     f = libst.open(model)
     f["w"]

@@ -15,13 +15,6 @@ trap 'wineserver -k || true' EXIT # its processes outlive the programs
 wineboot --init
 status=0
 run_meson "$tree" || status=$?
-cp "$tree/meson-logs/testlog.junit.xml" "$report.programs"
 run_pytest tests/windows "$report.stctl" || status=$?
-"$PYTHON" - "$report" <<'END'
-import sys, xml.etree.ElementTree as ET
-both = ET.Element("testsuites")
-for part in ("programs", "stctl"):
-    both.extend(ET.parse(f"{sys.argv[1]}.{part}").getroot())
-ET.ElementTree(both).write(sys.argv[1])
-END
+python3 "$ROOT/tests/join_junit.py" "$report" "$tree/meson-logs/testlog.junit.xml" "$report.stctl"
 exit "$status"

@@ -9,6 +9,7 @@
 #include <windows.h>
 #include <winternl.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,14 @@ inline HANDLE handle_of(int fd) {
 }
 inline int descriptor_of(HANDLE handle) {
   return static_cast<int>(reinterpret_cast<intptr_t>(handle));
+}
+
+// Where a read, a write or a lock is to be.
+inline OVERLAPPED overlapped_at(uint64_t offset) {
+  OVERLAPPED at = {};
+  at.Offset = static_cast<DWORD>(offset);
+  at.OffsetHigh = static_cast<DWORD>(offset >> 32);
+  return at;
 }
 
 // Closed with it.

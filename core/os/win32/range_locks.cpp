@@ -18,15 +18,8 @@ uint64_t place_of(uint64_t offset) {
   return first + (offset < whole ? std::min(offset, of_files) : of_files + std::min<uint64_t>(offset - whole, 1024));
 }
 
-OVERLAPPED at(uint64_t offset) {
-  OVERLAPPED place = {};
-  place.Offset = static_cast<DWORD>(offset);
-  place.OffsetHigh = static_cast<DWORD>(offset >> 32);
-  return place;
-}
-
 int lock(HANDLE handle, uint64_t begin, uint64_t n, bool exclusive) {
-  OVERLAPPED place = at(begin);
+  OVERLAPPED place = overlapped_at(begin);
   const DWORD how = LOCKFILE_FAIL_IMMEDIATELY | (exclusive ? LOCKFILE_EXCLUSIVE_LOCK : 0);
   if (::LockFileEx(handle, how, 0, static_cast<DWORD>(n), static_cast<DWORD>(n >> 32), &place)) return 0;
   const DWORD error = ::GetLastError();
@@ -35,7 +28,7 @@ int lock(HANDLE handle, uint64_t begin, uint64_t n, bool exclusive) {
 }
 
 void unlock(HANDLE handle, uint64_t begin, uint64_t n) {
-  OVERLAPPED place = at(begin);
+  OVERLAPPED place = overlapped_at(begin);
   ::UnlockFileEx(handle, 0, static_cast<DWORD>(n), static_cast<DWORD>(n >> 32), &place);
 }
 

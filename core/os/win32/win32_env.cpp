@@ -97,13 +97,6 @@ int look_at(HANDLE handle, struct stat *out) {
   return 0;
 }
 
-OVERLAPPED place(uint64_t offset) {
-  OVERLAPPED at = {};
-  at.Offset = static_cast<DWORD>(offset);
-  at.OffsetHigh = static_cast<DWORD>(offset >> 32);
-  return at;
-}
-
 constexpr size_t most_at_once = size_t{1} << 30;
 
 int64_t size_of(HANDLE handle) {
@@ -143,7 +136,7 @@ class Win32Env final : public Env {
     return ::CloseHandle(handle_of(fd)) ? 0 : -EBADF;
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
-    OVERLAPPED at = place(offset);
+    OVERLAPPED at = overlapped_at(offset);
     DWORD got = 0;
     if (::ReadFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_at_once)), &got, &at)) return got;
     const DWORD error = ::GetLastError();
@@ -160,7 +153,7 @@ class Win32Env final : public Env {
     return static_cast<ssize_t>(done);
   }
   ssize_t pwrite(int fd, const void *buffer, size_t n, uint64_t offset) override {
-    OVERLAPPED at = place(offset);
+    OVERLAPPED at = overlapped_at(offset);
     DWORD put = 0;
     if (!::WriteFile(handle_of(fd), buffer, static_cast<DWORD>(std::min(n, most_at_once)), &put, &at))
       return of_last_error();
