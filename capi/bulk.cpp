@@ -34,15 +34,16 @@ Result<st_bulk_options> read_options(const char *call, const st_bulk_options *gi
 st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n, const st_bulk_options *opts) {
   return boundary([&]() -> Result<void> {
     ST_TRY(require("st_read_many", file));
-    ST_TRY(auto o, read_options("st_read_many", opts, 0));
+    ST_TRY(auto o, read_options("st_read_many", opts, ST_BULK_FRESH_MEMORY));
     if (n == 0) return {};
     ST_TRY(require("st_read_many", reqs));
     const store::Catalogue catalogue = file->model->catalogue();
+    const bool fresh = o.flags & ST_BULK_FRESH_MEMORY;
     std::deque<SlicePlan> slices;  // which stay where they are
     std::vector<store::PlacedRequest> requests;
     for (const st_read_request &r : std::span(reqs, n)) {
       ST_TRY(auto place, r.name ? catalogue.find(name_of(r.name, r.name_len)) : catalogue.at(r.index));
-      store::PlacedRequest request{place, nullptr, static_cast<std::byte *>(r.dst)};
+      store::PlacedRequest request{place, nullptr, static_cast<std::byte *>(r.dst), fresh};
       uint64_t need = place.tensor().nbytes;
       if (r.range_count > 0) {
         ST_TRY(require("st_read_many", r.ranges));

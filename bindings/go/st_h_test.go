@@ -187,6 +187,7 @@ var headerConstants = map[string]int64{
 	"ST_REOPEN_COPY_ON_WRITE": 1,
 	"ST_BULK_HUGE_PAGES":      1,
 	"ST_BULK_DIRECT":          2,
+	"ST_BULK_FRESH_MEMORY":    4,
 	"ST_STORAGE_UNKNOWN":      0,
 	"ST_STORAGE_LOCAL":        1,
 	"ST_STORAGE_MEMORY":       2,

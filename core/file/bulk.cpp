@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint64_t arena_alignment = 4096;
 
-read::Piece piece_of(const Snapshot &s, const TensorView &t, std::byte *to) {
-  return {s.file_offset(t), t.nbytes, to};
+read::Piece piece_of(const Snapshot &s, const TensorView &t, std::byte *to, bool fresh = false) {
+  return {s.file_offset(t), t.nbytes, to, fresh};
 }
 
 void in_file_order(std::vector<size_t> *tensors) {
@@ -39,11 +39,11 @@ Result<void> DataFile::read_many(const Snapshot &s, const std::vector<BulkReques
   for (const BulkRequest &r : requests) {
     const TensorView t = s.header.index.at(r.index);
     if (!r.slice) {
-      pieces.push_back(piece_of(s, t, r.to));
+      pieces.push_back(piece_of(s, t, r.to, r.fresh));
       total += t.nbytes;
     } else if (is_one_run(*r.slice)) {
       const SlicePlan::Cursor run(*r.slice);
-      pieces.push_back({s.file_offset(t) + run.source(), r.slice->nbytes(), r.to + run.destination()});
+      pieces.push_back({s.file_offset(t) + run.source(), r.slice->nbytes(), r.to + run.destination(), r.fresh});
       total += r.slice->nbytes();
     } else if (r.slice->nbytes() > 0) {
       scattered.push_back(&r);
@@ -147,7 +147,7 @@ Result<void> DataFile::load(const Snapshot &s, std::vector<size_t> tensors, bool
   read::Arena arena = read::Arena::of(*s.env, static_cast<size_t>(size), reserved_pages);
   std::vector<read::Piece> pieces;
   pieces.reserve(runs.size());
-  for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at});
+  for (const Run &run : runs) pieces.push_back({run.offset, run.length, arena.data() + run.at, true});
   std::vector<read::Content::Loaded> loaded;
   for (auto [i, at] : places) {
     const TensorView t = index.at(i);

@@ -96,7 +96,8 @@ Result<void> MultiFile::read_many(const std::vector<PlacedRequest> &requests, co
   return share_out(parts_of(bytes, place), progress, [&](const Part &part, const Progress &told, const Share &share) {
     std::vector<BulkRequest> in_member;
     in_member.reserve(part.requests.size());
-    for (const size_t i : part.requests) in_member.push_back({place(i).index, requests[i].slice, requests[i].to});
+    for (const size_t i : part.requests)
+      in_member.push_back({place(i).index, requests[i].slice, requests[i].to, requests[i].fresh});
     return part.member->read_many(*part.snapshot, in_member, told, share);
   });
 }

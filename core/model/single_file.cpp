@@ -35,7 +35,7 @@ Result<void> SingleFile::read_many(const std::vector<PlacedRequest> &requests, c
   if (requests.empty()) return {};
   std::vector<BulkRequest> in_file;
   in_file.reserve(requests.size());
-  for (const PlacedRequest &r : requests) in_file.push_back({r.place.index, r.slice, r.to});
+  for (const PlacedRequest &r : requests) in_file.push_back({r.place.index, r.slice, r.to, r.fresh});
   return file_->read_many(*requests.front().place.snapshot, in_file, progress);
 }
 

@@ -77,6 +77,7 @@ class Env {
   virtual unsigned cpus() = 0;             // that this process might use when it first asked
   virtual uid_t geteuid() = 0;
   virtual uint64_t monotonic_ms() = 0;
+  virtual uint64_t thread_ns() = 0;  // of processor time, which the calling thread took
   virtual uint64_t unix_time() = 0;  // seconds since 1970, by the clock on the wall
   virtual void sleep_us(uint32_t microseconds) = 0;
   virtual const char *getenv(const char *name) = 0;

@@ -230,6 +230,11 @@ class PosixEnv final : public Env {
     ::clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<uint64_t>(t.tv_sec) * 1000 + static_cast<uint64_t>(t.tv_nsec) / 1000000;
   }
+  uint64_t thread_ns() override {
+    timespec t;
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+  }
   uint64_t unix_time() override {
     timespec t;
     ::clock_gettime(CLOCK_REALTIME, &t);

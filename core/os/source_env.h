@@ -116,6 +116,7 @@ class SourceEnv final : public Env {
   unsigned cpus() override { return process_.cpus(); }
   uid_t geteuid() override { return process_.geteuid(); }
   uint64_t monotonic_ms() override { return process_.monotonic_ms(); }
+  uint64_t thread_ns() override { return process_.thread_ns(); }
   uint64_t unix_time() override { return process_.unix_time(); }
   void sleep_us(uint32_t microseconds) override { process_.sleep_us(microseconds); }
   const char *getenv(const char *name) override { return process_.getenv(name); }

@@ -28,6 +28,7 @@ struct Shared {
   const Control &control;
   const uint64_t keep_behind;  // bytes of page cache a thread may leave
   ThreadPool &pool;
+  FreshMemory memory;
   std::vector<std::span<const Request>> shares;  // of each thread, where it has a range of its own
   std::atomic<size_t> next = 0;                  // request, where it has none
   std::atomic<uint64_t> wanted_done = 0, bytes = 0, requests = 0;
@@ -83,6 +84,7 @@ class Reader {
   }
 
   Result<void> fetch(const os::File &file, const Request &request) {
+    expect(s_.plan, request, &s_.memory);
     ST_TRY(read_request(file, s_.plan, request, &parts_, &scratch_));
     s_.bytes += request.length;
     ++s_.requests;
@@ -157,7 +159,14 @@ Result<BulkDone> read_pieces(const os::File &file, std::vector<Piece> pieces, co
   const uint64_t worth = plan.wanted / small_work + 1;
   const size_t threads = std::min<uint64_t>({strategy.threads, plan.requests.size(), worth});
   ThreadPool pool;
-  Shared shared{file, plan, strategy, control, memory_limit ? each - std::min(each, block) : UINT64_MAX, pool, {}};
+  Shared shared{file,
+                plan,
+                strategy,
+                control,
+                memory_limit ? each - std::min(each, block) : UINT64_MAX,
+                pool,
+                FreshMemory(file.env()),
+                {}};
   if (strategy.own_range) shared.shares = share_out(plan.requests, threads);
   const auto work = [&](size_t number, bool calling) { return Reader(shared, number, calling).run(); };
   ST_TRY(pool.run(threads, work, [&] { return control.check(shared.wanted_done, plan.wanted); }));

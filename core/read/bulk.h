@@ -18,6 +18,7 @@ struct Piece {
   uint64_t offset;
   uint64_t length;
   std::byte *to;
+  bool fresh = false;  // nobody has touched that memory yet (fresh_memory.h)
 };
 
 struct BulkDone {

@@ -20,7 +20,8 @@ constexpr uint64_t alignment = 4096;                  // of offset, length and m
 // memory the kernel would first have to find fresh pages, one by one; and scattered pages reach the disk in pieces.
 class Through {
  public:
-  Through(const os::File &file, const os::File &direct, const Plan &plan) : file_(file), direct_(direct), plan_(plan) {}
+  Through(const os::File &file, const os::File &direct, const Plan &plan, FreshMemory *fresh)
+      : file_(file), direct_(direct), plan_(plan), fresh_(fresh) {}
 
   Result<void> fetch(const Request &request) {
     const uint64_t end = request.offset + request.length;
@@ -35,6 +36,7 @@ class Through {
     // which also words the error.
     if (got < 0 || from + static_cast<uint64_t>(got) < end)
       return read_request(file_, plan_, request, &parts_, &scratch_);
+    expect(plan_, request, fresh_);
     for (const Piece &piece : std::span(plan_.pieces).subspan(request.first, request.count))
       if (piece.to) std::memcpy(piece.to, memory_.get() + (piece.offset - from), piece.length);
     return {};
@@ -43,6 +45,7 @@ class Through {
  private:
   const os::File &file_, &direct_;
   const Plan &plan_;
+  FreshMemory *const fresh_;
   HugeBuffer memory_;
   uint64_t room_ = 0;
   std::vector<struct iovec> parts_;
@@ -58,9 +61,10 @@ Result<std::optional<BulkDone>> read_direct(const os::File &file, const Plan &pl
   std::atomic<size_t> next = 0;
   std::atomic<uint64_t> wanted_done = 0;
   ThreadPool pool;
+  FreshMemory fresh(file.env());
   auto look = [&] { return control.check(wanted_done, plan.wanted); };
   auto work = [&](size_t, bool calling) -> Result<void> {
-    Through through(file, *direct, plan);
+    Through through(file, *direct, plan, &fresh);
     for (size_t i; !pool.stopped() && (i = next++) < plan.requests.size();) {
       if (calling || control.interrupted()) ST_TRY(look());
       ST_TRY(through.fetch(plan.requests[i]));

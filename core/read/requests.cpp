@@ -5,9 +5,10 @@
 namespace st::read {
 namespace {
 
-// Whether `next` goes on where `last` ends, in the file and in memory.
+// Whether `next` goes on where `last` ends, in the file and in memory of the same kind.
 bool continues(const Piece &last, const Piece &next) {
-  return last.offset + last.length == next.offset && (last.to ? last.to + last.length == next.to : next.to == nullptr);
+  return last.offset + last.length == next.offset && last.fresh == next.fresh &&
+         (last.to ? last.to + last.length == next.to : next.to == nullptr);
 }
 
 }  // namespace
@@ -55,6 +56,11 @@ uint64_t wanted_of(const Plan &plan, const Request &request) {
   uint64_t n = 0;
   for (const Piece &piece : std::span(plan.pieces).subspan(request.first, request.count)) n += piece.length;
   return n;
+}
+
+void expect(const Plan &plan, const Request &request, FreshMemory *memory) {
+  for (const Piece &piece : std::span(plan.pieces).subspan(request.first, request.count))
+    if (piece.fresh) memory->expect(piece.to, piece.length);
 }
 
 std::vector<std::span<const Request>> share_out(const std::vector<Request> &requests, size_t shares) {

@@ -112,6 +112,7 @@ class FaultEnv : public os::Env {
   unsigned cpus() override { return base_.cpus(); }
   uid_t geteuid() override;
   uint64_t monotonic_ms() override;
+  uint64_t thread_ns() override { return base_.thread_ns(); }
   uint64_t unix_time() override;
   void sleep_us(uint32_t microseconds) override;
   const char *getenv(const char *name) override;

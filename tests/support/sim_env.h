@@ -186,6 +186,7 @@ class SimEnv : public os::Env {
   unsigned cpus() override { return 1; }
   uid_t geteuid() override { return 0; }
   uint64_t monotonic_ms() override { return clock_us_ / 1000; }
+  uint64_t thread_ns() override { return 0; }
   uint64_t unix_time() override { return wall_clock; }
   void sleep_us(uint32_t microseconds) override { clock_us_ += microseconds; }
   const char *getenv(const char *name) override;

@@ -300,13 +300,15 @@ class Pin:
         finally:
             del self
 
-    def call_bulk(self, function: Any, *args: Any, progress: Optional[Progress]) -> None:
+    def call_bulk(self, function: Any, *args: Any, progress: Optional[Progress], flags: int = 0) -> None:
         """One that takes st_bulk_options."""
         try:
             callbacks, options = self.callbacks, None  # by which C takes the file's
             if progress is not None:
                 callbacks = Callbacks(progress)
-                options = sized(_abi.BulkOptions, progress=callbacks.progress)
+                options = sized(_abi.BulkOptions, progress=callbacks.progress, flags=flags)
+            elif flags:
+                options = sized(_abi.BulkOptions, flags=flags)
             check(callbacks.call(function, self.handle, *args, options))
         finally:
             del self

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _PAGE = 4096  # what O_DIRECT wants memory and file to agree in
 _ALIGNMENT = 64  # of an array that does not follow its neighbour in the file
 _HUGE = 4 << 20  # bytes from which on numpy asks for huge pages: a bulk read into fresh memory then takes a sixth less
+_FROM_THE_SYSTEM = 32 << 20  # bytes above which malloc always asks for new memory (M_MMAP_THRESHOLD grows up to that)
 _LONG = 1 << 20  # bytes of neighbours that are worth a page's alignment
 
 _brief_read = _abi.bare_read
@@ -143,7 +144,7 @@ def read_many(
             forms = list(
                 zip(wanted, (places + start).tolist(), rows["nbytes"].tolist(), dtypes, shapes(rows, of_one_file))
             )
-            pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
+            pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
             memory, begin = block.data, address(block)
             return {
                 name: laid_over(memory, begin + place, place, nbytes, dtype, shape)
@@ -151,7 +152,7 @@ def read_many(
             }
         arrays = dict(zip(wanted, _laid_out(_forms(rows, of_one_file), block, places + start)))
         del rows, places, wanted  # which take memory, and reading takes its own
-        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
+        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
         return arrays
     finally:
         del pin
@@ -196,7 +197,7 @@ def read_parts(pin: Pin, parts: list[tuple[str, Any]], progress: Optional[Progre
         together = np.frombuffer(b"".join(ranges), BYTES)
         requests["range_count"] = each = np.array(counts, np.int64)
         requests["ranges"] = address(together) + (np.cumsum(each) - each) * ctypes.sizeof(_abi.Range)
-        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress)
+        pin.call_bulk(_abi.st_read_many, where, len(requests), progress=progress, flags=_pages(block))
         return _laid_out(found, block, places + start)
     finally:
         del pin
@@ -295,6 +296,11 @@ def _block(size: int) -> tuple[Array, int]:
     size += _PAGE
     block = np.empty(max(size, _HUGE) if size > _HUGE // 2 else size, BYTES)
     return block, -address(block) % _PAGE
+
+
+def _pages(block: Array) -> int:
+    """What a bulk read is told of a new block's memory. Below 32 MiB malloc may give memory that was used before."""
+    return _abi.ST_BULK_FRESH_MEMORY if block.nbytes > _FROM_THE_SYSTEM else 0
 
 
 @contextmanager

@@ -972,6 +972,11 @@ st_status st_open_source(const st_source *source, const st_open_options *opts,
                                  if there are enough (else as without) */
 #define ST_BULK_DIRECT 2u     /* st_load: past the page cache, as
                                  ST_DIRECT_ON */
+#define ST_BULK_FRESH_MEMORY 4u /* st_read_many: the destinations are memory
+                                 that nobody has touched since mmap. libst then
+                                 chooses the size of its pages (madvise): huge
+                                 ones for as long as they come quickly. Touched
+                                 memory is safe too, but may end on small pages */
 
 typedef struct st_bulk_options {
   uint32_t struct_size;
@@ -996,7 +1001,7 @@ typedef struct st_read_request {
  * the storage likes, each on a descriptor of its own. With pread, so a file
  * truncated meanwhile is ST_E_FILE_CHANGED, never a signal. Progress is told on
  * this thread only. On failure the destinations hold any bytes.
- *   opts  NULL for the defaults; flags are 0.
+ *   opts  NULL for the defaults; flags: ST_BULK_FRESH_MEMORY.
  * Statuses: as st_read and st_read_slice. Any thread. */
 st_status st_read_many(st_file *file, const st_read_request *reqs, size_t n,
                        const st_bulk_options *opts);

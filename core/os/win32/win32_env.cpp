@@ -311,6 +311,12 @@ class Win32Env final : public Env {
     const auto ticks = static_cast<uint64_t>(now.QuadPart), rate = static_cast<uint64_t>(a_second.QuadPart);
     return ticks / rate * 1000 + ticks % rate * 1000 / rate;
   }
+  uint64_t thread_ns() override {
+    FILETIME begun, ended, kernel, user;
+    ::GetThreadTimes(::GetCurrentThread(), &begun, &ended, &kernel, &user);
+    const auto ticks = [](FILETIME t) { return uint64_t{t.dwHighDateTime} << 32 | t.dwLowDateTime; };
+    return (ticks(kernel) + ticks(user)) * 100;
+  }
   uint64_t unix_time() override {
     FILETIME now;
     ::GetSystemTimePreciseAsFileTime(&now);

@@ -427,6 +427,7 @@ pub const ST_PLAN_PUBLISH: u32 = 2;
 pub const ST_REOPEN_COPY_ON_WRITE: u32 = 1;
 pub const ST_BULK_HUGE_PAGES: u32 = 1;
 pub const ST_BULK_DIRECT: u32 = 2;
+pub const ST_BULK_FRESH_MEMORY: u32 = 4;
 pub const ST_STORAGE_UNKNOWN: u32 = 0;
 pub const ST_STORAGE_LOCAL: u32 = 1;
 pub const ST_STORAGE_MEMORY: u32 = 2;

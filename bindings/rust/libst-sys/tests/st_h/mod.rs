@@ -190,6 +190,7 @@ pub const CONSTANTS: &[(&str, i64)] = &[
     ("ST_REOPEN_COPY_ON_WRITE", libst_sys::ST_REOPEN_COPY_ON_WRITE as i64),
     ("ST_BULK_HUGE_PAGES", libst_sys::ST_BULK_HUGE_PAGES as i64),
     ("ST_BULK_DIRECT", libst_sys::ST_BULK_DIRECT as i64),
+    ("ST_BULK_FRESH_MEMORY", libst_sys::ST_BULK_FRESH_MEMORY as i64),
     ("ST_STORAGE_UNKNOWN", libst_sys::ST_STORAGE_UNKNOWN as i64),
     ("ST_STORAGE_LOCAL", libst_sys::ST_STORAGE_LOCAL as i64),
     ("ST_STORAGE_MEMORY", libst_sys::ST_STORAGE_MEMORY as i64),
