@@ -77,7 +77,7 @@ struct BulkRequest {
   size_t index;
   const SlicePlan *slice;  // null: all of it
   std::byte *to;
-  bool fresh;  // nobody has touched that memory yet
+  bool fresh = false;  // nobody has touched that memory yet
 };
 
 // A bulk read over several files: how many files there are, and how many threads this one may have.

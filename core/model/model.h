@@ -17,7 +17,7 @@ struct PlacedRequest {
   Place place;
   const SlicePlan *slice;  // null: all of it
   std::byte *to;
-  bool fresh;  // nobody has touched that memory yet
+  bool fresh = false;  // nobody has touched that memory yet
 };
 
 class Model {
