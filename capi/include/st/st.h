@@ -972,11 +972,11 @@ st_status st_open_source(const st_source *source, const st_open_options *opts,
                                  if there are enough (else as without) */
 #define ST_BULK_DIRECT 2u     /* st_load: past the page cache, as
                                  ST_DIRECT_ON */
-#define ST_BULK_FRESH_MEMORY 4u /* st_read_many: the destinations are memory
-                                 that nobody has touched since mmap. libst then
-                                 chooses the size of its pages (madvise): huge
-                                 ones for as long as they come quickly. Touched
-                                 memory is safe too, but may end on small pages */
+#define ST_BULK_FRESH_MEMORY 4u /* st_read_many: nobody has touched the memory
+                                 of the destinations since mmap. libst chooses
+                                 the size of its pages (madvise): huge ones for
+                                 as long as they come quickly. Touched memory is
+                                 safe, too, but may end on small pages */
 
 typedef struct st_bulk_options {
   uint32_t struct_size;
