@@ -133,8 +133,8 @@ fuzz sanitizers
 dist
 storage
 threads
-coverage abi
 unit valgrind
+coverage abi
 rust campaign
 install go
 mutants
