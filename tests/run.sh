@@ -47,11 +47,12 @@ run_unit() {
   if [[ $FAST ]]; then run_meson "$BUILD" --suite unit --suite c; else run_meson "$BUILD"; fi
 }
 
-# Without most power cuts, which take longest: the failing calls go the same ways. Programs that try the same on many files
-# and disks leave most of these to the plain build.
+# Without most power cuts, which take longest: the failing calls go the same ways. Programs that try the same on many files,
+# disks and hosts leave most of these to the plain build.
 run_sanitizers() {
   local filter='-*Cuts.*:*CrashEnumeration.EveryCutOfT*:*PlanTest*/file*:*PlanTest*/shards*:*PlanTest*/new_names:*SlowDiskTest*/save*'
-  filter+=':*SlowDiskTest*/publish*:*ViewsAsPayloads*/300000*:LargeTransaction.*'
+  filter+=':*SlowDiskTest*/publish*:*ViewsAsPayloads*/300000*:LargeTransaction.*:*CrashEnumeration.EveryCutOfO*/RedoTwo*'
+  filter+=':Fencing.AHostThatWakesUp*:*ClusterMeeting*/save:*ClusterMeeting*/patch_elsewhere:*ClusterFencing*/save'
   bash "$ROOT/tests/asan.sh" &&
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:malloc_context_size=10:quarantine_size_mb=32 \
       UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ST_TEST_BOUND=${ST_TEST_BOUND:-small} GTEST_FILTER="${GTEST_FILTER-$filter}" \
@@ -132,8 +133,8 @@ fuzz sanitizers
 dist
 storage
 threads
-coverage abi
 unit valgrind
+coverage abi
 rust campaign
 install go
 mutants

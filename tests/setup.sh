@@ -20,20 +20,21 @@ source "$ROOT/tests/trees.sh"
 FOR=${FOR:-tests}
 TO_BUILD=(g++ meson pkg-config libsimdjson-dev libxxhash-dev libexpected-dev libzstd-dev libcli11-dev libfmt-dev)
 TO_PACK=(debhelper dh-python g++ libcurl4-openssl-dev libpugixml-dev libssl-dev libzstd-dev lintian meson) # Debian packages
+TO_BUILD_TESTS=(
+  ccache libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev libcurl4-openssl-dev libssl-dev libpugixml-dev
+)
 TO_TEST=(
-  ccache cmake unzip
-  libgtest-dev libgmock-dev libbenchmark-dev libfuse3-dev
+  cmake unzip
   fuse3 xfsprogs btrfs-progs abigail-tools sshfs openssh-sftp-server rclone fio
   glusterfs-client moosefs-master moosefs-chunkserver moosefs-client iproute2
   ceph-common ceph-fuse ceph-mds ceph-mon ceph-osd
   clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 shellcheck man-db mandoc zsh fish valgrind libst1
-  spin tcc
-  libcurl4-openssl-dev libssl-dev libpugixml-dev nginx-light openssl
+  spin tcc nginx-light openssl
 )
 PACKAGES=("${TO_BUILD[@]}")
 REQUIREMENTS=("$ROOT/tests/demo/requirements.txt")
 if [[ $FOR == tests ]]; then
-  PACKAGES+=("${TO_TEST[@]}")
+  PACKAGES+=("${TO_BUILD_TESTS[@]}")
   REQUIREMENTS+=("$ROOT/tests/requirements.txt")
   [[ ! -v PEERS ]] || PACKAGES+=("${PEERS[@]}") # bench/run.sh names them
   [[ -v MESON_OPTIONS ]] || MESON_OPTIONS=(--buildtype=release -Ddefault_library=both -Dpkgconfig.relocatable=true -Dtests=true -Dbench=true -Dcli=true)
@@ -57,15 +58,15 @@ fi
 
 say() { printf "%s\n" "$*"; }
 
+# install_packages PACKAGE...
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
-    say "This is no Debian: have these installed, or what they are called here: ${PACKAGES[*]}"
+    say "This is no Debian: have these installed, or what they are called here: $*"
     return
   fi
-  python3 -c 'import ensurepip, venv' 2>/dev/null || PACKAGES+=(python3-venv)
   local missing
-  missing=$(comm -23 <(printf '%s\n' "${PACKAGES[@]}" | sort) \
-    <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${PACKAGES[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort))
+  missing=$(comm -23 <(printf '%s\n' "$@" | sort) \
+    <(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' | sort))
   [[ -z $missing ]] && return
   local sudo=()
   if [[ $EUID -ne 0 ]]; then
@@ -91,19 +92,24 @@ make_venv() {
   printf '%s' "$wanted" >"$stamp"
 }
 
+# fetch FOLDER SCRIPT WHAT: without it, the tests that need it skip.
+fetch() {
+  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/$1/$2.sh" || say "$3 could not be had: the tests that need it will skip, and say so."
+}
+
 fetch_what_tests_need() {
+  [[ $FOR != tests ]] || install_packages "${TO_TEST[@]}"
   make_venv
   [[ ${RIG:-yes} == no ]] && return
-  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/python/install_torch.sh" ||
-    say "Torch could not be unpacked: the tests that need it will skip, and say so."
-  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/storage/install.sh" ||
-    say "The object-store rig could not be built: the tests that need it will skip, and say so."
-  PYTHON=$PYTHON CACHE=$CACHE bash "$ROOT/tests/remote/install.sh" ||
-    say "Azurite could not be installed: the tests that need it will skip, and say so."
+  fetch python install_torch Torch &
+  fetch storage install "The object-store rig" &
+  fetch remote install Azurite &
+  wait
 }
 
 mkdir -p "$BUILD" "$CACHE"
-install_packages
+python3 -c 'import ensurepip, venv' 2>/dev/null || PACKAGES+=(python3-venv)
+install_packages "${PACKAGES[@]}"
 if [[ $FOR == dist* || $FOR == emulated || $FOR == windows ]]; then
   [[ $FOR != dist* ]] || make_venv
   # shellcheck disable=SC2317
