@@ -127,8 +127,7 @@ Result<void> Journal::note_loss(Result<void> written_out) {
 }
 
 Result<void> Journal::write_out(const Control &control) {
-  ST_TRY(flush());
-  return note_loss(write::write_out(file_, header_bytes, end_, control));
+  return note_loss(write::write_out(file_, header_bytes, end_ - tail_.size(), control));
 }
 
 Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {

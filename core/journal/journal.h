@@ -71,7 +71,7 @@ class Journal {
 
   // What is staged is in the file, for others to copy from.
   Result<void> flush();
-  // The same, and little of it is left for a sync of the journal, or of its folder, to write.
+  // Little of it is left for a sync of the journal, or of its folder, to write. A short tail waits for the manifest.
   Result<void> write_out(const Control &control);
   // Some of it may never have come to the disk, and no sync will tell that.
   bool lost() const { return lost_; }

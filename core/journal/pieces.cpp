@@ -84,34 +84,45 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
   return {};
 }
 
-// How many staged pieces of a run fit into a chunk together.
-size_t chunk_of(std::span<const Piece> run) {
+// How many staged pieces fit into a chunk together.
+size_t chunk_of(std::span<const Piece> pieces) {
   uint64_t n = 0;
   size_t count = 0;
-  for (; count < run.size() && run[count].staged() && run[count].payload.length <= write_chunk_bytes - n; ++count)
-    n += run[count].payload.length;
+  for (; count < pieces.size() && pieces[count].staged() && pieces[count].payload.length <= write_chunk_bytes - n;
+       ++count)
+    n += pieces[count].payload.length;
   return count;
 }
 
-// Small pieces without a gap: one write. None of them is written if one is not what was staged. What lies together in
-// the journal, too, takes one read.
-Result<void> write_together(const os::File &data, const Journal &journal, std::span<const Piece> run,
-                            const ChunkBuffer &buffer) {
-  uint64_t n = 0;
-  for (size_t i = 0; i < run.size();) {
-    const Payload &first = run[i].payload;
+// Calls `each` with the bytes of those pieces that lie together, and their length.
+template <class Place, class Each>
+Result<void> each_run(std::span<const Piece> pieces, std::byte *bytes, Place place, Each each) {
+  for (size_t i = 0; i < pieces.size();) {
+    const uint64_t begin = place(pieces[i]);
     uint64_t length = 0;
-    do length += run[i].payload.length;
-    while (++i < run.size() && run[i].payload.offset == first.offset + length);
-    ST_TRY(journal.read(buffer.bytes.get() + n, length, first.offset));
-    n += length;
+    do length += pieces[i].payload.length;
+    while (++i < pieces.size() && place(pieces[i]) == begin + length);
+    ST_TRY(each(bytes, length, begin));
+    bytes += length;
   }
+  return {};
+}
+
+// Small pieces. None of them is written if one is not what was staged. What lies together in the journal takes one
+// read, and what lies together in the file one write.
+Result<void> write_together(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
+                            const ChunkBuffer &buffer) {
+  ST_TRY(each_run(
+      pieces, buffer.bytes.get(), [](const Piece &p) { return p.payload.offset; },
+      [&](std::byte *bytes, uint64_t n, uint64_t at) { return journal.read(bytes, n, at); }));
   const std::byte *bytes = buffer.bytes.get();
-  for (const Piece &piece : run) {
+  for (const Piece &piece : pieces) {
     if (hash64(bytes, piece.payload.length) != piece.payload.hash) return no_longer_staged(journal);
     bytes += piece.payload.length;
   }
-  return data.write(buffer.bytes.get(), n, run.front().offset);
+  return each_run(
+      pieces, buffer.bytes.get(), [](const Piece &p) { return p.offset; },
+      [&](const std::byte *run, uint64_t n, uint64_t at) { return data.write(run, n, at); });
 }
 
 }  // namespace
@@ -134,7 +145,7 @@ ChunkBuffer chunk_for(std::span<const Piece> pieces) {
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
                           const ChunkBuffer &buffer) {
   for (size_t i = 0; i < pieces.size();) {
-    const size_t together = chunk_of(pieces.subspan(i, run_of(pieces.subspan(i))));
+    const size_t together = chunk_of(pieces.subspan(i));
     if (together > 1)
       ST_TRY(write_together(data, journal, pieces.subspan(i, together), buffer));
     else

@@ -4,6 +4,7 @@
 #include <array>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/round.h"
@@ -46,30 +47,56 @@ bool has_hole(const os::File &data, const Stretch &s) {
   return hole >= 0 && static_cast<uint64_t>(hole) < s.end;
 }
 
-// What of [begin, end) has no blocks yet, or has those of another file, too; nothing if that cannot be told.
-std::optional<std::vector<Stretch>> missing(const os::File &data, uint64_t begin, uint64_t end) {
+// What of a file has no blocks yet, or has those of another file, too. One question is enough for all stretches that a
+// few extents hold.
+class Lacks {
+ public:
+  Lacks(const os::File &data, std::span<const Stretch> stretches)
+      : data_(data), end_(stretches.empty() ? 0 : stretches.back().end) {}
+  // What of [begin, end); nothing if that cannot be told.
+  std::optional<std::vector<Stretch>> in(uint64_t begin, uint64_t end);
+
+ private:
+  bool ask(uint64_t from);
+
+  const os::File &data_;
+  const uint64_t end_;
+  uint64_t known_from_ = 0, known_to_ = 0;
+  std::vector<Stretch> known_;  // in between
+};
+
+bool Lacks::ask(uint64_t from) {
   constexpr uint32_t at_once = 64;
   constexpr uint32_t shared = FIEMAP_EXTENT_SHARED;
   alignas(struct fiemap) std::array<std::byte, sizeof(struct fiemap) + at_once * sizeof(struct fiemap_extent)> memory;
+  memory.fill(std::byte{0});
   auto *map = new (memory.data()) struct fiemap;
+  map->fm_start = from;
+  map->fm_length = end_ - from;
+  map->fm_extent_count = at_once;
+  if (data_.env().extents(data_.fd(), map) < 0) return false;
+  const std::span extents(static_cast<const struct fiemap_extent *>(map->fm_extents), map->fm_mapped_extents);
+  known_.clear();
+  uint64_t at = from;
+  for (const struct fiemap_extent &e : extents) {
+    const uint64_t begin = std::clamp<uint64_t>(e.fe_logical, at, end_);
+    const uint64_t end = std::clamp<uint64_t>(e.fe_logical + e.fe_length, begin, end_);
+    if (begin > at) known_.push_back({at, begin});
+    if (end > begin && (e.fe_flags & shared)) known_.push_back({begin, end});
+    at = end;
+  }
+  if (extents.size() < at_once && at < end_) known_.push_back({std::exchange(at, end_), end_});
+  known_from_ = from;
+  known_to_ = at;
+  return at > from;
+}
+
+std::optional<std::vector<Stretch>> Lacks::in(uint64_t begin, uint64_t end) {
   std::vector<Stretch> found;
-  for (uint64_t at = begin; at < end;) {
-    memory.fill(std::byte{0});
-    map->fm_start = at;
-    map->fm_length = end - at;
-    map->fm_extent_count = at_once;
-    if (data.env().extents(data.fd(), map) < 0) return std::nullopt;
-    const std::span extents(static_cast<const struct fiemap_extent *>(map->fm_extents), map->fm_mapped_extents);
-    for (const struct fiemap_extent &e : extents) {
-      const uint64_t from = std::clamp<uint64_t>(e.fe_logical, at, end);
-      const uint64_t to = std::clamp<uint64_t>(e.fe_logical + e.fe_length, from, end);
-      if (from > at) found.push_back({at, from});
-      if (to > from && (e.fe_flags & shared)) found.push_back({from, to});
-      at = to;
-    }
-    if (extents.size() == at_once) continue;
-    if (at < end) found.push_back({at, end});
-    break;
+  for (uint64_t at = begin; at < end; at = known_to_) {
+    if ((at < known_from_ || at >= known_to_) && !ask(at)) return std::nullopt;
+    for (const Stretch &s : known_)
+      if (s.begin < end && s.end > at) found.push_back({std::max(s.begin, at), std::min(s.end, end)});
   }
   return found;
 }
@@ -80,17 +107,19 @@ uint64_t room_to_overwrite(const os::File &data, const os::Filesystem &filesyste
                            uint64_t saved) {
   const bool all = os::copies_on_write(filesystem.type);
   if (saved > 0 && !all) return saved;
-  const uint64_t block = room_of(data).block;
-  uint64_t sum = 0, counted = 0;  // up to there
-  for (const Stretch &p : stretches_of(pieces)) {
-    const uint64_t begin = std::max(counted, round_down(p.begin, block));
-    const uint64_t end = std::max(begin, round_up(p.end, block));
-    counted = end;
-    const auto stretches = all ? std::nullopt : missing(data, begin, end);
-    if (stretches)
-      for (const Stretch &s : *stretches) sum += s.end - s.begin;
-    else if (all || has_hole(data, p))
-      sum += end - begin;
+  const std::vector<Stretch> stretches = stretches_of(pieces);
+  Lacks lacks(data, stretches);
+  uint64_t block = 0, sum = 0, counted = 0;  // up to there
+  for (const Stretch &p : stretches) {
+    auto lacking = all ? std::nullopt : lacks.in(p.begin, p.end);
+    if (!lacking && (all || has_hole(data, p))) lacking = {p};
+    if (!lacking || lacking->empty()) continue;
+    if (block == 0) block = room_of(data).block;
+    for (const Stretch &s : *lacking) {
+      const uint64_t begin = std::max(counted, round_down(s.begin, block));
+      counted = std::max(begin, round_up(s.end, block));
+      sum += counted - begin;
+    }
   }
   return sum;
 }
@@ -102,10 +131,12 @@ Result<void> reserve_space(const os::File &data, const os::Filesystem &filesyste
   if (os::copies_on_write(filesystem.type)) return {};
   // On xfs extents may be shared by a reflink; this fills holes, too.
   const int mode = FALLOC_FL_KEEP_SIZE | (filesystem.type == "xfs" ? FALLOC_FL_UNSHARE_RANGE : 0);
-  for (const Stretch &p : stretches_of(pieces)) {
+  const std::vector<Stretch> stretches = stretches_of(pieces);
+  Lacks lacks(data, stretches);
+  for (const Stretch &p : stretches) {
     // No more than that: xfs asks for as much free space as it is told to allocate, though nothing may be missing.
-    if (const auto stretches = missing(data, p.begin, p.end)) {
-      for (const Stretch &s : *stretches) ST_TRY(allocate(data, mode, s.begin, s.end - s.begin, control));
+    if (const auto lacking = lacks.in(p.begin, p.end)) {
+      for (const Stretch &s : *lacking) ST_TRY(allocate(data, mode, s.begin, s.end - s.begin, control));
     } else if (filesystem.type == "xfs" || has_hole(data, p)) {
       ST_TRY(allocate(data, mode, p.begin, p.end - p.begin, control));
     }

@@ -33,6 +33,7 @@ uint64_t room_of_folder(const std::string &type, uint64_t block) {
 }
 
 Result<void> check_room(const os::File &file, uint64_t needed) {
+  if (needed == 0) return {};
   const uint64_t free = room_of(file).free;
   if (free >= needed) return {};
   Error e = error(Status::no_space, "changing ", in_quotes(file.path()), " needs ", needed,

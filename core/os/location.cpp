@@ -323,7 +323,17 @@ Result<bool> Location::was_replaced(const File &file) const {
   return Failure(std::move(led.error()));
 }
 
+// As the kernel follows the path, which takes a look at the folder and one at the name. Else step by step.
+bool Location::is_led_to_at_once() const {
+  const auto [folder, name] = split_path(given_);
+  struct stat by_path, entry;
+  if (nameless_ || name != name_ || env().fstatat(AT_FDCWD, folder.c_str(), &by_path, 0) < 0) return false;
+  const auto mine = folder_->identity();
+  return mine && same_inode(*mine, by_path) && stat(&entry) == 0 && !S_ISLNK(entry.st_mode);
+}
+
 Result<bool> Location::is_led_to() const {
+  if (is_led_to_at_once()) return true;
   for (auto *find : {&Location::find, &Location::find_new}) {
     auto now = find(env(), given_);
     if (now && now->folder_->is(*folder_) && now->name_ == name_) return true;

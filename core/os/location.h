@@ -113,6 +113,7 @@ class Location {
 
  private:
   Location(std::shared_ptr<const Directory> folder, std::string name, const std::string &given);
+  bool is_led_to_at_once() const;
   Result<bool> is_led_to() const;
 
   std::shared_ptr<const Directory> folder_;

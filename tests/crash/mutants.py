@@ -262,8 +262,7 @@ MUTANTS = [
     Mutant("undo: a refusal is not remembered", PATCH_COMMIT, "    if (write::refuses_to_share(e)) staged.file.never_undo();\n", ""),
     # payloads
     Mutant("small payloads in a row are not compared with what was staged", PIECES, "if (hash64(bytes, piece.payload.length) != piece.payload.hash)", "if (false)"),
-    Mutant("small payloads in a row are taken for one in the journal", PIECES, " && run[i].payload.offset == first.offset + length", ""),
-    Mutant("pieces with a gap between them are written together", PIECES, "pieces[count].offset == pieces[count - 1].offset + pieces[count - 1].payload.length", "pieces[count].staged()"),
+    Mutant("small pieces with a gap between them are read and written as one", PIECES, " && place(pieces[i]) == begin + length", ""),
     Mutant("old bytes that were read for other tensors are hashed", "core/journal/old_bytes.h", "if (at < begin_ || at + n > begin_ + held_)", "if (held_ == 0)"),
     Mutant("a payload is not compared with what was staged", PIECES, "if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)", "if (false)"),
     Mutant("a payload is hashed in the caller's memory", JOURNAL, "    hasher.add(buffer.get(), take);\n", "    hasher.add(from, take);\n"),

@@ -43,6 +43,7 @@ class Told : public FaultEnv {
     uint32_t flags;
   };
   int extents(int, struct fiemap *map) override {
+    ++questions;
     if (!told_extents) return -EOPNOTSUPP;
     map->fm_mapped_extents = 0;
     for (const Extent &e : *told_extents) {
@@ -55,6 +56,7 @@ class Told : public FaultEnv {
     return 0;
   }
   std::optional<std::vector<Extent>> told_extents;
+  int questions = 0;
   std::optional<uint64_t> free_blocks;
   std::optional<long> block;
   std::optional<int64_t> hole;
@@ -125,6 +127,27 @@ TEST_F(RoomTest, ElsewhereIsWhatIsInHolesOrShared) {
   EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), 0u);
   env.hole = 4095 + static_cast<int64_t>(n);
   EXPECT_EQ(room_to_overwrite(file, xfs, pieces, 0), n);
+}
+
+TEST_F(RoomTest, IsAskedOnceForAllPiecesThatAFewExtentsHold) {
+  const os::File file = open(dir / "f");
+  env.block = 4096;
+  const os::Filesystem ext4{os::Storage::local, "ext4"};
+  std::vector<Piece> pieces;
+  for (uint64_t i = 0; i < 100; ++i) pieces.push_back({i * 8192, {0, 512, 0}});
+  env.told_extents = {{{0, 100 * 8192, FIEMAP_EXTENT_LAST}}};
+  EXPECT_EQ(room_to_overwrite(file, ext4, pieces, 0), 0u);
+  EXPECT_TRUE(is_ok(reserve_space(file, ext4, pieces, {})));
+  EXPECT_EQ(env.questions, 2);
+  EXPECT_EQ(asked(Call::fallocate), 0u);
+  // One answer holds 64.
+  env.told_extents->clear();
+  for (uint64_t i = 0; i < 100; ++i)
+    if (i != 50 && i != 80) env.told_extents->push_back({i * 8192, 4096, 0});
+  EXPECT_EQ(room_to_overwrite(file, ext4, pieces, 0), 2 * 4096u);
+  EXPECT_EQ(env.questions, 4);
+  EXPECT_TRUE(is_ok(reserve_space(file, ext4, pieces, {})));
+  EXPECT_EQ(asked(Call::fallocate), 2u);
 }
 
 TEST_F(RoomTest, ElsewhereIsSetAsideWhereThereAreHolesAndOnXfsAlways) {
