@@ -8,6 +8,7 @@
 #include "delta/spilled.h"
 #include "delta/steps.h"
 #include "file/writer.h"
+#include "os/helper.h"
 
 namespace st::store {
 namespace {
@@ -54,6 +55,7 @@ class Comparison {
   TensorWindow old_{true}, new_{true};
   std::vector<std::byte> old_block_, new_block_;
   Spilled steps_;
+  os::Helper helper_;  // hashes
   std::vector<Changed> changed_;
   std::vector<std::pair<std::string, OldBytes>> deleted_;
   uint64_t done_ = 0, total_;  // bytes of `to` that were looked at
@@ -96,14 +98,19 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
     ST_TRY(auto a, block(old_, before, done, n, old_block_));
     const bool same = std::memcmp(a.data(), b.data(), n) == 0;
     if (!fresh && !same) fresh = old;
-    if (!same && in_steps) {
+    const auto hash = [&] {
+      old.add(a);
+      if (fresh) fresh->add(b);
+    };
+    if (same || !in_steps) {
+      hash();
+    } else {
       if (!writer) writer.emplace(is.dtype);
+      const auto hashing = helper_.begin(hash);
       const auto steps = writer->steps_of(done / step_block_bytes, a, b);
       in_steps = steps_.part_size() + steps.size() < is.nbytes / 2;
       if (in_steps) ST_TRY(steps_.add(steps));
     }
-    old.add(a);
-    if (fresh) fresh->add(b);
     ST_TRY(tell(n));
   }
   if (!fresh) return Found();
