@@ -106,7 +106,8 @@ Result<Comparison::Found> Comparison::compare(const Place &before, const Place &
       hash();
     } else {
       if (!writer) writer.emplace(is.dtype);
-      const auto hashing = helper_.begin(hash);
+      const os::Helper::WaitsAtEnd waits{helper_};
+      helper_.begin(hash);
       const auto steps = writer->steps_of(done / step_block_bytes, a, b);
       in_steps = steps_.part_size() + steps.size() < is.nbytes / 2;
       if (in_steps) ST_TRY(steps_.add(steps));

@@ -180,8 +180,9 @@ StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, 
       tensor_bytes_(tensor_bytes),
       left_(step_bytes),
       read_(std::move(read)),
-      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))),
-      places_(std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width())) {}
+      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))) {
+  for (auto &places : places_) places = std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width());
+}
 
 Result<StepReader> StepReader::begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read) {
   StepReader reader(dtype, tensor_bytes, step_bytes, std::move(read));
@@ -227,8 +228,9 @@ Result<void> StepReader::read_columns() {
 
 Result<void> StepReader::take(std::span<std::byte> block) {
   ST_TRY(read_columns());
+  turn_ ^= 1;
   const bool inside = as_wide_as(columns_.width(), [&](auto word) {
-    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word, places_.get());
+    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word, places_[turn_].get());
   });
   if (!inside) return damaged("a step lies behind its block");
   taken_ = count_;

@@ -325,6 +325,19 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
   return range;
 }
 
+Result<RangeRecord> Journal::append_changes(RangeRecord range, const std::byte *packed, const std::byte *tables) {
+  constexpr uint64_t most_ahead = uint64_t{1} << 20;
+  const uint64_t end = end_ + journal_page + range.packed + range.tables_bytes() + sparse_range_record_bytes;
+  ST_TRY(reserve(end <= allocated_ ? end : end + std::min(end, most_ahead)));
+  ST_TRY(align(8));
+  range.payload = end_;
+  ST_TRY(append_bytes(packed, range.packed));
+  ST_TRY(align(8));
+  range.sectors = end_;
+  ST_TRY(append_bytes(tables, range.tables_bytes()));
+  return range;
+}
+
 Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> manifest) {
   ST_TRY(align(8));
   record_ = std::move(record);
@@ -337,7 +350,7 @@ Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> 
 
 Result<void> Journal::seal(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t flags) {
   const uint64_t id = os::random_number(file_.env());
-  return seal_with({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges));
+  return seal_with({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges, (flags & sparse_record) != 0));
 }
 
 Result<void> Journal::seal_part(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t transaction,

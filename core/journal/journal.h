@@ -89,6 +89,9 @@ class Journal {
   Result<SectorTable> note_staged(uint64_t offset, const Payload &payload, const GoOn &go_on = always);
   Result<RangeRecord> save_old(const os::File &data, uint64_t offset, uint64_t n, const SectorTable &table,
                                uint64_t block, const GoOn &go_on = always);
+  // For a redo record: what changes of a range, and hashes of its sectors before and after. `range` has all but the
+  // places in the journal.
+  Result<RangeRecord> append_changes(RangeRecord range, const std::byte *packed, const std::byte *tables);
   // Were these the bytes that were noted, from the done-th on, where a sector
   // begins? All that was noted is flushed. `hashes`: memory for one a sector.
   Result<bool> was_noted(const SectorTable &table, uint64_t done, std::span<const std::byte> bytes,

@@ -17,7 +17,7 @@ Helper::~Helper() {
   thread_.join();
 }
 
-Helper::Running Helper::begin(Work work) {
+void Helper::begin(Work work) {
   if (!thread_.joinable() && !alone_) try {
       const SignalsHeldBack quiet;
       thread_ = std::thread([this] { serve(); });
@@ -26,15 +26,11 @@ Helper::Running Helper::begin(Work work) {
     } catch (const std::bad_alloc &) {  // or no memory for them
       alone_ = true;
     }
-  if (alone_) {
-    work();
-  } else {
-    std::lock_guard lock(mutex_);
-    work_ = std::move(work);
-    busy_ = true;
-    news_.notify_all();
-  }
-  return Running(*this);
+  if (alone_) return work();
+  std::lock_guard lock(mutex_);
+  work_ = std::move(work);
+  busy_ = true;
+  news_.notify_all();
 }
 
 void Helper::wait() {

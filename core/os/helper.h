@@ -16,25 +16,19 @@ class Helper {
   Helper(const Helper &) = delete;
   Helper &operator=(const Helper &) = delete;
 
-  // Whatever ends its life waits until the work is done.
-  class Running {
-   public:
-    explicit Running(Helper &helper) : helper_(helper) {}
-    ~Running() { helper_.wait(); }
-    Running(const Running &) = delete;
-    Running &operator=(const Running &) = delete;
-
-   private:
-    Helper &helper_;
-  };
-
   // One piece of work at a time, which throws nothing. Where there is no thread to be had, it is done at once.
   using Work = std::function<void()>;
-  [[nodiscard]] Running begin(Work work);
+  void begin(Work work);
+  // Until it is done.
+  void wait();
+  // Lives shorter than what the work refers to.
+  struct WaitsAtEnd {
+    Helper &helper;
+    ~WaitsAtEnd() { helper.wait(); }
+  };
 
  private:
   void serve();
-  void wait();
 
   std::thread thread_;
   std::mutex mutex_;  // of what follows
