@@ -21,14 +21,19 @@ class Patching {
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
-  Result<bool> remake_later(AnyTransaction &transaction, size_t i);
+  Result<void> remake_later(AnyTransaction &transaction, size_t i);
   Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
   Result<void> check_and_save_old(const ModelView &now);
   Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
   Result<void> copy_steps(write::Writer &reverse);
   bool has_steps(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
-  Result<void> tell(uint64_t n) { return Control(options_.progress, nullptr).check(done_ += n, total_); }
+  bool in_place() const { return delta_.notes.changes_bytes_only() && same_forms(whole_, delta_); }
+  // What is made twice, as the journal was lost, counts once.
+  Result<void> tell(uint64_t n) {
+    done_ = std::min(done_ + n, total_);
+    return Control(options_.progress, nullptr).check(done_, total_);
+  }
 
   os::Env &env_;
   Model &base_;
@@ -73,10 +78,7 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
   for (const auto &[kind, i] : steps) {
     const std::string_view name = delta.at(i).name;
     if (delta_.notes.tensors[i].steps) {
-      if (remakes_) {
-        ST_TRY(remakes_, remake_later(transaction, i));
-      }
-      if (!remakes_) ST_TRY(stage_steps(transaction, i));
+      ST_TRY(remakes_ ? remake_later(transaction, i) : stage_steps(transaction, i));
       continue;
     }
     auto bytes = value(i);
@@ -88,7 +90,7 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
 
 // When the base is locked, its old bytes are read once: they are hashed, and what the steps make of them, and what
 // changes goes to the journal.
-Result<bool> Patching::remake_later(AnyTransaction &transaction, size_t i) {
+Result<void> Patching::remake_later(AnyTransaction &transaction, size_t i) {
   const TensorView held = delta_.index().at(i);
   const auto make = [this, i, name = held.name](const os::File &file, uint64_t at, TakesRemade &to) -> Result<void> {
     const Place &place = whole_.at(*whole_.find(name));
@@ -133,9 +135,7 @@ Result<void> Patching::stage_all(AnyTransaction &transaction, const TensorList &
   if (!is_file && result.tensors.empty() && whole_.size() > 0)
     return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),
                 ", and an index without shards takes none back; merge into a file instead");
-  const bool in_place = !is_file || (notes.changes_bytes_only() && same_forms(whole_, delta_));
-  remakes_ = is_file && in_place;
-  ST_TRY(stage(transaction, in_place));
+  ST_TRY(stage(transaction, !is_file || in_place()));
   ST_TRY(transaction.replace_metadata(result.metadata));
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
@@ -225,9 +225,11 @@ Result<DeltaPatched> Patching::run() {
   ST_TRY(check(whole_, &result));
   if (!options_.reverse.empty())
     for (const ModelView &read : {whole_, ModelView(*delta_.file)}) ST_TRY(read.must_not_be(env_, options_.reverse));
+  remakes_ = base_.file() && !options_.publish && in_place();
   total_ = delta_.index().data_bytes();
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
-    total_ += whole_.at(old.index).tensor().nbytes * (has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
+    total_ +=
+        whole_.at(old.index).tensor().nbytes * (!remakes_ && has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
   ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
 
   ST_TRY(auto transaction, begin(result));

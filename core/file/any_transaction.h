@@ -96,9 +96,11 @@ class AnyTransaction {
   // once.
   virtual Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                                      std::span<const std::byte> bytes) = 0;
-  // The tensor's new bytes are made at commit, when it is locked. The journal takes about so many bytes for it. False:
-  // not by this transaction, and nothing is staged. After it, only updates.
-  virtual Result<bool> remake(std::string_view, Remake, uint64_t) { return false; }
+  // The tensor's new bytes are made at commit, when it is locked. The journal takes about so many bytes for it. On one
+  // file, in place; and what makes a publish of a transaction does not come after it.
+  virtual Result<void> remake(std::string_view, Remake, uint64_t) {
+    return fail(Status::unsupported, "not on several files");
+  }
   // These make a publish of it. What they refuse leaves the transaction as it was.
   virtual Result<void> put(std::string_view name, const NewBytes &value) = 0;
   virtual Result<void> remove(std::string_view name) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "file/commit_plan.h"
 #include "file/patch_commit.h"
 #include "file/remakes.h"
@@ -35,10 +36,9 @@ Result<void> Transaction::update_ranges(std::string_view name, std::span<const B
   return stage_ranges(staged_, name, ranges, bytes);
 }
 
-Result<bool> Transaction::remake(std::string_view name, Remake make, uint64_t in_journal) {
-  if (publishes() || staged_.options.publish) return false;
-  ST_TRY(stage_remake(staged_, name, std::move(make), in_journal));
-  return true;
+Result<void> Transaction::remake(std::string_view name, Remake make, uint64_t in_journal) {
+  ST_ASSERT(!publishes() && !staged_.options.publish);
+  return stage_remake(staged_, name, std::move(make), in_journal);
 }
 
 Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
