@@ -93,6 +93,7 @@ class ToJournal final : public TakesRemade {
       piece.sparse = range;
       staged_.remade.push_back(piece);
     }
+    staged_.journal.journal->start_writing();
     return {};
   }
 

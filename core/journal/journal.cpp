@@ -131,6 +131,14 @@ Result<void> Journal::write_out(const Control &control) {
   return note_loss(write::write_out(file_, header_bytes, end_, control));
 }
 
+void Journal::start_writing() {
+  constexpr uint64_t worth_it = uint64_t{1} << 20;
+  const uint64_t written = end_ - tail_.size();
+  if (written < started_ + worth_it) return;
+  file_.env().sync_range(file_.fd(), started_, written - started_);
+  started_ = written;
+}
+
 Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {
   const auto *from = static_cast<const std::byte *>(bytes);
   tail_.insert(tail_.end(), from, from + n);
