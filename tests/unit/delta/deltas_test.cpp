@@ -1,8 +1,10 @@
 // Deltas of real files: made, applied, undone, folded, refused.
 #include <sys/stat.h>
 
+#include "base/little_endian.h"
 #include "delta_scene.h"
 #include "engine/verify.h"
+#include "os/range_lock.h"
 #include "store_scene.h"
 
 namespace st::testing {
@@ -315,6 +317,21 @@ TEST_F(DeltasOfElements, OfEveryWidthAreAppliedInPlace) {
       ASSERT_TRUE(is_ok(patch(reverse)));
       ASSERT_TRUE(same_bytes(bytes_of(base), a.file())) << width << " " << every;
     }
+}
+
+// What was hashed must still be there when it is changed.
+TEST_F(DeltasOfElements, LockAllOfTheTensorThatTheyChange) {
+  ASSERT_TRUE(is_ok(diff()));
+  auto file = os::File::open(env, AT_FDCWD, base, O_RDWR, 0, base);
+  ASSERT_TRUE(is_ok(file));
+  const uint64_t in_w = 8 + load_u64le(a.file().data()) + 1200000;
+  auto lock = os::RangeLock::acquire(*file, {{in_w, 1, true}}, {});
+  ASSERT_TRUE(is_ok(lock));
+  DeltaPatchOptions options;
+  options.lock_timeout_ms = 0;
+  EXPECT_TRUE(fails_with(Status::busy, store::patch(env, base, delta, options)));
+  lock->release();
+  EXPECT_TRUE(is_ok(store::patch(env, base, delta, options)));
 }
 
 // A transaction takes long, and somebody cleans up meanwhile.
