@@ -21,13 +21,19 @@ class Patching {
   Result<NewBytes> value(size_t i) const;
   Result<void> stage(AnyTransaction &transaction, bool in_place);
   Result<void> stage_steps(AnyTransaction &transaction, size_t i);
+  Result<void> remake_later(AnyTransaction &transaction, size_t i);
   Result<void> stage_all(AnyTransaction &transaction, const TensorList &result);
   Result<void> check_and_save_old(const ModelView &now);
   Result<std::unique_ptr<write::Writer>> begin_reverse(const ModelView &now, const TensorList &result);
   Result<void> copy_steps(write::Writer &reverse);
   bool has_steps(std::string_view name) const;
   Result<std::unique_ptr<AnyTransaction>> begin(const TensorList &result);
-  Result<void> tell(uint64_t n) { return Control(options_.progress, nullptr).check(done_ += n, total_); }
+  bool in_place() const { return delta_.notes.changes_bytes_only() && same_forms(whole_, delta_); }
+  // What is made twice, as the journal was lost, counts once.
+  Result<void> tell(uint64_t n) {
+    done_ = std::min(done_ + n, total_);
+    return Control(options_.progress, nullptr).check(done_, total_);
+  }
 
   os::Env &env_;
   Model &base_;
@@ -35,6 +41,8 @@ class Patching {
   const DeltaFile delta_;
   const DeltaPatchOptions options_;
   std::vector<uint64_t> heads_;  // of the tensors that the delta gives
+  bool remakes_ = false;         // what has steps is made under the locks, and not staged
+  os::Helper helper_;
   uint64_t done_ = 0, total_ = 0;
 };
 
@@ -70,7 +78,7 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
   for (const auto &[kind, i] : steps) {
     const std::string_view name = delta.at(i).name;
     if (delta_.notes.tensors[i].steps) {
-      ST_TRY(stage_steps(transaction, i));
+      ST_TRY(remakes_ ? remake_later(transaction, i) : stage_steps(transaction, i));
       continue;
     }
     auto bytes = value(i);
@@ -78,6 +86,21 @@ Result<void> Patching::stage(AnyTransaction &transaction, bool in_place) {
     ST_TRY(kind == updated ? transaction.update(name, *bytes) : transaction.put(name, *bytes));
   }
   return {};
+}
+
+// When the base is locked, its old bytes are read once: they are hashed, and what the steps make of them, and what
+// changes goes to the journal.
+Result<void> Patching::remake_later(AnyTransaction &transaction, size_t i) {
+  const TensorView held = delta_.index().at(i);
+  const auto make = [this, i, name = held.name](const os::File &file, uint64_t at, TakesRemade &to) -> Result<void> {
+    const Place &place = whole_.at(*whole_.find(name));
+    const SteppedTensor stepped{place.snapshot, place.tensor(), place.member->place(), {{&delta_, i}}};
+    ST_TRY(auto fresh, remake(stepped, file, at, helper_, to, [this](uint64_t n) { return tell(n); }));
+    heads_[i] = fresh.head;
+    return {};
+  };
+  constexpr uint64_t unpacked = 4;  // by which values without compression are longer
+  return transaction.remake(held.name, make, unpacked * held.nbytes);
 }
 
 // The pages that the steps change, as they will be. The base is not locked: before the change it must have the same old
@@ -112,7 +135,7 @@ Result<void> Patching::stage_all(AnyTransaction &transaction, const TensorList &
   if (!is_file && result.tensors.empty() && whole_.size() > 0)
     return fail(Status::unsupported, "the delta would leave no tensor in the shards of ", in_quotes(whole_.path()),
                 ", and an index without shards takes none back; merge into a file instead");
-  ST_TRY(stage(transaction, !is_file || (notes.changes_bytes_only() && same_forms(whole_, delta_))));
+  ST_TRY(stage(transaction, !is_file || in_place()));
   ST_TRY(transaction.replace_metadata(result.metadata));
   return notes.order.empty() ? Result<void>() : transaction.arrange(notes.order);
 }
@@ -175,7 +198,8 @@ Result<void> Patching::check_and_save_old(const ModelView &now) {
     if (reverse && !has_steps(t.name)) ST_TRY(reverse->add(t.name, piece.data(), piece.size()));
     return tell(piece.size());
   };
-  const auto old = old_tensors(now, delta_.index(), delta_.notes);
+  auto old = old_tensors(now, delta_.index(), delta_.notes);
+  if (remakes_) std::erase_if(old, [&](const OldTensor &t) { return has_steps(now.at(t.index).tensor().name); });
   ST_TRY(check_old(now, old, keep));
   if (reverse) ST_TRY(copy_steps(*reverse));
   return reverse ? reverse->finish() : Result<void>();
@@ -201,9 +225,11 @@ Result<DeltaPatched> Patching::run() {
   ST_TRY(check(whole_, &result));
   if (!options_.reverse.empty())
     for (const ModelView &read : {whole_, ModelView(*delta_.file)}) ST_TRY(read.must_not_be(env_, options_.reverse));
+  remakes_ = base_.file() && !options_.publish && in_place();
   total_ = delta_.index().data_bytes();
   for (const OldTensor &old : old_tensors(whole_, delta_.index(), delta_.notes))
-    total_ += whole_.at(old.index).tensor().nbytes * (has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
+    total_ +=
+        whole_.at(old.index).tensor().nbytes * (!remakes_ && has_steps(whole_.at(old.index).tensor().name) ? 2 : 1);
   ST_TRY(heads_, delta_.check_bytes([this](uint64_t more) { return tell(more); }));
 
   ST_TRY(auto transaction, begin(result));

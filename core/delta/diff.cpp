@@ -2,18 +2,55 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "delta/delta_file.h"
 #include "delta/delta_hash.h"
 #include "delta/spilled.h"
 #include "delta/steps.h"
 #include "file/writer.h"
+#include "os/helper.h"
 
 namespace st::store {
 namespace {
 
 // Less than a page is not worth it: any reader sees the tensor as it is.
 constexpr uint64_t least_in_steps = 4096;
+
+// Steps of a tensor's blocks, one after the other, made beside the caller.
+class MakingSteps {
+ public:
+  MakingSteps(os::Helper &helper, Dtype dtype) : helper_(helper), dtype_(dtype) {}
+  ~MakingSteps() { helper_.wait(); }
+  MakingSteps(const MakingSteps &) = delete;
+  MakingSteps &operator=(const MakingSteps &) = delete;
+
+  // The bytes stay until it is made.
+  void begin(uint64_t number, std::span<const std::byte> old, std::span<const std::byte> fresh) {
+    if (!writer_) writer_.emplace(dtype_);
+    helper_.begin([this, number, old, fresh]() noexcept {
+      try {
+        steps_ = writer_->steps_of(number, old, fresh);
+      } catch (const std::bad_alloc &) {
+        has_memory_ = false;
+      }
+    });
+  }
+  // Those that were begun last: once, and until the next are begun.
+  std::span<const std::byte> made() {
+    helper_.wait();
+    if (!has_memory_) throw std::bad_alloc();
+    return std::exchange(steps_, {});
+  }
+
+ private:
+  os::Helper &helper_;
+  const Dtype dtype_;
+  std::optional<StepWriter> writer_;
+  std::span<const std::byte> steps_;
+  bool has_memory_ = true;
+};
 
 class Comparison {
  public:
@@ -51,20 +88,25 @@ class Comparison {
   const std::string &path_;
   const DiffOptions &options_;
   const Control control_;
-  TensorWindow old_{true}, new_{true};
+  struct Windows {
+    TensorWindow old, fresh;
+  };
+  Windows ahead_{TensorWindow(true), TensorWindow(true)};
+  Windows by_turns_[2] = {{TensorWindow(false), TensorWindow(false)}, {TensorWindow(false), TensorWindow(false)}};
   std::vector<std::byte> old_block_, new_block_;
   Spilled steps_;
+  os::Helper helper_;  // makes steps
   std::vector<Changed> changed_;
   std::vector<std::pair<std::string, OldBytes>> deleted_;
   uint64_t done_ = 0, total_;  // bytes of `to` that were looked at
 };
 
 Result<OldBytes> Comparison::hash_old(const Place &p) {
-  return hash_tensor(old_, *p.snapshot, p.tensor(), [this](auto) { return tell(0); });
+  return hash_tensor(ahead_.old, *p.snapshot, p.tensor(), [this](auto) { return tell(0); });
 }
 
 Result<OldBytes> Comparison::hash_new(const Place &p) {
-  return hash_tensor(new_, *p.snapshot, p.tensor(), [this](auto piece) { return tell(piece.size()); });
+  return hash_tensor(ahead_.fresh, *p.snapshot, p.tensor(), [this](auto piece) { return tell(piece.size()); });
 }
 
 // So many bytes of a tensor, which lie in two pieces where the window ends: these are put together in `whole`.
@@ -81,31 +123,43 @@ Result<std::span<const std::byte>> Comparison::block(TensorWindow &window, const
   return std::span<const std::byte>(whole);
 }
 
+bool is_near(const Place &p) {
+  const os::Storage storage = p.snapshot->filesystem.storage;
+  return storage == os::Storage::local || storage == os::Storage::memory;
+}
+
 // Two tensors of one form. While they are equal one hash does for both. The delta holds the steps, as long as they are
 // shorter than half of the tensor: whole ones are applied sooner, with less reading.
 Result<Comparison::Found> Comparison::compare(const Place &before, const Place &after) {
   const TensorView is = after.tensor();
   TensorHasher old;
   std::optional<TensorHasher> fresh;
-  std::optional<StepWriter> writer;
+  MakingSteps making(helper_, is.dtype);
   bool in_steps = is.nbytes >= least_in_steps;
+  // While one block is looked at, the next one is read, into other windows. Short tensors are read with those behind
+  // them; and where reading has a latency, large pieces are worth more.
+  const bool by_turns = is.nbytes > step_block_bytes && is_near(before) && is_near(after);
   steps_.begin_part();
+  const auto add_made = [&]() -> Result<void> {
+    const auto steps = making.made();
+    in_steps &= steps_.part_size() + steps.size() < is.nbytes / 2;
+    return in_steps ? steps_.add(steps) : Result<void>();
+  };
   for (uint64_t done = 0; done < is.nbytes; done += step_block_bytes) {
     const uint64_t n = std::min(step_block_bytes, is.nbytes - done);
-    ST_TRY(auto b, block(new_, after, done, n, new_block_));
-    ST_TRY(auto a, block(old_, before, done, n, old_block_));
+    Windows &windows = by_turns ? by_turns_[done / step_block_bytes % 2] : ahead_;
+    if (!by_turns) ST_TRY(add_made());
+    ST_TRY(auto b, block(windows.fresh, after, done, n, new_block_));
+    ST_TRY(auto a, block(windows.old, before, done, n, old_block_));
     const bool same = std::memcmp(a.data(), b.data(), n) == 0;
     if (!fresh && !same) fresh = old;
-    if (!same && in_steps) {
-      if (!writer) writer.emplace(is.dtype);
-      const auto steps = writer->steps_of(done / step_block_bytes, a, b);
-      in_steps = steps_.part_size() + steps.size() < is.nbytes / 2;
-      if (in_steps) ST_TRY(steps_.add(steps));
-    }
+    ST_TRY(add_made());
+    if (!same && in_steps) making.begin(done / step_block_bytes, a, b);
     old.add(a);
     if (fresh) fresh->add(b);
     ST_TRY(tell(n));
   }
+  ST_TRY(add_made());
   if (!fresh) return Found();
   Changed changed{{after.global, {fresh->digest().all, old.digest()}}, {}};
   if (in_steps) {

@@ -1,6 +1,8 @@
 #include "delta/stepped.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 namespace st::store {
 namespace {
@@ -106,7 +108,67 @@ Result<OldBytes> astray(const SteppedTensor &t) {
   return Failure(wrong_steps(t.tensor.name, last.delta->path));
 }
 
+// A block as it is and as it will be. There are two, so that one is looked at while the next one is made.
+class BlockPair {
+ public:
+  explicit BlockPair(uint64_t n)
+      : old_(std::make_unique_for_overwrite<std::byte[]>(n)), fresh_(std::make_unique_for_overwrite<std::byte[]>(n)) {}
+
+  Result<void> make(const os::File &file, uint64_t at, uint64_t begin, uint64_t n, OpenSteps &steps) {
+    const std::span old(old_.get(), n), fresh(fresh_.get(), n);
+    ST_TRY(file.read(old_.get(), n, at + begin));
+    block_ = {begin, old, old, {}, steps.reader().width()};
+    if (!steps.reader().has(begin / step_block_bytes)) return {};
+    std::memcpy(fresh_.get(), old_.get(), n);
+    ST_TRY(steps.take(fresh));
+    block_.fresh = fresh;
+    block_.places = steps.reader().places();
+    return {};
+  }
+  const RemadeBlock &block() const { return block_; }
+
+ private:
+  std::unique_ptr<std::byte[]> old_, fresh_;
+  RemadeBlock block_{};
+};
+
 }  // namespace
+
+Result<OldBytes> remake(const SteppedTensor &t, const os::File &file, uint64_t at, os::Helper &helper, TakesRemade &to,
+                        const std::function<Result<void>(uint64_t n)> &tell) {
+  static_assert(step_block_bytes <= longest_remade);
+  const StepsAt &steps = t.steps.front();
+  const DeltaTensor &wanted = steps.delta->notes.tensors[steps.index];
+  ST_TRY(auto opened, OpenSteps::open(steps, t.tensor));
+  TensorHasher old, fresh;
+  const uint64_t most = std::min(step_block_bytes, t.tensor.nbytes);
+  BlockPair pairs[] = {BlockPair(most), BlockPair(most)};
+  bool noted = false;
+  const auto keep = [&] {
+    helper.wait();
+    return std::exchange(noted, false) ? to.keep() : Result<void>();
+  };
+  const os::Helper::WaitsAtEnd waits{helper};
+  for (uint64_t begin = 0; begin < t.tensor.nbytes; begin += step_block_bytes) {
+    BlockPair &pair = pairs[begin / step_block_bytes % 2];
+    const uint64_t n = std::min(step_block_bytes, t.tensor.nbytes - begin);
+    ST_TRY(pair.make(file, at, begin, n, *opened));
+    ST_TRY(keep());
+    const RemadeBlock &block = pair.block();
+    const bool changes = !block.places.empty();
+    helper.begin([&old, &fresh, &to, &block, changes] {
+      old.add(block.old);
+      fresh.add(block.fresh);
+      if (changes) to.note(block);
+    });
+    noted = changes;
+    ST_TRY(tell(n));
+  }
+  ST_TRY(keep());
+  if (old.digest().all != wanted.old->all) return Failure(wrong_base(t.tensor.name, t.path));
+  if (fresh.digest().all != wanted.bytes) return Failure(wrong_steps(t.tensor.name, steps.delta->path));
+  return fresh.digest();
+}
 
 SteppedTensor stepped_tensor(const ModelView &base, std::span<const DeltaFile> deltas, const ListedTensor &t) {
   SteppedTensor out{};

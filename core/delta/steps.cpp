@@ -65,8 +65,20 @@ template <class Word>
 uint32_t fill(const StepColumns &columns, const std::byte *old, const std::byte *fresh, uint64_t n, uint32_t *places) {
   const uint32_t count = find_differing<Word>(old, fresh, n, places);
   if (count == 0) return 0;
-  for (uint32_t c = 0; c < StepColumns::gap_columns; ++c) {
-    std::byte *gaps = columns.column(c);
+  std::byte *gaps = columns.column(0);
+  gaps[0] = static_cast<std::byte>(places[0]);
+  uint32_t all = places[0];  // bits that a gap has
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint32_t gap = places[i] - places[i - 1] - 1;
+    gaps[i] = static_cast<std::byte>(gap);
+    all |= gap;
+  }
+  for (uint32_t c = 1; c < StepColumns::gap_columns; ++c) {
+    gaps = columns.column(c);
+    if (all >> (8 * c) == 0) {
+      std::memset(gaps, 0, count);
+      continue;
+    }
     gaps[0] = static_cast<std::byte>(places[0] >> (8 * c));
     for (uint32_t i = 1; i < count; ++i) gaps[i] = static_cast<std::byte>((places[i] - places[i - 1] - 1) >> (8 * c));
   }
@@ -74,8 +86,12 @@ uint32_t fill(const StepColumns &columns, const std::byte *old, const std::byte 
   for (uint32_t c = 0; c < sizeof(Word); ++c) to[c] = columns.column(StepColumns::gap_columns + c);
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t at = uint64_t{places[i]} * sizeof(Word);
-    std::byte by[sizeof(Word)];
-    for (uint32_t c = 0; c < sizeof(Word); ++c) by[c] = old[at + c] ^ fresh[at + c];
+    Word a, b;
+    std::memcpy(&a, old + at, sizeof a);
+    std::memcpy(&b, fresh + at, sizeof b);
+    a ^= b;
+    std::byte by[sizeof a];
+    std::memcpy(by, &a, sizeof a);
     for (uint32_t c = 0; c < sizeof(Word); ++c) to[c][i] = by[c];
   }
   return count;
@@ -164,8 +180,9 @@ StepReader::StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, 
       tensor_bytes_(tensor_bytes),
       left_(step_bytes),
       read_(std::move(read)),
-      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))),
-      places_(std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width())) {}
+      squeezed_(std::make_unique_for_overwrite<std::byte[]>(Compressor::bound(step_block_bytes / columns_.width()))) {
+  for (auto &places : places_) places = std::make_unique_for_overwrite<uint32_t[]>(step_block_bytes / columns_.width());
+}
 
 Result<StepReader> StepReader::begin(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read) {
   StepReader reader(dtype, tensor_bytes, step_bytes, std::move(read));
@@ -211,8 +228,9 @@ Result<void> StepReader::read_columns() {
 
 Result<void> StepReader::take(std::span<std::byte> block) {
   ST_TRY(read_columns());
+  turn_ ^= 1;
   const bool inside = as_wide_as(columns_.width(), [&](auto word) {
-    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word, places_.get());
+    return step<decltype(word)>(columns_, count_, block.data(), block.size() / sizeof word, places_[turn_].get());
   });
   if (!inside) return damaged("a step lies behind its block");
   taken_ = count_;

@@ -62,9 +62,9 @@ class StepReader {
   // Changes block `number` of the tensor, these bytes, if there are steps of it. Blocks are given in their order.
   bool has(uint64_t number) const { return count_ > 0 && number_ == number; }
   Result<void> take(std::span<std::byte> block);
-  // Which elements of that block were changed, ascending.
+  // Which elements of that block were changed, ascending. They stay while the next block is taken.
   uint32_t width() const { return columns_.width(); }
-  std::span<const uint32_t> places() const { return {places_.get(), taken_}; }
+  std::span<const uint32_t> places() const { return {places_[turn_].get(), taken_}; }
 
  private:
   StepReader(Dtype dtype, uint64_t tensor_bytes, uint64_t step_bytes, Read read);
@@ -77,7 +77,8 @@ class StepReader {
   uint64_t left_;  // bytes of the steps
   Read read_;
   std::unique_ptr<std::byte[]> squeezed_;  // a column
-  std::unique_ptr<uint32_t[]> places_;
+  std::unique_ptr<uint32_t[]> places_[2];
+  size_t turn_ = 0;
   uint32_t taken_ = 0;
   uint32_t sizes_[StepColumns::gap_columns + 8] = {};
   uint64_t number_ = 0;

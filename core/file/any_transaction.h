@@ -15,6 +15,10 @@
 #include "newfile/cost.h"
 #include "newfile/layout.h"
 
+namespace st::os {
+class File;
+}
+
 namespace st::store {
 
 struct Snapshot;
@@ -59,6 +63,28 @@ struct ByteRange {
   uint64_t begin, length;
 };
 
+// A block of a tensor as it is, and as it will be.
+struct RemadeBlock {
+  uint64_t begin;  // in the tensor
+  std::span<const std::byte> old, fresh;
+  std::span<const uint32_t> places;  // of the elements that change, ascending, counted in the block
+  uint32_t width;                    // of an element
+};
+inline constexpr uint64_t longest_remade = uint64_t{1} << 20;
+
+// What takes these blocks in their order.
+class TakesRemade {
+ public:
+  virtual ~TakesRemade() = default;
+  // By any thread, one block at a time: computes, and takes no memory.
+  virtual void note(const RemadeBlock &block) noexcept = 0;
+  // Then, by the thread of the commit: what was noted is kept.
+  virtual Result<void> keep() = 0;
+};
+// Makes the new bytes of a tensor of those that it has in `file`, at `at`. Gives away each block with changes. What it
+// refuses is not changed. It may be asked again.
+using Remake = std::function<Result<void>(const os::File &file, uint64_t at, TakesRemade &to)>;
+
 class AnyTransaction {
  public:
   virtual ~AnyTransaction() = default;
@@ -70,6 +96,11 @@ class AnyTransaction {
   // once.
   virtual Result<void> update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                                      std::span<const std::byte> bytes) = 0;
+  // The tensor's new bytes are made at commit, when it is locked. The journal takes about so many bytes for it. On one
+  // file, in place; and what makes a publish of a transaction does not come after it.
+  virtual Result<void> remake(std::string_view, Remake, uint64_t) {
+    return fail(Status::unsupported, "not on several files");
+  }
   // These make a publish of it. What they refuse leaves the transaction as it was.
   virtual Result<void> put(std::string_view name, const NewBytes &value) = 0;
   virtual Result<void> remove(std::string_view name) = 0;

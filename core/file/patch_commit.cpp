@@ -3,6 +3,7 @@
 #include <new>
 
 #include "file/commit_plan.h"
+#include "file/remakes.h"
 #include "file/slices.h"
 #include "file/staging.h"
 #include "journal/space.h"
@@ -21,6 +22,7 @@ CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Recor
   plan.how = "the tensors are written in place, after their journal is durable";
   write::JournalPlan journal = staged.journal.journal->plan();
   std::vector<write::Piece> pieces = slice_pieces(staged, &journal);
+  for (const write::Piece &p : remade_pieces(staged, &journal)) pieces.push_back(p);
   for (const write::Piece &p : pieces) plan.cost.written += p.payload.length;
   for (const StagedTensor &t : staged.tensors) {
     plan.cost.written += t.piece.payload.length;
@@ -45,6 +47,7 @@ CommitPlan reckon_patch(const Staged &staged, const os::File &data, write::Recor
 }
 
 write::Record record_for(const Staged &staged, const os::File &data) {
+  if (!staged.remakes.empty()) return write::Record::redo;  // it is the shorter one
   uint64_t in_journal = 0, borrowed = 0;
   for (const auto &[index, s] : staged.slices) in_journal += s.map.bytes();
   for (const StagedTensor &t : staged.tensors) (t.piece.fits() ? borrowed : in_journal) += t.piece.payload.length;
@@ -59,6 +62,7 @@ namespace {
 Result<write::Applied> apply(Staged &staged, const CommitLock &lock) {
   ST_TRY(restage_if_gone(staged));
   ST_TRY(assemble_slices(staged, lock.file()));
+  ST_TRY(assemble_remakes(staged, lock.file()));
   ST_TRY(staged.journal.journal->write_out(staged.control));
   ST_TRY(staged.file.journals().make_name_durable(lock.identity.inode));
   const os::File &dir = staged.journal.folder->dir();
@@ -132,6 +136,7 @@ void count_and_show(Staged &staged) {
     staged.show(t.index, t.piece.offset, t.piece.payload.length);
   }
   show_slices(staged);
+  show_remade(staged);
 }
 
 }  // namespace st::store

@@ -294,6 +294,10 @@ std::vector<write::Piece> slice_pieces(const Staged &staged, write::JournalPlan 
 std::vector<Covered> bytes_to_lock(const Staged &staged) {
   std::vector<write::Piece> pieces = slice_pieces(staged, nullptr);
   for (const StagedTensor &s : staged.tensors) pieces.push_back(s.piece);
+  for (const StagedRemake &r : staged.remakes) {
+    const TensorView t = staged.snapshot->header.index.at(r.index);
+    pieces.push_back({staged.snapshot->file_offset(t), {0, t.nbytes, 0}});
+  }
   sort_by_offset(&pieces);
   std::vector<Covered> ranges;
   ranges.reserve(pieces.size());
@@ -306,6 +310,10 @@ std::string_view name_at(const Staged &staged, uint64_t offset) {
   for (const StagedTensor &t : staged.tensors)
     if (offset - t.piece.offset < t.piece.payload.length) return t.name;
   std::string_view name;
+  for (const StagedRemake &r : staged.remakes) {
+    const TensorView t = staged.snapshot->header.index.at(r.index);
+    if (offset - staged.snapshot->file_offset(t) < t.nbytes) return r.name;
+  }
   for (const auto &[index, s] : staged.slices)
     if (staged.snapshot->file_offset(staged.snapshot->header.index.at(index)) <= offset) name = s.name;
   return name;

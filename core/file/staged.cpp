@@ -35,6 +35,7 @@ void sort_by_offset(std::vector<write::Piece> *pieces) {
 
 std::vector<write::Piece> Staged::pieces() const {
   std::vector<write::Piece> pieces = slice_pieces;
+  pieces.insert(pieces.end(), remade.begin(), remade.end());
   for (const StagedTensor &t : tensors) pieces.push_back(t.piece);
   sort_by_offset(&pieces);
   return pieces;

@@ -32,6 +32,14 @@ struct StagedSlices {
   SliceMap map;
 };
 
+// A tensor whose new bytes are made at commit; see remakes.h.
+struct StagedRemake {
+  std::string name;
+  size_t index;  // in the snapshot
+  Remake make;
+  uint64_t in_journal;  // about so many bytes
+};
+
 // Bytes of a put: in the caller's memory, or in the journal.
 struct StagedPayload {
   const void *bytes;
@@ -52,7 +60,7 @@ struct Staged {
   void begin_call() { control = Control(options.progress, &file.account().interrupts); }
 
   bool publishes() const;
-  bool patches() const { return !tensors.empty() || !slices.empty(); }
+  bool patches() const { return !tensors.empty() || !slices.empty() || !remakes.empty(); }
   bool has_work() const { return patches() || publishes(); }
   std::vector<write::Piece> pieces() const;  // as they follow each other in the file
 
@@ -80,6 +88,8 @@ struct Staged {
   std::vector<SliceMap> slice_maps = {};            // of a publish
   std::vector<write::Payload> slice_payloads = {};  // in the journal
   std::vector<write::Piece> slice_pieces = {};      // once the locks are held
+  std::vector<StagedRemake> remakes = {};
+  std::vector<write::Piece> remade = {};  // of these, once they are assembled
   write::JournalFolder::Taken journal = {};
   uint64_t journal_start = 0;  // bytes written to it before this transaction
   bool failed = false;         // there is no other commit

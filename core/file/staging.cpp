@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "file/slices.h"
 
 namespace st::store {
@@ -125,6 +126,7 @@ Result<void> restage_if_gone(Staged &staged) {
     else
       table.offset = again.offset;
   }
+  staged.remade.clear();  // they are made anew
   return restage_slices(staged, *gone.journal);
 }
 
@@ -192,6 +194,9 @@ Result<void> follow_to(Staged &staged, std::unique_ptr<Snapshot> snapshot) {
     slices.emplace(place, s);
   }
   staged.slices = std::move(slices);
+  for (StagedRemake &r : staged.remakes) {
+    ST_TRY(r.index, place_in(staged, index, r.name, r.index));
+  }
   staged.by_index.clear();
   for (size_t k = 0; k < staged.tensors.size(); ++k) {
     const TensorView t = index.at(now[k]);
@@ -206,6 +211,7 @@ Result<void> follow_to(Staged &staged, std::unique_ptr<Snapshot> snapshot) {
 
 Result<void> make_publish(Staged &staged, const Change *first) {
   if (staged.draft) return {};
+  ST_ASSERT(staged.remakes.empty());
   auto draft = std::make_unique<PendingCatalogue>(staged.snapshot->header.index);
   std::vector<Change> changes;
   std::vector<StagedPayload> payloads;

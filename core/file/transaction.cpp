@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "file/commit_plan.h"
 #include "file/patch_commit.h"
+#include "file/remakes.h"
 #include "file/rewrite_commit.h"
 #include "file/slices.h"
 #include "file/staging.h"
@@ -32,6 +34,11 @@ Result<void> Transaction::update_slice(std::string_view name, const TensorPart &
 Result<void> Transaction::update_ranges(std::string_view name, std::span<const ByteRange> ranges,
                                         std::span<const std::byte> bytes) {
   return stage_ranges(staged_, name, ranges, bytes);
+}
+
+Result<void> Transaction::remake(std::string_view name, Remake make, uint64_t in_journal) {
+  ST_ASSERT(!publishes() && !staged_.options.publish);
+  return stage_remake(staged_, name, std::move(make), in_journal);
 }
 
 Result<void> Transaction::put(std::string_view name, const NewBytes &value) {
@@ -92,6 +99,7 @@ Result<void> Transaction::commit() {
   auto locked = lock_for_commit(staged_, staged_.options.lock_timeout_ms, HotJournals::recover, &lock);
   staged_.failed = locked || locked.error().status != Status::busy;  // then there is no second commit
   if (!locked) return Failure(std::move(locked.error()));
+  ST_TRY(assemble_remakes(staged_, lock.file()));
   ST_TRY(approve());
   ST_TRY(check_room(staged_, lock.file(), reckon(staged_, lock.file(), nullptr)));
   return publishes() ? commit_rewrite(staged_, lock) : commit_patch(staged_, lock);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "journal/changes.h"
 #include "journal/claim.h"
 #include "journal/identity.h"
 #include "journal/journal_plan.h"
@@ -150,12 +151,13 @@ Result<bool> settle_idle(const Folder &folder, std::string name, Found &found, H
   return true;
 }
 
-// A chunk each, or the largest range.
+// A chunk each, or the largest range; and what changes of one.
 struct Replay::Buffers {
-  explicit Buffers(uint64_t largest)
-      : now(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))),
+  explicit Buffers(uint64_t largest, uint64_t largest_packed = 0)
+      : packed(std::make_unique_for_overwrite<std::byte[]>(largest_packed)),
+        now(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))),
         payload(std::make_unique_for_overwrite<std::byte[]>(std::min(write_chunk_bytes, largest))) {}
-  std::unique_ptr<std::byte[]> now, payload;
+  std::unique_ptr<std::byte[]> packed, now, payload;
   std::vector<uint32_t> table;
 };
 
@@ -170,12 +172,15 @@ Result<Verdict> Replay::judge(Identity identity) {
     ++ranges_;
     bytes_ += range.length;
     largest_ = std::max(largest_, range.length);
+    largest_packed_ = std::max(largest_packed_, range.packed);
     return Verdict::good();
   });
   if (verdict && !verdict->is_good()) verdict = damaged(verdict->why());
   if (verdict && verdict->is_good()) {
-    Buffers buffers(largest_);
-    verdict = manifest_.each([&](const RangeRecord &range) { return judge_range(range, buffers); });
+    Buffers buffers(largest_, largest_packed_);
+    verdict = manifest_.each([&](const RangeRecord &range) {
+      return range.is_sparse() ? judge_sparse(range, buffers) : judge_range(range, buffers);
+    });
   }
   if (verdict && is_torn()) return judge_torn();
   if (!verdict || !verdict->is_good()) return verdict;
@@ -191,7 +196,7 @@ Result<Verdict> Replay::judge(Identity identity) {
 Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) {
   const bool is_undo = hot_.record.is_undo();
   Hasher payload_hash, table_hash;
-  auto &[now, payload, table] = buffers;
+  auto &[packed, now, payload, table] = buffers;
   uint64_t table_at = range.sectors;
   Verdict sectors = Verdict::good();
   for (uint64_t at = range.offset, end = range.offset + range.length; at < end;) {
@@ -209,11 +214,7 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
       const bool is_hashed = hash_sector({now.get() + from, static_cast<size_t>(piece)}) == hash;
       const bool is_payload = std::memcmp(now.get() + from, payload.get() + from, piece) == 0;
       const bool is_old = is_undo ? is_payload : is_hashed, is_new = is_undo ? is_hashed : is_payload;
-      touched_ |= is_new && !is_old;
-      lacks_ |= !is_new;
-      if (!is_new && !is_old && sectors.is_good())
-        sectors = Verdict::bad(text("the file's bytes at ", at + from,
-                                    " are neither the old nor the new ones: something else has changed them since"));
+      found_sector(is_new, is_old, at + from, &sectors);
       from += piece;
     }
     at += n;
@@ -221,6 +222,43 @@ Result<Verdict> Replay::judge_range(const RangeRecord &range, Buffers &buffers) 
   if (payload_hash.digest() != range.payload_hash) return damaged("a payload is damaged");
   if (table_hash.digest() != range.sectors_hash) return damaged("a table of hashes is damaged");
   return sectors;
+}
+
+// The same where the journal holds what changes. An old sector is known by its hash. A new one has the hash of the new
+// one, and what changes is in it. So what stays is compared, too.
+Result<Verdict> Replay::judge_sparse(const RangeRecord &range, Buffers &buffers) {
+  auto &[packed, now, laid, table] = buffers;
+  const size_t n = range.length, sectors = sectors_of(range.offset, range.length);
+  ST_TRY(hot_.file.read(packed.get(), range.packed, range.payload));
+  if (hash64(packed.get(), range.packed) != range.payload_hash) return damaged("a payload is damaged");
+  table.resize(2 * sectors);
+  ST_TRY(hot_.file.read(table.data(), range.tables_bytes(), range.sectors));
+  const uint32_t *const old = table.data(), *const fresh = old + sectors;
+  if (hash64(old, sectors * sizeof *old) != range.sectors_hash ||
+      hash64(fresh, sectors * sizeof *fresh) != range.fresh_hash)
+    return damaged("a table of hashes is damaged");
+  ST_TRY(data_.read(now.get(), n, range.offset));
+  std::memcpy(laid.get(), now.get(), n);
+  if (!lay_changes({packed.get(), static_cast<size_t>(range.packed)}, {laid.get(), n}))
+    return damaged("what changes of a range leads out of it");
+  Verdict verdict = Verdict::good();
+  uint64_t from = 0;
+  for (size_t i = 0; i < sectors; ++i) {
+    const uint64_t piece = up_to_sector(range.offset + from, sector_bytes, n - from);
+    const uint32_t hash = hash_sector({now.get() + from, static_cast<size_t>(piece)});
+    const bool is_new = hash == fresh[i] && std::memcmp(now.get() + from, laid.get() + from, piece) == 0;
+    found_sector(is_new, hash == old[i], range.offset + from, &verdict);
+    from += piece;
+  }
+  return verdict;
+}
+
+void Replay::found_sector(bool is_new, bool is_old, uint64_t at, Verdict *sectors) {
+  touched_ |= is_new && !is_old;
+  lacks_ |= !is_new;
+  if (!is_new && !is_old && sectors->is_good())
+    *sectors = Verdict::bad(text("the file's bytes at ", at,
+                                 " are neither the old nor the new ones: something else has changed them since"));
 }
 
 Verdict Replay::damaged(std::string why) {
@@ -253,7 +291,7 @@ Result<Verdict> Replay::judge_torn() {
       at += n;
     }
     is_old &= table.digest() == range.sectors_hash;
-    is_new &= bytes.digest() == range.payload_hash;
+    is_new &= range.is_sparse() ? table.digest() == range.fresh_hash : bytes.digest() == range.payload_hash;
     return Verdict::good();
   }));
   if (!verdict.is_good() || is_old || is_new) return verdict;
@@ -264,7 +302,7 @@ Result<Verdict> Replay::judge_torn() {
 // so. Reading and writing makes the pages dirty once more.
 Result<void> Replay::confirm() {
   if (hot_.record.has_one_flush()) {
-    const uint64_t list = ranges_ * range_record_bytes;
+    const uint64_t list = ranges_ * hot_.record.range_bytes();
     const uint64_t most =
         std::min(write_chunk_bytes, std::max({largest_, list, table_bytes(0, largest_ + sector_bytes)}));
     const auto buffer = std::make_unique_for_overwrite<std::byte[]>(most);
@@ -277,8 +315,8 @@ Result<void> Replay::confirm() {
       return {};
     };
     ST_TRY(auto written, manifest_.each([&](const RangeRecord &range) -> Result<Verdict> {
-      ST_TRY(write_again(range.payload, range.length));
-      ST_TRY(write_again(range.sectors, table_bytes(range.offset, range.length)));
+      ST_TRY(write_again(range.payload, range.payload_bytes()));
+      ST_TRY(write_again(range.sectors, range.tables_bytes()));
       return Verdict::good();
     }));
     if (written.is_good()) ST_TRY(write_again(hot_.record.manifest, list));
@@ -287,9 +325,13 @@ Result<void> Replay::confirm() {
 }
 
 Result<void> Replay::apply() {
-  const Buffers buffers(largest_);
+  const Buffers buffers(largest_, largest_packed_);
   const auto apply = [&](const RangeRecord &range) -> Result<Verdict> {
     ST_TRY(os::keep_in_writable_mappings(data_, range.offset, range.length));
+    if (range.is_sparse()) {
+      ST_TRY(write_changes(data_, hot_.file, range, buffers.packed.get(), buffers.payload.get()));
+      return Verdict::good();
+    }
     ST_TRY(hot_.record.is_undo() ? put_back(data_, hot_.file, range, buffers.payload.get())
                                  : copy_payload(data_, hot_.file, range, range.offset, range.offset + range.length,
                                                 buffers.payload.get()));

@@ -82,13 +82,15 @@ class Replay {
  private:
   struct Buffers;
   Result<Verdict> judge_range(const RangeRecord &range, Buffers &buffers);
+  Result<Verdict> judge_sparse(const RangeRecord &range, Buffers &buffers);
+  void found_sector(bool is_new, bool is_old, uint64_t at, Verdict *sectors);
   Result<Verdict> judge_torn();
   Verdict damaged(std::string why);
 
   const os::File &data_;
   const Found &hot_;
   const Manifest manifest_;
-  uint64_t ranges_ = 0, bytes_ = 0, largest_ = 0;
+  uint64_t ranges_ = 0, bytes_ = 0, largest_ = 0, largest_packed_ = 0;
   bool touched_ = false;  // the file holds new bytes that are not the old ones
   bool lacks_ = false;    // and some that are not new
   bool is_torn_ = false;

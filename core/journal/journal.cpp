@@ -130,6 +130,14 @@ Result<void> Journal::write_out(const Control &control) {
   return note_loss(write::write_out(file_, header_bytes, end_ - tail_.size(), control));
 }
 
+void Journal::start_writing() {
+  constexpr uint64_t worth_it = uint64_t{1} << 20;
+  const uint64_t written = end_ - tail_.size();
+  if (written < started_ + worth_it) return;
+  file_.env().sync_range(file_.fd(), started_, written - started_);
+  started_ = written;
+}
+
 Result<void> Journal::append_bytes(const void *bytes, uint64_t n) {
   const auto *from = static_cast<const std::byte *>(bytes);
   tail_.insert(tail_.end(), from, from + n);
@@ -324,6 +332,19 @@ Result<RangeRecord> Journal::save_old(const os::File &data, uint64_t offset, uin
   return range;
 }
 
+Result<RangeRecord> Journal::append_changes(RangeRecord range, const std::byte *packed, const std::byte *tables) {
+  constexpr uint64_t most_ahead = uint64_t{1} << 20;
+  const uint64_t end = end_ + journal_page + range.packed + range.tables_bytes() + sparse_range_record_bytes;
+  ST_TRY(reserve(end <= allocated_ ? end : end + std::min(end, most_ahead)));
+  ST_TRY(align(8));
+  range.payload = end_;
+  ST_TRY(append_bytes(packed, range.packed));
+  ST_TRY(align(8));
+  range.sectors = end_;
+  ST_TRY(append_bytes(tables, range.tables_bytes()));
+  return range;
+}
+
 Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> manifest) {
   ST_TRY(align(8));
   record_ = std::move(record);
@@ -336,7 +357,7 @@ Result<void> Journal::seal_with(CommitRecord record, std::span<const std::byte> 
 
 Result<void> Journal::seal(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t flags) {
   const uint64_t id = os::random_number(file_.env());
-  return seal_with({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges));
+  return seal_with({id, identity, 0, ranges.size(), 0, flags, {}}, encode(ranges, (flags & sparse_record) != 0));
 }
 
 Result<void> Journal::seal_part(const Identity &identity, const std::vector<RangeRecord> &ranges, uint64_t transaction,

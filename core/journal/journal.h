@@ -59,7 +59,7 @@ class Journal {
 
   // Begin a transaction on this empty journal.
   void begin() {
-    end_ = header_bytes;
+    started_ = end_ = header_bytes;
     tail_.clear();
   }
   // Stage n bytes: at the end, or over a payload of the same length. They are read
@@ -73,6 +73,9 @@ class Journal {
   Result<void> flush();
   // Little of it is left for a sync of the journal, or of its folder, to write. A short tail waits for the manifest.
   Result<void> write_out(const Control &control);
+  // The disk begins to write what is in the file, while more of it is made. No sync, and nothing is told of a failure:
+  // the sync tells.
+  void start_writing();
   // Some of it may never have come to the disk, and no sync will tell that.
   bool lost() const { return lost_; }
   // Asked amid long reads, after so many bytes.
@@ -89,6 +92,9 @@ class Journal {
   Result<SectorTable> note_staged(uint64_t offset, const Payload &payload, const GoOn &go_on = always);
   Result<RangeRecord> save_old(const os::File &data, uint64_t offset, uint64_t n, const SectorTable &table,
                                uint64_t block, const GoOn &go_on = always);
+  // For a redo record: what changes of a range, and hashes of its sectors before and after. `range` has all but the
+  // places in the journal.
+  Result<RangeRecord> append_changes(RangeRecord range, const std::byte *packed, const std::byte *tables);
   // Were these the bytes that were noted, from the done-th on, where a sector
   // begins? All that was noted is flushed. `hashes`: memory for one a sector.
   Result<bool> was_noted(const SectorTable &table, uint64_t done, std::span<const std::byte> bytes,
@@ -159,8 +165,9 @@ class Journal {
   bool header_written_ = false;
   bool committed_ = false;
   bool lost_ = false;
-  uint64_t end_ = header_bytes;  // where the next byte goes
-  std::vector<std::byte> tail_;  // small pieces, not yet written: they end at end_
+  uint64_t started_ = header_bytes;  // up to there the disk was told to begin
+  uint64_t end_ = header_bytes;      // where the next byte goes
+  std::vector<std::byte> tail_;      // small pieces, not yet written: they end at end_
   CommitRecord record_;
   uint64_t bytes_written_ = 0;
 };

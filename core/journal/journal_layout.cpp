@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/little_endian.h"
+#include "journal/changes.h"
 
 namespace st::write {
 namespace {
@@ -69,8 +70,8 @@ JournalState decode(std::span<const std::byte> header_block, CommitRecord *out) 
     if (!is_plain_name(out->super_of)) return JournalState::damaged;
     return JournalState::committed;
   }
-  const bool known =
-      out->flags == 0 || out->flags == undo_record || out->flags == super_record || out->flags == one_flush_record;
+  const bool known = out->flags == undo_record || out->flags == super_record ||
+                     (out->flags & ~(one_flush_record | sparse_record)) == 0;
   return known ? JournalState::committed : JournalState::damaged;
 }
 
@@ -84,25 +85,39 @@ bool is_plain_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-std::vector<std::byte> encode(std::span<const RangeRecord> ranges) {
-  std::vector<std::byte> manifest(ranges.size() * range_record_bytes);
+uint64_t RangeRecord::tables_bytes() const {
+  return sectors_of(offset, length) * sizeof(uint32_t) * (is_sparse() ? 2 : 1);
+}
+
+std::vector<std::byte> encode(std::span<const RangeRecord> ranges, bool sparse) {
+  std::vector<std::byte> manifest(ranges.size() * (sparse ? sparse_range_record_bytes : range_record_bytes));
   std::byte *at = manifest.data();
-  for (const RangeRecord &r : ranges)
-    for (uint64_t number : {r.offset, r.length, r.payload, r.payload_hash, r.sectors, r.sectors_hash}) {
+  const auto put = [&](std::initializer_list<uint64_t> numbers) {
+    for (const uint64_t number : numbers) {
       store_u64le(at, number);
       at += 8;
     }
+  };
+  for (const RangeRecord &r : ranges) {
+    put({r.offset, r.length, r.payload, r.payload_hash, r.sectors, r.sectors_hash});
+    if (sparse) put({r.packed, r.fresh_hash});
+  }
   return manifest;
 }
 
-std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest) {
-  std::vector<RangeRecord> ranges(manifest.size() / range_record_bytes);
+std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest, bool sparse) {
+  std::vector<RangeRecord> ranges(manifest.size() / (sparse ? sparse_range_record_bytes : range_record_bytes));
   const std::byte *at = manifest.data();
-  for (RangeRecord &r : ranges)
-    for (uint64_t *number : {&r.offset, &r.length, &r.payload, &r.payload_hash, &r.sectors, &r.sectors_hash}) {
+  const auto get = [&](std::initializer_list<uint64_t *> numbers) {
+    for (uint64_t *const number : numbers) {
       *number = load_u64le(at);
       at += 8;
     }
+  };
+  for (RangeRecord &r : ranges) {
+    get({&r.offset, &r.length, &r.payload, &r.payload_hash, &r.sectors, &r.sectors_hash});
+    if (sparse) get({&r.packed, &r.fresh_hash});
+  }
   return ranges;
 }
 
@@ -130,9 +145,12 @@ void hash_sectors(uint64_t offset, std::span<const std::byte> bytes, std::vector
 Verdict RangeRules::judge(const RangeRecord &r) {
   if (r.length == 0 || !inside(r.offset, r.length, end_of_last_, end_of_data_))
     return Verdict::bad("a range lies outside the file's data, or overlaps another");
-  if (!inside(r.payload, r.length, header_bytes, journal_bytes_))
+  // So a judge of it needs little memory.
+  if (r.is_sparse() && (r.length > longest_sparse || r.packed > longest_changes(r.length)))
+    return Verdict::bad("what changes of a range is longer than it can be");
+  if (!inside(r.payload, r.payload_bytes(), header_bytes, journal_bytes_))
     return Verdict::bad("a payload lies outside the journal");
-  if (!inside(r.sectors, sectors_of(r.offset, r.length) * sizeof(uint32_t), header_bytes, journal_bytes_))
+  if (!inside(r.sectors, r.tables_bytes(), header_bytes, journal_bytes_))
     return Verdict::bad("a table of hashes lies outside the journal");
   end_of_last_ = r.offset + r.length;
   return Verdict::good();

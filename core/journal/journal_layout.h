@@ -7,7 +7,7 @@
 //   4096    payloads: the new bytes of each range; in an undo record, the old ones
 //           for each range, a 32-bit hash of every 512-byte sector of the old bytes;
 //           in an undo record, of the new ones
-//           manifest: one range record of 48 bytes each
+//           manifest: one range record of 48 bytes each; in a sparse_record of 64
 //
 // All integers are little-endian. The commit record fits one sector, which
 // disks write whole or not at all. It holds a hash of itself and of the
@@ -31,6 +31,8 @@ namespace st::write {
 inline constexpr uint64_t sector_bytes = 512;
 inline constexpr uint64_t header_bytes = 4096;
 inline constexpr uint64_t range_record_bytes = 48;
+inline constexpr uint64_t sparse_range_record_bytes = 64;      // in a sparse_record
+inline constexpr uint64_t longest_sparse = uint64_t{1} << 20;  // such a range
 
 // The file that a journal is for. A device number is no part of it, as it may
 // change over a reboot.
@@ -53,6 +55,8 @@ inline constexpr uint64_t done_record = 8;
 // A redo record that shares its flush with all that it needs, and whose emptiness is flushed with what comes next
 // (patch.h). So a power cut may leave the record without the rest, and may bring it back.
 inline constexpr uint64_t one_flush_record = 16;
+// A redo record with ranges of which the journal holds only the elements that change: see changes.h.
+inline constexpr uint64_t sparse_record = 32;
 
 struct CommitRecord {
   uint64_t transaction = 0;
@@ -60,7 +64,8 @@ struct CommitRecord {
   uint64_t manifest = 0;  // offset of the manifest in the journal
   uint64_t ranges = 0;
   uint64_t manifest_hash = 0;
-  uint64_t flags = 0;  // one of these, part and done, or zero; a version to come that sets others is refused
+  // One of these, or part and done, or one flush and sparse, or zero; a version to come that sets others is refused.
+  uint64_t flags = 0;
   // For a part: the name of the index beside which the super-journal lies. The super-journal has the same transaction.
   std::string super_of = {};
 
@@ -69,6 +74,8 @@ struct CommitRecord {
   bool is_done() const { return (flags & done_record) != 0; }
   bool is_super() const { return (flags & super_record) != 0; }
   bool has_one_flush() const { return (flags & one_flush_record) != 0; }
+  bool is_sparse() const { return (flags & sparse_record) != 0; }
+  uint64_t range_bytes() const { return is_sparse() ? sparse_range_record_bytes : range_record_bytes; }
 };
 
 // One piece of the data file, and where the bytes to write lie, and the hashes of
@@ -77,6 +84,13 @@ struct RangeRecord {
   uint64_t offset = 0, length = 0;  // in the data file
   uint64_t payload = 0, payload_hash = 0;
   uint64_t sectors = 0, sectors_hash = 0;
+  // The payload holds what changes, in so many bytes, and hashes of the new sectors follow those of the old ones. 0: it
+  // holds the range.
+  uint64_t packed = 0, fresh_hash = 0;
+
+  bool is_sparse() const { return packed != 0; }
+  uint64_t payload_bytes() const { return is_sparse() ? packed : length; }
+  uint64_t tables_bytes() const;
 };
 
 inline bool CommitRecord::is_undo() const {
@@ -92,8 +106,9 @@ std::array<std::byte, header_bytes> encode(const CommitRecord &);
 JournalState decode(std::span<const std::byte> header_block, CommitRecord *out);
 // What an empty one said last, if that is known.
 bool decode_last(std::span<const std::byte> header_block, CommitRecord *out);
-std::vector<std::byte> encode(std::span<const RangeRecord>);
-std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest);
+// `sparse`: of a sparse_record.
+std::vector<std::byte> encode(std::span<const RangeRecord>, bool sparse = false);
+std::vector<RangeRecord> decode_ranges(std::span<const std::byte> manifest, bool sparse = false);
 
 // How many of the `left` bytes at `offset` to take at once: at most `most`, and
 // so that a stop between two takes cuts no sector.

@@ -9,19 +9,18 @@
 namespace st::write {
 
 Result<Verdict> Manifest::each(const Take &take) const {
-  const uint64_t n = record_.ranges;
-  if (n > journal_bytes_ / range_record_bytes || record_.manifest > journal_bytes_ ||
-      n * range_record_bytes > journal_bytes_ - record_.manifest)
+  const uint64_t n = record_.ranges, each = record_.range_bytes();
+  if (n > journal_bytes_ / each || record_.manifest > journal_bytes_ || n * each > journal_bytes_ - record_.manifest)
     return Verdict::bad("its manifest lies outside of it");
-  constexpr uint64_t window = 1024;
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(window, n) * range_record_bytes);
+  constexpr uint64_t window = 512;
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(window, n) * each);
   RangeRules rules(record_.identity, end_of_references_);
   Hasher hasher;
   for (uint64_t done = 0; done < n; done += window) {
-    const std::span<std::byte> bytes(buffer.get(), std::min(window, n - done) * range_record_bytes);
-    ST_TRY(journal_.read(bytes.data(), bytes.size(), record_.manifest + done * range_record_bytes));
+    const std::span<std::byte> bytes(buffer.get(), std::min(window, n - done) * each);
+    ST_TRY(journal_.read(bytes.data(), bytes.size(), record_.manifest + done * each));
     hasher.add(bytes.data(), bytes.size());
-    for (const RangeRecord &range : decode_ranges(bytes)) {
+    for (const RangeRecord &range : decode_ranges(bytes, record_.is_sparse())) {
       if (const Verdict sound = rules.judge(range); !sound.is_good())
         return Verdict::bad(text("its manifest is damaged: ", sound.why()));
       auto taken = take(range);

@@ -2,6 +2,8 @@
 // stand side by side.
 #include "journal/patch.h"
 
+#include <algorithm>
+
 #include "journal/old_bytes.h"
 #include "journal/undo.h"
 #include "newfile/write_out.h"
@@ -10,6 +12,10 @@ namespace st::write {
 namespace {
 
 using Failed = tl::unexpected<PatchFailure>;
+
+bool any_sparse(std::span<const Piece> pieces) {
+  return std::any_of(pieces.begin(), pieces.end(), [](const Piece &p) { return p.is_sparse(); });
+}
 
 // 3. of a redo record: the file's old bytes, a hash for each sector. (Of an undo record: save_old.)
 Result<std::vector<RangeRecord>> note_old(const os::File &data, Journal &journal, std::span<const Piece> pieces,
@@ -25,8 +31,12 @@ Result<std::vector<RangeRecord>> note_old(const os::File &data, Journal &journal
     old.expect_until(pieces[run - 1].offset + pieces[run - 1].payload.length);
     for (; i < run; ++i) {
       const Piece &p = pieces[i];
-      ST_TRY(auto range, journal.record_old(old, p.offset, p.payload, go_on));
-      ranges.push_back(range);
+      if (p.is_sparse()) {
+        ranges.push_back(p.sparse);
+      } else {
+        ST_TRY(auto range, journal.record_old(old, p.offset, p.payload, go_on));
+        ranges.push_back(range);
+      }
       done += p.payload.length;
     }
   }
@@ -66,7 +76,8 @@ Applied carry_out(Record record, Flushes flushes, const os::File &data, const os
                   const Control &control, const StillThere &there) {
   const bool undo = record == Record::undo;
   if (auto kept = keep_in_views(data, pieces); !kept) return Failed({std::move(kept.error()), false, false});
-  const uint64_t flags = undo ? undo_record : flushes == Flushes::two ? one_flush_record : 0;
+  uint64_t flags = undo ? undo_record : flushes == Flushes::two ? one_flush_record : 0;
+  if (any_sparse(pieces)) flags |= sparse_record;
   if (auto sealed = journal.seal(identity, ranges, flags); !sealed)
     return Failed({std::move(sealed.error()), false, false});
   // 4. The journal is durable, and means nothing yet. Two flushes: only its name is durable, as the record has the hash
@@ -99,8 +110,9 @@ Applied carry_out(Record record, Flushes flushes, const os::File &data, const os
 }  // namespace
 
 void plan_redo(JournalPlan *journal, std::span<const Piece> pieces) {
-  for (const Piece &p : pieces) journal->note_old(p.offset, p.payload.length);
-  journal->seal(pieces.size() * range_record_bytes);
+  for (const Piece &p : pieces)
+    if (!p.is_sparse()) journal->note_old(p.offset, p.payload.length);
+  journal->seal(pieces.size() * (any_sparse(pieces) ? sparse_range_record_bytes : range_record_bytes));
 }
 
 Applied apply_redo(const os::File &data, const os::File &dir, Journal &journal, std::span<const Piece> pieces,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "journal/changes.h"
 #include "newfile/units.h"
 #include "os/writable_mappings.h"
 
@@ -12,10 +13,10 @@ namespace st::write {
 namespace {
 
 constexpr uint64_t page_bytes = 4096;
+constexpr uint64_t worth_a_start = uint64_t{256} << 10;  // of writing to the disk: sparse ranges are short
 
-Failure no_longer_staged(const Journal &journal) {
-  return fail(Status::journal, "the new bytes in ", in_quotes(journal.file().path()),
-              " are no longer those that were staged");
+Failure no_longer_staged(const os::File &journal) {
+  return fail(Status::journal, "the new bytes in ", in_quotes(journal.path()), " are no longer those that were staged");
 }
 
 // Through which chunk after chunk of a piece goes from the journal into the file.
@@ -26,7 +27,8 @@ class Staged {
   Result<void> write(const os::File &data, uint64_t done, uint64_t n, const ChunkBuffer &buffer) {
     ST_TRY(journal_.read(buffer.bytes.get(), n, piece_.payload.offset + done));
     hasher_.add(buffer.bytes.get(), n);
-    if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash) return no_longer_staged(journal_);
+    if (done + n == piece_.payload.length && hasher_.digest() != piece_.payload.hash)
+      return no_longer_staged(journal_.file());
     return data.write(buffer.bytes.get(), n, piece_.offset + done);
   }
 
@@ -69,6 +71,11 @@ Result<void> write_borrowed(const os::File &data, const Journal &journal, const 
 }
 
 Result<void> write_piece(const os::File &data, const Journal &journal, const Piece &piece, const ChunkBuffer &buffer) {
+  if (piece.is_sparse()) {
+    ST_TRY(write_changes(data, journal.file(), piece.sparse, buffer.changes.get(), buffer.bytes.get()));
+    if (piece.payload.length >= worth_a_start) data.env().sync_range(data.fd(), piece.offset, piece.payload.length);
+    return {};
+  }
   Staged staged(journal, piece);
   uint64_t started = 0;
   for (uint64_t done = 0; done < piece.payload.length;) {
@@ -84,13 +91,15 @@ Result<void> write_piece(const os::File &data, const Journal &journal, const Pie
   return {};
 }
 
-// How many staged pieces fit into a chunk together.
+// How many staged pieces fit into a chunk together. Sparse ones stay alone.
 size_t chunk_of(std::span<const Piece> pieces) {
   uint64_t n = 0;
   size_t count = 0;
-  for (; count < pieces.size() && pieces[count].staged() && pieces[count].payload.length <= write_chunk_bytes - n;
-       ++count)
-    n += pieces[count].payload.length;
+  for (; count < pieces.size(); ++count) {
+    const Piece &p = pieces[count];
+    if (!p.staged() || p.is_sparse() || p.payload.length > write_chunk_bytes - n) break;
+    n += p.payload.length;
+  }
   return count;
 }
 
@@ -117,7 +126,7 @@ Result<void> write_together(const os::File &data, const Journal &journal, std::s
       [&](std::byte *bytes, uint64_t n, uint64_t at) { return journal.read(bytes, n, at); }));
   const std::byte *bytes = buffer.bytes.get();
   for (const Piece &piece : pieces) {
-    if (hash64(bytes, piece.payload.length) != piece.payload.hash) return no_longer_staged(journal);
+    if (hash64(bytes, piece.payload.length) != piece.payload.hash) return no_longer_staged(journal.file());
     bytes += piece.payload.length;
   }
   return each_run(
@@ -129,17 +138,22 @@ Result<void> write_together(const os::File &data, const Journal &journal, std::s
 
 size_t run_of(std::span<const Piece> pieces) {
   size_t count = 1;
-  while (count < pieces.size() && pieces[count].offset == pieces[count - 1].offset + pieces[count - 1].payload.length)
+  while (count < pieces.size() && !pieces[count - 1].is_sparse() && !pieces[count].is_sparse() &&
+         pieces[count].offset == pieces[count - 1].offset + pieces[count - 1].payload.length)
     ++count;
   return count;
 }
 
 ChunkBuffer chunk_for(std::span<const Piece> pieces) {
-  uint64_t all = 0;
-  for (const Piece &p : pieces) all += p.payload.length;
+  uint64_t all = 0, packed = 0;
+  for (const Piece &p : pieces) {
+    all += p.payload.length;
+    packed = std::max(packed, p.sparse.packed);
+  }
   const uint64_t n = std::min(write_chunk_bytes, all);
   return {std::make_unique_for_overwrite<std::byte[]>(n),
-          std::make_unique_for_overwrite<uint32_t[]>(n / sector_bytes + 2)};
+          std::make_unique_for_overwrite<uint32_t[]>(n / sector_bytes + 2),
+          std::make_unique_for_overwrite<std::byte[]>(packed)};
 }
 
 Result<void> write_pieces(const os::File &data, const Journal &journal, std::span<const Piece> pieces,
@@ -165,6 +179,16 @@ Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces) 
     ST_TRY(os::keep_in_writable_mappings(data, begin, end - begin));
   }
   return {};
+}
+
+Result<void> write_changes(const os::File &data, const os::File &journal, const RangeRecord &range, std::byte *packed,
+                           std::byte *bytes) {
+  ST_TRY(journal.read(packed, range.packed, range.payload));
+  if (hash64(packed, range.packed) != range.payload_hash) return no_longer_staged(journal);
+  ST_TRY(data.read(bytes, range.length, range.offset));
+  if (!lay_changes({packed, static_cast<size_t>(range.packed)}, {bytes, static_cast<size_t>(range.length)}))
+    return no_longer_staged(journal);
+  return data.write(bytes, range.length, range.offset);
 }
 
 Result<void> copy_payload(const os::File &data, const os::File &journal, const RangeRecord &range, uint64_t begin,

@@ -15,14 +15,17 @@ struct Piece {
   Payload payload;              // in the journal; or its length alone, see staged()
   const void *bytes = nullptr;  // of a borrowed piece: in the caller's memory, which may change
   SectorTable table = {};       // of these bytes as they were when they were borrowed
+  RangeRecord sparse = {};      // if the journal holds only what changes of it, and its hashes
 
   bool staged() const { return payload.offset != 0; }
   // Borrowed, and noted for a place like this: in a file that replaced the one it was noted for, a tensor may lie
   // across other sectors.
   bool fits() const { return !staged() && table.fits(offset); }
+  bool is_sparse() const { return sparse.is_sparse(); }
 };
 
-// How many pieces, from the first on, follow each other in the file without a gap; at least one.
+// How many pieces, from the first on, follow each other in the file without a gap; at least one. Sparse ones stay
+// alone.
 size_t run_of(std::span<const Piece> pieces);
 
 // Memory for a chunk, or for all pieces if they are less, and for the hashes of its sectors.
@@ -30,6 +33,7 @@ size_t run_of(std::span<const Piece> pieces);
 struct ChunkBuffer {
   std::unique_ptr<std::byte[]> bytes;
   std::unique_ptr<uint32_t[]> hashes;
+  std::unique_ptr<std::byte[]> changes;  // of a sparse piece
 };
 ChunkBuffer chunk_for(std::span<const Piece> pieces);
 
@@ -42,6 +46,11 @@ Result<void> write_pieces(const os::File &data, const Journal &journal, std::spa
 // What these bytes of the file are now stays in the copy-on-write views that this process has of it. To be called
 // before anything is decided, as it takes memory.
 Result<void> keep_in_views(const os::File &data, std::span<const Piece> pieces);
+
+// Lays what changes of a sparse range over its bytes in the file. `packed` and `bytes` have room for both. Status
+// journal, with nothing changed, if what changes is no longer what was staged.
+Result<void> write_changes(const os::File &data, const os::File &journal, const RangeRecord &range, std::byte *packed,
+                           std::byte *bytes);
 
 // Copies the bytes [begin, end) of a range, counted in the data file, from the
 // journal that holds them.

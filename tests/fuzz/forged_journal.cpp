@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "format/header.h"
+#include "journal/changes.h"
 
 namespace st::fuzz {
 namespace {
@@ -45,15 +46,31 @@ void declare_ranges(FuzzedDataProvider &in, const DataFile &file, ForgedJournal 
 
 // What is there now gets the right hash, if it is there.
 void make_good(RangeRecord *r, const std::string &journal) {
-  if (is_inside(journal, r->payload, r->length)) r->payload_hash = hash64(journal.data() + r->payload, r->length);
+  if (is_inside(journal, r->payload, r->payload_bytes()))
+    r->payload_hash = hash64(journal.data() + r->payload, r->payload_bytes());
   const uint64_t table = r->length > UINT32_MAX ? UINT64_MAX : write::sectors_of(r->offset, r->length) * 4;
   if (is_inside(journal, r->sectors, table)) r->sectors_hash = hash64(journal.data() + r->sectors, table);
+  if (r->is_sparse() && is_inside(journal, r->sectors, 2 * table))
+    r->fresh_hash = hash64(journal.data() + r->sectors + table, table);
+}
+
+// What the journal holds of a range, if that is what changes.
+std::string changes_of(const std::string &old, const std::string &fresh) {
+  std::vector<uint32_t> places;
+  for (uint32_t i = 0; i < fresh.size(); ++i)
+    if (old[i] != fresh[i]) places.push_back(i);
+  std::string packed(write::longest_changes(fresh.size()), '\0');
+  size_t next = 0;
+  packed.resize(write::pack_changes({as_bytes(fresh, 0, fresh.size()), places, 1}, 0, fresh.size(), &next,
+                                    reinterpret_cast<std::byte *>(packed.data())));
+  return packed;
 }
 
 void damage_ranges(FuzzedDataProvider &in, const DataFile &file, ForgedJournal *journal) {
   for (int n = in.ConsumeIntegralInRange(0, 2); n > 0 && !journal->ranges.empty(); --n) {
     auto &r = journal->ranges[in.ConsumeIntegralInRange<size_t>(0, journal->ranges.size() - 1)];
-    uint64_t *fields[] = {&r.offset, &r.length, &r.payload, &r.sectors, &r.payload_hash, &r.sectors_hash};
+    uint64_t *fields[] = {&r.offset,       &r.length,       &r.payload, &r.sectors,
+                          &r.payload_hash, &r.sectors_hash, &r.packed,  &r.fresh_hash};
     *in.PickValueInArray(fields) = number(in, file, journal->bytes.size());
     journal->honest = false;
     if (in.ConsumeBool()) make_good(&r, journal->bytes);
@@ -119,6 +136,7 @@ ForgedJournal forge(FuzzedDataProvider &in, const DataFile &file) {
   }
   journal.honest = true;
   journal.is_undo = in.ConsumeBool();
+  const bool is_sparse = !journal.is_undo && in.ConsumeBool();
   declare_ranges(in, file, &journal);
   std::string &bytes = journal.bytes;
   bytes.assign(write::header_bytes, '\0');
@@ -126,25 +144,38 @@ ForgedJournal forge(FuzzedDataProvider &in, const DataFile &file) {
     const std::string fresh = new_bytes(file, r.offset, r.length), old = file.old_bytes.substr(r.offset, r.length);
     if (in.ConsumeBool()) bytes.resize((bytes.size() + 4095) / 4096 * 4096 + r.offset % 4096);  // as shared blocks lie
     r.payload = bytes.size();
-    bytes += journal.is_undo ? old : fresh;
+    const std::string changes = is_sparse && r.length <= write::longest_sparse ? changes_of(old, fresh) : std::string();
+    r.packed = changes.size();
+    bytes += journal.is_undo ? old : r.is_sparse() ? changes : fresh;
     bytes.resize((bytes.size() + 7) / 8 * 8);
     r.sectors = bytes.size();
     std::string changed = file.old_bytes;
     if (journal.is_undo) changed.replace(r.offset, r.length, fresh);
     bytes += table_of(changed, r.offset, r.length);
+    if (r.is_sparse()) {
+      changed.replace(r.offset, r.length, fresh);
+      bytes += table_of(changed, r.offset, r.length);
+    }
     make_good(&r, bytes);
   }
   bytes.resize((bytes.size() + 7) / 8 * 8);
   damage_ranges(in, file, &journal);
 
-  CommitRecord record{7, file.identity, bytes.size(), journal.ranges.size(), 0, journal.is_undo ? 1u : 0u};
-  const auto manifest = write::encode(journal.ranges);
+  CommitRecord record{7,
+                      file.identity,
+                      bytes.size(),
+                      journal.ranges.size(),
+                      0,
+                      journal.is_undo ? write::undo_record
+                      : is_sparse     ? write::sparse_record
+                                      : 0};
+  const auto manifest = write::encode(journal.ranges, is_sparse);
   bytes.append(reinterpret_cast<const char *>(manifest.data()), manifest.size());
   record.manifest_hash = hash64(manifest.data(), manifest.size());
   if (in.ConsumeIntegralInRange(0, 3) == 0) {
     damage_record(in, file, bytes.size(), &record);
     journal.honest = false;
-    const uint64_t n = record.ranges * write::range_record_bytes;
+    const uint64_t n = record.ranges * record.range_bytes();
     if (in.ConsumeBool() && record.ranges < 1000 && is_inside(bytes, record.manifest, n))
       record.manifest_hash = hash64(bytes.data() + record.manifest, n);
   }

@@ -91,7 +91,7 @@ std::vector<Journal> committed_journals(const SimEnv &env, const std::string &of
     std::string block = j.bytes.substr(0, write::header_bytes);
     block.resize(write::header_bytes);
     if (write::decode(bytes_of(block), &j.record) != write::JournalState::committed) continue;
-    const uint64_t unit = j.record.is_super() ? 1 : write::range_record_bytes;
+    const uint64_t unit = j.record.is_super() ? 1 : j.record.range_bytes();
     if (j.record.manifest > j.bytes.size() || j.record.ranges > (j.bytes.size() - j.record.manifest) / unit) continue;
     j.manifest = j.bytes.substr(j.record.manifest, j.record.ranges * unit);
     found.push_back(std::move(j));
@@ -107,7 +107,7 @@ std::optional<SuperManifest> list_of(const Journal &j) {
 
 // Puts the parts together again, with good hashes.
 void put_back(SimEnv &env, Journal &j) {
-  j.record.ranges = j.manifest.size() / (j.record.is_super() ? 1 : write::range_record_bytes);
+  j.record.ranges = j.manifest.size() / (j.record.is_super() ? 1 : j.record.range_bytes());
   j.record.manifest_hash = hash64(j.manifest.data(), j.manifest.size());
   j.bytes.resize(std::min<size_t>(j.bytes.size(), j.record.manifest));
   j.bytes += j.manifest;
@@ -300,7 +300,7 @@ Scene make_scene(FuzzedDataProvider &in) {
           for (const std::string &temporary : {e.first, e.second})
             if (!temporary.empty()) scene.may_become[e.file].push_back(env.contents(in_folder(temporary)));
       } else if (!j.record.is_super()) {
-        for (const write::RangeRecord &r : write::decode_ranges(bytes_of(j.manifest)))
+        for (const write::RangeRecord &r : write::decode_ranges(bytes_of(j.manifest), j.record.is_sparse()))
           if (r.length <= UINT64_MAX - r.offset) scene.may_change[name].emplace_back(r.offset, r.offset + r.length);
       }
     }

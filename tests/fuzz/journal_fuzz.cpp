@@ -136,12 +136,12 @@ std::vector<Span> declared_by(const std::string &bytes) {
   if (write::decode({reinterpret_cast<const std::byte *>(padded.data()), write::header_bytes}, &record) !=
       write::JournalState::committed)
     return {};
-  if (record.manifest > bytes.size() || record.ranges > (bytes.size() - record.manifest) / write::range_record_bytes)
+  if (record.manifest > bytes.size() || record.ranges > (bytes.size() - record.manifest) / record.range_bytes())
     return {};
   std::vector<Span> spans;
-  for (const write::RangeRecord &r :
-       write::decode_ranges({reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest,
-                             record.ranges * write::range_record_bytes}))
+  for (const write::RangeRecord &r : write::decode_ranges(
+           {reinterpret_cast<const std::byte *>(bytes.data()) + record.manifest, record.ranges * record.range_bytes()},
+           record.is_sparse()))
     if (r.length <= UINT64_MAX - r.offset) spans.push_back({r.offset, r.offset + r.length});
   return spans;
 }

@@ -151,6 +151,7 @@ class Reading {
     if (record_.is_part()) text += ", a part of several";
     if (record_.is_done()) text += ", done";
     if (record_.has_one_flush()) text += ", one flush for all of it";
+    if (record_.is_sparse()) text += ", of ranges what changes";
     return text;
   }
 
@@ -169,7 +170,7 @@ class Reading {
   }
 
   uint64_t manifest_bytes() const {
-    const uint64_t unit = record_.is_super() ? 1 : st::write::range_record_bytes;
+    const uint64_t unit = record_.is_super() ? 1 : record_.range_bytes();
     return record_.ranges > UINT64_MAX / unit ? UINT64_MAX : record_.ranges * unit;
   }
 
@@ -185,33 +186,45 @@ class Reading {
 
   void ranges() {
     const uint64_t n = std::min(record_.ranges, most_ranges);
-    const std::vector<std::byte> manifest = file_.read(record_.manifest, n * st::write::range_record_bytes);
+    const std::vector<std::byte> manifest = file_.read(record_.manifest, n * record_.range_bytes());
     st::write::RangeRules rules(record_.identity, file_.size());
     uint64_t i = 0;
-    for (const RangeRecord &r : st::write::decode_ranges(manifest)) {
-      const uint64_t end = numbers(record_.manifest + i * st::write::range_record_bytes, fmt::format("range {}: ", i),
-                                   {{"offset", fmt::format("{} in the data file", r.offset)},
-                                    {"length", fmt::format("{}", r.length)},
-                                    {"payload", fmt::format("at {:#x}", r.payload)},
-                                    {"payload hash", "XXH3"},
-                                    {"sectors", fmt::format("at {:#x}", r.sectors)},
-                                    {"sectors hash", "XXH3"}});
+    for (const RangeRecord &r : st::write::decode_ranges(manifest, record_.is_sparse())) {
+      const std::string prefix = fmt::format("range {}: ", i);
+      uint64_t end = numbers(record_.manifest + i * record_.range_bytes(), prefix,
+                             {{"offset", fmt::format("{} in the data file", r.offset)},
+                              {"length", fmt::format("{}", r.length)},
+                              {"payload", fmt::format("at {:#x}", r.payload)},
+                              {"payload hash", "XXH3"},
+                              {"sectors", fmt::format("at {:#x}", r.sectors)},
+                              {"sectors hash", "XXH3"}});
+      if (record_.is_sparse())
+        end = numbers(end, prefix,
+                      {{"packed", r.is_sparse() ? counted(r.packed, "byte") : "0: the payload is the range"},
+                       {"fresh hash", "XXH3"}});
       if (const st::write::Verdict sound = rules.judge(r); !sound.is_good()) {
         field(end, 0, "damaged", sound.why());
         return;
       }
       const bool is_undo = record_.is_undo();
-      field(
-          r.payload, r.length, fmt::format("payload {}", i),
-          fmt::format("the {} bytes; hash {}", is_undo ? "old" : "new", hash_is(r.payload, r.length, r.payload_hash)));
+      field(r.payload, r.payload_bytes(), fmt::format("payload {}", i),
+            fmt::format("{}; hash {}",
+                        is_undo         ? "the old bytes"
+                        : r.is_sparse() ? "what changes"
+                                        : "the new bytes",
+                        hash_is(r.payload, r.payload_bytes(), r.payload_hash)));
       const uint64_t table = st::write::sectors_of(r.offset, r.length) * sizeof(uint32_t);
       field(r.sectors, table, fmt::format("sectors {}", i),
             fmt::format("a hash of each sector of the {} bytes; hash {}", is_undo ? "new" : "old",
                         hash_is(r.sectors, table, r.sectors_hash)));
+      if (r.is_sparse())
+        field(r.sectors + table, table, fmt::format("new sectors {}", i),
+              fmt::format("a hash of each sector of the new bytes; hash {}",
+                          hash_is(r.sectors + table, table, r.fresh_hash)));
       ++i;
     }
     if (i < record_.ranges)
-      field(record_.manifest + i * st::write::range_record_bytes, 0, "…", counted(record_.ranges - i, "more range"));
+      field(record_.manifest + i * record_.range_bytes(), 0, "…", counted(record_.ranges - i, "more range"));
   }
 
   const JournalFile &file_;

@@ -1,8 +1,10 @@
 // Deltas of real files: made, applied, undone, folded, refused.
 #include <sys/stat.h>
 
+#include "base/little_endian.h"
 #include "delta_scene.h"
 #include "engine/verify.h"
+#include "os/range_lock.h"
 #include "store_scene.h"
 
 namespace st::testing {
@@ -296,6 +298,66 @@ TEST_F(DeltasOfElements, WriteThePagesThatChangeAlone) {
   EXPECT_LE(done->written, 3 * 4096u);
   EXPECT_LT(done->journal_bytes, 3 * 4096u + 16384);
   EXPECT_TRUE(same_bytes(bytes_of(base), b.file()));
+}
+
+// Elements of eight bytes that lie on two pages; and gaps of any length.
+TEST_F(DeltasOfElements, OfEveryWidthAreAppliedInPlace) {
+  for (const Dtype dtype : {Dtype::U8, Dtype::F16, Dtype::F32, Dtype::F64, Dtype::C64})
+    for (const size_t every : {13, 5000, 300000}) {
+      const size_t width = dtype_bits(dtype) / 8;
+      a.tensors.back() = TestTensor{"w", dtype, {2400000 / width}, pattern(2400000, 5)};
+      b = a;
+      for (size_t i = every; i < 2400000; i += every) b.tensors.back().bytes[i] ^= 3;
+      put_bytes(base, a.file());
+      put_bytes(other, b.file());
+      ASSERT_TRUE(is_ok(diff()));
+      EXPECT_EQ(held(delta).metadata.at("st.delta.version"), "2");
+      ASSERT_TRUE(is_ok(patch(delta, reverse)));
+      ASSERT_TRUE(same_bytes(bytes_of(base), b.file())) << width << " " << every;
+      ASSERT_TRUE(is_ok(patch(reverse)));
+      ASSERT_TRUE(same_bytes(bytes_of(base), a.file())) << width << " " << every;
+    }
+}
+
+// What was hashed must still be there when it is changed.
+TEST_F(DeltasOfElements, LockAllOfTheTensorThatTheyChange) {
+  ASSERT_TRUE(is_ok(diff()));
+  auto file = os::File::open(env, AT_FDCWD, base, O_RDWR, 0, base);
+  ASSERT_TRUE(is_ok(file));
+  const uint64_t in_w = 8 + load_u64le(a.file().data()) + 1200000;
+  auto lock = os::RangeLock::acquire(*file, {{in_w, 1, true}}, {});
+  ASSERT_TRUE(is_ok(lock));
+  DeltaPatchOptions options;
+  options.lock_timeout_ms = 0;
+  EXPECT_TRUE(fails_with(Status::busy, store::patch(env, base, delta, options)));
+  lock->release();
+  EXPECT_TRUE(is_ok(store::patch(env, base, delta, options)));
+}
+
+// A transaction takes long, and somebody cleans up meanwhile.
+TEST_F(DeltasOfElements, AreAppliedOrNotWhenTheirJournalGoesMeanwhile) {
+  b.tensors[1].bytes = pattern(10007, 22);  // and one whole
+  put_bytes(other, b.file());
+  ASSERT_TRUE(is_ok(diff()));
+  int applied = 0;
+  for (int at = 1;; ++at) {
+    put_bytes(base, a.file());
+    int asked = 0;
+    DeltaPatchOptions options;
+    options.reverse = reverse;
+    options.progress = [&](uint64_t, uint64_t) {
+      if (++asked == at) std::filesystem::remove_all(base + ".st-journal");
+      return true;
+    };
+    auto done = store::patch(env, base, delta, std::move(options));
+    if (asked < at) break;
+    if (!done) {
+      EXPECT_NE(done.error().status, Status::needs_recovery);
+    }
+    EXPECT_TRUE(same_bytes(bytes_of(base), done ? b.file() : a.file())) << at;
+    applied += done.has_value();
+  }
+  EXPECT_GT(applied, 3);
 }
 
 TEST_F(DeltasOfElements, ArePublishedBesideOtherChanges) {

@@ -143,8 +143,10 @@ TEST(CommitRecord, TellsASuperJournal) {
   super.flags = super_record;
   ASSERT_EQ(decode(encode(super), &back), JournalState::committed);
   EXPECT_TRUE(back.is_super());
-  for (const uint64_t flags : {one_flush_record | undo_record, one_flush_record | part_record,
-                               part_record | undo_record, super_record | part_record, super_record | undo_record}) {
+  for (const uint64_t flags :
+       {one_flush_record | undo_record, one_flush_record | part_record, sparse_record | undo_record,
+        sparse_record | part_record, sparse_record | super_record, uint64_t{64}, part_record | undo_record,
+        super_record | part_record, super_record | undo_record}) {
     super.flags = flags;
     super.super_of = "i";
     EXPECT_EQ(decode(encode(super), &back), JournalState::damaged) << flags;
@@ -166,6 +168,28 @@ TEST(Manifest, IsReadBack) {
     EXPECT_EQ(back[i].sectors_hash, ranges[i].sectors_hash);
   }
   EXPECT_TRUE(decode_ranges({}).empty());
+}
+
+TEST(Manifest, OfASparseRecordIsReadBack) {
+  const RangeRecord ranges[] = {{512, 1000, 4096, 1, 4200, 2}, {5000, 5000, 5000, 3, 5008, 4, 77, 8}};
+  const auto manifest = encode(ranges, true);
+  EXPECT_EQ(manifest.size(), 2 * sparse_range_record_bytes);
+  const auto back = decode_ranges(manifest, true);
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_FALSE(back[0].is_sparse());
+  EXPECT_EQ(back[0].payload_bytes(), 1000u);
+  EXPECT_EQ(back[0].tables_bytes(), 2u * 4);
+  EXPECT_TRUE(back[1].is_sparse());
+  EXPECT_EQ(back[1].payload_bytes(), 77u);
+  EXPECT_EQ(back[1].fresh_hash, 8u);
+  EXPECT_EQ(back[1].tables_bytes(), 2 * sectors_of(5000, 5000) * 4);
+  for (const uint64_t flags : {sparse_record, sparse_record | one_flush_record}) {
+    CommitRecord sparse = record, read;
+    sparse.flags = flags;
+    ASSERT_EQ(decode(encode(sparse), &read), JournalState::committed);
+    EXPECT_TRUE(read.is_sparse());
+    EXPECT_EQ(read.range_bytes(), sparse_range_record_bytes);
+  }
 }
 
 class CheckRanges : public ::testing::Test {
@@ -207,8 +231,21 @@ TEST_F(CheckRanges, WhatLiesOutsideIsNamed) {
       {"hashes in the journal's header", with([](auto &r) { r.sectors = 0; })},
       {"hashes beyond the journal", with([](auto &r) { r.sectors = journal_bytes - 7; })},  // two sectors: 8 bytes
       {"hashes that wrap", with([](auto &r) { r.sectors = UINT64_MAX; })},
+      {"changes longer than they can be", with([](auto &r) { r.packed = 2009; })},
+      {"changes beyond the journal", with([](auto &r) { r.packed = 1001, r.payload = 99000; })},
+      {"hashes of new sectors beyond the journal",
+       with([](auto &r) { r.packed = 100, r.sectors = journal_bytes - 8; })},
   };
   for (const auto &[what, range] : bad) EXPECT_NE(why({range}), "") << what;
+}
+
+TEST(RangeRulesOfALargeFile, SayHowLongARangeMayBeOfWhichTheJournalHoldsWhatChanges) {
+  RangeRecord r{512, longest_sparse, 4096, 0, 5096, 0, 100, 0};
+  EXPECT_TRUE(RangeRules({1, 1 << 22, 512, 7}, 1 << 22).judge(r).is_good());
+  ++r.length;
+  EXPECT_FALSE(RangeRules({1, 1 << 22, 512, 7}, 1 << 22).judge(r).is_good());
+  r.packed = 0;
+  EXPECT_TRUE(RangeRules({1, 1 << 22, 512, 7}, 1 << 22).judge(r).is_good());
 }
 
 TEST_F(CheckRanges, OverlapAndWrongOrderAreNamed) {
