@@ -74,6 +74,18 @@ DWORD link_tag(HANDLE handle, DWORD attributes) {
   return tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT ? tag.ReparseTag : 0;
 }
 
+// wine forgets the volume of a file that was renamed while it was open, and knows that of its folder.
+DWORD volume_of_folder(HANDLE handle) {
+  std::string path;
+  if (path_of_handle(handle, &path) < 0) return 0;
+  path.resize(std::min(path.rfind('/'), path.size()));
+  OwnHandle folder;
+  BY_HANDLE_FILE_INFORMATION info = {};
+  if (open_at(nullptr, nt_path((path + "/").c_str()), {FILE_READ_ATTRIBUTES}, folder.out()) >= 0)
+    ::GetFileInformationByHandle(folder.get(), &info);
+  return info.dwVolumeSerialNumber;
+}
+
 int look_at(HANDLE handle, struct stat *out) {
   BY_HANDLE_FILE_INFORMATION info;
   FILE_STANDARD_INFO standard = {};
@@ -82,7 +94,8 @@ int look_at(HANDLE handle, struct stat *out) {
   *out = {};
   const bool is_folder = info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY;
   const bool is_fixed = info.dwFileAttributes & FILE_ATTRIBUTE_READONLY;
-  out->st_dev = uint64_t{is_remote(handle) ? 0u : 1u} << 32 | info.dwVolumeSerialNumber;
+  if (info.dwVolumeSerialNumber == 0) info.dwVolumeSerialNumber = volume_of_folder(handle);
+  out->st_dev = makedev(is_remote(handle) ? 0 : 1, info.dwVolumeSerialNumber);
   out->st_ino = uint64_t{info.nFileIndexHigh} << 32 | info.nFileIndexLow;
   out->st_mode = is_folder ? S_IFDIR | 0755 : S_IFREG | (is_fixed ? 0444 : 0644);
   if (link_tag(handle, info.dwFileAttributes) != 0) out->st_mode = S_IFLNK | 0777;
@@ -133,6 +146,7 @@ class Win32Env final : public Env {
   int openat_without_links(int, const char *, int) override { return -ENOSYS; }
   int close(int fd) override {
     locks_.forget(fd);
+    if (has_left_something()) sweep_folder(handle_of(fd));
     return ::CloseHandle(handle_of(fd)) ? 0 : -EBADF;
   }
   ssize_t pread(int fd, void *buffer, size_t n, uint64_t offset) override {
@@ -235,8 +249,12 @@ class Win32Env final : public Env {
     std::vector<std::wstring> names;
     if (const int r = list_names(own.get(), &names); r < 0) return r;
     out->clear();
-    for (const std::wstring &name : names)
+    bool any_aside = false;
+    for (const std::wstring &name : names) {
+      any_aside |= is_aside(name);
       if (!is_aside(name)) out->push_back(narrow(name));
+    }
+    if (any_aside && !only_reads_) sweep(own.get());
     return 0;
   }
   int mkdirat(int dir, const char *name, mode_t) override {
@@ -323,6 +341,11 @@ class Win32Env final : public Env {
   }
 
  private:
+  // Whoever ends the last mapping closes its folder after it.
+  static void sweep_folder(HANDLE handle) {
+    OwnHandle listed;
+    if (open_at(handle, L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) >= 0) sweep(listed.get());
+  }
   int open(int dir, const char *path, const Opening &how, OwnHandle *out) const {
     if (dir == AT_FDCWD) return open_at(nullptr, nt_path(path), how, out->out());
     const std::string_view name = path;
@@ -339,7 +362,15 @@ class Win32Env final : public Env {
     if (!may_be_aside) return r;
     OwnHandle listed;
     if (open_at(handle_of(dir), L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) < 0) return r;
-    return restore_replaced(listed.get(), entry) ? open_at(handle_of(dir), entry, how, out->out()) : r;
+    constexpr int attempts = 20;
+    int again = r;
+    bool any = true;
+    // Who replaces it may have come to an end between two looks.
+    for (int i = 0; any && again == -ENOENT && i < attempts; ++i) {
+      any = restore_replaced(listed.get(), entry);
+      again = open_at(handle_of(dir), entry, how, out->out());
+    }
+    return again;
   }
 
   RangeLocks locks_;
