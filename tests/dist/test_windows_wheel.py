@@ -1,4 +1,4 @@
-"""The wheel for Windows: its content is checked, and its DLL runs under wine by stctl.exe. No Python for Windows is here."""
+"""The wheel for Windows: its content is checked, and its DLL runs under wine by stctl.exe. No Python runs it here."""
 
 from __future__ import annotations
 
