@@ -127,7 +127,7 @@ std::wstring place_of_replaced(const std::wstring &name) {
 }
 
 int exchange(HANDLE handle, std::wstring_view from, HANDLE to_dir, const std::wstring &to) {
-  constexpr int attempts = 20;
+  constexpr int attempts = 200;
   if (digits_of(from).empty()) return -EBUSY;
   const std::wstring aside = place_of_replaced(to) + std::wstring(digits_of(from));
   int r = -EBUSY;
