@@ -1,5 +1,5 @@
-// Permits to begin something, so many at once. std::counting_semaphore of libstdc++ 12 may sleep through a release where
-// the system has no futex, as on Windows.
+// Permits to begin something, so many at once. std::counting_semaphore of libstdc++ 12 may sleep through a release
+// where the system has no futex, as on Windows.
 #pragma once
 
 #include <condition_variable>
