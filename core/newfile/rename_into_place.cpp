@@ -20,11 +20,9 @@ Result<void> TemporaryFile::rename_to(const os::Location &to) {
   // An error may come after the fact (a network filesystem): look.
   if (renamed >= 0 || stands(to)) return {};
   Error e = file_.error(-renamed, "rename");
-  if (renamed == -EBUSY) {
-    e.status = Status::permission;
+  if (renamed == -ETXTBSY)  // Windows alone
     e.message = text("another program keeps ", in_quotes(to.path()),
                      " open, and lets nobody replace it; close it there, and try again");
-  }
   return Failure(std::move(e));
 }
 

@@ -272,7 +272,8 @@ class Win32Env final : public Env {
     const Opening how{DELETE | FILE_READ_ATTRIBUTES, FILE_OPEN, FILE_OPEN_REPARSE_POINT | FILE_WRITE_THROUGH};
     OwnHandle opened;
     if (const int r = open(from_dir, from, how, &opened); r < 0) return r;
-    return rename_entry(opened.get(), wide(from), handle_of(to_dir), wide(to));
+    const int r = rename_entry(opened.get(), wide(from), handle_of(to_dir), wide(to));
+    return r == -EBUSY ? -ETXTBSY : r;  // another program keeps it to itself
   }
   int lock(int fd, int command, struct flock *lock) override {
     return command == F_OFD_SETLK ? locks_.set(fd, *lock) : locks_.ask(fd, lock);
