@@ -96,7 +96,7 @@ STEPS = [
     ("shard", "model.safetensors", "sharded", "--max-size", "16"),
     ("update", "sharded", "größe €", "--fill", "3"),
     ("edit", "sharded", "--mv", "größe €", "ü", "--meta", "a=c"),
-    ("put", "sharded", "--from", "größe €.safetensors", "w", "--new-names"),
+    ("put", "sharded", "--from", "größe €.safetensors", "w"),
     ("recover", "sharded"),
     ("join", "sharded", "joined.safetensors"),
     ("rm", "model.safetensors", "no such tensor"),
