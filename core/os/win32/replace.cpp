@@ -226,21 +226,27 @@ bool is_removed_by(const FILETIME &changed) {
          changed.dwHighDateTime == static_cast<DWORD>(time_of_removed >> 32);
 }
 
-bool restore_replaced(HANDLE dir, const std::wstring &name) {
+Aside restore_replaced(HANDLE dir, const std::wstring &name) {
   const std::wstring aside = place_of_replaced(name);
   std::vector<std::wstring> names;
-  if (list_names(dir, &names) < 0) return false;
-  bool any = false;
+  if (list_names(dir, &names) < 0) return Aside::none;
+  Aside found = Aside::none;
   for (const std::wstring &old : names) {
     if (!is_replaced(old) || !old.starts_with(aside) || old.size() != aside.size() + digits) continue;
-    any = true;
-    const bool undecided =
-        std::any_of(names.begin(), names.end(), [&](const std::wstring &n) { return is_temporary_for(n, old); });
-    OwnHandle file;
-    if (undecided && open_at(dir, old, to_remove, file.out()) >= 0 && rename_plainly(file.get(), dir, name, false) >= 0)
-      break;
+    const auto temporary =
+        std::find_if(names.begin(), names.end(), [&](const std::wstring &n) { return is_temporary_for(n, old); });
+    if (temporary == names.end()) {
+      found = std::max(found, Aside::replaced);
+      continue;
+    }
+    found = Aside::undecided;
+    // Whoever is at it has the temporary open to rename it, and then this fails. Else nobody may, until it is closed.
+    const Opening alone{FILE_READ_DATA, 1, FILE_OPEN_REPARSE_POINT, FILE_SHARE_READ | FILE_SHARE_WRITE};
+    OwnHandle kept, file;
+    if (open_at(dir, *temporary, alone, kept.out()) >= 0 && open_at(dir, old, to_remove, file.out()) >= 0)
+      rename_plainly(file.get(), dir, name, false);
   }
-  return any;
+  return found;
 }
 
 }  // namespace st::os

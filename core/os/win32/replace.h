@@ -21,9 +21,10 @@ bool is_aside(std::wstring_view name);
 bool has_left_something();
 // Removes what lies aside, but for what is mapped still.
 void sweep(HANDLE dir);
-// There is no such entry. A process that replaced the file may have died on the way: then the old file has its name
-// again. True if a file of that name lies aside, so that it is worth another look.
-bool restore_replaced(HANDLE dir, const std::wstring &name);
+// There is no such entry. A process that was to replace the file may have died on the way: then the old file has its
+// name again. What lies aside of that name: nothing, what was replaced, or what a process is about to replace, or was.
+enum class Aside { none, replaced, undecided };
+Aside restore_replaced(HANDLE dir, const std::wstring &name);
 
 // All but . and ..; `dir` must be open to be listed.
 int list_names(HANDLE dir, std::vector<std::wstring> *out);

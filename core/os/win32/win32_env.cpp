@@ -351,13 +351,14 @@ class Win32Env final : public Env {
     if (!may_be_aside) return r;
     OwnHandle listed;
     if (open_at(handle_of(dir), L"", opening_of(O_RDONLY | O_DIRECTORY), listed.out()) < 0) return r;
-    constexpr int attempts = 20;
     int again = r;
-    bool any = true;
-    // Who replaces it may have come to an end between two looks.
-    for (int i = 0; any && again == -ENOENT && i < attempts; ++i) {
-      any = restore_replaced(listed.get(), entry);
+    // Whoever replaces it comes to an end, and may do it again and again.
+    for (int i = 0, most = 1; again == -ENOENT && i < most; ++i) {
+      const Aside found = restore_replaced(listed.get(), entry);
       again = open_at(handle_of(dir), entry, how, out->out());
+      if (again != -ENOENT || found == Aside::none) break;
+      most = found == Aside::undecided ? 2000 : 20;
+      ::Sleep(found == Aside::undecided ? 1 : 0);
     }
     return again;
   }
