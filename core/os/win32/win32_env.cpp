@@ -131,9 +131,9 @@ class Win32Env final : public Env {
     OwnHandle opened;
     if (const int r = open(dir, path, opening_of(flags), &opened); r < 0) return r;
     if (flags & O_NOFOLLOW) {
-      BY_HANDLE_FILE_INFORMATION info;
-      if (!::GetFileInformationByHandle(opened.get(), &info)) return of_last_error();
-      if (link_tag(opened.get(), info.dwFileAttributes) != 0) return -ELOOP;
+      FILE_BASIC_INFO info;  // which asks nothing of the volume: wine may not find it, as files come and go
+      if (!::GetFileInformationByHandleEx(opened.get(), FileBasicInfo, &info, sizeof info)) return of_last_error();
+      if (link_tag(opened.get(), info.FileAttributes) != 0) return -ELOOP;
     }
     return opened.release();
   }
@@ -346,6 +346,7 @@ class Win32Env final : public Env {
     if (name.empty() || !is_entry(dir, path)) return name.empty() ? -ENOENT : -EINVAL;
     const std::wstring entry = name == "." ? std::wstring() : wide(name);
     const int r = open_at(handle_of(dir), entry, how, out->out());
+    if (r == -EBADF) return -ENOENT;  // as wine says it of a folder that is gone
     const bool may_be_aside = r == -ENOENT && how.disposition == FILE_OPEN && !name.starts_with('.') &&
                               (name.ends_with(".safetensors") || name.ends_with(".json"));
     if (!may_be_aside) return r;
