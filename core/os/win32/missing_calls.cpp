@@ -8,9 +8,8 @@
 
 namespace st::os {
 
-// Which of them it has shows when they are used (replace.cpp).
-std::vector<OptionalCall> optional_calls(Env &) {
-  return {};
+std::vector<OptionalCall> optional_calls(Env &env) {
+  return {{"changes of files", "libst only reads", env.why_read_only().empty()}};
 }
 
 std::string platform(Env &) {

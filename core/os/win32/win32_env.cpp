@@ -123,10 +123,16 @@ int set_end(HANDLE handle, uint64_t size) {
   return ::SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end) ? 0 : of_last_error();
 }
 
+bool is_set(const char *name) {
+  const char *value = std::getenv(name);
+  return value && std::string_view(value) == "1";
+}
+
 class Win32Env final : public Env {
  public:
   int openat(int dir, const char *path, int flags, mode_t) override {
     if ((flags & O_CREAT) && !is_entry(dir, path)) return -EINVAL;
+    if ((flags & O_ACCMODE) != O_RDONLY && only_reads_) return -EROFS;
     if (flags & O_DIRECT) return -EINVAL;  // as of a filesystem that has no such reads
     OwnHandle opened;
     if (const int r = open(dir, path, opening_of(flags), &opened); r < 0) return r;
@@ -248,16 +254,18 @@ class Win32Env final : public Env {
       any_aside |= is_aside(name);
       if (!is_aside(name)) out->push_back(narrow(name));
     }
-    if (any_aside) sweep(own.get());
+    if (any_aside && !only_reads_) sweep(own.get());
     return 0;
   }
   int mkdirat(int dir, const char *name, mode_t) override {
     if (!is_entry(dir, name)) return -EINVAL;
+    if (only_reads_) return -EROFS;
     OwnHandle made;
     return open(dir, name, {FILE_READ_ATTRIBUTES, FILE_CREATE, FILE_DIRECTORY_FILE}, &made);
   }
   int unlinkat(int dir, const char *name, int flags) override {
     if (!is_entry(dir, name)) return -EINVAL;
+    if (only_reads_) return -EROFS;
     const bool is_folder = flags & AT_REMOVEDIR;
     const Opening how{
         DELETE | FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES, FILE_OPEN,
@@ -269,6 +277,7 @@ class Win32Env final : public Env {
   // By a handle that writes through: then NTFS has the new name in its log before it answers.
   int renameat(int from_dir, const char *from, int to_dir, const char *to) override {
     if (!is_entry(from_dir, from) || !is_entry(to_dir, to)) return -EINVAL;
+    if (only_reads_) return -EROFS;
     const Opening how{DELETE | FILE_READ_ATTRIBUTES, FILE_OPEN, FILE_OPEN_REPARSE_POINT | FILE_WRITE_THROUGH};
     OwnHandle opened;
     if (const int r = open(from_dir, from, how, &opened); r < 0) return r;
@@ -328,6 +337,9 @@ class Win32Env final : public Env {
   }
   void sleep_us(uint32_t microseconds) override { ::Sleep((microseconds + 999) / 1000); }
   const char *getenv(const char *name) override { return std::getenv(name); }
+  std::string why_read_only() override {
+    return only_reads_ ? "libst only reads on Windows so far: its storm is not green there" : "";
+  }
 
  private:
   // Whoever ends the last mapping closes its folder after it.
@@ -347,7 +359,7 @@ class Win32Env final : public Env {
     const std::wstring entry = name == "." ? std::wstring() : wide(name);
     const int r = open_at(handle_of(dir), entry, how, out->out());
     if (r == -EBADF) return -ENOENT;  // as wine says it of a folder that is gone
-    const bool may_be_aside = r == -ENOENT && how.disposition == FILE_OPEN && !name.starts_with('.') &&
+    const bool may_be_aside = r == -ENOENT && !only_reads_ && how.disposition == FILE_OPEN && !name.starts_with('.') &&
                               (name.ends_with(".safetensors") || name.ends_with(".json"));
     if (!may_be_aside) return r;
     OwnHandle listed;
@@ -365,6 +377,7 @@ class Win32Env final : public Env {
   }
 
   RangeLocks locks_;
+  const bool only_reads_ = !is_set("ST_WINDOWS_CHANGES");
 };
 
 int64_t Win32Env::seek_hole(int fd, uint64_t offset) {
